@@ -1,0 +1,72 @@
+"""The record that a federated method is, and how one is found by its name.
+
+Server, Client, Down, Up and View are pytrees that the method owns and the
+engine never opens, but for the clock `server.round`.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from types import ModuleType
+from typing import NamedTuple
+
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import Array, ClientData, Key, PyTree
+
+Server = Client = Down = Up = View = PyTree
+Metrics = dict[str, Array]
+
+
+class Algorithm(NamedTuple):
+  """A method as pure functions, each written for ONE client.
+
+  `personalize` is handed training data alone: no test example can reach it.
+  """
+
+  init_server: Callable[[Key], Server]
+  init_client: Callable[[Server, ClientData, Key], Client]
+  download: Callable[[Server, Client], Down]  # what crosses the network
+  local_update: Callable[
+    [Down, Client, ClientData, Key], tuple[Client, Up, Metrics]
+  ]
+  aggregate: Callable[[Server, Up, Array], Server]  # (.., Up[C], counts[C])
+  personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
+  predict: Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
+
+
+def unchanged(server: Server, clients: Client) -> tuple[Server, Client]:
+  """Enter a stage with the states in which the last one ended."""
+  return server, clients
+
+
+class Stage(NamedTuple):
+  """Rounds of one algorithm; `enter` turns the last stage's states to its."""
+
+  name: str
+  rounds: int
+  algorithm: Algorithm
+  enter: Callable[[Server, Client], tuple[Server, Client]] = unchanged
+
+
+def available() -> tuple[str, ...]:
+  """Return the names of all methods: the files in `algorithms/`."""
+  package = importlib.import_module('fedjax_pfl.algorithms')
+  return tuple(
+    sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+  )
+
+
+def load(name: str) -> ModuleType:
+  """Return the module of a method: `HParams`, `build`, `FEDAVG_WHEN`.
+
+  >>> stages = load('fedbabu').build(task, load('fedbabu').HParams())
+  """
+  if name not in available():
+    raise bad_input(
+      'algorithm',
+      got=name,
+      expected='the name of a file in fedjax_pfl/algorithms',
+      choices=available(),
+      cause='a typing error, or a method that is not there yet',
+    )
+  return importlib.import_module(f'fedjax_pfl.algorithms.{name}')

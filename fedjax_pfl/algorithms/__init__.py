@@ -1,0 +1,1 @@
+"""One federated method a file; `fedjax_pfl.algorithm.load` finds them."""

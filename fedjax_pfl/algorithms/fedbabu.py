@@ -1,0 +1,69 @@
+"""FedBABU (Oh, Kim and Yun 2022): the head stays random, the body travels.
+
+  h   = random, the same for all clients, never trained
+  b_i <- SGD_tau(b; data of client i, head h)   for i in the cohort S
+  b   <- sum_i a_i b_i / sum_i a_i              a_i = 1 or n_i
+
+Gradients pass through the fixed head. Its bias is random and fixed, too. After
+the rounds a client fine-tunes body and head (part 'full'), or one of them.
+
+Differs from the paper: the weights a_i are 1 by default, as in its public code
+(n_i / n in its text; the same when balanced); the model of the last round is
+judged, as its text says (its public code takes the best on the test set).
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from fedjax_pfl import local, personalize, trees
+from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.types import Array, Params, Task
+
+
+class HParams(NamedTuple):
+  train: local.Training = local.Training()
+  personal: personalize.Personalization = personalize.Personalization()
+  update_part: str = 'body'  # 'full' is FedAvg
+
+
+FEDAVG_WHEN = {'update_part': 'full'}
+PRIVATE = ('head',)  # neither uploaded nor averaged
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params  # body and the fixed head
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of FedBABU."""
+  body = personalize.part_mask(task, hp.update_part)
+
+  def local_update(server, client, data, rng):
+    params, info = local.fit(
+      task.loss,
+      server.params,
+      data,
+      rng,
+      tx=local.trainable(hp.train.sgd(server.round), body),
+      batching=hp.train.batching(task),
+    )
+    return client, trees.select(params, body), info.metrics()
+
+  def aggregate(server, bodies, counts):
+    mean = trees.weighted_mean(bodies, hp.train.weights(counts))
+    return Server(server.round + 1, trees.combine(mean, server.params))
+
+  algorithm = Algorithm(
+    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
+    init_client=lambda server, data, rng: (),
+    download=lambda server, client: server,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=lambda server, client, data, rng: personalize.views(
+      task, server.params, data, rng, hp.personal
+    ),
+    predict=personalize.make_predict(task),
+  )
+  return (Stage('fedbabu', hp.train.rounds, algorithm),)

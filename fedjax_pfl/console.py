@@ -1,0 +1,207 @@
+"""All that a person sees while a run goes on.
+
+On a terminal a progress bar; in a batch job (no terminal, TERM=dumb, or CI
+set) plain lines, at most one a second, that read well in a log file.
+
+>>> with console.progress('training', 32) as bar:
+...   for done in range(1, 33):
+...     bar.update(done, loss=1.234, images_per_second=812.)
+round 8/32  loss 1.234  812 images/s  12 s left
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TextIO
+
+PERIOD = 1.0  # seconds between two plain lines
+
+
+class Bar(Protocol):
+  """What `progress` hands out."""
+
+  def update(self, done: int, **numbers: float) -> None:
+    """Show that `done` of the total are done, and the latest numbers."""
+
+
+class Screen:
+  """One place to write to; the module's functions use that of stdout."""
+
+  def __init__(
+    self,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+    clock: Callable[[], float] = time.monotonic,
+  ):
+    self._stream = stream  # None: what sys.stdout is at the time of writing
+    self._environ = environ
+    self._clock = clock
+    self._live = None  # rich's display, while a bar is open
+    self._num_open = 0
+
+  @property
+  def stream(self) -> TextIO:
+    return sys.stdout if self._stream is None else self._stream
+
+  def is_terminal(self) -> bool:
+    """Return whether a bar may be drawn and drawn over."""
+    dumb = self._environ.get('TERM', '') in ('dumb', 'unknown')
+    ci = self._environ.get('CI', '').lower() not in ('', '0', 'false')
+    return self.stream.isatty() and not dumb and not ci
+
+  def say(self, text: str) -> None:
+    """Print a line; while a bar is drawn, above it."""
+    if self._live is not None:
+      self._live.console.print(text, markup=False, highlight=False)
+      return
+    encoding = getattr(self.stream, 'encoding', None) or 'utf-8'
+    try:
+      text.encode(encoding)
+    except UnicodeEncodeError:  # LANG=C of a batch job: better '+-' than dead
+      text = (
+        text.replace('±', '+-').encode(encoding, 'replace').decode(encoding)
+      )
+    self.stream.write(text + '\n')
+    self.stream.flush()  # a log file is read while the run goes on
+
+  def warn(self, text: str) -> None:
+    """Print a line that should not be overlooked."""
+    if self._live is not None:
+      self._live.console.print(
+        f'Warning: {text}', style='yellow', markup=False, highlight=False
+      )
+    elif self.is_terminal():
+      self.say(f'\033[33mWarning: {text}\033[0m')
+    else:
+      self.say(f'Warning: {text}')
+
+  @contextlib.contextmanager
+  def progress(
+    self, title: str, total: int, *, unit: str = 'round', start: int = 0
+  ) -> Iterator[Bar]:
+    """Show progress from `start` (of a resumed run) to `total`.
+
+    Bars may be nested: an evaluation within the training.
+    """
+    pace = _Pace(self._clock, start, total)
+    if not self.is_terminal():
+      yield _Lines(self, unit, pace)
+      return
+    if self._live is None:
+      self._live = _make_live(self.stream)
+      self._live.start()
+    self._num_open += 1
+    task = self._live.add_task(title, total=total, completed=start, text='')
+    try:
+      yield _Drawn(self._live, task, pace)
+    finally:
+      self._num_open -= 1
+      if self._num_open:
+        self._live.remove_task(task)  # an inner bar gives its line back
+      else:
+        self._live.stop()
+        self._live = None
+
+
+class _Pace:
+  """Time left, from the latest updates: compiling is soon forgotten."""
+
+  def __init__(self, clock: Callable[[], float], start: int, total: int):
+    self.clock, self.total = clock, total
+    self._marks = deque([(clock(), start)], maxlen=8)
+
+  def mark(self, done: int) -> float | None:
+    """Return the seconds left, or None where nothing was done yet."""
+    (then, before), now = self._marks[0], self.clock()
+    self._marks.append((now, done))
+    if done <= before:
+      return None
+    return (now - then) / (done - before) * (self.total - done)
+
+
+class _Lines:
+  """Progress as plain lines."""
+
+  def __init__(self, screen: Screen, unit: str, pace: _Pace):
+    self._screen, self._unit, self._pace = screen, unit, pace
+    self._next = -float('inf')
+
+  def update(self, done: int, **numbers: float) -> None:
+    left = self._pace.mark(done)
+    is_last = done >= self._pace.total
+    if not is_last and self._pace.clock() < self._next:
+      return
+    self._next = self._pace.clock() + PERIOD
+    parts = [f'{self._unit} {done}/{self._pace.total}']
+    parts += format_numbers(numbers)
+    if left is not None and not is_last:
+      parts.append(f'{format_seconds(left)} left')
+    self._screen.say('  '.join(parts))
+
+
+class _Drawn:
+  """Progress as one line of rich's display."""
+
+  def __init__(self, live: Any, task: Any, pace: _Pace):
+    self._live, self._task, self._pace = live, task, pace
+
+  def update(self, done: int, **numbers: float) -> None:
+    left = self._pace.mark(done)
+    parts = format_numbers(numbers)
+    if left is not None and done < self._pace.total:
+      parts.append(f'{format_seconds(left)} left')
+    self._live.update(self._task, completed=done, text='  '.join(parts))
+
+
+def format_numbers(numbers: Mapping[str, float]) -> list[str]:
+  """Return each number as a person reads it.
+
+  >>> format_numbers({'loss': 1.2345, 'images_per_second': 812.3})
+  ['loss 1.234', '812 images/s']
+  """
+  parts = []
+  for name, number in numbers.items():
+    words = name.replace('_', ' ')
+    if name.endswith('_per_second'):
+      what = words.removesuffix(' per second')
+      digits = 0 if number >= 10 else 1
+      parts.append(f'{number:,.{digits}f} {what}/s')
+    elif 'accuracy' in name:
+      parts.append(f'{words} {number:.1f} %')
+    elif name == 'loss':
+      parts.append(f'{words} {number:.3f}')
+    else:
+      parts.append(f'{words} {number:.4g}')
+  return parts
+
+
+def format_seconds(seconds: float) -> str:
+  """Return '12 s', '3 min 05 s' or '2 h 07 min'."""
+  seconds = round(seconds)
+  if seconds < 60:
+    return f'{seconds} s'
+  if seconds < 3600:
+    return f'{seconds // 60} min {seconds % 60:02d} s'
+  return f'{seconds // 3600} h {seconds % 3600 // 60:02d} min'
+
+
+def _make_live(stream: TextIO):
+  from rich import console, progress  # 0.1 s, and not needed in a batch job
+
+  return progress.Progress(
+    progress.TextColumn('{task.description}', markup=False),
+    progress.BarColumn(bar_width=24),
+    progress.MofNCompleteColumn(),
+    progress.TextColumn('{task.fields[text]}', markup=False),
+    console=console.Console(file=stream),
+    refresh_per_second=4,  # rounds on an accelerator should not wait for it
+  )
+
+
+_stdout = Screen()
+say = _stdout.say
+warn = _stdout.warn
+progress = _stdout.progress

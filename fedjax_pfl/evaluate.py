@@ -1,0 +1,148 @@
+"""How good the models of every client are, on that client's test examples.
+
+The views that a method may be judged by come from its own `personalize`,
+which never sees a test example; this file only counts.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedjax_pfl import local, trees
+from fedjax_pfl.algorithm import Algorithm, Client, Server, View
+from fedjax_pfl.engine import map_clients
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import Array, ClientData, Key, Scores, Transform
+
+TEST_BATCH = 128  # images per forward pass, as in the paper's public code
+
+
+def view_names(
+  algorithm: Algorithm, server: Server, clients: Client, data: ClientData
+) -> tuple[str, ...]:
+  """Return the names of all views of a method, without computing any."""
+  client = jax.eval_shape(lambda c: trees.take(c, 0), clients)
+  one = ClientData(data.x, data.y, data.index[0], data.count[0])
+  key = jax.random.key(0)
+  views = jax.eval_shape(algorithm.personalize, server, client, one, key)
+  return tuple(views)
+
+
+def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
+  """Refuse a view that the method does not have."""
+  for name in names:
+    if name not in choices:
+      raise bad_input(
+        'view',
+        got=name,
+        expected='a view of this method',
+        choices=choices,
+        cause='a typing error, or fine-tuning that stops at other epochs',
+      )
+
+
+def make_evaluate(
+  algorithm: Algorithm,
+  normalise: Transform,
+  views: Sequence[str],
+  *,
+  batch_size: int = TEST_BATCH,
+  chunk: int = 1,
+) -> Callable[..., dict[str, Scores]]:
+  """Return (server, clients, ids [C], train, test, key) -> {view: Scores[C]}.
+
+  A client is personalised on its training data and judged on its whole test
+  set, in stored order, in batches of at most `batch_size`: BatchNorm sees one
+  client's test images only. The class predicted is the best of ALL classes.
+  Views that are not asked for are not computed.
+  """
+
+  def one_client(row, server, train, test, key):
+    client, client_id = row
+    data = ClientData(
+      train.x, train.y, train.index[client_id], train.count[client_id]
+    )
+    models = algorithm.personalize(
+      server, client, data, jax.random.fold_in(key, client_id)
+    )
+    held_out = ClientData(
+      test.x, test.y, test.index[client_id], test.count[client_id]
+    )
+    return {
+      name: score_view(
+        algorithm.predict, models[name], held_out, normalise, batch_size
+      )
+      for name in views
+    }
+
+  @jax.jit
+  def evaluate(server, clients, ids, train, test, key):
+    return map_clients(
+      lambda row: one_client(row, server, train, test, key),
+      (trees.take(clients, ids), ids),
+      chunk,
+    )
+
+  return evaluate
+
+
+def score_view(
+  predict: Callable[[View, Array, Array], Array],
+  view: View,
+  test: ClientData,
+  normalise: Transform,
+  batch_size: int = TEST_BATCH,
+) -> Scores:
+  """Return the correct answers, the examples and the mean loss of one view."""
+  size = min(batch_size, test.index.shape[0])
+  order = jnp.arange(test.index.shape[0])
+
+  def add_batch(position, carry):
+    x, y, real = local.rows_in_order(test, order, position, size)
+    x = normalise(x, jax.random.key(0))
+    logits = predict(view, x, real.astype(x.dtype))  # [B, Y]
+    loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1)[:, 0]
+    hit = (jnp.argmax(logits, -1) == y) & real
+    correct, total = carry
+    correct = correct + jnp.sum(hit, dtype=jnp.int32)
+    return correct, total + jnp.sum(jnp.where(real, loss, 0))
+
+  rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
+  correct, total = lax.fori_loop(
+    0,
+    -(-test.count // size),
+    add_batch,
+    (jnp.zeros((), jnp.int32), jnp.zeros((), rows.dtype)),
+  )
+  return Scores(correct, test.count, total / jnp.maximum(test.count, 1))
+
+
+def evaluate_clients(
+  evaluate: Callable[..., dict[str, Scores]],
+  server: Server,
+  clients: Client,
+  train: ClientData,
+  test: ClientData,
+  key: Key,
+  *,
+  block: int = 10,
+  on_progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, Scores]:
+  """Return the scores of all K clients, block after block, as numpy arrays.
+
+  Blocks of one size, so that one compilation serves them all; the last is
+  filled up with client 0, whose second score is dropped.
+  """
+  num_clients = train.count.shape[0]
+  block = min(block, num_clients)
+  parts = []
+  for first in range(0, num_clients, block):
+    ids = np.arange(first, first + block)
+    ids[ids >= num_clients] = 0
+    scores = evaluate(server, clients, jnp.asarray(ids), train, test, key)
+    parts.append(jax.tree.map(np.asarray, scores))
+    on_progress(min(first + block, num_clients))
+  return jax.tree.map(lambda *rows: np.concatenate(rows)[:num_clients], *parts)

@@ -1,0 +1,224 @@
+"""Local training: the one loop in which a client learns from its own data.
+
+Most methods are a tree, a loss, a mask and a message; `fit` is what they
+share. A client runs its own number of steps; a partial last batch is masked,
+kept, and exact.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from fedjax_pfl import trees
+from fedjax_pfl.types import (
+  Array,
+  Batch,
+  ClientData,
+  Key,
+  Mask,
+  PyTree,
+  Task,
+  Transform,
+)
+
+Loss = Callable[[PyTree, Batch, Key], Array]
+
+
+class Batching(NamedTuple):
+  """How the examples of a client become batches."""
+
+  size: int
+  epochs: int
+  transform: Transform
+  shuffle: bool = True  # anew in every epoch; False: in stored order
+
+
+class Training(NamedTuple):
+  """What every federated method is told about its rounds."""
+
+  rounds: int = 32
+  epochs: int = 10  # tau: passes over a client's data in one round
+  batch_size: int = 50
+  learning_rate: optax.Schedule = optax.constant_schedule(0.1)  # of the round
+  momentum: float = 0.9  # buffers start anew in every round
+  weight_decay: float = 0.0  # added to the gradients of trained leaves
+  shuffle: bool = True
+  aggregation: str = 'uniform'  # or 'examples': clients weigh n_i
+
+  def batching(self, task: Task) -> Batching:
+    return Batching(self.batch_size, self.epochs, task.augment, self.shuffle)
+
+  def sgd(self, clock: Array) -> optax.GradientTransformation:
+    """Return m <- beta m + (g + decay p);  p <- p - eta(round) m."""
+    sgd = optax.sgd(self.learning_rate(clock), self.momentum or None)
+    if not self.weight_decay:
+      return sgd
+    return optax.chain(optax.add_decayed_weights(self.weight_decay), sgd)
+
+  def weights(self, counts: Array) -> Array:
+    """Return how much each client of a cohort counts in the mean: [C]."""
+    return counts if self.aggregation == 'examples' else jnp.ones_like(counts)
+
+
+AGGREGATIONS = ('uniform', 'examples')
+
+
+class FitInfo(NamedTuple):
+  """What a human may want to know about a fit; no later step needs it."""
+
+  num_steps: Array  # [] steps that this client ran
+  losses: Array  # [max steps] batch losses before each step, then zeros
+
+  def metrics(self) -> dict[str, Array]:
+    mean = jnp.sum(self.losses) / jnp.maximum(self.num_steps, 1)
+    return {'loss': mean, 'num_steps': self.num_steps, 'losses': self.losses}
+
+
+def step_schedule(
+  learning_rate: float, rounds: int, drops: tuple[float, ...] = (0.5, 0.75)
+) -> optax.Schedule:
+  """Return eta(round): a tenth from each of the fractions of all rounds on.
+
+  >>> [float(step_schedule(0.1, 32)(r)) for r in (15, 16, 24)]
+  """
+  boundaries = {int(rounds * drop): 0.1 for drop in drops}
+  boundaries.pop(0, None)  # a single round has no half
+  return optax.piecewise_constant_schedule(learning_rate, boundaries)
+
+
+def trainable(
+  tx: optax.GradientTransformation, mask: Mask
+) -> optax.GradientTransformation:
+  """Return tx for the leaves under the mask; the others never move.
+
+  A frozen leaf has no momentum either. (optax.masked would pass the raw
+  gradient through to it.)
+  """
+  labels = jax.tree.map(lambda train: 'train' if train else 'freeze', mask)
+  return optax.partition({'train': tx, 'freeze': optax.set_to_zero()}, labels)
+
+
+def fit(
+  loss: Loss,
+  tree: PyTree,
+  data: ClientData,
+  rng: Key,
+  *,
+  tx: optax.GradientTransformation,
+  batching: Batching,
+) -> tuple[PyTree, FitInfo]:
+  """Return the tree after the client's epochs of gradient steps.
+
+    tree <- tree + tx(grad loss(tree, batch)),  batches of each epoch in turn
+
+  The key of a step depends on its epoch and number alone.
+  """
+  (tree,), info = fit_stops(
+    loss, tree, data, rng, tx=tx, batching=batching, stops=(batching.epochs,)
+  )
+  return tree, info
+
+
+def fit_stops(
+  loss: Loss,
+  tree: PyTree,
+  data: ClientData,
+  rng: Key,
+  *,
+  tx: optax.GradientTransformation,
+  batching: Batching,
+  stops: tuple[int, ...],
+) -> tuple[list[PyTree], FitInfo]:
+  """Return one fit as it stands after each of the epochs in `stops`."""
+  num_epochs = max(stops)
+  steps = _ceil_div(data.count, batching.size)  # [] this client's own
+  max_steps = num_epochs * _ceil_div(data.index.shape[0], batching.size)
+  slots = np.full(num_epochs, len(stops))  # out of range: not a stop
+  slots[np.array(stops) - 1] = np.arange(len(stops))
+  value_and_grad = jax.value_and_grad(loss)
+
+  def epoch(number, carry):
+    tree, opt_state, losses, kept = carry
+    order_rng, steps_rng = jax.random.split(jax.random.fold_in(rng, number))
+    order = _order(data, order_rng, batching)
+
+    def step(position, carry):
+      tree, opt_state, losses = carry
+      rng = jax.random.fold_in(steps_rng, position)
+      batch, rng = _batch(data, order, position, rng, batching)
+      value, grads = value_and_grad(tree, batch, rng)
+      updates, opt_state = tx.update(grads, opt_state, tree)
+      tree = optax.apply_updates(tree, updates)
+      losses = losses.at[number * steps + position].set(value)
+      return tree, opt_state, losses
+
+    tree, opt_state, losses = lax.fori_loop(
+      0, steps, step, (tree, opt_state, losses)
+    )
+    if len(stops) > 1:
+      slot = jnp.asarray(slots)[number]
+      kept = jax.tree.map(
+        lambda rows, leaf: rows.at[slot].set(leaf, mode='drop'), kept, tree
+      )
+    return tree, opt_state, losses, kept
+
+  dtype = jax.eval_shape(loss, tree, *_example(data, rng, batching)).dtype
+  copies = jax.tree.map(
+    lambda leaf: jnp.zeros((len(stops),) + leaf.shape, leaf.dtype), tree
+  )
+  tree, _, losses, kept = lax.fori_loop(
+    0,
+    num_epochs,
+    epoch,
+    (
+      tree,
+      tx.init(tree),
+      jnp.zeros(max_steps, dtype),
+      copies if len(stops) > 1 else (),
+    ),
+  )
+  info = FitInfo(num_epochs * steps, losses)
+  if len(stops) == 1:
+    return [tree], info
+  return [trees.take(kept, slot) for slot in range(len(stops))], info
+
+
+def rows_in_order(
+  data: ClientData, order: Array, position: Array, size: int
+) -> tuple[Array, Array, Array]:
+  """Return uint8 images, labels and truth of batch `position` of an order."""
+  slots = position * size + jnp.arange(size)  # [B]
+  rows = data.index[order[jnp.minimum(slots, order.shape[0] - 1)]]
+  return data.x[rows], data.y[rows], slots < data.count
+
+
+def _batch(data, order, position, rng, batching):
+  augment_rng, loss_rng = jax.random.split(rng)
+  x, y, real = rows_in_order(data, order, position, batching.size)
+  x = batching.transform(x, augment_rng)
+  return Batch(x, y, real.astype(x.dtype)), loss_rng
+
+
+def _order(data, rng, batching):
+  """Return places [N] of the client's examples, the real ones first.
+
+  Every place has its own random bits, whatever the padding behind it.
+  """
+  places = jnp.arange(data.index.shape[0])
+  if not batching.shuffle:
+    return places
+  ticket = jax.random.uniform(rng, places.shape)
+  return jnp.argsort(jnp.where(places < data.count, ticket, 2.0))
+
+
+def _example(data, rng, batching):
+  return _batch(data, jnp.arange(data.index.shape[0]), 0, rng, batching)
+
+
+def _ceil_div(a, b):
+  return -(-a // b)

@@ -1,0 +1,85 @@
+"""One model in one .npz file, to be loaded without this package if need be.
+
+Every leaf is an array under its path, `body/conv1/kernel`; the array `meta` is
+a JSON string with what is needed to build the model again. No pickle.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl import files
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import Params
+
+META = 'meta'
+
+
+def save_model(
+  path: str | os.PathLike, params: Params, meta: Mapping[str, Any]
+) -> None:
+  """Write a nested dict of arrays, and what else is to be known of it.
+
+  >>> save_model('model.npz', params, dict(
+  ...     model='convnet4', image_shape=(32, 32, 3), num_classes=10,
+  ...     view='finetuned', client=7))
+  >>> params, meta = load_model('model.npz')
+  """
+  arrays, dtypes = {}, {}
+  for keys, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+    array = np.asarray(leaf)
+    name = '/'.join(_key(key) for key in keys)
+    assert name != META, f'a leaf may not be called {META}'
+    dtypes[name] = str(array.dtype)
+    if array.dtype != np.dtype(array.dtype.str):
+      # .npy knows numpy's dtypes only; bfloat16 goes as bytes and its name.
+      array = np.ascontiguousarray(array).view(f'u{array.dtype.itemsize}')
+    arrays[name] = array
+  text = json.dumps(files.plain({'meta': meta, 'dtypes': dtypes}))
+  files.write_npz(pathlib.Path(path), {META: np.array(text), **arrays})
+
+
+def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
+  """Return (params, meta): a nested dict of numpy arrays, and a dict."""
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise bad_input(
+      'model',
+      got=str(path),
+      expected='a file that save_model wrote',
+      choices=sorted(str(found) for found in path.parent.glob('*.npz')),
+      cause='a mistyped path, or a run that is not finished',
+    )
+  arrays = files.read_npz(path)
+  try:
+    header = json.loads(str(arrays.pop(META)))
+    meta, dtypes = header['meta'], header['dtypes']
+    # A damaged archive may lose its last members without a word.
+    arrays = {name: arrays[name] for name in dtypes}
+  except (ValueError, TypeError, KeyError) as error:
+    raise bad_input(
+      'model',
+      got=f'{path} with {", ".join(arrays) or "no arrays"}',
+      expected=f'a file that save_model wrote, with an array {META!r}',
+      cause='an .npz file of another kind, such as clients.npz, or damage',
+    ) from error
+  params: dict[str, Any] = {}
+  for name, array in arrays.items():
+    *folders, last = name.split('/')
+    branch = params
+    for folder in folders:
+      branch = branch.setdefault(folder, {})
+    branch[last] = array.view(jnp.dtype(dtypes[name]))
+  return params, meta
+
+
+def _key(key: Any) -> str:
+  assert isinstance(key, jax.tree_util.DictKey), f'not a nested dict: {key}'
+  assert isinstance(key.key, str) and '/' not in key.key, f'bad key {key.key!r}'
+  return key.key

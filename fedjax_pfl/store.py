@@ -1,0 +1,258 @@
+"""The run directory: all that a run leaves behind, and all it resumes from.
+
+  config.json     the resolved config, and what it ran on
+  metrics.jsonl   one object a line: round, time, named numbers
+  clients.npz     per client: ids, counts, and the scores of every view
+  result.json     status, summary of every view; written last
+  checkpoints/    see checkpoints.py
+  tb/             the metrics once more, for TensorBoard
+  model/          see modelfile.py
+
+A run that is killed at any moment is continued by opening it again.
+"""
+
+import json
+import math
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl import checkpoints, files, identity
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import PyTree, Scores
+
+METRICS = 'metrics.jsonl'
+CLIENTS = 'clients.npz'
+RESULT = 'result.json'
+
+
+class Clients(NamedTuple):
+  """What clients.npz holds; all arrays are [K]."""
+
+  ids: np.ndarray
+  train_count: np.ndarray
+  scores: dict[str, Scores]  # by view, in the order of writing
+
+
+def open_run(
+  workdir: str | os.PathLike,
+  config: Mapping[str, Any],
+  *,
+  data: str,
+  say: Callable[[str], None] = print,
+) -> 'Run':
+  """Return the run in `workdir`, begun now or to be continued.
+
+  `data` is the fingerprint of the data. A directory that was begun with
+  another config or other data is refused and left as it is; other versions
+  and devices are only told through `say`.
+  """
+  path = pathlib.Path(workdir)
+  identity.claim(path, config, data, say)
+  return Run(path, say)
+
+
+class Run:
+  """A run directory that is open for writing; every write is whole."""
+
+  def __init__(self, path: pathlib.Path, say: Callable[[str], None]):
+    self.path = path
+    self.say = say
+    self._writer = None
+    self._purge_step = None
+
+  def status(self) -> str:
+    """Return 'finished', 'started' (there is a checkpoint) or 'new'."""
+    result = self.result()
+    if result is not None and result.get('status') == 'finished':
+      return 'finished'
+    return 'started' if checkpoints.steps(self._checkpoints) else 'new'
+
+  def result(self) -> dict[str, Any] | None:
+    """Return result.json, or None while there is none that can be read."""
+    try:
+      return json.loads((self.path / RESULT).read_bytes())
+    except FileNotFoundError:
+      return None
+    except ValueError:  # it is derived: the run writes it again at its end
+      self.say(f'{self.path / RESULT} is damaged and will be written again.')
+      return None
+
+  def log(self, **numbers: Any) -> None:
+    """Append one line of metrics: `log(round=8, loss=1.2)`.
+
+    Log before `save_checkpoint` of the same round: a line that is lost is
+    lost, one too many is dropped by `rewind`. NaN and infinity become null.
+    """
+    assert 'round' in numbers and 'time' not in numbers, numbers
+    now = time.time()
+    numbers = files.plain(numbers)
+    record = {'round': numbers.pop('round'), 'time': round(now, 3), **numbers}
+    with open(self.path / METRICS, 'a', encoding='utf-8') as stream:
+      stream.write(json.dumps(record, allow_nan=False) + '\n')
+      stream.flush()
+      os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
+    self._mirror(record['round'], now, numbers)
+
+  def rewind(self, last_round: int | None) -> None:
+    """Drop the metrics after `last_round` (None: all) and a torn last line."""
+    path = self.path / METRICS
+    if not path.exists():
+      return
+    lines = path.read_bytes().splitlines(keepends=True)
+    limit = -1 if last_round is None else last_round
+    kept = [line for line in lines if _round_of(line) <= limit]
+    if kept != lines:
+      files.write_bytes(path, b''.join(kept))
+    self._purge_step = limit + 1
+
+  def save_checkpoint(self, step: int, tree: PyTree) -> None:
+    """Save what the next round needs, after `step` rounds; keep two."""
+    checkpoints.save(self._checkpoints, step, tree)
+
+  def restore_checkpoint(self, like: PyTree) -> tuple[int, PyTree] | None:
+    """Return the newest whole checkpoint, or None if there is none yet."""
+    return checkpoints.restore(self._checkpoints, like, self.say)
+
+  def resume(self, like: PyTree) -> tuple[int, PyTree] | None:
+    """Return `restore_checkpoint(like)`, with the metrics rewound to it."""
+    restored = self.restore_checkpoint(like)
+    self.rewind(restored[0] if restored else None)
+    return restored
+
+  def write_clients(
+    self, scores: Mapping[str, Scores], ids: Any, *, train_count: Any
+  ) -> None:
+    """Replace clients.npz by the scores of the last evaluation."""
+    arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
+    for view, one in scores.items():
+      for field, array in one._asdict().items():
+        arrays[f'{view}/{field}'] = np.asarray(array)
+    for name, array in arrays.items():
+      assert array.shape == arrays['ids'].shape, (name, array.shape)
+    files.write_npz(self.path / CLIENTS, arrays)
+
+  def write_result(
+    self,
+    *,
+    algorithm: str,
+    dataset: str,
+    rounds: int,
+    seconds: float,
+    views: Mapping[str, Mapping[str, Any]],
+    status: str = 'finished',
+    **more: Any,
+  ) -> None:
+    """Write result.json; with status 'finished' the run is over.
+
+    `views` maps every view to its `report.summary.summarise`.
+    """
+    result = {'status': status, 'algorithm': algorithm, 'dataset': dataset}
+    result |= {'rounds': rounds, 'seconds': seconds, 'views': views, **more}
+    files.write_json(self.path / RESULT, result)
+
+  def model_path(self, name: str) -> pathlib.Path:
+    """Return where the model of this name belongs: model/<name>.npz."""
+    (self.path / 'model').mkdir(exist_ok=True)
+    return self.path / 'model' / f'{name}.npz'
+
+  def close(self) -> None:
+    if self._writer is not None:
+      self._writer.close()
+      self._writer = None
+
+  @property
+  def _checkpoints(self) -> pathlib.Path:
+    return self.path / 'checkpoints'
+
+  def _mirror(self, at: int, now: float, numbers: Mapping[str, Any]) -> None:
+    """Write the numbers into tb/ as well."""
+    if self._writer is None:
+      # 0.05 s; 2 s where PyTorch is installed, which it imports.
+      import tensorboardX
+
+      self._writer = tensorboardX.SummaryWriter(
+        str(self.path / 'tb'), purge_step=self._purge_step
+      )
+    for name, number in numbers.items():
+      if isinstance(number, bool | int | float):
+        self._writer.add_scalar(name, number, at, walltime=now)
+    self._writer.flush()
+
+
+def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
+  """Return config.json: `config`, `data` and what the run ran on."""
+  return _load_json(_existing(workdir, identity.CONFIG))
+
+
+def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
+  """Return result.json of a finished run."""
+  return _load_json(_existing(workdir, RESULT))
+
+
+def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
+  """Return the lines of metrics.jsonl; a torn last line is left out."""
+  path = _existing(workdir, METRICS)
+  lines = path.read_bytes().splitlines(keepends=True)
+  return [json.loads(line) for line in lines if _round_of(line) < math.inf]
+
+
+def load_clients(workdir: str | os.PathLike) -> Clients:
+  """Return the scores of every client at the last evaluation."""
+  path = _existing(workdir, CLIENTS)
+  arrays = files.read_npz(path)
+  views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
+  try:
+    scores = {
+      view: Scores(*(arrays[f'{view}/{field}'] for field in Scores._fields))
+      for view in views
+      if view
+    }
+    return Clients(arrays['ids'], arrays['train_count'], scores)
+  except KeyError as error:
+    raise bad_input(
+      'clients',
+      got=f'{path} without {error}',
+      expected='the scores of every client in every view',
+      choices=arrays,
+      cause='a file of another program, or damage',
+    ) from error
+
+
+def _round_of(line: bytes) -> float:
+  """Return the round of a line of metrics; infinity if the line is torn."""
+  try:
+    return json.loads(line)['round'] if line.endswith(b'\n') else math.inf
+  except (ValueError, TypeError, KeyError):
+    return math.inf
+
+
+def _existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
+  path = pathlib.Path(workdir) / name
+  if path.is_file():
+    return path
+  raise bad_input(
+    'run',
+    got=str(workdir),
+    expected=f'a run directory that holds {name}',
+    choices=sorted(
+      str(found.parent) for found in path.parent.parent.glob(f'*/{name}')
+    ),
+    cause='a mistyped path, or a run that has not got that far',
+  )
+
+
+def _load_json(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    return json.loads(path.read_bytes())
+  except ValueError as error:
+    raise bad_input(
+      'file',
+      got=str(path),
+      expected='valid JSON',
+      cause='it was cut short or edited by hand',
+    ) from error

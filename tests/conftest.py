@@ -1,0 +1,25 @@
+"""Options and settings of the whole suite."""
+
+from pathlib import Path
+
+import jax
+import pytest
+
+DEFAULT_GOLDENS = Path(__file__).parents[2] / 'shared' / 'goldens'
+
+
+def pytest_addoption(parser):
+  parser.addoption(
+    '--goldens',
+    type=Path,
+    default=DEFAULT_GOLDENS,
+    help='folder of golden cases (default: ../shared/goldens)',
+  )
+
+
+@pytest.fixture(scope='session', autouse=True)
+def compilation_cache(tmp_path_factory):
+  """Compile equal programs of different tests once."""
+  folder = tmp_path_factory.mktemp('compiled')
+  jax.config.update('jax_compilation_cache_dir', str(folder))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)

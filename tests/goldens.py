@@ -1,0 +1,153 @@
+"""Golden cases: find them, read their settings, compare with their arrays.
+
+A case is <case>.json (settings, tolerance) beside <case>.npz (arrays). Large
+arrays are stored as digests: `name@every{k}` holds every k-th element and
+`name@stats` three sums.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Case:
+  """One case; remembers which of its arrays have been compared."""
+
+  def __init__(self, path: Path):
+    self.path = path
+    self.settings: dict[str, Any] = json.loads(path.read_text())
+    self.arrays = np.load(path.with_suffix('.npz'), allow_pickle=False)
+    self.seen: set[str] = set()
+    narrow = self.settings.get('model', '').startswith('narrow_simple_cnn')
+    self.head = 'fc3' if narrow else 'head'  # what the files call it
+
+  def __getitem__(self, key: str) -> Any:
+    return self.settings[key]
+
+  def load(self, file: str) -> dict[str, np.ndarray]:
+    """Return the arrays of another file of the same folder."""
+    with np.load(self.path.parent / file, allow_pickle=False) as arrays:
+      return dict(arrays)
+
+  def check(self, name: str, got: Any, exact: bool = False) -> None:
+    """Compare with everything that is stored of the array `name`."""
+    got = np.asarray(got)
+    digests = {key: _digest(key, name, got) for key in self.arrays.files}
+    found = {key: value for key, value in digests.items() if value is not None}
+    assert found, f'{self["case"]}: nothing is stored of {name}'
+    for key, value in found.items():
+      rtol, atol = (0, 0) if exact else self._tolerance(key)
+      np.testing.assert_allclose(
+        value, self.arrays[key], rtol=rtol, atol=atol, err_msg=key
+      )
+      self.seen.add(key)
+
+  def check_tree(self, prefix: str, tree: Any) -> None:
+    """Compare every leaf of a nested dict with prefix/<path>."""
+    for name, leaf in flatten(tree).items():
+      outer, _, inner = name.partition('/')
+      outer = self.head if outer == 'head' else outer
+      self.check(f'{prefix}/{outer}/{inner}', leaf)
+
+  def subtree(self, arrays: dict[str, np.ndarray], prefix: str) -> Any:
+    """Return the arrays prefix<path> as a nested dict with a `head`."""
+    tree = subtree(arrays, prefix)
+    tree['head'] = tree.pop(self.head)
+    return tree
+
+  def finish(self, inputs: Iterable[str] = ()) -> None:
+    """Fail if an array of the case, inputs aside, was not compared."""
+    left = [
+      key
+      for key in self.arrays.files
+      if key not in self.seen and not key.startswith(tuple(inputs))
+    ]
+    assert not left, f'{self["case"]}: not compared: {left}'
+
+  def _tolerance(self, key):
+    rule = self['tolerance']
+    if rule == 'exact':
+      return 0, 0
+    if key.startswith('steps_') and 'steps_*' in rule:
+      rule = rule['steps_*']
+    elif key.endswith('@stats') and 'stats' in rule:
+      rule = rule['stats']
+    return rule['rtol'], rule['atol']
+
+
+def discover(folder: Path) -> dict[str, Path]:
+  """Return the cases of a folder and its subfolders: {id: file}.
+
+  The id is the case's name; where two folders have the same name, the later
+  one's carries its folder. Files without an algorithm are shared inputs.
+  """
+  cases: dict[str, Path] = {}
+  for path in sorted(folder.rglob('*.json')):
+    settings = json.loads(path.read_text())
+    if 'algorithm' not in settings or not path.with_suffix('.npz').exists():
+      continue
+    name = settings['case']
+    cases[f'{path.parent.name}/{name}' if name in cases else name] = path
+  return cases
+
+
+def subtree(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
+  """Return the arrays prefix<path> as the nested dict that the path names."""
+  tree: dict[str, Any] = {}
+  for name, array in arrays.items():
+    if name.startswith(prefix) and '@' not in name:
+      *outer, last = name[len(prefix) :].split('/')
+      node = tree
+      for key in outer:
+        node = node.setdefault(key, {})
+      node[last] = array
+  return tree
+
+
+def flatten(tree: Any, prefix: str = '') -> dict[str, Any]:
+  """Return {path: leaf} of a nested dict."""
+  if not isinstance(tree, dict):
+    return {prefix: tree}
+  flat: dict[str, Any] = {}
+  for key, value in tree.items():
+    flat |= flatten(value, f'{prefix}/{key}' if prefix else key)
+  return flat
+
+
+def generated(params: list[dict[str, Any]]) -> dict[str, Any]:
+  """Return the parameters that the hash of `parameter_generation` gives."""
+  arrays = {
+    spec['name']: spec['offset'] + spec['scale'] * _hash(spec)
+    for spec in params
+  }
+  return subtree(arrays, '')
+
+
+def _hash(spec):
+  size = int(np.prod(spec['shape']))
+  with np.errstate(over='ignore'):
+    z = np.arange(size, dtype=np.uint64) + np.uint64(spec['seed'] << 32)
+    z *= np.uint64(0x9E3779B97F4A7C15)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+  h = ((z >> np.uint64(48)).astype(np.float64) - 32768 + 0.5) / 32768
+  return h.reshape(spec['shape'])
+
+
+def _digest(key, name, x):
+  """Return what `key` stores of the array `name`, or None."""
+  if key == name:
+    return x
+  if key == f'{name}@stats':
+    v = x.ravel()
+    places = np.arange(1, v.size + 1) / v.size
+    return np.array([v.sum(), np.sqrt((v * v).sum()), (v * places).sum()])
+  if key.startswith(f'{name}@every'):
+    return x.ravel()[:: int(key.rsplit('@every')[1])]
+  return None
