@@ -3,10 +3,10 @@
 On a terminal a progress bar; in a batch job (no terminal, TERM=dumb, or CI
 set) plain lines, at most one a second, that read well in a log file.
 
->>> with console.progress('training', 32) as bar:
-...   for done in range(1, 33):
-...     bar.update(done, loss=1.234, images_per_second=812.)
-round 8/32  loss 1.234  812 images/s  12 s left
+>>> from fedjax_pfl import console
+>>> with console.progress('training', 2) as bar:
+...   bar.update(2, loss=1.234, images_per_second=812.)
+round 2/2  loss 1.234  812 images/s
 """
 
 import contextlib

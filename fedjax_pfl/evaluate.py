@@ -17,6 +17,7 @@ from fedjax_pfl.engine import map_clients
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, Scores, Transform
 
+Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
 TEST_BATCH = 128  # images per forward pass, as in the paper's public code
 
 
@@ -51,8 +52,11 @@ def make_evaluate(
   *,
   batch_size: int = TEST_BATCH,
   chunk: int = 1,
-) -> Callable[..., dict[str, Scores]]:
-  """Return (server, clients, ids [C], train, test, key) -> {view: Scores[C]}.
+  keep_models: bool = False,
+) -> Evaluate:
+  """Return (server, clients, ids [C], train, test, key) -> (scores, models).
+
+  Scores are {view: Scores [C]}; models are {view: View [C]}, or empty.
 
   A client is personalised on its training data and judged on its whole test
   set, in stored order, in batches of at most `batch_size`: BatchNorm sees one
@@ -71,12 +75,13 @@ def make_evaluate(
     held_out = ClientData(
       test.x, test.y, test.index[client_id], test.count[client_id]
     )
-    return {
+    scores = {
       name: score_view(
         algorithm.predict, models[name], held_out, normalise, batch_size
       )
       for name in views
     }
+    return scores, {name: models[name] for name in views if keep_models}
 
   @jax.jit
   def evaluate(server, clients, ids, train, test, key):
@@ -121,7 +126,8 @@ def score_view(
 
 
 def evaluate_clients(
-  evaluate: Callable[..., dict[str, Scores]],
+  evaluate: Evaluate,
+  views: Sequence[str],
   server: Server,
   clients: Client,
   train: ClientData,
@@ -129,12 +135,14 @@ def evaluate_clients(
   key: Key,
   *,
   block: int = 10,
-  on_progress: Callable[[int], None] = lambda done: None,
+  on_progress: Callable[[int], None] | None = None,
+  on_models: Callable[[np.ndarray, dict[str, View]], None] | None = None,
 ) -> dict[str, Scores]:
   """Return the scores of all K clients, block after block, as numpy arrays.
 
   Blocks of one size, so that one compilation serves them all; the last is
-  filled up with client 0, whose second score is dropped.
+  filled up with client 0, whose second score is dropped. `on_models` is shown
+  the ids and the models of every block, before they are gone.
   """
   num_clients = train.count.shape[0]
   block = min(block, num_clients)
@@ -142,7 +150,12 @@ def evaluate_clients(
   for first in range(0, num_clients, block):
     ids = np.arange(first, first + block)
     ids[ids >= num_clients] = 0
-    scores = evaluate(server, clients, jnp.asarray(ids), train, test, key)
+    scores, models = evaluate(
+      server, clients, jnp.asarray(ids), train, test, key
+    )
     parts.append(jax.tree.map(np.asarray, scores))
-    on_progress(min(first + block, num_clients))
+    if on_models is not None:
+      on_models(ids, models)
+    if on_progress is not None:
+      on_progress(min(first + block, num_clients))
   return jax.tree.map(lambda *rows: np.concatenate(rows)[:num_clients], *parts)

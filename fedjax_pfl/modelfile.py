@@ -26,10 +26,11 @@ def save_model(
 ) -> None:
   """Write a nested dict of arrays, and what else is to be known of it.
 
-  >>> save_model('model.npz', params, dict(
-  ...     model='convnet4', image_shape=(32, 32, 3), num_classes=10,
-  ...     view='finetuned', client=7))
-  >>> params, meta = load_model('model.npz')
+  >>> import tempfile
+  >>> path = pathlib.Path(tempfile.mkdtemp()) / 'model.npz'
+  >>> save_model(path, {'head': {'bias': np.ones(2)}}, {'model': 'convnet4'})
+  >>> load_model(path)
+  ({'head': {'bias': array([1., 1.])}}, {'model': 'convnet4'})
   """
   arrays, dtypes = {}, {}
   for keys, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:

@@ -1,0 +1,79 @@
+"""The settings that all configs share; a config writes what differs.
+
+  --config=configs/fedbabu_cifar10.py         the paper's setting
+  --config=configs/fedbabu_cifar10.py:quick   the same in about a minute
+
+Any field can be given on the command line: --config.shards=5. What follows
+from other fields is computed in the package, after that.
+"""
+
+from ml_collections import config_dict
+
+QUICK = 'quick'
+
+
+def base(arg: str = '', **changes) -> config_dict.ConfigDict:
+  """Return the shared defaults with `changes`, shrunk if arg is 'quick'."""
+  c = config_dict.ConfigDict()
+  c.algorithm = 'fedavg'  # the name of a file in fedjax_pfl/algorithms
+  c.hp = config_dict.ConfigDict()  # hyperparameters of its own
+  c.seed = 0
+
+  c.dataset = 'cifar10'
+  c.data_dir = ''  # default: $TFDS_DATA_DIR, then ~/tensorflow_datasets
+  c.examples = 0  # use the first so many training images; 0 = all
+  c.model = 'convnet4'
+  c.lowering = 'auto'  # of convolutions
+
+  c.partition = 'shards'
+  c.clients = 100
+  c.shards = 10  # of one class each, to a client
+  c.fraction = 0.1  # of the clients take part in a round
+
+  c.total_epochs = 320  # over a client's data: rounds = total / local
+  c.local_epochs = 10
+  c.rounds = config_dict.placeholder(int)  # given: total_epochs is not used
+  c.batch_size = 50
+  c.learning_rate = 0.1
+  c.lr_drops = (0.5, 0.75)  # to a tenth, from these fractions of all rounds on
+  c.momentum = 0.9
+  c.weight_decay = 0.0
+  c.aggregation = 'uniform'  # or 'examples': clients weigh n_i
+
+  c.finetune = config_dict.ConfigDict()
+  c.finetune.epochs = (5,)  # several: one run, judged at each of them
+  c.finetune.part = 'full'  # or 'body', 'head'
+  c.finetune.learning_rate = 1e-3  # the last learning rate of the rounds
+  c.finetune.momentum = 0.9
+  c.finetune.batch_size = 50
+
+  c.views = ('initial', 'finetuned')  # judged at the end
+  c.eval_views = ('initial',)  # judged during the rounds
+  c.eval_every = 0  # rounds; 0 = sixteen times in a run
+  c.checkpoint_every = 0  # rounds; 0 = with every evaluation
+  c.log_every = (
+    0  # rounds in one compiled call; 0 = 1 on a CPU, else eval_every
+  )
+  c.save_clients = (0,)  # whose personalised models go to model/
+
+  c.chunk = 'auto'  # clients side by side
+  c.debug = False  # clients in a Python loop, every step checked for NaN
+  c.quick = False  # synthetic images may stand in
+  c.update(changes)
+  if arg not in ('', QUICK):
+    raise ValueError(
+      f'config argument: got {arg!r}, expected nothing or a known word. '
+      f'Choices: {QUICK}. Likely cause: a typing error after the colon.'
+    )
+  if arg == QUICK:
+    c.update(
+      quick=True,
+      clients=min(c.clients, 10),
+      fraction=max(c.fraction, 0.2),
+      examples=1000,
+      rounds=4,
+      local_epochs=1,
+      eval_every=2,
+    )
+    c.finetune.epochs = (1,)
+  return c

@@ -1,0 +1,106 @@
+"""Examples and index vectors -> `ClientData`, what the engine works on."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.data.images import Images
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import ClientData
+
+
+def stack_clients(images: Images, indices: Sequence[np.ndarray]) -> ClientData:
+  """Return the clients whose examples are these rows of one pool.
+
+  The pool goes to the device once; a client costs its row of indices. Rows
+  are padded with 0, a valid index, up to the largest client.
+  """
+  _check_indices(indices, len(images.y))
+  count = np.array([len(rows) for rows in indices], np.int32)
+  # At least one column: an empty gather has no first row to stand for padding.
+  index = np.zeros((len(indices), max(1, count.max())), np.int32)  # [K, N]
+  for row, own in zip(index, indices, strict=True):
+    row[: len(own)] = own
+  return ClientData(
+    jnp.asarray(images.x),
+    jnp.asarray(images.y, jnp.int32),
+    jnp.asarray(index),
+    jnp.asarray(count),
+  )
+
+
+def from_arrays(
+  xs: Sequence[np.ndarray], ys: Sequence[np.ndarray]
+) -> ClientData:
+  """Return the clients that hold x_i and y_i, for i = 0 .. K-1.
+
+  >>> xs = [np.zeros((3, 8, 8, 1)), np.zeros((5, 8, 8, 1))]
+  >>> data = from_arrays(xs, [np.zeros(3, int), np.ones(5, int)])
+  >>> data.index.shape, data.count.tolist()
+  ((2, 5), [3, 5])
+
+  The x keep their dtype (float64 only where jax_enable_x64 is on): floats
+  that are already normalised go with the transforms called 'none'.
+  """
+  xs, ys = [np.asarray(x) for x in xs], [np.asarray(y) for y in ys]
+  _check_arrays(xs, ys)
+  ends = np.cumsum([len(y) for y in ys])
+  rows = np.split(np.arange(ends[-1]), ends[:-1])
+  return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
+
+
+def padding_waste(data: ClientData) -> float:
+  """Return the share of padded rows: 1 - sum_k n_k / (K N)."""
+  return 1 - float(np.sum(np.asarray(data.count))) / data.index.size
+
+
+def describe(data: ClientData) -> str:
+  """Return one line: how many clients, how large, how much padding."""
+  count = np.asarray(data.count)
+  sizes = f'{count.min():,} each'
+  if count.min() < count.max():
+    middle = f'{np.median(count):,.0f}'
+    sizes = f'{count.min():,} to {count.max():,} each, median {middle}'
+  return (
+    f'{len(count):,} clients, {count.sum():,} examples, {sizes}; '
+    f'padding {100 * padding_waste(data):.1f} %'
+  )
+
+
+def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
+  if not len(indices):
+    raise bad_input(
+      'indices',
+      got='no client',
+      expected='one index vector for each client, at least one',
+      cause='a partition into zero clients',
+    )
+  low = min((rows.min() for rows in indices if len(rows)), default=0)
+  high = max((rows.max() for rows in indices if len(rows)), default=0)
+  if low < 0 or high >= size:
+    raise bad_input(
+      'indices',
+      got=f'rows from {low} to {high}',
+      expected=f'rows of the pool, 0 to {size - 1}',
+      cause='indices of the training set used with the test set',
+    )
+
+
+def _check_arrays(xs: list[np.ndarray], ys: list[np.ndarray]) -> None:
+  lengths = [len(x) for x in xs], [len(y) for y in ys]
+  if not xs or lengths[0] != lengths[1]:
+    raise bad_input(
+      'xs, ys',
+      got=f'{lengths[0]} images and {lengths[1]} labels',
+      expected='equally many of both for every client, at least one client',
+      cause='lists of different clients, or one array instead of a list',
+    )
+  shapes = {(x.shape[1:], x.dtype.name) for x in xs}
+  if len(shapes) > 1 or any(y.ndim != 1 for y in ys):
+    raise bad_input(
+      'xs, ys',
+      got=f'rows of {sorted(shapes)}, labels of {ys[0].shape}',
+      expected='one shape and dtype for the x of all clients; y of shape [n]',
+      cause='one client that was preprocessed differently, or one-hot labels',
+    )

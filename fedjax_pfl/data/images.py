@@ -1,0 +1,48 @@
+"""Image sets in memory: what every source returns, and what names a content."""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Images(NamedTuple):
+  """Examples of one split, as they are before any transform."""
+
+  x: np.ndarray  # [P, H, W, ch] uint8
+  y: np.ndarray  # [P] int32
+
+
+class Shape(NamedTuple):
+  """What a model must know of an image set before any image is read."""
+
+  image_shape: tuple[int, int, int]  # (H, W, ch)
+  num_classes: int
+
+
+class Source(NamedTuple):
+  """A named image set."""
+
+  name: str
+  train: Images
+  test: Images
+  num_classes: int
+  fingerprint: str  # of the content: equal on every machine
+  note: str = ''  # a sentence for the user, or nothing
+
+
+def make_source(
+  name: str, train: Images, test: Images, num_classes: int, note: str = ''
+) -> Source:
+  """Return the source, with the fingerprint of its arrays."""
+  fingerprint = digest(*train, *test)
+  return Source(name, train, test, num_classes, fingerprint, note)
+
+
+def digest(*arrays: np.ndarray) -> str:
+  """Return 12 hexadecimal digits that name shapes, dtypes and contents."""
+  content = hashlib.sha256()
+  for array in arrays:
+    content.update(f'{array.shape} {array.dtype.str};'.encode())
+    content.update(np.ascontiguousarray(array).data)
+  return content.hexdigest()[:12]

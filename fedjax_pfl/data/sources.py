@@ -1,0 +1,185 @@
+"""Named image sets as uint8 arrays.
+
+  digits         scikit-learn's 8x8 digits, part of the installation
+  synthetic      made on the spot, in any size (synthetic.py)
+  cifar10, ...   prepared by TensorFlow Datasets (prepared.py)
+  tiny_imagenet, folder    image files in class folders (folder.py)
+
+What has to be decoded is decoded once for all runs (cache.py).
+"""
+
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
+from fedjax_pfl.data import folder, prepared
+from fedjax_pfl.data.cache import load_cached
+from fedjax_pfl.data.images import Images, Shape, Source, make_source
+from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
+from fedjax_pfl.errors import BadInput, bad_input
+
+BUILT_IN = {'digits': Shape((8, 8, 1), 10), 'synthetic': None}
+FOLDERS = {'tiny_imagenet': Shape((64, 64, 3), 200), 'folder': None}
+DEFAULT = Synthetic()
+NAMES = (*BUILT_IN, *prepared.PREPARED, *FOLDERS)
+
+
+def load_source(
+  name: str,
+  *,
+  data_dir: str = '',
+  cache_dir: str = '',
+  synthetic: Synthetic = DEFAULT,
+  fallback_to_synthetic: bool = False,
+  tell_fn: Callable[[str], None] = lambda _: None,
+) -> Source:
+  """Return the image set of this name.
+
+  >>> source = load_source('digits')
+  >>> source.train.x.shape, source.test.x.shape, source.num_classes
+  ((1442, 8, 8, 1), (355, 8, 8, 1), 10)
+
+  Real data come from data_dir (default: $TFDS_DATA_DIR, then
+  ~/tensorflow_datasets). `synthetic` matters to that set only. With
+  `fallback_to_synthetic`, images of the same shape and number of classes
+  stand in for data that are not there, and the note says so. `tell_fn` hears
+  of a decoding that takes more than a moment, before it starts.
+  """
+  shape = peek(name, data_dir, synthetic)
+  if name == 'digits':
+    return _load_digits()
+  if name == 'synthetic':
+    return make_synthetic(synthetic)
+  if not is_available(name, data_dir):
+    if fallback_to_synthetic:
+      return _stand_in(name, shape, data_dir)
+    raise _absent(name, data_dir)
+  if name in FOLDERS:
+    source = _load_folder(name, data_dir, cache_dir, tell_fn)
+  else:
+    source = _load_prepared(name, data_dir, cache_dir, tell_fn)
+  _check_shape(source, shape)
+  return source
+
+
+def peek(
+  name: str, data_dir: str = '', synthetic: Synthetic = DEFAULT
+) -> Shape:
+  """Return image shape and number of classes, and read no data.
+
+  Only for `folder` is anything opened: its first image.
+  """
+  _check_name(name)
+  if name == 'synthetic':
+    return Shape(tuple(synthetic.image_shape), synthetic.num_classes)
+  if name == 'folder':
+    return folder.peek_folder(folder.list_folder(_folder(name, data_dir)))
+  return {**BUILT_IN, **prepared.PREPARED, **FOLDERS}[name]
+
+
+def is_available(name: str, data_dir: str = '') -> bool:
+  """Return whether `load_source` would find the data; a cheap look."""
+  _check_name(name)
+  if name in BUILT_IN:
+    return True
+  if name in FOLDERS:
+    return folder.find_folder(prepared.data_root(data_dir)) is not None
+  return prepared.find_prepared(name, data_dir) is not None
+
+
+def _load_digits() -> Source:
+  """Every fifth image of a class is for testing: 1,442 and 355 images.
+
+  The order inside a class is that of the file. Values 0 .. 16 are scaled to
+  0 .. 255.
+  """
+  from sklearn.datasets import load_digits
+
+  x, y = load_digits(return_X_y=True)
+  x = np.round(x * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
+  is_test = np.zeros(len(y), bool)
+  for label in range(10):
+    is_test[np.flatnonzero(y == label)[4::5]] = True
+  train, test = (
+    Images(x[rows], y[rows].astype(np.int32)) for rows in (~is_test, is_test)
+  )
+  return make_source('digits', train, test, num_classes=10)
+
+
+def _load_prepared(name, data_dir, cache_dir, tell_fn) -> Source:
+  place = prepared.find_prepared(name, data_dir)
+
+  def build() -> Source:
+    tell_fn(f'Reading {name} from {place}; later runs take a stored copy.')
+    num_classes = prepared.PREPARED[name].num_classes
+    train, test = prepared.read_prepared(name, place)
+    return make_source(name, train, test, num_classes)
+
+  key = prepared.files_key(place.iterdir())
+  return load_cached(name, key, build, cache_dir)
+
+
+def _load_folder(name, data_dir, cache_dir, tell_fn) -> Source:
+  place = _folder(name, data_dir)
+  listing = folder.list_folder(place)
+
+  def build() -> Source:
+    tell_fn(f'Reading images from {place}; later runs take a stored copy.')
+    train, test = folder.read_folder(listing)
+    return make_source(name, train, test, listing.num_classes)
+
+  files = [file for file, _ in listing.train + listing.test]
+  files += place.glob('val/val_annotations.txt')
+  return load_cached(name, prepared.files_key(files), build, cache_dir)
+
+
+def _folder(name: str, data_dir: str) -> pathlib.Path:
+  place = folder.find_folder(prepared.data_root(data_dir))
+  if place is None:
+    raise _absent(name, data_dir)
+  return place
+
+
+def _stand_in(name: str, shape: Shape, data_dir: str) -> Source:
+  note = (
+    f'{name} is not in {prepared.data_root(data_dir)}: synthetic images of '
+    f'its shape stand in, and accuracies say nothing about {name}.'
+  )
+  return make_synthetic(Synthetic(*shape), note)
+
+
+def _absent(name: str, data_dir: str) -> BadInput:
+  if name in FOLDERS:
+    return folder.not_a_folder(prepared.data_root(data_dir), 'without train/')
+  ready = [n for n in NAMES if n not in FOLDERS and is_available(n, data_dir)]
+  return prepared.not_prepared(name, data_dir, choices=ready)
+
+
+def _check_name(name: str) -> None:
+  if name not in NAMES:
+    raise bad_input(
+      'dataset',
+      got=name,
+      expected='a known image set',
+      choices=NAMES,
+      cause='a misspelt name; own images go under the name `folder`',
+    )
+
+
+def _check_shape(source: Source, shape: Shape) -> None:
+  x, y = source.train
+  highest = max(y.max(), source.test.y.max())
+  fits = x.shape[1:] == source.test.x.shape[1:] == shape.image_shape
+  if not fits or source.num_classes != shape.num_classes:
+    got = f'{source.name} with images {x.shape[1:]}'
+  elif not (min(y.min(), source.test.y.min()) >= 0 and highest < shape[1]):
+    got = f'{source.name} with labels up to {highest}'
+  else:
+    return
+  raise bad_input(
+    'data_dir',
+    got=got,
+    expected=f'images {shape.image_shape} of {shape.num_classes} classes',
+    cause='another data set, or another version of it, under this name',
+  )

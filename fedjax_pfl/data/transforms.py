@@ -1,0 +1,136 @@
+"""From uint8 rows to model inputs, on the device: crop, flip, normalise.
+
+  augment(x)   = normalise(flip(window(zero-pad(x, 4))))
+  normalise(x) = (x / 255 - mean) / std
+
+Zeros are padded before normalising: a padded pixel becomes -mean / std.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import Array, Key, Transform
+
+PAD = 4  # pixels on each side; windows start at 0 .. 2 PAD
+
+
+class Recipe(NamedTuple):
+  """How the images of one set are treated; one number serves all channels."""
+
+  mean: tuple[float, ...]
+  std: tuple[float, ...]
+  crop: bool = False
+  flip: bool = False
+
+
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+INK = Recipe((0.1307,), (0.3081,))  # measured on MNIST; flips change letters
+RECIPES = {
+  # ImageNet's constants: what FedBABU's tables were made with.
+  'cifar10': Recipe(*IMAGENET, crop=True, flip=True),
+  'cifar100': Recipe(
+    (0.507, 0.487, 0.441), (0.267, 0.256, 0.276), crop=True, flip=True
+  ),
+  'tiny_imagenet': Recipe(*IMAGENET, crop=True, flip=True),
+  # A mirrored house number is another number, or none. Constants: its own.
+  'svhn_cropped': Recipe(
+    (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970), crop=True
+  ),
+  'mnist': INK,
+  'emnist/byclass': INK,
+  'fashion_mnist': INK,
+  'digits': Recipe((0.3052,), (0.3760,)),  # of its training images
+  'synthetic': Recipe((0.492,), (0.162,)),  # of every size alike
+  'folder': Recipe((0.5,), (0.25,)),  # unknown images: inputs in [-2, 2]
+}
+
+
+def make_transforms(
+  name: str, image_shape: tuple[int, int, int]
+) -> tuple[Transform, Transform]:
+  """Return (augment, normalise) for an image set; see RECIPES.
+
+  The set called 'none' is left as it is: for floats that are model inputs
+  already. Both functions take (x [B, H, W, ch], key) and return the default
+  float dtype. Row b of an augmented batch depends on key and b alone, not on
+  how many rows follow.
+  """
+  if name == 'none':
+    return _unchanged, _unchanged
+  recipe = _find(name, image_shape)
+
+  def normalise(x: Array, rng: Key) -> Array:
+    del rng
+    return standardise(x, recipe.mean, recipe.std)
+
+  def augment(x: Array, rng: Key) -> Array:
+    rows = x.shape[0]
+    key_y, key_x, key_flip = jax.random.split(rng, 3)
+    if recipe.crop or recipe.flip:
+      reach = 2 * PAD + 1 if recipe.crop else 1
+      start = 0 if recipe.crop else PAD
+      x = crop_flip(
+        x,
+        start + jax.random.randint(key_y, (rows,), 0, reach),
+        start + jax.random.randint(key_x, (rows,), 0, reach),
+        jax.random.bernoulli(key_flip, 0.5, (rows,)) & recipe.flip,
+      )
+    return normalise(x, rng)
+
+  return augment, normalise
+
+
+def crop_flip(x: Array, dy: Array, dx: Array, flip: Array) -> Array:
+  """Return for row b the window at (dy, dx) of the padded image, then flipped.
+
+    out[b, i, j] = pad(x)[b, dy + i, dx + j],  j mirrored where flip[b]
+
+  On two CPU cores, 50 CIFAR images inside a compiled loop: slices 0.08 ms,
+  one gather of pixels 0.14 ms, products with one-hot matrices 1.1 ms.
+  """
+  padded = jnp.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
+
+  def one(image: Array, dy: Array, dx: Array, flip: Array) -> Array:
+    window = jax.lax.dynamic_slice(image, (dy, dx, 0), x.shape[1:])
+    return jnp.where(flip, window[:, ::-1], window)
+
+  return jax.vmap(one)(padded, dy, dx, flip)
+
+
+def standardise(
+  x: Array, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Array:
+  """Return (x / 255 - mean) / std in the default float dtype."""
+  dtype = jnp.result_type(float)
+  return (x.astype(dtype) / 255 - jnp.array(mean, dtype)) / jnp.array(
+    std, dtype
+  )
+
+
+def _unchanged(x: Array, rng: Key) -> Array:
+  del rng
+  return x
+
+
+def _find(name: str, image_shape: tuple[int, int, int]) -> Recipe:
+  if name not in RECIPES:
+    raise bad_input(
+      'dataset',
+      got=name,
+      expected='an image set with known constants',
+      choices=[*RECIPES, 'none'],
+      cause="a misspelt name; 'none' leaves images as they are",
+    )
+  recipe = RECIPES[name]
+  if len(image_shape) != 3 or len(recipe.mean) not in (1, image_shape[-1]):
+    raise bad_input(
+      'image_shape',
+      got=image_shape,
+      expected=f'(height, width, {len(recipe.mean)}) for {name}',
+      choices=['folder', 'none'],
+      cause='the shape of another image set; own images go under `folder`',
+    )
+  return recipe

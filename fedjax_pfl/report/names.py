@@ -1,0 +1,73 @@
+"""What a method is called and how it looks: the same in every table and figure.
+
+Colours are from Okabe and Ito (2008) and Paul Tol's schemes, made for readers
+who see red and green alike. They were dealt out so that methods compared in
+one paper stay apart (CIELAB distance over 17 for normal sight, protanopia and
+deuteranopia); lines also differ in dash and marker.
+"""
+
+import zlib
+from typing import Any, NamedTuple
+
+
+class Look(NamedTuple):
+  name: str  # as its paper writes it
+  colour: str
+  dash: Any  # what matplotlib calls a linestyle
+  marker: str
+
+
+SOLID = '-'
+DASHED = (0, (5, 1.5))
+DOTTED = (0, (1, 1.2))
+DASHDOT = (0, (5, 1.2, 1, 1.2))
+LONG = (0, (9, 2))
+DOUBLE = (0, (5, 1.2, 1, 1.2, 1, 1.2))
+
+LOOKS = {
+  'fedavg': Look('FedAvg', '#0072B2', SOLID, 'o'),
+  'fedbabu': Look('FedBABU', '#D55E00', DASHED, 's'),
+  'fedprox': Look('FedProx', '#661100', DASHDOT, '^'),
+  'fedper': Look('FedPer', '#44AA99', DOTTED, 'D'),
+  'lg_fedavg': Look('LG-FedAvg', '#DDCC77', DASHDOT, 'v'),
+  'fedrep': Look('FedRep', '#117733', LONG, 'P'),
+  'per_fedavg': Look('Per-FedAvg', '#332288', DOTTED, '<'),
+  'ditto': Look('Ditto', '#56B4E9', DASHED, '>'),
+  'pfedme': Look('pFedMe', '#CC79A7', DOUBLE, 'h'),
+  'local_only': Look('Local only', '#AA3377', DOUBLE, 'X'),
+  'centralized': Look('Centralized', '#000000', LONG, '*'),
+  'superfed': Look('SuPerFed', '#009E73', SOLID, 'p'),
+  'apfl': Look('APFL', '#EE7733', DASHED, 'd'),
+  'fedconcat': Look('FedConcat', '#CC3311', SOLID, 'H'),
+  'scaffold': Look('SCAFFOLD', '#882255', DASHED, '8'),
+  'moon': Look('MOON', '#E69F00', DASHDOT, '^'),
+  'fedrs': Look('FedRS', '#88CCEE', LONG, 'v'),
+  'fedlc': Look('FedLC', '#CC6677', DOTTED, 'D'),
+}
+SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
+
+
+def look(algorithm: str) -> Look:
+  """Return the look of a method; one not listed always gets the same, too.
+
+  'fedavg (run_2)' is FedAvg's second line in one figure: another dash.
+  """
+  if algorithm in LOOKS:
+    return LOOKS[algorithm]
+  method, bracket, rest = algorithm.partition(' (')
+  if bracket and method in LOOKS:
+    first = LOOKS[method]
+    dash = SPARE_DASHES[zlib.crc32(rest.encode()) % len(SPARE_DASHES)]
+    return first._replace(name=f'{first.name} ({rest}', dash=dash)
+  number = zlib.crc32(algorithm.encode())  # hash() differs between processes
+  colours = [one.colour for one in LOOKS.values()]
+  return Look(
+    name=algorithm,
+    colour=colours[number % len(colours)],
+    dash=SPARE_DASHES[number // 32 % len(SPARE_DASHES)],
+    marker='X',
+  )
+
+
+def display_name(algorithm: str) -> str:
+  return look(algorithm).name

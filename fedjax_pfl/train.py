@@ -1,0 +1,379 @@
+"""The run: stages x rounds, compiled; logged, evaluated, saved, resumed.
+
+The only place with clocks and files. What a resumed run needs is the last
+checkpoint: server, clients, and the seconds spent; every random number
+follows from the seed and the round.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl import console, trees
+from fedjax_pfl.algorithm import Client, Server, Stage
+from fedjax_pfl.engine import (
+  init_states,
+  make_round,
+  make_rounds,
+  sample_cohorts,
+)
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.modelfile import save_model
+from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.store import Run, open_run
+from fedjax_pfl.types import ClientData, Key, Params, Scores
+
+# One word a stream of random numbers; their order is part of every result.
+STREAMS = ('states', 'cohorts', 'rounds', 'evaluation')
+CPU_BLOCK = 10  # clients judged between two updates of the progress bar
+
+Judge = Callable[..., dict[str, Scores]]
+
+
+class Cadence(NamedTuple):
+  """After how many rounds what is done."""
+
+  log: int
+  evaluate: int
+  save: int
+
+  def next_stop(self, done: int, last: int) -> int:
+    """Return the round up to which the next compiled call may run."""
+    return min(last, *((done // every + 1) * every for every in self))
+
+
+class State(NamedTuple):
+  """What a checkpoint holds."""
+
+  server: Server
+  clients: Client
+  seconds: np.ndarray  # of work so far, in this and in earlier processes
+
+
+def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
+  """Run or continue the experiment in its directory; return result.json.
+
+  A finished run says so and does nothing.
+  """
+  settings = experiment.settings
+  run = open_run(workdir, settings, data=experiment.data_id, say=console.say)
+  if run.status() == 'finished':
+    console.say(f'{workdir} is finished: nothing to do.')
+    return run.result()
+  keys = random_streams(settings['seed'])
+  judge_fn = make_judge(experiment, keys['evaluation'])
+  with jax.debug_nans(settings['debug']):
+    state = run_rounds(experiment, run, keys, judge_fn)
+    began = time.perf_counter()
+    models = Models(experiment, run)
+    scores = judge_fn(state, settings['views'], models.keep)
+  models.save()
+  seconds = float(state.seconds) + time.perf_counter() - began
+  write_result(experiment, run, scores, seconds)
+  run.close()
+  return run.result()
+
+
+def random_streams(seed: int) -> dict[str, Key]:
+  """Return the key of every stream of random numbers of a run."""
+  keys = jax.random.split(jax.random.key(seed), len(STREAMS))
+  return dict(zip(STREAMS, keys, strict=True))
+
+
+def cadence(settings: dict[str, Any], rounds: int) -> Cadence:
+  """Return the cadence of a config; 0 means a choice that suits the run."""
+  evaluate = settings['eval_every'] or max(1, rounds // 16)
+  # On a CPU a round takes seconds, and a dispatch costs nothing beside it.
+  log = 1 if jax.default_backend() == 'cpu' else evaluate
+  return Cadence(
+    settings['log_every'] or log,
+    evaluate,
+    settings['checkpoint_every'] or evaluate,
+  )
+
+
+def run_rounds(
+  experiment: Experiment, run: Run, keys: dict[str, Key], judge_fn: Judge
+) -> State:
+  """Return the state after the last round, continuing where the run is."""
+  state, done = first_state(experiment, run, keys['states'])
+  every = cadence(experiment.settings, experiment.rounds)
+  with console.progress('training', experiment.rounds, start=done) as bar:
+    for stage, first, last in stage_bounds(experiment.stages):
+      if done == first and first > 0:
+        server, clients = stage.enter(state.server, state.clients)
+        state = state._replace(server=server, clients=clients)
+      advance_fn = make_advance(experiment, stage, keys)
+      while done < last:
+        stop = every.next_stop(done, last)
+        state, numbers = advance_fn(state, done, stop)
+        check_finite(state.server, numbers, done, stop, stage, run)
+        done = stop
+        bar.update(
+          done,
+          loss=numbers['loss'],
+          images_per_second=numbers['images_per_second'],
+        )
+        if done % every.evaluate == 0 or done == experiment.rounds:
+          began = time.perf_counter()
+          scores = judge_fn(state, experiment.settings['eval_views'])
+          numbers |= accuracies(scores)
+          took = time.perf_counter() - began
+          state = state._replace(seconds=state.seconds + took)
+        run.log(round=done, **numbers)
+        if done % every.save == 0 or done == last:
+          run.save_checkpoint(done, state)
+  return state
+
+
+def first_state(
+  experiment: Experiment, run: Run, key: Key
+) -> tuple[State, int]:
+  """Return the newest checkpoint's state and round, or the initial ones."""
+  stage = experiment.stages[0]
+  server, clients = init_states(stage.algorithm, experiment.train, key)
+  state = State(server, clients, np.zeros(()))
+  restored = run.resume(state)
+  if restored is None:
+    return state, 0
+  done, state = restored
+  if done < experiment.rounds:
+    console.say(f'Continuing after round {done} of {experiment.rounds}.')
+  return state, done
+
+
+def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
+  """Yield every stage with the rounds before its first and after its last."""
+  first = 0
+  for stage in stages:
+    yield stage, first, first + stage.rounds
+    first += stage.rounds
+
+
+def make_advance(
+  experiment: Experiment, stage: Stage, keys: dict[str, Key]
+) -> Callable[[State, int, int], tuple[State, dict[str, Any]]]:
+  """Return (state, done, stop) -> (state after round `stop`, metrics)."""
+  settings, train = experiment.settings, experiment.train
+  chunk = settings['chunk']
+  round_fn = make_round(
+    stage.algorithm,
+    chunk=chunk if chunk == 'auto' else int(chunk),
+    backend='loop' if settings['debug'] else 'vmap',
+    name=stage.name,
+  )
+  rounds_fn = (
+    loop_rounds(round_fn) if settings['debug'] else make_rounds(round_fn)
+  )
+
+  def advance(state, done, stop):
+    began = time.perf_counter()
+    cohorts = sample_cohorts(
+      keys['cohorts'],
+      done,
+      stop - done,
+      settings['clients'],
+      experiment.cohort_size,
+    )
+    server, clients, metrics = rounds_fn(
+      state.server, state.clients, cohorts, train, keys['rounds']
+    )
+    metrics = jax.tree.map(np.asarray, metrics)  # waits until it is done
+    took = time.perf_counter() - began
+    images = settings['local_epochs'] * int(jnp.sum(train.count[cohorts]))
+    numbers = {
+      'stage': stage.name,
+      **mean_metrics(metrics),
+      'images_per_second': images / took,
+      **message_bytes(stage, server, clients, train, cohorts.size),
+    }
+    return State(server, clients, state.seconds + took), numbers
+
+  return advance
+
+
+def loop_rounds(round_fn):
+  """Return the same for cohorts [T, C], one round after the other."""
+
+  def rounds(server, clients, cohorts, data, key):
+    metrics = []
+    for cohort in cohorts:
+      server, clients, one = round_fn(server, clients, cohort, data, key)
+      metrics.append(one)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
+    return server, clients, stacked
+
+  return rounds
+
+
+def mean_metrics(metrics: dict[str, np.ndarray]) -> dict[str, float]:
+  """Return the means over rounds and clients of the scalars among them."""
+  return {
+    name: float(np.mean(values))
+    for name, values in metrics.items()
+    if values.ndim == 2  # [T, C]
+  }
+
+
+def message_bytes(
+  stage: Stage,
+  server: Server,
+  clients: Client,
+  data: ClientData,
+  num_messages: int,
+) -> dict[str, int]:
+  """Return what crosses the network, from the shapes of the messages."""
+
+  def messages(server, clients, data):
+    client = trees.take(clients, 0)
+    one = ClientData(data.x, data.y, data.index[0], data.count[0])
+    down = stage.algorithm.download(server, client)
+    _, up, _ = stage.algorithm.local_update(
+      down, client, one, jax.random.key(0)
+    )
+    return down, up
+
+  down, up = jax.eval_shape(messages, server, clients, data)
+  return {
+    'bytes_down': num_messages * trees.num_bytes(down),
+    'bytes_up': num_messages * trees.num_bytes(up),
+  }
+
+
+def check_finite(
+  server: Server,
+  numbers: dict[str, Any],
+  done: int,
+  stop: int,
+  stage: Stage,
+  run: Run,
+) -> None:
+  """Stop a run that has lost its numbers; what was saved stays."""
+  finite = all(
+    bool(jnp.all(jnp.isfinite(leaf)))
+    for leaf in jax.tree.leaves(server)
+    if jnp.issubdtype(leaf.dtype, jnp.floating)
+  )
+  if finite and np.isfinite(numbers['loss']):
+    return
+  run.close()
+  raise bad_input(
+    'training',
+    got=f'NaN or infinity in rounds {done + 1} to {stop} of {stage.name} '
+    f'(loss {numbers["loss"]:.3g})',
+    expected='finite numbers',
+    choices=['a smaller learning_rate', 'debug=True names the first bad step'],
+    cause='a learning rate that is too high for this model; checkpoints and '
+    f'metrics up to round {done} are kept',
+  )
+
+
+def make_judge(experiment: Experiment, key: Key) -> Judge:
+  """Return (state, views, on_models) -> {view: Scores [K]}."""
+  num_clients = experiment.settings['clients']
+  algorithm = experiment.stages[-1].algorithm
+  on_cpu = jax.default_backend() == 'cpu'
+  # As many as a round holds: that has been shown to fit an accelerator.
+  block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
+  compiled = {}
+
+  def judge(state, views, on_models=None):
+    if not views:
+      return {}
+    program = tuple(views), on_models is not None
+    if program not in compiled:
+      compiled[program] = make_evaluate(
+        algorithm,
+        experiment.task.normalise,
+        views,
+        keep_models=on_models is not None,
+        chunk=1 if on_cpu else block,
+      )
+    with console.progress('judging', num_clients, unit='client') as bar:
+      return evaluate_clients(
+        compiled[program],
+        views,
+        state.server,
+        state.clients,
+        experiment.train,
+        experiment.test,
+        key,
+        block=block,
+        on_progress=bar.update,
+        on_models=on_models,
+      )
+
+  return judge
+
+
+def accuracies(scores: dict[str, Scores]) -> dict[str, float]:
+  """Return the mean over clients and the pooled accuracy of every view."""
+  numbers = {}
+  for view, score in scores.items():
+    summary = summarise(score)
+    numbers[f'{view}/accuracy'] = summary['mean']
+    numbers[f'{view}/pooled'] = summary['pooled']
+  return numbers
+
+
+def write_result(
+  experiment: Experiment, run: Run, scores: dict[str, Scores], seconds: float
+) -> None:
+  """Write clients.npz, then result.json: with it the run is over."""
+  settings = experiment.settings
+  run.write_clients(
+    scores,
+    np.arange(settings['clients']),
+    train_count=experiment.train.count,
+  )
+  run.write_result(
+    algorithm=settings['algorithm'],
+    dataset=experiment.source.name,
+    rounds=experiment.rounds,
+    seconds=seconds,
+    views={view: summarise(score) for view, score in scores.items()},
+  )
+
+
+class Models:
+  """The models that a run leaves behind, picked while clients are judged.
+
+  global.npz, the first view of client 0 if it is 'initial', and
+  <view>_client<id>.npz for the clients of `save_clients`.
+  """
+
+  def __init__(self, experiment: Experiment, run: Run):
+    self.experiment = experiment
+    self.run = run
+    self.picked: dict[str, tuple[Params, dict[str, Any]]] = {}
+
+  def keep(self, ids: np.ndarray, models: dict[str, Params]) -> None:
+    """Take what is to be saved of the models of these clients."""
+    chosen = self.experiment.settings['save_clients']
+    for view, stacked in models.items():
+      for place, client in enumerate(ids.tolist()):
+        about = {'view': view, 'client': client}
+        if view == 'initial' and client == 0:
+          self.picked['global'] = trees.take(stacked, place), {'view': view}
+        elif view != 'initial' and client in chosen:
+          name = f'{view}_client{client}'
+          self.picked[name] = trees.take(stacked, place), about
+
+  def save(self) -> None:
+    settings = self.experiment.settings
+    shared = {
+      'model': settings['model'],
+      'algorithm': settings['algorithm'],
+      'dataset': settings['dataset'],
+      'image_shape': self.experiment.source.train.x.shape[1:],
+      'num_classes': self.experiment.source.num_classes,
+      'rounds': self.experiment.rounds,
+    }
+    for name, (params, about) in self.picked.items():
+      save_model(self.run.model_path(name), params, {**shared, **about})

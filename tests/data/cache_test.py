@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+
+from fedjax_pfl.data import cache
+from fedjax_pfl.data.images import Images, make_source
+
+
+def build():
+  rng = np.random.default_rng(0)
+  train, test = (
+    Images(
+      rng.integers(0, 256, (size, 4, 4, 1), dtype=np.uint8),
+      np.arange(size, dtype=np.int32) % 3,
+    )
+    for size in (30, 12)
+  )
+  return make_source('a/b', train, test, 3)
+
+
+def refuse():
+  raise AssertionError('built although the entry was there')
+
+
+def assert_same(got, want):
+  assert got.fingerprint == want.fingerprint
+  assert got[3:] == want[3:]
+  arrays = (*got.train, *got.test), (*want.train, *want.test)
+  for a, b in zip(*arrays, strict=True):
+    np.testing.assert_array_equal(a, b)
+    assert a.dtype == b.dtype
+
+
+def test_second_time_is_read_not_built(tmp_path):
+  first = cache.load_cached('a/b', 'key', build, str(tmp_path))
+  again = cache.load_cached('a/b', 'key', refuse, str(tmp_path))
+  assert_same(again, first)
+  with pytest.raises(AssertionError):
+    cache.load_cached('a/b', 'other key', refuse, str(tmp_path))
+  assert not list(tmp_path.glob('.half*'))
+
+
+@pytest.mark.parametrize(
+  'name', ['train_x', 'train_y', 'test_x', 'test_y', 'meta']
+)
+@pytest.mark.parametrize('damage', ['short', 'empty', 'gone'])
+def test_damaged_entry_is_built_again(tmp_path, name, damage):
+  want = cache.load_cached('a/b', 'key', build, str(tmp_path))
+  file = next(tmp_path.glob(f'*/{name}.*'))
+  whole = file.read_bytes()
+  file.unlink()
+  if damage != 'gone':
+    file.write_bytes(whole[: len(whole) // 2 if damage == 'short' else 0])
+  assert_same(cache.load_cached('a/b', 'key', build, str(tmp_path)), want)
+  assert_same(cache.load_cached('a/b', 'key', refuse, str(tmp_path)), want)
+
+
+def test_arrays_of_another_entry_are_not_believed(tmp_path):
+  cache.load_cached('a/b', 'key', build, str(tmp_path))
+  file = next(tmp_path.glob('*/train_y.npy'))
+  np.save(file, np.zeros(7, np.int32))
+  with pytest.raises(AssertionError):
+    cache.load_cached('a/b', 'key', refuse, str(tmp_path))
+
+
+def test_unwritable_cache_is_done_without(tmp_path):
+  blocked = tmp_path / 'file'
+  blocked.write_text('not a folder')
+  assert_same(cache.load_cached('a/b', 'key', build, str(blocked)), build())
+
+
+def test_failed_build_leaves_nothing(tmp_path):
+  with pytest.raises(AssertionError):
+    cache.load_cached('a/b', 'key', refuse, str(tmp_path))
+  assert not list(tmp_path.iterdir())
+
+
+def test_where_the_cache_is(monkeypatch):
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', '/two')
+  monkeypatch.setenv('XDG_CACHE_HOME', '/three')
+  assert str(cache.cache_root('/one')) == '/one'
+  assert str(cache.cache_root()) == '/two'
+  monkeypatch.delenv('FEDJAX_PFL_CACHE')
+  assert str(cache.cache_root()) == '/three/fedjax_pfl'
+  monkeypatch.delenv('XDG_CACHE_HOME')
+  assert cache.cache_root().parts[-2:] == ('.cache', 'fedjax_pfl')

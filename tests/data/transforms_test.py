@@ -1,0 +1,198 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_pfl.data import crop_flip, make_transforms
+from fedjax_pfl.data.transforms import PAD, RECIPES
+from fedjax_pfl.errors import BadInput
+
+CIFAR = (32, 32, 3)
+SMALL = (8, 8, 3)  # more windows to the pixel, fewer seconds
+IMAGENET_MEAN = np.array([0.485, 0.456, 0.406])
+IMAGENET_STD = np.array([0.229, 0.224, 0.225])
+
+
+def batch(size=20, shape=CIFAR, low=0):
+  rng = np.random.default_rng(0)
+  return rng.integers(low, 256, (size, *shape), dtype=np.uint8)
+
+
+def crop_flip_by_hand(x, dy, dx, flip):
+  height, width = x.shape[1:3]
+  out = np.zeros_like(x)
+  for b, i, j in np.ndindex(len(x), height, width):
+    row = i + dy[b] - PAD
+    column = (width - 1 - j if flip[b] else j) + dx[b] - PAD
+    if 0 <= row < height and 0 <= column < width:
+      out[b, i, j] = x[b, row, column]
+  return out
+
+
+def test_windows_and_flips_are_exact():
+  x = batch(36, (6, 7, 2))
+  dy = np.arange(36) % 9
+  dx = (np.arange(36) * 4) % 9
+  flip = np.arange(36) % 2 == 1
+  np.testing.assert_array_equal(
+    crop_flip(x, dy, dx, flip), crop_flip_by_hand(x, dy, dx, flip)
+  )
+
+
+def test_the_middle_window_is_the_image():
+  x = batch(3)
+  middle = np.full(3, PAD)
+  np.testing.assert_array_equal(crop_flip(x, middle, middle, np.zeros(3)), x)
+
+
+@pytest.mark.parametrize(
+  ('name', 'shape', 'mean', 'std'),
+  [
+    ('cifar10', CIFAR, IMAGENET_MEAN, IMAGENET_STD),
+    ('cifar100', CIFAR, [0.507, 0.487, 0.441], [0.267, 0.256, 0.276]),
+    ('tiny_imagenet', (64, 64, 3), IMAGENET_MEAN, IMAGENET_STD),
+    ('mnist', (28, 28, 1), [0.1307], [0.3081]),
+    ('emnist/byclass', (28, 28, 1), [0.1307], [0.3081]),
+    ('folder', (5, 6, 3), [0.5], [0.25]),
+  ],
+)
+def test_normalisation(name, shape, mean, std):
+  x = batch(4, shape)
+  _, normalise = make_transforms(name, shape)
+  out = normalise(x, jax.random.key(0))
+  assert out.dtype == jnp.float32
+  want = (x / 255 - np.array(mean)) / np.array(std)
+  np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-6)
+
+
+def test_digits_and_synthetic_constants_fit_their_images():
+  from fedjax_pfl.data import load_source
+
+  for name in ('digits', 'synthetic'):
+    x = load_source(name).train.x
+    _, normalise = make_transforms(name, x.shape[1:])
+    out = normalise(x, jax.random.key(0))
+    assert abs(float(out.mean())) < 0.02, name
+    assert abs(float(out.std()) - 1) < 0.02, name
+
+
+def test_zeros_are_padded_before_normalising():
+  # No pixel of the images is 0, so what is -mean / std was padded.
+  x = batch(200, low=1)
+  augment, _ = make_transforms('cifar10', CIFAR)
+  out = np.asarray(augment(x, jax.random.key(0)))
+  black = np.isclose(out, -IMAGENET_MEAN / IMAGENET_STD, atol=1e-6).all(-1)
+  rows, columns = black.all(2).sum(1), black.all(1).sum(1)
+  assert rows.max() == columns.max() == PAD
+  # Padding is at the border, nowhere else.
+  inner = black[:, PAD:-PAD, PAD:-PAD]
+  assert not inner.any()
+
+
+def find_window(x, out):
+  """Return (dy, dx, flip) of every row, by trying all of them."""
+  found = np.full((len(x), 3), -1)
+  for dy, dx, flip in np.ndindex(9, 9, 2):
+    rows = [np.full(len(x), value) for value in (dy, dx, flip)]
+    hit = (np.asarray(crop_flip(x, *rows)) == out).all((1, 2, 3))
+    found[hit] = dy, dx, flip
+  return found
+
+
+def raw(normalised):
+  return np.rint((normalised * IMAGENET_STD + IMAGENET_MEAN) * 255)
+
+
+def test_offsets_and_flips_are_uniform():
+  x = batch(900, SMALL)
+  augment, _ = make_transforms('cifar10', SMALL)
+  out = np.asarray(augment(x, jax.random.key(1)))
+  windows = find_window(x, raw(out))
+  assert windows.min() == 0
+  for axis in (0, 1):
+    counts = np.bincount(windows[:, axis], minlength=9)
+    assert counts.shape == (9,)
+    assert (abs(counts - 100) < 40).all()  # four standard deviations
+  assert 390 < windows[:, 2].sum() < 510
+  drawn = windows - windows.mean(0)
+  correlation = np.corrcoef(drawn.T) - np.eye(3)
+  assert abs(correlation).max() < 0.15
+
+
+def test_svhn_is_cropped_and_never_flipped():
+  x = batch(100, SMALL)
+  augment, _ = make_transforms('svhn_cropped', SMALL)
+  recipe = RECIPES['svhn_cropped']
+  out = np.asarray(augment(x, jax.random.key(0)))
+  out = np.rint((out * np.array(recipe.std) + np.array(recipe.mean)) * 255)
+  windows = find_window(x, out)
+  assert windows[:, 2].tolist() == [0] * 100
+  assert len(np.unique(windows[:, 0])) == 9
+
+
+@pytest.mark.parametrize(
+  'name', sorted(n for n, r in RECIPES.items() if not (r.crop or r.flip))
+)
+def test_the_others_are_not_augmented(name):
+  x = batch(5, (8, 8, 1))
+  augment, normalise = make_transforms(name, (8, 8, 1))
+  key = jax.random.key(0)
+  np.testing.assert_array_equal(augment(x, key), normalise(x, key))
+
+
+def test_rows_do_not_depend_on_the_padding_behind_them():
+  augment = jax.jit(make_transforms('cifar10', SMALL)[0])
+  x, key = batch(50, SMALL), jax.random.key(3)
+  whole = augment(x, key)
+  for size in (1, 32):
+    np.testing.assert_array_equal(augment(x[:size], key), whole[:size])
+  longer = np.concatenate([x, np.zeros_like(x)])
+  np.testing.assert_array_equal(augment(longer, key)[:50], whole)
+
+
+def test_rows_and_keys_differ():
+  augment, _ = make_transforms('cifar10', CIFAR)
+  x = np.repeat(batch(1), 30, 0)
+  one, two = (np.asarray(augment(x, jax.random.key(s))) for s in (0, 1))
+  assert len(np.unique(one.reshape(30, -1), axis=0)) > 20
+  assert (one != two).any((1, 2, 3)).sum() > 20
+
+
+def test_same_numbers_compiled_and_over_clients():
+  augment, _ = make_transforms('cifar10', SMALL)
+  x = batch(8, SMALL).reshape(2, 4, *SMALL)
+  keys = jax.random.split(jax.random.key(0), 2)
+  together = jax.jit(jax.vmap(augment))(x, keys)
+  for k in range(2):
+    np.testing.assert_allclose(
+      together[k], augment(x[k], keys[k]), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_doubles_under_x64():
+  with jax.enable_x64(True):
+    x = batch(2)
+    augment, normalise = make_transforms('cifar10', CIFAR)
+    key = jax.random.key(0)
+    assert augment(x, key).dtype == jnp.float64
+    want = (x / 255 - IMAGENET_MEAN) / IMAGENET_STD
+    np.testing.assert_allclose(normalise(x, key), want, rtol=1e-12, atol=1e-12)
+
+
+def test_none_changes_nothing():
+  x = np.random.default_rng(0).standard_normal((2, 3, 3, 5), np.float32)
+  for transform in make_transforms('none', (3, 3, 5)):
+    assert transform(x, jax.random.key(0)) is x
+
+
+@pytest.mark.parametrize(
+  ('name', 'shape', 'message'),
+  [
+    ('cifar', CIFAR, r'did you mean cifar10\?'),
+    ('cifar10', (32, 32, 1), r'expected \(height, width, 3\) for cifar10'),
+    ('mnist', (28, 28), r'expected \(height, width, 1\) for mnist'),
+  ],
+)
+def test_sentences(name, shape, message):
+  with pytest.raises(BadInput, match=message):
+    make_transforms(name, shape)
