@@ -18,7 +18,7 @@ import pytest
 
 from fedjax_pfl import local, personalize, trees
 from fedjax_pfl.algorithm import load
-from fedjax_pfl.data import partition
+from fedjax_pfl.data import deal_blocks
 from fedjax_pfl.engine import init_states, make_round
 from fedjax_pfl.evaluate import score_view
 from fedjax_pfl.models import layers
@@ -367,9 +367,7 @@ def replay(case, place, labels):
     return int(chosen[client, position])
 
   assignment = case.arrays[f'{place}/class_assignment']
-  clients = partition.deal_blocks(
-    labels.astype(int), assignment.astype(int), choose
-  )
+  clients = deal_blocks(labels.astype(int), assignment.astype(int), choose)
   case.check(f'{place}/pool_size', sizes)
   case.check(f'{place}/client_sizes', [len(rows) for rows in clients])
   case.check(f'{place}/client_indices', np.concatenate(clients))

@@ -24,16 +24,18 @@ class ConvNet(nn.Module):
 
   def setup(self):
     for i in range(1, self.depth + 1):
-      conv = layers.Conv(WIDTH, use_bias=True, lowering=self.lowering)
+      conv = layers.Conv(
+        WIDTH, use_bias=True, lowering=self.lowering, pooled=True
+      )
+      norm = layers.BatchNorm(relu=True, pooled=True, lowering=self.lowering)
       setattr(self, f'conv{i}', conv)
-      setattr(self, f'bn{i}', layers.BatchNorm())
+      setattr(self, f'bn{i}', norm)
     self.head = layers.Dense(self.num_classes)
 
   def features(self, x: Array, mask: Array) -> Array:
     for i in range(1, self.depth + 1):
       x = getattr(self, f'conv{i}')(x)
-      x = nn.relu(getattr(self, f'bn{i}')(x, mask))
-      x = layers.max_pool(x)
+      x = getattr(self, f'bn{i}')(x, mask)
     return x.reshape(x.shape[0], -1)
 
   def __call__(self, x: Array, mask: Array) -> Array:

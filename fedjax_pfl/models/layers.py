@@ -1,22 +1,26 @@
-"""The layers of the models: convolution, batch-statistic BatchNorm, Dense.
+"""The layers of the models: convolutions, batch-statistic BatchNorm, Dense.
 
-Initialisers are PyTorch's defaults: with bound b = 1/sqrt(fan_in), kernels
-and biases are U(-b, b). Parameters are as wide as JAX's default float.
+Images go in and out as [B, H, W, C] under every lowering. Initialisers are
+PyTorch's: kernels and biases are U(-b, b) with b = 1/sqrt(fan_in). Parameters
+are as wide as JAX's default float.
 """
 
 import math
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedjax_pfl.models import lowering as lowerings
+from fedjax_pfl.models import norm, products
 from fedjax_pfl.types import Array, Key
 
-EPSILON = 1e-5
+Images = Array | list[Array]  # [B, H, W, C], or what Conv(pooled=True) says
 
 
-def uniform(fan_in: int):
+def uniform(fan_in: int) -> Callable[[Key, tuple[int, ...]], Array]:
   """Return an initialiser U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
   bound = 1 / math.sqrt(fan_in)
 
@@ -27,7 +31,13 @@ def uniform(fan_in: int):
 
 
 class Conv(nn.Module):
-  """Convolve NHWC images with a kernel [k, k, in, out]."""
+  """Convolve with a kernel [k, k, in, out].
+
+  With `pooled`, the output must go to BatchNorm(pooled=True). Then gemm
+  returns the four pixels of every 2x2 window as 4 of [C, h, w, B], if the
+  image has even sides, and leaves out the bias, which the normalisation
+  would take away again: its gradient is exactly zero.
+  """
 
   features: int
   kernel: tuple[int, int] = (3, 3)
@@ -35,12 +45,17 @@ class Conv(nn.Module):
   padding: int = 1
   use_bias: bool = False
   lowering: str = 'auto'
+  pooled: bool = False
 
   @nn.compact
-  def __call__(self, x: Array) -> Array:
+  def __call__(self, x: Array) -> Images:
     shape = (*self.kernel, x.shape[-1], self.features)
     init = uniform(math.prod(shape[:3]))
     kernel = self.param('kernel', init, shape)
+    if self.use_bias:
+      bias = self.param('bias', init, (self.features,))
+    if self.pooled and self._has_windows(x):
+      return products.phases(lowerings.batch_last(x), kernel)
     y = lowerings.conv(
       x,
       kernel,
@@ -48,13 +63,16 @@ class Conv(nn.Module):
       padding=self.padding,
       lowering=self.lowering,
     )
-    if self.use_bias:
-      y = y + self.param('bias', init, (self.features,))
-    return y
+    return y + bias if self.use_bias else y
+
+  def _has_windows(self, x: Array) -> bool:
+    plain = (self.kernel, self.stride, self.padding) == ((3, 3), 1, 1)
+    even = x.shape[1] % 2 == x.shape[2] % 2 == 0
+    return plain and even and lowerings.resolve(self.lowering) == 'gemm'
 
 
 class DepthwiseConv(nn.Module):
-  """Convolve every channel with its own kernel; stored as [3, 3, C]."""
+  """Convolve every channel with its own 3x3 kernel; stored as [3, 3, C]."""
 
   stride: int = 1
   lowering: str = 'auto'
@@ -71,11 +89,15 @@ class Pointwise(nn.Module):
   """Convolve with a 1x1 kernel without bias; stored as [in, out]."""
 
   features: int
+  lowering: str = 'auto'
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
     shape = (x.shape[-1], self.features)
-    return x @ self.param('kernel', uniform(shape[0]), shape)
+    kernel = self.param('kernel', uniform(shape[0]), shape)
+    return lowerings.conv(
+      x, kernel[None, None], stride=1, padding=0, lowering=self.lowering
+    )
 
 
 class Dense(nn.Module):
@@ -93,30 +115,38 @@ class Dense(nn.Module):
 class BatchNorm(nn.Module):
   """Normalise with the statistics of this batch, in training and in testing.
 
-    y = scale (x - mean) / sqrt(var + eps) + bias
+    y = relu(scale (x - mean) / sqrt(var + eps) + bias + skip)
 
-  Mean and biased variance run over space and the rows of the mask [B] only.
-  Rows outside it leave as zeros: garbage cannot grow from layer to layer.
+  `relu`, `skip` and `pooled` (a 2x2 max-pool after the ReLU) are optional.
+  Mean and biased variance run over space and the rows of the mask [B] only;
+  the other rows leave as zeros, so that garbage cannot grow on its way
+  through the layers. There are no running averages.
   """
 
+  relu: bool = False
+  pooled: bool = False
+  lowering: str = 'auto'
+
   @nn.compact
-  def __call__(self, x: Array, mask: Array) -> Array:
-    channels = (x.shape[-1],)
-    scale = self.param('scale', lambda _, s: jnp.ones(s), channels)
-    bias = self.param('bias', lambda _, s: jnp.zeros(s), channels)
-    rows = mask.reshape(-1, *(1 for _ in x.shape[1:])).astype(x.dtype)
-    axes = tuple(range(x.ndim - 1))
-    pixels = math.prod(x.shape[1:-1])
-    # At least 1, so that a batch without examples divides by something.
-    weight = rows / jnp.maximum(rows.sum() * pixels, 1)
-    mean = (weight * x).sum(axes)
-    var = (weight * (x - mean) ** 2).sum(axes)
-    y = (x - mean) * (scale * jax.lax.rsqrt(var + EPSILON)) + bias
-    return rows * y
+  def __call__(
+    self, x: Images, mask: Array, skip: Array | None = None
+  ) -> Array:
+    phases = x if isinstance(x, list) else None
+    channels = len(x[0]) if phases else x.shape[-1]
+    scale = self.param('scale', lambda _, c: jnp.ones(c, float), channels)
+    bias = self.param('bias', lambda _, c: jnp.zeros(c, float), channels)
+    if phases:
+      return _pooled(phases, scale, bias, mask)
+    if lowerings.resolve(self.lowering) == 'lax':
+      y = _plain(x, skip, scale, bias, mask)
+      y = nn.relu(y) if self.relu else y
+    else:
+      y = _fused(x, skip, scale, bias, mask, self.relu)
+    return max_pool(y) if self.pooled else y
 
 
 def max_pool(x: Array) -> Array:
-  """Halve an image by the maximum of 2x2 pixels; an odd last line is left out.
+  """Return the maximum of every 2x2 pixels; an odd last line is left out.
 
   Slices and maxima: the gradient of lax.reduce_window is slow on a CPU.
   """
@@ -125,3 +155,36 @@ def max_pool(x: Array) -> Array:
   top = jnp.maximum(x[:, ::2, ::2], x[:, ::2, 1::2])
   bottom = jnp.maximum(x[:, 1::2, ::2], x[:, 1::2, 1::2])
   return jnp.maximum(top, bottom)
+
+
+def _plain(x, skip, scale, bias, mask) -> Array:
+  rows = mask.reshape(-1, 1, 1, 1).astype(x.dtype)
+  # At least 1, so that a batch without examples divides by something.
+  weight = rows / jnp.maximum(rows.sum() * x.shape[1] * x.shape[2], 1)
+  mean = (weight * x).sum((0, 1, 2))
+  var = (weight * (x - mean) ** 2).sum((0, 1, 2))
+  y = (x - mean) * (scale * lax.rsqrt(var + norm.EPSILON)) + bias
+  return rows * (y if skip is None else y + skip)
+
+
+def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
+  def flat(x):
+    return lowerings.batch_last(x).reshape(x.shape[-1], -1)
+
+  b, h, w, c = x.shape
+  weight = _pixels(mask, h * w, x)
+  skip = None if skip is None else flat(skip)
+  y = norm.norm(flat(x), skip, scale, bias, weight, relu)
+  return lowerings.batch_first(y.reshape(c, h, w, b))
+
+
+def _pooled(phases, scale, bias, mask) -> Array:
+  shape = phases[0].shape  # [C, h, w, B]
+  weight = _pixels(mask, shape[1] * shape[2], phases[0])
+  flat = [y.reshape(len(y), -1) for y in phases]
+  z = norm.pooled(flat, scale, bias, weight)
+  return lowerings.batch_first(z.reshape(shape))
+
+
+def _pixels(mask: Array, times: int, like: Array) -> Array:
+  return jnp.tile(mask.astype(like.dtype), times)  # [h w B]

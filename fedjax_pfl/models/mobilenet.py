@@ -34,13 +34,13 @@ class Block(nn.Module):
 
   def setup(self):
     self.depthwise = layers.DepthwiseConv(self.stride, self.lowering)
-    self.bn1 = layers.BatchNorm()
-    self.pointwise = layers.Pointwise(self.channels)
-    self.bn2 = layers.BatchNorm()
+    self.bn1 = layers.BatchNorm(relu=True, lowering=self.lowering)
+    self.pointwise = layers.Pointwise(self.channels, self.lowering)
+    self.bn2 = layers.BatchNorm(relu=True, lowering=self.lowering)
 
   def __call__(self, x: Array, mask: Array) -> Array:
-    x = nn.relu(self.bn1(self.depthwise(x), mask))
-    return nn.relu(self.bn2(self.pointwise(x), mask))
+    x = self.bn1(self.depthwise(x), mask)
+    return self.bn2(self.pointwise(x), mask)
 
 
 class MobileNet(nn.Module):
@@ -51,13 +51,13 @@ class MobileNet(nn.Module):
 
   def setup(self):
     self.stem = layers.Conv(32, lowering=self.lowering)
-    self.stem_bn = layers.BatchNorm()
+    self.stem_bn = layers.BatchNorm(relu=True, lowering=self.lowering)
     for i, (channels, stride) in enumerate(BLOCKS):
       setattr(self, f'block{i}', Block(channels, stride, self.lowering))
     self.head = layers.Dense(self.num_classes)
 
   def features(self, x: Array, mask: Array) -> Array:
-    x = nn.relu(self.stem_bn(self.stem(x), mask))
+    x = self.stem_bn(self.stem(x), mask)
     for i in range(len(BLOCKS)):
       x = getattr(self, f'block{i}')(x, mask)
     return x.mean((1, 2))

@@ -27,15 +27,14 @@ class BasicBlock(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv = _conv(self.lowering)
+    conv, norm = _layers(self.lowering)
     y = conv(self.width, 3, self.stride, 'conv1')(x)
-    y = nn.relu(layers.BatchNorm(name='bn1')(y, mask))
+    y = norm('bn1', relu=True)(y, mask)
     y = conv(self.width, 3, 1, 'conv2')(y)
-    y = layers.BatchNorm(name='bn2')(y, mask)
     if x.shape != y.shape:
       x = conv(self.width, 1, self.stride, 'shortcut')(x)
-      x = layers.BatchNorm(name='shortcut_bn')(x, mask)
-    return nn.relu(x + y)
+      x = norm('shortcut_bn')(x, mask)
+    return norm('bn2', relu=True)(y, mask, skip=x)
 
 
 class Bottleneck(nn.Module):
@@ -47,17 +46,16 @@ class Bottleneck(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv = _conv(self.lowering)
+    conv, norm = _layers(self.lowering)
     y = conv(self.width, 1, 1, 'conv1')(x)
-    y = nn.relu(layers.BatchNorm(name='bn1')(y, mask))
+    y = norm('bn1', relu=True)(y, mask)
     y = conv(self.width, 3, self.stride, 'conv2')(y)
-    y = nn.relu(layers.BatchNorm(name='bn2')(y, mask))
+    y = norm('bn2', relu=True)(y, mask)
     y = conv(4 * self.width, 1, 1, 'conv3')(y)
-    y = layers.BatchNorm(name='bn3')(y, mask)
     if x.shape != y.shape:
       x = conv(4 * self.width, 1, self.stride, 'shortcut')(x)
-      x = layers.BatchNorm(name='shortcut_bn')(x, mask)
-    return nn.relu(x + y)
+      x = norm('shortcut_bn')(x, mask)
+    return norm('bn3', relu=True)(y, mask, skip=x)
 
 
 class Stage(nn.Module):
@@ -88,7 +86,7 @@ class ResNet(nn.Module):
 
   def setup(self):
     self.stem = layers.Conv(64, lowering=self.lowering)
-    self.stem_bn = layers.BatchNorm()
+    self.stem_bn = layers.BatchNorm(relu=True, lowering=self.lowering)
     for s, (blocks, width) in enumerate(
       zip(self.blocks, WIDTHS, strict=True), 1
     ):
@@ -98,7 +96,7 @@ class ResNet(nn.Module):
     self.head = layers.Dense(self.num_classes)
 
   def features(self, x: Array, mask: Array) -> Array:
-    x = nn.relu(self.stem_bn(self.stem(x), mask))
+    x = self.stem_bn(self.stem(x), mask)
     for s in range(1, len(self.blocks) + 1):
       x = getattr(self, f'stage{s}')(x, mask)
     return x.mean((1, 2))
@@ -107,10 +105,13 @@ class ResNet(nn.Module):
     return self.head(self.features(x, mask))
 
 
-def _conv(lowering: str):
+def _layers(lowering: str):
   def conv(features: int, size: int, stride: int, name: str) -> layers.Conv:
     return layers.Conv(
       features, (size, size), stride, size // 2, lowering=lowering, name=name
     )
 
-  return conv
+  def norm(name: str, relu: bool = False) -> layers.BatchNorm:
+    return layers.BatchNorm(relu, lowering=lowering, name=name)
+
+  return conv, norm
