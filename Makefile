@@ -1,0 +1,29 @@
+# Two commands on a machine that has nothing but Python 3.11 or newer and make.
+#
+#   make demo   FedAvg and FedBABU on handwritten digits, a table and a figure
+#   make test   linter, formatter check and tests
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench clean
+demo: $(VENV)/installed
+	$(BIN)/python experiments/demo.py
+
+test: $(VENV)/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/installed
+	$(BIN)/python experiments/bench.py --model=convnet4
+
+$(VENV)/installed: setup.cfg constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache

@@ -1,0 +1,207 @@
+"""From a command line to settings; every mistake in it is one sentence.
+
+A command defines its flags with absl, and with DEFINE_string a flag `config`
+if it takes one: a config file, with an argument after a colon. Fields of the
+config are then given as --config.shards=5 --config.finetune.epochs=1,5.
+"""
+
+import ast
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+
+ROOT = Path(__file__).parents[1]
+OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
+
+Overrides = dict[str, str]  # field -> what was written behind '='
+
+
+def run(
+  main: Callable[[Overrides], None], *, required: Sequence[str] = ()
+) -> None:
+  """Parse the flags and call main(overrides); exit 1 where input is bad."""
+  app.run(
+    partial(_without_traceback, main),
+    flags_parser=partial(
+      _without_traceback, partial(parse_flags, required=required)
+    ),
+  )
+
+
+def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:
+  """Parse absl's flags; return what is given for fields of the config."""
+  argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
+  overrides, rest = _take_overrides(argv)
+  try:
+    words = flags.FLAGS(rest)[1:]
+  except flags.UnrecognizedFlagError as error:
+    raise _bad_flag(f'--{error.flagname}', 'a flag of this command') from error
+  except flags.Error as error:
+    raise _bad_flag(f'{error}', 'a flag with its value') from error
+  if words:
+    raise _bad_flag(' '.join(words), 'flags only')
+  for name in required:
+    if not flags.FLAGS[name].value:
+      raise _bad_flag(f'no --{name}', f'--{name}=..., {flags.FLAGS[name].help}')
+  return overrides
+
+
+def read_settings(
+  config: str, overrides: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+  """Return the settings of 'FILE[:ARGUMENT]' with fields replaced.
+
+  >>> read_settings('configs/fedbabu_digits.py:quick', {'shards': '4'})
+
+  A field may be new (a hyperparameter in `hp`); whether it is a known one,
+  and its value a good one, `fedjax_pfl.settings` says.
+  """
+  file, colon, argument = config.partition(':')
+  get_config = _load_get_config(Path(file))
+  arguments = (argument,) if colon else ()
+  settings = _call_config(file, get_config, *arguments).to_dict()
+  for name, text in (overrides or {}).items():
+    _replace(settings, name, text)
+  return settings
+
+
+def _take_overrides(argv: list[str]) -> tuple[Overrides, list[str]]:
+  overrides, rest = {}, []
+  for arg in argv:
+    match = OVERRIDE.fullmatch(arg) if 'config' in flags.FLAGS else None
+    if match is None:
+      rest.append(arg)
+    elif match[2] is None:
+      raise _bad_flag(arg, f'{arg}=..., with the value behind "="')
+    else:
+      overrides[match[1]] = match[2]  # of two the last one counts
+  return overrides, rest
+
+
+def _load_get_config(path: Path) -> Callable[..., Any]:
+  expected = 'a Python file with a function get_config'
+  spec = importlib.util.spec_from_file_location('config', path)
+  if spec is None or not path.is_file():
+    raise _bad_config(path, expected, 'a mistyped path, or another directory')
+  module = importlib.util.module_from_spec(spec)
+  _call_config(path, spec.loader.exec_module, module)
+  if not callable(getattr(module, 'get_config', None)):
+    raise _bad_config(
+      f'{path} without get_config', expected, 'a file that is no config'
+    )
+  return module.get_config
+
+
+def _call_config(path: str | Path, function: Callable, *arguments) -> Any:
+  """Return what code of a config returns; what it raises in one sentence."""
+  try:
+    return function(*arguments)
+  except Exception as error:  # somebody's program: anything can happen
+    if _is_bad_input(error):
+      raise
+    lines = [
+      frame.lineno
+      for frame in traceback.extract_tb(error.__traceback__)
+      if os.path.abspath(frame.filename) == os.path.abspath(path)
+    ]
+    line = getattr(error, 'lineno', None) or (lines[-1] if lines else 1)
+    raise _bad_config(
+      f'{path}, line {line}: {type(error).__name__}: {error}',
+      'a config that runs without an error',
+      'a mistake in that line',
+    ) from error
+
+
+def _replace(settings: dict[str, Any], name: str, text: str) -> None:
+  *groups, last = name.split('.')
+  for group in groups:
+    inner = settings.setdefault(group, {})
+    if not isinstance(inner, dict):
+      raise _error(
+        f'--config.{name}',
+        got=name,
+        expected='a field',
+        choices=[group],
+        cause=f'{group} has no fields of its own',
+      )
+    settings = inner
+  settings[last] = _value(text, settings.get(last))
+
+
+def _value(text: str, old: Any) -> Any:
+  """Return the value that is meant, where a field had the value `old`."""
+  if isinstance(old, str) and old != 'auto':  # which may become a number
+    return text
+  if isinstance(old, tuple):
+    value = _literal(text)
+    if isinstance(value, str) and ',' in value:
+      return tuple(_literal(word.strip()) for word in value.split(','))
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+  if isinstance(old, bool) and text.lower() in ('true', 'false', '1', '0'):
+    return text.lower() in ('true', '1')
+  value = _literal(text)
+  is_int = isinstance(value, int) and not isinstance(value, bool)
+  return float(value) if isinstance(old, float) and is_int else value
+
+
+def _literal(text: str) -> Any:
+  """Return the number, tuple, None, ... that the text is; else the text."""
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError, MemoryError, RecursionError):
+    return text
+
+
+def _bad_flag(got: str, expected: str) -> Exception:
+  own = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+  choices = [f'--{flag.name}' for flag in own]
+  if 'config' in flags.FLAGS:
+    choices.append('--config.<field>=<value>')
+  return _error(
+    'command line',
+    got=got,
+    expected=expected,
+    choices=[*choices, '--help'],
+    cause='a typing error, or a word that is missing or one too many',
+  )
+
+
+def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
+  found = sorted((ROOT / 'configs').glob('*_*.py'))
+  return _error(
+    '--config',
+    got=str(got),
+    expected=expected,
+    choices=[os.path.relpath(path) for path in found],
+    cause=cause,
+  )
+
+
+def _without_traceback(function: Callable, argument: Any) -> Any:
+  try:
+    return function(argument)
+  except ValueError as error:
+    if not _is_bad_input(error):
+      raise
+    sys.exit(f'{error}')
+
+
+def _is_bad_input(error: Exception) -> bool:
+  from fedjax_pfl.errors import BadInput
+
+  return isinstance(error, BadInput)
+
+
+def _error(name: str, **parts: Any) -> Exception:
+  # Imported here: the package brings jax, and --help needs none of it.
+  from fedjax_pfl.errors import bad_input
+
+  return bad_input(name, **parts)

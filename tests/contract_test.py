@@ -1,0 +1,171 @@
+"""What every method promises, checked for each file in algorithms/.
+
+Methods are found, never named: a new file is held to all of this at once.
+"""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  ALGORITHMS,
+  BATCH,
+  CLASSES,
+  COHORT,
+  KEY,
+  SHAPE,
+  assert_same_bits,
+  build,
+  client_of,
+  make_data,
+  make_task,
+  play,
+  walk,
+)
+
+from fedjax_pfl import local, personalize, trees
+from fedjax_pfl.algorithm import Algorithm, Stage, load
+from fedjax_pfl.engine import init_states, make_round
+
+DATA = make_data()
+ONE = client_of(DATA, 0)
+RNG = KEY(0)
+
+every_method = pytest.mark.parametrize('name', ALGORITHMS)
+
+
+def kinds(tree):
+  """Return the tree with shapes and dtypes in the place of its arrays."""
+  return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
+
+
+def row_of(clients):
+  return jax.eval_shape(lambda tree: trees.take(tree, 0), clients)
+
+
+def message_of(algorithm, server, client):
+  """Return the shapes of what local_update returns: client, up, metrics."""
+  down = jax.eval_shape(algorithm.download, server, client)
+  return jax.eval_shape(algorithm.local_update, down, client, ONE, RNG)
+
+
+@every_method
+def test_file_declares_its_parts(name):
+  module = load(name)
+  assert isinstance(module.FEDAVG_WHEN, dict)
+  assert set(module.FEDAVG_WHEN) <= set(module.HParams._fields)
+  assert isinstance(module.PRIVATE, tuple)
+  assert all(isinstance(path, str) and path for path in module.PRIVATE)
+  assert list(inspect.signature(module.build).parameters) == ['task', 'hp']
+
+
+@every_method
+def test_docstring_has_the_equation_and_the_deviations(name):
+  text = load(name).__doc__
+  assert any('<-' in line for line in text.splitlines()), 'no equation'
+  assert 'Differs from the paper' in text
+
+
+@every_method
+def test_hyperparameters_have_defaults(name):
+  module = load(name)
+  hp = module.HParams()
+  assert isinstance(hp.train, local.Training)
+  assert isinstance(hp.personal, personalize.Personalization)
+  stages = module.build(make_task(), hp)
+  assert all(callable(part) for part in stages[0].algorithm)
+
+
+@every_method
+def test_build_returns_stages(name):
+  stages = build(name)
+  assert isinstance(stages, tuple) and stages
+  for stage in stages:
+    assert isinstance(stage, Stage) and isinstance(stage.algorithm, Algorithm)
+    assert stage.name and stage.rounds >= 1 and callable(stage.enter)
+  assert len({stage.name for stage in stages}) == len(stages)
+
+
+@every_method
+def test_every_function_traces(name):
+  x = jnp.zeros((BATCH, *SHAPE))
+  for stage, server, clients in walk(build(name), DATA):
+    algorithm, client = stage.algorithm, row_of(clients)
+    jax.eval_shape(algorithm.init_server, RNG)
+    jax.eval_shape(algorithm.init_client, server, ONE, RNG)
+    _, up, metrics = message_of(algorithm, server, client)
+    assert trees.num_bytes(up) > 0
+    assert metrics['loss'].shape == ()  # the runner reports and checks it
+    views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
+    assert views
+    for view in views.values():
+      logits = jax.eval_shape(algorithm.predict, view, x, jnp.ones(BATCH))
+      assert logits.shape == (BATCH, CLASSES)
+      assert jnp.issubdtype(logits.dtype, jnp.floating)
+
+
+@every_method
+def test_state_in_is_state_out(name):
+  for stage, server, clients in walk(build(name), DATA):
+    client, up, _ = message_of(stage.algorithm, server, row_of(clients))
+    assert kinds(client) == kinds(row_of(clients))
+    uploads = jax.tree.map(
+      lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), up
+    )
+    counts = jnp.ones(3, jnp.int32)
+    after = jax.eval_shape(stage.algorithm.aggregate, server, uploads, counts)
+    assert kinds(after) == kinds(server)
+    assert jax.tree.structure(after) == jax.tree.structure(server)
+
+
+@every_method
+def test_one_clock_advances_by_one(name):
+  for stage, server, _ in walk(build(name), DATA):
+    clock = server.round
+    assert clock.shape == () and jnp.issubdtype(clock.dtype, jnp.integer)
+    assert stage.rounds >= 1
+  stages = build(name)
+  server, clients = init_states(stages[0].algorithm, DATA, KEY(1))
+  assert server.round == 0
+  round_fn = make_round(stages[0].algorithm)
+  for number in (1, 2, 3):
+    cohort = jnp.array(COHORT)
+    server, clients, _ = round_fn(server, clients, cohort, DATA, KEY(2))
+    assert server.round == number
+
+
+@every_method
+def test_untouched_clients_keep_their_bits(name):
+  stages = build(name)
+  _, before = init_states(stages[0].algorithm, DATA, KEY(1))
+  _, after, _ = play(stages[:1], DATA, rounds=1, seed=1)
+  rest = np.setdiff1d(np.arange(len(DATA.count)), COHORT)
+  assert len(rest) >= 2
+  assert_same_bits(trees.take(after, rest), trees.take(before, rest))
+
+
+@every_method
+def test_private_leaves_are_not_in_the_upload(name):
+  private = load(name).PRIVATE
+  for stage, server, clients in walk(build(name), DATA):
+    _, up, _ = message_of(stage.algorithm, server, row_of(clients))
+    sent = [f'/{path}/' for path in trees.leaf_names(up)]
+    kept = [f'/{path}/' for path in trees.leaf_names((server, clients))]
+    for part in private:
+      assert not [path for path in sent if f'/{part}/' in path]
+      assert [path for path in kept if f'/{part}/' in path], f'no {part}'
+
+
+@every_method
+def test_personalize_is_handed_training_data_alone(name):
+  for stage in build(name):
+    signature = inspect.signature(stage.algorithm.personalize)
+    names = list(signature.parameters)
+    assert names == ['server', 'client', 'data', 'rng']
+    assert all(
+      parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+      and parameter.default is parameter.empty
+      for parameter in signature.parameters.values()
+    )

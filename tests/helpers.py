@@ -1,0 +1,223 @@
+"""What the tests share: a small task, ragged clients, and ways to play rounds.
+
+The task is written by hand, and has every property that a method may stumble
+over: its features depend on the mask (like BatchNorm's), its training inputs
+and its loss are random, and its body and its head are learnt.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl import local, personalize
+from fedjax_pfl.algorithm import Algorithm, available, load
+from fedjax_pfl.engine import init_states, make_round
+from fedjax_pfl.evaluate import make_evaluate, view_names
+from fedjax_pfl.types import ClientData, Task
+
+ALGORITHMS = available()
+KEY = jax.random.key
+SHAPE, CLASSES = (2, 2, 1), 3
+BATCH = 4
+COUNTS = (7, 1, 0, 4, 9, 5, 3)  # less than a batch, one, none, whole batches
+TEST_COUNTS = (3, 2, 5, 4, 1, 6, 0)
+COHORT = (4, 1, 2, 0, 5)
+TRAIN = local.Training(
+  rounds=3,
+  epochs=2,
+  batch_size=BATCH,
+  learning_rate=local.step_schedule(0.2, 3),
+  momentum=0.9,
+  weight_decay=0.01,
+  aggregation='examples',
+)
+PERSONAL = personalize.Personalization(
+  epochs=(1, 2), learning_rate=0.1, batch_size=BATCH, template_batch=BATCH
+)
+
+
+def make_task(hidden=5, noise=0.1, shape=SHAPE, classes=CLASSES) -> Task:
+  """Return a two-layer task with a masked normalisation in between."""
+  size = int(np.prod(shape))
+
+  def init(key):
+    keys = jax.random.split(key, 4)
+    return {
+      'body': {
+        'kernel': jax.random.normal(keys[0], (size, hidden)) / size**0.5,
+        'bias': jax.random.normal(keys[1], (hidden,)),
+      },
+      'head': {
+        'kernel': jax.random.normal(keys[2], (hidden, classes)) / hidden**0.5,
+        'bias': jax.random.normal(keys[3], (classes,)),
+      },
+    }
+
+  def features(params, x, mask):
+    body = params['body']
+    z = x.reshape(len(x), -1) @ body['kernel'] + body['bias']  # [B, F]
+    total = jnp.maximum(mask.sum(), 1)
+    centre = z - (mask[:, None] * z).sum(0) / total
+    var = (mask[:, None] * centre**2).sum(0) / total
+    return jnp.tanh(centre / jnp.sqrt(var + 0.1) + body['bias'])
+
+  def head(params, f):
+    return f @ params['head']['kernel'] + params['head']['bias']
+
+  def loss(params, batch, key):
+    f = features(params, batch.x, batch.mask)
+    f = f * (1 + noise * jax.random.normal(key, f.shape))
+    log_p = jax.nn.log_softmax(head(params, f))
+    own = jnp.take_along_axis(log_p, batch.y[:, None], 1)[:, 0]
+    return -(batch.mask * own).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+  def normalise(x, key):
+    return x.astype(float) / 255 - 0.5
+
+  def augment(x, key):
+    return normalise(x, key) + noise * jax.random.normal(key, x.shape)
+
+  return Task(
+    init=init,
+    features=features,
+    logits=lambda params, x, mask: head(params, features(params, x, mask)),
+    loss=loss,
+    augment=augment,
+    normalise=normalise,
+    is_head={
+      'body': {'kernel': False, 'bias': False},
+      'head': {'kernel': True, 'bias': True},
+    },
+    num_classes=classes,
+  )
+
+
+def make_data(counts=COUNTS, seed=0, shape=SHAPE, classes=CLASSES):
+  """Return clients with random images; the last row of the pool is poison."""
+  rng = np.random.default_rng(seed)
+  total = sum(counts)
+  x = rng.integers(0, 200, (total + 1, *shape), np.uint8)
+  x[-1] = 255
+  index = np.zeros((len(counts), max(counts)), np.int32)
+  ends = np.cumsum(counts)
+  rows = np.split(rng.permutation(total), ends[:-1])
+  for line, own in zip(index, rows, strict=True):
+    line[: len(own)] = own
+  return ClientData(
+    jnp.asarray(x),
+    jnp.asarray(rng.integers(0, classes, total + 1), jnp.int32),
+    jnp.asarray(index),
+    jnp.asarray(counts, jnp.int32),
+  )
+
+
+def pad(data: ClientData, width: int, row: int = 0) -> ClientData:
+  """Return the clients in `width` columns; all padding shows pool row `row`."""
+  index = np.full((len(data.index), width), row % len(data.x), np.int32)
+  for line, own, count in zip(index, data.index, data.count, strict=True):
+    line[:count] = own[:count]
+  return data._replace(index=jnp.asarray(index))
+
+
+def from_lists(*clients) -> ClientData:
+  """Return clients whose examples are these rows of floats; labels are 0."""
+  clients = [np.array(rows, float) for rows in clients]
+  counts = [len(rows) for rows in clients]
+  index = np.zeros((len(clients), max(counts)), int)
+  ends = np.cumsum(counts)
+  for line, count, end in zip(index, counts, ends, strict=True):
+    line[:count] = np.arange(end - count, end)
+  x = jnp.asarray(np.concatenate(clients))
+  y = jnp.zeros(len(x), jnp.int32)
+  return ClientData(x, y, jnp.asarray(index), jnp.asarray(counts))
+
+
+def client_of(data: ClientData, i: int) -> ClientData:
+  """Return the data of client i: index [N], count []."""
+  return data._replace(index=data.index[i], count=data.count[i])
+
+
+def build(name: str, task: Task | None = None, **hp):
+  """Return the stages of a method, small unless `hp` says otherwise."""
+  module = load(name)
+  small = {'train': TRAIN, 'personal': PERSONAL}
+  return module.build(task or make_task(), module.HParams(**{**small, **hp}))
+
+
+def walk(stages, data):
+  """Yield every stage with its states as it begins, as shapes only."""
+  states = None
+  for stage in stages:
+    if states is None:
+      states = jax.eval_shape(
+        lambda stage=stage: init_states(stage.algorithm, data, KEY(0))
+      )
+    else:
+      states = jax.eval_shape(stage.enter, *states)
+    yield (stage, *states)
+
+
+def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
+  """Return server, clients and a list of metrics after `rounds` of each stage.
+
+  The options are those of `make_round`.
+  """
+  server, clients = init_states(stages[0].algorithm, data, KEY(seed))
+  cohort, history = jnp.array(cohort), []
+  for number, stage in enumerate(stages):
+    if number:
+      server, clients = stage.enter(server, clients)
+    round_fn = make_round(stage.algorithm, name=stage.name, **options)
+    for _ in range(rounds):
+      server, clients, metrics = round_fn(
+        server, clients, cohort, data, KEY(seed + 1)
+      )
+      history.append(metrics)
+  return server, clients, history
+
+
+def judge(stages, server, clients, train, test, task=None):
+  """Return the scores and the models of all views of all clients."""
+  algorithm = stages[-1].algorithm
+  views = view_names(algorithm, server, clients, train)
+  evaluate = make_evaluate(
+    algorithm,
+    (task or make_task()).normalise,
+    views,
+    batch_size=BATCH,
+    keep_models=True,
+  )
+  ids = jnp.arange(len(train.count))
+  return evaluate(server, clients, ids, train, test, KEY(5))
+
+
+def count_traces(algorithm: Algorithm):
+  """Return the algorithm, and a list that grows with each trace of a fit."""
+  traces = []
+
+  def local_update(*args):
+    traces.append(args)
+    return algorithm.local_update(*args)
+
+  return algorithm._replace(local_update=local_update), traces
+
+
+def assert_same_bits(got, want):
+  """Compare two trees: structure, shapes, dtypes, bits."""
+  assert jax.tree.structure(got) == jax.tree.structure(want)
+  for one, other in zip(
+    jax.tree.leaves(got), jax.tree.leaves(want), strict=True
+  ):
+    one, other = np.asarray(one), np.asarray(other)
+    assert one.dtype == other.dtype and one.shape == other.shape
+    assert one.tobytes() == other.tobytes(), (one, other)
+
+
+def assert_close(got, want, atol=1e-6, rtol=1e-5):
+  """Compare two trees: structure, shapes, and values up to rounding."""
+  assert jax.tree.structure(got) == jax.tree.structure(want)
+  for one, other in zip(
+    jax.tree.leaves(got), jax.tree.leaves(want), strict=True
+  ):
+    assert one.shape == other.shape
+    np.testing.assert_allclose(one, other, atol=atol, rtol=rtol)

@@ -1,0 +1,26 @@
+"""README's example runs as it stands, and is short."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_notebook_example_runs(capsys):
+  (code,) = re.findall(
+    r'```python\n(.*?)```', (ROOT / 'README.md').read_text(), re.DOTALL
+  )
+  assert len(code.splitlines()) <= 25
+  scope = {}
+  exec(compile(code, 'README.md', 'exec'), scope)
+  lines = capsys.readouterr().out.splitlines()
+  assert [line.split()[0] for line in lines] == ['0', '1', '2']
+  assert int(scope['server'].round) == 3
+
+
+def test_every_method_is_in_the_table():
+  from fedjax_pfl.algorithm import available
+
+  text = (ROOT / 'README.md').read_text()
+  for name in available():
+    assert f'`algorithms/{name}.py`' in text, name

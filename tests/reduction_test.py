@@ -1,0 +1,41 @@
+"""With the hyperparameters of its FEDAVG_WHEN, a method is FedAvg."""
+
+import functools
+
+import jax.numpy as jnp
+import pytest
+from helpers import ALGORITHMS, TRAIN, assert_close, build, make_data, play
+
+from fedjax_pfl.algorithm import load
+
+DATA = make_data()
+TRAININGS = {
+  'examples': TRAIN,
+  'uniform': TRAIN._replace(aggregation='uniform', weight_decay=0.0),
+}
+
+
+@functools.cache
+def fedavg(weights):
+  server, _, _ = play(build('fedavg', train=TRAININGS[weights])[:1], DATA, 3)
+  return server.params
+
+
+@pytest.mark.parametrize('weights', TRAININGS)
+@pytest.mark.parametrize('name', ALGORITHMS)
+def test_server_is_fedavgs(name, weights):
+  """The first stage's params, for each aggregation, after three rounds."""
+  hp = {'train': TRAININGS[weights], **load(name).FEDAVG_WHEN}
+  server, _, _ = play(build(name, **hp)[:1], DATA, 3)
+  assert_close(server.params, fedavg(weights))
+
+
+def test_three_rounds_of_fedavg_do_something():
+  """Without this, a method that never learns could equal FedAvg."""
+  server, _, _ = play(build('fedavg')[:1], DATA, 0)
+  for start, end in (
+    (server.params[part][leaf], fedavg('examples')[part][leaf])
+    for part in ('body', 'head')
+    for leaf in ('kernel', 'bias')
+  ):
+    assert jnp.abs(start - end).max() > 1e-2
