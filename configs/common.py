@@ -61,9 +61,14 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.quick = False  # synthetic images may stand in
   c.update(changes)
   if arg not in ('', QUICK):
-    raise ValueError(
-      f'config argument: got {arg!r}, expected nothing or a known word. '
-      f'Choices: {QUICK}. Likely cause: a typing error after the colon.'
+    from fedjax_pfl.errors import bad_input  # brings jax, which is slow
+
+    raise bad_input(
+      'config argument',
+      got=arg,
+      expected='nothing or a known word',
+      choices=[QUICK],
+      cause='a typing error after the colon',
     )
   if arg == QUICK:
     c.update(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from absl import app, flags
+from ml_collections import config_dict
 
 ROOT = Path(__file__).parents[1]
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
@@ -38,9 +39,9 @@ def run(
 
 def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:
   """Parse absl's flags; return what is given for fields of the config."""
-  argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
-  overrides, rest = _take_overrides(argv)
   try:
+    argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
+    overrides, rest = _take_overrides(argv)
     words = flags.FLAGS(rest)[1:]
   except flags.UnrecognizedFlagError as error:
     raise _bad_flag(f'--{error.flagname}', 'a flag of this command') from error
@@ -67,7 +68,14 @@ def read_settings(
   file, colon, argument = config.partition(':')
   get_config = _load_get_config(Path(file))
   arguments = (argument,) if colon else ()
-  settings = _call_config(file, get_config, *arguments).to_dict()
+  made = _call_config(file, get_config, *arguments)
+  if not isinstance(made, config_dict.ConfigDict):
+    raise _bad_config(
+      f'{file}, whose get_config returns {type(made).__name__}',
+      'a ConfigDict that comes from configs.common.base',
+      'get_config without a return',
+    )
+  settings = made.to_dict()
   for name, text in (overrides or {}).items():
     _replace(settings, name, text)
   return settings
@@ -112,11 +120,11 @@ def _call_config(path: str | Path, function: Callable, *arguments) -> Any:
       for frame in traceback.extract_tb(error.__traceback__)
       if os.path.abspath(frame.filename) == os.path.abspath(path)
     ]
-    line = getattr(error, 'lineno', None) or (lines[-1] if lines else 1)
+    place = f'{path}, line {lines[-1]}' if lines else f'{path}'
     raise _bad_config(
-      f'{path}, line {line}: {type(error).__name__}: {error}',
+      f'{place}: {type(error).__name__}: {error}',
       'a config that runs without an error',
-      'a mistake in that line',
+      'a mistake in that file',
     ) from error
 
 

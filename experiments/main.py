@@ -33,7 +33,12 @@ def main(overrides):
   from fedjax_pfl.train import train
 
   experiment = build(settings, console.say)
-  console.say(table([train(experiment, WORKDIR.value)]))
+  try:
+    result = train(experiment, WORKDIR.value)
+  except KeyboardInterrupt:
+    console.say('Stopped. The same command continues from the last checkpoint.')
+    sys.exit(130)
+  console.say(table([result]))
   console.say(f'Everything about this run is in {WORKDIR.value}')
 
 

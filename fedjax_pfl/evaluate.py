@@ -25,11 +25,13 @@ def view_names(
   algorithm: Algorithm, server: Server, clients: Client, data: ClientData
 ) -> tuple[str, ...]:
   """Return the names of all views of a method, without computing any."""
-  client = jax.eval_shape(lambda c: trees.take(c, 0), clients)
-  one = ClientData(data.x, data.y, data.index[0], data.count[0])
-  key = jax.random.key(0)
-  views = jax.eval_shape(algorithm.personalize, server, client, one, key)
-  return tuple(views)
+
+  def personalize(server, clients, data):
+    one = ClientData(data.x, data.y, data.index[0], data.count[0])
+    client = trees.take(clients, 0)
+    return algorithm.personalize(server, client, one, jax.random.key(0))
+
+  return tuple(jax.eval_shape(personalize, server, clients, data))
 
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
@@ -158,4 +160,7 @@ def evaluate_clients(
       on_models(ids, models)
     if on_progress is not None:
       on_progress(min(first + block, num_clients))
-  return jax.tree.map(lambda *rows: np.concatenate(rows)[:num_clients], *parts)
+  scores = jax.tree.map(
+    lambda *rows: np.concatenate(rows)[:num_clients], *parts
+  )
+  return {view: scores[view] for view in views}  # a tree map sorts them

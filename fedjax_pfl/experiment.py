@@ -1,16 +1,17 @@
 """From a config to all that a run needs: data, task and stages.
 
-Every setting is checked before any data are read, and everything else before
-anything is compiled or written.
+Every setting is checked, and the method traced on shapes, before any data are
+read; the division of the data before anything is compiled or written.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 
 from fedjax_pfl import algorithm, evaluate, local, personalize
-from fedjax_pfl.algorithm import Stage
+from fedjax_pfl.algorithm import Algorithm, Stage
 from fedjax_pfl.data import (
   Source,
   describe,
@@ -56,8 +57,9 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   shape = peek(settings['dataset'], settings['data_dir'])
   task = build_task(settings, *shape)
   stages = build_stages(settings, task)
+  _check_views(settings, stages[-1].algorithm, shape.image_shape)
   source, train, test, data_id = build_data(settings, say)
-  experiment = Experiment(
+  return Experiment(
     settings,
     source,
     train,
@@ -67,8 +69,6 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
     stages,
     cohort_size(settings['clients'], settings['fraction']),
   )
-  _check_views(experiment)
-  return experiment
 
 
 def build_task(
@@ -109,16 +109,7 @@ def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:
       }
     ),
   }
-  own = [name for name in module.HParams._fields if name not in shared]
-  for name in settings['hp']:
-    if name not in own:
-      raise bad_input(
-        'hp',
-        got=name,
-        expected=f'a hyperparameter of {settings["algorithm"]}',
-        choices=own,
-        cause='a setting of another method, or a typing error',
-      )
+  _check_hyperparameters(settings, module.HParams, shared)
   return module.build(task, module.HParams(**shared, **settings['hp']))
 
 
@@ -167,12 +158,49 @@ def _first_examples(source: Source, limit: int) -> Source:
   )
 
 
-def _check_views(experiment: Experiment) -> None:
+def _check_hyperparameters(
+  settings: Mapping[str, Any], fields: type, shared: Mapping[str, Any]
+) -> None:
+  """Refuse what the method has not got, and values of another kind."""
+  defaults = {
+    name: value
+    for name, value in fields()._asdict().items()
+    if name not in shared
+  }
+  for name, value in settings['hp'].items():
+    if name not in defaults:
+      raise bad_input(
+        'hp',
+        got=name,
+        expected=f'a hyperparameter of {settings["algorithm"]}',
+        choices=defaults,
+        cause='a setting of another method, or a typing error',
+      )
+    default = defaults[name]
+    # A whole number may stand for a float; True may stand for no number.
+    kinds = (int, float) if type(default) is float else (type(default),)
+    if default is not None and type(value) not in kinds:
+      raise bad_input(
+        f'hp.{name}',
+        got=value,
+        expected=f'a value of the kind of its default, {default!r}',
+        cause='a hyperparameter of the same name in another method',
+      )
+
+
+def _check_views(
+  settings: Mapping[str, Any], method: Algorithm, image_shape: tuple
+) -> None:
   """Trace, without computing: are the views of the config there?"""
-  algorithm = experiment.stages[-1].algorithm
-  server, clients = jax.eval_shape(
-    lambda: init_states(algorithm, experiment.train, jax.random.key(0))
+  clients = settings['clients']
+  data = ClientData(
+    jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
+    jax.ShapeDtypeStruct((1,), 'int32'),
+    jax.ShapeDtypeStruct((clients, 1), 'int32'),
+    jax.ShapeDtypeStruct((clients,), 'int32'),
   )
-  names = evaluate.view_names(algorithm, server, clients, experiment.train)
+  key = jax.eval_shape(jax.random.key, 0)
+  states = jax.eval_shape(partial(init_states, method), data, key)
+  names = evaluate.view_names(method, *states, data)
   for field in ('views', 'eval_views'):
-    evaluate.check_views(experiment.settings[field], names)
+    evaluate.check_views(settings[field], names)

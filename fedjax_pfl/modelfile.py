@@ -81,6 +81,8 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
 
 
 def _key(key: Any) -> str:
-  assert isinstance(key, jax.tree_util.DictKey), f'not a nested dict: {key}'
-  assert isinstance(key.key, str) and '/' not in key.key, f'bad key {key.key!r}'
-  return key.key
+  # A field of a NamedTuple, such as the class means of a template view, comes
+  # back as an entry of a dict.
+  name = getattr(key, 'name', getattr(key, 'key', None))
+  assert isinstance(name, str) and '/' not in name, f'bad key {key!r}'
+  return name

@@ -1,5 +1,6 @@
 """Every setting of a config, checked one by one before anything is done."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,145 +12,179 @@ from fedjax_pfl.models.lowering import LOWERINGS
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.personalize import PARTS
 
-TYPO = 'a typing error'
-
 
 class Rule(NamedTuple):
   """What a field has to be."""
 
   holds: Callable[[Any], bool]
   expected: str
-  cause: str = TYPO
-  choices: tuple[str, ...] | None = None
+  cause: str
+  choices: tuple[Any, ...] | None = None
 
 
-def one_of(choices, expected: str) -> Rule:
+def one_of(choices, expected: str, cause: str = 'a typing error') -> Rule:
   names = tuple(choices)
-  return Rule(lambda value: value in names, expected, TYPO, names)
+  return Rule(
+    lambda value: isinstance(value, str) and value in names,
+    expected,
+    cause,
+    names,
+  )
 
 
-def at_least(least: int, what: str) -> Rule:
+def at_least(least: int, what: str, cause: str) -> Rule:
   return Rule(
     lambda value: _is_int(value) and value >= least,
     f'a whole number of {what}, {least} or more',
+    cause,
   )
 
 
-def number(low: float, high: float, what: str, cause: str = TYPO) -> Rule:
-  """A number in (low, high]."""
+def several(holds: Callable[[Any], bool], what: str, cause: str) -> Rule:
   return Rule(
-    lambda value: _is_number(value) and low < value <= high, what, cause
-  )
-
-
-def several(inner: Rule, what: str) -> Rule:
-  return Rule(
-    lambda value: (
-      isinstance(value, tuple | list) and all(inner.holds(v) for v in value)
-    ),
+    lambda value: isinstance(value, tuple | list) and all(map(holds, value)),
     what,
-    'a single number: write "(5,)"',
+    cause,
   )
 
 
-RATE = number(
-  0, float('inf'), 'a learning rate above 0', 'a sign, or a missing digit'
+def yes_or_no(cause: str) -> Rule:
+  return Rule(
+    lambda value: isinstance(value, bool), 'yes or no', cause, (True, False)
+  )
+
+
+RATE = Rule(
+  lambda value: _is_number(value) and value > 0,
+  'a learning rate above 0',
+  'a sign, or a zero too many; 0 would train nothing',
 )
 MOMENTUM = Rule(
   lambda value: _is_number(value) and 0 <= value < 1,
   'a momentum from 0 to below 1',
+  'the learning rate and the momentum interchanged; 1 never slows down',
 )
-EPOCHS = Rule(
-  lambda value: (
-    isinstance(value, tuple | list)
-    and len(value) > 0
-    and all(_is_int(v) and v >= 1 for v in value)
-  ),
-  'whole numbers of epochs, 1 or more',
-  'epoch 0 is the view "initial"; a single number is written "(5,)"',
+BATCH_SIZE = at_least(
+  1, 'examples', '0 or None for "all": write a number that holds all'
+)
+VIEWS = (
+  'names of views, such as "initial" and "finetuned"',
+  "a single name: write ('initial',)",
 )
 
+# A field of the config that is not here is not a field. `hp` has rules of its
+# own: those of the method.
 RULES: dict[str, Rule] = {
   'algorithm': one_of(
-    algorithm.available(), 'the name of a file in fedjax_pfl/algorithms'
+    algorithm.available(),
+    'the name of a file in fedjax_pfl/algorithms',
+    'a typing error, or a method that is not there yet',
   ),
-  'seed': at_least(0, 'a seed'),
-  'dataset': one_of(NAMES, 'a known image set'),
-  'examples': at_least(0, 'training images (0 = all)'),
-  'model': one_of(MODELS, 'a known model'),
+  'seed': at_least(0, 'a seed', 'a list of seeds: each seed is a run'),
+  'dataset': one_of(
+    NAMES, 'a known image set', 'a typing error; own images go under "folder"'
+  ),
+  'data_dir': Rule(
+    lambda value: isinstance(value, str),
+    'a path as a string; "" is the default place',
+    'None, or a pathlib.Path: write str(path)',
+  ),
+  'examples': at_least(
+    0, 'training images (0 = all)', 'a fraction instead of a number'
+  ),
+  'model': one_of(
+    MODELS, 'a known model', 'a typing error, or another name of this model'
+  ),
   'lowering': one_of(LOWERINGS, 'a way to compute convolutions'),
   'partition': one_of(PARTITIONS, 'a way to deal examples to clients'),
-  'clients': at_least(1, 'clients'),
-  'shards': at_least(1, 'shards'),
-  'fraction': number(
-    0,
-    1,
+  'clients': at_least(1, 'clients', 'clients and fraction interchanged'),
+  'shards': at_least(
+    1, 'shards for each client', 'a division that left a fraction'
+  ),
+  'fraction': Rule(
+    lambda value: _is_number(value) and 0 < value <= 1,
     'a fraction above 0 and up to 1',
     'a percentage, or a number of clients',
   ),
-  'total_epochs': at_least(1, 'epochs'),
-  'local_epochs': at_least(1, 'epochs'),
+  'total_epochs': at_least(
+    1, 'epochs', 'rounds were meant: they have a field of that name'
+  ),
+  'local_epochs': at_least(
+    1, 'epochs', 'steps or a fraction of an epoch instead of whole epochs'
+  ),
   'rounds': Rule(
     lambda value: value is None or (_is_int(value) and value >= 1),
-    'a whole number of rounds, 1 or more',
+    'a whole number of rounds, 1 or more, or None: total / local epochs',
+    'epochs, or a fraction, instead of rounds',
   ),
-  'batch_size': at_least(1, 'examples'),
+  'batch_size': BATCH_SIZE,
   'learning_rate': RATE,
-  'lr_drops': Rule(
-    lambda value: (
-      isinstance(value, tuple | list)
-      and all(_is_number(v) and 0 < v < 1 for v in value)
-    ),
+  'lr_drops': several(
+    lambda value: _is_number(value) and 0 < value < 1,
     'fractions of all rounds, between 0 and 1',
-    'rounds instead of fractions',
+    'rounds instead of fractions, or a single number: write (0.5,)',
   ),
   'momentum': MOMENTUM,
   'weight_decay': Rule(
-    lambda value: _is_number(value) and value >= 0, 'a number, 0 or more'
+    lambda value: _is_number(value) and value >= 0,
+    'a number, 0 or more',
+    'a sign: it is a penalty, written as a positive number',
   ),
   'aggregation': one_of(AGGREGATIONS, 'a way to weigh clients'),
-  'finetune.epochs': EPOCHS,
+  'finetune.epochs': Rule(
+    lambda value: (
+      isinstance(value, tuple | list)
+      and len(value) > 0
+      and all(_is_int(v) and v >= 1 for v in value)
+    ),
+    'whole numbers of epochs, 1 or more',
+    'epoch 0, which is the view "initial"; or a single number: write (5,)',
+  ),
   'finetune.part': one_of(PARTS, 'a part of the model'),
   'finetune.learning_rate': RATE,
   'finetune.momentum': MOMENTUM,
-  'finetune.batch_size': at_least(1, 'examples'),
-  'eval_every': at_least(0, 'rounds (0 = sixteen times in a run)'),
-  'checkpoint_every': at_least(0, 'rounds (0 = with every evaluation)'),
-  'log_every': at_least(0, 'rounds (0 = automatic)'),
-  'chunk': Rule(
-    lambda value: value == 'auto' or (str(value).isdigit() and int(value) >= 1),
-    '"auto" or a whole number of clients, 1 or more',
+  'finetune.batch_size': BATCH_SIZE,
+  'views': several(lambda value: isinstance(value, str), *VIEWS),
+  'eval_views': several(lambda value: isinstance(value, str), *VIEWS),
+  'eval_every': at_least(
+    0, 'rounds (0 = sixteen times in a run)', 'a fraction instead of rounds'
   ),
+  'checkpoint_every': at_least(
+    0, 'rounds (0 = with every evaluation)', 'minutes instead of rounds'
+  ),
+  'log_every': at_least(
+    0, 'rounds (0 = automatic)', 'a fraction instead of rounds'
+  ),
+  'save_clients': several(
+    lambda value: _is_int(value) and value >= 0,
+    'ids of clients, from 0',
+    'a single id: write (0,)',
+  ),
+  'chunk': Rule(
+    lambda value: value == 'auto' or (_is_int(value) and value >= 1),
+    '"auto" or a whole number of clients, 1 or more',
+    'a fraction, or 0 for "all": write the number of clients',
+  ),
+  'debug': yes_or_no('a word instead of True or False'),
+  'quick': yes_or_no('a word; the config argument :quick sets more than this'),
 }
+GROUPS = {name.split('.')[0] for name in RULES if '.' in name}
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-  """Refuse the first setting that breaks its rule."""
+  """Refuse the first setting that is unknown, absent, or breaks its rule."""
+  flat = _flatten(settings)
+  _check_names(flat)
   for name, rule in RULES.items():
-    value = _lookup(settings, name)
-    if not rule.holds(value):
+    if not rule.holds(flat[name]):
       raise bad_input(
         name,
-        got=value,
+        got=flat[name],
         expected=rule.expected,
         choices=rule.choices,
         cause=rule.cause,
       )
-  if num_rounds(settings) < 1:
-    raise bad_input(
-      'local_epochs',
-      got=settings['local_epochs'],
-      expected=f'at most total_epochs, {settings["total_epochs"]}',
-      cause='rounds = total_epochs / local_epochs, and that is below 1',
-    )
-  for client in settings['save_clients']:
-    if not (_is_int(client) and 0 <= client < settings['clients']):
-      raise bad_input(
-        'save_clients',
-        got=client,
-        expected=f'ids of clients, 0 to {settings["clients"] - 1}',
-        cause='fewer clients than before',
-      )
+  _check_together(settings)
 
 
 def num_rounds(settings: Mapping[str, Any]) -> int:
@@ -159,10 +194,73 @@ def num_rounds(settings: Mapping[str, Any]) -> int:
   return settings['total_epochs'] // settings['local_epochs']
 
 
-def _lookup(settings, name):
-  for key in name.split('.'):
-    settings = settings[key]
-  return settings
+def _flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
+  """Return {'finetune.part': ..} for {'finetune': {'part': ..}}."""
+  flat = {}
+  for name, value in settings.items():
+    if name in GROUPS and isinstance(value, Mapping):
+      flat |= {f'{name}.{field}': inner for field, inner in value.items()}
+    else:
+      flat[name] = value
+  return flat
+
+
+def _check_names(flat: Mapping[str, Any]) -> None:
+  fields = [*RULES, 'hp']
+  for name in flat:
+    if name not in fields:
+      group = name.split('.')[0]
+      inside = [field for field in fields if field.startswith(f'{group}.')]
+      raise bad_input(
+        'config',
+        got=name,
+        expected='a field of a config',
+        choices=inside or fields,
+        cause='a typing error, or a hyperparameter of a method: hp.<name>',
+      )
+  absent = [name for name in fields if name not in flat]
+  if absent:
+    raise bad_input(
+      'config',
+      got=f'no {absent[0]}',
+      expected='every field of a config',
+      choices=fields,
+      cause='a dict that was not made by configs.common.base',
+    )
+  if not isinstance(flat['hp'], Mapping):
+    raise bad_input(
+      'hp',
+      got=flat['hp'],
+      expected='hyperparameters by name, {} for the defaults of the method',
+      cause='one value: write hp.<name>',
+    )
+
+
+def _check_together(settings: Mapping[str, Any]) -> None:
+  """Refuse fields that are right each, but not beside one another."""
+  if num_rounds(settings) < 1:
+    raise bad_input(
+      'local_epochs',
+      got=settings['local_epochs'],
+      expected=f'at most total_epochs, {settings["total_epochs"]}',
+      cause='rounds = total_epochs / local_epochs, and that is below 1',
+    )
+  if not settings['views']:
+    raise bad_input(
+      'views',
+      got=settings['views'],
+      expected='at least one view, to be judged at the end',
+      choices=['initial', 'finetuned'],
+      cause='eval_views was meant: the views during the rounds',
+    )
+  for client in settings['save_clients']:
+    if client >= settings['clients']:
+      raise bad_input(
+        'save_clients',
+        got=client,
+        expected=f'ids of clients, 0 to {settings["clients"] - 1}',
+        cause='fewer clients than before',
+      )
 
 
 def _is_int(value):
@@ -170,4 +268,5 @@ def _is_int(value):
 
 
 def _is_number(value):
-  return isinstance(value, int | float) and not isinstance(value, bool)
+  is_number = isinstance(value, int | float) and not isinstance(value, bool)
+  return is_number and math.isfinite(value)

@@ -23,3 +23,11 @@ def compilation_cache(tmp_path_factory):
   folder = tmp_path_factory.mktemp('compiled')
   jax.config.update('jax_compilation_cache_dir', str(folder))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
+
+
+@pytest.fixture(scope='module')
+def quick_compiler():
+  """Compile quickly rather than well: for programs that run milliseconds."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)

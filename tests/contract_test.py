@@ -33,6 +33,7 @@ DATA = make_data()
 ONE = client_of(DATA, 0)
 RNG = KEY(0)
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 every_method = pytest.mark.parametrize('name', ALGORITHMS)
 
 

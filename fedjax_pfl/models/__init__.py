@@ -1,0 +1,1 @@
+"""Models, and the Task that an algorithm sees of them."""

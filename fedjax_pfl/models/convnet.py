@@ -42,6 +42,6 @@ class ConvNet(nn.Module):
     return self.head(self.features(x, mask))
 
 
-def smallest(depth: int) -> int:
+def least(depth: int) -> int:
   """Return the least image side that leaves one pixel after the pools."""
   return 2**depth

@@ -33,10 +33,10 @@ def uniform(fan_in: int) -> Callable[[Key, tuple[int, ...]], Array]:
 class Conv(nn.Module):
   """Convolve with a kernel [k, k, in, out].
 
-  With `pooled`, the output must go to BatchNorm(pooled=True). Then gemm
-  returns the four pixels of every 2x2 window as 4 of [C, h, w, B], if the
-  image has even sides, and leaves out the bias, which the normalisation
-  would take away again: its gradient is exactly zero.
+  With `pooled`, the output must go to BatchNorm(pooled=True). For an image of
+  even sides, gemm then returns what `products.windows` says, and leaves out
+  the bias, which the normalisation would take away again: its gradient is
+  exactly zero.
   """
 
   features: int
@@ -55,7 +55,7 @@ class Conv(nn.Module):
     if self.use_bias:
       bias = self.param('bias', init, (self.features,))
     if self.pooled and self._has_windows(x):
-      return products.phases(lowerings.batch_last(x), kernel)
+      return products.windows(lowerings.batch_last(x), kernel)
     y = lowerings.conv(
       x,
       kernel,
@@ -81,7 +81,7 @@ class DepthwiseConv(nn.Module):
   def __call__(self, x: Array) -> Array:
     kernel = self.param('kernel', uniform(9), (3, 3, x.shape[-1]))
     return lowerings.depthwise(
-      x, kernel, stride=self.stride, padding=1, lowering=self.lowering
+      x, kernel, stride=self.stride, lowering=self.lowering
     )
 
 
@@ -131,12 +131,12 @@ class BatchNorm(nn.Module):
   def __call__(
     self, x: Images, mask: Array, skip: Array | None = None
   ) -> Array:
-    phases = x if isinstance(x, list) else None
-    channels = len(x[0]) if phases else x.shape[-1]
+    windows = isinstance(x, list)
+    channels = len(x[0]) if windows else x.shape[-1]
     scale = self.param('scale', lambda _, c: jnp.ones(c, float), channels)
     bias = self.param('bias', lambda _, c: jnp.zeros(c, float), channels)
-    if phases:
-      return _pooled(phases, scale, bias, mask)
+    if windows:
+      return _pooled(x, scale, bias, mask)
     if lowerings.resolve(self.lowering) == 'lax':
       y = _plain(x, skip, scale, bias, mask)
       y = nn.relu(y) if self.relu else y
@@ -178,12 +178,12 @@ def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
   return lowerings.batch_first(y.reshape(c, h, w, b))
 
 
-def _pooled(phases, scale, bias, mask) -> Array:
-  shape = phases[0].shape  # [C, h, w, B]
-  weight = _pixels(mask, shape[1] * shape[2], phases[0])
-  flat = [y.reshape(len(y), -1) for y in phases]
-  z = norm.pooled(flat, scale, bias, weight)
-  return lowerings.batch_first(z.reshape(shape))
+def _pooled(windows, scale, bias, mask) -> Array:
+  c, h, w, b = windows[0].shape
+  if len(windows) == 1:
+    h, w = h // 2, w // 2
+  z = norm.pooled(windows, scale, bias, _pixels(mask, h * w, windows[0]))
+  return lowerings.batch_first(z.reshape(c, h, w, b))
 
 
 def _pixels(mask: Array, times: int, like: Array) -> Array:

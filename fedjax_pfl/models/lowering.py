@@ -59,14 +59,12 @@ def conv(
   return batch_first(products.conv(x, kernel, stride=stride, padding=padding))
 
 
-def depthwise(
-  x: Array, kernel: Array, *, stride: int, padding: int, lowering: str
-) -> Array:
-  """Convolve every channel of x [B, H, W, C] with its own kernel [k, k, C]."""
+def depthwise(x: Array, kernel: Array, *, stride: int, lowering: str) -> Array:
+  """Convolve every channel of x [B, H, W, C] with its own kernel [3, 3, C]."""
   if resolve(lowering) == 'lax':
     groups = x.shape[-1]
-    return _lax_conv(x, kernel[:, :, None], stride, padding, groups)
-  return batch_first(products.depthwise(batch_last(x), kernel, stride, padding))
+    return _lax_conv(x, kernel[:, :, None], stride, 1, groups)
+  return batch_first(products.depthwise(batch_last(x), kernel, stride))
 
 
 def _lax_conv(x, kernel, stride, padding, groups) -> Array:

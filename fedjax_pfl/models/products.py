@@ -1,8 +1,8 @@
 """Convolutions as matrix products, on images [C, H, W, B].
 
 With the batch last, a shift or a stride in space moves whole runs of B
-numbers, and every product below contracts the way that is fast on a CPU
-(a transposed left operand costs twice as much):
+numbers, and every product contracts the way that is fast on a CPU (one with
+a transposed left operand costs twice as much):
 
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k k C, h w B] of x
 """
@@ -17,92 +17,100 @@ from fedjax_pfl.models import winograd
 from fedjax_pfl.models.passes import combine, one_pass, pad
 from fedjax_pfl.types import Array
 
-Edges = tuple[tuple[int, int], tuple[int, int]]  # zeros around rows, columns
-
-# From so many input channels on, fewer products are worth the transforms.
-WINOGRAD_FROM = 16
-
 
 def conv(x: Array, kernel: Array, *, stride: int, padding: int) -> Array:
   """Convolve x [C, H, W, B] with kernel [k, k, C, O] to [O, h, w, B]."""
-  plain = (kernel.shape[:2], stride, padding) == ((3, 3), 1, 1)
-  if plain and kernel.shape[2] >= WINOGRAD_FROM:
+  if stride == padding == 1 and _worth_winograd(x, kernel):
     return winograd.conv(x, kernel)
-  return _conv(x, kernel, stride, ((padding, padding),) * 2)
+  return _conv(x, kernel, stride, padding)
 
 
-def phases(x: Array, kernel: Array) -> list[Array]:
-  """Return y[:, p::2, q::2] for p, q of y = conv 3x3 of x [C, 2h, 2w, B]."""
-  if kernel.shape[2] >= WINOGRAD_FROM:
-    tile = (-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3])
-    return [y.reshape(tile) for y in winograd.phases(x, kernel)]
-  return [
-    _conv(x, kernel, 2, ((1 - p, p), (1 - q, q)))
-    for p in (0, 1) for q in (0, 1)
-  ]  # fmt: skip
+def windows(x: Array, kernel: Array) -> list[Array]:
+  """Convolve x [C, 2h, 2w, B] with a 3x3 kernel, in front of `norm.pooled`.
+
+  Returns y[:, p::2, q::2] for p, q, if it comes apart anyway; else [y].
+  """
+  if not _worth_winograd(x, kernel):
+    return [_conv(x, kernel, 1, 1)]
+  tile = (-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3])
+  return [y.reshape(tile) for y in winograd.phases(x, kernel)]
+
+
+def _worth_winograd(x: Array, kernel: Array) -> bool:
+  # Below, its many small passes cost more time, above all to compile.
+  _, h, w, _ = x.shape
+  return kernel.shape[:2] == (3, 3) and kernel.shape[2] >= 16 and h * w >= 64
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _conv(x: Array, kernel: Array, stride: int, edges: Edges) -> Array:
-  return _conv_forward(x, kernel, stride, edges)[0]
+def _conv(x: Array, kernel: Array, stride: int, padding: int) -> Array:
+  return _conv_forward(x, kernel, stride, padding)[0]
 
 
-def _conv_forward(x, kernel, stride, edges):
-  taps = _taps(x, kernel.shape[0], stride, edges)
-  patches = jnp.concatenate(taps).reshape(-1, taps[0][0].size)
-  k = kernel.reshape(-1, kernel.shape[-1])
-  y = lax.dot(k.T, patches).reshape(-1, *taps[0].shape[1:])
-  return y, (patches, kernel, x[:0])
+def _conv_forward(x, kernel, stride, padding):
+  size, _, _, o = kernel.shape
+  taps = _patches(x, size, stride, padding)  # [k k C, h, w, B]
+  patches = taps.reshape(len(taps), -1)
+  y = lax.dot(kernel.reshape(-1, o).T, patches)
+  return y.reshape(o, *taps.shape[1:]), (patches, kernel, _shape(x))
 
 
-def _conv_backward(stride, edges, saved, dy):
+def _conv_backward(stride, padding, saved, dy):
   patches, kernel, x = saved
   size, _, c, o = kernel.shape
-  dk = lax.dot(patches, dy.reshape(o, -1).T).reshape(kernel.shape)
-  taps = lax.dot(kernel.reshape(-1, o), dy.reshape(o, -1))
+  flat = dy.reshape(o, -1)
+  dk = lax.dot(patches, flat.T).reshape(kernel.shape)
+  taps = lax.dot(kernel.reshape(-1, o), flat)
   taps = taps.reshape(size * size, c, *dy.shape[1:])
-  return _fold(list(taps), size, stride, edges, x.shape), dk
+  return _fold(taps, stride, padding, x.shape[1:]), dk
 
 
 _conv.defvjp(_conv_forward, _conv_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def depthwise(x: Array, kernel: Array, stride: int, padding: int) -> Array:
-  """Convolve each channel of x [C, H, W, B] with its kernel [k, k, C]."""
-  return _depthwise_forward(x, kernel, stride, padding)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def depthwise(x: Array, kernel: Array, stride: int) -> Array:
+  """Convolve each channel of x [C, H, W, B] with its kernel [3, 3, C]."""
+  return _depthwise_forward(x, kernel, stride)[0]
 
 
-def _depthwise_forward(x, kernel, stride, padding):
-  @one_pass
-  def multiply_add(taps, k):
-    return combine([(1, t * k[i]) for i, t in enumerate(taps)])
-
-  edges = ((padding, padding),) * 2
-  k = kernel.reshape(-1, kernel.shape[-1], 1, 1, 1)
-  y = multiply_add(_taps(x, kernel.shape[0], stride, edges), k)
-  return y, (x, kernel)
+def _depthwise_forward(x, kernel, stride):
+  x = pad(x, (1, 1), (1, 1))
+  return _multiply_add(stride)(x, _columns(kernel)), (x, kernel)
 
 
-def _depthwise_backward(stride, padding, saved, dy):
+def _depthwise_backward(stride, saved, dy):
   x, kernel = saved
-  edges = ((padding, padding),) * 2
-  size = kernel.shape[0]
-  taps = _taps(x, size, stride, edges)
+  taps = _taps(x, 3, stride)
   dk = jnp.stack([jnp.einsum('chwb,chwb->c', t, dy) for t in taps])
-  k = kernel.reshape(-1, kernel.shape[-1], 1, 1, 1)
-  dx = _fold([t * dy for t in k], size, stride, edges, x.shape)
-  return dx, dk.reshape(kernel.shape)
+  taps = _columns(kernel) * dy  # [9, C, h, w, B]
+  h, w = (n - 2 for n in x.shape[1:3])
+  return _fold(taps, stride, 1, (h, w, x.shape[3])), dk.reshape(kernel.shape)
 
 
 depthwise.defvjp(_depthwise_forward, _depthwise_backward)
 
 
-def _taps(x: Array, size: int, stride: int, edges: Edges) -> list[Array]:
-  """Return x as each of the size*size taps of the kernel sees it."""
-  if size == 1 and stride == 1:
-    return [x]
-  x = pad(x, *edges)
+@functools.cache
+def _multiply_add(stride: int):
+  @one_pass
+  def multiply_add(x, k):
+    return combine([(1, t * c) for t, c in zip(_taps(x, 3, stride), k)])  # noqa: B905
+
+  return multiply_add
+
+
+def _columns(kernel: Array) -> Array:
+  return kernel.reshape(9, -1, 1, 1, 1)
+
+
+def _shape(x: Array) -> Array:
+  # A slice of no channels tells the backward pass a shape for no memory.
+  return x[:0]
+
+
+def _taps(x: Array, size: int, stride: int) -> list[Array]:
+  """Return the padded x as each of the size*size taps of a kernel sees it."""
   rows, columns = x.shape[1] - size + 1, x.shape[2] - size + 1
   return [
     x[:, u : u + rows : stride, v : v + columns : stride]
@@ -110,29 +118,63 @@ def _taps(x: Array, size: int, stride: int, edges: Edges) -> list[Array]:
   ]  # fmt: skip
 
 
-def _fold(taps: list[Array], size, stride, edges: Edges, shape) -> Array:
-  """Return the sum of the taps at their places in x: _taps transposed.
+def _patches(x: Array, size: int, stride: int, padding: int) -> Array:
+  """Return all taps, one after the other along the channels.
+
+  First the shifts along rows, then along columns: 3 + 3 copies, not 9.
+  """
+  if size == stride == 1:
+    return x
+  x = pad(x, (padding, padding), (padding, padding))
+  for axis in (2, 1):
+    x = _shifts(size, stride, axis)(x)
+  return x
+
+
+@functools.cache
+def _shifts(size: int, stride: int, axis: int):
+  @one_pass
+  def shifts(x):
+    end = x.shape[axis] - size + 1
+    taps = [lax.slice_in_dim(x, u, u + end, stride, axis) for u in range(size)]
+    return lax.concatenate(taps, 0)
+
+  return shifts
+
+
+def _fold(taps: Array, stride: int, padding: int, shape) -> Array:
+  """Return the sum of taps [k k, C, h, w, B] at their places in the image.
 
   Taps that meet the same rows and columns modulo the stride are added up
-  shifted; then the sums are interleaved.
+  shifted; the sums are then interleaved.
   """
-  if size == 1 and stride == 1:
+  if len(taps) == stride == 1:
     return taps[0]
-  high, wide = (-(-(n + sum(e)) // stride) for n, e in zip(shape[1:3], edges))  # noqa: B905
-  _, h, w, b = taps[0].shape
-
-  def add(p, q):
-    return combine([
-      (1, pad(taps[u * size + v], (u // stride, high - h - u // stride),
-              (v // stride, wide - w - v // stride)))
-      for u in range(p, size, stride) for v in range(q, size, stride)
-    ])  # fmt: skip
-
-  zero = jnp.zeros((shape[0] if shape[0] else taps[0].shape[0], high, wide, b), taps[0].dtype)
-  every = range(stride)
-  sums = [[add(p, q) for q in every] for p in every]
-  sums = [[zero if s is None else s for s in row] for row in sums]
+  h, w, _ = shape
+  sums = _overlap(stride, padding, h, w)(taps)
   y = jnp.stack([jnp.stack(row, 3) for row in sums], 2)
-  y = y.reshape(-1, stride * high, stride * wide, b)
-  (top, _), (left, _) = edges
-  return y[:, top : top + shape[1], left : left + shape[2]]
+  y = y.reshape(y.shape[0], stride * y.shape[1], -1, y.shape[-1])
+  return y[:, padding : padding + h, padding : padding + w]
+
+
+@functools.cache
+def _overlap(stride: int, padding: int, h: int, w: int):
+  high, wide = (-(-(n + 2 * padding) // stride) for n in (h, w))
+
+  @one_pass
+  def overlap(taps):
+    size = int(len(taps) ** 0.5)
+
+    def add(p, q):
+      terms = [(1, shifted(u, v)) for u in range(p, size, stride)
+               for v in range(q, size, stride)]  # fmt: skip
+      return combine(terms or [(1, lax.full_like(shifted(0, 0), 0))])
+
+    def shifted(u, v):
+      i, j = u // stride, v // stride
+      _, _, h, w, _ = taps.shape
+      return pad(taps[u * size + v], (i, high - h - i), (j, wide - w - j))
+
+    return [[add(p, q) for q in range(stride)] for p in range(stride)]
+
+  return overlap

@@ -1,24 +1,37 @@
 """From the name of a model, or from a flax module, to a Task."""
 
+import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.models import convnet, lowering as lowerings, mobilenet, resnet
+from fedjax_pfl.models import convnet, mobilenet, resnet
+from fedjax_pfl.models import lowering as lowerings
 from fedjax_pfl.types import Array, Batch, Key, Mask, Params, Task, Transform
 
-# name: (number of classes, lowering) -> module, and the least image side.
-MODELS: dict[str, tuple[Callable[[int, str], nn.Module], int]] = {
-  'convnet3': (lambda y, low: convnet.ConvNet(3, y, low), 8),
-  'convnet4': (lambda y, low: convnet.ConvNet(4, y, low), 16),
-  'mobilenet': (mobilenet.MobileNet, 1),
-  'resnet10': (
-    lambda y, low: _resnet(resnet.BasicBlock, 1, 1, 1, 1)(y, low),
-    1,
-  ),
+
+class Model(NamedTuple):
+  """How to make a model, and the least image side that it can read."""
+
+  make: Callable[..., nn.Module]  # (num_classes=, lowering=) -> module
+  least: int = 1
+
+
+def _resnet(block: type[nn.Module], *blocks: int) -> Model:
+  return Model(functools.partial(resnet.ResNet, block, blocks))
+
+
+MODELS = {
+  'convnet3': Model(functools.partial(convnet.ConvNet, 3), convnet.least(3)),
+  'convnet4': Model(functools.partial(convnet.ConvNet, 4), convnet.least(4)),
+  'mobilenet': Model(mobilenet.MobileNet),
+  'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
+  'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
+  'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
 }
 
 
@@ -46,17 +59,19 @@ def make_task(
       choices=MODELS,
       cause='a typo; a module of your own goes to task_from_module',
     )
+  model = MODELS[name]
   lowerings.resolve(lowering)
-  make_module, smallest = MODELS[name]
-  if len(image_shape) == 3 and min(image_shape[:2]) < smallest:
+  _check_shape(image_shape)
+  if min(image_shape[:2]) < model.least:
     raise bad_input(
       f'image_shape of {name}',
       got=tuple(image_shape),
-      expected=f'at least {smallest}x{smallest} pixels',
-      cause='a model with fewer poolings is meant (convnet3 needs 8x8)',
+      expected=f'at least {model.least}x{model.least} pixels',
+      cause='its poolings leave no pixel of a smaller image; '
+      'convnet3 reads 8x8, mobilenet and the resnets any size',
     )
   return task_from_module(
-    make_module(num_classes, lowering),
+    model.make(num_classes=num_classes, lowering=lowering),
     image_shape=image_shape,
     num_classes=num_classes,
     augment=augment,
@@ -79,11 +94,11 @@ def task_from_module(
   `head`. BatchNorm must be the one of `layers`: no collection but the
   parameters is kept.
   """
-  _check_module(module, image_shape)
+  _check_shape(image_shape)
 
+  @jax.jit  # leaves out the forward pass that flax runs to learn the shapes
   def init(key: Key) -> Params:
-    x = jnp.zeros((1, *image_shape), float)
-    return module.init(key, x, jnp.ones(1, float))['params']
+    return module.init(key, *_example(image_shape))['params']
 
   def features(params: Params, x: Array, mask: Array) -> Array:
     return module.apply({'params': params}, x, mask, method='features')
@@ -95,7 +110,7 @@ def task_from_module(
     del key  # no dropout in these models
     return masked_cross_entropy(logits(params, batch.x, batch.mask), batch)
 
-  _check_outputs(module, init, features, logits, image_shape, num_classes)
+  params = _check_module(module, image_shape, num_classes)
   return Task(
     init=init,
     features=features,
@@ -103,7 +118,7 @@ def task_from_module(
     loss=loss,
     augment=augment or unit_range,
     normalise=normalise or unit_range,
-    is_head=_head_mask(jax.eval_shape(init, jax.random.key(0))),
+    is_head=_head_mask(params),
     num_classes=num_classes,
   )
 
@@ -123,7 +138,11 @@ def unit_range(x: Array, key: Key) -> Array:
   return x.astype(float) / 255
 
 
-def _check_module(module: nn.Module, image_shape: tuple[int, int, int]):
+def _example(image_shape) -> tuple[Array, Array]:
+  return jnp.zeros((2, *image_shape), float), jnp.ones(2, float)
+
+
+def _check_shape(image_shape):
   if len(image_shape) != 3 or min(image_shape) < 1:
     raise bad_input(
       'image_shape',
@@ -131,42 +150,48 @@ def _check_module(module: nn.Module, image_shape: tuple[int, int, int]):
       expected='(height, width, channels)',
       cause='grey images need a last axis of 1',
     )
+
+
+def _check_module(module: nn.Module, image_shape, num_classes: int) -> Params:
+  """Return the shapes of the parameters; raise if it is no model for a Task."""
+  name = f'module {type(module).__name__}'
   if not callable(getattr(module, 'features', None)):
     raise bad_input(
-      f'module {type(module).__name__}',
+      name,
       got='no method `features`',
       expected='features(x, mask) -> [B, F], the input of the head',
-      cause='methods compare features; split __call__ before its last layer',
+      cause='__call__ does it all; split it before its last layer',
     )
-
-
-def _check_outputs(module, init, features, logits, image_shape, num_classes):
-  del module, init, features, logits, image_shape, num_classes
+  run = functools.partial(module.init_with_output, jax.random.key(0))
+  logits, variables = jax.eval_shape(run, *_example(image_shape))
+  if set(variables) != {'params'}:
+    raise bad_input(
+      name,
+      got=f'the collections {sorted(variables)}',
+      expected='params only: a model is a function of its parameters',
+      cause='nn.BatchNorm keeps running averages; use layers.BatchNorm',
+    )
+  if logits.shape != (2, num_classes):
+    raise bad_input(
+      name,
+      got=f'an output of shape {logits.shape} for a batch of 2',
+      expected=f'logits of shape (2, {num_classes})',
+      cause='num_classes is not the width of its head',
+    )
+  return variables['params']
 
 
 def _head_mask(params: Params) -> Mask:
-  leaves = jax.tree_util.tree_leaves_with_path(params)
-  names = ['/'.join(str(k.key) for k in path) for path, _ in leaves]
-  hit = sum(name.split('/')[0] == 'head' for name in names)
+  paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+  names = ['/'.join(key.key for key in path) for path in paths]
+  hit = sum(path[0].key == 'head' for path in paths)
   if not 0 < hit < len(names):
     raise bad_input(
       'module',
       got=f'a head mask that selects {hit} of {len(names)} leaves',
-      expected='some but not all',
-      choices=names,
-      cause='Is the last layer called "head"?',
+      expected=f'some but not all of the leaves {", ".join(names)}',
+      cause='another name. Is the last layer called "head"?',
     )
   return jax.tree_util.tree_map_with_path(
     lambda path, _: path[0].key == 'head', params
   )
-
-
-def _resnet(block, *blocks):
-  return lambda y, low: resnet.ResNet(block, blocks, y, low)
-
-
-MODELS |= {
-  'resnet10': (_resnet(resnet.BasicBlock, 1, 1, 1, 1), 1),
-  'resnet18': (_resnet(resnet.BasicBlock, 2, 2, 2, 2), 1),
-  'resnet50': (_resnet(resnet.Bottleneck, 3, 4, 6, 3), 1),
-}

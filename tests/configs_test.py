@@ -1,0 +1,135 @@
+"""Every config is a program that says how to run it, and one that traces.
+
+Configs are found, not named; nothing is compiled and no data are read.
+"""
+
+import importlib
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import SHAPE, make_task
+
+from fedjax_pfl import experiment
+from fedjax_pfl.data import peek
+from fedjax_pfl.engine import cohort_size, init_states, make_round
+from fedjax_pfl.evaluate import check_views, make_evaluate, view_names
+from fedjax_pfl.settings import check_settings
+from fedjax_pfl.types import ClientData
+
+ROOT = Path(__file__).parents[1]
+NAMES = sorted(
+  file.stem
+  for file in (ROOT / 'configs').glob('*.py')
+  if file.stem not in ('common', '__init__')
+)
+EXAMPLES = 60  # of a client: more than one batch
+
+every_config = pytest.mark.parametrize('name', NAMES)
+
+
+def load_config(name, arg=''):
+  module = importlib.import_module(f'configs.{name}')
+  return module.get_config(arg) if arg else module.get_config()
+
+
+def make_shapes(clients, image_shape):
+  """Return clients of EXAMPLES images as shapes."""
+  rows = clients * EXAMPLES
+  return ClientData(
+    jax.ShapeDtypeStruct((rows, *image_shape), jnp.uint8),
+    jax.ShapeDtypeStruct((rows,), jnp.int32),
+    jax.ShapeDtypeStruct((clients, EXAMPLES), jnp.int32),
+    jax.ShapeDtypeStruct((clients,), jnp.int32),
+  )
+
+
+def test_there_are_configs():
+  assert len(NAMES) >= 6
+
+
+@every_config
+def test_docstring_has_the_command(name):
+  text = importlib.import_module(f'configs.{name}').__doc__
+  text = re.sub(r'\\\n\s*', '', text)  # a command may go over two lines
+  commands = [line for line in text.splitlines() if 'python ' in line]
+  assert commands, 'no command line'
+  for command in commands:
+    assert command.strip().startswith('python experiments/')
+    assert re.search(rf'--config=configs/{name}\.py(:\w+)?( |$)', command)
+    assert '--workdir=' in command
+    assert (ROOT / command.split()[1]).exists()
+
+
+@every_config
+@pytest.mark.parametrize('arg', ['', 'quick'])
+def test_config_can_be_locked_and_holds_to_the_rules(name, arg):
+  config = load_config(name, arg)
+  config.lock()
+  with pytest.raises((AttributeError, KeyError)):
+    config.learning_rat = 0.1
+  check_settings(config.to_dict())
+  assert config.quick == (arg == 'quick')
+
+
+@every_config
+def test_quick_is_smaller(name):
+  full, quick = (load_config(name, arg).to_dict() for arg in ('', 'quick'))
+  assert quick['clients'] <= 10 and 0 < quick['examples'] <= 1000
+  assert quick['rounds'] <= 4 and quick['local_epochs'] == 1
+  for field in ('algorithm', 'dataset', 'model', 'partition', 'hp'):
+    assert quick[field] == full[field]
+
+
+@every_config
+def test_config_traces(name):
+  """Task, stages, states, a round and the judging, from shapes alone."""
+  settings = load_config(name, 'quick').to_dict()
+  image_shape, num_classes = peek(settings['dataset'], settings['data_dir'])
+  task = experiment.build_task(settings, image_shape, num_classes)
+  data = make_shapes(settings['clients'], image_shape)
+  states, key = None, jax.random.key(0)
+  cohort = np.arange(cohort_size(settings['clients'], settings['fraction']))
+  stages = experiment.build_stages(settings, task)
+  for stage in stages:
+    algorithm = stage.algorithm
+    if states is None:
+      states = jax.eval_shape(
+        lambda data, stage=stage: init_states(stage.algorithm, data, key), data
+      )
+    else:
+      states = jax.eval_shape(stage.enter, *states)
+    round_fn = make_round(algorithm, chunk=1)
+    *after, metrics = jax.eval_shape(round_fn, *states, cohort, data, key)
+    assert jax.tree.structure(after) == jax.tree.structure([*states])
+    assert metrics['loss'].shape == cohort.shape
+  views = view_names(algorithm, *states, data)
+  check_views([*settings['views'], *settings['eval_views']], views)
+  evaluate = make_evaluate(algorithm, task.normalise, settings['views'])
+  scores, _ = jax.eval_shape(evaluate, *states, cohort, data, data, key)
+  assert set(scores) == set(settings['views'])
+  assert all(score.correct.shape == cohort.shape for score in scores.values())
+
+
+@every_config
+def test_views_of_the_whole_config_exist(name):
+  """The full config fine-tunes for other epochs; views ask for no model."""
+  settings = load_config(name).to_dict()
+  stages = experiment.build_stages(settings, make_task())
+  assert sum(stage.rounds for stage in stages) >= 1
+  algorithm = stages[-1].algorithm
+  data = make_shapes(3, SHAPE)
+  states = jax.eval_shape(
+    lambda data: init_states(algorithm, data, jax.random.key(0)), data
+  )
+  views = view_names(algorithm, *states, data)
+  check_views([*settings['views'], *settings['eval_views']], views)
+
+
+def test_unknown_word_after_the_colon():
+  common = importlib.import_module('configs.common')
+  with pytest.raises(ValueError, match='quick'):
+    common.base('quik')

@@ -1,0 +1,220 @@
+"""What is wrong with a config is told before anything is compiled."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+from jax import monitoring
+
+from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
+from fedjax_pfl import algorithm
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.experiment import build, build_stages, build_task
+from fedjax_pfl.models.task import task_from_module
+from fedjax_pfl.types import ClientData
+
+
+@pytest.fixture
+def compiled():
+  """Return a list that grows by the name of every program compiled."""
+  names = []
+
+  def listen(event, seconds, **about):
+    del seconds
+    if event.endswith('backend_compile_duration'):
+      names.append(about.get('fun_name'))
+
+  monitoring.register_event_duration_secs_listener(listen)
+  yield names
+  monitoring.unregister_event_duration_listener(listen)
+
+
+def make_settings(config=fedbabu_digits, arg='', **changes):
+  settings = config.get_config(arg).to_dict()
+  for name, value in changes.items():
+    group, _, field = name.partition('__')
+    if field:
+      settings[group][field] = value
+    else:
+      settings[name] = value
+  return settings
+
+
+def refused(call):
+  with pytest.raises(BadInput) as caught:
+    call()
+  message = str(caught.value)
+  for part in (': got ', 'expected ', '. Likely cause: '):
+    assert part in message, message
+  return message
+
+
+# Found in the config, by tracing the method on shapes: before any data.
+NO_DATA_NEEDED = [
+  ({'algorithm': 'fedbabo'}, '(did you mean fedbabu?)'),
+  ({'dataset': 'digit'}, '(did you mean digits?)'),
+  ({'model': 'convnet5'}, 'Choices: convnet3, convnet4, mobilenet'),
+  ({'shard': 5}, '(did you mean shards?)'),
+  ({'finetune__part': 'haed'}, '(did you mean head?)'),
+  ({'finetune__epoch': 5}, '(did you mean finetune.epochs?)'),
+  ({'fraction': 1.5}, 'a fraction above 0 and up to 1'),
+  ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
+  ({'views': ('initial', 'finetune')}, '(did you mean finetuned?)'),
+  ({'views': ('finetuned_5',)}, 'fine-tuning that stops at other epochs'),
+  ({'eval_views': ('global',)}, "got 'global', expected a view of this method"),
+  ({'hp__mu': 0.1}, "hp: got 'mu', expected a hyperparameter of fedbabu"),
+  ({'hp__update_part': 'haed'}, '(did you mean head?)'),
+  ({'hp__update_part': 1}, "of the kind of its default, 'body'"),
+]
+
+
+@pytest.mark.parametrize(('changes', 'words'), NO_DATA_NEEDED)
+def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
+  said = []
+  message = refused(lambda: build(make_settings(**changes), said.append))
+  assert words in message
+  assert not said and not compiled
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (
+      {'clients': 15, 'shards': 3},
+      'shards: got 3, expected a positive multiple of 2: 15 clients x shards '
+      'must be a multiple of 10 classes, so that every class is cut into '
+      'equally many. Choices: 2, 4, 6',
+    ),
+    (
+      {'clients': 400, 'shards': 10},
+      'got 400, expected from 1 to 355, so that each can have an example of '
+      'both splits (1442 for training, 355 for testing)',
+    ),
+    (
+      {'examples': 15, 'partition': 'iid'},
+      'a data set that was shrunk without lowering the clients',
+    ),
+  ],
+)
+def test_the_partition_is_refused_before_anything_is_compiled(
+  compiled, changes, words
+):
+  said = []
+  message = refused(lambda: build(make_settings(**changes), said.append))
+  assert words in message
+  assert not said and not compiled
+
+
+def test_shapes_are_enough_to_know_the_method(compiled):
+  experiment = build(make_settings())
+  # Moving arrays to the device goes by this name; nothing else is compiled.
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+  assert experiment.rounds == 16 and experiment.cohort_size == 5
+
+
+def test_data_that_are_not_there(tmp_path, compiled):
+  settings = make_settings(fedbabu_cifar10, data_dir=str(tmp_path))
+  message = refused(lambda: build(settings))
+  assert f'which {tmp_path / "cifar10"} does not hold' in message
+  assert 'Choices: digits, synthetic' in message
+  assert '--config.data_dir=' in message
+  assert not compiled
+
+
+def test_a_typing_error_is_told_before_absent_data(tmp_path):
+  settings = make_settings(
+    fedbabu_cifar10, data_dir=str(tmp_path), eval_views=('inital',)
+  )
+  assert '(did you mean initial?)' in refused(lambda: build(settings))
+
+
+def test_quick_has_a_stand_in_and_says_so(tmp_path):
+  said = []
+  settings = make_settings(fedbabu_cifar10, 'quick', data_dir=str(tmp_path))
+  experiment = build(settings, said.append)
+  assert 'synthetic images of its shape stand in' in said[0]
+  assert 'say nothing about cifar10' in said[0]
+  assert experiment.train.x.shape == (1000, 32, 32, 3)
+  assert 'synthetic' in experiment.source.name
+
+
+def test_the_user_is_told_what_the_clients_hold():
+  said = []
+  build(make_settings(), said.append)
+  assert said[0].startswith('digits, training: 20 clients, 1,442 examples')
+  assert said[1].startswith('digits, testing: 20 clients, 355 examples')
+
+
+def test_the_argument_after_the_colon():
+  message = refused(lambda: common.base('quik'))
+  assert "config argument: got 'quik'" in message
+  assert 'Choices: quick (did you mean quick?)' in message
+
+
+def test_hyperparameters_reach_the_method():
+  """FedBABU that updates everything uploads what FedAvg uploads."""
+
+  def uploaded(config, **changes):
+    settings = make_settings(config, **changes)
+    task = build_task(settings, (8, 8, 1), 10)
+    method = build_stages(settings, task)[0].algorithm
+
+    def upload(data, key):
+      server = method.init_server(key)
+      return method.local_update(method.download(server, ()), (), data, key)[1]
+
+    shapes = [(1, 8, 8, 1), (1,), (1,), ()]
+    one = ClientData(*(jax.ShapeDtypeStruct(s, 'int32') for s in shapes))
+    return jax.eval_shape(upload, one, jax.eval_shape(jax.random.key, 0))
+
+  fedavg = uploaded(fedavg_digits)
+  assert uploaded(fedbabu_digits, hp__update_part='full') == fedavg
+  assert uploaded(fedbabu_digits)['head'] == {'bias': None, 'kernel': None}
+
+
+def test_views_follow_from_the_epochs_of_finetuning():
+  build(make_settings(finetune__epochs=(1, 3), views=('finetuned_1',)))
+
+
+class Headless(nn.Module):
+  """A model whose last layer has another name, or is all that there is."""
+
+  name_of_last: str
+  name_of_first: str = 'conv'
+
+  @nn.compact
+  def __call__(self, x, mask):
+    x = self.features(x, mask)
+    return nn.Dense(10, name=self.name_of_last)(x)
+
+  @nn.compact
+  def features(self, x, mask):
+    del mask
+    return x.reshape(x.shape[0], -1)
+
+
+@pytest.mark.parametrize(
+  ('last', 'words'), [('out', '0 of 2 leaves'), ('head', '2 of 2 leaves')]
+)
+def test_a_head_mask_that_selects_nothing_or_everything(compiled, last, words):
+  message = refused(
+    lambda: task_from_module(
+      Headless(last), image_shape=(8, 8, 1), num_classes=10
+    )
+  )
+  assert f'a head mask that selects {words}' in message
+  assert 'expected some but not all' in message
+  assert f'Choices: {last}/bias, {last}/kernel' in message
+  assert not compiled
+
+
+def test_an_algorithm_that_is_not_there():
+  message = refused(lambda: algorithm.load('fedavgg'))
+  assert '(did you mean fedavg?)' in message
+
+
+def test_fewer_examples_keep_their_share_of_tests():
+  experiment = build(make_settings(examples=500))
+  assert len(experiment.source.train.y) == 500
+  assert len(experiment.source.test.y) == round(500 / 1442 * 355)
+  assert np.asarray(experiment.train.count).sum() <= 500

@@ -1,0 +1,184 @@
+"""What must not move the results of any method: how the engine runs it.
+
+The order of the cohort, the chunk, the backend, the number of rounds in one
+call, and the padding, whatever it points at. The cohort of these tests holds
+clients with less than a batch, with one example, and with none.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  ALGORITHMS,
+  COHORT,
+  COUNTS,
+  KEY,
+  TRAIN,
+  assert_close,
+  assert_same_bits,
+  build,
+  client_of,
+  make_data,
+  make_task,
+  pad,
+  play,
+)
+
+from fedjax_pfl import trees
+from fedjax_pfl.algorithm import load
+from fedjax_pfl.engine import init_states, make_round, make_rounds
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+every_method = pytest.mark.parametrize('name', ALGORITHMS)
+DATA = make_data()
+WIDE = pad(DATA, 2 * max(COUNTS), row=-1)  # padding shows the poisoned row
+
+
+@functools.cache
+def played(name):
+  """Return server, clients, metrics of the plain way to run: one by one."""
+  return play(build(name), DATA, chunk=1)
+
+
+def without_tails(history):
+  """Cut what follows a client's last step: it is as long as the padding."""
+  for metrics in history:
+    tail = metrics['losses'][:, TRAIN.epochs * -(-max(COUNTS) // 4) :]
+    assert not tail.any()
+  return [
+    {name: value for name, value in metrics.items() if value.ndim == 1}
+    for metrics in history
+  ]
+
+
+@every_method
+def test_cohort_order(name):
+  order = np.array([3, 0, 4, 2, 1])
+  cohort = tuple(np.array(COHORT)[order])
+  server, clients, history = play(build(name), DATA, cohort=cohort, chunk=1)
+  assert_same_bits((server, clients), played(name)[:2])
+  for got, want in zip(history, played(name)[2], strict=True):
+    assert_same_bits(got, trees.take(want, order))
+
+
+@every_method
+def test_chunk(name):
+  """A chunk of three and one of two; engine_test has the other sizes."""
+  assert_close(play(build(name), DATA, chunk=3), played(name))
+
+
+@every_method
+def test_python_loop(name):
+  # Every new operation compiles by itself there: few, then.
+  train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)
+  stages = build(name, linear_task(), train=train)
+  want = play(stages, DATA, rounds=1, cohort=(4, 2), chunk=1)
+  got = play(stages, DATA, rounds=1, cohort=(4, 2), backend='loop')
+  assert_close(got, want)
+
+
+def linear_task():
+  def features(params, x, mask):
+    return x.reshape(len(x), -1) @ params['body']['kernel']
+
+  def logits(params, x, mask):
+    return features(params, x, mask) @ params['head']['kernel']
+
+  def loss(params, batch, key):
+    return (batch.mask @ logits(params, batch.x, batch.mask)).sum()
+
+  return make_task(noise=0)._replace(
+    features=features, logits=logits, loss=loss
+  )
+
+
+@every_method
+def test_rounds_in_one_call(name):
+  """make_rounds over T cohorts = T calls, also where cohorts differ."""
+  algorithm = build(name)[0].algorithm
+  round_fn = make_round(algorithm, chunk=1)
+  cohorts = jnp.array([COHORT, COHORT[::-1], (6, 3, 0, 1, 2)])
+  server, clients = init_states(algorithm, DATA, KEY(1))
+  got = make_rounds(round_fn)(server, clients, cohorts, DATA, KEY(2))
+  history = []
+  for cohort in cohorts:
+    server, clients, metrics = round_fn(server, clients, cohort, DATA, KEY(2))
+    history.append(metrics)
+  stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *history)
+  assert_close(got, (server, clients, stacked))
+
+
+@every_method
+def test_twice_the_padding(name):
+  server, clients, history = play(build(name), WIDE, chunk=1)
+  want_server, want_clients, want_history = played(name)
+  assert_close((server, clients), (want_server, want_clients))
+  assert_close(without_tails(history), without_tails(want_history))
+
+
+@every_method
+def test_twice_the_padding_of_personal_models(name):
+  stages = build(name)
+  server, clients, _ = played(name)
+  personalize = jax.jit(stages[-1].algorithm.personalize)
+  for i in (5, 1, 2):  # two batches, one example, none
+    client = trees.take(clients, i)
+    got = personalize(server, client, client_of(WIDE, i), KEY(3))
+    want = personalize(server, client, client_of(DATA, i), KEY(3))
+    assert_close(got, want)
+
+
+@every_method
+def test_padding_may_hold_anything(name):
+  poisoned = pad(DATA, max(COUNTS), row=-1)
+  assert (poisoned.index != DATA.index).any()
+  got = play(build(name), poisoned, chunk=1)
+  assert_same_bits(got, played(name))
+
+
+@every_method
+def test_results_are_finite(name):
+  """Also of the client that has no example."""
+  assert 2 in COHORT and COUNTS[2] == 0
+  for leaf in jax.tree.leaves(played(name)):
+    assert np.isfinite(leaf).all()
+
+
+@every_method
+def test_client_without_examples_weighs_nothing(name):
+  """Which of two empty clients takes part is all the same: n_i = 0."""
+  empty = DATA._replace(count=DATA.count.at[3].set(0))
+  one = play(build(name), empty, rounds=1, cohort=(4, 1, 2, 0, 5), chunk=1)
+  other = play(build(name), empty, rounds=1, cohort=(4, 1, 3, 0, 5), chunk=1)
+  assert_close(one[0], other[0])
+
+
+@every_method
+def test_private_part_of_the_server_keeps_its_bits(name):
+  """What is declared private may be frozen, or live with the clients."""
+  stages = build(name)
+  before, _ = init_states(stages[0].algorithm, DATA, KEY(1))
+  after, _, _ = play(stages[:1], DATA, chunk=1)
+  assert_same_bits(
+    private_leaves(after, load(name).PRIVATE),
+    private_leaves(before, load(name).PRIVATE),
+  )
+  moved = [
+    (one != other).any()
+    for one, other in zip(
+      jax.tree.leaves(before), jax.tree.leaves(after), strict=True
+    )
+  ]
+  assert sum(moved) > 1  # the clock is not alone
+
+
+def private_leaves(server, private):
+  paths = [f'/{path}/' for path in trees.leaf_names(server)]
+  return {
+    path: leaf
+    for path, leaf in zip(paths, jax.tree.leaves(server), strict=True)
+    if any(f'/{part}/' in path for part in private)
+  }

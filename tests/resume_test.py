@@ -1,0 +1,218 @@
+"""A run that is killed goes on, and ends with the bits of an unbroken one."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_same_bits
+
+from fedjax_pfl import checkpoints, store
+from fedjax_pfl.evaluate import score_view
+from fedjax_pfl.experiment import build
+from fedjax_pfl.modelfile import load_model
+from fedjax_pfl.models.task import make_task
+
+ROOT = Path(store.__file__).parents[1]
+ROUNDS = 8
+COMMAND = [
+  sys.executable,
+  'experiments/main.py',
+  '--config=configs/fedbabu_digits.py',
+  '--config.lowering=lax',  # compiles in half the time
+  '--config.clients=10',
+  '--config.examples=200',
+  '--config.fraction=0.5',
+  f'--config.rounds={ROUNDS}',
+  '--config.local_epochs=1',
+  '--config.views=initial,templates_euclidean',
+  '--config.eval_every=5',
+  '--config.checkpoint_every=1',
+  '--config.save_clients=0,3',
+]
+CLOCKS = ('time', 'images_per_second')
+
+
+def start(workdir, cache):
+  """Start the command as a user does; its output goes to files beside."""
+  environ = {
+    **os.environ,
+    'JAX_COMPILATION_CACHE_DIR': str(cache),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+  }
+  with open(f'{workdir}.log', 'w') as log:
+    return subprocess.Popen(
+      [*COMMAND, f'--workdir={workdir}'],
+      cwd=ROOT,
+      env=environ,
+      stdout=log,
+      stderr=subprocess.STDOUT,
+    )
+
+
+def finish(process, workdir):
+  """Wait for the end of a run; return all that it said."""
+  status = process.wait(timeout=300)
+  said = Path(f'{workdir}.log').read_text()
+  assert status == 0, said
+  return said
+
+
+def kill_in_the_middle(process, workdir, lines=3):
+  """Kill the process, without a warning, once some rounds are done."""
+  path = workdir / store.METRICS
+  while not (path.exists() and path.read_bytes().count(b'\n') >= lines):
+    assert process.poll() is None, Path(f'{workdir}.log').read_text()
+    time.sleep(0.002)
+  process.send_signal(signal.SIGKILL)
+  assert process.wait() == -signal.SIGKILL
+
+
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory):
+  """Return what every run said, and the folder that holds their workdirs.
+
+  unbroken, again (the same one once more), killed, damaged (a copy of killed
+  whose newest checkpoint is cut short).
+  """
+  folder = tmp_path_factory.mktemp('runs')
+  cache = tmp_path_factory.mktemp('compiled')
+  unbroken, killed, damaged = (
+    folder / name for name in ('unbroken', 'killed', 'damaged')
+  )
+  first = start(killed, cache)
+  kill_in_the_middle(first, killed)
+  assert not (killed / store.RESULT).exists()
+  shutil.copytree(killed, damaged)
+  newest = checkpoints.steps(damaged / 'checkpoints')[-1]
+  largest = max(
+    (damaged / 'checkpoints' / str(newest)).rglob('*'),
+    key=lambda path: path.stat().st_size if path.is_file() else -1,
+  )
+  largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
+
+  said = {}
+  pairs = [(path, start(path, cache)) for path in (unbroken, killed)]
+  for path, process in pairs:
+    said[path.name] = finish(process, path)
+  before = snapshot(unbroken)
+  pairs = [(path, start(path, cache)) for path in (damaged, unbroken)]
+  said['damaged'] = finish(pairs[0][1], damaged)
+  said['again'] = finish(pairs[1][1], unbroken)
+  said['unchanged'] = snapshot(unbroken) == before
+  return said, folder, newest
+
+
+def snapshot(folder):
+  return {
+    path: (path.stat().st_mtime_ns, path.read_bytes())
+    for path in folder.rglob('*')
+    if path.is_file()
+  }
+
+
+def arrays_of(path):
+  with np.load(path, allow_pickle=False) as arrays:
+    return {
+      name: (arrays[name].dtype, arrays[name].shape, arrays[name].tobytes())
+      for name in arrays.files
+    }
+
+
+@pytest.mark.parametrize('name', ['killed', 'damaged'])
+def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs, name):
+  said, folder, newest = runs
+  one, other = folder / name, folder / 'unbroken'
+  assert 'Continuing' in said[name] and 'Continuing' not in said['unbroken']
+  assert arrays_of(one / store.CLIENTS) == arrays_of(other / store.CLIENTS)
+  models = sorted(path.name for path in (other / 'model').iterdir())
+  assert models == [
+    'global.npz',
+    'templates_euclidean_client0.npz',
+    'templates_euclidean_client3.npz',
+  ]
+  for model in models:
+    assert arrays_of(one / 'model' / model) == arrays_of(
+      other / 'model' / model
+    )
+  got, want = store.load_result(one), store.load_result(other)
+  assert got.pop('seconds') > 0 and want.pop('seconds') > 0
+  assert got == want
+  got, want = store.load_metrics(one), store.load_metrics(other)
+  assert [line['round'] for line in got] == list(range(1, ROUNDS + 1))
+  for line in got + want:
+    for clock in CLOCKS:
+      assert line.pop(clock) > 0
+  assert got == want
+  assert 0 < newest < ROUNDS
+
+
+def test_a_damaged_checkpoint_is_told(runs):
+  said, _, newest = runs
+  assert f'Continuing after round {newest} of {ROUNDS}.' in said['killed']
+  lines = said['damaged'].splitlines()
+  told = next(line for line in lines if 'is damaged' in line)
+  assert told.startswith(f'Checkpoint {newest} (state/')
+  assert 'was changed or cut short' in told
+  assert told.endswith(f'going on from {newest - 1}.')
+  assert f'Continuing after round {newest - 1} of {ROUNDS}.' in lines
+
+
+def test_a_finished_run_says_so_and_touches_nothing(runs):
+  said, folder, _ = runs
+  assert f'{folder / "unbroken"} is finished: nothing to do.' in said['again']
+  assert 'round ' not in said['again']  # no round was run
+  assert said['again'].splitlines()[-4:] == said['unbroken'].splitlines()[-4:]
+  assert said['unchanged']
+
+
+def test_a_stored_model_is_built_again_from_the_files_alone(runs):
+  _, folder, _ = runs
+  workdir = folder / 'unbroken'
+  experiment = build(store.load_config(workdir)['config'])
+  params, about = load_model(workdir / 'model' / 'global.npz')
+  task = make_task(
+    about['model'],
+    image_shape=about['image_shape'],
+    num_classes=about['num_classes'],
+    lowering='lax',
+  )
+  test, normalise = experiment.test, experiment.task.normalise
+  params = jax.tree.map(jnp.asarray, params)
+  correct = jax.jit(
+    jax.vmap(
+      lambda index, count: (
+        score_view(
+          task.logits,
+          params,
+          test._replace(index=index, count=count),
+          normalise,
+        ).correct
+      )
+    )
+  )(test.index, test.count)
+  scores = store.load_clients(workdir).scores
+  assert np.array_equal(correct, scores['initial'].correct)
+  # A view that is more than parameters comes back as nested dicts.
+  path = workdir / 'model' / 'templates_euclidean_client3.npz'
+  view, about = load_model(path)
+  assert about['view'] == 'templates_euclidean' and about['client'] == 3
+  assert_same_bits(jax.tree.map(jnp.asarray, view['model']['params']), params)
+  assert view['model']['means'].shape == (10, 64)
+
+
+def test_nothing_half_written_is_left(runs):
+  _, folder, _ = runs
+  for name in ('unbroken', 'killed', 'damaged'):
+    left = [path.name for path in (folder / name).rglob('*.tmp')]
+    assert not left
+    result = json.loads((folder / name / store.RESULT).read_text())
+    assert result['status'] == 'finished'

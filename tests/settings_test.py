@@ -1,0 +1,158 @@
+"""Every setting that is wrong is told in one sentence of four parts."""
+
+import pytest
+
+from configs import common, fedbabu_digits
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.settings import RULES, check_settings, num_rounds
+
+
+def make_settings(**changes):
+  """Return good settings, changed; finetune__part is finetune.part."""
+  settings = fedbabu_digits.get_config().to_dict()
+  for name, value in changes.items():
+    group, _, field = name.partition('__')
+    if field:
+      settings[group][field] = value
+    else:
+      settings[name] = value
+  return settings
+
+
+def refused(settings):
+  with pytest.raises(BadInput) as caught:
+    check_settings(settings)
+  message = str(caught.value)
+  for part in (': got ', ', expected ', '. Likely cause: '):
+    assert message.count(part) == 1, message
+  assert message.endswith('.') and '..' not in message
+  return message
+
+
+# name, value, and words that the message must hold
+BAD = [
+  ('algorithm', 'fedbabo', 'Choices: fedavg, fedbabu (did you mean fedbabu?)'),
+  ('algorithm', None, 'got None'),
+  ('dataset', 'cifar-10', 'did you mean cifar10?'),
+  ('dataset', ['cifar10'], "got ['cifar10']"),
+  ('model', 'resnet19', 'did you mean resnet18?'),
+  ('lowering', 'conv', 'Choices: auto, lax, gemm'),
+  ('partition', 'shard', 'did you mean shards?'),
+  ('aggregation', 'uniforn', 'did you mean uniform?'),
+  ('finetune__part', 'haed', 'did you mean head?'),
+  ('finetune__part', 'all', 'Choices: full, body, head'),
+  ('seed', -1, 'a seed, 0 or more'),
+  ('seed', (0, 1), 'each seed is a run'),
+  ('data_dir', None, 'a path as a string'),
+  ('examples', 0.5, 'a fraction instead of a number'),
+  ('clients', 0, 'clients, 1 or more'),
+  ('clients', 10.0, 'a whole number of clients'),
+  ('clients', True, 'got True'),
+  ('shards', 0, 'shards for each client, 1 or more'),
+  ('shards', 'many', "got 'many'"),
+  ('fraction', 0, 'a fraction above 0 and up to 1'),
+  ('fraction', -0.1, 'a fraction above 0 and up to 1'),
+  ('fraction', 1.01, 'a fraction above 0 and up to 1'),
+  ('fraction', 10, 'a percentage, or a number of clients'),
+  ('fraction', float('nan'), 'got nan'),
+  ('total_epochs', 0, 'epochs, 1 or more'),
+  ('local_epochs', 0.5, 'got 0.5'),
+  ('local_epochs', 81, 'expected at most total_epochs, 80'),
+  ('rounds', 0, 'None: total / local epochs'),
+  ('batch_size', None, 'examples, 1 or more'),
+  ('learning_rate', 0, 'a learning rate above 0'),
+  ('learning_rate', float('inf'), 'got inf'),
+  ('learning_rate', '0.1', "got '0.1'"),
+  ('lr_drops', 0.5, 'write (0.5,)'),
+  ('lr_drops', (160, 240), 'rounds instead of fractions'),
+  ('momentum', 1.0, 'a momentum from 0 to below 1'),
+  ('weight_decay', -1e-4, 'a number, 0 or more'),
+  ('finetune__epochs', 5, 'write (5,)'),
+  ('finetune__epochs', (0, 5), 'the view "initial"'),
+  ('finetune__epochs', (), 'got ()'),
+  ('finetune__learning_rate', -1, 'a learning rate above 0'),
+  ('finetune__momentum', 1, 'a momentum from 0 to below 1'),
+  ('finetune__batch_size', 0, 'examples, 1 or more'),
+  ('views', 'initial', "write ('initial',)"),
+  ('views', (1,), 'names of views'),
+  ('views', (), 'eval_views was meant'),
+  ('eval_views', 'initial', "write ('initial',)"),
+  ('eval_every', -1, 'rounds (0 = sixteen times in a run), 0 or more'),
+  ('checkpoint_every', 0.5, '(0 = with every evaluation)'),
+  ('log_every', None, '(0 = automatic)'),
+  ('save_clients', 0, 'write (0,)'),
+  ('save_clients', (-1,), 'ids of clients, from 0'),
+  ('save_clients', (0, 20), 'expected ids of clients, 0 to 19'),
+  ('chunk', 0, '"auto" or a whole number of clients'),
+  ('chunk', 'all', "got 'all'"),
+  ('debug', 1, 'Choices: True, False'),
+  ('quick', 'yes', 'the config argument :quick'),
+  ('hp', None, '{} for the defaults of the method'),
+]
+
+
+@pytest.mark.parametrize(('name', 'value', 'words'), BAD)
+def test_a_bad_setting_is_a_sentence(name, value, words):
+  message = refused(make_settings(**{name: value}))
+  assert message.startswith(f'{name.replace("__", ".")}: got ')
+  assert words in message
+  rule = RULES.get(name.replace('__', '.'))
+  if rule and rule.choices:
+    assert f'Choices: {", ".join(map(str, rule.choices))}' in message
+
+
+def test_every_field_has_a_bad_value_above():
+  assert {name.replace('__', '.') for name, _, _ in BAD} == {*RULES, 'hp'}
+
+
+def test_the_rules_are_about_the_fields_of_the_configs():
+  settings = common.base().to_dict()
+  finetune = settings.pop('finetune')
+  fields = {*settings, *(f'finetune.{name}' for name in finetune)}
+  assert fields == {*RULES, 'hp'}
+
+
+@pytest.mark.parametrize(
+  'good',
+  [
+    {},
+    {'rounds': 1, 'local_epochs': 1000},  # rounds given: no division
+    {'fraction': 1, 'momentum': 0, 'weight_decay': 0},
+    {'lr_drops': (), 'eval_views': (), 'save_clients': []},
+    {'chunk': 3, 'seed': 0, 'shards': 1, 'clients': 1, 'save_clients': (0,)},
+    {'finetune__epochs': [1, 5], 'hp': {'anything': 1}},
+  ],
+)
+def test_the_ends_of_the_rules_are_good(good):
+  check_settings(make_settings(**good))
+
+
+def test_an_unknown_field_lists_the_fields():
+  message = refused(make_settings(shard=5))
+  assert "config: got 'shard', expected a field of a config" in message
+  assert '(did you mean shards?)' in message
+  for name in (*RULES, 'hp'):
+    assert f'{name}, ' in message or f'{name} (' in message
+
+
+def test_an_unknown_inner_field_lists_those_of_its_group():
+  message = refused(make_settings(finetune__epoch=5))
+  choices = message.partition('Choices: ')[2].partition(' (did')
+  assert choices[0].split(', ') == [f for f in RULES if 'finetune.' in f]
+  assert choices[2].startswith(' you mean finetune.epochs?)')
+  assert 'finetune.part' in refused(make_settings(finetune=5))
+
+
+@pytest.mark.parametrize('name', ['seed', 'hp', 'finetune'])
+def test_a_field_that_is_missing(name):
+  settings = make_settings()
+  del settings[name]
+  message = refused(settings)
+  assert f"config: got 'no {name}" in message
+  assert 'configs.common.base' in message
+
+
+def test_rounds_are_given_or_follow_from_epochs():
+  assert num_rounds(make_settings()) == 80 // 5
+  assert num_rounds(make_settings(total_epochs=84)) == 16
+  assert num_rounds(make_settings(rounds=3)) == 3

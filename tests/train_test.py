@@ -1,0 +1,339 @@
+"""Runs from their config to their files, on a model that compiles quickly."""
+
+import shutil
+from pathlib import Path
+
+import helpers
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_close, assert_same_bits
+
+from configs import fedbabu_digits
+from fedjax_pfl import checkpoints, store, trees
+from fedjax_pfl.engine import cohort_size
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.evaluate import score_view
+from fedjax_pfl.experiment import Experiment, build_data, build_stages
+from fedjax_pfl.modelfile import load_model
+from fedjax_pfl.train import Cadence, State, cadence, train
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+ROUNDS = 7
+TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
+SETTINGS = {
+  'clients': 10,
+  'examples': 200,
+  'fraction': 0.3,
+  'rounds': ROUNDS,
+  'local_epochs': 1,
+  'batch_size': 8,
+  'learning_rate': 0.02,
+  'log_every': 2,
+  'eval_every': 3,
+  'checkpoint_every': 4,
+  'save_clients': (0, 3),
+}
+STOPS = [2, 3, 4, 6, 7]
+
+
+def make_settings(**changes):
+  settings = fedbabu_digits.get_config().to_dict()
+  settings['finetune']['epochs'] = (1,)
+  return {**settings, **SETTINGS, **changes}
+
+
+def make_experiment(**changes) -> Experiment:
+  """Return what `build` returns, but for the model."""
+  settings = make_settings(**changes)
+  return Experiment(
+    settings,
+    *build_data(settings, lambda text: None),
+    TASK,
+    build_stages(settings, TASK),
+    cohort_size(settings['clients'], settings['fraction']),
+  )
+
+
+def with_algorithm(experiment, **functions):
+  """Return the experiment with functions of its last stage replaced."""
+  *stages, last = experiment.stages
+  algorithm = last.algorithm._replace(**functions)
+  return experiment._replace(
+    stages=(*stages, last._replace(algorithm=algorithm))
+  )
+
+
+def snapshot(folder):
+  return {
+    path: (path.stat().st_mtime_ns, path.read_bytes())
+    for path in Path(folder).rglob('*')
+    if path.is_file()
+  }
+
+
+def server_of(experiment, workdir):
+  """Return the round and the server of the newest checkpoint."""
+  server = jax.eval_shape(
+    lambda: experiment.stages[-1].algorithm.init_server(jax.random.key(0))
+  )
+  step, state = checkpoints.restore(
+    workdir / 'checkpoints', State(server, (), np.zeros(())), pytest.fail
+  )
+  return step, state.server
+
+
+def scores_of(workdir):
+  return store.load_clients(workdir).scores
+
+
+@pytest.fixture(scope='module')
+def fedbabu(tmp_path_factory, quick_compiler):
+  """Return an experiment and the directory of its finished run."""
+  experiment = make_experiment()
+  workdir = tmp_path_factory.mktemp('fedbabu') / 'run'
+  train(experiment, workdir)
+  return experiment, workdir
+
+
+# ---- when what is done
+
+
+def test_the_next_stop_is_the_nearest_of_all():
+  every = Cadence(log=2, evaluate=3, save=4)
+  stops, done = [], 0
+  while done < ROUNDS:
+    done = every.next_stop(done, ROUNDS)
+    stops.append(done)
+  assert stops == STOPS
+  assert every.next_stop(7, 100) == 8
+
+
+def test_zero_is_a_choice_that_suits_the_run():
+  zero = {'log_every': 0, 'eval_every': 0, 'checkpoint_every': 0}
+  assert cadence(zero, 320) == (1, 20, 20)  # a CPU logs every round
+  assert cadence(zero, 5) == (1, 1, 1)
+  assert cadence({**zero, 'eval_every': 7}, 320) == (1, 7, 7)
+  given = {'log_every': 5, 'eval_every': 7, 'checkpoint_every': 9}
+  assert cadence(given, 320) == (5, 7, 9)
+
+
+def test_lines_and_checkpoints_follow_the_cadence(fedbabu):
+  _, workdir = fedbabu
+  lines = store.load_metrics(workdir)
+  assert [line['round'] for line in lines] == STOPS
+  judged = [line['round'] for line in lines if 'initial/accuracy' in line]
+  assert judged == [3, 6, 7]  # and at the end
+  assert checkpoints.steps(workdir / 'checkpoints') == [4, 7]
+
+
+# ---- what is written
+
+
+def test_a_line_holds_what_a_person_wants_to_see(fedbabu):
+  _, workdir = fedbabu
+  for line in store.load_metrics(workdir):
+    assert line['stage'] == 'fedbabu'
+    assert 0 < line['loss'] < 10
+    assert line['images_per_second'] > 0
+    if 'initial/accuracy' in line:
+      assert 0 <= line['initial/accuracy'] <= 100
+      assert 0 <= line['initial/pooled'] <= 100
+  last = store.load_metrics(workdir)[-1]
+  initial = store.load_result(workdir)['views']['initial']
+  assert last['initial/accuracy'] == initial['mean']
+  assert last['initial/pooled'] == initial['pooled']
+
+
+def test_fedbabu_uploads_what_fedavg_does_less_the_head(fedbabu, tmp_path):
+  _, workdir = fedbabu
+  fedavg = make_experiment(algorithm='fedavg', rounds=2, views=('initial',))
+  train(fedavg, tmp_path / 'fedavg')
+  theirs = store.load_metrics(tmp_path / 'fedavg')[0]
+  ours = store.load_metrics(workdir)[0]
+  assert theirs['round'] == ours['round'] == 2
+  params = jax.eval_shape(lambda: TASK.init(jax.random.key(0)))
+  messages = 2 * 3  # rounds x clients of a cohort
+  assert theirs['bytes_up'] == messages * trees.num_bytes(params)
+  head = trees.num_bytes(trees.select(params, TASK.is_head))
+  assert head > 0
+  assert ours['bytes_up'] == theirs['bytes_up'] - messages * head
+  assert ours['bytes_down'] == theirs['bytes_down']
+  assert ours['bytes_down'] >= theirs['bytes_up']
+
+
+def test_the_result_says_what_ran(fedbabu):
+  experiment, workdir = fedbabu
+  result = store.load_result(workdir)
+  assert result['status'] == 'finished'
+  assert (result['algorithm'], result['dataset']) == ('fedbabu', 'digits')
+  assert result['rounds'] == ROUNDS and result['seconds'] > 0
+  assert list(result['views']) == ['initial', 'finetuned']
+  clients = store.load_clients(workdir)
+  assert clients.ids.tolist() == list(range(10))
+  assert np.array_equal(clients.train_count, experiment.train.count)
+  for scores in clients.scores.values():
+    assert np.array_equal(scores.count, experiment.test.count)
+    assert np.all(scores.correct <= scores.count)
+
+
+def num_correct(params, experiment, client):
+  test = experiment.test
+  one = test._replace(index=test.index[client], count=test.count[client])
+  params = jax.tree.map(jnp.asarray, params)
+  return score_view(TASK.logits, params, one, TASK.normalise).correct
+
+
+def test_stored_models_answer_as_often_rightly_as_stored(fedbabu):
+  experiment, workdir = fedbabu
+  scores = scores_of(workdir)
+  names = sorted(path.stem for path in (workdir / 'model').iterdir())
+  assert names == ['finetuned_client0', 'finetuned_client3', 'global']
+  params, about = load_model(workdir / 'model' / 'global.npz')
+  assert about['view'] == 'initial' and about['rounds'] == ROUNDS
+  for client in range(10):
+    got = num_correct(params, experiment, client)
+    assert got == scores['initial'].correct[client]
+  for client in (0, 3):
+    path = workdir / 'model' / f'finetuned_client{client}.npz'
+    params, about = load_model(path)
+    assert (about['view'], about['client']) == ('finetuned', client)
+    got = num_correct(params, experiment, client)
+    assert got == scores['finetuned'].correct[client]
+
+
+# ---- what does not change the numbers
+
+
+def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
+  experiment, workdir = fedbabu
+  other = make_experiment(log_every=1, checkpoint_every=1, eval_views=())
+  train(other, tmp_path / 'run')
+  assert [line['round'] for line in store.load_metrics(tmp_path / 'run')] == [
+    *range(1, ROUNDS + 1)
+  ]
+  assert_same_bits(
+    server_of(other, tmp_path / 'run'), server_of(experiment, workdir)
+  )
+  assert_same_bits(scores_of(tmp_path / 'run'), scores_of(workdir))
+
+
+def test_debugging_runs_the_same_rounds_slowly(tmp_path):
+  ends = []
+  for debug in (False, True):
+    experiment = make_experiment(
+      debug=debug, fraction=0.1, rounds=1, views=('initial',), eval_views=()
+    )
+    workdir = tmp_path / str(debug)
+    train(experiment, workdir)
+    ends.append(server_of(experiment, workdir)[1])
+  assert_close(*ends, atol=1e-5)
+
+
+# ---- runs that end early
+
+
+def break_round(experiment, broken):
+  """Return the experiment whose server is lost in round `broken`."""
+  aggregate = experiment.stages[-1].algorithm.aggregate
+
+  def lose(server, uploads, counts):
+    after = aggregate(server, uploads, counts)
+    factor = jnp.where(after.round == broken, jnp.nan, 1.0)
+    params = jax.tree.map(lambda leaf: factor * leaf, after.params)
+    return after._replace(params=params)
+
+  return with_algorithm(experiment, aggregate=lose)
+
+
+def test_nan_stops_the_run_and_names_the_rounds(tmp_path):
+  experiment = break_round(make_experiment(checkpoint_every=2, eval_every=7), 4)
+  for _ in range(2):  # the same command once more says the same
+    with pytest.raises(BadInput) as caught:
+      train(experiment, tmp_path)
+    message = str(caught.value)
+    assert "got 'NaN or infinity in rounds 3 to 4 of fedbabu (loss" in message
+    assert 'Choices: a smaller learning_rate, debug=True' in message
+    assert 'metrics up to round 2 are kept' in message
+    assert 'Likely cause: ' in message
+    lines = store.load_metrics(tmp_path)
+    assert [line['round'] for line in lines] == [2]
+    step, server = server_of(experiment, tmp_path)
+    assert step == 2
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(server))
+    assert not (tmp_path / store.RESULT).exists()
+
+
+def test_a_learning_rate_that_is_too_high_is_a_sentence(tmp_path):
+  experiment = make_experiment(algorithm='fedavg', learning_rate=1e30)
+  with pytest.raises(BadInput, match='NaN or infinity in rounds 1 to 2'):
+    train(experiment, tmp_path)
+  assert not (tmp_path / store.METRICS).exists()
+
+
+def test_debugging_names_the_client_of_the_first_nan(tmp_path):
+  experiment = make_experiment(
+    algorithm='fedavg', learning_rate=1e30, debug=True
+  )
+  with pytest.raises(
+    RuntimeError, match=r'client \d+, stage "fedavg", round 0: FloatingPoint'
+  ):
+    train(experiment, tmp_path)
+
+
+def test_a_finished_run_says_so_and_touches_nothing(fedbabu, capsys):
+  experiment, workdir = fedbabu
+  before = snapshot(workdir)
+  capsys.readouterr()
+  assert train(experiment, workdir) == store.load_result(workdir)
+  assert capsys.readouterr().out == f'{workdir} is finished: nothing to do.\n'
+  assert snapshot(workdir) == before
+
+
+def test_the_directory_of_another_config_is_refused(fedbabu):
+  experiment, workdir = fedbabu
+  before = snapshot(workdir)
+  other = make_experiment(shards=4, batch_size=9)
+  with pytest.raises(BadInput) as caught:
+    train(other, workdir)
+  message = str(caught.value)
+  assert "config: got {'batch_size': 9, 'shards': 4}, expected" in message
+  assert "where these are {'batch_size': 8, 'shards': 2}" in message
+  assert 'Choices: another --workdir, the settings of that run' in message
+  assert 'Likely cause: a setting was changed' in message
+  assert snapshot(workdir) == before
+  assert experiment.settings['shards'] == 2
+
+
+@pytest.mark.parametrize('first_rounds', [3, 4])
+def test_a_stage_is_entered_once_however_often_it_is_resumed(
+  tmp_path, first_rounds
+):
+  """A run that continues at, or after, the boundary of two stages."""
+  experiment = make_experiment(
+    rounds=5, log_every=1, checkpoint_every=1, views=('initial',)
+  )
+  (stage,) = experiment.stages
+
+  def enter(server, clients):
+    half = jax.tree.map(lambda leaf: 0.5 * leaf, server.params)
+    return server._replace(params=half), clients
+
+  second = stage._replace(rounds=5 - first_rounds, name='second', enter=enter)
+  experiment = experiment._replace(
+    stages=(stage._replace(rounds=first_rounds), second)
+  )
+  train(experiment, tmp_path / 'unbroken')
+  shutil.copytree(tmp_path / 'unbroken', tmp_path / 'killed')
+  (tmp_path / 'killed' / store.RESULT).unlink()
+  shutil.rmtree(tmp_path / 'killed' / 'checkpoints' / '5')
+  train(experiment, tmp_path / 'killed')
+  assert_same_bits(
+    server_of(experiment, tmp_path / 'killed'),
+    server_of(experiment, tmp_path / 'unbroken'),
+  )
+  names = [line['stage'] for line in store.load_metrics(tmp_path / 'killed')]
+  want = ['fedbabu'] * first_rounds + ['second'] * (5 - first_rounds)
+  assert names == want
