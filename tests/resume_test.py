@@ -88,7 +88,7 @@ def runs(tmp_path_factory):
   unbroken, killed, damaged = (
     folder / name for name in ('unbroken', 'killed', 'damaged')
   )
-  first = start(killed, cache)
+  whole, first = start(unbroken, cache), start(killed, cache)
   kill_in_the_middle(first, killed)
   assert not (killed / store.RESULT).exists()
   shutil.copytree(killed, damaged)
@@ -99,14 +99,12 @@ def runs(tmp_path_factory):
   )
   largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
 
-  said = {}
-  pairs = [(path, start(path, cache)) for path in (unbroken, killed)]
-  for path, process in pairs:
-    said[path.name] = finish(process, path)
+  said = {'unbroken': finish(whole, unbroken)}
   before = snapshot(unbroken)
-  pairs = [(path, start(path, cache)) for path in (damaged, unbroken)]
-  said['damaged'] = finish(pairs[0][1], damaged)
-  said['again'] = finish(pairs[1][1], unbroken)
+  paths = {'killed': killed, 'damaged': damaged, 'again': unbroken}
+  processes = {name: start(path, cache) for name, path in paths.items()}
+  for name, process in processes.items():
+    said[name] = finish(process, paths[name])
   said['unchanged'] = snapshot(unbroken) == before
   return said, folder, newest
 

@@ -12,12 +12,12 @@ from helpers import assert_close, assert_same_bits
 
 from configs import fedbabu_digits
 from fedjax_pfl import checkpoints, store, trees
-from fedjax_pfl.engine import cohort_size
+from fedjax_pfl.engine import cohort_size, init_states
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.evaluate import score_view
 from fedjax_pfl.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.modelfile import load_model
-from fedjax_pfl.train import Cadence, State, cadence, train
+from fedjax_pfl.train import Cadence, State, cadence, random_streams, train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -179,29 +179,30 @@ def test_the_result_says_what_ran(fedbabu):
     assert np.all(scores.correct <= scores.count)
 
 
-def num_correct(params, experiment, client):
+def assert_same_answers(params, experiment, client, stored):
+  """Judge a model on the test examples of a client, and compare."""
   test = experiment.test
   one = test._replace(index=test.index[client], count=test.count[client])
   params = jax.tree.map(jnp.asarray, params)
-  return score_view(TASK.logits, params, one, TASK.normalise).correct
+  scores = score_view(TASK.logits, params, one, TASK.normalise)
+  assert scores.correct == stored.correct[client]
+  np.testing.assert_allclose(scores.loss, stored.loss[client], rtol=1e-5)
 
 
 def test_stored_models_answer_as_often_rightly_as_stored(fedbabu):
   experiment, workdir = fedbabu
-  scores = scores_of(workdir)
+  stored = scores_of(workdir)
   names = sorted(path.stem for path in (workdir / 'model').iterdir())
   assert names == ['finetuned_client0', 'finetuned_client3', 'global']
   params, about = load_model(workdir / 'model' / 'global.npz')
   assert about['view'] == 'initial' and about['rounds'] == ROUNDS
   for client in range(10):
-    got = num_correct(params, experiment, client)
-    assert got == scores['initial'].correct[client]
+    assert_same_answers(params, experiment, client, stored['initial'])
   for client in (0, 3):
     path = workdir / 'model' / f'finetuned_client{client}.npz'
     params, about = load_model(path)
     assert (about['view'], about['client']) == ('finetuned', client)
-    got = num_correct(params, experiment, client)
-    assert got == scores['finetuned'].correct[client]
+    assert_same_answers(params, experiment, client, stored['finetuned'])
 
 
 # ---- what does not change the numbers
@@ -334,6 +335,13 @@ def test_a_stage_is_entered_once_however_often_it_is_resumed(
     server_of(experiment, tmp_path / 'killed'),
     server_of(experiment, tmp_path / 'unbroken'),
   )
+  # FedBABU never trains its head: it tells how often a stage was entered.
+  first, _ = init_states(
+    stage.algorithm, experiment.train, random_streams(0)['states']
+  )
+  _, last = server_of(experiment, tmp_path / 'killed')
+  half = jax.tree.map(lambda leaf: 0.5 * leaf, first.params['head'])
+  assert_same_bits(last.params['head'], half)
   names = [line['stage'] for line in store.load_metrics(tmp_path / 'killed')]
   want = ['fedbabu'] * first_rounds + ['second'] * (5 - first_rounds)
   assert names == want

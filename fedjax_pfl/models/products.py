@@ -11,6 +11,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedjax_pfl.models import winograd
@@ -62,7 +63,7 @@ def _conv_backward(stride, padding, saved, dy):
   dk = lax.dot(patches, flat.T).reshape(kernel.shape)
   taps = lax.dot(kernel.reshape(-1, o), flat)
   taps = taps.reshape(size * size, c, *dy.shape[1:])
-  return _fold(taps, stride, padding, x.shape[1:]), dk
+  return _fold(taps, None, stride, padding, x.shape[1:]), dk
 
 
 _conv.defvjp(_conv_forward, _conv_backward)
@@ -81,14 +82,26 @@ def _depthwise_forward(x, kernel, stride):
 
 def _depthwise_backward(stride, saved, dy):
   x, kernel = saved
-  taps = _taps(x, 3, stride)
-  dk = jnp.stack([jnp.einsum('chwb,chwb->c', t, dy) for t in taps])
-  taps = _columns(kernel) * dy  # [9, C, h, w, B]
-  h, w = (n - 2 for n in x.shape[1:3])
-  return _fold(taps, stride, 1, (h, w, x.shape[3])), dk.reshape(kernel.shape)
+  _, high, wide, b = x.shape
+  diagonals = jnp.asarray(_diagonals(high, dy.shape[1], stride), dy.dtype)
+  dk = []
+  for v in range(3):
+    # All pairs of rows in one product, of which three diagonals are wanted:
+    # 10 times the operations and a third of the time of nine sums.
+    taps = x[:, :, v : v + wide - 2 : stride]
+    pairs = jnp.einsum('ciwb,cjwb->cij', taps, dy)
+    dk.append(jnp.einsum('cij,uij->uc', pairs, diagonals))
+  dx = _fold(dy, _columns(kernel), stride, 1, (high - 2, wide - 2, b))
+  return dx, jnp.stack(dk, 1)
 
 
 depthwise.defvjp(_depthwise_forward, _depthwise_backward)
+
+
+def _diagonals(high: int, h: int, stride: int) -> np.ndarray:
+  """Return [3, high, h]: 1 where row i of x meets row j of dy at tap u."""
+  u, i, j = np.ogrid[:3, :high, :h]
+  return i == stride * j + u
 
 
 @functools.cache
@@ -142,38 +155,47 @@ def _shifts(size: int, stride: int, axis: int):
   return shifts
 
 
-def _fold(taps: Array, stride: int, padding: int, shape) -> Array:
+def _fold(taps: Array, kernel: Array | None, stride, padding, shape) -> Array:
   """Return the sum of taps [k k, C, h, w, B] at their places in the image.
 
+  With a kernel [k k, C, 1, 1, 1] the taps are its products with one array.
   Taps that meet the same rows and columns modulo the stride are added up
   shifted; the sums are then interleaved.
   """
-  if len(taps) == stride == 1:
+  if kernel is None and len(taps) == stride == 1:
     return taps[0]
   h, w, _ = shape
-  sums = _overlap(stride, padding, h, w)(taps)
+  sums = _overlap(stride, padding, h, w)(taps, kernel)
+  if stride == 1:
+    return sums[0][0]
   y = jnp.stack([jnp.stack(row, 3) for row in sums], 2)
   y = y.reshape(y.shape[0], stride * y.shape[1], -1, y.shape[-1])
-  return y[:, padding : padding + h, padding : padding + w]
+  return y[:, :h, :w]
 
 
 @functools.cache
 def _overlap(stride: int, padding: int, h: int, w: int):
-  high, wide = (-(-(n + 2 * padding) // stride) for n in (h, w))
+  high, wide = -(-h // stride), -(-w // stride)
 
   @one_pass
-  def overlap(taps):
-    size = int(len(taps) ** 0.5)
+  def overlap(taps, kernel):
+    size = round(len(taps if kernel is None else kernel) ** 0.5)
+    rows, columns = taps.shape[-3:-1]
+
+    def shifted(u, i, v, j):
+      tap = size * u + v
+      x = taps[tap] if kernel is None else taps * kernel[tap]
+      return pad(x, (i, high - rows - i), (j, wide - columns - j))
+
+    def meeting(p):  # taps that reach pixels p, p + stride, ..., and shifts
+      shifts = ((u, u - padding - p) for u in range(size))
+      return [(u, s // stride) for u, s in shifts if s % stride == 0]
 
     def add(p, q):
-      terms = [(1, shifted(u, v)) for u in range(p, size, stride)
-               for v in range(q, size, stride)]  # fmt: skip
-      return combine(terms or [(1, lax.full_like(shifted(0, 0), 0))])
-
-    def shifted(u, v):
-      i, j = u // stride, v // stride
-      _, _, h, w, _ = taps.shape
-      return pad(taps[u * size + v], (i, high - h - i), (j, wide - w - j))
+      terms = [
+        (1, shifted(u, i, v, j)) for u, i in meeting(p) for v, j in meeting(q)
+      ]
+      return combine(terms or [(1, lax.full_like(shifted(0, 0, 0, 0), 0))])
 
     return [[add(p, q) for q in range(stride)] for p in range(stride)]
 

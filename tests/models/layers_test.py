@@ -97,10 +97,9 @@ def test_norm_gradients_agree(options):
     np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-5)
 
 
-@pytest.mark.parametrize('channels', [2, 16])
-def test_second_derivatives_agree(channels):
+def test_second_derivatives_agree():
   """Per-FedAvg differentiates through a step, so through these gradients."""
-  x, mask = images(3, 8, 8, channels), jnp.array([1.0, 1, 0])
+  x, mask = images(3, 4, 4, 2), jnp.array([1.0, 1, 0])
 
   def slope(kernel, how):
     conv = layers.Conv(2, lowering=how, pooled=True)
@@ -114,7 +113,7 @@ def test_second_derivatives_agree(channels):
     return (jax.grad(f)(kernel) ** 2).sum()
 
   second = jax.jit(jax.grad(slope), static_argnums=1)
-  got, want = (second(images(3, 3, channels, 2), how) for how in HOW)
+  got, want = (second(images(3, 3, 2, 2), how) for how in HOW)
   bound = 1e-4 * float(jnp.abs(want).max())
   np.testing.assert_allclose(got, want, rtol=0, atol=bound)
 
