@@ -14,7 +14,7 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile
 
 bench: $(VENV)/installed
 	$(BIN)/python experiments/bench.py --model=convnet4

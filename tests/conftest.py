@@ -25,6 +25,13 @@ def compilation_cache(tmp_path_factory):
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
 
 
+@pytest.fixture
+def float64():
+  """Compute with 64 bits: rounding is then far below any mistake."""
+  with jax.enable_x64(True):
+    yield
+
+
 @pytest.fixture(scope='module')
 def quick_compiler():
   """Compile quickly rather than well: for programs that run milliseconds."""

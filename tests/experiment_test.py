@@ -204,7 +204,8 @@ def test_a_head_mask_that_selects_nothing_or_everything(compiled, last, words):
   )
   assert f'a head mask that selects {words}' in message
   assert 'expected some but not all' in message
-  assert f'Choices: {last}/bias, {last}/kernel' in message
+  assert f'{last}/bias, {last}/kernel' in message
+  assert 'Is the last layer called "head"?' in message
   assert not compiled
 
 

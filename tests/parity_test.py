@@ -37,11 +37,7 @@ def pytest_generate_tests(metafunc):
   metafunc.parametrize('path', list(cases.values()), ids=list(cases))
 
 
-@pytest.fixture(autouse=True)
-def float64():
-  jax.config.update('jax_enable_x64', True)
-  yield
-  jax.config.update('jax_enable_x64', False)
+pytestmark = pytest.mark.usefixtures('float64')
 
 
 def test_case(path):
@@ -196,6 +192,13 @@ def play_finetuning(case):
     )
     return models['finetuned'], info
 
+  @jax.jit
+  def judge(params, x, y):
+    mask = jnp.ones(len(x))
+    return task.logits(params, x, mask), task.loss(
+      params, Batch(x, y, mask), KEY(0)
+    )
+
   results = {'initial': [], 'personalized': []}
   for i in range(case['clients']):
     model, info = run(of(train, i))
@@ -203,10 +206,9 @@ def play_finetuning(case):
     case.check(f'step_loss/client{i}', info.losses[: int(info.num_steps)])
     x, y = client_rows(test, i)
     for prefix, params in (('initial', start), ('personalized', model)):
-      logits = task.logits(params, x, jnp.ones(len(x)))
+      logits, loss = judge(params, x, y)
       case.check(f'{prefix}/client{i}/logits', logits)
-      loss = task.loss(params, Batch(x, y, jnp.ones(len(x))), KEY(0))
-      accuracy = 100 * np.mean(logits.argmax(1) == y)
+      accuracy = 100 * np.mean(np.asarray(logits).argmax(1) == np.asarray(y))
       results[prefix].append((accuracy, loss))
   for prefix, rows in results.items():
     case.check(f'{prefix}/accuracy', [accuracy for accuracy, _ in rows])
@@ -255,11 +257,16 @@ def play_without_head(case):
 
 def play_forward(case):
   """Compare a forward and a backward pass under both lowerings."""
+  check = (
+    forward_of_generated if 'params' in case.settings else forward_of_clients
+  )
   for lowering in ('lax', 'gemm'):
-    if 'common' in case.settings:
-      forward_of_clients(case, lowering)
-    else:
-      forward_of_generated(case, lowering)
+    check(case, lowering)
+  if 'params' in case.settings:
+    check_all_steps(case)  # under one lowering: 20 s of compilation each
+    case.finish(inputs=('x', 'y', 'running_after_1/', 'logits_running'))
+  else:
+    case.finish()
 
 
 def forward_of_clients(case, lowering):
@@ -269,13 +276,21 @@ def forward_of_clients(case, lowering):
   number, i = map(int, re.findall(r'\d+', case['batch']))
   x, y = inputs['train_x'][i, :number], inputs['train_y'][i, :number]
   check_gradients(case, task, params, jnp.asarray(x), jnp.asarray(y))
+  logits_of = jax.jit(task.logits)
   for i, images in enumerate(inputs['test_x']):
-    logits = task.logits(params, jnp.asarray(images), jnp.ones(len(images)))
+    logits = logits_of(params, jnp.asarray(images), jnp.ones(len(images)))
     case.check(f'test_logits/client{i}', logits)
-  case.finish()
 
 
 def forward_of_generated(case, lowering):
+  task, params, x, y = generated_task(case, lowering)
+  case.check_tree('init', params)
+  size = sum(leaf.size for leaf in jax.tree.leaves(params))
+  assert size == case['parameters']
+  check_gradients(case, task, params, x, y)
+
+
+def generated_task(case, lowering):
   x, y = jnp.asarray(case.arrays['x']), jnp.asarray(case.arrays['y'])
   task = make_task(
     model_name(case),
@@ -283,25 +298,31 @@ def forward_of_generated(case, lowering):
     num_classes=case['classes'],
     lowering=lowering,
   )
-  params = as_given(goldens.generated(case['params']))
-  assert (
-    sum(leaf.size for leaf in jax.tree.leaves(params)) == case['parameters']
-  )
-  case.check_tree('init', params)
-  check_gradients(case, task, params, x, y)
-  for part in ('full', 'body'):
-    check_steps(case, task, params, x, y, part)
-  case.finish(inputs=('x', 'y', 'running_after_1/', 'logits_running'))
+  return task, as_given(goldens.generated(case['params'])), x, y
 
 
 def check_gradients(case, task, params, x, y):
   batch = Batch(x, y, jnp.ones(len(x)))
-  loss, grads = jax.jit(jax.value_and_grad(task.loss))(params, batch, KEY(0))
+
+  @jax.jit
+  def run(params, batch):
+    loss, grads = jax.value_and_grad(task.loss)(params, batch, KEY(0))
+    logits = task.logits(params, batch.x, batch.mask)
+    return loss, grads, logits, task.features(params, batch.x, batch.mask)
+
+  loss, grads, logits, features = run(params, batch)
   case.check('loss', loss)
-  case.check('logits', task.logits(params, x, batch.mask))
+  case.check('logits', logits)
   if 'features' in case.arrays:
-    case.check('features', task.features(params, x, batch.mask))
+    case.check('features', features)
   case.check_tree('grad', grads)
+
+
+def check_all_steps(case):
+  task, params, x, y = generated_task(case, 'auto')
+  for part in ('full', 'body'):
+    if f'steps_{part}/loss' in case.arrays:
+      check_steps(case, task, params, x, y, part)
 
 
 def check_steps(case, task, params, x, y, part):
@@ -314,7 +335,7 @@ def check_steps(case, task, params, x, y, part):
 
   @jax.jit
   def run(params):
-    return local.fit(
+    params, info = local.fit(
       task.loss,
       params,
       data,
@@ -325,10 +346,11 @@ def check_steps(case, task, params, x, y, part):
       ),
       batching=local.Batching(len(x), int(steps), task.augment, False),
     )
+    return params, info, task.logits(params, x, jnp.ones(len(x)))
 
-  params, info = run(params)
+  params, info, logits = run(params)
   case.check(f'{prefix}/loss', info.losses)
-  case.check(f'{prefix}/logits', task.logits(params, x, jnp.ones(len(x))))
+  case.check(f'{prefix}/logits', logits)
   case.check_tree(prefix, params)
 
 

@@ -8,7 +8,7 @@ from helpers import ALGORITHMS, TRAIN, assert_close, build, make_data, play
 
 from fedjax_pfl.algorithm import load
 
-pytestmark = pytest.mark.usefixtures('quick_compiler')
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
 TRAININGS = {
   'examples': TRAIN,

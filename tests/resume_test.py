@@ -60,7 +60,7 @@ def start(workdir, cache):
 
 def finish(process, workdir):
   """Wait for the end of a run; return all that it said."""
-  status = process.wait(timeout=300)
+  status = process.wait(timeout=600)
   said = Path(f'{workdir}.log').read_text()
   assert status == 0, said
   return said

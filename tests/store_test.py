@@ -313,7 +313,7 @@ def test_importing_is_cheap():
   # orbax 0.4 s, tensorboardX up to 2 s, matplotlib 0.6 s: only when used.
   code = (
     'import sys, fedjax_pfl.store, fedjax_pfl.modelfile, fedjax_pfl.console;'
-    "slow = {'orbax', 'tensorboardX', 'matplotlib', 'rich'};"
+    "slow = {'orbax', 'tensorboardX', 'matplotlib'};"
     'assert not slow & set(sys.modules), slow & set(sys.modules)'
   )
   root = pathlib.Path(store.__file__).parents[1]

@@ -230,7 +230,7 @@ def test_debugging_runs_the_same_rounds_slowly(tmp_path):
     workdir = tmp_path / str(debug)
     train(experiment, workdir)
     ends.append(server_of(experiment, workdir)[1])
-  assert_close(*ends, atol=1e-5)
+  assert_close(*ends)
 
 
 # ---- runs that end early

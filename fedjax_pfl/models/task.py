@@ -162,8 +162,9 @@ def _check_module(module: nn.Module, image_shape, num_classes: int) -> Params:
       expected='features(x, mask) -> [B, F], the input of the head',
       cause='__call__ does it all; split it before its last layer',
     )
-  run = functools.partial(module.init_with_output, jax.random.key(0))
-  logits, variables = jax.eval_shape(run, *_example(image_shape))
+  logits, variables = jax.eval_shape(  # all of it inside: nothing is compiled
+    lambda: module.init_with_output(jax.random.key(0), *_example(image_shape))
+  )
   if set(variables) != {'params'}:
     raise bad_input(
       name,

@@ -9,7 +9,7 @@ matrices of Lavin and Gray (2016)
 Exact up to rounding. The tile of outputs is the window of a 2x2 max-pool, so
 `phases` returns its four pixels apart: pooling is then a maximum of arrays.
 The gradient is written by hand: derived from the above, it would add padded,
-strided slices one by one, at five times the cost.
+strided slices one by one, at nine times the cost.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def _forward(x, kernel):
   v = [t.reshape(len(x), -1) for t in _input(pad(x, (1, 1), (1, 1)))]
   u = _kernel(kernel)
   y = _output([lax.dot(a.T, b) for a, b in zip(u, v, strict=True)])
-  # A slice of no rows tells the backward pass the shape of x for nothing.
+  # A slice of no channels tells the backward pass a shape for no memory.
   return y, (u, v, x[:0])
 
 
