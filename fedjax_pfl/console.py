@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TextIO
 
 PERIOD = 1.0  # seconds between two plain lines
+PATIENCE = 5.0  # seconds that inner work may take before it has lines
 
 
 class Bar(Protocol):
@@ -87,19 +88,29 @@ class Screen:
     Bars may be nested: an evaluation within the training.
     """
     pace = _Pace(self._clock, start, total)
-    if not self.is_terminal():
-      yield _Lines(self, unit, pace)
-      return
-    if self._live is None:
+    is_inner = self._num_open > 0
+    self._num_open += 1
+    try:
+      if self.is_terminal():
+        with self._drawn(title, pace, is_inner) as bar:
+          yield bar
+      else:
+        yield _Lines(self, unit, pace, PATIENCE if is_inner else 0.0)
+    finally:
+      self._num_open -= 1
+
+  @contextlib.contextmanager
+  def _drawn(self, title, pace, is_inner):
+    if not is_inner:
       self._live = _make_live(self.stream)
       self._live.start()
-    self._num_open += 1
-    task = self._live.add_task(title, total=total, completed=start, text='')
+    task = self._live.add_task(
+      title, total=pace.total, completed=pace.start, text=''
+    )
     try:
       yield _Drawn(self._live, task, pace)
     finally:
-      self._num_open -= 1
-      if self._num_open:
+      if is_inner:
         self._live.remove_task(task)  # an inner bar gives its line back
       else:
         self._live.stop()
@@ -110,7 +121,7 @@ class _Pace:
   """Time left, from the latest updates: compiling is soon forgotten."""
 
   def __init__(self, clock: Callable[[], float], start: int, total: int):
-    self.clock, self.total = clock, total
+    self.clock, self.start, self.total = clock, start, total
     self._marks = deque([(clock(), start)], maxlen=8)
 
   def mark(self, done: int) -> float | None:
@@ -123,17 +134,20 @@ class _Pace:
 
 
 class _Lines:
-  """Progress as plain lines."""
+  """Progress as plain lines; none of work that ends within its patience."""
 
-  def __init__(self, screen: Screen, unit: str, pace: _Pace):
+  def __init__(self, screen: Screen, unit: str, pace: _Pace, patience: float):
     self._screen, self._unit, self._pace = screen, unit, pace
-    self._next = -float('inf')
+    self._next = pace.clock() + patience
+    self._is_silent = patience > 0
 
   def update(self, done: int, **numbers: float) -> None:
     left = self._pace.mark(done)
     is_last = done >= self._pace.total
-    if not is_last and self._pace.clock() < self._next:
+    is_due = self._pace.clock() >= self._next
+    if not is_due and (self._is_silent or not is_last):
       return
+    self._is_silent = False
     self._next = self._pace.clock() + PERIOD
     parts = [f'{self._unit} {done}/{self._pace.total}']
     parts += format_numbers(numbers)

@@ -64,6 +64,24 @@ def test_a_slow_first_round_is_forgotten():
   assert stream.getvalue().splitlines()[-1] == 'round 20/100  1 min 20 s left'
 
 
+def test_inner_work_has_lines_only_when_it_takes_long():
+  clock, stream = Clock(), io.StringIO()
+  screen = console.Screen(stream, {}, clock)
+  with screen.progress('training', 2) as outer:
+    for done, seconds in ((1, 1), (2, 9)):
+      with screen.progress('evaluation', 2, unit='client') as inner:
+        for client in (1, 2):
+          clock.now += seconds
+          inner.update(client)
+      outer.update(done)
+  assert stream.getvalue().splitlines() == [
+    'round 1/2  2 s left',
+    'client 1/2  9 s left',
+    'client 2/2',
+    'round 2/2',
+  ]
+
+
 @pytest.mark.parametrize(
   ('environ', 'expected'),
   [

@@ -225,7 +225,12 @@ def test_debugging_runs_the_same_rounds_slowly(tmp_path):
   ends = []
   for debug in (False, True):
     experiment = make_experiment(
-      debug=debug, fraction=0.1, rounds=1, views=('initial',), eval_views=()
+      debug=debug,
+      examples=60,
+      fraction=0.1,
+      rounds=1,
+      views=('initial',),
+      eval_views=(),
     )
     workdir = tmp_path / str(debug)
     train(experiment, workdir)

@@ -56,6 +56,7 @@ def plot_curves(ax: Axis, curves: Mapping[str, Curve]) -> Axis:
   ax.set_ylabel('test accuracy [%], mean over clients')
   ax.set_ylim(bottom=0)
   ax.set_xlim(left=0)
+  ax.xaxis.get_major_locator().set_params(integer=True)
   return tidy(ax)
 
 
@@ -150,7 +151,7 @@ def plot_summary(
       )
   ax.set_yticks(range(len(results)), [look(name).name for name, _ in results])
   ax.set_ylim(len(results) - 0.5, -0.5)  # the first on top, as in the table
-  ax.set_xlim(0, 100)
+  ax.set_xlim(0, 102)  # room for half a marker
   ax.set_xlabel('test accuracy [%], mean ± std over clients')
   tidy(ax)
   ax.grid(axis='y', visible=False)
