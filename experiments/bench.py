@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import app, flags
+from absl import app, flags, logging
 
 MODEL = flags.DEFINE_string('model', 'convnet4', 'Name of the model.')
 CLIENTS = flags.DEFINE_integer('clients', 10, 'Clients of a round.', 1)
@@ -95,6 +95,7 @@ def measure(runs: dict[str, Any]) -> dict[str, list[float]]:
 
 def main(argv):
   del argv
+  logging.set_verbosity(logging.WARNING)  # jax tells what it did not find
   import jax
 
   runs = {'jax': make_ours()}
