@@ -1,5 +1,6 @@
 """Options and settings of the whole suite."""
 
+import os
 from pathlib import Path
 
 import jax
@@ -20,9 +21,11 @@ def pytest_addoption(parser):
 @pytest.fixture(scope='session', autouse=True)
 def compilation_cache(tmp_path_factory):
   """Compile equal programs of different tests once."""
-  folder = tmp_path_factory.mktemp('compiled')
-  jax.config.update('jax_compilation_cache_dir', str(folder))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
+  folder = tmp_path_factory.getbasetemp()
+  if 'PYTEST_XDIST_WORKER' in os.environ:
+    folder = folder.parent  # one for all workers
+  jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
 
 
 @pytest.fixture

@@ -220,8 +220,14 @@ def play_without_head(case):
   task = case_task(case)
   train, test = clients_data(case)
   start = start_params(case)
-  predict = jax.jit(personalize.make_predict(task))
-  features_of = jax.jit(task.features)
+  predict = personalize.make_predict(task)
+
+  @jax.jit
+  def judge(model, x, mask):
+    views = personalize.Euclidean(model), personalize.Cosine(model)
+    closeness = [predict(view, x, mask) for view in views]
+    return [task.features(start, x, mask), *closeness]
+
   for variant, size in case['template_batch'].items():
     templates = jax.jit(
       lambda data, size=size: personalize.class_templates(
@@ -230,33 +236,47 @@ def play_without_head(case):
     )
     for i in range(case['clients']):
       model = templates(of(train, i))
+      place = f'{variant}/client{i}'
       means = jnp.where(model.present[:, None], model.means, jnp.nan)
-      case.check(f'{variant}/client{i}/templates', means)
+      case.check(f'{place}/templates', means)
       x, y = client_rows(test, i)
-      batches = [x[j : j + size] for j in range(0, len(x), size)]
-      features = [features_of(start, b, jnp.ones(len(b))) for b in batches]
-      case.check(
-        f'{variant}/client{i}/test_features', jnp.concatenate(features)
+      batches = [judge(model, *b) for b in padded_batches(x, size)]
+      features, *closeness = (
+        np.concatenate(rows)[: len(x)] for rows in zip(*batches, strict=True)
       )
-      for view, name, sign, what in (
-        (personalize.Euclidean(model), 'euclidean', -1, 'distance'),
-        (personalize.Cosine(model), 'cosine', 1, 'similarity'),
+      case.check(f'{place}/test_features', features)
+      for close, name, sign, what in zip(
+        closeness,
+        ('euclidean', 'cosine'),
+        (-1, 1),
+        ('distance', 'similarity'),
+        strict=True,
       ):
-        close = [predict(view, b, jnp.ones(len(b))) for b in batches]
-        close = jnp.concatenate(close)
-        place = f'{variant}/client{i}/{name}'
-        case.check(f'{place}/{what}', sign * close)
-        case.check(f'{place}/prediction', close.argmax(1), exact=True)
-        correct = jnp.sum(close.argmax(1) == y)
-        case.check(f'{place}/correct', correct, exact=True)
+        best = close.argmax(1)
+        case.check(f'{place}/{name}/{what}', sign * close)
+        case.check(f'{place}/{name}/prediction', best, exact=True)
+        correct = np.sum(best == np.asarray(y))
+        case.check(f'{place}/{name}/correct', correct, exact=True)
   case.finish(inputs=('train_mask', 'test_mask'))
+
+
+def padded_batches(x, size):
+  """Yield (rows [size], mask [size]): one shape, so one compilation."""
+  for first in range(0, len(x), size):
+    rows = x[first : first + size]
+    rest = [(0, size - len(rows))] + [(0, 0)] * (x.ndim - 1)
+    yield jnp.pad(rows, rest), (jnp.arange(size) < len(rows)).astype(x.dtype)
 
 
 # ---- models ----------------------------------------------------------------
 
 
 def play_forward(case):
-  """Compare a forward and a backward pass under both lowerings."""
+  """Compare forward and backward, of small networks under both lowerings.
+
+  Of large ones the products are compared, and XLA's own convolutions forward:
+  every backward pass takes many seconds to compile.
+  """
   check = (
     forward_of_generated if 'params' in case.settings else forward_of_clients
   )
@@ -287,7 +307,11 @@ def forward_of_generated(case, lowering):
   case.check_tree('init', params)
   size = sum(leaf.size for leaf in jax.tree.leaves(params))
   assert size == case['parameters']
-  check_gradients(case, task, params, x, y)
+  if lowering == 'gemm':
+    check_gradients(case, task, params, x, y)
+  else:
+    logits = jax.jit(task.logits)(params, x, jnp.ones(len(x)))
+    case.check('logits', logits)
 
 
 def generated_task(case, lowering):

@@ -88,7 +88,7 @@ def runs(tmp_path_factory):
   unbroken, killed, damaged = (
     folder / name for name in ('unbroken', 'killed', 'damaged')
   )
-  whole, first = start(unbroken, cache), start(killed, cache)
+  first = start(killed, cache)
   kill_in_the_middle(first, killed)
   assert not (killed / store.RESULT).exists()
   shutil.copytree(killed, damaged)
@@ -99,12 +99,12 @@ def runs(tmp_path_factory):
   )
   largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
 
-  said = {'unbroken': finish(whole, unbroken)}
-  before = snapshot(unbroken)
-  paths = {'killed': killed, 'damaged': damaged, 'again': unbroken}
+  paths = {'unbroken': unbroken, 'killed': killed, 'damaged': damaged}
+  # All at once, and what the first has compiled serves them.
   processes = {name: start(path, cache) for name, path in paths.items()}
-  for name, process in processes.items():
-    said[name] = finish(process, paths[name])
+  said = {name: finish(processes[name], paths[name]) for name in paths}
+  before = snapshot(unbroken)
+  said['again'] = finish(start(unbroken, cache), unbroken)
   said['unchanged'] = snapshot(unbroken) == before
   return said, folder, newest
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, assert_same_bits
+from helpers import assert_same_bits
 
 from configs import fedbabu_digits
 from fedjax_pfl import checkpoints, store, trees
@@ -219,23 +219,6 @@ def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
     server_of(other, tmp_path / 'run'), server_of(experiment, workdir)
   )
   assert_same_bits(scores_of(tmp_path / 'run'), scores_of(workdir))
-
-
-def test_debugging_runs_the_same_rounds_slowly(tmp_path):
-  ends = []
-  for debug in (False, True):
-    experiment = make_experiment(
-      debug=debug,
-      examples=60,
-      fraction=0.1,
-      rounds=1,
-      views=('initial',),
-      eval_views=(),
-    )
-    workdir = tmp_path / str(debug)
-    train(experiment, workdir)
-    ends.append(server_of(experiment, workdir)[1])
-  assert_close(*ends)
 
 
 # ---- runs that end early
