@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl import local, trees
+from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Server, View
+from fedjax_pfl.batches import rows_in_order
 from fedjax_pfl.engine import map_clients
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, Scores, Transform
@@ -108,7 +109,7 @@ def score_view(
   order = jnp.arange(test.index.shape[0])
 
   def add_batch(position, carry):
-    x, y, real = local.rows_in_order(test, order, position, size)
+    x, y, real = rows_in_order(test, order, position, size)
     x = normalise(x, jax.random.key(0))
     logits = predict(view, x, real.astype(x.dtype))  # [B, Y]
     loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1)[:, 0]

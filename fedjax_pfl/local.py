@@ -15,27 +15,17 @@ import optax
 from jax import lax
 
 from fedjax_pfl import trees
-from fedjax_pfl.types import (
-  Array,
-  Batch,
-  ClientData,
-  Key,
-  Mask,
-  PyTree,
-  Task,
-  Transform,
+from fedjax_pfl.batches import (
+  Batching,
+  batches_of_epoch,
+  example_batch,
+  max_steps_of_epoch,
+  steps_of_epoch,
 )
+from fedjax_pfl.types import Array, Batch, ClientData, Key, Mask, PyTree, Task
 
-Loss = Callable[[PyTree, Batch, Key], Array]
-
-
-class Batching(NamedTuple):
-  """How the examples of a client become batches."""
-
-  size: int
-  epochs: int
-  transform: Transform
-  shuffle: bool = True  # anew in every epoch; False: in stored order
+# The objective, or a pair of it and a dict of scalars to be reported.
+Loss = Callable[[PyTree, Batch, Key], Array | tuple[Array, dict[str, Array]]]
 
 
 class Training(NamedTuple):
@@ -69,14 +59,21 @@ AGGREGATIONS = ('uniform', 'examples')
 
 
 class FitInfo(NamedTuple):
-  """What a human may want to know about a fit; no later step needs it."""
+  """What else a fit leaves behind."""
 
   num_steps: Array  # [] steps that this client ran
-  losses: Array  # [max steps] batch losses before each step, then zeros
+  losses: Array  # [max steps] objective before each step, then zeros
+  reports: dict[str, Array]  # [max steps] what the loss reports beside it
+  opt_state: optax.OptState  # for a method that goes on where it stopped
 
   def metrics(self) -> dict[str, Array]:
     mean = jnp.sum(self.losses) / jnp.maximum(self.num_steps, 1)
-    return {'loss': mean, 'num_steps': self.num_steps, 'losses': self.losses}
+    return {
+      'loss': mean,
+      'num_steps': self.num_steps,
+      'losses': self.losses,
+      **self.reports,
+    }
 
 
 def step_schedule(
@@ -111,15 +108,24 @@ def fit(
   *,
   tx: optax.GradientTransformation,
   batching: Batching,
+  opt_state: optax.OptState | None = None,
 ) -> tuple[PyTree, FitInfo]:
   """Return the tree after the client's epochs of gradient steps.
 
     tree <- tree + tx(grad loss(tree, batch)),  batches of each epoch in turn
 
-  The key of a step depends on its epoch and number alone.
+  The key of a step depends on its epoch and number alone. The state of tx
+  begins anew, unless one is given.
   """
   (tree,), info = fit_stops(
-    loss, tree, data, rng, tx=tx, batching=batching, stops=(batching.epochs,)
+    loss,
+    tree,
+    data,
+    rng,
+    tx=tx,
+    batching=batching,
+    stops=(batching.epochs,),
+    opt_state=opt_state,
   )
   return tree, info
 
@@ -133,92 +139,75 @@ def fit_stops(
   tx: optax.GradientTransformation,
   batching: Batching,
   stops: tuple[int, ...],
+  opt_state: optax.OptState | None = None,
 ) -> tuple[list[PyTree], FitInfo]:
   """Return one fit as it stands after each of the epochs in `stops`."""
   num_epochs = max(stops)
-  steps = _ceil_div(data.count, batching.size)  # [] this client's own
-  max_steps = num_epochs * _ceil_div(data.index.shape[0], batching.size)
+  steps = steps_of_epoch(data, batching)  # [] this client's own
   slots = np.full(num_epochs, len(stops))  # out of range: not a stop
   slots[np.array(stops) - 1] = np.arange(len(stops))
-  value_and_grad = jax.value_and_grad(loss)
+  loss = _with_reports(loss)
+  value_and_grad = jax.value_and_grad(loss, has_aux=True)
 
   def epoch(number, carry):
-    tree, opt_state, losses, kept = carry
+    tree, opt_state, values, kept = carry
     order_rng, steps_rng = jax.random.split(jax.random.fold_in(rng, number))
-    order = _order(data, order_rng, batching)
+    batch_at = batches_of_epoch(data, order_rng, batching)
 
     def step(position, carry):
-      tree, opt_state, losses = carry
+      tree, opt_state, values = carry
       rng = jax.random.fold_in(steps_rng, position)
-      batch, rng = _batch(data, order, position, rng, batching)
+      batch, rng = batch_at(position, rng)
       value, grads = value_and_grad(tree, batch, rng)
       updates, opt_state = tx.update(grads, opt_state, tree)
       tree = optax.apply_updates(tree, updates)
-      losses = losses.at[number * steps + position].set(value)
-      return tree, opt_state, losses
+      values = jax.tree.map(
+        lambda row, one: row.at[number * steps + position].set(one),
+        values,
+        value,
+      )
+      return tree, opt_state, values
 
-    tree, opt_state, losses = lax.fori_loop(
-      0, steps, step, (tree, opt_state, losses)
+    tree, opt_state, values = lax.fori_loop(
+      0, steps, step, (tree, opt_state, values)
     )
     if len(stops) > 1:
       slot = jnp.asarray(slots)[number]
       kept = jax.tree.map(
         lambda rows, leaf: rows.at[slot].set(leaf, mode='drop'), kept, tree
       )
-    return tree, opt_state, losses, kept
+    return tree, opt_state, values, kept
 
-  dtype = jax.eval_shape(loss, tree, *_example(data, rng, batching)).dtype
+  max_steps = num_epochs * max_steps_of_epoch(data, batching)
+  values = jax.tree.map(
+    lambda one: jnp.zeros(max_steps, one.dtype),
+    jax.eval_shape(loss, tree, *example_batch(data, rng, batching)),
+  )
   copies = jax.tree.map(
     lambda leaf: jnp.zeros((len(stops),) + leaf.shape, leaf.dtype), tree
   )
-  tree, _, losses, kept = lax.fori_loop(
+  tree, opt_state, (losses, reports), kept = lax.fori_loop(
     0,
     num_epochs,
     epoch,
     (
       tree,
-      tx.init(tree),
-      jnp.zeros(max_steps, dtype),
+      tx.init(tree) if opt_state is None else opt_state,
+      values,
       copies if len(stops) > 1 else (),
     ),
   )
-  info = FitInfo(num_epochs * steps, losses)
+  info = FitInfo(num_epochs * steps, losses, reports, opt_state)
   if len(stops) == 1:
     return [tree], info
   return [trees.take(kept, slot) for slot in range(len(stops))], info
 
 
-def rows_in_order(
-  data: ClientData, order: Array, position: Array, size: int
-) -> tuple[Array, Array, Array]:
-  """Return uint8 images, labels and truth of batch `position` of an order."""
-  slots = position * size + jnp.arange(size)  # [B]
-  rows = data.index[order[jnp.minimum(slots, order.shape[0] - 1)]]
-  return data.x[rows], data.y[rows], slots < data.count
+def _with_reports(loss):
+  """Return the loss with the dict that it may report, made empty if none."""
 
+  def pair(*args):
+    value = loss(*args)
+    return value if isinstance(value, tuple) else (value, {})
 
-def _batch(data, order, position, rng, batching):
-  augment_rng, loss_rng = jax.random.split(rng)
-  x, y, real = rows_in_order(data, order, position, batching.size)
-  x = batching.transform(x, augment_rng)
-  return Batch(x, y, real.astype(x.dtype)), loss_rng
-
-
-def _order(data, rng, batching):
-  """Return places [N] of the client's examples, the real ones first.
-
-  Every place has its own random bits, whatever the padding behind it.
-  """
-  places = jnp.arange(data.index.shape[0])
-  if not batching.shuffle:
-    return places
-  ticket = jax.random.uniform(rng, places.shape)
-  return jnp.argsort(jnp.where(places < data.count, ticket, 2.0))
-
-
-def _example(data, rng, batching):
-  return _batch(data, jnp.arange(data.index.shape[0]), 0, rng, batching)
-
-
-def _ceil_div(a, b):
-  return -(-a // b)
+  return pair

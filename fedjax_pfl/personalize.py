@@ -15,6 +15,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl import local, trees
+from fedjax_pfl.batches import Batching, rows_in_order
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, Mask, Params, Task
 
@@ -114,7 +115,7 @@ def finetune(
     data,
     rng,
     tx=local.trainable(tx, part_mask(task, personal.part)),
-    batching=local.Batching(
+    batching=Batching(
       personal.batch_size, stops[-1], task.augment, personal.shuffle
     ),
     stops=stops,
@@ -136,7 +137,7 @@ def class_templates(
 
   def add_batch(position, carry):
     sums, counts = carry
-    x, y, real = local.rows_in_order(data, order, position, size)
+    x, y, real = rows_in_order(data, order, position, size)
     x = task.augment(x, jax.random.fold_in(rng, position))
     real = real.astype(x.dtype)
     features = task.features(params, x, real)  # [B, F]

@@ -47,21 +47,21 @@ def client(count, width=10):
   return ClientData(jnp.asarray(x), y, jnp.asarray(index), jnp.array(count))
 
 
-@partial(jax.jit, static_argnums=(0, 3, 4, 5))
-def reporting_fit(value_fn, data, rng, size, epochs, shuffle):
+@partial(jax.jit, static_argnums=(0, 3, 4, 5, 6))
+def reporting_fit(value_fn, data, rng, size, epochs, shuffle, steps):
   def loss(tree, batch, key):
     return 0 * tree + value_fn(batch, key)
 
-  batching = local.Batching(size, epochs, as_is, shuffle)
+  batching = local.Batching(size, epochs, as_is, shuffle, steps)
   tx = optax.sgd(0.1)
   _, info = local.fit(loss, jnp.zeros(()), data, rng, tx=tx, batching=batching)
   return info
 
 
-def report(value_fn, data, seed=0, size=2, epochs=3, shuffle=True):
+def report(value_fn, data, seed=0, size=2, epochs=3, shuffle=True, steps=None):
   """Return the values [epochs, steps] of value_fn(batch, key) in a fit."""
   rng = KEY(seed)
-  info = reporting_fit(value_fn, data, rng, size, epochs, shuffle)
+  info = reporting_fit(value_fn, data, rng, size, epochs, shuffle, steps)
   used = int(info.num_steps)
   assert not info.losses[used:].any()
   return np.asarray(info.losses[:used]).reshape(epochs, -1)
@@ -111,6 +111,27 @@ def test_shuffling_favours_no_place():
 def test_stored_order_without_shuffling():
   sums = report(examples, client(5), shuffle=False)
   np.testing.assert_array_equal(sums, [[1 + 2, 4 + 8, 16]] * 3)
+
+
+def one_more(batches):
+  return batches + 1
+
+
+def test_batches_begin_anew_where_they_run_out():
+  got = report(examples, client(5), shuffle=False, steps=one_more)
+  np.testing.assert_array_equal(got, [[3, 12, 16, 3]] * 3)
+  assert report(examples, client(0), steps=one_more).size == 0
+
+
+def test_batches_that_begin_anew_are_shuffled_anew():
+  def twice(batches):
+    return 2 * batches
+
+  orders = report(examples, client(8), size=1, epochs=1, steps=twice)[0]
+  assert sorted(orders[:8]) == sorted(orders[8:])
+  assert list(orders[:8]) != list(orders[8:])
+  usual = report(examples, client(8), size=1, epochs=1)[0]
+  np.testing.assert_array_equal(orders[:8], usual)
 
 
 def test_mask_is_one_for_examples_alone():
@@ -237,6 +258,44 @@ def test_stops_are_the_fits_that_end_there():
 
 
 # ---- trainable -------------------------------------------------------------
+
+
+@pytest.mark.usefixtures('quiet_task')
+def test_a_fit_goes_on_with_its_state():
+  tx, data = optax.sgd(0.1, 0.9), client_of(DATA, 4)
+  halves = local.Batching(BATCH, 1, TASK.augment, shuffle=False)
+
+  @partial(jax.jit, static_argnums=2)
+  def fit(params, opt_state=None, batching=halves):
+    return local.fit(
+      TASK.loss,
+      params,
+      data,
+      KEY(0),
+      tx=tx,
+      batching=batching,
+      opt_state=opt_state,
+    )
+
+  whole, _ = fit(PARAMS, None, halves._replace(epochs=2))
+  half, info = fit(PARAMS)
+  assert_close(fit(half, info.opt_state)[0], whole)
+  anew = fit(half)[0]['body']['kernel']
+  assert jnp.abs(anew - whole['body']['kernel']).max() > 1e-3
+
+
+def test_what_a_loss_reports_is_recorded_beside_it():
+  def loss(tree, batch, key):
+    return tree**2 + 1, {'square': tree**2}
+
+  batching = local.Batching(2, 1, as_is, shuffle=False)
+  start, tx = jnp.ones(()), optax.sgd(0.25)
+  tree, info = local.fit(
+    loss, start, client(4), KEY(0), tx=tx, batching=batching
+  )
+  assert tree == 0.25  # halved twice
+  np.testing.assert_array_equal(info.losses, [2, 1.25, 0, 0, 0])
+  np.testing.assert_array_equal(info.metrics()['square'], [1, 0.25, 0, 0, 0])
 
 
 def fit_part(tx):
