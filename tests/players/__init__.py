@@ -1,0 +1,1 @@
+"""How the golden cases are played: one family of algorithms a file."""
