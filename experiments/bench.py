@@ -1,13 +1,18 @@
-"""Time a round of FedAvg: images per second of local training.
+"""Time a round: images per second of local training.
 
   python experiments/bench.py --model=convnet4 --clients=10 --batch=50 --json
   python experiments/bench.py --model=convnet4 --torch
+  python experiments/bench.py --methods=all
 
 Synthetic 32x32x3 images, resident on the device; crop, flip and normalisation
 are part of the round. With --torch (needs PyTorch: pip install -e .[bench]) a
 plain sequential PyTorch loop over the same clients and batches runs in turn
 with ours, round by round, and the ratio is of the medians. Its images are
 normalised floats in memory: it pays for no data pipeline.
+
+With --methods (names with commas, or all) every method runs a round in turn
+with FedAvg; what is compared is the time for one gradient, that is the round's
+over the number of gradients that the method says it took.
 """
 
 import json
@@ -28,6 +33,7 @@ STEPS = flags.DEFINE_integer('steps', 4, 'Batches of a client in a round.', 1)
 REPEATS = flags.DEFINE_integer('repeats', 7, 'Timed rounds.', 1)
 CHUNK = flags.DEFINE_string('chunk', 'auto', 'Clients side by side.')
 LOWERING = flags.DEFINE_string('lowering', 'auto', 'Form of convolutions.')
+METHODS = flags.DEFINE_list('methods', ['fedavg'], 'Methods, or all.')
 TORCH = flags.DEFINE_bool('torch', False, 'Run a PyTorch loop in turn.')
 JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')
 
@@ -35,20 +41,16 @@ NUM_CLASSES = 10
 IMAGE = (32, 32, 3)
 
 
-def make_ours():
-  """Return a function that runs one compiled round to its end."""
-  import jax
+def make_setting():
+  """Return the task and the clients of all rounds."""
   import jax.numpy as jnp
 
-  from fedjax_pfl import local
-  from fedjax_pfl.algorithms import fedavg
   from fedjax_pfl.data import (
     Synthetic,
     make_synthetic,
     make_transforms,
     stack_clients,
   )
-  from fedjax_pfl.engine import init_states, make_round
   from fedjax_pfl.models.task import make_task
 
   each = BATCH.value * STEPS.value
@@ -65,15 +67,35 @@ def make_ours():
     normalise=normalise,
     lowering=LOWERING.value,
   )
-  hp = fedavg.HParams(local.Training(epochs=1, batch_size=BATCH.value))
-  algorithm = fedavg.build(task, hp)[0].algorithm
-  chunk = CHUNK.value if CHUNK.value == 'auto' else int(CHUNK.value)
-  round_fn = make_round(algorithm, chunk=chunk)
+  return task, data
+
+
+def make_ours(name, task, data):
+  """Return a function that runs one compiled round of a method to its end.
+
+  Of a method with several stages, a round of the last. It returns the number
+  of gradients that the round took.
+  """
+  import jax
+  import jax.numpy as jnp
+
+  from fedjax_pfl import local
+  from fedjax_pfl.algorithm import load
+  from fedjax_pfl.engine import init_states, make_round
+
+  module = load(name)
+  train = local.Training(epochs=1, batch_size=BATCH.value)
+  stages = module.build(task, module.HParams(train=train))
   key, cohort = jax.random.key(0), jnp.arange(CLIENTS.value)
-  server, clients = init_states(algorithm, data, key)
+  server, clients = init_states(stages[0].algorithm, data, key)
+  for stage in stages[1:]:
+    server, clients = stage.enter(server, clients)
+  chunk = CHUNK.value if CHUNK.value == 'auto' else int(CHUNK.value)
+  round_fn = make_round(stages[-1].algorithm, chunk=chunk)
 
   def run():
-    jax.block_until_ready(round_fn(server, clients, cohort, data, key))
+    results = round_fn(server, clients, cohort, data, key)
+    return int(jax.block_until_ready(results)[2]['num_steps'].sum())
 
   return run
 
@@ -93,12 +115,53 @@ def measure(runs: dict[str, Any]) -> dict[str, list[float]]:
   return seconds
 
 
+def compare_methods(task, data) -> dict[str, Any]:
+  """Return seconds of rounds, gradients, and time per gradient over FedAvg's.
+
+  Each method in turn with FedAvg alone, so that what slows the machine down
+  for a while hits both.
+  """
+  from fedjax_pfl.algorithm import available
+
+  names = METHODS.value if METHODS.value != ['all'] else available()
+  fedavg = make_ours('fedavg', task, data)
+  steps = {'fedavg': fedavg()}
+  table = {}
+  for name in names:
+    method = make_ours(name, task, data)
+    steps[name] = method()
+    seconds = measure({'fedavg': fedavg, name: method})
+    each = {
+      one: statistics.median(times) / steps[one]
+      for one, times in seconds.items()
+    }
+    table[name] = {
+      'gradients': steps[name],
+      'seconds': seconds[name],
+      'ratio': each[name] / each['fedavg'],
+    }
+    if not JSON.value:
+      print(
+        f'{name:12} {steps[name]:4} gradients '
+        f'{statistics.median(seconds[name]):8.3f} s a round '
+        f'{table[name]["ratio"]:6.2f} x FedAvg a gradient',
+        flush=True,
+      )
+  return table
+
+
 def main(argv):
   del argv
   logging.set_verbosity(logging.WARNING)  # jax tells what it did not find
   import jax
 
-  runs = {'jax': make_ours()}
+  task, data = make_setting()
+  if METHODS.value != ['fedavg']:
+    table = compare_methods(task, data)
+    if JSON.value:
+      print(json.dumps({'model': MODEL.value, 'methods': table}))
+    return
+  runs = {'jax': make_ours('fedavg', task, data)}
   compile_seconds = timed(runs['jax'])
   if TORCH.value:
     from torch_loop import make_round as make_torch_round
