@@ -70,3 +70,18 @@ def load(name: str) -> ModuleType:
       cause='a typing error, or a method that is not there yet',
     )
   return importlib.import_module(f'fedjax_pfl.algorithms.{name}')
+
+
+PROTOCOLS = ('paper', 'released')
+
+
+def check_protocol(protocol: str) -> None:
+  """Refuse what is neither the paper's text nor its public code."""
+  if protocol not in PROTOCOLS:
+    raise bad_input(
+      'hp.protocol',
+      got=protocol,
+      expected='a reading of the paper',
+      choices=PROTOCOLS,
+      cause='a typing error',
+    )

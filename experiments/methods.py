@@ -1,0 +1,140 @@
+"""Print the table of all methods; --write puts it into README.md.
+
+  python experiments/methods.py [--write]
+
+What a client keeps, uploads and downloads is counted in the state and the
+messages of the method itself, traced with its default hyperparameters; nothing
+of it is typed in. Where the public code of a paper keeps or sends something
+else than its text, that is a line of its own.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from absl import app, flags, logging
+
+ROOT = Path(__file__).parents[1]
+WRITE = flags.DEFINE_bool('write', False, 'Replace the table in README.md.')
+MODEL, IMAGE, NUM_CLASSES = 'convnet4', (32, 32, 3), 10
+HEADER = (
+  'method',
+  'paper',
+  'file',
+  'client keeps',
+  'upload',
+  'download',
+  'is FedAvg when',
+)
+BEGIN, END = '<!-- methods: experiments/methods.py -->', '<!-- end -->'
+TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): ')
+
+
+def make_table() -> str:
+  """Return the table in Markdown."""
+  from fedjax_pfl.algorithm import available
+
+  lines = [HEADER, ('---',) * len(HEADER)]
+  for name in available():
+    lines += rows(name)
+  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def rows(name: str) -> Iterator[tuple[str, ...]]:
+  """Yield the lines of one method: one for each reading that differs."""
+  from fedjax_pfl.algorithm import PROTOCOLS, load
+
+  module = load(name)
+  title = TITLE.match(module.__doc__)
+  assert title, f'{name}: the docstring begins with "Name (paper): ..."'
+  hp = module.HParams()
+  readings = PROTOCOLS if hasattr(hp, 'protocol') else (None,)
+  seen = set()
+  for protocol in readings:
+    chosen = hp if protocol is None else hp._replace(protocol=protocol)
+    sizes = message_sizes(module.build(task(), chosen))
+    if sizes in seen:
+      continue
+    label = f', {protocol}' if seen else ''
+    seen.add(sizes)
+    yield (
+      title['name'] + label,
+      title['paper'],
+      f'`algorithms/{name}.py`',
+      *map(describe, sizes),
+      condition(module.FEDAVG_WHEN),
+    )
+
+
+def task():
+  from fedjax_pfl.models.task import make_task
+
+  return make_task(MODEL, image_shape=IMAGE, num_classes=NUM_CLASSES)
+
+
+def message_sizes(stages) -> tuple[int, int, int]:
+  """Return the bytes that a client keeps, uploads and downloads a round."""
+  import jax
+
+  from fedjax_pfl import trees
+  from fedjax_pfl.engine import init_states
+  from fedjax_pfl.types import ClientData
+
+  def shape(*sizes, dtype='int32'):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+  pool = shape(1, *IMAGE, dtype='uint8'), shape(1)
+  key = jax.eval_shape(jax.random.key, 0)
+
+  def last_round(data, key):
+    server, clients = init_states(stages[0].algorithm, data, key)
+    for stage in stages[1:]:
+      server, clients = stage.enter(server, clients)
+    client = trees.take(clients, 0)
+    one = data._replace(index=data.index[0], count=data.count[0])
+    algorithm = stages[-1].algorithm
+    down = algorithm.download(server, client)
+    _, up, _ = algorithm.local_update(down, client, one, key)
+    return client, up, down
+
+  data = ClientData(*pool, shape(1, 100), shape(1))
+  return tuple(map(trees.num_bytes, jax.eval_shape(last_round, data, key)))
+
+
+def describe(num_bytes: int) -> str:
+  return f'{num_bytes / 1000:,.1f} kB' if num_bytes else 'nothing'
+
+
+def condition(hyperparameters: dict | None) -> str:
+  if hyperparameters is None:
+    return 'never'
+  settings = [f'`{name}={value!r}`' for name, value in hyperparameters.items()]
+  return ', '.join(settings) or 'always'
+
+
+def split_readme() -> tuple[str, str, str]:
+  """Return README.md before, in and after the place of the table."""
+  text = (ROOT / 'README.md').read_text(encoding='utf-8')
+  before, found, rest = text.partition(BEGIN)
+  table, also_found, after = rest.partition(END)
+  assert found and also_found, f'README.md has no {BEGIN} ... {END}'
+  return before, table, after
+
+
+def main(argv):
+  del argv
+  logging.set_verbosity(logging.WARNING)
+  table = make_table()
+  if not WRITE.value:
+    print(table)
+    return
+  before, _, after = split_readme()
+  text = f'{before}{BEGIN}\n{table}\n{END}{after}'
+  (ROOT / 'README.md').write_text(text, encoding='utf-8')
+
+
+if __name__ == '__main__':
+  app.run(main)
