@@ -2,14 +2,20 @@
 #
 #   make demo   FedAvg and FedBABU on handwritten digits, a table and a figure
 #   make test   linter, formatter check and tests
+#
+#   make compare   every method on the digits: a table and a figure
+#   make bench     images per second
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo compare test bench clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
+
+compare: $(VENV)/installed
+	$(BIN)/python experiments/demo.py --methods=all --workdir=runs/compare
 
 test: $(VENV)/installed
 	$(BIN)/ruff check
