@@ -66,8 +66,8 @@ def test_cohort_order(name):
 
 @every_method
 def test_chunk(name):
-  """A chunk of three and one of two; engine_test has the other sizes."""
-  assert_close(play(build(name), DATA, chunk=3), played(name))
+  """All side by side; engine_test has chunks that leave a rest."""
+  assert_close(play(build(name), DATA, chunk=len(COHORT)), played(name))
 
 
 @every_method
