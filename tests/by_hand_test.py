@@ -72,10 +72,10 @@ def fit(train, *examples, w=0.0, clock=0):
   return float(w), info.losses.tolist()
 
 
-def play(name, task, train, *clients, rounds=1):
+def play(name, task, train, *clients, rounds=1, **hp):
   """Return the server's params after each of some rounds of all clients."""
   module = load(name)
-  algorithm = module.build(task, module.HParams(train))[0].algorithm
+  algorithm = module.build(task, module.HParams(train, **hp))[0].algorithm
   data = from_lists(*[[[x] for x in client] for client in clients])
   server, states = init_states(algorithm, data, KEY(0))
   round_fn = make_round(algorithm)
@@ -113,6 +113,17 @@ def test_momentum_starts_anew_in_every_round():
   first, second = play('fedavg', make_task(), train, [16.0], rounds=2)
   assert first == {'body': 8.0, 'head': 8.0}
   assert second == first
+
+
+def test_head_learns_at_its_own_rate():
+  """eta = 1/2, beta = 1/2, rho = 1/4, x = 16, body = head = 0.
+
+  step 1:  g = 0 - 16 = -16   m = -16             body = 8     head = 2
+  step 2:  g = 10 - 16 = -6   m = -16/2 - 6 = -14 body = 15    head = 3.75
+  """
+  train = training(0.5, momentum=0.5, epochs=2)
+  (after,) = play('fedavg', make_task(), train, [16.0], head_lr_ratio=0.25)
+  assert after == {'body': 15.0, 'head': 3.75}
 
 
 def test_partial_last_batch_is_a_mean_over_its_own():

@@ -4,7 +4,15 @@ import functools
 
 import jax.numpy as jnp
 import pytest
-from helpers import ALGORITHMS, TRAIN, assert_close, build, make_data, play
+from helpers import (
+  ALGORITHMS,
+  TRAIN,
+  assert_close,
+  build,
+  make_data,
+  make_task,
+  play,
+)
 
 from fedjax_pfl.algorithm import load
 
@@ -29,6 +37,21 @@ def test_server_is_fedavgs(name, weights):
   hp = {'train': TRAININGS[weights], **load(name).FEDAVG_WHEN}
   server, _, _ = play(build(name, **hp)[:1], DATA, 3)
   assert_close(server.params, fedavg(weights))
+
+
+@pytest.mark.parametrize('weights', TRAININGS)
+def test_fedavg_whose_head_does_not_learn_is_fedbabu(weights):
+  train = TRAININGS[weights]
+  server, _, _ = play(build('fedavg', train=train, head_lr_ratio=0), DATA, 3)
+  want, _, _ = play(build('fedbabu', train=train), DATA, 3)
+  assert_close(server.params, want.params)
+
+
+def test_equal_rates_are_one_optimiser():
+  """Not two that happen to agree: the program is the plain one."""
+  make_optimiser = load('fedavg').make_optimiser
+  assert make_optimiser(make_task(), TRAIN, 1.0) == TRAIN.sgd
+  assert make_optimiser(make_task(), TRAIN, 0.1) != TRAIN.sgd
 
 
 def test_three_rounds_of_fedavg_do_something():

@@ -6,23 +6,32 @@
 Differs from the paper: momentum 0.9, as in all runs of the FedBABU paper, with
 a buffer that starts anew in every round; the weights a_i are 1 by default, as
 in that paper's public code (n_i / n in its text; the same when balanced).
+
+With rho = head_lr_ratio the head learns at rho eta, the body at eta, and both
+are averaged (FedBABU paper, table 23); rho = 0 trains FedBABU's body.
 """
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import optax
 
 from fedjax_pfl import local, personalize, trees
 from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
   train: local.Training = local.Training()
   personal: personalize.Personalization = personalize.Personalization()
+  head_lr_ratio: float = 1.0  # rho
 
 
-FEDAVG_WHEN = {}  # always
+FEDAVG_WHEN = {'head_lr_ratio': 1.0}
 PRIVATE = ()
 
 
@@ -33,6 +42,7 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAvg."""
+  make_tx = make_optimiser(task, hp.train, hp.head_lr_ratio)
 
   def local_update(server, client, data, rng):
     params, info = local.fit(
@@ -40,7 +50,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       server.params,
       data,
       rng,
-      tx=hp.train.sgd(server.round),
+      tx=make_tx(server.round),
       batching=hp.train.batching(task),
     )
     return client, params, info.metrics()
@@ -61,3 +71,31 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     predict=personalize.make_predict(task),
   )
   return (Stage('fedavg', hp.train.rounds, algorithm),)
+
+
+def make_optimiser(
+  task: Task, train: local.Training, ratio: float
+) -> Callable[[Array], optax.GradientTransformation]:
+  """Return clock -> SGD at eta(clock) for the body, rho eta for the head."""
+  if not (ratio >= 0 and math.isfinite(ratio)):
+    raise bad_input(
+      'hp.head_lr_ratio',
+      got=ratio,
+      expected='a number, 0 or more: rho in eta_head = rho eta_body',
+      choices=[1.0, 0.1, 0.01, 0.0],
+      cause='a sign, or a learning rate instead of a ratio',
+    )
+  if ratio == 1:
+    return train.sgd
+  slower = train._replace(
+    learning_rate=lambda clock: ratio * train.learning_rate(clock)
+  )
+  group = jax.tree.map(
+    lambda is_head: 'head' if is_head else 'body', task.is_head
+  )
+
+  def make_tx(clock):
+    rules = {'body': train.sgd(clock), 'head': slower.sgd(clock)}
+    return optax.partition(rules, group)
+
+  return make_tx

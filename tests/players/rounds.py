@@ -44,6 +44,10 @@ def play_fedavg(case):
   play(case, 'fedavg')
 
 
+def play_head_lr_ratio(case):
+  play(case, 'fedavg', head_lr_ratio=case['head_lr_ratio'])
+
+
 def play_fedbabu(case):
   play(case, 'fedbabu')
 
@@ -188,6 +192,7 @@ def check_final(case, algorithm, server, test):
 PLAYS = {
   'fedavg': play_fedavg,
   'fedavg on clients of different size': play_fedavg,
+  'fedavg with a smaller head learning rate': play_head_lr_ratio,
   'fedbabu': play_fedbabu,
   'fedbabu on clients of different size': play_fedbabu,
 }
