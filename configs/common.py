@@ -42,7 +42,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
 
   c.finetune = config_dict.ConfigDict()
   c.finetune.epochs = (5,)  # several: one run, judged at each of them
-  c.finetune.part = 'full'  # or 'body', 'head'
+  c.finetune.part = 'full'  # or 'body', 'head', layers: 'conv1+bn1'
   c.finetune.learning_rate = 1e-3  # the last learning rate of the rounds
   c.finetune.momentum = 0.9
   c.finetune.batch_size = 50

@@ -110,6 +110,7 @@ def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:
     ),
   }
   _check_hyperparameters(settings, module.HParams, shared)
+  personalize.part_mask(task, settings['finetune']['part'], 'finetune.part')
   return module.build(task, module.HParams(**shared, **settings['hp']))
 
 

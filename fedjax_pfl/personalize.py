@@ -26,7 +26,7 @@ class Personalization(NamedTuple):
   """How a client turns the global model into its own."""
 
   epochs: tuple[int, ...] = (5,)  # tau_f; several: one run, seen at each
-  part: str = 'full'
+  part: str = 'full'  # or 'body', 'head', layers: 'conv1+bn1'
   learning_rate: float = 1e-3
   momentum: float = 0.9
   batch_size: int = 50
@@ -57,22 +57,30 @@ class Cosine(NamedTuple):
 View = Params | Euclidean | Cosine
 
 
-def part_mask(task: Task, part: str) -> Mask:
-  """Return the mask of 'full', 'body' or 'head'."""
+def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
+  """Return the mask of 'full', 'body', 'head', or layers: 'conv1+bn1'.
+
+  Layers are the names at the top of the parameters; `field` is what the user
+  calls the setting.
+  """
   masks = {
     'full': trees.everything(task.is_head),
     'body': trees.invert(task.is_head),
     'head': task.is_head,
   }
-  if part not in masks:
-    raise bad_input(
-      'part',
-      got=part,
-      expected='a part of the model',
-      choices=PARTS,
-      cause='a typing error',
-    )
-  return masks[part]
+  if part in masks:
+    return masks[part]
+  layers, known = part.split('+'), trees.layer_names(task.is_head)
+  for layer in layers:
+    if layer not in known:
+      raise bad_input(
+        field,
+        got=layer,
+        expected="a part of the model, or names of its layers joined by '+'",
+        choices=dict.fromkeys((*PARTS, *known)),
+        cause='a typing error, or a layer of another model',
+      )
+  return trees.layer_mask(task.is_head, layers)
 
 
 def views(
@@ -114,7 +122,7 @@ def finetune(
     params,
     data,
     rng,
-    tx=local.trainable(tx, part_mask(task, personal.part)),
+    tx=local.trainable(tx, part_mask(task, personal.part, 'finetune.part')),
     batching=Batching(
       personal.batch_size, stops[-1], task.augment, personal.shuffle
     ),

@@ -10,7 +10,6 @@ from fedjax_pfl.errors import bad_input
 from fedjax_pfl.local import AGGREGATIONS
 from fedjax_pfl.models.lowering import LOWERINGS
 from fedjax_pfl.models.task import MODELS
-from fedjax_pfl.personalize import PARTS
 
 
 class Rule(NamedTuple):
@@ -140,7 +139,12 @@ RULES: dict[str, Rule] = {
     'whole numbers of epochs, 1 or more',
     'epoch 0, which is the view "initial"; or a single number: write (5,)',
   ),
-  'finetune.part': one_of(PARTS, 'a part of the model'),
+  # Whether the model has these layers is asked when the model is known.
+  'finetune.part': Rule(
+    lambda value: isinstance(value, str) and all(value.split('+')),
+    "'full', 'body', 'head', or names of layers joined by '+'",
+    'a list of layers: write "conv1+bn1"',
+  ),
   'finetune.learning_rate': RATE,
   'finetune.momentum': MOMENTUM,
   'finetune.batch_size': BATCH_SIZE,

@@ -4,7 +4,7 @@ A part of a tree is the tree with None in the other places: a hole has no leaf
 and no byte, travels for nothing and cannot be averaged by mistake.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,18 @@ def path_mask(tree: PyTree, matches: Callable[[str], bool]) -> Mask:
       '(is the last layer called "head"?)',
     )
   return mask
+
+
+def layer_names(tree: PyTree) -> list[str]:
+  """Return the names at the top of the tree, such as 'conv1', in leaf order."""
+  return list(dict.fromkeys(name.split('/')[0] for name in leaf_names(tree)))
+
+
+def layer_mask(tree: PyTree, layers: Collection[str]) -> Mask:
+  """Return True for the leaves of these layers, named as in `layer_names`."""
+  return jax.tree_util.tree_map_with_path(
+    lambda path, _: _name(path[:1]) in layers, tree
+  )
 
 
 def everything(tree: PyTree) -> Mask:
@@ -106,6 +118,8 @@ __all__ = [
   'combine',
   'everything',
   'invert',
+  'layer_mask',
+  'layer_names',
   'leaf_names',
   'num_bytes',
   'path_mask',

@@ -65,6 +65,20 @@ NO_DATA_NEEDED = [
   ({'hp__mu': 0.1}, "hp: got 'mu', expected a hyperparameter of fedbabu"),
   ({'hp__update_part': 'haed'}, '(did you mean head?)'),
   ({'hp__update_part': 1}, "of the kind of its default, 'body'"),
+  (
+    {'hp__update_part': 'conv1+bn4'},
+    "hp.update_part: got 'bn4', expected a part of the model, or names of its "
+    "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, conv1, "
+    'conv2, conv3 (did you mean bn3?)',
+  ),
+  (
+    {'finetune__part': 'conv1+bn4'},
+    "finetune.part: got 'bn4', expected a part",
+  ),
+  (
+    {'algorithm': 'fedavg', 'hp__head_lr_ratio': -1},
+    'hp.head_lr_ratio: got -1, expected a number, 0 or more',
+  ),
 ]
 
 

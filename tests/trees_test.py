@@ -49,6 +49,13 @@ def test_leaf_names():
   assert trees.leaf_names(make_tree()) == NAMES
 
 
+def test_layers_are_the_names_at_the_top():
+  assert trees.layer_names(make_tree()) == ['block', 'head', 'pair']
+  mask = trees.layer_mask(make_tree(), ['pair', 'block'])
+  assert jax.tree.structure(mask) == jax.tree.structure(make_tree())
+  assert jax.tree.leaves(mask) == [True, True, False, False, True, True]
+
+
 def test_path_mask():
   mask = trees.path_mask(make_tree(), in_head)
   assert jax.tree.structure(mask) == jax.tree.structure(make_tree())

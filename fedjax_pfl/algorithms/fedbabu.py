@@ -10,6 +10,11 @@ the rounds a client fine-tunes body and head (part 'full'), or one of them.
 Differs from the paper: the weights a_i are 1 by default, as in its public code
 (n_i / n in its text; the same when balanced); the model of the last round is
 judged, as its text says (its public code takes the best on the test set).
+
+Tables 14 and 15 train fewer layers: update_part='conv1+bn1' is their Conv1,
+'conv1+bn1+conv2+bn2' Conv12, 'body' Conv1234, 'full' FedAvg. Their printed
+column Conv123 is in fact a second run of FedAvg (a condition of the code of
+that time was always true): to reproduce the print, take update_part='full'.
 """
 
 from typing import NamedTuple
@@ -24,7 +29,7 @@ from fedjax_pfl.types import Array, Params, Task
 class HParams(NamedTuple):
   train: local.Training = local.Training()
   personal: personalize.Personalization = personalize.Personalization()
-  update_part: str = 'body'  # 'full' is FedAvg
+  update_part: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
 
 
 FEDAVG_WHEN = {'update_part': 'full'}
@@ -38,7 +43,7 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedBABU."""
-  body = personalize.part_mask(task, hp.update_part)
+  body = personalize.part_mask(task, hp.update_part, 'hp.update_part')
 
   def local_update(server, client, data, rng):
     params, info = local.fit(
