@@ -23,6 +23,8 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.data_dir = ''  # default: $TFDS_DATA_DIR, then ~/tensorflow_datasets
   c.examples = 0  # use the first so many training images; 0 = all
   c.model = 'convnet4'
+  c.head_init = 'default'  # PyTorch's; others: fedjax_pfl/models/head.py
+  c.head_bias = 'default'  # random, as PyTorch's; or 'zero'
   c.lowering = 'auto'  # of convolutions
 
   c.partition = 'shards'

@@ -24,6 +24,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.engine import cohort_size, init_states
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.task import make_task
 from fedjax_pfl.settings import check_settings, num_rounds
 from fedjax_pfl.types import ClientData, Task
@@ -76,7 +77,7 @@ def build_task(
 ) -> Task:
   """Return the task of a config, for images of this shape."""
   augment, normalise = make_transforms(settings['dataset'], image_shape)
-  return make_task(
+  task = make_task(
     settings['model'],
     image_shape=image_shape,
     num_classes=num_classes,
@@ -84,6 +85,7 @@ def build_task(
     normalise=normalise,
     lowering=settings['lowering'],
   )
+  return with_head(task, settings['head_init'], settings['head_bias'])
 
 
 def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:

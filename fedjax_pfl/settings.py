@@ -8,6 +8,7 @@ from fedjax_pfl import algorithm
 from fedjax_pfl.data import NAMES, PARTITIONS
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.local import AGGREGATIONS
+from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.lowering import LOWERINGS
 from fedjax_pfl.models.task import MODELS
 
@@ -93,6 +94,10 @@ RULES: dict[str, Rule] = {
   ),
   'model': one_of(
     MODELS, 'a known model', 'a typing error, or another name of this model'
+  ),
+  'head_init': one_of(HEAD_INITS, 'a way to begin the weights of the head'),
+  'head_bias': one_of(
+    HEAD_BIASES, 'a way to begin the bias of the head', 'a number, or None'
   ),
   'lowering': one_of(LOWERINGS, 'a way to compute convolutions'),
   'partition': one_of(PARTITIONS, 'a way to deal examples to clients'),

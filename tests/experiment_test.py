@@ -186,6 +186,14 @@ def test_hyperparameters_reach_the_method():
   assert uploaded(fedbabu_digits)['head'] == {'bias': None, 'kernel': None}
 
 
+def test_the_head_begins_as_the_config_says():
+  settings = make_settings(head_init='orthogonal', head_bias='zero')
+  head = build_task(settings, (8, 8, 1), 10).init(jax.random.key(0))['head']
+  gram = head['kernel'].T @ head['kernel']  # of a kernel [64, 10]
+  np.testing.assert_allclose(gram, 2 * np.eye(10), atol=1e-5)
+  assert not head['bias'].any()
+
+
 def test_views_follow_from_the_epochs_of_finetuning():
   build(make_settings(finetune__epochs=(1, 3), views=('finetuned_1',)))
 
