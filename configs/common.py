@@ -41,6 +41,8 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.momentum = 0.9
   c.weight_decay = 0.0
   c.aggregation = 'uniform'  # or 'examples': clients weigh n_i
+  c.server_share = 0.0  # of all training examples, that the server trains on
+  c.server_part = 'full'  # what it trains, for an epoch a round; or 'body'
 
   c.finetune = config_dict.ConfigDict()
   c.finetune.epochs = (5,)  # several: one run, judged at each of them

@@ -17,10 +17,17 @@ Server = Client = Down = Up = View = PyTree
 Metrics = dict[str, Array]
 
 
+def as_aggregated(server: Server, data: ClientData, key: Key) -> Server:
+  """Return the server as it is: it learns from uploads alone."""
+  del data, key
+  return server
+
+
 class Algorithm(NamedTuple):
   """A method as pure functions, each written for ONE client.
 
   `personalize` is handed training data alone: no test example can reach it.
+  `refine` comes after `aggregate` and sees the training data of all clients.
   """
 
   init_server: Callable[[Key], Server]
@@ -32,6 +39,7 @@ class Algorithm(NamedTuple):
   aggregate: Callable[[Server, Up, Array], Server]  # (.., Up[C], counts[C])
   personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
   predict: Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
+  refine: Callable[[Server, ClientData, Key], Server] = as_aggregated
 
 
 def unchanged(server: Server, clients: Client) -> tuple[Server, Client]:

@@ -1,12 +1,13 @@
 """The federated round: one compiled function on stacked pytrees.
 
   gather the cohort's rows -> local_update of every client -> aggregate
-  -> scatter the rows
+  -> refine -> scatter the rows
 
 It never asks which algorithm it runs. Results move neither with the order of
 the cohort, nor the chunk, nor the padding, beyond rounding.
 """
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 
@@ -82,7 +83,8 @@ def make_round(
   `chunk` clients run side by side, chunk after chunk: 'auto' takes the
   largest number that fits memory and is not slower. The backend 'loop' runs
   client after client in Python, without compilation, and its exceptions name
-  client, stage and round. Keys: fold_in(fold_in(key, round), client).
+  client, stage and round. Keys: fold_in(fold_in(key, round), client); the
+  server's is that of client K, who does not exist.
 
   >>> round_fn = make_round(algorithm)
   >>> for _ in range(3):
@@ -188,7 +190,9 @@ def _compiled_round(algorithm, chunk, server, clients, cohort, data, key):
   rows = _rows(clients, cohort, data)
   new_rows, uploads, metrics = map_clients(update, rows, chunk)
   chex.assert_tree_shape_prefix(uploads, cohort.shape)  # [C, ...]
+  server_key = _server_key(server, data, key)
   server = algorithm.aggregate(server, uploads, data.count[cohort])
+  server = algorithm.refine(server, data, server_key)
   clients = trees.put(clients, cohort, new_rows)
   return server, clients, trees.take(metrics, jnp.argsort(order))
 
@@ -200,20 +204,36 @@ def _loop_round(algorithm, name, server, clients, cohort, data, key):
   results = []
   for position, client_id in enumerate(cohort.tolist()):
     row = trees.take(_rows(clients, cohort, data), position)
-    try:
-      with jax.disable_jit():
-        results.append(update(row))
-    except Exception as error:
-      raise RuntimeError(
-        f'client {client_id}, stage "{name}", round {int(server.round)}: '
-        f'{type(error).__name__}: {error}'
-      ) from error
+    with _named(f'client {client_id}', name, server):
+      results.append(update(row))
   new_rows, uploads, metrics = jax.tree.map(
     lambda *leaves: jnp.stack(leaves), *results
   )
-  server = algorithm.aggregate(server, uploads, data.count[cohort])
+  server_key = _server_key(server, data, key)
+  after = algorithm.aggregate(server, uploads, data.count[cohort])
+  with _named('server', name, server):
+    server = algorithm.refine(after, data, server_key)
   clients = trees.put(clients, cohort, new_rows)
   return server, clients, trees.take(metrics, jnp.argsort(order))
+
+
+@contextlib.contextmanager
+def _named(who, stage, server):
+  """Run without compilation; say in an exception who failed, and when."""
+  try:
+    with jax.disable_jit():
+      yield
+  except Exception as error:
+    raise RuntimeError(
+      f'{who}, stage "{stage}", round {int(server.round)}: '
+      f'{type(error).__name__}: {error}'
+    ) from error
+
+
+def _server_key(server, data, key):
+  """Return the key that follows those of all clients of this round."""
+  num_clients = data.count.shape[0]
+  return jax.random.fold_in(jax.random.fold_in(key, server.round), num_clients)
 
 
 def _client_update(algorithm, server, data, key):

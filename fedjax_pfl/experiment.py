@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedjax_pfl import algorithm, evaluate, local, personalize
+from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
 from fedjax_pfl.algorithm import Algorithm, Stage
 from fedjax_pfl.data import (
   Source,
@@ -60,6 +60,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   stages = build_stages(settings, task)
   _check_views(settings, stages[-1].algorithm, shape.image_shape)
   source, train, test, data_id = build_data(settings, say)
+  _tell_server_share(settings, len(source.train.y), say)
   return Experiment(
     settings,
     source,
@@ -113,7 +114,17 @@ def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:
   }
   _check_hyperparameters(settings, module.HParams, shared)
   personalize.part_mask(task, settings['finetune']['part'], 'finetune.part')
-  return module.build(task, module.HParams(**shared, **settings['hp']))
+  stages = module.build(task, module.HParams(**shared, **settings['hp']))
+  if not settings['server_share']:
+    return stages
+  return sharing.share(
+    stages,
+    task,
+    shared['train'],
+    fraction=settings['server_share'],
+    part=settings['server_part'],
+    seed=settings['seed'],
+  )
 
 
 def build_data(settings: Mapping[str, Any], say) -> tuple:
@@ -159,6 +170,14 @@ def _first_examples(source: Source, limit: int) -> Source:
       for split, size in cut.items()
     }
   )
+
+
+def _tell_server_share(settings: Mapping[str, Any], size: int, say) -> None:
+  """Say how many examples the server has; none is refused."""
+  share = settings['server_share']
+  if share:
+    number = len(sharing.shared_rows(settings['seed'], share, size))
+    say(f'server: {number:,} of the {size:,} training examples')
 
 
 def _check_hyperparameters(

@@ -11,6 +11,7 @@ from fedjax_pfl.local import AGGREGATIONS
 from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.lowering import LOWERINGS
 from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.sharing import SERVER_PARTS
 
 
 class Rule(NamedTuple):
@@ -135,6 +136,12 @@ RULES: dict[str, Rule] = {
     'a sign: it is a penalty, written as a positive number',
   ),
   'aggregation': one_of(AGGREGATIONS, 'a way to weigh clients'),
+  'server_share': Rule(
+    lambda value: _is_number(value) and 0 <= value <= 1,
+    'a share of the training examples, from 0 to 1',
+    'a percentage, or a number of examples',
+  ),
+  'server_part': one_of(SERVER_PARTS, 'a part that the server may train'),
   'finetune.epochs': Rule(
     lambda value: (
       isinstance(value, tuple | list)

@@ -168,6 +168,28 @@ def test_every_chunk_gives_the_same(chunk):
   assert_same_bits(one_round(chunk=chunk), one_round(backend='loop'))
 
 
+@pytest.mark.parametrize(
+  'options', [{'chunk': 1}, {'chunk': 2}, {'backend': 'loop'}]
+)
+def test_server_is_refined_after_the_aggregation(options):
+  """With the data of all, and the key that no client has."""
+
+  def refine(server, data, key):
+    drawn = jax.random.uniform(key) + jnp.sum(data.count)
+    return server._replace(total=server.round * 1000.0 + server.total + drawn)
+
+  plain, _, _ = one_round()
+  server, clients, _ = one_round(
+    algorithm=counting()._replace(refine=refine), **options
+  )
+  rng = jax.random.fold_in(jax.random.fold_in(KEY(2), 0), len(COUNTS))
+  drawn = jax.random.uniform(rng)
+  assert server.round == 1
+  assert float(drawn) not in clients.last.tolist()
+  want = 1000 + plain.total + drawn + sum(COUNTS)
+  np.testing.assert_allclose(server.total, want, rtol=1e-6)
+
+
 def test_keys_are_those_of_round_and_client():
   """fold_in(fold_in(key, round), client), the round being the server's."""
   server, clients = start()
@@ -292,3 +314,15 @@ def test_loop_names_client_stage_and_round():
     'client 5, stage "warm-up", round 8: FloatingPointError: too hot'
   )
   assert isinstance(error.value.__cause__, FloatingPointError)
+
+
+def test_loop_names_the_server():
+  def refine(server, data, key):
+    raise FloatingPointError('too hot')
+
+  algorithm = counting()._replace(refine=refine)
+  with pytest.raises(RuntimeError) as error:
+    one_round(algorithm=algorithm, backend='loop', name='warm-up')
+  assert str(error.value) == (
+    'server, stage "warm-up", round 0: FloatingPointError: too hot'
+  )

@@ -187,11 +187,33 @@ def test_hyperparameters_reach_the_method():
 
 
 def test_the_head_begins_as_the_config_says():
-  settings = make_settings(head_init='orthogonal', head_bias='zero')
+  settings = make_settings(head_init='similar', head_bias='zero')
   head = build_task(settings, (8, 8, 1), 10).init(jax.random.key(0))['head']
-  gram = head['kernel'].T @ head['kernel']  # of a kernel [64, 10]
-  np.testing.assert_allclose(gram, 2 * np.eye(10), atol=1e-5)
+  norms = np.linalg.norm(head['kernel'], axis=0)  # [Y]
+  np.testing.assert_allclose(norms, 1, rtol=1e-5)
   assert not head['bias'].any()
+
+
+def test_a_server_with_data():
+  said = []
+  experiment = build(make_settings(server_share=0.05), said.append)
+  assert said[-1] == 'server: 72 of the 1,442 training examples'
+  refine = experiment.stages[-1].algorithm.refine
+  assert refine is not algorithm.as_aggregated
+
+
+def test_a_server_without_data_costs_nothing():
+  said = []
+  experiment = build(make_settings(), said.append)
+  assert not [line for line in said if line.startswith('server')]
+  refine = experiment.stages[-1].algorithm.refine
+  assert refine is algorithm.as_aggregated
+
+
+def test_a_server_whose_share_is_no_example(compiled):
+  message = refused(lambda: build(make_settings(server_share=1e-4)))
+  assert 'server_share: got 0.0001, expected 0, or at least 1/1442' in message
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
 
 
 def test_views_follow_from_the_epochs_of_finetuning():

@@ -32,15 +32,16 @@ LAYERS = {
     *WORDS,
     *('trees', 'batches', 'local', 'personalize', 'algorithm'),
   ),
+  'sharing': (*WORDS, 'local', 'personalize', 'algorithm'),
   'engine': (*WORDS, 'trees', 'algorithm'),
   'evaluate': (*WORDS, 'trees', 'batches', 'algorithm', 'engine'),
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'report': (*WORDS, 'files', 'store', 'report'),
-  'settings': (*WORDS, 'data', 'models', 'local', 'algorithm', 'personalize'),
+  'settings': (*WORDS, 'data', 'models', 'local', 'algorithm', 'sharing'),
   'experiment': (
     *WORDS,
-    *('data', 'models', 'local', 'algorithm', 'personalize'),
+    *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
     *('engine', 'evaluate', 'settings'),
   ),
   'train': (
