@@ -127,6 +127,13 @@ def test_the_rules_are_about_the_fields_of_the_configs():
     {'lr_drops': (), 'eval_views': (), 'save_clients': []},
     {'chunk': 3, 'seed': 0, 'shards': 1, 'clients': 1, 'save_clients': (0,)},
     {'finetune__epochs': [1, 5], 'hp': {'anything': 1}},
+    # Of the tables of the FedBABU paper: 4 and 6, 10, 11, 2, 24, 14 and 25.
+    {'finetune__part': 'head', 'finetune__epochs': (1, 2, 3, 4, 5, 10, 15, 20)},
+    {'momentum': 0.99, 'finetune__momentum': 0.99},
+    {'clients': 500, 'shards': 100, 'save_clients': (499,)},
+    {'server_share': 0.05, 'server_part': 'body'},
+    {'server_share': 1, 'head_init': 'similar', 'head_bias': 'zero'},
+    {'finetune__part': 'conv1+bn1', 'total_epochs': 640},
   ],
 )
 def test_the_ends_of_the_rules_are_good(good):

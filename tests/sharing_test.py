@@ -32,18 +32,17 @@ POOL = len(DATA.y)
 SHARE = {'fraction': 0.3, 'part': 'full', 'seed': 4}  # 9 of 30: three batches
 
 
-def shared(name, part='full', task=None, train=TRAIN):
+def shared(name, part='full'):
   """Return the one stage of a method whose server shares data."""
-  task = task or make_task()
-  stages = build(name, task, train=train)
-  (stage,) = sharing.share(stages, task, train, **{**SHARE, 'part': part})
+  options = {**SHARE, 'part': part}
+  (stage,) = sharing.share(build(name), make_task(), TRAIN, **options)
   return stage
 
 
-def server_of(stage, number=2):
-  """Return the server as it is after `number` rounds, but for its model."""
+def server_of(stage):
+  """Return the server as it is after two rounds, but for its model."""
   server = stage.algorithm.init_server(KEY(1))
-  return server._replace(round=jnp.full_like(server.round, number))
+  return server._replace(round=jnp.full_like(server.round, 2))
 
 
 # ---- the rows --------------------------------------------------------------
