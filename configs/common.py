@@ -27,9 +27,14 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.head_bias = 'default'  # random, as PyTorch's; or 'zero'
   c.lowering = 'auto'  # of convolutions
 
-  c.partition = 'shards'
+  c.partition = 'shards'  # a file in fedjax_pfl/data/partitions
   c.clients = 100
   c.shards = 10  # of one class each, to a client
+  c.beta = 1.0  # 'dirichlet': the smaller, the more uneven
+  c.group_size = 10  # 'unbalanced': clients of one size
+  c.size_step = 50.0  # 'unbalanced': images from one group to the next
+  c.test_partition = 'same'  # or 'independent', 'whole', 'iid'
+  c.test_shards = 100  # to a client, where the test set is 'independent'
   c.fraction = 0.1  # of the clients take part in a round
 
   c.total_epochs = 320  # over a client's data: rounds = total / local

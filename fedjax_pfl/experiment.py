@@ -13,11 +13,13 @@ import jax
 from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
 from fedjax_pfl.algorithm import Algorithm, Stage
 from fedjax_pfl.data import (
+  PARTITIONS,
   Source,
   describe,
   fingerprint,
   load_source,
   make_transforms,
+  note_empty,
   partition,
   peek,
   stack_clients,
@@ -138,19 +140,28 @@ def build_data(settings: Mapping[str, Any], say) -> tuple:
   if source.note:
     say(source.note)
   source = _first_examples(source, settings['examples'])
+  name = settings['partition']
   indices = partition(
-    settings['partition'],
+    name,
     source.train.y,
     source.test.y,
     num_clients=settings['clients'],
     num_classes=source.num_classes,
-    shards=settings['shards'],
+    test_partition=settings['test_partition'],
+    test_shards=settings['test_shards'],
     seed=settings['seed'],
+    **{field: settings[field] for field in PARTITIONS[name]._fields},
   )
   train = stack_clients(source.train, indices[0])
   test = stack_clients(source.test, indices[1])
-  say(f'{source.name}, training: {describe(train)}')
-  say(f'{source.name}, testing: {describe(test)}')
+  for split, data, rows in zip(
+    ('training', 'testing'), (train, test), indices, strict=True
+  ):
+    say(
+      f'{source.name}, {split}: {describe(data)}; partition {fingerprint(rows)}'
+    )
+  if note := note_empty(train, test):
+    say(note)
   data_id = f'{source.fingerprint}-{fingerprint(indices[0] + indices[1])}'
   return source, train, test, data_id
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl import algorithm
-from fedjax_pfl.data import NAMES, PARTITIONS
+from fedjax_pfl.data import NAMES, PARTITIONS, TEST_PARTITIONS
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.local import AGGREGATIONS
 from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
@@ -104,6 +104,23 @@ RULES: dict[str, Rule] = {
   'partition': one_of(PARTITIONS, 'a way to deal examples to clients'),
   'clients': at_least(1, 'clients', 'clients and fraction interchanged'),
   'shards': at_least(
+    1, 'shards for each client', 'a division that left a fraction'
+  ),
+  'beta': Rule(
+    lambda value: _is_number(value) and value > 0,
+    'a finite number above 0',
+    '0 for "one class a client": a small number such as 0.01 does that',
+  ),
+  'group_size': at_least(
+    1, 'clients of one size', 'groups were meant: clients / groups'
+  ),
+  'size_step': Rule(
+    lambda value: _is_number(value) and value >= 0,
+    'a number of examples, 0 or more',
+    'a sign: groups grow; 0 makes all clients equal',
+  ),
+  'test_partition': one_of(TEST_PARTITIONS, 'a way to divide the test set'),
+  'test_shards': at_least(
     1, 'shards for each client', 'a division that left a fraction'
   ),
   'fraction': Rule(

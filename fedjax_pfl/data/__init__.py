@@ -3,16 +3,20 @@
 from fedjax_pfl.data.clients import (
   describe,
   from_arrays,
+  note_empty,
   padding_waste,
   stack_clients,
 )
 from fedjax_pfl.data.images import Images, Shape, Source
 from fedjax_pfl.data.partition import (
   PARTITIONS,
-  deal_blocks,
+  TEST_PARTITIONS,
   fingerprint,
-  iid,
   partition,
+)
+from fedjax_pfl.data.partitions.iid import iid
+from fedjax_pfl.data.partitions.shards import (
+  deal_blocks,
   shard_assignment,
   shards,
 )
@@ -23,6 +27,7 @@ from fedjax_pfl.data.transforms import crop_flip, make_transforms
 __all__ = [
   'NAMES',
   'PARTITIONS',
+  'TEST_PARTITIONS',
   'Images',
   'Shape',
   'Source',
@@ -37,6 +42,7 @@ __all__ = [
   'load_source',
   'make_synthetic',
   'make_transforms',
+  'note_empty',
   'padding_waste',
   'partition',
   'peek',

@@ -68,6 +68,19 @@ def describe(data: ClientData) -> str:
   )
 
 
+def note_empty(train: ClientData, test: ClientData) -> str:
+  """Return a sentence about clients that lack examples; '' if none does."""
+  no_train, no_test = (np.asarray(data.count) == 0 for data in (train, test))
+  either = int((no_train | no_test).sum())
+  if not either:
+    return ''
+  return (
+    f'{either:,} of {len(no_train):,} clients lack examples: '
+    f'{no_train.sum():,} have none for training, {no_test.sum():,} none for '
+    'testing. They are kept and counted, and left out of all means.'
+  )
+
+
 def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
   if not len(indices):
     raise bad_input(

@@ -1,19 +1,30 @@
 """Labels -> for every client the rows that are its own. Pure numpy.
 
 A partition is two lists of index vectors, one vector a client: for training
-and for testing. To add one, write a function like `_shards` and name it in
-`PARTITIONS`.
+and for testing. The ways to divide are the files of `partitions/`; to add one,
+write a record like theirs and name it in `PARTITIONS`.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from fedjax_pfl.data.images import digest
+from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions.dirichlet import Dirichlet
+from fedjax_pfl.data.partitions.iid import Iid, iid
+from fedjax_pfl.data.partitions.shards import Shards, shard_assignment, shards
+from fedjax_pfl.data.partitions.unbalanced import Unbalanced
 from fedjax_pfl.errors import bad_input
 
-Indices = list[np.ndarray]  # one int64 vector for each client
+PARTITIONS = {
+  'shards': Shards,
+  'iid': Iid,
+  'dirichlet': Dirichlet,
+  'unbalanced': Unbalanced,
+}
+TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid')
 
 
 def partition(
@@ -23,8 +34,10 @@ def partition(
   *,
   num_clients: int,
   num_classes: int,
-  shards: int = 0,
+  test_partition: str = 'same',
+  test_shards: int = 100,
   seed: int = 0,
+  **settings: Any,
 ) -> tuple[Indices, Indices]:
   """Return (train, test) index vectors of every client.
 
@@ -34,99 +47,46 @@ def partition(
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
 
-  The seed is split in three: what is drawn for the clients (their classes),
-  for training and for testing are independent of each other.
+  `settings` are the fields of PARTITIONS[name]. The test set is divided
+
+    same          as the training set: a client's classes are the same in both
+    independent   by itself, into `test_shards` shards a client
+    whole         not at all: every client has all of it, in stored order
+    iid           into equal random parts
+
+  The seed is split in four: what is drawn for the clients (their classes),
+  for training, for testing and for independent test classes are independent
+  of each other.
   """
-  if name not in PARTITIONS:
-    raise bad_input(
-      'partition',
-      got=name,
-      expected='a known way to divide the examples',
-      choices=PARTITIONS,
-      cause='a misspelt name',
-    )
-  labels = np.asarray(train_labels), np.asarray(test_labels)
-  _check_labels(labels, num_clients, num_classes)
-  rngs = [
+  _check_name('partition', name, PARTITIONS)
+  _check_name('test_partition', test_partition, TEST_PARTITIONS)
+  kind = _fill(name, settings)
+  train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
+  _check_clients(num_clients, train_labels, test_labels, test_partition)
+  _check_labels((train_labels, test_labels), num_classes)
+  sizes = Sizes(num_clients, num_classes, len(train_labels))
+  for_clients, for_train, for_test, for_test_classes = (
     np.random.default_rng(child)
-    for child in np.random.SeedSequence(seed).spawn(3)
-  ]
-  return PARTITIONS[name](labels, rngs, num_clients, num_classes, shards)
-
-
-def shard_assignment(
-  rng: np.random.Generator, num_clients: int, shards: int, num_classes: int
-) -> np.ndarray:
-  """Return A [N, s]: the classes of every client's shards.
-
-  The multiset in which each of C classes occurs q = s N / C times, shuffled
-  and laid out in rows. A class may occur twice in a row: a client has at most
-  s distinct classes.
-  """
-  _check_shards(num_clients, shards, num_classes)
-  each = shards * num_clients // num_classes  # q
-  deck = rng.permutation(np.repeat(np.arange(num_classes), each))
-  return deck.reshape(num_clients, shards)
-
-
-def shards(
-  labels: np.ndarray, assignment: np.ndarray, rng: np.random.Generator
-) -> Indices:
-  """Return the index vectors when blocks are dealt at random."""
-  return deal_blocks(labels, assignment, lambda i, j, left: rng.integers(left))
-
-
-def deal_blocks(
-  labels: np.ndarray,
-  assignment: np.ndarray,
-  choose: Callable[[int, int, int], int],
-) -> Indices:
-  """Return the index vectors of the clients whose classes are assignment.
-
-  Each class, in the order of the data, is cut into as many blocks as it
-  occurs in the assignment. Client i takes for its j-th class block number
-  choose(i, j, left) of the `left` blocks that remain of that class; its
-  vector is the concatenation of its blocks, in the order of its row.
-  """
-  assignment = np.asarray(assignment)
-  blocks = {
-    label: cut(np.flatnonzero(labels == label), times)
-    for label, times in zip(
-      *np.unique(assignment, return_counts=True), strict=True
+    for child in np.random.SeedSequence(seed).spawn(4)
+  )
+  plan = kind.draw(sizes, for_clients)
+  train = kind.deal(plan, train_labels, for_train)
+  if test_partition == 'same':
+    test = kind.deal(plan, test_labels, for_test)
+  elif test_partition == 'independent':
+    assignment = shard_assignment(
+      for_test_classes,
+      num_clients,
+      test_shards,
+      num_classes,
+      field='test_shards',
     )
-  }
-  return [
-    np.concatenate(
-      [
-        blocks[label].pop(int(choose(i, j, len(blocks[label]))))
-        for j, label in enumerate(row)
-      ]
-    )
-    for i, row in enumerate(assignment)
-  ]
-
-
-def cut(rows: np.ndarray, num_blocks: int) -> Indices:
-  """Return consecutive blocks; the r last rows go one each to the first r.
-
-  With r = len(rows) mod num_blocks, so a block may be empty; int64 all the
-  same.
-  """
-  rest = len(rows) % num_blocks
-  body, tail = rows[: len(rows) - rest], rows[len(rows) - rest :]
-  return [
-    np.concatenate([block, tail[k : k + 1]])
-    for k, block in enumerate(np.split(body, num_blocks))
-  ]
-
-
-def iid(
-  labels: np.ndarray, num_clients: int, rng: np.random.Generator
-) -> Indices:
-  """Return floor(P / K) rows for every client, drawn without replacement."""
-  each = len(labels) // num_clients
-  rows = rng.permutation(len(labels))[: each * num_clients]
-  return list(rows.reshape(num_clients, each))
+    test = shards(test_labels, assignment, for_test)
+  elif test_partition == 'whole':
+    test = [np.arange(len(test_labels))] * num_clients
+  else:
+    test = iid(test_labels, num_clients, for_test)
+  return train, test
 
 
 def fingerprint(indices: Sequence[np.ndarray]) -> str:
@@ -135,34 +95,48 @@ def fingerprint(indices: Sequence[np.ndarray]) -> str:
   return digest(counts, np.concatenate([*indices]).astype('<i8'))
 
 
-def _shards(labels, rngs, num_clients, num_classes, num_shards):
-  # One assignment for both: a client is tested on the classes it trains on.
-  assignment = shard_assignment(rngs[0], num_clients, num_shards, num_classes)
-  return tuple(
-    shards(y, assignment, rng) for y, rng in zip(labels, rngs[1:], strict=True)
-  )
+def _fill(name: str, settings: Mapping[str, Any]):
+  """Return the record of the way of this name with these settings."""
+  kind = PARTITIONS[name]
+  for field in settings:
+    if field not in kind._fields:
+      raise bad_input(
+        'partition',
+        got=field,
+        expected=f'a setting of the partition {name}',
+        choices=kind._fields,
+        cause='a setting of another partition',
+      )
+  return kind(**settings)
 
 
-def _iid(labels, rngs, num_clients, num_classes, num_shards):
-  del num_classes, num_shards
-  return tuple(
-    iid(y, num_clients, rng) for y, rng in zip(labels, rngs[1:], strict=True)
-  )
+def _check_name(field: str, name: str, choices) -> None:
+  if name not in choices:
+    raise bad_input(
+      field,
+      got=name,
+      expected='a known way to divide the examples',
+      choices=choices,
+      cause='a misspelt name',
+    )
 
 
-PARTITIONS = {'shards': _shards, 'iid': _iid}
-
-
-def _check_labels(labels, num_clients: int, num_classes: int) -> None:
-  least = min(map(len, labels))
+def _check_clients(num_clients, train_labels, test_labels, test_partition):
+  least, splits = len(train_labels), 'for training'
+  if test_partition != 'whole':
+    least = min(least, len(test_labels))
+    splits = 'of both splits'
   if not 1 <= num_clients <= least:
     raise bad_input(
       'num_clients',
       got=num_clients,
-      expected=f'from 1 to {least}, so that each can have an example of both '
-      f'splits ({len(labels[0])} for training, {len(labels[1])} for testing)',
+      expected=f'from 1 to {least}, so that each can have an example {splits} '
+      f'({len(train_labels)} for training, {len(test_labels)} for testing)',
       cause='a data set that was shrunk without lowering the clients',
     )
+
+
+def _check_labels(labels, num_classes: int) -> None:
   low, high = min(y.min() for y in labels), max(y.max() for y in labels)
   if low < 0 or high >= num_classes:
     raise bad_input(
@@ -171,20 +145,3 @@ def _check_labels(labels, num_clients: int, num_classes: int) -> None:
       expected=f'more than the largest label; labels go from {low} to {high}',
       cause='the number of classes of another data set',
     )
-
-
-def _check_shards(num_clients: int, num_shards: int, num_classes: int) -> None:
-  # s N is a multiple of C exactly for the multiples of this step.
-  step = num_classes // math.gcd(num_clients, num_classes)
-  if num_shards >= 1 and num_shards % step == 0:
-    return
-  below = max(num_shards, 0) // step * step
-  raise bad_input(
-    'shards',
-    got=num_shards,
-    expected=f'a positive multiple of {step}: {num_clients} clients x shards '
-    f'must be a multiple of {num_classes} classes, so that every class is cut '
-    'into equally many',
-    choices=[s for s in (below, below + step, below + 2 * step) if s],
-    cause='a number of shards or clients chosen for another data set',
-  )

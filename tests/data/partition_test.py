@@ -1,86 +1,25 @@
+"""What all ways to divide examples have in common."""
+
 import numpy as np
 import pytest
+from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.data import (
-  deal_blocks,
+  PARTITIONS,
   fingerprint,
   iid,
   partition,
-  shard_assignment,
-  shards,
 )
 from fedjax_pfl.errors import BadInput
 
-
-def check_partition(indices, size):
-  """Disjoint, complete, and int64."""
-  assert all(rows.dtype == np.int64 for rows in indices)
-  np.testing.assert_array_equal(
-    np.sort(np.concatenate(indices)), np.arange(size)
-  )
-
-
-def shuffled_labels(per_class, num_classes, seed=0):
-  labels = np.repeat(np.arange(num_classes), per_class)
-  return np.random.default_rng(seed).permutation(labels)
-
-
-def first(client, position, left):
-  del client, position, left
-  return 0
-
-
-def test_deal_blocks_by_hand():
-  # Class 0 holds rows 0 1 2 4 6 in three blocks: rest 2, so the last two rows
-  # go one each to the first blocks: (0, 4) (1, 6) (2).
-  labels = np.array([0, 0, 0, 1, 0, 1, 0])
-  assignment = np.array([[0, 1], [0, 0]])
-  asked = []
-
-  def last(client, position, left):
-    asked.append((client, position, left))
-    return left - 1
-
-  indices = deal_blocks(labels, assignment, last)
-  assert [rows.tolist() for rows in indices] == [[2, 3, 5], [1, 6, 0, 4]]
-  assert asked == [(0, 0, 3), (0, 1, 1), (1, 0, 2), (1, 1, 1)]
-  indices = deal_blocks(labels, assignment, first)
-  assert [rows.tolist() for rows in indices] == [[0, 4, 3, 5], [1, 6, 2]]
-
-
-def test_blocks_may_be_empty():
-  labels = np.array([0, 1])
-  indices = deal_blocks(labels, np.array([[0, 1], [0, 1], [1, 0]]), first)
-  assert [rows.tolist() for rows in indices] == [[0, 1], [], []]
-  check_partition(indices, 2)
-
-
-@pytest.mark.parametrize(
-  ('num_clients', 'num_shards'), [(20, 2), (20, 5), (5, 10), (50, 1), (7, 10)]
-)
-def test_shards_partition_ragged_classes(num_clients, num_shards):
-  labels = np.random.default_rng(0).integers(0, 10, 997)
-  rng = np.random.default_rng(1)
-  assignment = shard_assignment(rng, num_clients, num_shards, 10)
-  each = num_clients * num_shards // 10
-  assert assignment.shape == (num_clients, num_shards)
-  assert np.bincount(assignment.ravel()).tolist() == [each] * 10
-  indices = shards(labels, assignment, rng)
-  check_partition(indices, 997)
-  sizes = np.bincount(labels)
-  for row, rows in zip(assignment, indices, strict=True):
-    times = np.bincount(row, minlength=10)
-    own = np.bincount(labels[rows], minlength=10)
-    assert (own >= times * (sizes // each)).all()
-    assert (own <= times * -(-sizes // each)).all()
-
-
-def test_a_class_may_occur_twice_in_a_row():
-  rows = shard_assignment(np.random.default_rng(0), 100, 5, 10)
-  distinct = [len(set(row)) for row in rows]
-  # 4.1 is the expectation that was simulated for this setting.
-  assert min(distinct) < 5
-  assert 3.9 < np.mean(distinct) < 4.3
+# Small settings of each way, for 4 clients and 10 classes.
+SETTINGS = {
+  'shards': {'shards': 5},
+  'iid': {},
+  'dirichlet': {'beta': 0.3},
+  'unbalanced': {'shards': 5, 'group_size': 2, 'size_step': 20},
+}
+every_way = pytest.mark.parametrize('name', PARTITIONS)
 
 
 def test_train_and_test_share_their_classes():
@@ -105,18 +44,111 @@ def test_what_is_drawn_for_training_does_not_depend_on_the_test_set():
   assert fingerprint(one) == fingerprint(two)
 
 
-@pytest.mark.parametrize('name', ['shards', 'iid'])
+def divide(name, train, test, **settings):
+  return partition(
+    name,
+    train,
+    test,
+    **{'num_clients': 4, 'num_classes': 10, **SETTINGS[name], **settings},
+  )
+
+
+def test_every_way_is_tested_here():
+  assert SETTINGS.keys() == PARTITIONS.keys()
+
+
+@every_way
 def test_the_seed_decides(name):
   labels = shuffled_labels(20, 10)
   prints = [
-    fingerprint(
-      partition(
-        name, labels, labels, num_clients=4, num_classes=10, shards=5, seed=s
-      )[0]
-    )
-    for s in (0, 0, 1)
+    fingerprint(divide(name, labels, labels, seed=seed)[0])
+    for seed in (0, 0, 1)
   ]
   assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize(
+  ('name', 'seed', 'prints'),
+  [
+    ('shards', 0, ('447329bc08fa', '764a7c7a24ee')),
+    ('shards', 7, ('942ee77498a5', 'bf9f021c9e1e')),
+    ('iid', 0, ('684c96583fe2', 'cbc06748bbe6')),
+    ('iid', 7, ('4ed50ec69730', 'd0b305cc6983')),
+  ],
+)
+def test_a_seed_means_the_same_for_ever(name, seed, prints):
+  """Stored with the first version: results of a seed can be had again."""
+  sizes = (120, 99, 101, 100, 87, 143, 50, 100, 100, 99)
+  labels = shuffled_labels(sizes, 10, seed=5)
+  got = divide(name, labels, labels[::3], num_clients=20, seed=seed)
+  assert tuple(map(fingerprint, got)) == prints
+
+
+@every_way
+@pytest.mark.parametrize('way', ['independent', 'whole', 'iid'])
+def test_the_division_for_testing_leaves_that_for_training(name, way):
+  train, test = shuffled_labels(40, 10), shuffled_labels(20, 10, seed=1)
+  same = divide(name, train, test)
+  other = divide(name, train, test, test_partition=way, test_shards=10)
+  assert fingerprint(same[0]) == fingerprint(other[0])
+  # An iid test set is one division, whatever the training set's.
+  assert (fingerprint(same[1]) == fingerprint(other[1])) == (name == way)
+
+
+def test_a_test_set_divided_by_itself_into_other_shards():
+  """Two classes for training; testing has its own, drawn apart."""
+  train, test = shuffled_labels(50, 10), shuffled_labels(50, 10, seed=1)
+  indices = divide(
+    'shards',
+    train,
+    test,
+    num_clients=10,
+    shards=2,
+    test_partition='independent',
+    test_shards=10,
+  )
+  check_partition(indices[1], 500)
+  in_train, in_test = (
+    class_counts(y, rows) > 0
+    for y, rows in zip((train, test), indices, strict=True)
+  )
+  assert in_train.sum(1).max() <= 2 and in_test.sum(1).mean() > 5
+  out_of_class = class_counts(test, indices[1])[~in_train].sum()
+  assert out_of_class > 0.6 * 500
+
+
+def test_as_many_test_shards_are_drawn_apart_all_the_same():
+  labels = shuffled_labels(50, 10)
+  settings = {'num_clients': 20, 'shards': 2}
+  train, test = divide(
+    'shards',
+    labels,
+    labels,
+    **settings,
+    test_partition='independent',
+    test_shards=2,
+  )
+  classes = [class_counts(labels, rows) > 0 for rows in (train, test)]
+  assert (classes[0] != classes[1]).any(1).sum() > 10
+
+
+def test_the_whole_test_set_for_every_client():
+  labels = shuffled_labels(20, 10)
+  # Fewer tests than clients: each has all of them.
+  _, test = divide(
+    'shards', labels, labels[:3], num_clients=20, test_partition='whole'
+  )
+  assert len(test) == 20
+  for rows in test:
+    np.testing.assert_array_equal(rows, np.arange(3))
+
+
+def test_equal_random_parts_of_the_test_set():
+  train, test = shuffled_labels(50, 10), np.sort(shuffled_labels(50, 10))
+  _, parts = divide('shards', train, test, shards=5, test_partition='iid')
+  check_partition(parts, 500)
+  counts = class_counts(test, parts)
+  assert {len(rows) for rows in parts} == {125} and counts.min() > 3
 
 
 def test_train_and_test_blocks_are_drawn_apart():
@@ -152,24 +184,28 @@ def test_fingerprint_is_stable_and_sees_order_and_borders():
     ('shard', {}, r'partition: got .*did you mean shards\?'),
     ('shards', {'num_clients': 0}, 'num_clients: got 0, expected from 1 to 50'),
     ('iid', {'num_clients': 51}, '100 for training, 50 for testing'),
+    (
+      'iid',
+      {'num_clients': 101, 'test_partition': 'whole'},
+      'from 1 to 100, so that each can have an example for training',
+    ),
     ('iid', {'num_classes': 9}, 'num_classes: got 9.*labels go from 0 to 9'),
     ('shards', {'shards': 0}, 'shards: got 0'),
     ('shards', {'shards': 7}, 'multiple of 5: 4 clients.*Choices: 5, 10, 15'),
     ('shards', {'shards': 3}, r'Choices: 5, 10 \(|Choices: 5, 10\.'),
+    ('dirichlet', {'shards': 5}, "got 'shards', .* Choices: beta"),
+    ('iid', {'test_partition': 'hole'}, r'did you mean whole\?'),
+    (
+      'iid',
+      {'test_partition': 'independent', 'test_shards': 7},
+      'test_shards: got 7, expected a positive multiple of 5',
+    ),
   ],
 )
 def test_sentences(name, changes, message):
-  settings = {'num_clients': 4, 'num_classes': 10, 'shards': 5} | changes
+  settings = {'num_clients': 4, 'num_classes': 10}
   labels = shuffled_labels(10, 10), shuffled_labels(5, 10)
   with pytest.raises(BadInput, match=message):
-    partition(name, *labels, **settings)
-
-
-def test_the_choices_of_the_shards_sentence_work():
-  for num_clients, num_classes in ((100, 62), (20, 100), (6, 10), (7, 10)):
-    with pytest.raises(BadInput) as caught:
-      shard_assignment(np.random.default_rng(0), num_clients, 1, num_classes)
-    words = str(caught.value).split('Choices: ')[1].split('.')[0].split(' (')[0]
-    for choice in words.split(', '):
-      rng = np.random.default_rng(0)
-      shard_assignment(rng, num_clients, int(choice), num_classes)
+    partition(
+      name, *labels, **{**settings, **SETTINGS.get(name, {}), **changes}
+    )

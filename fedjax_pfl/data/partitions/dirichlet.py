@@ -1,0 +1,57 @@
+"""Every class is shared out among the clients in random proportions.
+
+  p_c ~ Dir(beta 1_K)    for every class c
+
+The shuffled rows of class c are cut at round(|c| cumsum(p_c)); the same p_c
+cut the test set. The smaller beta, the more uneven; a client may get few rows,
+or none. Every row is dealt exactly once. The generator of the FedBABU paper's
+Table 18 is not public: this is the usual one, without a least size that has to
+be drawn for again and again.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.errors import bad_input
+
+# Sums of larger gamma variates overflow, and all p are 1 / K by then.
+EQUAL = 1e12
+
+
+class Dirichlet(NamedTuple):
+  """Random proportions of every class."""
+
+  beta: float = 1.0
+
+  def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+    """Return p [Y, K]: the share of every class that a client gets."""
+    _check_beta(self.beta)
+    alpha = np.full(sizes.num_clients, min(self.beta, EQUAL))
+    return rng.dirichlet(alpha, size=sizes.num_classes)
+
+  def deal(
+    self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
+  ) -> Indices:
+    parts = []
+    for label, shares in enumerate(plan):
+      rows = rng.permutation(np.flatnonzero(labels == label))
+      # Without the last border: it is all rows, whatever p sums up to.
+      borders = np.rint(len(rows) * np.cumsum(shares)[:-1]).astype(int)
+      parts.append(np.split(rows, borders))
+    return [np.concatenate(own) for own in zip(*parts, strict=True)]
+
+
+def _check_beta(beta: float) -> None:
+  if beta > 0 and math.isfinite(beta):
+    return
+  raise bad_input(
+    'beta',
+    got=beta,
+    expected='a finite number above 0',
+    choices=[1.0, 0.5, 0.1],
+    cause='0 for "one class a client": a small number such as 0.01 does that; '
+    'equal shares of every class are a large one',
+  )

@@ -1,0 +1,124 @@
+"""Every client gets `shards` blocks of one class each.
+
+  A [K, s] = the multiset with q = s K / C of every class, shuffled, in rows
+
+Every class, in the order of the data, is cut into q blocks; client i gets a
+random one of them for each class in row A[i]. Training and testing share A. A
+class may stand twice in a row: a client has at most s distinct classes. Where
+classes differ in size, so do blocks and clients.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.errors import bad_input
+
+
+class Shards(NamedTuple):
+  """Blocks of one class each."""
+
+  shards: int = 10  # s, to a client
+
+  def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+    return shard_assignment(
+      rng, sizes.num_clients, self.shards, sizes.num_classes
+    )
+
+  def deal(
+    self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
+  ) -> Indices:
+    return shards(labels, plan, rng)
+
+
+def shard_assignment(
+  rng: np.random.Generator,
+  num_clients: int,
+  shards: int,
+  num_classes: int,
+  *,
+  field: str = 'shards',
+  who: str = 'clients',
+) -> np.ndarray:
+  """Return A [K, s]: the classes of every client's shards.
+
+  `field` and `who` are the words of the sentence about a bad number.
+  """
+  check_shards(num_clients, shards, num_classes, field, who)
+  each = shards * num_clients // num_classes  # q
+  deck = rng.permutation(np.repeat(np.arange(num_classes), each))
+  return deck.reshape(num_clients, shards)
+
+
+def shards(
+  labels: np.ndarray, assignment: np.ndarray, rng: np.random.Generator
+) -> Indices:
+  """Return the index vectors when blocks are dealt at random."""
+  return deal_blocks(labels, assignment, lambda i, j, left: rng.integers(left))
+
+
+def deal_blocks(
+  labels: np.ndarray,
+  assignment: np.ndarray,
+  choose: Callable[[int, int, int], int],
+) -> Indices:
+  """Return the index vectors of the clients whose classes are assignment.
+
+  Each class, in the order of the data, is cut into as many blocks as it
+  occurs in the assignment. Client i takes for its j-th class block number
+  choose(i, j, left) of the `left` blocks that remain of that class; its
+  vector is the concatenation of its blocks, in the order of its row.
+  """
+  assignment = np.asarray(assignment)
+  blocks = {
+    label: cut(np.flatnonzero(labels == label), times)
+    for label, times in zip(
+      *np.unique(assignment, return_counts=True), strict=True
+    )
+  }
+  return [
+    np.concatenate(
+      [
+        blocks[label].pop(int(choose(i, j, len(blocks[label]))))
+        for j, label in enumerate(row)
+      ]
+    )
+    for i, row in enumerate(assignment)
+  ]
+
+
+def cut(rows: np.ndarray, num_blocks: int) -> Indices:
+  """Return consecutive blocks; the r last rows go one each to the first r.
+
+  With r = len(rows) mod num_blocks, so a block may be empty; int64 all the
+  same.
+  """
+  rest = len(rows) % num_blocks
+  body, tail = rows[: len(rows) - rest], rows[len(rows) - rest :]
+  return [
+    np.concatenate([block, tail[k : k + 1]])
+    for k, block in enumerate(np.split(body, num_blocks))
+  ]
+
+
+def check_shards(
+  num_rows: int, num_shards: int, num_classes: int, field: str, who: str
+) -> None:
+  """Refuse a number of shards that gives classes unequally many blocks."""
+  # s K is a multiple of C exactly for the multiples of this step.
+  step = num_classes // math.gcd(num_rows, num_classes)
+  if num_shards >= 1 and num_shards % step == 0:
+    return
+  below = max(num_shards, 0) // step * step
+  raise bad_input(
+    field,
+    got=num_shards,
+    expected=f'a positive multiple of {step}: {num_rows} {who} x shards '
+    f'must be a multiple of {num_classes} classes, so that every class is cut '
+    'into equally many',
+    choices=[s for s in (below, below + step, below + 2 * step) if s],
+    cause='a number of shards or clients chosen for another data set',
+  )

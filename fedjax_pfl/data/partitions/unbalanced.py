@@ -1,0 +1,115 @@
+"""Clients of unequal sizes, with shards.
+
+  n_i = P / K + v g - v mean(1 .. G)     for client i of group g = 1 .. G
+
+Groups are `group_size` consecutive clients, G = K / group_size. Clients i and
+K-1-i, a small and a large one, share the same s classes, and draw floor(n_i/s)
+random rows of each, no row twice. v counts training examples; for the test
+set it shrinks with the sizes.
+
+With classes of equal size that uses up every class exactly, but for what the
+rounding leaves. Of a class that has fewer rows than it is asked for, every
+client gets the same share of what it asks: none is served first, none is drawn
+for again.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions.shards import shard_assignment
+from fedjax_pfl.errors import BadInput, bad_input
+
+ROUNDING = 1e-9  # n / s may come out as 4.9999999999
+
+
+class Plan(NamedTuple):
+  """What the clients are."""
+
+  assignment: np.ndarray  # [K, s] classes
+  relative: np.ndarray  # [K] K n_i / P: how large, 1 on average
+
+
+class Unbalanced(NamedTuple):
+  """Groups of growing sizes, and shards."""
+
+  shards: int = 10  # s, to a client
+  group_size: int = 10  # clients of one size
+  size_step: float = 50  # v: training examples from one group to the next
+
+  def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
+    self._check(sizes)
+    num_clients = sizes.num_clients
+    half = shard_assignment(
+      rng,
+      num_clients // 2,
+      self.shards,
+      sizes.num_classes,
+      who='pairs of clients',
+    )
+    group = np.arange(num_clients) // self.group_size
+    mean = sizes.num_train / num_clients
+    relative = 1 + self.size_step * (group - group.mean()) / mean
+    return Plan(np.concatenate([half, half[::-1]]), relative)
+
+  def deal(
+    self, plan: Plan, labels: np.ndarray, rng: np.random.Generator
+  ) -> Indices:
+    sizes = plan.relative * len(labels) / len(plan.relative)  # n_i
+    each = np.floor(sizes / self.shards + ROUNDING).astype(int)  # [K]
+    if not each.any():
+      raise _too_many_shards(self.shards, int(sizes.max()), len(labels))
+    asked = np.broadcast_to(each[:, None], plan.assignment.shape)
+    parts = np.empty(plan.assignment.shape, object)
+    for label in np.unique(plan.assignment):
+      places = plan.assignment == label
+      rows = rng.permutation(np.flatnonzero(labels == label))
+      ends = np.cumsum(asked[places])
+      # In whole numbers, so that a class that suffices is cut as asked.
+      ends = ends * min(len(rows), ends[-1]) // max(ends[-1], 1)
+      pieces = np.split(rows, ends)[:-1]
+      for place, piece in zip(np.argwhere(places), pieces, strict=True):
+        parts[tuple(place)] = piece
+    return [np.concatenate(own) for own in parts]
+
+  def _check(self, sizes: Sizes) -> None:
+    num_clients = sizes.num_clients
+    if num_clients % 2:
+      raise bad_input(
+        'num_clients',
+        got=num_clients,
+        expected='an even number: client i and the i-th last share classes',
+        choices=[num_clients - 1, num_clients + 1],
+        cause='a number of clients that suits the partition "shards"',
+      )
+    fits = [d for d in range(1, num_clients + 1) if num_clients % d == 0]
+    if self.group_size not in fits:
+      raise bad_input(
+        'group_size',
+        got=self.group_size,
+        expected=f'a divisor of the {num_clients} clients',
+        choices=fits,
+        cause='clients that were changed without the size of their groups',
+      )
+    steps = (num_clients // self.group_size - 1) / 2  # to the smallest group
+    mean = sizes.num_train / num_clients
+    most = mean / steps if steps else float('inf')
+    if not 0 <= self.size_step <= most:
+      raise bad_input(
+        'size_step',
+        got=self.size_step,
+        expected=f'from 0 to {most:g}: the smallest clients have '
+        f'{mean:g} - {steps:g} x size_step examples',
+        cause='a step for larger clients, or for fewer groups',
+      )
+
+
+def _too_many_shards(num_shards: int, largest: int, num_rows: int) -> BadInput:
+  return bad_input(
+    'shards',
+    got=num_shards,
+    expected=f'at most {largest}, the examples of the largest client: with '
+    f'{num_rows} examples every client would get floor(n / shards) = 0',
+    cause='shards for larger clients, or too few examples',
+  )

@@ -1,0 +1,107 @@
+"""Blocks of one class: by hand, ragged, at the scale of EMNIST."""
+
+import time
+
+import numpy as np
+import pytest
+from labels import check_partition
+
+from fedjax_pfl.data import (
+  deal_blocks,
+  partition,
+  shard_assignment,
+  shards,
+)
+from fedjax_pfl.errors import BadInput
+
+
+def first(client, position, left):
+  del client, position, left
+  return 0
+
+
+def test_deal_blocks_by_hand():
+  # Class 0 holds rows 0 1 2 4 6 in three blocks: rest 2, so the last two rows
+  # go one each to the first blocks: (0, 4) (1, 6) (2).
+  labels = np.array([0, 0, 0, 1, 0, 1, 0])
+  assignment = np.array([[0, 1], [0, 0]])
+  asked = []
+
+  def last(client, position, left):
+    asked.append((client, position, left))
+    return left - 1
+
+  indices = deal_blocks(labels, assignment, last)
+  assert [rows.tolist() for rows in indices] == [[2, 3, 5], [1, 6, 0, 4]]
+  assert asked == [(0, 0, 3), (0, 1, 1), (1, 0, 2), (1, 1, 1)]
+  indices = deal_blocks(labels, assignment, first)
+  assert [rows.tolist() for rows in indices] == [[0, 4, 3, 5], [1, 6, 2]]
+
+
+def test_blocks_may_be_empty():
+  labels = np.array([0, 1])
+  indices = deal_blocks(labels, np.array([[0, 1], [0, 1], [1, 0]]), first)
+  assert [rows.tolist() for rows in indices] == [[0, 1], [], []]
+  check_partition(indices, 2)
+
+
+@pytest.mark.parametrize(
+  ('num_clients', 'num_shards'), [(20, 2), (20, 5), (5, 10), (50, 1), (7, 10)]
+)
+def test_shards_partition_ragged_classes(num_clients, num_shards):
+  labels = np.random.default_rng(0).integers(0, 10, 997)
+  rng = np.random.default_rng(1)
+  assignment = shard_assignment(rng, num_clients, num_shards, 10)
+  each = num_clients * num_shards // 10
+  assert assignment.shape == (num_clients, num_shards)
+  assert np.bincount(assignment.ravel()).tolist() == [each] * 10
+  indices = shards(labels, assignment, rng)
+  check_partition(indices, 997)
+  sizes = np.bincount(labels)
+  for row, rows in zip(assignment, indices, strict=True):
+    times = np.bincount(row, minlength=10)
+    own = np.bincount(labels[rows], minlength=10)
+    assert (own >= times * (sizes // each)).all()
+    assert (own <= times * -(-sizes // each)).all()
+
+
+def test_a_class_may_occur_twice_in_a_row():
+  rows = shard_assignment(np.random.default_rng(0), 100, 5, 10)
+  distinct = [len(set(row)) for row in rows]
+  # 4.1 is the expectation that was simulated for this setting.
+  assert min(distinct) < 5
+  assert 3.9 < np.mean(distinct) < 4.3
+
+
+def test_the_choices_of_the_shards_sentence_work():
+  for num_clients, num_classes in ((100, 62), (20, 100), (6, 10), (7, 10)):
+    with pytest.raises(BadInput) as caught:
+      shard_assignment(np.random.default_rng(0), num_clients, 1, num_classes)
+    words = str(caught.value).split('Choices: ')[1].split('.')[0].split(' (')[0]
+    for choice in words.split(', '):
+      rng = np.random.default_rng(0)
+      shard_assignment(rng, num_clients, int(choice), num_classes)
+
+
+def test_emnist_by_classes_is_ragged_and_fast():
+  """1,488 clients, 62 classes of very unequal sizes, as many labels.
+
+  Measured: 0.2 s for 6 shards, 1.0 s for 60.
+  """
+  rng = np.random.default_rng(0)
+  share = 1 / np.arange(2, 64)
+  train, test = (
+    rng.choice(62, size, p=share / share.sum()) for size in (697_932, 116_323)
+  )
+  began = time.perf_counter()
+  clients, held_out = partition(
+    'shards', train, test, num_clients=1488, num_classes=62, shards=6
+  )
+  assert time.perf_counter() - began < 5
+  check_partition(clients, 697_932)
+  check_partition(held_out, 116_323)
+  blocks = np.bincount(train) / 144
+  sizes = np.array([len(rows) for rows in clients])
+  assert 6 * blocks.min() - 6 < sizes.min() < sizes.max() < 6 * blocks.max() + 6
+  assert sizes.max() > 3 * sizes.min()
+  assert max(len(np.unique(train[rows])) for rows in clients) <= 6
