@@ -52,7 +52,10 @@ class Training(NamedTuple):
 
   def weights(self, counts: Array) -> Array:
     """Return how much each client of a cohort counts in the mean: [C]."""
-    return counts if self.aggregation == 'examples' else jnp.ones_like(counts)
+    if self.aggregation == 'uniform':
+      return jnp.ones_like(counts)
+    # Without any example nobody has moved: any mean will do, but 0 / 0.
+    return jnp.where(jnp.any(counts > 0), counts, 1)
 
 
 AGGREGATIONS = ('uniform', 'examples')

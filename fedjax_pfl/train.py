@@ -27,7 +27,7 @@ from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.modelfile import save_model
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.store import Run, open_run
-from fedjax_pfl.types import ClientData, Key, Params, Scores
+from fedjax_pfl.types import Array, ClientData, Key, Params, Scores
 
 # One word a stream of random numbers; their order is part of every result.
 STREAMS = ('states', 'cohorts', 'rounds', 'evaluation')
@@ -123,7 +123,7 @@ def run_rounds(
         if done % every.evaluate == 0 or done == experiment.rounds:
           began = time.perf_counter()
           scores = judge_fn(state, experiment.settings['eval_views'])
-          numbers |= accuracies(scores)
+          numbers |= accuracies(scores, experiment.train.count)
           took = time.perf_counter() - began
           state = state._replace(seconds=state.seconds + took)
         run.log(round=done, **numbers)
@@ -189,7 +189,7 @@ def make_advance(
     images = settings['local_epochs'] * int(jnp.sum(train.count[cohorts]))
     numbers = {
       'stage': stage.name,
-      **mean_metrics(metrics),
+      **mean_metrics(metrics, np.asarray(train.count[cohorts]) > 0),
       'images_per_second': images / took,
       **message_bytes(stage, server, clients, train, cohorts.size),
     }
@@ -212,10 +212,16 @@ def loop_rounds(round_fn):
   return rounds
 
 
-def mean_metrics(metrics: dict[str, np.ndarray]) -> dict[str, float]:
-  """Return the means over rounds and clients of the scalars among them."""
+def mean_metrics(
+  metrics: dict[str, np.ndarray], trained: np.ndarray
+) -> dict[str, float]:
+  """Return the means of the scalars over the rounds and clients that trained.
+
+  `trained` is [T, C]. Where nobody did, the means are those of everybody: 0.
+  """
+  used = trained if trained.any() else ~trained
   return {
-    name: float(np.mean(values))
+    name: float(np.mean(values[used]))
     for name, values in metrics.items()
     if values.ndim == 2  # [T, C]
   }
@@ -312,11 +318,13 @@ def make_judge(experiment: Experiment, key: Key) -> Judge:
   return judge
 
 
-def accuracies(scores: dict[str, Scores]) -> dict[str, float]:
+def accuracies(
+  scores: dict[str, Scores], train_count: Array
+) -> dict[str, float]:
   """Return the mean over clients and the pooled accuracy of every view."""
   numbers = {}
   for view, score in scores.items():
-    summary = summarise(score)
+    summary = summarise(score, train_count)
     numbers[f'{view}/accuracy'] = summary['mean']
     numbers[f'{view}/pooled'] = summary['pooled']
   return numbers
@@ -337,7 +345,10 @@ def write_result(
     dataset=experiment.source.name,
     rounds=experiment.rounds,
     seconds=seconds,
-    views={view: summarise(score) for view, score in scores.items()},
+    views={
+      view: summarise(score, experiment.train.count)
+      for view, score in scores.items()
+    },
   )
 
 

@@ -205,6 +205,13 @@ def test_client_without_examples_sends_what_it_got():
     assert after['body'] + after['head'] == mean
 
 
+def test_weights_of_a_cohort_without_examples():
+  """Not 0 / 0: equal ones, of models that have not moved."""
+  examples = training(0.5, aggregation='examples')
+  assert examples.weights(np.array([0, 0])).tolist() == [1, 1]
+  assert examples.weights(np.array([0, 3])).tolist() == [0, 3]
+
+
 def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
   """eta = 1/2, decay = 1/4, x = 1, body = 4, head = 2:
 

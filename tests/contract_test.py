@@ -170,3 +170,17 @@ def test_personalize_is_handed_training_data_alone(name):
       and parameter.default is parameter.empty
       for parameter in signature.parameters.values()
     )
+
+
+@every_method
+def test_a_cohort_without_any_example_loses_no_number(name):
+  """Weights n_i are all 0 then; judging such a client is no trouble either."""
+  assert DATA.count[2] == 0
+  stages = build(name)
+  states = play(stages, DATA, rounds=1, cohort=(2,))
+  views = stages[-1].algorithm.personalize(
+    states[0], trees.take(states[1], 2), client_of(DATA, 2), RNG
+  )
+  for leaf in jax.tree.leaves((states, views)):
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+      assert jnp.isfinite(leaf).all()

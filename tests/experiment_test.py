@@ -1,5 +1,7 @@
 """What is wrong with a config is told before anything is compiled."""
 
+import re
+
 import flax.linen as nn
 import jax
 import numpy as np
@@ -105,6 +107,23 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
       'both splits (1442 for training, 355 for testing)',
     ),
     (
+      {'partition': 'unbalanced', 'clients': 22, 'shards': 10},
+      'group_size: got 10, expected a divisor of the 22 clients. Choices: 1, 2',
+    ),
+    (
+      {'partition': 'unbalanced', 'size_step': 200},
+      'expected from 0 to 144.2: the smallest clients have 72.1 - 0.5 x',
+    ),
+    (
+      {
+        'test_partition': 'independent',
+        'test_shards': 3,
+        'clients': 15,
+        'shards': 2,
+      },
+      'test_shards: got 3, expected a positive multiple of 2: 15 clients',
+    ),
+    (
       {'examples': 15, 'partition': 'iid'},
       'a data set that was shrunk without lowering the clients',
     ),
@@ -157,6 +176,51 @@ def test_the_user_is_told_what_the_clients_hold():
   build(make_settings(), said.append)
   assert said[0].startswith('digits, training: 20 clients, 1,442 examples')
   assert said[1].startswith('digits, testing: 20 clients, 355 examples')
+
+
+PARTS = [
+  {'partition': 'iid'},
+  {'partition': 'dirichlet', 'beta': 0.5},
+  {'partition': 'unbalanced', 'size_step': 5.0},
+  {'test_partition': 'whole'},
+  {'test_partition': 'independent', 'test_shards': 10},
+  {'test_partition': 'iid'},
+]
+
+
+def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
+  heard = []
+  for changes in [{}, *PARTS]:
+    said = []
+    experiment = build(make_settings(**changes), said.append)
+    assert experiment.test.count.shape == (20,)
+    for split, line in zip(('training', 'testing'), said, strict=True):
+      assert re.match(
+        rf'digits, {split}: 20 clients, [\d,]+ examples, .*; '
+        r'padding \d+\.\d %; partition [0-9a-f]{12}$',
+        line,
+      )
+    heard.append(said)
+  assert len({training for training, _ in heard}) == 4
+  assert len({testing for _, testing in heard}) == 7 - 1  # two are iid
+  assert len({tuple(said) for said in heard}) == 7
+
+
+def test_the_user_is_told_of_clients_that_lack_examples():
+  said = []
+  experiment = build(
+    make_settings(partition='dirichlet', beta=0.02), said.append
+  )
+  no_train, no_test = (
+    np.asarray(data.count) == 0 for data in (experiment.train, experiment.test)
+  )
+  assert 0 < no_train.sum() < no_test.sum() < 20
+  assert said[2:] == [
+    f'{no_test.sum()} of 20 clients lack examples: {no_train.sum()} have none '
+    f'for training, {no_test.sum()} none for testing. They are kept and '
+    'counted, and left out of all means.'
+  ]
+  assert (no_test | no_train).sum() == no_test.sum()
 
 
 def test_the_argument_after_the_colon():

@@ -17,7 +17,14 @@ from fedjax_pfl.errors import BadInput
 from fedjax_pfl.evaluate import score_view
 from fedjax_pfl.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.modelfile import load_model
-from fedjax_pfl.train import Cadence, State, cadence, random_streams, train
+from fedjax_pfl.train import (
+  Cadence,
+  State,
+  cadence,
+  mean_metrics,
+  random_streams,
+  train,
+)
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -203,6 +210,41 @@ def test_stored_models_answer_as_often_rightly_as_stored(fedbabu):
     params, about = load_model(path)
     assert (about['view'], about['client']) == ('finetuned', client)
     assert_same_answers(params, experiment, client, stored['finetuned'])
+
+
+def test_clients_that_lack_examples_are_in_no_mean(tmp_path):
+  """Kept and counted: their rows are in clients.npz all the same."""
+  experiment = make_experiment(
+    partition='dirichlet',
+    beta=0.01,
+    test_partition='iid',
+    fraction=0.1,  # cohorts of one: some hold no example at all
+    aggregation='examples',
+    log_every=1,
+  )
+  result = train(experiment, tmp_path)
+  train_count, count = experiment.train.count, experiment.test.count
+  used = (train_count > 0) & (count > 0)
+  assert 0 < used.sum() < (count > 0).sum() <= 10
+  for view, scores in scores_of(tmp_path).items():
+    assert scores.count.shape == (10,)
+    numbers = result['views'][view]
+    shares = 100 * scores.correct[used] / scores.count[used]
+    np.testing.assert_allclose(numbers['mean'], shares.mean(), rtol=1e-6)
+    assert numbers['num_clients'] == used.sum()
+    assert numbers['num_left_out'] == 10 - used.sum()
+  lines = store.load_metrics(tmp_path)
+  losses = [line['loss'] for line in lines]
+  assert len(losses) == ROUNDS and 0 in losses and max(losses) > 0.5
+  assert lines[-1]['initial/accuracy'] == result['views']['initial']['mean']
+
+
+def test_the_mean_loss_is_that_of_the_clients_that_trained():
+  metrics = {'loss': np.array([[2.0, 0.0], [4.0, 9.0]]), 'losses': np.ones(3)}
+  trained = np.array([[True, False], [True, True]])
+  assert mean_metrics(metrics, trained) == {'loss': 5.0}
+  nobody = {'loss': np.zeros((2, 2))}
+  assert mean_metrics(nobody, np.zeros((2, 2), bool)) == {'loss': 0.0}
 
 
 # ---- what does not change the numbers

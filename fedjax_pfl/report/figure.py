@@ -150,9 +150,14 @@ def _check_comparable(
 
 def _change(run: Shown) -> plots.Change:
   first, last = _first_and_last(run)
-  before = None if first == last else accuracies(run.clients.scores[first])
-  after = accuracies(run.clients.scores[last])
+  before = None if first == last else _accuracies(run, first)
+  after = _accuracies(run, last)
   return plots.Change(before, after, (first, last))
+
+
+def _accuracies(run: Shown, view: str) -> np.ndarray:
+  clients = run.clients
+  return accuracies(clients.scores[view], clients.train_count)
 
 
 def _csv(runs: Sequence[Shown]) -> str:
@@ -165,9 +170,9 @@ def _csv(runs: Sequence[Shown]) -> str:
     first = next(iter(views))
     for at, value in zip(*run.curve, strict=True):
       writer.writerow([run.label, 'round', first, f'{at:g}', f'{value:.4f}'])
-    for view, scores in views.items():
+    for view in views:
       for client, value in zip(
-        run.clients.ids, accuracies(scores), strict=True
+        run.clients.ids, _accuracies(run, view), strict=True
       ):
         writer.writerow([run.label, 'client', view, client, f'{value:.4f}'])
     for view, summary in run.result['views'].items():

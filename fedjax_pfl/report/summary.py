@@ -1,6 +1,7 @@
 """From the scores of clients to the numbers of a table. Pure numpy.
 
-All accuracies are in percent, over clients that have test examples.
+All accuracies are in percent, over clients that have examples for training and
+for testing.
 """
 
 import math
@@ -15,15 +16,22 @@ from fedjax_pfl.types import Scores
 NUM_RESAMPLES = 4000  # the interval's ends then move by about 2% of its width
 
 
-def accuracies(scores: Scores) -> np.ndarray:
-  """Return the accuracy of every client in percent, [K]; NaN without tests."""
+def accuracies(scores: Scores, train_count: Any = None) -> np.ndarray:
+  """Return the accuracy of every client in percent, [K]; NaN without tests.
+
+  With `train_count` [K], NaN without training examples as well: such a client
+  has no model of its own to be judged.
+  """
   correct, count = np.asarray(scores.correct), np.asarray(scores.count)
   assert correct.shape == count.shape and correct.ndim == 1, correct.shape
+  used = count > 0
+  if train_count is not None:
+    used = used & (np.asarray(train_count) > 0)
   safe = np.maximum(count, 1)
-  return np.where(count > 0, 100.0 * correct / safe, np.nan)
+  return np.where(used, 100.0 * correct / safe, np.nan)
 
 
-def summarise(scores: Scores) -> dict[str, Any]:
+def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   """Return the summary of one view.
 
     mean           unweighted over clients: every client matters alike
@@ -32,12 +40,14 @@ def summarise(scores: Scores) -> dict[str, Any]:
     worst_decile   mean of the lowest ceil(K/10) clients
     interval       95% bootstrap interval of the mean over clients, [low, high]
     num_clients    clients in these numbers
-    num_left_out   clients without test examples, in none of them
+    num_left_out   clients without test examples, or, where `train_count` [K]
+                   is given, without training examples: in none of them
 
-  All numbers are NaN where no client has test examples.
+  All numbers are NaN where no client is left.
   """
-  accuracy = accuracies(scores)
-  used = np.sort(accuracy[~np.isnan(accuracy)])
+  accuracy = accuracies(scores, train_count)
+  is_used = ~np.isnan(accuracy)
+  used = np.sort(accuracy[is_used])
   counts = {'num_clients': used.size, 'num_left_out': accuracy.size - used.size}
   if not used.size:
     names = ('mean', 'std', 'pooled', 'worst_decile')
@@ -45,11 +55,12 @@ def summarise(scores: Scores) -> dict[str, Any]:
       **dict.fromkeys(names, math.nan),
       'interval': [math.nan] * 2,
     } | counts
-  correct, count = np.asarray(scores.correct), np.asarray(scores.count)
+  correct = np.asarray(scores.correct)[is_used]
+  count = np.asarray(scores.count)[is_used]
   return {
     'mean': float(used.mean()),
     'std': float(used.std()),
-    'pooled': float(100.0 * correct[count > 0].sum() / count.sum()),
+    'pooled': float(100.0 * correct.sum() / count.sum()),
     'worst_decile': float(used[: math.ceil(used.size / 10)].mean()),
     'interval': bootstrap_interval(used),
     **counts,
@@ -82,6 +93,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   algorithm      initial    finetuned  seconds
   ---------  -----------  -----------  -------
   FedBABU    62.1 ± 11.4  85.0 ±  7.3     41.2
+
+  A note below says how many clients are left out of the means.
   """
   views = list(dict.fromkeys(view for one in results for view in one['views']))
   rows = [('algorithm', *views, 'seconds')]
@@ -96,7 +109,20 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     cells = [first.ljust(widths[0])]
     cells += [c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]
     lines.append('  '.join(cells))
-  return '\n'.join(lines)
+  return '\n'.join(lines + _notes(results))
+
+
+def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
+  """Return a line for every result that leaves out clients."""
+  lines = []
+  for one in results:
+    parts = [view.get('num_left_out', 0) for view in one['views'].values()]
+    if out := max(parts, default=0):
+      lines.append(
+        f'{display_name(one["algorithm"])}: {out:,} clients without training '
+        'or test examples are left out of the means.'
+      )
+  return lines
 
 
 def _cell(summary: Mapping[str, Any] | None) -> str:

@@ -40,6 +40,20 @@ def test_clients_without_tests_are_left_out():
   assert with_empty == without
 
 
+def test_clients_without_training_examples_are_left_out():
+  """Of five, one lacks tests, one training examples, one both."""
+  scores = make_scores([5, 0, 9, 0, 1], [10, 0, 10, 0, 10])
+  train_count = np.array([4, 2, 0, 0, 1])
+  got = summary.accuracies(scores, train_count)
+  np.testing.assert_array_equal(got, [50, np.nan, np.nan, np.nan, 10])
+  got = summary.summarise(scores, train_count)
+  assert (got['num_clients'], got['num_left_out']) == (2, 3)
+  del got['num_left_out']
+  want = summary.summarise(make_scores([5, 1], [10, 10]))
+  del want['num_left_out']
+  assert got == want
+
+
 def test_no_tests_at_all_is_nan_and_not_a_number_that_looks_good():
   got = summary.summarise(make_scores([0, 0], [0, 0]))
   assert math.isnan(got['mean']) and math.isnan(got['interval'][1])
@@ -98,4 +112,16 @@ def test_table():
     'FedAvg      62.1 ± 11.4            -     41.2',
     'FedBABU    100.0 ±  0.0  62.1 ± 11.4   1234.5',
     'mine                  -            -      0.0',
+  ]
+
+
+def test_the_table_notes_who_is_left_out():
+  def result(name, left_out):
+    view = {'mean': 1.0, 'std': 1.0, 'num_left_out': left_out}
+    return {'algorithm': name, 'views': {'initial': view}, 'seconds': 1}
+
+  lines = summary.table([result('fedavg', 0), result('fedbabu', 3)])
+  assert lines.splitlines()[4:] == [
+    'FedBABU: 3 clients without training or test examples are left out of '
+    'the means.'
   ]
