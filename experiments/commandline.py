@@ -81,6 +81,28 @@ def read_settings(
   return settings
 
 
+def variants(flag: str, text: str) -> list[Overrides]:
+  """Return the overrides that a flag 'FIELD=VALUE,VALUE' asks for in turn.
+
+  >>> variants('--vary', 'beta=1.0,0.5')
+  [{'beta': '1.0'}, {'beta': '0.5'}]
+
+  Without a text there is one variant, the config as it is.
+  """
+  if not text:
+    return [{}]
+  field, _, values = text.partition('=')
+  if not field or not all(values.split(',')):
+    raise _error(
+      flag,
+      got=text,
+      expected='a field of the config and its values',
+      choices=['beta=1.0,0.5', 'shards=10,2'],
+      cause='a typing error, or a comma too many',
+    )
+  return [{field: value} for value in values.split(',')]
+
+
 def _take_overrides(argv: list[str]) -> tuple[Overrides, list[str]]:
   overrides, rest = {}, []
   for arg in argv:

@@ -113,6 +113,26 @@ def test_what_is_no_mistake_of_the_user_keeps_its_traceback(tmp_path):
   assert 'Traceback' in done.stderr and 'ValueError: ours' in done.stderr
 
 
+# ---- a field with several values
+
+
+def test_variants_of_a_field():
+  assert commandline.variants('--vary', '') == [{}]
+  assert commandline.variants('--vary', 'finetune.part=body') == [
+    {'finetune.part': 'body'}
+  ]
+  assert commandline.variants('--vary', 'beta=1.0,0.5') == [
+    {'beta': '1.0'},
+    {'beta': '0.5'},
+  ]
+
+
+@pytest.mark.parametrize('text', ['beta', '=1,2', 'beta=', 'beta=1,,2'])
+def test_variants_that_are_not_there(text):
+  message = refused(lambda: commandline.variants('--vary', text))
+  assert message.startswith(f"--vary: got '{text}', expected a field")
+
+
 # ---- flags
 
 

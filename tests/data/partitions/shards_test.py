@@ -86,18 +86,18 @@ def test_the_choices_of_the_shards_sentence_work():
 def test_emnist_by_classes_is_ragged_and_fast():
   """1,488 clients, 62 classes of very unequal sizes, as many labels.
 
-  Measured: 0.2 s for 6 shards, 1.0 s for 60.
+  Seconds of this process; measured: 0.2 for 6 shards, 1.0 for 60.
   """
   rng = np.random.default_rng(0)
   share = 1 / np.arange(2, 64)
   train, test = (
     rng.choice(62, size, p=share / share.sum()) for size in (697_932, 116_323)
   )
-  began = time.perf_counter()
+  began = time.process_time()
   clients, held_out = partition(
     'shards', train, test, num_clients=1488, num_classes=62, shards=6
   )
-  assert time.perf_counter() - began < 5
+  assert time.process_time() - began < 5
   check_partition(clients, 697_932)
   check_partition(held_out, 116_323)
   blocks = np.bincount(train) / 144

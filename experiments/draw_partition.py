@@ -1,0 +1,65 @@
+"""Draw how a config divides its images among clients; nothing is trained:
+
+  python experiments/draw_partition.py --config=configs/fedbabu_digits.py \\
+      --config.partition=dirichlet --output=runs/dirichlet.png
+
+One row of the picture for each value of a field (as in the FedBABU paper's
+Figures 10, 11 and 14): --vary=beta=1.0,0.5 or --vary=shards=10,2. The numbers
+go to a CSV file beside the picture.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+
+from absl import flags, logging
+
+from experiments import commandline
+
+CONFIG = flags.DEFINE_string(
+  'config', None, 'a config file, e.g. configs/fedbabu_digits.py[:quick]'
+)
+OUTPUT = flags.DEFINE_string('output', None, 'the picture, a .png file')
+VARY = flags.DEFINE_string(
+  'vary', '', 'a field and its values, a row each: beta=1.0,0.5'
+)
+
+
+def main(overrides):
+  logging.set_verbosity(logging.WARNING)
+  rows = commandline.variants('--vary', VARY.value)
+  settings = [
+    commandline.read_settings(CONFIG.value, {**overrides, **row})
+    for row in rows
+  ]
+  # Imported here: a mistyped flag should not wait for jax.
+  from fedjax_pfl import console
+  from fedjax_pfl.report import class_counts
+  from fedjax_pfl.settings import check_settings
+
+  for one in settings:
+    check_settings(one)
+  class_counts.check_name(OUTPUT.value)
+  parts = [
+    make_part(one, row, console.say)
+    for one, row in zip(settings, rows, strict=True)
+  ]
+  console.say(f'Figure: {class_counts.save(parts, OUTPUT.value)}')
+
+
+def make_part(settings, row, say):
+  """Return the class counts of a config, whose data are those of a run."""
+  from fedjax_pfl.experiment import build_data
+  from fedjax_pfl.report.class_counts import Part, class_counts
+
+  source, train, test, _ = build_data(settings, say)
+  counts = (class_counts(data, source.num_classes) for data in (train, test))
+  words = [f'{field}={value}' for field, value in row.items()]
+  if not {'partition', settings['partition']} & {*row}:
+    words.insert(0, settings['partition'])
+  return Part(', '.join(words), *counts)
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['config', 'output'])
