@@ -216,9 +216,9 @@ def test_the_user_is_told_of_clients_that_lack_examples():
   )
   assert 0 < no_train.sum() < no_test.sum() < 20
   assert said[2:] == [
-    f'{no_test.sum()} of 20 clients lack examples: {no_train.sum()} have none '
-    f'for training, {no_test.sum()} none for testing. They are kept and '
-    'counted, and left out of all means.'
+    f'Clients without training examples: {no_train.sum()} of 20; without test '
+    f'examples: {no_test.sum()}; left out of all means: {no_test.sum()}. They '
+    'are kept and counted.'
   ]
   assert (no_test | no_train).sum() == no_test.sum()
 

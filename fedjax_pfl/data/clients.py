@@ -75,9 +75,9 @@ def note_empty(train: ClientData, test: ClientData) -> str:
   if not either:
     return ''
   return (
-    f'{either:,} of {len(no_train):,} clients lack examples: '
-    f'{no_train.sum():,} have none for training, {no_test.sum():,} none for '
-    'testing. They are kept and counted, and left out of all means.'
+    f'Clients without training examples: {no_train.sum():,} of '
+    f'{len(no_train):,}; without test examples: {no_test.sum():,}; left out of '
+    f'all means: {either:,}. They are kept and counted.'
   )
 
 

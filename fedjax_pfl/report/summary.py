@@ -119,8 +119,8 @@ def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
     parts = [view.get('num_left_out', 0) for view in one['views'].values()]
     if out := max(parts, default=0):
       lines.append(
-        f'{display_name(one["algorithm"])}: {out:,} clients without training '
-        'or test examples are left out of the means.'
+        f'{display_name(one["algorithm"])}: clients left out of the means, for '
+        f'want of training or test examples: {out:,}'
       )
   return lines
 

@@ -122,6 +122,6 @@ def test_the_table_notes_who_is_left_out():
 
   lines = summary.table([result('fedavg', 0), result('fedbabu', 3)])
   assert lines.splitlines()[4:] == [
-    'FedBABU: 3 clients without training or test examples are left out of '
-    'the means.'
+    'FedBABU: clients left out of the means, for want of training or test '
+    'examples: 3'
   ]
