@@ -55,6 +55,28 @@ def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:
   return overrides
 
 
+def variants(flag: str, text: str) -> list[Overrides]:
+  """Return the overrides that a flag 'FIELD=VALUE,VALUE' asks for in turn.
+
+  >>> variants('--vary', 'beta=1.0,0.5')
+  [{'beta': '1.0'}, {'beta': '0.5'}]
+
+  Without a text there is one variant, the config as it is.
+  """
+  if not text:
+    return [{}]
+  field, _, values = text.partition('=')
+  if not field or not all(values.split(',')):
+    raise _error(
+      flag,
+      got=text,
+      expected='a field of the config and its values',
+      choices=['beta=1.0,0.5', 'shards=10,2'],
+      cause='a typing error, or a comma too many',
+    )
+  return [{field: value} for value in values.split(',')]
+
+
 def read_settings(
   config: str, overrides: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -79,28 +101,6 @@ def read_settings(
   for name, text in (overrides or {}).items():
     _replace(settings, name, text)
   return settings
-
-
-def variants(flag: str, text: str) -> list[Overrides]:
-  """Return the overrides that a flag 'FIELD=VALUE,VALUE' asks for in turn.
-
-  >>> variants('--vary', 'beta=1.0,0.5')
-  [{'beta': '1.0'}, {'beta': '0.5'}]
-
-  Without a text there is one variant, the config as it is.
-  """
-  if not text:
-    return [{}]
-  field, _, values = text.partition('=')
-  if not field or not all(values.split(',')):
-    raise _error(
-      flag,
-      got=text,
-      expected='a field of the config and its values',
-      choices=['beta=1.0,0.5', 'shards=10,2'],
-      cause='a typing error, or a comma too many',
-    )
-  return [{field: value} for value in values.split(',')]
 
 
 def _take_overrides(argv: list[str]) -> tuple[Overrides, list[str]]:
