@@ -250,3 +250,64 @@ def test_gradients_pass_through_the_frozen_head():
     'body': 4.0,
     'head': 3.0,
   }
+
+
+def ditto(rounds=1, **hp):
+  """Return the algorithm, and server and clients after some rounds.
+
+  Two clients, of which the second is in the cohort of every other round.
+  """
+  module = load('ditto')
+  train = training(0.5, epochs=2)._replace(
+    learning_rate=lambda clock: jnp.array([0.5, 0.25])[clock]
+  )
+  hp = module.HParams(train, lam=0.5, **hp)
+  algorithm = module.build(make_task(), hp)[0].algorithm
+  data = from_lists([[8.0]], [[4.0]])
+  server, clients = init_states(algorithm, data, KEY(0))
+  round_fn = make_round(algorithm)
+  for number in range(rounds):
+    cohort = jnp.arange(2 - number % 2)
+    server, clients, _ = round_fn(server, clients, cohort, data, KEY(0))
+  return algorithm, server, clients
+
+
+def personal_models(algorithm, server, clients):
+  views = jax.vmap(algorithm.personalize, (None, 0, None, None))(
+    server, clients, None, None
+  )
+  return jax.tree.leaves(views['personal'])[0].tolist()
+
+
+def test_ditto_pulls_its_own_model_to_the_global_one():
+  """lam = 1/2; eta = 1/2, then 1/4; x = 8 and 4; body = head, both from 0.
+
+  round 1   global 0:    g = -8            4       g = 0              4
+            global 1:    g = -4            2       g = 0              2
+            personal 0:  g = -8 + 0/2      4       g = 0 + 4/2        3
+            personal 1:  g = -4 + 0/2      2       g = 0 + 2/2        1.5
+  round 2   global 0:    g = 6 - 8         3.5     g = 7 - 8          3.75
+            personal 0:  g = 6 - 8 + 0/2   3.5     g = -1 + 0.5/2     3.6875
+  """
+  algorithm, server, clients = ditto()
+  assert server.params['body'] == 3.0
+  assert personal_models(algorithm, server, clients) == [3.0, 1.5]
+  algorithm, server, clients = ditto(rounds=2)
+  assert server.params['body'] == 3.75
+  assert personal_models(algorithm, server, clients) == [3.6875, 1.5]
+
+
+def test_ditto_as_released_shows_old_models_of_those_that_rest():
+  """eta = 1/2 in both rounds; the pull is eta lam = 1/4 of what is too far.
+
+  round 1   client 0:  0 + 4 - 0    = 4        4 - 0 - 4/4       = 3
+            client 1:  0 + 2 - 0    = 2        2 - 0 - 2/4       = 1.5
+            global     2.25
+  round 2   client 0:  2.25 + 1.75  = 4        4 - 0 - 1.75/4    = 3.5625
+  """
+  algorithm, server, clients = ditto(protocol='released')
+  assert server.params['body'] == 2.25
+  assert personal_models(algorithm, server, clients) == [3.0, 1.5]
+  algorithm, server, clients = ditto(rounds=2, protocol='released')
+  assert server.params['body'] == 3.5625
+  assert personal_models(algorithm, server, clients) == [3.5625, 2.25]

@@ -81,6 +81,9 @@ NO_DATA_NEEDED = [
     {'algorithm': 'fedavg', 'hp__head_lr_ratio': -1},
     'hp.head_lr_ratio: got -1, expected a number, 0 or more',
   ),
+  ({'algorithm': 'ditto', 'hp__protocol': 'papers'}, '(did you mean paper?)'),
+  ({'algorithm': 'ditto', 'hp__anchor': 'glob'}, '(did you mean global?)'),
+  ({'algorithm': 'ditto', 'hp__personal_epochs': 0}, 'epochs, 1 or more'),
 ]
 
 
