@@ -17,7 +17,8 @@ class Batching(NamedTuple):
   """How the examples of a client become batches.
 
   `steps` tells the steps of an epoch from the number of batches, if it is not
-  one for each; where the batches run out, a new order of them begins.
+  one for each; where the batches run out, a new order of them begins. With
+  `together` above 1 (and `steps` given) a step has so many of them, stacked.
   """
 
   size: int
@@ -25,6 +26,7 @@ class Batching(NamedTuple):
   transform: Transform
   shuffle: bool = True  # anew in every epoch; False: in stored order
   steps: Callable[[Array], Array] | None = None
+  together: int = 1  # consecutive batches in one step: [together, B, ...]
 
 
 def rows_in_order(
@@ -71,20 +73,40 @@ def batches_of_epoch(
     order = orders[position // batches]
     return _batch(data, order, position % batches, key, batching)
 
-  return batch_at
+  return _together(batch_at, batching.together)
 
 
 def example_batch(
   data: ClientData, rng: Key, batching: Batching
 ) -> tuple[Batch, Key]:
   """Return a batch and a key as every step has them, for their shapes."""
-  return _batch(data, jnp.arange(data.index.shape[0]), 0, rng, batching)
+  order = jnp.arange(data.index.shape[0])
+  return _together(
+    lambda position, key: _batch(data, order, 0, key, batching),
+    batching.together,
+  )(0, rng)
+
+
+def _together(batch_at, number):
+  """Return the same for `number` batches at each position."""
+  if number == 1:
+    return batch_at
+
+  def batches_at(position, key):
+    *keys, key = jax.random.split(key, number + 1)
+    batches = [
+      batch_at(number * position + place, own)[0]
+      for place, own in enumerate(keys)
+    ]
+    return jax.tree.map(lambda *rows: jnp.stack(rows), *batches), key
+
+  return batches_at
 
 
 def _max_passes(num_examples, batching):
   most = _ceil_div(num_examples, batching.size)
   return max(
-    _ceil_div(int(batching.steps(batches)), batches)
+    _ceil_div(int(batching.steps(batches)) * batching.together, batches)
     for batches in range(1, most + 1)
   )
 

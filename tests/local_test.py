@@ -123,6 +123,41 @@ def test_batches_begin_anew_where_they_run_out():
   assert report(examples, client(0), steps=one_more).size == 0
 
 
+def test_a_step_may_have_several_batches():
+  """Of (1, 2), (4, 8), (16) and again (1, 2): two and two."""
+
+  def loss(tree, batch, key):
+    assert batch.x.shape == (2, 2, 1) and batch.mask.shape == (2, 2)
+    sums = (batch.mask * batch.x[:, :, 0]).sum(1)
+    return 0 * tree + sums[0] + 100 * sums[1]
+
+  batching = local.Batching(2, 1, as_is, False, lambda batches: 2, together=2)
+  tx, data = optax.sgd(0.1), client(5)
+  _, info = local.fit(
+    loss, jnp.zeros(()), data, KEY(0), tx=tx, batching=batching
+  )
+  assert info.losses.tolist() == [3 + 100 * 12, 16 + 100 * 3]
+
+
+def test_batches_of_one_step_have_keys_of_their_own():
+  def loss(tree, batch, key):
+    return 0 * tree + batch.x[0, 0] - batch.x[1, 0] + 0 * batch.x.sum()
+
+  def random(x, key):
+    return jax.random.uniform(key, (len(x),))
+
+  batching = local.Batching(1, 1, random, True, lambda batches: 3, together=2)
+  _, info = local.fit(
+    loss,
+    jnp.zeros(()),
+    client(1),
+    KEY(0),
+    tx=optax.sgd(0.1),
+    batching=batching,
+  )
+  assert len(set(info.losses.tolist())) == 3 and info.losses.all()
+
+
 def test_batches_that_begin_anew_are_shuffled_anew():
   def twice(batches):
     return 2 * batches
