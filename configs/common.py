@@ -56,6 +56,9 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.finetune.momentum = 0.9
   c.finetune.batch_size = 50
 
+  # What a client adapts on before it is judged. 'test_half': the first half of
+  # its tests, and it is judged on the second; for every method alike.
+  c.support = 'train'
   c.views = ('initial', 'finetuned')  # judged at the end
   c.eval_views = ('initial',)  # judged during the rounds
   c.eval_every = 0  # rounds; 0 = sixteen times in a run

@@ -26,7 +26,8 @@ def as_aggregated(server: Server, data: ClientData, key: Key) -> Server:
 class Algorithm(NamedTuple):
   """A method as pure functions, each written for ONE client.
 
-  `personalize` is handed training data alone: no test example can reach it.
+  `personalize` is handed training data alone: no example that a client is
+  judged on can reach it.
   `refine` comes after `aggregate` and sees the training data of all clients.
   """
 

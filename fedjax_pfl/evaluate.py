@@ -1,7 +1,7 @@
 """How good the models of every client are, on that client's test examples.
 
 The views that a method may be judged by come from its own `personalize`,
-which never sees a test example; this file only counts.
+which never sees the examples that it is judged on; this file only counts.
 """
 
 from collections.abc import Callable, Sequence

@@ -48,6 +48,13 @@ class Experiment(NamedTuple):
   def rounds(self) -> int:
     return sum(stage.rounds for stage in self.stages)
 
+  @property
+  def judging(self) -> tuple[ClientData, ClientData]:
+    """Return what clients adapt on, and what they are judged on."""
+    if self.settings['support'] == 'test_half':
+      return personalize.halves(self.test)
+    return self.train, self.test
+
 
 def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   """Return the experiment of a config; `say` is told what a user should know.

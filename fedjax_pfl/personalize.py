@@ -20,6 +20,8 @@ from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, Mask, Params, Task
 
 PARTS = ('full', 'body', 'head')
+# What a client adapts on: its training data, or half of its tests.
+SUPPORTS = ('train', 'test_half')
 
 
 class Personalization(NamedTuple):
@@ -55,6 +57,20 @@ class Cosine(NamedTuple):
 
 
 View = Params | Euclidean | Cosine
+
+
+def halves(data: ClientData) -> tuple[ClientData, ClientData]:
+  """Return every other example of every client [K, N], and the rest.
+
+  By turns, because clients hold their examples sorted by class: halves in a
+  row would hold other classes. The rest has the odd one.
+  """
+  width = data.index.shape[1]
+  few = data.count // 2  # [K]
+  return (
+    data._replace(index=data.index[:, min(1, width - 1) :: 2], count=few),
+    data._replace(index=data.index[:, ::2], count=data.count - few),
+  )
 
 
 def part_mask(task: Task, part: str, field: str = 'part') -> Mask:

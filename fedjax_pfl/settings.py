@@ -11,6 +11,7 @@ from fedjax_pfl.local import AGGREGATIONS
 from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.lowering import LOWERINGS
 from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.personalize import SUPPORTS
 from fedjax_pfl.sharing import SERVER_PARTS
 
 
@@ -177,6 +178,9 @@ RULES: dict[str, Rule] = {
   'finetune.learning_rate': RATE,
   'finetune.momentum': MOMENTUM,
   'finetune.batch_size': BATCH_SIZE,
+  'support': one_of(
+    SUPPORTS, 'the data on which a client adapts before it is judged'
+  ),
   'views': several(lambda value: isinstance(value, str), *VIEWS),
   'eval_views': several(lambda value: isinstance(value, str), *VIEWS),
   'eval_every': at_least(

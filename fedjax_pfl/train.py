@@ -284,6 +284,7 @@ def make_judge(experiment: Experiment, key: Key) -> Judge:
   """Return (state, views, on_models) -> {view: Scores [K]}."""
   num_clients = experiment.settings['clients']
   algorithm = experiment.stages[-1].algorithm
+  support, query = experiment.judging
   on_cpu = jax.default_backend() == 'cpu'
   # As many as a round holds: that has been shown to fit an accelerator.
   block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
@@ -307,8 +308,8 @@ def make_judge(experiment: Experiment, key: Key) -> Judge:
         views,
         state.server,
         state.clients,
-        experiment.train,
-        experiment.test,
+        support,
+        query,
         key,
         block=block,
         on_progress=bar.update,

@@ -15,6 +15,7 @@ from helpers import (
   from_lists,
   make_data,
   make_task,
+  pad,
 )
 
 from fedjax_pfl import local, personalize, trees
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, DATA = make_task(), make_data()
 PARAMS = TASK.init(KEY(7))
 ONE = client_of(DATA, 4)
+SIZES = (5, 4, 1, 0, 2)
 
 
 def test_views():
@@ -210,3 +212,23 @@ def test_loss_of_templates_needs_every_class():
   view = personalize.Euclidean(model)
   logits = personalize.make_predict(task)(view, batch.x, batch.mask)
   assert -jax.nn.log_softmax(logits)[0, 2] == np.inf
+
+
+def test_halves_of_every_client():
+  """Of 5, 4, 1, 0 and 2 examples, the first the fullest."""
+  rows = [[[10.0 * i + j] for j in range(n)] for i, n in enumerate(SIZES)]
+  for data in (from_lists(*rows), pad(from_lists(*rows), 9)):
+    got = [
+      [
+        half.x[half.index[i, : half.count[i]], 0].tolist()
+        for half in personalize.halves(data)
+      ]
+      for i in range(len(SIZES))
+    ]
+    assert got == [
+      [[1, 3], [0, 2, 4]],
+      [[11, 13], [10, 12]],
+      [[], [20]],
+      [[], []],
+      [[41], [40]],
+    ]

@@ -86,6 +86,8 @@ BAD = [
   ('finetune__learning_rate', -1, 'a learning rate above 0'),
   ('finetune__momentum', 1, 'a momentum from 0 to below 1'),
   ('finetune__batch_size', 0, 'examples, 1 or more'),
+  ('support', 'test_halves', 'did you mean test_half?'),
+  ('support', 0.5, 'Choices: train, test_half'),
   ('views', 'initial', "write ('initial',)"),
   ('views', (1,), 'names of views'),
   ('views', (), 'eval_views was meant'),

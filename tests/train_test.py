@@ -21,6 +21,7 @@ from fedjax_pfl.train import (
   Cadence,
   State,
   cadence,
+  make_judge,
   mean_metrics,
   random_streams,
   train,
@@ -375,3 +376,24 @@ def test_a_stage_is_entered_once_however_often_it_is_resumed(
   names = [line['stage'] for line in store.load_metrics(tmp_path / 'killed')]
   want = ['fedbabu'] * first_rounds + ['second'] * (5 - first_rounds)
   assert names == want
+
+
+def test_clients_adapt_on_one_half_of_their_tests_and_are_judged_on_the_other():
+  experiment = with_algorithm(
+    make_experiment(support='test_half'),
+    personalize=lambda server, client, data, rng: {'initial': data.count},
+    predict=lambda view, x, mask: jnp.zeros((len(x), 10)),
+  )
+  algorithm = experiment.stages[-1].algorithm
+  server, clients = init_states(algorithm, experiment.train, jax.random.key(0))
+  adapted_on = np.zeros(10, int)
+
+  def keep(ids, models):
+    adapted_on[ids] = models['initial']
+
+  judge_fn = make_judge(experiment, jax.random.key(0))
+  state = State(server, clients, np.zeros(()))
+  scores = judge_fn(state, ('initial',), keep)['initial']
+  tests = np.asarray(experiment.test.count)
+  np.testing.assert_array_equal(adapted_on, tests // 2)
+  np.testing.assert_array_equal(scores.count, tests - tests // 2)
