@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
+import numpy as np
+
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, PyTree
 
@@ -48,13 +50,22 @@ def unchanged(server: Server, clients: Client) -> tuple[Server, Client]:
   return server, clients
 
 
+def any_counts(counts: np.ndarray) -> None:
+  """Accept whatever number of training examples clients have."""
+  del counts
+
+
 class Stage(NamedTuple):
-  """Rounds of one algorithm; `enter` turns the last stage's states to its."""
+  """Rounds of one algorithm; `enter` turns the last stage's states to its.
+
+  `check` refuses clients [K] whose numbers of examples the method cannot use.
+  """
 
   name: str
   rounds: int
   algorithm: Algorithm
   enter: Callable[[Server, Client], tuple[Server, Client]] = unchanged
+  check: Callable[[np.ndarray], None] = any_counts
 
 
 def available() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
 from fedjax_pfl.algorithm import Algorithm, Stage
@@ -70,6 +71,8 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   _check_views(settings, stages[-1].algorithm, shape.image_shape)
   source, train, test, data_id = build_data(settings, say)
   _tell_server_share(settings, len(source.train.y), say)
+  for stage in stages:
+    stage.check(np.asarray(train.count))
   return Experiment(
     settings,
     source,

@@ -311,3 +311,84 @@ def test_ditto_as_released_shows_old_models_of_those_that_rest():
   algorithm, server, clients = ditto(rounds=2, protocol='released')
   assert server.params['body'] == 3.5625
   assert personal_models(algorithm, server, clients) == [3.5625, 2.25]
+
+
+def meta_update(train, *examples, task=None, **hp):
+  """Return what one client sends in Per-FedAvg, and its metrics."""
+  module = load('per_fedavg')
+  hp = module.HParams(train._replace(shuffle=False), **hp)
+  algorithm = module.build(task or make_task(), hp)[0].algorithm
+  data = client_of(from_lists([[x] for x in examples]), 0)
+  server = algorithm.init_server(KEY(0))
+  _, params, metrics = algorithm.local_update(server, (), data, KEY(0))
+  return params, metrics
+
+
+def test_inner_and_outer_steps_share_their_momentum():
+  """alpha = 1/4, beta = 1/2, mu = 1/2; one batch, x = 16: J = 1/1 + 1 = 2.
+
+  inner:  g = 0 - 16 = -16    m = -16             4, from 0     loss 128
+  outer:  g = 8 - 16 = -8     m = -16/2 - 8 = -16 8, from 0     loss 32
+  inner:  g = 16 - 16 = 0     m = -16/2 = -8      10, from 8    loss 0
+  outer:  g = 20 - 16 = 4     m = -8/2 + 4 = 0    8, from 8     loss 8
+  """
+  train = training(0.25, momentum=0.5)
+  params, metrics = meta_update(train, 16.0, beta=0.5)
+  assert params == {'body': 8.0, 'head': 8.0}
+  assert metrics['losses'].tolist() == [128.0, 32.0, 0.0, 8.0]
+  assert metrics['loss'] == (32 + 8) / 2
+  assert metrics['num_steps'] == 4
+
+
+def test_second_order_goes_through_the_inner_step():
+  """alpha = 1/4, beta = 1/2, mu = 1/2, x = 16; body and head move alike.
+
+  Their sum s goes to s' = s - 2 alpha (s - x): g = (1 - 2 alpha) (s' - x).
+
+  s = 0   s' = 8     g = -8/2 = -4   m = -4            2      loss 32
+  s = 4   s' = 10    g = -6/2 = -3   m = -4/2 - 3 = -5 4.5    loss 18
+  """
+  train = training(0.25, momentum=0.5)
+  params, metrics = meta_update(train, 16.0, beta=0.5, second_order=True)
+  assert params == {'body': 4.5, 'head': 4.5}
+  assert metrics['losses'].tolist() == [32.0, 18.0]
+  assert metrics['loss'] == (32 + 18) / 2
+  assert metrics['num_steps'] == 2 * 4
+
+
+def test_orders_differ_by_curvature_alone():
+  """Where the loss is linear in w: the same batches, in the same order."""
+  means = jnp.array([1.0, 2.0, 4.0, 8.0, 16.0])
+
+  def loss(params, batch, key):
+    mean = (batch.mask * batch.x[:, 0]).sum() / batch.mask.sum()
+    return params['body'] * mean + params['head'] * mean**2
+
+  task = make_task()._replace(loss=loss)
+  train = training(0.5, batch_size=2, epochs=2)
+  first, _ = meta_update(train, *means.tolist(), task=task)
+  second, _ = meta_update(train, *means.tolist(), task=task, second_order=True)
+  # Batches 1.5, 6, 16: outer steps on 6 and, after 16, on the first again.
+  assert first['body'] == -0.5 * 2 * (6 + 1.5)
+  assert second == first
+
+
+@pytest.mark.parametrize(
+  'protocol, adapted_twice', [('paper', 16.0), ('released', 11.2)]
+)
+def test_adaptation_is_one_step_or_two(protocol, adapted_twice):
+  """eta = 1/4, mu = 1/2, x = 16, s = 0; the second rate is 1/4 or 0.1.
+
+  one:  g = -16                     s = 2 * 4 = 8
+  two:  g = -8    m = -8 - 8 = -16  s = 8 + 2 * 4 = 16, or 8 + 3.2 = 11.2
+  """
+  module = load('per_fedavg')
+  train = training(0.25, momentum=0.5)
+  hp = module.HParams(train, protocol=protocol)
+  algorithm = module.build(make_task(), hp)[0].algorithm
+  data = client_of(from_lists([[16.0]]), 0)
+  server = algorithm.init_server(KEY(0))
+  views = algorithm.personalize(server, (), data, KEY(0))
+  sums = {name: view['body'] + view['head'] for name, view in views.items()}
+  assert sums['initial'] == 0 and sums['adapted'] == 8.0
+  np.testing.assert_allclose(sums['adapted_twice'], adapted_twice, rtol=1e-6)

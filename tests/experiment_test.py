@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
+from helpers import make_task
 from jax import monitoring
 
 from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
@@ -81,6 +82,8 @@ NO_DATA_NEEDED = [
     {'algorithm': 'fedavg', 'hp__head_lr_ratio': -1},
     'hp.head_lr_ratio: got -1, expected a number, 0 or more',
   ),
+  ({'algorithm': 'per_fedavg', 'hp__beta': -0.1}, 'a rate above 0, or None'),
+  ({'algorithm': 'per_fedavg', 'hp__beta': 'lr'}, "got 'lr', expected a rate"),
   ({'algorithm': 'ditto', 'hp__protocol': 'papers'}, '(did you mean paper?)'),
   ({'algorithm': 'ditto', 'hp__anchor': 'glob'}, '(did you mean global?)'),
   ({'algorithm': 'ditto', 'hp__personal_epochs': 0}, 'epochs, 1 or more'),
@@ -230,6 +233,50 @@ def test_the_argument_after_the_colon():
   message = refused(lambda: common.base('quik'))
   assert "config argument: got 'quik'" in message
   assert 'Choices: quick (did you mean quick?)' in message
+
+
+def test_clients_may_adapt_on_half_of_their_tests():
+  experiment = build(make_settings())
+  assert experiment.judging == (experiment.train, experiment.test)
+  settings = {**experiment.settings, 'support': 'test_half'}
+  support, query = experiment._replace(settings=settings).judging
+  size = int(experiment.test.count[3])
+  assert support.count[3] == size // 2
+  np.testing.assert_array_equal(
+    np.r_[support.index[3, : size // 2], query.index[3, : size - size // 2]],
+    experiment.test.index[3, :size],
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (
+      {'batch_size': 71},
+      "batch_size: got '71, while 6 of 20 clients have so many examples or "
+      "fewer (the smallest has 71)', expected two batches or more",
+    ),
+    (
+      {'clients': 355, 'partition': 'iid', 'batch_size': 4},
+      'Choices: a batch_size of at most 3, fewer clients',
+    ),
+  ],
+)
+def test_a_client_that_fills_one_batch_is_told_before_compiling(
+  compiled, changes, words
+):
+  changes = {'algorithm': 'per_fedavg', 'views': ('initial',), **changes}
+  message = refused(lambda: build(make_settings(**changes)))
+  assert words in message
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+
+
+def test_clients_without_examples_are_no_reason_to_refuse():
+  (stage,) = algorithm.load('per_fedavg').build(
+    make_task(), algorithm.load('per_fedavg').HParams()
+  )
+  stage.check(np.array([0, 51, 0, 500]))
+  refused(lambda: stage.check(np.array([0, 50, 0, 500])))
 
 
 def test_hyperparameters_reach_the_method():
