@@ -2,7 +2,8 @@
 
   python experiments/main.py --config=configs/ditto_digits.py --workdir=runs/x
 
-20 clients with 2 shards each. The global model is FedAvg's.
+20 clients with 2 shards each. The global model is FedAvg's. Prints, mean and
+std: 45.0 +- 33.4 initial, 97.8 +- 3.3 personal. Half a minute on 2 CPU cores.
 """
 
 from configs import common
