@@ -57,7 +57,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.finetune.batch_size = 50
 
   # What a client adapts on before it is judged. 'test_half': every other one of
-  # its tests, and it is judged on the second; for every method alike.
+  # its tests, and it is judged on the rest; for every method alike.
   c.support = 'train'
   c.views = ('initial', 'finetuned')  # judged at the end
   c.eval_views = ('initial',)  # judged during the rounds
