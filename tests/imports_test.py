@@ -38,7 +38,10 @@ LAYERS = {
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'report': (*WORDS, 'files', 'store', 'report'),
-  'settings': (*WORDS, 'data', 'models', 'local', 'algorithm', 'sharing'),
+  'settings': (
+    *WORDS,
+    *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
+  ),
   'experiment': (
     *WORDS,
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
