@@ -144,8 +144,12 @@ def finetune(
     ),
     stops=stops,
   )
-  names = [f'finetuned_{stop}' for stop in stops[:-1]] + ['finetuned']
-  return dict(zip(names, models, strict=True))
+  return dict(zip(names_of(stops), models, strict=True))
+
+
+def names_of(stops: tuple[int, ...]) -> list[str]:
+  """Return what the models after so many epochs are called as views."""
+  return [f'finetuned_{stop}' for stop in stops[:-1]] + ['finetuned']
 
 
 def class_templates(
