@@ -21,7 +21,7 @@ class Rule(NamedTuple):
   holds: Callable[[Any], bool]
   expected: str
   cause: str
-  choices: tuple[Any, ...] | None = None
+  choices: tuple[Any, ...] | Callable[[], tuple[str, ...]] | None = None
 
 
 def one_of(choices, expected: str, cause: str = 'a typing error') -> Rule:
@@ -77,10 +77,11 @@ VIEWS = (
 # A field of the config that is not here is not a field. `hp` has rules of its
 # own: those of the method.
 RULES: dict[str, Rule] = {
-  'algorithm': one_of(
-    algorithm.available(),
+  'algorithm': Rule(
+    lambda value: value in algorithm.available(),
     'the name of a file in fedjax_pfl/algorithms',
     'a typing error, or a method that is not there yet',
+    algorithm.available,  # asked when needed: a method may be added meanwhile
   ),
   'seed': at_least(0, 'a seed', 'a list of seeds: each seed is a run'),
   'dataset': one_of(
@@ -214,11 +215,12 @@ def check_settings(settings: Mapping[str, Any]) -> None:
   _check_names(flat)
   for name, rule in RULES.items():
     if not rule.holds(flat[name]):
+      choices = rule.choices
       raise bad_input(
         name,
         got=flat[name],
         expected=rule.expected,
-        choices=rule.choices,
+        choices=choices() if callable(choices) else choices,
         cause=rule.cause,
       )
   _check_together(settings)

@@ -112,8 +112,10 @@ def test_a_bad_setting_is_a_sentence(name, value, words):
   assert message.startswith(f'{name.replace("__", ".")}: got ')
   assert words in message
   rule = RULES.get(name.replace('__', '.'))
-  if rule and rule.choices:
-    assert f'Choices: {", ".join(map(str, rule.choices))}' in message
+  choices = rule and rule.choices
+  if choices:
+    choices = choices() if callable(choices) else choices
+    assert f'Choices: {", ".join(map(str, choices))}' in message
 
 
 def test_every_field_has_a_bad_value_above():
