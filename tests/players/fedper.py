@@ -28,7 +28,7 @@ def play(case, protocol):
   hp = fedper.HParams(
     training(case),
     personalization(case),
-    shared_part=case['aggregated_part'],
+    shared_part=case.settings.get('aggregated_part', 'body'),
     protocol=protocol,
   )
   algorithm = fedper.build(case_task(case), hp)[0].algorithm
