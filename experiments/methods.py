@@ -55,16 +55,16 @@ def rows(name: str) -> Iterator[tuple[str, ...]]:
   seen = set()
   for protocol in readings:
     chosen = hp if protocol is None else hp._replace(protocol=protocol)
-    sizes = message_sizes(module.build(task(), chosen))
-    if sizes in seen:
+    cells = tuple(map(describe, message_sizes(module.build(task(), chosen))))
+    if cells in seen:
       continue
     label = f', {protocol}' if seen else ''
-    seen.add(sizes)
+    seen.add(cells)
     yield (
       title['name'] + label,
       title['paper'],
       f'`algorithms/{name}.py`',
-      *map(describe, sizes),
+      *cells,
       condition(module.FEDAVG_WHEN),
     )
 
