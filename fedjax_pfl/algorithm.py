@@ -45,8 +45,11 @@ class Algorithm(NamedTuple):
   refine: Callable[[Server, ClientData, Key], Server] = as_aggregated
 
 
-def unchanged(server: Server, clients: Client) -> tuple[Server, Client]:
+def unchanged(
+  server: Server, clients: Client, data: ClientData
+) -> tuple[Server, Client]:
   """Enter a stage with the states in which the last one ended."""
+  del data
   return server, clients
 
 
@@ -56,15 +59,19 @@ def any_counts(counts: np.ndarray) -> None:
 
 
 class Stage(NamedTuple):
-  """Rounds of one algorithm; `enter` turns the last stage's states to its.
+  """Rounds of one algorithm.
 
-  `check` refuses clients [K] whose numbers of examples the method cannot use.
+  `enter` turns the states of the stage before to its own; the data are those
+  of all clients, for training. `check` refuses clients [K] whose numbers
+  of examples the method cannot use.
   """
 
   name: str
   rounds: int
   algorithm: Algorithm
-  enter: Callable[[Server, Client], tuple[Server, Client]] = unchanged
+  enter: Callable[[Server, Client, ClientData], tuple[Server, Client]] = (
+    unchanged
+  )
   check: Callable[[np.ndarray], None] = any_counts
 
 

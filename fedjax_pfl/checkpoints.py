@@ -84,19 +84,23 @@ def steps(folder: pathlib.Path) -> list[int]:
 
 
 def restore(
-  folder: pathlib.Path, like: PyTree, say: Callable[[str], None]
+  folder: pathlib.Path,
+  like: PyTree | Callable[[int], PyTree],
+  say: Callable[[str], None],
 ) -> tuple[int, PyTree] | None:
   """Return the newest undamaged checkpoint, in the structure of `like`.
 
   `like` may hold arrays or `jax.ShapeDtypeStruct`s. Leaves come back as what
   they are there: jax arrays (on the same devices), numpy arrays or numbers.
+  Where the structure depends on the step, `like` is a function of it.
   """
   damages = []
   for step in reversed(steps(folder)):
+    wanted = like(step) if callable(like) else like
     try:
       table = _read_checked(folder / str(step))
-      _check_structure(folder / str(step), table, like)
-      tree = _read_tree(folder / str(step), table, like)
+      _check_structure(folder / str(step), table, wanted)
+      tree = _read_tree(folder / str(step), table, wanted)
     except _DamagedError as damage:
       damages.append(f'{step} ({damage})')
       continue

@@ -114,11 +114,15 @@ class Run:
     """Save what the next round needs, after `step` rounds; keep two."""
     checkpoints.save(self._checkpoints, step, tree)
 
-  def restore_checkpoint(self, like: PyTree) -> tuple[int, PyTree] | None:
+  def restore_checkpoint(
+    self, like: PyTree | Callable[[int], PyTree]
+  ) -> tuple[int, PyTree] | None:
     """Return the newest whole checkpoint, or None if there is none yet."""
     return checkpoints.restore(self._checkpoints, like, self.say)
 
-  def resume(self, like: PyTree) -> tuple[int, PyTree] | None:
+  def resume(
+    self, like: PyTree | Callable[[int], PyTree]
+  ) -> tuple[int, PyTree] | None:
     """Return `restore_checkpoint(like)`, with the metrics rewound to it."""
     restored = self.restore_checkpoint(like)
     self.rewind(restored[0] if restored else None)

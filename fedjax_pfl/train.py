@@ -1,12 +1,11 @@
 """The run: stages x rounds, compiled; logged, evaluated, saved, resumed.
 
 The only place with clocks and files. What a resumed run needs is the last
-checkpoint: server, clients, and the seconds spent; every random number
-follows from the seed and the round.
+checkpoint (state.py); every random number follows from the seed and the round.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,19 +14,22 @@ import numpy as np
 
 from fedjax_pfl import console, trees
 from fedjax_pfl.algorithm import Client, Server, Stage
-from fedjax_pfl.engine import (
-  init_states,
-  make_round,
-  make_rounds,
-  sample_cohorts,
-)
+from fedjax_pfl.engine import make_round, make_rounds, sample_cohorts
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.evaluate import evaluate_clients, make_evaluate, view_names
 from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.modelfile import save_model
+from fedjax_pfl.keep import Models
 from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.state import (
+  State,
+  enter,
+  first_state,
+  fold_best,
+  stage_bounds,
+  summarise_best,
+)
 from fedjax_pfl.store import Run, open_run
-from fedjax_pfl.types import Array, ClientData, Key, Params, Scores
+from fedjax_pfl.types import Array, ClientData, Key, Scores
 
 # One word a stream of random numbers; their order is part of every result.
 STREAMS = ('states', 'cohorts', 'rounds', 'evaluation')
@@ -48,14 +50,6 @@ class Cadence(NamedTuple):
     return min(last, *((done // every + 1) * every for every in self))
 
 
-class State(NamedTuple):
-  """What a checkpoint holds."""
-
-  server: Server
-  clients: Client
-  seconds: np.ndarray  # of work so far, in this and in earlier processes
-
-
 def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
   """Run or continue the experiment in its directory; return result.json.
 
@@ -72,10 +66,11 @@ def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
     state = run_rounds(experiment, run, keys, judge_fn)
     began = time.perf_counter()
     models = Models(experiment, run)
-    scores = judge_fn(state, settings['views'], models.keep)
+    last = experiment.stages[-1]
+    scores = judge_fn(last, state, settings['views'], models.keep)
   models.save()
   seconds = float(state.seconds) + time.perf_counter() - began
-  write_result(experiment, run, scores, seconds)
+  write_result(experiment, run, scores, state, seconds)
   run.close()
   return run.result()
 
@@ -106,9 +101,8 @@ def run_rounds(
   every = cadence(experiment.settings, experiment.rounds)
   with console.progress('training', experiment.rounds, start=done) as bar:
     for stage, first, last in stage_bounds(experiment.stages):
-      if done == first and first > 0:
-        server, clients = stage.enter(state.server, state.clients)
-        state = state._replace(server=server, clients=clients)
+      if done == first and stage is not experiment.stages[0]:
+        state = enter(experiment, stage, state)
       advance_fn = make_advance(experiment, stage, keys)
       while done < last:
         stop = every.next_stop(done, last)
@@ -121,39 +115,35 @@ def run_rounds(
           images_per_second=numbers['images_per_second'],
         )
         if done % every.evaluate == 0 or done == experiment.rounds:
-          began = time.perf_counter()
-          scores = judge_fn(state, experiment.settings['eval_views'])
+          state, scores = judged(experiment, stage, state, done, judge_fn)
           numbers |= accuracies(scores, experiment.train.count)
-          took = time.perf_counter() - began
-          state = state._replace(seconds=state.seconds + took)
         run.log(round=done, **numbers)
         if done % every.save == 0 or done == last:
           run.save_checkpoint(done, state)
   return state
 
 
-def first_state(
-  experiment: Experiment, run: Run, key: Key
-) -> tuple[State, int]:
-  """Return the newest checkpoint's state and round, or the initial ones."""
-  stage = experiment.stages[0]
-  server, clients = init_states(stage.algorithm, experiment.train, key)
-  state = State(server, clients, np.zeros(()))
-  restored = run.resume(state)
-  if restored is None:
-    return state, 0
-  done, state = restored
-  if done < experiment.rounds:
-    console.say(f'Continuing after round {done} of {experiment.rounds}.')
-  return state, done
+def judged(
+  experiment: Experiment,
+  stage: Stage,
+  state: State,
+  done: int,
+  judge_fn: Judge,
+) -> tuple[State, dict[str, Scores]]:
+  """Return the state after an evaluation, and its scores.
 
-
-def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
-  """Yield every stage with the rounds before its first and after its last."""
-  first = 0
-  for stage in stages:
-    yield stage, first, first + stage.rounds
-    first += stage.rounds
+  A stage is judged by those of `eval_views` that it has; the last has all.
+  """
+  began = time.perf_counter()
+  states, data = (state.server, state.clients), experiment.train
+  views = experiment.settings['eval_views']
+  if stage is not experiment.stages[-1]:
+    names = view_names(stage.algorithm, *states, data)
+    views = [view for view in views if view in names]
+  scores = judge_fn(stage, state, views)
+  test_best = fold_best(state.test_best, scores, done)
+  took = time.perf_counter() - began
+  return State(*states, state.seconds + took, test_best), scores
 
 
 def make_advance(
@@ -193,7 +183,8 @@ def make_advance(
       'images_per_second': images / took,
       **message_bytes(stage, server, clients, train, cohorts.size),
     }
-    return State(server, clients, state.seconds + took), numbers
+    seconds = state.seconds + took
+    return State(server, clients, seconds, state.test_best), numbers
 
   return advance
 
@@ -281,22 +272,21 @@ def check_finite(
 
 
 def make_judge(experiment: Experiment, key: Key) -> Judge:
-  """Return (state, views, on_models) -> {view: Scores [K]}."""
+  """Return (stage, state, views, on_models) -> {view: Scores [K]}."""
   num_clients = experiment.settings['clients']
-  algorithm = experiment.stages[-1].algorithm
   support, query = experiment.judging
   on_cpu = jax.default_backend() == 'cpu'
   # As many as a round holds: that has been shown to fit an accelerator.
   block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
   compiled = {}
 
-  def judge(state, views, on_models=None):
+  def judge(stage, state, views, on_models=None):
     if not views:
       return {}
-    program = tuple(views), on_models is not None
+    program = stage.name, tuple(views), on_models is not None
     if program not in compiled:
       compiled[program] = make_evaluate(
-        algorithm,
+        stage.algorithm,
         experiment.task.normalise,
         views,
         keep_models=on_models is not None,
@@ -332,7 +322,11 @@ def accuracies(
 
 
 def write_result(
-  experiment: Experiment, run: Run, scores: dict[str, Scores], seconds: float
+  experiment: Experiment,
+  run: Run,
+  scores: dict[str, Scores],
+  state: State,
+  seconds: float,
 ) -> None:
   """Write clients.npz, then result.json: with it the run is over."""
   settings = experiment.settings
@@ -350,42 +344,7 @@ def write_result(
       view: summarise(score, experiment.train.count)
       for view, score in scores.items()
     },
+    test_best=summarise_best(
+      state.test_best, experiment.judging[1].count, experiment.train.count
+    ),
   )
-
-
-class Models:
-  """The models that a run leaves behind, picked while clients are judged.
-
-  global.npz, the first view of client 0 if it is 'initial', and
-  <view>_client<id>.npz for the clients of `save_clients`.
-  """
-
-  def __init__(self, experiment: Experiment, run: Run):
-    self.experiment = experiment
-    self.run = run
-    self.picked: dict[str, tuple[Params, dict[str, Any]]] = {}
-
-  def keep(self, ids: np.ndarray, models: dict[str, Params]) -> None:
-    """Take what is to be saved of the models of these clients."""
-    chosen = self.experiment.settings['save_clients']
-    for view, stacked in models.items():
-      for place, client in enumerate(ids.tolist()):
-        about = {'view': view, 'client': client}
-        if view == 'initial' and client == 0:
-          self.picked['global'] = trees.take(stacked, place), {'view': view}
-        elif view != 'initial' and client in chosen:
-          name = f'{view}_client{client}'
-          self.picked[name] = trees.take(stacked, place), about
-
-  def save(self) -> None:
-    settings = self.experiment.settings
-    shared = {
-      'model': settings['model'],
-      'algorithm': settings['algorithm'],
-      'dataset': settings['dataset'],
-      'image_shape': self.experiment.source.train.x.shape[1:],
-      'num_classes': self.experiment.source.num_classes,
-      'rounds': self.experiment.rounds,
-    }
-    for name, (params, about) in self.picked.items():
-      save_model(self.run.model_path(name), params, {**shared, **about})

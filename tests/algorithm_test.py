@@ -46,4 +46,4 @@ def test_a_new_file_is_all_it_takes(tmp_path, monkeypatch):
 def test_stage_enters_with_the_states_it_is_given():
   stage = algorithm.Stage('only', 1, None)
   server, clients = object(), jnp.zeros(3)
-  assert stage.enter(server, clients) == (server, clients)
+  assert stage.enter(server, clients, None) == (server, clients)

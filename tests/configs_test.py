@@ -101,7 +101,7 @@ def test_config_traces(name):
         lambda data, stage=stage: init_states(stage.algorithm, data, key), data
       )
     else:
-      states = jax.eval_shape(stage.enter, *states)
+      states = jax.eval_shape(stage.enter, *states, data)
     round_fn = make_round(algorithm, chunk=1)
     *after, metrics = jax.eval_shape(round_fn, *states, cohort, data, key)
     assert jax.tree.structure(after) == jax.tree.structure([*states])

@@ -213,13 +213,13 @@ def test_rounds_in_one_call_count_alike():
 def test_stages_hand_over_their_states():
   """Two rounds, then `enter` doubles the visits, then another two."""
 
-  def enter(server, clients):
+  def enter(server, clients, data):
     return server, clients._replace(visits=2 * clients.visits)
 
   stages = (Stage('one', 2, counting()), Stage('two', 2, counting(), enter))
   server, clients = start()
   for stage in stages:
-    server, clients = stage.enter(server, clients)
+    server, clients = stage.enter(server, clients, DATA)
     round_fn = engine.make_round(stage.algorithm, name=stage.name)
     for _ in range(stage.rounds):
       server, clients, _ = round_fn(

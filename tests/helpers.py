@@ -164,7 +164,7 @@ def walk(stages, data):
         lambda stage=stage: init_states(stage.algorithm, data, KEY(0))
       )
     else:
-      states = jax.eval_shape(stage.enter, *states)
+      states = jax.eval_shape(stage.enter, *states, data)
     yield (stage, *states)
 
 
@@ -177,7 +177,7 @@ def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
   cohort, history = jnp.array(cohort), []
   for number, stage in enumerate(stages):
     if number:
-      server, clients = stage.enter(server, clients)
+      server, clients = stage.enter(server, clients, data)
     round_fn = make_round(stage.algorithm, name=stage.name, **options)
     for _ in range(rounds):
       server, clients, metrics = round_fn(

@@ -35,6 +35,7 @@ LAYERS = {
   'sharing': (*WORDS, 'local', 'personalize', 'algorithm'),
   'engine': (*WORDS, 'trees', 'algorithm'),
   'evaluate': (*WORDS, 'trees', 'batches', 'algorithm', 'engine'),
+  'oracle': WORDS,
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'report': (*WORDS, 'files', 'store', 'report'),
@@ -47,10 +48,16 @@ LAYERS = {
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
     *('engine', 'evaluate', 'settings'),
   ),
+  'state': (
+    *WORDS,
+    *('console', 'algorithm', 'engine', 'oracle', 'store', 'report'),
+    'experiment',
+  ),
+  'keep': (*WORDS, 'trees', 'modelfile', 'store', 'experiment'),
   'train': (
     *WORDS,
-    *('console', 'trees', 'algorithm', 'engine', 'evaluate', 'modelfile'),
-    *('store', 'report', 'experiment'),
+    *('console', 'trees', 'algorithm', 'engine', 'evaluate', 'store'),
+    *('report', 'experiment', 'state', 'keep'),
   ),
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}

@@ -1,7 +1,10 @@
 """Runs from their config to their files, on a model that compiles quickly."""
 
 import shutil
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
 import helpers
 import jax
@@ -17,9 +20,10 @@ from fedjax_pfl.errors import BadInput
 from fedjax_pfl.evaluate import score_view
 from fedjax_pfl.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.modelfile import load_model
+from fedjax_pfl.state import State, none_yet, state_shapes
+from fedjax_pfl.store import Run
 from fedjax_pfl.train import (
   Cadence,
-  State,
   cadence,
   make_judge,
   mean_metrics,
@@ -82,15 +86,17 @@ def snapshot(folder):
   }
 
 
+def restored(experiment, workdir):
+  """Return the state of the newest checkpoint."""
+  return checkpoints.restore(
+    workdir / 'checkpoints', partial(state_shapes, experiment), pytest.fail
+  )[1]
+
+
 def server_of(experiment, workdir):
   """Return the round and the server of the newest checkpoint."""
-  server = jax.eval_shape(
-    lambda: experiment.stages[-1].algorithm.init_server(jax.random.key(0))
-  )
-  step, state = checkpoints.restore(
-    workdir / 'checkpoints', State(server, (), np.zeros(())), pytest.fail
-  )
-  return step, state.server
+  step = checkpoints.steps(workdir / 'checkpoints')[-1]
+  return step, restored(experiment, workdir).server
 
 
 def scores_of(workdir):
@@ -185,6 +191,26 @@ def test_the_result_says_what_ran(fedbabu):
   for scores in clients.scores.values():
     assert np.array_equal(scores.count, experiment.test.count)
     assert np.all(scores.correct <= scores.count)
+
+
+def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
+  _, workdir = fedbabu
+  lines = [
+    line for line in store.load_metrics(workdir) if 'initial/pooled' in line
+  ]
+  result = store.load_result(workdir)
+  assert list(result['test_best']) == ['initial']  # of eval_views
+  best = result['test_best']['initial']
+  pooled = [line['initial/pooled'] for line in lines]
+  winner = lines[pooled.index(max(pooled))]
+  assert best['together']['round'] == winner['round']
+  assert best['together']['pooled'] == winner['initial/pooled']
+  assert best['together']['mean'] == winner['initial/accuracy']
+  assert best['together'].keys() == {*result['views']['initial'], 'round'}
+  assert best['each'].keys() == result['views']['initial'].keys()
+  # Each has its own round: at least what any one round has for all.
+  assert best['each']['mean'] >= max(line['initial/accuracy'] for line in lines)
+  assert best['each']['pooled'] >= winner['initial/pooled']
 
 
 def assert_same_answers(params, experiment, client, stored):
@@ -339,43 +365,113 @@ def test_the_directory_of_another_config_is_refused(fedbabu):
   assert experiment.settings['shards'] == 2
 
 
-@pytest.mark.parametrize('first_rounds', [3, 4])
-def test_a_stage_is_entered_once_however_often_it_is_resumed(
-  tmp_path, first_rounds
-):
-  """A run that continues at, or after, the boundary of two stages."""
+# ---- several stages, each with states and views of its own
+
+
+def two_stages(first, second):
+  """Return FedBABU, then rounds of it in which clients keep a number.
+
+  The second stage has states and a view that the first has not.
+  """
   experiment = make_experiment(
-    rounds=5, log_every=1, checkpoint_every=1, views=('initial',)
+    log_every=1,
+    eval_every=1,
+    checkpoint_every=1,
+    views=('doubled',),
+    eval_views=('doubled', 'initial'),
   )
   (stage,) = experiment.stages
+  one = stage.algorithm
 
-  def enter(server, clients):
+  def local_update(down, client, data, rng):
+    kept, up, metrics = one.local_update(down, (), data, rng)
+    assert kept == ()
+    return client + data.count * down.round, up, metrics
+
+  def views(server, client, data, rng):
+    params = server[0].params
+    doubled = jax.tree.map(lambda leaf: leaf * (1 + client), params)
+    return {'doubled': doubled, 'initial': params}
+
+  def aggregate(server, uploads, counts):
+    after = one.aggregate(server.inner, uploads, counts)
+    return Doubled(after, after.round)
+
+  two = one._replace(
+    init_server=lambda rng: Doubled(one.init_server(rng), jnp.zeros((), int)),
+    init_client=lambda server, data, rng: jnp.zeros(()),
+    download=lambda server, client: server.inner,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=views,
+  )
+
+  def enter(server, clients, data):
+    assert clients == ()
     half = jax.tree.map(lambda leaf: 0.5 * leaf, server.params)
-    return server._replace(params=half), clients
+    server = server._replace(params=half)
+    return Doubled(server, server.round), 0.5 * data.count
 
-  second = stage._replace(rounds=5 - first_rounds, name='second', enter=enter)
-  experiment = experiment._replace(
-    stages=(stage._replace(rounds=first_rounds), second)
+  stages = (
+    stage._replace(rounds=first),
+    stage._replace(name='two', rounds=second, algorithm=two, enter=enter),
   )
-  train(experiment, tmp_path / 'unbroken')
-  shutil.copytree(tmp_path / 'unbroken', tmp_path / 'killed')
-  (tmp_path / 'killed' / store.RESULT).unlink()
-  shutil.rmtree(tmp_path / 'killed' / 'checkpoints' / '5')
-  train(experiment, tmp_path / 'killed')
-  assert_same_bits(
-    server_of(experiment, tmp_path / 'killed'),
-    server_of(experiment, tmp_path / 'unbroken'),
-  )
+  return experiment._replace(stages=stages)
+
+
+class Doubled(NamedTuple):
+  inner: Any
+  round: Any
+
+
+def comparable(workdir):
+  """Return all that a run leaves, less its clocks."""
+  result = store.load_result(workdir)
+  lines = store.load_metrics(workdir)
+  for line in lines:
+    del line['time'], line['images_per_second']
+  assert result.pop('seconds') > 0
+  return result, lines
+
+
+def test_stages_of_other_states_are_resumed_with_the_same_bits(tmp_path):
+  """Killed between the stages, and within the second."""
+  experiment = two_stages(2, 2)
+  kills = []
+
+  def copy_when_saved(self, step, tree, save=Run.save_checkpoint):
+    save(self, step, tree)
+    if step in (2, 3):
+      kills.append(tmp_path / f'killed{step}')
+      shutil.copytree(tmp_path / 'unbroken', kills[-1])
+
+  with mock.patch.object(Run, 'save_checkpoint', copy_when_saved):
+    train(experiment, tmp_path / 'unbroken')
+  want = comparable(tmp_path / 'unbroken')
+  assert [line['stage'] for line in want[1]] == ['fedbabu'] * 2 + ['two'] * 2
+  assert [line['round'] for line in want[1]] == [1, 2, 3, 4]
+  for line in want[1]:  # the first stage has no view of this name
+    assert ('doubled/accuracy' in line) == (line['stage'] == 'two')
+    assert 'initial/accuracy' in line
+  assert len(kills) == 2
+  for killed in kills:
+    train(experiment, killed)
+    assert comparable(killed) == want
+    assert_same_bits(scores_of(killed), scores_of(tmp_path / 'unbroken'))
+  # The best rounds are those of the last stage.
+  assert want[0]['test_best']['initial']['together']['round'] in (3, 4)
+  state = restored(experiment, tmp_path / 'unbroken')
+  assert state.server.round == 4
+  cohort = np.asarray(state.clients) != 0.5 * np.asarray(experiment.train.count)
+  assert 3 <= cohort.sum() <= 6  # those of rounds 3 and 4 went on from there
   # FedBABU never trains its head: it tells how often a stage was entered.
   first, _ = init_states(
-    stage.algorithm, experiment.train, random_streams(0)['states']
+    experiment.stages[0].algorithm,
+    experiment.train,
+    random_streams(0)['states'],
   )
-  _, last = server_of(experiment, tmp_path / 'killed')
   half = jax.tree.map(lambda leaf: 0.5 * leaf, first.params['head'])
-  assert_same_bits(last.params['head'], half)
-  names = [line['stage'] for line in store.load_metrics(tmp_path / 'killed')]
-  want = ['fedbabu'] * first_rounds + ['second'] * (5 - first_rounds)
-  assert names == want
+  assert_same_bits(state.server.inner.params['head'], half)
 
 
 def test_clients_adapt_on_one_half_of_their_tests_and_are_judged_on_the_other():
@@ -384,16 +480,18 @@ def test_clients_adapt_on_one_half_of_their_tests_and_are_judged_on_the_other():
     personalize=lambda server, client, data, rng: {'initial': data.count},
     predict=lambda view, x, mask: jnp.zeros((len(x), 10)),
   )
-  algorithm = experiment.stages[-1].algorithm
-  server, clients = init_states(algorithm, experiment.train, jax.random.key(0))
+  (stage,) = experiment.stages
+  server, clients = init_states(
+    stage.algorithm, experiment.train, jax.random.key(0)
+  )
   adapted_on = np.zeros(10, int)
 
   def keep(ids, models):
     adapted_on[ids] = models['initial']
 
   judge_fn = make_judge(experiment, jax.random.key(0))
-  state = State(server, clients, np.zeros(()))
-  scores = judge_fn(state, ('initial',), keep)['initial']
+  state = State(server, clients, np.zeros(()), none_yet(experiment))
+  scores = judge_fn(stage, state, ('initial',), keep)['initial']
   tests = np.asarray(experiment.test.count)
   np.testing.assert_array_equal(adapted_on, tests // 2)
   np.testing.assert_array_equal(scores.count, tests - tests // 2)

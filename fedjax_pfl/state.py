@@ -1,0 +1,127 @@
+"""What a run is between two rounds: what a checkpoint holds.
+
+Every stage has states of its own structure, so the round of a checkpoint tells
+which one it has.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedjax_pfl import console, oracle
+from fedjax_pfl.algorithm import Client, Server, Stage
+from fedjax_pfl.engine import init_states
+from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.store import Run
+from fedjax_pfl.types import Array, Key, Scores
+
+
+class TestBest(NamedTuple):
+  """The best rounds of one view on the test set: see oracle.py."""
+
+  each: oracle.Best  # every client has a round of its own
+  together: oracle.Best  # all have the one with the best pooled accuracy
+
+
+class State(NamedTuple):
+  """What a checkpoint holds."""
+
+  server: Server
+  clients: Client
+  seconds: np.ndarray  # of work so far, in this and in earlier processes
+  test_best: dict[str, TestBest]  # of this stage, by view
+
+
+def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
+  """Yield every stage with the rounds before its first and after its last."""
+  first = 0
+  for stage in stages:
+    yield stage, first, first + stage.rounds
+    first += stage.rounds
+
+
+def first_state(
+  experiment: Experiment, run: Run, key: Key
+) -> tuple[State, int]:
+  """Return the newest checkpoint's state and round, or the initial ones."""
+  restored = run.resume(partial(state_shapes, experiment))
+  if restored is None:
+    algorithm = experiment.stages[0].algorithm
+    states = init_states(algorithm, experiment.train, key)
+    return State(*states, np.zeros(()), none_yet(experiment)), 0
+  done, state = restored
+  if done < experiment.rounds:
+    console.say(f'Continuing after round {done} of {experiment.rounds}.')
+  return state, done
+
+
+def state_shapes(experiment: Experiment, step: int) -> State:
+  """Return the shapes of the state after `step` rounds.
+
+  They are those of the stage that ran round `step`: a run that goes on enters
+  the next one.
+  """
+  data, states = experiment.train, None
+  for stage, _, last in stage_bounds(experiment.stages):
+    if states is None:
+      init = partial(init_states, stage.algorithm)
+      states = jax.eval_shape(init, data, jax.random.key(0))
+    else:
+      states = jax.eval_shape(stage.enter, *states, data)
+    if step <= last:
+      break
+  return State(*states, np.zeros(()), none_yet(experiment))
+
+
+def enter(experiment: Experiment, stage: Stage, state: State) -> State:
+  """Return the state with which a later stage begins."""
+  server, clients = stage.enter(state.server, state.clients, experiment.train)
+  return State(server, clients, state.seconds, none_yet(experiment))
+
+
+def none_yet(experiment: Experiment) -> dict[str, TestBest]:
+  """Return the best rounds before any was judged."""
+  best = jax.tree.map(np.asarray, oracle.unseen(experiment.settings['clients']))
+  views = experiment.settings['eval_views']
+  return {view: TestBest(best, best) for view in views}
+
+
+def fold_best(
+  test_best: dict[str, TestBest], scores: dict[str, Scores], done: int
+) -> dict[str, TestBest]:
+  """Return the best rounds with those of the latest evaluation."""
+  folded = {
+    view: TestBest(
+      oracle.fold(test_best[view].each, one, done),
+      oracle.fold(test_best[view].together, one, done, together=True),
+    )
+    for view, one in scores.items()
+  }
+  return {**test_best, **jax.tree.map(np.asarray, folded)}
+
+
+def summarise_best(
+  test_best: dict[str, TestBest], test_count: Array, train_count: Array
+) -> dict[str, dict[str, Any]]:
+  """Return {view: {'each': summary, 'together': summary and its round}}."""
+
+  def summary(best):
+    count = np.asarray(test_count)
+    scores = Scores(best.correct, count, np.zeros(count.shape))
+    return summarise(scores, train_count)
+
+  return {
+    view: {
+      'each': summary(best.each),
+      'together': {
+        'round': int(best.together.round[0]),
+        **summary(best.together),
+      },
+    }
+    for view, best in test_best.items()
+    if best.together.round[0] >= 0
+  }
