@@ -153,12 +153,12 @@ def test_results_are_finite(name):
 @every_method
 def test_private_part_of_the_server_keeps_its_bits(name):
   """What is declared private may be frozen, or live with the clients."""
-  stages = build(name)
-  before, _ = init_states(stages[0].algorithm, DATA, KEY(1))
-  after, _, _ = play(stages[:1], DATA, chunk=1)
+  stages = build(name)[-1:]  # a stage before it may be another method's
+  before = init_states(stages[0].algorithm, DATA, KEY(1))
+  *after, _ = play(stages, DATA, chunk=1)
   assert_same_bits(
-    private_leaves(after, load(name).PRIVATE),
-    private_leaves(before, load(name).PRIVATE),
+    private_leaves(after[0], load(name).PRIVATE),
+    private_leaves(before[0], load(name).PRIVATE),
   )
   moved = [
     (one != other).any()

@@ -34,9 +34,10 @@ def fedavg(weights):
 @pytest.mark.parametrize('name', ALGORITHMS)
 def test_server_is_fedavgs(name, weights):
   """The first stage's params, for each aggregation, after three rounds."""
-  if load(name).FEDAVG_WHEN is None:
+  when = load(name).FEDAVG_WHEN
+  if when is None:
     pytest.skip('never FedAvg')
-  hp = {'train': TRAININGS[weights], **load(name).FEDAVG_WHEN}
+  hp = {'train': TRAININGS[weights], **when}
   server, _, _ = play(build(name, **hp)[:1], DATA, 3)
   assert_close(server.params, fedavg(weights))
 

@@ -1,0 +1,31 @@
+"""Local-only on CIFAR-100 with MobileNet (FedBABU paper, Table 5).
+
+  python experiments/main.py --config=configs/local_only_cifar100.py \\
+      --workdir=runs/local_only_cifar100
+
+Published for shards=100, 50 and 10, mean and std: 20.60 +- 3.15,
+28.02 +- 4.01 and 61.52 +- 7.22: each client's best epoch on the TEST set, which
+result.json has under test_best/personal/each. The run prints the last epoch.
+Memory: 100 models with their momenta, 2.6 GB, in each of two checkpoints, too.
+Wall time: days on 2 CPU cores (not run there); not measured on a GPU.
+"""
+
+from configs import common
+
+
+def get_config(arg=''):
+  return common.base(
+    arg,
+    algorithm='local_only',
+    dataset='cifar100',
+    model='mobilenet',
+    shards=10,
+    fraction=1.0,
+    total_epochs=160,
+    local_epochs=1,  # judged after every epoch, as the published number needs
+    batch_size=10,  # the paper has none; the default of its public code
+    views=('personal',),
+    eval_views=('personal',),
+    eval_every=1,
+    checkpoint_every=40,  # one takes 2.6 GB
+  )

@@ -1,0 +1,88 @@
+"""Centralised training: one client holds all data, and only trains.
+
+  m <- beta m + (g + decay w)      for every batch, epoch after epoch
+  w <- w - eta m
+
+It is FedAvg with one client and with the state of the optimiser carried along:
+momentum is not reset between rounds. With update_part 'body' the head stays as
+it began, with 'head' the body does; a part that rests does not decay either.
+
+Differs from the paper: nothing; with more than one client it is FedAvg whose
+momenta are averaged too.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+
+from fedjax_pfl import local, personalize, trees
+from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.types import Array, Params, Task
+
+
+class HParams(NamedTuple):
+  train: local.Training = local.Training()
+  personal: personalize.Personalization = personalize.Personalization()
+  update_part: str = 'full'  # or 'body', 'head'
+  keep_momentum: bool = True
+
+
+FEDAVG_WHEN = {'update_part': 'full', 'keep_momentum': False}
+PRIVATE = ()
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params
+  opt_state: optax.OptState  # () where it is not kept
+
+
+class Upload(NamedTuple):
+  params: Params  # the part that is trained
+  opt_state: optax.OptState
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of centralised training."""
+  part = personalize.part_mask(task, hp.update_part)
+
+  def make_tx(clock):
+    return local.trainable(hp.train.sgd(clock), part)
+
+  def init_server(rng):
+    clock, params = jnp.zeros((), jnp.int32), task.init(rng)
+    opt_state = make_tx(clock).init(params) if hp.keep_momentum else ()
+    return Server(clock, params, opt_state)
+
+  def local_update(server, client, data, rng):
+    params, info = local.fit(
+      task.loss,
+      server.params,
+      data,
+      rng,
+      tx=make_tx(server.round),
+      batching=hp.train.batching(task),
+      opt_state=server.opt_state if hp.keep_momentum else None,
+    )
+    opt_state = info.opt_state if hp.keep_momentum else ()
+    up = Upload(trees.select(params, part), opt_state)
+    return client, up, info.metrics()
+
+  def aggregate(server, uploads, counts):
+    mean = trees.weighted_mean(uploads, hp.train.weights(counts))
+    params = trees.combine(mean.params, server.params)
+    return Server(server.round + 1, params, mean.opt_state)
+
+  algorithm = Algorithm(
+    init_server=init_server,
+    init_client=lambda server, data, rng: (),
+    download=lambda server, client: server,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=lambda server, client, data, rng: personalize.views(
+      task, server.params, data, rng, hp.personal
+    ),
+    predict=personalize.make_predict(task),
+  )
+  return (Stage('centralized', hp.train.rounds, algorithm),)

@@ -1,0 +1,75 @@
+"""Local-only: every client alone, from one common beginning.
+
+  w_i <- w                                      before round 0, for all i
+  w_i, m_i <- SGD_tau(w_i, m_i; data of i)      momentum m_i is never reset
+
+Nothing travels, and the server only counts rounds; a client has a count of
+its own, of the rounds that it trained in, which sets its learning rate.
+
+Differs from the paper: nothing in training. The paper's table prints for every
+client the best TEST accuracy over the epochs; a run stores that beside the
+last round, as `test_best`.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+
+from fedjax_pfl import local, personalize
+from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.types import Array, Params, Task
+
+
+class HParams(NamedTuple):
+  train: local.Training = local.Training()
+  personal: personalize.Personalization = personalize.Personalization()
+
+
+FEDAVG_WHEN = None  # never
+PRIVATE = ('params',)
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params  # the beginning, common to all
+
+
+class Client(NamedTuple):
+  round: Array  # rounds that it trained in: the server's clock is not sent
+  params: Params
+  opt_state: optax.OptState
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of Local-only."""
+
+  def init_client(server, data, rng):
+    opt_state = hp.train.sgd(server.round).init(server.params)
+    return Client(jnp.zeros((), jnp.int32), server.params, opt_state)
+
+  def local_update(down, client, data, rng):
+    params, info = local.fit(
+      task.loss,
+      client.params,
+      data,
+      rng,
+      tx=hp.train.sgd(client.round),
+      batching=hp.train.batching(task),
+      opt_state=client.opt_state,
+    )
+    client = Client(client.round + 1, params, info.opt_state)
+    return client, (), info.metrics()
+
+  algorithm = Algorithm(
+    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
+    init_client=init_client,
+    download=lambda server, client: (),
+    local_update=local_update,
+    aggregate=lambda server, up, counts: Server(
+      server.round + 1, server.params
+    ),
+    personalize=lambda server, client, data, rng: {'personal': client.params},
+    predict=personalize.make_predict(task),
+  )
+  return (Stage('local_only', hp.train.rounds, algorithm),)
