@@ -17,6 +17,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c = config_dict.ConfigDict()
   c.algorithm = 'fedavg'  # the name of a file in fedjax_pfl/algorithms
   c.hp = config_dict.ConfigDict()  # hyperparameters of its own
+  c.start = ''  # a run directory: begin with its final global model
   c.seed = 0
 
   c.dataset = 'cifar10'
@@ -39,7 +40,8 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
 
   c.total_epochs = 320  # over a client's data: rounds = total / local
   c.local_epochs = 10
-  c.rounds = config_dict.placeholder(int)  # given: total_epochs is not used
+  # Given: total_epochs is not used. With `start` it may be 0: only judge.
+  c.rounds = config_dict.placeholder(int)
   c.batch_size = 50
   c.learning_rate = 0.1
   c.lr_drops = (0.5, 0.75)  # to a tenth, from these fractions of all rounds on

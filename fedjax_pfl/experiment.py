@@ -30,6 +30,7 @@ from fedjax_pfl.errors import bad_input
 from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.task import make_task
 from fedjax_pfl.settings import check_settings, num_rounds
+from fedjax_pfl.start import begin, check_same_clients, load_start, name_data
 from fedjax_pfl.types import ClientData, Task
 
 
@@ -40,7 +41,7 @@ class Experiment(NamedTuple):
   source: Source
   train: ClientData
   test: ClientData
-  data_id: str  # fingerprint of images and partition
+  data_id: str  # fingerprint of images, partition, and `start` if there is one
   task: Task
   stages: tuple[Stage, ...]
   cohort_size: int
@@ -66,13 +67,20 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   check_settings(settings)
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek(settings['dataset'], settings['data_dir'])
-  task = build_task(settings, *shape)
+  task, start = build_task(settings, *shape), None
+  if settings['start']:
+    start = load_start(settings['start'], settings, shape.image_shape, task)
+    task = begin(task, start)
   stages = build_stages(settings, task)
   _check_views(settings, stages[-1].algorithm, shape.image_shape)
   source, train, test, data_id = build_data(settings, say)
   _tell_server_share(settings, len(source.train.y), say)
   for stage in stages:
     stage.check(np.asarray(train.count))
+  if start:
+    if needs_same_clients(settings):
+      check_same_clients(start, data_id)
+    data_id = name_data(data_id, start)
   return Experiment(
     settings,
     source,
@@ -126,7 +134,10 @@ def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:
   }
   _check_hyperparameters(settings, module.HParams, shared)
   personalize.part_mask(task, settings['finetune']['part'], 'finetune.part')
-  stages = module.build(task, module.HParams(**shared, **settings['hp']))
+  hp = module.HParams(**shared, **settings['hp'])
+  if hasattr(module, 'check_start'):
+    module.check_start(hp, settings['start'])
+  stages = module.build(task, hp)
   if not settings['server_share']:
     return stages
   return sharing.share(
@@ -137,6 +148,12 @@ def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:
     part=settings['server_part'],
     seed=settings['seed'],
   )
+
+
+def needs_same_clients(settings: Mapping[str, Any]) -> bool:
+  """Return whether `start` has to be a run with the clients of this one."""
+  module = algorithm.load(settings['algorithm'])
+  return getattr(module, 'SAME_CLIENTS_AS_START', False)
 
 
 def build_data(settings: Mapping[str, Any], say) -> tuple:

@@ -131,7 +131,8 @@ def _compare(
       got=now['data'],
       expected=f'{stored["data"]}, on which {path} was begun',
       choices=['another --workdir', 'the data of that run'],
-      cause='the files of the data set, or how they are read, have changed',
+      cause='the files of the data set, how they are read, or the model of '
+      'the run to start from (after a +) have changed',
     )
   for name in now:
     if stored.get(name) != now[name]:

@@ -83,6 +83,11 @@ RULES: dict[str, Rule] = {
     'a typing error, or a method that is not there yet',
     algorithm.available,  # asked when needed: a method may be added meanwhile
   ),
+  'start': Rule(
+    lambda value: isinstance(value, str),
+    'the directory of a finished run as a string; "" is a fresh model',
+    'None, or a pathlib.Path: write str(path)',
+  ),
   'seed': at_least(0, 'a seed', 'a list of seeds: each seed is a run'),
   'dataset': one_of(
     NAMES, 'a known image set', 'a typing error; own images go under "folder"'
@@ -137,7 +142,7 @@ RULES: dict[str, Rule] = {
     1, 'epochs', 'steps or a fraction of an epoch instead of whole epochs'
   ),
   'rounds': Rule(
-    lambda value: value is None or (_is_int(value) and value >= 1),
+    lambda value: value is None or (_is_int(value) and value >= 0),
     'a whole number of rounds, 1 or more, or None: total / local epochs',
     'epochs, or a fraction, instead of rounds',
   ),
@@ -277,7 +282,15 @@ def _check_names(flat: Mapping[str, Any]) -> None:
 
 def _check_together(settings: Mapping[str, Any]) -> None:
   """Refuse fields that are right each, but not beside one another."""
-  if num_rounds(settings) < 1:
+  if settings['rounds'] == 0 and not settings['start']:
+    raise bad_input(
+      'rounds',
+      got=0,
+      expected=RULES['rounds'].expected,
+      choices=['rounds=0 with start=RUN, to judge the model of that run'],
+      cause='a fresh model was to be judged, or start was forgotten',
+    )
+  if settings['rounds'] is None and num_rounds(settings) < 1:
     raise bad_input(
       'local_epochs',
       got=settings['local_epochs'],

@@ -43,10 +43,11 @@ LAYERS = {
     *WORDS,
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
   ),
+  'start': (*WORDS, 'trees', 'modelfile', 'store'),
   'experiment': (
     *WORDS,
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
-    *('engine', 'evaluate', 'settings'),
+    *('engine', 'evaluate', 'settings', 'start'),
   ),
   'state': (
     *WORDS,

@@ -44,6 +44,7 @@ BAD = [
   ('aggregation', 'uniforn', 'did you mean uniform?'),
   ('finetune__part', 'conv1++bn1', "names of layers joined by '+'"),
   ('finetune__part', ('conv1', 'bn1'), 'write "conv1+bn1"'),
+  ('start', None, 'the directory of a finished run as a string'),
   ('seed', -1, 'a seed, 0 or more'),
   ('seed', (0, 1), 'each seed is a run'),
   ('data_dir', None, 'a path as a string'),
@@ -69,6 +70,8 @@ BAD = [
   ('local_epochs', 0.5, 'got 0.5'),
   ('local_epochs', 81, 'expected at most total_epochs, 80'),
   ('rounds', 0, 'None: total / local epochs'),
+  ('rounds', 0, 'rounds=0 with start=RUN'),
+  ('rounds', -1, 'None: total / local epochs'),
   ('batch_size', None, 'examples, 1 or more'),
   ('learning_rate', 0, 'a learning rate above 0'),
   ('learning_rate', float('inf'), 'got inf'),
@@ -134,6 +137,7 @@ def test_the_rules_are_about_the_fields_of_the_configs():
   [
     {},
     {'rounds': 1, 'local_epochs': 1000},  # rounds given: no division
+    {'rounds': 0, 'start': 'runs/a'},
     {'fraction': 1, 'momentum': 0, 'weight_decay': 0},
     {'lr_drops': (), 'eval_views': (), 'save_clients': []},
     {'chunk': 3, 'seed': 0, 'shards': 1, 'clients': 1, 'save_clients': (0,)},

@@ -15,6 +15,7 @@ from helpers import assert_same_bits
 
 from configs import fedbabu_digits
 from fedjax_pfl import checkpoints, store, trees
+from fedjax_pfl.algorithms.fedbabu import Server
 from fedjax_pfl.engine import cohort_size, init_states
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.evaluate import score_view
@@ -288,6 +289,33 @@ def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
     server_of(other, tmp_path / 'run'), server_of(experiment, workdir)
   )
   assert_same_bits(scores_of(tmp_path / 'run'), scores_of(workdir))
+
+
+def test_a_run_of_no_round_judges_what_it_begins_with(tmp_path):
+  experiment = make_experiment(rounds=0, start='elsewhere', views=('initial',))
+  first = TASK.init(jax.random.key(42))
+  experiment = with_algorithm(
+    experiment, init_server=lambda key: Server(jnp.zeros((), int), first)
+  )
+  result = train(experiment, tmp_path)
+  assert result['rounds'] == 0 and result['test_best'] == {}
+  assert 0 <= result['views']['initial']['mean'] <= 100
+  assert not checkpoints.steps(tmp_path / 'checkpoints')
+  params, _ = load_model(tmp_path / 'model' / 'global.npz')
+  assert_same_bits(jax.tree.map(jnp.asarray, params), first)
+
+
+def test_a_model_of_each_client_is_no_global_model(tmp_path):
+  experiment = make_experiment(rounds=0, start='elsewhere', views=('initial',))
+  last = experiment.train.index[-1, 0]
+
+  def views(server, client, data, rng):
+    unlike = 1e-3 * (data.index[0] == last)  # all others are like client 0
+    return {'initial': jax.tree.map(lambda leaf: leaf + unlike, server.params)}
+
+  train(with_algorithm(experiment, personalize=views), tmp_path)
+  names = sorted(path.stem for path in (tmp_path / 'model').iterdir())
+  assert names == ['initial_client0', 'initial_client3']
 
 
 # ---- runs that end early

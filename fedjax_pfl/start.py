@@ -1,0 +1,99 @@
+"""Begin where another run ended: with its final global model."""
+
+import hashlib
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl import modelfile, store, trees
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import Params, Task
+
+
+class Start(NamedTuple):
+  """What a run takes from the one that it starts from."""
+
+  workdir: str
+  params: Params
+  data_id: str  # of the data of that run
+  digest: str  # of the file: another model makes another run
+
+
+def load_start(
+  workdir: str, settings: Mapping[str, Any], image_shape: tuple, task: Task
+) -> Start:
+  """Return the final global model of a finished run, for this task.
+
+  >>> start = load_start('runs/fedavg', settings, (32, 32, 3), task)
+  """
+  store.load_result(workdir)  # a run that is not there, or not finished
+  path = pathlib.Path(workdir) / 'model' / 'global.npz'
+  if not path.is_file():
+    raise bad_input(
+      'start',
+      got=str(workdir),
+      expected='a run that left a global model, model/global.npz',
+      cause='a method without one, or a run whose views had no "initial"',
+    )
+  params, about = modelfile.load_model(path)
+  got = about['model'], about['num_classes'], tuple(about['image_shape'])
+  want = settings['model'], task.num_classes, tuple(image_shape)
+  like = jax.eval_shape(task.init, jax.random.key(0))
+  if got != want or _shapes(params) != _shapes(like):
+    raise bad_input(
+      'start',
+      got=f'{workdir}, {_describe(*got, params)}',
+      expected=_describe(*want, like),
+      cause='the run of another data set or model',
+    )
+  params = jax.tree.map(
+    lambda leaf, wanted: jnp.asarray(leaf, wanted.dtype), params, like
+  )
+  digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+  data_id = store.load_config(workdir)['data']
+  return Start(str(workdir), params, data_id, digest)
+
+
+def begin(task: Task, start: Start) -> Task:
+  """Return the task whose first parameters are those of the other run."""
+  return task._replace(init=lambda key: start.params)
+
+
+def name_data(data_id: str, start: Start) -> str:
+  """Return the fingerprint of the data with that of the first parameters."""
+  return f'{data_id}+{start.digest}'
+
+
+def check_same_clients(start: Start, data_id: str) -> None:
+  """Refuse a run on other clients: they would get another one's model."""
+  theirs = start.data_id.partition('+')[0]
+  if theirs == data_id:
+    return
+  raise bad_input(
+    'start',
+    got=f'{start.workdir}, on the data {theirs}',
+    expected=f'a run on the data of this one, {data_id}: the same images, '
+    'dealt to the same clients',
+    cause='another seed, partition, number of clients or of examples',
+  )
+
+
+def _shapes(params: Params) -> dict[str, tuple]:
+  leaves = jax.tree.leaves(params)
+  return dict(
+    zip(trees.leaf_names(params), [leaf.shape for leaf in leaves], strict=True)
+  )
+
+
+def _describe(
+  model: str, num_classes: int, image_shape: tuple, params: Params
+) -> str:
+  size = sum(leaf.size for leaf in jax.tree.leaves(params))
+  pixels = 'x'.join(map(str, image_shape))
+  return (
+    f'a {model} for {num_classes} classes of {pixels} images, '
+    f'{size:,} parameters'
+  )
