@@ -67,6 +67,15 @@ NO_DATA_NEEDED = [
   ({'eval_views': ('global',)}, "got 'global', expected a view of this method"),
   ({'hp__mu': 0.1}, "hp: got 'mu', expected a hyperparameter of fedbabu"),
   ({'hp__update_part': 'haed'}, '(did you mean head?)'),
+  (
+    {'algorithm': 'lg_fedavg', 'hp__train_fedavg': False},
+    'Likely cause: LG-FedAvg without a FedAvg run',
+  ),
+  (
+    {'algorithm': 'lg_fedavg', 'hp__learning_rate': 0.0},
+    'hp.learning_rate: got 0.0, expected a learning rate above 0',
+  ),
+  ({'start': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
   ({'hp__update_part': 1}, "of the kind of its default, 'body'"),
   (
     {'hp__update_part': 'conv1+bn4'},
