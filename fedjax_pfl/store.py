@@ -3,7 +3,7 @@
   config.json     the resolved config, and what it ran on
   metrics.jsonl   one object a line: round, time, named numbers
   clients.npz     per client: ids, counts, and the scores of every view
-  result.json     status, summary of every view; written last
+  result.json     status, summary of every view and of test_best; written last
   checkpoints/    see checkpoints.py
   tb/             the metrics once more, for TensorBoard
   model/          see modelfile.py
