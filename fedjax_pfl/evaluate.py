@@ -5,6 +5,7 @@ which never sees the examples that it is judged on; this file only counts.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +17,25 @@ from fedjax_pfl.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.batches import rows_in_order
 from fedjax_pfl.engine import map_clients
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, ClientData, Key, Scores, Transform
+from fedjax_pfl.types import (
+  Array,
+  ClientData,
+  Key,
+  PyTree,
+  Scores,
+  Transform,
+)
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
+Predict = Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
 TEST_BATCH = 128  # images per forward pass, as in the paper's public code
+
+
+class ClassScores(NamedTuple):
+  """How one view of every client does on the examples of every class."""
+
+  correct: Array  # [K, Y] number of correct predictions
+  count: Array  # [K, Y] number of test examples
 
 
 def view_names(
@@ -56,16 +72,19 @@ def make_evaluate(
   batch_size: int = TEST_BATCH,
   chunk: int = 1,
   keep_models: bool = False,
+  score_fn: Callable[..., PyTree] | None = None,
 ) -> Evaluate:
   """Return (server, clients, ids [C], train, test, key) -> (scores, models).
 
-  Scores are {view: Scores [C]}; models are {view: View [C]}, or empty.
+  Scores are {view: Scores [C]}, or what a `score_fn` with the arguments of
+  `score_view` returns; models are {view: View [C]}, or empty.
 
   A client is personalised on its training data and judged on its whole test
   set, in stored order, in batches of at most `batch_size`: BatchNorm sees one
   client's test images only. The class predicted is the best of ALL classes.
   Views that are not asked for are not computed.
   """
+  score_fn = score_fn or score_view
 
   def one_client(row, server, train, test, key):
     client, client_id = row
@@ -79,7 +98,7 @@ def make_evaluate(
       test.x, test.y, test.index[client_id], test.count[client_id]
     )
     scores = {
-      name: score_view(
+      name: score_fn(
         algorithm.predict, models[name], held_out, normalise, batch_size
       )
       for name in views
@@ -98,20 +117,15 @@ def make_evaluate(
 
 
 def score_view(
-  predict: Callable[[View, Array, Array], Array],
+  predict: Predict,
   view: View,
   test: ClientData,
   normalise: Transform,
   batch_size: int = TEST_BATCH,
 ) -> Scores:
   """Return the correct answers, the examples and the mean loss of one view."""
-  size = min(batch_size, test.index.shape[0])
-  order = jnp.arange(test.index.shape[0])
 
-  def add_batch(position, carry):
-    x, y, real = rows_in_order(test, order, position, size)
-    x = normalise(x, jax.random.key(0))
-    logits = predict(view, x, real.astype(x.dtype))  # [B, Y]
+  def add(carry, logits, y, real):
     loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1)[:, 0]
     hit = (jnp.argmax(logits, -1) == y) & real
     correct, total = carry
@@ -119,13 +133,58 @@ def score_view(
     return correct, total + jnp.sum(jnp.where(real, loss, 0))
 
   rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
-  correct, total = lax.fori_loop(
-    0,
-    -(-test.count // size),
-    add_batch,
-    (jnp.zeros((), jnp.int32), jnp.zeros((), rows.dtype)),
+  start = jnp.zeros((), jnp.int32), jnp.zeros((), rows.dtype)
+  correct, total = fold_batches(
+    add, start, predict, view, test, normalise, batch_size
   )
   return Scores(correct, test.count, total / jnp.maximum(test.count, 1))
+
+
+def score_classes(
+  num_classes: int,
+  predict: Predict,
+  view: View,
+  test: ClientData,
+  normalise: Transform,
+  batch_size: int = TEST_BATCH,
+) -> ClassScores:
+  """Return the correct answers and the examples of every class of one view."""
+
+  def add(carry, logits, y, real):
+    hit = (jnp.argmax(logits, -1) == y) & real
+    return ClassScores(
+      carry.correct.at[y].add(hit.astype(jnp.int32)),
+      carry.count.at[y].add(real.astype(jnp.int32)),
+    )
+
+  none = jnp.zeros(num_classes, jnp.int32)  # [Y]
+  start = ClassScores(none, none)
+  return fold_batches(add, start, predict, view, test, normalise, batch_size)
+
+
+def fold_batches(
+  add: Callable[[PyTree, Array, Array, Array], PyTree],
+  start: PyTree,
+  predict: Predict,
+  view: View,
+  test: ClientData,
+  normalise: Transform,
+  batch_size: int = TEST_BATCH,
+) -> PyTree:
+  """Return add(.. add(start, logits, y, real) .., logits, y, real).
+
+  The batches [B] of one client's tests in stored order; `real` is False where
+  a row is padding. What `predict` returns is called logits here.
+  """
+  size = min(batch_size, test.index.shape[0])
+  order = jnp.arange(test.index.shape[0])
+
+  def add_batch(position, carry):
+    x, y, real = rows_in_order(test, order, position, size)
+    x = normalise(x, jax.random.key(0))
+    return add(carry, predict(view, x, real.astype(x.dtype)), y, real)
+
+  return lax.fori_loop(0, -(-test.count // size), add_batch, start)
 
 
 def evaluate_clients(

@@ -28,6 +28,7 @@ from fedjax_pfl.evaluate import (
   check_views,
   evaluate_clients,
   make_evaluate,
+  score_classes,
   score_view,
   view_names,
 )
@@ -69,6 +70,19 @@ def test_score_against_numpy(count):
   log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
   losses = -log_p[np.arange(count), y]
   np.testing.assert_allclose(got.loss, losses.mean(), rtol=1e-5)
+
+
+def test_classes_against_numpy():
+  """10 = 4 + 4 + 2; what is right and what there is, class by class."""
+  data = client_of(make_data((10, 12), seed=2), 0)
+  got = score_classes(CLASSES, TASK.logits, PARAMS, data, TASK.normalise, 4)
+  rows = np.asarray(data.index[:10])
+  x, y = np.asarray(data.x)[rows], np.asarray(data.y)[rows]
+  guess = [numpy_logits(PARAMS, x[i : i + 4]).argmax(1) for i in (0, 4, 8)]
+  hit = np.concatenate(guess) == y
+  assert 0 < hit.sum() < 10
+  assert got.count.tolist() == np.bincount(y, minlength=CLASSES).tolist()
+  assert got.correct.tolist() == np.bincount(y[hit], minlength=CLASSES).tolist()
 
 
 def test_client_without_tests_scores_nothing():
