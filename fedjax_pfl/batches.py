@@ -10,7 +10,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.types import Array, Batch, ClientData, Key, Transform
+from fedjax_pfl.types import Array, Batch, ClientData, Key, PyTree, Transform
+
+# Shown the tree before the first and after every epoch, and the client's data.
+Watch = Callable[[list[PyTree], ClientData], PyTree]
 
 
 class Batching(NamedTuple):
@@ -27,6 +30,7 @@ class Batching(NamedTuple):
   shuffle: bool = True  # anew in every epoch; False: in stored order
   steps: Callable[[Array], Array] | None = None
   together: int = 1  # consecutive batches in one step: [together, B, ...]
+  watch: Watch | None = None
 
 
 def rows_in_order(

@@ -109,8 +109,13 @@ def build_task(
   return with_head(task, settings['head_init'], settings['head_bias'])
 
 
-def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:
-  """Return the stages of the config's method, hyperparameters filled in."""
+def build_stages(
+  settings: Mapping[str, Any], task: Task, watch: local.Watch | None = None
+) -> tuple[Stage, ...]:
+  """Return the stages of the config's method, hyperparameters filled in.
+
+  `watch` is shown what local training does; see `local.Watch`.
+  """
   module = algorithm.load(settings['algorithm'])
   rounds = num_rounds(settings)
   shared = {
@@ -124,6 +129,7 @@ def build_stages(settings: Mapping[str, Any], task: Task) -> tuple[Stage, ...]:
       momentum=settings['momentum'],
       weight_decay=settings['weight_decay'],
       aggregation=settings['aggregation'],
+      watch=watch,
     ),
     'personal': personalize.Personalization(
       **{

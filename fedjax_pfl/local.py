@@ -17,6 +17,7 @@ from jax import lax
 from fedjax_pfl import trees
 from fedjax_pfl.batches import (
   Batching,
+  Watch,
   batches_of_epoch,
   example_batch,
   max_steps_of_epoch,
@@ -39,9 +40,16 @@ class Training(NamedTuple):
   weight_decay: float = 0.0  # added to the gradients of trained leaves
   shuffle: bool = True
   aggregation: str = 'uniform'  # or 'examples': clients weigh n_i
+  watch: Watch | None = None  # for analyses: what it returns is a metric
 
   def batching(self, task: Task) -> Batching:
-    return Batching(self.batch_size, self.epochs, task.augment, self.shuffle)
+    return Batching(
+      self.batch_size,
+      self.epochs,
+      task.augment,
+      self.shuffle,
+      watch=self.watch,
+    )
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
     """Return m <- beta m + (g + decay p);  p <- p - eta(round) m."""
@@ -68,14 +76,17 @@ class FitInfo(NamedTuple):
   losses: Array  # [max steps] objective before each step, then zeros
   reports: dict[str, Array]  # [max steps] what the loss reports beside it
   opt_state: optax.OptState  # for a method that goes on where it stopped
+  watched: PyTree = None  # what Batching.watch returned
 
   def metrics(self) -> dict[str, Array]:
     mean = jnp.sum(self.losses) / jnp.maximum(self.num_steps, 1)
+    more = {} if self.watched is None else {'watched': self.watched}
     return {
       'loss': mean,
       'num_steps': self.num_steps,
       'losses': self.losses,
       **self.reports,
+      **more,
     }
 
 
@@ -118,19 +129,25 @@ def fit(
     tree <- tree + tx(grad loss(tree, batch)),  batches of each epoch in turn
 
   The key of a step depends on its epoch and number alone. The state of tx
-  begins anew, unless one is given.
+  begins anew, unless one is given. A watch makes room for a copy of the tree
+  after every epoch; it changes nothing.
   """
-  (tree,), info = fit_stops(
+  stops = (batching.epochs,)
+  if batching.watch is not None:
+    stops = tuple(range(1, batching.epochs + 1))
+  models, info = fit_stops(
     loss,
     tree,
     data,
     rng,
     tx=tx,
     batching=batching,
-    stops=(batching.epochs,),
+    stops=stops,
     opt_state=opt_state,
   )
-  return tree, info
+  if batching.watch is not None:
+    info = info._replace(watched=batching.watch([tree, *models], data))
+  return models[-1], info
 
 
 def fit_stops(
