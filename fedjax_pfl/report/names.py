@@ -7,6 +7,7 @@ deuteranopia); lines also differ in dash and marker.
 """
 
 import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -67,6 +68,26 @@ def look(algorithm: str) -> Look:
     dash=SPARE_DASHES[number // 32 % len(SPARE_DASHES)],
     marker='X',
   )
+
+
+def variants(labels: Sequence[str]) -> dict[str, Look]:
+  """Return looks of things that are no methods, told apart in one figure.
+
+  Classes, or runs of one method that differ in a setting: dealt out in order.
+  """
+  colours = [one.colour for one in LOOKS.values()]
+  markers = [one.marker for one in LOOKS.values()]
+  dashes = (SOLID, *SPARE_DASHES, DASHED)
+  return {
+    label: Look(
+      label,
+      colours[number % len(colours)],
+      dashes[number % len(dashes)],
+      # Where colours begin anew, markers are others.
+      markers[(number + number // len(colours)) % len(markers)],
+    )
+    for number, label in enumerate(labels)
+  }
 
 
 def display_name(algorithm: str) -> str:

@@ -4,7 +4,7 @@ No file, no global style. Accuracies are in percent. A method looks the same
 in all of them (`names.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,10 +30,14 @@ class Change(NamedTuple):
   views: tuple[str, str] = ('before', 'after')
 
 
-def plot_curves(ax: Axis, curves: Mapping[str, Curve]) -> Axis:
+def plot_curves(
+  ax: Axis,
+  curves: Mapping[str, Curve],
+  look_fn: Callable[[str], Look] = look,
+) -> Axis:
   """Draw accuracy against rounds; a band from lowest to highest seed."""
   for algorithm, curve in curves.items():
-    style = look(algorithm)
+    style = look_fn(algorithm)
     accuracy = np.atleast_2d(curve.accuracy)  # [S, T]
     seeds = f' ({len(accuracy)} seeds)' if len(accuracy) > 1 else ''
     ax.plot(

@@ -99,13 +99,18 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   views = list(dict.fromkeys(view for one in results for view in one['views']))
   rows = [('algorithm', *views, 'seconds')]
   for one in results:
-    cells = [_cell(one['views'].get(view)) for view in views]
+    cells = [cell(one['views'].get(view)) for view in views]
     name = display_name(one['algorithm'])
     rows.append((name, *cells, f'{one["seconds"]:.1f}'))
+  return align(rows)
+
+
+def align(rows: Sequence[tuple[str, ...]]) -> str:
+  """Return rows of cells in columns, the first row as their heads."""
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  rows.insert(1, tuple('-' * width for width in widths))
+  rule = tuple('-' * width for width in widths)
   lines = []
-  for first, *rest in rows:
+  for first, *rest in (rows[0], rule, *rows[1:]):
     cells = [first.ljust(widths[0])]
     cells += [c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]
     lines.append('  '.join(cells))
@@ -125,7 +130,7 @@ def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
   return lines
 
 
-def _cell(summary: Mapping[str, Any] | None) -> str:
+def cell(summary: Mapping[str, Any] | None) -> str:
   """Return 'mean ± std'; '-' where a method has no such view or no number."""
   if summary is None or summary['mean'] is None or math.isnan(summary['mean']):
     return '-'
