@@ -60,6 +60,11 @@ LAYERS = {
     *('console', 'trees', 'algorithm', 'engine', 'evaluate', 'store'),
     *('report', 'experiment', 'state', 'keep'),
   ),
+  'analysis': (
+    *WORDS,
+    *('checkpoints', 'data', 'local', 'algorithm', 'personalize', 'engine'),
+    *('evaluate', 'modelfile', 'experiment', 'train', 'analysis'),
+  ),
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.

@@ -1,0 +1,63 @@
+"""What a finished run left behind, read and never written."""
+
+import os
+import pathlib
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from fedjax_pfl import checkpoints
+from fedjax_pfl.algorithm import Client, Server
+from fedjax_pfl.engine import init_states
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.modelfile import load_model
+from fedjax_pfl.train import State
+from fedjax_pfl.types import Params, Task
+
+
+def load_states(
+  experiment: Experiment,
+  workdir: str | os.PathLike,
+  say: Callable[[str], None],
+) -> tuple[Server, Client]:
+  """Return server and clients after the last round, from the checkpoint."""
+  folder = pathlib.Path(workdir) / 'checkpoints'
+  restored = checkpoints.restore(folder, _last_shapes(experiment), say)
+  if restored is None or restored[0] < experiment.rounds:
+    raise bad_input(
+      'run',
+      got=f'{workdir} with '
+      + (f'round {restored[0]} saved' if restored else 'no checkpoint'),
+      expected=f'the checkpoint after its last round, {experiment.rounds}',
+      cause='a run that is not finished, or a copy without checkpoints/',
+    )
+  state = restored[1]
+  return state.server, state.clients
+
+
+def load_global(task: Task, workdir: str | os.PathLike) -> Params:
+  """Return the global model of the run, model/global.npz."""
+  path = pathlib.Path(workdir) / 'model' / 'global.npz'
+  params, _ = load_model(path)
+  if jax.tree.structure(params) != jax.tree.structure(task.is_head):
+    raise bad_input(
+      'model',
+      got=f'{path} with the layers {", ".join(params)}',
+      expected=f'the layers {", ".join(task.is_head)}',
+      cause='the model of another run, or of another version',
+    )
+  return params
+
+
+def _last_shapes(experiment: Experiment) -> State:
+  def last(data, key):
+    first, *others = experiment.stages
+    states = init_states(first.algorithm, data, key)
+    for stage in others:
+      states = stage.enter(*states)
+    return states
+
+  shapes = jax.eval_shape(last, experiment.train, jax.random.key(0))
+  return State(*shapes, np.zeros(()))

@@ -1,0 +1,117 @@
+"""Rounds played again: the same rounds, and every epoch seen."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  KEY,
+  TRAIN,
+  assert_close,
+  build,
+  client_of,
+  make_data,
+  make_task,
+)
+
+from fedjax_pfl import store, trees
+from fedjax_pfl.analysis import class_curves
+from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.data.images import Images
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.evaluate import score_classes
+from fedjax_pfl.types import ClientData
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+def updated(name, train):
+  """Return the server, and what one client sends and tells."""
+  algorithm = build(name, train=train)[0].algorithm
+  server = algorithm.init_server(KEY(1))
+  data = client_of(make_data(), 0)
+  return server, jax.jit(algorithm.local_update)(server, (), data, KEY(2))
+
+
+def keep_models(models, data):
+  return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+
+
+@pytest.mark.parametrize('name', ['fedavg', 'fedbabu'])
+def test_the_models_seen_are_those_of_the_method(name):
+  """The server's, then what one epoch would send, and last what is sent."""
+  watched = TRAIN._replace(watch=keep_models)
+  server, (_, up, metrics) = updated(name, watched)
+  _, (_, up_of_one_epoch, _) = updated(name, TRAIN._replace(epochs=1))
+  start, middle, end = (trees.take(metrics['watched'], e) for e in range(3))
+  assert_close(start, server.params)
+  # What is not sent has not moved.
+  assert_close(middle, trees.combine(up_of_one_epoch, server.params))
+  assert_close(end, trees.combine(up, server.params))
+
+
+def test_a_replay_is_the_run(tiny_run):
+  """Servers and losses are the run's; the last round ends where it did."""
+  experiment, workdir = tiny_run
+  images = class_curves.some_images(experiment.source.test, 0)
+  rounds = [*class_curves.replay(experiment, images, 9)]
+  assert len(rounds) == 3
+  server, _ = load_states(experiment, workdir, print)
+  assert_close(rounds[-1].server, server)
+  losses = [line['loss'] for line in store.load_metrics(workdir)]
+  np.testing.assert_allclose([one.loss for one in rounds], losses, rtol=1e-4)
+  # The first answers of a round are those of the server before it.
+  test = ClientData(
+    jnp.asarray(images.x),
+    jnp.asarray(images.y),
+    jnp.arange(len(images.y)),
+    jnp.array(len(images.y)),
+  )
+  task = experiment.task
+  want = score_classes(
+    10, task.logits, rounds[1].server.params, test, task.normalise
+  )
+  correct = rounds[2].correct
+  assert correct.shape == (3, 2 + 1, 10)
+  assert (correct[:, 0] == np.asarray(want.correct)).all()
+  trained = rounds[0].correct
+  assert (trained[:, 1] != trained[:, 0]).any()
+
+
+def test_saw_tooth_by_hand():
+  """Two rounds of one epoch, two clients, two classes of 4 and 2 images.
+
+  Round 0: client a owns class 0, client b owns both; round 1: a and a.
+  """
+  correct = np.array(
+    [
+      [[[2, 1], [4, 0]], [[2, 1], [3, 0]]],
+      [[[0, 2], [4, 1]], [[0, 2], [2, 0]]],
+    ]
+  )  # [T, C, tau + 1, Y]
+  owned = np.array([[[1, 0], [1, 1]], [[1, 0], [1, 0]]])
+  epochs, split = class_curves.saw_tooth(correct, np.array([4, 2]), owned)
+  assert epochs.tolist() == [0, 1, 1, 2]
+  # a: 2/4, 4/4; b: 3/6, 3/6. Then a: 0/4, 4/4 and 0/4, 2/4.
+  np.testing.assert_allclose(split.own, [50, 75, 0, 75])
+  # b has no other class: a alone, 1/2, 0/2; then 2/2, 1/2 and 2/2, 0/2.
+  np.testing.assert_allclose(split.other, [50, 0, 100, 25])
+
+
+@pytest.mark.parametrize(
+  ('number', 'rows'), [(0, range(7)), (9, range(7)), (3, (0, 2, 4))]
+)
+def test_some_images_are_evenly_spaced(number, rows):
+  images = Images(np.arange(7)[:, None], np.arange(7) * 10)
+  got = class_curves.some_images(images, number)
+  assert got.x[:, 0].tolist() == [*rows]
+  assert got.y.tolist() == [10 * row for row in rows]
+
+
+def test_methods_that_cannot_be_watched():
+  task = make_task()
+  watch = class_curves.make_watch(task, jnp.arange(2))
+  with pytest.raises(BadInput, match='trains something else than one model'):
+    watch([{'fed': {}, 'loc': {}}], make_data())
+  with pytest.raises(BadInput, match='a run of own, whose metrics tell'):
+    class_curves._watched({'loss': 1.0}, 'own')

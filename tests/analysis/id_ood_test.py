@@ -1,0 +1,54 @@
+"""Own and other classes of a finished run, beside what the run wrote."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import client_of
+
+from fedjax_pfl import store
+from fedjax_pfl.analysis.classes import owned_classes
+from fedjax_pfl.analysis.id_ood import id_ood
+from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.evaluate import score_view
+from fedjax_pfl.train import random_streams
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+def ask(experiment, workdir):
+  states = load_states(experiment, workdir, print)
+  key = random_streams(experiment.settings['seed'])['evaluation']
+  return id_ood(experiment, *states, ('initial', 'finetuned'), key)
+
+
+def test_own_and_other_make_up_what_the_run_judged(tiny_run):
+  """Shards give a client tests of its own classes alone: its accuracy."""
+  experiment, workdir = tiny_run
+  splits = ask(experiment, workdir)
+  scores = store.load_clients(workdir).scores
+  for view, split in splits.items():
+    want = 100 * scores[view].correct / scores[view].count
+    np.testing.assert_allclose(split.own, want)
+    assert np.isnan(split.other).all()
+
+
+def test_every_test_image_is_on_one_side(tiny_run):
+  """One test set and one model for all: the two sides have all its hits."""
+  experiment, workdir = tiny_run
+  everything = experiment.test._replace(
+    index=jnp.tile(jnp.arange(40), (10, 1)), count=jnp.full(10, 40)
+  )
+  split = ask(experiment._replace(test=everything), workdir)['initial']
+  y = np.asarray(experiment.test.y)[:40]
+  own = owned_classes(experiment.train, 10)[:, y].sum(1)  # [K] images
+  hits = (split.own * own + split.other * (40 - own)) / 100
+  server, _ = load_states(experiment, workdir, print)
+  score = score_view(
+    experiment.task.logits,
+    server.params,
+    client_of(everything, 0),
+    experiment.task.normalise,
+  )
+  assert 0 < score.correct < 40
+  np.testing.assert_allclose(hits, np.full(10, score.correct))
+  assert split.own.min() < split.own.max()

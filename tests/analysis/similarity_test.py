@@ -1,0 +1,89 @@
+"""Cosines, by hand and pair by pair."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import KEY, PERSONAL, client_of, make_data, make_task
+
+from fedjax_pfl import personalize
+from fedjax_pfl.analysis import similarity
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+def cosine(a, b):
+  return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+
+def test_three_rows_by_hand():
+  """cos 90 degrees, and twice cos 45 degrees; lengths do not matter."""
+  rows = jnp.array([[2.0, 0], [0, 5], [3, 3]])
+  want = (0 + 0.5**0.5 + 0.5**0.5) / 3
+  np.testing.assert_allclose(similarity.mean_pairwise_cosine(rows), want, 1e-6)
+  assert np.isnan(similarity.mean_pairwise_cosine(rows[:1]))
+
+
+def test_the_similar_head_of_the_paper():
+  """Rows of numbers from U(0.45, 0.55): m^2 / (m^2 + s^2) = 0.9967."""
+  kernel = jax.random.uniform(KEY(0), (1024, 100), minval=0.45, maxval=0.55)
+  got = similarity.head_row_cosine({'head': {'kernel': kernel}})
+  assert got == pytest.approx(0.9967, abs=1e-4)
+  # Rows are classes: the columns of the kernel.
+  kernel = jnp.array([[1.0, 0], [0, 1], [0, 1]])
+  assert similarity.head_row_cosine({'head': {'kernel': kernel}}) == 0
+
+
+def test_layers_are_their_kernels_in_order_of_depth():
+  def conv(value):
+    return {'kernel': jnp.full((2, 1), value), 'bias': jnp.full(3, 9.0)}
+
+  params = {
+    'block10': {'pointwise': conv(5.0), 'depthwise': conv(4.0)},
+    'block2': conv(3.0),
+    'bn1': {'scale': jnp.ones(2), 'bias': jnp.ones(2)},
+    'head': conv(6.0),
+    'stem': conv(1.0),
+  }
+  layers = similarity.layer_weights(params)
+  assert {name: row.tolist() for name, row in layers.items()} == {
+    'stem': [1, 1],
+    'block2': [3, 3],
+    'block10': [4, 4, 5, 5],
+    'head': [6, 6],
+  }
+  assert list(layers) == ['stem', 'block2', 'block10', 'head']
+
+
+def test_cosines_while_clients_finetune_pair_by_pair():
+  """Twelve clients, so that there are two blocks, the last one short."""
+  counts = (7, 2, 3, 4, 9, 5, 3, 6, 4, 5, 8, 3)
+  task, train = make_task(), make_data(counts)
+  params = task.init(KEY(0))
+  ids = np.arange(len(counts))[1:]  # the first is not asked
+  personal = PERSONAL._replace(epochs=(2,))
+  told = []
+  got = similarity.finetuning_cosines(
+    task, params, train, ids, KEY(1), personal, told.append
+  )
+  assert told == [10, 11] and list(got) == ['body', 'head']
+  finetune = jax.jit(
+    lambda data, rng: personalize.finetune(task, params, data, rng, PERSONAL)
+  )
+  models = [
+    finetune(client_of(train, i), jax.random.fold_in(KEY(1), i)) for i in ids
+  ]
+  for layer, values in got.items():
+    assert values[0] == pytest.approx(1, abs=1e-6)
+    for epoch, view in enumerate(('finetuned_1', 'finetuned'), 1):
+      rows = [np.ravel(model[view][layer]['kernel']) for model in models]
+      want = np.mean(
+        [
+          cosine(rows[i], rows[j])
+          for i in range(len(ids))
+          for j in range(len(ids))
+          if i != j
+        ]
+      )
+      assert want < 0.9999
+      assert values[epoch] == pytest.approx(want, abs=1e-5)
