@@ -2,7 +2,8 @@
 
 A command defines its flags with absl, and with DEFINE_string a flag `config`
 if it takes one: a config file, with an argument after a colon. Fields of the
-config are then given as --config.shards=5 --config.finetune.epochs=1,5.
+config are then given as --config.shards=5 --config.finetune.epochs=1,5. A
+command with a flag `run` takes them for the configs of run directories.
 """
 
 import ast
@@ -98,15 +99,26 @@ def read_settings(
       'get_config without a return',
     )
   settings = made.to_dict()
-  for name, text in (overrides or {}).items():
-    _replace(settings, name, text)
+  replace_fields(settings, overrides or {})
   return settings
+
+
+def replace_fields(
+  settings: dict[str, Any], overrides: Mapping[str, str]
+) -> None:
+  """Put what was written on the command line into the settings."""
+  for name, text in overrides.items():
+    _replace(settings, name, text)
+
+
+def _takes_fields() -> bool:
+  return 'config' in flags.FLAGS or 'run' in flags.FLAGS
 
 
 def _take_overrides(argv: list[str]) -> tuple[Overrides, list[str]]:
   overrides, rest = {}, []
   for arg in argv:
-    match = OVERRIDE.fullmatch(arg) if 'config' in flags.FLAGS else None
+    match = OVERRIDE.fullmatch(arg) if _takes_fields() else None
     if match is None:
       rest.append(arg)
     elif match[2] is None:
@@ -193,7 +205,7 @@ def _literal(text: str) -> Any:
 def _bad_flag(got: str, expected: str) -> Exception:
   own = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
   choices = [f'--{flag.name}' for flag in own]
-  if 'config' in flags.FLAGS:
+  if _takes_fields():
     choices.append('--config.<field>=<value>')
   return _error(
     'command line',

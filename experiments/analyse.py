@@ -1,0 +1,75 @@
+"""Ask finished runs a question; a picture, and the CSV behind it:
+
+  python experiments/analyse.py --what=id_ood --run=runs/a --run=runs/b \\
+      --output=runs/id_ood.pdf
+
+  id_ood        accuracy on a client's own classes and on others (Table 20)
+  class_curves  the same after every local epoch, played again (Figure 13)
+  similarity    cosine between clients' layers, fine-tuning (Figure 12)
+  features      t-SNE of the test images' features (Figures 15 and 16)
+  training      accuracy by epoch of several runs (Figures 2 to 9)
+
+A field of the runs' configs can be replaced: --config.data_dir=/data. Run
+directories are read, never written.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+
+from absl import flags, logging
+
+from experiments import commandline
+
+WHAT = flags.DEFINE_string('what', None, 'the question, by its name above')
+RUN = flags.DEFINE_multi_string('run', [], 'a run directory; may be repeated')
+OUTPUT = flags.DEFINE_string('output', None, 'the picture: .png, .pdf or .svg')
+ROUNDS = flags.DEFINE_integer(
+  'rounds', 0, 'class_curves: so many first rounds; 0 = all', lower_bound=0
+)
+CLIENTS = flags.DEFINE_integer(
+  'clients',
+  0,
+  'id_ood, similarity: so many first clients; 0 = all',
+  lower_bound=0,
+)
+EPOCHS = flags.DEFINE_integer(
+  'epochs', 20, 'similarity: so many epochs of fine-tuning', lower_bound=1
+)
+IMAGES = flags.DEFINE_integer(
+  'images',
+  0,
+  'class_curves, features: so many test images, evenly spaced; 0 = all',
+  lower_bound=0,
+)
+CLASSES = flags.DEFINE_list(
+  'classes', [], 'features: names or numbers of classes, or vehicles; all'
+)
+COLOURS = flags.DEFINE_string(
+  'colours', 'fine', 'features: fine, or coarse on cifar100'
+)
+
+
+def main(overrides):
+  logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
+  # Imported here: a mistyped flag should not wait for jax.
+  from experiments.answers.ask import Options, answer
+  from fedjax_pfl import console
+
+  options = Options(
+    rounds=ROUNDS.value,
+    clients=CLIENTS.value,
+    epochs=EPOCHS.value,
+    images=IMAGES.value,
+    classes=tuple(CLASSES.value),
+    colours=COLOURS.value,
+  )
+  path = answer(
+    WHAT.value, RUN.value, OUTPUT.value, options, overrides, console.say
+  )
+  console.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['what', 'run', 'output'])

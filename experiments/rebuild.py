@@ -1,0 +1,78 @@
+"""From a run directory back to its experiment, without writing into it."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from configs import common
+from experiments.commandline import Overrides, replace_fields
+from fedjax_pfl import experiment, store
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.experiment import Experiment
+
+
+def read_run(
+  workdir: str | os.PathLike, overrides: Overrides, say: Callable[[str], None]
+) -> tuple[dict[str, Any], str]:
+  """Return the settings of a run and the fingerprint of its data.
+
+  Fields that configs had not got when it was begun get their defaults, and
+  `say` is told which.
+  """
+  stored = store.load_config(workdir)
+  if not isinstance(stored.get('config'), Mapping):
+    raise bad_input(
+      'run',
+      got=str(workdir),
+      expected='a run directory whose config.json holds a config',
+      cause='a config.json of another program',
+    )
+  settings, added = fill(stored['config'], common.base().to_dict())
+  if added:
+    say(f'{workdir} is older than these fields, which get their defaults: ')
+    say('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
+  replace_fields(settings, overrides)
+  return settings, stored['data']
+
+
+def rebuild(
+  settings: dict[str, Any],
+  data: str,
+  overrides: Overrides,
+  say: Callable[[str], None],
+) -> Experiment:
+  """Return the experiment; its data are those of the run, or as overridden."""
+  rebuilt = experiment.build(settings, say)
+  if rebuilt.data_id == data:
+    return rebuilt
+  if not overrides:
+    raise bad_input(
+      'data',
+      got=rebuilt.data_id,
+      expected=f'the fingerprint of the run, {data}',
+      cause='other images, or a partition that has changed since; '
+      '--config.<field>=<value> says that other data are meant',
+    )
+  say('These data are not those of the run: fields of its config were given.')
+  return rebuilt
+
+
+def fill(
+  settings: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+  """Return the settings with absent fields filled in, and what was added.
+
+  The tuples that JSON made lists become tuples again.
+  """
+  filled, added = {}, {}
+  for name, default in defaults.items():
+    if name not in settings:
+      filled[name] = added[name] = default
+    elif isinstance(default, Mapping) and default:
+      filled[name], inner = fill(settings[name], default)
+      added |= {f'{name}.{field}': value for field, value in inner.items()}
+    else:
+      value = settings[name]
+      filled[name] = tuple(value) if isinstance(value, list) else value
+  # What has no default is kept: check_settings refuses it by its name.
+  return {**settings, **filled}, added
