@@ -69,5 +69,5 @@ def draw(curves: dict[str, SawTooth], epochs_per_round: int):
     class_plots.plot_saw_tooth(ax, shown, epochs_per_round)
     ax.set_title(title, fontsize=11)
   axes[1].set_ylabel('')
-  add_legend(figure, axes[0], 4)
+  add_legend(figure, axes[0])
   return figure

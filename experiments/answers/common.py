@@ -51,13 +51,15 @@ def make_figure(columns: int, width: float, height: float, **options):
   return figure, list(axes[0])
 
 
-def add_legend(figure, ax, columns: int, **options) -> None:
-  """Put the legend of an axis below the figure."""
-  handles, _ = ax.get_legend_handles_labels()
+def add_legend(figure, ax, **options) -> None:
+  """Put the legend of an axis below the figure, in as many columns as fit."""
+  handles, labels = ax.get_legend_handles_labels()
+  inches = 0.8 + 0.085 * max(map(len, labels))  # of the widest entry
+  columns = int(figure.get_figwidth() / inches)
   figure.legend(
     handles=handles,
     loc='outside lower center',
-    ncols=min(columns, len(handles)),
+    ncols=max(1, min(columns, len(handles))),
     frameon=False,
     handlelength=3,
     **options,

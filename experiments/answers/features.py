@@ -23,7 +23,7 @@ HEADER = ('run', 'group', 'class', 'x', 'y')
 def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
   """Map the chosen classes' images, run after run."""
   maps = [(run, *_choices(run, options)) for run in runs]  # mistakes first
-  figure, axes = make_figure(len(runs), 5.4, 5.8)
+  figure, axes = make_figure(len(runs), 5.4, 5.2)
   rows = []
   for ax, (run, classes, group, names) in zip(axes, maps, strict=True):
     labels, points = measure(run, classes, options.images, say)
@@ -32,7 +32,7 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
     for label, point in zip(labels, points, strict=True):
       place = [f'{value:.4f}' for value in point]
       rows.append([run.label, names[group[label]], label, *place])
-  add_legend(figure, axes[0], 5, markerscale=2.5)
+  add_legend(figure, axes[0], markerscale=1.7)
   return Answer(figure, HEADER, rows)
 
 

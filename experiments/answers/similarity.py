@@ -36,7 +36,7 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
     for layer, values in cosines.items():
       for epoch, value in enumerate(values):
         rows.append([run.label, layer, epoch, f'{value:.8f}'])
-  add_legend(figure, axes[0], 6)
+  add_legend(figure, axes[0])
   return Answer(figure, HEADER, rows)
 
 

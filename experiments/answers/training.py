@@ -38,7 +38,7 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
   plots.plot_curves(ax, curves, looks(runs, cosines).get)
   ax.set_xlabel('epochs')
   ax.set_ylabel('test accuracy [%]')
-  add_legend(figure, ax, 2)
+  add_legend(figure, ax)
   return Answer(figure, HEADER, rows)
 
 

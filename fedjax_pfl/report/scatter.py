@@ -56,18 +56,19 @@ def plot_points(
 def name_places(points: np.ndarray, group: np.ndarray) -> dict[int, np.ndarray]:
   """Return {group: the middle of a cell}, a cell for each group.
 
-  Of a grid over all points, the cell in which its points outnumber the others
-  by most; one that no group before it has taken, so that names stay apart.
+  Of a grid over all points, the cell where its points are many and a large
+  share; one that no group before it has taken, so that names stay apart.
   """
   low, high = points.min(0), points.max(0)
   size = np.maximum(high - low, 1e-9) / [COLUMNS, ROWS]
   cell = np.minimum((points - low) // size, [COLUMNS - 1, ROWS - 1]).astype(int)
   cell = cell[:, 0] * ROWS + cell[:, 1]  # [P]
-  total = np.bincount(cell, minlength=COLUMNS * ROWS).astype(float)
+  total = np.bincount(cell, minlength=COLUMNS * ROWS)
+  taken = np.zeros(len(total), bool)
   places = {}
   for number in np.unique(group):
     own = np.bincount(cell[group == number], minlength=COLUMNS * ROWS)
-    best = int(np.argmax(2 * own - total))
-    total[best] = np.inf  # taken
+    best = int(np.argmax(np.where(taken, -1, own**2 / np.maximum(total, 1))))
+    taken[best] = True
     places[int(number)] = low + size * (np.array(divmod(best, ROWS)) + 0.5)
   return places
