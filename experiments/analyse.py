@@ -23,7 +23,7 @@ from absl import flags, logging
 from experiments import commandline
 
 WHAT = flags.DEFINE_string('what', None, 'the question, by its name above')
-RUN = flags.DEFINE_multi_string('run', [], 'a run directory; may be repeated')
+RUN = flags.DEFINE_multi_string('run', [], 'a run directory')
 OUTPUT = flags.DEFINE_string('output', None, 'the picture: .png, .pdf or .svg')
 ROUNDS = flags.DEFINE_integer(
   'rounds', 0, 'class_curves: so many first rounds; 0 = all', lower_bound=0

@@ -52,7 +52,9 @@ def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:
     raise _bad_flag(' '.join(words), 'flags only')
   for name in required:
     if not flags.FLAGS[name].value:
-      raise _bad_flag(f'no --{name}', f'--{name}=..., {flags.FLAGS[name].help}')
+      # absl adds lines to the help of a flag that may be repeated.
+      words = flags.FLAGS[name].help.partition(';\n')[0]
+      raise _bad_flag(f'no --{name}', f'--{name}=..., {words}')
   return overrides
 
 

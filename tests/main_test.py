@@ -189,6 +189,19 @@ def test_a_bad_flag_is_a_sentence(parse, arguments, words):
   assert words in message
 
 
+def test_a_command_for_runs_takes_fields_of_their_configs(monkeypatch):
+  def parse(*words):
+    values = flags.FlagValues()
+    flags.DEFINE_multi_string('run', [], 'a directory', flag_values=values)
+    monkeypatch.setattr(flags, 'FLAGS', values)
+    return commandline.parse_flags(['analyse.py', *words], ['run'])
+
+  overrides = parse('--run=a', '--config.data_dir=d', '--run=b')
+  assert overrides == {'data_dir': 'd'} and flags.FLAGS.run == ['a', 'b']
+  message = refused(parse)
+  assert "got 'no --run', expected --run=..., a directory. Choices" in message
+
+
 def test_a_file_of_flags(parse, tmp_path):
   (tmp_path / 'flags').write_text('--config=a.py\n--config.shards=4\n')
   assert parse(f'--flagfile={tmp_path / "flags"}', '--workdir=w') == {

@@ -36,7 +36,7 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
     for moment, (epoch, *pair) in enumerate(zip(epochs, *split, strict=True)):
       place = [moment // moments + 1, epoch]
       rows.append([run.label, *place, *map(number, pair)])
-  return Answer(draw(curves, runs[0].settings['local_epochs']), HEADER, rows)
+  return Answer(draw(curves), HEADER, rows)
 
 
 def measure(run: Opened, options: Options) -> SawTooth:
@@ -58,7 +58,7 @@ def measure(run: Opened, options: Options) -> SawTooth:
   )
 
 
-def draw(curves: dict[str, SawTooth], epochs_per_round: int):
+def draw(curves: dict[str, SawTooth]):
   """Return a figure: own classes on the left, other classes on the right."""
   figure, axes = make_figure(2, 5.2, 4.2, sharey=True)
   for ax, (kind, title) in zip(axes, WORDS.items(), strict=True):
@@ -66,7 +66,7 @@ def draw(curves: dict[str, SawTooth], epochs_per_round: int):
       label: plots.Curve(epochs, getattr(split, kind))
       for label, (epochs, split) in curves.items()
     }
-    class_plots.plot_saw_tooth(ax, shown, epochs_per_round)
+    class_plots.plot_saw_tooth(ax, shown)
     ax.set_title(title, fontsize=11)
   axes[1].set_ylabel('')
   add_legend(figure, axes[0])

@@ -20,14 +20,14 @@ def test_saw_tooth_marks_the_beginning_of_rounds():
   epochs = np.array([0, 1, 2, 2, 3, 4])
   values = np.array([10.0, 40, 50, 20, 60, 70])
   ax = class_plots.plot_saw_tooth(
-    make_axis(), {'fedbabu': plots.Curve(epochs, values)}, 2
+    make_axis(), {'fedbabu': plots.Curve(epochs, values)}
   )
   curve, *rounds = ax.lines
   assert curve.get_xdata().tolist() == epochs.tolist()
   assert curve.get_ydata().tolist() == values.tolist()
   assert (curve.get_color(), curve.get_label()) == ('#D55E00', 'FedBABU')
-  assert values[:: curve.get_markevery()].tolist() == [10, 20]
-  assert [line.get_xdata()[0] for line in rounds] == [0, 2, 4]
+  assert values[curve.get_markevery()].tolist() == [10, 20]
+  assert [line.get_xdata()[0] for line in rounds] == [0, 2]
 
 
 def test_layers_go_from_light_to_dark_and_the_head_is_black():
