@@ -76,5 +76,7 @@ def draw(splits: dict[str, dict[str, Split]]):
       changes[label] = plots.Change(before, after, (first, last))
     plots.plot_clients(ax, changes)
     ax.set_title(words.capitalize(), fontsize=11)
+    if all(np.isnan(change.after).all() for change in changes.values()):
+      ax.text(0.5, 0.5, 'no test image', ha='center', transform=ax.transAxes)
   axes[1].set_ylabel('')
   return figure

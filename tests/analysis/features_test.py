@@ -10,6 +10,8 @@ from fedjax_pfl.analysis.features import embed, image_features
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.errors import BadInput
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
 
 def test_features_are_those_of_every_batch():
   """10 = 4 + 4 + 2, each batch normalised by itself."""
