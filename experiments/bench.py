@@ -89,7 +89,7 @@ def make_ours(name, task, data):
   key, cohort = jax.random.key(0), jnp.arange(CLIENTS.value)
   server, clients = init_states(stages[0].algorithm, data, key)
   for stage in stages[1:]:
-    server, clients = stage.enter(server, clients)
+    server, clients = stage.enter(server, clients, data)
   chunk = CHUNK.value if CHUNK.value == 'auto' else int(CHUNK.value)
   round_fn = make_round(stages[-1].algorithm, chunk=chunk)
 

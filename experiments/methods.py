@@ -92,7 +92,7 @@ def message_sizes(stages) -> tuple[int, int, int]:
   def last_round(data, key):
     server, clients = init_states(stages[0].algorithm, data, key)
     for stage in stages[1:]:
-      server, clients = stage.enter(server, clients)
+      server, clients = stage.enter(server, clients, data)
     client = trees.take(clients, 0)
     one = data._replace(index=data.index[0], count=data.count[0])
     algorithm = stages[-1].algorithm
