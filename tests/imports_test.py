@@ -62,8 +62,9 @@ LAYERS = {
   ),
   'analysis': (
     *WORDS,
-    *('checkpoints', 'data', 'local', 'algorithm', 'personalize', 'engine'),
-    *('evaluate', 'modelfile', 'experiment', 'train', 'analysis'),
+    *('checkpoints', 'data', 'batches', 'local', 'algorithm', 'personalize'),
+    *('engine', 'evaluate', 'modelfile', 'experiment', 'state', 'train'),
+    'analysis',
   ),
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}

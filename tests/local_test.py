@@ -273,6 +273,7 @@ def test_fit_is_the_loop_one_would_write():
     np.testing.assert_allclose(mean, np.mean(losses), rtol=1e-5)
 
 
+@pytest.mark.usefixtures('float64')
 def test_stops_are_the_fits_that_end_there():
   data, tx = client_of(DATA, 4), optax.sgd(0.1, 0.9)
 

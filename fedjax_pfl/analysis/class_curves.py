@@ -28,7 +28,8 @@ from fedjax_pfl.errors import bad_input
 from fedjax_pfl.evaluate import TEST_BATCH, score_classes
 from fedjax_pfl.experiment import Experiment, build_stages
 from fedjax_pfl.local import Watch
-from fedjax_pfl.train import random_streams, stage_bounds
+from fedjax_pfl.state import stage_bounds
+from fedjax_pfl.train import random_streams
 from fedjax_pfl.types import Array, ClientData, Task
 
 
@@ -99,7 +100,7 @@ def replay(
   server, clients = init_states(stages[0].algorithm, train, keys['states'])
   for stage, first, last in stage_bounds(stages):
     if first:
-      server, clients = stage.enter(server, clients)
+      server, clients = stage.enter(server, clients, train)
     round_fn = make_round(stage.algorithm, chunk=settings['chunk'])
     for number in range(first, min(last, rounds)):
       (cohort,) = sample_cohorts(

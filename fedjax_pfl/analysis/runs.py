@@ -3,17 +3,16 @@
 import os
 import pathlib
 from collections.abc import Callable
+from functools import partial
 
 import jax
-import numpy as np
 
 from fedjax_pfl import checkpoints
 from fedjax_pfl.algorithm import Client, Server
-from fedjax_pfl.engine import init_states
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.modelfile import load_model
-from fedjax_pfl.train import State
+from fedjax_pfl.state import state_shapes
 from fedjax_pfl.types import Params, Task
 
 
@@ -24,7 +23,7 @@ def load_states(
 ) -> tuple[Server, Client]:
   """Return server and clients after the last round, from the checkpoint."""
   folder = pathlib.Path(workdir) / 'checkpoints'
-  restored = checkpoints.restore(folder, _last_shapes(experiment), say)
+  restored = checkpoints.restore(folder, partial(state_shapes, experiment), say)
   if restored is None or restored[0] < experiment.rounds:
     raise bad_input(
       'run',
@@ -49,15 +48,3 @@ def load_global(task: Task, workdir: str | os.PathLike) -> Params:
       cause='the model of another run, or of another version',
     )
   return params
-
-
-def _last_shapes(experiment: Experiment) -> State:
-  def last(data, key):
-    first, *others = experiment.stages
-    states = init_states(first.algorithm, data, key)
-    for stage in others:
-      states = stage.enter(*states)
-    return states
-
-  shapes = jax.eval_shape(last, experiment.train, jax.random.key(0))
-  return State(*shapes, np.zeros(()))

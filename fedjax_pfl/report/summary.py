@@ -102,7 +102,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     cells = [cell(one['views'].get(view)) for view in views]
     name = display_name(one['algorithm'])
     rows.append((name, *cells, f'{one["seconds"]:.1f}'))
-  return align(rows)
+  return '\n'.join([align(rows), *_notes(results)])
 
 
 def align(rows: Sequence[tuple[str, ...]]) -> str:
@@ -114,7 +114,7 @@ def align(rows: Sequence[tuple[str, ...]]) -> str:
     cells = [first.ljust(widths[0])]
     cells += [c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]
     lines.append('  '.join(cells))
-  return '\n'.join(lines + _notes(results))
+  return '\n'.join(lines)
 
 
 def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
