@@ -1,5 +1,7 @@
 """Per-FedAvg, first order, with any rates of inner and outer steps."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,9 +57,8 @@ def hyperparameters(case):
     reading = {'protocol': 'released'}
   else:
     reading = {'beta': schedule([*beta, beta[-1]])}
-  personal = personalize.Personalization(
-    batch_size=case['batch_size'], shuffle=False
-  )
+  tests = case.load(case['common'])['test_y'].shape[1]
+  personal = personalize.Personalization(batch_size=tests, shuffle=False)
   return module.HParams(train, personal, **reading)
 
 
@@ -67,8 +68,8 @@ def schedule(rates):
 
 
 def check_adapted(case, task, algorithm, server, test):
-  """One step on the first half of the tests, judged on the second."""
-  support, query = personalize.halves(test)
+  """One step on the first tests of a client, judged on the last."""
+  support, query = first_and_last(case, test)
   adapt = make_adapt(algorithm, server, 'adapted')
   before = []
   for i in range(case['clients']):
@@ -78,6 +79,23 @@ def check_adapted(case, task, algorithm, server, test):
     scores = play.judged(algorithm, adapt(of(support, i)), query, i)
     case.check(f'personalized/client{i}/logits', scores[0])
   case.check('personalized/support_loss', before)
+
+
+def first_and_last(case, test):
+  """Return as many tests as the case says: 'first 5 test samples'."""
+  few, rest = (
+    int(re.search(r'\d+', case['personalization'][part]).group())
+    for part in ('support', 'query')
+  )
+  width = test.index.shape[1]
+  return (
+    test._replace(
+      index=test.index[:, :few], count=jnp.full_like(test.count, few)
+    ),
+    test._replace(
+      index=test.index[:, width - rest :], count=jnp.full_like(test.count, rest)
+    ),
+  )
 
 
 def check_helpers(case, algorithm, server, test):
