@@ -1,11 +1,11 @@
 """Ditto: as its paper has it, and as the public code of FedBABU had it."""
 
-import jax
 import numpy as np
 
 from fedjax_pfl.algorithm import load
 from players import rounds as play
 from players.settings import KEY, case_task, clients_data, of, training
+from players.stepwise import stepwise
 
 
 def play_paper(case):
@@ -45,7 +45,7 @@ def play_released(case, anchor):
   train, test = clients_data(case)
   losses = {}
   accuracies = np.zeros((case['rounds'], case['clients']))
-  personalize = jax.jit(algorithm.personalize)
+  personalize = stepwise(algorithm.personalize)
   for done in play.rounds(case, algorithm, train):
     for i, update in done.updates.items():
       play.check_trained(case, i, done.number, update.upload)

@@ -1,9 +1,9 @@
 """Fine-tuning, and accuracy without the head, from given parameters."""
 
-import jax
+from unittest import mock
+
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from fedjax_pfl import local, personalize
@@ -16,6 +16,7 @@ from players.settings import (
   of,
   start_params,
 )
+from players.stepwise import stepwise
 
 
 def play_finetuning(case):
@@ -35,30 +36,23 @@ def play_finetuning(case):
     shuffle=False,
   )
 
-  @jax.jit
+  @stepwise
   def run(data):
-    models = personalize.finetune(task, start, data, KEY(0), personal)
-    _, info = local.fit(
-      task.loss,
-      start,
-      data,
-      KEY(0),
-      tx=local.trainable(
-        optax.sgd(personal.learning_rate, personal.momentum),
-        personalize.part_mask(task, personal.part),
-      ),
-      batching=local.Batching(
-        personal.batch_size, case['epochs'], task.augment, shuffle=False
-      ),
-    )
-    return models['finetuned'], info
+    infos = []
 
-  @jax.jit
+    def recorded(*args, fit=local.fit_stops, **kwargs):
+      models, info = fit(*args, **kwargs)
+      infos.append(info)
+      return models, info
+
+    with mock.patch.object(local, 'fit_stops', recorded):
+      models = personalize.finetune(task, start, data, KEY(0), personal)
+    return models['finetuned'], infos[0]
+
   def judge(params, x, y):
     mask = jnp.ones(len(x))
-    return task.logits(params, x, mask), task.loss(
-      params, Batch(x, y, mask), KEY(0)
-    )
+    batch = Batch(x, y, mask)
+    return task.logits(params, x, mask), task.loss(params, batch, KEY(0))
 
   results = {'initial': [], 'personalized': []}
   for i in range(case['clients']):
@@ -83,14 +77,13 @@ def play_without_head(case):
   start = start_params(case)
   predict = personalize.make_predict(task)
 
-  @jax.jit
   def judge(model, x, mask):
     views = personalize.Euclidean(model), personalize.Cosine(model)
     closeness = [predict(view, x, mask) for view in views]
     return [task.features(start, x, mask), *closeness]
 
   for variant, size in case['template_batch'].items():
-    templates = jax.jit(
+    templates = stepwise(
       lambda data, size=size: personalize.class_templates(
         task, start, data, KEY(0), size
       )

@@ -2,7 +2,6 @@
 
 import re
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,6 +17,7 @@ from players.settings import (
   of,
   training,
 )
+from players.stepwise import stepwise
 
 RATES = 'alpha_per_round', 'beta_per_round'
 
@@ -110,7 +110,7 @@ def check_helpers(case, algorithm, server, test):
 
 
 def make_adapt(algorithm, server, view):
-  @jax.jit
+  @stepwise
   def adapt(data):
     return algorithm.personalize(server, (), data, KEY(0))[view]
 

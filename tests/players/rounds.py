@@ -10,6 +10,7 @@ import numpy as np
 
 from fedjax_pfl import local
 from fedjax_pfl.algorithm import Algorithm, load
+from fedjax_pfl.engine import init_states, make_round
 from players.settings import (
   KEY,
   case_task,
@@ -20,6 +21,7 @@ from players.settings import (
   training,
   upload_name,
 )
+from players.stepwise import stepwise
 
 
 class Update(NamedTuple):
@@ -46,6 +48,20 @@ def play_fedavg(case):
 
 def play_head_lr_ratio(case):
   play(case, 'fedavg', head_lr_ratio=case['head_lr_ratio'])
+
+
+def play_fedavg_ragged(case):
+  """Play it by the engine as well, as one compiled program a round."""
+  play(case, 'fedavg')
+  module = load('fedavg')
+  hp = module.HParams(training(case), personalization(case))
+  algorithm = module.build(case_task(case), hp)[0].algorithm
+  train, _ = clients_data(case)
+  states = init_states(algorithm, train, KEY(0))
+  round_fn = make_round(algorithm)
+  for number, cohort in enumerate(case['participants'], start=1):
+    *states, _ = round_fn(*states, jnp.array(cohort), train, KEY(0))
+    case.check_tree(f'global/round{number}', states[0].params)
 
 
 def play_fedbabu(case):
@@ -77,16 +93,14 @@ def play(case, name, **hp):
 def rounds(case, algorithm: Algorithm, train) -> Iterator[Round]:
   """Yield every round of the case.
 
-  Client after client, so that cases with other cohorts are the same program:
-  compiling it is what takes time. That the engine's round is this loop is
-  tested in tests/engine_test.py and tests/invariance_test.py.
+  Client after client and step after step in Python: see stepwise.py.
   """
   server = algorithm.init_server(KEY(0))
   clients = [
     algorithm.init_client(server, of(train, i), KEY(0))
     for i in range(case['clients'])
   ]
-  local_update = jax.jit(with_fits(algorithm))
+  local_update = stepwise(with_fits(algorithm))
   for number, cohort in enumerate(case['participants'], start=1):
     updates = {}
     for i in cohort:
@@ -148,7 +162,7 @@ def check_losses(case, losses):
 def check_views(case, algorithm, done, train, test, names):
   """Compare views, {prefix of the case: view}, of all clients."""
 
-  @jax.jit
+  @stepwise
   def personalize(server, client, data):
     models = algorithm.personalize(server, client, data, KEY(0))
     return {prefix: models[view] for prefix, view in names.items()}
@@ -173,7 +187,7 @@ def check_models(case, algorithm, models, test, prefix):
 def judged(algorithm, model, test, i):
   """Return logits, accuracy in percent and loss on the tests of client i."""
   x, y = client_rows(test, i)
-  logits = np.asarray(jax.jit(algorithm.predict)(model, x, jnp.ones(len(x))))
+  logits = np.asarray(algorithm.predict(model, x, jnp.ones(len(x))))
   y = np.asarray(y)
   own = np.take_along_axis(logits, y[:, None], 1)[:, 0]
   loss = np.log(np.exp(logits).sum(1)) - own
@@ -191,7 +205,7 @@ def check_final(case, algorithm, server, test):
 
 PLAYS = {
   'fedavg': play_fedavg,
-  'fedavg on clients of different size': play_fedavg,
+  'fedavg on clients of different size': play_fedavg_ragged,
   'fedavg with a smaller head learning rate': play_head_lr_ratio,
   'fedbabu': play_fedbabu,
   'fedbabu on clients of different size': play_fedbabu,

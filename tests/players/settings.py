@@ -1,5 +1,7 @@
 """The settings and inputs of a case as the package has them."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from fedjax_pfl import local, personalize
 from fedjax_pfl.models import layers
 from fedjax_pfl.models.task import make_task, task_from_module
 from fedjax_pfl.types import ClientData
+from players.stepwise import compiled
 
 KEY = jax.random.key  # nothing random is left in a case: any seed will do
 
@@ -106,19 +109,25 @@ def model_name(case):
 def case_task(case, lowering='auto'):
   """Return the task of a case; it begins with the parameters given there."""
   inputs = case.load(case['common'])
-  task = build_task(case, inputs, lowering)
+  shape = inputs['train_x'].shape[2:]
+  classes = inputs[f'init/{case.head}/bias'].size
+  model, widths = 'narrow', ()
+  if case['model'].startswith('narrow_simple_cnn'):
+    widths = tuple(inputs[f'init/{name}/bias'].size for name in BODY)
+  else:
+    model = model_name(case)
+  task = network(model, shape, classes, widths, lowering)
   init = case.subtree(inputs, 'init/')
   return task._replace(init=lambda key: as_given(init))
 
 
-def build_task(case, inputs, lowering):
-  shape = inputs['train_x'].shape[2:]
-  classes = inputs[f'init/{case.head}/bias'].size
+@functools.cache  # cases of one network share its compiled functions
+def network(model, shape, classes, widths, lowering):
+  """Return the task of a network; widths are those of the narrow one."""
   sizes = {'image_shape': shape, 'num_classes': classes}
-  if case['model'].startswith('narrow_simple_cnn'):
-    widths = [inputs[f'init/{name}/bias'].size for name in BODY]
-    return task_from_module(NarrowCNN(widths, classes), **sizes)
-  return make_task(model_name(case), lowering=lowering, **sizes)
+  if model == 'narrow':
+    return compiled(task_from_module(NarrowCNN(widths, classes), **sizes))
+  return compiled(make_task(model, lowering=lowering, **sizes))
 
 
 BODY = ('conv1', 'conv2', 'fc1', 'fc2')
@@ -127,7 +136,7 @@ BODY = ('conv1', 'conv2', 'fc1', 'fc2')
 class NarrowCNN(nn.Module):
   """The small network of the cases of the SuPerFed and FedConcat families."""
 
-  widths: list[int]
+  widths: tuple[int, ...]
   num_classes: int
 
   def setup(self):
