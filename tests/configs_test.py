@@ -86,8 +86,11 @@ def test_quick_is_smaller(name):
 
 @every_config
 def test_config_traces(name):
-  """Task, stages, states, a round and personal models, from shapes alone."""
-  settings = load_config(name, 'quick').to_dict()
+  """Task, stages, states, a round and personal models, from shapes alone.
+
+  Of a small network: a large one takes seconds, and tests/models has them.
+  """
+  settings = load_config(name, 'quick').to_dict() | {'model': 'convnet3'}
   image_shape, num_classes = peek(settings['dataset'], settings['data_dir'])
   task = experiment.build_task(settings, image_shape, num_classes)
   data = make_shapes(settings['clients'], image_shape)

@@ -38,7 +38,7 @@ def test_reading_is_as_sound_as_the_default(reading):
   server, clients, history = play(stages, DATA, chunk=1)
   for leaf in jax.tree.leaves((server, clients, history)):
     assert np.isfinite(leaf).all()
-  wide_server, wide_clients, _ = play(stages, WIDE, chunk=3)
+  wide_server, wide_clients, _ = play(stages, WIDE, chunk=len(COHORT))
   assert_close((wide_server, wide_clients), (server, clients))
   first = init_states(stages[0].algorithm, DATA, KEY(1))
   rest = np.setdiff1d(np.arange(len(COUNTS)), COHORT)

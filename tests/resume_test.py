@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import OLDER_EMITTERS
 from helpers import assert_same_bits
 
 from fedjax_pfl import checkpoints, store
@@ -45,6 +46,7 @@ def start(workdir, cache):
   """Start the command as a user does; its output goes to files beside."""
   environ = {
     **os.environ,
+    'XLA_FLAGS': OLDER_EMITTERS,  # quick to compile
     'JAX_COMPILATION_CACHE_DIR': str(cache),
     'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
   }
