@@ -57,13 +57,9 @@ def draw(runs: Sequence[Shown]):
   """Return the matplotlib Figure; no window, no global state."""
   from matplotlib.figure import Figure  # 0.6 s
 
-  middle = 1.0 + 1.6 * len(runs)
-  height = 4.4 + 0.3 * max(0, len(runs) - 4)
-  figure = Figure(figsize=(8.6 + middle, height), layout='constrained')
+  figure = Figure(layout='constrained')
   figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
-  curves, clients, summary = figure.subplots(
-    1, 3, width_ratios=[4, middle, 3.6]
-  )
+  curves, clients, summary = _axes(figure, len(runs))
   before, after = _common_views(runs)
   plots.plot_curves(curves, {run.label: run.curve for run in runs})
   curves.set_title(f'{before.capitalize()} accuracy over rounds', fontsize=11)
@@ -82,6 +78,18 @@ def draw(runs: Sequence[Shown]):
   )
   figure.suptitle(_title(runs), fontsize=13)
   return figure
+
+
+def _axes(figure, number: int):
+  """Return three axes: in a row for a few runs, else the clients below."""
+  clients = 1.0 + 1.6 * number  # inches
+  if number <= 4:
+    figure.set_size_inches(8.6 + clients, 4.4)
+    return figure.subplots(1, 3, width_ratios=[4, clients, 3.6])
+  figure.set_size_inches(max(10, clients), 9.5 + 0.2 * max(0, number - 8))
+  names = [['curves', 'summary'], ['clients', 'clients']]
+  axes = figure.subplot_mosaic(names, width_ratios=[5, 4])
+  return axes['curves'], axes['clients'], axes['summary']
 
 
 def _title(runs: Sequence[Shown]) -> str:
