@@ -63,8 +63,8 @@ def describe(data: ClientData) -> str:
     middle = f'{np.median(count):,.0f}'
     sizes = f'{count.min():,} to {count.max():,} each, median {middle}'
   return (
-    f'{len(count):,} clients, {count.sum():,} examples, {sizes}; '
-    f'padding {100 * padding_waste(data):.1f} %'
+    f'{len(count):,} client{"s" * (len(count) > 1)}, {count.sum():,} examples, '
+    f'{sizes}; padding {100 * padding_waste(data):.1f} %'
   )
 
 
