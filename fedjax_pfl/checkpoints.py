@@ -87,19 +87,22 @@ def restore(
   folder: pathlib.Path,
   like: PyTree | Callable[[int], PyTree],
   say: Callable[[str], None],
+  *,
+  part: bool = False,
 ) -> tuple[int, PyTree] | None:
   """Return the newest undamaged checkpoint, in the structure of `like`.
 
   `like` may hold arrays or `jax.ShapeDtypeStruct`s. Leaves come back as what
   they are there: jax arrays (on the same devices), numpy arrays or numbers.
-  Where the structure depends on the step, `like` is a function of it.
+  Where the structure depends on the step, `like` is a function of it. With
+  `part` it may have fewer leaves than were saved: the others are left alone.
   """
   damages = []
   for step in reversed(steps(folder)):
     wanted = like(step) if callable(like) else like
     try:
       table = _read_checked(folder / str(step))
-      _check_structure(folder / str(step), table, wanted)
+      _check_structure(folder / str(step), table, wanted, part)
       tree = _read_tree(folder / str(step), table, wanted)
     except _DamagedError as damage:
       damages.append(f'{step} ({damage})')
@@ -177,10 +180,14 @@ def _read_checked(path: pathlib.Path) -> dict[str, dict]:
   return content['leaves']
 
 
-def _check_structure(path: pathlib.Path, table: dict, like: PyTree) -> None:
+def _check_structure(
+  path: pathlib.Path, table: dict, like: PyTree, part: bool
+) -> None:
   """Raise if a whole checkpoint is one of other code or another config."""
   stored = {name: _kind(entry) for name, entry in table.items()}
   wanted = {name: _kind_of(leaf) for name, leaf in _named(like).items()}
+  if part:
+    stored = {name: kind for name, kind in stored.items() if name in wanted}
   if stored == wanted:
     return
   names = [

@@ -209,3 +209,13 @@ def test_state_of_other_code_is_a_sentence(tmp_path):
   assert 'a: float64[3], not float64[4]' in message
   assert 'b: float64[2], not none; c: none, not float64[2]' in message
   assert 'another version of the code' in message
+
+
+def test_a_part_is_restored_alone(tmp_path):
+  folder = tmp_path / 'c'
+  checkpoints.save(folder, 3, {'a': np.arange(3), 'b': np.ones(2)})
+  got = checkpoints.restore(folder, {'a': np.zeros(3, int)}, print, part=True)
+  assert_same_bits(got, (3, {'a': np.arange(3)}))
+  for like in ({'a': np.zeros(4, int)}, {'c': np.zeros(3, int)}):
+    with pytest.raises(ValueError, match='other leaves'):
+      checkpoints.restore(folder, like, print, part=True)

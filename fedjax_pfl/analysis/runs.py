@@ -3,7 +3,6 @@
 import os
 import pathlib
 from collections.abc import Callable
-from functools import partial
 
 import jax
 
@@ -21,9 +20,17 @@ def load_states(
   workdir: str | os.PathLike,
   say: Callable[[str], None],
 ) -> tuple[Server, Client]:
-  """Return server and clients after the last round, from the checkpoint."""
+  """Return server and clients after the last round, from the checkpoint.
+
+  What else is in it may differ from version to version of the program.
+  """
   folder = pathlib.Path(workdir) / 'checkpoints'
-  restored = checkpoints.restore(folder, partial(state_shapes, experiment), say)
+
+  def like(step):
+    state = state_shapes(experiment, step)
+    return {'server': state.server, 'clients': state.clients}
+
+  restored = checkpoints.restore(folder, like, say, part=True)
   if restored is None or restored[0] < experiment.rounds:
     raise bad_input(
       'run',
@@ -32,8 +39,7 @@ def load_states(
       expected=f'the checkpoint after its last round, {experiment.rounds}',
       cause='a run that is not finished, or a copy without checkpoints/',
     )
-  state = restored[1]
-  return state.server, state.clients
+  return restored[1]['server'], restored[1]['clients']
 
 
 def load_global(task: Task, workdir: str | os.PathLike) -> Params:
