@@ -5,11 +5,8 @@ from pathlib import Path
 
 import jax
 import pytest
+from compiler import OLDER_EMITTERS
 
-# An option that an XLA does not know is ignored.
-OLDER_EMITTERS = (
-  '--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters'
-)
 DEFAULT_GOLDENS = Path(__file__).parents[2] / 'shared' / 'goldens'
 
 

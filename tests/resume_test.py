@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import OLDER_EMITTERS
+from compiler import OLDER_EMITTERS
 from helpers import assert_same_bits
 
 from fedjax_pfl import checkpoints, store

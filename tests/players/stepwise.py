@@ -39,8 +39,19 @@ def stepwise(fn):
 
 def compiled(task):
   """Return the task with functions that are compiled one by one."""
+  value_and_grad = jax.jit(jax.value_and_grad(task.loss))
+
+  @jax.custom_vjp
+  def loss(params, batch, key):
+    return value_and_grad(params, batch, key)[0]
+
+  def forward(params, batch, key):
+    return value_and_grad(params, batch, key)
+
+  def backward(grads, scale):
+    return jax.tree.map(lambda leaf: scale * leaf, grads), None, None
+
+  loss.defvjp(forward, backward)
   return task._replace(
-    features=jax.jit(task.features),
-    logits=jax.jit(task.logits),
-    loss=jax.jit(task.loss),
+    features=jax.jit(task.features), logits=jax.jit(task.logits), loss=loss
   )
