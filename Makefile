@@ -20,7 +20,8 @@ compare: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
+	  --no-loadscope-reorder
 
 bench: $(VENV)/installed
 	$(BIN)/python experiments/bench.py --model=convnet4
