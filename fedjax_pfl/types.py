@@ -42,16 +42,26 @@ class Batch(NamedTuple):
   mask: Array  # [B] float: 1. = example, 0. = padding
 
 
+class Outputs(NamedTuple):
+  """What a model makes of a training batch."""
+
+  features: Array  # [B, F] the input of the head
+  logits: Array  # [B, Y]
+
+
 class Task(NamedTuple):
   """Everything that an algorithm may know about the model and its inputs.
 
-  The mask reaches BatchNorm: padding must not move its statistics.
+  The mask reaches BatchNorm: padding must not move its statistics. `outputs`
+  is the forward pass of training, random where the model is; `loss` is its
+  cross-entropy, and `features` and `logits` are for testing.
   """
 
   init: Callable[[Key], Params]
   features: Callable[[Params, Array, Array], Array]  # (params, x, mask): [B, F]
   logits: Callable[[Params, Array, Array], Array]  # (params, x, mask): [B, Y]
   loss: Callable[[Params, Batch, Key], Array]  # masked mean over the batch
+  outputs: Callable[[Params, Batch, Key], Outputs]
   augment: Transform  # for training and fine-tuning
   normalise: Transform  # for testing; ignores its key
   is_head: Mask  # Python bools, known before tracing

@@ -15,7 +15,7 @@ from helpers import KEY, client_of, from_lists
 from fedjax_pfl import local, trees
 from fedjax_pfl.algorithm import load
 from fedjax_pfl.engine import init_states, make_round
-from fedjax_pfl.types import Task
+from fedjax_pfl.types import Outputs, Task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 IS_HEAD = {'body': False, 'head': True}
@@ -36,6 +36,7 @@ def make_task(body=0.0, head=0.0):
     features=lambda params, x, mask: x,
     logits=lambda params, x, mask: x,
     loss=loss,
+    outputs=lambda params, batch, key: Outputs(batch.x, batch.x),
     augment=as_is,
     normalise=as_is,
     is_head=IS_HEAD,

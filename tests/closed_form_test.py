@@ -18,7 +18,7 @@ from helpers import KEY, client_of, from_lists
 from fedjax_pfl import local, personalize
 from fedjax_pfl.algorithm import load
 from fedjax_pfl.engine import init_states, make_round, make_rounds
-from fedjax_pfl.types import Task
+from fedjax_pfl.types import Outputs, Task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 ETA = 0.1
@@ -49,6 +49,7 @@ def make_task():
     features=lambda params, x, mask: x,
     logits=lambda params, x, mask: x,
     loss=loss,
+    outputs=lambda params, batch, key: Outputs(batch.x, batch.x),
     augment=as_is,
     normalise=as_is,
     is_head={'body': False, 'head': True},

@@ -13,7 +13,7 @@ from fedjax_pfl import local, personalize
 from fedjax_pfl.algorithm import Algorithm, available, load
 from fedjax_pfl.engine import init_states, make_round
 from fedjax_pfl.evaluate import make_evaluate, view_names
-from fedjax_pfl.types import ClientData, Task
+from fedjax_pfl.types import ClientData, Outputs, Task
 
 ALGORITHMS = available()
 KEY = jax.random.key
@@ -75,10 +75,13 @@ def make_task(
   def head(params, f):
     return f @ params['head']['kernel'] + params['head']['bias']
 
-  def loss(params, batch, key):
+  def outputs(params, batch, key):
     f = features(params, batch.x, batch.mask)
     f = f * (1 + noise * cheap_noise(key, f.shape))
-    log_p = jax.nn.log_softmax(head(params, f))
+    return Outputs(f, head(params, f))
+
+  def loss(params, batch, key):
+    log_p = jax.nn.log_softmax(outputs(params, batch, key).logits)
     own = jnp.take_along_axis(log_p, batch.y[:, None], 1)[:, 0]
     return -(batch.mask * own).sum() / jnp.maximum(batch.mask.sum(), 1)
 
@@ -93,6 +96,7 @@ def make_task(
     features=features,
     logits=lambda params, x, mask: head(params, features(params, x, mask)),
     loss=loss,
+    outputs=outputs,
     augment=augment,
     normalise=normalise,
     is_head={

@@ -18,10 +18,9 @@ its printed numbers cannot be explained by mu = 0.01 alone.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from fedjax_pfl import local, personalize, trees
+from fedjax_pfl import local, losses, personalize, trees
 from fedjax_pfl.algorithm import Algorithm, Stage
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, Params, Task
@@ -88,8 +87,8 @@ def objective(task: Task, anchor: Params, mu: float) -> local.Loss:
 
   def loss(params, batch, rng):
     cross_entropy = task.loss(params, batch, rng)
-    squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), params, anchor)
-    total = cross_entropy + 0.5 * mu * sum(jax.tree.leaves(squares))
+    distance = losses.sum_squares(params, anchor)
+    total = cross_entropy + 0.5 * mu * distance
     return total, {'cross_entropies': cross_entropy}
 
   return loss

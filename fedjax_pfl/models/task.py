@@ -9,9 +9,19 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.losses import masked_cross_entropy
 from fedjax_pfl.models import convnet, mobilenet, resnet
 from fedjax_pfl.models import lowering as lowerings
-from fedjax_pfl.types import Array, Batch, Key, Mask, Params, Task, Transform
+from fedjax_pfl.types import (
+  Array,
+  Batch,
+  Key,
+  Mask,
+  Outputs,
+  Params,
+  Task,
+  Transform,
+)
 
 
 class Model(NamedTuple):
@@ -90,7 +100,7 @@ def task_from_module(
   """Return the Task of a flax module of your own.
 
   Called with (x [B, H, W, ch], mask [B]) it returns logits [B, Y]; its method
-  `features` returns the input [B, F] of the last layer, which is called
+  `features` returns the input [B, F] of the last layer, which is its attribute
   `head`. BatchNorm must be the one of `layers`: no collection but the
   parameters is kept.
   """
@@ -106,9 +116,12 @@ def task_from_module(
   def logits(params: Params, x: Array, mask: Array) -> Array:
     return module.apply({'params': params}, x, mask)
 
-  def loss(params: Params, batch: Batch, key: Key) -> Array:
+  def outputs(params: Params, batch: Batch, key: Key) -> Outputs:
     del key  # no dropout in these models
-    return masked_cross_entropy(logits(params, batch.x, batch.mask), batch)
+    return module.apply({'params': params}, batch.x, batch.mask, method=_both)
+
+  def loss(params: Params, batch: Batch, key: Key) -> Array:
+    return masked_cross_entropy(outputs(params, batch, key).logits, batch)
 
   params = _check_module(module, image_shape, num_classes)
   return Task(
@@ -116,18 +129,12 @@ def task_from_module(
     features=features,
     logits=logits,
     loss=loss,
+    outputs=outputs,
     augment=augment or unit_range,
     normalise=normalise or unit_range,
     is_head=_head_mask(params),
     num_classes=num_classes,
   )
-
-
-def masked_cross_entropy(logits: Array, batch: Batch) -> Array:
-  """Return sum_b mask_b CE(logits_b, y_b) / max(sum_b mask_b, 1)."""
-  chosen = jnp.take_along_axis(logits, batch.y[:, None], 1)[:, 0]
-  losses = jax.nn.logsumexp(logits, 1) - chosen
-  return (batch.mask * losses).sum() / jnp.maximum(batch.mask.sum(), 1)
 
 
 def unit_range(x: Array, key: Key) -> Array:
@@ -136,6 +143,12 @@ def unit_range(x: Array, key: Key) -> Array:
   if jnp.issubdtype(x.dtype, jnp.floating):
     return x
   return x.astype(float) / 255
+
+
+def _both(module: nn.Module, x: Array, mask: Array) -> Outputs:
+  """Return features and logits of one forward pass."""
+  features = module.features(x, mask)
+  return Outputs(features, module.head(features))
 
 
 def _example(image_shape) -> tuple[Array, Array]:

@@ -53,5 +53,8 @@ def compiled(task):
 
   loss.defvjp(forward, backward)
   return task._replace(
-    features=jax.jit(task.features), logits=jax.jit(task.logits), loss=loss
+    features=jax.jit(task.features),
+    logits=jax.jit(task.logits),
+    loss=loss,
+    outputs=jax.jit(task.outputs),
   )

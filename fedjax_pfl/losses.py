@@ -1,0 +1,39 @@
+"""What objectives are made of: cross-entropy, distances, a squared cosine."""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.types import Array, Batch, PyTree
+
+
+def masked_cross_entropy(logits: Array, batch: Batch) -> Array:
+  """Return sum_b mask_b CE(logits_b, y_b) / max(sum_b mask_b, 1)."""
+  chosen = jnp.take_along_axis(logits, batch.y[:, None], 1)[:, 0]
+  losses = jax.nn.logsumexp(logits, 1) - chosen
+  return masked_mean(losses, batch)
+
+
+def masked_mean(values: Array, batch: Batch) -> Array:
+  """Return sum_b mask_b values_b / max(sum_b mask_b, 1) of values [B]."""
+  return (batch.mask * values).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+
+def sum_squares(tree: PyTree, anchor: PyTree) -> Array:
+  """Return sum_t |v_t - w_t|^2 over all tensors."""
+  squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), tree, anchor)
+  return sum(jax.tree.leaves(squares))
+
+
+def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
+  """Return sum_t |v_t - w_t|: not squared, tensor by tensor.
+
+  Its gradient at v_t = w_t is 0 here; a plain square root would give NaN, and
+  every round begins there.
+  """
+
+  def norm(v, w):
+    square = jnp.sum((v - w) ** 2)
+    apart = square > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+
+  return sum(jax.tree.leaves(jax.tree.map(norm, tree, anchor)))
