@@ -22,6 +22,8 @@ class Batching(NamedTuple):
   `steps` tells the steps of an epoch from the number of batches, if it is not
   one for each; where the batches run out, a new order of them begins. With
   `together` above 1 (and `steps` given) a step has so many of them, stacked.
+  With `repeats` above 1 (and without `steps`) each batch, transformed once,
+  has so many steps in a row.
   """
 
   size: int
@@ -30,6 +32,7 @@ class Batching(NamedTuple):
   shuffle: bool = True  # anew in every epoch; False: in stored order
   steps: Callable[[Array], Array] | None = None
   together: int = 1  # consecutive batches in one step: [together, B, ...]
+  repeats: int = 1  # consecutive steps on one batch
   watch: Watch | None = None
 
 
@@ -42,11 +45,18 @@ def rows_in_order(
   return data.x[rows], data.y[rows], slots < data.count
 
 
+def class_counts(data: ClientData, num_classes: int) -> Array:
+  """Return how many examples of every class this client has: [Y] int."""
+  real = jnp.arange(data.index.shape[0]) < data.count  # [N]
+  none = jnp.zeros(num_classes, jnp.int32)
+  return none.at[data.y[data.index]].add(real.astype(jnp.int32))
+
+
 def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
   """Return how many steps this client's epoch has: []."""
   batches = _ceil_div(data.count, batching.size)
   if batching.steps is None:
-    return batches
+    return batching.repeats * batches
   return jnp.where(batches > 0, batching.steps(batches), 0)
 
 
@@ -54,17 +64,24 @@ def max_steps_of_epoch(data: ClientData, batching: Batching) -> int:
   """Return the most steps that a client of this padding can have."""
   most = _ceil_div(data.index.shape[0], batching.size)
   if batching.steps is None:
-    return most
+    return batching.repeats * most
   return max(int(batching.steps(batches)) for batches in range(1, most + 1))
 
 
 def batches_of_epoch(
   data: ClientData, rng: Key, batching: Batching
 ) -> Callable[[Array, Key], tuple[Batch, Key]]:
-  """Return (position, key) -> (batch, key) for the steps of one epoch."""
+  """Return (position, key) -> (batch, key) for the steps of one epoch.
+
+  The key given is that of the epoch's steps; the one returned is for what else
+  is random in the step.
+  """
   order = _order(data, rng, batching)
   if batching.steps is None:
-    return lambda position, key: _batch(data, order, position, key, batching)
+    return _repeated(
+      lambda position, key: _batch(data, order, position, key, batching),
+      batching.repeats,
+    )
   batches = jnp.maximum(_ceil_div(data.count, batching.size), 1)
   # The first pass over the batches has the order of an ordinary epoch.
   later = [
@@ -77,7 +94,7 @@ def batches_of_epoch(
     order = orders[position // batches]
     return _batch(data, order, position % batches, key, batching)
 
-  return _together(batch_at, batching.together)
+  return _repeated(_together(batch_at, batching.together), 1)
 
 
 def example_batch(
@@ -89,6 +106,19 @@ def example_batch(
     lambda position, key: _batch(data, order, 0, key, batching),
     batching.together,
   )(0, rng)
+
+
+def _repeated(batch_at, repeats):
+  """Return the same for an epoch in which every batch has `repeats` steps."""
+
+  def step_at(position, steps_rng):
+    place = position // repeats
+    batch, key = batch_at(place, jax.random.fold_in(steps_rng, place))
+    if repeats > 1:
+      key = jax.random.fold_in(key, position % repeats)
+    return batch, key
+
+  return step_at
 
 
 def _together(batch_at, number):

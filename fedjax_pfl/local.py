@@ -176,8 +176,7 @@ def fit_stops(
 
     def step(position, carry):
       tree, opt_state, values = carry
-      rng = jax.random.fold_in(steps_rng, position)
-      batch, rng = batch_at(position, rng)
+      batch, rng = batch_at(position, steps_rng)
       value, grads = value_and_grad(tree, batch, rng)
       updates, opt_state = tx.update(grads, opt_state, tree)
       tree = optax.apply_updates(tree, updates)

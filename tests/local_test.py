@@ -26,6 +26,7 @@ from helpers import (
 )
 
 from fedjax_pfl import local, trees
+from fedjax_pfl.batches import class_counts
 from fedjax_pfl.personalize import part_mask
 from fedjax_pfl.types import Batch, ClientData
 
@@ -192,6 +193,42 @@ def test_client_without_examples_takes_no_step():
   assert_same_bits(tree, PARAMS)
   assert info.num_steps == 0
   assert info.metrics()['loss'] == 0
+
+
+def test_a_batch_may_have_several_steps():
+  """In a row, of the same inputs; all else that is random is drawn anew."""
+
+  def blurred(x, key):
+    return x + 0.1 * jax.random.uniform(key, x.shape)
+
+  def loss(tree, batch, key):
+    drawn = {'drawn': jax.random.uniform(key)}
+    return 0 * tree + (batch.mask * batch.x[:, 0]).sum(), drawn
+
+  batching = local.Batching(2, 2, blurred, False, repeats=3)
+  _, info = local.fit(
+    loss,
+    jnp.zeros(()),
+    client(5),
+    KEY(0),
+    tx=optax.sgd(0.1),
+    batching=batching,
+  )
+  assert info.num_steps == 2 * 3 * 3
+  steps = info.losses[:18].reshape(6, 3)
+  assert (steps == steps[:, :1]).all() and len(set(steps[:, 0].tolist())) == 6
+  np.testing.assert_allclose(steps[:3, 0], [3.1, 12.1, 16.1], atol=0.11)
+  assert len(set(info.reports['drawn'][:18].tolist())) == 18
+
+
+def test_class_counts_leave_the_padding_out():
+  data = DATA._replace(y=DATA.y.at[-1].set(0))
+  for i, count in enumerate(data.count.tolist()):
+    one = client_of(data, i)
+    counts = class_counts(one, 4)
+    assert counts.shape == (4,) and counts.sum() == count
+    own = np.asarray(one.y[one.index[:count]])
+    np.testing.assert_array_equal(counts, np.bincount(own, minlength=4))
 
 
 # ---- keys ------------------------------------------------------------------
