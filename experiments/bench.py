@@ -81,15 +81,16 @@ def make_ours(name, task, data):
 
   from fedjax_pfl import local
   from fedjax_pfl.algorithm import load
-  from fedjax_pfl.engine import init_states, make_round
+  from fedjax_pfl.engine import begin, make_round
 
   module = load(name)
   train = local.Training(epochs=1, batch_size=BATCH.value)
   stages = module.build(task, module.HParams(train=train))
   key, cohort = jax.random.key(0), jnp.arange(CLIENTS.value)
-  server, clients = init_states(stages[0].algorithm, data, key)
+  server, clients = begin(stages[0], data, key)
   for stage in stages[1:]:
     server, clients = stage.enter(server, clients, data)
+  data = stages[-1].prepare(server, data)
   chunk = CHUNK.value if CHUNK.value == 'auto' else int(CHUNK.value)
   round_fn = make_round(stages[-1].algorithm, chunk=chunk)
 

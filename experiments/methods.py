@@ -19,7 +19,7 @@ from absl import app, flags, logging
 
 ROOT = Path(__file__).parents[1]
 WRITE = flags.DEFINE_bool('write', False, 'Replace the table in README.md.')
-MODEL, IMAGE, NUM_CLASSES = 'convnet4', (32, 32, 3), 10
+MODEL, IMAGE, NUM_CLASSES, CLIENTS = 'convnet4', (32, 32, 3), 10, 100
 HEADER = (
   'method',
   'paper',
@@ -80,28 +80,28 @@ def message_sizes(stages) -> tuple[int, int, int]:
   import jax
 
   from fedjax_pfl import trees
-  from fedjax_pfl.engine import init_states
+  from fedjax_pfl.engine import stage_shapes
   from fedjax_pfl.types import ClientData
 
   def shape(*sizes, dtype='int32'):
     return jax.ShapeDtypeStruct(sizes, dtype)
 
   pool = shape(1, *IMAGE, dtype='uint8'), shape(1)
-  key = jax.eval_shape(jax.random.key, 0)
+  data = ClientData(*pool, shape(CLIENTS, 100), shape(CLIENTS))
+  *_, (stage, server, clients) = stage_shapes(stages, data)
 
-  def last_round(data, key):
-    server, clients = init_states(stages[0].algorithm, data, key)
-    for stage in stages[1:]:
-      server, clients = stage.enter(server, clients, data)
+  def last_round(server, clients, data):
+    data = stage.prepare(server, data)
     client = trees.take(clients, 0)
     one = data._replace(index=data.index[0], count=data.count[0])
-    algorithm = stages[-1].algorithm
-    down = algorithm.download(server, client)
-    _, up, _ = algorithm.local_update(down, client, one, key)
-    return client, up, down
+    down = stage.algorithm.download(server, client)
+    key = jax.random.key(0)
+    _, up, _ = stage.algorithm.local_update(down, client, one, key)
+    return client, up, down, stage.held(server)
 
-  data = ClientData(*pool, shape(1, 100), shape(1))
-  return tuple(map(trees.num_bytes, jax.eval_shape(last_round, data, key)))
+  sizes = jax.eval_shape(last_round, server, clients, data)
+  kept, up, down, held = map(trees.num_bytes, sizes)
+  return kept, up, down - held
 
 
 def describe(num_bytes: int) -> str:

@@ -12,6 +12,7 @@ from fedjax_pfl.data import (
   stack_clients,
 )
 from fedjax_pfl.engine import (
+  begin,
   cohort_size,
   init_states,
   make_round,
@@ -40,6 +41,7 @@ __all__ = [
   'Task',
   'Training',
   'available',
+  'begin',
   'cohort_size',
   'evaluate_clients',
   'fit',

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
-import numpy as np
-
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, PyTree
 
@@ -53,17 +51,32 @@ def unchanged(
   return server, clients
 
 
-def any_counts(counts: np.ndarray) -> None:
-  """Accept whatever number of training examples clients have."""
-  del counts
+def any_clients(data: ClientData) -> None:
+  """Accept whatever training examples clients have."""
+  del data
+
+
+def as_stored(server: Server, data: ClientData) -> ClientData:
+  """Train on the examples as they are."""
+  del server
+  return data
+
+
+def nothing(server: Server) -> tuple:
+  """Send no more than each round sends."""
+  del server
+  return ()
 
 
 class Stage(NamedTuple):
   """Rounds of one algorithm.
 
-  `enter` turns the states of the stage before to its own; the data are those
-  of all clients, for training. `check` refuses clients [K] whose numbers
-  of examples the method cannot use.
+  `enter` makes its states from those in which the stage before ended, the
+  first stage from fresh ones; `prepare` makes what its rounds train on, and is
+  asked again where a run goes on. Both see the training data of all clients.
+  `check` refuses clients whose examples the method cannot use.
+  `held` is the part of each download that clients have since the stage began:
+  it is sent once, to all of them.
   """
 
   name: str
@@ -72,7 +85,11 @@ class Stage(NamedTuple):
   enter: Callable[[Server, Client, ClientData], tuple[Server, Client]] = (
     unchanged
   )
-  check: Callable[[np.ndarray], None] = any_counts
+  check: Callable[[ClientData], None] = any_clients
+  prepare: Callable[[Server, ClientData], ClientData] = as_stored
+  held: Callable[[Server], PyTree] = nothing
+  everyone: bool = False  # all clients in every round, whatever the fraction
+  note: str = ''  # a sentence for the user, as the stage begins
 
 
 def available() -> tuple[str, ...]:

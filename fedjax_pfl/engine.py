@@ -8,7 +8,7 @@ the cohort, nor the chunk, nor the padding, beyond rounding.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import chex
@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from fedjax_pfl import trees
-from fedjax_pfl.algorithm import Algorithm, Client, Metrics, Server
+from fedjax_pfl.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, PyTree
 
@@ -45,6 +45,28 @@ def init_states(
   ids = jnp.arange(data.count.shape[0])
   clients = jax.vmap(init_client)(data.index, data.count, ids)
   return server, clients
+
+
+def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
+  """Return the states with which the first stage of a method begins.
+
+  >>> server, clients = begin(stages[0], data, jax.random.key(0))
+  """
+  return stage.enter(*init_states(stage.algorithm, data, key), data)
+
+
+def stage_shapes(
+  stages: Sequence[Stage], data: ClientData
+) -> Iterator[tuple[Stage, Server, Client]]:
+  """Yield every stage with its states as it begins, as shapes alone."""
+  states = None
+  for stage in stages:
+    if states is None:
+      key = jax.eval_shape(jax.random.key, 0)
+      states = jax.eval_shape(partial(begin, stage), data, key)
+    else:
+      states = jax.eval_shape(stage.enter, *states, data)
+    yield (stage, *states)
 
 
 def cohort_size(num_clients: int, fraction: float) -> int:

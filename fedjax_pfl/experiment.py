@@ -5,14 +5,12 @@ read; the division of the data before anything is compiled or written.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
-from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.algorithm import Stage
 from fedjax_pfl.data import (
   PARTITIONS,
   Source,
@@ -25,7 +23,7 @@ from fedjax_pfl.data import (
   peek,
   stack_clients,
 )
-from fedjax_pfl.engine import cohort_size, init_states
+from fedjax_pfl.engine import cohort_size, stage_shapes
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.task import make_task
@@ -72,11 +70,11 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
     start = load_start(settings['start'], settings, shape.image_shape, task)
     task = begin(task, start)
   stages = build_stages(settings, task)
-  _check_views(settings, stages[-1].algorithm, shape.image_shape)
+  _check_views(settings, stages, shape.image_shape)
   source, train, test, data_id = build_data(settings, say)
   _tell_server_share(settings, len(source.train.y), say)
   for stage in stages:
-    stage.check(np.asarray(train.count))
+    stage.check(train)
   if start:
     if needs_same_clients(settings):
       check_same_clients(start, data_id)
@@ -255,7 +253,7 @@ def _check_hyperparameters(
 
 
 def _check_views(
-  settings: Mapping[str, Any], method: Algorithm, image_shape: tuple
+  settings: Mapping[str, Any], stages: tuple[Stage, ...], image_shape: tuple
 ) -> None:
   """Trace, without computing: are the views of the config there?"""
   clients = settings['clients']
@@ -265,8 +263,7 @@ def _check_views(
     jax.ShapeDtypeStruct((clients, 1), 'int32'),
     jax.ShapeDtypeStruct((clients,), 'int32'),
   )
-  key = jax.eval_shape(jax.random.key, 0)
-  states = jax.eval_shape(partial(init_states, method), data, key)
-  names = evaluate.view_names(method, *states, data)
+  *_, (last, *states) = stage_shapes(stages, data)
+  names = evaluate.view_names(last.algorithm, *states, data)
   for field in ('views', 'eval_views'):
     evaluate.check_views(settings[field], names)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedjax_pfl import console, oracle
 from fedjax_pfl.algorithm import Client, Server, Stage
-from fedjax_pfl.engine import init_states
+from fedjax_pfl.engine import begin, stage_shapes
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.store import Run
@@ -50,8 +50,7 @@ def first_state(
   """Return the newest checkpoint's state and round, or the initial ones."""
   restored = run.resume(partial(state_shapes, experiment))
   if restored is None:
-    algorithm = experiment.stages[0].algorithm
-    states = init_states(algorithm, experiment.train, key)
+    states = begin(experiment.stages[0], experiment.train, key)
     return State(*states, np.zeros(()), none_yet(experiment)), 0
   done, state = restored
   if done < experiment.rounds:
@@ -65,16 +64,14 @@ def state_shapes(experiment: Experiment, step: int) -> State:
   They are those of the stage that ran round `step`: a run that goes on enters
   the next one.
   """
-  data, states = experiment.train, None
-  for stage, _, last in stage_bounds(experiment.stages):
-    if states is None:
-      init = partial(init_states, stage.algorithm)
-      states = jax.eval_shape(init, data, jax.random.key(0))
-    else:
-      states = jax.eval_shape(stage.enter, *states, data)
+  last = 0
+  for stage, server, clients in stage_shapes(
+    experiment.stages, experiment.train
+  ):
+    last += stage.rounds
     if step <= last:
-      break
-  return State(*states, np.zeros(()), none_yet(experiment))
+      return State(server, clients, np.zeros(()), none_yet(experiment))
+  raise AssertionError(f'round {step} of {last}')
 
 
 def enter(experiment: Experiment, stage: Stage, state: State) -> State:

@@ -103,7 +103,12 @@ def run_rounds(
     for stage, first, last in stage_bounds(experiment.stages):
       if done == first and stage is not experiment.stages[0]:
         state = enter(experiment, stage, state)
-      advance_fn = make_advance(experiment, stage, keys)
+      if done >= last:
+        continue
+      if stage.note:
+        console.say(stage.note)
+      data = stage.prepare(state.server, experiment.train)
+      advance_fn = make_advance(experiment, stage, keys, data, first)
       while done < last:
         stop = every.next_stop(done, last)
         state, numbers = advance_fn(state, done, stop)
@@ -147,10 +152,17 @@ def judged(
 
 
 def make_advance(
-  experiment: Experiment, stage: Stage, keys: dict[str, Key]
+  experiment: Experiment,
+  stage: Stage,
+  keys: dict[str, Key],
+  train: ClientData,
+  first: int,
 ) -> Callable[[State, int, int], tuple[State, dict[str, Any]]]:
-  """Return (state, done, stop) -> (state after round `stop`, metrics)."""
-  settings, train = experiment.settings, experiment.train
+  """Return (state, done, stop) -> (state after round `stop`, metrics).
+
+  `train` is what the stage has prepared, `first` the rounds before it.
+  """
+  settings = experiment.settings
   chunk = settings['chunk']
   round_fn = make_round(
     stage.algorithm,
@@ -164,29 +176,46 @@ def make_advance(
 
   def advance(state, done, stop):
     began = time.perf_counter()
-    cohorts = sample_cohorts(
-      keys['cohorts'],
-      done,
-      stop - done,
-      settings['clients'],
-      experiment.cohort_size,
-    )
+    cohorts = cohorts_of(experiment, stage, keys['cohorts'], done, stop)
     server, clients, metrics = rounds_fn(
       state.server, state.clients, cohorts, train, keys['rounds']
     )
     metrics = jax.tree.map(np.asarray, metrics)  # waits until it is done
     took = time.perf_counter() - began
-    images = settings['local_epochs'] * int(jnp.sum(train.count[cohorts]))
+    counts = np.asarray(train.count[cohorts])
+    images = num_images(metrics['num_steps'], counts, settings['batch_size'])
     numbers = {
       'stage': stage.name,
-      **mean_metrics(metrics, np.asarray(train.count[cohorts]) > 0),
+      **mean_metrics(metrics, counts > 0),
       'images_per_second': images / took,
-      **message_bytes(stage, server, clients, train, cohorts.size),
+      **message_bytes(
+        stage, server, clients, train, cohorts.size, begins=done == first
+      ),
     }
     seconds = state.seconds + took
     return State(server, clients, seconds, state.test_best), numbers
 
   return advance
+
+
+def cohorts_of(
+  experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
+) -> Array:
+  """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
+  num_clients = experiment.settings['clients']
+  if stage.everyone:
+    return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
+  return sample_cohorts(
+    key, done, stop - done, num_clients, experiment.cohort_size
+  )
+
+
+def num_images(
+  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
+) -> float:
+  """Return the images in so many steps [T, C]: a batch has fewer at times."""
+  batches = np.maximum(-(-counts // batch_size), 1)
+  return float(np.sum(num_steps * counts / batches))
 
 
 def loop_rounds(round_fn):
@@ -224,8 +253,13 @@ def message_bytes(
   clients: Client,
   data: ClientData,
   num_messages: int,
+  *,
+  begins: bool = False,
 ) -> dict[str, int]:
-  """Return what crosses the network, from the shapes of the messages."""
+  """Return what crosses the network, from the shapes of the messages.
+
+  Where the stage `begins`, all clients are sent what they then hold.
+  """
 
   def messages(server, clients, data):
     client = trees.take(clients, 0)
@@ -237,8 +271,11 @@ def message_bytes(
     return down, up
 
   down, up = jax.eval_shape(messages, server, clients, data)
+  held = trees.num_bytes(jax.eval_shape(stage.held, server))
+  each = trees.num_bytes(down) - held
+  once = data.count.shape[0] * held if begins else 0
   return {
-    'bytes_down': num_messages * trees.num_bytes(down),
+    'bytes_down': num_messages * each + once,
     'bytes_up': num_messages * trees.num_bytes(up),
   }
 

@@ -15,7 +15,7 @@ from helpers import SHAPE, make_task
 
 from fedjax_pfl import experiment
 from fedjax_pfl.data import peek
-from fedjax_pfl.engine import cohort_size, init_states, make_round
+from fedjax_pfl.engine import cohort_size, make_round, stage_shapes
 from fedjax_pfl.evaluate import check_views, view_names
 from fedjax_pfl.settings import check_settings
 from fedjax_pfl.types import ClientData
@@ -100,22 +100,16 @@ def test_config_traces(name):
   image_shape, num_classes = peek(settings['dataset'], settings['data_dir'])
   task = experiment.build_task(settings, image_shape, num_classes)
   data = make_shapes(settings['clients'], image_shape)
-  states, key = None, jax.random.key(0)
+  key = jax.random.key(0)
   cohort = np.arange(cohort_size(settings['clients'], settings['fraction']))
   stages = experiment.build_stages(settings, task)
-  for stage in stages:
-    algorithm = stage.algorithm
-    if states is None:
-      states = jax.eval_shape(
-        lambda data, stage=stage: init_states(stage.algorithm, data, key), data
-      )
-    else:
-      states = jax.eval_shape(stage.enter, *states, data)
-    round_fn = make_round(algorithm, chunk=1)
-    *after, metrics = jax.eval_shape(round_fn, *states, cohort, data, key)
+  for stage, *states in stage_shapes(stages, data):
+    round_fn = make_round(stage.algorithm, chunk=1)
+    ready = jax.eval_shape(stage.prepare, states[0], data)
+    *after, metrics = jax.eval_shape(round_fn, *states, cohort, ready, key)
     assert jax.tree.structure(after) == jax.tree.structure([*states])
     assert metrics['loss'].shape == cohort.shape
-  views = view_names(algorithm, *states, data)
+  views = view_names(stage.algorithm, *states, data)
   check_views([*settings['views'], *settings['eval_views']], views)
 
 
@@ -125,12 +119,9 @@ def test_views_of_the_whole_config_exist(name):
   settings = load_config(name).to_dict()
   stages = experiment.build_stages(settings, make_task())
   assert sum(stage.rounds for stage in stages) >= 1
-  algorithm = stages[-1].algorithm
-  data = make_shapes(3, SHAPE)
-  states = jax.eval_shape(
-    lambda data: init_states(algorithm, data, jax.random.key(0)), data
-  )
-  views = view_names(algorithm, *states, data)
+  data = make_shapes(settings['clients'], SHAPE)
+  *_, (last, *states) = stage_shapes(stages, data)
+  views = view_names(last.algorithm, *states, data)
   check_views([*settings['views'], *settings['eval_views']], views)
 
 

@@ -22,12 +22,11 @@ from helpers import (
   make_data,
   make_task,
   play,
-  walk,
 )
 
 from fedjax_pfl import local, personalize, trees
 from fedjax_pfl.algorithm import Algorithm, Stage, load
-from fedjax_pfl.engine import init_states, make_round
+from fedjax_pfl.engine import begin, make_round, stage_shapes
 
 DATA = make_data()
 ONE = client_of(DATA, 0)
@@ -92,7 +91,7 @@ def test_build_returns_stages(name):
 @every_method
 def test_every_function_traces(name):
   x = jnp.zeros((BATCH, *SHAPE))
-  for stage, server, clients in walk(build(name), DATA):
+  for stage, server, clients in stage_shapes(build(name), DATA):
     algorithm, client = stage.algorithm, row_of(clients)
     jax.eval_shape(algorithm.init_server, RNG)
     jax.eval_shape(algorithm.init_client, server, ONE, RNG)
@@ -108,14 +107,14 @@ def test_every_function_traces(name):
 
 @every_method
 def test_what_is_learnt_is_uploaded_or_kept(name):
-  for stage, server, clients in walk(build(name), DATA):
+  for stage, server, clients in stage_shapes(build(name), DATA):
     client, up, _ = message_of(stage.algorithm, server, row_of(clients))
     assert trees.num_bytes(up) > 0 or trees.num_bytes(client) > 0
 
 
 @every_method
 def test_state_in_is_state_out(name):
-  for stage, server, clients in walk(build(name), DATA):
+  for stage, server, clients in stage_shapes(build(name), DATA):
     client, up, _ = message_of(stage.algorithm, server, row_of(clients))
     assert kinds(client) == kinds(row_of(clients))
     uploads = jax.tree.map(
@@ -129,12 +128,12 @@ def test_state_in_is_state_out(name):
 
 @every_method
 def test_one_clock_advances_by_one(name):
-  for stage, server, _ in walk(build(name), DATA):
+  for stage, server, _ in stage_shapes(build(name), DATA):
     clock = server.round
     assert clock.shape == () and jnp.issubdtype(clock.dtype, jnp.integer)
     assert stage.rounds >= 1
   stages = build(name)
-  server, clients = init_states(stages[0].algorithm, DATA, KEY(1))
+  server, clients = begin(stages[0], DATA, KEY(1))
   assert server.round == 0
   round_fn = make_round(stages[0].algorithm)
   for number in (1, 2, 3):
@@ -146,7 +145,7 @@ def test_one_clock_advances_by_one(name):
 @every_method
 def test_untouched_clients_keep_their_bits(name):
   stages = build(name)
-  _, before = init_states(stages[0].algorithm, DATA, KEY(1))
+  _, before = begin(stages[0], DATA, KEY(1))
   _, after, _ = play(stages[:1], DATA, rounds=1, seed=1)
   rest = np.setdiff1d(np.arange(len(DATA.count)), COHORT)
   assert len(rest) >= 2
@@ -160,7 +159,7 @@ def test_private_leaves_are_not_in_the_upload(name):
   'body' is what is not the head: a folder of that name in the task of the
   tests, all other layers in a real model.
   """
-  *_, (stage, server, clients) = walk(build(name), DATA)
+  *_, (stage, server, clients) = stage_shapes(build(name), DATA)
   _, up, _ = message_of(stage.algorithm, server, row_of(clients))
   sent = [f'/{path}/' for path in trees.leaf_names(up)]
   kept = [f'/{path}/' for path in trees.leaf_names((server, clients))]

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
-from helpers import make_task
+from helpers import make_data, make_task
 from jax import monitoring
 
 from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
@@ -284,8 +284,8 @@ def test_clients_without_examples_are_no_reason_to_refuse():
   (stage,) = algorithm.load('per_fedavg').build(
     make_task(), algorithm.load('per_fedavg').HParams()
   )
-  stage.check(np.array([0, 51, 0, 500]))
-  refused(lambda: stage.check(np.array([0, 50, 0, 500])))
+  stage.check(make_data((0, 51, 0, 500)))
+  refused(lambda: stage.check(make_data((0, 50, 0, 500))))
 
 
 def test_hyperparameters_reach_the_method():

@@ -1,9 +1,10 @@
 """FedRep: what its cases do not say."""
 
 import pytest
-from helpers import PERSONAL, TRAIN, assert_close, build, make_data, play, walk
+from helpers import PERSONAL, TRAIN, assert_close, build, make_data, play
 
 from fedjax_pfl import trees
+from fedjax_pfl.engine import stage_shapes
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.evaluate import view_names
 
@@ -23,7 +24,7 @@ def test_only_the_papers_reading_is_seen_at_each_number_of_epochs():
   assert PERSONAL.epochs == (1, 2)
   names = {}
   for protocol in ('paper', 'released'):
-    ((stage, *states),) = walk(build('fedrep', protocol=protocol), DATA)
+    ((stage, *states),) = stage_shapes(build('fedrep', protocol=protocol), DATA)
     names[protocol] = set(view_names(stage.algorithm, *states, DATA))
   assert names['paper'] == {'initial', 'finetuned_1', 'finetuned'}
   assert names['released'] == {'initial', 'finetuned'}

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedjax_pfl import local, personalize
 from fedjax_pfl.algorithm import Algorithm, available, load
-from fedjax_pfl.engine import init_states, make_round
+from fedjax_pfl.engine import begin, make_round
 from fedjax_pfl.evaluate import make_evaluate, view_names
 from fedjax_pfl.types import ClientData, Outputs, Task
 
@@ -159,33 +159,21 @@ def build(name: str, task: Task | None = None, **hp):
   return module.build(task or make_task(), module.HParams(**{**small, **hp}))
 
 
-def walk(stages, data):
-  """Yield every stage with its states as it begins, as shapes only."""
-  states = None
-  for stage in stages:
-    if states is None:
-      states = jax.eval_shape(
-        lambda stage=stage: init_states(stage.algorithm, data, KEY(0))
-      )
-    else:
-      states = jax.eval_shape(stage.enter, *states, data)
-    yield (stage, *states)
-
-
 def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
   """Return server, clients and a list of metrics after `rounds` of each stage.
 
   The options are those of `make_round`.
   """
-  server, clients = init_states(stages[0].algorithm, data, KEY(seed))
+  server, clients = begin(stages[0], data, KEY(seed))
   cohort, history = jnp.array(cohort), []
   for number, stage in enumerate(stages):
     if number:
       server, clients = stage.enter(server, clients, data)
+    prepared = stage.prepare(server, data)
     round_fn = make_round(stage.algorithm, name=stage.name, **options)
     for _ in range(rounds):
       server, clients, metrics = round_fn(
-        server, clients, cohort, data, KEY(seed + 1)
+        server, clients, cohort, prepared, KEY(seed + 1)
       )
       history.append(metrics)
   return server, clients, history

@@ -29,7 +29,7 @@ from helpers import (
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import load
-from fedjax_pfl.engine import init_states
+from fedjax_pfl.engine import begin
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 every_method = pytest.mark.parametrize('name', ALGORITHMS)
@@ -139,7 +139,7 @@ def test_results_are_finite(name):
 def test_private_part_of_the_server_keeps_its_bits(name):
   """What is declared private may be frozen, or live with the clients."""
   stages = build(name)[-1:]  # a stage before it may be another method's
-  before = init_states(stages[0].algorithm, DATA, KEY(1))
+  before = begin(stages[0], DATA, KEY(1))
   *after, _ = play(stages, DATA, chunk=1)
   assert_same_bits(
     private_leaves(after[0], load(name).PRIVATE),

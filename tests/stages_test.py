@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 from helpers import assert_same_bits
 from small_runs import (
+  TASK,
   make_experiment,
   restored,
   scores_of,
 )
 
-from fedjax_pfl import store
+from fedjax_pfl import store, trees
 from fedjax_pfl.engine import init_states
 from fedjax_pfl.store import Run
 from fedjax_pfl.train import (
+  num_images,
   random_streams,
   train,
 )
@@ -130,3 +132,36 @@ def test_stages_of_other_states_are_resumed_with_the_same_bits(tmp_path):
   )
   half = jax.tree.map(lambda leaf: 0.5 * leaf, first.params['head'])
   assert_same_bits(state.server.inner.params['head'], half)
+
+
+def test_a_stage_may_ask_everyone_prepare_data_and_send_once(tmp_path, capsys):
+  experiment = make_experiment(rounds=2, log_every=1, save_clients=())
+  (stage,) = experiment.stages
+  prepared = []
+
+  def prepare(server, data):
+    prepared.append(int(server.round))
+    return data._replace(count=jnp.minimum(data.count, 8))  # one batch
+
+  stage = stage._replace(
+    everyone=True,
+    held=lambda server: server.params['body'],
+    prepare=prepare,
+    note='Everyone has one batch.',
+  )
+  train(experiment._replace(stages=(stage,)), tmp_path)
+  assert prepared == [0]
+  assert 'Everyone has one batch.' in capsys.readouterr().out
+  lines = store.load_metrics(tmp_path)
+  assert [line['num_steps'] for line in lines] == [1, 1]
+  params = jax.eval_shape(lambda: TASK.init(jax.random.key(0)))
+  clients, clock = 10, 4
+  head, body = (trees.num_bytes(params[part]) for part in ('head', 'body'))
+  down = [line['bytes_down'] for line in lines]
+  assert down == [clients * (clock + head + body), clients * (clock + head)]
+
+
+def test_images_are_counted_by_steps():
+  """Two clients of 50 and 7 examples in batches of 20, two passes."""
+  counts = np.array([[50, 7, 0]])
+  assert num_images(np.array([[6, 2, 0]]), counts, 20) == 2 * 57

@@ -40,7 +40,7 @@ from fedjax_pfl import local, personalize, trees
 from fedjax_pfl.algorithm import Algorithm, Stage, check_protocol
 from fedjax_pfl.batches import Batching
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Batch, Params, PyTree, Task
+from fedjax_pfl.types import Array, Batch, ClientData, Params, PyTree, Task
 
 RELEASED_BETA = 0.1
 
@@ -97,7 +97,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     predict=task.logits,
   )
   stage = Stage('per_fedavg', hp.train.rounds, algorithm)
-  return (stage._replace(check=lambda n: check_counts(n, hp.train.batch_size)),)
+  return (stage._replace(check=lambda d: check_counts(d, hp.train.batch_size)),)
 
 
 def outer_rate(hp: HParams) -> optax.Schedule:
@@ -139,8 +139,9 @@ def meta_sgd(
   return optax.GradientTransformation(init, update)
 
 
-def check_counts(counts: np.ndarray, batch_size: int) -> None:
+def check_counts(data: ClientData, batch_size: int) -> None:
   """Refuse clients that have examples, but not two batches of them."""
+  counts = np.asarray(data.count)
   counts = counts[counts > 0]
   few = counts <= batch_size
   if few.any():

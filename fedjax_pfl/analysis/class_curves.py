@@ -23,7 +23,7 @@ from fedjax_pfl.analysis.classes import (
   split_accuracy,
 )
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.engine import init_states, make_round, sample_cohorts
+from fedjax_pfl.engine import begin, make_round, sample_cohorts
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.evaluate import TEST_BATCH, score_classes
 from fedjax_pfl.experiment import Experiment, build_stages
@@ -97,7 +97,7 @@ def replay(
   watch = make_watch(experiment.task, test_rows)
   stages = build_stages(settings, experiment.task, watch)
   keys = random_streams(settings['seed'])
-  server, clients = init_states(stages[0].algorithm, train, keys['states'])
+  server, clients = begin(stages[0], train, keys['states'])
   for stage, first, last in stage_bounds(stages):
     if first:
       server, clients = stage.enter(server, clients, train)

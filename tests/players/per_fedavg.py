@@ -3,7 +3,6 @@
 import re
 
 import jax.numpy as jnp
-import numpy as np
 
 from fedjax_pfl import personalize
 from fedjax_pfl.algorithm import load
@@ -27,7 +26,7 @@ def play_per_fedavg(case):
   (stage,) = load('per_fedavg').build(task, hp)
   algorithm = stage.algorithm
   train, test = clients_data(case)
-  stage.check(np.asarray(train.count))
+  stage.check(train)
   losses = {}
   for done in play.rounds(case, algorithm, train):
     for i, update in done.updates.items():
