@@ -45,6 +45,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.batch_size = 50
   c.learning_rate = 0.1
   c.lr_drops = (0.5, 0.75)  # to a tenth, from these fractions of all rounds on
+  c.lr_decay = 1.0  # eta times this in every round, from the first on
   c.momentum = 0.9
   c.weight_decay = 0.0
   c.aggregation = 'uniform'  # or 'examples': clients weigh n_i

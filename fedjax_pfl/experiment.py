@@ -122,7 +122,10 @@ def build_stages(
       epochs=settings['local_epochs'],
       batch_size=settings['batch_size'],
       learning_rate=local.step_schedule(
-        settings['learning_rate'], rounds, tuple(settings['lr_drops'])
+        settings['learning_rate'],
+        rounds,
+        tuple(settings['lr_drops']),
+        settings['lr_decay'],
       ),
       momentum=settings['momentum'],
       weight_decay=settings['weight_decay'],

@@ -91,15 +91,23 @@ class FitInfo(NamedTuple):
 
 
 def step_schedule(
-  learning_rate: float, rounds: int, drops: tuple[float, ...] = (0.5, 0.75)
+  learning_rate: float,
+  rounds: int,
+  drops: tuple[float, ...] = (0.5, 0.75),
+  decay: float = 1.0,
 ) -> optax.Schedule:
   """Return eta(round): a tenth from each of the fractions of all rounds on.
+
+  With `decay`, times decay^(round + 1): the first round has one, too.
 
   >>> [float(step_schedule(0.1, 32)(r)) for r in (15, 16, 24)]
   """
   boundaries = {int(rounds * drop): 0.1 for drop in drops}
   boundaries.pop(0, None)  # a single round has no half
-  return optax.piecewise_constant_schedule(learning_rate, boundaries)
+  steps = optax.piecewise_constant_schedule(learning_rate, boundaries)
+  if decay == 1:
+    return steps
+  return lambda clock: steps(clock) * decay ** (clock + 1)
 
 
 def trainable(

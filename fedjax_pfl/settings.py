@@ -153,6 +153,11 @@ RULES: dict[str, Rule] = {
     'fractions of all rounds, between 0 and 1',
     'rounds instead of fractions, or a single number: write (0.5,)',
   ),
+  'lr_decay': Rule(
+    lambda value: _is_number(value) and 0 < value <= 1,
+    'a factor above 0 and up to 1',
+    'what is taken off (0.005) instead of what is left (0.995)',
+  ),
   'momentum': MOMENTUM,
   'weight_decay': Rule(
     lambda value: _is_number(value) and value >= 0,

@@ -84,17 +84,19 @@ def _check_server(stages, task, fraction) -> None:
   cause = 'a method whose clients keep a part of the model, or all of it'
   if len(stages) == 1:
     algorithm = stages[0].algorithm
-    assert algorithm.refine is as_aggregated, 'the method refines by itself'
     server = jax.eval_shape(algorithm.init_server, key)
-    if _kinds(getattr(server, 'params', ())) == _kinds(want):
+    whole = _kinds(getattr(server, 'params', ())) == _kinds(want)
+    if whole and algorithm.refine is as_aggregated:
       return
+    if whole:
+      cause = 'a method whose server has a step of its own after each round'
   else:
     cause = f'a method of {len(stages)} stages, each with rates of its own'
   raise bad_input(
     'server_share',
     got=fraction,
-    expected='0 for this method: its server holds no whole model `params` to '
-    'be trained at the learning rate of the round',
+    expected='0 for this method: its server has no whole model `params` that '
+    'could be trained at the learning rate of the round',
     cause=cause,
   )
 

@@ -94,6 +94,29 @@ def weighted_mean(stacked: PyTree, weights: Array) -> PyTree:
   return jax.tree.map(mean, stacked)
 
 
+def segment_mean(
+  stacked: PyTree, weights: Array, segments: Array, otherwise: PyTree
+) -> PyTree:
+  """Return the weighted means of the rows [C, ...] of every segment: [M, ...].
+
+    out_m = sum_{c in m} a_c x_c / sum_{c in m} a_c
+
+  Row c belongs to segment segments[c]; one without weight is as in `otherwise`,
+  whose leaves have the leading M.
+  """
+  num_segments = jax.tree.leaves(otherwise)[0].shape[0]
+  total = jax.ops.segment_sum(weights, segments, num_segments)  # [M]
+  share = weights / jnp.maximum(total, 1e-30)[segments]  # [C]
+
+  def mean(leaf, other):
+    rows = (-1,) + (1,) * (leaf.ndim - 1)
+    scaled = share.astype(leaf.dtype).reshape(rows) * leaf
+    means = jax.ops.segment_sum(scaled, segments, num_segments)
+    return jnp.where((total > 0).reshape(rows), means, other)
+
+  return jax.tree.map(mean, stacked, otherwise)
+
+
 def take(stacked: PyTree, index: Array) -> PyTree:
   """Return the rows `index` of every leaf."""
   return jax.tree.map(lambda leaf: leaf[index], stacked)
@@ -124,6 +147,7 @@ __all__ = [
   'num_bytes',
   'path_mask',
   'put',
+  'segment_mean',
   'select',
   'take',
   'weighted_mean',

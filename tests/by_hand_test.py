@@ -184,6 +184,12 @@ def test_drops_may_be_elsewhere():
   np.testing.assert_allclose(got, [1, 1, 0.1, 0.1], rtol=1e-6)
 
 
+def test_decay_has_begun_in_the_first_round():
+  schedule = local.step_schedule(1.0, 10, (0.5,), 0.9)
+  got = [float(schedule(r)) for r in (0, 1, 5)]
+  np.testing.assert_allclose(got, [0.9, 0.81, 0.1 * 0.9**6], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
   'aggregation, mean', [('uniform', 5.0), ('examples', 3.5)]
 )

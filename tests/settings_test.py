@@ -78,6 +78,8 @@ BAD = [
   ('learning_rate', '0.1', "got '0.1'"),
   ('lr_drops', 0.5, 'write (0.5,)'),
   ('lr_drops', (160, 240), 'rounds instead of fractions'),
+  ('lr_decay', 0, 'a factor above 0 and up to 1'),
+  ('lr_decay', 1.005, 'what is left (0.995)'),
   ('momentum', 1.0, 'a momentum from 0 to below 1'),
   ('weight_decay', -1e-4, 'a number, 0 or more'),
   ('server_share', -0.05, 'from 0 to 1'),

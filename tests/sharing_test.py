@@ -176,6 +176,8 @@ def test_servers_without_a_whole_model():
   assert keep in refused(with_server(lambda key: (jnp.zeros((), int),)))
   assert keep in refused(with_server(body_alone))
   assert 'a method of 2 stages' in refused(stage, stage)
+  refines = stage.algorithm._replace(refine=lambda server, data, key: server)
+  assert 'a step of its own' in refused(stage._replace(algorithm=refines))
 
 
 def test_methods_come_without_data_for_the_server():

@@ -120,6 +120,19 @@ def test_weighted_mean():
   assert_close(got, jax.tree.map(jnp.asarray, want))
 
 
+def test_segment_mean_is_the_weighted_mean_of_each_segment():
+  """Rows 1 and 3 are segment 2; segment 1 has no row, segment 3 no weight."""
+  stacked, weights = make_tree(5), jnp.array([3, 2, 1, 6, 0])
+  segments, other = jnp.array([0, 2, 0, 2, 3]), make_tree(4)
+  got = trees.segment_mean(stacked, weights, segments, other)
+  for segment, rows in {0: [0, 2], 2: [1, 3]}.items():
+    rows = jnp.array(rows)
+    want = trees.weighted_mean(trees.take(stacked, rows), weights[rows])
+    assert_close(trees.take(got, segment), want)
+  for segment in (1, 3):
+    assert_same_bits(trees.take(got, segment), trees.take(other, segment))
+
+
 def test_weighted_mean_of_whole_numbers_and_holes():
   """Counts are whole numbers; the dtype stays that of the leaves."""
   stacked = {'w': jnp.array([[1.0, 8.0], [5.0, 0.0]]), 'hole': None}
