@@ -31,11 +31,19 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.partition = 'shards'  # a file in fedjax_pfl/data/partitions
   c.clients = 100
   c.shards = 10  # of one class each, to a client
-  c.beta = 1.0  # 'dirichlet': the smaller, the more uneven
+  c.beta = 1.0  # 'dirichlet', 'dirichlet_capped': the smaller, the more uneven
+  c.min_size = 10  # 'dirichlet_capped': images of the smallest client
+  c.classes_per_client = 2  # 'classes'
   c.group_size = 10  # 'unbalanced': clients of one size
   c.size_step = 50.0  # 'unbalanced': images from one group to the next
-  c.test_partition = 'same'  # or 'independent', 'whole', 'iid'
+  c.class_clusters = 5  # 'semantic': of classes, disjoint
+  c.class_families = ()  # 'semantic': sizes; EMNIST's are (10, 26, 26)
+  c.least_size = 100  # 'semantic': images of a client, from this ..
+  c.most_size = 800  # .. to below this
+  # Or 'independent', 'whole', 'iid'; 'split': of a client's training images.
+  c.test_partition = 'same'
   c.test_shards = 100  # to a client, where the test set is 'independent'
+  c.test_share = 0.2  # of a client's training images, where it is 'split'
   c.fraction = 0.1  # of the clients take part in a round
 
   c.total_epochs = 320  # over a client's data: rounds = total / local
@@ -91,6 +99,8 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
       clients=min(c.clients, 10),
       fraction=max(c.fraction, 0.2),
       examples=1000,
+      least_size=min(c.least_size, 40),
+      most_size=min(c.most_size, 160),
       rounds=4,
       local_epochs=1,
       eval_every=2,

@@ -13,6 +13,7 @@ from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
 from fedjax_pfl.algorithm import Stage
 from fedjax_pfl.data import (
   PARTITIONS,
+  Images,
   Source,
   describe,
   fingerprint,
@@ -183,13 +184,18 @@ def build_data(settings: Mapping[str, Any], say) -> tuple:
     num_classes=source.num_classes,
     test_partition=settings['test_partition'],
     test_shards=settings['test_shards'],
+    test_share=settings['test_share'],
     seed=settings['seed'],
     **{field: settings[field] for field in PARTITIONS[name]._fields},
   )
   train = stack_clients(source.train, indices[0])
-  test = stack_clients(source.test, indices[1])
+  pool, testing = source.test, 'testing'
+  if settings['test_partition'] == 'split':
+    pool = Images(train.x, train.y)  # which is on the device already
+    testing = 'testing, on training images kept apart'
+  test = stack_clients(pool, indices[1])
   for split, data, rows in zip(
-    ('training', 'testing'), (train, test), indices, strict=True
+    ('training', testing), (train, test), indices, strict=True
   ):
     say(
       f'{source.name}, {split}: {describe(data)}; partition {fingerprint(rows)}'

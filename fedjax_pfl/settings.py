@@ -118,6 +118,26 @@ RULES: dict[str, Rule] = {
     'a finite number above 0',
     '0 for "one class a client": a small number such as 0.01 does that',
   ),
+  'min_size': at_least(
+    1, 'training examples of the smallest client', 'a share of the examples'
+  ),
+  'classes_per_client': at_least(
+    1, 'classes for each client', 'a share of the classes'
+  ),
+  'class_clusters': at_least(
+    1, 'clusters of classes', 'the classes of a cluster, or a share'
+  ),
+  'class_families': several(
+    lambda value: _is_int(value) and value >= 1,
+    'whole numbers of classes, 1 or more; () is one family of all classes',
+    'names of classes, or a single number: write (10,)',
+  ),
+  'least_size': at_least(
+    1, 'training examples of a client', 'a share of the examples'
+  ),
+  'most_size': at_least(
+    2, 'training examples that no client reaches', 'a share of the examples'
+  ),
   'group_size': at_least(
     1, 'clients of one size', 'groups were meant: clients / groups'
   ),
@@ -129,6 +149,11 @@ RULES: dict[str, Rule] = {
   'test_partition': one_of(TEST_PARTITIONS, 'a way to divide the test set'),
   'test_shards': at_least(
     1, 'shards for each client', 'a division that left a fraction'
+  ),
+  'test_share': Rule(
+    lambda value: _is_number(value) and 0 < value < 1,
+    'a share of the training examples between 0 and 1',
+    'a percentage, or a number of examples',
   ),
   'fraction': Rule(
     lambda value: _is_number(value) and 0 < value <= 1,
@@ -310,6 +335,7 @@ def _check_together(settings: Mapping[str, Any]) -> None:
       choices=['initial', 'finetuned'],
       cause='eval_views was meant: the views during the rounds',
     )
+  _check_server_share(settings)
   for client in settings['save_clients']:
     if client >= settings['clients']:
       raise bad_input(
@@ -318,6 +344,19 @@ def _check_together(settings: Mapping[str, Any]) -> None:
         expected=f'ids of clients, 0 to {settings["clients"] - 1}',
         cause='fewer clients than before',
       )
+
+
+def _check_server_share(settings: Mapping[str, Any]) -> None:
+  """Keep the server from what clients are tested on."""
+  if settings['test_partition'] == 'split' and settings['server_share']:
+    raise bad_input(
+      'server_share',
+      got=settings['server_share'],
+      expected='0 with test_partition=split: the server would train on images '
+      'that clients are tested on',
+      choices=['server_share=0', 'test_partition=same'],
+      cause='two settings of different papers',
+    )
 
 
 def _is_int(value):

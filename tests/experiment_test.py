@@ -142,6 +142,10 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
       {'examples': 15, 'partition': 'iid'},
       'a data set that was shrunk without lowering the clients',
     ),
+    (
+      {'partition': 'classes', 'clients': 4},
+      'nobody holds class 5',
+    ),
   ],
 )
 def test_the_partition_is_refused_before_anything_is_compiled(
@@ -219,6 +223,24 @@ def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
   assert len({training for training, _ in heard}) == 4
   assert len({testing for _, testing in heard}) == 7 - 1  # two are iid
   assert len({tuple(said) for said in heard}) == 7
+
+
+def test_clients_that_are_tested_on_a_split_of_their_training_images():
+  said = []
+  experiment = build(make_settings(test_partition='split'), said.append)
+  train, test = experiment.train, experiment.test
+  assert said[1].startswith(
+    'digits, testing, on training images kept apart: 20 clients, '
+  )
+  # One pool, on the device once.
+  assert test.x is train.x and test.y is train.y
+  assert int(train.count.sum() + test.count.sum()) == len(train.y) == 1442
+  rows = [
+    {*np.asarray(row[:size]).tolist()}
+    for data in (train, test)
+    for row, size in zip(data.index, data.count, strict=True)
+  ]
+  assert len(set().union(*rows)) == 1442
 
 
 def test_the_user_is_told_of_clients_that_lack_examples():

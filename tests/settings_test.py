@@ -57,10 +57,19 @@ BAD = [
   ('beta', 0, 'a finite number above 0'),
   ('beta', -0.5, 'a small number such as 0.01 does that'),
   ('beta', float('inf'), 'got inf'),
+  ('min_size', 0, 'of the smallest client, 1 or more'),
+  ('classes_per_client', 0.2, 'classes for each client, 1 or more'),
+  ('class_clusters', 0, 'clusters of classes, 1 or more'),
+  ('class_families', 62, 'write (10,)'),
+  ('class_families', (10, 0), 'whole numbers of classes, 1 or more'),
+  ('least_size', 0, 'training examples of a client, 1 or more'),
+  ('most_size', 1, 'that no client reaches, 2 or more'),
   ('group_size', 0, 'clients of one size, 1 or more'),
   ('size_step', -50, 'a number of examples, 0 or more'),
   ('test_partition', 'hole', 'did you mean whole?'),
   ('test_shards', 0, 'shards for each client, 1 or more'),
+  ('test_share', 20, 'a percentage, or a number of examples'),
+  ('test_share', 1, 'between 0 and 1'),
   ('fraction', 0, 'a fraction above 0 and up to 1'),
   ('fraction', -0.1, 'a fraction above 0 and up to 1'),
   ('fraction', 1.01, 'a fraction above 0 and up to 1'),
@@ -155,6 +164,14 @@ def test_the_rules_are_about_the_fields_of_the_configs():
 )
 def test_the_ends_of_the_rules_are_good(good):
   check_settings(make_settings(**good))
+
+
+def test_a_server_may_not_train_on_what_clients_are_tested_on():
+  message = refused(make_settings(test_partition='split', server_share=0.1))
+  assert (
+    'server_share: got 0.1, expected 0 with test_partition=split' in message
+  )
+  check_settings(make_settings(test_partition='split'))
 
 
 def test_an_unknown_field_lists_the_fields():

@@ -1,8 +1,11 @@
 """Labels -> for every client the rows that are its own. Pure numpy.
 
 A partition is two lists of index vectors, one vector a client: for training
-and for testing. The ways to divide are the files of `partitions/`; to add one,
-write a record like theirs and name it in `PARTITIONS`.
+and for testing. They index the two splits of an image set; where clients are
+tested on a part of their own training rows, both index the training set.
+
+The ways to divide are the files of `partitions/`; to add one, write a record
+like theirs and name it in `PARTITIONS`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +15,12 @@ import numpy as np
 
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions.classes import Classes
 from fedjax_pfl.data.partitions.dirichlet import Dirichlet
+from fedjax_pfl.data.partitions.dirichlet_capped import DirichletCapped
 from fedjax_pfl.data.partitions.iid import Iid, iid
+from fedjax_pfl.data.partitions.pathological import Pathological
+from fedjax_pfl.data.partitions.semantic import Semantic
 from fedjax_pfl.data.partitions.shards import Shards, shard_assignment, shards
 from fedjax_pfl.data.partitions.unbalanced import Unbalanced
 from fedjax_pfl.errors import bad_input
@@ -23,8 +30,13 @@ PARTITIONS = {
   'iid': Iid,
   'dirichlet': Dirichlet,
   'unbalanced': Unbalanced,
+  'classes': Classes,
+  'dirichlet_capped': DirichletCapped,
+  'pathological': Pathological,
+  'semantic': Semantic,
 }
-TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid')
+TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split')
+ROUNDING = 1e-9  # (1 - 0.9) * 10 is 0.9999999999
 
 
 def partition(
@@ -36,6 +48,7 @@ def partition(
   num_classes: int,
   test_partition: str = 'same',
   test_shards: int = 100,
+  test_share: float = 0.2,
   seed: int = 0,
   **settings: Any,
 ) -> tuple[Indices, Indices]:
@@ -53,6 +66,9 @@ def partition(
     independent   by itself, into `test_shards` shards a client
     whole         not at all: every client has all of it, in stored order
     iid           into equal random parts
+    split         not used: every client is tested on `test_share` of its own
+                  training rows, drawn at random and kept from training, so
+                  that both vectors index the training set
 
   The seed is split in four: what is drawn for the clients (their classes),
   for training, for testing and for independent test classes are independent
@@ -64,29 +80,55 @@ def partition(
   train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
   _check_clients(num_clients, train_labels, test_labels, test_partition)
   _check_labels((train_labels, test_labels), num_classes)
-  sizes = Sizes(num_clients, num_classes, len(train_labels))
   for_clients, for_train, for_test, for_test_classes = (
     np.random.default_rng(child)
     for child in np.random.SeedSequence(seed).spawn(4)
   )
-  plan = kind.draw(sizes, for_clients)
-  train = kind.deal(plan, train_labels, for_train)
+  class_counts = np.bincount(train_labels, minlength=num_classes)
+  plan = kind.draw(Sizes(num_clients, class_counts, seed), for_clients)
+  train = _deal_training(kind, plan, train_labels, for_train)
+  if test_partition == 'split':
+    return split(train, test_share, for_test)
   if test_partition == 'same':
     test = kind.deal(plan, test_labels, for_test)
   elif test_partition == 'independent':
-    assignment = shard_assignment(
-      for_test_classes,
-      num_clients,
-      test_shards,
-      num_classes,
-      field='test_shards',
-    )
+    among = num_clients, test_shards, num_classes
+    assignment = shard_assignment(for_test_classes, *among, field='test_shards')
     test = shards(test_labels, assignment, for_test)
   elif test_partition == 'whole':
     test = [np.arange(len(test_labels))] * num_clients
   else:
     test = iid(test_labels, num_clients, for_test)
   return train, test
+
+
+def _deal_training(
+  kind: Any, plan: Any, labels: np.ndarray, rng: np.random.Generator
+) -> Indices:
+  """Return the rows for training, which may be those of published code."""
+  if hasattr(kind, 'replay'):
+    return kind.replay(plan, labels)
+  return kind.deal(plan, labels, rng)
+
+
+def split(
+  indices: Sequence[np.ndarray], test_share: float, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+  """Return floor((1 - share) n) random rows of every client, and the rest."""
+  if not 0 < test_share < 1:
+    raise bad_input(
+      'test_share',
+      got=test_share,
+      expected='a share of the training examples between 0 and 1',
+      choices=[0.2],
+      cause='a percentage, or a number of examples',
+    )
+  cuts = [int((1 - test_share) * len(rows) + ROUNDING) for rows in indices]
+  rows = [rng.permutation(own) for own in indices]
+  return (
+    [own[:cut] for own, cut in zip(rows, cuts, strict=True)],
+    [own[cut:] for own, cut in zip(rows, cuts, strict=True)],
+  )
 
 
 def fingerprint(indices: Sequence[np.ndarray]) -> str:
@@ -123,7 +165,7 @@ def _check_name(field: str, name: str, choices) -> None:
 
 def _check_clients(num_clients, train_labels, test_labels, test_partition):
   least, splits = len(train_labels), 'for training'
-  if test_partition != 'whole':
+  if test_partition not in ('whole', 'split'):
     least = min(least, len(test_labels))
     splits = 'of both splits'
   if not 1 <= num_clients <= least:

@@ -10,6 +10,7 @@ from fedjax_pfl.data import (
   iid,
   partition,
 )
+from fedjax_pfl.data.partition import split
 from fedjax_pfl.errors import BadInput
 
 # Small settings of each way, for 4 clients and 10 classes.
@@ -18,7 +19,12 @@ SETTINGS = {
   'iid': {},
   'dirichlet': {'beta': 0.3},
   'unbalanced': {'shards': 5, 'group_size': 2, 'size_step': 20},
+  'classes': {'classes_per_client': 8},
+  'dirichlet_capped': {'beta': 0.3, 'min_size': 5},
+  'pathological': {'shards': 5},
+  'semantic': {'class_clusters': 2, 'least_size': 20, 'most_size': 100},
 }
+DETERMINISTIC = ('pathological',)
 every_way = pytest.mark.parametrize('name', PARTITIONS)
 
 
@@ -64,7 +70,8 @@ def test_the_seed_decides(name):
     fingerprint(divide(name, labels, labels, seed=seed)[0])
     for seed in (0, 0, 1)
   ]
-  assert prints[0] == prints[1] != prints[2]
+  assert prints[0] == prints[1]
+  assert (prints[1] == prints[2]) == (name in DETERMINISTIC)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +89,35 @@ def test_a_seed_means_the_same_for_ever(name, seed, prints):
   labels = shuffled_labels(sizes, 10, seed=5)
   got = divide(name, labels, labels[::3], num_clients=20, seed=seed)
   assert tuple(map(fingerprint, got)) == prints
+
+
+@every_way
+def test_every_way_can_be_tested_on_a_split_of_its_training_rows(name):
+  labels = shuffled_labels(20, 10)
+  train, _ = divide(name, labels, labels)
+  fewer, held_out = divide(
+    name, labels, labels[:1], test_partition='split', test_share=0.25
+  )
+  for rows, own, test in zip(train, fewer, held_out, strict=True):
+    np.testing.assert_array_equal(
+      np.sort(rows), np.sort(np.concatenate([own, test]))
+    )
+    assert len(own) == int(0.75 * len(rows))
+    assert own.dtype == test.dtype == np.int64
+  # At random: the rows left out are not the last ones.
+  assert max(labels[rows].std() for rows in held_out) > 0
+  assert not set(train[0][-5:]) <= set(held_out[0])
+
+
+@pytest.mark.parametrize(
+  ('size', 'share', 'kept'),
+  [(500, 0.2, 400), (10, 0.9, 1), (7, 0.2, 5), (1, 0.2, 0), (0, 0.2, 0)],
+)
+def test_a_split_rounds_training_down(size, share, kept):
+  (own,), (test,) = split([np.arange(size)], share, np.random.default_rng(0))
+  assert (len(own), len(test)) == (kept, size - kept)
+  if size == 500:
+    assert 100 < np.median(own) < 400 and 100 < np.median(test) < 400
 
 
 @every_way
@@ -194,6 +230,12 @@ def test_fingerprint_is_stable_and_sees_order_and_borders():
     ('shards', {'shards': 7}, 'multiple of 5: 4 clients.*Choices: 5, 10, 15'),
     ('shards', {'shards': 3}, r'Choices: 5, 10 \(|Choices: 5, 10\.'),
     ('dirichlet', {'shards': 5}, "got 'shards', .* Choices: beta"),
+    ('iid', {'num_clients': 101, 'test_partition': 'split'}, 'from 1 to 100'),
+    (
+      'iid',
+      {'test_partition': 'split', 'test_share': 20},
+      'test_share: got 20, expected a share .*a percentage',
+    ),
     ('iid', {'test_partition': 'hole'}, r'did you mean whole\?'),
     (
       'iid',

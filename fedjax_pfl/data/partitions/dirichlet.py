@@ -6,7 +6,7 @@ The shuffled rows of class c are cut at round(|c| cumsum(p_c)); the same p_c
 cut the test set. The smaller beta, the more uneven; a client may get few rows,
 or none. Every row is dealt exactly once. The generator of the FedBABU paper's
 Table 18 is not public: this is the usual one, without a least size that has to
-be drawn for again and again.
+be drawn for again and again (dirichlet_capped.py has one).
 """
 
 import math
@@ -28,23 +28,31 @@ class Dirichlet(NamedTuple):
 
   def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
     """Return p [Y, K]: the share of every class that a client gets."""
-    _check_beta(self.beta)
+    check_beta(self.beta)
     alpha = np.full(sizes.num_clients, min(self.beta, EQUAL))
     return rng.dirichlet(alpha, size=sizes.num_classes)
 
   def deal(
     self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
   ) -> Indices:
-    parts = []
-    for label, shares in enumerate(plan):
-      rows = rng.permutation(np.flatnonzero(labels == label))
-      # Without the last border: it is all rows, whatever p sums up to.
-      borders = np.rint(len(rows) * np.cumsum(shares)[:-1]).astype(int)
-      parts.append(np.split(rows, borders))
-    return [np.concatenate(own) for own in zip(*parts, strict=True)]
+    return deal_shares(plan, labels, rng)
 
 
-def _check_beta(beta: float) -> None:
+def deal_shares(
+  shares: np.ndarray, labels: np.ndarray, rng: np.random.Generator
+) -> Indices:
+  """Return the index vectors when p [Y, K] cut the rows of every class."""
+  parts = []
+  for label, own in enumerate(shares):
+    rows = rng.permutation(np.flatnonzero(labels == label))
+    # Without the last border: it is all rows, whatever p sums up to.
+    borders = np.rint(len(rows) * np.cumsum(own)[:-1]).astype(int)
+    parts.append(np.split(rows, borders))
+  return [np.concatenate(own) for own in zip(*parts, strict=True)]
+
+
+def check_beta(beta: float) -> None:
+  """Refuse what is no parameter of a Dirichlet distribution."""
   if beta > 0 and math.isfinite(beta):
     return
   raise bad_input(

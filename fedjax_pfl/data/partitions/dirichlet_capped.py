@@ -1,0 +1,147 @@
+"""Random proportions of every class, none for clients that are full.
+
+  p_c ~ Dir(beta 1_K)                          for c = 1 .. Y, one by one
+  p_c[k] = 0 where |D_k| >= P / K so far;  p_c /= sum p_c
+  the shuffled rows of class c are cut at floor(|c| cumsum(p_c))
+
+All classes are drawn again until the smallest client has `min_size` examples.
+That is the rule of NIID-Bench, which FedConcat and other papers divide by. The
+rows for training are bit by bit those of that code for the same seed: NumPy's
+legacy generator goes on from try to try, and shuffles every client's rows at
+the end. That code may draw for ever; here TRIES draws are the end.
+
+The test set is cut by the shares that came out for training. A class that
+nobody trains on is shared out equally.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.data.partitions import Indices, Sizes, legacy_generator
+from fedjax_pfl.data.partitions.dirichlet import (
+  EQUAL,
+  check_beta,
+  deal_shares,
+)
+from fedjax_pfl.errors import BadInput, bad_input
+
+TRIES = 10_000
+
+
+class Plan(NamedTuple):
+  """What the clients are, and the draws behind it."""
+
+  tries: int
+  orders: Indices  # of every class: its rows, numbered within the class
+  borders: np.ndarray  # [Y, K-1] where these are cut
+  counts: np.ndarray  # [Y, K] training examples
+  shuffles: Indices  # of every client: the final order of its rows
+
+
+class DirichletCapped(NamedTuple):
+  """Proportions with a cap, and a least size."""
+
+  beta: float = 1.0
+  min_size: int = 10  # training examples of the smallest client
+
+  def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
+    del rng
+    check_beta(self.beta)
+    _check_min_size(self.min_size, sizes)
+    legacy = legacy_generator(sizes.seed)
+    most = 0
+    for number in range(1, TRIES + 1):
+      orders, borders = _draw_once(self.beta, sizes, legacy)
+      if len(borders) < sizes.num_classes:
+        continue
+      counts = np.diff(
+        borders, prepend=0, append=sizes.class_counts[:, None], axis=1
+      )
+      held = counts.sum(0)
+      if held.min() >= self.min_size:
+        shuffles = [_shuffled(size, legacy) for size in held]
+        return Plan(number, orders, np.array(borders), counts, shuffles)
+      most = max(most, int(held.min()))
+    raise _never(self.min_size, most, self.beta, sizes)
+
+  def replay(self, plan: Plan, labels: np.ndarray) -> Indices:
+    parts = [
+      np.split(np.flatnonzero(labels == label)[order], borders)
+      for label, (order, borders) in enumerate(
+        zip(plan.orders, plan.borders, strict=True)
+      )
+    ]
+    return [
+      np.concatenate(own)[shuffle]
+      for *own, shuffle in zip(*parts, plan.shuffles, strict=True)
+    ]
+
+  def deal(
+    self, plan: Plan, labels: np.ndarray, rng: np.random.Generator
+  ) -> Indices:
+    counts = plan.counts + (plan.counts.sum(1, keepdims=True) == 0)
+    return deal_shares(counts / counts.sum(1, keepdims=True), labels, rng)
+
+
+def cut_class(
+  shares: np.ndarray, held: np.ndarray, num_rows: int, mean: float
+) -> np.ndarray | None:
+  """Return where [K-1] the rows of a class are cut: floor(n cumsum(p)).
+
+  Clients that hold `mean` examples or more get none. None where nothing is
+  left to divide by: all who are not full have proportion 0.
+  """
+  shares = shares * (held < mean)
+  total = shares.sum()
+  if not total > 0:  # not a number, where beta is near 0
+    return None
+  return (np.cumsum(shares / total) * num_rows).astype(int)[:-1]
+
+
+def _draw_once(
+  beta: float, sizes: Sizes, legacy: np.random.RandomState
+) -> tuple[Indices, list[np.ndarray]]:
+  """Return orders and borders of every class; fewer if one has none."""
+  alpha = np.full(sizes.num_clients, min(beta, EQUAL))
+  held = np.zeros(sizes.num_clients, int)
+  mean = sizes.num_train / sizes.num_clients
+  orders, borders = [], []
+  for num_rows in sizes.class_counts:
+    orders.append(_shuffled(num_rows, legacy))
+    cuts = cut_class(legacy.dirichlet(alpha), held, num_rows, mean)
+    if cuts is None:
+      break
+    borders.append(cuts)
+    held += np.diff(cuts, prepend=0, append=num_rows)
+  return orders, borders
+
+
+def _shuffled(size: int, legacy: np.random.RandomState) -> np.ndarray:
+  rows = np.arange(size)
+  legacy.shuffle(rows)
+  return rows
+
+
+def _check_min_size(min_size: int, sizes: Sizes) -> None:
+  most = sizes.num_train // sizes.num_clients
+  if min_size > most:
+    raise bad_input(
+      'min_size',
+      got=min_size,
+      expected=f'at most {most}: {sizes.num_clients} clients share '
+      f'{sizes.num_train} examples',
+      cause='more clients, or fewer examples, than before',
+    )
+
+
+def _never(min_size: int, most: int, beta: float, sizes: Sizes) -> BadInput:
+  return bad_input(
+    'min_size',
+    got=min_size,
+    expected=f'at most {most}: in {TRIES:,} draws with beta {beta} and seed '
+    f'{sizes.seed}, the smallest of {sizes.num_clients} clients never had more '
+    'examples',
+    cause='a small beta for so many clients: a larger beta, or fewer clients, '
+    'leave more for the smallest',
+  )

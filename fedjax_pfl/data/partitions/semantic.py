@@ -1,0 +1,132 @@
+"""Clusters of classes, and clients of unequal sizes inside a cluster.
+
+  cluster j = the j-th part of every family of classes, in random order
+  n_i ~ Uniform{least .. most - 1}   until a cluster has no more than `least`
+                                     rows left, or fewer than n_i
+
+The division of EMNIST (families: 10 digits, 26 upper and 26 lower case
+letters; 5 clusters) and of Tiny-ImageNet (one family; 10 clusters; 100 to
+400) in the SuPerFed paper. A part is floor(|family| / clusters) classes, the
+last has the rest. The rows that are left over in a cluster are nobody's.
+
+How many clients there are is an outcome: sizes are drawn again until it is
+K, and TRIES draws are the end. The test rows of a cluster are divided in
+proportion, with as large a share left over.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.errors import BadInput, bad_input
+
+TRIES = 10_000
+
+
+class Cluster(NamedTuple):
+  """Clients that share their classes, and nothing with other clusters."""
+
+  classes: np.ndarray
+  sizes: np.ndarray  # training examples of each client
+  total: int  # training examples, with those left over
+
+
+class Semantic(NamedTuple):
+  """Disjoint clusters of classes, random sizes."""
+
+  class_clusters: int = 5
+  class_families: tuple[int, ...] = ()  # how many classes each; () = one
+  least_size: int = 100  # training examples of a client
+  most_size: int = 800  # which no client reaches
+
+  def draw(self, sizes: Sizes, rng: np.random.Generator) -> list[Cluster]:
+    self._check_sizes()
+    classes = self._draw_classes(sizes.num_classes, rng)
+    totals = [int(sizes.class_counts[own].sum()) for own in classes]
+    seen: Counter[int] = Counter()
+    for _ in range(TRIES):
+      drawn = [
+        draw_sizes(total, self.least_size, self.most_size, rng)
+        for total in totals
+      ]
+      number = sum(map(len, drawn))
+      if number == sizes.num_clients:
+        return [*map(Cluster, classes, drawn, totals)]
+      seen[number] += 1
+    raise self._never(sizes, seen)
+
+  def deal(
+    self, plan: list[Cluster], labels: np.ndarray, rng: np.random.Generator
+  ) -> Indices:
+    parts: Indices = []
+    for cluster in plan:
+      own = np.flatnonzero(np.isin(labels, cluster.classes))
+      ends = np.cumsum(cluster.sizes) * len(own) // max(cluster.total, 1)
+      parts += np.split(rng.permutation(own), ends)[:-1]
+    return parts
+
+  def _draw_classes(
+    self, num_classes: int, rng: np.random.Generator
+  ) -> list[np.ndarray]:
+    """Return the classes of every cluster."""
+    families = tuple(self.class_families) or (num_classes,)
+    self._check_classes(families, num_classes)
+    parts = []
+    for end, size in zip(np.cumsum(families), families, strict=True):
+      own = rng.permutation(np.arange(end - size, end))
+      each = size // self.class_clusters
+      parts.append(np.split(own, each * np.arange(1, self.class_clusters)))
+    return [np.concatenate(own) for own in zip(*parts, strict=True)]
+
+  def _check_classes(self, families, num_classes: int) -> None:
+    if sum(families) != num_classes:
+      raise bad_input(
+        'class_families',
+        got=tuple(families),
+        expected=f'numbers of classes that sum up to {num_classes}, or () for '
+        'one family of all',
+        cause='the families of another data set: (10, 26, 26) is EMNIST, by '
+        'class',
+      )
+    if not 1 <= self.class_clusters <= min(families):
+      raise bad_input(
+        'class_clusters',
+        got=self.class_clusters,
+        expected=f'from 1 to {min(families)}, the classes of the smallest '
+        'family: every cluster has some of each',
+        cause='the clusters of another data set',
+      )
+
+  def _check_sizes(self) -> None:
+    if not 1 <= self.least_size < self.most_size:
+      raise bad_input(
+        'least_size',
+        got=self.least_size,
+        expected=f'from 1 to {self.most_size - 1}, below most_size',
+        cause='the two sizes interchanged',
+      )
+
+  def _never(self, sizes: Sizes, seen: Counter[int]) -> BadInput:
+    (usual, _), *_ = seen.most_common(1)
+    return bad_input(
+      'num_clients',
+      got=sizes.num_clients,
+      expected=f'a number that comes out of the draw: in {TRIES:,} draws of '
+      f'sizes from {self.least_size} to {self.most_size - 1} came from '
+      f'{min(seen)} to {max(seen)} clients, {usual} the most often',
+      choices=[usual],
+      cause='sizes or clients of another data set: clients are somewhat fewer '
+      'than examples / mean size',
+    )
+
+
+def draw_sizes(
+  total: int, least: int, most: int, rng: np.random.Generator
+) -> np.ndarray:
+  """Return the sizes of the clients of a cluster with `total` rows."""
+  drawn = rng.integers(least, most, total // least)
+  ends = np.cumsum(drawn)
+  # The rows suffice, and before that there were more than the least left.
+  return drawn[(ends <= total) & (total - ends + drawn > least)]
