@@ -72,6 +72,8 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.support = 'train'
   c.views = ('initial', 'finetuned')  # judged at the end
   c.eval_views = ('initial',)  # judged during the rounds
+  # Tests by the batch: 'batches', 'whole_batches': see fedjax_pfl/scoring.py.
+  c.scoring = 'exact'
   c.eval_every = 0  # rounds; 0 = sixteen times in a run
   c.checkpoint_every = 0  # rounds; 0 = with every evaluation
   c.log_every = (

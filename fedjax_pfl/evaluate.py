@@ -5,20 +5,17 @@ which never sees the examples that it is judged on; this file only counts.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Server, View
-from fedjax_pfl.batches import rows_in_order
 from fedjax_pfl.engine import map_clients
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.scoring import TEST_BATCH, score_view
 from fedjax_pfl.types import (
-  Array,
   ClientData,
   Key,
   PyTree,
@@ -27,15 +24,6 @@ from fedjax_pfl.types import (
 )
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
-Predict = Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
-TEST_BATCH = 128  # images per forward pass, as in the paper's public code
-
-
-class ClassScores(NamedTuple):
-  """How one view of every client does on the examples of every class."""
-
-  correct: Array  # [K, Y] number of correct predictions
-  count: Array  # [K, Y] number of test examples
 
 
 def view_names(
@@ -114,77 +102,6 @@ def make_evaluate(
     )
 
   return evaluate
-
-
-def score_view(
-  predict: Predict,
-  view: View,
-  test: ClientData,
-  normalise: Transform,
-  batch_size: int = TEST_BATCH,
-) -> Scores:
-  """Return the correct answers, the examples and the mean loss of one view."""
-
-  def add(carry, logits, y, real):
-    loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1)[:, 0]
-    hit = (jnp.argmax(logits, -1) == y) & real
-    correct, total = carry
-    correct = correct + jnp.sum(hit, dtype=jnp.int32)
-    return correct, total + jnp.sum(jnp.where(real, loss, 0))
-
-  rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
-  start = jnp.zeros((), jnp.int32), jnp.zeros((), rows.dtype)
-  correct, total = fold_batches(
-    add, start, predict, view, test, normalise, batch_size
-  )
-  return Scores(correct, test.count, total / jnp.maximum(test.count, 1))
-
-
-def score_classes(
-  num_classes: int,
-  predict: Predict,
-  view: View,
-  test: ClientData,
-  normalise: Transform,
-  batch_size: int = TEST_BATCH,
-) -> ClassScores:
-  """Return the correct answers and the examples of every class of one view."""
-
-  def add(carry, logits, y, real):
-    hit = (jnp.argmax(logits, -1) == y) & real
-    return ClassScores(
-      carry.correct.at[y].add(hit.astype(jnp.int32)),
-      carry.count.at[y].add(real.astype(jnp.int32)),
-    )
-
-  none = jnp.zeros(num_classes, jnp.int32)  # [Y]
-  start = ClassScores(none, none)
-  return fold_batches(add, start, predict, view, test, normalise, batch_size)
-
-
-def fold_batches(
-  add: Callable[[PyTree, Array, Array, Array], PyTree],
-  start: PyTree,
-  predict: Predict,
-  view: View,
-  test: ClientData,
-  normalise: Transform,
-  batch_size: int = TEST_BATCH,
-) -> PyTree:
-  """Return add(.. add(start, logits, y, real) .., logits, y, real).
-
-  The batches [B] of one client's tests in stored order; `real` is False where
-  a row is padding. What `predict` returns is called logits here.
-  """
-  size = min(batch_size, test.index.shape[0])
-  order = jnp.arange(test.index.shape[0])
-
-  def add_batch(position, carry):
-    x, y, real = rows_in_order(test, order, position, size)
-    x = normalise(x, jax.random.key(0))
-    return add(carry, predict(view, x, real.astype(x.dtype)), y, real)
-
-  return lax.fori_loop(0, -(-test.count // size), add_batch, start)
 
 
 def evaluate_clients(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
 from fedjax_pfl.algorithm import Stage
@@ -80,7 +81,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
     if needs_same_clients(settings):
       check_same_clients(start, data_id)
     data_id = name_data(data_id, start)
-  return Experiment(
+  experiment = Experiment(
     settings,
     source,
     train,
@@ -90,6 +91,8 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
     stages,
     cohort_size(settings['clients'], settings['fraction']),
   )
+  _check_scoring(settings, np.asarray(experiment.judging[1].count))
+  return experiment
 
 
 def build_task(
@@ -259,6 +262,20 @@ def _check_hyperparameters(
         expected=f'a value of the kind of its default, {default!r}',
         cause='a hyperparameter of the same name in another method',
       )
+
+
+def _check_scoring(settings: Mapping[str, Any], counts: np.ndarray) -> None:
+  """Refuse clients [K] whose tests fill no batch, where only such count."""
+  size = settings['batch_size']
+  few = (counts > 0) & (counts < size)
+  if settings['scoring'] == 'whole_batches' and few.any():
+    raise bad_input(
+      'scoring',
+      got=f'whole_batches with a client of {counts[few].min()} tests',
+      expected=f'at least one whole batch, of {size} tests, for each client',
+      choices=["scoring='exact'", 'a smaller batch_size', 'fewer clients'],
+      cause='the code that scored so drops the last batch if it is not full',
+    )
 
 
 def _check_views(

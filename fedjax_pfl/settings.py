@@ -12,6 +12,7 @@ from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.lowering import LOWERINGS
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.personalize import SUPPORTS
+from fedjax_pfl.scoring import SCORINGS
 from fedjax_pfl.sharing import SERVER_PARTS
 
 
@@ -219,6 +220,7 @@ RULES: dict[str, Rule] = {
   ),
   'views': several(lambda value: isinstance(value, str), *VIEWS),
   'eval_views': several(lambda value: isinstance(value, str), *VIEWS),
+  'scoring': one_of(SCORINGS, 'a way to count right answers'),
   'eval_every': at_least(
     0, 'rounds (0 = sixteen times in a run)', 'a fraction instead of rounds'
   ),

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl import console, oracle
@@ -82,8 +83,11 @@ def enter(experiment: Experiment, stage: Stage, state: State) -> State:
 
 def none_yet(experiment: Experiment) -> dict[str, TestBest]:
   """Return the best rounds before any was judged."""
-  best = jax.tree.map(np.asarray, oracle.unseen(experiment.settings['clients']))
-  views = experiment.settings['eval_views']
+  settings = experiment.settings
+  dtype = jnp.int32 if settings['scoring'] == 'exact' else float
+  unseen = oracle.unseen(settings['clients'], dtype=dtype)
+  best = jax.tree.map(np.asarray, unseen)
+  views = settings['eval_views']
   return {view: TestBest(best, best) for view in views}
 
 
@@ -107,8 +111,7 @@ def summarise_best(
   """Return {view: {'each': summary, 'together': summary and its round}}."""
 
   def summary(best):
-    count = np.asarray(test_count)
-    scores = Scores(best.correct, count, np.zeros(count.shape))
+    scores = Scores(best.correct, np.asarray(test_count))
     return summarise(scores, train_count)
 
   return {

@@ -28,6 +28,9 @@ from fedjax_pfl.types import PyTree, Scores
 METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
 RESULT = 'result.json'
+# Fields of Scores: those that every version stores, and those since added.
+SCORED_ALWAYS = ('correct', 'count', 'loss')
+SCORED_LATER = Scores._fields[len(SCORED_ALWAYS) :]
 
 
 class Clients(NamedTuple):
@@ -135,7 +138,8 @@ class Run:
     arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
     for view, one in scores.items():
       for field, array in one._asdict().items():
-        arrays[f'{view}/{field}'] = np.asarray(array)
+        if array is not None:
+          arrays[f'{view}/{field}'] = np.asarray(array)
     for name, array in arrays.items():
       assert array.shape == arrays['ids'].shape, (name, array.shape)
     files.write_npz(self.path / CLIENTS, arrays)
@@ -206,13 +210,19 @@ def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
-  """Return the scores of every client at the last evaluation."""
+  """Return the scores of every client at the last evaluation.
+
+  What versions of that time did not score is None.
+  """
   path = _existing(workdir, CLIENTS)
   arrays = files.read_npz(path)
   views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
   try:
     scores = {
-      view: Scores(*(arrays[f'{view}/{field}'] for field in Scores._fields))
+      view: Scores(
+        *(arrays[f'{view}/{field}'] for field in SCORED_ALWAYS),
+        *(arrays.get(f'{view}/{field}') for field in SCORED_LATER),
+      )
       for view in views
       if view
     }

@@ -19,7 +19,9 @@ from fedjax_pfl.errors import bad_input
 from fedjax_pfl.evaluate import evaluate_clients, make_evaluate, view_names
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.keep import Models
+from fedjax_pfl.oracle import best_views
 from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.scoring import SCORINGS, TEST_BATCH
 from fedjax_pfl.state import (
   State,
   enter,
@@ -94,7 +96,10 @@ def cadence(settings: dict[str, Any], rounds: int) -> Cadence:
 
 
 def run_rounds(
-  experiment: Experiment, run: Run, keys: dict[str, Key], judge_fn: Judge
+  experiment: Experiment,
+  run: Run,
+  keys: dict[str, Key],
+  judge_fn: Judge,
 ) -> State:
   """Return the state after the last round, continuing where the run is."""
   state, done = first_state(experiment, run, keys['states'])
@@ -120,8 +125,8 @@ def run_rounds(
           images_per_second=numbers['images_per_second'],
         )
         if done % every.evaluate == 0 or done == experiment.rounds:
-          state, scores = judged(experiment, stage, state, done, judge_fn)
-          numbers |= accuracies(scores, experiment.train.count)
+          state, more = judged(experiment, stage, state, done, judge_fn)
+          numbers |= more
         run.log(round=done, **numbers)
         if done % every.save == 0 or done == last:
           run.save_checkpoint(done, state)
@@ -134,8 +139,8 @@ def judged(
   state: State,
   done: int,
   judge_fn: Judge,
-) -> tuple[State, dict[str, Scores]]:
-  """Return the state after an evaluation, and its scores.
+) -> tuple[State, dict[str, float]]:
+  """Return the state after an evaluation, and its numbers.
 
   A stage is judged by those of `eval_views` that it has; the last has all.
   """
@@ -147,8 +152,9 @@ def judged(
     views = [view for view in views if view in names]
   scores = judge_fn(stage, state, views)
   test_best = fold_best(state.test_best, scores, done)
+  numbers = accuracies(scores, experiment.train.count)
   took = time.perf_counter() - began
-  return State(*states, state.seconds + took, test_best), scores
+  return State(*states, state.seconds + took, test_best), numbers
 
 
 def make_advance(
@@ -312,6 +318,9 @@ def make_judge(experiment: Experiment, key: Key) -> Judge:
   """Return (stage, state, views, on_models) -> {view: Scores [K]}."""
   num_clients = experiment.settings['clients']
   support, query = experiment.judging
+  scoring = experiment.settings['scoring']
+  # Per-batch numbers are those of the public code: batches of the training.
+  batch_size = experiment.settings['batch_size']
   on_cpu = jax.default_backend() == 'cpu'
   # As many as a round holds: that has been shown to fit an accelerator.
   block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
@@ -326,6 +335,8 @@ def make_judge(experiment: Experiment, key: Key) -> Judge:
         stage.algorithm,
         experiment.task.normalise,
         views,
+        batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
+        score_fn=SCORINGS[scoring],
         keep_models=on_models is not None,
         chunk=1 if on_cpu else block,
       )
@@ -366,7 +377,9 @@ def write_result(
   seconds: float,
 ) -> None:
   """Write clients.npz, then result.json: with it the run is over."""
-  settings = experiment.settings
+  settings, more = experiment.settings, {}
+  if families := best_views(scores, experiment.train.count):
+    more['test_best_view'] = families
   run.write_clients(
     scores,
     np.arange(settings['clients']),
@@ -384,4 +397,5 @@ def write_result(
     test_best=summarise_best(
       state.test_best, experiment.judging[1].count, experiment.train.count
     ),
+    **more,
   )

@@ -69,8 +69,14 @@ class Task(NamedTuple):
 
 
 class Scores(NamedTuple):
-  """How one view of every client does on that client's test examples."""
+  """How one view of every client does on that client's test examples.
+
+  What a run of an earlier version has not stored is None.
+  """
 
   correct: Array  # [K] number of correct predictions
   count: Array  # [K] number of test examples
-  loss: Array  # [K] mean cross-entropy; 0 for a client without examples
+  loss: Array | None = None  # [K] mean cross-entropy; 0 without examples
+  top5: Array | None = None  # [K] number whose class is among the 5 best
+  ece: Array | None = None  # [K] expected calibration error, from 0 to 1
+  mce: Array | None = None  # [K] maximum calibration error

@@ -28,10 +28,9 @@ from fedjax_pfl.evaluate import (
   check_views,
   evaluate_clients,
   make_evaluate,
-  score_classes,
-  score_view,
   view_names,
 )
+from fedjax_pfl.scoring import score_classes, score_view
 from fedjax_pfl.types import Scores
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -214,7 +213,7 @@ def test_blocks_are_filled_up_and_cut(block):
   told, seen = [], []
 
   def evaluate(server, clients, ids, train, test, key):
-    scores = Scores(ids, test.count[ids], 0.5 * ids)
+    scores = Scores(ids, test.count[ids], *[0.5 * ids] * 4)
     return {'only': scores}, {'only': ids + 1}
 
   scores = evaluate_clients(

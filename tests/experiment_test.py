@@ -157,6 +157,16 @@ def test_the_partition_is_refused_before_anything_is_compiled(
   assert not said and not compiled
 
 
+def test_whole_batches_that_no_tests_of_a_client_fill(compiled):
+  settings = make_settings(scoring='whole_batches')
+  message = refused(lambda: build(settings))
+  got = "got 'whole_batches with a client of 17 tests'"
+  assert f'scoring: {got}' in message
+  assert 'at least one whole batch, of 20 tests, for each client' in message
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+  build({**settings, 'batch_size': 17})
+
+
 def test_shapes_are_enough_to_know_the_method(compiled):
   experiment = build(make_settings())
   # Moving arrays to the device goes by this name; nothing else is compiled.

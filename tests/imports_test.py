@@ -35,14 +35,17 @@ LAYERS = {
   ),
   'sharing': (*WORDS, 'local', 'personalize', 'algorithm'),
   'engine': (*WORDS, 'trees', 'algorithm'),
-  'evaluate': (*WORDS, 'trees', 'batches', 'algorithm', 'engine'),
-  'oracle': WORDS,
+  'calibration': WORDS,
+  'scoring': (*WORDS, 'batches', 'algorithm', 'calibration'),
+  'evaluate': (*WORDS, 'trees', 'algorithm', 'engine', 'scoring'),
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'report': (*WORDS, 'files', 'store', 'report'),
+  'oracle': (*WORDS, 'report'),
   'settings': (
     *WORDS,
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
+    'scoring',
   ),
   'start': (*WORDS, 'trees', 'modelfile', 'store'),
   'experiment': (
@@ -59,13 +62,13 @@ LAYERS = {
   'train': (
     *WORDS,
     *('console', 'trees', 'algorithm', 'engine', 'evaluate', 'store'),
-    *('report', 'experiment', 'state', 'keep'),
+    *('scoring', 'report', 'oracle', 'experiment', 'state', 'keep'),
   ),
   'analysis': (
     *WORDS,
     *('checkpoints', 'data', 'batches', 'local', 'algorithm', 'personalize'),
-    *('engine', 'evaluate', 'modelfile', 'experiment', 'state', 'train'),
-    'analysis',
+    *('engine', 'scoring', 'evaluate', 'modelfile', 'experiment', 'state'),
+    *('train', 'analysis'),
   ),
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}

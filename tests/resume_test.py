@@ -17,10 +17,10 @@ from compiler import OLDER_EMITTERS
 from helpers import assert_same_bits
 
 from fedjax_pfl import checkpoints, store
-from fedjax_pfl.evaluate import score_view
 from fedjax_pfl.experiment import build
 from fedjax_pfl.modelfile import load_model
 from fedjax_pfl.models.task import make_task
+from fedjax_pfl.scoring import score_view
 
 ROOT = Path(store.__file__).parents[1]
 ROUNDS = 8

@@ -233,7 +233,8 @@ def test_a_line_without_its_end_is_torn(tmp_path):
 
 def make_scores(correct):
   correct = np.array(correct)
-  return Scores(correct, np.full_like(correct, 10), correct / 8)
+  number = np.full_like(correct, 10)
+  return Scores(correct, number, correct / 8, number, correct / 9, correct / 7)
 
 
 def test_clients_come_back_in_order(tmp_path):
@@ -249,6 +250,24 @@ def test_clients_come_back_in_order(tmp_path):
   for view, want in scores.items():
     for got, array in zip(clients.scores[view], want, strict=True):
       assert np.array_equal(got, array)
+
+
+def test_clients_of_an_earlier_version(tmp_path):
+  """They have three numbers a view; the others are not known."""
+  begin(tmp_path)
+  old = make_scores([1, 2])._asdict()
+  arrays = {f'v/{name}': old[name] for name in ('correct', 'count', 'loss')}
+  ids = np.arange(2)
+  path = tmp_path / 'clients.npz'
+  np.savez(path, ids=ids, train_count=ids, **arrays)
+  clients = store.load_clients(tmp_path)
+  assert clients.scores['v'].loss.tolist() == [1 / 8, 2 / 8]
+  assert clients.scores['v'][3:] == (None, None, None)
+  begin(tmp_path).write_clients(clients.scores, ids, train_count=ids)
+  assert store.load_clients(tmp_path).scores['v'][3:] == (None, None, None)
+  del arrays['v/loss']
+  np.savez(path, ids=ids, train_count=ids, **arrays)
+  assert "without 'v/loss'" in refused(lambda: store.load_clients(tmp_path))
 
 
 def test_damaged_clients_are_a_sentence(tmp_path):

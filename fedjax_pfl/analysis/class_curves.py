@@ -25,9 +25,9 @@ from fedjax_pfl.analysis.classes import (
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.engine import begin, make_round, sample_cohorts
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.evaluate import TEST_BATCH, score_classes
 from fedjax_pfl.experiment import Experiment, build_stages
 from fedjax_pfl.local import Watch
+from fedjax_pfl.scoring import TEST_BATCH, score_classes
 from fedjax_pfl.state import stage_bounds
 from fedjax_pfl.train import random_streams
 from fedjax_pfl.types import Array, ClientData, Task

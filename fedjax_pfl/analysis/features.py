@@ -12,7 +12,7 @@ from jax import lax
 
 from fedjax_pfl.batches import rows_in_order
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.evaluate import TEST_BATCH
+from fedjax_pfl.scoring import TEST_BATCH
 from fedjax_pfl.types import ClientData, Params, Task
 
 PERPLEXITY = 30.0

@@ -12,8 +12,9 @@ import jax
 
 from fedjax_pfl.algorithm import Client, Server
 from fedjax_pfl.analysis.classes import Split, owned_classes, split_accuracy
-from fedjax_pfl.evaluate import evaluate_clients, make_evaluate, score_classes
+from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.scoring import score_classes
 from fedjax_pfl.types import Key
 
 BLOCK = 10  # clients judged between two signs of life

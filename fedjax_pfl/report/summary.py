@@ -1,7 +1,7 @@
 """From the scores of clients to the numbers of a table. Pure numpy.
 
 All accuracies are in percent, over clients that have examples for training and
-for testing.
+for testing; calibration errors are shares, from 0 to 1.
 """
 
 import math
@@ -31,6 +31,27 @@ def accuracies(scores: Scores, train_count: Any = None) -> np.ndarray:
   return np.where(used, 100.0 * correct / safe, np.nan)
 
 
+def other_measures(scores: Scores) -> dict[str, np.ndarray]:
+  """Return top5 in percent, loss, ece and mce of every client.
+
+  In the shape of the scores; without those that they lack.
+  """
+  measures = {
+    'top5': scores.top5,
+    'loss': scores.loss,
+    'ece': scores.ece,
+    'mce': scores.mce,
+  }
+  measures = {
+    name: np.asarray(values, np.float64)
+    for name, values in measures.items()
+    if values is not None
+  }
+  if 'top5' in measures:
+    measures['top5'] *= 100 / np.maximum(scores.count, 1)
+  return measures
+
+
 def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   """Return the summary of one view.
 
@@ -39,18 +60,21 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     pooled         100 sum(correct) / sum(count): every example matters alike
     worst_decile   mean of the lowest ceil(K/10) clients
     interval       95% bootstrap interval of the mean over clients, [low, high]
+    top5, loss     means over clients; top5 in percent
+    ece, mce       means over clients of calibration errors: calibration.py
     num_clients    clients in these numbers
     num_left_out   clients without test examples, or, where `train_count` [K]
                    is given, without training examples: in none of them
 
-  All numbers are NaN where no client is left.
+  All numbers are NaN where no client is left; what the scores lack is left out.
   """
   accuracy = accuracies(scores, train_count)
   is_used = ~np.isnan(accuracy)
   used = np.sort(accuracy[is_used])
   counts = {'num_clients': used.size, 'num_left_out': accuracy.size - used.size}
+  others = other_measures(scores)
   if not used.size:
-    names = ('mean', 'std', 'pooled', 'worst_decile')
+    names = ('mean', 'std', 'pooled', 'worst_decile', *others)
     return {
       **dict.fromkeys(names, math.nan),
       'interval': [math.nan] * 2,
@@ -63,6 +87,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     'pooled': float(100.0 * correct.sum() / count.sum()),
     'worst_decile': float(used[: math.ceil(used.size / 10)].mean()),
     'interval': bootstrap_interval(used),
+    **{name: float(one[is_used].mean()) for name, one in others.items()},
     **counts,
   }
 

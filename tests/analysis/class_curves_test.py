@@ -19,7 +19,7 @@ from fedjax_pfl.analysis import class_curves
 from fedjax_pfl.analysis.runs import load_states
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.errors import BadInput
-from fedjax_pfl.evaluate import score_classes
+from fedjax_pfl.scoring import score_classes
 from fedjax_pfl.types import ClientData
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

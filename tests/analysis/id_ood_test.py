@@ -9,7 +9,7 @@ from fedjax_pfl import store
 from fedjax_pfl.analysis.classes import owned_classes
 from fedjax_pfl.analysis.id_ood import id_ood
 from fedjax_pfl.analysis.runs import load_states
-from fedjax_pfl.evaluate import score_view
+from fedjax_pfl.scoring import score_view
 from fedjax_pfl.train import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -24,6 +24,22 @@ def test_three_unequal_clients_by_hand():
   assert (got['num_clients'], got['num_left_out']) == (3, 0)
 
 
+def test_other_measures_by_hand():
+  """Means over clients that have examples; what is not known is left out."""
+  scores = make_scores([5, 2, 0, 1], [10, 2, 0, 4])._replace(
+    loss=np.array([1.0, 3.0, 9.0, 9.0]),
+    top5=np.array([8, 2, 0, 4]),
+    ece=np.array([0.1, 0.3, 9.0, 9.0], np.float32),
+  )
+  got = summary.summarise(scores, np.array([1, 1, 1, 0]))
+  assert got['top5'] == pytest.approx((80 + 100) / 2)
+  assert got['loss'] == pytest.approx(2)
+  assert got['ece'] == pytest.approx(0.2)
+  assert 'mce' not in got
+  nobody = summary.summarise(scores, np.zeros(4))
+  assert nobody.keys() == got.keys() and math.isnan(nobody['ece'])
+
+
 def test_worst_decile_is_the_lowest_ceil_of_a_tenth():
   correct = list(range(25))[::-1]
   got = summary.summarise(make_scores(correct, [100] * 25))
