@@ -74,6 +74,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.eval_views = ('initial',)  # judged during the rounds
   # Tests by the batch: 'batches', 'whole_batches': see fedjax_pfl/scoring.py.
   c.scoring = 'exact'
+  c.global_test = False  # judge the global model on the whole test set, too
   c.eval_every = 0  # rounds; 0 = sixteen times in a run
   c.checkpoint_every = 0  # rounds; 0 = with every evaluation
   c.log_every = (

@@ -29,6 +29,8 @@ class Algorithm(NamedTuple):
   `personalize` is handed training data alone: no example that a client is
   judged on can reach it.
   `refine` comes after `aggregate` and sees the training data of all clients.
+  `global_model` is the one model of the server, to be judged on the whole test
+  set; None: it has no whole model.
   """
 
   init_server: Callable[[Key], Server]
@@ -41,6 +43,7 @@ class Algorithm(NamedTuple):
   personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
   predict: Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
   refine: Callable[[Server, ClientData, Key], Server] = as_aggregated
+  global_model: Callable[[Server], View] | None = None
 
 
 def unchanged(

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
-from fedjax_pfl.algorithm import Stage
+from fedjax_pfl.algorithm import Algorithm, Stage
 from fedjax_pfl.data import (
   PARTITIONS,
   Images,
@@ -73,6 +73,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
     task = begin(task, start)
   stages = build_stages(settings, task)
   _check_views(settings, stages, shape.image_shape)
+  _check_global_test(settings, stages[-1].algorithm)
   source, train, test, data_id = build_data(settings, say)
   _tell_server_share(settings, len(source.train.y), say)
   for stage in stages:
@@ -262,6 +263,22 @@ def _check_hyperparameters(
         expected=f'a value of the kind of its default, {default!r}',
         cause='a hyperparameter of the same name in another method',
       )
+
+
+def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
+  """Refuse to judge a global model that the server has not got."""
+  if settings['global_test'] and method.global_model is None:
+    raise bad_input(
+      'global_test',
+      got=True,
+      expected=f'False for {settings["algorithm"]}: its server holds no whole '
+      'model that could be judged on the whole test set',
+      choices=[
+        'global_test=False, to judge the models of the clients alone',
+        "test_partition='whole', to judge each of them on all tests",
+      ],
+      cause='a method whose clients keep a part of the model, or all of it',
+    )
 
 
 def _check_scoring(settings: Mapping[str, Any], counts: np.ndarray) -> None:

@@ -221,6 +221,7 @@ RULES: dict[str, Rule] = {
   'views': several(lambda value: isinstance(value, str), *VIEWS),
   'eval_views': several(lambda value: isinstance(value, str), *VIEWS),
   'scoring': one_of(SCORINGS, 'a way to count right answers'),
+  'global_test': yes_or_no('the number of tests, or the name of a test set'),
   'eval_every': at_least(
     0, 'rounds (0 = sixteen times in a run)', 'a fraction instead of rounds'
   ),

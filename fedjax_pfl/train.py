@@ -16,12 +16,12 @@ from fedjax_pfl import console, trees
 from fedjax_pfl.algorithm import Client, Server, Stage
 from fedjax_pfl.engine import make_round, make_rounds, sample_cohorts
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.evaluate import evaluate_clients, make_evaluate, view_names
+from fedjax_pfl.evaluate import view_names
 from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.judging import Judges, accuracies, make_judges
 from fedjax_pfl.keep import Models
 from fedjax_pfl.oracle import best_views
 from fedjax_pfl.report.summary import summarise
-from fedjax_pfl.scoring import SCORINGS, TEST_BATCH
 from fedjax_pfl.state import (
   State,
   enter,
@@ -30,14 +30,12 @@ from fedjax_pfl.state import (
   stage_bounds,
   summarise_best,
 )
-from fedjax_pfl.store import Run, open_run
+from fedjax_pfl.store import Run, load_metrics, open_run
 from fedjax_pfl.types import Array, ClientData, Key, Scores
+from fedjax_pfl.whole import last_ones
 
 # One word a stream of random numbers; their order is part of every result.
 STREAMS = ('states', 'cohorts', 'rounds', 'evaluation')
-CPU_BLOCK = 10  # clients judged between two updates of the progress bar
-
-Judge = Callable[..., dict[str, Scores]]
 
 
 class Cadence(NamedTuple):
@@ -63,16 +61,17 @@ def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
     console.say(f'{workdir} is finished: nothing to do.')
     return run.result()
   keys = random_streams(settings['seed'])
-  judge_fn = make_judge(experiment, keys['evaluation'])
+  judges = make_judges(experiment, keys['evaluation'])
   with jax.debug_nans(settings['debug']):
-    state = run_rounds(experiment, run, keys, judge_fn)
+    state = run_rounds(experiment, run, keys, judges)
     began = time.perf_counter()
     models = Models(experiment, run)
     last = experiment.stages[-1]
-    scores = judge_fn(last, state, settings['views'], models.keep)
+    scores = judges.clients(last, state, settings['views'], models.keep)
+    whole = judges.whole(last, state.server)
   models.save()
   seconds = float(state.seconds) + time.perf_counter() - began
-  write_result(experiment, run, scores, state, seconds)
+  write_result(experiment, run, scores, whole, state, seconds)
   run.close()
   return run.result()
 
@@ -96,10 +95,7 @@ def cadence(settings: dict[str, Any], rounds: int) -> Cadence:
 
 
 def run_rounds(
-  experiment: Experiment,
-  run: Run,
-  keys: dict[str, Key],
-  judge_fn: Judge,
+  experiment: Experiment, run: Run, keys: dict[str, Key], judges: Judges
 ) -> State:
   """Return the state after the last round, continuing where the run is."""
   state, done = first_state(experiment, run, keys['states'])
@@ -125,7 +121,7 @@ def run_rounds(
           images_per_second=numbers['images_per_second'],
         )
         if done % every.evaluate == 0 or done == experiment.rounds:
-          state, more = judged(experiment, stage, state, done, judge_fn)
+          state, more = judged(experiment, stage, state, done, judges)
           numbers |= more
         run.log(round=done, **numbers)
         if done % every.save == 0 or done == last:
@@ -138,7 +134,7 @@ def judged(
   stage: Stage,
   state: State,
   done: int,
-  judge_fn: Judge,
+  judges: Judges,
 ) -> tuple[State, dict[str, float]]:
   """Return the state after an evaluation, and its numbers.
 
@@ -150,9 +146,15 @@ def judged(
   if stage is not experiment.stages[-1]:
     names = view_names(stage.algorithm, *states, data)
     views = [view for view in views if view in names]
-  scores = judge_fn(stage, state, views)
+  scores = judges.clients(stage, state, views)
   test_best = fold_best(state.test_best, scores, done)
   numbers = accuracies(scores, experiment.train.count)
+  whole = judges.whole(stage, state.server)
+  numbers |= {
+    f'global/{name}': number
+    for name, number in whole.items()
+    if name != 'count'
+  }
   took = time.perf_counter() - began
   return State(*states, state.seconds + took, test_best), numbers
 
@@ -314,70 +316,20 @@ def check_finite(
   )
 
 
-def make_judge(experiment: Experiment, key: Key) -> Judge:
-  """Return (stage, state, views, on_models) -> {view: Scores [K]}."""
-  num_clients = experiment.settings['clients']
-  support, query = experiment.judging
-  scoring = experiment.settings['scoring']
-  # Per-batch numbers are those of the public code: batches of the training.
-  batch_size = experiment.settings['batch_size']
-  on_cpu = jax.default_backend() == 'cpu'
-  # As many as a round holds: that has been shown to fit an accelerator.
-  block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
-  compiled = {}
-
-  def judge(stage, state, views, on_models=None):
-    if not views:
-      return {}
-    program = stage.name, tuple(views), on_models is not None
-    if program not in compiled:
-      compiled[program] = make_evaluate(
-        stage.algorithm,
-        experiment.task.normalise,
-        views,
-        batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
-        score_fn=SCORINGS[scoring],
-        keep_models=on_models is not None,
-        chunk=1 if on_cpu else block,
-      )
-    with console.progress('judging', num_clients, unit='client') as bar:
-      return evaluate_clients(
-        compiled[program],
-        views,
-        state.server,
-        state.clients,
-        support,
-        query,
-        key,
-        block=block,
-        on_progress=bar.update,
-        on_models=on_models,
-      )
-
-  return judge
-
-
-def accuracies(
-  scores: dict[str, Scores], train_count: Array
-) -> dict[str, float]:
-  """Return the mean over clients and the pooled accuracy of every view."""
-  numbers = {}
-  for view, score in scores.items():
-    summary = summarise(score, train_count)
-    numbers[f'{view}/accuracy'] = summary['mean']
-    numbers[f'{view}/pooled'] = summary['pooled']
-  return numbers
-
-
 def write_result(
   experiment: Experiment,
   run: Run,
   scores: dict[str, Scores],
+  whole: dict[str, Any],
   state: State,
   seconds: float,
 ) -> None:
   """Write clients.npz, then result.json: with it the run is over."""
   settings, more = experiment.settings, {}
+  if whole:
+    metrics = load_metrics(run.path) if experiment.rounds else []
+    last = last_ones(metrics, experiment.stages[-1].name)
+    more['global'] = {**whole, 'last10': last}
   if families := best_views(scores, experiment.train.count):
     more['test_best_view'] = families
   run.write_clients(

@@ -75,7 +75,9 @@ def test_hyperparameters_have_defaults(name):
   assert isinstance(hp.train, local.Training)
   assert isinstance(hp.personal, personalize.Personalization)
   stages = module.build(make_task(), hp)
-  assert all(callable(part) for part in stages[0].algorithm)
+  *functions, global_model = stages[0].algorithm
+  assert all(callable(part) for part in functions)
+  assert global_model is None or callable(global_model)
 
 
 @every_method
@@ -99,6 +101,9 @@ def test_every_function_traces(name):
     assert metrics['loss'].shape == ()  # the runner reports and checks it
     views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
     assert views
+    assert 'global' not in views  # metrics have that word for the whole tests
+    if algorithm.global_model is not None:
+      views['global'] = jax.eval_shape(algorithm.global_model, server)
     for view in views.values():
       logits = jax.eval_shape(algorithm.predict, view, x, jnp.ones(BATCH))
       assert logits.shape == (BATCH, CLASSES)

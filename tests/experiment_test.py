@@ -96,6 +96,12 @@ NO_DATA_NEEDED = [
   ({'algorithm': 'ditto', 'hp__protocol': 'papers'}, '(did you mean paper?)'),
   ({'algorithm': 'ditto', 'hp__anchor': 'glob'}, '(did you mean global?)'),
   ({'algorithm': 'ditto', 'hp__personal_epochs': 0}, 'epochs, 1 or more'),
+  (
+    {'algorithm': 'fedper', 'global_test': True},
+    'global_test: got True, expected False for fedper: its server holds no '
+    'whole model that could be judged on the whole test set. Choices: '
+    'global_test=False',
+  ),
 ]
 
 

@@ -58,11 +58,19 @@ LAYERS = {
     *('console', 'algorithm', 'engine', 'oracle', 'store', 'report'),
     'experiment',
   ),
+  'whole': (
+    *WORDS,
+    *('data', 'algorithm', 'scoring', 'report', 'experiment'),
+  ),
+  'judging': (
+    *WORDS,
+    *('console', 'evaluate', 'scoring', 'report', 'experiment', 'whole'),
+  ),
   'keep': (*WORDS, 'trees', 'modelfile', 'store', 'experiment'),
   'train': (
     *WORDS,
     *('console', 'trees', 'algorithm', 'engine', 'evaluate', 'store'),
-    *('scoring', 'report', 'oracle', 'experiment', 'state', 'keep'),
+    *('report', 'oracle', 'experiment', 'state', 'keep', 'whole', 'judging'),
   ),
   'analysis': (
     *WORDS,

@@ -8,8 +8,9 @@ from small_runs import make_experiment, with_algorithm
 
 from fedjax_pfl import store
 from fedjax_pfl.engine import init_states
+from fedjax_pfl.judging import make_judge
 from fedjax_pfl.state import State, none_yet
-from fedjax_pfl.train import make_judge, write_result
+from fedjax_pfl.train import write_result
 from fedjax_pfl.types import Scores
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -69,8 +70,9 @@ def test_the_best_of_a_family_of_views_stands_apart(tmp_path):
   }
   run = store.open_run(tmp_path, experiment.settings, data='digits')
   state = State((), (), np.zeros(()), none_yet(experiment))
-  write_result(experiment, run, scores, state, 1.0)
+  write_result(experiment, run, scores, {}, state, 1.0)
   result = store.load_result(tmp_path)
+  assert 'global' not in result
   assert list(result['test_best_view']) == ['mix']
   best = result['test_best_view']['mix']
   assert best['together']['view'] == 'mix_0.5'

@@ -27,6 +27,7 @@ from fedjax_pfl.train import (
   mean_metrics,
   train,
 )
+from fedjax_pfl.types import ClientData
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 @pytest.fixture(scope='module')
 def fedbabu(tmp_path_factory, quick_compiler):
   """Return an experiment and the directory of its finished run."""
-  experiment = make_experiment()
+  experiment = make_experiment(global_test=True)
   workdir = tmp_path_factory.mktemp('fedbabu') / 'run'
   train(experiment, workdir)
   return experiment, workdir
@@ -142,6 +143,35 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
   # Each has its own round: at least what any one round has for all.
   assert best['each']['mean'] >= max(line['initial/accuracy'] for line in lines)
   assert best['each']['pooled'] >= winner['initial/pooled']
+
+
+def test_the_global_model_is_judged_on_the_whole_test_set(fedbabu):
+  experiment, workdir = fedbabu
+  params, _ = load_model(workdir / 'model' / 'global.npz')
+  images = experiment.source.test
+  got = store.load_result(workdir)['global']
+  size = len(images.y)
+  assert got['count'] == size
+  test = ClientData(
+    jnp.asarray(images.x),
+    jnp.asarray(images.y),
+    jnp.arange(size),
+    jnp.asarray(size),
+  )
+  want = score_view(
+    TASK.logits, jax.tree.map(jnp.asarray, params), test, TASK.normalise
+  )
+  assert got['accuracy'] == pytest.approx(100 * int(want.correct) / size)
+  assert got['top5'] == pytest.approx(100 * int(want.top5) / size)
+  for name in ('loss', 'ece', 'mce'):
+    assert got[name] == pytest.approx(float(getattr(want, name)), rel=1e-4)
+  lines = [line for line in store.load_metrics(workdir) if 'global/ece' in line]
+  assert [line['round'] for line in lines] == [3, 6, 7]
+  assert lines[-1]['global/accuracy'] == got['accuracy']
+  curve = [line['global/accuracy'] for line in lines]
+  assert got['last10']['mean'] == pytest.approx(np.mean(curve))
+  assert got['last10']['std'] == pytest.approx(np.std(curve))
+  assert got['last10']['evaluations'] == 3
 
 
 def assert_same_answers(params, experiment, client, stored):
@@ -311,7 +341,7 @@ def test_a_finished_run_says_so_and_touches_nothing(fedbabu, capsys):
 def test_the_directory_of_another_config_is_refused(fedbabu):
   experiment, workdir = fedbabu
   before = snapshot(workdir)
-  other = make_experiment(shards=4, batch_size=9)
+  other = make_experiment(shards=4, batch_size=9, global_test=True)
   with pytest.raises(BadInput) as caught:
     train(other, workdir)
   message = str(caught.value)

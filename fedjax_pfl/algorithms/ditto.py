@@ -150,6 +150,7 @@ def _as_written(task, hp):
       'personal': client,
     },
     predict=task.logits,
+    global_model=lambda server: server.params,
   )
 
 
@@ -200,6 +201,7 @@ def _as_released(task, hp):
       'personal': own_model(server, client),
     },
     predict=task.logits,
+    global_model=lambda server: server.params,
   )
 
 

@@ -70,5 +70,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       task, server.params, data, rng, hp.personal
     ),
     predict=personalize.make_predict(task),
+    global_model=lambda server: server.params,
   )
   return (Stage('fedbabu', hp.train.rounds, algorithm),)

@@ -95,6 +95,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       'adapted_twice': _adapt(task, hp, server, data, rng, beta),
     },
     predict=task.logits,
+    global_model=lambda server: server.params,
   )
   stage = Stage('per_fedavg', hp.train.rounds, algorithm)
   return (stage._replace(check=lambda d: check_counts(d, hp.train.batch_size)),)

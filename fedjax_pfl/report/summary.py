@@ -119,12 +119,15 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   ---------  -----------  -----------  -------
   FedBABU    62.1 ± 11.4  85.0 ±  7.3     41.2
 
-  A note below says how many clients are left out of the means.
+  Where a result has it, 'global' is the accuracy of the one global model on
+  the whole test set. A note below says how many clients are left out of means.
   """
   views = list(dict.fromkeys(view for one in results for view in one['views']))
-  rows = [('algorithm', *views, 'seconds')]
+  has_global = any('global' in one for one in results)
+  rows = [('algorithm', *views, *['global'] * has_global, 'seconds')]
   for one in results:
     cells = [cell(one['views'].get(view)) for view in views]
+    cells += [_global_cell(one.get('global'))] * has_global
     name = display_name(one['algorithm'])
     rows.append((name, *cells, f'{one["seconds"]:.1f}'))
   return '\n'.join([align(rows), *_notes(results)])
@@ -153,6 +156,12 @@ def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
         f'want of training or test examples: {out:,}'
       )
   return lines
+
+
+def _global_cell(numbers: Mapping[str, Any] | None) -> str:
+  if numbers is None or numbers['accuracy'] is None:
+    return '-'
+  return f'{numbers["accuracy"]:.1f}'
 
 
 def cell(summary: Mapping[str, Any] | None) -> str:

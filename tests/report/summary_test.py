@@ -131,6 +131,17 @@ def test_table():
   ]
 
 
+def test_the_table_has_the_global_model_where_there_is_one():
+  view = {'mean': 62.14, 'std': 11.36}
+  result = {'algorithm': 'fedper', 'views': {'own': view}, 'seconds': 1}
+  judged = {**result, 'algorithm': 'fedavg', 'global': {'accuracy': 47.09}}
+  lost = {**judged, 'global': {'accuracy': None}}
+  heads, _, *rows = summary.table([result, judged, lost]).splitlines()
+  assert heads.split() == ['algorithm', 'own', 'global', 'seconds']
+  assert [row.split()[-2] for row in rows] == ['-', '47.1', '-']
+  assert 'global' not in summary.table([result])
+
+
 def test_the_table_notes_who_is_left_out():
   def result(name, left_out):
     view = {'mean': 1.0, 'std': 1.0, 'num_left_out': left_out}

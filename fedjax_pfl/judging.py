@@ -1,0 +1,82 @@
+"""How a run judges its models: those of the clients, and the server's own."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+
+from fedjax_pfl import console
+from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.scoring import SCORINGS, TEST_BATCH
+from fedjax_pfl.types import Array, Key, Scores
+from fedjax_pfl.whole import JudgeWhole, make_judge_whole
+
+CPU_BLOCK = 10  # clients judged between two updates of the progress bar
+
+Judge = Callable[..., dict[str, Scores]]
+
+
+class Judges(NamedTuple):
+  clients: Judge  # (stage, state, views, on_models): {view: Scores [K]}
+  whole: JudgeWhole  # (stage, server): numbers; empty if there is no such model
+
+
+def make_judges(experiment: Experiment, key: Key) -> Judges:
+  return Judges(make_judge(experiment, key), make_judge_whole(experiment))
+
+
+def make_judge(experiment: Experiment, key: Key) -> Judge:
+  """Return (stage, state, views, on_models) -> {view: Scores [K]}."""
+  num_clients = experiment.settings['clients']
+  support, query = experiment.judging
+  scoring = experiment.settings['scoring']
+  # Per-batch numbers are those of the public code: batches of the training.
+  batch_size = experiment.settings['batch_size']
+  on_cpu = jax.default_backend() == 'cpu'
+  # As many as a round holds: that has been shown to fit an accelerator.
+  block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
+  compiled = {}
+
+  def judge(stage, state, views, on_models=None):
+    if not views:
+      return {}
+    program = stage.name, tuple(views), on_models is not None
+    if program not in compiled:
+      compiled[program] = make_evaluate(
+        stage.algorithm,
+        experiment.task.normalise,
+        views,
+        batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
+        score_fn=SCORINGS[scoring],
+        keep_models=on_models is not None,
+        chunk=1 if on_cpu else block,
+      )
+    with console.progress('judging', num_clients, unit='client') as bar:
+      return evaluate_clients(
+        compiled[program],
+        views,
+        state.server,
+        state.clients,
+        support,
+        query,
+        key,
+        block=block,
+        on_progress=bar.update,
+        on_models=on_models,
+      )
+
+  return judge
+
+
+def accuracies(
+  scores: dict[str, Scores], train_count: Array
+) -> dict[str, float]:
+  """Return the mean over clients and the pooled accuracy of every view."""
+  numbers = {}
+  for view, score in scores.items():
+    summary = summarise(score, train_count)
+    numbers[f'{view}/accuracy'] = summary['mean']
+    numbers[f'{view}/pooled'] = summary['pooled']
+  return numbers
