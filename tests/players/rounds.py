@@ -115,6 +115,7 @@ def rounds(case, algorithm: Algorithm, train) -> Iterator[Round]:
     server = algorithm.aggregate(
       server, uploads, train.count[jnp.array(cohort)]
     )
+    server = algorithm.refine(server, train, KEY(0))
     yield Round(number, updates, server, clients)
 
 

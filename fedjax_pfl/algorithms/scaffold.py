@@ -1,0 +1,140 @@
+"""SCAFFOLD (Karimireddy et al. 2020): control variates against client drift.
+
+  w_i  <- SGD_tau(w; data of client i), and after every step of it
+  w_i  <- w_i - eta (c - c_i)                   for i in the cohort S
+  c_i' <- c_i - c + (w - w_i) / (T_i eta)       option II, T_i steps
+  w    <- sum_i a_i w_i / sum_i a_i             a_i = 1 or n_i
+  c    <- c + 1/N sum_i (c_i' - c_i)            N clients in all, not |S|
+
+All variates begin at zero: the first round is FedAvg's. A client that ran no
+step changes nothing. Down and up travel two models each.
+
+The correction is a step of its own, outside the momentum buffer: with momentum
+beta, (w - w_i) / (T_i eta) is up to 1 / (1 - beta) times a gradient, and
+inside the buffer it would be amplified a second time.
+
+Differs from the paper: local momentum, which it does not have; the server's
+rate is 1; weights a_i may be n_i. The public code of FedConcat divides by |S|
+and begins with one random network as the variate of all, which cancels where
+everybody takes part; so does the difference between |S| and N.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_pfl import local, personalize, trees
+from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.types import Array, Params, Task
+
+
+class HParams(NamedTuple):
+  train: local.Training = local.Training()
+  personal: personalize.Personalization = personalize.Personalization()
+
+
+FEDAVG_WHEN = None  # its first round alone is
+PRIVATE = ()
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params
+  total: Params  # sum of c_i over all clients: N c
+  num_clients: Array  # [] N; not known, nor needed, before the first round
+
+
+class Down(NamedTuple):
+  round: Array
+  params: Params
+  variate: Params  # c
+
+
+class Up(NamedTuple):
+  params: Params
+  change: Params  # c_i' - c_i
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of SCAFFOLD."""
+
+  def init_server(rng):
+    params = task.init(rng)
+    zero = jnp.zeros((), jnp.int32)
+    return Server(zero, params, zeros_like(params), zero + 1)
+
+  def download(server, variate):
+    del variate
+    mean = jax.tree.map(lambda leaf: leaf / server.num_clients, server.total)
+    return Down(server.round, server.params, mean)
+
+  def local_update(down, variate, data, rng):
+    rate = hp.train.learning_rate(down.round)
+    drift = jax.tree.map(jnp.subtract, down.variate, variate)
+    params, info = local.fit(
+      task.loss,
+      down.params,
+      data,
+      rng,
+      tx=optax.chain(hp.train.sgd(down.round), against(drift, rate)),
+      batching=hp.train.batching(task),
+    )
+    change = variate_change(down, params, info.num_steps, rate)
+    variate = jax.tree.map(jnp.add, variate, change)
+    return variate, Up(params, change), info.metrics()
+
+  def aggregate(server, up, counts):
+    mean = trees.weighted_mean(up.params, hp.train.weights(counts))
+    total = jax.tree.map(
+      lambda leaf, rows: leaf + rows.sum(0), server.total, up.change
+    )
+    return Server(server.round + 1, mean, total, server.num_clients)
+
+  def refine(server, data, rng):
+    num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
+    return server._replace(num_clients=num_clients)
+
+  algorithm = Algorithm(
+    init_server=init_server,
+    init_client=lambda server, data, rng: zeros_like(server.params),
+    download=download,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=lambda server, client, data, rng: personalize.views(
+      task, server.params, data, rng, hp.personal
+    ),
+    predict=personalize.make_predict(task),
+    global_model=lambda server: server.params,
+    refine=refine,
+  )
+  return (Stage('scaffold', hp.train.rounds, algorithm),)
+
+
+def against(drift: Params, rate: Array) -> optax.GradientTransformation:
+  """Return updates - rate drift, whatever the gradients were."""
+  return optax.stateless(
+    lambda updates, params: jax.tree.map(
+      lambda update, constant: update - rate * constant, updates, drift
+    )
+  )
+
+
+def variate_change(
+  down: Down, params: Params, num_steps: Array, rate: Array
+) -> Params:
+  """Return c_i' - c_i = (w - w_i) / (T_i eta) - c, or 0 without a step."""
+  scale = 1 / (jnp.maximum(num_steps, 1) * rate)
+  return jax.tree.map(
+    lambda start, end, c: jnp.where(
+      num_steps > 0, scale * (start - end) - c, 0.0
+    ),
+    down.params,
+    params,
+    down.variate,
+  )
+
+
+def zeros_like(params: Params) -> Params:
+  return jax.tree.map(jnp.zeros_like, params)
