@@ -30,7 +30,11 @@ def play(case):
     mu=case['mu'],
     update_part=case.settings.get('local_update_part', 'full'),
   )
-  algorithm = fedprox.build(case_task(case), hp)[0].algorithm
+  play_both_losses(case, fedprox.build(case_task(case), hp)[0].algorithm)
+
+
+def play_both_losses(case, algorithm):
+  """Play a method whose loss reports the cross-entropy beside the objective."""
   train, test = clients_data(case)
   losses = {}
   for done in rounds(case, algorithm, train):
