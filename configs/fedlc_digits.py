@@ -1,0 +1,26 @@
+"""FedLC on scikit-learn's 8x8 digits: a first look, no download.
+
+  python experiments/main.py --config=configs/fedlc_digits.py --workdir=runs/x
+
+20 clients with 2 shards each: about as many examples of a class as of another,
+so only the exclusion of absent classes acts. Prints, mean and std: 51.4 +- 25.3
+initial, 95.8 +- 4.7 finetuned. Under a minute on 2 CPU cores.
+"""
+
+from configs import common
+
+
+def get_config(arg=''):
+  return common.base(
+    arg,
+    algorithm='fedlc',
+    dataset='digits',
+    model='convnet3',  # 8x8 pixels allow three poolings
+    clients=20,
+    shards=2,
+    fraction=0.25,
+    total_epochs=80,
+    local_epochs=5,
+    batch_size=20,  # a client has about 72 images
+    finetune={'batch_size': 20},
+  )
