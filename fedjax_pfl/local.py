@@ -6,6 +6,7 @@ kept, and exact.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -120,6 +121,28 @@ def trainable(
   """
   labels = jax.tree.map(lambda train: 'train' if train else 'freeze', mask)
   return optax.partition({'train': tx, 'freeze': optax.set_to_zero()}, labels)
+
+
+def at_steps(
+  tx: optax.GradientTransformation, when: Callable[[Array], Array]
+) -> optax.GradientTransformation:
+  """Return tx for the steps, from 0, that `when` tells; others move nothing.
+
+  What tx remembers, such as momentum, rests in the others. (optax has this
+  with a `cond`, which compiles anew wherever a loop runs in Python.)
+  """
+
+  def update(updates, state, params=None):
+    step, inner = state
+    new = tx.update(updates, inner, params)
+    still = optax.tree.zeros_like(updates), inner
+    pick = partial(jnp.where, when(step))
+    updates, inner = jax.tree.map(pick, new, still)
+    return updates, (step + 1, inner)
+
+  return optax.GradientTransformation(
+    lambda params: (jnp.zeros((), jnp.int32), tx.init(params)), update
+  )
 
 
 def fit(

@@ -420,3 +420,13 @@ def test_settings_reach_the_batches():
   batching = TRAIN._replace(shuffle=False).batching(TASK)
   assert batching == local.Batching(BATCH, 2, TASK.augment, shuffle=False)
   assert TRAIN.batching(TASK).shuffle and PERSONAL.shuffle
+
+
+def test_steps_left_out_move_nothing_and_forget_nothing():
+  """g = 1, beta = 1/2: m = 1 and 1 + 1/2, in every other step."""
+  tx = local.at_steps(optax.sgd(1.0, 0.5), lambda step: step % 2 == 1)
+  state, moves = tx.init(jnp.zeros(())), []
+  for _ in range(4):
+    update, state = tx.update(jnp.ones(()), state)
+    moves.append(float(update))
+  assert moves == [0.0, -1.0, 0.0, -1.5]
