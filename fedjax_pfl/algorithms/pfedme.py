@@ -1,0 +1,183 @@
+"""pFedMe (Dinh et al. 2020): models of one's own on a leash, which w follows.
+
+  theta_i, w_i <- w                               for i in the cohort S
+  for each batch b of the epochs:
+    theta_i <- theta_i - inner_lr (grad L_b(theta_i) + lam (theta_i - w_i))
+                                                  inner_steps times
+    w_i     <- w_i - eta lam (w_i - theta_i)
+  w <- (1 - beta) w + beta sum_i a_i w_i / sum_i a_i    a_i = 1 or n_i
+
+eta is the learning rate of `train`, that of the round; inner_lr is the same in
+all rounds. theta_i goes on from batch to batch: only a round puts it back on
+w. A client keeps its last theta_i, which never travels; the view 'personal' is
+that model, and the global one for a client that has never trained. Keep eta
+lam at 1 or below, where w_i becomes theta_i: beyond that it overshoots.
+
+`loss` and `losses` hold the whole inner objective L + lam/2 |theta - w|^2,
+`cross_entropies` L alone, before every inner step.
+
+With inner_steps = 1, lam = 1 / eta, inner_lr = eta and beta = 1 it is FedAvg
+without momentum.
+
+Differs from the paper: `train.momentum` is not used, as no step of pFedMe has
+any; whole epochs of batches in the place of R steps; the weights a_i; and a
+weight decay, if any, joins the inner gradient (the authors' code has a hidden
+one of 0.001).
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from fedjax_pfl import local, losses, personalize, trees
+from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.types import Array, Params, Task
+
+
+class HParams(NamedTuple):
+  train: local.Training = local.Training()
+  personal: personalize.Personalization = personalize.Personalization()
+  inner_steps: int = 5  # K of the paper
+  inner_lr: float = 0.05  # paper: 0.01 to 0.1
+  lam: float = 5.0  # paper: 15 to 30, but eta = 0.005; here it is 0.1
+  beta: float = 1.0  # paper: 1, and 2: w goes beyond the mean
+
+
+FEDAVG_WHEN = None  # by its own settings: those of train matter, too
+PRIVATE = ('personal',)
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params
+
+
+class Client(NamedTuple):
+  personal: Params  # theta after its last local training
+  has_trained: Array  # []
+
+
+class Trained(NamedTuple):
+  personal: Params  # theta_i
+  shared: Params  # w_i
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of pFedMe."""
+  _check(hp)
+  batching = hp.train.batching(task)._replace(repeats=hp.inner_steps)
+
+  def local_update(server, client, data, rng):
+    tree, info = local.fit(
+      objective(task, hp.lam),
+      Trained(server.params, server.params),
+      data,
+      rng,
+      tx=make_optimiser(hp, server.round),
+      batching=batching,
+    )
+    has_trained = client.has_trained | (info.num_steps > 0)
+    return Client(tree.personal, has_trained), tree.shared, info.metrics()
+
+  def aggregate(server, params, counts):
+    mean = trees.weighted_mean(params, hp.train.weights(counts))
+    params = jax.tree.map(
+      lambda old, new: (1 - hp.beta) * old + hp.beta * new, server.params, mean
+    )
+    return Server(server.round + 1, params)
+
+  def own_model(server, client):
+    return jax.tree.map(
+      lambda own, other: jnp.where(client.has_trained, own, other),
+      client.personal,
+      server.params,
+    )
+
+  algorithm = Algorithm(
+    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
+    init_client=lambda server, data, rng: Client(
+      server.params, jnp.zeros((), bool)
+    ),
+    download=lambda server, client: server,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=lambda server, client, data, rng: {
+      'initial': server.params,
+      'personal': own_model(server, client),
+    },
+    predict=task.logits,
+    global_model=lambda server: server.params,
+  )
+  return (Stage('pfedme', hp.train.rounds, algorithm),)
+
+
+def objective(task: Task, lam: float) -> local.Loss:
+  """Return L(theta) + lam/2 |theta - w|^2, which reports L beside it."""
+
+  def loss(tree, batch, rng):
+    cross_entropy = task.loss(tree.personal, batch, rng)
+    distance = losses.sum_squares(tree.personal, lax.stop_gradient(tree.shared))
+    total = cross_entropy + 0.5 * lam * distance
+    return total, {'cross_entropies': cross_entropy}
+
+  return loss
+
+
+def make_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
+  """Return the inner steps of theta; after the last of a batch w follows."""
+  inner = hp.train._replace(
+    learning_rate=optax.constant_schedule(hp.inner_lr), momentum=0.0
+  )
+  steps = {'theta': inner.sgd(clock), 'w': optax.set_to_zero()}
+  rate = hp.lam * hp.train.learning_rate(clock)
+  return optax.chain(
+    optax.partition(steps, Trained('theta', 'w')), follow(hp.inner_steps, rate)
+  )
+
+
+def follow(every: int, rate: Array) -> optax.GradientTransformation:
+  """Return, in every so many steps, w <- w - rate (w - theta), theta new."""
+
+  def update(updates, step, params=None):
+    step = step + 1
+    personal = optax.apply_updates(params.personal, updates.personal)
+    pull = jnp.where(step % every == 0, rate, 0.0)
+    shared = jax.tree.map(
+      lambda w, theta: -pull * (w - theta), params.shared, personal
+    )
+    return Trained(updates.personal, shared), step
+
+  return optax.GradientTransformation(
+    lambda params: jnp.zeros((), jnp.int32), update
+  )
+
+
+def _check(hp):
+  """Refuse what leaves theta, or w, where it is."""
+  whole = isinstance(hp.inner_steps, int)
+  if not whole or isinstance(hp.inner_steps, bool) or hp.inner_steps < 1:
+    raise bad_input(
+      'hp.inner_steps',
+      got=hp.inner_steps,
+      expected='a whole number of steps on each batch, 1 or more',
+      cause='epochs, which are train.epochs, or 0 to switch pFedMe off: that '
+      'is another method',
+    )
+  for field, meaning, cause in (
+    ('inner_lr', 'the learning rate of theta', 'a sign, or a zero too many'),
+    ('lam', 'the pull between theta and w', '0 to switch it off: w would rest'),
+    ('beta', 'the share of the mean in w', '0: w would never change'),
+  ):
+    value = getattr(hp, field)
+    if not (value > 0 and math.isfinite(value)):
+      raise bad_input(
+        f'hp.{field}',
+        got=value,
+        expected=f'{meaning}, a number above 0',
+        cause=cause,
+      )
