@@ -1,6 +1,6 @@
 """The yardstick of bench.py: a plain sequential PyTorch loop over clients.
 
-The networks of the FedBABU paper as one would write them: NCHW, batch
+The networks as one would write them: NCHW, batch
 statistics, SGD with momentum. Needs PyTorch; nothing else imports this file.
 """
 
@@ -70,7 +70,44 @@ def resnet18():
   return nn.Sequential(*parts)
 
 
-MODELS = {'convnet4': convnet4, 'mobilenet': mobilenet, 'resnet18': resnet18}
+def simple_cnn():
+  conv = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2)]
+  conv += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+  dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
+  return nn.Sequential(*conv, *dense, nn.Linear(84, NUM_CLASSES))
+
+
+def superfed_cnn():
+  parts, width = [], 3
+  for outputs, size in ((32, 5), (64, 5), (32, 3)):
+    parts += [nn.Conv2d(width, outputs, size), nn.ReLU(), nn.MaxPool2d(2)]
+    width = outputs
+  parts += [nn.Flatten(), nn.Linear(32, 512), nn.ReLU()]
+  return nn.Sequential(*parts, nn.Linear(512, NUM_CLASSES))
+
+
+def vgg9():
+  parts, width = [], 3
+  for outputs, *rest in (
+    (32,), (64, nn.MaxPool2d(2)),
+    (128,), (128, nn.MaxPool2d(2), nn.Dropout2d(0.05)),
+    (256,), (256, nn.MaxPool2d(2)),
+  ):  # fmt: skip
+    parts += [conv3(width, outputs, bias=True), nn.ReLU(), *rest]
+    width = outputs
+  parts += [nn.Flatten(), nn.Dropout(0.1), nn.Linear(4096, 512), nn.ReLU()]
+  parts += [nn.Linear(512, 512), nn.ReLU(), nn.Dropout(0.1)]
+  return nn.Sequential(*parts, nn.Linear(512, NUM_CLASSES))
+
+
+MODELS = {
+  'convnet4': convnet4,
+  'mobilenet': mobilenet,
+  'resnet18': resnet18,
+  'simple_cnn': simple_cnn,
+  'superfed_cnn': superfed_cnn,
+  'vgg9': vgg9,
+}
 
 
 def make_round(model: str, num_clients: int, num_steps: int, batch_size: int):

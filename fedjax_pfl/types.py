@@ -66,6 +66,8 @@ class Task(NamedTuple):
   normalise: Transform  # for testing; ignores its key
   is_head: Mask  # Python bools, known before tracing
   num_classes: int
+  # Features of a row depend on that row alone: no statistics of the batch.
+  row_wise: bool = False
 
 
 class Scores(NamedTuple):

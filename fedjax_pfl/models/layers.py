@@ -1,10 +1,11 @@
 """The layers of the models: convolutions, batch-statistic BatchNorm, Dense.
 
 Images go in and out as [B, H, W, C] under every lowering. Initialisers are
-PyTorch's: kernels and biases are U(-b, b) with b = 1/sqrt(fan_in). Parameters
-are as wide as JAX's default float.
+PyTorch's, unless a model says otherwise: kernels and biases are U(-b, b) with
+b = 1/sqrt(fan_in). Parameters are as wide as JAX's default float.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -12,15 +13,18 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.nn import initializers
 
 from fedjax_pfl.models import lowering as lowerings
-from fedjax_pfl.models import norm, products
+from fedjax_pfl.models import norm, pooling, products
 from fedjax_pfl.types import Array, Key
 
 Images = Array | list[Array]  # [B, H, W, C], or what Conv(pooled=True) says
+Init = Callable[[Key, tuple[int, ...]], Array]
+Inits = Callable[[tuple[int, ...]], tuple[Init, Init]]
 
 
-def uniform(fan_in: int) -> Callable[[Key, tuple[int, ...]], Array]:
+def uniform(fan_in: int) -> Init:
   """Return an initialiser U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
   bound = 1 / math.sqrt(fan_in)
 
@@ -28,6 +32,19 @@ def uniform(fan_in: int) -> Callable[[Key, tuple[int, ...]], Array]:
     return jax.random.uniform(key, shape, float, -bound, bound)
 
   return init
+
+
+def pytorch(shape: tuple[int, ...]) -> tuple[Init, Init]:
+  """Return how a kernel [..., in, out] of this shape and its bias begin."""
+  init = uniform(math.prod(shape[:-1]))
+  return init, init
+
+
+def glorot_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
+  """Return the same: N(0, 2 / (fan_in + fan_out)), not truncated; biases 0."""
+  del shape  # the initialiser is told it later
+  kernel = initializers.variance_scaling(1.0, 'fan_avg', 'normal', dtype=float)
+  return kernel, lambda _, shape: jnp.zeros(shape, float)
 
 
 class Conv(nn.Module):
@@ -46,14 +63,15 @@ class Conv(nn.Module):
   use_bias: bool = False
   lowering: str = 'auto'
   pooled: bool = False
+  inits: Inits = pytorch
 
   @nn.compact
   def __call__(self, x: Array) -> Images:
     shape = (*self.kernel, x.shape[-1], self.features)
-    init = uniform(math.prod(shape[:3]))
-    kernel = self.param('kernel', init, shape)
+    kernel_init, bias_init = self.inits(shape)
+    kernel = self.param('kernel', kernel_init, shape)
     if self.use_bias:
-      bias = self.param('bias', init, (self.features,))
+      bias = self.param('bias', bias_init, (self.features,))
     if self.pooled and self._has_windows(x):
       return products.windows(lowerings.batch_last(x), kernel)
     y = lowerings.conv(
@@ -69,6 +87,31 @@ class Conv(nn.Module):
     plain = (self.kernel, self.stride, self.padding) == ((3, 3), 1, 1)
     even = x.shape[1] % 2 == x.shape[2] % 2 == 0
     return plain and even and lowerings.resolve(self.lowering) == 'gemm'
+
+
+class ConvReluPool(nn.Module):
+  """Convolve, add a bias, apply the ReLU, and max-pool `pool` x `pool`."""
+
+  features: int
+  kernel: tuple[int, int] = (3, 3)
+  padding: int = 1
+  pool: int = 2
+  lowering: str = 'auto'
+  inits: Inits = pytorch
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    shape = (*self.kernel, x.shape[-1], self.features)
+    kernel_init, bias_init = self.inits(shape)
+    kernel = self.param('kernel', kernel_init, shape)
+    bias = self.param('bias', bias_init, (self.features,))
+    y = lowerings.conv(
+      x, kernel, stride=1, padding=self.padding, lowering=self.lowering
+    )
+    if lowerings.resolve(self.lowering) == 'lax':
+      return max_pool(nn.relu(y + bias), self.pool)
+    z = pooling.relu_pool(lowerings.batch_last(y), bias, self.pool)
+    return lowerings.batch_first(z)
 
 
 class DepthwiseConv(nn.Module):
@@ -104,12 +147,14 @@ class Dense(nn.Module):
   """Return x K + b for x [B, F]."""
 
   features: int
+  inits: Inits = pytorch
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    init = uniform(x.shape[-1])
-    kernel = self.param('kernel', init, (x.shape[-1], self.features))
-    return x @ kernel + self.param('bias', init, (self.features,))
+    shape = (x.shape[-1], self.features)
+    kernel_init, bias_init = self.inits(shape)
+    kernel = self.param('kernel', kernel_init, shape)
+    return x @ kernel + self.param('bias', bias_init, (self.features,))
 
 
 class BatchNorm(nn.Module):
@@ -145,16 +190,18 @@ class BatchNorm(nn.Module):
     return max_pool(y) if self.pooled else y
 
 
-def max_pool(x: Array) -> Array:
-  """Return the maximum of every 2x2 pixels; an odd last line is left out.
+def max_pool(x: Array, size: int = 2) -> Array:
+  """Return the maximum of every size x size pixels; a rest is left out.
 
   Slices and maxima: the gradient of lax.reduce_window is slow on a CPU.
   """
-  h, w = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
+  h, w = (side // size * size for side in x.shape[1:3])
   x = x[:, :h, :w]
-  top = jnp.maximum(x[:, ::2, ::2], x[:, ::2, 1::2])
-  bottom = jnp.maximum(x[:, 1::2, ::2], x[:, 1::2, 1::2])
-  return jnp.maximum(top, bottom)
+  rows = [
+    functools.reduce(jnp.maximum, [x[:, i::size, j::size] for j in range(size)])
+    for i in range(size)
+  ]
+  return functools.reduce(jnp.maximum, rows)
 
 
 def _plain(x, skip, scale, bias, mask) -> Array:

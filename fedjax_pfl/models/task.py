@@ -1,6 +1,7 @@
 """From the name of a model, or from a flax module, to a Task."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,7 +11,14 @@ import jax.numpy as jnp
 
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.losses import masked_cross_entropy
-from fedjax_pfl.models import convnet, mobilenet, resnet
+from fedjax_pfl.models import (
+  convnet,
+  mobilenet,
+  resnet,
+  simple_cnn,
+  superfed_cnn,
+  vgg9,
+)
 from fedjax_pfl.models import lowering as lowerings
 from fedjax_pfl.types import (
   Array,
@@ -25,10 +33,12 @@ from fedjax_pfl.types import (
 
 
 class Model(NamedTuple):
-  """How to make a model, and the least image side that it can read."""
+  """How to make a model, and what it can read."""
 
   make: Callable[..., nn.Module]  # (num_classes=, lowering=) -> module
-  least: int = 1
+  least: int = 1  # image side
+  sides: tuple[int, ...] = ()  # square images of these alone; make(side=) too
+  row_wise: bool = False  # see Task
 
 
 def _resnet(block: type[nn.Module], *blocks: int) -> Model:
@@ -42,6 +52,11 @@ MODELS = {
   'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
   'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
   'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
+  'simple_cnn': Model(simple_cnn.SimpleCNN, simple_cnn.LEAST, row_wise=True),
+  'superfed_cnn': Model(
+    superfed_cnn.SuperFedCNN, sides=(*superfed_cnn.SIDES,), row_wise=True
+  ),
+  'vgg9': Model(vgg9.VGG9, vgg9.LEAST, row_wise=True),
 }
 
 
@@ -72,20 +87,15 @@ def make_task(
   model = MODELS[name]
   lowerings.resolve(lowering)
   _check_shape(image_shape)
-  if min(image_shape[:2]) < model.least:
-    raise bad_input(
-      f'image_shape of {name}',
-      got=tuple(image_shape),
-      expected=f'at least {model.least}x{model.least} pixels',
-      cause='its poolings leave no pixel of a smaller image; '
-      'convnet3 reads 8x8, mobilenet and the resnets any size',
-    )
+  _check_sides(name, model, image_shape)
+  size = {'side': image_shape[0]} if model.sides else {}
   return task_from_module(
-    model.make(num_classes=num_classes, lowering=lowering),
+    model.make(num_classes=num_classes, lowering=lowering, **size),
     image_shape=image_shape,
     num_classes=num_classes,
     augment=augment,
     normalise=normalise,
+    row_wise=model.row_wise,
   )
 
 
@@ -96,15 +106,19 @@ def task_from_module(
   num_classes: int,
   augment: Transform | None = None,
   normalise: Transform | None = None,
+  row_wise: bool = False,
 ) -> Task:
   """Return the Task of a flax module of your own.
 
   Called with (x [B, H, W, ch], mask [B]) it returns logits [B, Y]; its method
   `features` returns the input [B, F] of the last layer, which is its attribute
   `head`. BatchNorm must be the one of `layers`: no collection but the
-  parameters is kept.
+  parameters is kept. A `features` that takes `train` is called with train=True
+  where the model is trained; its nn.Dropout layers then have a key. Say
+  `row_wise` if a row of features depends on that row of x alone.
   """
   _check_shape(image_shape)
+  is_random = 'train' in inspect.signature(_features_of(module)).parameters
 
   @jax.jit  # leaves out the forward pass that flax runs to learn the shapes
   def init(key: Key) -> Params:
@@ -117,8 +131,15 @@ def task_from_module(
     return module.apply({'params': params}, x, mask)
 
   def outputs(params: Params, batch: Batch, key: Key) -> Outputs:
-    del key  # no dropout in these models
-    return module.apply({'params': params}, batch.x, batch.mask, method=_both)
+    if not is_random:
+      return module.apply({'params': params}, batch.x, batch.mask, method=_both)
+    return module.apply(
+      {'params': params},
+      *(batch.x, batch.mask),
+      train=True,
+      method=_both,
+      rngs={'dropout': key},
+    )
 
   def loss(params: Params, batch: Batch, key: Key) -> Array:
     return masked_cross_entropy(outputs(params, batch, key).logits, batch)
@@ -134,6 +155,7 @@ def task_from_module(
     normalise=normalise or unit_range,
     is_head=_head_mask(params),
     num_classes=num_classes,
+    row_wise=row_wise,
   )
 
 
@@ -145,9 +167,9 @@ def unit_range(x: Array, key: Key) -> Array:
   return x.astype(float) / 255
 
 
-def _both(module: nn.Module, x: Array, mask: Array) -> Outputs:
+def _both(module: nn.Module, x: Array, mask: Array, **how) -> Outputs:
   """Return features and logits of one forward pass."""
-  features = module.features(x, mask)
+  features = module.features(x, mask, **how)
   return Outputs(features, module.head(features))
 
 
@@ -165,16 +187,42 @@ def _check_shape(image_shape):
     )
 
 
-def _check_module(module: nn.Module, image_shape, num_classes: int) -> Params:
-  """Return the shapes of the parameters; raise if it is no model for a Task."""
-  name = f'module {type(module).__name__}'
-  if not callable(getattr(module, 'features', None)):
+def _check_sides(name: str, model: Model, image_shape) -> None:
+  height, width, _ = image_shape
+  if model.sides and not height == width in model.sides:
+    sizes = ', '.join(f'{side}x{side}' for side in model.sides)
     raise bad_input(
-      name,
+      f'image_shape of {name}',
+      got=tuple(image_shape),
+      expected=f'{sizes} pixels',
+      cause='it is defined for the image sets of its paper alone; '
+      'convnet3 reads 8x8, mobilenet and the resnets any size',
+    )
+  if min(height, width) < model.least:
+    raise bad_input(
+      f'image_shape of {name}',
+      got=tuple(image_shape),
+      expected=f'at least {model.least}x{model.least} pixels',
+      cause='its poolings leave no pixel of a smaller image; '
+      'convnet3 reads 8x8, mobilenet and the resnets any size',
+    )
+
+
+def _features_of(module: nn.Module) -> Callable[..., Array]:
+  features = getattr(module, 'features', None)
+  if not callable(features):
+    raise bad_input(
+      f'module {type(module).__name__}',
       got='no method `features`',
       expected='features(x, mask) -> [B, F], the input of the head',
       cause='__call__ does it all; split it before its last layer',
     )
+  return features
+
+
+def _check_module(module: nn.Module, image_shape, num_classes: int) -> Params:
+  """Return the shapes of the parameters; raise if it is no model for a Task."""
+  name = f'module {type(module).__name__}'
   logits, variables = jax.eval_shape(  # all of it inside: nothing is compiled
     lambda: module.init_with_output(jax.random.key(0), *_example(image_shape))
   )

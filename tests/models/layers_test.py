@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.models import layers
+from fedjax_pfl.models import layers, pooling
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 HOW = ('gemm', 'lax')
@@ -121,6 +121,56 @@ def test_second_derivatives_agree():
 def test_max_pool_leaves_out_an_odd_line():
   x = jnp.arange(15.0).reshape(1, 3, 5, 1)
   np.testing.assert_array_equal(layers.max_pool(x)[0, ..., 0], [[6, 8]])
+  np.testing.assert_array_equal(layers.max_pool(x, 3)[0, ..., 0], [[12]])
+
+
+# Side, channels, kernel, padding, pool: Winograd and patches, with and without
+# a rest of lines.
+@pytest.mark.parametrize(
+  'case', [(9, 3, 5, 0, 2), (11, 2, 5, 0, 3), (8, 16, 3, 1, 2)], ids=str
+)
+def test_conv_relu_pool_agrees(case, float64):
+  side, channels, size, padding, pool = case
+  x = jnp.asarray(
+    np.random.default_rng(0).normal(size=(3, side, side, channels))
+  )
+  layer = {
+    how: layers.ConvReluPool(4, (size, size), padding, pool, how) for how in HOW
+  }
+  params = layer['lax'].init(jax.random.key(0), x)
+  params['params']['bias'] -= 0.5  # so that the ReLU has work
+
+  def run(how):
+    def f(params, x):
+      z = layer[how].apply(params, x)
+      return (z * jnp.cos(jnp.arange(z.size)).reshape(z.shape)).sum(), z
+
+    return jax.jit(jax.value_and_grad(f, (0, 1), has_aux=True))(params, x)
+
+  got, want = map(run, HOW)
+  high = (side + 2 * padding - size + 1) // pool
+  assert got[0][1].shape == (3, high, high, 4)
+  assert 0.1 < float((got[0][1] == 0).mean()) < 0.9
+  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
+def test_relu_pool_twice_differentiable_and_first_of_equals():
+  y = jnp.ones((1, 4, 5, 2)).at[:, 2:, 2:].set(-3.0)  # [C, H, W, B]
+
+  def slope(y, power):
+    def f(y):
+      return (pooling.relu_pool(y, jnp.ones(1), 2) ** power).sum()
+
+    return jax.grad(f)(y)
+
+  winners = np.zeros((1, 4, 5, 2))
+  winners[:, ::2, :4:2] = 1
+  winners[:, 2:, 2:] = 0  # the ReLU is shut
+  np.testing.assert_array_equal(slope(y, 1), winners)
+  y += 0.1 * winners  # no longer equal: 6 (1.1 + bias)
+  second = jax.grad(lambda y: slope(y, 3).sum())(y)
+  np.testing.assert_allclose(second, 6 * 2.1 * winners, rtol=1e-6)
 
 
 def test_first_of_equal_pixels_gets_the_gradient():
@@ -156,6 +206,12 @@ def test_initialisers_are_pytorchs():
       assert abs(float(leaf.mean())) < 4 * bound / np.sqrt(3 * leaf.size)
       spread = float(leaf.std())
       assert abs(spread - bound / np.sqrt(3)) < 2 * bound / np.sqrt(leaf.size)
+  normal = layers.ConvReluPool(64, (5, 5), 0, inits=layers.glorot_normal)
+  params = jax.jit(normal.init)(key, jnp.zeros((1, 8, 8, 32)))['params']
+  std = np.sqrt(2 / (25 * 32 + 25 * 64))
+  assert abs(float(params['kernel'].std()) / std - 1) < 0.02
+  assert float(abs(params['kernel']).max()) > 3.5 * std  # not truncated
+  assert not params['bias'].any()
   params = jax.jit(layers.BatchNorm().init)(key, x, jnp.ones(1))['params']
   assert (params['scale'] == 1).all()
   assert not params['bias'].any()

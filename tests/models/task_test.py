@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.errors import BadInput
+from fedjax_pfl.losses import masked_cross_entropy
 from fedjax_pfl.models import layers, mobilenet, resnet
-from fedjax_pfl.models.task import make_task, task_from_module, unit_range
+from fedjax_pfl.models.task import (
+  MODELS,
+  make_task,
+  task_from_module,
+  unit_range,
+)
 from fedjax_pfl.types import Batch
 
+KEY = jax.random.key
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
-# FedBABU protocol, section 2: name, image, classes, parameters, of the head.
+# FedBABU protocol, section 2; SuperFed, 4.1; FedConcat, 4: name, image,
+# classes, parameters, of the head.
 COUNTS = [
   ('convnet3', (28, 28, 1), 62, 110_654, 35_774),
   ('convnet4', (32, 32, 3), 10, 115_658, 2_570),
@@ -23,6 +31,14 @@ COUNTS = [
   ('resnet10', (32, 32, 3), 100, 4_949_412, 51_300),
   ('resnet18', (32, 32, 3), 100, 11_220_132, 51_300),
   ('resnet50', (32, 32, 3), 100, 23_705_252, 204_900),
+  ('resnet50', (32, 32, 3), 200, 23_910_152, 409_800),
+  ('simple_cnn', (32, 32, 3), 10, 62_006, 850),
+  ('simple_cnn', (28, 28, 1), 10, 44_426, 850),
+  ('superfed_cnn', (28, 28, 1), 62, 109_022, 31_806),
+  ('superfed_cnn', (32, 32, 3), 10, 94_186, 5_130),
+  ('superfed_cnn', (32, 32, 3), 100, 140_356, 51_300),
+  ('superfed_cnn', (64, 64, 3), 200, 181_416, 102_600),
+  ('vgg9', (32, 32, 3), 10, 3_491_530, 5_130),
 ]
 
 
@@ -50,6 +66,28 @@ def test_parameter_counts(name, shape, classes, total, head):
     task.features, params, jnp.zeros((2, *shape)), jnp.ones(2)
   )
   assert features.shape == (2, params['head']['kernel'].shape[0])
+
+
+ROW_WISE = {'simple_cnn': 16, 'superfed_cnn': 28, 'vgg9': 8}  # a small image
+
+
+def test_which_models_see_one_row_at_a_time():
+  assert {name for name, m in MODELS.items() if m.row_wise} == set(ROW_WISE)
+
+
+@pytest.mark.parametrize('name', [*ROW_WISE, 'convnet3'])
+def test_features_of_a_row_see_no_other_row(name):
+  side = ROW_WISE.get(name, 8)
+  task = make_task(name, image_shape=(side, side, 1), num_classes=10)
+  params, mask = task.init(jax.random.key(0)), jnp.ones(3)
+  x = np.random.default_rng(0).normal(size=(3, side, side, 1))
+  features = jax.jit(task.features)
+  one, other = (
+    features(params, jnp.asarray(x * [[[[1]]], [[[k]]], [[[-k]]]]), mask)
+    for k in (1, 20)
+  )
+  assert (one[1] != other[1]).any()
+  assert task.row_wise == bool((one[0] == other[0]).all())
 
 
 def test_names_are_nested():
@@ -150,6 +188,22 @@ class Tiny(nn.Module):
     return getattr(self, last)(self.features(x, mask))
 
 
+class Dropping(nn.Module):
+  """A module of a user with dropout; its features are its inputs."""
+
+  def setup(self):
+    self.body, self.head = layers.Dense(64), layers.Dense(3)
+    self.drop = nn.Dropout(0.25)
+
+  def features(self, x, mask, train=False):
+    del mask
+    x = self.body(x.reshape(len(x), -1))
+    return self.drop(x, deterministic=not train)
+
+  def __call__(self, x, mask):
+    return self.head(self.features(x, mask))
+
+
 class NoFeatures(nn.Module):
   @nn.compact
   def __call__(self, x, mask):
@@ -166,6 +220,55 @@ def test_module_of_a_user():
   x = jnp.ones((5, 2, 2, 1))
   assert task.features(params, x, jnp.ones(5)).shape == (5, 4)
   assert task.logits(params, x, jnp.ones(5)).shape == (5, 3)
+
+
+def test_dropout_is_for_training_and_blind_to_padding():
+  task = task_from_module(Dropping(), image_shape=(2, 2, 1), num_classes=3)
+  params = task.init(jax.random.key(0))
+  few, many = (
+    Batch(x[:rows], jnp.zeros(rows, int), (jnp.arange(rows) < 40).astype(float))
+    for x in [jax.random.normal(jax.random.key(1), (64, 2, 2, 1))]
+    for rows in (40, 64)
+  )
+  whole = task.features(params, many.x, many.mask)
+  outputs = jax.jit(task.outputs)
+  one, two = (outputs(params, many, jax.random.key(seed)) for seed in (0, 1))
+  kept = one.features != 0
+  np.testing.assert_allclose(
+    one.features, jnp.where(kept, whole / 0.75, 0), rtol=1e-5
+  )
+  assert 0.7 < float(kept.mean()) < 0.8
+  assert (kept != (two.features != 0)).any(1).all()  # of every row
+  shorter = outputs(params, few, jax.random.key(0))
+  np.testing.assert_array_equal(shorter.features != 0, kept[:40])
+  losses = [task.loss(params, b, jax.random.key(0)) for b in (few, many)]
+  np.testing.assert_allclose(*losses, rtol=1e-5)
+  want = masked_cross_entropy(one.logits, many)
+  np.testing.assert_allclose(losses[1], want, rtol=1e-5)
+
+
+def test_vgg9_drops_where_the_paper_does():
+  seen = []
+
+  def watch(call, args, how, context):
+    if isinstance(context.module, nn.Dropout):
+      rest = how['deterministic'], context.module.broadcast_dims
+      seen.append((context.module.rate, args[0].shape[1:], *rest))
+    return call(*args, **how)
+
+  task = make_task('vgg9', image_shape=(8, 8, 1), num_classes=3)
+  params, key = jax.eval_shape(lambda: (task.init(KEY(0)), KEY(0)))
+  with nn.intercept_methods(watch):
+    features, _ = jax.eval_shape(task.outputs, params, batch(), key)
+    training = [*seen]
+    jax.eval_shape(task.logits, params, batch().x, batch().mask)
+  assert features.shape == (6, 512)
+  assert training == [
+    (0.05, (2, 2, 128), False, (1, 2)),  # whole channels
+    (0.1, (256,), False, ()),
+    (0.1, (512,), False, ()),
+  ]
+  assert [is_still for _, _, is_still, _ in seen[3:]] == [True] * 3
 
 
 @pytest.mark.parametrize(
@@ -187,6 +290,11 @@ def test_errors_of_sizes():
     task_from_module(Tiny(), image_shape=(2, 2, 1), num_classes=4)
   with pytest.raises(BadInput, match='at least 16x16 pixels'):
     make_task('convnet4', image_shape=(8, 8, 1), num_classes=10)
+  with pytest.raises(BadInput, match=r'simple_cnn: .* at least 16x16 pixels'):
+    make_task('simple_cnn', image_shape=(8, 8, 1), num_classes=10)
+  for shape in ((8, 8, 1), (28, 32, 3)):
+    with pytest.raises(BadInput, match='expected 28x28, 32x32, 64x64 pixels'):
+      make_task('superfed_cnn', image_shape=shape, num_classes=10)
   with pytest.raises(BadInput, match=r'\(height, width, channels\)'):
     make_task('convnet3', image_shape=(28, 28), num_classes=10)
   with pytest.raises(BadInput, match=r'did you mean resnet\d0'):

@@ -2,13 +2,12 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
 
 from fedjax_pfl import local, personalize
-from fedjax_pfl.models import layers
+from fedjax_pfl.models import simple_cnn
 from fedjax_pfl.models.task import make_task, task_from_module
 from fedjax_pfl.types import ClientData
 from players.stepwise import compiled
@@ -126,32 +125,9 @@ def network(model, shape, classes, widths, lowering):
   """Return the task of a network; widths are those of the narrow one."""
   sizes = {'image_shape': shape, 'num_classes': classes}
   if model == 'narrow':
-    return compiled(task_from_module(NarrowCNN(widths, classes), **sizes))
+    module = simple_cnn.SimpleCNN(classes, lowering, widths)
+    return compiled(task_from_module(module, row_wise=True, **sizes))
   return compiled(make_task(model, lowering=lowering, **sizes))
 
 
 BODY = ('conv1', 'conv2', 'fc1', 'fc2')
-
-
-class NarrowCNN(nn.Module):
-  """The small network of the cases of the SuPerFed and FedConcat families."""
-
-  widths: tuple[int, ...]
-  num_classes: int
-
-  def setup(self):
-    conv1, conv2, fc1, fc2 = self.widths
-    self.conv1 = layers.Conv(conv1, kernel=(5, 5), padding=0, use_bias=True)
-    self.conv2 = layers.Conv(conv2, kernel=(5, 5), padding=0, use_bias=True)
-    self.fc1 = layers.Dense(fc1)
-    self.fc2 = layers.Dense(fc2)
-    self.head = layers.Dense(self.num_classes)
-
-  def features(self, x, mask):
-    x = layers.max_pool(nn.relu(self.conv1(x)))
-    x = layers.max_pool(nn.relu(self.conv2(x)))
-    x = nn.relu(self.fc1(x.reshape(len(x), -1)))
-    return nn.relu(self.fc2(x))
-
-  def __call__(self, x, mask):
-    return self.head(self.features(x, mask))

@@ -1,0 +1,44 @@
+"""The simple CNN of FedConcat (section 4 of its code's base, NIID-Bench).
+
+  conv1  5x5 to  6 channels, no padding, ReLU, 2x2 max-pool
+  conv2  5x5 to 16 channels, no padding, ReLU, 2x2 max-pool
+  fc1    120, ReLU, on the flattened (H, W, C) map
+  fc2    84, ReLU: the features
+  head   linear
+
+62,006 parameters on 32x32x3 images of 10 classes, 44,426 on 28x28x1. The
+encoder of the public code owns one more layer that nothing ever reads; it is
+left out.
+"""
+
+import flax.linen as nn
+
+from fedjax_pfl.models import layers
+from fedjax_pfl.types import Array
+
+LEAST = 16  # the least image side that leaves one pixel
+
+
+class SimpleCNN(nn.Module):
+  """conv1, conv2, fc1, fc2, head, as wide as `widths` says."""
+
+  num_classes: int
+  lowering: str = 'auto'
+  widths: tuple[int, int, int, int] = (6, 16, 120, 84)
+
+  def setup(self):
+    def conv(width: int) -> nn.Module:
+      return layers.ConvReluPool(width, (5, 5), 0, lowering=self.lowering)
+
+    self.conv1, self.conv2 = map(conv, self.widths[:2])
+    self.fc1, self.fc2 = map(layers.Dense, self.widths[2:])
+    self.head = layers.Dense(self.num_classes)
+
+  def features(self, x: Array, mask: Array) -> Array:
+    del mask
+    x = self.conv2(self.conv1(x))
+    x = nn.relu(self.fc1(x.reshape(x.shape[0], -1)))
+    return nn.relu(self.fc2(x))
+
+  def __call__(self, x: Array, mask: Array) -> Array:
+    return self.head(self.features(x, mask))
