@@ -23,6 +23,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.dataset = 'cifar10'
   c.data_dir = ''  # default: $TFDS_DATA_DIR, then ~/tensorflow_datasets
   c.examples = 0  # use the first so many training images; 0 = all
+  c.inputs = 'default'  # crop, flip, mean, std; others: data/transforms.py
   c.model = 'convnet4'
   c.head_init = 'default'  # PyTorch's; others: fedjax_pfl/models/head.py
   c.head_bias = 'default'  # random, as PyTorch's; or 'zero'

@@ -15,14 +15,18 @@ from fedjax_pfl.algorithm import Algorithm, Stage
 from fedjax_pfl.data import (
   PARTITIONS,
   Images,
+  Shape,
   Source,
   describe,
+  find_recipe,
   fingerprint,
   load_source,
   make_transforms,
   note_empty,
   partition,
   peek,
+  scale_images,
+  scale_shape,
   stack_clients,
 )
 from fedjax_pfl.engine import cohort_size, stage_shapes
@@ -66,7 +70,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   settings = dict(settings)
   check_settings(settings)
   # Model and method first: they cost nothing, data may cost half a minute.
-  shape = peek(settings['dataset'], settings['data_dir'])
+  shape = peek_shape(settings)
   task, start = build_task(settings, *shape), None
   if settings['start']:
     start = load_start(settings['start'], settings, shape.image_shape, task)
@@ -96,11 +100,20 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   return experiment
 
 
+def peek_shape(settings: Mapping[str, Any]) -> Shape:
+  """Return image shape, as the model sees it, and classes; read no data."""
+  name = settings['dataset']
+  side = find_recipe(name, settings['inputs']).side
+  return scale_shape(peek(name, settings['data_dir']), side)
+
+
 def build_task(
   settings: Mapping[str, Any], image_shape: tuple, num_classes: int
 ) -> Task:
   """Return the task of a config, for images of this shape."""
-  augment, normalise = make_transforms(settings['dataset'], image_shape)
+  augment, normalise = make_transforms(
+    settings['dataset'], image_shape, settings['inputs']
+  )
   task = make_task(
     settings['model'],
     image_shape=image_shape,
@@ -179,6 +192,8 @@ def build_data(settings: Mapping[str, Any], say) -> tuple:
   if source.note:
     say(source.note)
   source = _first_examples(source, settings['examples'])
+  recipe = find_recipe(settings['dataset'], settings['inputs'])
+  source = scale_images(source, recipe.side)
   name = settings['partition']
   indices = partition(
     name,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl import algorithm
-from fedjax_pfl.data import NAMES, PARTITIONS, TEST_PARTITIONS
+from fedjax_pfl.data import INPUTS, NAMES, PARTITIONS, TEST_PARTITIONS
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.local import AGGREGATIONS
 from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
@@ -101,6 +101,7 @@ RULES: dict[str, Rule] = {
   'examples': at_least(
     0, 'training images (0 = all)', 'a fraction instead of a number'
   ),
+  'inputs': one_of(INPUTS, 'a way to make inputs of images'),
   'model': one_of(
     MODELS, 'a known model', 'a typing error, or another name of this model'
   ),

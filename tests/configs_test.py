@@ -14,7 +14,6 @@ import pytest
 from helpers import SHAPE, make_task
 
 from fedjax_pfl import experiment
-from fedjax_pfl.data import peek
 from fedjax_pfl.engine import cohort_size, make_round, stage_shapes
 from fedjax_pfl.evaluate import check_views, view_names
 from fedjax_pfl.settings import check_settings
@@ -97,7 +96,7 @@ def test_config_traces(name):
   Of a small network: a large one takes seconds, and tests/models has them.
   """
   settings = load_config(name, 'quick').to_dict() | {'model': 'convnet3'}
-  image_shape, num_classes = peek(settings['dataset'], settings['data_dir'])
+  image_shape, num_classes = experiment.peek_shape(settings)
   task = experiment.build_task(settings, image_shape, num_classes)
   data = make_shapes(settings['clients'], image_shape)
   key = jax.random.key(0)

@@ -10,9 +10,16 @@ from helpers import make_data, make_task
 from jax import monitoring
 
 from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
-from fedjax_pfl import algorithm
+from fedjax_pfl import algorithm, experiment
+from fedjax_pfl.data import load_source, transforms
 from fedjax_pfl.errors import BadInput
-from fedjax_pfl.experiment import build, build_stages, build_task
+from fedjax_pfl.experiment import (
+  build,
+  build_data,
+  build_stages,
+  build_task,
+  peek_shape,
+)
 from fedjax_pfl.models.task import task_from_module
 from fedjax_pfl.types import ClientData
 
@@ -62,6 +69,11 @@ NO_DATA_NEEDED = [
   ({'finetune__epoch': 5}, '(did you mean finetune.epochs?)'),
   ({'fraction': 1.5}, 'a fraction above 0 and up to 1'),
   ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
+  (
+    {'inputs': 'fedconcat'},
+    "dataset: got 'digits', expected an image set that inputs=fedconcat has a "
+    'recipe for. Choices: cifar10, cifar100, svhn_cropped, fashion_mnist, ',
+  ),
   ({'views': ('initial', 'finetune')}, '(did you mean finetuned?)'),
   ({'views': ('finetuned_5',)}, 'fine-tuning that stops at other epochs'),
   ({'eval_views': ('global',)}, "got 'global', expected a view of this method"),
@@ -424,3 +436,26 @@ def test_fewer_examples_keep_their_share_of_tests():
   assert len(experiment.source.train.y) == 500
   assert len(experiment.source.test.y) == round(500 / 1442 * 355)
   assert np.asarray(experiment.train.count).sum() <= 500
+
+
+def test_inputs_of_another_recipe_and_size(monkeypatch):
+  changes = {'dataset': 'tiny_imagenet', 'inputs': 'fedconcat', 'quick': True}
+  settings = make_settings(fedbabu_cifar10, 'quick', **changes)
+  assert peek_shape(settings) == ((32, 32, 3), 200)
+  settings['dataset'] = 'digits'
+  settings['inputs'] = 'unit'
+  assert peek_shape(settings) == ((8, 8, 1), 10)
+  settings['model'] = 'convnet3'
+  task = build_task(settings, (8, 8, 1), 10)
+  assert task.augment is task.normalise  # nothing is augmented
+  x = np.full((1, 8, 8, 1), 51, np.uint8)
+  np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
+  found = transforms.find_recipe('digits')._replace(side=4)
+  monkeypatch.setattr(experiment, 'find_recipe', lambda *names: found)
+  source, train, *_ = build_data(make_settings(), lambda text: None)
+  assert train.x.shape == (1442, 4, 4, 1)
+  plain = load_source('digits')
+  assert source.fingerprint != plain.fingerprint
+  # Every pixel of a half is a mean of four to sixteen.
+  means = plain.train.x.reshape(-1, 4, 2, 4, 2, 1).mean((2, 4))
+  assert abs(means - train.x).mean() < 20

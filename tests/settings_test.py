@@ -36,6 +36,7 @@ BAD = [
   ('dataset', 'cifar-10', 'did you mean cifar10?'),
   ('dataset', ['cifar10'], "got ['cifar10']"),
   ('model', 'resnet19', 'did you mean resnet18?'),
+  ('inputs', 'units', 'did you mean unit?'),
   ('head_init', 'orthogonl', 'did you mean orthogonal?'),
   ('head_init', None, 'got None'),
   ('head_bias', 0, 'Choices: default, zero'),

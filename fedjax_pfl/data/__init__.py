@@ -20,11 +20,18 @@ from fedjax_pfl.data.partitions.shards import (
   shard_assignment,
   shards,
 )
+from fedjax_pfl.data.scaling import scale_images, scale_shape
 from fedjax_pfl.data.sources import NAMES, is_available, load_source, peek
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
-from fedjax_pfl.data.transforms import crop_flip, make_transforms
+from fedjax_pfl.data.transforms import (
+  INPUTS,
+  crop_flip,
+  find_recipe,
+  make_transforms,
+)
 
 __all__ = [
+  'INPUTS',
   'NAMES',
   'PARTITIONS',
   'TEST_PARTITIONS',
@@ -35,6 +42,7 @@ __all__ = [
   'crop_flip',
   'deal_blocks',
   'describe',
+  'find_recipe',
   'fingerprint',
   'from_arrays',
   'iid',
@@ -46,6 +54,8 @@ __all__ = [
   'padding_waste',
   'partition',
   'peek',
+  'scale_images',
+  'scale_shape',
   'shard_assignment',
   'shards',
   'stack_clients',

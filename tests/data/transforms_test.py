@@ -3,11 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.data import crop_flip, make_transforms
-from fedjax_pfl.data.transforms import PAD, RECIPES
+from fedjax_pfl.data import crop_flip, make_transforms, transforms
+from fedjax_pfl.data.transforms import FEDCONCAT, PAD, RECIPES, rotate
 from fedjax_pfl.errors import BadInput
 
 CIFAR = (32, 32, 3)
+KEY = jax.random.key
 SMALL = (8, 8, 3)  # more windows to the pixel, fewer seconds
 IMAGENET_MEAN = np.array([0.485, 0.456, 0.406])
 IMAGENET_STD = np.array([0.229, 0.224, 0.225])
@@ -134,10 +135,82 @@ def test_svhn_is_cropped_and_never_flipped():
   'name', sorted(n for n, r in RECIPES.items() if not (r.crop or r.flip))
 )
 def test_the_others_are_not_augmented(name):
-  x = batch(5, (8, 8, 1))
   augment, normalise = make_transforms(name, (8, 8, 1))
-  key = jax.random.key(0)
-  np.testing.assert_array_equal(augment(x, key), normalise(x, key))
+  assert augment is normalise
+
+
+@pytest.mark.parametrize(
+  ('inputs', 'name'),
+  [
+    ('unit', 'cifar10'),
+    ('unit', 'digits'),
+    ('fedconcat', 'svhn_cropped'),
+    ('fedconcat', 'fashion_mnist'),
+  ],
+)
+def test_pixels_over_255_alone(inputs, name):
+  x = batch(5, SMALL)
+  augment, normalise = make_transforms(name, SMALL, inputs)
+  assert augment is normalise
+  np.testing.assert_allclose(normalise(x, KEY(0)), x / 255, rtol=1e-6)
+
+
+def test_fedconcat_reflects_and_does_not_standardise():
+  x = batch(200, SMALL, low=1)
+  augment, normalise = make_transforms('cifar10', SMALL, 'fedconcat')
+  np.testing.assert_allclose(normalise(x, KEY(0)), x / 255, rtol=1e-6)
+  out = np.rint(np.asarray(augment(x, KEY(0))) * 255)
+  windows = np.full((len(x), 3), -1)
+  padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)), 'reflect')
+  for dy, dx in np.ndindex(9, 9):
+    window = padded[:, dy : dy + 8, dx : dx + 8]
+    for flip in (0, 1):
+      hit = (window[:, :, :: 1 - 2 * flip] == out).all((1, 2, 3))
+      windows[hit] = dy, dx, flip
+  assert windows.min() == 0
+  assert windows[:, :2].max() == 8
+  assert 70 < windows[:, 2].sum() < 130
+
+
+@pytest.mark.parametrize('shape', [(32, 32, 3), (7, 10, 1)])
+def test_rotation_is_pils(shape):
+  from PIL import Image
+
+  x = batch(30, shape, low=1)
+  degrees = np.linspace(-15, 15, 30)
+  degrees[0] = 0
+  got = np.asarray(jax.jit(rotate)(x, degrees))
+  assert got.dtype == np.uint8
+  want = np.stack([
+    np.asarray(Image.fromarray(image.squeeze()).rotate(angle))
+    for image, angle in zip(x, degrees, strict=True)
+  ]).reshape(x.shape)  # fmt: skip
+  assert (got != want).mean() < 1e-3  # PIL's angles are fixed-point numbers
+  assert (got[0] == x[0]).all()
+  assert (got[1] == 0).any()
+
+
+def test_fedconcat_turns_each_row_by_an_angle_of_its_own(monkeypatch):
+  seen = []
+  monkeypatch.setattr(
+    transforms, 'rotate', lambda x, degrees: seen.append(degrees) or x
+  )
+  x = batch(900, SMALL)
+  augment, normalise = make_transforms('cifar100', SMALL, 'fedconcat')
+  out = np.asarray(augment(x, KEY(0)))
+  mean, std = (FEDCONCAT['cifar100'][i] for i in (0, 1))
+  windows = find_window(x, np.rint((out * std + np.array(mean)) * 255))
+  assert windows.min() == 0
+  degrees = np.asarray(seen[0])
+  assert degrees.shape == (900,)
+  assert -15 <= degrees.min() < -14.5 and 14.5 < degrees.max() <= 15
+  assert abs(degrees.mean()) < 4 * 15 / np.sqrt(3 * 900)
+  correlation = np.corrcoef(np.c_[windows, degrees].T) - np.eye(4)
+  assert abs(correlation).max() < 0.15
+  augment(x[:5], KEY(0))
+  np.testing.assert_array_equal(seen[1], degrees[:5])
+  want = (x / 255 - np.array(mean)) / np.array(std)
+  np.testing.assert_allclose(normalise(x, KEY(0)), want, rtol=1e-5, atol=1e-6)
 
 
 def test_rows_do_not_depend_on_the_padding_behind_them():
