@@ -51,7 +51,9 @@ def rows(name: str) -> Iterator[tuple[str, ...]]:
   title = TITLE.match(module.__doc__)
   assert title, f'{name}: the docstring begins with "Name (paper): ..."'
   hp = module.HParams()
-  readings = PROTOCOLS if hasattr(hp, 'protocol') else (None,)
+  readings = (None,)
+  if hasattr(hp, 'protocol'):
+    readings = getattr(module, 'PROTOCOLS', PROTOCOLS)
   seen = set()
   for protocol in readings:
     chosen = hp if protocol is None else hp._replace(protocol=protocol)

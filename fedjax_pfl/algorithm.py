@@ -122,13 +122,13 @@ def load(name: str) -> ModuleType:
 PROTOCOLS = ('paper', 'released')
 
 
-def check_protocol(protocol: str) -> None:
+def check_protocol(protocol: str, choices: tuple[str, ...] = PROTOCOLS) -> None:
   """Refuse what is neither the paper's text nor its public code."""
-  if protocol not in PROTOCOLS:
+  if protocol not in choices:
     raise bad_input(
       'hp.protocol',
       got=protocol,
       expected='a reading of the paper',
-      choices=PROTOCOLS,
+      choices=choices,
       cause='a typing error',
     )

@@ -37,3 +37,21 @@ def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
 
   return sum(jax.tree.leaves(jax.tree.map(norm, tree, anchor)))
+
+
+def squared_cosine(tree: PyTree, other: PyTree, offset: float = 0.0) -> Array:
+  """Return cos^2 = s^2 / (a b) of two trees, each taken as one vector.
+
+    s = sum_t <v_t, w_t> + offset P,  a = sum_t |v_t|^2,  b = sum_t |w_t|^2
+
+  with P entries. Without an offset it is 0 where a tree is 0, and so is its
+  gradient.
+  """
+  products = jax.tree.map(lambda v, w: jnp.sum(v * w), tree, other)
+  size = sum(leaf.size for leaf in jax.tree.leaves(tree))
+  s = sum(jax.tree.leaves(products)) + offset * size
+  a, b = (
+    sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(one))
+    for one in (tree, other)
+  )
+  return s**2 / jnp.maximum(a * b, 1e-12)
