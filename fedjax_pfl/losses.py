@@ -1,4 +1,8 @@
-"""What objectives are made of: cross-entropy, distances, a squared cosine."""
+"""What objectives are made of: cross-entropy, distances, a squared cosine.
+
+What goes over whole trees is compiled by itself: where local training runs
+step by step in Python, it is one call and not one for every tensor.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +22,14 @@ def masked_mean(values: Array, batch: Batch) -> Array:
   return (batch.mask * values).sum() / jnp.maximum(batch.mask.sum(), 1)
 
 
+@jax.jit
 def sum_squares(tree: PyTree, anchor: PyTree) -> Array:
   """Return sum_t |v_t - w_t|^2 over all tensors."""
   squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), tree, anchor)
   return sum(jax.tree.leaves(squares))
 
 
+@jax.jit
 def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
   """Return sum_t |v_t - w_t|: not squared, tensor by tensor.
 
@@ -39,6 +45,7 @@ def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
   return sum(jax.tree.leaves(jax.tree.map(norm, tree, anchor)))
 
 
+@jax.jit
 def squared_cosine(tree: PyTree, other: PyTree, offset: float = 0.0) -> Array:
   """Return cos^2 = s^2 / (a b) of two trees, each taken as one vector.
 

@@ -125,16 +125,18 @@ def finetune(
   data: ClientData,
   rng: Key,
   personal: Personalization,
+  loss: local.Loss | None = None,
 ) -> dict[str, Params]:
   """Return 'finetuned', the model after the last of `epochs`, and the others.
 
   With epochs (1, 5, 10): 'finetuned_1', 'finetuned_5' and 'finetuned'. Plain
-  SGD with momentum on the part; the rest of the model stays as it is.
+  SGD with momentum on the part; the rest of the model stays as it is. The loss
+  is the task's, unless another is given.
   """
   stops = tuple(sorted(set(personal.epochs)))
   tx = optax.sgd(personal.learning_rate, personal.momentum or None)
   models, _ = local.fit_stops(
-    task.loss,
+    loss or task.loss,
     params,
     data,
     rng,

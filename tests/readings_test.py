@@ -23,10 +23,19 @@ pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
 WIDE = pad(DATA, 2 * max(COUNTS), row=-1)  # padding shows the poisoned row
 RELEASED = {'protocol': 'released'}
+FIRST_CODE = {
+  'protocol': 'first_code',
+  'phase_start': 0.0,
+  'mixing': 'layer',
+  'twice': 'all',
+  'local_init': 'shared',
+  'pairing': 'stale',
+}
 READINGS = {
   'ditto, released': ('ditto', RELEASED),
   'ditto, local anchor': ('ditto', {**RELEASED, 'anchor': 'local'}),
   'per_fedavg, second order': ('per_fedavg', {'second_order': True}),
+  'superfed, first code': ('superfed', FIRST_CODE),
 }
 
 

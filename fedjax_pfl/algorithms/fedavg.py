@@ -9,6 +9,9 @@ in that paper's public code (n_i / n in its text; the same when balanced).
 
 With rho = head_lr_ratio the head learns at rho eta, the body at eta, and both
 are averaged (FedBABU paper, table 23); rho = 0 trains FedBABU's body.
+
+The view 'local_update' is FedAvg-LU, as the SuPerFed paper compares it: it is
+'finetuned' by another name.
 """
 
 import math
@@ -59,15 +62,17 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     mean = trees.weighted_mean(params, hp.train.weights(counts))
     return Server(server.round + 1, mean)
 
+  def views(server, client, data, rng):
+    models = personalize.views(task, server.params, data, rng, hp.personal)
+    return {**models, 'local_update': models['finetuned']}
+
   algorithm = Algorithm(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
     init_client=lambda server, data, rng: (),
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
-      task, server.params, data, rng, hp.personal
-    ),
+    personalize=views,
     predict=personalize.make_predict(task),
     global_model=lambda server: server.params,
   )

@@ -7,8 +7,12 @@
 together with that of L_i. With update_part = 'body' this is FedProx + FedBABU:
 the head stays random, travels nowhere, and its term is identically zero.
 
+With distance = 'norm' the term is mu sum_t |v_t - w_t|, not squared, as in the
+public code of SuPerFed: its pull has the size mu for every tensor t.
+
 `loss` and `losses` hold the whole objective, `cross_entropies` L_i alone.
-Personalisation is without the term.
+Fine-tuning is without the term; in 'local_update' (FedProx-LU, as the SuPerFed
+paper compares it) the same epochs keep it, with w the final model.
 
 Differs from the paper: it solves the local problem inexactly, for as long as a
 client can; here every client runs tau epochs of SGD, as in the FedBABU paper
@@ -23,7 +27,12 @@ import jax.numpy as jnp
 from fedjax_pfl import local, losses, personalize, trees
 from fedjax_pfl.algorithm import Algorithm, Stage
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.types import Array, ClientData, Key, Params, Task
+
+DISTANCES = {
+  'squared': lambda tree, anchor: 0.5 * losses.sum_squares(tree, anchor),
+  'norm': losses.sum_norms,
+}
 
 
 class HParams(NamedTuple):
@@ -31,6 +40,7 @@ class HParams(NamedTuple):
   personal: personalize.Personalization = personalize.Personalization()
   mu: float = 0.01  # 0 is FedAvg, or FedBABU
   update_part: str = 'full'  # 'body': FedProx + FedBABU
+  distance: str = 'squared'  # or 'norm'
 
 
 FEDAVG_WHEN = {'mu': 0.0}
@@ -44,18 +54,12 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProx."""
-  if hp.mu < 0:
-    raise bad_input(
-      'hp.mu',
-      got=hp.mu,
-      expected='a number, 0 or more; 0 is FedAvg',
-      cause='a sign: it would push clients apart',
-    )
+  check_hyperparameters(hp)
   part = personalize.part_mask(task, hp.update_part)
 
   def local_update(server, client, data, rng):
     params, info = local.fit(
-      objective(task, server.params, hp.mu),
+      objective(task, server.params, hp.mu, hp.distance),
       server.params,
       data,
       rng,
@@ -74,8 +78,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
-      task, server.params, data, rng, hp.personal
+    personalize=lambda server, client, data, rng: views(
+      task, hp, server.params, data, rng
     ),
     predict=personalize.make_predict(task),
     global_model=lambda server: server.params,
@@ -83,13 +87,45 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   return (Stage('fedprox', hp.train.rounds, algorithm),)
 
 
-def objective(task: Task, anchor: Params, mu: float) -> local.Loss:
-  """Return v -> L(v) + mu/2 |v - anchor|^2, which reports L beside it."""
+def objective(
+  task: Task, anchor: Params, mu: float, distance: str = 'squared'
+) -> local.Loss:
+  """Return v -> L(v) + mu D(v, anchor), which reports L beside it."""
 
   def loss(params, batch, rng):
     cross_entropy = task.loss(params, batch, rng)
-    distance = losses.sum_squares(params, anchor)
-    total = cross_entropy + 0.5 * mu * distance
+    total = cross_entropy + mu * DISTANCES[distance](params, anchor)
     return total, {'cross_entropies': cross_entropy}
 
   return loss
+
+
+def views(
+  task: Task, hp: HParams, params: Params, data: ClientData, rng: Key
+) -> dict[str, personalize.View]:
+  """Return the views of every global model, and the one that keeps the term."""
+  loss = objective(task, params, hp.mu, hp.distance)
+  updated = personalize.finetune(task, params, data, rng, hp.personal, loss)
+  return {
+    **personalize.views(task, params, data, rng, hp.personal),
+    'local_update': updated['finetuned'],
+  }
+
+
+def check_hyperparameters(hp: HParams) -> None:
+  """Refuse a pull the wrong way, and a distance that is not there."""
+  if hp.mu < 0:
+    raise bad_input(
+      'hp.mu',
+      got=hp.mu,
+      expected='a number, 0 or more; 0 is FedAvg',
+      cause='a sign: it would push clients apart',
+    )
+  if hp.distance not in DISTANCES:
+    raise bad_input(
+      'hp.distance',
+      got=hp.distance,
+      expected='what mu is a factor of',
+      choices=DISTANCES,
+      cause='a typing error',
+    )

@@ -219,6 +219,7 @@ def draw_ratios(rng: Key, number: int) -> Array:
   return jax.random.uniform(rng, (number,))
 
 
+@jax.jit
 def mix(params: Params, own: Params, ratios: PyTree) -> Params:
   """Return (1 - lambda_t) w_t + lambda_t v_t; w_t where v_t is a hole."""
 
