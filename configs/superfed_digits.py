@@ -1,6 +1,7 @@
 """SuPerFed-MM on scikit-learn's 8x8 digits: a first look, no download.
 
-  python experiments/main.py --config=configs/superfed_digits.py --workdir=runs/x
+  python experiments/main.py --config=configs/superfed_digits.py \\
+      --workdir=runs/x
 
 SuPerFed-LM, a lambda for each layer, is --config.hp.mixing=layer. 20 clients
 with 2 shards each; five take part in a round, and some never train their own

@@ -114,7 +114,7 @@ class Client(NamedTuple):
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
-  """Return the stages: federation and personalisation, if they have rounds."""
+  """Return the stages of SuPerFed: federation, then personalisation."""
   check_hyperparameters(hp)
   twins, keeps = twin_mask(task, hp.twice), hp.pairing == 'stale'
 
@@ -148,8 +148,16 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     aggregate=aggregate,
     personalize=views,
     predict=task.logits,
+    global_model=lambda server: server.params,
   )
   second = first._replace(local_update=mix_and_train)
+  return phases(hp, first, second)
+
+
+def phases(
+  hp: HParams, first: Algorithm, second: Algorithm
+) -> tuple[Stage, ...]:
+  """Return the stages that have rounds."""
   before = federation_rounds(hp)
   stages = (
     Stage('federation', before, first),
