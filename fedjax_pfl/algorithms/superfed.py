@@ -40,6 +40,9 @@ factor) and `squared_cosines` are what `losses` are made of.
 
 Differs from the paper: the weights a_i are 1 by default; those of the codes,
 with their momentum and their decay of learning rate and weights, are settings.
+Differs from the codes: the last batch of a client is kept though it is partial,
+and all tensors of w are averaged (the final code leaves the shifts of BatchNorm
+at the server as they were).
 """
 
 from collections.abc import Callable
