@@ -81,7 +81,7 @@ def message_sizes(stages) -> tuple[int, int, int]:
   """Return the bytes that a client keeps, uploads and downloads a round."""
   import jax
 
-  from fedjax_pfl import trees
+  from fedjax_pfl import traffic
   from fedjax_pfl.engine import stage_shapes
   from fedjax_pfl.types import ClientData
 
@@ -92,18 +92,8 @@ def message_sizes(stages) -> tuple[int, int, int]:
   data = ClientData(*pool, shape(CLIENTS, 100), shape(CLIENTS))
   *_, (stage, server, clients) = stage_shapes(stages, data)
 
-  def last_round(server, clients, data):
-    data = stage.prepare(server, data)
-    client = trees.take(clients, 0)
-    one = data._replace(index=data.index[0], count=data.count[0])
-    down = stage.algorithm.download(server, client)
-    key = jax.random.key(0)
-    _, up, _ = stage.algorithm.local_update(down, client, one, key)
-    return client, up, down, stage.held(server)
-
-  sizes = jax.eval_shape(last_round, server, clients, data)
-  kept, up, down, held = map(trees.num_bytes, sizes)
-  return kept, up, down - held
+  sizes = traffic.count(stage, server, clients, data)
+  return sizes.kept, sizes.up, sizes.down
 
 
 def describe(num_bytes: int) -> str:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import console, trees
-from fedjax_pfl.algorithm import Client, Server, Stage
+from fedjax_pfl import console, traffic
+from fedjax_pfl.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.engine import make_round, make_rounds, sample_cohorts
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.evaluate import view_names
@@ -268,23 +268,14 @@ def message_bytes(
 
   Where the stage `begins`, all clients are sent what they then hold.
   """
-
-  def messages(server, clients, data):
-    client = trees.take(clients, 0)
-    one = ClientData(data.x, data.y, data.index[0], data.count[0])
-    down = stage.algorithm.download(server, client)
-    _, up, _ = stage.algorithm.local_update(
-      down, client, one, jax.random.key(0)
-    )
-    return down, up
-
-  down, up = jax.eval_shape(messages, server, clients, data)
-  held = trees.num_bytes(jax.eval_shape(stage.held, server))
-  each = trees.num_bytes(down) - held
-  once = data.count.shape[0] * held if begins else 0
+  # The data are prepared already.
+  bytes_of = traffic.count(
+    stage._replace(prepare=as_stored), server, clients, data
+  )
+  once = data.count.shape[0] * bytes_of.once if begins else 0
   return {
-    'bytes_down': num_messages * each + once,
-    'bytes_up': num_messages * trees.num_bytes(up),
+    'bytes_down': num_messages * bytes_of.down + once,
+    'bytes_up': num_messages * bytes_of.up,
   }
 
 

@@ -29,10 +29,14 @@ LAYERS = {
   'local': (*WORDS, 'trees', 'batches'),
   'algorithm': WORDS,
   'personalize': (*WORDS, 'trees', 'batches', 'local'),
+  'clusters': WORDS,
+  'wide': (*WORDS, 'trees', 'losses'),
   'algorithms': (
     *WORDS,
     *('trees', 'losses', 'batches', 'local', 'personalize', 'algorithm'),
+    *('clusters', 'wide'),
   ),
+  'traffic': (*WORDS, 'trees', 'algorithm'),
   'sharing': (*WORDS, 'local', 'personalize', 'algorithm'),
   'engine': (*WORDS, 'trees', 'algorithm'),
   'calibration': WORDS,
@@ -69,7 +73,7 @@ LAYERS = {
   'keep': (*WORDS, 'trees', 'modelfile', 'store', 'experiment'),
   'train': (
     *WORDS,
-    *('console', 'trees', 'algorithm', 'engine', 'evaluate', 'store'),
+    *('console', 'traffic', 'algorithm', 'engine', 'evaluate', 'store'),
     *('report', 'oracle', 'experiment', 'state', 'keep', 'whole', 'judging'),
   ),
   'analysis': (

@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import pytest
 from helpers import (
@@ -39,7 +40,10 @@ def test_server_is_fedavgs(name, weights):
     pytest.skip('never FedAvg')
   hp = {'train': TRAININGS[weights], **when}
   server, _, _ = play(build(name, **hp)[:1], DATA, 3)
-  assert_close(server.params, fedavg(weights))
+  want = fedavg(weights)
+  # A server with models of several clusters has one of them then.
+  got = jax.tree.map(lambda a, b: a.reshape(b.shape), server.params, want)
+  assert_close(got, want)
 
 
 @pytest.mark.parametrize('weights', TRAININGS)
