@@ -67,7 +67,7 @@ def cluster(
   model = k_means(shares, number, seed)
   if cap_factor is None:
     return model.labels_.astype(np.int32)
-  cap = int(cap_factor * len(shares) / number)
+  cap = check_cap(len(shares), number, cap_factor)
   rng = np.random.default_rng(seed)
   return capped(shares, model.cluster_centers_, cap, rng)
 
@@ -97,7 +97,6 @@ def capped(
   leave until the cap holds; row by row, they go to the nearest cluster with
   room; centres become means.
   """
-  _check_cap(len(shares), len(centres), cap)
   centres = np.array(centres, np.float64)
   for _ in range(iterations):
     distance = np.linalg.norm(shares[:, None] - centres, axis=-1)  # [K, M]
@@ -123,16 +122,19 @@ def _fill(labels: np.ndarray, distance: np.ndarray, cap: int) -> np.ndarray:
   return labels
 
 
-def _check_cap(num_rows: int, number: int, cap: int) -> None:
-  if cap * number >= num_rows:
-    return
-  raise bad_input(
-    'hp.cap_factor',
-    got=f'room for {cap} clients in each of {number} clusters',
-    expected=f'room for all {num_rows} clients',
-    choices=['a larger cap_factor', 'None: no cap'],
-    cause='a factor below 1, or so near it that rounding leaves no room',
-  )
+def check_cap(num_clients: int, number: int, factor: float) -> int:
+  """Return the cap, floor(factor K / M); refuse one without room for all."""
+  cap = int(factor * num_clients / number) if factor > 0 else 0
+  if cap * number < num_clients:
+    raise bad_input(
+      'hp.cap_factor',
+      got=factor,
+      expected=f'room for all {num_clients} clients in {number} clusters, '
+      f'instead of {cap} in each',
+      choices=['1.2, as in the paper', 'None: no cap'],
+      cause='a factor below 1, or so near it that rounding leaves no room',
+    )
+  return cap
 
 
 def elbow(shares: np.ndarray, seed: int, most: int = MOST) -> Elbow:

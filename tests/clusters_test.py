@@ -41,7 +41,7 @@ def test_a_cap_moves_the_farthest():
 
 
 def test_a_cap_without_room():
-  with pytest.raises(BadInput, match=r'room for 4 clients in each of 2'):
+  with pytest.raises(BadInput, match='10 clients in 2 clusters, instead of 4'):
     clusters.cluster(np.eye(10), 2, seed=0, cap_factor=0.9)
 
 

@@ -142,6 +142,13 @@ def test_more_clusters_than_clients():
   small()[0].check(DATA)
 
 
+def test_a_cap_that_leaves_no_room():
+  first, _ = small(cap_factor=1.0)
+  with pytest.raises(BadInput, match='7 clients in 2 clusters, instead of 3'):
+    first.check(DATA)
+  small(cap_factor=1.2)[0].check(DATA)
+
+
 @pytest.mark.parametrize(
   'field, value, words',
   [
@@ -152,6 +159,7 @@ def test_more_clusters_than_clients():
     ('cache', True, 'Choices: exact, always, never'),
     ('classifier_rounds', 0, 'a whole number of rounds'),
     ('classifier_steps', 0, 'a whole number of steps'),
+    ('cap_factor', '1.2', 'None: no cap'),
     ('noise_inputs', 0, 'a whole number of inputs'),
   ],
 )

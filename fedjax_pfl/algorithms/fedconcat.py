@@ -366,6 +366,8 @@ def _check_clients(task: Task, hp: HParams, data: ClientData) -> None:
     )
     shares = clusters.label_shares(counts)
   clusters.check_clusters(shares, hp.clusters)
+  if hp.cap_factor is not None:
+    clusters.check_cap(len(shares), hp.clusters, hp.cap_factor)
 
 
 def _as_is(x: Array, rng: Key) -> Array:
@@ -387,6 +389,13 @@ def _check(hp: HParams) -> None:
         choices=choices,
         cause='a typing error',
       )
+  if hp.cap_factor is not None and not isinstance(hp.cap_factor, int | float):
+    raise bad_input(
+      'hp.cap_factor',
+      got=hp.cap_factor,
+      expected='a number above 1, or None: no cap',
+      cause='a word instead of a number',
+    )
   for field, what in (
     ('clusters', 'clusters'),
     ('classifier_rounds', 'rounds'),

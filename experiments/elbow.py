@@ -1,0 +1,51 @@
+"""Draw how many clusters of clients suit a config; nothing is trained:
+
+  python experiments/elbow.py --config=configs/fedconcat_digits.py \\
+      --output=runs/elbow.png
+
+K-means of the label distributions for 1, 2, ... clusters, and the number at
+the sharpest bend of its inertia, for --config.hp.clusters. The numbers go to a
+CSV file beside the picture.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+
+from absl import flags, logging
+
+from experiments import commandline
+
+CONFIG = flags.DEFINE_string(
+  'config', None, 'a config file, e.g. configs/fedconcat_digits.py[:quick]'
+)
+OUTPUT = flags.DEFINE_string('output', None, 'the picture, a .png file')
+
+
+def main(overrides):
+  logging.set_verbosity(logging.WARNING)
+  settings = commandline.read_settings(CONFIG.value, overrides)
+  # Imported here: a mistyped flag should not wait for jax.
+  from matplotlib.figure import Figure
+
+  from fedjax_pfl import clusters, console
+  from fedjax_pfl.experiment import build_data
+  from fedjax_pfl.report import elbow_plot, saving
+  from fedjax_pfl.settings import check_settings
+
+  check_settings(settings)
+  saving.check_output(OUTPUT.value)
+  source, train, _, _ = build_data(settings, console.say)
+  counts = clusters.label_counts(*train[1:], source.num_classes)
+  found = clusters.elbow(clusters.label_shares(counts), settings['seed'])
+  figure = Figure((5, 3.5), layout='constrained')
+  elbow_plot.plot_elbow(figure.subplots(), *found)
+  rows = enumerate(map(saving.number, found.inertias), 1)
+  saving.save(figure, OUTPUT.value, ('clusters', 'inertia'), rows)
+  console.say(f'Sharpest bend: {found.best} clusters')
+  console.say(f'Figure: {OUTPUT.value}')
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['config', 'output'])
