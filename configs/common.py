@@ -111,3 +111,49 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
     )
     c.finetune.epochs = (1,)
   return c
+
+
+def superfed(arg: str = '', **changes) -> config_dict.ConfigDict:
+  """Return SuperFed's setting for CIFAR-10 (first version), with `changes`."""
+  setting = {
+    'dataset': 'cifar10',
+    'inputs': 'unit',
+    'model': 'superfed_cnn',
+    'partition': 'pathological',
+    'clients': 100,
+    'shards': 2,
+    'test_partition': 'split',  # a fifth of a client's own images
+    'global_test': True,  # the server's model: on the 10,000 test images
+    'fraction': 0.1,
+    'rounds': 200,
+    'local_epochs': 10,
+    'batch_size': 20,
+    'learning_rate': 0.01,
+    'lr_decay': 0.995,
+    'lr_drops': (),
+    'aggregation': 'examples',
+  }
+  return base(arg, **{**setting, **changes})
+
+
+def fedconcat(arg: str = '', **changes) -> config_dict.ConfigDict:
+  """Return FedConcat's setting for CIFAR-10 (Table 1), with `changes`."""
+  setting = {
+    'dataset': 'cifar10',
+    'inputs': 'fedconcat',
+    'model': 'simple_cnn',
+    'partition': 'classes',  # #C = 2; Dir(0.1): 'dirichlet_capped', beta=0.1
+    'clients': 40,
+    'classes_per_client': 2,
+    'global_test': True,
+    'fraction': 1.0,
+    'rounds': 50,
+    'local_epochs': 10,
+    'batch_size': 64,
+    'learning_rate': 0.01,
+    'lr_drops': (),
+    'weight_decay': 1e-5,
+    'aggregation': 'examples',
+    'views': ('initial',),  # a paper about the global model
+  }
+  return base(arg, **{**setting, **changes})

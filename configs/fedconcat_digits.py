@@ -14,14 +14,16 @@ def get_config(arg=''):
   return common.base(
     arg,
     algorithm='fedconcat',
-    hp={'clusters': 3, 'classifier_rounds': 40, 'noise_inputs': 1000},
+    hp={'clusters': 3, 'classifier_rounds': 60, 'noise_inputs': 1000},
     dataset='digits',
     model='convnet3',  # 8x8 pixels allow three poolings
     partition='classes',
     clients=20,
-    fraction=0.25,
-    total_epochs=80,
+    fraction=0.5,
+    total_epochs=60,
     local_epochs=5,
     batch_size=20,  # a client has about 72 images
-    finetune={'batch_size': 20},
+    lr_drops=(),  # the classifier begins after the last round of the others
+    log_every=3,
+    views=('initial',),
   )
