@@ -3,6 +3,7 @@
 Methods are found, never named: a new file is held to all of this at once.
 """
 
+import functools
 import inspect
 
 import jax
@@ -22,17 +23,19 @@ from helpers import (
   make_data,
   make_task,
   play,
+  round_of,
 )
 
 from fedjax_pfl import local, personalize, trees
 from fedjax_pfl.algorithm import Algorithm, Stage, load
-from fedjax_pfl.engine import begin, make_round, stage_shapes
+from fedjax_pfl.engine import begin, stage_shapes
 
 DATA = make_data()
 ONE = client_of(DATA, 0)
 RNG = KEY(0)
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
+stages_of = functools.cache(build)
 every_method = pytest.mark.parametrize('name', ALGORITHMS)
 
 
@@ -133,14 +136,14 @@ def test_state_in_is_state_out(name):
 
 @every_method
 def test_one_clock_advances_by_one(name):
-  for stage, server, _ in stage_shapes(build(name), DATA):
+  for stage, server, _ in stage_shapes(stages_of(name), DATA):
     clock = server.round
     assert clock.shape == () and jnp.issubdtype(clock.dtype, jnp.integer)
     assert stage.rounds >= 1
-  stages = build(name)
+  stages = stages_of(name)
   server, clients = begin(stages[0], DATA, KEY(1))
   assert server.round == 0
-  round_fn = make_round(stages[0].algorithm)
+  round_fn = round_of(stages[0])
   for number in (1, 2, 3):
     cohort = jnp.array(COHORT)
     server, clients, _ = round_fn(server, clients, cohort, DATA, KEY(2))
@@ -149,7 +152,7 @@ def test_one_clock_advances_by_one(name):
 
 @every_method
 def test_untouched_clients_keep_their_bits(name):
-  stages = build(name)
+  stages = stages_of(name)
   _, before = begin(stages[0], DATA, KEY(1))
   _, after, _ = play(stages[:1], DATA, rounds=1, seed=1)
   rest = np.setdiff1d(np.arange(len(DATA.count)), COHORT)
@@ -190,7 +193,7 @@ def test_personalize_is_handed_training_data_alone(name):
 def test_a_cohort_without_any_example_loses_no_number(name):
   """Weights n_i are all 0 then."""
   empty = DATA._replace(count=jnp.zeros_like(DATA.count))
-  server, clients, _ = play(build(name), empty, rounds=1)
+  server, clients, _ = play(stages_of(name), empty, rounds=1)
   for leaf in jax.tree.leaves((server, clients)):
     if jnp.issubdtype(leaf.dtype, jnp.floating):
       assert jnp.isfinite(leaf).all()

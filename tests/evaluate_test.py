@@ -246,6 +246,7 @@ def test_view_names():
     'initial',
     'finetuned_1',
     'finetuned',
+    'local_update',
     'templates_euclidean',
     'templates_cosine',
   }

@@ -5,6 +5,8 @@ over: its features depend on the mask (like BatchNorm's), its training inputs
 and its loss are random, and its body and its head are learnt.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -159,6 +161,12 @@ def build(name: str, task: Task | None = None, **hp):
   return module.build(task or make_task(), module.HParams(**{**small, **hp}))
 
 
+@functools.cache
+def round_of(stage, **options):
+  """Return the round of a stage; the same stage is compiled once."""
+  return make_round(stage.algorithm, name=stage.name, **options)
+
+
 def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
   """Return server, clients and a list of metrics after `rounds` of each stage.
 
@@ -170,7 +178,7 @@ def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
     if number:
       server, clients = stage.enter(server, clients, data)
     prepared = stage.prepare(server, data)
-    round_fn = make_round(stage.algorithm, name=stage.name, **options)
+    round_fn = round_of(stage, **options)
     for _ in range(rounds):
       server, clients, metrics = round_fn(
         server, clients, cohort, prepared, KEY(seed + 1)
