@@ -4,13 +4,16 @@
 #   make test   linter, formatter check and tests
 #
 #   make compare   every method on the digits: a table and a figure
+#   make test-all  every golden case and every loop, too
 #   make bench     images per second
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
+  --no-loadscope-reorder
 
-.PHONY: demo compare test bench clean
+.PHONY: demo compare test test-all bench clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
@@ -20,8 +23,10 @@ compare: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
-	  --no-loadscope-reorder
+	$(PYTEST) --short
+
+test-all: $(VENV)/installed
+	$(PYTEST)
 
 bench: $(VENV)/installed
 	$(BIN)/python experiments/bench.py --model=convnet4

@@ -17,22 +17,32 @@ def pytest_addoption(parser):
     default=DEFAULT_GOLDENS,
     help='folder of golden cases (default: ../shared/goldens)',
   )
+  parser.addoption(
+    '--short',
+    action='store_true',
+    help='leave out what is marked long: most golden cases, most loops',
+  )
 
 
-def pytest_configure():
+def pytest_configure(config):
   """Compile with XLA's older emitters: in a third of the time.
 
   The tests spend most of their time on compiling small programs once. XLA
   reads its flags once, too: programs that tests start compile as usual.
   """
+  config.addinivalue_line('markers', 'long: left out with --short')
   flags = os.environ.get('XLA_FLAGS', '')
   os.environ['XLA_FLAGS'] = f'{flags} {OLDER_EMITTERS}'
   jax.devices()
   os.environ['XLA_FLAGS'] = flags
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
   """Begin with the longest file: no process then waits for another's."""
+  if config.getoption('--short'):
+    left_out = [item for item in items if item.get_closest_marker('long')]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
   items.sort(key=lambda item: item.path.name != 'parity_test.py')
 
 

@@ -80,7 +80,13 @@ def test_chunk_and_twice_the_padding(name):
   )
 
 
-@every_method
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.long] if number % 6 else [])
+    for number, name in enumerate(ALGORITHMS)
+  ],
+)
 def test_python_loop(name):
   # Every new operation compiles by itself there: few, then.
   train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)

@@ -4,7 +4,8 @@
 
 Every case file of DIR and its subfolders is one test; every setting comes from
 the file. How an algorithm is played stands in tests/players; a case whose
-algorithm is not there yet is skipped by its name.
+algorithm is not there yet is skipped by its name. With --short only the first
+case of each file of players is played.
 """
 
 import importlib
@@ -29,13 +30,28 @@ def all_plays():
 PLAYS = all_plays()
 
 
+def one_of_each_family(cases):
+  """Return the cases, all but the first of every file of players long."""
+  families, params = set(), []
+  for path in cases:
+    play = PLAYS.get(goldens.Case(path)['algorithm'].lower())
+    family = play and play.__module__
+    marks = [pytest.mark.long] if family in families else []
+    families.add(family)
+    params.append(pytest.param(path, marks=marks))
+  return params
+
+
 def pytest_generate_tests(metafunc):
   folder = metafunc.config.getoption('--goldens')
   cases = goldens.discover(folder)
   if not cases:
     reason = f'no golden cases in {folder}: give --goldens=DIR'
     cases = {'none': pytest.param(None, marks=pytest.mark.skip(reason))}
-  metafunc.parametrize('path', list(cases.values()), ids=list(cases))
+    metafunc.parametrize('path', list(cases.values()), ids=list(cases))
+    return
+  params = one_of_each_family(cases.values())
+  metafunc.parametrize('path', params, ids=list(cases))
 
 
 def test_case(path):
