@@ -34,6 +34,13 @@ from fedjax_pfl.engine import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 every_method = pytest.mark.parametrize('name', ALGORITHMS)
+some_methods = pytest.mark.parametrize(  # with --short; else all
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.long] if number % 6 else [])
+    for number, name in enumerate(ALGORITHMS)
+  ],
+)
 DATA = make_data()
 WIDE = pad(DATA, 2 * max(COUNTS), row=-1)  # padding shows the poisoned row
 
@@ -80,13 +87,7 @@ def test_chunk_and_twice_the_padding(name):
   )
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(name, marks=[pytest.mark.long] if number % 6 else [])
-    for number, name in enumerate(ALGORITHMS)
-  ],
-)
+@some_methods
 def test_python_loop(name):
   # Every new operation compiles by itself there: few, then.
   train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)
@@ -111,7 +112,7 @@ def linear_task():
   )
 
 
-@every_method
+@some_methods
 def test_twice_the_padding_of_personal_models(name):
   stages = stages_of(name)
   server, clients, _ = played(name)

@@ -4,8 +4,8 @@
 
 Every case file of DIR and its subfolders is one test; every setting comes from
 the file. How an algorithm is played stands in tests/players; a case whose
-algorithm is not there yet is skipped by its name. With --short only the first
-case of each file of players is played.
+algorithm is not there yet is skipped by its name. With --short only one case
+of a large network is played.
 """
 
 import importlib
@@ -30,15 +30,15 @@ def all_plays():
 PLAYS = all_plays()
 
 
-def one_of_each_family(cases):
-  """Return the cases, all but the first of every file of players long."""
-  families, params = set(), []
+def with_marks(cases):
+  """Return the cases; long are those of large networks but the first."""
+  params, is_first = [], True
   for path in cases:
-    play = PLAYS.get(goldens.Case(path)['algorithm'].lower())
-    family = play and play.__module__
-    marks = [pytest.mark.long] if family in families else []
-    families.add(family)
-    params.append(pytest.param(path, marks=marks))
+    model = goldens.Case(path).settings.get('model', 'narrow')
+    is_large = not model.startswith('narrow')
+    is_long = is_large and not is_first
+    is_first = is_first and not is_large
+    params.append(pytest.param(path, marks=[pytest.mark.long] * is_long))
   return params
 
 
@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc):
     cases = {'none': pytest.param(None, marks=pytest.mark.skip(reason))}
     metafunc.parametrize('path', list(cases.values()), ids=list(cases))
     return
-  params = one_of_each_family(cases.values())
+  params = with_marks(cases.values())
   metafunc.parametrize('path', params, ids=list(cases))
 
 
