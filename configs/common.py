@@ -113,6 +113,22 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   return c
 
 
+def digits(arg: str = '', **changes) -> config_dict.ConfigDict:
+  """Return a first look at a method: 20 clients with 2 shards each."""
+  setting = {
+    'dataset': 'digits',
+    'model': 'convnet3',  # 8x8 pixels allow three poolings
+    'clients': 20,
+    'shards': 2,
+    'fraction': 0.25,
+    'total_epochs': 80,
+    'local_epochs': 5,
+    'batch_size': 20,  # a client has about 72 images
+    'finetune': {'batch_size': 20},
+  }
+  return base(arg, **{**setting, **changes})
+
+
 def superfed(arg: str = '', **changes) -> config_dict.ConfigDict:
   """Return SuperFed's setting for CIFAR-10 (first version), with `changes`."""
   setting = {

@@ -11,16 +11,4 @@ from configs import common
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='fedrep',
-    dataset='digits',
-    model='convnet3',  # 8x8 pixels allow three poolings
-    clients=20,
-    shards=2,
-    fraction=0.25,
-    total_epochs=80,
-    local_epochs=5,
-    batch_size=20,  # a client has about 72 images
-    finetune={'batch_size': 20},
-  )
+  return common.digits(arg, algorithm='fedrep')
