@@ -42,9 +42,12 @@ from fedjax_pfl.batches import Batching
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import Array, ClientData, Key, Params, Task
 
-DISTRIBUTIONS = ('true', 'inferred')
-HEADS = ('fresh', 'sum')
-CACHES = ('exact', 'always', 'never')
+CHOICES = {
+  'distributions': ('true', 'inferred'),
+  'head': ('fresh', 'sum'),
+  'cache': ('exact', 'always', 'never'),
+}
+COUNTED = 'clusters', 'classifier_rounds', 'classifier_steps', 'noise_inputs'
 NOISE_BATCH = 100
 
 
@@ -120,14 +123,7 @@ def cluster_rounds(task: Task, hp: HParams) -> Algorithm:
   """Return FedAvg inside every cluster; a client keeps its cluster's number."""
 
   def local_update(down, cluster, data, rng):
-    params, info = local.fit(
-      task.loss,
-      down.params,
-      data,
-      rng,
-      tx=hp.train.sgd(down.round),
-      batching=hp.train.batching(task),
-    )
+    params, info = _train(task, hp, down, data, rng)
     return cluster, (params, cluster), info.metrics()
 
   def aggregate(server, uploads, counts):
@@ -156,14 +152,7 @@ def inference_round(task: Task, hp: HParams) -> Algorithm:
   """Return the round in which clients train alone and are shown noise."""
 
   def local_update(down, client, data, rng):
-    params, info = local.fit(
-      task.loss,
-      down.params,
-      data,
-      rng,
-      tx=hp.train.sgd(down.round),
-      batching=hp.train.batching(task),
-    )
+    params, info = _train(task, hp, down, data, rng)
     shape = jax.eval_shape(task.normalise, data.x[:1], rng)
     noise_rng = jax.random.fold_in(rng, 1)
     shares = mean_softmax(
@@ -198,6 +187,17 @@ def inference_round(task: Task, hp: HParams) -> Algorithm:
       task, client.params, data, rng, hp.personal
     ),
     predict=personalize.make_predict(task),
+  )
+
+
+def _train(task, hp, down, data, rng):
+  return local.fit(
+    task.loss,
+    down.params,
+    data,
+    rng,
+    tx=hp.train.sgd(down.round),
+    batching=hp.train.batching(task),
   )
 
 
@@ -376,11 +376,7 @@ def _as_is(x: Array, rng: Key) -> Array:
 
 
 def _check(hp: HParams) -> None:
-  for field, choices in (
-    ('distributions', DISTRIBUTIONS),
-    ('head', HEADS),
-    ('cache', CACHES),
-  ):
+  for field, choices in CHOICES.items():
     if getattr(hp, field) not in choices:
       raise bad_input(
         f'hp.{field}',
@@ -396,12 +392,8 @@ def _check(hp: HParams) -> None:
       expected='a number above 1, or None: no cap',
       cause='a word instead of a number',
     )
-  for field, what in (
-    ('clusters', 'clusters'),
-    ('classifier_rounds', 'rounds'),
-    ('classifier_steps', 'steps'),
-    ('noise_inputs', 'inputs'),
-  ):
+  for field in COUNTED:
+    what = field.rpartition('_')[2]
     value = getattr(hp, field)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
       raise bad_input(
