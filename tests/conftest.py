@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 from compiler import OLDER_EMITTERS
+from helpers import round_of
 
 DEFAULT_GOLDENS = Path(__file__).parents[2] / 'shared' / 'goldens'
 
@@ -69,3 +70,4 @@ def quick_compiler():
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
+  round_of.cache_clear()  # programs of other files are not used again
