@@ -1,0 +1,1 @@
+"""Published tables: their cells, what was run for them, and how both compare."""
