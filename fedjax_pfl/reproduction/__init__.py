@@ -1,1 +1,1 @@
-"""Published tables: their cells, what was run for them, and how both compare."""
+"""Published tables: their cells, and how what was run compares with them."""
