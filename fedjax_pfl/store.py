@@ -29,7 +29,7 @@ METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
 RESULT = 'result.json'
 # Fields of Scores: those that every version stores, and those since added.
-SCORED_ALWAYS = ('correct', 'count', 'loss')
+SCORED_ALWAYS = ('correct', 'count')
 SCORED_LATER = Scores._fields[len(SCORED_ALWAYS) :]
 
 

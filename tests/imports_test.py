@@ -82,6 +82,12 @@ LAYERS = {
     *('engine', 'scoring', 'evaluate', 'modelfile', 'experiment', 'state'),
     *('train', 'analysis'),
   ),
+  'reproduction': (
+    *WORDS,
+    *('console', 'files', 'data', 'algorithm', 'engine', 'scoring'),
+    *('checkpoints', 'identity', 'store', 'report', 'settings', 'start'),
+    *('experiment', 'state', 'judging', 'train', 'analysis', 'reproduction'),
+  ),
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.

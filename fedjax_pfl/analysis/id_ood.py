@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
+import numpy as np
 
 from fedjax_pfl.algorithm import Client, Server
 from fedjax_pfl.analysis.classes import Split, owned_classes, split_accuracy
 from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.scoring import score_classes
+from fedjax_pfl.scoring import ClassScores, score_classes
 from fedjax_pfl.types import Key
 
 BLOCK = 10  # clients judged between two signs of life
@@ -32,6 +33,24 @@ def id_ood(
 
   The key is that of the run's evaluation: views are then those it judged.
   """
+  scores, owned = score_by_class(
+    experiment, server, clients, views, key, on_progress
+  )
+  return {
+    view: split_accuracy(score.correct, score.count, owned)
+    for view, score in scores.items()
+  }
+
+
+def score_by_class(
+  experiment: Experiment,
+  server: Server,
+  clients: Client,
+  views: Sequence[str],
+  key: Key,
+  on_progress: Callable[[int], None] | None = None,
+) -> tuple[dict[str, ClassScores], np.ndarray]:
+  """Return {view: correct and count [K, Y]}, and who trains on what [K, Y]."""
   num_classes = experiment.source.num_classes
   evaluate = make_evaluate(
     experiment.stages[-1].algorithm,
@@ -52,8 +71,4 @@ def id_ood(
     block=BLOCK,
     on_progress=on_progress,
   )
-  owned = owned_classes(experiment.train, num_classes)
-  return {
-    view: split_accuracy(score.correct, score.count, owned)
-    for view, score in scores.items()
-  }
+  return scores, owned_classes(experiment.train, num_classes)

@@ -1,0 +1,152 @@
+"""Judge the last models of a finished run once more, in another way.
+
+One training answers many printed numbers: fine-tuned for one epoch or for
+twenty, the body or all of it, on other tests. What is judged again lies beside
+the run's own numbers and looks like them:
+
+  RUN/judgements/<key>/config.json   the run's config with the fields replaced
+                       clients.npz   per client: the scores of every reading
+                       result.json   their summaries; written last
+"""
+
+import pathlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from fedjax_pfl import checkpoints, console, store
+from fedjax_pfl.analysis.id_ood import score_by_class
+from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.judging import make_judge
+from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.reproduction.cells import Reading
+from fedjax_pfl.scoring import ClassScores
+from fedjax_pfl.state import State, state_shapes
+from fedjax_pfl.train import random_streams
+from fedjax_pfl.types import Scores
+
+FOLDER = 'judgements'
+OF_CLASSES = ('own', 'other')
+OF_SERVER = ('global', 'global_last10', 'global_top5')
+
+
+def stored_name(reading: Reading) -> str:
+  """Return the name under which the scores of a reading are stored.
+
+  >>> stored_name(Reading('finetuned')), stored_name(Reading('initial', 'own'))
+  ('finetuned', 'initial:own')
+  """
+  if reading.measure == 'accuracy':
+    return reading.view
+  return f'{reading.view}:{reading.measure}'
+
+
+def judge_again(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  key: str,
+  readings: Sequence[Reading],
+  say: Callable[[str], None],
+) -> pathlib.Path:
+  """Return RUN/judgements/<key> with the scores of these readings.
+
+  The experiment is that of the run, but for how it judges. What the folder
+  already holds is kept.
+  """
+  began = time.perf_counter()
+  scores = scores_of(experiment, workdir, readings, say)
+  path = workdir / FOLDER / key
+  path.mkdir(parents=True, exist_ok=True)
+  run = store.open_run(
+    path, experiment.settings, data=experiment.data_id, say=lambda text: None
+  )
+  if run.status() == 'finished':
+    scores = {**store.load_clients(path).scores, **scores}
+  train_count = experiment.train.count
+  run.write_clients(
+    scores, np.arange(experiment.settings['clients']), train_count=train_count
+  )
+  run.write_result(
+    algorithm=experiment.settings['algorithm'],
+    dataset=experiment.source.name,
+    rounds=experiment.rounds,
+    seconds=time.perf_counter() - began,
+    views={
+      name: summarise(score, train_count) for name, score in scores.items()
+    },
+  )
+  run.close()
+  return path
+
+
+def scores_of(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  readings: Sequence[Reading],
+  say: Callable[[str], None],
+) -> dict[str, Scores]:
+  """Return {stored name: scores [K]} of the last models of the run."""
+  states = load_states(experiment, workdir, say)
+  key = random_streams(experiment.settings['seed'])['evaluation']
+  scores = {}
+  views = _views(readings, ('accuracy',))
+  if views:
+    judge = make_judge(experiment, key)
+    state = State(*states, np.zeros(()), {})
+    scores |= judge(experiment.stages[-1], state, views)
+  views = _views(readings, OF_CLASSES)
+  if views:
+    number = experiment.settings['clients']
+    with console.progress('judging by class', number, unit='client') as bar:
+      by_class, owned = score_by_class(
+        experiment, *states, views, key, bar.update
+      )
+    scores |= split_scores(by_class, owned)
+  views = _views(readings, ('best_round',))
+  if views:
+    scores |= best_rounds(experiment, workdir, views, say)
+  return scores
+
+
+def split_scores(
+  by_class: Mapping[str, ClassScores], owned: np.ndarray
+) -> dict[str, Scores]:
+  """Return the scores on own and on other classes, [K] of [K, Y]."""
+  chosen = dict(zip(OF_CLASSES, (owned, ~owned), strict=True))
+  return {
+    stored_name(Reading(view, measure)): Scores(
+      np.sum(np.where(mask, score.correct, 0), -1),
+      np.sum(np.where(mask, score.count, 0), -1),
+    )
+    for view, score in by_class.items()
+    for measure, mask in chosen.items()
+  }
+
+
+def best_rounds(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  views: Sequence[str],
+  say: Callable[[str], None],
+) -> dict[str, Scores]:
+  """Return every client's best judged round on its tests: an oracle."""
+
+  def like(step):
+    return {'test_best': state_shapes(experiment, step).test_best}
+
+  folder = workdir / 'checkpoints'
+  _, restored = checkpoints.restore(folder, like, say, part=True)
+  count = np.asarray(experiment.judging[1].count)
+  return {
+    stored_name(Reading(view, 'best_round')): Scores(
+      np.maximum(restored['test_best'][view].each.correct, 0), count
+    )
+    for view in views
+  }
+
+
+def _views(readings: Sequence[Reading], measures: Sequence[str]) -> list[str]:
+  names = [one.view for one in readings if one.measure in measures]
+  return list(dict.fromkeys(names))
