@@ -1,0 +1,258 @@
+"""What is doubtful about printed numbers: which cells, and one sentence each.
+
+A cell is doubtful if it looks misprinted, if it stands in no text of its
+paper, or if the authors' public code does something else than the paper says
+and the number tells which of the two made it, or fails to tell.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Doubt(NamedTuple):
+  """The cells whose fields, or variants, have one of these values."""
+
+  where: Mapping[str, tuple[Any, ...]]
+  says: str
+
+
+# Looks misprinted, or holds no information; printed so.
+MISPRINTS = (
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('22',),
+      'algorithm': ('fedprox',),
+      'shards': (100,),
+      'local_epochs': (1,),
+      'metric': ('initial_accuracy',),
+    },
+    'Perhaps a misprint for 52.25: s=50 has 52.08 and the personalised '
+    'accuracy is 56.22.',
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('15',),
+      'shards': (5,),
+      'fraction': (0.1,),
+      'local_epochs': (1,),
+      'local_parts': ('conv12', 'conv123'),
+    },
+    'Conv12 and Conv123 are both printed as 74.50 ± 8.77: one is probably a '
+    'copy of the other.',
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('7',),
+      'algorithm': ('fedprox',),
+      'shards': (10,),
+      'metric': ('personalized_accuracy',),
+    },
+    'Falls and rises again with tau (66.39, 41.56, 43.48), unlike every other '
+    'row.',
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('10',),
+      'algorithm': ('fedavg',),
+      'momentum': ('0.99',),
+      'shards': (50, 10),
+    },
+    'The printed number is that of chance: the run diverged.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'table': ('20',), 'mean': (0.0,)},
+    'Printed as 0.00 ± 0.00: no client got one image right.',
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('25',),
+      'algorithm': ('fedbabu', 'fedper'),
+      'mean': (47.0,),
+    },
+    'The same 47.00 is printed three times in this table.',
+  ),
+  Doubt(
+    {
+      'paper': ('fedconcat',),
+      'table': ('1',),
+      'dataset': ('svhn',),
+      'partition': ('dirichlet_0.5',),
+    },
+    'Above the 86.2 printed for centralised training, as all seven methods '
+    'are here.',
+  ),
+  Doubt(
+    {
+      'paper': ('superfed',),
+      'table': ('3',),
+      'metric': ('global_accuracy',),
+      'phase2_start': ('0.4',),
+    },
+    'Both mixing modes are printed with 45.35 here: a coincidence or a copy.',
+  ),
+)
+
+# Where the text that has come down to us is not the paper's own, or broken.
+SOURCES = (
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('3',),
+      'algorithm': ('fedbabu',),
+      'fraction': (1.0,),
+      'metric': ('initial_accuracy',),
+    },
+    "Taken from a third party's slides, and in no other table.",
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('3',),
+      'fraction': (1.0,),
+      'metric': ('initial_accuracy_without_head',),
+    },
+    "Taken from a third party's slides, and in no other table.",
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('3',),
+      'fraction': (0.1,),
+      'local_epochs': (1, 4),
+      'metric': ('initial_accuracy_without_head',),
+    },
+    "Taken from a third party's slides, and in no other table.",
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'table': ('18',)},
+    'The heading says ResNet10, the caption MobileNet, and the level of the '
+    'numbers MobileNet; neither the drawing of the shares nor the weights of '
+    'the mean are published.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'table': ('19',)},
+    'The printed sizes of EMNIST (731,668 and 82,587) are not those of its '
+    'usual split (697,932 and 116,323), and no code for it is public.',
+  ),
+  Doubt(
+    {'paper': ('fedconcat',), 'table': ('1', '3')},
+    'The number of clients is not stated beside this table.',
+  ),
+  Doubt(
+    {'paper': ('superfed',), 'table': ('1', '2')},
+    'Columns of this table are lost: which number is top 1 of which dataset '
+    'is read off their order.',
+  ),
+)
+
+# Where paper and public code differ, or the number contradicts its text.
+PROTOCOLS = (
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('7', '22'),
+      'algorithm': ('fedprox', 'fedprox_babu'),
+    },
+    'With mu=0.01 the proximal term is too small for the printed distance '
+    'from FedAvg: something else differed too.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'local_parts': ('conv123',)},
+    'An early condition of the public code was always true for Conv123: the '
+    'column is in all likelihood a second run of FedAvg.',
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'table': ('2',),
+      'share_part': ('full',),
+    },
+    'The public code trains the body alone on shared data; that the whole '
+    'model was trained here is read off an older version of it.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'metric': ('initial_accuracy_without_head',)},
+    'The paper compares with templates by cosine, the public code by '
+    'Euclidean distance; ours is the latter.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'algorithm': ('fedper',)},
+    "The public code forgets each client's head after its round, against the "
+    'paper; so does ours here.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'algorithm': ('lg_fedavg',)},
+    "Each client's best round was in all likelihood chosen by its TEST "
+    'accuracy, without the fine-tuning that the paper writes of.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'algorithm': ('local_only',)},
+    "Each client's best epoch was chosen by its TEST accuracy.",
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'algorithm': ('fedrep',)},
+    'Momentum 0.5 and tau head epochs before the test are those of the '
+    'public code; the paper states neither a momentum nor tau.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'algorithm': ('per_fedavg',)},
+    'Adapted on half of the TEST images and tested on the other half, as the '
+    'printed spread tells; the public code does something else.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'algorithm': ('ditto',)},
+    'Judged as the older public code did: no client keeps a personal model, '
+    'and one that was not in the last round is tested with the global model.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'table': ('11',), 'shards': (100, 50)},
+    'The printed 20 test images of a client are only its mean here: the '
+    'partition leaves some blocks of a class empty.',
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'table': ('16', '17')},
+    'Whether this network was tested with running or with batch statistics '
+    'cannot be told.',
+  ),
+)
+
+# What the authors' public code gave on the real images, run in 2026.
+MEASURED = (
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'dataset': ('cifar10',),
+      'algorithm': ('fedbabu',),
+      'shards': (5,),
+      'fraction': (0.1,),
+      'local_epochs': (10,),
+      'metric': ('initial_accuracy',),
+    },
+    "The authors' code, run today, gives 63.29 ± 8.71.",
+  ),
+  Doubt(
+    {
+      'paper': ('fedbabu',),
+      'dataset': ('cifar10',),
+      'algorithm': ('fedbabu',),
+      'shards': (5,),
+      'fraction': (0.1,),
+      'local_epochs': (10,),
+      'metric': ('personalized_accuracy',),
+    },
+    "The authors' code, run today, gives 84.31 ± 6.45.",
+  ),
+  Doubt(
+    {'paper': ('fedbabu',), 'dataset': ('cifar10',)},
+    'Numbers printed for CIFAR-10 are lower than what the public code gives '
+    'today, where that was tried: FedBABU at s=5, f=0.1, tau=10 is printed '
+    'as 55.55 and 80.99 (personalised), and gives 63.29 and 84.31.',
+  ),
+)
+
+DOUBTS = (*MISPRINTS, *SOURCES, *PROTOCOLS, *MEASURED)

@@ -1,0 +1,49 @@
+"""The published numbers, and what is doubtful about some of them.
+
+`published.csv` holds every printed cell, `published.md` where each stands in
+its paper and how the file was checked.
+"""
+
+import csv
+import functools
+import pathlib
+
+from fedjax_pfl.reproduction.cells import Published, field
+from fedjax_pfl.reproduction.doubts import DOUBTS, Doubt
+
+FILE = pathlib.Path(__file__).with_name('published.csv')
+
+
+@functools.cache
+def load() -> tuple[Published, ...]:
+  """Return every printed cell in the order of the file."""
+  with open(FILE, newline='') as stream:
+    return tuple(_published(row) for row in csv.DictReader(stream))
+
+
+def footnote(published: Published) -> str:
+  """Return what is doubtful about a printed number, '' for most."""
+  return ' '.join(doubt.says for doubt in DOUBTS if _applies(doubt, published))
+
+
+def _published(row: dict[str, str]) -> Published:
+  numbers = {
+    name: kind(row[name]) if row[name] else None
+    for name, kind in (
+      ('clients', int),
+      ('shards', int),
+      ('fraction', float),
+      ('local_epochs', int),
+      ('std', float),
+    )
+  }
+  pairs = row['variant'].split(';') if row['variant'] else ()
+  variant = dict(pair.split('=', 1) for pair in pairs)
+  mean = float(row['mean'])
+  return Published(**{**row, **numbers, 'variant': variant, 'mean': mean})
+
+
+def _applies(doubt: Doubt, published: Published) -> bool:
+  return all(
+    field(published, name) in values for name, values in doubt.where.items()
+  )

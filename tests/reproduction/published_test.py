@@ -1,0 +1,103 @@
+"""The published numbers as they are printed, and what is doubtful of them."""
+
+import collections
+
+import pytest
+
+from fedjax_pfl.reproduction import doubts, published
+from fedjax_pfl.reproduction.cells import field
+
+# Rows of a table, as published.md has them.
+COUNTS = {
+  'fedbabu': [36, 30, 72, 54, 129, 36, 36, None, 36, 48, 72, 72, 129]
+  + [90, 90, 36, 36, 16, 24, 96, 18, 36, 12, 36, 105],
+  'fedconcat': [87, 56, 58],
+  'superfed': [20, 20, 40],
+}
+
+
+def find(paper, table, **fields):
+  """Return the printed cells of a table with these fields."""
+  return [
+    row
+    for row in published.load()
+    if (row.paper, row.table) == (paper, table)
+    and all(field(row, name) == value for name, value in fields.items())
+  ]
+
+
+def test_every_table_has_its_rows():
+  counts = collections.Counter(
+    (row.paper, row.table) for row in published.load()
+  )
+  assert counts == {
+    (paper, str(table)): count
+    for paper, rows in COUNTS.items()
+    for table, count in enumerate(rows, 1)
+    if count is not None
+  }
+
+
+def test_numbers_are_numbers():
+  (row,) = find(
+    'fedbabu', '13', algorithm='fedbabu', shards=5, fraction=0.1, local_epochs=1
+  )
+  assert (row.mean, row.std, row.clients) == (82.76, 6.47, 100)
+  (row,) = find('fedbabu', '13', algorithm='local_only', shards=2)
+  assert (row.fraction, row.local_epochs, row.variant) == (None, None, {})
+  (row,) = find('fedbabu', '24', head='similar', shards=10, mean=58.63)
+  assert row.variant == {'head': 'similar'} and row.std == 8.43
+  assert find('superfed', '1')[0].std is None
+
+
+def test_no_two_cells_are_alike():
+  """Then a cell may be named by its fields."""
+  keys = {
+    (*row._replace(variant=None, mean=None, std=None), *row.variant.items())
+    for row in published.load()
+  }
+  assert len(keys) == len(published.load())
+
+
+@pytest.mark.parametrize('doubt', doubts.DOUBTS)
+def test_every_doubt_is_about_some_cell(doubt):
+  """A misspelt field or value would silently drop a footnote."""
+  noted = [
+    row for row in published.load() if doubt.says in published.footnote(row)
+  ]
+  assert noted
+  for name, values in doubt.where.items():
+    assert {field(row, name) for row in noted} >= set(values), name
+  assert doubt.says.endswith('.')
+
+
+def test_footnotes_of_doubtful_cells():
+  (row,) = find(
+    'fedbabu',
+    '22',
+    algorithm='fedprox',
+    shards=100,
+    local_epochs=1,
+    metric='initial_accuracy',
+  )
+  assert row.mean == 42.25 and '52.25' in published.footnote(row)
+  slides = [
+    r for r in find('fedbabu', '3') if 'slides' in published.footnote(r)
+  ]
+  assert len(slides) == 39  # 33 of the 72 recur in other tables
+  tested = [r for r in find('fedbabu', '5') if 'TEST' in published.footnote(r)]
+  assert {row.algorithm for row in tested} == {
+    'local_only',
+    'lg_fedavg',
+    'per_fedavg',
+  }
+  where = dict(algorithm='fedbabu', shards=5, fraction=0.1, local_epochs=10)
+  (row,) = find('fedbabu', '13', **where)
+  assert '84.31 ± 6.45' in published.footnote(row)
+  (row,) = find('fedbabu', '12', **where, metric='initial_accuracy')
+  assert '63.29 ± 8.71' in published.footnote(row)
+
+
+def test_plain_cells_have_no_footnote():
+  for table in ('1', '4', '6', '21', '24'):
+    assert not any(map(published.footnote, find('fedbabu', table)))
