@@ -46,7 +46,6 @@ LAYERS = {
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'report': (*WORDS, 'files', 'store', 'report'),
   'oracle': (*WORDS, 'report'),
-  'reproduction': (*WORDS, 'reproduction'),
   'settings': (
     *WORDS,
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),

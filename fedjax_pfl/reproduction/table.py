@@ -1,0 +1,134 @@
+"""A table with ours beside the published numbers: as text, Markdown and CSV."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from fedjax_pfl.report.names import display_name
+from fedjax_pfl.report.summary import align
+from fedjax_pfl.reproduction.cells import Table, field
+from fedjax_pfl.reproduction.compare import Compared
+from fedjax_pfl.reproduction.published import footnote
+
+COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')
+WORDS = {True: 'yes', False: 'no', None: '-'}
+CSV_HEADER = (
+  *('metric', 'seeds', 'ours_mean', 'ours_std'),
+  *('published_mean', 'published_std', 'difference', 'two_standard_errors'),
+  *('within', 'footnote'),
+)
+
+
+def names_of(table: Table) -> tuple[str, ...]:
+  """Return the fields that tell the cells of the table apart."""
+  return (*table.rows, *table.columns)
+
+
+def as_text(table: Table, compared: Sequence[Compared]) -> str:
+  """Return one line for every cell that was run, and what there is to say."""
+  lines, notes = _lines(table, compared)
+  parts = [f'{table.name}: {table.title}', align(lines), summary_of(compared)]
+  parts += [f'[{number}] {note}' for note, number in notes.items()]
+  return '\n'.join(parts)
+
+
+def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
+  """Return the same as a Markdown table."""
+  lines, notes = _lines(table, compared)
+  head, *rows = lines
+  marks = ['---'] + ['---:'] * (len(head) - 1)
+  listed = [' | '.join(cells) for cells in (head, marks, *rows)]
+  text = '\n'.join(f'| {line} |' for line in listed)
+  parts = [f'# {table.name}: {table.title}', text, summary_of(compared)]
+  parts += [f'[{number}] {note}' for note, number in notes.items()]
+  return '\n\n'.join(parts) + '\n'
+
+
+def as_csv(table: Table, compared: Sequence[Compared]) -> str:
+  """Return every cell of the table, run or not, one a line."""
+  stream = io.StringIO()
+  writer = csv.writer(stream, lineterminator='\n')
+  names = names_of(table)
+  own = [name for name in CSV_HEADER if name not in names]
+  writer.writerow([*names, *own])
+  for one in compared:
+    published, ours = one.cell.published, one.ours
+    values = {
+      'metric': published.metric,
+      'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
+      'ours_mean': _decimal(ours and ours.mean),
+      'ours_std': _decimal(ours and ours.std),
+      'published_mean': published.mean,
+      'published_std': '' if published.std is None else published.std,
+      'difference': _decimal(one.difference),
+      'two_standard_errors': _decimal(one.tolerance),
+      'within': '' if one.agrees is None else WORDS[one.agrees],
+      'footnote': footnote(published),
+    }
+    settings = [_plain(field(published, name)) for name in names]
+    writer.writerow([*settings, *(values[name] for name in own)])
+  return stream.getvalue()
+
+
+def summary_of(compared: Sequence[Compared]) -> str:
+  """Return how many cells were run, and how many of them agree."""
+  done = [one for one in compared if one.ours]
+  judged = [one.agrees for one in done if one.agrees is not None]
+  text = f'{len(done)} of {len(compared)} cells run'
+  if judged:
+    text += (
+      f'; {sum(judged)} of {len(judged)} within twice the combined standard '
+      'error'
+    )
+  return f'{text}.'
+
+
+def _lines(
+  table: Table, compared: Sequence[Compared]
+) -> tuple[list[tuple[str, ...]], dict[str, int]]:
+  """Return head and rows of cells, and the footnotes with their numbers."""
+  notes: dict[str, int] = {}
+  names = names_of(table)
+  lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
+  for one in compared:
+    if one.ours is None:
+      continue
+    published = one.cell.published
+    mark = ''
+    if note := footnote(published):
+      mark = f' [{notes.setdefault(note, len(notes) + 1)}]'
+    settings = [_shown(name, field(published, name)) for name in names]
+    lines.append(
+      (
+        *settings,
+        _pair(one.ours.mean, one.ours.std) + _seeds(one.ours.seeds),
+        _pair(published.mean, published.std) + mark,
+        f'{one.difference:+.2f}',
+        '-' if one.tolerance is None else f'{one.tolerance:.2f}',
+        WORDS[one.agrees],
+      )
+    )
+  return lines, notes
+
+
+def _pair(mean: float, std: float | None) -> str:
+  return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:5.2f}'
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+  return f' ({len(seeds)} seeds)' if len(seeds) > 1 else ''
+
+
+def _shown(name: str, value: Any) -> str:
+  if name == 'algorithm':
+    return display_name(value)
+  return _plain(value).replace('_', ' ') or '-'
+
+
+def _plain(value: Any) -> str:
+  return '' if value is None else str(value)
+
+
+def _decimal(value: float | None) -> str:
+  return '' if value is None else f'{value:.4f}'
