@@ -183,30 +183,8 @@ def needs_same_clients(settings: Mapping[str, Any]) -> bool:
 
 def build_data(settings: Mapping[str, Any], say) -> tuple:
   """Return (source, train, test, fingerprint)."""
-  source = load_source(
-    settings['dataset'],
-    data_dir=settings['data_dir'],
-    fallback_to_synthetic=settings['quick'],
-    tell_fn=say,
-  )
-  if source.note:
-    say(source.note)
-  source = _first_examples(source, settings['examples'])
-  recipe = find_recipe(settings['dataset'], settings['inputs'])
-  source = scale_images(source, recipe.side)
-  name = settings['partition']
-  indices = partition(
-    name,
-    source.train.y,
-    source.test.y,
-    num_clients=settings['clients'],
-    num_classes=source.num_classes,
-    test_partition=settings['test_partition'],
-    test_shards=settings['test_shards'],
-    test_share=settings['test_share'],
-    seed=settings['seed'],
-    **{field: settings[field] for field in PARTITIONS[name]._fields},
-  )
+  source = load_images(settings, say)
+  indices = divide(settings, source)
   train = stack_clients(source.train, indices[0])
   pool, testing = source.test, 'testing'
   if settings['test_partition'] == 'split':
@@ -221,8 +199,44 @@ def build_data(settings: Mapping[str, Any], say) -> tuple:
     )
   if note := note_empty(train, test):
     say(note)
-  data_id = f'{source.fingerprint}-{fingerprint(indices[0] + indices[1])}'
-  return source, train, test, data_id
+  return source, train, test, identify(source, indices)
+
+
+def load_images(settings: Mapping[str, Any], say) -> Source:
+  """Return the images of a config, as many and as large as it wants them."""
+  source = load_source(
+    settings['dataset'],
+    data_dir=settings['data_dir'],
+    fallback_to_synthetic=settings['quick'],
+    tell_fn=say,
+  )
+  if source.note:
+    say(source.note)
+  source = _first_examples(source, settings['examples'])
+  recipe = find_recipe(settings['dataset'], settings['inputs'])
+  return scale_images(source, recipe.side)
+
+
+def divide(settings: Mapping[str, Any], source: Source) -> tuple:
+  """Return the rows of every client for training, and those for testing."""
+  name = settings['partition']
+  return partition(
+    name,
+    source.train.y,
+    source.test.y,
+    num_clients=settings['clients'],
+    num_classes=source.num_classes,
+    test_partition=settings['test_partition'],
+    test_shards=settings['test_shards'],
+    test_share=settings['test_share'],
+    seed=settings['seed'],
+    **{field: settings[field] for field in PARTITIONS[name]._fields},
+  )
+
+
+def identify(source: Source, indices: tuple) -> str:
+  """Return the fingerprint of images and of who has which."""
+  return f'{source.fingerprint}-{fingerprint(indices[0] + indices[1])}'
 
 
 def _first_examples(source: Source, limit: int) -> Source:

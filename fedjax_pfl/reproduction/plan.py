@@ -1,0 +1,126 @@
+"""From cells and seeds to what has to be trained and judged, once each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.cells import Cell, Reading
+
+
+class Training(NamedTuple):
+  """One run, of one seed."""
+
+  settings: Mapping[str, Any]  # a whole config; `start` is filled in later
+  key: str  # of the settings, and of those of the run it begins with
+  start: 'Training | None' = None  # the run whose model it begins with
+
+  @property
+  def name(self) -> str:
+    """Return a name for its directory, which a person can find again."""
+    one = self.settings
+    return f'{one["algorithm"]}_{one["dataset"]}_seed{one["seed"]}_{self.key}'
+
+
+class Judgement(NamedTuple):
+  """One way to judge the last models of a training."""
+
+  training: Training
+  settings: Mapping[str, Any]  # of the training, fields of judging replaced
+  key: str
+  readings: tuple[Reading, ...]
+
+
+class Identity(NamedTuple):
+  """What a key needs besides a config."""
+
+  defaults: Mapping[str, Any]  # of all configs
+  data_of: Callable[[Mapping[str, Any]], str]  # settings -> fingerprint
+
+
+def training_of(
+  settings: Mapping[str, Any],
+  start: Mapping[str, Any] | None,
+  seed: int,
+  identity: Identity,
+) -> Training:
+  """Return the training of a config with this seed, and what it begins with."""
+  first = training_of(start, None, seed, identity) if start else None
+  settings = {**settings, 'seed': seed}
+  key = keys.training_key(
+    settings,
+    identity.data_of(settings),
+    defaults=identity.defaults,
+    start_key=first.key if first else '',
+  )
+  return Training(settings, key, first)
+
+
+def judgement_of(cell: Cell, seed: int, identity: Identity) -> Judgement:
+  """Return how the number of a cell comes about for this seed."""
+  training = training_of(cell.settings, cell.start, seed, identity)
+  settings = replaced(training.settings, cell.judging)
+  key = keys.judging_key(settings, defaults=identity.defaults)
+  return Judgement(training, settings, key, (cell.reading,))
+
+
+def plan(
+  cells: Sequence[Cell], seeds: Sequence[int], identity: Identity
+) -> list[Judgement]:
+  """Return what cells and seeds need, each judgement once, in their order."""
+  merged: dict[tuple[str, str], Judgement] = {}
+  for cell in cells:
+    for seed in seeds:
+      one = judgement_of(cell, seed, identity)
+      known = merged.get((one.training.key, one.key), one)
+      readings = dict.fromkeys((*known.readings, *one.readings))
+      merged[one.training.key, one.key] = known._replace(
+        readings=tuple(readings)
+      )
+  return list(merged.values())
+
+
+def trainings(judgements: Sequence[Judgement]) -> list[Training]:
+  """Return the trainings, each once, those that others begin with first."""
+  ordered: dict[str, Training] = {}
+  for judgement in judgements:
+    chain = [judgement.training]
+    while chain[-1].start is not None:
+      chain.append(chain[-1].start)
+    ordered |= {one.key: one for one in reversed(chain)}
+  return list(ordered.values())
+
+
+def groups(ordered: Sequence[Training]) -> list[list[Training]]:
+  """Return trainings that differ in nothing but the seed together."""
+  together: dict[str, list[Training]] = {}
+  for one in ordered:
+    chain, parts = one, []
+    while chain is not None:
+      settings = {**chain.settings, 'seed': 0}
+      parts.append(repr(sorted(settings.items())))
+      chain = chain.start
+    together.setdefault('|'.join(parts), []).append(one)
+  return list(together.values())
+
+
+def replaced(
+  settings: Mapping[str, Any], fields: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Return the settings with fields replaced: {'finetune.part': 'body'}."""
+  settings = dict(settings)
+  for name, value in fields.items():
+    group, dot, field = name.rpartition('.')
+    if (settings[group] if dot else settings).get(field) is None:
+      raise bad_input(
+        'judging',
+        got=name,
+        expected='a field of the config',
+        choices=settings,
+        cause='a mistake in a file of configs/tables',
+      )
+    if dot:
+      settings[group] = {**settings[group], field: value}
+    else:
+      settings[field] = value
+  return settings
