@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import platform
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -135,7 +136,7 @@ def _compare(
       'the run to start from (after a +) have changed',
     )
   for name in now:
-    if stored.get(name) != now[name]:
+    if name in stored and stored[name] != now[name]:
       say(
         f'{path} was begun with {name} {stored.get(name)}, this is '
         f'{now[name]}: numbers may differ in their last digits.'
@@ -172,7 +173,23 @@ def _provenance() -> dict[str, Any]:
     'commit': _commit(pathlib.Path(__file__).parents[1]),
     'jax': jax.__version__,
     'devices': [f'{number} x {kind}' for kind, number in kinds.items()],
+    'processor': processor(),
   }
+
+
+def processor() -> str:
+  """Return the processor of this machine and its number of cores."""
+  try:
+    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
+  except OSError:  # not Linux
+    lines = []
+  names = [
+    line.partition(':')[2].strip()
+    for line in lines
+    if line.startswith('model name')
+  ]
+  name = names[0] if names else platform.processor() or platform.machine()
+  return f'{name}, {os.cpu_count()} cores'
 
 
 def _commit(root: pathlib.Path) -> str | None:

@@ -55,6 +55,7 @@ def test_config_json_says_what_ran_and_on_what(tmp_path):
     'commit',
     'jax',
     'devices',
+    'processor',
   ]
   assert stored['config']['hp'] == {
     'lr': 0.1,
@@ -63,6 +64,7 @@ def test_config_json_says_what_ran_and_on_what(tmp_path):
   }
   assert stored['data'] == 'digits-1'
   assert all(' x ' in device for device in stored['devices'])
+  assert stored['processor'].endswith(f'{os.cpu_count()} cores')
 
 
 def test_same_config_continues_and_rewrites_nothing(tmp_path):
@@ -93,6 +95,7 @@ def test_another_version_is_told_and_allowed(tmp_path):
   begin(tmp_path)
   path = tmp_path / 'config.json'
   stored = json.loads(path.read_text())
+  del stored['processor']  # as in runs of earlier versions: nothing to tell
   path.write_text(json.dumps({**stored, 'jax': '0.1.2'}))
   said = []
   begin(tmp_path, say=said.append)
