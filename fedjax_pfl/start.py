@@ -1,6 +1,7 @@
 """Begin where another run ended: with its final global model."""
 
 import hashlib
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -52,9 +53,16 @@ def load_start(
   params = jax.tree.map(
     lambda leaf, wanted: jnp.asarray(leaf, wanted.dtype), params, like
   )
-  digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
   data_id = store.load_config(workdir)['data']
-  return Start(str(workdir), params, data_id, digest)
+  return Start(str(workdir), params, data_id, model_digest(workdir))
+
+
+def model_digest(workdir: str | os.PathLike) -> str:
+  """Return the digest of the final global model of a run; '' without one."""
+  path = pathlib.Path(workdir) / 'model' / 'global.npz'
+  if not path.is_file():
+    return ''
+  return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def begin(task: Task, start: Start) -> Task:

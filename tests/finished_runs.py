@@ -1,0 +1,62 @@
+"""Run directories as finished runs leave them, without any training."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from configs import common, fedbabu_digits
+from fedjax_pfl import files, store
+from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.types import Scores
+
+DEFAULTS = common.base().to_dict()
+K = 5
+TRAIN_COUNT = np.array([70, 71, 72, 0, 74])
+COUNT = np.array([10, 20, 30, 40, 50])
+
+
+def make_settings(**changes):
+  return {**fedbabu_digits.get_config().to_dict(), **changes}
+
+
+def make_scores(seed=0, more=0.0):
+  rng = np.random.default_rng(seed)
+  correct = rng.integers(0, COUNT)
+  loss, ece = rng.random((2, K)) + more
+  return Scores(correct, COUNT, loss, np.minimum(correct + 2, COUNT), ece, ece)
+
+
+def make_run(
+  path, *, data='images-clients', views=('initial',), model=b'', result=(),
+  seed=0, more=0.0, **changes,
+):  # fmt: skip
+  """Make the directory of a finished run; `more` is added to its losses."""
+  path = Path(path)
+  settings = make_settings(seed=seed, **changes)
+  run = store.open_run(path, settings, data=data, say=print)
+  scores = {
+    view: make_scores(seed + number, more) for number, view in enumerate(views)
+  }
+  # As Run.log writes it, but without TensorBoard's file.
+  lines = [
+    {'round': 4, 'time': 1000.0, 'images_per_second': 90.0, 'bytes_up': 7},
+    {'round': 8, 'time': 1001.0, 'images_per_second': 110.0, 'bytes_up': 8},
+    {'round': 12, 'time': 1002.0, 'images_per_second': 100.0, 'bytes_up': 9},
+  ]
+  text = ''.join(json.dumps(line) + '\n' for line in lines)
+  (path / 'metrics.jsonl').write_text(text)
+  if model:
+    files.write_bytes(run.model_path('global'), model)
+  run.write_clients(scores, np.arange(K), train_count=TRAIN_COUNT)
+  run.write_result(
+    algorithm=settings['algorithm'],
+    dataset='digits',
+    rounds=16,
+    seconds=12.0 + more,
+    views={
+      view: summarise(score, TRAIN_COUNT) for view, score in scores.items()
+    },
+    **dict(result),
+  )
+  return path

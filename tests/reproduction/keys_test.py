@@ -1,0 +1,139 @@
+"""What makes two trainings, and two ways of judging, the same."""
+
+import json
+
+import pytest
+from finished_runs import DEFAULTS, make_run, make_settings
+
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.reproduction import keys
+
+
+def training(data='a-b', start_key='', drop=(), **changes):
+  settings = make_settings(**changes)
+  for name in drop:
+    del settings[name]
+  return keys.training_key(
+    settings, data, defaults=DEFAULTS, start_key=start_key
+  )
+
+
+def judging(**changes):
+  return keys.judging_key(make_settings(**changes), defaults=DEFAULTS)
+
+
+def finetune(**changes):
+  return {**make_settings()['finetune'], **changes}
+
+
+def test_a_key_is_that_of_what_config_json_gives_back():
+  settings = make_settings(hp={'mu': 1.0, 'clip': float('inf')})
+  key = keys.training_key(settings, 'a-b', defaults=DEFAULTS)
+  plain = {**settings, 'hp': {'clip': 'inf', 'mu': 1}}
+  plain = json.loads(json.dumps(dict(reversed(plain.items()))))
+  assert isinstance(plain['lr_drops'], list)
+  assert keys.training_key(plain, 'a-b', defaults=DEFAULTS) == key
+  assert len(key) == 16 and int(key, 16)
+
+
+@pytest.mark.parametrize(
+  'same',
+  [
+    {'rounds': 16, 'total_epochs': 1},  # 80 epochs by 5
+    {'drop': ['beta', 'scoring', 'global_test']},  # an older run directory
+    {'finetune': finetune(epochs=(1, 5), part='body')},
+    {'support': 'test_half', 'scoring': 'batches', 'views': ('finetuned',)},
+    {'chunk': 1, 'lowering': 'lax', 'debug': True, 'data_dir': '/x'},
+    {'log_every': 7, 'checkpoint_every': 7, 'save_clients': (), 'quick': True},
+    {'learning_rate': 0.1, 'weight_decay': 0},
+    {'data': 'a-b+0123456789ab'},
+  ],
+)
+def test_the_same_training(same):
+  assert training(**same) == training()
+
+
+@pytest.mark.parametrize(
+  'other',
+  [
+    {'data': 'a-c'},
+    {'seed': 1},
+    {'rounds': 17},
+    {'local_epochs': 4},
+    {'lr_drops': (0.75, 0.5)},
+    {'hp': {'protocol': 'released'}},
+    {'start_key': training()},
+    {'eval_every': 3},  # the best of other rounds
+    {'eval_views': ('initial', 'finetuned')},
+    {'global_test': True},  # its last ten rounds
+    {'test_partition': 'whole'},
+    {'unknown': 1},
+  ],
+)
+def test_another_training(other):
+  assert training(**other) != training()
+
+
+def test_a_field_added_later_leaves_keys_as_they_are():
+  """Stored results are found by keys of the time when they were stored."""
+  defaults = {**DEFAULTS, 'warm_up': 0}
+  settings = make_settings()
+  assert keys.training_key(settings, 'a-b', defaults=defaults) == training()
+  later = {**settings, 'warm_up': 0}
+  assert keys.training_key(later, 'a-b', defaults=defaults) == training()
+  later = {**settings, 'warm_up': 5}
+  assert keys.training_key(later, 'a-b', defaults=defaults) != training()
+
+
+def test_judging():
+  assert judging() == judging(shards=5, seed=1, views=('finetuned',), rounds=3)
+  others = [
+    judging(),
+    judging(finetune=finetune(part='body')),
+    judging(finetune=finetune(epochs=(1,))),
+    judging(support='test_half'),
+    judging(scoring='batches'),
+    judging(test_partition='independent'),
+    judging(test_partition='independent', test_shards=50),
+  ]
+  assert len(set(others)) == len(others)
+
+
+def test_rounds_that_are_none():
+  with pytest.raises(BadInput) as caught:
+    training(local_epochs='5')
+  message = str(caught.value)
+  assert "'local_epochs': '5'" in message and 'Likely cause' in message
+
+
+def run_key(path, **known):
+  return keys.run_key(path, defaults=DEFAULTS, **known)
+
+
+def test_the_run_that_another_began_with(tmp_path):
+  """Found at its path, beside the run, or among those that are known."""
+  first = make_run(tmp_path / 'first', model=b'1')
+  digest = keys.model_digest(first)
+  begun = {'start': str(first), 'data': f'images-clients+{digest}'}
+  second = make_run(tmp_path / 'second', model=b'2', **begun)
+  expected = training('images-clients', run_key(first), start='elsewhere')
+  assert run_key(second) == expected
+  moved = first.rename(tmp_path / 'moved')
+  # A run of no rounds ends with the model that it began with.
+  judged = make_run(tmp_path / 'alike', model=b'1', rounds=0, **begun)
+  assert run_key(second) == expected
+  key = run_key(judged)
+  moved.rename(tmp_path / 'first')
+  assert run_key(judged) == key
+  (tmp_path / 'first' / 'model' / 'global.npz').unlink()
+  assert run_key(second, known={digest: run_key(first)}) == expected
+  with pytest.raises(BadInput) as caught:
+    run_key(second)
+  assert 'began with the final model of' in str(caught.value)
+
+
+def test_a_directory_of_something_else(tmp_path):
+  (tmp_path / 'config.json').write_text('[1]')
+  with pytest.raises(BadInput) as caught:
+    run_key(tmp_path)
+  assert 'another program' in str(caught.value)
