@@ -44,7 +44,9 @@ LAYERS = {
   'evaluate': (*WORDS, 'trees', 'algorithm', 'engine', 'scoring'),
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
-  'report': (*WORDS, 'files', 'store', 'report'),
+  'resultfile': WORDS,
+  'resultrows': (*WORDS, 'resultfile'),
+  'report': (*WORDS, 'files', 'store', 'resultfile', 'resultrows', 'report'),
   'oracle': (*WORDS, 'report'),
   'settings': (
     *WORDS,
@@ -87,12 +89,13 @@ LAYERS = {
     *('console', 'files', 'data', 'algorithm', 'engine', 'scoring'),
     *('checkpoints', 'identity', 'store', 'report', 'settings', 'start'),
     *('experiment', 'state', 'judging', 'train', 'analysis', 'reproduction'),
+    *('resultfile', 'resultrows'),
   ),
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
-LATE |= {'orbax', 'tensorboardX', 'rich'}
+LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas'}
 
 
 def modules():
@@ -183,5 +186,5 @@ def test_package_loads_nothing_heavy():
   )
   loaded = set(run.stdout.split())
   assert {'jax', PACKAGE} <= loaded
-  heavy = {'tensorflow_datasets', 'matplotlib', 'sklearn'}
+  heavy = {'tensorflow_datasets', 'matplotlib', 'sklearn', 'pandas'}
   assert not loaded & (NEVER | heavy)

@@ -1,0 +1,111 @@
+"""Results that do not go together: a sentence for each, and who is who."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedjax_pfl.errors import BadInput, bad_input
+from fedjax_pfl.identity import flatten
+from fedjax_pfl.resultrows import Judged, Judgement, Training
+
+TOLERANCE = 1e-6
+# What result.json has beside the summaries of the scores of clients.
+BESIDE = ('global', 'test_best', 'test_best_view')
+
+
+def other_data(training: Training, data: str, path: str) -> BadInput:
+  """Return the exception for the same settings and seed on other data."""
+  return bad_input(
+    'data',
+    got=f'{training.data} in {training.provenance}',
+    expected=f'{data}, on which {path} trained with the same settings and seed',
+    choices=['leave one of the two out', 'another --results for it'],
+    cause='other image files, synthetic images that stood in, or a partition '
+    'that has changed',
+  )
+
+
+def check_same_data(old: Judgement, new: Judgement) -> None:
+  """Refuse two judgements of one cell on other tests."""
+  if old.data.partition('+')[0] == new.data.partition('+')[0]:
+    return
+  raise bad_input(
+    'data',
+    got=f'{new.data} in {new.provenance}',
+    expected=f'{old.data}, on which {old.provenance} judged the same way',
+    choices=['leave one of the two out', 'another --results for it'],
+    cause='other image files, or a partition that has changed',
+  )
+
+
+def check_scores(
+  view: str, known: Judged, given: Judged, old: Judgement, new: Judgement
+) -> None:
+  """Refuse two results of one view that are not the same for every client."""
+  pairs = {
+    'clients': (known.ids, given.ids),
+    'train_count': (known.train_count, given.train_count),
+    **{
+      field: (one, getattr(given.scores, field))
+      for field, one in known.scores._asdict().items()
+    },
+  }
+  for name, (one, other) in pairs.items():
+    if one is None or other is None:  # not scored by a version of that time
+      continue
+    one, other = np.asarray(one, float), np.asarray(other, float)
+    if one.shape != other.shape:
+      raise _disagree(f'{view} of {len(other)} clients', len(one), old, new)
+    far = ~np.isclose(
+      one, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+    )
+    if far.any():
+      first = int(np.argmax(far))
+      raise _disagree(
+        f'{name}={other[first]:.7g} for client {given.ids[first]} in the view '
+        f'{view} ({far.sum()} of {len(far)} clients differ)',
+        f'{one[first]:.7g}',
+        old,
+        new,
+      )
+
+
+def check_results(old: Judgement, new: Judgement) -> None:
+  """Refuse other numbers of the global model or of the best rounds."""
+  known, given = _numbers(old.result), _numbers(new.result)
+  for name in known.keys() & given.keys():
+    if not math.isclose(
+      known[name], given[name], rel_tol=TOLERANCE, abs_tol=TOLERANCE
+    ):
+      raise _disagree(
+        f'{name}={given[name]:.7g}', f'{known[name]:.7g}', old, new
+      )
+
+
+def _numbers(result: Mapping[str, Any]) -> dict[str, float]:
+  chosen = {name: result[name] for name in BESIDE if name in result}
+  return {
+    name: float(value)
+    for name, value in flatten(chosen).items()
+    if isinstance(value, int | float)
+  }
+
+
+def _disagree(
+  what: str, known: object, old: Judgement, new: Judgement
+) -> BadInput:
+  return bad_input(
+    'results',
+    got=f'{what}, of {new.provenance}',
+    expected=f'{known}, as {old.provenance} gave for the same config, data and '
+    'seed',
+    choices=[
+      'leave one of the two out',
+      'if both are from here, delete one and move the file of results away: it '
+      'is made again from the runs',
+    ],
+    cause='another version of the code or of jax, or another kind of machine: '
+    'training multiplies what differs in the last digit',
+  )

@@ -1,0 +1,172 @@
+"""From a finished run directory to the records of what it gave."""
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl import identity, store
+from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.judgements import FOLDER
+from fedjax_pfl.resultrows import Judged, Judgement, Provenance, Training
+from fedjax_pfl.start import model_digest
+
+
+class Gathered(NamedTuple):
+  """One judgement of a run, its views, and the training behind it."""
+
+  training: Training
+  judgement: Judgement
+  views: dict[str, Judged]
+
+
+def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
+  """Return the finished runs in a folder, those with a start of their own last.
+
+  The folder may be a run itself; runs do not lie in runs.
+  """
+  found = []
+  for parent, folders, names in os.walk(folder):
+    if identity.CONFIG in names:
+      folders.clear()
+      if is_finished(parent):
+        found.append(pathlib.Path(parent))
+  return sorted(found, key=lambda path: ('+' in _data(path), path))
+
+
+def is_finished(workdir: str | os.PathLike) -> bool:
+  """Return whether result.json says so."""
+  if not (pathlib.Path(workdir) / store.RESULT).is_file():
+    return False
+  return store.load_result(workdir).get('status') == 'finished'
+
+
+def folders_of(workdir: pathlib.Path) -> list[pathlib.Path]:
+  """Return the run itself, and where its models were judged again."""
+  again = sorted(path for path in (workdir / FOLDER).glob('*') if path.is_dir())
+  return [workdir, *(path for path in again if is_finished(path))]
+
+
+def digest(workdir: pathlib.Path, folder: pathlib.Path) -> str:
+  """Return the digest of all that a judgement is made of."""
+  names = (identity.CONFIG, store.RESULT, store.CLIENTS)
+  paths = [workdir / identity.CONFIG, *(folder / name for name in names)]
+  parts = [
+    hashlib.sha256(path.read_bytes()).digest()
+    for path in paths
+    if path.is_file()
+  ]
+  return hashlib.sha256(b''.join(parts)).hexdigest()[:16]
+
+
+def read_training(
+  workdir: pathlib.Path, defaults: keys.Settings, known: Mapping[str, str]
+) -> Training:
+  """Return what was trained; `known` finds the run that it began with."""
+  stored = keys.load_config(workdir)
+  start = keys.start_key(workdir, defaults=defaults, known=known)
+  metrics = []
+  if (workdir / store.METRICS).is_file():  # none where no round was run
+    metrics = store.load_metrics(workdir)
+  result = store.load_result(workdir)
+  settings = keys.fill(stored['config'], defaults)
+  shared = {'defaults': defaults, 'start_key': start}
+  return Training(
+    key=keys.training_key(settings, stored['data'], **shared),
+    setting=keys.training_key(settings, '', **shared),
+    start=start,
+    model=model_digest(workdir),
+    settings=settings,
+    data=stored['data'],
+    seed=settings['seed'],
+    rounds=result['rounds'],
+    images_per_second=_median(metrics, 'images_per_second'),
+    bytes_down=_sum(metrics, 'bytes_down'),
+    bytes_up=_sum(metrics, 'bytes_up'),
+    provenance=_provenance(workdir, stored, result, metrics),
+  )
+
+
+def made_model(training: Training) -> bool:
+  """Return whether it trained its final model, and did not just judge it."""
+  begun = training.data.partition('+')[2]
+  return bool(training.model) and training.model != begun
+
+
+def read_judgement(
+  folder: pathlib.Path, training: Training, defaults: keys.Settings
+) -> Gathered:
+  """Return the judgement in a run directory, or in one of its folders."""
+  stored, result = keys.load_config(folder), store.load_result(folder)
+  clients = store.load_clients(folder)
+  # result.json is written last: what it does not name is not whole yet.
+  views = {
+    view: Judged(clients.ids, clients.train_count, scores)
+    for view, scores in clients.scores.items()
+    if view in result['views']
+  }
+  judgement = Judgement(
+    training=training.key,
+    judging=keys.judging_key(stored['config'], defaults=defaults),
+    settings=keys.fill(stored['config'], defaults),
+    data=stored['data'],
+    result=result,
+    provenance=_provenance(folder, stored, result, []),
+  )
+  return Gathered(training, judgement, views)
+
+
+def _provenance(
+  folder: pathlib.Path,
+  stored: Mapping[str, Any],
+  result: Mapping[str, Any],
+  metrics: list[Mapping[str, Any]],
+) -> Provenance:
+  # A copy may have times of its own: the last line of metrics is safer.
+  times = [line['time'] for line in metrics[-1:]]
+  return Provenance(
+    path=str(folder.absolute()),
+    version=stored.get('version') or '',
+    commit=stored.get('commit') or '',
+    jax=stored.get('jax') or '',
+    devices=', '.join(stored.get('devices') or ()),
+    processor=stored.get('processor') or '',
+    finished=(times or [(folder / store.RESULT).stat().st_mtime])[0],
+    seconds=result.get('seconds'),
+  )
+
+
+def _median(metrics: list[Mapping[str, Any]], name: str) -> float | None:
+  values = [line[name] for line in metrics if line.get(name) is not None]
+  return float(np.median(values)) if values else None
+
+
+def _sum(metrics: list[Mapping[str, Any]], name: str) -> int | None:
+  values = [line[name] for line in metrics if line.get(name) is not None]
+  return sum(values) if values else None
+
+
+def _data(workdir: pathlib.Path) -> str:
+  return keys.load_config(workdir)['data']
+
+
+def iterate(
+  workdir: pathlib.Path,
+  defaults: keys.Settings,
+  known: Mapping[str, str],
+  seen: set[str],
+) -> Iterator[tuple[str, Gathered]]:
+  """Yield (digest, judgement) of a run, but for those digests seen before."""
+  new = {
+    mark: folder
+    for folder in folders_of(workdir)
+    if (mark := digest(workdir, folder)) not in seen
+  }
+  if not new:
+    return
+  training = read_training(workdir, defaults, known)
+  for mark, folder in new.items():
+    yield mark, read_judgement(folder, training, defaults)

@@ -1,0 +1,74 @@
+"""What a file of results holds, under keys that are made anew.
+
+Keys follow from settings and data. Those of another machine are not believed,
+and those that were made with other defaults of the configs are not right any
+more.
+"""
+
+import pathlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+
+from fedjax_pfl import resultfile, resultrows
+from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.gather import Gathered
+from fedjax_pfl.resultrows import Training
+
+
+def renewed(
+  trainings: Mapping[str, Training], defaults: keys.Settings
+) -> dict[str, Training]:
+  """Return {old key: training}, with the keys that these defaults give."""
+  done = {}
+
+  def renew(old: str) -> str:
+    """Return the new key; of a training that is not here, the old one."""
+    if old in trainings and old not in done:
+      one = trainings[old]
+      done[old] = one  # a file made by hand may go in circles
+      start = renew(one.start) if one.start else ''
+      shared = {'defaults': defaults, 'start_key': start}
+      done[old] = one._replace(
+        key=keys.training_key(one.settings, one.data, **shared),
+        setting=keys.training_key(one.settings, '', **shared),
+        start=start,
+      )
+    return done[old].key if old in done else old
+
+  for old in trainings:
+    renew(old)
+  return done
+
+
+def read_file(path: pathlib.Path, defaults: keys.Settings) -> list[Gathered]:
+  """Return all judgements of another file of results."""
+  with (
+    resultfile.told(path),
+    closing(resultfile.connect(path, write=False)) as connection,
+  ):
+    trainings = renewed(resultrows.read_trainings(connection), defaults)
+    return list(_judgements(connection, trainings, defaults))
+
+
+def _judgements(
+  connection: sqlite3.Connection,
+  trainings: Mapping[str, Training],
+  defaults: keys.Settings,
+) -> Iterator[Gathered]:
+  for number, one in resultrows.read_judgements(connection).items():
+    if one.training not in trainings:
+      raise sqlite3.DatabaseError('a judgement without its training')
+    training = trainings[one.training]
+    judgement = one._replace(
+      training=training.key,
+      judging=keys.judging_key(one.settings, defaults=defaults),
+    )
+    names = resultrows.view_names(connection, number)
+    yield Gathered(
+      training,
+      judgement,
+      {
+        name: resultrows.read_scores(connection, number, name) for name in names
+      },
+    )

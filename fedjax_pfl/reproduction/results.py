@@ -1,0 +1,219 @@
+"""The results of many runs, gathered in one file and looked up by keys.
+
+>>> with Results.open('results', common.base().to_dict()) as results:
+...   results.scan('results/runs')
+...   found = results.find(training, judging, 'finetuned')
+
+All that one call adds is written in one transaction: a process that is killed
+leaves the file as it was, and of two processes one waits for the other.
+"""
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fedjax_pfl import resultfile, resultrows
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.reproduction import conflicts, gather, keys, rekey
+from fedjax_pfl.reproduction.gather import Gathered
+from fedjax_pfl.resultrows import Judged, Judgement, Provenance, Training
+from fedjax_pfl.types import Scores
+
+
+class Found(NamedTuple):
+  """What one view of one judgement gave, and where it comes from."""
+
+  settings: dict[str, Any]  # every field, as it was judged
+  data: str
+  ids: Any  # [K]
+  train_count: Any  # [K]
+  scores: Scores  # [K]
+  result: dict[str, Any]  # result.json: views, global, test_best
+  training: Provenance
+  judgement: Provenance
+
+
+class Results:
+  """A file of results that is open for writing."""
+
+  def __init__(self, path: pathlib.Path, defaults: keys.Settings):
+    self.path = path
+    self._defaults = defaults
+    self._connection = resultfile.connect(path, write=True)
+
+  @classmethod
+  def open(
+    cls, results: str | os.PathLike, defaults: Mapping[str, Any]
+  ) -> 'Results':
+    """Return the results of a folder, or of an .sqlite file, made if absent.
+
+    `defaults` are those of the configs, from which keys are made.
+    """
+    opened = cls(resultfile.locate(results), defaults)
+    opened._write(opened._keep_keys_true)
+    return opened
+
+  def add_run(self, workdir: str | os.PathLike) -> int:
+    """Add a finished run and its judgements; return how many were new."""
+    workdir = pathlib.Path(workdir)
+    keys.load_config(workdir)
+    if not gather.is_finished(workdir):
+      raise bad_input(
+        'run',
+        got=str(workdir),
+        expected='a finished run, whose result.json says so',
+        cause='it was stopped: the command that began it goes on',
+      )
+    return self._write(lambda: self._add_run(workdir))
+
+  def scan(self, folder: str | os.PathLike) -> int:
+    """Add all finished runs in a folder; return how many judgements were new.
+
+    Of what was gathered before only the digests are read.
+    """
+    return self._write(lambda: self._scan(folder))
+
+  def merge(self, other: str | os.PathLike) -> int:
+    """Add the results of another machine; return how many were new.
+
+    `other` is its folder of results, its file, or a folder of runs.
+    """
+    file, folder = resultfile.locate(other), pathlib.Path(other)
+    runs = gather.find_runs(folder) if folder.is_dir() else []
+    if not runs and not file.is_file():
+      raise bad_input(
+        'merge',
+        got=str(other),
+        expected=f'a folder with {resultfile.NAME} or with finished runs, or '
+        'such a file',
+        cause='a mistyped path, or runs that are not finished',
+      )
+
+    def add():
+      number = self._merge_file(file) if file.is_file() else 0
+      return number + self._scan(folder) if runs else number
+
+    return self._write(add)
+
+  def find(self, training: str, judging: str, view: str) -> Found | None:
+    """Return what a view gave under these keys; None if it is not there."""
+    with resultfile.told(self.path):
+      found = self._judgement(training, judging)
+      if not found:
+        return None
+      number, judgement = found
+      judged = resultrows.read_scores(self._connection, number, view)
+      if judged is None:
+        return None
+      trained = resultrows.read_trainings(self._connection, training)[training]
+    return Found(
+      judgement.settings,
+      judgement.data,
+      *judged,
+      judgement.result,
+      trained.provenance,
+      judgement.provenance,
+    )
+
+  def close(self) -> None:
+    self._connection.close()
+
+  def __enter__(self) -> 'Results':
+    return self
+
+  def __exit__(self, *error) -> None:
+    self.close()
+
+  def _write(self, function: Callable[[], Any]) -> Any:
+    with (
+      resultfile.told(self.path),
+      resultfile.transaction(self._connection),
+    ):
+      return function()
+
+  def _scan(self, folder: str | os.PathLike) -> int:
+    return sum(self._add_run(path) for path in gather.find_runs(folder))
+
+  def _add_run(self, workdir: pathlib.Path) -> int:
+    rows = self._connection.execute('SELECT digest FROM gathered')
+    seen = {digest for (digest,) in rows}
+    trainings = resultrows.read_trainings(self._connection).values()
+    known = {one.model: one.key for one in trainings if gather.made_model(one)}
+    number = 0
+    for digest, one in gather.iterate(workdir, self._defaults, known, seen):
+      self._connection.execute('INSERT INTO gathered VALUES (?)', (digest,))
+      number += self._add(one)
+    return number
+
+  def _merge_file(self, path: pathlib.Path) -> int:
+    return sum(self._add(one) for one in rekey.read_file(path, self._defaults))
+
+  def _add(self, one: Gathered) -> bool:
+    """Add a judgement; return whether it, or a view of it, is new."""
+    self._check_data(one.training)
+    trained = 'SELECT 1 FROM trainings WHERE key = ?'
+    if not self._connection.execute(trained, (one.training.key,)).fetchone():
+      resultrows.insert(self._connection, 'trainings', one.training)
+    old = self._judgement(one.training.key, one.judgement.judging)
+    if old is None:
+      number = resultrows.insert(self._connection, 'judgements', one.judgement)
+      new = one.views
+    else:
+      number, new = old[0], self._add_to(*old, one)
+    for view, judged in new.items():
+      resultrows.insert_scores(self._connection, number, view, judged)
+    return old is None or bool(new)
+
+  def _add_to(
+    self, number: int, old: Judgement, one: Gathered
+  ) -> dict[str, Judged]:
+    """Return the views that an old judgement lacks; the others must agree."""
+    conflicts.check_same_data(old, one.judgement)
+    new = {}
+    for view, judged in one.views.items():
+      known = resultrows.read_scores(self._connection, number, view)
+      if known is None:
+        new[view] = judged
+      else:
+        conflicts.check_scores(view, known, judged, old, one.judgement)
+    conflicts.check_results(old, one.judgement)
+    views = {**one.judgement.result['views'], **old.result['views']}
+    result = {**one.judgement.result, **old.result, 'views': views}
+    if result != old.result:
+      resultrows.replace_result(self._connection, number, result)
+    return new
+
+  def _check_data(self, training: Training) -> None:
+    """Refuse the same settings and seed on other data."""
+    other = self._connection.execute(
+      'SELECT data, path FROM trainings WHERE setting = ? AND key != ?',
+      (training.setting, training.key),
+    ).fetchone()
+    if other:
+      raise conflicts.other_data(training, *other)
+
+  def _judgement(
+    self, training: str, judging: str
+  ) -> tuple[int, Judgement] | None:
+    found = resultrows.read_judgements(self._connection, (training, judging))
+    return next(iter(found.items()), None)
+
+  def _keep_keys_true(self) -> None:
+    """Make all keys anew where the defaults behind them have changed."""
+    now = keys.digest(self._defaults)
+    if self._connection.execute('SELECT * FROM defaults').fetchall() == [
+      (now,)
+    ]:
+      return
+    self._connection.execute('DELETE FROM defaults')
+    self._connection.execute('INSERT INTO defaults VALUES (?)', (now,))
+    resultrows.replace_keys(
+      self._connection,
+      rekey.renewed(
+        resultrows.read_trainings(self._connection), self._defaults
+      ),
+      lambda judgement: keys.judging_key(
+        judgement.settings, defaults=self._defaults
+      ),
+    )

@@ -1,0 +1,277 @@
+"""Results of many runs in one file: gathered once, merged, never mixed."""
+
+import contextlib
+import re
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+from finished_runs import DEFAULTS, TRAIN_COUNT, make_run, make_settings
+
+from fedjax_pfl import resultfile, resultrows, store
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.results import Results
+
+BODY = {'finetune': {**make_settings()['finetune'], 'part': 'body'}}
+
+
+def open_results(path, defaults=DEFAULTS):
+  return Results.open(path, defaults)
+
+
+def find(results, run, view='initial', defaults=DEFAULTS, folder=None):
+  config = store.load_config(folder or run)['config']
+  return results.find(
+    keys.run_key(run, defaults=defaults),
+    keys.judging_key(config, defaults=defaults),
+    view,
+  )
+
+
+def refused(call, *args):
+  with pytest.raises(BadInput) as caught:
+    call(*args)
+  message = str(caught.value)
+  for part in (': got ', 'expected ', '. Likely cause: '):
+    assert part in message, message
+  return message
+
+
+def content(path):
+  with contextlib.closing(resultfile.connect(path, write=False)) as connection:
+    return list(connection.iterdump())
+
+
+def test_every_number_of_every_client_comes_back(tmp_path):
+  views = ('initial', 'finetuned', 'initial:own')
+  result = {'global': {'accuracy': 41.5, 'count': 150}}
+  run = make_run(tmp_path / 'run', views=views, result=result)
+  stored = store.load_clients(run)
+  with open_results(tmp_path / 'results') as results:
+    assert results.add_run(run) == 1
+    for view in views:
+      found = find(results, run, view)
+      np.testing.assert_array_equal(found.ids, np.arange(5))
+      np.testing.assert_array_equal(found.train_count, TRAIN_COUNT)
+      for ours, theirs in zip(found.scores, stored.scores[view], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert found.result == store.load_result(run)
+    assert found.settings['finetune']['part'] == 'full'
+    assert (found.data, found.training.finished) == ('images-clients', 1002.0)
+    assert found.training.processor and found.training.path == str(run)
+    assert find(results, run, 'personal') is None
+    assert results.find('0' * 16, '0' * 16, 'initial') is None
+  with contextlib.closing(
+    resultfile.connect(tmp_path / 'results' / 'results.sqlite', write=False)
+  ) as connection:
+    (one,) = resultrows.read_trainings(connection).values()
+  assert (one.seed, one.rounds, one.images_per_second) == (0, 16, 100.0)
+  assert (one.bytes_down, one.bytes_up) == (None, 24)
+
+
+def test_what_was_gathered_is_not_gathered_again(tmp_path):
+  make_run(tmp_path / 'runs' / 'a')
+  make_run(tmp_path / 'runs' / 'deeper' / 'b', seed=1)
+  store.open_run(tmp_path / 'runs' / 'new', {}, data='', say=print)
+  file = tmp_path / 'results.sqlite'
+  with open_results(tmp_path) as results:
+    assert results.scan(tmp_path / 'runs') == 2
+    before = content(file)
+    assert results.scan(tmp_path / 'runs') == 0
+    shutil.copytree(tmp_path / 'runs' / 'a', tmp_path / 'runs' / 'copy')
+    assert results.scan(tmp_path / 'runs') == 0
+  assert content(file) == before
+
+
+def test_judged_again_later(tmp_path):
+  """The folder of a judgement may grow; old views have to stay as they are."""
+  run = make_run(tmp_path / 'run')
+  again = run / 'judgements' / 'body'
+  with open_results(tmp_path) as results:
+    assert results.add_run(run) == 1
+    make_run(again, **BODY)
+    assert results.add_run(run) == 1
+    make_run(again, views=('initial', 'finetuned'), **BODY)
+    assert results.add_run(run) == 1
+    found = find(results, run, 'finetuned', folder=again)
+    assert found.settings['finetune']['part'] == 'body'
+    assert set(found.result['views']) == {'initial', 'finetuned'}
+    assert found.judgement.path == str(again)
+    assert find(results, run, 'finetuned') is None
+
+
+def test_views_without_a_summary_are_not_whole_yet(tmp_path):
+  run = make_run(tmp_path / 'run')
+  clients = store.load_clients(run)
+  scores = {**clients.scores, 'finetuned': clients.scores['initial']}
+  opened = store.open_run(
+    run, make_settings(), data='images-clients', say=print
+  )
+  opened.write_clients(scores, clients.ids, train_count=TRAIN_COUNT)
+  with open_results(tmp_path) as results:
+    results.add_run(run)
+    assert find(results, run, 'finetuned') is None
+
+
+def test_merging_skips_what_is_equal_and_refuses_what_is_not(tmp_path):
+  run = make_run(tmp_path / 'here' / 'runs' / 'a')
+  make_run(tmp_path / 'there' / 'runs' / 'a', more=1e-8)
+  make_run(tmp_path / 'there' / 'runs' / 'b', seed=1)
+  with open_results(tmp_path / 'there') as there:
+    there.scan(tmp_path / 'there' / 'runs')
+  with open_results(tmp_path / 'here') as here:
+    here.scan(tmp_path / 'here' / 'runs')
+    assert here.merge(tmp_path / 'there' / 'results.sqlite') == 1  # the file
+    assert here.merge(tmp_path / 'there' / 'runs') == 0  # or its runs
+    found = find(here, tmp_path / 'there' / 'runs' / 'b')
+    assert found.training.path == str(tmp_path / 'there' / 'runs' / 'b')
+
+    before = content(here.path)
+    third = tmp_path / 'third' / 'runs'
+    make_run(third / 'c', seed=2)  # good, but comes with what is not
+    make_run(third / 'd', more=1e-5)
+    message = refused(here.merge, tmp_path / 'third')
+    assert 'loss=' in message and 'of 5 clients differ' in message
+    assert str(third / 'd') in message and str(run) in message
+    assert content(here.path) == before
+
+
+def test_the_global_model_may_not_disagree_either(tmp_path):
+  for name, accuracy in (('a', 41.5), ('b', 41.6)):
+    result = {'global': {'accuracy': accuracy}}
+    make_run(tmp_path / name, result=result)
+  with open_results(tmp_path) as results:
+    results.add_run(tmp_path / 'a')
+    message = refused(results.add_run, tmp_path / 'b')
+  assert 'global.accuracy=41.6' in message and '41.5' in message
+
+
+def test_other_data_for_the_same_settings_and_seed(tmp_path):
+  make_run(tmp_path / 'a')
+  make_run(tmp_path / 'b', data='others-clients')
+  make_run(tmp_path / 'c', data='others-clients', seed=1)
+  with open_results(tmp_path) as results:
+    results.add_run(tmp_path / 'a')
+    results.add_run(tmp_path / 'c')
+    message = refused(results.add_run, tmp_path / 'b')
+  assert "got 'others-clients in" in message and 'images-clients' in message
+
+
+def test_new_defaults_make_new_keys(tmp_path):
+  """Else a key would find what was trained with another default.
+
+  The new key of one of these runs is the old key of the other.
+  """
+  slow = make_run(tmp_path / 'a', learning_rate=0.05)
+  fast = make_run(tmp_path / 'b', learning_rate=0.1, seed=0)
+  with open_results(tmp_path) as results:
+    results.scan(tmp_path)
+    assert find(results, slow).settings['learning_rate'] == 0.05
+  defaults = {**DEFAULTS, 'learning_rate': 0.05}
+  with open_results(tmp_path, defaults) as results:
+    for run, rate in ((slow, 0.05), (fast, 0.1)):
+      found = find(results, run, defaults=defaults)
+      assert found.settings['learning_rate'] == rate
+    assert results.scan(tmp_path) == 0
+
+
+def test_a_run_that_began_with_another_is_merged_under_its_own_key(tmp_path):
+  make_run(tmp_path / 'runs' / 'z', model=b'1')
+  digest = keys.model_digest(tmp_path / 'runs' / 'z')
+  begun = make_run(
+    tmp_path / 'runs' / 'a',
+    data=f'images-clients+{digest}',
+    start=str(tmp_path / 'runs' / 'z'),
+  )
+  with open_results(tmp_path) as results:
+    results.scan(tmp_path / 'runs')
+  with open_results(tmp_path / 'other') as other:
+    assert other.merge(tmp_path / 'results.sqlite') == 2
+    assert find(other, begun) is not None
+
+
+def test_a_kill_in_the_middle_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+  run = make_run(tmp_path / 'a')
+  make_run(tmp_path / 'b', seed=1)
+  with open_results(tmp_path) as results:
+    results.add_run(run)
+    before = content(results.path)
+    insert = resultrows.insert_scores
+
+    def killed(*arguments):
+      insert(*arguments)
+      raise KeyboardInterrupt
+
+    monkeypatch.setattr(resultrows, 'insert_scores', killed)
+    with pytest.raises(KeyboardInterrupt):
+      results.scan(tmp_path)
+    monkeypatch.undo()
+    assert content(results.path) == before
+    assert results.scan(tmp_path) == 1
+
+
+def test_of_two_writers_one_waits(tmp_path, monkeypatch):
+  monkeypatch.setattr(resultfile, 'PATIENCE', 0.05)
+  run = make_run(tmp_path / 'a')
+  with open_results(tmp_path) as first, open_results(tmp_path) as second:
+    with resultfile.transaction(first._connection):
+      message = refused(second.add_run, run)
+    assert 'database is locked' in message
+    assert second.add_run(run) == 1
+    assert first.add_run(run) == 0
+
+
+@pytest.mark.parametrize('damage', ['cut', 'text', 'table', 'trigger'])
+def test_a_file_that_is_not_ours(tmp_path, damage):
+  file = tmp_path / 'results.sqlite'
+  with open_results(tmp_path) as results:
+    results.add_run(make_run(tmp_path / 'a'))
+  if damage == 'cut':
+    file.write_bytes(file.read_bytes()[:9000])
+  elif damage == 'text':
+    file.write_text('training,view\n' * 1000)
+  else:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+      connection.execute(
+        'CREATE TABLE more (x)'
+        if damage == 'table'
+        else 'CREATE TRIGGER t AFTER INSERT ON scores BEGIN '
+        'DELETE FROM trainings; END'
+      )
+      connection.commit()
+  before = file.read_bytes()
+  assert 'move it away' in refused(open_results, tmp_path)
+  with open_results(tmp_path / 'other') as other:
+    assert str(file) in refused(other.merge, file)
+  assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    "UPDATE judgements SET settings = '[1]'",
+    "UPDATE judgements SET result = 'no JSON'",
+    "UPDATE judgements SET training = 'none'",
+  ],
+)
+def test_a_merged_file_with_odd_content(tmp_path, change):
+  file = tmp_path / 'results.sqlite'
+  with open_results(tmp_path) as results:
+    results.add_run(make_run(tmp_path / 'a'))
+    results._connection.execute(change)
+  with open_results(tmp_path / 'other') as other:
+    assert str(file) in refused(other.merge, file)
+
+
+def test_what_cannot_be_added_is_a_sentence(tmp_path):
+  store.open_run(tmp_path / 'new', make_settings(), data='', say=print)
+  with open_results(tmp_path / 'results') as results:
+    message = refused(results.add_run, tmp_path / 'new')
+    assert 'a finished run' in message
+    message = refused(results.merge, tmp_path / 'new')
+    assert re.search('merge: got .*new', message)
+    assert 'mistyped' in refused(results.merge, tmp_path / 'nowhere')
+  (tmp_path / 'file').write_text('')
+  refused(open_results, tmp_path / 'file')
