@@ -1,0 +1,163 @@
+"""The results of many runs as one tidy table, for notebooks.
+
+>>> from fedjax_pfl.report import load
+>>> frame = load('results')
+>>> frame.groupby(['algorithm', 'shards', 'view']).accuracy.mean()
+"""
+
+import math
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedjax_pfl import resultfile, resultrows
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.report.summary import accuracies, other_measures
+from fedjax_pfl.resultrows import Judged, Judgement, Training
+
+if TYPE_CHECKING:
+  import pandas
+
+# Fields of the config that tell the cells of the published tables apart.
+SETTING = (
+  *('algorithm', 'dataset', 'model', 'partition', 'clients', 'shards', 'beta'),
+  *('classes_per_client', 'fraction', 'local_epochs', 'server_share'),
+  *('support', 'scoring', 'test_partition'),
+)
+SUMMARY = (
+  *('mean', 'std', 'pooled', 'worst_decile', 'top5', 'loss', 'ece', 'mce'),
+  *('num_clients', 'num_left_out'),
+)
+MEASURES = ('loss', 'top5', 'ece', 'mce')
+COSTS = ('images_per_second', 'bytes_down', 'bytes_up')
+ORIGIN = ('data', 'version', 'commit', 'devices', 'processor', 'path')
+
+
+def load(
+  results: str | os.PathLike, *, per_client: bool = True
+) -> 'pandas.DataFrame':
+  """Return a row for every client of every view, or one for every view.
+
+  setting     algorithm, dataset, .., fine-tuning, rounds, seed
+  view        'initial', 'finetuned', ..; 'initial:own' on those of a client's
+              tests whose class it trains on; ':other', ':best_round'
+  per client  client, train_count, test_count, correct, accuracy, loss, ..;
+              accuracy and top5 in percent; accuracy is NaN for a client
+              without images of its own to train on, or to be tested on
+  per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
+              with seconds, images/s and bytes of the training
+  key         of the training; `judging`: of the way it was judged
+  """
+  import pandas
+
+  path = resultfile.locate(results)
+  with (
+    resultfile.told(path),
+    closing(resultfile.connect(path, write=False)) as connection,
+  ):
+    rows = list(_read(connection, per_client))
+  if not rows:
+    raise bad_input(
+      'results',
+      got=f'{path}, which is empty',
+      expected='the results of at least one run',
+      cause='no run is finished yet, or none was gathered',
+    )
+  names = ('setting', 'numbers', 'origin')
+  parts = [pandas.DataFrame([row[name] for row in rows]) for name in names]
+  if per_client:
+    sizes = [len(row['numbers']['client']) for row in rows]
+    index = np.repeat(np.arange(len(rows)), sizes)
+    parts[0], parts[2] = (
+      part.iloc[index].reset_index(drop=True) for part in parts[::2]
+    )
+    parts[1] = pandas.DataFrame(_joined([row['numbers'] for row in rows]))
+  return pandas.concat(parts, axis=1)
+
+
+def _read(
+  connection: sqlite3.Connection, per_client: bool
+) -> Iterator[dict[str, dict[str, Any]]]:
+  """Yield setting, numbers and origin of every judged view."""
+  trainings = resultrows.read_trainings(connection)
+  for number, judgement in resultrows.read_judgements(connection).items():
+    training = trainings[judgement.training]
+    setting = _setting(judgement, training)
+    origin = {
+      'key': training.key,
+      'judging': judgement.judging,
+      'data': judgement.data,
+      **{name: getattr(training.provenance, name) for name in ORIGIN[1:]},
+    }
+    for view in resultrows.view_names(connection, number):
+      if per_client:
+        numbers = _clients(resultrows.read_scores(connection, number, view))
+      else:
+        numbers = _summary(judgement, training, view)
+      yield {
+        'setting': {**setting, 'view': view},
+        'numbers': numbers,
+        'origin': origin,
+      }
+
+
+def _setting(judgement: Judgement, training: Training) -> dict[str, Any]:
+  settings = judgement.settings
+  finetune = settings.get('finetune') or {}
+  hp = sorted((settings.get('hp') or {}).items())
+  return {
+    **{name: settings.get(name) for name in SETTING},
+    'hp': ' '.join(f'{name}={value}' for name, value in hp),
+    'finetune_epochs': ','.join(map(str, finetune.get('epochs') or ())),
+    'finetune_part': finetune.get('part'),
+    'rounds': training.rounds,
+    'seed': training.seed,
+  }
+
+
+def _clients(judged: Judged) -> dict[str, np.ndarray]:
+  """Return the numbers of every client, [K] each."""
+  scores = judged.scores
+  absent = np.full(len(judged.ids), np.nan)
+  others = other_measures(scores)
+  return {
+    'client': judged.ids,
+    'train_count': judged.train_count,
+    'test_count': scores.count.astype(int),
+    'correct': scores.correct,
+    'accuracy': accuracies(scores, judged.train_count),
+    **{name: others.get(name, absent) for name in MEASURES},
+  }
+
+
+def _summary(
+  judgement: Judgement, training: Training, view: str
+) -> dict[str, Any]:
+  """Return the summary of a view, and what its training cost."""
+  summary = judgement.result['views'].get(view, {})
+  low, high = summary.get('interval') or (None, None)
+  numbers = {
+    **{name: summary.get(name) for name in SUMMARY},
+    'low': low,
+    'high': high,
+    'seconds': training.provenance.seconds,
+    **{name: getattr(training, name) for name in COSTS},
+  }
+  # Of a column of None pandas would make objects.
+  return {
+    name: math.nan if one is None else one for name, one in numbers.items()
+  }
+
+
+def _joined(numbers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+  """Return the columns of all views, one after the other."""
+  joined = {
+    name: np.concatenate([one[name] for one in numbers]) for name in numbers[0]
+  }
+  if not (joined['correct'] % 1).any():  # means of batches are no whole numbers
+    joined['correct'] = joined['correct'].astype(int)
+  return joined
