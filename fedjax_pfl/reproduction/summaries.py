@@ -1,0 +1,170 @@
+"""Small tables of what was run, to lie in a repository as CSV.
+
+A row for every judged view: what it gave, the command that gives it again, and
+where it ran. No path of the machine is in it.
+"""
+
+import csv
+import io
+import os
+import pathlib
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any
+
+from fedjax_pfl import files, resultfile, resultrows
+from fedjax_pfl.report.saving import number
+from fedjax_pfl.reproduction import keys
+from fedjax_pfl.resultrows import Judgement, Provenance, Training
+
+COLUMNS = (
+  *('setting', 'seed', 'view', 'mean', 'std', 'clients', 'worst_decile'),
+  *('command', 'commit', 'machine', 'seconds'),
+)
+# Fields that a command gives, but not the name of a setting.
+UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'start')
+
+Row = dict[str, str]
+
+
+def summary_rows(
+  results: str | os.PathLike,
+  configs: Mapping[str, keys.Settings],
+  *,
+  trainings: Iterable[str] | None = None,
+) -> list[Row]:
+  """Return a row for every judged view, by setting, seed and view.
+
+  `configs` maps the names of config files ('fedavg_cifar10') to their whole
+  settings: a command begins with the one that is nearest. With `trainings`,
+  only of these keys. `mean`, `std` (over clients) and `worst_decile` are in
+  percent; the view 'global' is the server's model on the whole test set.
+  """
+  path, wanted, rows = resultfile.locate(results), None, []
+  if trainings is not None:
+    wanted = set(trainings)
+  with (
+    resultfile.told(path),
+    closing(resultfile.connect(path, write=False)) as connection,
+  ):
+    known = resultrows.read_trainings(connection)
+    for judgement in resultrows.read_judgements(connection).values():
+      if wanted is None or judgement.training in wanted:
+        training = known[judgement.training]
+        rows += _rows_of(judgement, training, configs)
+  return sorted(
+    rows, key=lambda row: (row['setting'], int(row['seed']), row['view'])
+  )
+
+
+def write_csv(path: str | os.PathLike, rows: Iterable[Row]) -> None:
+  """Replace a CSV file by these rows, with a header."""
+  text = io.StringIO()
+  writer = csv.DictWriter(text, COLUMNS, lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(rows)
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  files.write_bytes(path, text.getvalue().encode())
+
+
+def nearest(
+  settings: keys.Settings, configs: Mapping[str, keys.Settings]
+) -> tuple[str, dict[str, Any]]:
+  """Return the config that differs in the fewest fields, and these fields.
+
+  Fields that decide how a run is computed, and where, are left out. A config
+  with a field that the settings lack is none: a command cannot take it away.
+  """
+  given = keys.flat(settings)
+  found = {}
+  for name, config in configs.items():
+    usual = keys.flat(config)
+    if usual.keys() <= given.keys():
+      found[name] = {
+        field: value
+        for field, value in given.items()
+        if field not in keys.HOW
+        and (field not in usual or value != usual[field])
+      }
+  assert found, f'no config without hyperparameters among {list(configs)}'
+  name = min(found, key=lambda one: (len(found[one]), one))
+  return name, found[name]
+
+
+def command(
+  settings: keys.Settings,
+  configs: Mapping[str, keys.Settings],
+  workdir: str,
+) -> str:
+  """Return the command that runs these settings.
+
+  >>> command(settings, {'fedavg_cifar10': base}, 'runs/a')
+  'python experiments/main.py --config=configs/fedavg_cifar10.py \
+--config.shards=5 --workdir=runs/a'
+  """
+  name, fields = nearest(settings, configs)
+  words = [f'--config=configs/{name}.py']
+  words += [f'--config.{field}={_text(fields[field])}' for field in fields]
+  words.append(f'--workdir={workdir}')
+  return shlex.join(['python', 'experiments/main.py', *words])
+
+
+def _rows_of(
+  judgement: Judgement,
+  training: Training,
+  configs: Mapping[str, keys.Settings],
+) -> list[Row]:
+  settings = judgement.settings
+  if training.start:  # by its key, as the run itself is named below
+    settings = {**settings, 'start': f'runs/{training.start}'}
+  name, fields = nearest(settings, configs)
+  words = [
+    f'{field}={_text(value)}'
+    for field, value in fields.items()
+    if field not in UNNAMED
+  ]
+  again = judgement.provenance.path != training.provenance.path
+  workdir = f'runs/{training.key}' + again * f'_{judgement.judging}'
+  shared = {
+    'setting': ' '.join([name, *words]),
+    'seed': str(training.seed),
+    'command': command(settings, configs, workdir),
+    'commit': judgement.provenance.commit,
+    'machine': _machine(judgement.provenance),
+    'seconds': f'{training.provenance.seconds:.0f}',
+  }
+  views = dict(judgement.result['views'])
+  if 'global' in judgement.result:
+    views['global'] = {'mean': judgement.result['global']['accuracy']}
+  return [
+    shared
+    | {
+      'view': view,
+      'mean': _number(one.get('mean')),
+      'std': _number(one.get('std')),
+      'worst_decile': _number(one.get('worst_decile')),
+      'clients': str(one.get('num_clients', '')),
+    }
+    for view, one in views.items()
+  ]
+
+
+def _machine(provenance: Provenance) -> str:
+  """Return 'Intel(R) Xeon(R) CPU @ 2.80GHz, 2 cores', or the accelerators."""
+  devices, processor = provenance.devices, provenance.processor
+  if devices.endswith('cpu cpu') and processor:
+    return processor
+  return '; '.join(filter(None, (devices, processor)))
+
+
+def _number(value: float | None) -> str:
+  return '' if value is None else number(value)
+
+
+def _text(value: Any) -> str:
+  """Return a setting as it is written on a command line."""
+  if isinstance(value, list | tuple):
+    return ','.join(map(str, value)) if value else '()'
+  return str(value)
