@@ -102,6 +102,21 @@ def test_judged_again_later(tmp_path):
     assert find(results, run, 'finetuned') is None
 
 
+def test_other_tests_are_a_judgement_and_no_training(tmp_path):
+  """They change the fingerprint of the data, but not what was trained on."""
+  run = make_run(tmp_path / 'run')
+  others = {'test_partition': 'independent', 'data': 'images-others'}
+  again = make_run(run / 'judgements' / 'others', **others)
+  with open_results(tmp_path) as results:
+    assert results.scan(tmp_path) == 2
+    assert find(results, run, folder=again).data == 'images-others'
+    assert len(resultrows.read_trainings(results._connection)) == 1
+    copy = make_run(tmp_path / 'copy')
+    make_run(copy / 'judgements' / 'a', **{**others, 'data': 'images-more'})
+    message = refused(results.add_run, copy)
+  assert "got 'images-more in" in message and str(again) in message
+
+
 def test_views_without_a_summary_are_not_whole_yet(tmp_path):
   run = make_run(tmp_path / 'run')
   clients = store.load_clients(run)
@@ -177,19 +192,25 @@ def test_new_defaults_make_new_keys(tmp_path):
     assert results.scan(tmp_path) == 0
 
 
-def test_a_run_that_began_with_another_is_merged_under_its_own_key(tmp_path):
-  make_run(tmp_path / 'runs' / 'z', model=b'1')
-  digest = keys.model_digest(tmp_path / 'runs' / 'z')
-  begun = make_run(
-    tmp_path / 'runs' / 'a',
-    data=f'images-clients+{digest}',
-    start=str(tmp_path / 'runs' / 'z'),
-  )
+def test_runs_that_began_with_another(tmp_path):
+  """The first is found wherever it was gathered; merging keeps the chain."""
+  runs = tmp_path / 'runs'
+  first = make_run(runs / 'z', model=b'1')
+  digest = keys.model_digest(first)
+  begun = {'data': f'images-clients+{digest}', 'start': str(first)}
+  second = make_run(runs / 'a', **begun)
+  key = keys.run_key(second, defaults=DEFAULTS)
   with open_results(tmp_path) as results:
-    results.scan(tmp_path / 'runs')
+    assert results.scan(runs) == 2
+    first.rename(tmp_path / 'away')
+    assert results.add_run(make_run(tmp_path / 'b' / 'b', seed=1, **begun)) == 1
+    assert results.scan(runs) == 0
   with open_results(tmp_path / 'other') as other:
-    assert other.merge(tmp_path / 'results.sqlite') == 2
-    assert find(other, begun) is not None
+    assert other.merge(tmp_path / 'results.sqlite') == 3
+    trainings = resultrows.read_trainings(other._connection)
+  starts = {one.start for one in trainings.values()}
+  assert starts == {'', keys.run_key(tmp_path / 'away', defaults=DEFAULTS)}
+  assert key in trainings
 
 
 def test_a_kill_in_the_middle_leaves_the_file_as_it_was(tmp_path, monkeypatch):

@@ -30,6 +30,10 @@ CONFIGS = {
     {'shards': 3, 'views': ('initial',), 'eval_views': (), 'rounds': 7},
     {'algorithm': 'fedprox', 'hp': {'mu': 0.01, 'update_part': 'body'}},
     {'dataset': 'cifar10', 'inputs': 'fedconcat', 'learning_rate': 1.0},
+    {
+      **CONFIGS['fedconcat_cifar10'],
+      'hp': {},
+    },  # no way to take hp.clusters away
     {**CONFIGS['fedconcat_cifar10'], 'rounds': None, 'lr_drops': (0.5,)},
   ],
 )
