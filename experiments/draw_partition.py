@@ -49,16 +49,21 @@ def main(overrides):
 
 
 def make_part(settings, row, say):
+  """Return the class counts of a config, named by the fields of its row."""
+  words = [f'{field}={value}' for field, value in row.items()]
+  if not {'partition', settings['partition']} & {*row}:
+    words.insert(0, settings['partition'])
+  return count_classes(settings, ', '.join(words), say)
+
+
+def count_classes(settings, label, say):
   """Return the class counts of a config, whose data are those of a run."""
   from fedjax_pfl.experiment import build_data
   from fedjax_pfl.report.class_counts import Part, class_counts
 
   source, train, test, _ = build_data(settings, say)
   counts = (class_counts(data, source.num_classes) for data in (train, test))
-  words = [f'{field}={value}' for field, value in row.items()]
-  if not {'partition', settings['partition']} & {*row}:
-    words.insert(0, settings['partition'])
-  return Part(', '.join(words), *counts)
+  return Part(label, *counts)
 
 
 if __name__ == '__main__':

@@ -129,9 +129,10 @@ def not_prepared(name: str, data_dir: str, choices: Iterable[str]) -> BadInput:
     expected=f'files that tfds prepared in {FORMAT} format, in '
     f'{root / name}/<version>',
     choices=choices,
-    cause='data that are elsewhere (--config.data_dir=...) or that were never '
-    'prepared; this package does not download, because preparing needs '
-    f'TensorFlow. Where there is that and a network, run: {command}',
+    cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir=...) '
+    'or that were never prepared; this package does not download, because '
+    'preparing needs TensorFlow. Where there is that and a network, run: '
+    f'{command}',
   )
 
 

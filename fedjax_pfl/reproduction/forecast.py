@@ -11,9 +11,8 @@ test image a third of the gradient of a training image. What other processes
 take is in the seconds, and not in the bytes.
 """
 
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,19 +20,31 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.algorithm import Stage
-from fedjax_pfl.engine import auto_chunk, begin, make_round
-from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.engine import auto_chunk, begin, cohort_size, make_round
+from fedjax_pfl.experiment import (
+  Experiment,
+  build_data,
+  build_stages,
+  build_task,
+  peek_shape,
+)
+from fedjax_pfl.settings import check_settings
 from fedjax_pfl.train import cadence, random_streams
 from fedjax_pfl.types import Array, ClientData
 
 FULL_CLIENT_BELOW = 20.0  # seconds: what a dry run may spend on one client
-REPEATS = 2
+REPEATS = 3  # the fastest counts: other processes only slow it down
 FORWARD_SHARE = 1 / 3  # of a gradient step
+WHO_HAS_WHAT = ('seed', 'shards', 'beta', 'test_shards', 'start')
 
 
 class Forecast(NamedTuple):
-  seconds: float
-  bytes: int  # largest among the rounds of its stages
+  """What a run takes on this machine."""
+
+  training: float  # seconds, with the evaluations on the way
+  judging: float  # seconds, at the end
+  step: float  # seconds of a gradient step of one client, in the last stage
+  bytes: int  # of the largest program among its stages
 
 
 class _Cost(NamedTuple):
@@ -45,34 +56,55 @@ class _Cost(NamedTuple):
   bytes: int
 
 
-def forecast(
-  experiment: Experiment, say: Callable[[str], None] = lambda text: None
-) -> Forecast:
+def forecast(experiment: Experiment) -> Forecast:
   """Return the forecast of a whole run; takes seconds to a minute.
 
-  >>> forecast(build(settings)).seconds
+  >>> forecast(assemble(settings, print)).training
   """
-  seconds, most, state = 0.0, 0, None
+  seconds, most, state, cost = 0.0, 0, None, None
   for stage in experiment.stages:
     if state is None:
       key = random_streams(experiment.settings['seed'])['states']
       state = begin(stage, experiment.train, key)
     else:
       state = stage.enter(*state, experiment.train)
-    say(f'measuring {experiment.settings["algorithm"]}, {stage.name}')
     cost = _measure(experiment, stage, state)
-    seconds += 2 * cost.compile + stage.rounds * cost.round
-    seconds += _judging(experiment, stage, cost)
+    seconds += cost.compile + stage.rounds * cost.round
+    seconds += cost.step * _steps_of_evaluations(experiment, stage)
     most = max(most, cost.bytes)
-  return Forecast(seconds, most)
+  judging = cost.compile + judging_seconds(experiment, cost.step)
+  return Forecast(seconds, judging, cost.step, most)
 
 
-def program_of(experiment: Experiment) -> tuple[Any, ...]:
-  """Return what decides the forecast: equal for cells that need but one."""
+def judging_seconds(experiment: Experiment, step: float) -> float:
+  """Return the seconds of judging all clients in the views of the config."""
   settings = experiment.settings
-  moved = ('seed', 'shards', 'beta', 'partition', 'start', 'test_shards')
-  kept = {name: settings[name] for name in settings if name not in moved}
-  return (repr(sorted(kept.items())), experiment.train.index.shape)
+  support, query = experiment.judging
+  tests = _batches(np.asarray(query.count), settings['batch_size']).sum()
+  steps = FORWARD_SHARE * len(settings['views']) * tests
+  if any(view.startswith('finetuned') for view in settings['views']):
+    own = settings['finetune']
+    batches = _batches(np.asarray(support.count), own['batch_size'])
+    steps += max(own['epochs']) * batches.sum()
+  return step * float(steps)
+
+
+def assemble(
+  settings: Mapping[str, Any], say: Callable[[str], None]
+) -> Experiment:
+  """Return the experiment of a config, whether or not its `start` is there."""
+  settings = dict(settings)
+  check_settings(settings)
+  task = build_task(settings, *peek_shape(settings))
+  stages = build_stages(settings, task)
+  size = cohort_size(settings['clients'], settings['fraction'])
+  return Experiment(settings, *build_data(settings, say), task, stages, size)
+
+
+def program_of(settings: Mapping[str, Any]) -> str:
+  """Return what decides a forecast: the config, but for who has what."""
+  kept = {name: settings[name] for name in settings if name not in WHO_HAS_WHAT}
+  return repr(sorted(kept.items()))
 
 
 def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
@@ -91,11 +123,11 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
   program = jax.jit(round_fn).lower(*state, cohort, data, key).compile()
   compiled = time.perf_counter() - began
 
-  def run(examples):
+  def run(examples, repeats=REPEATS):
     count = np.zeros(data.count.shape, np.int32)
     count[:side_by_side] = examples
     fewer = data._replace(count=jnp.asarray(count))
-    return _time(program, state, cohort, fewer, key)
+    return _time(program, state, cohort, fewer, key, repeats)
 
   batch = settings['batch_size']
   typical = _typical(data)
@@ -104,7 +136,7 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
   step = (first - nothing) / max(steps, 1)
   work = (first - nothing) * _batches(typical, batch)
   if work < FULL_CLIENT_BELOW:
-    work = run(typical)[0] - nothing
+    work = run(typical, repeats=1)[0] - nothing
   others = _batches(np.asarray(data.count), batch) / _batches(typical, batch)
   seconds = nothing + size / side_by_side * work * float(others.mean())
   return _Cost(compiled, seconds, step, _bytes(program))
@@ -116,33 +148,26 @@ def _time(
   cohort: Array,
   data: ClientData,
   key: Array,
+  repeats: int,
 ) -> tuple[float, float]:
-  """Return the median seconds of a call, and the steps of a client at most."""
+  """Return the seconds of the fastest call, and the steps of a client."""
   times, metrics = [], {}
-  for _ in range(REPEATS):
+  for _ in range(repeats):
     began = time.perf_counter()
     _, _, metrics = jax.block_until_ready(program(*state, cohort, data, key))
     times.append(time.perf_counter() - began)
-  return statistics.median(times), float(np.max(metrics['num_steps']))
+  return min(times), float(np.max(metrics['num_steps']))
 
 
-def _judging(experiment: Experiment, stage: Stage, cost: _Cost) -> float:
-  """Return the seconds of all evaluations of a stage."""
+def _steps_of_evaluations(experiment: Experiment, stage: Stage) -> float:
+  """Return the evaluations during a stage in gradient steps."""
   settings = experiment.settings
-  support, query = experiment.judging
   every = cadence(settings, experiment.rounds).evaluate
-  tests = FORWARD_SHARE * _batches(
-    np.asarray(query.count), settings['batch_size']
-  )
-  during = stage.rounds // every * len(settings['eval_views']) * tests.sum()
-  if stage is not experiment.stages[-1]:
-    return float(cost.step * during)
-  after = len(settings['views']) * tests.sum()
-  if any(view.startswith('finetuned') for view in settings['views']):
-    own = settings['finetune']
-    batches = _batches(np.asarray(support.count), own['batch_size'])
-    after += max(own['epochs']) * batches.sum()
-  return cost.step * float(during + after)
+  tests = _batches(
+    np.asarray(experiment.judging[1].count), settings['batch_size']
+  ).sum()
+  views = len(settings['eval_views'])
+  return FORWARD_SHARE * float(stage.rounds // every * views * tests)
 
 
 def _typical(data: ClientData) -> int:

@@ -1,0 +1,141 @@
+"""What a table would cost on this machine: a line for every cell."""
+
+from collections.abc import Callable, Sequence
+
+from fedjax_pfl import checkpoints, console
+from fedjax_pfl.report.names import display_name
+from fedjax_pfl.report.summary import align
+from fedjax_pfl.reproduction.cells import Cell, Table, field
+from fedjax_pfl.reproduction.forecast import (
+  Forecast,
+  assemble,
+  forecast,
+  judging_seconds,
+  program_of,
+)
+from fedjax_pfl.reproduction.gather import is_finished
+from fedjax_pfl.reproduction.plan import (
+  Identity,
+  Judgement,
+  Training,
+  judgement_of,
+)
+from fedjax_pfl.reproduction.table import names_of
+from fedjax_pfl.reproduction.work import Place, find, path_of
+from fedjax_pfl.settings import num_rounds
+
+DONE, SHARED = 'done', 'with a cell above'
+
+
+class DryRun:
+  """The costs that are known so far: every program is measured once."""
+
+  def __init__(self, place: Place, identity: Identity):
+    self._place = place
+    self._identity = identity
+    self._measured: dict[str, Forecast] = {}
+    self._counted: set[str] = set()  # trainings and judgements, by their keys
+    self.seconds = 0.0
+
+  def line(self, cell: Cell, seeds: Sequence[int]) -> tuple[str, str, str]:
+    """Return state, time and memory of what a cell adds to those before."""
+    if cell.missing:
+      return 'not here', '-', '-'
+    judgements = [judgement_of(cell, seed, self._identity) for seed in seeds]
+    todo = [
+      one
+      for one in judgements
+      if find(self._place.results, one, cell.reading) is None
+    ]
+    if not todo:
+      return DONE, '-', '-'
+    seconds, states, most = 0.0, [], 0
+    for judgement in todo:
+      for training in _chain(judgement.training):
+        state, more, size = self._training(training)
+        seconds, most = seconds + more, max(most, size)
+        states += [state] if state else []
+      more, size = self._judgement(judgement)
+      seconds, most = seconds + more, max(most, size)
+    self.seconds += seconds
+    if not seconds:
+      return SHARED, '-', '-'
+    return (
+      ', '.join(dict.fromkeys(states or ['judge'])),
+      _time(seconds),
+      (f'{most / 2**20:,.0f} MiB'),
+    )
+
+  def _training(self, training: Training) -> tuple[str, float, int]:
+    """Return what is to be done for a training that no cell above has."""
+    path = path_of(training, self._place)
+    if training.key in self._counted or is_finished(path):
+      return '', 0.0, 0
+    self._counted.add(training.key)
+    cost = self._forecast(training)
+    steps = checkpoints.steps(path / 'checkpoints')
+    rounds = num_rounds(training.settings)
+    if not steps:
+      return 'train', cost.training + cost.judging, cost.bytes
+    left = max(0.0, 1 - steps[-1] / max(rounds, 1))
+    state = f'go on from round {steps[-1]}'
+    return state, left * cost.training + cost.judging, cost.bytes
+
+  def _judgement(self, judgement: Judgement) -> tuple[float, int]:
+    """Return the cost of judging in another way than the run itself does."""
+    pair = judgement.training.key + judgement.key
+    names = [reading.view for reading in judgement.readings]
+    same = dict(judgement.settings) == dict(judgement.training.settings)
+    own = set(names) <= set(judgement.settings['views'])
+    if pair in self._counted or (same and own):
+      return 0.0, 0
+    self._counted.add(pair)
+    cost = self._forecast(judgement.training)
+    settings = {**judgement.settings, 'views': names}
+    experiment = assemble(settings, lambda text: None)
+    return judging_seconds(experiment, cost.step), cost.bytes
+
+  def _forecast(self, training: Training) -> Forecast:
+    program = program_of(training.settings)
+    if program not in self._measured:
+      words = display_name(training.settings['algorithm'])
+      console.say(f'Measuring {words}: {len(self._measured) + 1}')
+      experiment = assemble(training.settings, lambda text: None)
+      self._measured[program] = forecast(experiment)
+    return self._measured[program]
+
+
+def list_cells(
+  table: Table,
+  cells: Sequence[Cell],
+  seeds: Sequence[int],
+  place: Place,
+  identity: Identity,
+  say: Callable[[str], None],
+) -> None:
+  """Say for every cell what is to be done, and what it takes here."""
+  dry_run = DryRun(place, identity)
+  names = names_of(table)
+  lines = [(*(n.replace('_', ' ') for n in names), 'state', 'time', 'memory')]
+  for cell in cells:
+    values = [field(cell.published, name) for name in names]
+    shown = ['-' if value is None else str(value) for value in values]
+    lines.append((*shown, *dry_run.line(cell, seeds)))
+  say(align(lines))
+  say(
+    f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
+    f'{_time(dry_run.seconds)} in all, as measured from a few steps just now.'
+  )
+
+
+def _chain(training: Training) -> list[Training]:
+  """Return a training after what it begins with."""
+  before = _chain(training.start) if training.start else []
+  return [*before, training]
+
+
+def _time(seconds: float) -> str:
+  if seconds < 90:
+    return f'{seconds:.0f} s'
+  minutes = seconds / 60
+  return f'{minutes:.0f} min' if minutes < 90 else f'{minutes / 60:.1f} h'

@@ -1,0 +1,86 @@
+"""From results to our number for every cell, and the files of a table."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from fedjax_pfl import files
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.reproduction import table as tables
+from fedjax_pfl.reproduction.cells import Cell, Reading, Table
+from fedjax_pfl.reproduction.compare import Compared, Ours, compare, over_seeds
+from fedjax_pfl.reproduction.judgements import OF_SERVER
+from fedjax_pfl.reproduction.plan import Identity, judgement_of
+from fedjax_pfl.reproduction.results import Found, Results
+from fedjax_pfl.reproduction.work import find
+
+FOLDER = 'tables'
+
+
+def compare_all(
+  cells: Sequence[Cell],
+  seeds: Sequence[int],
+  results: Results,
+  identity: Identity,
+) -> list[Compared]:
+  """Return every cell with our number, over those seeds that are there."""
+  return [
+    compare(cell, ours_of(cell, seeds, results, identity)) for cell in cells
+  ]
+
+
+def ours_of(
+  cell: Cell, seeds: Sequence[int], results: Results, identity: Identity
+) -> Ours | None:
+  """Return our number for a cell; None where no seed was run."""
+  if cell.missing:
+    return None
+  summaries = {}
+  for seed in seeds:
+    judgement = judgement_of(cell, seed, identity)
+    found = find(results, judgement, cell.reading)
+    if found is not None:
+      summaries[seed] = number_of(found, cell.reading)
+  if not summaries:
+    return None
+  means, stds, sizes = zip(*summaries.values(), strict=True)
+  return over_seeds(means, stds, sizes[0], tuple(summaries))
+
+
+def number_of(
+  found: Found, reading: Reading
+) -> tuple[float, float | None, int]:
+  """Return mean, deviation over clients, and how many clients there are."""
+  if reading.measure not in OF_SERVER:
+    summary = summarise(found.scores, found.train_count)
+    return summary['mean'], summary['std'], summary['num_clients']
+  numbers = found.result.get('global')
+  if not numbers:
+    raise bad_input(
+      'global_test',
+      got=f'{found.training.path} without numbers of a global model',
+      expected='a run with global_test=True',
+      cause='a file of configs/tables that reads what its config never judges',
+    )
+  return _of_server(numbers, reading.measure), None, 1
+
+
+def write_files(
+  table: Table, compared: Sequence[Compared], folder: pathlib.Path
+) -> pathlib.Path:
+  """Write the table as .csv and .md; return the path of the latter."""
+  folder = folder / FOLDER
+  folder.mkdir(parents=True, exist_ok=True)
+  path = folder / f'{table.name.replace("/", "_")}.md'
+  files.write_bytes(path, tables.as_markdown(table, compared).encode())
+  files.write_bytes(
+    path.with_suffix('.csv'), tables.as_csv(table, compared).encode()
+  )
+  return path
+
+
+def _of_server(numbers: dict[str, Any], measure: str) -> float:
+  if measure == 'global_last10':
+    return numbers['last10']['mean']
+  return numbers[{'global': 'accuracy', 'global_top5': 'top5'}[measure]]

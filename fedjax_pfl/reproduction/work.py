@@ -1,0 +1,149 @@
+"""Do what a table lacks: train, judge again, gather; in any number of goes.
+
+What is done is found by the content of the run directories, and what was
+broken off goes on from its last checkpoint, so that a command that is killed
+at any moment can simply be repeated.
+"""
+
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fedjax_pfl import identity, store
+from fedjax_pfl.experiment import Experiment, build
+from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.cells import Reading
+from fedjax_pfl.reproduction.gather import is_finished
+from fedjax_pfl.reproduction.judgements import (
+  OF_SERVER,
+  judge_again,
+  stored_name,
+)
+from fedjax_pfl.reproduction.plan import Judgement, Training, groups, trainings
+from fedjax_pfl.reproduction.results import Found, Results
+from fedjax_pfl.train import train
+
+RUNS = 'runs'  # the folder of the run directories below that of the results
+
+Say = Callable[[str], None]
+
+
+class Place(NamedTuple):
+  """Where results are, and what their keys are made with."""
+
+  folder: pathlib.Path
+  results: Results
+  defaults: Mapping[str, Any]
+
+  @property
+  def runs(self) -> pathlib.Path:
+    return self.folder / RUNS
+
+
+def do(
+  judgements: Sequence[Judgement],
+  place: Place,
+  say: Say,
+  on_done: Callable[[], None] = lambda: None,
+) -> None:
+  """Train and judge what the results lack; gather it as soon as it is there.
+
+  `on_done` is called whenever results have come in.
+  """
+  missing = [one for one in judgements if lacks(one, place.results)]
+  for group in groups(trainings(missing)):
+    train_missing(group, place, say)
+    keys_of_group = {training.key for training in group}
+    for judgement in missing:
+      if judgement.training.key in keys_of_group:
+        judge_missing(judgement, place, say)
+    on_done()
+
+
+def lacks(judgement: Judgement, results: Results) -> bool:
+  """Return whether a reading of the judgement is not there yet."""
+  return any(
+    find(results, judgement, reading) is None for reading in judgement.readings
+  )
+
+
+def find(
+  results: Results, judgement: Judgement, reading: Reading
+) -> Found | None:
+  """Return what holds the number of a reading, None if nothing does yet."""
+  # Numbers of the server's model stand beside the view of it.
+  view = reading.view if reading.measure in OF_SERVER else stored_name(reading)
+  return results.find(judgement.training.key, judgement.key, view)
+
+
+def local_runs(place: Place) -> dict[str, pathlib.Path]:
+  """Return {training key: directory} of all runs below the results."""
+  found = {}
+  for path in sorted(place.runs.glob(f'*/{identity.CONFIG}')):
+    key = keys.run_key(path.parent, defaults=place.defaults)
+    if key not in found or is_finished(path.parent):
+      found[key] = path.parent
+  return found
+
+
+def path_of(training: Training, place: Place) -> pathlib.Path:
+  """Return the directory of a training: where it was begun, or a new one."""
+  return local_runs(place).get(training.key, place.runs / training.name)
+
+
+def train_missing(group: Sequence[Training], place: Place, say: Say) -> None:
+  """Train the seeds of a config that are not finished, in one program."""
+  found = [(one, path_of(one, place)) for one in group]
+  todo = [(one, path) for one, path in found if not is_finished(path)]
+  if not todo:
+    return
+  seeds = ', '.join(str(one.settings['seed']) for one, _ in todo)
+  say(f'{todo[0][0].settings["algorithm"]}: training seed {seeds}')
+  for one, path in todo:
+    train(build(settings_of(one, place, path), say), str(path))
+    place.results.add_run(path)
+
+
+def judge_missing(judgement: Judgement, place: Place, say: Say) -> None:
+  """Judge the models of a training in the ways that are not there yet."""
+  path = path_of(judgement.training, place)
+  place.results.add_run(path)
+  readings = [
+    reading
+    for reading in judgement.readings
+    if find(place.results, judgement, reading) is None
+  ]
+  if not readings:
+    return
+  words = ', '.join(stored_name(reading) for reading in readings)
+  say(f'{path.name}: judging {words}')
+  experiment = experiment_of(judgement, place, path, say)
+  judge_again(experiment, path, judgement.key, readings, say)
+  place.results.add_run(path)
+
+
+def settings_of(
+  training: Training, place: Place, path: pathlib.Path
+) -> dict[str, Any]:
+  """Return the settings with which a training is begun, or goes on.
+
+  The directory of the run that it begins with is filled in; of a run that was
+  begun elsewhere, its own fields that change nothing (such as `data_dir`) stay.
+  """
+  settings = dict(training.settings)
+  if (path / identity.CONFIG).is_file():
+    stored = keys.fill(store.load_config(path)['config'], place.defaults)
+    settings |= {name: stored[name] for name in (*keys.HOW, 'start')}
+  elif training.start is not None:
+    settings['start'] = str(path_of(training.start, place))
+  return settings
+
+
+def experiment_of(
+  judgement: Judgement, place: Place, path: pathlib.Path, say: Say
+) -> Experiment:
+  """Return the experiment of a training, judged in another way."""
+  settings = dict(judgement.settings)
+  if judgement.training.start is not None:
+    settings['start'] = str(path_of(judgement.training.start, place))
+  return build(settings, say)
