@@ -1,0 +1,50 @@
+"""FedBABU paper, Table 9: centralised models, fine-tuned by clients.
+
+  python experiments/reproduce.py --table=fedbabu/9 \\
+      --where shards=10,update_part=body
+
+CIFAR-100, MobileNet: all of it, or the body alone, trained centrally for 10
+epochs; then 100 clients fine-tune it for 0 to 5. Varied: what was trained,
+shards s, epochs of fine-tuning. Printed: accuracy after them.
+
+A cell's own training has no round: FedAvg's config judges the model that it
+starts from, once for all epochs.
+"""
+
+from configs.tables import common
+from fedjax_pfl.reproduction.cells import Reading
+
+EPOCHS = 1, 2, 3, 4, 5
+VIEWS = ('initial', *(f'finetuned_{k}' for k in EPOCHS[:-1]), 'finetuned')
+JUDGE_ALONE = {'rounds': 0, 'finetune.epochs': EPOCHS, 'views': VIEWS}
+
+
+def get_table():
+  return common.table(
+    'fedbabu/9',
+    'Centralised models fine-tuned by clients',
+    rows=('shards', 'update_part'),
+    columns=('finetune_epochs',),
+    cell=cell_of,
+  )
+
+
+def cell_of(published):
+  """Return the cell, which begins with one of two centralised runs."""
+  cell = common.fedbabu_cell(
+    published._replace(algorithm='fedavg'), JUDGE_ALONE
+  )
+  epochs = int(published.variant['finetune_epochs'])
+  return cell._replace(
+    published=published,
+    reading=Reading(VIEWS[epochs]),
+    start=centralized(published.variant['update_part']),
+  )
+
+
+def centralized(part):
+  """Return the config of ten central epochs; the rate would drop at 80."""
+  return common.change(
+    common.load_config('centralized_cifar100'),
+    {'hp.update_part': part, 'total_epochs': 10, 'lr_drops': ()},
+  )
