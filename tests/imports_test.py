@@ -98,6 +98,9 @@ LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
 LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas'}
 
 
+CELLS = 'fedjax_pfl.reproduction.cells'
+
+
 def modules():
   """Return {dotted name below the package: file}, but for its front door."""
   files = sorted((ROOT / PACKAGE).rglob('*.py'))
@@ -169,6 +172,11 @@ def test_configs_import_their_base_alone():
     names = {layer_of(name) for name in imports_of(file, top_level=True)}
     expected = 'ml_collections' if file.stem == 'common' else 'configs'
     assert names <= {expected}, file.name
+  for file in (ROOT / 'configs' / 'tables').glob('[!c]*.py'):  # but for common
+    names = {*imports_of(file)}
+    cells = {name for name in names if name.startswith(PACKAGE)}
+    assert {layer_of(name) for name in names - cells} <= {'configs'}, file.name
+    assert {name.rpartition('.')[0] for name in cells} <= {CELLS}, file.name
 
 
 def test_package_loads_nothing_heavy():

@@ -9,7 +9,7 @@ import functools
 import pathlib
 
 from fedjax_pfl.reproduction.cells import Published, field
-from fedjax_pfl.reproduction.doubts import DOUBTS, Doubt
+from fedjax_pfl.reproduction.doubts import GROUPS, Doubt
 
 FILE = pathlib.Path(__file__).with_name('published.csv')
 
@@ -22,8 +22,15 @@ def load() -> tuple[Published, ...]:
 
 
 def footnote(published: Published) -> str:
-  """Return what is doubtful about a printed number, '' for most."""
-  return ' '.join(doubt.says for doubt in DOUBTS if _applies(doubt, published))
+  """Return what is doubtful about a printed number; '' if nothing is.
+
+  One sentence of every kind of doubt: the first that is about this cell.
+  """
+  found = []
+  for group in GROUPS:
+    about = (doubt.says for doubt in group if _applies(doubt, published))
+    found.append(next(about, ''))
+  return ' '.join(filter(None, found))
 
 
 def _published(row: dict[str, str]) -> Published:

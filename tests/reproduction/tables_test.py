@@ -1,0 +1,221 @@
+"""Every printed number is a cell, with a run that can be made and read.
+
+Nothing is compiled; methods are traced on tiny shapes.
+"""
+
+import importlib
+import json
+import re
+
+import jax
+import pytest
+from helpers import SHAPE, make_task
+
+from configs.tables import common, fedbabu_14
+from fedjax_pfl import evaluate, experiment, personalize
+from fedjax_pfl.engine import stage_shapes
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.models.task import make_task as make_model
+from fedjax_pfl.reproduction import published
+from fedjax_pfl.reproduction.cells import Table, field
+from fedjax_pfl.reproduction.judgements import OF_SERVER
+from fedjax_pfl.settings import check_settings
+from fedjax_pfl.types import ClientData
+
+ALL = {name: common.load_table(name) for name in common.available()}
+TABLES = {name: one for name, one in ALL.items() if isinstance(one, Table)}
+FIGURES = {name: one for name, one in ALL.items() if name not in TABLES}
+CELLS = [cell for table in TABLES.values() for cell in table.cells]
+
+every_table = pytest.mark.parametrize('name', TABLES)
+
+
+def identify(*parts):
+  """Return what is equal for equal settings."""
+  return json.dumps(parts, sort_keys=True)
+
+
+def trainings(*numbers):
+  """Return the distinct trainings of tables of the FedBABU paper."""
+  return {
+    identify(cell.settings, cell.start)
+    for number in numbers
+    for cell in TABLES[f'fedbabu/{number}'].cells
+  }
+
+
+def find(name, **fields):
+  """Return the one cell of a table with these fields."""
+  (cell,) = (
+    cell
+    for cell in TABLES[name].cells
+    if all(field(cell.published, f) == value for f, value in fields.items())
+  )
+  return cell
+
+
+def startable(settings, start):
+  """Return settings with the place of a run to begin with, if there is one."""
+  return {**settings, 'start': 'RUN'} if start else settings
+
+
+def test_every_printed_number_is_a_cell_once():
+  cells = sorted((cell.published for cell in CELLS), key=str)
+  assert cells == sorted(published.load(), key=str)
+
+
+def test_the_figures_are_there():
+  numbers = {re.sub(r'\D', '', name) for name in FIGURES}
+  assert numbers == {str(n) for n in (*range(2, 14), 15, 16)}
+
+
+@every_table
+def test_row_and_column_name_one_cell(name):
+  table = TABLES[name]
+  places = {
+    tuple(field(cell.published, f) for f in (*table.rows, *table.columns))
+    for cell in table.cells
+  }
+  assert len(places) == len(table.cells)
+
+
+def test_settings_hold_to_the_rules():
+  runs = [run for figure in FIGURES.values() for run in figure.runs.values()]
+  for cell in CELLS:
+    runs.append(startable(cell.settings, cell.start))
+    runs.append(
+      startable(common.change(cell.settings, cell.judging), cell.start)
+    )
+    if cell.start:
+      runs.append(cell.start)
+  for run in {identify(run): run for run in runs}.values():
+    check_settings(run)
+    assert run['seed'] == 0 and not run['quick']
+
+
+def test_cells_share_trainings():
+  assert len(trainings(5)) == 129
+  assert trainings(1, 3, 4, 5, 6, 20) == trainings(5)
+  assert len(trainings(13)) == 129
+  assert trainings(12) < trainings(13)
+  assert trainings(14) == trainings(15)
+  blocks = trainings(14) - trainings(13)
+  assert len(blocks) == 2 * 18  # Conv1 and Conv12; Conv123 is FedAvg's
+  for number, own in ((2, 12), (10, 18), (21, 6), (23, 6), (24, 9)):
+    assert len(trainings(number) - trainings(5)) == own, number
+  mixing = TABLES['superfed/1'].cells + TABLES['superfed/3'].cells
+  assert len({identify(cell.settings) for cell in mixing}) == 10 + 20 - 2
+
+
+def test_a_plain_run_of_a_config_is_a_training():
+  where = {'shards': 5, 'fraction': 0.1, 'local_epochs': 10}
+  cell = find('fedbabu/13', algorithm='fedbabu', **where)
+  config = common.load_config('fedbabu_cifar10')
+  assert cell.settings == {**config, 'shards': 5, 'local_epochs': 10}
+  assert cell.reading == ('finetuned', 'accuracy') and not cell.judging
+  for method in ('fedavg', 'fedbabu'):
+    cell = find('fedbabu/19', algorithm=method, shards=6)
+    assert cell.settings == common.load_config(f'{method}_emnist')
+  apfl = find(
+    'superfed/1', algorithm='apfl', dataset='cifar10', metric='global_accuracy'
+  )
+  assert apfl.settings == common.load_config('apfl_cifar10')
+
+
+def test_what_begins_with_another_run():
+  where = {'shards': 5, 'fraction': 0.1, 'local_epochs': 10}
+  cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
+  fedavg = find('fedbabu/13', algorithm='fedavg', **where)
+  assert cell.start == fedavg.settings
+  assert cell.reading == ('initial', 'best_round')
+  assert not cell.settings['hp']['train_fedavg'] and not cell.settings['start']
+  cell = find('fedbabu/25', algorithm='lg_fedavg', shards=5, local_epochs=10)
+  assert cell.start['total_epochs'] == cell.settings['total_epochs'] == 640
+  cell = find('fedbabu/9', shards=10, update_part='body', finetune_epochs='3')
+  assert cell.start['hp'] == {'update_part': 'body'}
+  assert (cell.settings['rounds'], cell.reading.view) == (0, 'finetuned_3')
+
+
+def kinds():
+  """Return the cells of every way to read a method, the methods apart."""
+  cells = {
+    identify(
+      cell.settings['algorithm'],
+      cell.settings['hp'].get('protocol'),
+      cell.settings['server_part'],
+      cell.settings['finetune'] | {**cell.judging},
+      cell.reading,
+    ): cell
+    for cell in CELLS
+    if '+' not in cell.settings['hp'].get('update_part', '')
+  }
+  programs = {}
+  for cell in cells.values():
+    settings = common.change(cell.settings, cell.judging)
+    program = [settings[name] for name in ('algorithm', 'hp', 'finetune')]
+    programs.setdefault(identify(program), []).append(cell)
+  return programs.values()
+
+
+@pytest.mark.parametrize(
+  'cells', kinds(), ids=lambda cells: cells[0].settings['algorithm']
+)
+def test_what_is_read_is_there(cells):
+  names, has_model = trace(cells[0])
+  for cell in cells:
+    check_reading(cell, names, has_model)
+
+
+def trace(cell):
+  """Return a method's views, and whether it has a global model; on shapes."""
+  settings = common.change(cell.settings, cell.judging)
+  stages = experiment.build_stages(startable(settings, cell.start), make_task())
+  data = ClientData(
+    jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),
+    jax.ShapeDtypeStruct((2,), 'int32'),
+    jax.ShapeDtypeStruct((2, 1), 'int32'),
+    jax.ShapeDtypeStruct((2,), 'int32'),
+  )
+  *_, (last, *states) = stage_shapes(stages, data)
+  names = evaluate.view_names(last.algorithm, *states, data)
+  return names, last.algorithm.global_model is not None
+
+
+def check_reading(cell, names, has_model):
+  """Assert that a run of the cell holds what is read."""
+  settings, (view, measure) = cell.settings, cell.reading
+  assert view in names, cell.published
+  evaluate.check_views((*settings['views'], *settings['eval_views']), names)
+  if measure in OF_SERVER:
+    assert settings['global_test'] and has_model
+  if measure in ('best_round', 'global_last10'):  # of all rounds
+    assert settings['eval_every'] == 1 and view in settings['eval_views']
+
+
+@pytest.mark.parametrize('part', fedbabu_14.LAYERS.values())
+def test_layers_are_those_of_the_4convnet(part):
+  task = make_model('convnet4', image_shape=(16, 16, 3), num_classes=10)
+  assert any(jax.tree.leaves(personalize.part_mask(task, part)))
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_docstring_has_a_command_that_matches(name):
+  module = f'configs.tables.{name.replace("/", "_")}'
+  text = re.sub(r'\\\n\s*', '', importlib.import_module(module).__doc__)
+  (command,) = re.findall(r'^  (python .*)$', text, re.MULTILINE)
+  start = f'python experiments/reproduce.py --table={name}'
+  match = re.fullmatch(re.escape(start) + r'(?: --where (\S+))?', command)
+  assert match
+  if match[1]:
+    where = dict(pair.split('=') for pair in match[1].split(','))
+    assert any(
+      all(str(field(cell.published, f)) == value for f, value in where.items())
+      for cell in TABLES[name].cells
+    )
+
+
+def test_no_such_table():
+  with pytest.raises(BadInput, match='did you mean fedbabu/13') as error:
+    common.load_table('fedbabu/133')
+  assert "got 'fedbabu/133'" in str(error.value)
+  assert 'superfed/3' in str(error.value)
