@@ -136,6 +136,16 @@ def test_what_begins_with_another_run():
   assert (cell.settings['rounds'], cell.reading.view) == (0, 'finetuned_3')
 
 
+def test_as_many_epochs_of_fine_tuning_as_printed():
+  for cell in CELLS:
+    printed = field(cell.published, 'finetune_epochs')
+    if printed is not None:
+      settings = common.change(cell.settings, cell.judging)
+      name, _, epochs = cell.reading.view.partition('_')
+      last = settings['finetune']['epochs'][-1] if name == 'finetuned' else 0
+      assert int(epochs or last) == int(printed)
+
+
 def kinds():
   """Return the cells of every way to read a method, the methods apart."""
   cells = {
