@@ -12,6 +12,7 @@ import pytest
 from helpers import SHAPE, make_task
 
 from configs.tables import common, fedbabu_14
+from experiments.answers.ask import QUESTIONS, Options
 from fedjax_pfl import evaluate, experiment, personalize
 from fedjax_pfl.engine import stage_shapes
 from fedjax_pfl.errors import BadInput
@@ -67,6 +68,9 @@ def test_every_printed_number_is_a_cell_once():
 def test_the_figures_are_there():
   numbers = {re.sub(r'\D', '', name) for name in FIGURES}
   assert numbers == {str(n) for n in (*range(2, 14), 15, 16)}
+  for figure in FIGURES.values():
+    assert figure.what in (*QUESTIONS, 'partition')
+    Options(**figure.options)
 
 
 @every_table
