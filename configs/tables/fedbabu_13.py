@@ -5,7 +5,7 @@
 
 4convNet, 100 clients. Varied: fraction f, local epochs tau, shards s, the
 method. Printed: accuracy after personalisation; Local-only has neither f nor
-tau: --where algorithm=local_only.
+tau, and stands beside every one.
 
 The protocols are those that made the print, where that can be told: FedPer,
 FedRep and Ditto by hp.protocol='released', Per-FedAvg on halves of the tests,
