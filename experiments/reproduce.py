@@ -94,16 +94,12 @@ def tabulate(table, cells, place, identity):
   from fedjax_pfl.reproduction.work import do
 
   seeds = range(SEEDS.value)
-  for cell in cells:
-    if cell.missing:
-      console.say(f'Not run: {cell.missing}')
 
   def write():
     every = compare_all(table.cells, seeds, place.results, identity)
     return write_files(table, every, place.folder)
 
-  runnable = [cell for cell in cells if not cell.missing]
-  do(plan(runnable, seeds, identity), place, console.say, on_done=write)
+  do(plan(cells, seeds, identity), place, console.say, on_done=write)
   path = write()
   compared = compare_all(cells, seeds, place.results, identity)
   console.say(as_text(table, compared))

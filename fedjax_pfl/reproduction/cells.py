@@ -55,7 +55,6 @@ class Cell(NamedTuple):
   # differ in nothing else share one training.
   judging: Mapping[str, Any] = {}
   start: dict[str, Any] | None = None  # a whole config: the run it begins with
-  missing: str = ''  # why it cannot be run here; then settings are {}
 
 
 class Table(NamedTuple):

@@ -39,8 +39,6 @@ class DryRun:
 
   def line(self, cell: Cell, seeds: Sequence[int]) -> tuple[str, str, str]:
     """Return state, time and memory of what a cell adds to those before."""
-    if cell.missing:
-      return 'not here', '-', '-'
     judgements = [judgement_of(cell, seed, self._identity) for seed in seeds]
     todo = [
       one
@@ -100,7 +98,10 @@ class DryRun:
     if program not in self._measured:
       words = display_name(training.settings['algorithm'])
       console.say(f'Measuring {words}: {len(self._measured) + 1}')
-      experiment = assemble(training.settings, lambda text: None)
+      settings = dict(training.settings)
+      if training.start is not None:
+        settings['start'] = training.start.name  # need not be there yet
+      experiment = assemble(settings, lambda text: None)
       self._measured[program] = forecast(experiment)
     return self._measured[program]
 

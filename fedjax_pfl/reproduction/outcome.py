@@ -34,8 +34,6 @@ def ours_of(
   cell: Cell, seeds: Sequence[int], results: Results, identity: Identity
 ) -> Ours | None:
   """Return our number for a cell; None where no seed was run."""
-  if cell.missing:
-    return None
   summaries = {}
   for seed in seeds:
     judgement = judgement_of(cell, seed, identity)

@@ -1,0 +1,218 @@
+"""A table from nothing to its files, in any number of goes."""
+
+import shutil
+
+import pytest
+import small_runs
+
+from configs import common
+from fedjax_pfl import store
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.reproduction import work
+from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
+from fedjax_pfl.reproduction.dry_run import list_cells
+from fedjax_pfl.reproduction.images import make_data_of
+from fedjax_pfl.reproduction.outcome import compare_all, write_files
+from fedjax_pfl.reproduction.plan import Identity, groups, plan, trainings
+from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.table import as_text
+from fedjax_pfl.start import begin, load_start, name_data
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+DEFAULTS = common.base().to_dict()
+BABU = small_runs.make_settings(rounds=2)
+LG = small_runs.make_settings(
+  algorithm='lg_fedavg', rounds=2, hp={'train_fedavg': False}, eval_every=1
+)
+SEEDS = (0, 1)
+
+
+def silent(text):
+  pass
+
+
+def printed(algorithm, metric, mean=50.0, **variant):
+  setting = ('digits', 'tiny', algorithm, 10, 2, 0.3, 1, 'shards')
+  return Published('fedbabu', '99', *setting, metric, variant, mean, 9.0)
+
+
+def make_cell(metric, reading, settings=BABU, **others):
+  published = printed(
+    settings['algorithm'], metric, **others.pop('variant', {})
+  )
+  return Cell(published, settings, reading, **others)
+
+
+CELLS = (
+  make_cell('initial_accuracy', Reading('initial')),
+  make_cell('personalized_accuracy', Reading('finetuned')),
+  make_cell(
+    'personalized_accuracy',
+    Reading('finetuned'),
+    judging={'finetune.part': 'body', 'finetune.learning_rate': 1.0},
+    variant={'finetune_part': 'body'},
+  ),
+  make_cell(
+    'id_accuracy_after',
+    Reading('finetuned', 'own'),
+    judging={'test_partition': 'independent', 'test_shards': 10},
+  ),
+  make_cell(
+    'personalized_accuracy', Reading('initial', 'best_round'), LG, start=BABU
+  ),
+)
+FEW = CELLS[:-1]
+TABLE = Table(
+  'fedbabu/99', 'A toy', CELLS, ('finetune_part',), ('algorithm', 'metric')
+)
+
+
+def build(settings, say):
+  """Return an experiment whose model compiles quickly."""
+  experiment = small_runs.make_experiment(**settings)
+  if not settings['start']:
+    return experiment
+  task = small_runs.TASK
+  start = load_start(settings['start'], settings, (8, 8, 1), task)
+  data_id = name_data(experiment.data_id, start)
+  return experiment._replace(task=begin(task, start), data_id=data_id)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+  monkeypatch.setattr(work, 'build', build)
+
+
+@pytest.fixture(scope='module')
+def identity():
+  return Identity(DEFAULTS, make_data_of(silent))
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory, quick_compiler, identity):
+  """Return the place of the first cells, and how often what was called."""
+  place = open_place(tmp_path_factory.mktemp('results'))
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(work, 'build', build)
+    calls = count_calls(patched)
+    for _ in range(2):  # the second time there is nothing to do
+      work.do(plan(FEW, (0,), identity), place, silent)
+  return place, calls
+
+
+def open_place(folder):
+  return work.Place(folder, Results.open(folder, DEFAULTS), DEFAULTS)
+
+
+def test_every_training_and_judgement_is_planned_once(identity):
+  judgements = plan(CELLS, SEEDS, identity)
+  # The run's own, the body alone, other tests, and LG-FedAvg's.
+  assert len(judgements) == 4 * len(SEEDS)
+  ordered = trainings(judgements)
+  names = [one.settings['algorithm'] for one in ordered]
+  assert names.count('fedbabu') == names.count('lg_fedavg') == len(SEEDS)
+  for one in ordered:  # what others begin with comes first
+    assert one.start is None or ordered.index(one.start) < ordered.index(one)
+  assert [len(group) for group in groups(ordered)] == [2, 2]
+  own = judgements[0]
+  assert own.readings == (Reading('initial'), Reading('finetuned'))
+  assert len({one.name for one in ordered}) == len(ordered)
+
+
+def test_each_thing_is_done_once(finished, identity):
+  place, calls = finished
+  assert calls == {'train': 1, 'judge_again': 2}  # own classes, the body alone
+  compared = compare_all(FEW, SEEDS, place.results, identity)
+  assert all(one.ours.seeds == (0,) for one in compared)
+  views = store.load_result(next(place.runs.iterdir()))['views']
+  assert compared[0].ours.mean == views['initial']['mean']
+  assert compared[1].ours.mean == views['finetuned']['mean']
+  assert compared[2].ours.mean != compared[1].ours.mean
+  assert compared[3].ours.mean != compared[1].ours.mean
+
+
+def test_the_files_of_a_table_have_all_its_cells(tmp_path, finished, identity):
+  compared = compare_all(CELLS, SEEDS, finished[0].results, identity)
+  assert compared[-1].ours is None
+  path = write_files(TABLE, compared, tmp_path)
+  assert '4 of 5 cells run' in path.read_text()
+  lines = path.with_suffix('.csv').read_text().splitlines()
+  assert len(lines) == 1 + len(CELLS)
+  assert '4 of 5 cells run' in as_text(TABLE, compared)
+
+
+@pytest.mark.long
+def test_a_run_that_begins_with_another(tmp_path, identity):
+  """The model comes first; a best round is read from the checkpoint."""
+  place = open_place(tmp_path)
+  work.do(plan(CELLS[-1:], (0,), identity), place, silent)
+  (one,) = compare_all(CELLS[-1:], (0,), place.results, identity)
+  best = store.load_result(next(tmp_path.glob('runs/lg*')))['test_best']
+  assert one.ours.mean == best['initial']['each']['mean']
+  assert len(list(place.runs.iterdir())) == 2
+
+
+def test_a_run_is_found_by_its_content(tmp_path, finished, identity):
+  """A directory of any name counts; another machine's results do, too."""
+  judgements = plan(FEW, (0,), identity)
+  place = open_place(tmp_path / 'copied')
+  run = next(finished[0].runs.iterdir())
+  shutil.copytree(run, place.runs / 'another_name')
+  place.results.scan(place.runs)
+  assert not any(work.lacks(one, place.results) for one in judgements)
+  merged = open_place(tmp_path / 'merged')
+  assert merged.results.merge(finished[0].folder) == 3
+  assert not any(work.lacks(one, merged.results) for one in judgements)
+
+
+def test_a_table_that_is_broken_off_ends_the_same(
+  tmp_path, finished, identity, monkeypatch
+):
+  judgements = plan(FEW[:3], (0,), identity)
+  broken = open_place(tmp_path)
+  with monkeypatch.context() as patched:
+    patched.setattr(work, 'judge_again', killed)
+    with pytest.raises(KeyboardInterrupt):
+      work.do(judgements, broken, silent)
+  with monkeypatch.context() as patched:
+    patched.setattr(work, 'train', killed)  # it is not trained again
+    work.do(judgements, broken, silent)
+  places = finished[0], broken
+  ours, theirs = (
+    compare_all(FEW[:3], (0,), place.results, identity) for place in places
+  )
+  assert ours == theirs
+
+
+def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, identity):
+  place, said = open_place(tmp_path), []
+  list_cells(TABLE, CELLS[:3], (0,), place, identity, said.append)
+  first, second, third = said[0].splitlines()[2:]
+  assert 'train' in first and ' s ' in first and 'MiB' in first
+  assert 'with a cell above' in second
+  assert 'judge' in third
+  assert '3 cells, 1 seed' in said[1]
+  assert not place.runs.exists()
+
+
+def test_numbers_of_the_server_need_a_global_test(finished, identity):
+  cell = make_cell('global_accuracy', Reading('initial', 'global'))
+  with pytest.raises(BadInput, match='global_test'):
+    compare_all([cell], (0,), finished[0].results, identity)
+
+
+def count_calls(monkeypatch):
+  calls = {}
+  for name in ('train', 'judge_again'):
+    function = getattr(work, name)
+
+    def counted(*args, name=name, function=function):
+      calls[name] = calls.get(name, 0) + 1
+      return function(*args)
+
+    monkeypatch.setattr(work, name, counted)
+  return calls
+
+
+def killed(*args):
+  raise KeyboardInterrupt
