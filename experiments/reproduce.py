@@ -16,7 +16,9 @@ written below --results, where runs and their numbers are, too:
 (--table=fedbabu/fig12) is drawn into results/tables.
 """
 
+import contextlib
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
@@ -47,103 +49,35 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from configs import common
   from configs.tables.common import load_table
+  from experiments.jobs import Drawing, Tabulation
   from fedjax_pfl import console
   from fedjax_pfl.reproduction.cells import Figure
   from fedjax_pfl.reproduction.images import make_data_of
   from fedjax_pfl.reproduction.plan import Identity
-  from fedjax_pfl.reproduction.results import Results
-  from fedjax_pfl.reproduction.where import where
+  from fedjax_pfl.reproduction.results import Results, check_mergeable
   from fedjax_pfl.reproduction.work import Place
 
-  table = load_table(TABLE.value)
-  cells = None if isinstance(table, Figure) else where(table.cells, WHERE.value)
-  folder, defaults = Path(RESULTS.value), common.base().to_dict()
+  # All that can be wrong comes before the first file.
+  table, defaults = load_table(TABLE.value), common.base().to_dict()
   identity = Identity(defaults, make_data_of(console.say))
-  try:
-    with Results.open(folder, defaults) as results:
-      place = Place(folder, results, defaults)
-      for other in MERGE.value:
-        console.say(f'{other}: {results.merge(other)} new judgements')
-      results.scan(place.runs)
-      if cells is None:
-        draw(table, place, identity)
-      elif DRY_RUN.value:
-        list_cells(table, cells, place, identity)
-      else:
-        tabulate(table, cells, place, identity)
-  except KeyboardInterrupt:
-    console.say('Stopped. The same command goes on from the last checkpoint.')
-    sys.exit(130)
-
-
-def list_cells(table, cells, place, identity):
-  """Say what every cell would take here."""
-  from fedjax_pfl import console
-  from fedjax_pfl.reproduction import dry_run
-
-  seeds = range(SEEDS.value)
-  dry_run.list_cells(table, cells, seeds, place, identity, console.say)
-
-
-def tabulate(table, cells, place, identity):
-  """Run what the cells lack; write and print the table."""
-  from fedjax_pfl import console
-  from fedjax_pfl.reproduction.outcome import compare_all, write_files
-  from fedjax_pfl.reproduction.plan import plan
-  from fedjax_pfl.reproduction.table import as_text
-  from fedjax_pfl.reproduction.work import do
-
-  seeds = range(SEEDS.value)
-
-  def write():
-    every = compare_all(table.cells, seeds, place.results, identity)
-    return write_files(table, every, place.folder)
-
-  do(plan(cells, seeds, identity), place, console.say, on_done=write)
-  path = write()
-  compared = compare_all(cells, seeds, place.results, identity)
-  console.say(as_text(table, compared))
-  console.say(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
-
-
-def draw(figure, place, identity):
-  """Run what the figure shows, and draw it."""
-  from experiments.answers.ask import answer
-  from experiments.answers.common import Options
-  from fedjax_pfl import console
-  from fedjax_pfl.reproduction import outcome
-  from fedjax_pfl.reproduction.plan import training_of
-  from fedjax_pfl.reproduction.work import path_of, train_missing
-
-  folder = place.folder / outcome.FOLDER
-  folder.mkdir(parents=True, exist_ok=True)
-  name = figure.name.replace('/', '_')
-  if figure.what == 'partition':
-    path = draw_partition(figure, folder / f'{name}.png')
-    console.say(f'Figure: {path}')
-    return
-  paths = []
-  for settings in figure.runs.values():
-    training = training_of(settings, None, 0, identity)
-    train_missing([training], place, console.say)
-    paths.append(str(path_of(training, place)))
-  options = Options(**figure.options)
-  output = str(folder / f'{name}.pdf')
-  path = answer(figure.what, paths, output, options, {}, console.say)
-  console.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
-
-
-def draw_partition(figure, output):
-  """Draw what clients hold; nothing is trained."""
-  from experiments.draw_partition import count_classes
-  from fedjax_pfl import console
-  from fedjax_pfl.report import class_counts
-
-  parts = [
-    count_classes(settings, label, console.say)
-    for label, settings in figure.runs.items()
-  ]
-  return class_counts.save(parts, output)
+  make = Drawing if isinstance(table, Figure) else Tabulation
+  job = make(table, WHERE.value, range(SEEDS.value), identity)
+  for other in MERGE.value:
+    check_mergeable(other)
+  with contextlib.ExitStack() as stack:
+    folder = Path(RESULTS.value)
+    if DRY_RUN.value and not folder.exists():  # and it shall not be made
+      folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    results = stack.enter_context(Results.open(folder, defaults))
+    for other in MERGE.value:
+      console.say(f'{other}: {results.merge(other)} new judgements')
+    place = Place(folder, results, defaults)
+    results.scan(place.runs)
+    try:
+      job.list(place) if DRY_RUN.value else job.run(place)
+    except KeyboardInterrupt:
+      console.say('Stopped. The same command goes on from the last checkpoint.')
+      sys.exit(130)
 
 
 if __name__ == '__main__':

@@ -21,7 +21,7 @@ from fedjax_pfl.reproduction.plan import (
   judgement_of,
 )
 from fedjax_pfl.reproduction.table import names_of
-from fedjax_pfl.reproduction.work import Place, find, path_of
+from fedjax_pfl.reproduction.work import Place, lacks, path_of
 from fedjax_pfl.settings import num_rounds
 
 DONE, SHARED = 'done', 'with a cell above'
@@ -30,21 +30,15 @@ DONE, SHARED = 'done', 'with a cell above'
 class DryRun:
   """The costs that are known so far: every program is measured once."""
 
-  def __init__(self, place: Place, identity: Identity):
+  def __init__(self, place: Place):
     self._place = place
-    self._identity = identity
     self._measured: dict[str, Forecast] = {}
     self._counted: set[str] = set()  # trainings and judgements, by their keys
     self.seconds = 0.0
 
-  def line(self, cell: Cell, seeds: Sequence[int]) -> tuple[str, str, str]:
+  def line(self, judgements: Sequence[Judgement]) -> tuple[str, str, str]:
     """Return state, time and memory of what a cell adds to those before."""
-    judgements = [judgement_of(cell, seed, self._identity) for seed in seeds]
-    todo = [
-      one
-      for one in judgements
-      if find(self._place.results, one, cell.reading) is None
-    ]
+    todo = [one for one in judgements if lacks(one, self._place.results)]
     if not todo:
       return DONE, '-', '-'
     seconds, states, most = 0.0, [], 0
@@ -58,11 +52,14 @@ class DryRun:
     self.seconds += seconds
     if not seconds:
       return SHARED, '-', '-'
-    return (
-      ', '.join(dict.fromkeys(states or ['judge'])),
-      _time(seconds),
-      (f'{most / 2**20:,.0f} MiB'),
-    )
+    state = ', '.join(dict.fromkeys(states or ['judge']))
+    return state, _time(seconds), _size(most)
+
+  def training_line(self, training: Training) -> tuple[str, str, str]:
+    """Return state, time and memory of a training alone."""
+    state, seconds, size = self._training(training)
+    self.seconds += seconds
+    return (state, _time(seconds), _size(size)) if state else (DONE, '-', '-')
 
   def _training(self, training: Training) -> tuple[str, float, int]:
     """Return what is to be done for a training that no cell above has."""
@@ -115,13 +112,14 @@ def list_cells(
   say: Callable[[str], None],
 ) -> None:
   """Say for every cell what is to be done, and what it takes here."""
-  dry_run = DryRun(place, identity)
+  dry_run = DryRun(place)
   names = names_of(table)
   lines = [(*(n.replace('_', ' ') for n in names), 'state', 'time', 'memory')]
   for cell in cells:
     values = [field(cell.published, name) for name in names]
     shown = ['-' if value is None else str(value) for value in values]
-    lines.append((*shown, *dry_run.line(cell, seeds)))
+    judgements = [judgement_of(cell, seed, identity) for seed in seeds]
+    lines.append((*shown, *dry_run.line(judgements)))
   say(align(lines))
   say(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
@@ -133,6 +131,10 @@ def _chain(training: Training) -> list[Training]:
   """Return a training after what it begins with."""
   before = _chain(training.start) if training.start else []
   return [*before, training]
+
+
+def _size(number: int) -> str:
+  return f'{number / 2**20:,.0f} MiB'
 
 
 def _time(seconds: float) -> str:

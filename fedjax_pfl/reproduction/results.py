@@ -79,16 +79,9 @@ class Results:
 
     `other` is its folder of results, its file, or a folder of runs.
     """
+    check_mergeable(other)
     file, folder = resultfile.locate(other), pathlib.Path(other)
     runs = gather.find_runs(folder) if folder.is_dir() else []
-    if not runs and not file.is_file():
-      raise bad_input(
-        'merge',
-        got=str(other),
-        expected=f'a folder with {resultfile.NAME} or with finished runs, or '
-        'such a file',
-        cause='a mistyped path, or runs that are not finished',
-      )
 
     def add():
       number = self._merge_file(file) if file.is_file() else 0
@@ -217,3 +210,17 @@ class Results:
         judgement.settings, defaults=self._defaults
       ),
     )
+
+
+def check_mergeable(other: str | os.PathLike) -> None:
+  """Refuse what holds no results, before anything is opened for writing."""
+  file, folder = resultfile.locate(other), pathlib.Path(other)
+  if file.is_file() or (folder.is_dir() and gather.find_runs(folder)):
+    return
+  raise bad_input(
+    'merge',
+    got=str(other),
+    expected=f'a folder with {resultfile.NAME} or with finished runs, or '
+    'such a file',
+    cause='a mistyped path, or runs that are not finished',
+  )

@@ -1,0 +1,103 @@
+"""What reproduce.py does: a table that is run and printed, a figure drawn."""
+
+from collections.abc import Sequence
+
+from experiments.answers.ask import answer
+from experiments.answers.common import Options
+from experiments.draw_partition import count_classes
+from fedjax_pfl import console
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.report import class_counts
+from fedjax_pfl.report.summary import align
+from fedjax_pfl.reproduction import dry_run, outcome
+from fedjax_pfl.reproduction.cells import Figure, Table
+from fedjax_pfl.reproduction.plan import Identity, plan, training_of
+from fedjax_pfl.reproduction.table import as_text
+from fedjax_pfl.reproduction.where import where
+from fedjax_pfl.reproduction.work import Place, do, path_of, train_missing
+
+
+class Tabulation:
+  """Some cells of a table, over some seeds."""
+
+  def __init__(
+    self, table: Table, text: str, seeds: Sequence[int], identity: Identity
+  ):
+    self._table, self._seeds, self._identity = table, seeds, identity
+    self._cells = where(table.cells, text)
+    self._judgements = plan(self._cells, seeds, identity)  # reads the images
+
+  def list(self, place: Place) -> None:
+    """Say what every cell would take here."""
+    dry_run.list_cells(
+      self._table, self._cells, self._seeds, place, self._identity, console.say
+    )
+
+  def run(self, place: Place) -> None:
+    """Run what the cells lack; write and print the table."""
+    do(self._judgements, place, console.say, on_done=lambda: self._write(place))
+    path = self._write(place)
+    console.say(as_text(self._table, self._compare(self._cells, place)))
+    console.say(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
+
+  def _write(self, place):
+    compared = self._compare(self._table.cells, place)
+    return outcome.write_files(self._table, compared, place.folder)
+
+  def _compare(self, cells, place):
+    return outcome.compare_all(
+      cells, self._seeds, place.results, self._identity
+    )
+
+
+class Drawing:
+  """A figure: its runs, and the question that draws them."""
+
+  def __init__(
+    self, figure: Figure, text: str, seeds: Sequence[int], identity: Identity
+  ):
+    if text or len(seeds) > 1:
+      raise bad_input(
+        'command line',
+        got='--where' if text else '--seeds',
+        expected=f'{figure.name} as a whole, of one seed',
+        choices=['a table, such as fedbabu/13'],
+        cause='a figure has no cells to choose from',
+      )
+    self._figure = figure
+    # Nobody trains for the picture of a partition.
+    runs = {} if figure.what == 'partition' else figure.runs
+    self._trainings = {
+      label: training_of(settings, None, seeds[0], identity)
+      for label, settings in runs.items()
+    }
+
+  def list(self, place: Place) -> None:
+    """Say what every run would take here."""
+    costs = dry_run.DryRun(place)
+    lines = [('run', 'state', 'time', 'memory')]
+    for label, training in self._trainings.items():
+      lines.append((label, *costs.training_line(training)))
+    console.say(align(lines))
+
+  def run(self, place: Place) -> None:
+    """Run what the figure shows, and draw it."""
+    folder = place.folder / outcome.FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder / f'{self._figure.name.replace("/", "_")}.png'
+    if self._figure.what == 'partition':
+      parts = [
+        count_classes(settings, label, console.say)
+        for label, settings in self._figure.runs.items()
+      ]
+      path = class_counts.save(parts, output)
+    else:
+      paths = []
+      for training in self._trainings.values():
+        train_missing([training], place, console.say)
+        paths.append(str(path_of(training, place)))
+      options = Options(**self._figure.options)
+      path = answer(
+        self._figure.what, paths, str(output), options, {}, console.say
+      )
+    console.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
