@@ -43,9 +43,9 @@ class Series(NamedTuple):
 
 def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
   """Draw lines over bands; every mark tells its numbers."""
-  x, y = _scales(series)
+  x, y, marks = _scales(series)
   parts = [text(0, 14, y_label, 'label')]
-  for tick in ticks(y.low, y.high):
+  for tick in marks:
     at = y(tick)
     parts.append(line(LEFT, at, WIDTH - RIGHT, at, 'grid'))
     parts.append(text(LEFT - 8, at + 4, f'{tick:g}', 'end'))
@@ -74,19 +74,23 @@ def line_sample(css: str, look: Look) -> Markup:
   )
 
 
-def _scales(series: Sequence[Series]) -> tuple[Scale, Scale]:
-  """Return the axes; that of accuracy need not begin at zero."""
+def _scales(series: Sequence[Series]) -> tuple[Scale, Scale, list[float]]:
+  """Return the axes, and the ticks of the second, from its end to its end.
+
+  It need not begin at zero.
+  """
   x = np.concatenate([one.x for one in series])
   bands = [one.low for one in series] + [one.high for one in series]
   y = np.concatenate(
     [one.y for one in series] + [one for one in bands if one is not None]
   )
   y = y[np.isfinite(y)]
-  ends = ticks(float(y.min()), float(y.max()))
+  marks = ticks(float(y.min()), float(y.max()))
   last = float(x.max()) if x.max() > 0 else 1.0
   return (
     Scale(0.0, last, LEFT, WIDTH - RIGHT),
-    Scale(ends[0], ends[-1], HEIGHT - BOTTOM, TOP),
+    Scale(marks[0], marks[-1], HEIGHT - BOTTOM, TOP),
+    marks,
   )
 
 

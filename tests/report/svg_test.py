@@ -60,6 +60,19 @@ def test_a_line_stands_where_its_numbers_are():
   assert drawn.count('<title>') == 2
 
 
+@pytest.mark.parametrize('low', [-1.5, 0.0, 43.0, 81.2])
+def test_every_tick_is_inside(low):
+  """Round ends may ask for other ticks than the numbers between them."""
+  for high in np.linspace(low + 0.5, 99.0, 30):
+    ends = np.array([low, high])
+    line = charts.Series('a', 'c0', names.look('fedavg'), ends, ends)
+    drawn = charts.plot_lines([line], '', '')
+    places = re.findall(r'<text x="36" y="(\S+)" class="end"', drawn)
+    places = np.array(places, float) - 4
+    assert places[-1] == charts.TOP
+    assert places[0] == charts.HEIGHT - charts.BOTTOM
+
+
 def test_gains_are_bars_and_losses_are_hollow():
   one = client_charts.Clients(
     'x', 'c0', np.array([10.0, 50, 30, np.nan]), np.array([60.0, 40, 30, 9])
