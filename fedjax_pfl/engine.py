@@ -10,6 +10,7 @@ the cohort, nor the chunk, nor the padding, beyond rounding.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import chex
 import jax
@@ -166,6 +167,13 @@ def map_clients(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
   return lax.map(fn, rows, batch_size=chunk)
 
 
+class Memory(NamedTuple):
+  """What an accelerator has, and what clients side by side take, in bytes."""
+
+  free: int
+  client: int  # that the program of one client needs
+
+
 def auto_chunk(
   algorithm: Algorithm,
   server: Server,
@@ -177,29 +185,49 @@ def auto_chunk(
   """Return how many clients of the cohort should run side by side.
 
   On a CPU one: a product fills all cores, and side by side the same work
-  takes longer (BUILD.md, "Speed"). On an accelerator as many as fit: its free
-  memory over what the compiler says that one client's program needs. Only the
+  takes longer (BUILD.md, "Speed"). On an accelerator as many as fit. Only the
   shapes of the arguments matter.
   """
-  device = jax.devices()[0]
-  stats = device.memory_stats() or {}
-  if device.platform == 'cpu':
+  if jax.default_backend() == 'cpu':
     return 1
-  if 'bytes_limit' not in stats:
+  memory = memory_of(algorithm, server, clients, cohort, data, key)
+  if memory is None:
     return cohort.shape[0]
+  fitting = MEMORY_SHARE * memory.free // memory.client
+  return int(np.clip(fitting, 1, cohort.shape[0]))
 
-  def one(server, clients, cohort, data, key):
-    row = trees.take(_rows(clients, cohort, data), 0)
-    return _client_update(algorithm, server, data, key)(row)
 
+def memory_of(
+  algorithm: Algorithm,
+  server: Server,
+  clients: Client,
+  cohort: Array,
+  data: ClientData,
+  key: Key,
+) -> Memory | None:
+  """Return the free memory, and what the compiler says that a client needs.
+
+  None where the device does not say what it has, as a CPU. Only the shapes of
+  the arguments matter.
+  """
+  stats = jax.devices()[0].memory_stats() or {}
+  if jax.default_backend() == 'cpu' or 'bytes_limit' not in stats:
+    return None
   shapes = jax.tree.map(
     lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
     (server, clients, cohort, data, key),
   )
-  memory = jax.jit(one).lower(*shapes).compile().memory_analysis()
+  compiled = _first_client.lower(algorithm, *shapes).compile()
+  memory = compiled.memory_analysis()
   need = memory.temp_size_in_bytes + memory.output_size_in_bytes
   free = stats['bytes_limit'] - stats.get('bytes_in_use', 0)
-  return int(np.clip(MEMORY_SHARE * free // max(need, 1), 1, cohort.shape[0]))
+  return Memory(free, max(need, 1))
+
+
+@partial(jax.jit, static_argnums=0)
+def _first_client(algorithm, server, clients, cohort, data, key):
+  row = trees.take(_rows(clients, cohort, data), 0)
+  return _client_update(algorithm, server, data, key)(row)
 
 
 def _compiled_round(algorithm, chunk, server, clients, cohort, data, key):
