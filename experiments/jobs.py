@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from configs.tables.common import load_configs
 from experiments.answers.ask import answer
 from experiments.answers.common import Options
 from experiments.draw_partition import count_classes
@@ -12,9 +13,12 @@ from fedjax_pfl.report.summary import align
 from fedjax_pfl.reproduction import dry_run, outcome
 from fedjax_pfl.reproduction.cells import Figure, Table
 from fedjax_pfl.reproduction.plan import Identity, plan, training_of
+from fedjax_pfl.reproduction.summaries import summary_rows, write_csv
 from fedjax_pfl.reproduction.table import as_text
 from fedjax_pfl.reproduction.where import where
 from fedjax_pfl.reproduction.work import Place, do, path_of, train_missing
+
+SUMMARY = 'summary.csv'  # every view of every run, with its command
 
 
 class Tabulation:
@@ -41,6 +45,8 @@ class Tabulation:
     console.say(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
 
   def _write(self, place):
+    rows = summary_rows(place.folder, load_configs())
+    write_csv(place.folder / SUMMARY, rows)
     compared = self._compare(self._table.cells, place)
     return outcome.write_files(self._table, compared, place.folder)
 

@@ -8,6 +8,7 @@ done; several cells share a training where they can. The table is printed, and
 written below --results, where runs and their numbers are, too:
 
   results/tables/fedbabu_13.csv, .md   ours, published, difference
+  results/summary.csv                  every run: its command and numbers
   results/results.sqlite               every client; fedjax_pfl.report.load
   results/runs/                        run directories, as of main.py
 

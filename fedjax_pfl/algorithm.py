@@ -80,6 +80,8 @@ class Stage(NamedTuple):
   `check` refuses clients whose examples the method cannot use.
   `held` is the part of each download that clients have since the stage began:
   it is sent once, to all of them.
+  `knows_seed`: its functions hold the seed of the run, beside the keys that
+  they are given. What is compiled for one seed then serves no other.
   """
 
   name: str
@@ -92,6 +94,7 @@ class Stage(NamedTuple):
   prepare: Callable[[Server, ClientData], ClientData] = as_stored
   held: Callable[[Server], PyTree] = nothing
   everyone: bool = False  # all clients in every round, whatever the fraction
+  knows_seed: bool = False
   note: str = ''  # a sentence for the user, as the stage begins
 
 

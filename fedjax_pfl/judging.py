@@ -1,12 +1,12 @@
 """How a run judges its models: those of the clients, and the server's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 
 from fedjax_pfl import console
-from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.evaluate import Evaluate, evaluate_clients, make_evaluate
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.scoring import SCORINGS, TEST_BATCH
@@ -23,12 +23,27 @@ class Judges(NamedTuple):
   whole: JudgeWhole  # (stage, server): numbers; empty if there is no such model
 
 
-def make_judges(experiment: Experiment, key: Key) -> Judges:
-  return Judges(make_judge(experiment, key), make_judge_whole(experiment))
+def make_judges(
+  experiments: Sequence[Experiment], keys: Sequence[Key]
+) -> list[Judges]:
+  """Return what judges each seed of an experiment, compiled once for all."""
+  whole = make_judge_whole(experiments[0])  # its tests are those of all seeds
+  compiled = {}
+  return [
+    Judges(make_judge(experiment, key, compiled), whole)
+    for experiment, key in zip(experiments, keys, strict=True)
+  ]
 
 
-def make_judge(experiment: Experiment, key: Key) -> Judge:
-  """Return (stage, state, views, on_models) -> {view: Scores [K]}."""
+def make_judge(
+  experiment: Experiment,
+  key: Key,
+  compiled: dict[tuple, Evaluate] | None = None,
+) -> Judge:
+  """Return (stage, state, views, on_models) -> {view: Scores [K]}.
+
+  `compiled` holds the programs that judge other seeds, and takes new ones.
+  """
   num_clients = experiment.settings['clients']
   support, query = experiment.judging
   scoring = experiment.settings['scoring']
@@ -37,7 +52,7 @@ def make_judge(experiment: Experiment, key: Key) -> Judge:
   on_cpu = jax.default_backend() == 'cpu'
   # As many as a round holds: that has been shown to fit an accelerator.
   block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
-  compiled = {}
+  compiled = {} if compiled is None else compiled
 
   def judge(stage, state, views, on_models=None):
     if not views:

@@ -60,7 +60,8 @@ def share(
     return server._replace(params=params)
 
   (stage,) = stages
-  return (stage._replace(algorithm=stage.algorithm._replace(refine=refine)),)
+  algorithm = stage.algorithm._replace(refine=refine)
+  return (stage._replace(algorithm=algorithm, knows_seed=True),)
 
 
 def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:

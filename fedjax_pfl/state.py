@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import console, oracle
+from fedjax_pfl import oracle
 from fedjax_pfl.algorithm import Client, Server, Stage
 from fedjax_pfl.engine import begin, stage_shapes
 from fedjax_pfl.experiment import Experiment
@@ -54,8 +54,6 @@ def first_state(
     states = begin(experiment.stages[0], experiment.train, key)
     return State(*states, np.zeros(()), none_yet(experiment)), 0
   done, state = restored
-  if done < experiment.rounds:
-    console.say(f'Continuing after round {done} of {experiment.rounds}.')
   return state, done
 
 

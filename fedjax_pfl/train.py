@@ -1,27 +1,28 @@
 """The run: stages x rounds, compiled; logged, evaluated, saved, resumed.
 
-The only place with clocks and files. What a resumed run needs is the last
-checkpoint (state.py); every random number follows from the seed and the round.
+The only place with clocks and files, but for what lanes take (advance.py).
+What a resumed run needs is the last checkpoint (state.py); every random number
+follows from the seed and the round. Several seeds go in lanes (lanes.py).
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import console, traffic
-from fedjax_pfl.algorithm import Client, Server, Stage, as_stored
-from fedjax_pfl.engine import make_round, make_rounds, sample_cohorts
+from fedjax_pfl import console
+from fedjax_pfl.advance import Numbers, make_advance
+from fedjax_pfl.algorithm import Server, Stage
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.evaluate import view_names
 from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.judging import Judges, accuracies, make_judges
+from fedjax_pfl.judging import accuracies, make_judges
 from fedjax_pfl.keep import Models
+from fedjax_pfl.lanes import Lane, align, check_seeds, share_programs
 from fedjax_pfl.oracle import best_views
-from fedjax_pfl.report.class_counts import class_counts
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.state import (
   State,
@@ -32,7 +33,7 @@ from fedjax_pfl.state import (
   summarise_best,
 )
 from fedjax_pfl.store import Run, load_metrics, open_run
-from fedjax_pfl.types import Array, ClientData, Key, Scores
+from fedjax_pfl.types import Key, Scores
 from fedjax_pfl.whole import last_ones
 
 # One word a stream of random numbers; their order is part of every result.
@@ -56,25 +57,44 @@ def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
 
   A finished run says so and does nothing.
   """
-  settings = experiment.settings
-  run = open_run(workdir, settings, data=experiment.data_id, say=console.say)
-  if run.status() == 'finished':
-    console.say(f'{workdir} is finished: nothing to do.')
-    return run.result()
-  keys = random_streams(settings['seed'])
-  judges = make_judges(experiment, keys['evaluation'])
-  with jax.debug_nans(settings['debug']):
-    state = run_rounds(experiment, run, keys, judges)
-    began = time.perf_counter()
-    models = Models(experiment, run)
-    last = experiment.stages[-1]
-    scores = judges.clients(last, state, settings['views'], models.keep)
-    whole = judges.whole(last, state.server)
-  models.save()
-  seconds = float(state.seconds) + time.perf_counter() - began
-  write_result(experiment, run, scores, whole, state, seconds)
-  run.close()
-  return run.result()
+  (result,) = train_seeds([experiment], [workdir])
+  return result
+
+
+def train_seeds(
+  experiments: Sequence[Experiment], workdirs: Sequence[str]
+) -> list[dict[str, Any]]:
+  """Run or continue seeds of one experiment, all at once; return the results.
+
+  Each leaves in its directory what `train` leaves, and one can go on where the
+  other stopped. Finished seeds are left out.
+
+  >>> train_seeds([build({**settings, 'seed': s}) for s in (0, 1)],
+  ...             ['runs/seed0', 'runs/seed1'])
+  """
+  check_seeds(experiments, workdirs)
+  if not share_programs(experiments):
+    return [train(*one) for one in zip(experiments, workdirs, strict=True)]
+  runs = [
+    open_run(
+      workdir, experiment.settings, data=experiment.data_id, say=console.say
+    )
+    for experiment, workdir in zip(experiments, workdirs, strict=True)
+  ]
+  finished = [run for run in runs if run.status() == 'finished']
+  if finished:
+    names = ', '.join(str(run.path) for run in finished)
+    verb = 'is' if len(finished) == 1 else 'are'
+    console.say(f'{names} {verb} finished: nothing to do.')
+  seeds = [  # finished ones count for the shapes: these are always the same
+    (experiment, run)
+    for experiment, run in zip(align(experiments), runs, strict=True)
+    if run not in finished
+  ]
+  if seeds:
+    for lane in run_rounds(begin_lanes(seeds)):
+      finish(lane)
+  return [run.result() for run in runs]
 
 
 def random_streams(seed: int) -> dict[str, Key]:
@@ -95,198 +115,132 @@ def cadence(settings: dict[str, Any], rounds: int) -> Cadence:
   )
 
 
-def run_rounds(
-  experiment: Experiment, run: Run, keys: dict[str, Key], judges: Judges
-) -> State:
-  """Return the state after the last round, continuing where the run is."""
-  state, done = first_state(experiment, run, keys['states'])
-  every = cadence(experiment.settings, experiment.rounds)
-  with console.progress('training', experiment.rounds, start=done) as bar:
+def begin_lanes(seeds: Sequence[tuple[Experiment, Run]]) -> list[Lane]:
+  """Return a lane for each seed, where its run stopped."""
+  keys = [random_streams(one.settings['seed']) for one, _ in seeds]
+  judges = make_judges(
+    [experiment for experiment, _ in seeds], [own['evaluation'] for own in keys]
+  )
+  lanes = []
+  for (experiment, run), *own in zip(seeds, keys, judges, strict=True):
+    state, done = first_state(experiment, run, own[0]['states'])
+    lanes.append(Lane(experiment, run, *own, state, done, experiment.train))
+  return lanes
+
+
+def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
+  """Return the lanes after their last round.
+
+  Those at the lowest round move, all at once, until they are where another
+  one waits.
+  """
+  experiment, start = lanes[0].experiment, min(lane.done for lane in lanes)
+  tell_start(lanes)
+  with (
+    jax.debug_nans(experiment.settings['debug']),
+    console.progress('training', experiment.rounds, start=start) as bar,
+  ):
     for stage, first, last in stage_bounds(experiment.stages):
-      if done == first and stage is not experiment.stages[0]:
-        state = enter(experiment, stage, state)
-      if done >= last:
-        continue
-      if stage.note:
-        console.say(stage.note)
-      data = stage.prepare(state.server, experiment.train)
-      advance_fn = make_advance(experiment, stage, keys, data, first)
-      while done < last:
-        stop = every.next_stop(done, last)
-        state, numbers = advance_fn(state, done, stop)
-        check_finite(state.server, numbers, done, stop, stage, run)
-        done = stop
-        bar.update(
-          done,
-          loss=numbers['loss'],
-          images_per_second=numbers['images_per_second'],
-        )
-        if done % every.evaluate == 0 or done == experiment.rounds:
-          state, more = judged(experiment, stage, state, done, judges)
-          numbers |= more
-        run.log(round=done, **numbers)
-        if done % every.save == 0 or done == last:
-          run.save_checkpoint(done, state)
-  return state
+      lanes = [enter_stage(lane, stage, first, last) for lane in lanes]
+      if any(lane.done < last for lane in lanes):
+        if stage.note:
+          console.say(stage.note)
+        lanes = run_stage(lanes, stage, first, last, bar)
+  return lanes
 
 
-def judged(
-  experiment: Experiment,
-  stage: Stage,
-  state: State,
-  done: int,
-  judges: Judges,
-) -> tuple[State, dict[str, float]]:
-  """Return the state after an evaluation, and its numbers.
+def tell_start(lanes: Sequence[Lane]) -> None:
+  """Say where runs are continued; nothing of those that begin."""
+  done, rounds = min(lane.done for lane in lanes), lanes[0].experiment.rounds
+  ahead = sum(lane.done > done for lane in lanes)
+  if 0 < done < rounds or ahead:
+    more = f'; {ahead} of {len(lanes)} seeds are ahead and wait' * (ahead > 0)
+    console.say(f'Continuing after round {done} of {rounds}{more}.')
+
+
+def enter_stage(lane: Lane, stage: Stage, first: int, last: int) -> Lane:
+  """Return the lane as the stage begins, or goes on; others as they are."""
+  if lane.done == first and stage is not lane.experiment.stages[0]:
+    lane = lane._replace(state=enter(lane.experiment, stage, lane.state))
+  if not first <= lane.done < last:
+    return lane
+  data = stage.prepare(lane.state.server, lane.experiment.train)
+  return lane._replace(data=data)
+
+
+def run_stage(
+  lanes: Sequence[Lane], stage: Stage, first: int, last: int, bar: console.Bar
+) -> list[Lane]:
+  """Return the lanes after the last round of a stage."""
+  experiment = lanes[0].experiment
+  every = cadence(experiment.settings, experiment.rounds)
+  advance_fn = make_advance(
+    [lane for lane in lanes if lane.done < last], stage, first
+  )
+  while (done := min(lane.done for lane in lanes)) < last:
+    stop = every.next_stop(done, last)
+    moving = [lane for lane in lanes if lane.done == done]
+    advanced = advance_fn(moving, stop)
+    for lane, (state, numbers) in zip(moving, advanced, strict=True):
+      check_finite(lane, state.server, numbers, stop, stage)
+    bar.update(
+      stop,
+      **{
+        name: float(np.mean([numbers[name] for _, numbers in advanced]))
+        for name in ('loss', 'images_per_second')
+      },
+    )
+    moved = (
+      record(lane._replace(state=state, done=stop), numbers, stage, last, every)
+      for lane, (state, numbers) in zip(moving, advanced, strict=True)
+    )
+    lanes = [next(moved) if lane.done == done else lane for lane in lanes]
+  return lanes
+
+
+def record(
+  lane: Lane, numbers: Numbers, stage: Stage, last: int, every: Cadence
+) -> Lane:
+  """Return the lane, judged, logged and saved where that is due."""
+  done, rounds = lane.done, lane.experiment.rounds
+  if done % every.evaluate == 0 or done == rounds:
+    lane, more = judged(lane, stage)
+    numbers = {**numbers, **more}
+  lane.run.log(round=done, **numbers)
+  if done % every.save == 0 or done == last:
+    lane.run.save_checkpoint(done, lane.state)
+  return lane
+
+
+def judged(lane: Lane, stage: Stage) -> tuple[Lane, Numbers]:
+  """Return the lane after an evaluation, and its numbers.
 
   A stage is judged by those of `eval_views` that it has; the last has all.
   """
   began = time.perf_counter()
-  states, data = (state.server, state.clients), experiment.train
+  experiment, state = lane.experiment, lane.state
   views = experiment.settings['eval_views']
   if stage is not experiment.stages[-1]:
-    names = view_names(stage.algorithm, *states, data)
+    names = view_names(
+      stage.algorithm, state.server, state.clients, experiment.train
+    )
     views = [view for view in views if view in names]
-  scores = judges.clients(stage, state, views)
-  test_best = fold_best(state.test_best, scores, done)
+  scores = lane.judges.clients(stage, state, views)
+  test_best = fold_best(state.test_best, scores, lane.done)
   numbers = accuracies(scores, experiment.train.count)
-  whole = judges.whole(stage, state.server)
+  whole = lane.judges.whole(stage, state.server)
   numbers |= {
     f'global/{name}': number
     for name, number in whole.items()
     if name != 'count'
   }
-  took = time.perf_counter() - began
-  return State(*states, state.seconds + took, test_best), numbers
-
-
-def make_advance(
-  experiment: Experiment,
-  stage: Stage,
-  keys: dict[str, Key],
-  train: ClientData,
-  first: int,
-) -> Callable[[State, int, int], tuple[State, dict[str, Any]]]:
-  """Return (state, done, stop) -> (state after round `stop`, metrics).
-
-  `train` is what the stage has prepared, `first` the rounds before it.
-  """
-  settings = experiment.settings
-  chunk = settings['chunk']
-  round_fn = make_round(
-    stage.algorithm,
-    chunk=chunk if chunk == 'auto' else int(chunk),
-    backend='loop' if settings['debug'] else 'vmap',
-    name=stage.name,
-  )
-  rounds_fn = (
-    loop_rounds(round_fn) if settings['debug'] else make_rounds(round_fn)
-  )
-
-  def advance(state, done, stop):
-    began = time.perf_counter()
-    cohorts = cohorts_of(experiment, stage, keys['cohorts'], done, stop)
-    server, clients, metrics = rounds_fn(
-      state.server, state.clients, cohorts, train, keys['rounds']
-    )
-    metrics = jax.tree.map(np.asarray, metrics)  # waits until it is done
-    took = time.perf_counter() - began
-    counts = np.asarray(train.count[cohorts])
-    images = num_images(metrics['num_steps'], counts, settings['batch_size'])
-    numbers = {
-      'stage': stage.name,
-      **mean_metrics(metrics, counts > 0),
-      'images_per_second': images / took,
-      **message_bytes(
-        stage, server, clients, train, cohorts.size, begins=done == first
-      ),
-    }
-    seconds = state.seconds + took
-    return State(server, clients, seconds, state.test_best), numbers
-
-  return advance
-
-
-def cohorts_of(
-  experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
-) -> Array:
-  """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  num_clients = experiment.settings['clients']
-  if stage.everyone:
-    return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
-  return sample_cohorts(
-    key, done, stop - done, num_clients, experiment.cohort_size
-  )
-
-
-def num_images(
-  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
-) -> float:
-  """Return the images in so many steps [T, C]: a batch has fewer at times."""
-  batches = np.maximum(-(-counts // batch_size), 1)
-  return float(np.sum(num_steps * counts / batches))
-
-
-def loop_rounds(round_fn):
-  """Return the same for cohorts [T, C], one round after the other."""
-
-  def rounds(server, clients, cohorts, data, key):
-    metrics = []
-    for cohort in cohorts:
-      server, clients, one = round_fn(server, clients, cohort, data, key)
-      metrics.append(one)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
-    return server, clients, stacked
-
-  return rounds
-
-
-def mean_metrics(
-  metrics: dict[str, np.ndarray], trained: np.ndarray
-) -> dict[str, float]:
-  """Return the means of the scalars over the rounds and clients that trained.
-
-  `trained` is [T, C]. Where nobody did, the means are those of everybody: 0.
-  """
-  used = trained if trained.any() else ~trained
-  return {
-    name: float(np.mean(values[used]))
-    for name, values in metrics.items()
-    if values.ndim == 2  # [T, C]
-  }
-
-
-def message_bytes(
-  stage: Stage,
-  server: Server,
-  clients: Client,
-  data: ClientData,
-  num_messages: int,
-  *,
-  begins: bool = False,
-) -> dict[str, int]:
-  """Return what crosses the network, from the shapes of the messages.
-
-  Where the stage `begins`, all clients are sent what they then hold.
-  """
-  # The data are prepared already.
-  bytes_of = traffic.count(
-    stage._replace(prepare=as_stored), server, clients, data
-  )
-  once = data.count.shape[0] * bytes_of.once if begins else 0
-  return {
-    'bytes_down': num_messages * bytes_of.down + once,
-    'bytes_up': num_messages * bytes_of.up,
-  }
+  seconds = state.seconds + time.perf_counter() - began
+  state = state._replace(seconds=seconds, test_best=test_best)
+  return lane._replace(state=state), numbers
 
 
 def check_finite(
-  server: Server,
-  numbers: dict[str, Any],
-  done: int,
-  stop: int,
-  stage: Stage,
-  run: Run,
+  lane: Lane, server: Server, numbers: Numbers, stop: int, stage: Stage
 ) -> None:
   """Stop a run that has lost its numbers; what was saved stays."""
   finite = all(
@@ -296,16 +250,32 @@ def check_finite(
   )
   if finite and np.isfinite(numbers['loss']):
     return
-  run.close()
+  lane.run.close()
   raise bad_input(
     'training',
-    got=f'NaN or infinity in rounds {done + 1} to {stop} of {stage.name} '
-    f'(loss {numbers["loss"]:.3g})',
+    got=f'NaN or infinity in rounds {lane.done + 1} to {stop} of {stage.name} '
+    f'(loss {numbers["loss"]:.3g}), seed {lane.experiment.settings["seed"]}, '
+    f'in {lane.run.path}',
     expected='finite numbers',
     choices=['a smaller learning_rate', 'debug=True names the first bad step'],
     cause='a learning rate that is too high for this model; checkpoints and '
-    f'metrics up to round {done} are kept',
+    f'metrics up to round {lane.done} are kept',
   )
+
+
+def finish(lane: Lane) -> None:
+  """Judge the last models, and write all that a finished run has."""
+  began = time.perf_counter()
+  experiment, state = lane.experiment, lane.state
+  models = Models(experiment, lane.run)
+  last, views = experiment.stages[-1], experiment.settings['views']
+  with jax.debug_nans(experiment.settings['debug']):
+    scores = lane.judges.clients(last, state, views, models.keep)
+    whole = lane.judges.whole(last, state.server)
+  models.save()
+  seconds = float(state.seconds) + time.perf_counter() - began
+  write_result(experiment, lane.run, scores, whole, state, seconds)
+  lane.run.close()
 
 
 def write_result(
@@ -324,13 +294,10 @@ def write_result(
     more['global'] = {**whole, 'last10': last}
   if families := best_views(scores, experiment.train.count):
     more['test_best_view'] = families
-  num_classes = experiment.source.num_classes
   run.write_clients(
     scores,
     np.arange(settings['clients']),
     train_count=experiment.train.count,
-    train_classes=class_counts(experiment.train, num_classes),
-    test_classes=class_counts(experiment.judging[1], num_classes),
   )
   run.write_result(
     algorithm=settings['algorithm'],

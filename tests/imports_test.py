@@ -46,10 +46,7 @@ LAYERS = {
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'resultfile': WORDS,
   'resultrows': (*WORDS, 'resultfile'),
-  'report': (
-    *WORDS,
-    *('files', 'identity', 'store', 'resultfile', 'resultrows', 'report'),
-  ),
+  'report': (*WORDS, 'files', 'store', 'resultfile', 'resultrows', 'report'),
   'oracle': (*WORDS, 'report'),
   'settings': (
     *WORDS,
@@ -76,10 +73,19 @@ LAYERS = {
     *('console', 'evaluate', 'scoring', 'report', 'experiment', 'whole'),
   ),
   'keep': (*WORDS, 'trees', 'modelfile', 'store', 'experiment'),
+  'lanes': (
+    *WORDS,
+    *('identity', 'trees', 'algorithm', 'engine', 'store', 'experiment'),
+    *('state', 'judging'),
+  ),
+  'advance': (
+    *WORDS,
+    *('traffic', 'algorithm', 'engine', 'experiment', 'state', 'lanes'),
+  ),
   'train': (
     *WORDS,
-    *('console', 'traffic', 'algorithm', 'engine', 'evaluate', 'store'),
-    *('report', 'oracle', 'experiment', 'state', 'keep', 'whole', 'judging'),
+    *('console', 'algorithm', 'evaluate', 'store', 'report', 'oracle'),
+    *('experiment', 'state', 'keep', 'whole', 'judging', 'lanes', 'advance'),
   ),
   'analysis': (
     *WORDS,
@@ -98,7 +104,7 @@ LAYERS = {
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
-LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas', 'jinja2'}
+LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas'}
 
 
 CELLS = 'fedjax_pfl.reproduction.cells'

@@ -17,13 +17,10 @@ from small_runs import (
 )
 
 from fedjax_pfl import store, trees
+from fedjax_pfl.advance import num_images
 from fedjax_pfl.engine import init_states
 from fedjax_pfl.store import Run
-from fedjax_pfl.train import (
-  num_images,
-  random_streams,
-  train,
-)
+from fedjax_pfl.train import random_streams, train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 

@@ -104,6 +104,12 @@ def load_config(name: str) -> dict[str, Any]:
   return copy.deepcopy(_load_config(name))
 
 
+def load_configs() -> dict[str, dict[str, Any]]:
+  """Return the settings of every configs/NAME.py by its name."""
+  names = sorted(file.stem for file in FOLDER.parent.glob('*_*.py'))
+  return {name: load_config(name) for name in names}
+
+
 def change(
   settings: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> dict[str, Any]:

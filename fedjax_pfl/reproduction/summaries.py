@@ -154,8 +154,8 @@ def _rows_of(
 def _machine(provenance: Provenance) -> str:
   """Return 'Intel(R) Xeon(R) CPU @ 2.80GHz, 2 cores', or the accelerators."""
   devices, processor = provenance.devices, provenance.processor
-  if devices.endswith('cpu cpu') and processor:
-    return processor
+  if devices.endswith('cpu cpu'):
+    return processor or 'CPU'  # its name is not recorded in older runs
   return '; '.join(filter(None, (devices, processor)))
 
 

@@ -1,0 +1,173 @@
+"""From one stop of a run to the next: rounds, and the numbers about them."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl import traffic
+from fedjax_pfl.algorithm import Metrics, Stage, as_stored
+from fedjax_pfl.engine import Round, make_round, make_rounds, sample_cohorts
+from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.lanes import (
+  Call,
+  Lane,
+  Result,
+  num_side_by_side,
+  side_by_side,
+)
+from fedjax_pfl.state import State
+from fedjax_pfl.types import Array, Key
+
+Numbers = dict[str, Any]  # of one line of metrics.jsonl
+Advance = Callable[[Sequence[Lane], int], list[tuple[State, Numbers]]]
+
+
+def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
+  """Return (lanes, stop) -> [(state after round `stop`, numbers)].
+
+  For lanes in this stage that have done as many rounds; `first` is the number
+  of those before it. What runs side by side shares the time that it takes.
+  """
+  lane = lanes[0]
+  settings = lane.experiment.settings
+  play_fn, width = side_by_side(make_rounds_fn(settings, stage)), 1
+  if len(lanes) > 1:
+    call = call_of(lane, stage, lane.done + 1)
+    width = num_side_by_side(lane.experiment, stage, call)
+  bytes_of = traffic.count(
+    stage._replace(prepare=as_stored),  # the data are prepared already
+    lane.state.server,
+    lane.state.clients,
+    lane.data,
+  )
+
+  def advance(lanes, stop):
+    advanced = []
+    for place in range(0, len(lanes), width):
+      some, began = lanes[place : place + width], time.perf_counter()
+      calls = [call_of(lane, stage, stop) for lane in some]
+      results = play_fn(calls)
+      metrics = jax.tree.map(np.asarray, [one[2] for one in results])  # waits
+      took = (time.perf_counter() - began) / len(some)
+      for lane, call, result, one in zip(
+        some, calls, results, metrics, strict=True
+      ):
+        numbers = {
+          'stage': stage.name,
+          **training_numbers(one, call, settings['batch_size'], took),
+          **message_bytes(bytes_of, call, begins=lane.done == first),
+        }
+        advanced.append((state_after(lane, result, took), numbers))
+    return advanced
+
+  return advance
+
+
+def make_rounds_fn(settings: dict[str, Any], stage: Stage) -> Round:
+  """Return rounds of cohorts [T, C] as the settings want them run."""
+  chunk = settings['chunk']
+  round_fn = make_round(
+    stage.algorithm,
+    chunk=chunk if chunk == 'auto' else int(chunk),
+    backend='loop' if settings['debug'] else 'vmap',
+    name=stage.name,
+  )
+  return loop_rounds(round_fn) if settings['debug'] else make_rounds(round_fn)
+
+
+def call_of(lane: Lane, stage: Stage, stop: int) -> Call:
+  """Return what the rounds up to `stop` are called with."""
+  cohorts = cohorts_of(
+    lane.experiment, stage, lane.keys['cohorts'], lane.done, stop
+  )
+  state = lane.state
+  return state.server, state.clients, cohorts, lane.data, lane.keys['rounds']
+
+
+def state_after(lane: Lane, result: Result, seconds: float) -> State:
+  """Return the state of a lane after rounds that took so long."""
+  server, clients, _ = result
+  return lane.state._replace(
+    server=server, clients=clients, seconds=lane.state.seconds + seconds
+  )
+
+
+def cohorts_of(
+  experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
+) -> Array:
+  """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
+  num_clients = experiment.settings['clients']
+  if stage.everyone:
+    return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
+  return sample_cohorts(
+    key, done, stop - done, num_clients, experiment.cohort_size
+  )
+
+
+def loop_rounds(round_fn):
+  """Return the same for cohorts [T, C], one round after the other."""
+
+  def rounds(server, clients, cohorts, data, key):
+    metrics = []
+    for cohort in cohorts:
+      server, clients, one = round_fn(server, clients, cohort, data, key)
+      metrics.append(one)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
+    return server, clients, stacked
+
+  return rounds
+
+
+def training_numbers(
+  metrics: Metrics, call: Call, batch_size: int, seconds: float
+) -> dict[str, float]:
+  """Return means over the rounds of a call, and images per second."""
+  _, _, cohorts, data, _ = call
+  counts = np.asarray(data.count[cohorts])  # [T, C]
+  images = num_images(metrics['num_steps'], counts, batch_size)
+  return {
+    **mean_metrics(metrics, counts > 0),
+    'images_per_second': images / seconds,
+  }
+
+
+def num_images(
+  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
+) -> float:
+  """Return the images in so many steps [T, C]: a batch has fewer at times."""
+  batches = np.maximum(-(-counts // batch_size), 1)
+  return float(np.sum(num_steps * counts / batches))
+
+
+def mean_metrics(
+  metrics: dict[str, np.ndarray], trained: np.ndarray
+) -> dict[str, float]:
+  """Return the means of the scalars over the rounds and clients that trained.
+
+  `trained` is [T, C]. Where nobody did, the means are those of everybody: 0.
+  """
+  used = trained if trained.any() else ~trained
+  return {
+    name: float(np.mean(values[used]))
+    for name, values in metrics.items()
+    if values.ndim == 2  # [T, C]
+  }
+
+
+def message_bytes(
+  bytes_of: traffic.Traffic, call: Call, *, begins: bool
+) -> dict[str, int]:
+  """Return what crosses the network in the rounds of a call.
+
+  Where the stage `begins`, all clients are sent what they then hold.
+  """
+  _, _, cohorts, data, _ = call
+  once = data.count.shape[0] * bytes_of.once if begins else 0
+  return {
+    'bytes_down': cohorts.size * bytes_of.down + once,
+    'bytes_up': cohorts.size * bytes_of.up,
+  }
