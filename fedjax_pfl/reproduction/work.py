@@ -21,7 +21,7 @@ from fedjax_pfl.reproduction.judgements import (
 )
 from fedjax_pfl.reproduction.plan import Judgement, Training, groups, trainings
 from fedjax_pfl.reproduction.results import Found, Results
-from fedjax_pfl.train import train
+from fedjax_pfl.train import train_seeds
 
 RUNS = 'runs'  # the folder of the run directories below that of the results
 
@@ -95,12 +95,20 @@ def train_missing(group: Sequence[Training], place: Place, say: Say) -> None:
   """Train the seeds of a config that are not finished, in one program."""
   found = [(one, path_of(one, place)) for one in group]
   todo = [(one, path) for one, path in found if not is_finished(path)]
-  if not todo:
-    return
-  seeds = ', '.join(str(one.settings['seed']) for one, _ in todo)
-  say(f'{todo[0][0].settings["algorithm"]}: training seed {seeds}')
+  alike: dict[str, list] = {}
   for one, path in todo:
-    train(build(settings_of(one, place, path), say), str(path))
+    settings = settings_of(one, place, path)
+    shared = {**settings, 'seed': 0, 'start': ''}
+    # Runs begun elsewhere may differ in what does not change the training.
+    alike.setdefault(repr(sorted(shared.items())), []).append((settings, path))
+  for runs in alike.values():
+    seeds = ', '.join(str(settings['seed']) for settings, _ in runs)
+    say(f'{runs[0][0]["algorithm"]}: training seed {seeds}')
+    train_seeds(
+      [build(settings, say) for settings, _ in runs],
+      [str(path) for _, path in runs],
+    )
+  for _, path in todo:
     place.results.add_run(path)
 
 

@@ -121,7 +121,10 @@ def test_every_training_and_judgement_is_planned_once(identity):
 
 def test_each_thing_is_done_once(finished, identity):
   place, calls = finished
-  assert calls == {'train': 1, 'judge_again': 2}  # own classes, the body alone
+  assert calls == {
+    'train_seeds': 1,
+    'judge_again': 2,
+  }  # own classes, the body alone
   compared = compare_all(FEW, SEEDS, place.results, identity)
   assert all(one.ours.seeds == (0,) for one in compared)
   views = store.load_result(next(place.runs.iterdir()))['views']
@@ -175,7 +178,7 @@ def test_a_table_that_is_broken_off_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
       work.do(judgements, broken, silent)
   with monkeypatch.context() as patched:
-    patched.setattr(work, 'train', killed)  # it is not trained again
+    patched.setattr(work, 'train_seeds', killed)  # it is not trained again
     work.do(judgements, broken, silent)
   places = finished[0], broken
   ours, theirs = (
@@ -188,7 +191,7 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, identity):
   place, said = open_place(tmp_path), []
   list_cells(TABLE, CELLS[:3], (0,), place, identity, said.append)
   first, second, third = said[0].splitlines()[2:]
-  assert 'train' in first and ' s ' in first and 'MiB' in first
+  assert ' train ' in first and ' s ' in first and 'MiB' in first
   assert 'with a cell above' in second
   assert 'judge' in third
   assert '3 cells, 1 seed' in said[1]
@@ -203,7 +206,7 @@ def test_numbers_of_the_server_need_a_global_test(finished, identity):
 
 def count_calls(monkeypatch):
   calls = {}
-  for name in ('train', 'judge_again'):
+  for name in ('train_seeds', 'judge_again'):
     function = getattr(work, name)
 
     def counted(*args, name=name, function=function):
