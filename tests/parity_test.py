@@ -30,13 +30,17 @@ def all_plays():
 PLAYS = all_plays()
 
 
+# Others of their method play the same steps on fewer programs.
+SLOW = ('apfl', 'apfl_sequential')
+
+
 def with_marks(cases):
-  """Return the cases; long are those of large networks but the first."""
+  """Return the cases; long: of large networks but the first, and SLOW."""
   params, is_first = [], True
   for path in cases:
     model = goldens.Case(path).settings.get('model', 'narrow')
     is_large = not model.startswith('narrow')
-    is_long = is_large and not is_first
+    is_long = (is_large and not is_first) or path.stem in SLOW
     is_first = is_first and not is_large
     params.append(pytest.param(path, marks=[pytest.mark.long] * is_long))
   return params

@@ -39,7 +39,13 @@ READINGS = {
 }
 
 
-@pytest.mark.parametrize('reading', READINGS)
+@pytest.mark.parametrize(
+  'reading',
+  [
+    pytest.param(name, marks=[pytest.mark.long] * (name != 'ditto, released'))
+    for name in READINGS
+  ],
+)
 def test_reading_is_as_sound_as_the_default(reading):
   """Padding and chunk move nothing; who rests keeps its bits; all finite."""
   name, hp = READINGS[reading]

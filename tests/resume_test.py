@@ -82,8 +82,8 @@ def kill_in_the_middle(process, workdir, lines=3):
 def runs(tmp_path_factory):
   """Return what every run said, and the folder that holds their workdirs.
 
-  unbroken, again (the same one once more), killed, damaged (a copy of killed
-  whose newest checkpoint is cut short).
+  unbroken, killed, damaged (a copy of killed whose newest checkpoint is cut
+  short).
   """
   folder = tmp_path_factory.mktemp('runs')
   cache = tmp_path_factory.mktemp('compiled')
@@ -105,18 +105,7 @@ def runs(tmp_path_factory):
   # All at once, and what the first has compiled serves them.
   processes = {name: start(path, cache) for name, path in paths.items()}
   said = {name: finish(processes[name], paths[name]) for name in paths}
-  before = snapshot(unbroken)
-  said['again'] = finish(start(unbroken, cache), unbroken)
-  said['unchanged'] = snapshot(unbroken) == before
   return said, folder, newest
-
-
-def snapshot(folder):
-  return {
-    path: (path.stat().st_mtime_ns, path.read_bytes())
-    for path in folder.rglob('*')
-    if path.is_file()
-  }
 
 
 def arrays_of(path):
@@ -164,14 +153,6 @@ def test_a_damaged_checkpoint_is_told(runs):
   assert 'was changed or cut short' in told
   assert told.endswith(f'going on from {newest - 1}.')
   assert f'Continuing after round {newest - 1} of {ROUNDS}.' in lines
-
-
-def test_a_finished_run_says_so_and_touches_nothing(runs):
-  said, folder, _ = runs
-  assert f'{folder / "unbroken"} is finished: nothing to do.' in said['again']
-  assert 'round ' not in said['again']  # no round was run
-  assert said['again'].splitlines()[-4:] == said['unbroken'].splitlines()[-4:]
-  assert said['unchanged']
 
 
 def test_a_stored_model_is_built_again_from_the_files_alone(runs):
