@@ -1,11 +1,12 @@
 # Two commands on a machine that has nothing but Python 3.11 or newer and make.
 #
-#   make demo   FedAvg and FedBABU on handwritten digits, a table and a figure
+#   make demo   FedAvg and FedBABU on handwritten digits: a table and a page
 #   make test   linter, formatter check and tests
 #
 #   make compare   every method on the digits: a table and a figure
 #   make test-all  every golden case and every loop, too
 #   make bench     images per second
+#   make browser   Chromium, for the tests of the report page (Debian; root)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
-.PHONY: demo compare test test-all bench clean
+.PHONY: demo compare test test-all bench browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
@@ -30,6 +31,10 @@ test-all: $(VENV)/installed
 
 bench: $(VENV)/installed
 	$(BIN)/python experiments/bench.py --model=convnet4
+
+browser:
+	apt-get update
+	apt-get install -y --no-install-recommends chromium fonts-dejavu-core
 
 $(VENV)/installed: setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)

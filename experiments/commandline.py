@@ -3,7 +3,8 @@
 A command defines its flags with absl, and with DEFINE_string a flag `config`
 if it takes one: a config file, with an argument after a colon. Fields of the
 config are then given as --config.shards=5 --config.finetune.epochs=1,5. A
-command with a flag `run` takes them for the configs of run directories.
+command with a flag `run` takes them for the configs of run directories. A
+command may ask for words without a flag, and say what they are.
 """
 
 import ast
@@ -27,35 +28,57 @@ Overrides = dict[str, str]  # field -> what was written behind '='
 
 
 def run(
-  main: Callable[[Overrides], None], *, required: Sequence[str] = ()
+  main: Callable[..., None],
+  *,
+  required: Sequence[str] = (),
+  words: str = '',
 ) -> None:
-  """Parse the flags and call main(overrides); exit 1 where input is bad."""
+  """Parse the flags and call main(overrides); exit 1 where input is bad.
+
+  Where `words` says what words without a flag are, main(overrides, words) is
+  called, with one at least.
+  """
+
+  def parse(argv):
+    overrides, given = parse_words(argv, required, words)
+    return (overrides, given) if words else (overrides,)
+
   app.run(
-    partial(_without_traceback, main),
-    flags_parser=partial(
-      _without_traceback, partial(parse_flags, required=required)
-    ),
+    partial(_without_traceback, lambda arguments: main(*arguments)),
+    flags_parser=partial(_without_traceback, parse),
   )
 
 
 def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:
   """Parse absl's flags; return what is given for fields of the config."""
+  return parse_words(argv, required)[0]
+
+
+def parse_words(
+  argv: Sequence[str], required: Sequence[str] = (), expected: str = ''
+) -> tuple[Overrides, list[str]]:
+  """Return the fields that are given, and words without a flag.
+
+  There have to be such words if `expected` says what they are, else none.
+  """
   try:
     argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
     overrides, rest = _take_overrides(argv)
-    words = flags.FLAGS(rest)[1:]
+    given = flags.FLAGS(rest)[1:]
   except flags.UnrecognizedFlagError as error:
     raise _bad_flag(f'--{error.flagname}', 'a flag of this command') from error
   except flags.Error as error:
     raise _bad_flag(f'{error}', 'a flag with its value') from error
-  if words:
-    raise _bad_flag(' '.join(words), 'flags only')
+  if given and not expected:
+    raise _bad_flag(' '.join(given), 'flags only')
+  if expected and not given:
+    raise _bad_flag('no word without a flag', expected)
   for name in required:
     if not flags.FLAGS[name].value:
       # absl adds lines to the help of a flag that may be repeated.
-      words = flags.FLAGS[name].help.partition(';\n')[0]
-      raise _bad_flag(f'no --{name}', f'--{name}=..., {words}')
-  return overrides
+      text = flags.FLAGS[name].help.partition(';\n')[0]
+      raise _bad_flag(f'no --{name}', f'--{name}=..., {text}')
+  return overrides, given
 
 
 def variants(flag: str, text: str) -> list[Overrides]:

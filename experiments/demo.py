@@ -4,7 +4,7 @@
   make compare    every method that has a config for digits
 
 Runs the configs, continuing what was broken off, then prints a table and the
-path of a figure. No download.
+paths of a figure and of a report page. No download.
 """
 
 import importlib
@@ -18,6 +18,7 @@ from absl import app, flags, logging
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
 CONFIGS = Path(__file__).parents[1] / 'configs'
+EPOCHS = (1, 2, 3, 5)  # of fine-tuning, after which clients are judged
 
 
 def config_names() -> list[str]:
@@ -27,11 +28,22 @@ def config_names() -> list[str]:
   return [f'{method}_digits' for method in METHODS.value]
 
 
+def with_epochs(settings):
+  """Return the settings, judged while clients fine-tune, where they do."""
+  *stops, _ = (f'finetuned_{stop}' for stop in EPOCHS)
+  if 'finetuned' in settings['views']:
+    first, *rest = settings['views']
+    settings['views'] = (first, *stops, *rest)
+    settings['finetune']['epochs'] = EPOCHS
+  return settings
+
+
 def main(argv):
   del argv
   logging.set_verbosity(logging.WARNING)
   from fedjax_pfl import console
   from fedjax_pfl.experiment import build
+  from fedjax_pfl.report import page
   from fedjax_pfl.report.figure import compare
   from fedjax_pfl.report.summary import table
   from fedjax_pfl.train import train
@@ -41,11 +53,14 @@ def main(argv):
   results = []
   for name, folder in zip(names, folders, strict=True):
     console.say(f'configs/{name}.py')
-    settings = importlib.import_module(f'configs.{name}').get_config()
-    results.append(train(build(settings.to_dict(), console.say), str(folder)))
+    config = importlib.import_module(f'configs.{name}').get_config()
+    settings = with_epochs(config.to_dict())
+    results.append(train(build(settings, console.say), str(folder)))
   console.say(table(results))
   figure = compare(folders, Path(WORKDIR.value) / 'figure.png')
+  report = page.save(folders, Path(WORKDIR.value) / 'report.html')
   console.say(f'Figure: {figure}')
+  console.say(f'Report: {report}, to be opened in a browser')
 
 
 if __name__ == '__main__':

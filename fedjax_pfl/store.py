@@ -34,11 +34,14 @@ SCORED_LATER = Scores._fields[len(SCORED_ALWAYS) :]
 
 
 class Clients(NamedTuple):
-  """What clients.npz holds; all arrays are [K]."""
+  """What clients.npz holds; arrays are [K], where nothing else is said."""
 
   ids: np.ndarray
   train_count: np.ndarray
   scores: dict[str, Scores]  # by view, in the order of writing
+  # [K, Y] examples of every class; older versions did not store them.
+  train_classes: np.ndarray | None = None
+  test_classes: np.ndarray | None = None
 
 
 def open_run(
@@ -132,16 +135,30 @@ class Run:
     return restored
 
   def write_clients(
-    self, scores: Mapping[str, Scores], ids: Any, *, train_count: Any
+    self,
+    scores: Mapping[str, Scores],
+    ids: Any,
+    *,
+    train_count: Any,
+    train_classes: Any = None,
+    test_classes: Any = None,
   ) -> None:
-    """Replace clients.npz by the scores of the last evaluation."""
+    """Replace clients.npz by the scores of the last evaluation.
+
+    `train_classes` and `test_classes` [K, Y] are what the clients hold.
+    """
     arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
+    classes = {'train_classes': train_classes, 'test_classes': test_classes}
+    for name, counts in classes.items():
+      if counts is not None:
+        arrays[name] = np.asarray(counts, np.int32)
     for view, one in scores.items():
       for field, array in one._asdict().items():
         if array is not None:
           arrays[f'{view}/{field}'] = np.asarray(array)
     for name, array in arrays.items():
-      assert array.shape == arrays['ids'].shape, (name, array.shape)
+      shape = array.shape[:1] if name in classes else array.shape
+      assert shape == arrays['ids'].shape, (name, array.shape)
     files.write_npz(self.path / CLIENTS, arrays)
 
   def write_result(
@@ -226,7 +243,13 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
       for view in views
       if view
     }
-    return Clients(arrays['ids'], arrays['train_count'], scores)
+    return Clients(
+      arrays['ids'],
+      arrays['train_count'],
+      scores,
+      arrays.get('train_classes'),
+      arrays.get('test_classes'),
+    )
   except KeyError as error:
     raise bad_input(
       'clients',

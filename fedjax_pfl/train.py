@@ -23,6 +23,7 @@ from fedjax_pfl.judging import accuracies, make_judges
 from fedjax_pfl.keep import Models
 from fedjax_pfl.lanes import Lane, align, check_seeds, share_programs
 from fedjax_pfl.oracle import best_views
+from fedjax_pfl.report.class_counts import class_counts
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.state import (
   State,
@@ -294,10 +295,13 @@ def write_result(
     more['global'] = {**whole, 'last10': last}
   if families := best_views(scores, experiment.train.count):
     more['test_best_view'] = families
+  num_classes = experiment.source.num_classes
   run.write_clients(
     scores,
     np.arange(settings['clients']),
     train_count=experiment.train.count,
+    train_classes=class_counts(experiment.train, num_classes),
+    test_classes=class_counts(experiment.judging[1], num_classes),
   )
   run.write_result(
     algorithm=settings['algorithm'],

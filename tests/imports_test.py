@@ -46,7 +46,10 @@ LAYERS = {
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'resultfile': WORDS,
   'resultrows': (*WORDS, 'resultfile'),
-  'report': (*WORDS, 'files', 'store', 'resultfile', 'resultrows', 'report'),
+  'report': (
+    *WORDS,
+    *('files', 'identity', 'store', 'resultfile', 'resultrows', 'report'),
+  ),
   'oracle': (*WORDS, 'report'),
   'settings': (
     *WORDS,
@@ -104,7 +107,7 @@ LAYERS = {
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
-LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas'}
+LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas', 'jinja2'}
 
 
 CELLS = 'fedjax_pfl.reproduction.cells'

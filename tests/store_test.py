@@ -243,12 +243,15 @@ def make_scores(correct):
 def test_clients_come_back_in_order(tmp_path):
   run = begin(tmp_path)
   scores = {'initial': make_scores([1, 2]), 'mix/0.5': make_scores([3, 4])}
-  run.write_clients(scores, ids=[7, 9], train_count=[50, 60])
+  held = {'train_classes': [[50, 0], [20, 40]], 'test_classes': [[9, 1]] * 2}
+  run.write_clients(scores, ids=[7, 9], train_count=[50, 60], **held)
   with np.load(tmp_path / 'clients.npz', allow_pickle=False) as arrays:
     assert set(arrays.files) >= {'ids', 'train_count', 'initial/correct'}
   clients = store.load_clients(tmp_path)
   assert clients.ids.tolist() == [7, 9]
   assert clients.train_count.tolist() == [50, 60]
+  assert clients.train_classes.tolist() == held['train_classes']
+  assert clients.test_classes.tolist() == held['test_classes']
   assert list(clients.scores) == ['initial', 'mix/0.5']
   for view, want in scores.items():
     for got, array in zip(clients.scores[view], want, strict=True):
@@ -256,7 +259,7 @@ def test_clients_come_back_in_order(tmp_path):
 
 
 def test_clients_of_an_earlier_version(tmp_path):
-  """They have three numbers a view; the others are not known."""
+  """They have three numbers a view, and no classes; those are not known."""
   begin(tmp_path)
   old = make_scores([1, 2])._asdict()
   arrays = {f'v/{name}': old[name] for name in ('correct', 'count', 'loss')}
@@ -265,6 +268,7 @@ def test_clients_of_an_earlier_version(tmp_path):
   np.savez(path, ids=ids, train_count=ids, **arrays)
   clients = store.load_clients(tmp_path)
   assert clients.scores['v'].loss.tolist() == [1 / 8, 2 / 8]
+  assert clients.train_classes is clients.test_classes is None
   assert clients.scores['v'][3:] == (None, None, None)
   begin(tmp_path).write_clients(clients.scores, ids, train_count=ids)
   assert store.load_clients(tmp_path).scores['v'][3:] == (None, None, None)

@@ -113,6 +113,9 @@ def test_the_result_says_what_ran(fedbabu):
   clients = store.load_clients(workdir)
   assert clients.ids.tolist() == list(range(10))
   assert np.array_equal(clients.train_count, experiment.train.count)
+  assert clients.train_classes.shape == (10, 10)
+  assert np.array_equal(clients.train_classes.sum(1), experiment.train.count)
+  assert np.array_equal(clients.test_classes.sum(1), experiment.test.count)
   for scores in clients.scores.values():
     assert np.array_equal(scores.count, experiment.test.count)
     assert np.all(scores.correct <= scores.count)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedjax_pfl import files, store
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.report import plots
+from fedjax_pfl.report import plots, reading
 from fedjax_pfl.report.summary import accuracies
 
 QUANTITIES = ('mean', 'std', 'worst_decile')  # of a summary, shown on the right
@@ -44,7 +44,9 @@ def compare(
   for path, result, name in zip(paths, results, names, strict=True):
     label = name if names.count(name) == 1 else f'{name} ({path.name})'
     runs.append(_read(path, label, result))
-  _check_comparable(paths, runs)
+  reading.check_comparable(
+    {str(p): r.result['dataset'] for p, r in zip(paths, runs, strict=True)}
+  )
   stream = io.BytesIO()
   draw(runs).savefig(stream, format='png', dpi=160)
   out.parent.mkdir(parents=True, exist_ok=True)
@@ -118,12 +120,8 @@ def _read(path: pathlib.Path, label: str, result: dict[str, Any]) -> Shown:
   clients = store.load_clients(path)
   name = f'{next(iter(clients.scores))}/accuracy'
   lines = store.load_metrics(path)
-  points = [
-    (line['round'], line[name])
-    for line in lines
-    if line.get(name) is not None  # null: it was not finite
-  ]
-  if not points:
+  rounds, accuracy = reading.curve(lines, name)
+  if not len(rounds):
     raise bad_input(
       'metrics',
       got=f'{path} without a value of {name}',
@@ -135,25 +133,7 @@ def _read(path: pathlib.Path, label: str, result: dict[str, Any]) -> Shown:
     for quantity in QUANTITIES:
       if summary[quantity] is None:
         summary[quantity] = math.nan
-  rounds, accuracy = np.array(points).T
   return Shown(label, result, plots.Curve(rounds, accuracy), clients)
-
-
-def _check_comparable(
-  paths: Sequence[pathlib.Path], runs: Sequence[Shown]
-) -> None:
-  """Refuse to put accuracies on one axis that answer different questions."""
-  datasets = {
-    run.result['dataset']: path for run, path in zip(runs, paths, strict=True)
-  }
-  if len(datasets) != 1:
-    raise bad_input(
-      'runs',
-      got={str(path): name for name, path in datasets.items()},
-      expected='one or more runs on one dataset',
-      choices=datasets,
-      cause='a run directory of another experiment',
-    )
 
 
 def _change(run: Shown) -> plots.Change:

@@ -119,10 +119,13 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   ---------  -----------  -----------  -------
   FedBABU    62.1 ± 11.4  85.0 ±  7.3     41.2
 
-  Where a result has it, 'global' is the accuracy of the one global model on
+  Of fine-tuning with several stops the last is shown, 'finetuned'. Where a
+  result has it, 'global' is the accuracy of the one global model on
   the whole test set. A note below says how many clients are left out of means.
   """
   views = list(dict.fromkeys(view for one in results for view in one['views']))
+  if 'finetuned' in views:
+    views = [view for view in views if not view.startswith('finetuned_')]
   has_global = any('global' in one for one in results)
   rows = [('algorithm', *views, *['global'] * has_global, 'seconds')]
   for one in results:

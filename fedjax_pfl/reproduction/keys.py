@@ -136,11 +136,16 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
 
 
 def fill(settings: Settings, defaults: Settings) -> dict[str, Any]:
-  """Return the settings, and the defaults of fields that they are without."""
+  """Return the settings, and the defaults of fields that they are without.
+
+  The tuples that JSON made lists become tuples again.
+  """
   filled = {**defaults, **settings}
-  for name, default in defaults.items():
-    if isinstance(default, Mapping) and isinstance(filled[name], Mapping):
-      filled[name] = {**default, **filled[name]}
+  for name, value in filled.items():
+    if isinstance(value, list):
+      filled[name] = tuple(value)
+    elif isinstance(value, Mapping):
+      filled[name] = fill(value, defaults.get(name) or {})
   return filled
 
 

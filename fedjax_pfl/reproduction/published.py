@@ -22,15 +22,20 @@ def load() -> tuple[Published, ...]:
 
 
 def footnote(published: Published) -> str:
-  """Return what is doubtful about a printed number; '' if nothing is.
+  """Return what is doubtful about a printed number; '' if nothing is."""
+  return ' '.join(doubts(published))
 
-  One sentence of every kind of doubt: the first that is about this cell.
+
+def doubts(published: Published) -> tuple[str, ...]:
+  """Return the sentences of the footnote.
+
+  One of every kind of doubt: the first that is about this cell.
   """
   found = []
   for group in GROUPS:
     about = (doubt.says for doubt in group if _applies(doubt, published))
     found.append(next(about, ''))
-  return ' '.join(filter(None, found))
+  return tuple(filter(None, found))
 
 
 def _published(row: dict[str, str]) -> Published:

@@ -135,14 +135,14 @@ def settings_of(
 ) -> dict[str, Any]:
   """Return the settings with which a training is begun, or goes on.
 
-  The directory of the run that it begins with is filled in; of a run that was
-  begun elsewhere, its own fields that change nothing (such as `data_dir`) stay.
+  A run goes on with its own: they may differ in what does not change what is
+  trained. The directory of the run that a new one begins with is filled in.
   """
-  settings = dict(training.settings)
   if (path / identity.CONFIG).is_file():
-    stored = keys.fill(store.load_config(path)['config'], place.defaults)
-    settings |= {name: stored[name] for name in (*keys.HOW, 'start')}
-  elif training.start is not None:
+    stored = store.load_config(path)['config']
+    return keys.fill(stored, place.defaults)
+  settings = dict(training.settings)
+  if training.start is not None:
     settings['start'] = str(path_of(training.start, place))
   return settings
 

@@ -1,7 +1,11 @@
 """A method looks the same in every figure and unlike all others."""
 
+import itertools
 import subprocess
 import sys
+
+import numpy as np
+import pytest
 
 from fedjax_pfl.report import names
 
@@ -16,6 +20,59 @@ def test_every_method_has_a_look_of_its_own():
   assert len({look.colour for look in looks}) == len(looks)
   assert len({look.name for look in looks}) == len(looks)
   assert len({look.dash for look in looks}) > 4
+
+
+# The methods that the FedBABU paper puts into one table.
+TOGETHER = (
+  'fedavg fedbabu fedprox fedper lg_fedavg fedrep per_fedavg ditto local_only '
+  'centralized'
+)
+DARK_GROUND = '#15181d'  # --card of report/page.css
+TO_XYZ = np.array(
+  [[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]]
+)
+# Machado, Oliveira and Fernandes (2009): linear RGB as others see it.
+EYES = {
+  'normal': np.eye(3),
+  'protanopia': np.array(
+    [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+  ),
+  'deuteranopia': np.array(
+    [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+  ),
+}
+
+
+def linear(colour):
+  value = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+  return np.where(
+    value <= 0.04, value / 12.92, ((value + 0.055) / 1.055) ** 2.4
+  )
+
+
+def lab(rgb):
+  """Return CIELAB of linear RGB."""
+  t = TO_XYZ @ np.clip(rgb, 0, 1) / [0.9505, 1, 1.0888]
+  f = np.where(t > 0.00886, np.cbrt(t), 7.787 * t + 4 / 29)
+  return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize('ground', ['colour', 'dark'])
+@pytest.mark.parametrize('eye', EYES)
+def test_methods_of_one_table_stay_apart(ground, eye):
+  seen = {
+    name: lab(EYES[eye] @ linear(getattr(names.LOOKS[name], ground)))
+    for name in TOGETHER.split()
+  }
+  for one, other in itertools.combinations(seen, 2):
+    assert np.linalg.norm(seen[one] - seen[other]) > 17, (one, other)
+
+
+def test_companions_are_seen_on_dark_ground():
+  light = lambda colour: (TO_XYZ @ linear(colour))[1] + 0.05
+  for name, look in names.LOOKS.items():
+    assert light(look.dark) / light(DARK_GROUND) > 3.9, name
+  assert len({look.dark for look in names.LOOKS.values()}) == len(names.LOOKS)
 
 
 def test_unknown_names_look_the_same_in_every_process():

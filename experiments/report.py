@@ -1,0 +1,52 @@
+"""Finished runs as one page to look at, a file that needs no network:
+
+  python experiments/report.py runs/a runs/b --out=report.html
+
+Run directories are read, never written. Runs that differ in the seed alone
+become one line. Where a paper has a number for the setting of a run, it stands
+beside ours.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+
+from absl import flags, logging
+
+from experiments import commandline
+
+OUT = flags.DEFINE_string('out', None, 'the page, a .html file')
+
+
+def main(overrides, paths):
+  del overrides
+  logging.set_verbosity(logging.WARNING)
+  # Imported here: a mistyped flag should not wait for jax.
+  from fedjax_pfl import console
+  from fedjax_pfl.report import page
+
+  page.check_name(OUT.value)
+  console.say(f'Report: {page.save(paths, OUT.value, published(paths))}')
+
+
+def published(paths):
+  """Return {run directory: {view: what is printed for it}}."""
+  from fedjax_pfl import store
+  from fedjax_pfl.reproduction.beside import beside
+
+  found = {}
+  for path in paths:
+    rounds = store.load_result(path)['rounds']
+    settings = store.load_config(path)['config']
+    name = f'{settings["algorithm"]}_{settings["dataset"]}.py'
+    file = commandline.ROOT / 'configs' / name
+    if file.exists():  # papers have numbers only for what has a config
+      config = commandline.read_settings(os.fspath(file))
+      found[path] = beside(settings, rounds, config)
+  return found
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['out'], words='run directories')

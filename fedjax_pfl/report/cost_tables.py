@@ -1,0 +1,110 @@
+"""What the runs of a page cost, and their clients, as tables."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedjax_pfl.report import reading
+from fedjax_pfl.report.groups import Group
+from fedjax_pfl.report.table_cells import (
+  NONE,
+  Cell,
+  Column,
+  Table,
+  duration,
+  make_table,
+  number,
+  size,
+)
+from fedjax_pfl.report.tables import METHOD, name_cell
+
+MOST_ROWS = 3000  # of clients: more make a page slow, and nobody reads them
+
+
+def cost(groups: Sequence[Group]) -> Table:
+  """Return what a line has sent, and how fast it was."""
+  columns = (
+    METHOD,
+    Column('Rounds'),
+    Column('Images/s', 'median', best='max'),
+    Column('Sent down', 'all rounds', best='min'),
+    Column('Sent up', 'all rounds', best='min'),
+    Column('Both', 'a round', best='min'),
+    Column('Time', best='min'),
+  )
+  rows = []
+  for group in groups:
+    down, up = (_sent(group, f'bytes_{way}') for way in ('down', 'up'))
+    rounds = group.runs[0].result['rounds']
+    seconds = np.mean([run.result['seconds'] for run in group.runs])
+    rows.append(
+      [
+        name_cell(group),
+        Cell(f'{rounds:,}', rounds),
+        number(_speed(group), '{:,.0f}'),
+        *(size(one) for one in (down, up, (down + up) / max(rounds, 1))),
+        duration(seconds),
+      ]
+    )
+  notes = (
+    'Bytes are counted in the messages of all clients that took part. Images '
+    'of local training a second, and the time, are those of the devices named '
+    'below.',
+  )
+  return make_table('Cost', columns, rows, notes)
+
+
+def clients(groups: Sequence[Group]) -> Table | None:
+  """Return a row for every client of every run; None: too many to read."""
+  runs = [(group, run) for group in groups for run in group.runs]
+  if sum(len(run.clients.ids) for _, run in runs) > MOST_ROWS:
+    return None
+  columns = (
+    METHOD,
+    Column('Client'),
+    Column('Seed'),
+    Column('Images', 'training'),
+    Column('Classes', 'training'),
+    Column('Before'),
+    Column('After'),
+    Column('Gain', 'points'),
+  )
+  rows = [row for group, run in runs for row in _people(group, run)]
+  return make_table('Every client', columns, rows)
+
+
+def _sent(group: Group, name: str) -> float:
+  """Return the bytes of a run, the mean over seeds; NaN: not recorded."""
+  totals = [
+    np.sum([line[name] for line in run.metrics if name in line] or [np.nan])
+    for run in group.runs
+  ]
+  return float(np.mean(totals))
+
+
+def _speed(group: Group) -> float:
+  name = 'images_per_second'
+  speeds = [reading.curve(run.metrics, name)[1] for run in group.runs]
+  return float(np.median(np.concatenate(speeds))) if len(speeds[0]) else np.nan
+
+
+def _people(group: Group, run: reading.Finished) -> list[list[Cell]]:
+  first, last = reading.before_and_after(run)
+  after = reading.accuracy(run, last)
+  before = after * np.nan if first is None else reading.accuracy(run, first)
+  held = run.clients.train_classes
+  seed = run.config.get('seed', NONE)
+  return [
+    [
+      name_cell(group),
+      Cell(f'{one}', int(one)),
+      Cell(f'{seed}', seed),
+      number(run.clients.train_count[at], '{:,.0f}'),
+      number(math.nan if held is None else (held[at] > 0).sum(), '{:.0f}'),
+      number(before[at], '{:.1f}'),
+      number(after[at], '{:.1f}'),
+      number(after[at] - before[at], '{:+.1f}'),
+    ]
+    for at, one in enumerate(run.clients.ids)
+  ]

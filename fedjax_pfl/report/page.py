@@ -1,0 +1,196 @@
+"""Run directories -> one HTML file that needs nothing else, not even scripts.
+
+The template is page.html.jinja, with page.css and page.js in it. All that
+comes from a run is text: the template escapes it.
+"""
+
+import math
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedjax_pfl import files
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.report import cost_tables, panels, provenance, tables
+from fedjax_pfl.report.groups import (
+  Group,
+  common_settings,
+  make_groups,
+  numbers,
+)
+from fedjax_pfl.report.names import look
+from fedjax_pfl.report.reading import before_and_after, read_comparable
+
+# {run directory: what is printed for its views}
+Published = Mapping[str, tables.Printed]
+TEMPLATE = 'page.html.jinja'
+DATASETS = {  # as papers write them
+  'cifar10': 'CIFAR-10',
+  'cifar100': 'CIFAR-100',
+  'emnist': 'EMNIST',
+  'tiny_imagenet': 'Tiny ImageNet',
+}
+DETAILS = {
+  'shards': ('shards', '{} a client'),
+  'pathological': ('shards', '{} a client'),
+  'classes': ('classes_per_client', '{} a client'),
+  'dirichlet': ('beta', 'beta {}'),
+  'dirichlet_capped': ('beta', 'beta {}'),
+}
+
+
+def save(
+  workdirs: Sequence[str | os.PathLike],
+  out: str | os.PathLike,
+  published: Published | None = None,
+) -> pathlib.Path:
+  """Write the page of finished runs to `out` (.html); return `out`."""
+  out = check_name(out)
+  html = render(workdirs, published)
+  try:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    files.write_bytes(out, html.encode())
+  except OSError as error:
+    raise bad_input(
+      'out',
+      got=str(out),
+      expected='a file that can be written',
+      choices=['another folder'],
+      cause=f'{error.strerror or error}'.lower(),
+    ) from error
+  return out
+
+
+def check_name(out: str | os.PathLike) -> pathlib.Path:
+  """Return the path; refuse what is no name of a page."""
+  out = pathlib.Path(out)
+  if out.suffix != '.html' or out.is_dir():
+    raise bad_input(
+      'out',
+      got=str(out),
+      expected='a file name that ends in .html',
+      choices=[out.with_suffix('.html') if out.name else 'report.html'],
+      cause='a folder, or another kind of file',
+    )
+  return out
+
+
+def render(
+  workdirs: Sequence[str | os.PathLike], published: Published | None = None
+) -> str:
+  """Return the page of finished runs on one dataset.
+
+  >>> html = render(['runs/fedavg', 'runs/fedbabu'])
+  """
+  groups = make_groups(read_comparable(workdirs))
+  printed = _printed(groups, published or {})
+  return _template().render(
+    **_head(groups),
+    methods=_methods(groups),
+    summary=tables.summary(groups, printed),
+    panels=panels.make_panels(groups),
+    cost=cost_tables.cost(groups),
+    all_views=tables.all_views(groups),
+    clients=cost_tables.clients(groups),
+    differences=provenance.differences(groups),
+    agreements=provenance.agreements(groups),
+    runs=provenance.runs(groups),
+    records=provenance.records(groups),
+  )
+
+
+def _template():
+  import jinja2  # 0.1 s
+
+  loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
+  environment = jinja2.Environment(
+    loader=loader,
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+  )
+  return environment.get_template(TEMPLATE)
+
+
+def _printed(
+  groups: Sequence[Group], published: Published
+) -> list[tables.Printed]:
+  """Return what is published for every line: that of its first such run."""
+  known = {os.path.realpath(path): one for path, one in published.items()}
+  return [
+    next(
+      (
+        known[path]
+        for path in (os.path.realpath(run.path) for run in group.runs)
+        if path in known
+      ),
+      {},
+    )
+    for group in groups
+  ]
+
+
+def _methods(groups: Sequence[Group]) -> dict[str, Any]:
+  """Return the look of every class of the style sheet."""
+  return {
+    group.css: look(group.runs[0].result['algorithm']) for group in groups
+  }
+
+
+def _head(groups: Sequence[Group]) -> dict[str, Any]:
+  """Return title, the one sentence that a reader should keep, and the facts."""
+  common = common_settings(groups)
+  dataset = groups[0].runs[0].result['dataset']
+  return {
+    'title': f'Personalisation on {DATASETS.get(dataset, dataset)}',
+    'lead': _lead(groups),
+    'facts': [(name, value) for name, value in _facts(groups, common) if value],
+  }
+
+
+def _lead(groups: Sequence[Group]) -> str:
+  """Return which line ends highest, and by how much."""
+  means = []
+  for group in groups:
+    before, after = before_and_after(group.runs[0])
+    means.append((float(np.mean(numbers(group, after, 'mean'))), before, group))
+  means = [one for one in means if math.isfinite(one[0])]
+  if not means:
+    return 'No client has an accuracy.'
+  means.sort(key=lambda one: -one[0])
+  (best, before, group), *others = means
+  if others:
+    ahead = best - others[0][0]
+    return (
+      f'{group.label} ends highest: {best:.1f}\u00a0% on average over clients, '
+      f'{ahead:.1f} points above {others[0][2].label}.'
+    )
+  if before is None:
+    return f'{group.label}: {best:.1f}\u00a0% on average over clients.'
+  start = float(np.mean(numbers(group, before, 'mean')))
+  return (
+    f'{group.label}: {start:.1f}\u00a0% on average over clients before '
+    f'personalisation, {best:.1f}\u00a0% after it.'
+  )
+
+
+def _facts(
+  groups: Sequence[Group], common: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+  """Yield what all lines have in common, in words."""
+  yield 'model', common.get('model')
+  yield 'clients', common.get('clients')
+  way = common.get('partition')
+  detail, word = DETAILS.get(way, ('', ''))
+  words = f', {word.format(common[detail])}' if detail in common else ''
+  yield 'partition', way and f'{way}{words}'
+  yield 'fraction a round', common.get('fraction')
+  yield 'local epochs', common.get('local_epochs')
+  rounds = {run.result['rounds'] for group in groups for run in group.runs}
+  yield 'rounds', ' or '.join(f'{one:,}' for one in sorted(rounds))
+  seeds = {len(group.runs) for group in groups}
+  yield 'seeds', ' or '.join(str(one) for one in sorted(seeds))

@@ -1,0 +1,92 @@
+"""What finished runs have left in their directories, read for a report."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl import store
+from fedjax_pfl.errors import bad_input
+from fedjax_pfl.report.summary import accuracies
+
+
+class Finished(NamedTuple):
+  """A run directory in memory."""
+
+  path: pathlib.Path
+  record: dict[str, Any]  # config.json: the config, and what it ran on
+  result: dict[str, Any]
+  metrics: list[dict[str, Any]]
+  clients: store.Clients
+
+  @property
+  def config(self) -> dict[str, Any]:
+    return self.record['config']
+
+
+def read(workdir: str | os.PathLike) -> Finished:
+  """Return a finished run; refuse what is none."""
+  record = store.load_config(workdir)
+  result = store.load_result(workdir)
+  path = pathlib.Path(workdir)
+  # A judgement of models that were trained elsewhere has no metrics.
+  metrics = store.load_metrics(path) if (path / store.METRICS).exists() else []
+  return Finished(path, record, result, metrics, store.load_clients(path))
+
+
+def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[Finished]:
+  """Return finished runs, each once, that may stand on one axis."""
+  paths = {os.path.realpath(path): path for path in workdirs}
+  runs = [read(path) for path in paths.values()]
+  check_comparable({str(run.path): run.result['dataset'] for run in runs})
+  return runs
+
+
+def check_comparable(datasets: dict[str, str]) -> None:
+  """Refuse {run: dataset} whose accuracies answer different questions."""
+  if len(set(datasets.values())) != 1:
+    raise bad_input(
+      'runs',
+      got=datasets,
+      expected='one or more runs on one dataset',
+      choices=dict.fromkeys(datasets.values()),
+      cause='a run directory of another experiment',
+    )
+
+
+def views(run: Finished) -> list[str]:
+  """Return the views of a run, in the order of its config."""
+  known = list(run.clients.scores)
+  asked = [view for view in run.config.get('views', ()) if view in known]
+  return list(dict.fromkeys([*asked, *known]))
+
+
+def before_and_after(run: Finished) -> tuple[str | None, str]:
+  """Return the views before and after personalisation.
+
+  There is no view before where a method has but one.
+  """
+  first, *rest = views(run)
+  if not rest:
+    return None, first
+  return first, 'finetuned' if 'finetuned' in rest else rest[-1]
+
+
+def accuracy(run: Finished, view: str) -> np.ndarray:
+  """Return the accuracy of every client in percent, [K]."""
+  return accuracies(run.clients.scores[view], run.clients.train_count)
+
+
+def curve(
+  lines: Sequence[dict[str, Any]], name: str
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return the rounds and values [T] at which metrics hold this number."""
+  points = [
+    (line['round'], line[name])
+    for line in lines
+    if line.get(name) is not None  # null: it was not finite
+  ]
+  rounds, values = np.array(points, float).reshape(-1, 2).T
+  return rounds, values

@@ -1,0 +1,28 @@
+"""What a page is made of below its tables: drawings in sections."""
+
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+
+class Key(NamedTuple):
+  """A line of a legend, with the last of its numbers."""
+
+  sample: Markup
+  label: str
+  value: str
+
+
+class Panel(NamedTuple):
+  title: str
+  svg: Markup
+  note: str = ''
+  keys: tuple[Key, ...] = ()
+  is_wide: bool = False
+  css: str = ''  # the method that a panel is about
+
+
+class Section(NamedTuple):
+  title: str
+  text: str
+  panels: list[Panel]

@@ -1,0 +1,221 @@
+"""Accuracies of a page as tables, in percent, with what was printed."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedjax_pfl.report import groups as lines
+from fedjax_pfl.report import reading
+from fedjax_pfl.report.groups import Group
+from fedjax_pfl.report.plots import Change
+from fedjax_pfl.report.table_cells import (
+  NONE,
+  Cell,
+  Column,
+  Table,
+  make_table,
+  mean,
+  number,
+)
+
+# {view: (mean, std, where it is printed, what is doubtful about it)}, the last
+# in sentences; std None: not printed.
+Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
+METHOD = Column('Method', is_number=False)
+MEASURED = (
+  ('mean', 'Mean', 'max'),
+  ('std', 'Std', ''),
+  ('worst_decile', 'Worst tenth', 'max'),
+  ('pooled', 'Pooled', 'max'),
+  ('top5', 'Top 5', 'max'),
+  ('loss', 'Loss', 'min'),
+  ('ece', 'ECE', 'min'),
+  ('mce', 'MCE', 'min'),
+  ('num_clients', 'Clients', ''),
+)
+
+
+def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
+  """Return a row a line: before, after, what it gained, what was printed."""
+  pairs = [reading.before_and_after(group.runs[0]) for group in groups]
+  first, last = (set(views) for views in zip(*pairs, strict=True))
+  has_server = any('global' in run.result for g in groups for run in g.runs)
+  columns = [
+    METHOD,
+    Column('Before', _common(first), best='max'),
+    Column('After', _common(last), best='max'),
+    Column('Gain', 'points'),
+    Column('Worst tenth', 'after', best='max'),
+    Column('Lost', 'of the clients', best='min'),
+    *[Column('Server', 'whole test set', best='max')] * has_server,
+  ]
+  rows = []
+  for group, (before, after), known in zip(groups, pairs, printed, strict=True):
+    change = lines.change(group)
+    rows.append(
+      [
+        name_cell(group),
+        _accuracy(group, before, known, tell=len(first) > 1),
+        _accuracy(group, after, known, tell=len(last) > 1),
+        _gain(group, before, after),
+        mean(lines.numbers(group, after, 'worst_decile')),
+        _lost(change),
+        *[_server(group)] * has_server,
+      ]
+    )
+  return make_table('Summary', columns, rows, _notes(groups, printed))
+
+
+def all_views(groups: Sequence[Group]) -> Table:
+  """Return a row for every view of every line, with all that was measured."""
+  found = [
+    (group, view) for group in groups for view in reading.views(group.runs[0])
+  ]
+  kinds = [
+    kind
+    for kind in MEASURED
+    if any(np.isfinite(lines.numbers(*one, kind[0])).any() for one in found)
+  ]
+  columns = [
+    METHOD,
+    Column('View', is_number=False),
+    *(Column(name, best=best) for _, name, best in kinds),
+    Column('Interval', 'of the mean'),
+  ]
+  rows = [
+    [
+      name_cell(group),
+      Cell(view, view),
+      *(
+        mean(lines.numbers(group, view, kind), _form(kind))
+        for kind, *_ in kinds
+      ),
+      _interval(group, view),
+    ]
+    for group, view in found
+  ]
+  notes = (
+    'Pooled: over all test images; loss, ECE and MCE (calibration errors, as '
+    'shares): means over clients. Interval: of one run 95 %, by resampling its '
+    'clients; of several seeds from the lowest to the highest.',
+  )
+  return make_table('Every view', columns, rows, notes)
+
+
+def name_cell(group: Group) -> Cell:
+  return Cell(group.label, group.label, css=group.css)
+
+
+def _common(views: set[str | None]) -> str:
+  """Return the view that all lines have, or nothing."""
+  return next(iter(views)) or '' if len(views) == 1 else ''
+
+
+def _accuracy(
+  group: Group, view: str | None, printed: Printed, *, tell: bool
+) -> Cell:
+  """Return mean ± std over clients, with what was printed below."""
+  if view is None:
+    return Cell(NONE)
+  means = lines.numbers(group, view, 'mean')
+  spread = np.mean(lines.numbers(group, view, 'std'))
+  below = [view] if tell else []
+  if len(means) > 1:
+    below.append(f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}')
+  value = float(np.mean(means))
+  if view in printed:
+    theirs, std, *_ = printed[view]
+    words = f'{theirs:.2f}' if std is None else f'{theirs:.2f} ± {std:.2f}'
+    below.append(f'published {words} ({value - theirs:+.2f})')
+  return number(value, f'{{:.2f}} ± {spread:.2f}', tuple(below))
+
+
+def _gain(group: Group, before: str | None, after: str) -> Cell:
+  if before is None:
+    return Cell(NONE)
+  gains = lines.numbers(group, after, 'mean')
+  return mean(gains - lines.numbers(group, before, 'mean'), '{:+.2f}')
+
+
+def _lost(change: Change) -> Cell:
+  """Return the share of clients that are worse off after personalisation."""
+  if change.before is None:
+    return Cell(NONE)
+  gains = change.after - change.before
+  gains = gains[np.isfinite(gains)]
+  if not gains.size:
+    return Cell(NONE)
+  return number(100 * np.mean(gains < 0), '{:.0f} %')
+
+
+def _server(group: Group) -> Cell:
+  values = [
+    (run.result.get('global') or {}).get('accuracy') for run in group.runs
+  ]
+  values = [math.nan if value is None else value for value in values]
+  return mean(np.array(values, float))
+
+
+def _notes(
+  groups: Sequence[Group], printed: Sequence[Printed]
+) -> tuple[str, ...]:
+  """Return what a reader has to know about the summary."""
+  notes = [
+    'Mean ± standard deviation over clients, in percent. Worst tenth: the mean '
+    'over the tenth of the clients with the lowest accuracy. Lost: clients '
+    'whose accuracy is lower after personalisation than before.'
+  ]
+  if all(len(group.runs) == 1 for group in groups):
+    notes.append('One seed each: nothing is known of the spread over seeds.')
+  left_out: dict[int, list[str]] = {}
+  for group in groups:
+    number = max(
+      summary.get('num_left_out') or 0
+      for run in group.runs
+      for summary in run.result['views'].values()
+    )
+    left_out.setdefault(number, []).append(group.label)
+  notes += [
+    f'Clients left out of the means, for want of training or test examples: '
+    f'{number:,} ({", ".join(labels)}).'
+    for number, labels in left_out.items()
+    if number
+  ]
+  views = [view for one in printed for view in one.values()]
+  if views:
+    sources = dict.fromkeys(source for _, _, source, _ in views)
+    notes.append(
+      f'Published: {"; ".join(sources)}; in brackets, ours less theirs.'
+    )
+  return (*notes, *_doubts(groups, printed))
+
+
+def _doubts(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
+  """Return what is doubtful about printed numbers, and which it concerns."""
+  concerns: dict[str, list[str]] = {}
+  for group, one in zip(groups, printed, strict=True):
+    for view, (*_, doubts) in one.items():
+      for doubt in doubts:
+        concerns.setdefault(doubt, []).append(f'{group.label}, {view}')
+  number = sum(len(one) for one in printed)
+  return [
+    doubt if len(whose) == number else f'{"; ".join(whose)}: {doubt}'
+    for doubt, whose in concerns.items()
+  ]
+
+
+def _form(kind: str) -> str:
+  forms = {'num_clients': '{:,.0f}', 'ece': '{:.3f}', 'mce': '{:.3f}'}
+  return forms.get(kind, '{:.2f}')
+
+
+def _interval(group: Group, view: str) -> Cell:
+  if len(group.runs) == 1:
+    ends = group.runs[0].result['views'][view].get('interval') or [None]
+  else:
+    means = lines.numbers(group, view, 'mean')
+    ends = [float(means.min()), float(means.max())]
+  if any(end is None or not math.isfinite(end) for end in ends):
+    return Cell(NONE)
+  return Cell(f'{ends[0]:.2f} to {ends[1]:.2f}', ends[0])

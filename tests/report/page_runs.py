@@ -1,0 +1,71 @@
+"""Finished runs made of numbers: nothing is trained."""
+
+import numpy as np
+
+from fedjax_pfl import store
+from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.types import Scores
+
+TESTS = 20
+CONFIG = {
+  'dataset': 'digits',
+  'seed': 0,
+  'partition': 'shards',
+  'shards': 2,
+  'finetune': {'epochs': [1, 5]},
+  'views': ['initial', 'finetuned_1', 'finetuned'],
+}
+CORRECT = {
+  'initial': [2, 4, 6, 8],
+  'finetuned_1': [8, 8, 8, 8],
+  'finetuned': [18, 16, 14, 6],
+}
+CLASSES = [[30, 0, 5], [0, 40, 0], [0, 0, 35], [20, 20, 0]]
+JUDGED = {2: 20.5, 4: 25.0}  # round -> accuracy of the initial view
+
+
+def make_run(
+  path,
+  algorithm='fedavg',
+  *,
+  views=CORRECT,
+  classes=CLASSES,
+  tests=TESTS,
+  **changes,
+):
+  """Write a finished run; `changes` are of its config."""
+  config = {**CONFIG, 'algorithm': algorithm, **changes}
+  run = store.open_run(path, config, data=f'data-{config["seed"]}')
+  lift = 4.0 * config['seed']
+  for at, accuracy in JUDGED.items():
+    run.log(
+      round=at,
+      images_per_second=1000.0,
+      bytes_up=1_000_000,
+      bytes_down=2_000_000,
+      **{'initial/accuracy': accuracy + lift, 'global/accuracy': 30.0},
+    )
+  scores = {
+    view: Scores(
+      np.array(correct), np.full(len(correct), tests), np.ones(len(correct))
+    )
+    for view, correct in views.items()
+  }
+  number = len(next(iter(views.values())))
+  run.write_clients(
+    scores,
+    ids=np.arange(number),
+    train_count=np.full(number, 40),
+    train_classes=classes,
+    test_classes=classes,
+  )
+  run.write_result(
+    algorithm=algorithm,
+    dataset=config['dataset'],
+    rounds=4,
+    seconds=90.0,
+    views={view: summarise(one) for view, one in scores.items()},
+    **{'global': {'accuracy': 31.25}},
+  )
+  run.close()
+  return str(path)
