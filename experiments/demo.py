@@ -18,7 +18,7 @@ from absl import app, flags, logging
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
 CONFIGS = Path(__file__).parents[1] / 'configs'
-EPOCHS = (1, 2, 3, 5)  # of fine-tuning, after which clients are judged
+EPOCHS = (1, 2, 5)  # of fine-tuning, after which clients are judged
 
 
 def config_names() -> list[str]:
