@@ -27,7 +27,7 @@ TOGETHER = (
   'fedavg fedbabu fedprox fedper lg_fedavg fedrep per_fedavg ditto local_only '
   'centralized'
 )
-DARK_GROUND = '#15181d'  # --card of report/page.css
+DARK_GROUND = '#15181d'  # --card of report/page/page.css
 TO_XYZ = np.array(
   [[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]]
 )

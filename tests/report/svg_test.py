@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from fedjax_pfl.report import charts, client_charts, holdings, names, svg
+from fedjax_pfl.report import names
+from fedjax_pfl.report.page import charts, client_charts, holdings, svg
 
 
 def attributes(drawing, tag, name):

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import groups as lines
 from fedjax_pfl.report import reading
-from fedjax_pfl.report.groups import Group
-from fedjax_pfl.report.plots import Change
-from fedjax_pfl.report.table_cells import (
+from fedjax_pfl.report.page import groups as lines
+from fedjax_pfl.report.page.groups import Group
+from fedjax_pfl.report.page.table_cells import (
   NONE,
   Cell,
   Column,
@@ -18,6 +17,7 @@ from fedjax_pfl.report.table_cells import (
   mean,
   number,
 )
+from fedjax_pfl.report.plots import Change
 
 # {view: (mean, std, where it is printed, what is doubtful about it)}, the last
 # in sentences; std None: not printed.

@@ -14,14 +14,14 @@ import numpy as np
 
 from fedjax_pfl import files
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.report import cost_tables, panels, provenance, tables
-from fedjax_pfl.report.groups import (
+from fedjax_pfl.report.names import look
+from fedjax_pfl.report.page import cost_tables, panels, provenance, tables
+from fedjax_pfl.report.page.groups import (
   Group,
   common_settings,
   make_groups,
   numbers,
 )
-from fedjax_pfl.report.names import look
 from fedjax_pfl.report.reading import before_and_after, read_comparable
 
 # {run directory: what is printed for its views}

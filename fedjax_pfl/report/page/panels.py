@@ -4,19 +4,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import curve_panels, reading
-from fedjax_pfl.report import groups as lines
+from fedjax_pfl.report import reading
 from fedjax_pfl.report.class_counts import describe_sizes
-from fedjax_pfl.report.client_charts import (
+from fedjax_pfl.report.page import curve_panels
+from fedjax_pfl.report.page import groups as lines
+from fedjax_pfl.report.page.client_charts import (
   Clients,
   Levels,
   plot_clients,
   plot_gains,
   plot_levels,
 )
-from fedjax_pfl.report.groups import Group
-from fedjax_pfl.report.holdings import is_wide, plot_holdings, shown_clients
-from fedjax_pfl.report.sections import Panel, Section
+from fedjax_pfl.report.page.groups import Group
+from fedjax_pfl.report.page.holdings import (
+  is_wide,
+  plot_holdings,
+  shown_clients,
+)
+from fedjax_pfl.report.page.sections import Panel, Section
 
 MEASURES = (('mean', 'mean'), ('worst tenth', 'worst_decile'))
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import groups as lines
 from fedjax_pfl.report import reading
-from fedjax_pfl.report.charts import Series, line_sample, plot_lines
-from fedjax_pfl.report.groups import Group
-from fedjax_pfl.report.sections import Key, Panel, Section
-from fedjax_pfl.report.svg import plain
+from fedjax_pfl.report.page import groups as lines
+from fedjax_pfl.report.page.charts import Series, line_sample, plot_lines
+from fedjax_pfl.report.page.groups import Group
+from fedjax_pfl.report.page.sections import Key, Panel, Section
+from fedjax_pfl.report.page.svg import plain
 
 MEAN = 'mean accuracy of the clients, %'
 ROUNDS = 'communication rounds'

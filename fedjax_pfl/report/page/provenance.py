@@ -5,8 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedjax_pfl.identity import flatten
-from fedjax_pfl.report.groups import Group, common_settings
-from fedjax_pfl.report.table_cells import NONE, Cell, Column, Table, make_table
+from fedjax_pfl.report.page.groups import Group, common_settings
+from fedjax_pfl.report.page.table_cells import (
+  NONE,
+  Cell,
+  Column,
+  Table,
+  make_table,
+)
 
 ABSENT = '(absent)'
 RECORDED = ('data', 'version', 'commit', 'jax', 'devices')

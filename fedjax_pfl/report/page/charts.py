@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fedjax_pfl.report.names import Look
-from fedjax_pfl.report.svg import (
+from fedjax_pfl.report.page.svg import (
   Scale,
   dash_array,
   drawing,

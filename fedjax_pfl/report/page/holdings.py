@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fedjax_pfl.report.class_counts import FEW
-from fedjax_pfl.report.svg import (
+from fedjax_pfl.report.page.svg import (
   dots,
   drawing,
   line,

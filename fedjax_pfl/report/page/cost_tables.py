@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedjax_pfl.report import reading
-from fedjax_pfl.report.groups import Group
-from fedjax_pfl.report.table_cells import (
+from fedjax_pfl.report.page.groups import Group
+from fedjax_pfl.report.page.table_cells import (
   NONE,
   Cell,
   Column,
@@ -17,7 +17,7 @@ from fedjax_pfl.report.table_cells import (
   number,
   size,
 )
-from fedjax_pfl.report.tables import METHOD, name_cell
+from fedjax_pfl.report.page.tables import METHOD, name_cell
 
 MOST_ROWS = 3000  # of clients: more make a page slow, and nobody reads them
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.svg import (
+from fedjax_pfl.report.page.svg import (
   Scale,
   dots,
   drawing,
