@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedjax_pfl import files
+from fedjax_pfl.data import is_available
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.reproduction import table as tables
@@ -24,7 +25,10 @@ def compare_all(
   results: Results,
   identity: Identity,
 ) -> list[Compared]:
-  """Return every cell with our number, over those seeds that are there."""
+  """Return every cell with our number, over those seeds that are there.
+
+  A cell whose images are not on this machine counts as not run.
+  """
   return [
     compare(cell, ours_of(cell, seeds, results, identity)) for cell in cells
   ]
@@ -34,6 +38,8 @@ def ours_of(
   cell: Cell, seeds: Sequence[int], results: Results, identity: Identity
 ) -> Ours | None:
   """Return our number for a cell; None where no seed was run."""
+  if not is_available(cell.settings['dataset'], cell.settings['data_dir']):
+    return None
   summaries = {}
   for seed in seeds:
     judgement = judgement_of(cell, seed, identity)

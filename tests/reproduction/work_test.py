@@ -144,6 +144,17 @@ def test_the_files_of_a_table_have_all_its_cells(tmp_path, finished, identity):
   assert '4 of 5 cells run' in as_text(TABLE, compared)
 
 
+def test_images_that_are_not_here_are_cells_not_run(
+  tmp_path, finished, identity
+):
+  """Of a table on several image sets, one can be run without the others."""
+  settings = {**BABU, 'dataset': 'cifar100', 'data_dir': str(tmp_path)}
+  cell = make_cell('initial_accuracy', Reading('initial'), settings)
+  cells = [cell, FEW[0]]
+  compared = compare_all(cells, (0,), finished[0].results, identity)
+  assert compared[0].ours is None and compared[1].ours is not None
+
+
 @pytest.mark.long
 def test_a_run_that_begins_with_another(tmp_path, identity):
   """The model comes first; a best round is read from the checkpoint."""
