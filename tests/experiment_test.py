@@ -359,6 +359,7 @@ def test_hyperparameters_reach_the_method():
   assert uploaded(fedbabu_digits)['head'] == {'bias': None, 'kernel': None}
 
 
+@pytest.mark.long
 def test_the_head_begins_as_the_config_says():
   settings = make_settings(head_init='similar', head_bias='zero')
   head = build_task(settings, (8, 8, 1), 10).init(jax.random.key(0))['head']

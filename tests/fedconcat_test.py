@@ -32,6 +32,7 @@ def small(task=None, **hp):
   return build('fedconcat', task, **hp)
 
 
+@pytest.mark.long
 def test_inferred_clusters_average_the_models_of_the_first_round():
   inference, rest, _ = small(distributions='inferred')
   assert inference.everyone and (inference.rounds, rest.rounds) == (1, 2)
@@ -72,6 +73,7 @@ def test_clients_of_one_cluster_do_not_move_the_other():
   assert all(jax.tree.leaves(moved))
 
 
+@pytest.mark.long
 def test_stored_features_change_nothing(float64):
   """Where it is exact, and 'exact' knows that it is."""
   results = {}

@@ -150,6 +150,7 @@ def test_side_by_side_the_numbers_are_the_same(ragged, tmp_path):
       assert line['bytes_down'] == other['bytes_down']
 
 
+@pytest.mark.long
 def test_a_server_with_data_of_its_own_keeps_them(tmp_path):
   """The draw of its examples is part of the program: no other seed's."""
   experiments = make_seeds(algorithm='fedavg', server_share=0.3, rounds=1)

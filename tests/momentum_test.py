@@ -51,6 +51,7 @@ def one_fit(start, epochs):
   return params
 
 
+@pytest.mark.long
 def test_centralized_rounds_are_one_fit():
   start, server, _ = played('centralized')
   assert_close(server.params, one_fit(start, 4))

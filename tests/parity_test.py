@@ -30,8 +30,8 @@ def all_plays():
 PLAYS = all_plays()
 
 
-# Others of their method play the same steps on fewer programs.
-SLOW = ('apfl', 'apfl_sequential')
+# Others of their method play the same steps, on fewer or smaller programs.
+SLOW = ('apfl', 'apfl_sequential', 'fedconcat_warm', 'superfed_lm')
 
 
 def with_marks(cases):

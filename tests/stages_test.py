@@ -91,6 +91,7 @@ def comparable(workdir):
   return result, lines
 
 
+@pytest.mark.long
 def test_stages_of_other_states_are_resumed_with_the_same_bits(tmp_path):
   """Killed between the stages, and within the second."""
   experiment = two_stages(2, 2)
@@ -131,6 +132,7 @@ def test_stages_of_other_states_are_resumed_with_the_same_bits(tmp_path):
   assert_same_bits(state.server.inner.params['head'], half)
 
 
+@pytest.mark.long
 def test_a_stage_may_ask_everyone_prepare_data_and_send_once(tmp_path, capsys):
   experiment = make_experiment(rounds=2, log_every=1, save_clients=())
   (stage,) = experiment.stages

@@ -99,6 +99,7 @@ def test_gradients_by_hand(protocol):
 
 
 @pytest.mark.usefixtures('float64')
+@pytest.mark.long
 def test_on_the_federated_model_it_is_fedprox():
   """A round of each phase, where lambda stays 0 and the cosine is off."""
   form = {'protocol': 'final_code', 'twice': 'all', 'phase_start': 0.5}

@@ -318,6 +318,7 @@ def test_a_learning_rate_that_is_too_high_is_a_sentence(tmp_path):
   assert not (tmp_path / store.METRICS).exists()
 
 
+@pytest.mark.long
 def test_debugging_names_the_client_of_the_first_nan(tmp_path):
   experiment = make_experiment(
     algorithm='fedavg', learning_rate=1e30, debug=True

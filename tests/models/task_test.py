@@ -222,6 +222,7 @@ def test_module_of_a_user():
   assert task.logits(params, x, jnp.ones(5)).shape == (5, 3)
 
 
+@pytest.mark.long
 def test_dropout_is_for_training_and_blind_to_padding():
   task = task_from_module(Dropping(), image_shape=(2, 2, 1), num_classes=3)
   params = task.init(jax.random.key(0))

@@ -75,6 +75,7 @@ def test_companions_are_seen_on_dark_ground():
   assert len({look.dark for look in names.LOOKS.values()}) == len(names.LOOKS)
 
 
+@pytest.mark.long
 def test_unknown_names_look_the_same_in_every_process():
   code = "from fedjax_pfl.report import names; print(names.look('fednap'))"
   printed = [
