@@ -9,6 +9,8 @@ from experiments.commandline import Overrides, replace_fields
 from fedjax_pfl import experiment, store
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.identity import flatten
+from fedjax_pfl.reproduction import keys
 
 
 def read_run(
@@ -62,17 +64,13 @@ def fill(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
   """Return the settings with absent fields filled in, and what was added.
 
-  The tuples that JSON made lists become tuples again.
+  What has no default is kept: check_settings refuses it by its name.
   """
-  filled, added = {}, {}
-  for name, default in defaults.items():
-    if name not in settings:
-      filled[name] = added[name] = default
-    elif isinstance(default, Mapping) and default:
-      filled[name], inner = fill(settings[name], default)
-      added |= {f'{name}.{field}': value for field, value in inner.items()}
-    else:
-      value = settings[name]
-      filled[name] = tuple(value) if isinstance(value, list) else value
-  # What has no default is kept: check_settings refuses it by its name.
-  return {**settings, **filled}, added
+  filled = keys.fill(settings, defaults)
+  known = flatten(settings)
+  added = {
+    name: value
+    for name, value in flatten(filled).items()
+    if name not in known and value != {}
+  }
+  return filled, added

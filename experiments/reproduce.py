@@ -56,7 +56,7 @@ def main(overrides):
   from fedjax_pfl.reproduction.images import make_data_of
   from fedjax_pfl.reproduction.plan import Identity
   from fedjax_pfl.reproduction.results import Results, check_mergeable
-  from fedjax_pfl.reproduction.work import Place
+  from fedjax_pfl.reproduction.work import open_place
 
   # All that can be wrong comes before the first file.
   table, defaults = load_table(TABLE.value), common.base().to_dict()
@@ -72,8 +72,7 @@ def main(overrides):
     results = stack.enter_context(Results.open(folder, defaults))
     for other in MERGE.value:
       console.say(f'{other}: {results.merge(other)} new judgements')
-    place = Place(folder, results, defaults)
-    results.scan(place.runs)
+    place = open_place(folder, results, defaults)
     try:
       job.list(place) if DRY_RUN.value else job.run(place)
     except KeyboardInterrupt:

@@ -21,6 +21,7 @@ from fedjax_pfl.reproduction.cells import (
   Published,
   Reading,
   Table,
+  replaced,
 )
 from fedjax_pfl.reproduction.published import load
 
@@ -110,22 +111,6 @@ def load_configs() -> dict[str, dict[str, Any]]:
   return {name: load_config(name) for name in names}
 
 
-def change(
-  settings: Mapping[str, Any], changes: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Return settings with fields replaced; a dot leads into a group.
-
-  >>> change(load_config('ditto_cifar10'), {'hp.lam': 0.5, 'shards': 5})
-  """
-  changed = copy.deepcopy(dict(settings))
-  for name, value in changes.items():
-    *group, field = name.split('.')
-    place = changed[group[0]] if group else changed
-    assert field in place or group == ['hp'], f'no field {name}'
-    place[field] = value
-  return changed
-
-
 def table(
   name: str,
   title: str,
@@ -152,13 +137,13 @@ def fedbabu_cell(
   """
   method = METHODS[published.algorithm]
   own = {**_setting(published), **(changes or {})}
-  settings = change(
+  settings = replaced(
     fedbabu_config(method.config, published.dataset), {**method.changes, **own}
   )
   start = None
   if method.after:
     before = fedbabu_config(METHODS[method.after].config, published.dataset)
-    start = change(before, own)
+    start = replaced(before, own)
   reading = READINGS.get(published.metric, method.personalized)
   return Cell(published, settings, reading, judging or {}, start)
 
@@ -167,7 +152,7 @@ def fedbabu_config(method: str, dataset: str) -> dict[str, Any]:
   """Return the config of a method in the FedBABU paper on an image set."""
   if dataset != 'emnist':
     return load_config(f'{method}_{dataset}')
-  return change(load_config(f'{method}_cifar100'), EMNIST)
+  return replaced(load_config(f'{method}_cifar100'), EMNIST)
 
 
 def _setting(published: Published) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def cell_of(published):
 
 def centralized(part):
   """Return the config of ten central epochs; the rate would drop at 80."""
-  return common.change(
+  return common.replaced(
     common.load_config('centralized_cifar100'),
     {'hp.update_part': part, 'total_epochs': 10, 'lr_drops': ()},
   )

@@ -21,7 +21,7 @@ def get_table():
   return Figure(
     'fedbabu/fig10',
     'Classes of 100 clients, Dirichlet with beta = 1.0',
-    {'beta=1.0': common.change(settings, DIVISION)},
+    {'beta=1.0': common.replaced(settings, DIVISION)},
     what='partition',
     options={},
   )

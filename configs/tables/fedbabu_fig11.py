@@ -21,7 +21,7 @@ def get_table():
   return Figure(
     'fedbabu/fig11',
     'Classes of 100 clients, Dirichlet with beta = 0.5',
-    {'beta=0.5': common.change(settings, DIVISION)},
+    {'beta=0.5': common.replaced(settings, DIVISION)},
     what='partition',
     options={},
   )

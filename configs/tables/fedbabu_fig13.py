@@ -17,7 +17,7 @@ def get_table():
     'fedbabu/fig13',
     'Own and other classes after every local epoch',
     {
-      f'{method}, s={shards}': common.change(
+      f'{method}, s={shards}': common.replaced(
         common.load_config(f'{method}_cifar100'), {'shards': shards}
       )
       for shards in (100, 50, 10)

@@ -16,7 +16,7 @@ def get_table():
     'fedbabu/fig15a',
     'Features under FedAvg and FedBABU, CIFAR-10',
     {
-      method: common.change(
+      method: common.replaced(
         common.load_config(f'{method}_cifar10'), {'shards': 2}
       )
       for method in ('fedavg', 'fedbabu')

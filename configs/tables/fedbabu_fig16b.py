@@ -16,7 +16,7 @@ def get_table():
     'fedbabu/fig16b',
     'Features of vehicles under FedAvg and FedBABU, CIFAR-100',
     {
-      method: common.change(
+      method: common.replaced(
         common.load_config(f'{method}_cifar100'), {'shards': 10}
       )
       for method in ('fedavg', 'fedbabu')

@@ -22,8 +22,8 @@ def get_table():
 
 def runs_of_parts(config, changes=None):
   """Return three centralised runs, each of another part."""
-  settings = common.change(common.load_config(config), changes or {})
+  settings = common.replaced(common.load_config(config), changes or {})
   return {
-    part: common.change(settings, {'hp.update_part': part})
+    part: common.replaced(settings, {'hp.update_part': part})
     for part in ('full', 'body', 'head')
   }

@@ -57,7 +57,7 @@ def cell_of(published, changes=None):
     own['hp.distributions'] = 'inferred'
   if published.dataset == 'fmnist' and settings['algorithm'] == 'fedconcat':
     own['rounds'] = FMNIST_ROUNDS
-  settings = common.change(settings, {**own, **(changes or {})})
+  settings = common.replaced(settings, {**own, **(changes or {})})
   return Cell(published, settings, common.READINGS[published.metric])
 
 

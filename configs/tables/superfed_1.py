@@ -48,7 +48,7 @@ def cell_of(published, changes=None):
   else:
     baseline = common.load_config(METHODS[published.algorithm])
     own = {name: baseline[name] for name in FIELDS}
-  settings = common.change(settings, {**own, **(changes or {})})
+  settings = common.replaced(settings, {**own, **(changes or {})})
   return Cell(published, settings, common.READINGS[published.metric])
 
 

@@ -1,8 +1,9 @@
 """A published table as a grid: which run answers which printed number.
 
-Files in configs/tables/ fill these records; nothing here computes.
+Files in configs/tables/ fill these records; nothing here trains.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -85,3 +86,21 @@ def field(published: Published, name: str) -> Any:
   if name in Published._fields:
     return getattr(published, name)
   return published.variant.get(name)
+
+
+def replaced(
+  settings: Mapping[str, Any], fields: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Return the settings with fields replaced; a dot leads into a group.
+
+  >>> replaced(settings, {'finetune.part': 'body', 'shards': 5})
+
+  A hyperparameter, hp.<name>, may be new: a method checks its own.
+  """
+  changed = copy.deepcopy(dict(settings))
+  for name, value in fields.items():
+    *group, field = name.split('.')
+    place = changed[group[0]] if group else changed
+    assert field in place or group == ['hp'], f'no field {name}'
+    place[field] = value
+  return changed

@@ -43,7 +43,7 @@ class DryRun:
       return DONE, '-', '-'
     seconds, states, most = 0.0, [], 0
     for judgement in todo:
-      for training in _chain(judgement.training):
+      for training in judgement.training.chain:
         state, more, size = self._training(training)
         seconds, most = seconds + more, max(most, size)
         states += [state] if state else []
@@ -125,12 +125,6 @@ def list_cells(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
     f'{_time(dry_run.seconds)} in all, as measured from a few steps just now.'
   )
-
-
-def _chain(training: Training) -> list[Training]:
-  """Return a training after what it begins with."""
-  before = _chain(training.start) if training.start else []
-  return [*before, training]
 
 
 def _size(number: int) -> str:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.errors import bad_input
 from fedjax_pfl.reproduction import keys
-from fedjax_pfl.reproduction.cells import Cell, Reading
+from fedjax_pfl.reproduction.cells import Cell, Reading, replaced
 
 
 class Training(NamedTuple):
@@ -20,6 +19,11 @@ class Training(NamedTuple):
     """Return a name for its directory, which a person can find again."""
     one = self.settings
     return f'{one["algorithm"]}_{one["dataset"]}_seed{one["seed"]}_{self.key}'
+
+  @property
+  def chain(self) -> list['Training']:
+    """Return this training after what it begins with."""
+    return [*(self.start.chain if self.start else []), self]
 
 
 class Judgement(NamedTuple):
@@ -84,10 +88,7 @@ def trainings(judgements: Sequence[Judgement]) -> list[Training]:
   """Return the trainings, each once, those that others begin with first."""
   ordered: dict[str, Training] = {}
   for judgement in judgements:
-    chain = [judgement.training]
-    while chain[-1].start is not None:
-      chain.append(chain[-1].start)
-    ordered |= {one.key: one for one in reversed(chain)}
+    ordered |= {one.key: one for one in judgement.training.chain}
   return list(ordered.values())
 
 
@@ -95,32 +96,7 @@ def groups(ordered: Sequence[Training]) -> list[list[Training]]:
   """Return trainings that differ in nothing but the seed together."""
   together: dict[str, list[Training]] = {}
   for one in ordered:
-    chain, parts = one, []
-    while chain is not None:
-      settings = {**chain.settings, 'seed': 0}
-      parts.append(repr(sorted(settings.items())))
-      chain = chain.start
-    together.setdefault('|'.join(parts), []).append(one)
+    settings = [{**link.settings, 'seed': 0} for link in one.chain]
+    alike = repr([sorted(fields.items()) for fields in settings])
+    together.setdefault(alike, []).append(one)
   return list(together.values())
-
-
-def replaced(
-  settings: Mapping[str, Any], fields: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Return the settings with fields replaced: {'finetune.part': 'body'}."""
-  settings = dict(settings)
-  for name, value in fields.items():
-    group, dot, field = name.rpartition('.')
-    if (settings[group] if dot else settings).get(field) is None:
-      raise bad_input(
-        'judging',
-        got=name,
-        expected='a field of the config',
-        choices=settings,
-        cause='a mistake in a file of configs/tables',
-      )
-    if dot:
-      settings[group] = {**settings[group], field: value}
-    else:
-      settings[field] = value
-  return settings

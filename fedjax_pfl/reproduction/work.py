@@ -34,6 +34,7 @@ class Place(NamedTuple):
   folder: pathlib.Path
   results: Results
   defaults: Mapping[str, Any]
+  found: Mapping[str, pathlib.Path]  # {training key: run that was there}
 
   @property
   def runs(self) -> pathlib.Path:
@@ -76,19 +77,22 @@ def find(
   return results.find(judgement.training.key, judgement.key, view)
 
 
-def local_runs(place: Place) -> dict[str, pathlib.Path]:
-  """Return {training key: directory} of all runs below the results."""
+def open_place(
+  folder: pathlib.Path, results: Results, defaults: Mapping[str, Any]
+) -> Place:
+  """Return the place; gather what runs there are, whatever their names."""
   found = {}
-  for path in sorted(place.runs.glob(f'*/{identity.CONFIG}')):
-    key = keys.run_key(path.parent, defaults=place.defaults)
+  for path in sorted((folder / RUNS).glob(f'*/{identity.CONFIG}')):
+    key = keys.run_key(path.parent, defaults=defaults)
     if key not in found or is_finished(path.parent):
       found[key] = path.parent
-  return found
+  results.scan(folder / RUNS)
+  return Place(folder, results, defaults, found)
 
 
 def path_of(training: Training, place: Place) -> pathlib.Path:
   """Return the directory of a training: where it was begun, or a new one."""
-  return local_runs(place).get(training.key, place.runs / training.name)
+  return place.found.get(training.key, place.runs / training.name)
 
 
 def train_missing(group: Sequence[Training], place: Place, say: Say) -> None:

@@ -88,7 +88,7 @@ def test_settings_hold_to_the_rules():
   for cell in CELLS:
     runs.append(startable(cell.settings, cell.start))
     runs.append(
-      startable(common.change(cell.settings, cell.judging), cell.start)
+      startable(common.replaced(cell.settings, cell.judging), cell.start)
     )
     if cell.start:
       runs.append(cell.start)
@@ -144,7 +144,7 @@ def test_as_many_epochs_of_fine_tuning_as_printed():
   for cell in CELLS:
     printed = field(cell.published, 'finetune_epochs')
     if printed is not None:
-      settings = common.change(cell.settings, cell.judging)
+      settings = common.replaced(cell.settings, cell.judging)
       name, _, epochs = cell.reading.view.partition('_')
       last = settings['finetune']['epochs'][-1] if name == 'finetuned' else 0
       assert int(epochs or last) == int(printed)
@@ -165,7 +165,7 @@ def kinds():
   }
   programs = {}
   for cell in cells.values():
-    settings = common.change(cell.settings, cell.judging)
+    settings = common.replaced(cell.settings, cell.judging)
     program = [settings[name] for name in ('algorithm', 'hp', 'finetune')]
     programs.setdefault(identify(program), []).append(cell)
   return programs.values()
@@ -182,7 +182,7 @@ def test_what_is_read_is_there(cells):
 
 def trace(cell):
   """Return a method's views, and whether it has a global model; on shapes."""
-  settings = common.change(cell.settings, cell.judging)
+  settings = common.replaced(cell.settings, cell.judging)
   stages = experiment.build_stages(startable(settings, cell.start), make_task())
   data = ClientData(
     jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),

@@ -101,7 +101,8 @@ def finished(tmp_path_factory, quick_compiler, identity):
 
 
 def open_place(folder):
-  return work.Place(folder, Results.open(folder, DEFAULTS), DEFAULTS)
+  results = Results.open(folder, DEFAULTS)
+  return work.open_place(folder, results, DEFAULTS)
 
 
 def test_every_training_and_judgement_is_planned_once(identity):
@@ -169,10 +170,11 @@ def test_a_run_that_begins_with_another(tmp_path, identity):
 def test_a_run_is_found_by_its_content(tmp_path, finished, identity):
   """A directory of any name counts; another machine's results do, too."""
   judgements = plan(FEW, (0,), identity)
-  place = open_place(tmp_path / 'copied')
   run = next(finished[0].runs.iterdir())
-  shutil.copytree(run, place.runs / 'another_name')
-  place.results.scan(place.runs)
+  copied = tmp_path / 'copied' / 'runs' / 'another_name'
+  shutil.copytree(run, copied)
+  place = open_place(tmp_path / 'copied')
+  assert work.path_of(judgements[0].training, place) == copied
   assert not any(work.lacks(one, place.results) for one in judgements)
   merged = open_place(tmp_path / 'merged')
   assert merged.results.merge(finished[0].folder) == 3
