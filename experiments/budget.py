@@ -39,8 +39,9 @@ def budget(settings):
   import jax
 
   from fedjax_pfl import traffic, trees
+  from fedjax_pfl.cohorts import cohort_size
   from fedjax_pfl.data import peek
-  from fedjax_pfl.engine import cohort_size, stage_shapes
+  from fedjax_pfl.engine import stage_shapes
   from fedjax_pfl.experiment import build_stages, build_task
   from fedjax_pfl.types import ClientData
 

@@ -4,6 +4,7 @@ The names below are what a notebook needs; everything else is one import away.
 """
 
 from fedjax_pfl.algorithm import Algorithm, Stage, available, load
+from fedjax_pfl.cohorts import cohort_size, sample_cohort, sample_cohorts
 from fedjax_pfl.data import (
   from_arrays,
   load_source,
@@ -11,15 +12,7 @@ from fedjax_pfl.data import (
   partition,
   stack_clients,
 )
-from fedjax_pfl.engine import (
-  begin,
-  cohort_size,
-  init_states,
-  make_round,
-  make_rounds,
-  sample_cohort,
-  sample_cohorts,
-)
+from fedjax_pfl.engine import begin, init_states, make_round, make_rounds
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.local import Batching, Training, fit, step_schedule, trainable

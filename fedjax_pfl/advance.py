@@ -10,7 +10,8 @@ import numpy as np
 
 from fedjax_pfl import traffic
 from fedjax_pfl.algorithm import Metrics, Stage, as_stored
-from fedjax_pfl.engine import Round, make_round, make_rounds, sample_cohorts
+from fedjax_pfl.cohorts import sample_cohorts
+from fedjax_pfl.engine import Round, make_round, make_rounds
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.lanes import (
   Call,

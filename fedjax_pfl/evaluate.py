@@ -12,7 +12,7 @@ import numpy as np
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Server, View
-from fedjax_pfl.engine import map_clients
+from fedjax_pfl.chunks import map_clients
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.scoring import TEST_BATCH, score_view
 from fedjax_pfl.types import (

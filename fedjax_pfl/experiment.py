@@ -12,6 +12,7 @@ import numpy as np
 
 from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
 from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.cohorts import cohort_size
 from fedjax_pfl.data import (
   PARTITIONS,
   Images,
@@ -29,7 +30,7 @@ from fedjax_pfl.data import (
   scale_shape,
   stack_clients,
 )
-from fedjax_pfl.engine import cohort_size, stage_shapes
+from fedjax_pfl.engine import stage_shapes
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.task import make_task

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Client, Metrics, Server, Stage, as_stored
-from fedjax_pfl.engine import MEMORY_SHARE, Round, memory_of
+from fedjax_pfl.chunks import MEMORY_SHARE, memory_of
+from fedjax_pfl.engine import Round
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.identity import flatten

@@ -14,7 +14,8 @@ import pytest
 from helpers import SHAPE, make_task
 
 from fedjax_pfl import experiment
-from fedjax_pfl.engine import cohort_size, make_round, stage_shapes
+from fedjax_pfl.cohorts import cohort_size
+from fedjax_pfl.engine import make_round, stage_shapes
 from fedjax_pfl.evaluate import check_views, view_names
 from fedjax_pfl.settings import check_settings
 from fedjax_pfl.types import ClientData

@@ -17,8 +17,9 @@ from helpers import (
   make_data,
 )
 
-from fedjax_pfl import engine
+from fedjax_pfl import chunks, engine
 from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.cohorts import cohort_size, sample_cohort, sample_cohorts
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.types import Array
 
@@ -100,35 +101,35 @@ def test_a_clients_first_state_does_not_depend_on_how_many_there_are():
 
 def test_cohort_is_distinct_sorted_and_of_its_size():
   for seed in range(20):
-    cohort = engine.sample_cohort(KEY(seed), 12, 5)
+    cohort = sample_cohort(KEY(seed), 12, 5)
     assert cohort.shape == (5,)
     assert len(set(cohort.tolist())) == 5
     assert cohort.tolist() == sorted(cohort.tolist())
     assert cohort.min() >= 0 and cohort.max() < 12
-  assert engine.sample_cohort(KEY(0), 12, 12).tolist() == [*range(12)]
+  assert sample_cohort(KEY(0), 12, 12).tolist() == [*range(12)]
 
 
 def test_every_client_is_reached_about_equally_often():
   """400 rounds of 5 of 12: 166.7 visits each, one standard deviation 9.9."""
-  cohorts = engine.sample_cohorts(KEY(3), 0, 400, 12, 5)
+  cohorts = sample_cohorts(KEY(3), 0, 400, 12, 5)
   visits = np.bincount(np.ravel(cohorts), minlength=12)
   assert visits.sum() == 2000
   assert np.abs(visits - 2000 / 12).max() < 4 * 9.9
 
 
 def test_fixed_seed_gives_fixed_cohorts():
-  cohorts = engine.sample_cohorts(KEY(0), 0, 3, 10, 3)
-  again = engine.sample_cohorts(KEY(0), 0, 3, 10, 3)
-  other = engine.sample_cohorts(KEY(1), 0, 3, 10, 3)
+  cohorts = sample_cohorts(KEY(0), 0, 3, 10, 3)
+  again = sample_cohorts(KEY(0), 0, 3, 10, 3)
+  other = sample_cohorts(KEY(1), 0, 3, 10, 3)
   assert_same_bits(cohorts, again)
   assert (cohorts != other).any()
   assert (cohorts[0] != cohorts[1]).any()
 
 
 def test_cohort_of_a_round_does_not_depend_on_the_rounds_sampled_with_it():
-  cohorts = engine.sample_cohorts(KEY(0), 0, 6, 10, 3)
+  cohorts = sample_cohorts(KEY(0), 0, 6, 10, 3)
   parts = [
-    engine.sample_cohorts(KEY(0), first, rounds, 10, 3)
+    sample_cohorts(KEY(0), first, rounds, 10, 3)
     for first, rounds in ((0, 1), (1, 4), (5, 1))
   ]
   assert_same_bits(jnp.concatenate(parts), cohorts)
@@ -138,7 +139,7 @@ def test_cohort_of_a_round_does_not_depend_on_the_rounds_sampled_with_it():
   'clients, fraction, size', [(100, 0.1, 10), (7, 0.5, 3), (7, 0.1, 1)]
 )
 def test_cohort_size(clients, fraction, size):
-  assert engine.cohort_size(clients, fraction) == size
+  assert cohort_size(clients, fraction) == size
 
 
 # ---- rounds ----------------------------------------------------------------
@@ -282,7 +283,7 @@ def test_rounds_in_one_call_are_traced_once():
 @pytest.mark.skipif(jax.default_backend() != 'cpu', reason='not on a CPU')
 def test_auto_chunk_is_one_on_a_cpu():
   arguments = (*start(), jnp.array(COHORT), DATA, KEY(2))
-  assert engine.auto_chunk(counting(), *arguments) == 1
+  assert chunks.auto_chunk(counting(), *arguments) == 1
 
 
 # ---- sentences -------------------------------------------------------------

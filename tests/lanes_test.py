@@ -21,7 +21,8 @@ from small_runs import (
 )
 
 from fedjax_pfl import lanes, store, trees
-from fedjax_pfl.engine import MEMORY_SHARE, Memory, init_states
+from fedjax_pfl.chunks import MEMORY_SHARE, Memory
+from fedjax_pfl.engine import init_states
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.store import Run
 from fedjax_pfl.train import random_streams, train, train_seeds

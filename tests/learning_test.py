@@ -12,12 +12,12 @@ from helpers import KEY, make_task
 
 from fedjax_pfl import local, personalize
 from fedjax_pfl.algorithm import load
+from fedjax_pfl.cohorts import sample_cohorts
 from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
 from fedjax_pfl.engine import (
   init_states,
   make_round,
   make_rounds,
-  sample_cohorts,
 )
 from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
 

@@ -8,7 +8,7 @@ import pytest
 
 from configs import fedbabu_digits
 from fedjax_pfl import checkpoints, store
-from fedjax_pfl.engine import cohort_size
+from fedjax_pfl.cohorts import cohort_size
 from fedjax_pfl.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.state import state_shapes
 

@@ -22,8 +22,9 @@ from fedjax_pfl.analysis.classes import (
   mean_over_clients,
   split_accuracy,
 )
+from fedjax_pfl.cohorts import sample_cohorts
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.engine import begin, make_round, sample_cohorts
+from fedjax_pfl.engine import begin, make_round
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.experiment import Experiment, build_stages
 from fedjax_pfl.local import Watch

@@ -20,7 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.algorithm import Stage
-from fedjax_pfl.engine import auto_chunk, begin, cohort_size, make_round
+from fedjax_pfl.chunks import auto_chunk
+from fedjax_pfl.cohorts import cohort_size
+from fedjax_pfl.engine import begin, make_round
 from fedjax_pfl.experiment import (
   Experiment,
   build_data,

@@ -6,7 +6,7 @@ import pytest
 import threadpoolctl
 
 from configs import fedbabu_digits
-from fedjax_pfl.engine import cohort_size
+from fedjax_pfl.cohorts import cohort_size
 from fedjax_pfl.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.train import train
 

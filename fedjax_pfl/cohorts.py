@@ -1,0 +1,76 @@
+"""Who takes part in a round, what they bring, and what each of them does."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl import trees
+from fedjax_pfl.algorithm import Algorithm, Client, Metrics, Server, Up
+from fedjax_pfl.types import Array, ClientData, Key
+
+
+class Cohort(NamedTuple):
+  """What the clients of one round bring: rows [C, ...]; without C, one's."""
+
+  clients: Client
+  index: Array  # [C, N] into the pool
+  count: Array  # [C]
+  ids: Array  # [C]
+
+
+def cohort_size(num_clients: int, fraction: float) -> int:
+  """Return C = max(floor(K f), 1)."""
+  return max(int(num_clients * fraction), 1)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def sample_cohort(key: Key, num_clients: int, size: int) -> Array:
+  """Return `size` distinct clients, uniform without replacement, sorted: [C].
+
+  >>> cohort = sample_cohort(jax.random.key(0), 100, 10)
+  """
+  return jnp.sort(jax.random.permutation(key, num_clients)[:size])
+
+
+def sample_cohorts(
+  key: Key, first: int, rounds: int, num_clients: int, size: int
+) -> Array:
+  """Return the cohorts of rounds first, first + 1, ...: [T, C]."""
+  keys = jax.vmap(lambda r: jax.random.fold_in(key, r))(
+    first + jnp.arange(rounds)
+  )
+  return jax.vmap(lambda k: sample_cohort(k, num_clients, size))(keys)
+
+
+def by_size(ids: Array, count: Array) -> Array:
+  """Return the order of a cohort [C] in which it is trained.
+
+  By size, so that a chunk holds clients of like size and its steps are not
+  wasted; then by id, so that sums do not move with the order of `ids`.
+  """
+  return jnp.lexsort((ids, count[ids]))
+
+
+def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
+  """Return the rows of these clients [C]."""
+  return Cohort(trees.take(clients, ids), data.index[ids], data.count[ids], ids)
+
+
+def client_update(
+  algorithm: Algorithm, server: Server, data: ClientData, key: Key
+) -> Callable[[Cohort], tuple[Client, Up, Metrics]]:
+  """Return one row of a cohort -> (client, upload, metrics)."""
+  round_key = jax.random.fold_in(key, server.round)
+
+  def update(one: Cohort):
+    return algorithm.local_update(
+      algorithm.download(server, one.clients),
+      one.clients,
+      ClientData(data.x, data.y, one.index, one.count),
+      jax.random.fold_in(round_key, one.ids),
+    )
+
+  return update
