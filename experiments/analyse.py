@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
 
 from absl import flags, logging
 
-from experiments import commandline
+from experiments import commandline, programs
 
 WHAT = flags.DEFINE_string('what', None, 'the question, by its name above')
 RUN = flags.DEFINE_multi_string('run', [], 'a run directory')
@@ -57,6 +57,7 @@ def main(overrides):
   from experiments.answers.ask import Options, answer
   from fedjax_pfl import console
 
+  programs.keep_programs(console.say)
   options = Options(
     rounds=ROUNDS.value,
     clients=CLIENTS.value,

@@ -13,7 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import app, flags, logging
+from absl import flags, logging
+
+from experiments import commandline, programs
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
@@ -38,8 +40,8 @@ def with_epochs(settings):
   return settings
 
 
-def main(argv):
-  del argv
+def main(overrides):
+  del overrides  # the configs are taken as they are
   logging.set_verbosity(logging.WARNING)
   from fedjax_pfl import console
   from fedjax_pfl.experiment import build
@@ -48,6 +50,7 @@ def main(argv):
   from fedjax_pfl.report.summary import table
   from fedjax_pfl.train import train
 
+  programs.keep_programs(console.say)
   names = config_names()
   folders = [Path(WORKDIR.value) / name for name in names]
   results = []
@@ -64,4 +67,4 @@ def main(argv):
 
 
 if __name__ == '__main__':
-  app.run(main)
+  commandline.run(main)

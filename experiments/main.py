@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
 
 from absl import flags, logging
 
-from experiments import commandline
+from experiments import commandline, programs
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/fedbabu_digits.py[:quick]'
@@ -32,6 +32,7 @@ def main(overrides):
   from fedjax_pfl.report.summary import table
   from fedjax_pfl.train import train
 
+  programs.keep_programs(console.say)
   experiment = build(settings, console.say)
   try:
     result = train(experiment, WORKDIR.value)

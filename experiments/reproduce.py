@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
 
 from absl import flags, logging
 
-from experiments import commandline
+from experiments import commandline, programs
 
 TABLE = flags.DEFINE_string('table', None, 'PAPER/NUMBER, e.g. fedbabu/13')
 WHERE = flags.DEFINE_string(
@@ -58,6 +58,7 @@ def main(overrides):
   from fedjax_pfl.reproduction.results import Results, check_mergeable
   from fedjax_pfl.reproduction.work import open_place
 
+  programs.keep_programs(console.say)
   # All that can be wrong comes before the first file.
   table, defaults = load_table(TABLE.value), common.base().to_dict()
   identity = Identity(defaults, make_data_of(console.say))

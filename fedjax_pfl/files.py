@@ -19,6 +19,22 @@ import numpy as np
 from fedjax_pfl.errors import bad_input
 
 
+def cache_root(cache_dir: str = '') -> pathlib.Path:
+  """Return the folder of all that can be made again; an OSError without one.
+
+  In order: the argument, $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl,
+  ~/.cache/fedjax_pfl.
+  """
+  root = cache_dir or os.environ.get('FEDJAX_PFL_CACHE', '')
+  if not root:
+    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+    root = os.path.join(base, 'fedjax_pfl')
+  try:
+    return pathlib.Path(root).expanduser()
+  except RuntimeError as error:  # a user without a home
+    raise FileNotFoundError(f'{root}: {error}') from error
+
+
 def write_bytes(path: pathlib.Path, content: bytes) -> None:
   """Replace the file by one that holds `content`."""
   # The process id keeps two writers of one file apart.

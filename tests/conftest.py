@@ -54,6 +54,8 @@ def compilation_cache(tmp_path_factory):
   if 'PYTEST_XDIST_WORKER' in os.environ:
     folder = folder.parent  # one for all workers
   jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
+  # For commands that tests start: the user's own folder is none of theirs.
+  os.environ['JAX_COMPILATION_CACHE_DIR'] = str(folder / 'compiled')
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
 
 

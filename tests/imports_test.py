@@ -22,7 +22,7 @@ LAYERS = {
   'identity': (*WORDS, 'files'),
   'trees': WORDS,
   'losses': WORDS,
-  'data': (*WORDS, 'data'),
+  'data': (*WORDS, 'files', 'data'),
   'models': (*WORDS, 'trees', 'losses', 'models'),
   'modelfile': (*WORDS, 'files'),
   'batches': WORDS,

@@ -17,22 +17,10 @@ from collections.abc import Callable
 import numpy as np
 
 from fedjax_pfl.data.images import Images, Source
+from fedjax_pfl.files import cache_root
 
 FORMAT = 'v1'  # part of the entry's name: raise it when the layout changes
 SPLITS = ('train', 'test')
-
-
-def cache_root(cache_dir: str = '') -> pathlib.Path:
-  """Return the folder of all entries; the user's own cache by default.
-
-  In order: the argument, $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl,
-  ~/.cache/fedjax_pfl.
-  """
-  root = cache_dir or os.environ.get('FEDJAX_PFL_CACHE', '')
-  if not root:
-    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-    root = os.path.join(base, 'fedjax_pfl')
-  return pathlib.Path(root).expanduser()
 
 
 def load_cached(
@@ -42,13 +30,13 @@ def load_cached(
 
   The key must change whenever build_fn would return something else.
   """
-  folder = cache_root(cache_dir) / f'{name.replace("/", "_")}-{key}-{FORMAT}'
+  entry = f'{name.replace("/", "_")}-{key}-{FORMAT}'
   # Whatever a damaged file raises, the answer is to build it again.
   with contextlib.suppress(Exception):
-    return _read(folder)
+    return _read(cache_root(cache_dir) / entry)
   source = build_fn()
-  with contextlib.suppress(OSError):  # a full or read-only disk
-    _write(folder, source)
+  with contextlib.suppress(OSError):  # no home, a full or a read-only disk
+    _write(cache_root(cache_dir) / entry, source)
   return source
 
 
