@@ -1,0 +1,38 @@
+"""A model that computes nothing, for questions that its numbers do not answer.
+
+Tracing a deep model takes longer than all else before a run's first round;
+what a method is judged by can be asked of any model with the same parameters.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.types import Array, Outputs, Params, Task
+
+
+def outline(task: Task) -> Task:
+  """Return the task with a model of these parameters whose outputs are 0.
+
+  >>> stages = module.build(outline(task), hp)     # what are their shapes?
+  """
+  head = jax.eval_shape(task.init, jax.random.key(0))['head']['kernel']
+
+  def zeros(x: Array) -> Outputs:
+    width, num_classes = head.shape
+    return Outputs(
+      jnp.zeros((len(x), width), head.dtype),
+      jnp.zeros((len(x), num_classes), head.dtype),
+    )
+
+  def features(params: Params, x: Array, mask: Array) -> Array:
+    return zeros(x).features
+
+  def logits(params: Params, x: Array, mask: Array) -> Array:
+    return zeros(x).logits
+
+  return task._replace(
+    features=features,
+    logits=logits,
+    outputs=lambda params, batch, key: zeros(batch.x),
+    loss=lambda params, batch, key: jnp.zeros((), head.dtype),
+  )
