@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl import traffic
-from fedjax_pfl.algorithm import Metrics, Stage, as_stored
+from fedjax_pfl.algorithm import Metrics, Stage
 from fedjax_pfl.cohorts import sample_cohorts
 from fedjax_pfl.engine import Round, make_round, make_rounds
 from fedjax_pfl.experiment import Experiment
@@ -35,16 +35,11 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
   """
   lane = lanes[0]
   settings = lane.experiment.settings
+  stage, bytes_of = traffic.watch(stage, lane.state.server)
   play_fn, width = side_by_side(make_rounds_fn(settings, stage)), 1
   if len(lanes) > 1:
     call = call_of(lane, stage, lane.done + 1)
     width = num_side_by_side(lane.experiment, stage, call)
-  bytes_of = traffic.count(
-    stage._replace(prepare=as_stored),  # the data are prepared already
-    lane.state.server,
-    lane.state.clients,
-    lane.data,
-  )
 
   def advance(lanes, stop):
     advanced = []
@@ -60,7 +55,7 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
         numbers = {
           'stage': stage.name,
           **training_numbers(one, call, settings['batch_size'], took),
-          **message_bytes(bytes_of, call, begins=lane.done == first),
+          **message_bytes(bytes_of(), call, begins=lane.done == first),
         }
         advanced.append((state_after(lane, result, took), numbers))
     return advanced
@@ -128,7 +123,7 @@ def training_numbers(
 ) -> dict[str, float]:
   """Return means over the rounds of a call, and images per second."""
   _, _, cohorts, data, _ = call
-  counts = np.asarray(data.count[cohorts])  # [T, C]
+  counts = np.asarray(data.count)[np.asarray(cohorts)]  # [T, C]
   images = num_images(metrics['num_steps'], counts, batch_size)
   return {
     **mean_metrics(metrics, counts > 0),
