@@ -35,6 +35,7 @@ def sample_cohort(key: Key, num_clients: int, size: int) -> Array:
   return jnp.sort(jax.random.permutation(key, num_clients)[:size])
 
 
+@partial(jax.jit, static_argnums=(2, 3, 4))
 def sample_cohorts(
   key: Key, first: int, rounds: int, num_clients: int, size: int
 ) -> Array:

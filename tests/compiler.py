@@ -1,7 +1,28 @@
-"""How the tests compile."""
+"""How the tests compile, and how often."""
+
+import contextlib
+
+from jax import monitoring
 
 # XLA's older emitters compile in a third of the time. An option that an XLA
 # does not know is ignored.
 OLDER_EMITTERS = (
   '--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters'
 )
+
+
+@contextlib.contextmanager
+def counting():
+  """Give a list that grows by the name of every program compiled."""
+  names = []
+
+  def listen(event, seconds, **about):
+    del seconds
+    if event.endswith('backend_compile_duration'):
+      names.append(about.get('fun_name'))
+
+  monitoring.register_event_duration_secs_listener(listen)
+  try:
+    yield names
+  finally:
+    monitoring.unregister_event_duration_listener(listen)

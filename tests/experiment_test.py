@@ -6,8 +6,8 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
+from compiler import counting
 from helpers import make_data, make_task
-from jax import monitoring
 
 from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
 from fedjax_pfl import algorithm, experiment
@@ -27,16 +27,8 @@ from fedjax_pfl.types import ClientData
 @pytest.fixture
 def compiled():
   """Return a list that grows by the name of every program compiled."""
-  names = []
-
-  def listen(event, seconds, **about):
-    del seconds
-    if event.endswith('backend_compile_duration'):
-      names.append(about.get('fun_name'))
-
-  monitoring.register_event_duration_secs_listener(listen)
-  yield names
-  monitoring.unregister_event_duration_listener(listen)
+  with counting() as names:
+    yield names
 
 
 def make_settings(config=fedbabu_digits, arg='', **changes):

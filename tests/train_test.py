@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiler import counting
 from helpers import assert_same_bits
 from small_runs import (
   ROUNDS,
@@ -66,6 +67,16 @@ def test_lines_and_checkpoints_follow_the_cadence(fedbabu):
   judged = [line['round'] for line in lines if 'initial/accuracy' in line]
   assert judged == [3, 6, 7]  # and at the end
   assert checkpoints.steps(workdir / 'checkpoints') == [4, 7]
+
+
+def test_every_round_is_the_same_program(fedbabu, tmp_path):
+  """What all runs share was compiled for the run of the fixture."""
+  del fedbabu
+  more = make_experiment(rounds=9, log_every=1, views=('initial',))
+  with counting() as names:
+    train(more, tmp_path)
+  # The last evaluation hands out the models, too.
+  assert names == ['jit(rounds)', 'jit(evaluate)', 'jit(evaluate)']
 
 
 # ---- what is written
