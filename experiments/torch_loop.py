@@ -1,15 +1,18 @@
-"""The yardstick of bench.py: a plain sequential PyTorch loop over clients.
+"""The yardstick of bench.py: plain sequential PyTorch loops over clients.
 
-The networks as one would write them: NCHW, batch
-statistics, SGD with momentum. Needs PyTorch; nothing else imports this file.
+The networks as one would write them: NCHW, batch statistics, SGD with momentum.
+Images are normalised floats on the device: no data pipeline is paid for. Needs
+PyTorch, which only bench.py loads, through this file.
 """
 
 import copy
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-NUM_CLASSES = 10
+TEST_BATCH = 128  # as ours: fedjax_pfl/scoring.py
 
 
 def norm(width):
@@ -20,15 +23,15 @@ def conv3(inputs, outputs, stride=1, groups=1, bias=False):
   return nn.Conv2d(inputs, outputs, 3, stride, 1, groups=groups, bias=bias)
 
 
-def convnet4():
+def convnet4(num_classes):
   parts, width = [], 3
   for _ in range(4):
     parts += [conv3(width, 64, bias=True), norm(64), nn.ReLU(), nn.MaxPool2d(2)]
     width = 64
-  return nn.Sequential(*parts, nn.Flatten(), nn.Linear(256, NUM_CLASSES))
+  return nn.Sequential(*parts, nn.Flatten(), nn.Linear(256, num_classes))
 
 
-def mobilenet():
+def mobilenet(num_classes):
   widths = (64, 128, 128, 256, 256, *[512] * 6, 1024, 1024)
   strides = (1, 2, 1, 2, 1, 2, *[1] * 5, 2, 1)
   parts, width = [conv3(3, 32), norm(32), nn.ReLU()], 32
@@ -37,7 +40,7 @@ def mobilenet():
     parts += [nn.Conv2d(width, outputs, 1, bias=False), norm(outputs)]
     parts += [nn.ReLU()]
     width = outputs
-  parts += [nn.AvgPool2d(2), nn.Flatten(), nn.Linear(1024, NUM_CLASSES)]
+  parts += [nn.AvgPool2d(2), nn.Flatten(), nn.Linear(1024, num_classes)]
   return nn.Sequential(*parts)
 
 
@@ -60,33 +63,33 @@ class BasicBlock(nn.Module):
     return torch.relu(self.body(x) + self.shortcut(x))
 
 
-def resnet18():
+def resnet18(num_classes):
   parts, width = [conv3(3, 64), norm(64), nn.ReLU()], 64
   for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
     parts += [BasicBlock(width, outputs, stride)]
     parts += [BasicBlock(outputs, outputs, 1)]
     width = outputs
-  parts += [nn.AvgPool2d(4), nn.Flatten(), nn.Linear(512, NUM_CLASSES)]
+  parts += [nn.AvgPool2d(4), nn.Flatten(), nn.Linear(512, num_classes)]
   return nn.Sequential(*parts)
 
 
-def simple_cnn():
+def simple_cnn(num_classes):
   conv = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2)]
   conv += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
   dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
-  return nn.Sequential(*conv, *dense, nn.Linear(84, NUM_CLASSES))
+  return nn.Sequential(*conv, *dense, nn.Linear(84, num_classes))
 
 
-def superfed_cnn():
+def superfed_cnn(num_classes):
   parts, width = [], 3
   for outputs, size in ((32, 5), (64, 5), (32, 3)):
     parts += [nn.Conv2d(width, outputs, size), nn.ReLU(), nn.MaxPool2d(2)]
     width = outputs
   parts += [nn.Flatten(), nn.Linear(32, 512), nn.ReLU()]
-  return nn.Sequential(*parts, nn.Linear(512, NUM_CLASSES))
+  return nn.Sequential(*parts, nn.Linear(512, num_classes))
 
 
-def vgg9():
+def vgg9(num_classes):
   parts, width = [], 3
   for outputs, *rest in (
     (32,), (64, nn.MaxPool2d(2)),
@@ -97,7 +100,7 @@ def vgg9():
     width = outputs
   parts += [nn.Flatten(), nn.Dropout(0.1), nn.Linear(4096, 512), nn.ReLU()]
   parts += [nn.Linear(512, 512), nn.ReLU(), nn.Dropout(0.1)]
-  return nn.Sequential(*parts, nn.Linear(512, NUM_CLASSES))
+  return nn.Sequential(*parts, nn.Linear(512, num_classes))
 
 
 MODELS = {
@@ -110,29 +113,84 @@ MODELS = {
 }
 
 
-def make_round(model: str, num_clients: int, num_steps: int, batch_size: int):
-  """Return a function that trains every client and averages the models."""
-  torch.manual_seed(0)
-  server = MODELS[model]()
-  shape = (num_clients, num_steps, batch_size)
-  x = torch.randn(*shape, 3, 32, 32)
-  y = torch.randint(NUM_CLASSES, shape)
+class Clients(NamedTuple):
+  """What is timed: equal clients with random images."""
 
-  def train(client):
-    net = copy.deepcopy(server)
-    sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    for step in range(num_steps):
-      sgd.zero_grad()
-      logits = net(x[client, step])
-      nn.functional.cross_entropy(logits, y[client, step]).backward()
-      sgd.step()
-    return net.state_dict()
+  model: str
+  clients: int
+  steps: int
+  batch: int
+  num_classes: int = 10
+  epochs: int = 2  # of fine-tuning
+  tests: int = 100  # images of a client
+  device: str = 'cpu'
+
+  def images(self, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return random images and labels."""
+    x = torch.randn(*shape, 3, 32, 32, device=self.device)
+    return x, torch.randint(self.num_classes, shape, device=self.device)
+
+  def server(self) -> nn.Module:
+    torch.manual_seed(0)
+    return MODELS[self.model](self.num_classes).to(self.device)
+
+
+def make_round(case: Clients) -> Callable[[], None]:
+  """Return a function that trains every client and averages the models."""
+  server = case.server()
+  x, y = case.images(case.clients, case.steps, case.batch)
 
   def run():
-    uploads = [train(client) for client in range(num_clients)]
-    return {
-      name: torch.stack([upload[name] for upload in uploads]).mean(0)
-      for name in uploads[0]
-    }
+    uploads = []
+    for client in range(case.clients):
+      net = copy.deepcopy(server)
+      train(net, x[client], y[client], learning_rate=0.1)
+      uploads.append(net.state_dict())
+    for name in uploads[0]:
+      torch.stack([upload[name] for upload in uploads]).mean(0)
+    wait(case.device)
 
   return run
+
+
+def make_evaluation(case: Clients) -> Callable[[], list[float]]:
+  """Return a function that fine-tunes a copy for every client and tests it."""
+  server = case.server()
+  x, y = case.images(case.clients, case.steps, case.batch)
+  test_x, test_y = case.images(case.clients, case.tests)
+
+  def run():
+    correct = []
+    for client in range(case.clients):
+      net = copy.deepcopy(server)
+      train(net, x[client], y[client], learning_rate=1e-3, epochs=case.epochs)
+      correct.append(test(net, test_x[client], test_y[client]))
+    return [hits.item() / case.tests for hits in correct]  # waits
+
+  return run
+
+
+def train(net, x, y, *, learning_rate, epochs=1):
+  """Train on the batches of one client, x [steps, B, 3, H, W]."""
+  sgd = torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=0.9)
+  net.train()
+  for _ in range(epochs):
+    for images, labels in zip(x, y, strict=True):
+      sgd.zero_grad()
+      nn.functional.cross_entropy(net(images), labels).backward()
+      sgd.step()
+
+
+@torch.inference_mode()
+def test(net, x, y):
+  """Return how many of the images [N, 3, H, W] are classified rightly."""
+  net.eval()
+  batches = zip(x.split(TEST_BATCH), y.split(TEST_BATCH), strict=True)
+  return sum(
+    (net(images).argmax(1) == labels).sum() for images, labels in batches
+  )
+
+
+def wait(device):
+  if device == 'cuda':
+    torch.cuda.synchronize()

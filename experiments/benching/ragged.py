@@ -1,0 +1,87 @@
+"""Ragged cohorts: what clients of unlike sizes waste side by side.
+
+In a chunk all run as many steps as the largest has. Steps are counted as the
+round itself reports them, in the order in which the engine cuts its chunks.
+The clock compares the same program on a cohort of even sizes.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.benching.bar import Bar
+from experiments.benching.cases import Case, make_program
+from experiments.benching.timing import in_turn, ratios, spread
+from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
+from fedjax_pfl.types import ClientData
+
+CASE = Case('convnet3', clients=20, batch=20, image_shape=(16, 16, 3))
+BETA = 0.1
+EACH = 200  # images, in the mean
+LIMIT = 10  # percent
+OTHER_CHUNKS = (2, 5, 10, 20)
+
+
+def bars(repeats: int) -> Iterator[Bar]:
+  """Yield the share of wasted steps with the chunk that `auto` takes."""
+  ragged = make_ragged()
+  cohort = jnp.arange(CASE.clients)
+  program = make_program(CASE, ragged, cohort)
+  steps = np.asarray(program.run()[2]['num_steps'])
+  even = make_program(CASE, make_even(ragged, steps), cohort)
+  same = np.asarray(even.run()[2]['num_steps']).sum() / steps.sum()
+  seconds = in_turn({'ragged': program.run, 'even': even.run}, repeats)
+  clock = spread(ratios(seconds['ragged'], seconds['even'])).median * same
+  others = ', '.join(f'{c}: {wasted(steps, c):.0f} %' for c in OTHER_CHUNKS)
+  yield Bar(
+    f'wasted steps, Dirichlet({BETA})',
+    wasted(steps, program.chunk),
+    LIMIT,
+    '%',
+    'at most',
+    f'{CASE.clients} clients of {steps.min()} to {steps.max()} steps, chunk '
+    f'auto ({program.chunk}); a step took {clock:.2f} x that of even clients; '
+    f'by the count, in chunks of {others}',
+  )
+
+
+def wasted(steps: Sequence[int], chunk: int) -> float:
+  """Return the share of steps, in percent, that are run for nobody.
+
+  >>> wasted([1, 3, 2, 4], 2)
+  16.666666666666664
+  """
+  ordered = np.sort(steps)
+  ran = sum(
+    part.size * part.max()
+    for part in np.split(ordered, range(chunk, len(ordered), chunk))
+  )
+  return float(100 * (1 - ordered.sum() / max(ran, 1)))
+
+
+def make_ragged() -> ClientData:
+  """Return clients with the sizes of a Dirichlet draw."""
+  size = EACH * CASE.clients
+  spec = Synthetic(CASE.image_shape, CASE.num_classes, size)
+  source = make_synthetic(spec)
+  rows, _ = partition(
+    'dirichlet',
+    source.train.y,
+    source.test.y,
+    num_clients=CASE.clients,
+    num_classes=CASE.num_classes,
+    seed=0,
+    beta=BETA,
+  )
+  return stack_clients(source.train, rows)
+
+
+def make_even(ragged: ClientData, steps: np.ndarray) -> ClientData:
+  """Return clients of one size that have as many steps in all, or nearly."""
+  each = round(steps.mean()) * CASE.batch
+  pool = np.arange(ragged.index.size) % len(ragged.y)
+  return ragged._replace(
+    index=jnp.asarray(pool.reshape(ragged.index.shape), jnp.int32),
+    count=jnp.full_like(ragged.count, each),
+  )
