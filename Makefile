@@ -5,12 +5,14 @@
 #
 #   make compare   every method on the digits: a table and a figure
 #   make test-all  every golden case and every loop, too
-#   make bench     images per second
+#   make bench     speed against this machine's limits, PyTorch, and the bars
 #   make browser   Chromium, for the tests of the report page (Debian; root)
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Builds for a CPU, without gigabytes of CUDA; for a GPU: make bench TORCH=
+TORCH ?= https://download.pytorch.org/whl/cpu
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
@@ -29,8 +31,12 @@ test: $(VENV)/installed
 test-all: $(VENV)/installed
 	$(PYTEST)
 
+# Without PyTorch all is measured but what is compared with it.
 bench: $(VENV)/installed
-	$(BIN)/python experiments/bench.py --model=convnet4
+	-$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip \
+	  install --quiet -c constraints.txt $(TORCH:%=--extra-index-url=%) -e '.[bench]'
+	$(BIN)/python experiments/bench.py --model=convnet4,mobilenet,resnet18 \
+	  --work=training,evaluation --bars=all
 
 browser:
 	apt-get update

@@ -69,7 +69,7 @@ def main(overrides):
   if methods:
     result['methods'] = compare_methods(cases[0], methods)
   else:
-    result['cases'] = measure_cases(cases, works)
+    result['cases'] = measure_cases(cases, works, names)
   result['bars'] = [
     bar for name in names for bar in measure_bars(name, bars.BARS[name])
   ]
@@ -77,19 +77,19 @@ def main(overrides):
     print(json.dumps(result))
 
 
-def measure_cases(cases, works) -> list[dict]:
+def measure_cases(cases, works, names) -> list[dict]:
   """Print a table for each kind of work; return all that was measured."""
-  from experiments.benching import screen
-  from experiments.benching.measure import has_torch, measure
+  from experiments.benching import bars, screen
+  from experiments.benching.measure import measure
 
-  # With the bars, what PyTorch takes is wanted anyhow: once is enough.
-  is_beside = TORCH.value or (BARS.value != ['none'] and has_torch())
   measured = []
   for work in works:
     rows = []
     for case in cases:
       tell(f'Measuring {work} of {case.model}')
-      rows.append(measure(case, work, REPEATS.value, is_beside))
+      # What a bar will ask for, too, is measured once for both.
+      beside = TORCH.value or (work in names and bars.is_bar(case))
+      rows.append(measure(case, work, REPEATS.value, beside))
     say('', *screen.table(rows))
     if rows[-1].device_peak is not None:
       say(f'Most bytes in use so far: {rows[-1].device_peak / 2**20:,.0f} MiB')

@@ -31,6 +31,15 @@ def standard_case(model: str) -> Case:
   return Case(model, clients, steps)
 
 
+def is_bar(case: Case) -> bool:
+  """Return whether a bar runs this case beside PyTorch."""
+  return (
+    has_torch()
+    and case.model in AGAINST_TORCH
+    and case == standard_case(case.model)
+  )
+
+
 def training(repeats: int) -> Iterator[Bar]:
   """Yield local training against PyTorch, and 4convNet against a product."""
   yield from _against_torch('local training', 'training', repeats)
