@@ -12,7 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Builds for a CPU, without gigabytes of CUDA; for a GPU: make bench TORCH=
-TORCH ?= https://download.pytorch.org/whl/cpu
+TORCH ?= --extra-index-url=https://download.pytorch.org/whl/cpu
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
@@ -34,7 +34,7 @@ test-all: $(VENV)/installed
 # Without PyTorch all is measured but what is compared with it.
 bench: $(VENV)/installed
 	-$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip \
-	  install --quiet -c constraints.txt $(TORCH:%=--extra-index-url=%) -e '.[bench]'
+	  install --quiet --retries=1 -c constraints.txt $(TORCH) -e '.[bench]'
 	$(BIN)/python experiments/bench.py --model=convnet4,mobilenet,resnet18 \
 	  --work=training,evaluation --bars=all
 

@@ -11,13 +11,14 @@ import numpy as np
 from experiments.benching.timing import Run
 from fedjax_pfl import local, personalize
 from fedjax_pfl.algorithm import Stage, load
+from fedjax_pfl.chunks import auto_chunk
 from fedjax_pfl.data import (
   Synthetic,
   make_synthetic,
   make_transforms,
   stack_clients,
 )
-from fedjax_pfl.engine import auto_chunk, begin, make_round
+from fedjax_pfl.engine import begin, make_round
 from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.models import task as tasks
 from fedjax_pfl.types import Array, ClientData, Task

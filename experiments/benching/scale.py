@@ -13,7 +13,7 @@ import numpy as np
 from experiments.benching.bar import Bar
 from experiments.benching.cases import Case, make_clients, make_program
 from experiments.benching.timing import in_turn, ratios, spread
-from fedjax_pfl.engine import sample_cohort
+from fedjax_pfl.cohorts import sample_cohort
 from fedjax_pfl.types import ClientData
 
 REGISTERED = (100, 1_000, 10_000, 100_000)
