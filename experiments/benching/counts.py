@@ -44,6 +44,7 @@ def count_flops(jaxpr: Jaxpr) -> float:
   return sum(_flops_of(equation) for equation in jaxpr.eqns)
 
 
+@functools.cache  # training and fine-tuning have the same step
 def step_bytes(case: Case) -> float | None:
   """Return the bytes that one step of one client moves; None if not known.
 

@@ -33,13 +33,12 @@ def compare(
 
 
 def line(name: str, numbers: dict[str, Any]) -> str:
-  """Return what is printed of a method."""
+  """Return what is printed of a method: its gradient against FedAvg's."""
   ratio: Spread = numbers['ratio']
   seconds = statistics.median(numbers['seconds']['method'])
   return (
     f'{name:12} {numbers["gradients"]:4} gradients {seconds:8.3f} s a round '
-    f'{ratio.median:6.2f} x FedAvg a gradient ({ratio.low:.2f} to '
-    f'{ratio.high:.2f})'
+    f'{ratio.median:6.2f} x FedAvg ({ratio.low:.2f} to {ratio.high:.2f})'
   )
 
 

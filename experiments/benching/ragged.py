@@ -16,7 +16,7 @@ from experiments.benching.timing import in_turn, ratios, spread
 from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
 from fedjax_pfl.types import ClientData
 
-CASE = Case('convnet3', clients=20, batch=20, image_shape=(16, 16, 3))
+CASE = Case('convnet3', clients=20, batch=20, image_shape=(8, 8, 3))
 BETA = 0.1
 EACH = 200  # images, in the mean
 LIMIT = 10  # percent

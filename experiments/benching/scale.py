@@ -17,7 +17,7 @@ from fedjax_pfl.cohorts import sample_cohort
 from fedjax_pfl.types import ClientData
 
 REGISTERED = (100, 1_000, 10_000, 100_000)
-CASE = Case('convnet3', clients=10, steps=2, image_shape=(16, 16, 3))
+CASE = Case('convnet3', clients=10, steps=2, image_shape=(8, 8, 3))
 LIMIT = 1.1
 
 
