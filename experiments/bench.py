@@ -116,7 +116,7 @@ def compare_methods(case, methods) -> dict:
   table = {}
   for name, numbers in gradients.compare(case, methods, REPEATS.value):
     say(gradients.line(name, numbers))
-    table[name] = numbers
+    table[name] = {**numbers, 'ratio': numbers['ratio']._asdict()}
   return table
 
 
