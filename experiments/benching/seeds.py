@@ -1,6 +1,8 @@
 """Seeds: whole runs of three seeds together, against one after another."""
 
+import contextlib
 import functools
+import io
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +24,8 @@ def bars(repeats: int) -> Iterator[Bar]:
   del repeats  # most of it is compilation
   settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
   experiments = [build({**settings, 'seed': seed}) for seed in range(SEEDS)]
-  with tempfile.TemporaryDirectory() as folder:
+  quiet = contextlib.redirect_stdout(io.StringIO())  # of what runs tell
+  with quiet, tempfile.TemporaryDirectory() as folder:
     paths = [str(Path(folder) / str(n)) for n in range(2 * SEEDS + 1)]
     train(experiments[0], paths.pop())  # what both need is compiled here
     alone = sum(
