@@ -49,4 +49,4 @@ $(VENV)/installed: setup.cfg constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -7,7 +7,21 @@ import jax
 import pytest
 from compiler import OLDER_EMITTERS
 from helpers import round_of
+from hypothesis import HealthCheck, settings
 
+# The same examples every time, and no file that remembers them. The first
+# example of a property may compile for seconds.
+settings.register_profile(
+  'short',
+  max_examples=15,
+  derandomize=True,
+  deadline=None,
+  database=None,
+  suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+  'long', settings.get_profile('short'), max_examples=400
+)
 DEFAULT_GOLDENS = Path(__file__).parents[2] / 'shared' / 'goldens'
 
 
@@ -21,7 +35,8 @@ def pytest_addoption(parser):
   parser.addoption(
     '--short',
     action='store_true',
-    help='leave out what is marked long: most golden cases, most loops',
+    help='leave out what is marked long: most golden cases, most loops; '
+    'properties have 15 examples, else 400',
   )
 
 
@@ -32,6 +47,8 @@ def pytest_configure(config):
   reads its flags once, too: programs that tests start compile as usual.
   """
   config.addinivalue_line('markers', 'long: left out with --short')
+  if not config.getoption('--hypothesis-profile'):
+    settings.load_profile('short' if config.getoption('--short') else 'long')
   flags = os.environ.get('XLA_FLAGS', '')
   os.environ['XLA_FLAGS'] = f'{flags} {OLDER_EMITTERS}'
   jax.devices()

@@ -95,29 +95,12 @@ def test_select_leaves_holes():
   assert_same_bits(head['head'], tree['head'])
 
 
-def test_combine_undoes_select_in_either_order():
-  tree = make_tree()
-  mask = trees.path_mask(tree, in_head)
-  head, body = (trees.select(tree, m) for m in (mask, trees.invert(mask)))
-  assert_same_bits(trees.combine(head, body), tree)
-  assert_same_bits(trees.combine(body, head), tree)
-
-
 def test_combine_prefers_the_first():
   tree, other = make_tree(), make_tree()
   mask = trees.path_mask(tree, in_head)
   got = trees.combine(trees.select(tree, mask), other)
   assert_same_bits(got['head'], tree['head'])
   assert_same_bits(got['block'], other['block'])
-
-
-def test_weighted_mean():
-  stacked, weights = make_tree(5), np.array([3.0, 0.0, 1.0, 2.5, 7.0])
-  got = trees.weighted_mean(stacked, jnp.asarray(weights))
-  want = jax.tree.map(
-    lambda leaf: np.average(np.asarray(leaf), axis=0, weights=weights), stacked
-  )
-  assert_close(got, jax.tree.map(jnp.asarray, want))
 
 
 def test_segment_mean_is_the_weighted_mean_of_each_segment():
@@ -140,20 +123,6 @@ def test_weighted_mean_of_whole_numbers_and_holes():
   assert got['hole'] is None
   assert got['w'].tolist() == [2.0, 6.0]
   assert got['w'].dtype == jnp.float32
-
-
-def test_take_and_put_rows():
-  stacked, index = make_tree(6), jnp.array([4, 1])
-  rows = trees.take(stacked, index)
-  for leaf, row in zip(
-    jax.tree.leaves(stacked), jax.tree.leaves(rows), strict=True
-  ):
-    np.testing.assert_array_equal(row, np.asarray(leaf)[[4, 1]])
-  ones = jax.tree.map(jnp.ones_like, rows)
-  after = trees.put(stacked, index, ones)
-  rest = jnp.array([0, 2, 3, 5])
-  assert_same_bits(trees.take(after, index), ones)
-  assert_same_bits(trees.take(after, rest), trees.take(stacked, rest))
 
 
 def test_num_bytes():

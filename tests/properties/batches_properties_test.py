@@ -1,0 +1,115 @@
+"""Of any client and any size of batch: what an epoch shows, and what it hides.
+
+And of any cohort: who is in it.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedjax_pfl.batches import (
+  Batching,
+  batches_of_epoch,
+  class_counts,
+  steps_of_epoch,
+)
+from fedjax_pfl.cohorts import cohort_size, sample_cohort
+from fedjax_pfl.personalize import halves
+from fedjax_pfl.types import ClientData
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+KEY = jax.random.key
+WIDTH, POOL, CLASSES = 9, 40, 4
+COUNTS = st.integers(0, WIDTH)
+SIZES = st.sampled_from([1, 4, WIDTH + 2])
+SEEDS = st.integers(0, 2**31 - 1)
+
+
+def client(count, seed):
+  """Return a client of rows of the pool; the image is the row's number."""
+  rng = np.random.default_rng(seed)
+  return ClientData(
+    np.arange(POOL, dtype=np.int32),
+    rng.integers(0, CLASSES, POOL, np.int32),
+    rng.permutation(POOL)[:WIDTH].astype(np.int32),
+    np.int32(count),
+  )
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def all_batches(data, rng, size, shuffle):
+  batching = Batching(size, 1, lambda x, key: x.astype(float), shuffle)
+  batch_at = batches_of_epoch(data, rng, batching)
+  batches = jax.vmap(lambda place: batch_at(place, KEY(0))[0])
+  return batches(jnp.arange(-(-WIDTH // size))), steps_of_epoch(data, batching)
+
+
+def epoch(data, seed, size, shuffle):
+  """Return images, labels and mask of the batches of one epoch, as numpy."""
+  batches, steps = all_batches(data, KEY(seed), size, shuffle)
+  return [np.asarray(rows)[: int(steps)] for rows in batches]
+
+
+@given(COUNTS, SIZES, st.booleans(), SEEDS)
+def test_an_epoch_shows_every_example_once(count, size, shuffle, seed):
+  """And does not depend on what lies behind the last one."""
+  data = client(count, seed)
+  x, y, mask = epoch(data, seed, size, shuffle)
+  assert len(x) == -(-count // size)
+  real = mask > 0
+  assert (real.sum(1)[:-1] == size).all()  # the last alone may be short
+  own, shown = data.index[:count], x[real].astype(int)
+  np.testing.assert_array_equal(np.sort(shown), np.sort(own))
+  np.testing.assert_array_equal(y[real], data.y[shown])
+  if not shuffle:
+    np.testing.assert_array_equal(shown, own)
+  tail = np.arange(WIDTH) >= count
+  other = data._replace(index=np.where(tail, POOL - 1, data.index))
+  again, _, same_mask = epoch(other, seed, size, shuffle)
+  np.testing.assert_array_equal(same_mask, mask)
+  np.testing.assert_array_equal(again[real], x[real])
+
+
+count_classes = jax.jit(functools.partial(class_counts, num_classes=CLASSES))
+
+
+@given(COUNTS, SEEDS)
+def test_counts_of_classes_are_numpys(count, seed):
+  data = client(count, seed)
+  got = count_classes(data)
+  own = data.y[data.index[:count]]
+  np.testing.assert_array_equal(got, np.bincount(own, minlength=CLASSES))
+
+
+@given(st.lists(COUNTS, min_size=3, max_size=3), SEEDS)
+def test_halves_have_every_example_once(counts, seed):
+  rows = np.random.default_rng(seed).integers(0, POOL, (3, WIDTH))
+  data = ClientData(None, None, rows, np.array(counts))
+  parts = halves(data)
+  for place, count in enumerate(counts):
+    both = [half.index[place, : half.count[place]] for half in parts]
+    assert [len(half) for half in both] == [count // 2, count - count // 2]
+    np.testing.assert_array_equal(
+      np.sort(np.concatenate(both)), np.sort(rows[place, :count])
+    )
+
+
+@given(st.sampled_from([(12, 5), (9, 9)]), SEEDS)
+def test_a_cohort_is_distinct_sorted_and_of_its_size(sizes, seed):
+  num_clients, size = sizes
+  cohort = np.asarray(sample_cohort(KEY(seed), num_clients, size))
+  assert cohort.shape == (size,)
+  assert (np.diff(cohort) > 0).all()
+  assert cohort[0] >= 0 and cohort[-1] < num_clients
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1, exclude_min=True))
+def test_a_cohort_is_never_empty_and_never_more_than_all(clients, fraction):
+  size = cohort_size(clients, fraction)
+  assert 1 <= size <= clients
+  assert size <= max(clients * fraction, 1) < size + 1

@@ -1,0 +1,185 @@
+"""What is written comes back: models, scores, rows of results, settings."""
+
+import contextlib
+import string
+from pathlib import Path
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from helpers import assert_same_bits
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedjax_pfl import resultfile, resultrows, store
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.modelfile import load_model, save_model
+from fedjax_pfl.types import Scores
+
+NAMES = st.text(string.ascii_letters + '_.0é ', min_size=1, max_size=6)
+TEXT = st.text(st.characters(exclude_categories=['Cs']), max_size=8)
+COUNTS = st.none() | st.integers(0, 2**62)
+SEEDS = st.integers(0, 2**32 - 1)
+DTYPES = ('f4', 'f8', 'i4', 'u1', '?', ml_dtypes.bfloat16, np.float16)
+SIMPLE = st.one_of(
+  st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(), TEXT
+)
+SETTINGS = st.recursive(
+  SIMPLE | st.lists(SIMPLE, max_size=3).map(tuple),
+  lambda inner: st.dictionaries(NAMES, inner, max_size=3),
+  max_leaves=6,
+)
+CONFIGS = st.dictionaries(NAMES, SETTINGS, max_size=4)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """Return one folder for all examples of a property."""
+  return tmp_path_factory.mktemp('files')
+
+
+@st.composite
+def arrays(draw):
+  """Draw an array of any bits: also NaN, infinity and -0.0."""
+  dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+  shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
+  rng = np.random.default_rng(draw(SEEDS))
+  if dtype.kind == 'b':
+    return rng.integers(0, 2, shape).astype(bool)
+  size = int(np.prod(shape)) * dtype.itemsize
+  return np.frombuffer(rng.bytes(size), np.uint8).view(dtype).reshape(shape)
+
+
+PARAMS = st.dictionaries(
+  NAMES,
+  st.recursive(
+    arrays(),
+    lambda inner: st.dictionaries(NAMES, inner, min_size=1, max_size=3),
+    max_leaves=5,
+  ),
+  max_size=3,
+)
+
+
+@given(params=PARAMS, meta=st.dictionaries(NAMES, TEXT | st.integers()))
+def test_a_model(folder, params, meta):
+  save_model(folder / 'model.npz', params, meta)
+  got, about = load_model(folder / 'model.npz')
+  assert about == meta
+  assert_same_bits(got, params)
+
+
+@st.composite
+def tables(draw):
+  """Draw the scores of some clients; what is not scored is None."""
+  size = draw(st.integers(1, 4))
+  rng = np.random.default_rng(draw(SEEDS))
+  columns = [rng.integers(0, 99, size) for _ in range(2)]
+  for _ in Scores._fields[2:]:
+    column = np.where(rng.random(size) < 0.3, np.nan, rng.random(size))
+    columns.append(draw(st.sampled_from([None, column])))
+  ids = np.sort(rng.permutation(20)[:size])
+  return ids, rng.integers(0, 99, size), Scores(*columns)
+
+
+VIEWS = st.dictionaries(
+  st.text(string.ascii_lowercase + ':_.0', min_size=1, max_size=5),
+  tables(),
+  min_size=1,
+  max_size=3,
+)
+
+
+@given(table=tables(), views=st.sets(NAMES, min_size=1, max_size=3))
+def test_scores_of_clients(folder, table, views):
+  ids, train_count, scores = table
+  run = store.Run(folder, pytest.fail)
+  run.write_clients(dict.fromkeys(views, scores), ids, train_count=train_count)
+  got = store.load_clients(folder)
+  np.testing.assert_array_equal(got.ids, ids)
+  np.testing.assert_array_equal(got.train_count, train_count)
+  assert got.scores.keys() == views
+  for one in got.scores.values():
+    jax.tree.map(np.testing.assert_array_equal, one, scores)
+
+
+PROVENANCE = st.builds(
+  resultrows.Provenance,
+  *[TEXT] * 6,
+  *[st.none() | st.floats(allow_nan=False, allow_infinity=False)] * 2,
+)
+JSON = st.dictionaries(
+  NAMES, st.recursive(SIMPLE.filter(lambda x: x == x), st.lists, max_leaves=4)
+)
+TRAININGS = st.builds(
+  resultrows.Training, *[TEXT] * 4, JSON, TEXT, COUNTS, COUNTS,
+  st.none() | st.floats(0, 1e9), COUNTS, COUNTS, PROVENANCE,
+)  # fmt: skip
+JUDGEMENTS = st.builds(
+  resultrows.Judgement,
+  TEXT,
+  TEXT,
+  JSON,
+  TEXT,
+  JSON.map(lambda result: {'views': {}, **result}),
+  PROVENANCE,
+)
+
+
+@given(training=TRAININGS, judgement=JUDGEMENTS, views=VIEWS)
+def test_rows_of_results(folder, training, judgement, views):
+  path = folder / resultfile.NAME
+  path.unlink(missing_ok=True)
+  with contextlib.closing(resultfile.connect(path, write=True)) as connection:
+    with resultfile.transaction(connection):
+      resultrows.insert(connection, 'trainings', training)
+      number = resultrows.insert(connection, 'judgements', judgement)
+      for view, table in views.items():
+        resultrows.insert_scores(
+          connection, number, view, resultrows.Judged(*table)
+        )
+    assert resultrows.read_trainings(connection) == {training.key: training}
+    assert resultrows.read_judgements(connection) == {number: judgement}
+    assert set(resultrows.view_names(connection, number)) == views.keys()
+    for view, (ids, train_count, scores) in views.items():
+      got = resultrows.read_scores(connection, number, view)
+      np.testing.assert_array_equal(got.ids, ids)
+      np.testing.assert_array_equal(got.train_count, train_count)
+      for one, column in zip(got.scores, scores, strict=True):
+        if column is None or np.isnan(column).all():
+          assert one is None
+        else:
+          np.testing.assert_array_equal(one, column)
+
+
+def as_stored(value):
+  """Return what JSON has for a setting: no tuple, and NaN and inf by name."""
+  if isinstance(value, dict):
+    return {name: as_stored(own) for name, own in value.items()}
+  if isinstance(value, tuple):
+    return [as_stored(own) for own in value]
+  if isinstance(value, float) and not np.isfinite(value):
+    return str(value)
+  return value
+
+
+def claim(path, config):
+  """Make the directory of a run, as both ends of a configuration do."""
+  return store.open_run(path, config, data='', say=pytest.fail)
+
+
+@given(config=CONFIGS, other=CONFIGS)
+def test_settings_are_their_own_and_no_others(tmp_path_factory, config, other):
+  """A run goes on with equal settings, and with no others."""
+  path = Path(tmp_path_factory.mktemp('run'))
+  claim(path, config)
+  stored = store.load_config(path)['config']
+  claim(path, config)
+  claim(path, stored)  # what config.json holds is a config
+  assert stored == as_stored(config)
+  if as_stored(other) == stored:
+    claim(path, other)
+    return
+  with pytest.raises(BadInput):
+    claim(path, other)

@@ -1,0 +1,176 @@
+"""Of every way to divide examples, whatever the labels and the settings.
+
+Nobody holds a row twice, and no two clients the same one; where the way says
+so, every row is somebody's, and sizes and classes are what it promises.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+from fedjax_pfl.data import PARTITIONS, partition
+from fedjax_pfl.errors import BadInput
+
+
+def equal_blocks(draw, num_clients, num_classes, size):
+  """Draw shards of which every class has equally many."""
+  step = num_classes // math.gcd(num_clients, num_classes)
+  return {'shards': step * draw(st.integers(1, 3))}
+
+
+def unbalanced(draw, num_clients, num_classes, size):
+  divisors = [d for d in range(1, num_clients + 1) if num_clients % d == 0]
+  return {
+    **equal_blocks(draw, num_clients // 2, num_classes, size),
+    'group_size': draw(st.sampled_from(divisors)),
+    'size_step': draw(st.floats(0, 2 * size / num_clients**2)),
+  }
+
+
+def semantic(draw, num_clients, num_classes, size):
+  """Draw sizes that come to so many clients now and then."""
+  clusters = draw(st.integers(1, min(num_classes, num_clients, 3)))
+  mean = size // (num_clients + clusters)
+  return {
+    'class_clusters': clusters,
+    'least_size': mean - mean // 3,
+    'most_size': mean + mean // 3 + 1,
+  }
+
+
+BETAS = st.floats(1e-3, 1e3)
+# Settings that a way may have, given clients, classes and examples.
+SETTINGS = {
+  'shards': equal_blocks,
+  'pathological': equal_blocks,
+  'iid': lambda draw, clients, classes, size: {},
+  'dirichlet': lambda draw, clients, classes, size: {'beta': draw(BETAS)},
+  'dirichlet_capped': lambda draw, clients, classes, size: {
+    'beta': draw(st.floats(0.5, 10)),
+    'min_size': draw(st.integers(1, max(1, size // clients // 2))),
+  },
+  'classes': lambda draw, clients, classes, size: {
+    'classes_per_client': draw(st.integers(1, classes))
+  },
+  'unbalanced': unbalanced,
+  'semantic': semantic,
+}
+every_way = pytest.mark.parametrize('name', PARTITIONS)
+COMPLETE = (
+  'shards',
+  'pathological',
+  'dirichlet',
+  'dirichlet_capped',
+  'classes',
+)
+
+
+def check_clients(
+  name, labels, indices, num_classes, shards=0, min_size=0, **settings
+):
+  """Check what the docstring of a way says of its clients."""
+  sizes = np.array([len(rows) for rows in indices])
+  held = np.array(
+    [np.bincount(labels[rows], minlength=num_classes) for rows in indices]
+  )  # [K, Y]
+  there = np.bincount(labels, minlength=num_classes)
+  if name == 'iid':
+    assert (sizes == len(labels) // len(indices)).all()
+  if shards:
+    assert ((held > 0).sum(1) <= shards).all()
+  if name in ('shards', 'pathological'):
+    blocks = shards * len(indices) // num_classes  # of each class
+    assert (held <= shards * -(-there // blocks)).all()
+  if name == 'unbalanced':
+    group = np.arange(len(sizes)) // settings['group_size']
+    more = settings['size_step'] * (group - group.mean())
+    assert (sizes <= len(labels) / len(sizes) + more + 1e-6).all()
+  if name == 'classes':
+    assert ((held > 0).sum(1) <= settings['classes_per_client']).all()
+    for own, size in zip(held.T, there, strict=True):
+      parts = own[own > 0]
+      assert size == parts.sum() and (size == 0 or np.ptp(parts) <= 1)
+  assert sizes.min() >= min_size
+  if name == 'semantic':
+    assert settings['least_size'] <= sizes.min()
+    assert sizes.max() < settings['most_size']
+
+
+@st.composite
+def arguments(draw, name):
+  """Draw what `partition` is called with."""
+  num_classes = draw(st.integers(1, 6))
+  num_clients = draw(st.integers(1, 12))
+  if name == 'unbalanced':
+    num_clients = 2 * draw(st.integers(1, 5))
+  rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+  weights = rng.dirichlet(np.full(num_classes, draw(st.floats(0.5, 50))))
+  labels = [
+    rng.choice(num_classes, draw(st.integers(least, 400)), p=weights)
+    for least in (60, 12)
+  ]
+  return labels, {
+    'num_clients': num_clients,
+    'num_classes': num_classes,
+    'seed': draw(st.integers(0, 2**32 - 1)),
+    **SETTINGS[name](draw, num_clients, num_classes, len(labels[0])),
+  }
+
+
+def divide(name, labels, **settings):
+  """Return the division; what is refused is no example."""
+  try:
+    return partition(name, *labels, **settings)
+  except BadInput:  # such as sizes that never come to so many clients
+    reject()
+
+
+@pytest.fixture(autouse=True, scope='module')
+def few_tries():
+  """Give up soon on a number of clients that does not come out."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr('fedjax_pfl.data.partitions.semantic.TRIES', 50)
+    patch.setattr('fedjax_pfl.data.partitions.dirichlet_capped.TRIES', 50)
+    yield
+
+
+def test_every_way_has_settings_here():
+  assert SETTINGS.keys() == PARTITIONS.keys()
+
+
+@every_way
+@given(data=st.data())
+def test_rows_are_dealt_once(name, data):
+  labels, settings = data.draw(arguments(name))
+  for y, indices in zip(labels, divide(name, labels, **settings), strict=True):
+    assert len(indices) == settings['num_clients']
+    assert all(rows.dtype == np.int64 for rows in indices)
+    dealt = np.bincount(np.concatenate(indices), minlength=len(y))
+    assert len(dealt) == len(y) and dealt.max() <= 1
+    assert dealt.all() or name not in COMPLETE
+
+
+@every_way
+@given(data=st.data())
+def test_clients_are_what_the_way_says(name, data):
+  labels, settings = data.draw(arguments(name))
+  train, _ = divide(name, labels, **settings)
+  check_clients(name, labels[0], train, **settings)
+
+
+@every_way
+@given(data=st.data(), share=st.floats(0.01, 0.99))
+def test_rows_for_testing_are_kept_from_training(name, data, share):
+  """With the same seed, a part of the rows that a client would train on."""
+  labels, settings = data.draw(arguments(name))
+  whole, _ = divide(name, labels, **settings)
+  parts = partition(
+    name, *labels, test_partition='split', test_share=share, **settings
+  )
+  for own, kept, rows in zip(*parts, whole, strict=True):
+    both = np.concatenate([own, kept])
+    np.testing.assert_array_equal(np.sort(both), np.sort(rows))
+    assert len(own) <= (1 - share) * len(rows) + 1e-6 < len(own) + 1.001

@@ -1,0 +1,167 @@
+"""Of any tree: parts of it, rows of it, means of it."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from helpers import assert_same_bits
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedjax_pfl import trees
+from fedjax_pfl.errors import BadInput
+
+ROWS = 5
+DTYPES = (np.float32, np.uint8)
+
+
+class Pair(NamedTuple):
+  first: object
+  second: object
+
+
+@st.composite
+def arrays(draw, lead=(), dtypes=DTYPES):
+  """Draw an array of one of a few shapes: each compiles anew."""
+  shape = (*lead, *draw(st.sampled_from([(), (3,), (0, 2)])))
+  rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+  return (8 * rng.standard_normal(shape)).astype(draw(st.sampled_from(dtypes)))
+
+
+def tree_of(leaves):
+  """Draw what a state may be: dicts, lists and NamedTuples, nested."""
+  names = st.text('abc_1', min_size=1, max_size=3)
+  return st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+      st.dictionaries(names, inner, min_size=1, max_size=3),
+      st.lists(inner, min_size=1, max_size=3),
+      st.builds(Pair, inner, inner),
+    ),
+    max_leaves=8,
+  )
+
+
+@st.composite
+def masked(draw):
+  """Draw a tree and a mask of it."""
+  tree = draw(tree_of(arrays()))
+  return tree, jax.tree.map(lambda _: draw(st.booleans()), tree)
+
+
+@given(masked())
+def test_parts_are_put_together_again(pair):
+  tree, mask = pair
+  part = trees.select(tree, mask)
+  rest = trees.select(tree, trees.invert(mask))
+  assert_same_bits(trees.combine(part, rest), tree)
+  assert_same_bits(trees.combine(rest, part), tree)
+  assert_same_bits(trees.combine(part, tree), tree)
+
+
+@given(masked())
+def test_a_part_has_the_leaves_and_the_bytes_under_its_mask(pair):
+  tree, mask = pair
+  part = trees.select(tree, mask)
+  hits = jax.tree.leaves(mask)
+  names = trees.leaf_names(tree)
+  assert len(set(names)) == len(names) == len(hits)
+  own = [name for name, hit in zip(names, hits, strict=True) if hit]
+  assert trees.leaf_names(part) == own
+  rest = trees.select(tree, trees.invert(mask))
+  size = sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
+  assert trees.num_bytes(part) + trees.num_bytes(rest) == size
+
+
+@given(masked())
+def test_a_mask_by_path_is_that_mask_or_a_sentence(pair):
+  tree, mask = pair
+  hits = jax.tree.leaves(mask)
+  named = dict(zip(trees.leaf_names(tree), hits, strict=True))
+  try:
+    assert trees.path_mask(tree, named.get) == mask
+    assert 0 < sum(hits) < len(hits)
+  except BadInput:
+    assert sum(hits) in (0, len(hits))
+
+
+@given(masked(), st.data())
+def test_a_mask_of_layers_is_whole_layers(pair, data):
+  tree, _ = pair
+  layers = trees.layer_names(tree)
+  chosen = data.draw(st.sets(st.sampled_from(layers)))
+  mask = trees.layer_mask(tree, chosen)
+  assert jax.tree.structure(mask) == jax.tree.structure(tree)
+  tops = [name.split('/')[0] for name in trees.leaf_names(tree)]
+  assert jax.tree.leaves(mask) == [top in chosen for top in tops]
+
+
+WEIGHTS = st.lists(
+  st.one_of(st.just(0.0), st.floats(0.25, 1e4, width=32)),
+  min_size=ROWS,
+  max_size=ROWS,
+).filter(any)
+STACKED = tree_of(arrays(lead=(ROWS,), dtypes=(np.float32,)))
+
+
+@given(STACKED, WEIGHTS)
+def test_the_weighted_mean_is_numpys(stacked, weights):
+  """Rows without weight may hold anything finite."""
+  weights = np.array(weights, np.float32)
+  got = trees.weighted_mean(stacked, weights)
+  for mean, leaf in zip(
+    jax.tree.leaves(got), jax.tree.leaves(stacked), strict=True
+  ):
+    want = np.average(leaf.astype(float), axis=0, weights=weights)
+    np.testing.assert_allclose(mean, want, rtol=1e-5, atol=1e-5)
+    assert mean.dtype == leaf.dtype and mean.shape == leaf.shape[1:]
+
+
+@given(
+  STACKED,
+  WEIGHTS,
+  st.lists(st.integers(0, 2), min_size=ROWS, max_size=ROWS),
+)
+def test_the_mean_of_a_segment_is_numpys(stacked, weights, segments):
+  weights, segments = np.array(weights, np.float32), np.array(segments)
+  other = jax.tree.map(lambda leaf: leaf[:3] + 1, stacked)
+  got = trees.segment_mean(stacked, weights, segments, other)
+  for means, leaf, rest in zip(
+    *map(jax.tree.leaves, (got, stacked, other)), strict=True
+  ):
+    for segment in range(3):
+      own = segments == segment
+      want = rest[segment]
+      if weights[own].any():
+        want = np.average(leaf[own], axis=0, weights=weights[own])
+      np.testing.assert_allclose(means[segment], want, rtol=1e-5, atol=1e-5)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def take_and_put(stacked, order, size):
+  """Return rows, the tree with them put back, and with others put there."""
+  own = trees.take(stacked, order[:size])
+  other = jax.tree.map(lambda leaf: leaf + 1, own)
+  back, after = (trees.put(stacked, order[:size], x) for x in (own, other))
+  return own, back, after
+
+
+@given(
+  st.permutations(range(ROWS)), st.sampled_from([1, 3, ROWS]), st.integers(0, 9)
+)
+def test_rows_that_are_put_are_the_rows_that_are_taken(order, size, seed):
+  rng, order = np.random.default_rng(seed), np.array(order)
+  stacked = {
+    'a': rng.standard_normal((ROWS, 3), np.float32),
+    'b': [rng.integers(0, 99, ROWS, np.int32), None],
+  }
+  own, back, after = take_and_put(stacked, order, size)
+  assert_same_bits(back, stacked)
+  chosen = np.isin(np.arange(ROWS), order[:size])
+  for rows, leaf, new in zip(
+    *map(jax.tree.leaves, (own, stacked, after)), strict=True
+  ):
+    np.testing.assert_array_equal(rows, leaf[order[:size]])
+    np.testing.assert_array_equal(new[chosen], leaf[chosen] + 1)
+    np.testing.assert_array_equal(new[~chosen], leaf[~chosen])
