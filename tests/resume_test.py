@@ -42,7 +42,7 @@ COMMAND = [
 CLOCKS = ('time', 'images_per_second')
 
 
-def start(workdir, cache):
+def start(workdir, cache, *changes):
   """Start the command as a user does; its output goes to files beside."""
   environ = {
     **os.environ,
@@ -52,7 +52,7 @@ def start(workdir, cache):
   }
   with open(f'{workdir}.log', 'w') as log:
     return subprocess.Popen(
-      [*COMMAND, f'--workdir={workdir}'],
+      [*COMMAND, *changes, f'--workdir={workdir}'],
       cwd=ROOT,
       env=environ,
       stdout=log,
@@ -86,7 +86,7 @@ def runs(tmp_path_factory):
   short).
   """
   folder = tmp_path_factory.mktemp('runs')
-  cache = tmp_path_factory.mktemp('compiled')
+  cache = folder / 'compiled'
   unbroken, killed, damaged = (
     folder / name for name in ('unbroken', 'killed', 'damaged')
   )
@@ -142,6 +142,26 @@ def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs, name):
       assert line.pop(clock) > 0
   assert got == want
   assert 0 < newest < ROUNDS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+  'changes',
+  [(), ('--config.checkpoint_every=8', '--config.log_every=3')],
+  ids=['same', 'calls'],  # the latter: of 3, 2, 1 and 2 rounds; else all of 1
+)
+def test_another_process_ends_with_the_same_bits(runs, tmp_path, changes):
+  _, folder, _ = runs
+  workdir, other = tmp_path / 'again', folder / 'unbroken'
+  finish(start(workdir, tmp_path / 'compiled', *changes), workdir)
+  assert len(store.load_metrics(workdir)) == (4 if changes else ROUNDS)
+  names = [
+    store.CLIENTS,
+    *(path.relative_to(other) for path in (other / 'model').iterdir()),
+  ]
+  assert len(names) == 4
+  for name in names:
+    assert arrays_of(workdir / name) == arrays_of(other / name)
 
 
 def test_a_damaged_checkpoint_is_told(runs):
