@@ -26,9 +26,10 @@ from helpers import (
   round_of,
 )
 
-from fedjax_pfl import local, personalize, trees
+from fedjax_pfl import evaluate, local, personalize, traffic, trees
 from fedjax_pfl.algorithm import Algorithm, Stage, load
-from fedjax_pfl.engine import begin, stage_shapes
+from fedjax_pfl.engine import begin, make_round, stage_shapes
+from fedjax_pfl.models.outline import outline
 
 DATA = make_data()
 ONE = client_of(DATA, 0)
@@ -111,6 +112,29 @@ def test_every_function_traces(name):
       logits = jax.eval_shape(algorithm.predict, view, x, jnp.ones(BATCH))
       assert logits.shape == (BATCH, CLASSES)
       assert jnp.issubdtype(logits.dtype, jnp.floating)
+
+
+@every_method
+def test_an_outline_of_the_model_has_the_same_views(name):
+  task = make_task()
+  names = []
+  for model in (task, outline(task)):
+    *_, (last, *states) = stage_shapes(build(name, model), DATA)
+    names.append(evaluate.view_names(last.algorithm, *states, DATA))
+  assert names[0] == names[1]
+
+
+@pytest.mark.long
+@every_method
+def test_bytes_are_noted_while_a_round_is_traced(name):
+  for stage, server, clients in stage_shapes(build(name), DATA):
+    data = jax.eval_shape(stage.prepare, server, DATA)
+    counted = traffic.count(stage, server, clients, DATA)
+    watched, bytes_of = traffic.watch(stage, server)
+    round_fn = make_round(watched.algorithm, chunk=2)
+    cohort = jnp.array(COHORT)
+    jax.eval_shape(round_fn, server, clients, cohort, data, RNG)
+    assert bytes_of() == counted
 
 
 @every_method

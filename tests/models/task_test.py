@@ -222,6 +222,20 @@ def test_module_of_a_user():
   assert task.logits(params, x, jnp.ones(5)).shape == (5, 3)
 
 
+def test_first_parameters_have_the_same_bits_inside_another_program():
+  """On their own they are compiled at another level of optimisation."""
+  task = task_from_module(Tiny(), image_shape=(9, 9, 3), num_classes=3)
+  key = KEY(3)
+  jax.config.update('jax_disable_most_optimizations', False)
+  alone = task.init(key)
+  inside = jax.jit(lambda: task.init(key))()  # which knows its key
+  jax.config.update('jax_disable_most_optimizations', True)
+  for one, other in zip(
+    jax.tree.leaves(alone), jax.tree.leaves(inside), strict=True
+  ):
+    np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.long
 def test_dropout_is_for_training_and_blind_to_padding():
   task = task_from_module(Dropping(), image_shape=(2, 2, 1), num_classes=3)
