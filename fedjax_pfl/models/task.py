@@ -180,9 +180,9 @@ def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
   outer = jax.jit(inner, compiler_options=QUICKLY)
 
   def init_params(key: Key) -> Params:
-    # Whatever is computed inside another program is traced, too.
-    values = key, jnp.zeros(())
-    traced = any(isinstance(value, jax.core.Tracer) for value in values)
+    # Inside another program whatever is computed is traced; under vmap alone
+    # it is not.
+    traced = isinstance(jnp.zeros(()), jax.core.Tracer)
     on_cpu = jax.default_backend() == 'cpu'
     return (outer if on_cpu and not traced else inner)(key)
 
