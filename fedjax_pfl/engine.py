@@ -15,12 +15,14 @@ import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import Mesh
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Metrics, Server, Stage
-from fedjax_pfl.chunks import auto_chunk, map_clients
+from fedjax_pfl.chunks import auto_chunk
 from fedjax_pfl.cohorts import Cohort, by_size, client_update, gather
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.mesh import map_clients
 from fedjax_pfl.types import Array, ClientData, Key
 
 Round = Callable[
@@ -73,13 +75,15 @@ def make_round(
   algorithm: Algorithm,
   *,
   chunk: int | str = 'auto',
+  mesh: Mesh | None = None,
   backend: str = 'vmap',
   name: str = 'round',
 ) -> Round:
   """Return (server, clients, cohort, data, key) -> (server, clients, metrics).
 
   `chunk` clients run side by side, chunk after chunk: 'auto' takes the
-  largest number that fits memory and is not slower. The backend 'loop' runs
+  largest number that fits memory and is not slower. The devices of a `mesh`
+  each have a share of the clients; see mesh.py. The backend 'loop' runs
   client after client in Python, without compilation, and its exceptions name
   client, stage and round. Keys: fold_in(fold_in(key, round), client); the
   server's is that of client K, who does not exist.
@@ -99,7 +103,7 @@ def make_round(
   if backend == 'loop':
     return partial(_loop_round, algorithm, name)
   if chunk == 'auto':
-    return _auto_round(algorithm)
+    return _auto_round(algorithm, mesh)
   if not isinstance(chunk, int) or chunk < 1:
     raise bad_input(
       'chunk',
@@ -107,7 +111,7 @@ def make_round(
       expected='"auto" or a whole number of clients, 1 or more',
       cause='a typing error',
     )
-  return jax.jit(partial(_compiled_round, algorithm, chunk))
+  return jax.jit(partial(_compiled_round, algorithm, chunk, mesh))
 
 
 def make_rounds(round_fn: Round) -> Round:
@@ -135,14 +139,20 @@ def train_cohort(
   cohort: Cohort,
   data: ClientData,
   key: Key,
+  mesh: Mesh | None = None,
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
 
   The cohort comes in the order of `by_size`. Of `data`, the rows of clients
   are not looked at.
   """
-  update = client_update(algorithm, server, data, key)
-  rows, uploads, metrics = map_clients(update, cohort, chunk)
+
+  def update(shared, one):
+    return client_update(algorithm, *shared)(one)
+
+  rows, uploads, metrics = map_clients(
+    update, (server, data, key), cohort, chunk, mesh
+  )
   chex.assert_tree_shape_prefix(uploads, cohort.ids.shape)  # [C, ...]
   return _learn(algorithm, server, uploads, cohort, data, key), rows, metrics
 
@@ -153,12 +163,12 @@ def _learn(algorithm, server, uploads, cohort, data, key) -> Server:
   return algorithm.refine(server, data, server_key)
 
 
-def _compiled_round(algorithm, chunk, server, clients, ids, data, key):
+def _compiled_round(algorithm, chunk, mesh, server, clients, ids, data, key):
   chex.assert_rank(ids, 1)
   order = by_size(ids, data.count)
   cohort = gather(clients, ids[order], data)
   server, rows, metrics = train_cohort(
-    algorithm, chunk, server, cohort, data, key
+    algorithm, chunk, server, cohort, data, key, mesh
   )
   clients = trees.put(clients, cohort.ids, rows)
   return server, clients, trees.take(metrics, jnp.argsort(order))
@@ -200,7 +210,7 @@ def _server_key(server, data, key):
   return jax.random.fold_in(jax.random.fold_in(key, server.round), num_clients)
 
 
-def _auto_round(algorithm):
+def _auto_round(algorithm, mesh):
   """Return the round whose chunk is chosen at the first call of a shape."""
   chosen: dict[int, Round] = {}
 
@@ -208,7 +218,7 @@ def _auto_round(algorithm):
     size = cohort.shape[0]
     if size not in chosen:
       chunk = auto_chunk(algorithm, server, clients, cohort, data, key)
-      chosen[size] = make_round(algorithm, chunk=chunk)
+      chosen[size] = make_round(algorithm, chunk=chunk, mesh=mesh)
     return chosen[size](server, clients, cohort, data, key)
 
   return round_fn

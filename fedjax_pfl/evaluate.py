@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Server, View
-from fedjax_pfl.chunks import map_clients
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.mesh import map_clients
 from fedjax_pfl.scoring import TEST_BATCH, score_view
 from fedjax_pfl.types import (
   ClientData,
@@ -59,6 +60,7 @@ def make_evaluate(
   *,
   batch_size: int = TEST_BATCH,
   chunk: int = 1,
+  mesh: Mesh | None = None,
   keep_models: bool = False,
   score_fn: Callable[..., PyTree] | None = None,
 ) -> Evaluate:
@@ -70,11 +72,13 @@ def make_evaluate(
   A client is personalised on its training data and judged on its whole test
   set, in stored order, in batches of at most `batch_size`: BatchNorm sees one
   client's test images only. The class predicted is the best of ALL classes.
-  Views that are not asked for are not computed.
+  Views that are not asked for are not computed. The devices of a `mesh` each
+  judge a share of the clients.
   """
   score_fn = score_fn or score_view
 
-  def one_client(row, server, train, test, key):
+  def one_client(shared, row):
+    server, train, test, key = shared
     client, client_id = row
     data = ClientData(
       train.x, train.y, train.index[client_id], train.count[client_id]
@@ -96,9 +100,11 @@ def make_evaluate(
   @jax.jit
   def evaluate(server, clients, ids, train, test, key):
     return map_clients(
-      lambda row: one_client(row, server, train, test, key),
+      one_client,
+      (server, train, test, key),
       (trees.take(clients, ids), ids),
       chunk,
+      mesh,
     )
 
   return evaluate

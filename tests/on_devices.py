@@ -1,0 +1,117 @@
+"""Play rounds on one device and on a mesh; print how far they are apart.
+
+  XLA_FLAGS=--xla_force_host_platform_device_count=8 \\
+      python tests/on_devices.py fedavg ditto
+
+The number of devices has to be set before jax starts: not in a test's process.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+
+import engine_test
+import helpers
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.algorithm import Stage
+from fedjax_pfl.engine import begin, make_round, make_rounds
+from fedjax_pfl.evaluate import make_evaluate, view_names
+from fedjax_pfl.mesh import make_mesh, spread
+
+ROUNDS = 3
+COUNTING = 'counting'  # the method of engine_test, which compiles quickly
+# Devices, cohort, chunk. Fewer clients than devices, more of them, as many;
+# chunks that are cut short.
+CASES = {
+  '5 on 8': (8, helpers.COHORT, 1),
+  '7 on 2': (2, range(7), 1),
+  '7 on 2 by 3': (2, range(7), 3),
+  '6 on 3': (3, (6, 0, 2, 5, 1, 3), 'auto'),
+}
+
+
+def difference(got, want) -> float:
+  """Return the largest difference of two trees, relative to the leaf."""
+  assert jax.tree.structure(got) == jax.tree.structure(want)
+  largest = 0.0
+  for one, other in zip(
+    jax.tree.leaves(got), jax.tree.leaves(want), strict=True
+  ):
+    one, other = np.asarray(one, float), np.asarray(other, float)
+    assert one.shape == other.shape
+    assert (np.isnan(one) == np.isnan(other)).all()  # of who has no tests
+    one, other = np.nan_to_num(one), np.nan_to_num(other)
+    scale = max(np.abs(other).max(initial=0.0), 1e-3)
+    largest = max(largest, np.abs(one - other).max(initial=0.0) / scale)
+  return float(largest)
+
+
+def play(stages, cohort, mesh, chunk):
+  """Return server, clients and metrics after ROUNDS of each stage."""
+  data, metrics = helpers.make_data(), []
+  server, clients = begin(stages[0], data, helpers.KEY(1))
+  cohorts = jnp.tile(jnp.array(cohort), (ROUNDS, 1))
+  for number, stage in enumerate(stages):
+    if number:
+      server, clients = stage.enter(server, clients, data)
+    round_fn = make_round(stage.algorithm, chunk=chunk, mesh=mesh)
+    rounds_fn = spread(make_rounds(round_fn), mesh)
+    server, clients, one = rounds_fn(
+      server, clients, cohorts, stage.prepare(server, data), helpers.KEY(2)
+    )
+    metrics.append(one)
+  return server, clients, metrics
+
+
+def judge(stages, server, clients, mesh):
+  """Return the scores of all clients in all views."""
+  data = helpers.make_data()
+  test = helpers.make_data(helpers.TEST_COUNTS, seed=1)
+  algorithm = stages[-1].algorithm
+  evaluate = make_evaluate(
+    algorithm,
+    helpers.make_task().normalise,
+    view_names(algorithm, server, clients, data),
+    batch_size=helpers.BATCH,
+    mesh=mesh,
+  )
+  ids = jnp.arange(len(helpers.COUNTS))
+  states = server, clients
+  return spread(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
+
+
+def compare(name: str, cases=('5 on 8',)) -> dict[str, float]:
+  stages, found = helpers.build(name), {}
+  for case in cases:
+    devices, cohort, chunk = CASES[case]
+    mesh = make_mesh(devices)
+    assert mesh.size == devices
+    want = play(stages, cohort, None, chunk)
+    found[case] = difference(play(stages, cohort, mesh, chunk), want)
+  scores = [judge(stages, *want[:2], where) for where in (mesh, None)]
+  return {**found, 'judging': difference(*scores)}
+
+
+def compare_counting() -> dict[str, float]:
+  """Return the differences of a method without a model, in all cases."""
+  stages, found = (Stage('counting', ROUNDS, engine_test.counting()),), {}
+  for case, (devices, cohort, chunk) in CASES.items():
+    got, want = (
+      play(stages, cohort, mesh, chunk) for mesh in (make_mesh(devices), None)
+    )
+    found[case] = difference(got, want)
+  return found
+
+
+if __name__ == '__main__':
+  jax.config.update('jax_disable_most_optimizations', True)
+  jax.config.update('jax_enable_x64', '--float64' in sys.argv)
+  table = {COUNTING: compare_counting()}
+  names = [name for name in sys.argv[1:] if not name.startswith('--')]
+  table |= {name: compare(name) for name in names}
+  print(json.dumps(table))
