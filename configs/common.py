@@ -84,6 +84,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.save_clients = (0,)  # whose personalised models go to model/
 
   c.chunk = 'auto'  # clients side by side
+  c.devices = 0  # of each process, that share the clients; 0 = all
   c.debug = False  # clients in a Python loop, every step checked for NaN
   c.quick = False  # synthetic images may stand in
   c.update(changes)

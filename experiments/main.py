@@ -6,6 +6,14 @@
 Add :quick to the config for a first look. Any field of it can be given:
 --config.shards=4 (configs/common.py lists them all). The same command continues
 a run that was stopped, and does nothing for one that is finished.
+
+Several processes, on one machine or many, do one run together; each of them,
+from 0 to 1 here, is started with its own number:
+
+  python experiments/main.py --config=.. --workdir=.. \\
+      --coordinator=HOST:PORT --num_processes=2 --process_id=0
+
+or all of them with --coordinator=auto, on SLURM, TPU pods and the like.
 """
 
 import sys
@@ -21,12 +29,25 @@ CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/fedbabu_digits.py[:quick]'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'the directory of the run')
+COORDINATOR = flags.DEFINE_string(
+  'coordinator', None, 'HOST:PORT of process 0 where several work; or auto'
+)
+NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'how many work')
+PROCESS_ID = flags.DEFINE_integer('process_id', None, 'which one this is')
 
 
 def main(overrides):
   logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
   settings = commandline.read_settings(CONFIG.value, overrides)
   # Imported here: a mistyped flag should not wait for jax.
+  from fedjax_pfl import hosts
+
+  hosts.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
+  with hosts.ending():
+    play(settings)
+
+
+def play(settings):
   from fedjax_pfl import console
   from fedjax_pfl.experiment import build
   from fedjax_pfl.report.summary import table

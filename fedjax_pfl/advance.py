@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from fedjax_pfl import traffic
 from fedjax_pfl.algorithm import Metrics, Stage
@@ -20,6 +21,7 @@ from fedjax_pfl.lanes import (
   num_side_by_side,
   side_by_side,
 )
+from fedjax_pfl.mesh import make_mesh, spread
 from fedjax_pfl.state import State
 from fedjax_pfl.types import Array, Key
 
@@ -36,7 +38,9 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
   lane = lanes[0]
   settings = lane.experiment.settings
   stage, bytes_of = traffic.watch(stage, lane.state.server)
-  play_fn, width = side_by_side(make_rounds_fn(settings, stage)), 1
+  mesh = None if settings['debug'] else make_mesh(settings['devices'])
+  rounds_fn = make_rounds_fn(settings, stage, mesh)
+  play_fn, width = spread(side_by_side(rounds_fn), mesh), 1
   if len(lanes) > 1:
     call = call_of(lane, stage, lane.done + 1)
     width = num_side_by_side(lane.experiment, stage, call)
@@ -63,12 +67,15 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
   return advance
 
 
-def make_rounds_fn(settings: dict[str, Any], stage: Stage) -> Round:
+def make_rounds_fn(
+  settings: dict[str, Any], stage: Stage, mesh: Mesh | None = None
+) -> Round:
   """Return rounds of cohorts [T, C] as the settings want them run."""
   chunk = settings['chunk']
   round_fn = make_round(
     stage.algorithm,
     chunk=chunk if chunk == 'auto' else int(chunk),
+    mesh=mesh,
     backend='loop' if settings['debug'] else 'vmap',
     name=stage.name,
   )

@@ -40,7 +40,15 @@ def _orbax():
   """Return a synchronous checkpointer; the import alone takes 0.4 s."""
   import orbax.checkpoint as ocp
 
-  return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+  # This process alone: where several work, the others do not save.
+  own = jax.process_index()
+  alone = ocp.options.MultiprocessingOptions(
+    primary_host=own, active_processes={own}, barrier_sync_key_prefix=f'{own}'
+  )
+  return ocp.Checkpointer(
+    ocp.PyTreeCheckpointHandler(multiprocessing_options=alone),
+    multiprocessing_options=alone,
+  )
 
 
 def save(folder: pathlib.Path, step: int, tree: PyTree) -> None:
@@ -234,11 +242,11 @@ def _read_tree(path: pathlib.Path, table: dict, like: PyTree) -> PyTree:
     value = empty if 0 in entry['shape'] else np.asarray(stored.get(name))
     if _describe(value) != entry:
       raise _DamagedError(f'the bytes of {name} are not those saved')
-    leaves.append(_place(value, leaf))
+    leaves.append(place(value, leaf))
   return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def _place(value: np.ndarray, like: Any) -> Any:
+def place(value: np.ndarray, like: Any) -> Any:
   """Return the value as an array or number of the kind of `like`."""
   if isinstance(like, np.ndarray | np.generic):
     return value[()] if isinstance(like, np.generic) else value

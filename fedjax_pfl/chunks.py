@@ -73,7 +73,7 @@ def memory_of(
   None where the device does not say what it has, as a CPU. Only the shapes of
   the arguments matter.
   """
-  stats = jax.devices()[0].memory_stats() or {}
+  stats = jax.local_devices()[0].memory_stats() or {}
   if jax.default_backend() == 'cpu' or 'bytes_limit' not in stats:
     return None
   shapes = jax.tree.map(

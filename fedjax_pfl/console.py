@@ -42,6 +42,7 @@ class Screen:
     self._clock = clock
     self._live = None  # rich's display, while a bar is open
     self._num_open = 0
+    self._is_silent = False
 
   @property
   def stream(self) -> TextIO:
@@ -51,10 +52,17 @@ class Screen:
     """Return whether a bar may be drawn and drawn over."""
     dumb = self._environ.get('TERM', '') in ('dumb', 'unknown')
     ci = self._environ.get('CI', '').lower() not in ('', '0', 'false')
-    return self.stream.isatty() and not dumb and not ci
+    can_draw = self.stream.isatty() and not dumb and not ci
+    return can_draw and not self._is_silent
+
+  def silence(self) -> None:
+    """Print nothing more: another process says it all."""
+    self._is_silent = True
 
   def say(self, text: str) -> None:
     """Print a line; while a bar is drawn, above it."""
+    if self._is_silent:
+      return
     if self._live is not None:
       self._live.console.print(text, markup=False, highlight=False)
       return
@@ -218,4 +226,5 @@ def _make_live(stream: TextIO):
 _stdout = Screen()
 say = _stdout.say
 warn = _stdout.warn
+silence = _stdout.silence
 progress = _stdout.progress

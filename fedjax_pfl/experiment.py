@@ -32,6 +32,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.engine import stage_shapes
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.mesh import make_mesh
 from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.task import make_task
@@ -71,6 +72,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   """
   settings = dict(settings)
   check_settings(settings)
+  make_mesh(settings['devices'])  # are there so many?
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
   task, start = build_task(settings, *shape), None

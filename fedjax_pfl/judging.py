@@ -8,6 +8,7 @@ import jax
 from fedjax_pfl import console
 from fedjax_pfl.evaluate import Evaluate, evaluate_clients, make_evaluate
 from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.mesh import make_mesh, spread
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.scoring import SCORINGS, TEST_BATCH
 from fedjax_pfl.types import Array, Key, Scores
@@ -52,6 +53,9 @@ def make_judge(
   on_cpu = jax.default_backend() == 'cpu'
   # As many as a round holds: that has been shown to fit an accelerator.
   block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
+  mesh = make_mesh(experiment.settings['devices'])
+  if mesh is not None:  # no device is without a client
+    block = -(-block // mesh.size) * mesh.size
   compiled = {} if compiled is None else compiled
 
   def judge(stage, state, views, on_models=None):
@@ -59,7 +63,7 @@ def make_judge(
       return {}
     program = stage.name, tuple(views), on_models is not None
     if program not in compiled:
-      compiled[program] = make_evaluate(
+      evaluate = make_evaluate(
         stage.algorithm,
         experiment.task.normalise,
         views,
@@ -67,7 +71,9 @@ def make_judge(
         score_fn=SCORINGS[scoring],
         keep_models=on_models is not None,
         chunk=1 if on_cpu else block,
+        mesh=mesh,
       )
+      compiled[program] = spread(evaluate, mesh)
     with console.progress('judging', num_clients, unit='client') as bar:
       return evaluate_clients(
         compiled[program],

@@ -242,6 +242,9 @@ RULES: dict[str, Rule] = {
     '"auto" or a whole number of clients, 1 or more',
     'a fraction, or 0 for "all": write the number of clients',
   ),
+  'devices': at_least(
+    0, 'devices (0 = all)', 'the name of a device, or a list of their numbers'
+  ),
   'debug': yes_or_no('a word instead of True or False'),
   'quick': yes_or_no('a word; the config argument :quick sets more than this'),
 }

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import console
+from fedjax_pfl import console, hosts
 from fedjax_pfl.advance import Numbers, make_advance
 from fedjax_pfl.algorithm import Server, Stage
 from fedjax_pfl.errors import bad_input
@@ -22,6 +22,7 @@ from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.judging import accuracies, make_judges
 from fedjax_pfl.keep import Models
 from fedjax_pfl.lanes import Lane, align, check_seeds, share_programs
+from fedjax_pfl.mesh import describe, make_mesh
 from fedjax_pfl.oracle import best_views
 from fedjax_pfl.report.class_counts import class_counts
 from fedjax_pfl.report.summary import summarise
@@ -33,7 +34,7 @@ from fedjax_pfl.state import (
   stage_bounds,
   summarise_best,
 )
-from fedjax_pfl.store import Run, load_metrics, open_run
+from fedjax_pfl.store import Run, load_metrics
 from fedjax_pfl.types import Key, Scores
 from fedjax_pfl.whole import last_ones
 
@@ -76,12 +77,30 @@ def train_seeds(
   check_seeds(experiments, workdirs)
   if not share_programs(experiments):
     return [train(*one) for one in zip(experiments, workdirs, strict=True)]
-  runs = [
-    open_run(
-      workdir, experiment.settings, data=experiment.data_id, say=console.say
-    )
-    for experiment, workdir in zip(experiments, workdirs, strict=True)
+  runs = []
+  with hosts.watching(runs):
+    check_processes(experiments)
+    for experiment, workdir in zip(experiments, workdirs, strict=True):
+      run = hosts.open_run(
+        workdir, experiment.settings, data=experiment.data_id, say=console.say
+      )
+      runs.append(run)
+    return train_runs(experiments, runs)
+
+
+def check_processes(experiments: Sequence[Experiment]) -> None:
+  """Refuse processes of one run that do not do the same."""
+  told = [
+    {**experiment.settings, 'data_dir': '', 'data': experiment.data_id}
+    for experiment in experiments
   ]
+  hosts.check_alike('config', [*told, jax.__version__])
+
+
+def train_runs(
+  experiments: Sequence[Experiment], runs: Sequence[Run]
+) -> list[dict[str, Any]]:
+  """Run or continue seeds in their open directories; return the results."""
   finished = [run for run in runs if run.status() == 'finished']
   if finished:
     names = ', '.join(str(run.path) for run in finished)
@@ -151,8 +170,10 @@ def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
 
 
 def tell_start(lanes: Sequence[Lane]) -> None:
-  """Say where runs are continued; nothing of those that begin."""
+  """Say on how many devices runs go, and where they are continued."""
   done, rounds = min(lane.done for lane in lanes), lanes[0].experiment.rounds
+  if devices := describe(make_mesh(lanes[0].experiment.settings['devices'])):
+    console.say(devices)
   ahead = sum(lane.done > done for lane in lanes)
   if 0 < done < rounds or ahead:
     more = f'; {ahead} of {len(lanes)} seeds are ahead and wait' * (ahead > 0)
@@ -273,9 +294,10 @@ def finish(lane: Lane) -> None:
   with jax.debug_nans(experiment.settings['debug']):
     scores = lane.judges.clients(last, state, views, models.keep)
     whole = lane.judges.whole(last, state.server)
-  models.save()
-  seconds = float(state.seconds) + time.perf_counter() - began
-  write_result(experiment, lane.run, scores, whole, state, seconds)
+  if hosts.is_first():
+    models.save()
+    seconds = float(state.seconds) + time.perf_counter() - began
+    write_result(experiment, lane.run, scores, whole, state, seconds)
   lane.run.close()
 
 

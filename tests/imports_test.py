@@ -47,6 +47,7 @@ LAYERS = {
   'evaluate': (*WORDS, 'trees', 'algorithm', 'mesh', 'scoring'),
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
+  'hosts': (*WORDS, 'console', 'checkpoints', 'store'),
   'resultfile': WORDS,
   'resultrows': (*WORDS, 'resultfile'),
   'report': (
@@ -63,7 +64,7 @@ LAYERS = {
   'experiment': (
     *WORDS,
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
-    *('cohorts', 'engine', 'evaluate', 'settings', 'start'),
+    *('cohorts', 'mesh', 'engine', 'evaluate', 'settings', 'start'),
   ),
   'state': (
     *WORDS,
@@ -76,7 +77,8 @@ LAYERS = {
   ),
   'judging': (
     *WORDS,
-    *('console', 'evaluate', 'scoring', 'report', 'experiment', 'whole'),
+    *('console', 'mesh', 'evaluate', 'scoring', 'report', 'experiment'),
+    'whole',
   ),
   'keep': (*WORDS, 'trees', 'modelfile', 'store', 'experiment'),
   'lanes': (
@@ -86,12 +88,13 @@ LAYERS = {
   ),
   'advance': (
     *WORDS,
-    *('traffic', 'algorithm', 'cohorts', 'engine', 'experiment', 'state'),
-    'lanes',
+    *('traffic', 'algorithm', 'cohorts', 'mesh', 'engine', 'experiment'),
+    *('state', 'lanes'),
   ),
   'train': (
     *WORDS,
-    *('console', 'algorithm', 'evaluate', 'store', 'report', 'oracle'),
+    *('console', 'algorithm', 'mesh', 'evaluate', 'store', 'hosts'),
+    *('report', 'oracle'),
     *('experiment', 'state', 'keep', 'whole', 'judging', 'lanes', 'advance'),
   ),
   'analysis': (

@@ -1,16 +1,13 @@
 """Play rounds on one device and on a mesh; print how far they are apart.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=8 \\
-      python tests/on_devices.py fedavg ditto
+      PYTHONPATH=.:tests python tests/on_devices.py fedavg ditto
 
 The number of devices has to be set before jax starts: not in a test's process.
 """
 
 import json
 import sys
-from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import engine_test
 import helpers

@@ -24,7 +24,7 @@ MATCHED = ('dataset', 'model', 'algorithm', 'clients', 'shards')
 MATCHED += ('fraction', 'local_epochs', 'partition')
 # Fields that tables vary, that only judge, or that say where and how often.
 FREE = {*MATCHED, 'total_epochs', 'rounds', 'seed', 'views', 'eval_views'}
-FREE |= {'finetune.epochs', 'data_dir', 'chunk', 'lowering', 'debug'}
+FREE |= {'finetune.epochs', 'data_dir', 'chunk', 'devices', 'lowering', 'debug'}
 FREE |= {'save_clients', 'log_every', 'eval_every', 'checkpoint_every'}
 FREE |= {'hp.protocol'}
 # Printed for them is each client's best round by TEST accuracy.

@@ -18,7 +18,15 @@ from fedjax_pfl.report.reading import Finished
 
 # Fields that say where or how often, and not what is trained.
 ASIDE = (
-  *('seed', 'data_dir', 'chunk', 'lowering', 'debug', 'save_clients'),
+  *(
+    'seed',
+    'data_dir',
+    'chunk',
+    'devices',
+    'lowering',
+    'debug',
+    'save_clients',
+  ),
   *('log_every', 'eval_every', 'checkpoint_every'),
 )
 MOST_WORDS = 3  # a label with more settings is not read; the folder's name is
