@@ -2,17 +2,17 @@
 
   PYTHONPATH=.:tests python tests/on_hosts.py WORKDIR HOST:PORT 2 0 {}
 
-The last word holds settings that differ. A line 'round N' is a checkpoint.
+The last word holds settings that differ, and for how many `seconds` it waits
+between two stops.
 """
 
 import json
-import os
 import sys
 import time
 
 from absl import logging
 
-from fedjax_pfl import hosts
+from fedjax_pfl import hosts, store
 
 
 def main(workdir, coordinator, num_processes, process_id, changes):
@@ -29,11 +29,20 @@ def main(workdir, coordinator, num_processes, process_id, changes):
     jax.config.update('jax_disable_most_optimizations', True)
     changes = json.loads(changes)
     print('devices', jax.device_count(), flush=True)
-    slow = changes.pop('seconds', 0)
-    if slow:  # for those who want to kill it in the middle
-      hosts.SharedRun.log = lambda self, **_: time.sleep(slow)
+    slow_down(changes.pop('seconds', 0))
     train(small_runs.make_experiment(**changes), workdir)
-    print('the end', os.getpid())
+    print('the end')
+
+
+def slow_down(seconds):
+  """Wait with every line of metrics, for those who kill in the middle."""
+  log = store.Run.log
+
+  def slow_log(self, **numbers):
+    time.sleep(seconds)
+    log(self, **numbers)
+
+  store.Run.log = slow_log
 
 
 if __name__ == '__main__':
