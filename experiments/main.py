@@ -40,10 +40,10 @@ def main(overrides):
   logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
   settings = commandline.read_settings(CONFIG.value, overrides)
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl import hosts
+  from fedjax_pfl import hosts, lost
 
   hosts.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
-  with hosts.ending():
+  with lost.ending():
     play(settings)
 
 

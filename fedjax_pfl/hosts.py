@@ -4,21 +4,12 @@ Each process reads the data and holds the whole state; its devices train and
 judge their share of the clients (mesh.py). Only the first one touches the run
 directory and prints: the others need no common disk. What it finds there, a
 checkpoint above all, it sends to them, so that all go on from the same round.
-
-A process that is lost ends the others as well, at once where the network says
-so, and after HEARTBEAT seconds of silence anywhere; the same command then
-goes on from the last checkpoint.
 """
 
-import contextlib
-import ctypes
 import hashlib
 import json
 import os
-import signal
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,17 +17,13 @@ import numpy as np
 
 from fedjax_pfl import checkpoints, console, store
 from fedjax_pfl.errors import BadInput, bad_input
+from fedjax_pfl.lost import HEARTBEAT, first_line, on_abort
 from fedjax_pfl.types import PyTree
 
 AUTO = 'auto'
 START = 300  # seconds for all processes to come
-HEARTBEAT = 60  # seconds without a sign of life until a process is lost
 # What a run directory is asked, beside what is written to it.
 ASKED = ('status', 'result', 'has_checkpoint', 'last_checkpoint')
-
-
-class LostError(RuntimeError):
-  """Another process of the run is gone; the message says what is left."""
 
 
 def connect(
@@ -57,27 +44,32 @@ def connect(
   check_places(coordinator, **given)
   if not coordinator:
     return
-  where = (
-    given
-    if coordinator == AUTO
-    else {**given, 'coordinator_address': coordinator}
-  )
+  address = {} if coordinator == AUTO else {'coordinator_address': coordinator}
+
   try:
-    jax.distributed.initialize(
-      **where, initialization_timeout=start, heartbeat_timeout_seconds=HEARTBEAT
-    )
+    with on_abort(lambda: str(_refused(coordinator, start, 'see above'))):
+      jax.distributed.initialize(
+        **address,
+        **given,
+        initialization_timeout=start,
+        heartbeat_timeout_seconds=HEARTBEAT,
+      )
   except (RuntimeError, ValueError) as error:
-    raise bad_input(
-      'coordinator',
-      got=f'{coordinator} ({first_line(error)})',
-      expected=f'the first of {num_processes or "several"} processes to '
-      f'listen there, and all of them to come within {start} s',
-      choices=['HOST:PORT of the machine of process 0', AUTO],
-      cause='a port that is taken or closed, a process that did not start or '
-      'got the number of another, or no batch system that jax knows',
-    ) from error
+    raise _refused(coordinator, start, first_line(error)) from error
   if jax.process_index():
     console.silence()
+
+
+def _refused(coordinator: str, start: int, reason: str) -> BadInput:
+  return bad_input(
+    'coordinator',
+    got=f'{coordinator} ({reason})',
+    expected='process 0 to listen there, and as many as num_processes to come '
+    f'within {start} s',
+    choices=['HOST:PORT of the machine of process 0', AUTO],
+    cause='a port that is taken or closed, a process that did not start or '
+    'got the number of another, or no batch system that jax knows',
+  )
 
 
 def check_places(
@@ -244,97 +236,3 @@ def _utils():
   from jax.experimental import multihost_utils  # 0.1 s, and seldom needed
 
   return multihost_utils
-
-
-@contextlib.contextmanager
-def watching(runs: Sequence[Any]) -> Iterator[None]:
-  """Say in a sentence that another process was lost, and what is kept."""
-  if jax.process_count() == 1:
-    yield
-    return
-  restore = _on_abort(lambda: lost_sentence(runs, 'see above'))
-  try:
-    yield
-  except (RuntimeError, ValueError) as error:
-    if not is_loss(error):
-      raise
-    raise LostError(lost_sentence(runs, first_line(error))) from error
-  finally:
-    restore()
-
-
-def is_loss(error: Exception) -> bool:
-  """Return whether an exception says that another process does not answer."""
-  text = str(error)
-  if isinstance(error, BadInput) or 'RESOURCE_EXHAUSTED' in text:
-    return False
-  words = ('Gloo', 'NCCL', 'peer', 'heartbeat', 'coordination service')
-  return any(word in text for word in words)
-
-
-def lost_sentence(runs: Sequence[Any], reason: str) -> str:
-  others = [n for n in range(jax.process_count()) if n != jax.process_index()]
-  who = f'process {others[0]}' if len(others) == 1 else 'another process'
-  saved = [run.saved for run in runs if run.saved is not None]
-  kept = f'the checkpoint of round {min(saved)} is' if saved else 'nothing was'
-  return (
-    f'Process {jax.process_index()} of {jax.process_count()} has lost {who} '
-    f'({reason}); {kept} saved. The same command, given to all of them, goes '
-    f'on {"from there" if saved else "from the start"}.'
-  )
-
-
-def _on_abort(sentence_fn: Callable[[], str]) -> Callable[[], None]:
-  """Say a sentence where jax aborts; return what undoes that.
-
-  Where the first process is lost jax's own threads end this one, as a bug
-  would: no exception reaches Python, and no handler of its `signal`, which
-  run between two lines of Python alone.
-  """
-  handler_type = ctypes.CFUNCTYPE(None, ctypes.c_int)
-
-  @handler_type
-  def handler(number):
-    leave(1, sentence_fn())
-
-  libc = ctypes.CDLL(None)
-  libc.signal.restype = ctypes.c_void_p
-  libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-  before = libc.signal(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p))
-
-  def restore():
-    libc.signal(signal.SIGABRT, before)
-    assert handler  # which has to live until here
-
-  return restore
-
-
-@contextlib.contextmanager
-def ending() -> Iterator[None]:
-  """End the process at once where several work and this one fails.
-
-  Else its end would wait for the others, and they for it.
-  """
-  if jax.process_count() == 1:
-    yield
-    return
-  try:
-    yield
-  except (BadInput, LostError) as error:
-    leave(1, str(error))
-  except SystemExit as error:
-    leave(error.code if isinstance(error.code, int) else 1)
-  except BaseException:
-    leave(1, traceback.format_exc())
-
-
-def leave(status: int, text: str = '') -> None:
-  """End this process, whatever its threads wait for."""
-  with contextlib.suppress(Exception):
-    sys.stdout.flush()
-  os.write(2, f'{text}\n'.encode() if text else b'')
-  os._exit(status)
-
-
-def first_line(error: Exception) -> str:
-  return str(error).partition('\n')[0][:200]

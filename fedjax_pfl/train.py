@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import console, hosts
+from fedjax_pfl import console, hosts, lost
 from fedjax_pfl.advance import Numbers, make_advance
 from fedjax_pfl.algorithm import Server, Stage
 from fedjax_pfl.errors import bad_input
@@ -78,7 +78,7 @@ def train_seeds(
   if not share_programs(experiments):
     return [train(*one) for one in zip(experiments, workdirs, strict=True)]
   runs = []
-  with hosts.watching(runs):
+  with lost.watching(runs):
     check_processes(experiments)
     for experiment, workdir in zip(experiments, workdirs, strict=True):
       run = hosts.open_run(

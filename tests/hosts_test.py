@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from compiler import OLDER_EMITTERS
 
-from fedjax_pfl import checkpoints, files, hosts, store
+from fedjax_pfl import checkpoints, files, hosts, lost, store
 from fedjax_pfl.errors import BadInput
 
 ROOT = Path(hosts.__file__).parents[1]
@@ -47,7 +47,7 @@ def test_a_single_process_needs_nobody(tmp_path):
   run = hosts.open_run(tmp_path / 'run', {}, data='x')
   assert type(run) is store.Run
   hosts.check_alike('config', {'anything': 1})
-  with hosts.watching([run]), hosts.ending():
+  with lost.watching([run]), lost.ending():
     pass
 
 
@@ -61,8 +61,8 @@ LOSSES = {
 
 @pytest.mark.parametrize('text', LOSSES)
 def test_a_loss_is_told_from_other_errors(text):
-  assert hosts.is_loss(ValueError(text)) == LOSSES[text]
-  assert not hosts.is_loss(BadInput(text))
+  assert lost.is_loss(ValueError(text)) == LOSSES[text]
+  assert not lost.is_loss(BadInput(text))
 
 
 # ---- real processes
@@ -117,7 +117,7 @@ class Together:
     process.send_signal(signal.SIGKILL)
     began = time.monotonic()
     for other in self.processes:
-      other.wait(timeout=hosts.HEARTBEAT + 30)
+      other.wait(timeout=lost.HEARTBEAT + 30)
     self.took = time.monotonic() - began
     return self
 
@@ -211,4 +211,4 @@ def test_a_coordinator_that_is_not_there_is_a_sentence():
     timeout=WAIT,
   )
   assert done.returncode == 1
-  assert 'BadInput: coordinator: got ' in done.stderr.splitlines()[-1]
+  assert done.stderr.splitlines()[-1].startswith('coordinator: got ')

@@ -47,7 +47,8 @@ LAYERS = {
   'evaluate': (*WORDS, 'trees', 'algorithm', 'mesh', 'scoring'),
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
-  'hosts': (*WORDS, 'console', 'checkpoints', 'store'),
+  'lost': WORDS,
+  'hosts': (*WORDS, 'console', 'lost', 'checkpoints', 'store'),
   'resultfile': WORDS,
   'resultrows': (*WORDS, 'resultfile'),
   'report': (
@@ -93,7 +94,8 @@ LAYERS = {
   ),
   'train': (
     *WORDS,
-    *('console', 'algorithm', 'mesh', 'evaluate', 'store', 'hosts'),
+    *('console', 'algorithm', 'mesh', 'evaluate', 'store', 'lost'),
+    'hosts',
     *('report', 'oracle'),
     *('experiment', 'state', 'keep', 'whole', 'judging', 'lanes', 'advance'),
   ),

@@ -12,7 +12,7 @@ import time
 
 from absl import logging
 
-from fedjax_pfl import hosts, store
+from fedjax_pfl import hosts, lost, store
 
 
 def main(workdir, coordinator, num_processes, process_id, changes):
@@ -20,7 +20,7 @@ def main(workdir, coordinator, num_processes, process_id, changes):
   several = int(num_processes) > 1
   place = int(num_processes), int(process_id)
   hosts.connect(*((coordinator, *place) if several else (None,)), start=60)
-  with hosts.ending():
+  with lost.ending():
     import jax
     import small_runs
 
