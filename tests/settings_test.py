@@ -117,6 +117,7 @@ BAD = [
   ('save_clients', (0, 20), 'expected ids of clients, 0 to 19'),
   ('chunk', 0, '"auto" or a whole number of clients'),
   ('chunk', 'all', "got 'all'"),
+  ('devices', -1, 'a whole number of devices (0 = all), 0 or more'),
   ('debug', 1, 'Choices: True, False'),
   ('quick', 'yes', 'the config argument :quick'),
   ('hp', None, '{} for the defaults of the method'),

@@ -43,7 +43,13 @@ def test_a_key_is_that_of_what_config_json_gives_back():
     {'drop': ['beta', 'scoring', 'global_test']},  # an older run directory
     {'finetune': finetune(epochs=(1, 5), part='body')},
     {'support': 'test_half', 'scoring': 'batches', 'views': ('finetuned',)},
-    {'chunk': 1, 'lowering': 'lax', 'debug': True, 'data_dir': '/x'},
+    {
+      'chunk': 1,
+      'devices': 2,
+      'lowering': 'lax',
+      'debug': True,
+      'data_dir': '/x',
+    },
     {'log_every': 7, 'checkpoint_every': 7, 'save_clients': (), 'quick': True},
     {'learning_rate': 0.1, 'weight_decay': 0},
     {'data': 'a-b+0123456789ab'},
