@@ -45,7 +45,8 @@ def connect(
   if not coordinator:
     return
   address = {} if coordinator == AUTO else {'coordinator_address': coordinator}
-
+  # It would take SIGTERM for itself, and nothing would stop a process.
+  jax.config.update('jax_enable_preemption_service', False)
   try:
     with on_abort(lambda: str(_refused(coordinator, start, 'see above'))):
       jax.distributed.initialize(
