@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Metrics, Server, Up
@@ -58,6 +59,11 @@ def by_size(ids: Array, count: Array) -> Array:
 def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
   """Return the rows of these clients [C]."""
   return Cohort(trees.take(clients, ids), data.index[ids], data.count[ids], ids)
+
+
+def is_on_host(data: ClientData) -> bool:
+  """Return whether the rows of clients are numpy arrays: see feeding.py."""
+  return isinstance(data.index, np.ndarray)
 
 
 def client_update(

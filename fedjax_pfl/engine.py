@@ -37,16 +37,22 @@ def init_states(
   """Return the server and the stacked clients [K, ...] before round 0."""
   server_key, clients_key = jax.random.split(key)
   server = algorithm.init_server(server_key)
+  ids = jnp.arange(data.count.shape[0])
+  return server, init_clients(algorithm, server, data, clients_key, ids)
+
+
+def init_clients(
+  algorithm: Algorithm, server: Server, data: ClientData, key: Key, ids: Array
+) -> Client:
+  """Return the stacked states [C, ...] of these clients before round 0."""
 
   def init_client(index, count, client_id):
     one = ClientData(data.x, data.y, index, count)
     return algorithm.init_client(
-      server, one, jax.random.fold_in(clients_key, client_id)
+      server, one, jax.random.fold_in(key, client_id)
     )
 
-  ids = jnp.arange(data.count.shape[0])
-  clients = jax.vmap(init_client)(data.index, data.count, ids)
-  return server, clients
+  return jax.vmap(init_client)(data.index[ids], data.count[ids], ids)
 
 
 def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:

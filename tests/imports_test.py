@@ -42,6 +42,8 @@ LAYERS = {
   'chunks': (*WORDS, 'trees', 'algorithm', 'cohorts'),
   'mesh': (*WORDS, 'trees', 'cohorts', 'chunks'),
   'engine': (*WORDS, 'trees', 'algorithm', 'cohorts', 'chunks', 'mesh'),
+  'engine': (*WORDS, 'trees', 'algorithm', 'cohorts', 'chunks'),
+  'feeding': (*WORDS, 'trees', 'algorithm', 'cohorts', 'engine'),
   'calibration': WORDS,
   'scoring': (*WORDS, 'batches', 'algorithm', 'calibration'),
   'evaluate': (*WORDS, 'trees', 'algorithm', 'mesh', 'scoring'),
