@@ -12,6 +12,8 @@ from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Metrics, Server, Up
 from fedjax_pfl.types import Array, ClientData, Key
 
+MANY = 2000  # clients; on a CPU, to sort more takes longer than short rounds
+
 
 class Cohort(NamedTuple):
   """What the clients of one round bring: rows [C, ...]; without C, one's."""
@@ -41,10 +43,45 @@ def sample_cohorts(
   key: Key, first: int, rounds: int, num_clients: int, size: int
 ) -> Array:
   """Return the cohorts of rounds first, first + 1, ...: [T, C]."""
+  if num_clients > MANY:
+    return jnp.stack(
+      [
+        _first_of_many(jax.random.fold_in(key, number), num_clients, size)
+        for number in range(first, first + rounds)
+      ]
+    )
   keys = jax.vmap(lambda r: jax.random.fold_in(key, r))(
     first + jnp.arange(rounds)
   )
   return jax.vmap(lambda k: sample_cohort(k, num_clients, size))(keys)
+
+
+def _first_of_many(key: Key, num_clients: int, size: int) -> Array:
+  """Return what `sample_cohort` returns; does not sort all clients.
+
+  A permutation of JAX sorts by random tickets, once or more often. Who comes
+  to the first places is found from the last sort backwards, by partitions.
+  """
+  places = np.arange(size)
+  for tickets in np.asarray(_tickets(key, num_clients))[::-1]:
+    # Clients with the same ticket keep their order.
+    ranked = tickets.astype(np.uint64) << 32 | np.arange(num_clients).astype(
+      np.uint64
+    )
+    ranked.partition(np.unique(places))
+    places = (ranked[places] & np.uint64(2**32 - 1)).astype(np.int32)
+  return jnp.asarray(np.sort(places))
+
+
+@partial(jax.jit, static_argnums=1)
+def _tickets(key: Key, num_clients: int) -> Array:
+  """Return the tickets [sorts, K] uint32 of `jax.random.permutation`."""
+  bits = np.log(np.iinfo(np.uint32).max)
+  rows = []
+  for _ in range(int(np.ceil(3 * np.log(num_clients) / bits))):
+    key, own = jax.random.split(key)
+    rows.append(jax.random.bits(own, (num_clients,), jnp.uint32))
+  return jnp.stack(rows)
 
 
 def by_size(ids: Array, count: Array) -> Array:

@@ -107,6 +107,14 @@ def test_every_client_is_reached_about_equally_often():
   assert np.abs(visits - 2000 / 12).max() < 4 * 9.9
 
 
+@pytest.mark.parametrize('clients', [2_001, 100_000])  # sorted once, twice
+def test_cohorts_of_many_are_those_of_a_permutation(clients):
+  cohorts = sample_cohorts(KEY(0), 5, 2, clients, 40)
+  for number, cohort in zip((5, 6), cohorts, strict=True):
+    key = jax.random.fold_in(KEY(0), number)
+    assert_same_bits(cohort, sample_cohort(key, clients, 40))
+
+
 def test_fixed_seed_gives_fixed_cohorts():
   cohorts = sample_cohorts(KEY(0), 0, 3, 10, 3)
   again = sample_cohorts(KEY(0), 0, 3, 10, 3)
