@@ -22,6 +22,7 @@ from fedjax_pfl.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.chunks import auto_chunk
 from fedjax_pfl.cohorts import Cohort, by_size, client_update, gather
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.fitting import until_it_fits
 from fedjax_pfl.mesh import map_clients
 from fedjax_pfl.types import Array, ClientData, Key
 
@@ -223,8 +224,11 @@ def _auto_round(algorithm, mesh):
   def round_fn(server, clients, cohort, data, key):
     size = cohort.shape[0]
     if size not in chosen:
-      chunk = auto_chunk(algorithm, server, clients, cohort, data, key)
-      chosen[size] = make_round(algorithm, chunk=chunk, mesh=mesh)
+      chosen[size] = until_it_fits(
+        lambda chunk: make_round(algorithm, chunk=chunk, mesh=mesh),
+        'auto',
+        partial(auto_chunk, algorithm),
+      )
     return chosen[size](server, clients, cohort, data, key)
 
   return round_fn

@@ -18,9 +18,11 @@ import numpy as np
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Server, Stage, unchanged
+from fedjax_pfl.chunks import auto_chunk
 from fedjax_pfl.cohorts import Cohort, gather
 from fedjax_pfl.engine import Round, init_clients, train_cohort
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.fitting import until_it_fits
 from fedjax_pfl.types import Array, ClientData, Key
 
 BLOCK = 256  # clients that begin at once
@@ -66,13 +68,30 @@ def enter(
   return server, jax.tree.map(np.array, clients)  # which can be written
 
 
-def make_fed_rounds(algorithm: Algorithm, chunk: int) -> Round:
+def shapes_on_host(clients: Client) -> Client:
+  """Return numpy arrays of these shapes that take no memory."""
+  return jax.tree.map(
+    lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape), clients
+  )
+
+
+def make_fed_rounds(
+  algorithm: Algorithm,
+  chunk: int | str = 'auto',
+  say: Callable[[str], None] = lambda text: None,
+) -> Round:
   """Return rounds of cohorts [T, C] for clients and rows on the host.
 
   They write what becomes of clients into the arrays that they are given: a
   copy of all clients would take longer than the round.
   """
-  return partial(_rounds, partial(_play, algorithm, chunk))
+
+  def choose(server, cohort, place, data, key):
+    rows = data._replace(index=cohort.index, count=cohort.count)
+    return auto_chunk(algorithm, server, cohort.clients, place, rows, key)
+
+  play = until_it_fits(partial(partial, _play, algorithm), chunk, choose, say)
+  return partial(_rounds, play)
 
 
 def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:

@@ -47,6 +47,15 @@ LAYERS = {
   'calibration': WORDS,
   'scoring': (*WORDS, 'batches', 'algorithm', 'calibration'),
   'evaluate': (*WORDS, 'trees', 'algorithm', 'mesh', 'scoring'),
+  'fitting': WORDS,
+  'engine': (*WORDS, 'trees', 'algorithm', 'cohorts', 'chunks', 'fitting'),
+  'feeding': (
+    *WORDS,
+    *('trees', 'algorithm', 'cohorts', 'chunks', 'fitting', 'engine'),
+  ),
+  'calibration': WORDS,
+  'scoring': (*WORDS, 'batches', 'algorithm', 'calibration'),
+  'evaluate': (*WORDS, 'trees', 'algorithm', 'cohorts', 'chunks', 'scoring'),
   'checkpoints': (*WORDS, 'files'),
   'store': (*WORDS, 'files', 'identity', 'checkpoints'),
   'lost': WORDS,
@@ -68,11 +77,12 @@ LAYERS = {
     *WORDS,
     *('data', 'models', 'local', 'algorithm', 'personalize', 'sharing'),
     *('cohorts', 'mesh', 'engine', 'evaluate', 'settings', 'start'),
+    *('cohorts', 'engine', 'feeding', 'evaluate', 'settings', 'start'),
   ),
   'state': (
     *WORDS,
-    *('console', 'algorithm', 'engine', 'oracle', 'store', 'report'),
-    'experiment',
+    *('console', 'algorithm', 'cohorts', 'engine', 'feeding', 'oracle'),
+    *('store', 'report', 'experiment'),
   ),
   'whole': (
     *WORDS,
@@ -86,13 +96,15 @@ LAYERS = {
   'keep': (*WORDS, 'trees', 'modelfile', 'store', 'experiment'),
   'lanes': (
     *WORDS,
-    *('identity', 'trees', 'algorithm', 'chunks', 'engine', 'store'),
-    *('experiment', 'state', 'judging'),
+    *('console', 'identity', 'trees', 'algorithm', 'cohorts', 'chunks'),
+    *('fitting', 'engine', 'store', 'experiment', 'state', 'judging'),
   ),
   'advance': (
     *WORDS,
     *('traffic', 'algorithm', 'cohorts', 'mesh', 'engine', 'experiment'),
     *('state', 'lanes'),
+    *('console', 'traffic', 'algorithm', 'cohorts', 'chunks', 'fitting'),
+    *('engine', 'feeding', 'experiment', 'state', 'lanes'),
   ),
   'train': (
     *WORDS,
