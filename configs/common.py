@@ -85,6 +85,8 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
 
   c.chunk = 'auto'  # clients side by side
   c.devices = 0  # of each process, that share the clients; 0 = all
+  # Their rows; on the 'host', a round is fed those of its cohort.
+  c.clients_placement = 'device'
   c.debug = False  # clients in a Python loop, every step checked for NaN
   c.quick = False  # synthetic images may stand in
   c.update(changes)

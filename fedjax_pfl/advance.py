@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from fedjax_pfl import traffic
+from fedjax_pfl import console, feeding, traffic
 from fedjax_pfl.algorithm import Metrics, Stage
+from fedjax_pfl.chunks import auto_chunk
 from fedjax_pfl.cohorts import sample_cohorts
 from fedjax_pfl.engine import Round, make_round, make_rounds
 from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.fitting import until_it_fits
 from fedjax_pfl.lanes import (
   Call,
   Lane,
@@ -21,7 +23,7 @@ from fedjax_pfl.lanes import (
   num_side_by_side,
   side_by_side,
 )
-from fedjax_pfl.mesh import make_mesh, spread
+from fedjax_pfl.mesh import mesh_of, spread
 from fedjax_pfl.state import State
 from fedjax_pfl.types import Array, Key
 
@@ -38,9 +40,9 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
   lane = lanes[0]
   settings = lane.experiment.settings
   stage, bytes_of = traffic.watch(stage, lane.state.server)
-  mesh = None if settings['debug'] else make_mesh(settings['devices'])
+  mesh = mesh_of(settings)
   rounds_fn = make_rounds_fn(settings, stage, mesh)
-  play_fn, width = spread(side_by_side(rounds_fn), mesh), 1
+  play_fn, width = side_by_side(rounds_fn, mesh), 1
   if len(lanes) > 1:
     call = call_of(lane, stage, lane.done + 1)
     width = num_side_by_side(lane.experiment, stage, call)
@@ -71,15 +73,21 @@ def make_rounds_fn(
   settings: dict[str, Any], stage: Stage, mesh: Mesh | None = None
 ) -> Round:
   """Return rounds of cohorts [T, C] as the settings want them run."""
-  chunk = settings['chunk']
-  round_fn = make_round(
-    stage.algorithm,
-    chunk=chunk if chunk == 'auto' else int(chunk),
-    mesh=mesh,
-    backend='loop' if settings['debug'] else 'vmap',
-    name=stage.name,
-  )
-  return loop_rounds(round_fn) if settings['debug'] else make_rounds(round_fn)
+  chunk, algorithm = settings['chunk'], stage.algorithm
+  if settings['debug']:
+    return loop_rounds(make_round(algorithm, backend='loop', name=stage.name))
+  chunk = chunk if chunk == 'auto' else int(chunk)
+  if settings['clients_placement'] == 'host':
+    return feeding.make_fed_rounds(algorithm, chunk, console.say)
+
+  def make(chunk):
+    rounds_fn = make_rounds(make_round(algorithm, chunk=chunk, mesh=mesh))
+    return spread(rounds_fn, mesh)
+
+  def choose(server, clients, cohorts, data, key):
+    return auto_chunk(algorithm, server, clients, cohorts[0], data, key)
+
+  return until_it_fits(make, chunk, choose, console.say)
 
 
 def call_of(lane: Lane, stage: Stage, stop: int) -> Call:

@@ -249,7 +249,8 @@ def _read_tree(path: pathlib.Path, table: dict, like: PyTree) -> PyTree:
 def place(value: np.ndarray, like: Any) -> Any:
   """Return the value as an array or number of the kind of `like`."""
   if isinstance(like, np.ndarray | np.generic):
-    return value[()] if isinstance(like, np.generic) else value
+    # A copy: what was read may be a view that cannot be written.
+    return value[()] if isinstance(like, np.generic) else np.array(value)
   if not hasattr(like, 'dtype'):
     return value.item()
   if getattr(like, 'weak_type', False) and not value.ndim:

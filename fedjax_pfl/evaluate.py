@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl import trees
 from fedjax_pfl.algorithm import Algorithm, Client, Server, View
+from fedjax_pfl.cohorts import is_on_host
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.mesh import map_clients
 from fedjax_pfl.scoring import TEST_BATCH, score_view
@@ -72,23 +73,20 @@ def make_evaluate(
   A client is personalised on its training data and judged on its whole test
   set, in stored order, in batches of at most `batch_size`: BatchNorm sees one
   client's test images only. The class predicted is the best of ALL classes.
-  Views that are not asked for are not computed. The devices of a `mesh` each
-  judge a share of the clients.
+  Views that are not asked for are not computed. Of clients on the host, the
+  rows of those C alone come to the device. The devices of a `mesh` each judge
+  a share of the clients.
   """
   score_fn = score_fn or score_view
 
   def one_client(shared, row):
     server, train, test, key = shared
-    client, client_id = row
-    data = ClientData(
-      train.x, train.y, train.index[client_id], train.count[client_id]
-    )
+    client, client_id, place = row
+    data = ClientData(train.x, train.y, train.index[place], train.count[place])
     models = algorithm.personalize(
       server, client, data, jax.random.fold_in(key, client_id)
     )
-    held_out = ClientData(
-      test.x, test.y, test.index[client_id], test.count[client_id]
-    )
+    held_out = ClientData(test.x, test.y, test.index[place], test.count[place])
     scores = {
       name: score_fn(
         algorithm.predict, models[name], held_out, normalise, batch_size
@@ -98,14 +96,25 @@ def make_evaluate(
     return scores, {name: models[name] for name in views if keep_models}
 
   @jax.jit
-  def evaluate(server, clients, ids, train, test, key):
+  def judge(server, clients, ids, places, train, test, key):
     return map_clients(
       one_client,
       (server, train, test, key),
-      (trees.take(clients, ids), ids),
+      (trees.take(clients, places), ids, places),
       chunk,
       mesh,
     )
+
+  def evaluate(server, clients, ids, train, test, key):
+    places = ids
+    if is_on_host(train):
+      chosen = np.asarray(ids)
+      clients, places = trees.take(clients, chosen), jnp.arange(chosen.size)
+      train, test = (
+        data._replace(index=data.index[chosen], count=data.count[chosen])
+        for data in (train, test)
+      )
+    return judge(server, clients, ids, places, train, test, key)
 
   return evaluate
 

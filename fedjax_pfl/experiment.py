@@ -10,9 +10,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedjax_pfl import algorithm, evaluate, local, personalize, sharing
+from fedjax_pfl import (
+  algorithm,
+  evaluate,
+  feeding,
+  local,
+  personalize,
+  sharing,
+)
 from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.cohorts import cohort_size
+from fedjax_pfl.cohorts import cohort_size, is_on_host
 from fedjax_pfl.data import (
   PARTITIONS,
   Images,
@@ -32,7 +39,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.engine import stage_shapes
 from fedjax_pfl.errors import bad_input
-from fedjax_pfl.mesh import make_mesh
+from fedjax_pfl.mesh import mesh_of
 from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.task import make_task
@@ -72,7 +79,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   """
   settings = dict(settings)
   check_settings(settings)
-  make_mesh(settings['devices'])  # are there so many?
+  mesh_of(settings)  # are there so many devices?
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
   task, start = build_task(settings, *shape), None
@@ -88,6 +95,8 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   _tell_server_share(settings, len(source.train.y), say)
   for stage in stages:
     stage.check(train)
+  if is_on_host(train):
+    feeding.check_stages(stages, train)
   if start:
     if needs_same_clients(settings):
       check_same_clients(start, data_id)
@@ -191,12 +200,13 @@ def build_data(settings: Mapping[str, Any], say) -> tuple:
   """Return (source, train, test, fingerprint)."""
   source = load_images(settings, say)
   indices = divide(settings, source)
-  train = stack_clients(source.train, indices[0])
+  placement = settings['clients_placement']
+  train = stack_clients(source.train, indices[0], placement)
   pool, testing = source.test, 'testing'
   if settings['test_partition'] == 'split':
     pool = Images(train.x, train.y)  # which is on the device already
     testing = 'testing, on training images kept apart'
-  test = stack_clients(pool, indices[1])
+  test = stack_clients(pool, indices[1], placement)
   for split, data, rows in zip(
     ('training', testing), (train, test), indices, strict=True
   ):

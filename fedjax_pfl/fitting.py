@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import jax
 
+from fedjax_pfl import trees
 from fedjax_pfl.errors import BadInput, bad_input
 
 
@@ -30,7 +31,7 @@ def until_it_fits(
       first = choose_fn(*args) if chunk == 'auto' else chunk
       chosen[:] = first, make_fn(first), False
     size, function, fits = chosen
-    if fits or _is_traced(args):
+    if fits or trees.is_traced(args):
       return function(*args)
     try:
       # The allocator of an accelerator fails when nobody is looking any more.
@@ -55,13 +56,6 @@ def until_it_fits(
 def is_out_of_memory(error: Exception) -> bool:
   """Return whether an allocator gave up, on a device or on the host."""
   return 'RESOURCE_EXHAUSTED' in str(error)
-
-
-def _is_traced(args: tuple) -> bool:
-  """Return whether this is a part of a larger program: nothing runs yet."""
-  return any(
-    isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)
-  )
 
 
 def _too_large(size: int, error: Exception) -> BadInput:

@@ -21,6 +21,7 @@ from fedjax_pfl.errors import BadInput, bad_input
 
 CONFIG = 'config.json'
 ABSENT = '(absent)'
+MAY_CHANGE = 'clients_placement', 'devices'  # between two parts of a run
 
 
 def claim(
@@ -124,8 +125,9 @@ def _compare(
   path: pathlib.Path, stored: dict, now: dict, say: Callable[[str], None]
 ) -> None:
   """Raise unless both are the same run; tell what else is different."""
-  if stored['config'] != now['config']:
-    raise _other_config(path, flatten(stored['config']), flatten(now['config']))
+  before, given = (_decisive(one['config']) for one in (stored, now))
+  if before != given:
+    raise _other_config(path, before, given)
   if stored['data'] != now['data']:
     raise bad_input(
       'data',
@@ -141,6 +143,15 @@ def _compare(
         f'{path} was begun with {name} {stored.get(name)}, this is '
         f'{now[name]}: numbers may differ in their last digits.'
       )
+
+
+def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the fields of which none may change before a run is over."""
+  return {
+    name: value
+    for name, value in flatten(config).items()
+    if name not in MAY_CHANGE
+  }
 
 
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:

@@ -8,7 +8,7 @@ import jax
 from fedjax_pfl import console
 from fedjax_pfl.evaluate import Evaluate, evaluate_clients, make_evaluate
 from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.mesh import make_mesh, spread
+from fedjax_pfl.mesh import mesh_of, spread
 from fedjax_pfl.report.summary import summarise
 from fedjax_pfl.scoring import SCORINGS, TEST_BATCH
 from fedjax_pfl.types import Array, Key, Scores
@@ -53,7 +53,7 @@ def make_judge(
   on_cpu = jax.default_backend() == 'cpu'
   # As many as a round holds: that has been shown to fit an accelerator.
   block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
-  mesh = make_mesh(experiment.settings['devices'])
+  mesh = mesh_of(experiment.settings)
   if mesh is not None:  # no device is without a client
     block = -(-block // mesh.size) * mesh.size
   compiled = {} if compiled is None else compiled

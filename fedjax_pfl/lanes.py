@@ -13,15 +13,20 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
 
-from fedjax_pfl import trees
+from fedjax_pfl import console, trees
 from fedjax_pfl.algorithm import Client, Metrics, Server, Stage, as_stored
 from fedjax_pfl.chunks import MEMORY_SHARE, memory_of
+from fedjax_pfl.cohorts import is_on_host
 from fedjax_pfl.engine import Round
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.experiment import Experiment
+from fedjax_pfl.fitting import is_out_of_memory
 from fedjax_pfl.identity import flatten
 from fedjax_pfl.judging import Judges
+from fedjax_pfl.mesh import spread
 from fedjax_pfl.state import State
 from fedjax_pfl.store import Run
 from fedjax_pfl.types import Array, ClientData, Key
@@ -117,16 +122,20 @@ def _align_data(tables: Sequence[ClientData]) -> list[ClientData]:
 def _widen(index: Array, width: int) -> Array:
   """Return the rows [K, N] with N = width; the padding is a valid index."""
   missing = width - index.shape[1]
-  return jnp.pad(index, ((0, 0), (0, missing))) if missing else index
+  pad = np.pad if isinstance(index, np.ndarray) else jnp.pad
+  return pad(index, ((0, 0), (0, missing))) if missing else index
 
 
 def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
   """Return how many seeds should run side by side: as many as fit.
 
-  One on a CPU, and where seeds do not train on the same images.
+  One on a CPU, where clients live on the host, and where seeds do not train on
+  the same images.
   """
   chunk = experiment.settings['chunk']
   if experiment.settings['debug'] or stage.prepare is not as_stored:
+    return 1
+  if is_on_host(experiment.train):
     return 1
   server, clients, cohorts, data, key = call
   cohort = cohorts[0]
@@ -140,14 +149,16 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
 
 
 def side_by_side(
-  rounds_fn: Round,
+  rounds_fn: Round, mesh: Mesh | None = None
 ) -> Callable[[Sequence[Call]], list[Result]]:
   """Return calls -> their results, all calls in one compiled program.
 
-  Their data have the same images. A single call has no axis of seeds.
+  Their data have the same images. A single call has no axis of seeds, nor
+  have calls that memory does not hold at once.
   """
 
-  @jax.jit
+  failed = []  # by lack of memory
+
   def together(calls):
     images = calls[0][3]
 
@@ -163,7 +174,20 @@ def side_by_side(
     results = jax.vmap(one)(*stacked)
     return [trees.take(results, seed) for seed in range(len(calls))]
 
+  together = spread(jax.jit(together), mesh)
+
   def play(calls):
-    return [rounds_fn(*calls[0])] if len(calls) == 1 else together(calls)
+    if len(calls) > 1 and not failed:
+      try:
+        return jax.block_until_ready(together(calls))
+      except jax.errors.JaxRuntimeError as error:
+        if not is_out_of_memory(error):
+          raise
+        failed.append(error)
+        console.say(
+          f'{len(calls)} seeds side by side are more than memory holds: going '
+          'on with one after the other.'
+        )
+    return [rounds_fn(*call) for call in calls]
 
   return play

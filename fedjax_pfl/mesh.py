@@ -10,7 +10,7 @@ which a fast link does in less time than a client takes for one step.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,16 @@ def make_mesh(devices: int = 0) -> Mesh | None:
     own.setdefault(device.process_index, []).append(device)
   used = [one for several in own.values() for one in several[: devices or None]]
   return Mesh(np.array(used), (AXIS,)) if len(used) > 1 else None
+
+
+def mesh_of(settings: Mapping[str, Any]) -> Mesh | None:
+  """Return the mesh of a run; None where its clients are not divided.
+
+  So it is where they run in a Python loop, or are fed from the host.
+  """
+  alone = settings['debug'] or settings['clients_placement'] == 'host'
+  mesh = make_mesh(settings['devices'])
+  return None if alone else mesh
 
 
 def describe(mesh: Mesh | None) -> str:
@@ -142,6 +152,8 @@ def spread(fn: Callable, mesh: Mesh | None) -> Callable:
   compiled = jax.jit(fn, out_shardings=everywhere)
 
   def call(*arguments):
+    if trees.is_traced(arguments):  # a part of a larger program
+      return fn(*arguments)
     copies = jax.tree.map(lambda leaf: _copied(leaf, everywhere), arguments)
     return jax.tree.map(_own, compiled(*copies))
 

@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl import algorithm
-from fedjax_pfl.data import INPUTS, NAMES, PARTITIONS, TEST_PARTITIONS
+from fedjax_pfl.data import (
+  INPUTS,
+  NAMES,
+  PARTITIONS,
+  PLACEMENTS,
+  TEST_PARTITIONS,
+)
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.local import AGGREGATIONS
 from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
@@ -245,6 +251,9 @@ RULES: dict[str, Rule] = {
   'devices': at_least(
     0, 'devices (0 = all)', 'the name of a device, or a list of their numbers'
   ),
+  'clients_placement': one_of(
+    PLACEMENTS, 'where what clients hold and keep lives between rounds'
+  ),
   'debug': yes_or_no('a word instead of True or False'),
   'quick': yes_or_no('a word; the config argument :quick sets more than this'),
 }
@@ -343,6 +352,7 @@ def _check_together(settings: Mapping[str, Any]) -> None:
       cause='eval_views was meant: the views during the rounds',
     )
   _check_server_share(settings)
+  _check_placement(settings)
   for client in settings['save_clients']:
     if client >= settings['clients']:
       raise bad_input(
@@ -363,6 +373,19 @@ def _check_server_share(settings: Mapping[str, Any]) -> None:
       'that clients are tested on',
       choices=['server_share=0', 'test_partition=same'],
       cause='two settings of different papers',
+    )
+
+
+def _check_placement(settings: Mapping[str, Any]) -> None:
+  """Keep the clients of a Python loop where it looks for them."""
+  if settings['debug'] and settings['clients_placement'] == 'host':
+    raise bad_input(
+      'clients_placement',
+      got='host',
+      expected='device with debug=True: its loop runs on the device alone',
+      choices=['clients_placement=device', 'debug=False'],
+      cause='a run on the host that is looked into: the numbers are the same '
+      'on the device',
     )
 
 

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import oracle
+from fedjax_pfl import feeding, oracle
 from fedjax_pfl.algorithm import Client, Server, Stage
+from fedjax_pfl.cohorts import is_on_host
 from fedjax_pfl.engine import begin, stage_shapes
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.report.summary import summarise
@@ -51,7 +52,8 @@ def first_state(
   """Return the newest checkpoint's state and round, or the initial ones."""
   restored = run.resume(partial(state_shapes, experiment))
   if restored is None:
-    states = begin(experiment.stages[0], experiment.train, key)
+    begin_fn = feeding.begin if is_on_host(experiment.train) else begin
+    states = begin_fn(experiment.stages[0], experiment.train, key)
     return State(*states, np.zeros(()), none_yet(experiment)), 0
   done, state = restored
   return state, done
@@ -69,13 +71,18 @@ def state_shapes(experiment: Experiment, step: int) -> State:
   ):
     last += stage.rounds
     if step <= last:
+      if is_on_host(experiment.train):
+        clients = feeding.shapes_on_host(clients)
       return State(server, clients, np.zeros(()), none_yet(experiment))
   raise AssertionError(f'round {step} of {last}')
 
 
 def enter(experiment: Experiment, stage: Stage, state: State) -> State:
   """Return the state with which a later stage begins."""
-  server, clients = stage.enter(state.server, state.clients, experiment.train)
+  enter_fn = stage.enter
+  if is_on_host(experiment.train):
+    enter_fn = partial(feeding.enter, stage)
+  server, clients = enter_fn(state.server, state.clients, experiment.train)
   return State(server, clients, state.seconds, none_yet(experiment))
 
 

@@ -22,7 +22,7 @@ from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.judging import accuracies, make_judges
 from fedjax_pfl.keep import Models
 from fedjax_pfl.lanes import Lane, align, check_seeds, share_programs
-from fedjax_pfl.mesh import describe, make_mesh
+from fedjax_pfl.mesh import describe, mesh_of
 from fedjax_pfl.oracle import best_views
 from fedjax_pfl.report.class_counts import class_counts
 from fedjax_pfl.report.summary import summarise
@@ -172,7 +172,7 @@ def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
 def tell_start(lanes: Sequence[Lane]) -> None:
   """Say on how many devices runs go, and where they are continued."""
   done, rounds = min(lane.done for lane in lanes), lanes[0].experiment.rounds
-  if devices := describe(make_mesh(lanes[0].experiment.settings['devices'])):
+  if devices := describe(mesh_of(lanes[0].experiment.settings)):
     console.say(devices)
   ahead = sum(lane.done > done for lane in lanes)
   if 0 < done < rounds or ahead:

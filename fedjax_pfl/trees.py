@@ -132,6 +132,13 @@ def num_bytes(tree: PyTree) -> int:
   return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
+def is_traced(tree: PyTree) -> bool:
+  """Return whether a program is being made: nothing is computed yet."""
+  return any(
+    isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)
+  )
+
+
 def _name(path: tuple) -> str:
   return jax.tree_util.keystr(path, simple=True, separator='/')
 
@@ -141,6 +148,7 @@ __all__ = [
   'combine',
   'everything',
   'invert',
+  'is_traced',
   'layer_mask',
   'layer_names',
   'leaf_names',

@@ -19,7 +19,7 @@ from helpers import (
 
 from fedjax_pfl import chunks, engine
 from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.cohorts import cohort_size, sample_cohorts
+from fedjax_pfl.cohorts import cohort_size, sample_cohort, sample_cohorts
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.types import Array
 

@@ -118,6 +118,7 @@ BAD = [
   ('chunk', 0, '"auto" or a whole number of clients'),
   ('chunk', 'all', "got 'all'"),
   ('devices', -1, 'a whole number of devices (0 = all), 0 or more'),
+  ('clients_placement', 'gpu', 'Choices: device, host'),
   ('debug', 1, 'Choices: True, False'),
   ('quick', 'yes', 'the config argument :quick'),
   ('hp', None, '{} for the defaults of the method'),
@@ -177,6 +178,12 @@ def test_a_server_may_not_train_on_what_clients_are_tested_on():
     'server_share: got 0.1, expected 0 with test_partition=split' in message
   )
   check_settings(make_settings(test_partition='split'))
+
+
+def test_a_python_loop_has_its_clients_on_the_device():
+  message = refused(make_settings(debug=True, clients_placement='host'))
+  assert message.startswith('clients_placement: got ')
+  assert 'device with debug=True' in message
 
 
 def test_an_unknown_field_lists_the_fields():

@@ -1,6 +1,7 @@
 """Image sets, their division among clients, and what is done to a batch."""
 
 from fedjax_pfl.data.clients import (
+  PLACEMENTS,
   describe,
   from_arrays,
   note_empty,
@@ -34,6 +35,7 @@ __all__ = [
   'INPUTS',
   'NAMES',
   'PARTITIONS',
+  'PLACEMENTS',
   'TEST_PARTITIONS',
   'Images',
   'Shape',

@@ -9,12 +9,17 @@ from fedjax_pfl.data.images import Images
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.types import ClientData
 
+PLACEMENTS = ('device', 'host')
 
-def stack_clients(images: Images, indices: Sequence[np.ndarray]) -> ClientData:
+
+def stack_clients(
+  images: Images, indices: Sequence[np.ndarray], placement: str = 'device'
+) -> ClientData:
   """Return the clients whose examples are these rows of one pool.
 
   The pool goes to the device once; a client costs its row of indices. Rows
-  are padded with 0, a valid index, up to the largest client.
+  are padded with 0, a valid index, up to the largest client. With placement
+  'host' the rows are numpy arrays.
   """
   _check_indices(indices, len(images.y))
   count = np.array([len(rows) for rows in indices], np.int32)
@@ -22,11 +27,10 @@ def stack_clients(images: Images, indices: Sequence[np.ndarray]) -> ClientData:
   index = np.zeros((len(indices), max(1, count.max())), np.int32)  # [K, N]
   for row, own in zip(index, indices, strict=True):
     row[: len(own)] = own
+  if placement == 'device':
+    index, count = jnp.asarray(index), jnp.asarray(count)
   return ClientData(
-    jnp.asarray(images.x),
-    jnp.asarray(images.y, jnp.int32),
-    jnp.asarray(index),
-    jnp.asarray(count),
+    jnp.asarray(images.x), jnp.asarray(images.y, jnp.int32), index, count
   )
 
 

@@ -31,7 +31,7 @@ from fedjax_pfl.start import model_digest
 # How it is computed, logged and kept: the same numbers up to rounding.
 HOW = (
   *('chunk', 'lowering', 'debug', 'log_every', 'checkpoint_every'),
-  *('save_clients', 'data_dir', 'devices'),
+  *('clients_placement', 'devices', 'save_clients', 'data_dir'),
 )
 JUDGES = ('support', 'scoring')
 TESTS = ('test_partition', 'test_shards', 'test_share')
