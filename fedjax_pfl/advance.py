@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from fedjax_pfl import console, feeding, traffic
 from fedjax_pfl.algorithm import Metrics, Stage
 from fedjax_pfl.chunks import auto_chunk
-from fedjax_pfl.cohorts import sample_cohorts
+from fedjax_pfl.cohorts import is_on_host, sample_cohorts
 from fedjax_pfl.engine import Round, make_round, make_rounds
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.fitting import until_it_fits
@@ -26,6 +26,7 @@ from fedjax_pfl.lanes import (
 from fedjax_pfl.mesh import mesh_of, spread
 from fedjax_pfl.state import State
 from fedjax_pfl.types import Array, Key
+from fedjax_pfl.waste import expected_waste, widest_chunk
 
 Numbers = dict[str, Any]  # of one line of metrics.jsonl
 Advance = Callable[[Sequence[Lane], int], list[tuple[State, Numbers]]]
@@ -41,7 +42,7 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
   settings = lane.experiment.settings
   stage, bytes_of = traffic.watch(stage, lane.state.server)
   mesh = mesh_of(settings)
-  rounds_fn = make_rounds_fn(settings, stage, mesh)
+  rounds_fn = make_rounds_fn(lane.experiment, stage, mesh)
   play_fn, width = side_by_side(rounds_fn, mesh), 1
   if len(lanes) > 1:
     call = call_of(lane, stage, lane.done + 1)
@@ -70,24 +71,47 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
 
 
 def make_rounds_fn(
-  settings: dict[str, Any], stage: Stage, mesh: Mesh | None = None
+  experiment: Experiment, stage: Stage, mesh: Mesh | None = None
 ) -> Round:
   """Return rounds of cohorts [T, C] as the settings want them run."""
-  chunk, algorithm = settings['chunk'], stage.algorithm
+  settings, algorithm = experiment.settings, stage.algorithm
   if settings['debug']:
     return loop_rounds(make_round(algorithm, backend='loop', name=stage.name))
+  chunk = settings['chunk']
   chunk = chunk if chunk == 'auto' else int(chunk)
-  if settings['clients_placement'] == 'host':
-    return feeding.make_fed_rounds(algorithm, chunk, console.say)
+  most = tell_waste(experiment, stage, chunk)
+  if is_on_host(experiment.train):
+    return feeding.make_fed_rounds(algorithm, chunk, console.say, most)
 
   def make(chunk):
     rounds_fn = make_rounds(make_round(algorithm, chunk=chunk, mesh=mesh))
     return spread(rounds_fn, mesh)
 
   def choose(server, clients, cohorts, data, key):
-    return auto_chunk(algorithm, server, clients, cohorts[0], data, key)
+    fitting = auto_chunk(algorithm, server, clients, cohorts[0], data, key)
+    return min(fitting, most)
 
   return until_it_fits(make, chunk, choose, console.say)
+
+
+def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
+  """Return the largest chunk that may be chosen; say what it wastes.
+
+  Nothing is said of one client after the other, which waste nothing.
+  """
+  settings, counts = experiment.settings, np.asarray(experiment.train.count)
+  size = settings['clients'] if stage.everyone else experiment.cohort_size
+  batch = settings['batch_size']
+  if chunk == 'auto' and jax.default_backend() == 'cpu':
+    return 1
+  most = widest_chunk(counts, size, batch) if chunk == 'auto' else chunk
+  if most > 1:
+    share = expected_waste(counts, size, most, batch)
+    console.say(
+      f'{"At most " * (chunk == "auto")}{most} clients side by side: '
+      f'{100 * share:.1f} % of their steps wait for a larger client.'
+    )
+  return most
 
 
 def call_of(lane: Lane, stage: Stage, stop: int) -> Call:

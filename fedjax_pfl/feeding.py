@@ -79,16 +79,19 @@ def make_fed_rounds(
   algorithm: Algorithm,
   chunk: int | str = 'auto',
   say: Callable[[str], None] = lambda text: None,
+  most: int | None = None,
 ) -> Round:
   """Return rounds of cohorts [T, C] for clients and rows on the host.
 
   They write what becomes of clients into the arrays that they are given: a
-  copy of all clients would take longer than the round.
+  copy of all clients would take longer than the round. `most` clients run side
+  by side where the chunk is 'auto'.
   """
 
   def choose(server, cohort, place, data, key):
     rows = data._replace(index=cohort.index, count=cohort.count)
-    return auto_chunk(algorithm, server, cohort.clients, place, rows, key)
+    chunk = auto_chunk(algorithm, server, cohort.clients, place, rows, key)
+    return chunk if most is None else min(chunk, most)
 
   play = until_it_fits(partial(partial, _play, algorithm), chunk, choose, say)
   return partial(_rounds, play)

@@ -46,6 +46,9 @@ LAYERS = {
     *WORDS,
     *('trees', 'algorithm', 'cohorts', 'chunks', 'fitting', 'mesh'),
   ),
+  'waste': WORDS,
+  'fitting': WORDS,
+  'engine': (*WORDS, 'trees', 'algorithm', 'cohorts', 'chunks', 'fitting'),
   'feeding': (
     *WORDS,
     *('trees', 'algorithm', 'cohorts', 'chunks', 'fitting', 'engine'),
@@ -101,6 +104,8 @@ LAYERS = {
     *('traffic', 'algorithm', 'cohorts', 'mesh', 'engine', 'experiment'),
     *('state', 'lanes'),
     *('console', 'traffic', 'algorithm', 'cohorts', 'chunks', 'fitting'),
+    *('console', 'traffic', 'algorithm', 'cohorts', 'chunks', 'waste'),
+    'fitting',
     *('engine', 'feeding', 'experiment', 'state', 'lanes'),
   ),
   'train': (
