@@ -74,11 +74,16 @@ def parse_words(
   if expected and not given:
     raise _bad_flag('no word without a flag', expected)
   for name in required:
-    if not flags.FLAGS[name].value:
-      # absl adds lines to the help of a flag that may be repeated.
-      text = flags.FLAGS[name].help.partition(';\n')[0]
-      raise _bad_flag(f'no --{name}', f'--{name}=..., {text}')
+    require(name)
   return overrides, given
+
+
+def require(name: str) -> None:
+  """Refuse a command line without this flag."""
+  if not flags.FLAGS[name].value:
+    # absl adds lines to the help of a flag that may be repeated.
+    text = flags.FLAGS[name].help.partition(';\n')[0]
+    raise _bad_flag(f'no --{name}', f'--{name}=..., {text}')
 
 
 def variants(flag: str, text: str) -> list[Overrides]:

@@ -5,7 +5,8 @@
 
 Add :quick to the config for a first look. Any field of it can be given:
 --config.shards=4 (configs/common.py lists them all). The same command continues
-a run that was stopped, and does nothing for one that is finished.
+a run that was stopped, and does nothing for one that is finished. --forecast
+says what memory it takes, and writes nothing.
 
 Several processes, on one machine or many, do one run together; each of them,
 from 0 to 1 here, is started with its own number:
@@ -29,6 +30,9 @@ CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/fedbabu_digits.py[:quick]'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'the directory of the run')
+FORECAST = flags.DEFINE_bool(
+  'forecast', False, 'say what memory the run takes, and do nothing else'
+)
 COORDINATOR = flags.DEFINE_string(
   'coordinator', None, 'HOST:PORT of process 0 where several work; or auto'
 )
@@ -53,6 +57,10 @@ def play(settings):
   from fedjax_pfl.report.summary import table
   from fedjax_pfl.train import train
 
+  if FORECAST.value:
+    tell_memory(build(settings, console.say), console.say)
+    return
+  commandline.require('workdir')
   programs.keep_programs(console.say)
   experiment = build(settings, console.say)
   try:
@@ -64,5 +72,16 @@ def play(settings):
   console.say(f'Everything about this run is in {WORKDIR.value}')
 
 
+def tell_memory(experiment, say):
+  """Say what memory a run takes; refuse one that has not got it."""
+  from fedjax_pfl import memory
+  from fedjax_pfl.report.summary import align
+
+  told = memory.forecasts(experiment)
+  say(align(memory.as_table(told)))
+  for _, one in told:
+    memory.check_fits(one)
+
+
 if __name__ == '__main__':
-  commandline.run(main, required=['config', 'workdir'])
+  commandline.run(main, required=['config'])

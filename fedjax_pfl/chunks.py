@@ -76,15 +76,26 @@ def memory_of(
   stats = jax.local_devices()[0].memory_stats() or {}
   if jax.default_backend() == 'cpu' or 'bytes_limit' not in stats:
     return None
-  shapes = jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
-    (server, clients, cohort, data, key),
-  )
-  compiled = _first_client.lower(algorithm, *shapes).compile()
-  memory = compiled.memory_analysis()
+  program = client_program(algorithm, server, clients, cohort, data, key)
+  memory = program.compile().memory_analysis()
   need = memory.temp_size_in_bytes + memory.output_size_in_bytes
   free = stats['bytes_limit'] - stats.get('bytes_in_use', 0)
   return Memory(free, max(need, 1))
+
+
+def shapes_of(tree: PyTree) -> PyTree:
+  """Return the tree with shapes in the place of its arrays."""
+  return jax.tree.map(
+    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree
+  )
+
+
+def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:
+  """Return the program of one client in a round with these arguments.
+
+  Its results are the client, its upload and its metrics. To be compiled.
+  """
+  return _first_client.lower(algorithm, *shapes_of(args))
 
 
 @partial(jax.jit, static_argnums=0)

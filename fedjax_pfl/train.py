@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import console, hosts, lost
+from fedjax_pfl import console, hosts, lost, memory
 from fedjax_pfl.advance import Numbers, make_advance
 from fedjax_pfl.algorithm import Server, Stage
 from fedjax_pfl.errors import bad_input
@@ -75,6 +75,7 @@ def train_seeds(
   ...             ['runs/seed0', 'runs/seed1'])
   """
   check_seeds(experiments, workdirs)
+  memory.check_room(experiments[0])
   if not share_programs(experiments):
     return [train(*one) for one in zip(experiments, workdirs, strict=True)]
   runs = []

@@ -79,6 +79,11 @@ LAYERS = {
     *('cohorts', 'mesh', 'engine', 'evaluate', 'settings', 'start'),
     *('cohorts', 'engine', 'feeding', 'evaluate', 'settings', 'start'),
   ),
+  'memory': (
+    *WORDS,
+    *('trees', 'algorithm', 'cohorts', 'chunks', 'engine', 'scoring'),
+    *('evaluate', 'experiment'),
+  ),
   'state': (
     *WORDS,
     *('console', 'algorithm', 'cohorts', 'engine', 'feeding', 'oracle'),
@@ -114,6 +119,9 @@ LAYERS = {
     'hosts',
     *('report', 'oracle'),
     *('experiment', 'state', 'keep', 'whole', 'judging', 'lanes', 'advance'),
+    *('console', 'algorithm', 'evaluate', 'store', 'report', 'oracle'),
+    *('experiment', 'memory', 'state', 'keep', 'whole', 'judging', 'lanes'),
+    'advance',
   ),
   'analysis': (
     *WORDS,
@@ -133,7 +141,8 @@ LAYERS = {
       'settings',
       'start',
     ),
-    *('experiment', 'state', 'judging', 'train', 'analysis', 'reproduction'),
+    *('experiment', 'memory', 'state', 'judging', 'train', 'analysis'),
+    'reproduction',
     *('resultfile', 'resultrows'),
   ),
 }

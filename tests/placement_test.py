@@ -18,7 +18,7 @@ RAGGED = {
   'algorithm': 'lg_fedavg',
   'partition': 'dirichlet',
   'beta': 0.1,
-  'views': ('finetuned',),
+  'views': ('initial',),
   'eval_views': (),
 }
 

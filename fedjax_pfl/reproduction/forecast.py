@@ -30,6 +30,7 @@ from fedjax_pfl.experiment import (
   build_task,
   peek_shape,
 )
+from fedjax_pfl.memory import program_bytes
 from fedjax_pfl.settings import check_settings
 from fedjax_pfl.train import cadence, random_streams
 from fedjax_pfl.types import Array, ClientData
@@ -141,7 +142,7 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
     work = run(typical, repeats=1)[0] - nothing
   others = _batches(np.asarray(data.count), batch) / _batches(typical, batch)
   seconds = nothing + size / side_by_side * work * float(others.mean())
-  return _Cost(compiled, seconds, step, _bytes(program))
+  return _Cost(compiled, seconds, step, program_bytes(program))
 
 
 def _time(
@@ -179,13 +180,3 @@ def _typical(data: ClientData) -> int:
 
 def _batches(examples: Any, size: int) -> Any:
   return np.maximum(-(-np.asarray(examples) // size), 1)
-
-
-def _bytes(program: Any) -> int:
-  """Return the memory of a program: what goes in, comes out, lies between."""
-  memory = program.memory_analysis()
-  return int(
-    memory.argument_size_in_bytes
-    + memory.output_size_in_bytes
-    + memory.temp_size_in_bytes
-  )
