@@ -38,7 +38,6 @@ def sample_cohort(key: Key, num_clients: int, size: int) -> Array:
   return jnp.sort(jax.random.permutation(key, num_clients)[:size])
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4))
 def sample_cohorts(
   key: Key, first: int, rounds: int, num_clients: int, size: int
 ) -> Array:
@@ -50,6 +49,11 @@ def sample_cohorts(
         for number in range(first, first + rounds)
       ]
     )
+  return _sample_cohorts(key, first, rounds, num_clients, size)
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def _sample_cohorts(key, first, rounds, num_clients, size):
   keys = jax.vmap(lambda r: jax.random.fold_in(key, r))(
     first + jnp.arange(rounds)
   )
