@@ -43,6 +43,8 @@ PROCESS_ID = flags.DEFINE_integer('process_id', None, 'which one this is')
 def main(overrides):
   logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
   settings = commandline.read_settings(CONFIG.value, overrides)
+  if not FORECAST.value:
+    commandline.require('workdir')
   # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl import hosts, lost
 
@@ -60,7 +62,6 @@ def play(settings):
   if FORECAST.value:
     tell_memory(build(settings, console.say), console.say)
     return
-  commandline.require('workdir')
   programs.keep_programs(console.say)
   experiment = build(settings, console.say)
   try:
