@@ -15,7 +15,8 @@ def outline(task: Task) -> Task:
 
   >>> stages = module.build(outline(task), hp)     # what are their shapes?
   """
-  head = jax.eval_shape(task.init, jax.random.key(0))['head']['kernel']
+  params = jax.eval_shape(lambda: task.init(jax.random.key(0)))
+  head = params['head']['kernel']
 
   def zeros(x: Array) -> Outputs:
     width, num_classes = head.shape
