@@ -6,7 +6,7 @@ measured on this machine is said in a sentence, and neither met nor missed.
 
 from collections.abc import Callable, Iterator
 
-from experiments.benching import gpu, ragged, scale, seeds, startup
+from experiments.benching import forecast, gpu, ragged, scale, seeds, startup
 from experiments.benching.bar import Bar
 from experiments.benching.cases import Case
 from experiments.benching.measure import NO_TORCH, has_torch, measure
@@ -84,6 +84,7 @@ BARS: dict[str, Callable[[int], Iterator[Bar]]] = {
   'evaluation': evaluation,
   'startup': startup.bars,
   'scale': scale.bars,
+  'forecast': forecast.bars,
   'ragged': ragged.bars,
   'seeds': seeds.bars,
   'gpu': gpu.bars,

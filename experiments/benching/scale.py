@@ -1,7 +1,8 @@
 """Scale: a round of ten clients, with ever more clients registered.
 
 FedAvg keeps nothing for a client; what it has to say of each is which rows of
-the pool are its own. All clients share one small pool.
+the pool are its own. All clients share one small pool. With the rows on the
+device, a round's memory has that table; fed from the host, it has not.
 """
 
 from collections.abc import Iterator
@@ -11,9 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.benching.bar import Bar
-from experiments.benching.cases import Case, make_clients, make_program
+from experiments.benching.cases import (
+  Case,
+  Program,
+  make_clients,
+  make_program,
+  make_task,
+  memory_of,
+)
 from experiments.benching.timing import in_turn, ratios, spread
-from fedjax_pfl.cohorts import sample_cohort
+from fedjax_pfl import local
+from fedjax_pfl.algorithm import load
+from fedjax_pfl.cohorts import gather, sample_cohorts
+from fedjax_pfl.feeding import compiled_round
 from fedjax_pfl.types import ClientData
 
 REGISTERED = (100, 1_000, 10_000, 100_000)
@@ -26,7 +37,8 @@ def bars(repeats: int) -> Iterator[Bar]:
   programs = {number: make_round_of(number) for number in REGISTERED}
   for program in programs.values():
     program.run()
-  seconds = in_turn({n: one.run for n, one in programs.items()}, 3 * repeats)
+  runs = {number: with_draw(number, one) for number, one in programs.items()}
+  seconds = in_turn(runs, 3 * repeats)
   fewest = REGISTERED[0]
   grows = {
     number: spread(ratios(seconds[number], seconds[fewest])).median
@@ -46,9 +58,12 @@ def bars(repeats: int) -> Iterator[Bar]:
     'at most',
     f'the worst of {listed}',
   )
-  memory = {number: one.memory for number, one in programs.items()}
-  listed = ', '.join(
-    f'{memory[number] / 2**20:,.0f} MiB of {number:,}' for number in REGISTERED
+  memory = {number: fed_bytes(number) for number in REGISTERED}
+  most = REGISTERED[-1]
+  listed = (
+    f'clients_placement=host: {memory[most] / 2**20:.1f} MiB of {most:,}; with '
+    f'their rows on the device {programs[fewest].memory / 2**20:.1f} of '
+    f'{fewest}, {programs[most].memory / 2**20:.1f} of {most:,}'
   )
   yield Bar(
     f'memory of a round, {words}',
@@ -63,8 +78,39 @@ def bars(repeats: int) -> Iterator[Bar]:
 def make_round_of(number: int):
   """Return a compiled round of ten among so many clients."""
   data = registered(number)
-  cohort = sample_cohort(jax.random.key(0), number, CASE.clients)
-  return make_program(CASE, data, cohort)
+  return make_program(CASE, data, draw(number))
+
+
+def draw(number: int) -> np.ndarray:
+  """Return ten of so many clients, as a run draws them."""
+  return np.asarray(
+    sample_cohorts(jax.random.key(0), 0, 1, number, CASE.clients)[0]
+  )
+
+
+def with_draw(number: int, program: Program):
+  """Return a run of the round that draws its cohort first."""
+
+  def run():
+    draw(number)
+    program.run()
+
+  return run
+
+
+def fed_bytes(number: int) -> int:
+  """Return the bytes of the round that is fed its rows from the host."""
+  data, ids = registered(number), draw(number)
+  module = load(CASE.method)
+  train = local.Training(epochs=1, batch_size=CASE.batch)
+  algorithm = module.build(make_task(CASE), module.HParams(train))[0].algorithm
+  server = algorithm.init_server(jax.random.key(0))
+  lowered = compiled_round.lower(
+    *(algorithm, 1, data.index.shape, server),
+    *(gather((), ids, data), np.arange(len(ids)), data.x, data.y),
+    jax.random.key(0),
+  )
+  return memory_of(lowered.compile())
 
 
 def registered(number: int) -> ClientData:
