@@ -6,6 +6,7 @@
 #   make compare   every method on the digits: a table and a figure
 #   make test-all  every golden case and every loop, too
 #   make bench     speed against this machine's limits, PyTorch, and the bars
+#   make faults    every fault and bad input: how many were tried, ended well
 #   make browser   Chromium, for the tests of the report page (Debian; root)
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ TORCH ?= --extra-index-url=https://download.pytorch.org/whl/cpu
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
-.PHONY: demo compare test test-all bench browser clean
+.PHONY: demo compare test test-all faults bench browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
@@ -30,6 +31,9 @@ test: $(VENV)/installed
 
 test-all: $(VENV)/installed
 	$(PYTEST)
+
+faults: $(VENV)/installed
+	$(BIN)/python -m tests.faults
 
 # Without PyTorch all is measured but what is compared with it.
 bench: $(VENV)/installed

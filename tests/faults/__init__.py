@@ -1,0 +1,1 @@
+"""Campaigns: many seeded faults and inputs, each of which has to end well."""
