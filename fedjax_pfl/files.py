@@ -5,13 +5,15 @@ process killed at any moment leaves the old file or the new one. Temporary
 names begin with a dot and end in `.tmp`.
 """
 
+import contextlib
+import hashlib
 import io
 import json
 import math
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,30 @@ def sync_folder(folder: pathlib.Path) -> None:
     pass
   finally:
     os.close(handle)
+
+
+@contextlib.contextmanager
+def writing(path: pathlib.Path) -> Iterator[None]:
+  """Say in a sentence that the disk refused what was to be written."""
+  try:
+    yield
+  except OSError as error:
+    raise bad_input(
+      'workdir',
+      got=f'{path}, in which {error.filename or "a file"} cannot be written',
+      expected='a disk that takes the files of a run',
+      choices=['make room there; the same command then goes on'],
+      cause=f'{error.strerror or error}'.lower(),
+    ) from error
+
+
+def sha256(path: pathlib.Path) -> str:
+  """Return the digest of a file; '' if it cannot be read."""
+  try:
+    with open(path, 'rb') as stream:
+      return hashlib.file_digest(stream, 'sha256').hexdigest()
+  except OSError:
+    return ''
 
 
 def is_temporary(name: str) -> bool:

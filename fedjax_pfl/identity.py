@@ -16,12 +16,14 @@ from typing import Any
 
 import jax
 
-from fedjax_pfl import files
+from fedjax_pfl import files, lock
 from fedjax_pfl.errors import BadInput, bad_input
 
 CONFIG = 'config.json'
 ABSENT = '(absent)'
 MAY_CHANGE = 'clients_placement', 'devices'  # between two parts of a run
+# Settings that runs of earlier versions have not stored: as they were then.
+SINCE = {'diverged': 'stop'}
 
 
 def claim(
@@ -33,19 +35,21 @@ def claim(
   """Make `path` the directory of this run, or see that it already is.
 
   Raises, before anything is written, where another run or something else
-  than a run lies there.
+  than a run lies there, or another process is at work on it: the lock is held
+  until `lock.release`.
   """
   now = {'config': _plain_config(config), 'data': data, **_provenance()}
   try:
     path.mkdir(parents=True, exist_ok=True)
-    stored = _read(path)
-    if stored is None:
-      files.remove_temporary(path)
-      files.write_json(path / CONFIG, now)
-    elif not os.access(path, os.W_OK | os.X_OK):
-      raise PermissionError('not allowed to write here')
-    else:
-      _compare(path, stored, now, say)
+    _check(path, now, lambda text: None)  # where nothing may be written
+    lock.acquire(path)
+    try:
+      if not _check(path, now, say):
+        files.remove_temporary(path)
+        files.write_json(path / CONFIG, now)
+    except BaseException:
+      lock.release(path)
+      raise
   except OSError as error:
     raise bad_input(
       'workdir',
@@ -54,6 +58,19 @@ def claim(
       choices=['another --workdir'],
       cause=f'{error.strerror or error}'.lower(),
     ) from error
+
+
+def _check(
+  path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]
+) -> bool:
+  """Return whether the run is there; refuse another one."""
+  stored = _read(path)
+  if stored is None:
+    return False
+  if not os.access(path, os.W_OK | os.X_OK):
+    raise PermissionError('not allowed to write here')
+  _compare(path, stored, now, say)
+  return True
 
 
 def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
@@ -89,7 +106,9 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
   """Return the stored config.json; None where a run may begin."""
   names = [entry.name for entry in path.iterdir()]
   others = sorted(
-    name for name in names if name != CONFIG and not files.is_temporary(name)
+    name
+    for name in names
+    if name not in (CONFIG, lock.NAME) and not files.is_temporary(name)
   )
   if CONFIG in names:
     try:
@@ -106,7 +125,11 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
         'workdir',
         got=f'{path}, whose {CONFIG} is damaged',
         expected=f'a run with a readable {CONFIG}',
-        choices=['another --workdir', 'delete it to start anew'],
+        choices=[
+          'put back a copy of that file',
+          'another --workdir',
+          'delete the directory to start anew',
+        ],
         cause='a full disk, or a file edited by hand',
       ) from error
   if others:
@@ -149,7 +172,7 @@ def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
   """Return the fields of which none may change before a run is over."""
   return {
     name: value
-    for name, value in flatten(config).items()
+    for name, value in flatten({**SINCE, **config}).items()
     if name not in MAY_CHANGE
   }
 

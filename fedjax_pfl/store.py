@@ -5,10 +5,11 @@
   clients.npz     per client: ids, counts, and the scores of every view
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    see checkpoints.py
-  tb/             the metrics once more, for TensorBoard
+  tb/             the metrics once more, for TensorBoard: events.py
   model/          see modelfile.py
 
-A run that is killed at any moment is continued by opening it again.
+A run that is killed at any moment is continued by opening it again. What was
+damaged since is noticed: result.json and every checkpoint hold digests.
 """
 
 import json
@@ -21,8 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl import checkpoints, files, identity
+from fedjax_pfl import checkpoints, files, identity, lock, seals
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.events import Events
 from fedjax_pfl.types import PyTree, Scores
 
 METRICS = 'metrics.jsonl'
@@ -68,8 +70,9 @@ class Run:
   def __init__(self, path: pathlib.Path, say: Callable[[str], None]):
     self.path = path
     self.say = say
-    self._writer = None
+    self._events = None
     self._purge_step = None
+    self._is_closed = False
 
   def status(self) -> str:
     """Return 'finished', 'started' (there is a checkpoint) or 'new'."""
@@ -79,14 +82,26 @@ class Run:
     return 'started' if checkpoints.steps(self._checkpoints) else 'new'
 
   def result(self) -> dict[str, Any] | None:
-    """Return result.json, or None while there is none that can be read."""
+    """Return result.json, or None while there is none that can be read.
+
+    It is none without the clients.npz of which it is the summary. Both are
+    derived: the run writes them again at its end.
+    """
+    path = self.path / RESULT
     try:
-      return json.loads((self.path / RESULT).read_bytes())
+      result, digests = seals.read_result(path, CLIENTS)
     except FileNotFoundError:
       return None
-    except ValueError:  # it is derived: the run writes it again at its end
-      self.say(f'{self.path / RESULT} is damaged and will be written again.')
+    except ValueError:
+      self.say(f'{path} is damaged and will be written again.')
       return None
+    if digests and files.sha256(self.path / CLIENTS) != digests[CLIENTS]:
+      self.say(
+        f'{self.path / CLIENTS} is damaged or missing and will be written '
+        'again.'
+      )
+      return None
+    return result
 
   def log(self, **numbers: Any) -> None:
     """Append one line of metrics: `log(round=8, loss=1.2)`.
@@ -98,7 +113,8 @@ class Run:
     now = time.time()
     numbers = files.plain(numbers)
     record = {'round': numbers.pop('round'), 'time': round(now, 3), **numbers}
-    with open(self.path / METRICS, 'a', encoding='utf-8') as stream:
+    path = self.path / METRICS
+    with files.writing(path), open(path, 'a', encoding='utf-8') as stream:
       stream.write(json.dumps(record, allow_nan=False) + '\n')
       stream.flush()
       os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
@@ -113,12 +129,23 @@ class Run:
     limit = -1 if last_round is None else last_round
     kept = [line for line in lines if _round_of(line) <= limit]
     if kept != lines:
-      files.write_bytes(path, b''.join(kept))
+      with files.writing(path):
+        files.write_bytes(path, b''.join(kept))
     self._purge_step = limit + 1
 
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
     """Save what the next round needs, after `step` rounds; keep two."""
-    checkpoints.save(self._checkpoints, step, tree)
+    with files.writing(self._checkpoints):
+      metrics = seals.stamp(self.path / METRICS)
+      checkpoints.save(self._checkpoints, step, tree, beside=metrics)
+
+  def has_checkpoint(self, step: int) -> bool:
+    """Return whether a checkpoint of this step was saved."""
+    return step in checkpoints.steps(self._checkpoints)
+
+  def last_checkpoint(self) -> int | None:
+    """Return the step of the newest checkpoint, None if there is none."""
+    return max(checkpoints.steps(self._checkpoints), default=None)
 
   def restore_checkpoint(
     self, like: PyTree | Callable[[int], PyTree]
@@ -131,6 +158,9 @@ class Run:
   ) -> tuple[int, PyTree] | None:
     """Return `restore_checkpoint(like)`, with the metrics rewound to it."""
     restored = self.restore_checkpoint(like)
+    if restored:
+      stamp = checkpoints.beside(self._checkpoints, restored[0])
+      seals.check_metrics(self.path / METRICS, stamp, restored[0], self.say)
     self.rewind(restored[0] if restored else None)
     return restored
 
@@ -159,7 +189,8 @@ class Run:
     for name, array in arrays.items():
       shape = array.shape[:1] if name in classes else array.shape
       assert shape == arrays['ids'].shape, (name, array.shape)
-    files.write_npz(self.path / CLIENTS, arrays)
+    with files.writing(self.path):
+      files.write_npz(self.path / CLIENTS, arrays)
 
   def write_result(
     self,
@@ -178,7 +209,9 @@ class Run:
     """
     result = {'status': status, 'algorithm': algorithm, 'dataset': dataset}
     result |= {'rounds': rounds, 'seconds': seconds, 'views': views, **more}
-    files.write_json(self.path / RESULT, result)
+    result = seals.seal(result, self.path / CLIENTS)
+    with files.writing(self.path):
+      files.write_json(self.path / RESULT, result)
 
   def model_path(self, name: str) -> pathlib.Path:
     """Return where the model of this name belongs: model/<name>.npz."""
@@ -186,9 +219,13 @@ class Run:
     return self.path / 'model' / f'{name}.npz'
 
   def close(self) -> None:
-    if self._writer is not None:
-      self._writer.close()
-      self._writer = None
+    """Close what is open; the directory is free for other processes."""
+    if self._is_closed:
+      return
+    self._is_closed = True
+    if self._events is not None:
+      self._events.close()
+    lock.release(self.path)
 
   @property
   def _checkpoints(self) -> pathlib.Path:
@@ -196,17 +233,10 @@ class Run:
 
   def _mirror(self, at: int, now: float, numbers: Mapping[str, Any]) -> None:
     """Write the numbers into tb/ as well."""
-    if self._writer is None:
-      # 0.05 s; 2 s where PyTorch is installed, which it imports.
-      import tensorboardX
-
-      self._writer = tensorboardX.SummaryWriter(
-        str(self.path / 'tb'), purge_step=self._purge_step
-      )
-    for name, number in numbers.items():
-      if isinstance(number, bool | int | float):
-        self._writer.add_scalar(name, number, at, walltime=now)
-    self._writer.flush()
+    with files.writing(self.path / 'tb'):
+      if self._events is None:
+        self._events = Events(self.path / 'tb', self._purge_step)
+      self._events.write(at, now, numbers)
 
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
@@ -216,7 +246,11 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
 
 def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return result.json of a finished run."""
-  return _load_json(_existing(workdir, RESULT))
+  path = _existing(workdir, RESULT)
+  try:
+    return seals.read_result(path, CLIENTS)[0]
+  except ValueError as error:
+    raise _damaged_json(path) from error
 
 
 def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
@@ -287,9 +321,13 @@ def _load_json(path: pathlib.Path) -> dict[str, Any]:
   try:
     return json.loads(path.read_bytes())
   except ValueError as error:
-    raise bad_input(
-      'file',
-      got=str(path),
-      expected='valid JSON',
-      cause='it was cut short or edited by hand',
-    ) from error
+    raise _damaged_json(path) from error
+
+
+def _damaged_json(path: pathlib.Path) -> Exception:
+  return bad_input(
+    'file',
+    got=str(path),
+    expected='valid JSON, as it was written',
+    cause='it was cut short or edited by hand',
+  )

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedjax_pfl import store
+from fedjax_pfl import lock, store
 from fedjax_pfl.errors import BadInput
 from fedjax_pfl.types import Scores
 
@@ -114,7 +114,7 @@ def test_half_written_config(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)
   (tmp_path / '.config.json.123.tmp').write_text('{"conf')
   begin(tmp_path)  # nothing had been computed: nothing is lost
-  assert sorted(os.listdir(tmp_path)) == ['config.json']
+  assert sorted(os.listdir(tmp_path)) == [lock.NAME, 'config.json']
   begin(tmp_path).log(round=1, loss=1.0)
   (tmp_path / 'config.json').write_text(content)
   message = refused(lambda: begin(tmp_path))
