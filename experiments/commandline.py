@@ -11,6 +11,7 @@ import ast
 import importlib.util
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ def run(
   words: str = '',
 ) -> None:
   """Parse the flags and call main(overrides); exit 1 where input is bad.
+
+  A signal ends it in a sentence, with the status that shells give it.
 
   Where `words` says what words without a flag are, main(overrides, words) is
   called, with one at least.
@@ -258,12 +261,26 @@ def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
 
 
 def _without_traceback(function: Callable, argument: Any) -> Any:
+  # Training takes signals over, and saves; elsewhere there is nothing to save.
+  signal.signal(signal.SIGTERM, _terminate)
   try:
     return function(argument)
   except ValueError as error:
     if not _is_bad_input(error):
       raise
     sys.exit(f'{error}')
+  except KeyboardInterrupt as stop:
+    if not getattr(stop, 'told', False):
+      print('Stopped. What was saved is kept; the same command goes on.')
+    sys.exit(getattr(stop, 'status', 128 + signal.SIGINT))
+
+
+class _Terminated(KeyboardInterrupt):
+  status = 128 + signal.SIGTERM
+
+
+def _terminate(number, frame):
+  raise _Terminated
 
 
 def _is_bad_input(error: Exception) -> bool:

@@ -5,8 +5,9 @@
 
 Add :quick to the config for a first look. Any field of it can be given:
 --config.shards=4 (configs/common.py lists them all). The same command continues
-a run that was stopped, and does nothing for one that is finished. --forecast
-says what memory it takes, and writes nothing.
+a run that was stopped, and does nothing for one that is finished. SIGTERM and
+Ctrl-C stop it after the round that it is in, saved (status 143 and 130).
+--forecast says what memory it takes, and writes nothing.
 
 Several processes, on one machine or many, do one run together; each of them,
 from 0 to 1 here, is started with its own number:
@@ -64,11 +65,7 @@ def play(settings):
     return
   programs.keep_programs(console.say)
   experiment = build(settings, console.say)
-  try:
-    result = train(experiment, WORKDIR.value)
-  except KeyboardInterrupt:
-    console.say('Stopped. The same command continues from the last checkpoint.')
-    sys.exit(130)
+  result = train(experiment, WORKDIR.value)
   console.say(table([result]))
   console.say(f'Everything about this run is in {WORKDIR.value}')
 

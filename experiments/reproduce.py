@@ -74,11 +74,7 @@ def main(overrides):
     for other in MERGE.value:
       console.say(f'{other}: {results.merge(other)} new judgements')
     place = open_place(folder, results, defaults)
-    try:
-      job.list(place) if DRY_RUN.value else job.run(place)
-    except KeyboardInterrupt:
-      console.say('Stopped. The same command goes on from the last checkpoint.')
-      sys.exit(130)
+    job.list(place) if DRY_RUN.value else job.run(place)
 
 
 if __name__ == '__main__':

@@ -182,6 +182,17 @@ def check_alike(name: str, value: Any) -> None:
     )
 
 
+def any_of(number: int) -> int:
+  """Return to all the largest number that a process has.
+
+  A signal may come to one of them alone, and all have to stop together.
+  """
+  if jax.process_count() == 1:
+    return number
+  numbers = _utils().process_allgather(np.array(number, np.int32))
+  return int(numbers.max())
+
+
 def ask_first(fn: Callable[[], Any]) -> Any:
   """Return to all what fn returns in the first process: what JSON can hold.
 

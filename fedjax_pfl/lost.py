@@ -98,6 +98,8 @@ def ending() -> Iterator[None]:
       yield
   except (BadInput, LostError) as error:
     leave(1, str(error))
+  except KeyboardInterrupt as stop:  # see stopping.py
+    leave(getattr(stop, 'status', 128 + signal.SIGINT))
   except SystemExit as error:
     leave(error.code if isinstance(error.code, int) else 1)
   except BaseException:

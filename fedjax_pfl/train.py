@@ -5,15 +5,16 @@ What a resumed run needs is the last checkpoint (state.py); every random number
 follows from the seed and the round. Several seeds go in lanes (lanes.py).
 """
 
+import contextlib
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import console, hosts, lost, memory
+from fedjax_pfl import console, files, hosts, lost, memory, stopping
 from fedjax_pfl.advance import Numbers, make_advance
 from fedjax_pfl.algorithm import Server, Stage
 from fedjax_pfl.errors import bad_input
@@ -79,12 +80,13 @@ def train_seeds(
   if not share_programs(experiments):
     return [train(*one) for one in zip(experiments, workdirs, strict=True)]
   runs = []
-  with lost.watching(runs):
+  with lost.watching(runs), contextlib.ExitStack() as stack:
     check_processes(experiments)
     for experiment, workdir in zip(experiments, workdirs, strict=True):
       run = hosts.open_run(
         workdir, experiment.settings, data=experiment.data_id, say=console.say
       )
+      stack.callback(run.close)
       runs.append(run)
     return train_runs(experiments, runs)
 
@@ -159,6 +161,7 @@ def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
   tell_start(lanes)
   with (
     jax.debug_nans(experiment.settings['debug']),
+    stopping.asked() as asked_fn,
     console.progress('training', experiment.rounds, start=start) as bar,
   ):
     for stage, first, last in stage_bounds(experiment.stages):
@@ -166,8 +169,22 @@ def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
       if any(lane.done < last for lane in lanes):
         if stage.note:
           console.say(stage.note)
-        lanes = run_stage(lanes, stage, first, last, bar)
+        for moved in run_stage(lanes, stage, first, last, bar):
+          lanes = moved
+          if number := hosts.any_of(asked_fn()):
+            save_and_stop(lanes, number)
   return lanes
+
+
+def save_and_stop(lanes: Sequence[Lane], number: int) -> NoReturn:
+  """Save every lane where it is, say so, and end as the signal wants it."""
+  for lane in lanes:
+    if lane.done and not lane.run.has_checkpoint(lane.done):
+      lane.run.save_checkpoint(lane.done, lane.state)
+  done = sorted({lane.done for lane in lanes})
+  rounds = ' and '.join(map(str, done))
+  console.say(f'Saved after round {rounds}; the same command continues.')
+  raise stopping.Stopped(number, told=True)
 
 
 def tell_start(lanes: Sequence[Lane]) -> None:
@@ -193,8 +210,8 @@ def enter_stage(lane: Lane, stage: Stage, first: int, last: int) -> Lane:
 
 def run_stage(
   lanes: Sequence[Lane], stage: Stage, first: int, last: int, bar: console.Bar
-) -> list[Lane]:
-  """Return the lanes after the last round of a stage."""
+) -> Iterator[list[Lane]]:
+  """Yield the lanes after every stop up to the last round of a stage."""
   experiment = lanes[0].experiment
   every = cadence(experiment.settings, experiment.rounds)
   advance_fn = make_advance(
@@ -218,7 +235,7 @@ def run_stage(
       for lane, (state, numbers) in zip(moving, advanced, strict=True)
     )
     lanes = [next(moved) if lane.done == done else lane for lane in lanes]
-  return lanes
+    yield lanes
 
 
 def record(
@@ -273,7 +290,6 @@ def check_finite(
   )
   if finite and np.isfinite(numbers['loss']):
     return
-  lane.run.close()
   raise bad_input(
     'training',
     got=f'NaN or infinity in rounds {lane.done + 1} to {stop} of {stage.name} '
@@ -296,7 +312,8 @@ def finish(lane: Lane) -> None:
     scores = lane.judges.clients(last, state, views, models.keep)
     whole = lane.judges.whole(last, state.server)
   if hosts.is_first():
-    models.save()
+    with files.writing(lane.run.path):
+      models.save()
     seconds = float(state.seconds) + time.perf_counter() - began
     write_result(experiment, lane.run, scores, whole, state, seconds)
   lane.run.close()

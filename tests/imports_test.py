@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = 'fedjax_pfl'
 # From the words that all speak to what whole tables are made of.
 PICTURE = """
-errors types console files lock events seals identity trees losses data models
-modelfile batches local algorithm personalize clusters wide algorithms
+errors types console files lock stopping events seals identity trees losses data
+models modelfile batches local algorithm personalize clusters wide algorithms
 traffic sharing cohorts chunks fitting waste mesh engine feeding calibration
 scoring evaluate
 checkpoints store lost hosts resultfile resultrows report oracle
