@@ -83,11 +83,12 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   )
   c.save_clients = (0,)  # whose personalised models go to model/
 
+  c.diverged = 'stop'  # where numbers are not finite; or 'exclude' clients
   c.chunk = 'auto'  # clients side by side
   c.devices = 0  # of each process, that share the clients; 0 = all
   # Their rows; on the 'host', a round is fed those of its cohort.
   c.clients_placement = 'device'
-  c.debug = False  # clients in a Python loop, every step checked for NaN
+  c.debug = False  # clients in a Python loop; the first bad step is named
   c.quick = False  # synthetic images may stand in
   c.update(changes)
   if arg not in ('', QUICK):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from fedjax_pfl import console, feeding, traffic
+from fedjax_pfl import console, feeding, guard, traffic
 from fedjax_pfl.algorithm import Metrics, Stage
 from fedjax_pfl.chunks import auto_chunk
 from fedjax_pfl.cohorts import is_on_host, sample_cohorts
@@ -48,22 +49,46 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
     call = call_of(lane, stage, lane.done + 1)
     width = num_side_by_side(lane.experiment, stage, call)
 
+  def finite(lane, call, kept, result, metrics, stop):
+    """Return result, metrics and who took part [T, C]; all are finite."""
+    everyone = np.ones(metrics['loss'].shape, bool)
+    lost = guard.find_lost(call, result, metrics)
+    if lost is None:
+      return result, metrics, everyone
+    refuse_fn = partial(guard.refusal, lane, stage, stop)
+    if settings['diverged'] == 'stop':
+      raise refuse_fn(lost)
+    guard.put_back(call[1], np.unique(call[2]), kept)
+    return guard.play_without(rounds_fn, call, stage, refuse_fn)
+
+  def kept_of(call):
+    """Return what clients on the host have before they are written over."""
+    if settings['diverged'] == 'stop':
+      return []
+    return guard.keep_rows(call[1], np.unique(call[2]))
+
   def advance(lanes, stop):
     advanced = []
     for place in range(0, len(lanes), width):
       some, began = lanes[place : place + width], time.perf_counter()
       calls = [call_of(lane, stage, stop) for lane in some]
+      kept = [kept_of(call) for call in calls]
       results = play_fn(calls)
       metrics = jax.tree.map(np.asarray, [one[2] for one in results])  # waits
       took = (time.perf_counter() - began) / len(some)
-      for lane, call, result, one in zip(
-        some, calls, results, metrics, strict=True
+      for lane, call, rows, result, one in zip(
+        some, calls, kept, results, metrics, strict=True
       ):
+        result, one, took_part = finite(lane, call, rows, result, one, stop)
         numbers = {
           'stage': stage.name,
-          **training_numbers(one, call, settings['batch_size'], took),
+          **training_numbers(
+            one, call, settings['batch_size'], took, took_part
+          ),
           **message_bytes(bytes_of(), call, begins=lane.done == first),
         }
+        if settings['diverged'] == 'exclude':
+          numbers |= told_excluded(lane, call, took_part)
         advanced.append((state_after(lane, result, took), numbers))
     return advanced
 
@@ -157,15 +182,37 @@ def loop_rounds(round_fn):
   return rounds
 
 
+def told_excluded(lane: Lane, call: Call, took_part: np.ndarray) -> Numbers:
+  """Return how many took no part, and which: [round, client]; say it, too."""
+  numbers: Numbers = {'excluded': int((~took_part).sum())}
+  pairs = []
+  for number, cohort in enumerate(np.asarray(call[2]), lane.done + 1):
+    lost = guard.ids_of(cohort[~took_part[number - lane.done - 1]])
+    pairs += [[number, client] for client in lost]
+    if lost:
+      console.say(
+        f'Round {number}: without{guard.told_clients(lost)}, whose numbers are '
+        'not finite.'
+      )
+  return {**numbers, 'excluded_clients': pairs} if pairs else numbers
+
+
 def training_numbers(
-  metrics: Metrics, call: Call, batch_size: int, seconds: float
+  metrics: Metrics,
+  call: Call,
+  batch_size: int,
+  seconds: float,
+  took_part: np.ndarray,
 ) -> dict[str, float]:
-  """Return means over the rounds of a call, and images per second."""
+  """Return means over the rounds of a call, and images per second.
+
+  Clients that took no part [T, C] are in no mean.
+  """
   _, _, cohorts, data, _ = call
   counts = np.asarray(data.count)[np.asarray(cohorts)]  # [T, C]
   images = num_images(metrics['num_steps'], counts, batch_size)
   return {
-    **mean_metrics(metrics, counts > 0),
+    **mean_metrics(metrics, (counts > 0) & took_part),
     'images_per_second': images / seconds,
   }
 

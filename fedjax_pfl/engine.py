@@ -23,6 +23,7 @@ from fedjax_pfl.chunks import auto_chunk
 from fedjax_pfl.cohorts import Cohort, by_size, client_update, gather
 from fedjax_pfl.errors import bad_input
 from fedjax_pfl.fitting import until_it_fits
+from fedjax_pfl.local import Diverged
 from fedjax_pfl.mesh import map_clients
 from fedjax_pfl.types import Array, ClientData, Key
 
@@ -204,6 +205,15 @@ def _named(who, stage, server):
   try:
     with jax.disable_jit():
       yield
+  except Diverged as error:
+    raise bad_input(
+      'training',
+      got=f'NaN or infinity: {who}, round {int(server.round) + 1} of {stage}, '
+      f'{error}',
+      expected='finite numbers',
+      choices=['a smaller learning_rate', 'another model'],
+      cause='a learning rate that is too high for this model',
+    ) from error
   except Exception as error:
     raise RuntimeError(
       f'{who}, stage "{stage}", round {int(server.round)}: '

@@ -70,6 +70,10 @@ class Training(NamedTuple):
 AGGREGATIONS = ('uniform', 'examples')
 
 
+class Diverged(ArithmeticError):
+  """A step that lost the numbers; the message says where in it."""
+
+
 class FitInfo(NamedTuple):
   """What else a fit leaves behind."""
 
@@ -211,6 +215,7 @@ def fit_stops(
       value, grads = value_and_grad(tree, batch, rng)
       updates, opt_state = tx.update(grads, opt_state, tree)
       tree = optax.apply_updates(tree, updates)
+      _check_step(number, position, value[0], grads, tree)
       values = jax.tree.map(
         lambda row, one: row.at[number * steps + position].set(one),
         values,
@@ -251,6 +256,33 @@ def fit_stops(
   if len(stops) == 1:
     return [tree], info
   return [trees.take(kept, slot) for slot in range(len(stops))], info
+
+
+def _check_step(
+  epoch: Array, position: Array, loss: Array, grads: PyTree, tree: PyTree
+) -> None:
+  """Raise where a step that is played in Python loses the numbers.
+
+  In a compiled program there are no numbers yet: it is left as it is.
+  """
+  if isinstance(loss, jax.core.Tracer):
+    return
+  parts = ('loss', loss), ('gradient', grads), ('parameters after it', tree)
+  for what, part in parts:
+    if name := _first_lost(part):
+      where = f'{what} ({name})' if part is not loss else what
+      raise Diverged(
+        f'step {int(position) + 1} of epoch {int(epoch) + 1}, in its {where}'
+      )
+
+
+def _first_lost(tree: PyTree) -> str:
+  """Return the name of the first leaf that is not finite, or ''."""
+  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    if is_floating and not bool(jnp.isfinite(leaf).all()):
+      return jax.tree_util.keystr(path, simple=True, separator='/') or 'loss'
+  return ''
 
 
 def _with_reports(loss):

@@ -21,6 +21,9 @@ from fedjax_pfl.personalize import SUPPORTS
 from fedjax_pfl.scoring import SCORINGS
 from fedjax_pfl.sharing import SERVER_PARTS
 
+# The run ends in a sentence, or goes on without such clients.
+DIVERGED = ('stop', 'exclude')
+
 
 class Rule(NamedTuple):
   """What a field has to be."""
@@ -242,6 +245,9 @@ RULES: dict[str, Rule] = {
     lambda value: _is_int(value) and value >= 0,
     'ids of clients, from 0',
     'a single id: write (0,)',
+  ),
+  'diverged': one_of(
+    DIVERGED, 'what happens when a client diverges', 'a client id, or yes or no'
   ),
   'chunk': Rule(
     lambda value: value == 'auto' or (_is_int(value) and value >= 1),

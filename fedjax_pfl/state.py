@@ -47,10 +47,14 @@ def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
 
 
 def first_state(
-  experiment: Experiment, run: Run, key: Key
+  experiment: Experiment, run: Run, key: Key, *, writes: bool = True
 ) -> tuple[State, int]:
-  """Return the newest checkpoint's state and round, or the initial ones."""
-  restored = run.resume(partial(state_shapes, experiment))
+  """Return the newest checkpoint's state and round, or the initial ones.
+
+  Where a run `writes`, its metrics begin anew from there.
+  """
+  restore_fn = run.resume if writes else run.restore_checkpoint
+  restored = restore_fn(partial(state_shapes, experiment))
   if restored is None:
     begin_fn = feeding.begin if is_on_host(experiment.train) else begin
     states = begin_fn(experiment.stages[0], experiment.train, key)

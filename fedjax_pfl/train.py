@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl import console, files, hosts, lost, memory, stopping
 from fedjax_pfl.advance import Numbers, make_advance
-from fedjax_pfl.algorithm import Server, Stage
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.algorithm import Stage
+from fedjax_pfl.errors import BadInput, bad_input
 from fedjax_pfl.evaluate import view_names
 from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.judging import accuracies, make_judges
@@ -35,7 +34,7 @@ from fedjax_pfl.state import (
   stage_bounds,
   summarise_best,
 )
-from fedjax_pfl.store import Run, load_metrics
+from fedjax_pfl.store import Run, load_config, load_metrics
 from fedjax_pfl.types import Key, Scores
 from fedjax_pfl.whole import last_ones
 
@@ -83,6 +82,9 @@ def train_seeds(
   with lost.watching(runs), contextlib.ExitStack() as stack:
     check_processes(experiments)
     for experiment, workdir in zip(experiments, workdirs, strict=True):
+      if experiment.settings['debug'] and was_begun_without_debug(workdir):
+        replay(experiment, workdir)
+    for experiment, workdir in zip(experiments, workdirs, strict=True):
       run = hosts.open_run(
         workdir, experiment.settings, data=experiment.data_id, say=console.say
       )
@@ -118,6 +120,54 @@ def train_runs(
     for lane in run_rounds(begin_lanes(seeds)):
       finish(lane)
   return [run.result() for run in runs]
+
+
+def was_begun_without_debug(workdir: str) -> bool:
+  """Return whether a run that is not for debugging lies there."""
+  try:
+    begun = load_config(workdir)['config']['debug'] is False
+  except (BadInput, TypeError, KeyError):  # none, or one that is refused later
+    begun = False
+  return bool(hosts.any_of(hosts.is_first() and begun))
+
+
+def replay(experiment: Experiment, workdir: str) -> NoReturn:
+  """Play what comes after the last good checkpoint, client by client.
+
+  Up to where the next one would be saved. Ends in the sentence that names the
+  first bad step, or in one that says that there is none; writes nothing.
+  """
+  settings = {**experiment.settings, 'debug': False}
+  run = hosts.open_run(
+    workdir, settings, data=experiment.data_id, say=console.say
+  )
+  with contextlib.closing(run):
+    keys, train_data = random_streams(settings['seed']), experiment.train
+    state, done = first_state(experiment, run, keys['states'], writes=False)
+    lane = Lane(experiment, run, keys, None, state, done, train_data)
+    every = cadence(settings, experiment.rounds)
+    for stage, first, last in stage_bounds(experiment.stages):
+      lane = enter_stage(lane, stage, first, last)
+      if not first <= lane.done < last:
+        continue
+      stop = min(last, (lane.done // every.save + 1) * every.save)
+      rounds = f'rounds {lane.done + 1} to {stop}'
+      console.say(f'Playing {rounds} once more, client by client.')
+      make_advance([lane], stage, first)([lane], stop)
+      raise bad_input(
+        'debug',
+        got=f'finite numbers in {rounds} of {run.path}, client by client',
+        expected='a run that lost its numbers there',
+        choices=['the same command without debug, which goes on'],
+        cause='the run stopped for another reason',
+      )
+    raise bad_input(
+      'debug',
+      got=f'{run.path}, whose rounds are all done',
+      expected='a run that lost its numbers',
+      choices=['another --workdir, for a run with debug from the start'],
+      cause='the directory of a run that came to its end',
+    )
 
 
 def random_streams(seed: int) -> dict[str, Key]:
@@ -160,7 +210,6 @@ def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
   experiment, start = lanes[0].experiment, min(lane.done for lane in lanes)
   tell_start(lanes)
   with (
-    jax.debug_nans(experiment.settings['debug']),
     stopping.asked() as asked_fn,
     console.progress('training', experiment.rounds, start=start) as bar,
   ):
@@ -221,8 +270,6 @@ def run_stage(
     stop = every.next_stop(done, last)
     moving = [lane for lane in lanes if lane.done == done]
     advanced = advance_fn(moving, stop)
-    for lane, (state, numbers) in zip(moving, advanced, strict=True):
-      check_finite(lane, state.server, numbers, stop, stage)
     bar.update(
       stop,
       **{
@@ -279,38 +326,14 @@ def judged(lane: Lane, stage: Stage) -> tuple[Lane, Numbers]:
   return lane._replace(state=state), numbers
 
 
-def check_finite(
-  lane: Lane, server: Server, numbers: Numbers, stop: int, stage: Stage
-) -> None:
-  """Stop a run that has lost its numbers; what was saved stays."""
-  finite = all(  # in numpy: jax would compile two programs for every shape
-    np.isfinite(np.asarray(leaf)).all()
-    for leaf in jax.tree.leaves(server)
-    if jnp.issubdtype(leaf.dtype, jnp.floating)
-  )
-  if finite and np.isfinite(numbers['loss']):
-    return
-  raise bad_input(
-    'training',
-    got=f'NaN or infinity in rounds {lane.done + 1} to {stop} of {stage.name} '
-    f'(loss {numbers["loss"]:.3g}), seed {lane.experiment.settings["seed"]}, '
-    f'in {lane.run.path}',
-    expected='finite numbers',
-    choices=['a smaller learning_rate', 'debug=True names the first bad step'],
-    cause='a learning rate that is too high for this model; checkpoints and '
-    f'metrics up to round {lane.done} are kept',
-  )
-
-
 def finish(lane: Lane) -> None:
   """Judge the last models, and write all that a finished run has."""
   began = time.perf_counter()
   experiment, state = lane.experiment, lane.state
   models = Models(experiment, lane.run)
   last, views = experiment.stages[-1], experiment.settings['views']
-  with jax.debug_nans(experiment.settings['debug']):
-    scores = lane.judges.clients(last, state, views, models.keep)
-    whole = lane.judges.whole(last, state.server)
+  scores = lane.judges.clients(last, state, views, models.keep)
+  whole = lane.judges.whole(last, state.server)
   if hosts.is_first():
     with files.writing(lane.run.path):
       models.save()

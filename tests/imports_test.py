@@ -19,7 +19,8 @@ models modelfile batches local algorithm personalize clusters wide algorithms
 traffic sharing cohorts chunks fitting waste mesh engine feeding calibration
 scoring evaluate
 checkpoints store lost hosts resultfile resultrows report oracle
-settings start experiment memory state whole judging keep lanes advance train
+settings start experiment memory state whole judging keep lanes guard
+advance train
 analysis reproduction
 """
 ORDER = PICTURE.split()

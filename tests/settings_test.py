@@ -119,6 +119,7 @@ BAD = [
   ('chunk', 'all', "got 'all'"),
   ('devices', -1, 'a whole number of devices (0 = all), 0 or more'),
   ('clients_placement', 'gpu', 'Choices: device, host'),
+  ('diverged', 'ignore', "got 'ignore', expected what happens"),
   ('debug', 1, 'Choices: True, False'),
   ('quick', 'yes', 'the config argument :quick'),
   ('hp', None, '{} for the defaults of the method'),
