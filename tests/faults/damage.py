@@ -1,0 +1,69 @@
+"""Files of a run that are cut short, emptied, gone, or have another bit.
+
+The same command then ends in the bits of the run whose files were whole, or
+in a sentence that has touched none of them.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from faults import tiny
+from faults.moments import State, all_states, read, write
+from faults.outcome import Outcome
+from fedjax_pfl import lock, store
+
+
+def run(count: int, seed: int) -> Outcome:
+  """Try `count` damages to files of runs that are half done or finished."""
+  rng, failures = np.random.default_rng(seed), []
+  with tempfile.TemporaryDirectory() as name:
+    folder = Path(name)
+    states = all_states(folder / 'whole')
+    want = tiny.numbers_of(folder / 'whole', with_metrics=False)
+    half_done = next(one for one in states if 'checkpoints/2' in one)
+    half_done, finished = without_lock(half_done), without_lock(states[-1])
+    assert store.RESULT in finished and store.RESULT not in half_done
+    for number in range(count):
+      state = (half_done, finished)[number % 2]
+      what, damaged = damage(state, rng)
+      if end := judge(damaged, folder / str(number), want):
+        failures.append(f'damage {number}, {what}: {end}')
+  return Outcome('damaged files', count, count - len(failures), tuple(failures))
+
+
+def judge(damaged: State, folder: Path, want: dict) -> str:
+  """Return '' if the same command ends well, else how it ended."""
+  write(damaged, folder)
+  end = tiny.how_it_ends(folder, want)
+  if end == 'a sentence':
+    return '' if without_lock(read(folder)) == damaged else f'{end}, not alone'
+  return '' if end == 'same bits' else end
+
+
+def without_lock(state: State) -> State:
+  return {k: content for k, content in state.items() if k != lock.NAME}
+
+
+def damage(state: State, rng: np.random.Generator) -> tuple[str, State]:
+  """Return the state with one file damaged, and what was done to it."""
+  # As often a file that a person looks at as one of a checkpoint.
+  names = [name for name, content in state.items() if content]
+  shown = [name for name in names if '/' not in name]
+  name = str(rng.choice(shown if rng.random() < 0.5 else names))
+  content = state[name]
+  how = str(rng.choice(['bit', 'bit', 'cut', 'empty', 'gone']))
+  place = int(rng.integers(len(content)))
+  damaged = dict(state)
+  if how == 'bit':
+    changed = bytearray(content)
+    changed[place] ^= 1 << int(rng.integers(8))
+    damaged[name] = bytes(changed)
+  elif how == 'cut':
+    damaged[name] = content[:place]
+  elif how == 'empty':
+    damaged[name] = b''
+  elif name != store.METRICS:  # to delete that is how one goes on without it
+    del damaged[name]
+  return f'{how} at {place} of {name}', damaged

@@ -1,0 +1,118 @@
+"""Two processes on one run directory.
+
+One holds the lock, another tries: the other ends in a sentence that names the
+first, and has written nothing. Killed, the first leaves nothing in the way.
+Of several that begin at the same moment, one gets the directory.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from faults import tiny
+from faults.moments import read
+from faults.outcome import Outcome
+from fedjax_pfl import lock
+
+# The module alone: the package would bring jax, and six seconds of imports.
+HOLD = f"""
+import importlib.util, pathlib, sys, types
+package = types.ModuleType('fedjax_pfl')
+package.__path__ = [{str(Path(lock.__file__).parent)!r}]
+sys.modules['fedjax_pfl'] = package
+from fedjax_pfl import lock
+sys.stdin.readline()
+try:
+  lock.acquire(pathlib.Path(sys.argv[1]))
+except ValueError as error:
+  print(error, flush=True)
+else:
+  print('held', flush=True)
+  sys.stdin.readline()
+  lock.release(pathlib.Path(sys.argv[1]))
+"""
+
+
+@contextlib.contextmanager
+def holders(folder: Path, number: int):
+  """Yield processes that want the lock, once they are told to: see `tell`."""
+  processes = [
+    subprocess.Popen(
+      [sys.executable, '-c', HOLD, str(folder)],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+    )
+    for _ in range(number)
+  ]
+  try:
+    yield processes
+  finally:
+    for process in processes:
+      process.kill()
+      process.communicate()
+
+
+def tell(process: subprocess.Popen) -> None:
+  """Let a process go on: take the lock, and then give it back."""
+  process.stdin.write('\n')
+  process.stdin.flush()
+
+
+def run(count: int, seed: int) -> list[Outcome]:
+  """Try `count` pairs and as many races; there is nothing random in it."""
+  del seed
+  with tempfile.TemporaryDirectory() as name:
+    folder = Path(name)
+    tiny.play(folder / 'whole')
+    want = tiny.numbers_of(folder / 'whole')
+    pairs = [pair(folder / f'pair{n}', n % 2, want) for n in range(count)]
+    races = [race(folder / f'race{n}') for n in range(count)]
+  return [
+    Outcome(title, count, ends.count(''), tuple(end for end in ends if end))
+    for title, ends in (
+      ('a second process on a run', pairs),
+      ('a race for a directory', races),
+    )
+  ]
+
+
+def pair(folder: Path, is_killed: int, want: dict) -> str:
+  """Return '' if a run waits for the owner of its directory in a sentence."""
+  folder.mkdir()
+  with holders(folder, 1) as (owner,):
+    tell(owner)
+    owner.stdout.readline()
+    before = read(folder)
+    end = tiny.how_it_ends(folder, want)
+    told = end == 'a sentence' and tiny.last_sentence[-1]
+    if not told or f'process {owner.pid} on {os.uname().nodename}' not in told:
+      return f'second process: {end} {told}'
+    if read(folder) != before:
+      return f'the second process wrote {sorted(read(folder))}'
+    if is_killed:
+      owner.send_signal(signal.SIGKILL)
+      owner.wait()
+    else:
+      tell(owner)
+      owner.wait()
+      if lock.NAME in read(folder):
+        return 'the lock stayed behind'
+    end = tiny.how_it_ends(folder, want)
+    return '' if end == 'same bits' else f'after the owner: {end}'
+
+
+def race(folder: Path, number: int = 4) -> str:
+  """Return '' if one of several gets the directory, and the others are told."""
+  folder.mkdir()
+  with holders(folder, number) as processes:
+    for process in processes:
+      tell(process)
+    said = [process.stdout.readline().strip() for process in processes]
+    told = [line for line in said if line.startswith('workdir: got')]
+    alone = said.count('held') == 1 and len(told) == number - 1
+    return '' if alone else f'{said}'

@@ -1,0 +1,130 @@
+"""The smallest run that has all that a run has, and how one has to end.
+
+It is trained in this process, and what it compiles is kept: a repetition
+takes a tenth of a second, so that hundreds can be tried.
+"""
+
+import contextlib
+import functools
+import io
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from small_runs import make_experiment
+
+from fedjax_pfl import advance, judging, store, traffic
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.train import train
+
+CLOCKS = ('time', 'images_per_second')
+PARTS = ('got ', ', expected ', 'Likely cause: ')
+
+
+@functools.cache
+def experiment(seed=0):
+  return make_experiment(
+    seed=seed,
+    clients=5,
+    examples=100,
+    fraction=0.4,
+    rounds=3,
+    batch_size=16,
+    log_every=1,
+    eval_every=2,
+    checkpoint_every=1,
+    views=('initial',),
+    save_clients=(0,),
+    global_test=True,  # then result.json depends on earlier metrics
+  )
+
+
+_made = {}
+last_sentence: list[str] = []
+
+
+def _once(make, key_fn):
+  """Return `make`, which gives what it has made for the same key before."""
+
+  def remembered(*args, **options):
+    key = make, key_fn(*args, **options)
+    if key not in _made:
+      _made[key] = make(*args, **options)
+    return _made[key]
+
+  return remembered
+
+
+@contextlib.contextmanager
+def compiled_once():
+  """Use the programs of the tiny run again wherever it is run."""
+  with contextlib.ExitStack() as stack:
+    for module, name, key_fn in (
+      (traffic, 'watch', lambda stage, server: stage.name),
+      (advance, 'make_rounds_fn', lambda _, stage, mesh: stage.name),
+      (
+        judging,
+        'make_evaluate',
+        lambda *args, keep_models, **_: (tuple(args[2]), keep_models),
+      ),
+      (judging, 'make_judge_whole', lambda experiment: ()),
+    ):
+      make = _once(getattr(module, name), key_fn)
+      stack.enter_context(mock.patch.object(module, name, make))
+    yield
+
+
+def play(folder: Path) -> str:
+  """Give the command of the run once; return all that it said."""
+  said = io.StringIO()
+  with compiled_once(), contextlib.redirect_stdout(said):
+    train(experiment(), folder)
+  return said.getvalue()
+
+
+def how_it_ends(folder: Path, want: dict) -> str:
+  """Return 'same bits', 'a sentence', or what is wrong."""
+  try:
+    play(folder)
+  except BadInput as error:
+    lacking = [part for part in PARTS if part not in str(error)]
+    last_sentence.append(str(error))
+    return f'a sentence without {lacking}' if lacking else 'a sentence'
+  except Exception as error:
+    return f'{type(error).__name__}: {error}'
+  got = numbers_of(folder, with_metrics='metrics' in want)
+  other = [name for name in want if got.get(name) != want[name]]
+  left = [str(path) for path in folder.rglob('*.tmp')]
+  if other or left:
+    return f'other {other}, left {left}'
+  return 'same bits'
+
+
+def numbers_of(folder: Path, with_metrics: bool = True) -> dict:
+  """Return every number that a finished run leaves, but its times."""
+  with np.load(folder / store.CLIENTS, allow_pickle=False) as arrays:
+    clients = {
+      name: (str(arrays[name].dtype), arrays[name].tobytes())
+      for name in arrays.files
+    }
+  result = store.load_result(folder)
+  del result['seconds']
+  numbers = {'clients.npz': clients, 'result.json': result}
+  if not with_metrics:
+    return numbers
+  metrics = store.load_metrics(folder)
+  for line in metrics:
+    for clock in CLOCKS:
+      del line[clock]
+  return {**numbers, 'metrics': metrics}
+
+
+@contextlib.contextmanager
+def copy_of(folder: Path, place: Path):
+  """Yield a copy of a run directory, which is removed in the end."""
+  shutil.copytree(folder, place)
+  try:
+    yield place
+  finally:
+    shutil.rmtree(place)

@@ -1,0 +1,204 @@
+"""Faults, a few of each campaign: `make faults` tries them all."""
+
+import contextlib
+import io
+import os
+import signal
+import threading
+from unittest import mock
+
+import pytest
+from faults import damage, disks, locks, moments, tiny
+
+from experiments import commandline
+from fedjax_pfl import lock, stopping, store, train
+from fedjax_pfl.checkpoints import steps
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory, quick_compiler):
+  """Return all states that the files of the tiny run are in, and its end."""
+  folder = tmp_path_factory.mktemp('tiny') / 'run'
+  return moments.all_states(folder), tiny.numbers_of(folder)
+
+
+def play(state, folder, want):
+  moments.write(state, folder)
+  return tiny.how_it_ends(folder, want)
+
+
+@pytest.mark.parametrize('share', [0.2, 0.6, 0.95])
+def test_a_kill_at_a_change_of_a_file_loses_nothing(whole, tmp_path, share):
+  states, want = whole
+  assert len(states) > 40
+  state = states[int(share * len(states))]
+  assert play(moments.tear(state) or state, tmp_path / 'run', want) == (
+    'same bits'
+  )
+
+
+def test_a_finished_run_whose_files_are_damaged(whole, tmp_path):
+  """They are derived from the last checkpoint, and written again."""
+  states, want = whole
+  for name in (store.CLIENTS, store.RESULT):
+    state = dict(states[-1])
+    state[name] = state[name].replace(b'1', b'2', 1)
+    assert state[name] != states[-1][name]
+    assert play(state, tmp_path / name, want) == 'same bits'
+  renamed = states[-1][store.RESULT].replace(b'"sha256"', b'"sha356"')
+  state = {**states[-1], store.RESULT: renamed}
+  assert play(state, tmp_path / 'renamed', want) == 'same bits'
+
+
+def test_metrics_that_were_changed_are_not_gone_on_with(whole, tmp_path):
+  states, want = whole
+  state = next(one for one in states if 'checkpoints/2' in one)
+  state = damage.without_lock(state)
+  changed = state[store.METRICS].replace(b'"loss": 2', b'"loss": 3', 1)
+  state = {**state, store.METRICS: changed}
+  assert damage.judge(state, tmp_path / 'run', want) == ''
+  assert tiny.last_sentence[-1].startswith('metrics: got ')
+  (tmp_path / 'run' / store.METRICS).unlink()  # as the sentence says
+  assert 'is gone: going on' in tiny.play(tmp_path / 'run')
+
+
+@pytest.mark.parametrize(('point', 'error'), [(12, 0), (35, 1)])
+def test_a_disk_that_refuses_is_a_sentence(whole, tmp_path, point, error):
+  refusal = disks.ERRORS[error]
+  assert disks.refused(tmp_path / 'run', point, *refusal, whole[1]) == ''
+  assert 'expected a disk that takes' in tiny.last_sentence[-1]
+
+
+def test_a_second_process_names_the_first_and_writes_nothing(whole, tmp_path):
+  assert locks.pair(tmp_path / 'pair', True, whole[1]) == ''
+  assert locks.race(tmp_path / 'race', 3) == ''
+
+
+def test_a_process_may_open_its_own_run_again(tmp_path):
+  lock.acquire(tmp_path)
+  lock.acquire(tmp_path)
+  lock.release(tmp_path)
+  assert (tmp_path / lock.NAME).exists()
+  lock.release(tmp_path)
+  assert not (tmp_path / lock.NAME).exists()
+  lock.release(tmp_path)  # nobody's
+
+
+# ---- signals
+
+
+def signalled(number, after):
+  """Return what sends this process a signal after so many saved lines."""
+  lines = []
+
+  def log(self, log=store.Run.log, **numbers):
+    log(self, **numbers)
+    lines.append(numbers)
+    if len(lines) == after:
+      os.kill(os.getpid(), number)
+
+  return mock.patch.object(store.Run, 'log', log)
+
+
+@pytest.mark.parametrize('number', stopping.SIGNALS)
+def test_a_signal_saves_every_seed_and_says_so(whole, tmp_path, number):
+  """Two seeds, of which each has a line after the signal's round."""
+  seeds = [tiny.experiment(seed)._replace() for seed in (0, 1)]
+  seeds = [
+    one._replace(settings={**one.settings, 'checkpoint_every': 3})
+    for one in seeds
+  ]
+  folders, said = [tmp_path / '0', tmp_path / '1'], io.StringIO()
+  before = [signal.getsignal(each) for each in stopping.SIGNALS]
+  with (
+    signalled(number, after=3),
+    tiny.compiled_once(),
+    contextlib.redirect_stdout(said),
+    pytest.raises(stopping.Stopped) as caught,
+  ):
+    train.train_seeds(seeds, folders)
+  assert caught.value.status == 128 + number and caught.value.told
+  assert said.getvalue().splitlines()[-1] == (
+    'Saved after round 2; the same command continues.'
+  )
+  assert [steps(folder / 'checkpoints') for folder in folders] == [[2], [2]]
+  assert not any((folder / lock.NAME).exists() for folder in folders)
+  assert [signal.getsignal(each) for each in stopping.SIGNALS] == before
+  with tiny.compiled_once(), contextlib.redirect_stdout(said):
+    train.train_seeds(seeds, folders)
+  got = tiny.numbers_of(folders[0])
+  assert got == whole[1]
+
+
+def test_a_second_interrupt_stops_at_once():
+  with pytest.raises(stopping.Stopped), stopping.asked() as asked_fn:
+    os.kill(os.getpid(), signal.SIGINT)
+    assert asked_fn() == signal.SIGINT
+    os.kill(os.getpid(), signal.SIGINT)
+    pytest.fail('not stopped')
+
+
+def test_a_signal_after_the_last_question_is_not_lost():
+  with pytest.raises(stopping.Stopped) as caught, stopping.asked():
+    os.kill(os.getpid(), signal.SIGTERM)
+  assert caught.value.status == 143 and not caught.value.told
+
+
+def test_what_is_ignored_stays_so():
+  before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+  try:
+    with stopping.asked() as asked_fn:
+      os.kill(os.getpid(), signal.SIGINT)
+      assert not asked_fn()
+  finally:
+    signal.signal(signal.SIGINT, before)
+
+
+def test_in_another_thread_signals_are_left_alone():
+  found = []
+
+  def ask():
+    with stopping.asked() as asked_fn:
+      found.append(asked_fn())
+
+  thread = threading.Thread(target=ask)
+  thread.start()
+  thread.join()
+  assert found == [0]
+
+
+@pytest.mark.parametrize(
+  ('stop', 'status', 'said'),
+  [
+    (KeyboardInterrupt(), 130, 'Stopped. What was saved is kept; '),
+    (stopping.Stopped(15), 143, 'Stopped. What was saved is kept; '),
+    (stopping.Stopped(15, told=True), 143, ''),
+  ],
+)
+def test_a_command_ends_with_the_status_of_its_signal(
+  capsys, stop, status, said
+):
+  def main(argument):
+    raise stop
+
+  with pytest.raises(SystemExit) as caught:
+    commandline._without_traceback(main, ())
+  assert caught.value.code == status
+  assert capsys.readouterr().out.startswith(said)
+
+
+def test_sigterm_outside_of_training_is_a_sentence(capsys):
+  def main(argument):
+    os.kill(os.getpid(), signal.SIGTERM)
+    pytest.fail('not stopped')
+
+  before = signal.getsignal(signal.SIGTERM)
+  try:
+    with pytest.raises(SystemExit) as caught:
+      commandline._without_traceback(main, ())
+  finally:
+    signal.signal(signal.SIGTERM, before)
+  assert caught.value.code == 143
+  assert capsys.readouterr().out.startswith('Stopped.')
