@@ -96,7 +96,7 @@ def make_evaluate(
     return scores, {name: models[name] for name in views if keep_models}
 
   @jax.jit
-  def judge(server, clients, ids, places, train, test, key):
+  def evaluate(server, clients, ids, places, train, test, key):
     return map_clients(
       one_client,
       (server, train, test, key),
@@ -105,7 +105,7 @@ def make_evaluate(
       mesh,
     )
 
-  def evaluate(server, clients, ids, train, test, key):
+  def evaluate_rows(server, clients, ids, train, test, key):
     places = ids
     if is_on_host(train):
       chosen = np.asarray(ids)
@@ -114,9 +114,9 @@ def make_evaluate(
         data._replace(index=data.index[chosen], count=data.count[chosen])
         for data in (train, test)
       )
-    return judge(server, clients, ids, places, train, test, key)
+    return evaluate(server, clients, ids, places, train, test, key)
 
-  return evaluate
+  return evaluate_rows
 
 
 def evaluate_clients(

@@ -87,7 +87,8 @@ def forecast_memory(
   made = 0 if stage.prepare is as_stored else trees.num_bytes(data.x)
   return known._replace(
     images=known.images + made,
-    cohort=size * (2 * own + up),
+    # On the host, they are arguments and results.
+    cohort=size * (up if known.host else 2 * own + up),
     work=chunk * one,
     judging=_judging(experiment, stage, states, size),
   )

@@ -36,9 +36,10 @@ def used(experiment, chunk):
   return memory.program_bytes(lowered.compile())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
   ('placement', 'chunk'),
-  [('device', 1), pytest.param('host', 4, marks=pytest.mark.long)],
+  [('device', 1), ('host', 4)],
 )
 def test_a_fifth_of_what_is_then_used(placement, chunk):
   experiment = make_experiment(

@@ -20,6 +20,7 @@ RAGGED = {
   'beta': 0.1,
   'views': ('initial',),
   'eval_views': (),
+  'log_every': 1,  # one program for all calls
 }
 
 
