@@ -131,7 +131,7 @@ def read_settings(
       'a ConfigDict that comes from configs.common.base',
       'get_config without a return',
     )
-  settings = made.to_dict()
+  settings = _call_config(file, made.to_dict)  # a placeholder may be left
   replace_fields(settings, overrides or {})
   return settings
 
@@ -179,7 +179,7 @@ def _call_config(path: str | Path, function: Callable, *arguments) -> Any:
   """Return what code of a config returns; what it raises in one sentence."""
   try:
     return function(*arguments)
-  except Exception as error:  # somebody's program: anything can happen
+  except (Exception, SystemExit) as error:  # somebody's program: anything
     if _is_bad_input(error):
       raise
     lines = [
@@ -231,8 +231,8 @@ def _literal(text: str) -> Any:
   """Return the number, tuple, None, ... that the text is; else the text."""
   try:
     return ast.literal_eval(text)
-  except (ValueError, SyntaxError, MemoryError, RecursionError):
-    return text
+  except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+    return text  # TypeError: {[]: 1}
 
 
 def _bad_flag(got: str, expected: str) -> Exception:

@@ -5,7 +5,11 @@ the likely cause. Commands print it and exit with status 1; no traceback.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
+
+LONGEST = 800  # letters of what was got that are worth reading
+LONGEST_WORD = 100  # letters of what may be a misspelt choice
 
 
 class BadInput(ValueError):
@@ -27,10 +31,21 @@ def bad_input(
   model: got 'resnet9', expected a known model. Choices: resnet10, convnet4 \
 (did you mean resnet10?). Likely cause: a typo.
   """
-  message = f'{name}: got {got!r}, expected {expected}.'
+  message = f'{name}: got {_shown(got)}, expected {expected}.'
   if choices is not None:
     words = [str(choice) for choice in choices]
     message += f' Choices: {", ".join(words) if words else "none"}'
-    near = difflib.get_close_matches(str(got), words, n=1)
+    word = str(got)
+    near = []
+    if len(word) <= LONGEST_WORD:
+      near = difflib.get_close_matches(word, words, n=1)
     message += f' (did you mean {near[0]}?).' if near else '.'
   return BadInput(f'{message} Likely cause: {cause}.')
+
+
+def _shown(got: object) -> str:
+  """Return the value in one line, without the middle of a very long one."""
+  text = re.sub(r'\s*\n\s*', ' ', repr(got))  # arrays take several
+  if len(text) <= LONGEST:
+    return text
+  return f'{text[: LONGEST // 2]} ... {text[-LONGEST // 4 :]}'

@@ -39,6 +39,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.engine import stage_shapes
 from fedjax_pfl.errors import bad_input
+from fedjax_pfl.hyperparameters import check_hyperparameters
 from fedjax_pfl.mesh import mesh_of
 from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.outline import outline
@@ -46,6 +47,9 @@ from fedjax_pfl.models.task import make_task
 from fedjax_pfl.settings import check_settings, num_rounds
 from fedjax_pfl.start import begin, check_same_clients, load_start, name_data
 from fedjax_pfl.types import ClientData, Task
+
+
+SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
 class Experiment(NamedTuple):
@@ -77,8 +81,8 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
 
   >>> experiment = build(get_config('quick').to_dict(), print)
   """
-  settings = dict(settings)
   check_settings(settings)
+  settings = dict(settings)
   mesh_of(settings)  # are there so many devices?
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
@@ -111,7 +115,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
     stages,
     cohort_size(settings['clients'], settings['fraction']),
   )
-  _check_scoring(settings, np.asarray(experiment.judging[1].count))
+  _check_scoring(settings, _num_judged(settings, test))
   return experiment
 
 
@@ -172,7 +176,9 @@ def build_stages(
       }
     ),
   }
-  _check_hyperparameters(settings, module.HParams, shared)
+  check_hyperparameters(
+    settings['algorithm'], settings['hp'], module.HParams, shared
+  )
   personalize.part_mask(task, settings['finetune']['part'], 'finetune.part')
   hp = module.HParams(**shared, **settings['hp'])
   if hasattr(module, 'check_start'):
@@ -199,6 +205,7 @@ def needs_same_clients(settings: Mapping[str, Any]) -> bool:
 def build_data(settings: Mapping[str, Any], say) -> tuple:
   """Return (source, train, test, fingerprint)."""
   source = load_images(settings, say)
+  _check_batches(settings, len(source.train.y))
   indices = divide(settings, source)
   placement = settings['clients_placement']
   train = stack_clients(source.train, indices[0], placement)
@@ -280,36 +287,6 @@ def _tell_server_share(settings: Mapping[str, Any], size: int, say) -> None:
     say(f'server: {number:,} of the {size:,} training examples')
 
 
-def _check_hyperparameters(
-  settings: Mapping[str, Any], fields: type, shared: Mapping[str, Any]
-) -> None:
-  """Refuse what the method has not got, and values of another kind."""
-  defaults = {
-    name: value
-    for name, value in fields()._asdict().items()
-    if name not in shared
-  }
-  for name, value in settings['hp'].items():
-    if name not in defaults:
-      raise bad_input(
-        'hp',
-        got=name,
-        expected=f'a hyperparameter of {settings["algorithm"]}',
-        choices=defaults,
-        cause='a setting of another method, or a typing error',
-      )
-    default = defaults[name]
-    # A whole number may stand for a float; True may stand for no number.
-    kinds = (int, float) if type(default) is float else (type(default),)
-    if default is not None and type(value) not in kinds:
-      raise bad_input(
-        f'hp.{name}',
-        got=value,
-        expected=f'a value of the kind of its default, {default!r}',
-        cause='a hyperparameter of the same name in another method',
-      )
-
-
 def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
   """Refuse to judge a global model that the server has not got."""
   if settings['global_test'] and method.global_model is None:
@@ -324,6 +301,30 @@ def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
       ],
       cause='a method whose clients keep a part of the model, or all of it',
     )
+
+
+def _check_batches(settings: Mapping[str, Any], size: int) -> None:
+  """Refuse large batches that all clients together cannot fill."""
+  most = max(size, SMALL_BATCH)
+  for name, batch_size in (
+    ('batch_size', settings['batch_size']),
+    ('finetune.batch_size', settings['finetune']['batch_size']),
+  ):
+    if batch_size > most:
+      raise bad_input(
+        name,
+        got=batch_size,
+        expected=f'at most {most}: all clients have {size} training examples, '
+        'and what a batch lacks is filled up with padding, and computed',
+        cause='a digit too many, or a data set that was shrunk',
+      )
+
+
+def _num_judged(settings: Mapping[str, Any], test: ClientData) -> np.ndarray:
+  """Return how many tests each client [K] is judged on, without a device."""
+  counts = np.asarray(test.count)
+  is_half = settings['support'] == 'test_half'
+  return counts - counts // 2 if is_half else counts
 
 
 def _check_scoring(settings: Mapping[str, Any], counts: np.ndarray) -> None:

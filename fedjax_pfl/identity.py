@@ -50,13 +50,16 @@ def claim(
     except BaseException:
       lock.release(path)
       raise
-  except OSError as error:
+  except BadInput:
+    raise
+  except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+    reason = getattr(error, 'strerror', None) or error
     raise bad_input(
       'workdir',
       got=str(path),
       expected='a directory that can be made and written',
       choices=['another --workdir'],
-      cause=f'{error.strerror or error}'.lower(),
+      cause=f'{reason}'.lower(),
     ) from error
 
 

@@ -1,5 +1,6 @@
 """What is wrong with a config is told before anything is compiled."""
 
+import math
 import re
 
 import flax.linen as nn
@@ -96,10 +97,23 @@ NO_DATA_NEEDED = [
     'hp.head_lr_ratio: got -1, expected a number, 0 or more',
   ),
   ({'algorithm': 'per_fedavg', 'hp__beta': -0.1}, 'a rate above 0, or None'),
-  ({'algorithm': 'per_fedavg', 'hp__beta': 'lr'}, "got 'lr', expected a rate"),
+  (
+    {'algorithm': 'per_fedavg', 'hp__beta': 'lr'},
+    "hp.beta: got 'lr', expected a value of the kind of its default, None. "
+    'Choices: a number, None.',
+  ),
+  ({'algorithm': 'apfl', 'hp__alpha': [0.5]}, 'Choices: a number, None.'),
+  ({'algorithm': 'fedrep', 'hp__head_epochs': True}, 'a whole number, None.'),
+  ({'algorithm': 'superfed', 'hp__grid': ('a',)}, 'a list, each a number.'),
+  ({'algorithm': 'fedprox', 'hp__mu': math.nan}, 'hp.mu: got nan, expected'),
+  ({'algorithm': 'fedprox', 'hp__mu': 10**30}, 'what 32 bits hold'),
+  ({'algorithm': 'pfedme', 'hp__inner_steps': 10**7}, 'up to 1000000'),
   ({'algorithm': 'ditto', 'hp__protocol': 'papers'}, '(did you mean paper?)'),
   ({'algorithm': 'ditto', 'hp__anchor': 'glob'}, '(did you mean global?)'),
   ({'algorithm': 'ditto', 'hp__personal_epochs': 0}, 'epochs, 1 or more'),
+  ({'algorithm': 'ditto', 'hp__lam': -1.0}, 'hp.lam: got -1.0, expected'),
+  ({'algorithm': 'ditto', 'hp__personal_momentum': 1.0}, 'to below 1'),
+  ({'algorithm': 'fedconcat', 'hp__classifier_decay': -1.0}, '0 or more'),
   (
     {'algorithm': 'fedper', 'global_test': True},
     'global_test: got True, expected False for fedper: its server holds no '
@@ -152,6 +166,8 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
       {'examples': 15, 'partition': 'iid'},
       'a data set that was shrunk without lowering the clients',
     ),
+    ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
+    ({'finetune__batch_size': 10**9}, 'finetune.batch_size: got 1000000000'),
     (
       {'partition': 'classes', 'clients': 4},
       'nobody holds class 5',

@@ -21,6 +21,8 @@ scoring evaluate
 checkpoints store lost hosts resultfile resultrows report oracle
 settings start experiment memory state whole judging keep lanes guard
 advance train
+rules settings hyperparameters start experiment memory state whole judging keep
+lanes advance train
 analysis reproduction
 """
 ORDER = PICTURE.split()

@@ -46,7 +46,8 @@ BAD = [
   ('finetune__part', 'conv1++bn1', "names of layers joined by '+'"),
   ('finetune__part', ('conv1', 'bn1'), 'write "conv1+bn1"'),
   ('start', None, 'the directory of a finished run as a string'),
-  ('seed', -1, 'a seed, 0 or more'),
+  ('seed', -1, 'a whole number as a seed, 0 to 4294967295'),
+  ('seed', 2**32, 'up to 4294967295'),
   ('seed', (0, 1), 'each seed is a run'),
   ('data_dir', None, 'a path as a string'),
   ('examples', 0.5, 'a fraction instead of a number'),
@@ -79,13 +80,17 @@ BAD = [
   ('total_epochs', 0, 'epochs, 1 or more'),
   ('local_epochs', 0.5, 'got 0.5'),
   ('local_epochs', 81, 'expected at most total_epochs, 80'),
+  ('local_epochs', 2**31, 'whole numbers up to 2147483647'),
   ('rounds', 0, 'None: total / local epochs'),
   ('rounds', 0, 'rounds=0 with start=RUN'),
   ('rounds', -1, 'None: total / local epochs'),
+  ('rounds', 1_000_001, 'expected at most 1000000'),
   ('batch_size', None, 'examples, 1 or more'),
   ('learning_rate', 0, 'a learning rate above 0'),
   ('learning_rate', float('inf'), 'got inf'),
   ('learning_rate', '0.1', "got '0.1'"),
+  ('learning_rate', 1e39, 'what 32 bits hold'),
+  ('learning_rate', 10**400, 'a digit too many'),
   ('lr_drops', 0.5, 'write (0.5,)'),
   ('lr_drops', (160, 240), 'rounds instead of fractions'),
   ('lr_decay', 0, 'a factor above 0 and up to 1'),
@@ -98,6 +103,8 @@ BAD = [
   ('finetune__epochs', 5, 'write (5,)'),
   ('finetune__epochs', (0, 5), 'the view "initial"'),
   ('finetune__epochs', (), 'got ()'),
+  ('finetune__epochs', (5, 100_001), 'expected at most 100000'),
+  ('finetune__epochs', (5, 2**31), 'whole numbers up to 2147483647'),
   ('finetune__learning_rate', -1, 'a learning rate above 0'),
   ('finetune__momentum', 1, 'a momentum from 0 to below 1'),
   ('finetune__batch_size', 0, 'examples, 1 or more'),
@@ -185,6 +192,23 @@ def test_a_python_loop_has_its_clients_on_the_device():
   message = refused(make_settings(debug=True, clients_placement='host'))
   assert message.startswith('clients_placement: got ')
   assert 'device with debug=True' in message
+
+
+def test_epochs_that_no_memory_holds():
+  message = refused(make_settings(rounds=1, local_epochs=100_001))
+  assert 'local_epochs: got 100001, expected at most 100000' in message
+  message = refused(make_settings(total_epochs=10**7))
+  assert 'rounds: got 2000000, expected at most 1000000' in message
+
+
+@pytest.mark.parametrize('settings', [None, 'configs/x.py', [('seed', 0)]])
+def test_what_is_no_dict_of_settings(settings):
+  assert 'expected a dict of settings' in refused(settings)
+
+
+def test_fields_that_are_no_words():
+  message = refused({**make_settings(), 5: 1})
+  assert 'config: got 5, expected a field of a config' in message
 
 
 def test_an_unknown_field_lists_the_fields():

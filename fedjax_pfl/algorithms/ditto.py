@@ -82,6 +82,20 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       choices=ANCHORS,
       cause='a typing error',
     )
+  if not hp.lam >= 0:
+    raise bad_input(
+      'hp.lam',
+      got=hp.lam,
+      expected='a number, 0 or more; 0 trains every client alone',
+      cause='a sign: it pulls v_i to the global model',
+    )
+  if not 0 <= hp.personal_momentum < 1:
+    raise bad_input(
+      'hp.personal_momentum',
+      got=hp.personal_momentum,
+      expected='a momentum from 0 to below 1',
+      cause='a sign, or a percentage',
+    )
   if not (hp.personal_epochs is None or _is_count(hp.personal_epochs)):
     raise bad_input(
       'hp.personal_epochs',

@@ -392,6 +392,13 @@ def _check(hp: HParams) -> None:
       expected='a number above 1, or None: no cap',
       cause='a word instead of a number',
     )
+  if not hp.classifier_decay >= 0:
+    raise bad_input(
+      'hp.classifier_decay',
+      got=hp.classifier_decay,
+      expected='a number, 0 or more',
+      cause='a sign: it is a penalty, written as a positive number',
+    )
   for field in COUNTED:
     what = field.rpartition('_')[2]
     value = getattr(hp, field)
