@@ -21,6 +21,8 @@ def stack_clients(
   are padded with 0, a valid index, up to the largest client. With placement
   'host' the rows are numpy arrays.
   """
+  indices = [np.asarray(rows) for rows in indices]
+  _check_images(images)
   _check_indices(indices, len(images.y))
   count = np.array([len(rows) for rows in indices], np.int32)
   # At least one column: an empty gather has no first row to stand for padding.
@@ -85,6 +87,39 @@ def note_empty(train: ClientData, test: ClientData) -> str:
   )
 
 
+def _check_images(images: Images) -> None:
+  """Refuse what no model reads, where numpy holds it: on a device it was."""
+  x, y = images
+  got = None
+  if len(x) != len(y) or x.ndim < 2 or y.ndim != 1:
+    got = f'images {x.shape} and labels {y.shape}'
+  elif not any(_is(x, kind) for kind in (np.integer, np.floating, np.bool_)):
+    got = f'images of dtype {x.dtype}'
+  elif not _is(y, np.integer):
+    got = f'labels of dtype {y.dtype}'
+  elif isinstance(y, np.ndarray) and len(y) and not 0 <= y.min() < 2**31:
+    got = f'labels from {y.min()}'
+  elif isinstance(x, np.ndarray) and _is(x, np.floating) and _is_lost(x):
+    got = f'{np.sum(~np.isfinite(x)):,} values that are NaN or infinite'
+  if got:
+    raise bad_input(
+      'images',
+      got=got,
+      expected='rows of finite numbers [P, H, W, ch] and as many labels [P], '
+      'whole numbers from 0',
+      cause='one-hot or float labels, labels from 1 or -1 for "none", or '
+      'images that were divided by 0',
+    )
+
+
+def _is_lost(x: np.ndarray) -> bool:
+  return not np.isfinite(x).all()
+
+
+def _is(array: np.ndarray, kind: type) -> bool:
+  return jnp.issubdtype(array.dtype, kind)
+
+
 def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
   if not len(indices):
     raise bad_input(
@@ -93,6 +128,14 @@ def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
       expected='one index vector for each client, at least one',
       cause='a partition into zero clients',
     )
+  for rows in indices:
+    if rows.ndim != 1 or not (_is(rows, np.integer) or not len(rows)):
+      raise bad_input(
+        'indices',
+        got=f'{rows.dtype}{list(rows.shape)}',
+        expected='a vector of whole numbers for each client',
+        cause='a mask or a list of lists in the place of row numbers',
+      )
   low = min((rows.min() for rows in indices if len(rows)), default=0)
   high = max((rows.max() for rows in indices if len(rows)), default=0)
   if low < 0 or high >= size:
@@ -105,6 +148,13 @@ def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
 
 
 def _check_arrays(xs: list[np.ndarray], ys: list[np.ndarray]) -> None:
+  if any(array.ndim == 0 for array in (*xs, *ys)):
+    raise bad_input(
+      'xs, ys',
+      got='a single number',
+      expected='an array of images, and one of labels, for every client',
+      cause='one client that is not in a list: write [x], [y]',
+    )
   lengths = [len(x) for x in xs], [len(y) for y in ys]
   if not xs or lengths[0] != lengths[1]:
     raise bad_input(

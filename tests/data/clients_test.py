@@ -105,3 +105,57 @@ def image(size, side=2, dtype=np.uint8):
 def test_from_arrays_sentences(xs, ys, message):
   with pytest.raises(BadInput, match=message):
     from_arrays(xs, ys)
+
+
+def spoilt(x=None, y=None):
+  """Return the pool with other images or labels."""
+  images = pool()
+  return Images(images.x if x is None else x, images.y if y is None else y)
+
+
+@pytest.mark.parametrize(
+  ('images', 'got'),
+  [
+    (spoilt(x=pool().x[:9]), 'images (9, 2, 2, 1) and labels (10,)'),
+    (spoilt(x=np.zeros(10)), 'images (10,) and labels (10,)'),
+    (
+      spoilt(y=np.eye(10, dtype=int)),
+      'images (10, 2, 2, 1) and labels (10, 10)',
+    ),
+    (spoilt(y=np.zeros(10)), 'labels of dtype float64'),
+    (spoilt(y=np.arange(10) - 1), 'labels from -1'),
+    (spoilt(y=np.array([2**40] * 10)), 'labels from 1099511627776'),
+    (spoilt(x=np.full((10, 2, 2, 1), 'a')), 'images of dtype <U1'),
+    (spoilt(x=np.full((10, 2, 2, 1), None)), 'images of dtype object'),
+    (spoilt(x=np.full((10, 2, 2, 1), 1j)), 'images of dtype complex128'),
+    (spoilt(x=np.full((10, 2, 2, 1), np.nan)), '40 values that are NaN'),
+    (spoilt(x=np.full((10, 2, 2, 1), np.inf)), '40 values that are NaN'),
+  ],
+)
+def test_images_and_labels_that_no_model_reads(images, got):
+  with pytest.raises(BadInput) as caught:
+    stack_clients(images, RAGGED)
+  message = str(caught.value)
+  assert f"images: got '{got}" in message
+  assert 'expected rows of finite numbers' in message
+  assert 'Likely cause: one-hot or float labels' in message
+
+
+@pytest.mark.parametrize(
+  'rows', [[0.5], [[0, 1]], [True, False], 3, ['a'], [None]]
+)
+def test_indices_that_are_no_row_numbers(rows):
+  with pytest.raises(BadInput) as caught:
+    stack_clients(pool(), [rows])
+  assert 'a vector of whole numbers for each client' in str(caught.value)
+
+
+def test_a_single_client_that_is_in_no_list():
+  with pytest.raises(BadInput) as caught:
+    from_arrays([1.0], [1])
+  assert "xs, ys: got 'a single number'" in str(caught.value)
+
+
+def test_one_client_one_example_and_a_class_that_nobody_has():
+  data = from_arrays([pool(1).x], [np.array([7])])
+  assert data.index.shape == (1, 1) and data.y.tolist() == [7]
