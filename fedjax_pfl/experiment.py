@@ -48,7 +48,6 @@ from fedjax_pfl.settings import check_settings, num_rounds
 from fedjax_pfl.start import begin, check_same_clients, load_start, name_data
 from fedjax_pfl.types import ClientData, Task
 
-
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 

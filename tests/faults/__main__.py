@@ -20,6 +20,8 @@ from faults.outcome import Outcome
 SEED = 0
 # Module -> how much of it `make faults` tries.
 CAMPAIGNS: dict[str, int] = {
+  'mutations': 2000,
+  'commands': 200,  # and 40 processes
   'moments': 10_000,  # all there are: about a hundred
   'damage': 300,
   'disks': 60,

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 from jax import monitoring
 
 from fedjax_pfl.errors import BadInput
@@ -16,7 +17,7 @@ LIMIT = 3.0  # seconds from the end of the imports to the sentence
 # Arrays that move to a device go by these names; nothing else is compiled.
 MOVES = {'jit(stage)', 'jit(convert_element_type)'}
 PARTS = (': got ', ', expected ', '. Likely cause: ')
-CHANGES = {'os.mkdir', 'os.rename', 'os.link', 'os.symlink', 'os.truncate'}
+CHANGES = {'os.rename', 'os.link', 'os.symlink', 'os.truncate'}
 
 
 class Trial(NamedTuple):
@@ -39,6 +40,7 @@ class _Log:
 
   def __init__(self):
     self.written: list[str] = []
+    self.made: list[str] = []  # folders, if they could be made
     self.compiled: list[str] = []
 
 
@@ -71,8 +73,9 @@ def _try(call: Callable[[], Any]) -> tuple[Trial, float]:
     faults.append(f'{wrong}: {str(refusal)[:300]}')
   if others := set(log.compiled) - MOVES:
     faults.append(f'compiled {sorted(others)}')
-  if log.written:
-    faults.append(f'wrote {log.written}')
+  written = log.written + [path for path in log.made if os.path.exists(path)]
+  if written:
+    faults.append(f'wrote {written}')
   return Trial(value, refusal, tuple(faults)), seconds
 
 
@@ -111,11 +114,20 @@ def _audit(event: str, args: tuple) -> None:
     changing = isinstance(flags, int) and flags & (
       os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
     )
-    # Python keeps what it has compiled; files by number are open already.
-    if changing and isinstance(path, str) and '__pycache__' not in path:
+    # Files by number are open already.
+    if changing and isinstance(path, str) and not _is_cache(path):
       log.written.append(path)
-  elif event in CHANGES and '__pycache__' not in str(args[0]):
+  elif event == 'os.mkdir':
+    if not _is_cache(str(args[0])) and not os.path.exists(args[0]):
+      log.made.append(args[0])
+  elif event in CHANGES and not _is_cache(str(args[0])):
     log.written.append(f'{event} {args[0]}')
+
+
+def _is_cache(path: str) -> bool:
+  """Return whether Python or jax keeps there what it has compiled."""
+  folder = jax.config.jax_compilation_cache_dir
+  return '__pycache__' in path or bool(folder and path.startswith(folder))
 
 
 def _listen(event: str, seconds: float, **about: Any) -> None:
