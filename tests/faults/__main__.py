@@ -22,6 +22,7 @@ SEED = 0
 CAMPAIGNS: dict[str, int] = {
   'mutations': 2000,
   'commands': 200,  # and 40 processes
+  'accepted': 20,
   'moments': 10_000,  # all there are: about a hundred
   'damage': 300,
   'disks': 60,
