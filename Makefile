@@ -5,6 +5,7 @@
 #
 #   make compare   every method on the digits: a table and a figure
 #   make test-all  every golden case and every loop, too
+#   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
 #   make faults    every fault and bad input: how many were tried, ended well
 #   make browser   Chromium, for the tests of the report page (Debian; root)
@@ -17,7 +18,7 @@ TORCH ?= --extra-index-url=https://download.pytorch.org/whl/cpu
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
-.PHONY: demo compare test test-all faults bench browser clean
+.PHONY: demo compare test test-all faults audit bench browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
@@ -34,6 +35,13 @@ test-all: $(VENV)/installed
 
 faults: $(VENV)/installed
 	$(BIN)/python -m tests.faults
+
+# --strict: a package that nobody could look up is a failure, too.
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet pip-audit
+	$(VENV)-audit/bin/pip-audit --strict --no-deps --disable-pip \
+	  -r constraints.txt
 
 # Without PyTorch all is measured but what is compared with it.
 bench: $(VENV)/installed
@@ -53,4 +61,4 @@ $(VENV)/installed: setup.cfg constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit .pytest_cache .ruff_cache .hypothesis
