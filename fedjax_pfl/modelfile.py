@@ -63,21 +63,33 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
     meta, dtypes = header['meta'], header['dtypes']
     # A damaged archive may lose its last members without a word.
     arrays = {name: arrays[name] for name in dtypes}
-  except (ValueError, TypeError, KeyError) as error:
+    params = _nest(arrays, dtypes)
+    if not isinstance(meta, dict):
+      raise TypeError(f'meta is {type(meta).__name__}')
+  except (ValueError, TypeError, LookupError, AttributeError) as error:
     raise bad_input(
       'model',
       got=f'{path} with {", ".join(arrays) or "no arrays"}',
       expected=f'a file that save_model wrote, with an array {META!r}',
       cause='an .npz file of another kind, such as clients.npz, or damage',
     ) from error
+  return params, meta
+
+
+def _nest(
+  arrays: Mapping[str, np.ndarray], dtypes: Mapping[str, str]
+) -> dict[str, Any]:
+  """Return {'a': {'b': array}} for {'a/b': array}, in its own dtype."""
   params: dict[str, Any] = {}
   for name, array in arrays.items():
     *folders, last = name.split('/')
     branch = params
     for folder in folders:
       branch = branch.setdefault(folder, {})
+    if last in branch:
+      raise ValueError(f'two leaves are called {name}')
     branch[last] = array.view(jnp.dtype(dtypes[name]))
-  return params, meta
+  return params
 
 
 def _key(key: Any) -> str:

@@ -40,7 +40,7 @@ def load_start(
       cause='a method without one, or a run whose views had no "initial"',
     )
   params, about = modelfile.load_model(path)
-  got = about['model'], about['num_classes'], tuple(about['image_shape'])
+  got = _described(path, about)
   want = settings['model'], task.num_classes, tuple(image_shape)
   like = jax.eval_shape(task.init, jax.random.key(0))
   if got != want or _shapes(params) != _shapes(like):
@@ -87,6 +87,19 @@ def check_same_clients(start: Start, data_id: str) -> None:
     'dealt to the same clients',
     cause='another seed, partition, number of clients or of examples',
   )
+
+
+def _described(path: pathlib.Path, about: Mapping[str, Any]) -> tuple:
+  """Return model, classes and image shape as the file says."""
+  try:
+    return about['model'], about['num_classes'], tuple(about['image_shape'])
+  except (KeyError, TypeError) as error:
+    raise bad_input(
+      'start',
+      got=f'{path}, described as {about}',
+      expected='a model with its name, number of classes and image shape',
+      cause='a file that was not written by a run',
+    ) from error
 
 
 def _shapes(params: Params) -> dict[str, tuple]:

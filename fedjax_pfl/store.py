@@ -215,6 +215,13 @@ class Run:
 
   def model_path(self, name: str) -> pathlib.Path:
     """Return where the model of this name belongs: model/<name>.npz."""
+    if not name or pathlib.PurePath(name).name != name or '\\' in name:
+      raise bad_input(
+        'view',
+        got=name,
+        expected='a name that can be one of a file',
+        cause='a method whose view has a slash in its name',
+      )
     (self.path / 'model').mkdir(exist_ok=True)
     return self.path / 'model' / f'{name}.npz'
 

@@ -43,13 +43,17 @@ def load_cached(
 def _read(folder: pathlib.Path) -> Source:
   meta = json.loads((folder / 'meta.json').read_text())
   splits = [
-    Images(*(np.load(folder / f'{split}_{part}.npy') for part in 'xy'))
+    Images(*(_load(folder / f'{split}_{part}.npy') for part in 'xy'))
     for split in SPLITS
   ]
   for images, shape in zip(splits, meta.pop('shapes'), strict=True):
     if list(images.x.shape) != shape or len(images.y) != shape[0]:
       raise ValueError('the arrays are not those that meta.json describes')
   return Source(train=splits[0], test=splits[1], **meta)
+
+
+def _load(file: pathlib.Path) -> np.ndarray:
+  return np.load(file, allow_pickle=False)
 
 
 def _write(folder: pathlib.Path, source: Source) -> None:

@@ -18,7 +18,8 @@ class Training(NamedTuple):
   def name(self) -> str:
     """Return a name for its directory, which a person can find again."""
     one = self.settings
-    return f'{one["algorithm"]}_{one["dataset"]}_seed{one["seed"]}_{self.key}'
+    dataset = one['dataset'].replace('/', '_')  # emnist/byclass is one folder
+    return f'{one["algorithm"]}_{dataset}_seed{one["seed"]}_{self.key}'
 
   @property
   def chain(self) -> list['Training']:

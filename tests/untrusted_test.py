@@ -1,0 +1,186 @@
+"""Files and names from elsewhere: read without running them, and kept as text.
+
+A config is the user's own program, and is run; nothing else that is read is.
+"""
+
+import ast
+import csv
+import json
+import pathlib
+
+import finished_runs
+import numpy as np
+import pytest
+
+from fedjax_pfl import files, store
+from fedjax_pfl.errors import BadInput
+from fedjax_pfl.modelfile import load_model
+from fedjax_pfl.report import load, page
+from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.summaries import summary_rows, write_csv
+
+ROOT = pathlib.Path(__file__).parents[1]
+SOURCES = sorted(
+  file
+  for folder in ('fedjax_pfl', 'experiments', 'configs')
+  for file in (ROOT / folder).rglob('*.py')
+)
+TREES = {file: ast.parse(file.read_text()) for file in SOURCES}
+# Modules that run what they read.
+UNSAFE = {'pickle', 'cPickle', 'dill', 'joblib', 'shelve', 'marshal', 'yaml'}
+UNSAFE |= {'cloudpickle', 'runpy', 'code', 'jsonpickle'}
+UNSAFE_CALLS = {'eval', 'exec', 'compile', '__import__', 'execfile'}
+UNSAFE_ATTRIBUTES = {'read_pickle', 'to_pickle', 'enable_load_extension'}
+UNSAFE_ATTRIBUTES |= {'system', 'popen', 'exec_module'}
+# What an SQL text may hold: names of our own tables and columns, and marks.
+SQL_PIECES = {'table', 'names', 'marks', 'where', '_quoted(names)'}
+SQL_PIECES |= {"', '.join(SCORED)", "'WHERE key = ?' if key else ''"}
+SQL_PIECES |= {'not write'}
+CONFIG_READER = ROOT / 'experiments' / 'commandline.py'
+HOSTILE = '../../<script>x</script>|`;\'"--=1'
+
+
+def calls():
+  for file, tree in TREES.items():
+    for node in ast.walk(tree):
+      if isinstance(node, ast.Call):
+        yield file, node
+
+
+def test_nothing_that_is_read_is_run():
+  loads = 0
+  for file, tree in TREES.items():
+    for node in ast.walk(tree):
+      names = []
+      if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+      elif isinstance(node, ast.ImportFrom):
+        names = [node.module]
+      assert not {name.split('.')[0] for name in names} & UNSAFE, file
+  for file, call in calls():
+    if isinstance(call.func, ast.Name):
+      assert call.func.id not in UNSAFE_CALLS, (file, call.lineno)
+    # A test of the torch loop is no part of a run.
+    name = ast.unparse(call.func)
+    given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+    assert name != 'torch.load' and given.get('shell') != 'True', file
+    if name in ('np.load', 'numpy.load', 'jnp.load'):
+      loads += 1
+      assert given.get('allow_pickle') == 'False', (file, call.lineno)
+  assert loads >= 2
+
+
+def test_no_attribute_runs_what_is_read():
+  for file, tree in TREES.items():
+    found = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    known = {'exec_module'} if file == CONFIG_READER else set()
+    assert not found & UNSAFE_ATTRIBUTES - known, file
+
+
+def test_sql_has_values_bound_and_not_written_into_it():
+  texts = 0
+  for file, call in calls():
+    if not ast.unparse(call.func).rpartition('.')[2].startswith('execute'):
+      continue
+    texts += isinstance(call.args[0], ast.JoinedStr)
+    for node in ast.walk(call.args[0]):
+      assert not isinstance(node, ast.BinOp | ast.Call) or not isinstance(
+        getattr(node, 'op', None), ast.Mod
+      ), file
+      if isinstance(node, ast.FormattedValue):
+        piece = ast.unparse(node.value)
+        assert piece in SQL_PIECES, f'{file.name}:{call.lineno}: {piece}'
+  assert texts >= 3
+
+
+class Payload:
+  """An object whose unpickling makes a file."""
+
+  def __init__(self, path):
+    self.path = str(path)
+
+  def __reduce__(self):
+    return pathlib.Path.touch, (pathlib.Path(self.path),)
+
+
+def refused(call, *args):
+  with pytest.raises(BadInput) as caught:
+    call(*args)
+  message = str(caught.value)
+  for part in (': got ', ', expected ', '. Likely cause: '):
+    assert part in message, message
+  return message
+
+
+def test_arrays_of_objects_are_refused_and_not_unpickled(tmp_path):
+  bait = np.array([Payload(tmp_path / 'run')], object)
+  np.savez(tmp_path / 'clients.npz', ids=bait)
+  np.savez(tmp_path / 'model.npz', meta=bait)
+  np.load(tmp_path / 'clients.npz', allow_pickle=True)['ids']
+  assert (tmp_path / 'run').exists()  # so it would be run
+  (tmp_path / 'run').unlink()
+  assert 'without Python objects' in refused(store.load_clients, tmp_path)
+  refused(load_model, tmp_path / 'model.npz')
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
+  'header',
+  [
+    [],
+    5,
+    {'meta': {}},
+    {'meta': {}, 'dtypes': {'a': 'object'}},
+    {'meta': {}, 'dtypes': {'a': 'no such'}},
+    {'meta': {}, 'dtypes': {'a': 5}},
+    {'meta': {}, 'dtypes': {'a': 'int8', 'a/b': 'int8'}},
+    {'meta': {}, 'dtypes': {'a/b': 'int8', 'a': 'int8'}},
+    {'meta': {}, 'dtypes': {'absent': 'int8'}},
+    {'meta': 'x', 'dtypes': {'a': 'int8'}},
+    {'meta': {}, 'dtypes': ['a']},
+  ],
+)
+def test_a_model_file_with_another_header(tmp_path, header):
+  leaf = np.zeros(3, np.int8)
+  arrays = {'a': leaf, 'a/b': leaf, 'meta': np.array(json.dumps(header))}
+  files.write_npz(tmp_path / 'model.npz', arrays)
+  refused(load_model, tmp_path / 'model.npz')
+
+
+@pytest.mark.parametrize('name', ['../x', '/tmp/x', 'a/b', '', '..\\x', '.'])
+def test_a_model_stays_below_its_run(tmp_path, name):
+  run = store.open_run(tmp_path / 'run', {}, data='', say=print)
+  refused(run.model_path, name)
+  assert run.model_path('initial_client0').parent == tmp_path / 'run' / 'model'
+
+
+def test_hostile_names_from_another_machine_stay_text(tmp_path):
+  """Through the file of results, its merge, tables of it, and the page."""
+  run = finished_runs.make_run(
+    tmp_path / 'theirs' / 'run',
+    data=HOSTILE,
+    dataset=HOSTILE,
+    algorithm=HOSTILE,
+    partition=HOSTILE,
+    views=('initial', HOSTILE.replace('/', '')),
+    result={'note': HOSTILE},
+  )
+  before = sorted(tmp_path.rglob('*'))
+  with Results.open(tmp_path / 'theirs', finished_runs.DEFAULTS) as theirs:
+    assert theirs.add_run(run) == 1
+  with Results.open(tmp_path / 'ours', finished_runs.DEFAULTS) as ours:
+    ours.merge(tmp_path / 'theirs' / 'results.sqlite')
+  file = tmp_path / 'ours' / 'results.sqlite'
+  frame = load(file)
+  assert {*frame.algorithm} == {*frame.dataset} == {HOSTILE}
+  assert len(frame) == 2 * finished_runs.K
+  text = page.render([run])
+  assert '<script>x' not in text and '&lt;script&gt;x' in text
+  configs = {'fedbabu_digits': finished_runs.make_settings()}
+  write_csv(tmp_path / 'ours' / 'rows.csv', summary_rows(file, configs))
+  with open(tmp_path / 'ours' / 'rows.csv', newline='') as stream:
+    rows = list(csv.DictReader(stream))
+  assert len(rows) == 2 and all(HOSTILE in row['setting'] for row in rows)
+  made = {*tmp_path.rglob('*')} - {*before, tmp_path / 'ours'}
+  assert {path.parent.name for path in made} == {'ours', 'theirs'}
+  assert not list(tmp_path.parent.glob('*script*'))
