@@ -46,6 +46,8 @@ def run(
     overrides, given = parse_words(argv, required, words)
     return (overrides, given) if words else (overrides,)
 
+  # Training takes signals over, and saves; elsewhere there is nothing to save.
+  signal.signal(signal.SIGTERM, _terminate)
   app.run(
     partial(_without_traceback, lambda arguments: main(*arguments)),
     flags_parser=partial(_without_traceback, parse),
@@ -261,8 +263,6 @@ def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
 
 
 def _without_traceback(function: Callable, argument: Any) -> Any:
-  # Training takes signals over, and saves; elsewhere there is nothing to save.
-  signal.signal(signal.SIGTERM, _terminate)
   try:
     return function(argument)
   except ValueError as error:

@@ -194,7 +194,7 @@ def test_sigterm_outside_of_training_is_a_sentence(capsys):
     os.kill(os.getpid(), signal.SIGTERM)
     pytest.fail('not stopped')
 
-  before = signal.getsignal(signal.SIGTERM)
+  before = signal.signal(signal.SIGTERM, commandline._terminate)
   try:
     with pytest.raises(SystemExit) as caught:
       commandline._without_traceback(main, ())
