@@ -96,9 +96,9 @@ RULES: dict[str, Rule] = {
     algorithm.available,  # asked when needed: a method may be added meanwhile
   ),
   'start': Rule(
-    lambda value: isinstance(value, str),
+    lambda value: _is_path(value),
     'the directory of a finished run as a string; "" is a fresh model',
-    'None, or a pathlib.Path: write str(path)',
+    'None, a pathlib.Path (write str(path)), or a name that no disk has',
   ),
   'seed': Rule(
     lambda value: _is_int(value) and 0 <= value <= MOST_SEED,
@@ -109,9 +109,9 @@ RULES: dict[str, Rule] = {
     NAMES, 'a known image set', 'a typing error; own images go under "folder"'
   ),
   'data_dir': Rule(
-    lambda value: isinstance(value, str),
+    lambda value: _is_path(value),
     'a path as a string; "" is the default place',
-    'None, or a pathlib.Path: write str(path)',
+    'None, a pathlib.Path (write str(path)), or a name that no disk has',
   ),
   'examples': at_least(
     0, 'training images (0 = all)', 'a fraction instead of a number'
@@ -269,6 +269,14 @@ RULES: dict[str, Rule] = {
   'debug': yes_or_no('a word instead of True or False'),
   'quick': yes_or_no('a word; the config argument :quick sets more than this'),
 }
+
+
+def _is_path(value):
+  """Return whether a system would look for it; names have 255 bytes."""
+  if not isinstance(value, str) or '\0' in value:
+    return False
+  names = value.encode(errors='replace').split(b'/')
+  return max(map(len, names)) <= 255 and len(value) < 4000
 
 
 def _is_int(value):

@@ -46,6 +46,8 @@ BAD = [
   ('finetune__part', 'conv1++bn1', "names of layers joined by '+'"),
   ('finetune__part', ('conv1', 'bn1'), 'write "conv1+bn1"'),
   ('start', None, 'the directory of a finished run as a string'),
+  ('start', 'x' * 300, 'the directory of a finished run as a string'),
+  ('data_dir', 'a\0b', 'a path as a string'),
   ('seed', -1, 'a whole number as a seed, 0 to 4294967295'),
   ('seed', 2**32, 'up to 4294967295'),
   ('seed', (0, 1), 'each seed is a run'),
