@@ -168,10 +168,8 @@ def test_cases_are_every_combination():
   assert cases[0] == bars.standard_case('convnet4')
 
 
-LONG_EVALUATION = pytest.param('evaluation', marks=pytest.mark.long)
-
-
-@pytest.mark.parametrize('work', ['training', LONG_EVALUATION])
+@pytest.mark.long
+@pytest.mark.parametrize('work', ['training', 'evaluation'])
 def test_a_small_case_from_end_to_end(work, quick_compiler, monkeypatch):
   monkeypatch.setitem(ceilings.SIDE, 'cpu', 64)
   monkeypatch.setitem(ceilings.COPIED, 'cpu', 1024)

@@ -29,7 +29,10 @@ def play(state, folder, want):
   return tiny.how_it_ends(folder, want)
 
 
-@pytest.mark.parametrize('share', [0.2, 0.6, 0.95])
+LONG = [pytest.param(share, marks=pytest.mark.long) for share in (0.2, 0.95)]
+
+
+@pytest.mark.parametrize('share', [0.6, *LONG])
 def test_a_kill_at_a_change_of_a_file_loses_nothing(whole, tmp_path, share):
   states, want = whole
   assert len(states) > 40

@@ -12,7 +12,7 @@ from small_runs import make_experiment, restored
 from fedjax_pfl import checkpoints, store
 from fedjax_pfl.train import train, train_seeds
 
-pytestmark = pytest.mark.usefixtures('quick_compiler')
+pytestmark = [pytest.mark.usefixtures('quick_compiler'), pytest.mark.long]
 # Clients keep a part of the model; some are without examples.
 RAGGED = {
   'algorithm': 'lg_fedavg',
@@ -49,9 +49,7 @@ def test_a_run_on_the_host_leaves_what_one_on_the_device_leaves(runs):
     assert isinstance(leaf, np.ndarray) and leaf.flags.writeable
 
 
-@pytest.mark.parametrize(
-  'then', [pytest.param('device', marks=pytest.mark.long), 'host']
-)
+@pytest.mark.parametrize('then', ['device', 'host'])
 def test_a_run_goes_on_in_the_other_place(runs, tmp_path, then):
   device, host = runs
   path = tmp_path / 'run'
@@ -63,7 +61,6 @@ def test_a_run_goes_on_in_the_other_place(runs, tmp_path, then):
   assert_same_run(path, device)
 
 
-@pytest.mark.long
 def test_seeds_on_the_host_run_one_after_the_other(runs, tmp_path):
   paths = [tmp_path / '0', tmp_path / '1']
   train_seeds([on_host(seed=seed) for seed in (0, 1)], paths)
