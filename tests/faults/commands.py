@@ -142,6 +142,8 @@ def _process(words: list[str], folder: Path) -> tuple[str, float]:
     [sys.executable, str(ROOT / 'experiments' / 'main.py'), *words],
     cwd=folder,
     env={**os.environ, 'PYTHONDONTWRITEBYTECODE': '1', 'JAX_PLATFORMS': 'cpu'},
+    stdin=subprocess.DEVNULL,
+    start_new_session=True,  # a terminal would stop it in the background
     capture_output=True,
     text=True,
   )
