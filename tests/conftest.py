@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 # example of a property may compile for seconds.
 settings.register_profile(
   'short',
-  max_examples=15,
+  max_examples=8,
   derandomize=True,
   deadline=None,
   database=None,
@@ -36,7 +36,7 @@ def pytest_addoption(parser):
     '--short',
     action='store_true',
     help='leave out what is marked long: most golden cases, most loops; '
-    'properties have 15 examples, else 400',
+    'properties have 8 examples, else 400',
   )
 
 

@@ -38,6 +38,13 @@ from fedjax_pfl.engine import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 every_method = pytest.mark.parametrize('name', ALGORITHMS)
+more_methods = pytest.mark.parametrize(  # with --short; else all
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.long] if number % 3 else [])
+    for number, name in enumerate(ALGORITHMS)
+  ],
+)
 some_methods = pytest.mark.parametrize(  # with --short; else all
   'name',
   [
@@ -84,7 +91,7 @@ def without_tails(history, steps):
   ]
 
 
-@every_method
+@some_methods
 def test_cohort_order(name):
   order = np.array([3, 0, 4, 2, 1])
   cohort = tuple(np.array(COHORT)[order])
@@ -94,7 +101,7 @@ def test_cohort_order(name):
     assert_same_bits(got, trees.take(want, order))
 
 
-@every_method
+@more_methods
 def test_chunk_and_twice_the_padding(name):
   """All side by side."""
   got = play_three(name, WIDE, chunk=len(COHORT))

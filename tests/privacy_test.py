@@ -151,6 +151,7 @@ def test_nobody_sees_a_test_or_another_clients_data(name, poisoned, tmp_path):
   assert len(compiled) == 1
 
 
+@pytest.mark.long
 def test_what_is_chosen_by_tests_is_called_so(poisoned, tmp_path):
   """The best round on the tests stands apart, in `test_best` alone."""
   experiments = experiments_of(
@@ -234,7 +235,13 @@ def numbers_of(tree):
   }
 
 
-@pytest.mark.parametrize('name', [m for m in ALGORITHMS if load(m).PRIVATE])
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.long] if number % 4 else [])
+    for number, name in enumerate(m for m in ALGORITHMS if load(m).PRIVATE)
+  ],
+)
 def test_private_leaves_never_travel(name):
   """Of the method itself: a stage before it may be another's.
 
