@@ -13,8 +13,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Builds for a CPU, without gigabytes of CUDA; for a GPU: make bench TORCH=
-TORCH ?= --extra-index-url=https://download.pytorch.org/whl/cpu
+# More for pip where PyTorch is installed: an index of builds for a CPU, say.
+TORCH ?=
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
