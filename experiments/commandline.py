@@ -252,12 +252,13 @@ def _bad_flag(got: str, expected: str) -> Exception:
 
 
 def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
-  found = sorted((ROOT / 'configs').glob('*_*.py'))
+  folder = ROOT / 'configs'
   return _error(
     '--config',
     got=str(got),
-    expected=expected,
-    choices=[os.path.relpath(path) for path in found],
+    expected=f'{expected}, as in {os.path.relpath(folder)}',
+    # Without the folder: from afar its path would fill the sentence.
+    choices=sorted(path.name for path in folder.glob('*_*.py')),
     cause=cause,
   )
 

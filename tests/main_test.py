@@ -304,3 +304,14 @@ def test_a_config_that_does_not_work_is_a_sentence(tmp_path, name, text, words):
   assert 'fedavg_digits.py' in message
   written = [name] if text is not None else []
   assert [p.name for p in tmp_path.iterdir() if p.is_file()] == written
+
+
+def test_the_sentence_about_a_config_is_short_from_far_away_too(
+  tmp_path, monkeypatch
+):
+  far = tmp_path.joinpath(*['below'] * 20)
+  far.mkdir(parents=True)
+  monkeypatch.chdir(far)
+  message = refused(lambda: read(config='configs/fedbabu_digit.py'))
+  assert 'did you mean fedbabu_digits.py?' in message
+  assert len(message) < 2500

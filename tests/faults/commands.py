@@ -102,7 +102,7 @@ def _in_this_process(lines: list[list[str]], folder: Path) -> Outcome:
     for words in lines:
       with own_flags():
         trial = attempt(lambda words=words: begin(words))
-      failures += [f'{words}: {fault}'[:400] for fault in trial.faults[:1]]
+      failures += [f'{fault}: {words}'[:800] for fault in trial.faults[:1]]
     assert _names(folder) == before
   well = len(lines) - len(failures)
   return Outcome('command lines', len(lines), well, tuple(failures))
@@ -176,7 +176,8 @@ def _draw_line(draw: random.Random, mutation, folder: Path) -> list[str]:
 
 
 def _draw_config(draw: random.Random, folder: Path) -> str:
-  known = f'{ROOT}/configs/{draw.choice(CONFIGS)}.py'
+  name = f'configs/{draw.choice(CONFIGS)}.py'
+  known = f'{ROOT}/{name}'
   return '--config=' + draw.choice(
     [
       *(str(folder / draw.choice([*FILES])) for _ in range(8)),
@@ -184,7 +185,8 @@ def _draw_config(draw: random.Random, folder: Path) -> str:
       *(f'{known}:', f'{known}:fast', f'{known}:quick:quick', f'{known}x'),
       *('', ' ', '\0.py', 'x' * 5000, '/dev/null', '~/x.py', 'main.py'),
       *(str(ROOT / 'README.md'), str(ROOT / 'configs' / 'common.py')),
-      values.near(known, draw),
+      # The same draws wherever the repository lies.
+      f'{ROOT}/{values.near(name, draw)}',
     ]
   )
 
