@@ -64,9 +64,21 @@ def test_two_steps_by_hand():
   assert metrics['num_steps'] == 4
 
 
-@pytest.mark.parametrize('order', apfl.ORDERS)
 @pytest.mark.parametrize(
-  'adapt, moves', [('every_step', 3), ('first_step', 1), ('never', 0)]
+  'order, adapt, moves',
+  [
+    ('simultaneous', 'every_step', 3),
+    ('sequential', 'first_step', 1),
+    *(
+      pytest.param(*case, marks=pytest.mark.long)
+      for case in (
+        ('sequential', 'every_step', 3),
+        ('simultaneous', 'first_step', 1),
+        ('simultaneous', 'never', 0),
+        ('sequential', 'never', 0),
+      )
+    ),
+  ],
 )
 def test_steps_in_which_alpha_moves(order, adapt, moves):
   """Of the three batches of a client whose v is not w."""

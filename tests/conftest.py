@@ -1,5 +1,6 @@
 """Options and settings of the whole suite."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -47,6 +48,8 @@ def pytest_configure(config):
   reads its flags once, too: programs that tests start compile as usual.
   """
   config.addinivalue_line('markers', 'long: left out with --short')
+  # What was traced lives long: Python need not look through it all the time.
+  gc.set_threshold(200_000, 50, 100)
   if not config.getoption('--hypothesis-profile'):
     settings.load_profile('short' if config.getoption('--short') else 'long')
   flags = os.environ.get('XLA_FLAGS', '')

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
-  ALGORITHMS,
   BATCH,
   CLASSES,
   COHORT,
@@ -20,6 +19,7 @@ from helpers import (
   assert_same_bits,
   build,
   client_of,
+  every_method,
   make_data,
   make_task,
   play,
@@ -37,7 +37,6 @@ RNG = KEY(0)
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 stages_of = functools.cache(build)
-every_method = pytest.mark.parametrize('name', ALGORITHMS)
 
 
 def kinds(tree):
@@ -55,7 +54,7 @@ def message_of(algorithm, server, client):
   return jax.eval_shape(algorithm.local_update, down, client, ONE, RNG)
 
 
-@every_method
+@every_method()
 def test_file_declares_its_parts(name):
   module = load(name)
   assert isinstance(module.FEDAVG_WHEN, dict | None)  # None: never
@@ -65,14 +64,14 @@ def test_file_declares_its_parts(name):
   assert list(inspect.signature(module.build).parameters) == ['task', 'hp']
 
 
-@every_method
+@every_method()
 def test_docstring_has_the_equation_and_the_deviations(name):
   text = load(name).__doc__
   assert any('<-' in line for line in text.splitlines()), 'no equation'
   assert 'Differs from the paper' in text
 
 
-@every_method
+@every_method()
 def test_hyperparameters_have_defaults(name):
   module = load(name)
   hp = module.HParams()
@@ -84,7 +83,7 @@ def test_hyperparameters_have_defaults(name):
   assert global_model is None or callable(global_model)
 
 
-@every_method
+@every_method()
 def test_build_returns_stages(name):
   stages = build(name)
   assert isinstance(stages, tuple) and stages
@@ -94,7 +93,7 @@ def test_build_returns_stages(name):
   assert len({stage.name for stage in stages}) == len(stages)
 
 
-@every_method
+@every_method()
 def test_every_function_traces(name):
   x = jnp.zeros((BATCH, *SHAPE))
   for stage, server, clients in stage_shapes(build(name), DATA):
@@ -114,7 +113,7 @@ def test_every_function_traces(name):
       assert jnp.issubdtype(logits.dtype, jnp.floating)
 
 
-@every_method
+@every_method()
 def test_an_outline_of_the_model_has_the_same_views(name):
   task = make_task()
   names = []
@@ -125,7 +124,7 @@ def test_an_outline_of_the_model_has_the_same_views(name):
 
 
 @pytest.mark.long
-@every_method
+@every_method()
 def test_bytes_are_noted_while_a_round_is_traced(name):
   for stage, server, clients in stage_shapes(build(name), DATA):
     data = jax.eval_shape(stage.prepare, server, DATA)
@@ -137,14 +136,14 @@ def test_bytes_are_noted_while_a_round_is_traced(name):
     assert bytes_of() == counted
 
 
-@every_method
+@every_method()
 def test_what_is_learnt_is_uploaded_or_kept(name):
   for stage, server, clients in stage_shapes(build(name), DATA):
     client, up, _ = message_of(stage.algorithm, server, row_of(clients))
     assert trees.num_bytes(up) > 0 or trees.num_bytes(client) > 0
 
 
-@every_method
+@every_method()
 def test_state_in_is_state_out(name):
   for stage, server, clients in stage_shapes(build(name), DATA):
     client, up, _ = message_of(stage.algorithm, server, row_of(clients))
@@ -158,7 +157,7 @@ def test_state_in_is_state_out(name):
     assert jax.tree.structure(after) == jax.tree.structure(server)
 
 
-@every_method
+@every_method()
 def test_one_clock_advances_by_one(name):
   for stage, server, _ in stage_shapes(stages_of(name), DATA):
     clock = server.round
@@ -174,7 +173,7 @@ def test_one_clock_advances_by_one(name):
     assert server.round == number
 
 
-@every_method
+@every_method()
 def test_untouched_clients_keep_their_bits(name):
   stages = stages_of(name)
   _, before = begin(stages[0], DATA, KEY(1))
@@ -184,7 +183,7 @@ def test_untouched_clients_keep_their_bits(name):
   assert_same_bits(trees.take(after, rest), trees.take(before, rest))
 
 
-@every_method
+@every_method()
 def test_private_leaves_are_not_in_the_upload(name):
   """Of the method itself: a stage before it may be another's.
 
@@ -200,7 +199,7 @@ def test_private_leaves_are_not_in_the_upload(name):
     assert [path for path in kept if f'/{part}/' in path], f'no {part}'
 
 
-@every_method
+@every_method()
 def test_personalize_is_handed_training_data_alone(name):
   for stage in build(name):
     signature = inspect.signature(stage.algorithm.personalize)
@@ -213,7 +212,7 @@ def test_personalize_is_handed_training_data_alone(name):
     )
 
 
-@every_method
+@every_method()
 def test_a_cohort_without_any_example_loses_no_number(name):
   """Weights n_i are all 0 then."""
   empty = DATA._replace(count=jnp.zeros_like(DATA.count))

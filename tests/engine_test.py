@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
-  ALGORITHMS,
   COHORT,
   COUNTS,
   KEY,
   assert_same_bits,
   build,
   count_traces,
+  every_method,
   make_data,
 )
 
@@ -242,7 +242,7 @@ def test_arrays_of_the_caller_live_on():
 # ---- compilation -----------------------------------------------------------
 
 
-@pytest.mark.parametrize('name', ALGORITHMS)
+@every_method(3, 1)
 def test_five_rounds_are_traced_once(name):
   algorithm, traces = count_traces(build(name)[0].algorithm)
   states = engine.init_states(algorithm, DATA, KEY(1))

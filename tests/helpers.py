@@ -10,6 +10,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from fedjax_pfl import local, personalize
 from fedjax_pfl.algorithm import Algorithm, available, load
@@ -36,6 +37,17 @@ TRAIN = local.Training(
 PERSONAL = personalize.Personalization(
   epochs=(1, 2), learning_rate=0.1, batch_size=BATCH, template_batch=BATCH
 )
+
+
+def every_method(step=1, first=0):
+  """Return a mark: for every method; with --short for one of `step`."""
+  return pytest.mark.parametrize(
+    'name',
+    [
+      pytest.param(name, marks=[pytest.mark.long] * (number % step != first))
+      for number, name in enumerate(ALGORITHMS)
+    ],
+  )
 
 
 def cheap_noise(key, shape):

@@ -25,6 +25,7 @@ from helpers import (
   assert_same_bits,
   build,
   client_of,
+  every_method,
   make_data,
   make_task,
   pad,
@@ -37,21 +38,6 @@ from fedjax_pfl.algorithm import load
 from fedjax_pfl.engine import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
-every_method = pytest.mark.parametrize('name', ALGORITHMS)
-more_methods = pytest.mark.parametrize(  # with --short; else all
-  'name',
-  [
-    pytest.param(name, marks=[pytest.mark.long] if number % 3 else [])
-    for number, name in enumerate(ALGORITHMS)
-  ],
-)
-some_methods = pytest.mark.parametrize(  # with --short; else all
-  'name',
-  [
-    pytest.param(name, marks=[pytest.mark.long] if number % 6 != 2 else [])
-    for number, name in enumerate(ALGORITHMS)
-  ],
-)
 DATA = make_data()
 WIDE = pad(DATA, 2 * max(COUNTS), row=-1)  # padding shows the poisoned row
 
@@ -91,7 +77,7 @@ def without_tails(history, steps):
   ]
 
 
-@some_methods
+@every_method(6, 2)
 def test_cohort_order(name):
   order = np.array([3, 0, 4, 2, 1])
   cohort = tuple(np.array(COHORT)[order])
@@ -101,7 +87,7 @@ def test_cohort_order(name):
     assert_same_bits(got, trees.take(want, order))
 
 
-@more_methods
+@every_method(6, 5)
 def test_chunk_and_twice_the_padding(name):
   """All side by side."""
   got = play_three(name, WIDE, chunk=len(COHORT))
@@ -110,13 +96,13 @@ def test_chunk_and_twice_the_padding(name):
 
 
 @pytest.mark.long
-@every_method
+@every_method()
 def test_chunk_that_leaves_a_rest(name):
   """Two, two, and one."""
   assert_equal_but_padding(play_three(name, chunk=2), name)
 
 
-@some_methods
+@every_method(9, 4)
 def test_python_loop(name):
   # Every new operation compiles by itself there: few, then.
   train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)
@@ -141,7 +127,7 @@ def linear_task():
   )
 
 
-@some_methods
+@every_method(6, 2)
 def test_twice_the_padding_of_personal_models(name):
   stages = stages_of(name)
   server, clients, _ = played(name)
@@ -154,7 +140,7 @@ def test_twice_the_padding_of_personal_models(name):
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(want))
 
 
-@every_method
+@every_method(3)
 def test_padding_may_hold_anything(name):
   poisoned = pad(DATA, max(COUNTS), row=-1)
   assert (poisoned.index != DATA.index).any()
@@ -162,7 +148,7 @@ def test_padding_may_hold_anything(name):
   assert_same_bits(got, played(name))
 
 
-@every_method
+@every_method()
 def test_results_are_finite(name):
   """Also of the client that has no example."""
   assert 2 in COHORT and COUNTS[2] == 0

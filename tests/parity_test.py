@@ -4,8 +4,8 @@
 
 Every case file of DIR and its subfolders is one test; every setting comes from
 the file. How an algorithm is played stands in tests/players; a case whose
-algorithm is not there yet is skipped by its name. With --short only one case
-of a large network is played.
+algorithm is not there yet is skipped by its name. With --short one case of
+every loss and every partition is played, and one of a large network.
 """
 
 import importlib
@@ -30,20 +30,22 @@ def all_plays():
 PLAYS = all_plays()
 
 
-# Others of their method play the same steps, on fewer or smaller programs.
-SLOW = ('apfl', 'apfl_sequential', 'fedconcat_warm', 'superfed_lm')
+# With --short. Others play the same losses for more rounds, or in other forms.
+SHORT = (
+  *('cnn_forward', 'superfed_fedconcat/fedavg', 'fedprox_single_batch'),
+  *('fedlc_single_batch', 'fedrs_single_batch', 'moon_single_batch'),
+  *('superfed_single_batch', 'superfed_mm', 'apfl_single_step', 'pfedme'),
+  *('scaffold', 'fedconcat_id_distribution', 'kmeans_clusters'),
+  *('partition_noniid', 'partition_classes', 'partition_dirichlet'),
+)
 
 
 def with_marks(cases):
-  """Return the cases; long: of large networks but the first, and SLOW."""
-  params, is_first = [], True
-  for path in cases:
-    model = goldens.Case(path).settings.get('model', 'narrow')
-    is_large = not model.startswith('narrow')
-    is_long = (is_large and not is_first) or path.stem in SLOW
-    is_first = is_first and not is_large
-    params.append(pytest.param(path, marks=[pytest.mark.long] * is_long))
-  return params
+  """Return the paths of the cases, marked long unless in SHORT."""
+  return [
+    pytest.param(path, marks=[pytest.mark.long] * (name not in SHORT))
+    for name, path in cases.items()
+  ]
 
 
 def pytest_generate_tests(metafunc):
@@ -54,8 +56,7 @@ def pytest_generate_tests(metafunc):
     cases = {'none': pytest.param(None, marks=pytest.mark.skip(reason))}
     metafunc.parametrize('path', list(cases.values()), ids=list(cases))
     return
-  params = with_marks(cases.values())
-  metafunc.parametrize('path', params, ids=list(cases))
+  metafunc.parametrize('path', with_marks(cases), ids=list(cases))
 
 
 def test_case(path):

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from helpers import (
-  ALGORITHMS,
   TRAIN,
   assert_close,
   build,
+  every_method,
   make_data,
   make_task,
   play,
@@ -31,10 +31,18 @@ def fedavg(weights):
   return server.params
 
 
-@pytest.mark.parametrize('weights', TRAININGS)
-@pytest.mark.parametrize('name', ALGORITHMS)
-def test_server_is_fedavgs(name, weights):
-  """The first stage's params, for each aggregation, after three rounds."""
+@every_method()
+def test_server_is_fedavgs(name):
+  check(name, 'examples')
+
+
+@every_method(6, 5)
+def test_server_is_fedavgs_with_uniform_weights(name):
+  check(name, 'uniform')
+
+
+def check(name, weights):
+  """The first stage's params after three rounds."""
   when = load(name).FEDAVG_WHEN
   if when is None:
     pytest.skip('never FedAvg')

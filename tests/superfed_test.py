@@ -42,7 +42,13 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize('protocol', FORMS)
+@pytest.mark.parametrize(
+  'protocol',
+  [
+    pytest.param(form, marks=[pytest.mark.long] * (form != 'paper'))
+    for form in FORMS
+  ],
+)
 @pytest.mark.usefixtures('float64')
 def test_gradients_by_hand(protocol):
   """Of both models, as the equations of the paper have them.

@@ -75,7 +75,15 @@ def test_which_models_see_one_row_at_a_time():
   assert {name for name, m in MODELS.items() if m.row_wise} == set(ROW_WISE)
 
 
-@pytest.mark.parametrize('name', [*ROW_WISE, 'convnet3'])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'simple_cnn',
+    'convnet3',
+    pytest.param('superfed_cnn', marks=pytest.mark.long),
+    pytest.param('vgg9', marks=pytest.mark.long),
+  ],
+)
 def test_features_of_a_row_see_no_other_row(name):
   side = ROW_WISE.get(name, 8)
   task = make_task(name, image_shape=(side, side, 1), num_classes=10)
