@@ -1,6 +1,5 @@
 """A run that is killed goes on, and ends with the bits of an unbroken one."""
 
-import json
 import os
 import shutil
 import signal
@@ -78,36 +77,6 @@ def kill_in_the_middle(process, workdir, lines=3):
   assert process.wait() == -signal.SIGKILL
 
 
-@pytest.fixture(scope='module')
-def runs(tmp_path_factory):
-  """Return what every run said, and the folder that holds their workdirs.
-
-  unbroken, killed, damaged (a copy of killed whose newest checkpoint is cut
-  short).
-  """
-  folder = tmp_path_factory.mktemp('runs')
-  cache = folder / 'compiled'
-  unbroken, killed, damaged = (
-    folder / name for name in ('unbroken', 'killed', 'damaged')
-  )
-  first = start(killed, cache)
-  kill_in_the_middle(first, killed)
-  assert not (killed / store.RESULT).exists()
-  shutil.copytree(killed, damaged)
-  newest = checkpoints.steps(damaged / 'checkpoints')[-1]
-  largest = max(
-    (damaged / 'checkpoints' / str(newest)).rglob('*'),
-    key=lambda path: path.stat().st_size if path.is_file() else -1,
-  )
-  largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
-
-  paths = {'unbroken': unbroken, 'killed': killed, 'damaged': damaged}
-  # All at once, and what the first has compiled serves them.
-  processes = {name: start(path, cache) for name, path in paths.items()}
-  said = {name: finish(processes[name], paths[name]) for name in paths}
-  return said, folder, newest
-
-
 def arrays_of(path):
   with np.load(path, allow_pickle=False) as arrays:
     return {
@@ -116,11 +85,29 @@ def arrays_of(path):
     }
 
 
-@pytest.mark.parametrize('name', ['killed', 'damaged'])
-def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs, name):
-  said, folder, newest = runs
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory):
+  """Return what both runs said, and the folder that holds their workdirs.
+
+  unbroken and killed; stopped is a copy of the latter as the kill left it.
+  """
+  folder = tmp_path_factory.mktemp('runs')
+  cache = folder / 'compiled'
+  paths = {name: folder / name for name in ('unbroken', 'killed')}
+  first = start(paths['killed'], cache)
+  kill_in_the_middle(first, paths['killed'])
+  assert not (paths['killed'] / store.RESULT).exists()
+  shutil.copytree(paths['killed'], folder / 'stopped')
+  newest = checkpoints.steps(folder / 'stopped' / 'checkpoints')[-1]
+  # Both at once, and what the first has compiled serves them.
+  processes = {name: start(path, cache) for name, path in paths.items()}
+  said = {name: finish(processes[name], paths[name]) for name in paths}
+  return said, folder, newest
+
+
+def check_end(folder, name):
+  """Check that a run ended like the unbroken one, with nothing left over."""
   one, other = folder / name, folder / 'unbroken'
-  assert 'Continuing' in said[name] and 'Continuing' not in said['unbroken']
   assert arrays_of(one / store.CLIENTS) == arrays_of(other / store.CLIENTS)
   models = sorted(path.name for path in (other / 'model').iterdir())
   assert models == [
@@ -133,6 +120,7 @@ def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs, name):
       other / 'model' / model
     )
   got, want = store.load_result(one), store.load_result(other)
+  assert got['status'] == 'finished'
   assert got.pop('seconds') > 0 and want.pop('seconds') > 0
   assert got == want
   got, want = store.load_metrics(one), store.load_metrics(other)
@@ -141,7 +129,15 @@ def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs, name):
     for clock in CLOCKS:
       assert line.pop(clock) > 0
   assert got == want
+  assert not [*one.rglob('*.tmp')]  # nothing half written
+
+
+def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs):
+  said, folder, newest = runs
+  assert 'Continuing' not in said['unbroken']
   assert 0 < newest < ROUNDS
+  assert f'Continuing after round {newest} of {ROUNDS}.' in said['killed']
+  check_end(folder, 'killed')
 
 
 @pytest.mark.long
@@ -164,15 +160,23 @@ def test_another_process_ends_with_the_same_bits(runs, tmp_path, changes):
     assert arrays_of(workdir / name) == arrays_of(other / name)
 
 
+@pytest.mark.long
 def test_a_damaged_checkpoint_is_told(runs):
-  said, _, newest = runs
-  assert f'Continuing after round {newest} of {ROUNDS}.' in said['killed']
-  lines = said['damaged'].splitlines()
+  """The newest is cut short: the run goes on from the one before it."""
+  _, folder, newest = runs
+  largest = max(
+    (folder / 'stopped' / 'checkpoints' / str(newest)).rglob('*'),
+    key=lambda path: path.stat().st_size if path.is_file() else -1,
+  )
+  largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
+  workdir = folder / 'stopped'
+  lines = finish(start(workdir, folder / 'compiled'), workdir).splitlines()
   told = next(line for line in lines if 'is damaged' in line)
   assert told.startswith(f'Checkpoint {newest} (state/')
   assert 'was changed or cut short' in told
   assert told.endswith(f'going on from {newest - 1}.')
   assert f'Continuing after round {newest - 1} of {ROUNDS}.' in lines
+  check_end(folder, 'stopped')
 
 
 def test_a_stored_model_is_built_again_from_the_files_alone(runs):
@@ -208,12 +212,3 @@ def test_a_stored_model_is_built_again_from_the_files_alone(runs):
   assert about['view'] == 'templates_euclidean' and about['client'] == 3
   assert_same_bits(jax.tree.map(jnp.asarray, view['model']['params']), params)
   assert view['model']['means'].shape == (10, 64)
-
-
-def test_nothing_half_written_is_left(runs):
-  _, folder, _ = runs
-  for name in ('unbroken', 'killed', 'damaged'):
-    left = [path.name for path in (folder / name).rglob('*.tmp')]
-    assert not left
-    result = json.loads((folder / name / store.RESULT).read_text())
-    assert result['status'] == 'finished'
