@@ -1,22 +1,27 @@
 """A model that computes nothing, for questions that its numbers do not answer.
 
 Tracing a deep model takes longer than all else before a run's first round;
-what a method is judged by can be asked of any model with the same parameters.
+what a method is judged by can be asked of any model with the same layers. Each
+but the head has a single parameter here: every leaf of a tree is traced anew in
+every sum and product of an optimiser.
 """
 
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.types import Array, Outputs, Params, Task
+from fedjax_pfl.types import Array, Key, Outputs, Params, PyTree, Task
 
 
 def outline(task: Task) -> Task:
-  """Return the task with a model of these parameters whose outputs are 0.
+  """Return the task with a model of these layers whose outputs are 0.
 
   >>> stages = module.build(outline(task), hp)     # what are their shapes?
   """
   params = jax.eval_shape(lambda: task.init(jax.random.key(0)))
   head = params['head']['kernel']
+
+  def init(key: Key) -> Params:
+    return thinned(task.init(key))
 
   def zeros(x: Array) -> Outputs:
     width, num_classes = head.shape
@@ -32,8 +37,18 @@ def outline(task: Task) -> Task:
     return zeros(x).logits
 
   return task._replace(
+    init=init,
+    is_head=thinned(task.is_head),
     features=features,
     logits=logits,
     outputs=lambda params, batch, key: zeros(batch.x),
     loss=lambda params, batch, key: jnp.zeros((), head.dtype),
   )
+
+
+def thinned(layers: PyTree) -> PyTree:
+  """Return the layers with one leaf each; the head as it is."""
+  return {
+    name: layer if name == 'head' else jax.tree.leaves(layer)[0]
+    for name, layer in layers.items()
+  }

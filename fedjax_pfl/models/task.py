@@ -123,15 +123,26 @@ def task_from_module(
   _check_shape(image_shape)
   is_random = 'train' in inspect.signature(_features_of(module)).parameters
 
-  def init(key: Key) -> Params:
-    return module.init(key, *_example(image_shape))['params']
+  @jax.jit  # traced once: for the check, for shapes, and for the draws
+  def begin(key: Key) -> tuple[Array, dict[str, Params]]:
+    return module.init_with_output(key, *_example(image_shape))
 
+  def init(key: Key) -> Params:
+    return begin(key)[1]['params']
+
+  # A round asks for the shapes of the loss and then for its gradient, judging
+  # for as much again: traced once, in the place of each call.
+  traced_once = functools.partial(jax.jit, inline=True)
+
+  @traced_once
   def features(params: Params, x: Array, mask: Array) -> Array:
     return module.apply({'params': params}, x, mask, method='features')
 
+  @traced_once
   def logits(params: Params, x: Array, mask: Array) -> Array:
     return module.apply({'params': params}, x, mask)
 
+  @traced_once
   def outputs(params: Params, batch: Batch, key: Key) -> Outputs:
     if not is_random:
       return module.apply({'params': params}, batch.x, batch.mask, method=_both)
@@ -146,7 +157,7 @@ def task_from_module(
   def loss(params: Params, batch: Batch, key: Key) -> Array:
     return masked_cross_entropy(outputs(params, batch, key).logits, batch)
 
-  params = _check_module(module, image_shape, num_classes)
+  params = _check_module(module, begin, num_classes)
   return Task(
     init=_compiled(init),
     features=features,
@@ -242,11 +253,11 @@ def _features_of(module: nn.Module) -> Callable[..., Array]:
   return features
 
 
-def _check_module(module: nn.Module, image_shape, num_classes: int) -> Params:
+def _check_module(module: nn.Module, begin, num_classes: int) -> Params:
   """Return the shapes of the parameters; raise if it is no model for a Task."""
   name = f'module {type(module).__name__}'
   logits, variables = jax.eval_shape(  # all of it inside: nothing is compiled
-    lambda: module.init_with_output(jax.random.key(0), *_example(image_shape))
+    lambda: begin(jax.random.key(0))
   )
   if set(variables) != {'params'}:
     raise bad_input(
