@@ -214,6 +214,7 @@ def _plain(x, skip, scale, bias, mask) -> Array:
   return rows * (y if skip is None else y + skip)
 
 
+@functools.partial(jax.jit, static_argnums=5)  # traced once for each shape
 def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
   def flat(x):
     return lowerings.batch_last(x).reshape(x.shape[-1], -1)
@@ -225,6 +226,7 @@ def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
   return lowerings.batch_first(y.reshape(c, h, w, b))
 
 
+@jax.jit  # as _fused
 def _pooled(windows, scale, bias, mask) -> Array:
   c, h, w, b = windows[0].shape
   if len(windows) == 1:

@@ -12,6 +12,8 @@ lowerings agree to rounding:
 The transpositions around gemm cancel between a layer and the next one.
 """
 
+import functools
+
 import jax
 from jax import lax
 
@@ -55,8 +57,7 @@ def conv(
   """Convolve x [B, H, W, I] with kernel [k, k, I, O]."""
   if resolve(lowering) == 'lax':
     return _lax_conv(x, kernel, stride, padding, 1)
-  x = batch_last(x)
-  return batch_first(products.conv(x, kernel, stride=stride, padding=padding))
+  return _gemm_conv(x, kernel, stride, padding)
 
 
 def depthwise(x: Array, kernel: Array, *, stride: int, lowering: str) -> Array:
@@ -64,6 +65,19 @@ def depthwise(x: Array, kernel: Array, *, stride: int, lowering: str) -> Array:
   if resolve(lowering) == 'lax':
     groups = x.shape[-1]
     return _lax_conv(x, kernel[:, :, None], stride, 1, groups)
+  return _gemm_depthwise(x, kernel, stride)
+
+
+# Compiled, so that layers of one shape are traced and lowered once; XLA takes
+# such a call apart again.
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _gemm_conv(x, kernel, stride, padding) -> Array:
+  x = batch_last(x)
+  return batch_first(products.conv(x, kernel, stride=stride, padding=padding))
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _gemm_depthwise(x, kernel, stride) -> Array:
   return batch_first(products.depthwise(batch_last(x), kernel, stride))
 
 
