@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -46,7 +45,10 @@ def init_states(
 def init_clients(
   algorithm: Algorithm, server: Server, data: ClientData, key: Key, ids: Array
 ) -> Client:
-  """Return the stacked states [C, ...] of these clients before round 0."""
+  """Return the stacked states [C, ...] of these clients before round 0.
+
+  Of the rows of indices, `data` has those of these clients alone.
+  """
 
   def init_client(index, count, client_id):
     one = ClientData(data.x, data.y, index, count)
@@ -54,7 +56,7 @@ def init_clients(
       server, one, jax.random.fold_in(key, client_id)
     )
 
-  return jax.vmap(init_client)(data.index[ids], data.count[ids], ids)
+  return jax.vmap(init_client)(data.index, data.count, ids)
 
 
 def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
@@ -161,7 +163,8 @@ def train_cohort(
   rows, uploads, metrics = map_clients(
     update, (server, data, key), cohort, chunk, mesh
   )
-  chex.assert_tree_shape_prefix(uploads, cohort.ids.shape)  # [C, ...]
+  for leaf in jax.tree.leaves(uploads):
+    assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
   return _learn(algorithm, server, uploads, cohort, data, key), rows, metrics
 
 
@@ -172,7 +175,7 @@ def _learn(algorithm, server, uploads, cohort, data, key) -> Server:
 
 
 def _compiled_round(algorithm, chunk, mesh, server, clients, ids, data, key):
-  chex.assert_rank(ids, 1)
+  assert ids.ndim == 1, ids.shape  # [C]
   order = by_size(ids, data.count)
   cohort = gather(clients, ids[order], data)
   server, rows, metrics = train_cohort(

@@ -40,17 +40,19 @@ def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
   server_key, clients_key = jax.random.split(key)
   algorithm, num_clients = stage.algorithm, data.count.shape[0]
   server = algorithm.init_server(server_key)
-  one = jax.eval_shape(
-    lambda: init_clients(algorithm, server, data, clients_key, np.arange(1))
-  )
+
+  def init(ids):
+    rows = data._replace(index=data.index[ids], count=data.count[ids])
+    return init_clients(algorithm, server, rows, clients_key, ids)
+
+  one = jax.eval_shape(lambda: init(np.arange(1)))
   clients = jax.tree.map(
     lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype), one
   )
   if jax.tree.leaves(clients):
     for first in range(0, num_clients, BLOCK):
       ids = np.arange(first, min(first + BLOCK, num_clients))
-      rows = init_clients(algorithm, server, data, clients_key, ids)
-      _write(clients, _Running(ids, rows))
+      _write(clients, _Running(ids, init(ids)))
   return enter(stage, server, clients, data)
 
 
