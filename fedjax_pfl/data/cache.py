@@ -53,7 +53,7 @@ def _read(folder: pathlib.Path) -> Source:
 
 
 def _load(file: pathlib.Path) -> np.ndarray:
-  return np.load(file, allow_pickle=False)
+  return np.load(file, mmap_mode='r', allow_pickle=False)
 
 
 def _write(folder: pathlib.Path, source: Source) -> None:
