@@ -37,6 +37,8 @@ RNG = KEY(0)
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 stages_of = functools.cache(build)
+# As invariance_test compiles its rounds: what one has compiled serves both.
+with_64_bits = pytest.mark.usefixtures('float64')
 
 
 def kinds(tree):
@@ -157,6 +159,7 @@ def test_state_in_is_state_out(name):
     assert jax.tree.structure(after) == jax.tree.structure(server)
 
 
+@with_64_bits
 @every_method()
 def test_one_clock_advances_by_one(name):
   for stage, server, _ in stage_shapes(stages_of(name), DATA):
@@ -173,6 +176,7 @@ def test_one_clock_advances_by_one(name):
     assert server.round == number
 
 
+@with_64_bits
 @every_method()
 def test_untouched_clients_keep_their_bits(name):
   stages = stages_of(name)
@@ -212,6 +216,7 @@ def test_personalize_is_handed_training_data_alone(name):
     )
 
 
+@with_64_bits
 @every_method()
 def test_a_cohort_without_any_example_loses_no_number(name):
   """Weights n_i are all 0 then."""

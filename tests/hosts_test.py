@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiler import OLDER_EMITTERS
+from compiler import QUICK
 
 from fedjax_pfl import checkpoints, files, hosts, lost, store
 from fedjax_pfl.errors import BadInput
@@ -90,7 +90,7 @@ class Together:
         env={
           **os.environ,
           'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
-          'XLA_FLAGS': OLDER_EMITTERS,
+          'XLA_FLAGS': QUICK,
           'JAX_COMPILATION_CACHE_DIR': str(cache),
           'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
         },

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiler import OLDER_EMITTERS
+from compiler import QUICK
 from helpers import ALGORITHMS, KEY, assert_same_bits, make_data
 from jax.sharding import Mesh
 
@@ -108,7 +108,7 @@ def differences(*words):
     env={
       **os.environ,
       'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
-      'XLA_FLAGS': f'--xla_force_host_platform_device_count=8 {OLDER_EMITTERS}',
+      'XLA_FLAGS': f'--xla_force_host_platform_device_count=8 {QUICK}',
     },
     capture_output=True,
     text=True,

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiler import OLDER_EMITTERS
+from compiler import QUICK
 from helpers import assert_same_bits
 
 from fedjax_pfl import checkpoints, store
@@ -45,7 +45,7 @@ def start(workdir, cache, *changes):
   """Start the command as a user does; its output goes to files beside."""
   environ = {
     **os.environ,
-    'XLA_FLAGS': OLDER_EMITTERS,  # quick to compile
+    'XLA_FLAGS': QUICK,  # quick to compile
     'JAX_COMPILATION_CACHE_DIR': str(cache),
     'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
   }

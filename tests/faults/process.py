@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from compiler import OLDER_EMITTERS
+from compiler import QUICK
 
 from faults import tiny
 
@@ -58,7 +58,7 @@ class Commands:
     ]
     environ = {
       **os.environ,
-      'XLA_FLAGS': OLDER_EMITTERS,
+      'XLA_FLAGS': QUICK,
       'JAX_COMPILATION_CACHE_DIR': str(self.folder.parent / 'compiled'),
       'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
     }
