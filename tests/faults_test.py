@@ -17,6 +17,14 @@ from fedjax_pfl.checkpoints import steps
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
+@pytest.fixture(autouse=True)
+def interrupts_are_heard():
+  """A shell has what it runs in the background ignore them."""
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  yield
+  signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory, quick_compiler):
   """Return all states that the files of the tiny run are in, and its end."""
