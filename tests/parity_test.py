@@ -15,7 +15,7 @@ import goldens
 import players
 import pytest
 
-pytestmark = pytest.mark.usefixtures('float64')
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 
 
 def all_plays():
