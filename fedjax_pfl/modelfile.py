@@ -40,7 +40,7 @@ def save_model(
     dtypes[name] = str(array.dtype)
     if array.dtype != np.dtype(array.dtype.str):
       # .npy knows numpy's dtypes only; bfloat16 goes as bytes and its name.
-      array = np.ascontiguousarray(array).view(f'u{array.dtype.itemsize}')
+      array = array.view(f'u{array.dtype.itemsize}')
     arrays[name] = array
   text = json.dumps(files.plain({'meta': meta, 'dtypes': dtypes}))
   files.write_npz(pathlib.Path(path), {META: np.array(text), **arrays})

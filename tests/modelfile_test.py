@@ -40,6 +40,15 @@ def test_a_model_comes_back_bit_for_bit(tmp_path):
   assert np.signbit(params['head']['bias'][0])
 
 
+@pytest.mark.parametrize('shape', [(), (0,), (3, 2)])
+def test_a_dtype_that_npy_does_not_know_keeps_its_shape(tmp_path, shape):
+  want = np.full(shape, 1.5, ml_dtypes.bfloat16).T  # of any order in memory
+  save_model(tmp_path / 'm.npz', {'alpha': want}, META)
+  got = load_model(tmp_path / 'm.npz')[0]['alpha']
+  assert got.dtype == want.dtype and got.shape == want.shape
+  assert got.tolist() == want.tolist()
+
+
 def test_numpy_alone_can_read_it(tmp_path):
   save_model(tmp_path / 'm.npz', make_params(), META)
   with np.load(tmp_path / 'm.npz', allow_pickle=False) as arrays:
