@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from compiler import QUICK
+from compiler import QUICK, counting
 from helpers import round_of
 from hypothesis import HealthCheck, settings
 
@@ -77,6 +77,13 @@ def compilation_cache(tmp_path_factory):
   # For commands that tests start: the user's own folder is none of theirs.
   os.environ['JAX_COMPILATION_CACHE_DIR'] = str(folder / 'compiled')
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
+
+
+@pytest.fixture
+def compiled():
+  """Return a list that grows by the name of every program compiled."""
+  with counting() as names:
+    yield names
 
 
 @pytest.fixture

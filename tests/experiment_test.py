@@ -1,19 +1,17 @@
-"""What is wrong with a config is told before anything is compiled."""
+"""From a config to clients, task and stages, and what the user is told."""
 
-import math
 import re
 
 import flax.linen as nn
 import jax
 import numpy as np
 import pytest
-from compiler import counting
-from helpers import make_data, make_task
+from helpers import make_data, make_task, refused
+from small_runs import settings_of
 
 from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
 from fedjax_pfl import algorithm, experiment
 from fedjax_pfl.data import load_source, transforms
-from fedjax_pfl.errors import BadInput
 from fedjax_pfl.experiment import (
   build,
   build_data,
@@ -25,200 +23,16 @@ from fedjax_pfl.models.task import task_from_module
 from fedjax_pfl.types import ClientData
 
 
-@pytest.fixture
-def compiled():
-  """Return a list that grows by the name of every program compiled."""
-  with counting() as names:
-    yield names
-
-
-def make_settings(config=fedbabu_digits, arg='', **changes):
-  settings = config.get_config(arg).to_dict()
-  for name, value in changes.items():
-    group, _, field = name.partition('__')
-    if field:
-      settings[group][field] = value
-    else:
-      settings[name] = value
-  return settings
-
-
-def refused(call):
-  with pytest.raises(BadInput) as caught:
-    call()
-  message = str(caught.value)
-  for part in (': got ', 'expected ', '. Likely cause: '):
-    assert part in message, message
-  return message
-
-
-# Found in the config, by tracing the method on shapes: before any data.
-NO_DATA_NEEDED = [
-  ({'algorithm': 'fedbabo'}, '(did you mean fedbabu?)'),
-  ({'dataset': 'digit'}, '(did you mean digits?)'),
-  ({'model': 'convnet5'}, 'Choices: convnet3, convnet4, mobilenet'),
-  ({'shard': 5}, '(did you mean shards?)'),
-  ({'finetune__part': 'haed'}, '(did you mean head?)'),
-  ({'finetune__epoch': 5}, '(did you mean finetune.epochs?)'),
-  ({'fraction': 1.5}, 'a fraction above 0 and up to 1'),
-  ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
-  (
-    {'inputs': 'fedconcat'},
-    "dataset: got 'digits', expected an image set that inputs=fedconcat has a "
-    'recipe for. Choices: cifar10, cifar100, svhn_cropped, fashion_mnist, ',
-  ),
-  ({'views': ('initial', 'finetune')}, '(did you mean finetuned?)'),
-  ({'views': ('finetuned_5',)}, 'fine-tuning that stops at other epochs'),
-  ({'eval_views': ('global',)}, "got 'global', expected a view of this method"),
-  ({'hp__mu': 0.1}, "hp: got 'mu', expected a hyperparameter of fedbabu"),
-  ({'hp__update_part': 'haed'}, '(did you mean head?)'),
-  (
-    {'algorithm': 'lg_fedavg', 'hp__train_fedavg': False},
-    'Likely cause: LG-FedAvg without a FedAvg run',
-  ),
-  (
-    {'algorithm': 'lg_fedavg', 'hp__learning_rate': 0.0},
-    'hp.learning_rate: got 0.0, expected a learning rate above 0',
-  ),
-  ({'start': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
-  ({'hp__update_part': 1}, "of the kind of its default, 'body'"),
-  (
-    {'hp__update_part': 'conv1+bn4'},
-    "hp.update_part: got 'bn4', expected a part of the model, or names of its "
-    "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, conv1, "
-    'conv2, conv3 (did you mean bn3?)',
-  ),
-  (
-    {'finetune__part': 'conv1+bn4'},
-    "finetune.part: got 'bn4', expected a part",
-  ),
-  (
-    {'algorithm': 'fedavg', 'hp__head_lr_ratio': -1},
-    'hp.head_lr_ratio: got -1, expected a number, 0 or more',
-  ),
-  ({'algorithm': 'per_fedavg', 'hp__beta': -0.1}, 'a rate above 0, or None'),
-  (
-    {'algorithm': 'per_fedavg', 'hp__beta': 'lr'},
-    "hp.beta: got 'lr', expected a value of the kind of its default, None. "
-    'Choices: a number, None.',
-  ),
-  ({'algorithm': 'apfl', 'hp__alpha': [0.5]}, 'Choices: a number, None.'),
-  ({'algorithm': 'fedrep', 'hp__head_epochs': True}, 'a whole number, None.'),
-  ({'algorithm': 'superfed', 'hp__grid': ('a',)}, 'a list, each a number.'),
-  ({'algorithm': 'fedprox', 'hp__mu': math.nan}, 'hp.mu: got nan, expected'),
-  ({'algorithm': 'fedprox', 'hp__mu': 10**30}, 'what 32 bits hold'),
-  ({'algorithm': 'pfedme', 'hp__inner_steps': 10**7}, 'up to 1000000'),
-  ({'algorithm': 'ditto', 'hp__protocol': 'papers'}, '(did you mean paper?)'),
-  ({'algorithm': 'ditto', 'hp__anchor': 'glob'}, '(did you mean global?)'),
-  ({'algorithm': 'ditto', 'hp__personal_epochs': 0}, 'epochs, 1 or more'),
-  ({'algorithm': 'ditto', 'hp__lam': -1.0}, 'hp.lam: got -1.0, expected'),
-  ({'algorithm': 'ditto', 'hp__personal_momentum': 1.0}, 'to below 1'),
-  ({'algorithm': 'fedconcat', 'hp__classifier_decay': -1.0}, '0 or more'),
-  (
-    {'algorithm': 'fedper', 'global_test': True},
-    'global_test: got True, expected False for fedper: its server holds no '
-    'whole model that could be judged on the whole test set. Choices: '
-    'global_test=False',
-  ),
-]
-
-
-@pytest.mark.parametrize(('changes', 'words'), NO_DATA_NEEDED)
-def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
-  said = []
-  message = refused(lambda: build(make_settings(**changes), said.append))
-  assert words in message
-  assert not said and not compiled
-
-
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    (
-      {'clients': 15, 'shards': 3},
-      'shards: got 3, expected a positive multiple of 2: 15 clients x shards '
-      'must be a multiple of 10 classes, so that every class is cut into '
-      'equally many. Choices: 2, 4, 6',
-    ),
-    (
-      {'clients': 400, 'shards': 10},
-      'got 400, expected from 1 to 355, so that each can have an example of '
-      'both splits (1442 for training, 355 for testing)',
-    ),
-    (
-      {'partition': 'unbalanced', 'clients': 22, 'shards': 10},
-      'group_size: got 10, expected a divisor of the 22 clients. Choices: 1, 2',
-    ),
-    (
-      {'partition': 'unbalanced', 'size_step': 200},
-      'expected from 0 to 144.2: the smallest clients have 72.1 - 0.5 x',
-    ),
-    (
-      {
-        'test_partition': 'independent',
-        'test_shards': 3,
-        'clients': 15,
-        'shards': 2,
-      },
-      'test_shards: got 3, expected a positive multiple of 2: 15 clients',
-    ),
-    (
-      {'examples': 15, 'partition': 'iid'},
-      'a data set that was shrunk without lowering the clients',
-    ),
-    ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
-    ({'finetune__batch_size': 10**9}, 'finetune.batch_size: got 1000000000'),
-    (
-      {'partition': 'classes', 'clients': 4},
-      'nobody holds class 5',
-    ),
-  ],
-)
-def test_the_partition_is_refused_before_anything_is_compiled(
-  compiled, changes, words
-):
-  said = []
-  message = refused(lambda: build(make_settings(**changes), said.append))
-  assert words in message
-  assert not said and not compiled
-
-
-def test_whole_batches_that_no_tests_of_a_client_fill(compiled):
-  settings = make_settings(scoring='whole_batches')
-  message = refused(lambda: build(settings))
-  got = "got 'whole_batches with a client of 17 tests'"
-  assert f'scoring: {got}' in message
-  assert 'at least one whole batch, of 20 tests, for each client' in message
-  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
-  build({**settings, 'batch_size': 17})
-
-
 def test_shapes_are_enough_to_know_the_method(compiled):
-  experiment = build(make_settings())
+  experiment = build(settings_of())
   # Moving arrays to the device goes by this name; nothing else is compiled.
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
   assert experiment.rounds == 16 and experiment.cohort_size == 5
 
 
-def test_data_that_are_not_there(tmp_path, compiled):
-  settings = make_settings(fedbabu_cifar10, data_dir=str(tmp_path))
-  message = refused(lambda: build(settings))
-  assert f'which {tmp_path / "cifar10"} does not hold' in message
-  assert 'Choices: digits, synthetic' in message
-  assert '--config.data_dir=' in message
-  assert not compiled
-
-
-def test_a_typing_error_is_told_before_absent_data(tmp_path):
-  settings = make_settings(
-    fedbabu_cifar10, data_dir=str(tmp_path), eval_views=('inital',)
-  )
-  assert '(did you mean initial?)' in refused(lambda: build(settings))
-
-
 def test_quick_has_a_stand_in_and_says_so(tmp_path):
   said = []
-  settings = make_settings(fedbabu_cifar10, 'quick', data_dir=str(tmp_path))
+  settings = settings_of(fedbabu_cifar10, 'quick', data_dir=str(tmp_path))
   experiment = build(settings, said.append)
   assert 'synthetic images of its shape stand in' in said[0]
   assert 'say nothing about cifar10' in said[0]
@@ -228,7 +42,7 @@ def test_quick_has_a_stand_in_and_says_so(tmp_path):
 
 def test_the_user_is_told_what_the_clients_hold():
   said = []
-  build(make_settings(), said.append)
+  build(settings_of(), said.append)
   assert said[0].startswith('digits, training: 20 clients, 1,442 examples')
   assert said[1].startswith('digits, testing: 20 clients, 355 examples')
 
@@ -247,7 +61,7 @@ def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
   heard = []
   for changes in [{}, *PARTS]:
     said = []
-    experiment = build(make_settings(**changes), said.append)
+    experiment = build(settings_of(**changes), said.append)
     assert experiment.test.count.shape == (20,)
     for split, line in zip(('training', 'testing'), said, strict=True):
       assert re.match(
@@ -263,7 +77,7 @@ def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
 
 def test_clients_that_are_tested_on_a_split_of_their_training_images():
   said = []
-  experiment = build(make_settings(test_partition='split'), said.append)
+  experiment = build(settings_of(test_partition='split'), said.append)
   train, test = experiment.train, experiment.test
   assert said[1].startswith(
     'digits, testing, on training images kept apart: 20 clients, '
@@ -281,9 +95,7 @@ def test_clients_that_are_tested_on_a_split_of_their_training_images():
 
 def test_the_user_is_told_of_clients_that_lack_examples():
   said = []
-  experiment = build(
-    make_settings(partition='dirichlet', beta=0.02), said.append
-  )
+  experiment = build(settings_of(partition='dirichlet', beta=0.02), said.append)
   no_train, no_test = (
     np.asarray(data.count) == 0 for data in (experiment.train, experiment.test)
   )
@@ -303,7 +115,7 @@ def test_the_argument_after_the_colon():
 
 
 def test_clients_may_adapt_on_half_of_their_tests():
-  experiment = build(make_settings())
+  experiment = build(settings_of())
   assert experiment.judging == (experiment.train, experiment.test)
   settings = {**experiment.settings, 'support': 'test_half'}
   support, query = experiment._replace(settings=settings).judging
@@ -333,7 +145,7 @@ def test_a_client_that_fills_one_batch_is_told_before_compiling(
   compiled, changes, words
 ):
   changes = {'algorithm': 'per_fedavg', 'views': ('initial',), **changes}
-  message = refused(lambda: build(make_settings(**changes)))
+  message = refused(lambda: build(settings_of(**changes)))
   assert words in message
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
 
@@ -350,7 +162,7 @@ def test_hyperparameters_reach_the_method():
   """FedBABU that updates everything uploads what FedAvg uploads."""
 
   def uploaded(config, **changes):
-    settings = make_settings(config, **changes)
+    settings = settings_of(config, **changes)
     task = build_task(settings, (8, 8, 1), 10)
     method = build_stages(settings, task)[0].algorithm
 
@@ -369,7 +181,7 @@ def test_hyperparameters_reach_the_method():
 
 @pytest.mark.long
 def test_the_head_begins_as_the_config_says():
-  settings = make_settings(head_init='similar', head_bias='zero')
+  settings = settings_of(head_init='similar', head_bias='zero')
   head = build_task(settings, (8, 8, 1), 10).init(jax.random.key(0))['head']
   norms = np.linalg.norm(head['kernel'], axis=0)  # [Y]
   np.testing.assert_allclose(norms, 1, rtol=1e-5)
@@ -378,7 +190,7 @@ def test_the_head_begins_as_the_config_says():
 
 def test_a_server_with_data():
   said = []
-  experiment = build(make_settings(server_share=0.05), said.append)
+  experiment = build(settings_of(server_share=0.05), said.append)
   assert said[-1] == 'server: 72 of the 1,442 training examples'
   refine = experiment.stages[-1].algorithm.refine
   assert refine is not algorithm.as_aggregated
@@ -386,20 +198,20 @@ def test_a_server_with_data():
 
 def test_a_server_without_data_costs_nothing():
   said = []
-  experiment = build(make_settings(), said.append)
+  experiment = build(settings_of(), said.append)
   assert not [line for line in said if line.startswith('server')]
   refine = experiment.stages[-1].algorithm.refine
   assert refine is algorithm.as_aggregated
 
 
 def test_a_server_whose_share_is_no_example(compiled):
-  message = refused(lambda: build(make_settings(server_share=1e-4)))
+  message = refused(lambda: build(settings_of(server_share=1e-4)))
   assert 'server_share: got 0.0001, expected 0, or at least 1/1442' in message
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
 
 
 def test_views_follow_from_the_epochs_of_finetuning():
-  build(make_settings(finetune__epochs=(1, 3), views=('finetuned_1',)))
+  build(settings_of(finetune__epochs=(1, 3), views=('finetuned_1',)))
 
 
 class Headless(nn.Module):
@@ -441,7 +253,7 @@ def test_an_algorithm_that_is_not_there():
 
 
 def test_fewer_examples_keep_their_share_of_tests():
-  experiment = build(make_settings(examples=500))
+  experiment = build(settings_of(examples=500))
   assert len(experiment.source.train.y) == 500
   assert len(experiment.source.test.y) == round(500 / 1442 * 355)
   assert np.asarray(experiment.train.count).sum() <= 500
@@ -449,7 +261,7 @@ def test_fewer_examples_keep_their_share_of_tests():
 
 def test_inputs_of_another_recipe_and_size(monkeypatch):
   changes = {'dataset': 'tiny_imagenet', 'inputs': 'fedconcat', 'quick': True}
-  settings = make_settings(fedbabu_cifar10, 'quick', **changes)
+  settings = settings_of(fedbabu_cifar10, 'quick', **changes)
   assert peek_shape(settings) == ((32, 32, 3), 200)
   settings['dataset'] = 'digits'
   settings['inputs'] = 'unit'
@@ -461,7 +273,7 @@ def test_inputs_of_another_recipe_and_size(monkeypatch):
   np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
   found = transforms.find_recipe('digits')._replace(side=4)
   monkeypatch.setattr(experiment, 'find_recipe', lambda *names: found)
-  source, train, *_ = build_data(make_settings(), lambda text: None)
+  source, train, *_ = build_data(settings_of(), lambda text: None)
   assert train.x.shape == (1442, 4, 4, 1)
   plain = load_source('digits')
   assert source.fingerprint != plain.fingerprint

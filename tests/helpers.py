@@ -15,6 +15,7 @@ import pytest
 from fedjax_pfl import local, personalize
 from fedjax_pfl.algorithm import Algorithm, available, load
 from fedjax_pfl.engine import begin, make_round
+from fedjax_pfl.errors import BadInput
 from fedjax_pfl.evaluate import make_evaluate, view_names
 from fedjax_pfl.types import ClientData, Outputs, Task
 
@@ -48,6 +49,16 @@ def every_method(step=1, first=0):
       for number, name in enumerate(ALGORITHMS)
     ],
   )
+
+
+def refused(call, *args) -> str:
+  """Return the sentence with which call(*args) refuses bad input."""
+  with pytest.raises(BadInput) as caught:
+    call(*args)
+  message = str(caught.value)
+  for part in (': got ', ', expected ', '. Likely cause: '):
+    assert part in message, message
+  return message
 
 
 def cheap_noise(key, shape):

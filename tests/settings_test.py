@@ -1,9 +1,9 @@
 """Every setting that is wrong is told in one sentence of four parts."""
 
+import helpers
 import pytest
 
 from configs import common, fedbabu_digits
-from fedjax_pfl.errors import BadInput
 from fedjax_pfl.settings import RULES, check_settings, num_rounds
 
 
@@ -20,9 +20,7 @@ def make_settings(**changes):
 
 
 def refused(settings):
-  with pytest.raises(BadInput) as caught:
-    check_settings(settings)
-  message = str(caught.value)
+  message = helpers.refused(check_settings, settings)
   for part in (': got ', ', expected ', '. Likely cause: '):
     assert message.count(part) == 1, message
   assert message.endswith('.') and '..' not in message

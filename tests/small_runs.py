@@ -80,3 +80,15 @@ def server_of(experiment, workdir):
 
 def scores_of(workdir):
   return store.load_clients(workdir).scores
+
+
+def settings_of(config=fedbabu_digits, arg='', **changes):
+  """Return the settings of a config, some changed: finetune__part='head'."""
+  settings = config.get_config(arg).to_dict()
+  for name, value in changes.items():
+    group, _, field = name.partition('__')
+    if field:
+      settings[group][field] = value
+    else:
+      settings[name] = value
+  return settings

@@ -4,12 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, assert_same_bits, make_task
+from helpers import KEY, assert_same_bits, make_task, refused
 
 from configs import fedavg_digits, lg_fedavg_digits
 from fedjax_pfl import store
 from fedjax_pfl.algorithm import load
-from fedjax_pfl.errors import BadInput
 from fedjax_pfl.experiment import build, build_task
 from fedjax_pfl.modelfile import save_model
 from fedjax_pfl.start import begin, check_same_clients, load_start, name_data
@@ -33,15 +32,6 @@ def make_run(path, params, data='images-clients', **about):
     algorithm='fedavg', dataset='digits', rounds=1, seconds=1.0, views={}
   )
   return str(path)
-
-
-def refused(call, *args):
-  with pytest.raises(BadInput) as caught:
-    call(*args)
-  message = str(caught.value)
-  for part in (': got ', 'expected ', '. Likely cause: '):
-    assert part in message, message
-  return message
 
 
 def test_a_run_begins_with_the_model_of_another(tmp_path):
@@ -110,7 +100,7 @@ def test_clients_of_another_partition(tmp_path):
 
 
 def test_lg_fedavg_wants_one_fedavg_model():
-  """In a config without any: see tests/experiment_test.py."""
+  """In a config without any: see tests/refused_configs_test.py."""
   module = load('lg_fedavg')
   module.check_start(module.HParams(), '')
   module.check_start(module.HParams(train_fedavg=False), 'runs/a')

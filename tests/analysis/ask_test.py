@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from conftest import make_experiment
-from helpers import assert_same_bits
+from helpers import assert_same_bits, refused
 
 from configs import common
 from experiments import rebuild
@@ -15,7 +15,6 @@ from experiments.answers import ask
 from experiments.answers.common import Opened, Options
 from fedjax_pfl import store
 from fedjax_pfl.analysis.runs import load_global, load_states
-from fedjax_pfl.errors import BadInput
 from fedjax_pfl.modelfile import load_model, save_model
 from fedjax_pfl.report.saving import save
 
@@ -26,15 +25,6 @@ OPTIONS = Options(rounds=1, clients=3, epochs=2, images=40)
 def read_csv(path):
   with open(path, newline='') as stream:
     return [*csv.DictReader(stream)]
-
-
-def refused(call):
-  with pytest.raises(BadInput) as caught:
-    call()
-  message = str(caught.value)
-  for part in (': got ', ', expected ', '. Likely cause: '):
-    assert part in message, message
-  return message
 
 
 def ask_tiny(what, tiny_run, tmp_path, options=OPTIONS):

@@ -8,9 +8,9 @@ import sqlite3
 import numpy as np
 import pytest
 from finished_runs import DEFAULTS, TRAIN_COUNT, make_run, make_settings
+from helpers import refused
 
 from fedjax_pfl import resultfile, resultrows, store
-from fedjax_pfl.errors import BadInput
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.results import Results
 
@@ -28,15 +28,6 @@ def find(results, run, view='initial', defaults=DEFAULTS, folder=None):
     keys.judging_key(config, defaults=defaults),
     view,
   )
-
-
-def refused(call, *args):
-  with pytest.raises(BadInput) as caught:
-    call(*args)
-  message = str(caught.value)
-  for part in (': got ', 'expected ', '. Likely cause: '):
-    assert part in message, message
-  return message
 
 
 def content(path):
