@@ -25,7 +25,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.examples = 0  # use the first so many training images; 0 = all
   c.inputs = 'default'  # crop, flip, mean, std; others: data/transforms.py
   c.model = 'convnet4'
-  c.head_init = 'default'  # PyTorch's; others: fedjax_pfl/models/head.py
+  c.head_init = 'default'  # PyTorch's; others: fedjax_pfl/models/head_init.py
   c.head_bias = 'default'  # random, as PyTorch's; or 'zero'
   c.lowering = 'auto'  # of convolutions
 
@@ -73,7 +73,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.support = 'train'
   c.views = ('initial', 'finetuned')  # judged at the end
   c.eval_views = ('initial',)  # judged during the rounds
-  # Tests by the batch: 'batches', 'whole_batches': see fedjax_pfl/scoring.py.
+  # Tests by the batch: 'batches', 'whole_batches': evaluation/metrics.py.
   c.scoring = 'exact'
   c.global_test = False  # judge the global model on the whole test set, too
   c.eval_every = 0  # rounds; 0 = sixteen times in a run
@@ -92,7 +92,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.quick = False  # synthetic images may stand in
   c.update(changes)
   if arg not in ('', QUICK):
-    from fedjax_pfl.errors import bad_input  # brings jax, which is slow
+    from fedjax_pfl.core.errors import bad_input
 
     raise bad_input(
       'config argument',

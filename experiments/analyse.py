@@ -55,9 +55,9 @@ def main(overrides):
   logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
   # Imported here: a mistyped flag should not wait for jax.
   from experiments.answers.ask import Options, answer
-  from fedjax_pfl import console
+  from fedjax_pfl.core import progress
 
-  programs.keep_programs(console.say)
+  programs.keep_programs(progress.say)
   options = Options(
     rounds=ROUNDS.value,
     clients=CLIENTS.value,
@@ -67,9 +67,9 @@ def main(overrides):
     colours=COLOURS.value,
   )
   path = answer(
-    WHAT.value, RUN.value, OUTPUT.value, options, overrides, console.say
+    WHAT.value, RUN.value, OUTPUT.value, options, overrides, progress.say
   )
-  console.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
+  progress.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
 
 
 if __name__ == '__main__':

@@ -27,23 +27,24 @@ def main(overrides):
   logging.set_verbosity(logging.WARNING)
   settings = commandline.read_settings(CONFIG.value, overrides)
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl import console
-  from fedjax_pfl.settings import check_settings
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.settings.validate import check_settings
 
   check_settings(settings)
-  console.say(table(*budget(settings)))
+  progress.say(table(*budget(settings)))
 
 
 def budget(settings):
   """Return {stage: (rounds, traffic, fraction)} and FedAvg's rounds."""
   import jax
 
-  from fedjax_pfl import traffic, trees
-  from fedjax_pfl.cohorts import cohort_size
+  from fedjax_pfl.core import trees
+  from fedjax_pfl.core.types import ClientData
   from fedjax_pfl.data import peek
-  from fedjax_pfl.engine import stage_shapes
-  from fedjax_pfl.experiment import build_stages, build_task
-  from fedjax_pfl.types import ClientData
+  from fedjax_pfl.federated import communication
+  from fedjax_pfl.federated.cohort import cohort_size
+  from fedjax_pfl.federated.rounds import stage_shapes
+  from fedjax_pfl.training.experiment import build_stages, build_task
 
   def shape(*sizes, dtype='int32'):
     return jax.ShapeDtypeStruct(sizes, dtype)
@@ -61,22 +62,22 @@ def budget(settings):
   stages, total = {}, 0
   for stage, *states in stage_shapes(build_stages(settings, task), data):
     part = 1.0 if stage.everyone else fraction
-    sizes = traffic.count(stage, *states, data)
+    sizes = communication.count(stage, *states, data)
     stages[stage.name] = stage.rounds, sizes, part
-    total += traffic.total([(stage.rounds, sizes)], part)
+    total += communication.total([(stage.rounds, sizes)], part)
   model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   return stages, total / (fraction * 2 * trees.num_bytes(model))
 
 
 def table(stages, rounds) -> str:
   """Return the stages as a table of plain text, and FedAvg's rounds."""
-  from fedjax_pfl import traffic
-  from fedjax_pfl.report.summary import align
+  from fedjax_pfl.federated import communication
+  from fedjax_pfl.report.text_table import align
 
   head = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
   lines = [head]
   for name, (number, sizes, part) in stages.items():
-    total = traffic.total([(number, sizes)], part)
+    total = communication.total([(number, sizes)], part)
     kilobytes = (sizes.up, sizes.down, sizes.once)
     lines.append(
       (

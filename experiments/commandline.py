@@ -121,7 +121,7 @@ def read_settings(
   >>> read_settings('configs/fedbabu_digits.py:quick', {'shards': '4'})
 
   A field may be new (a hyperparameter in `hp`); whether it is a known one,
-  and its value a good one, `fedjax_pfl.settings` says.
+  and its value a good one, `fedjax_pfl.settings.validate` says.
   """
   file, colon, argument = config.partition(':')
   get_config = _load_get_config(Path(file))
@@ -285,13 +285,13 @@ def _terminate(number, frame):
 
 
 def _is_bad_input(error: Exception) -> bool:
-  from fedjax_pfl.errors import BadInput
+  from fedjax_pfl.core.errors import BadInput
 
   return isinstance(error, BadInput)
 
 
 def _error(name: str, **parts: Any) -> Exception:
   # Imported here: the package brings jax, and --help needs none of it.
-  from fedjax_pfl.errors import bad_input
+  from fedjax_pfl.core.errors import bad_input
 
   return bad_input(name, **parts)

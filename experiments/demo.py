@@ -43,27 +43,27 @@ def with_epochs(settings):
 def main(overrides):
   del overrides  # the configs are taken as they are
   logging.set_verbosity(logging.WARNING)
-  from fedjax_pfl import console
-  from fedjax_pfl.experiment import build
+  from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
   from fedjax_pfl.report.figure import compare
-  from fedjax_pfl.report.summary import table
-  from fedjax_pfl.train import train
+  from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.training.experiment import build
+  from fedjax_pfl.training.loop import train
 
-  programs.keep_programs(console.say)
+  programs.keep_programs(progress.say)
   names = config_names()
   folders = [Path(WORKDIR.value) / name for name in names]
   results = []
   for name, folder in zip(names, folders, strict=True):
-    console.say(f'configs/{name}.py')
+    progress.say(f'configs/{name}.py')
     config = importlib.import_module(f'configs.{name}').get_config()
     settings = with_epochs(config.to_dict())
-    results.append(train(build(settings, console.say), str(folder)))
-  console.say(table(results))
+    results.append(train(build(settings, progress.say), str(folder)))
+  progress.say(table(results))
   figure = compare(folders, Path(WORKDIR.value) / 'figure.png')
   report = page.save(folders, Path(WORKDIR.value) / 'report.html')
-  console.say(f'Figure: {figure}')
-  console.say(f'Report: {report}, to be opened in a browser')
+  progress.say(f'Figure: {figure}')
+  progress.say(f'Report: {report}, to be opened in a browser')
 
 
 if __name__ == '__main__':

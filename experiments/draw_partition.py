@@ -34,18 +34,18 @@ def main(overrides):
     for row in rows
   ]
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl import console
-  from fedjax_pfl.report import class_counts
-  from fedjax_pfl.settings import check_settings
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.report import partition_figure
+  from fedjax_pfl.settings.validate import check_settings
 
   for one in settings:
     check_settings(one)
-  class_counts.check_name(OUTPUT.value)
+  partition_figure.check_name(OUTPUT.value)
   parts = [
-    make_part(one, row, console.say)
+    make_part(one, row, progress.say)
     for one, row in zip(settings, rows, strict=True)
   ]
-  console.say(f'Figure: {class_counts.save(parts, OUTPUT.value)}')
+  progress.say(f'Figure: {partition_figure.save(parts, OUTPUT.value)}')
 
 
 def make_part(settings, row, say):
@@ -58,11 +58,14 @@ def make_part(settings, row, say):
 
 def count_classes(settings, label, say):
   """Return the class counts of a config, whose data are those of a run."""
-  from fedjax_pfl.experiment import build_data
-  from fedjax_pfl.report.class_counts import Part, class_counts
+  from fedjax_pfl.data.label_counts import label_counts_of_clients
+  from fedjax_pfl.report.partition_figure import Part
+  from fedjax_pfl.training.experiment import build_data
 
   source, train, test, _ = build_data(settings, say)
-  counts = (class_counts(data, source.num_classes) for data in (train, test))
+  counts = (
+    label_counts_of_clients(data, source.num_classes) for data in (train, test)
+  )
   return Part(label, *counts)
 
 

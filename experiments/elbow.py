@@ -29,22 +29,24 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from matplotlib.figure import Figure
 
-  from fedjax_pfl import clusters, console
-  from fedjax_pfl.experiment import build_data
+  from fedjax_pfl.client import clustering
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
   from fedjax_pfl.report import elbow_plot, saving
-  from fedjax_pfl.settings import check_settings
+  from fedjax_pfl.settings.validate import check_settings
+  from fedjax_pfl.training.experiment import build_data
 
   check_settings(settings)
   saving.check_output(OUTPUT.value)
-  source, train, _, _ = build_data(settings, console.say)
-  counts = clusters.label_counts(*train[1:], source.num_classes)
-  found = clusters.elbow(clusters.label_shares(counts), settings['seed'])
+  source, train, _, _ = build_data(settings, progress.say)
+  counts = label_counts_of_clients(train, source.num_classes)
+  found = clustering.elbow(label_shares(counts), settings['seed'])
   figure = Figure((5, 3.5), layout='constrained')
   elbow_plot.plot_elbow(figure.subplots(), *found)
   rows = enumerate(map(saving.number, found.inertias), 1)
   saving.save(figure, OUTPUT.value, ('clusters', 'inertia'), rows)
-  console.say(f'Sharpest bend: {found.best} clusters')
-  console.say(f'Figure: {OUTPUT.value}')
+  progress.say(f'Sharpest bend: {found.best} clusters')
+  progress.say(f'Figure: {OUTPUT.value}')
 
 
 if __name__ == '__main__':

@@ -6,10 +6,10 @@ from configs.tables.common import load_configs
 from experiments.answers.ask import answer
 from experiments.answers.common import Options
 from experiments.draw_partition import count_classes
-from fedjax_pfl import console
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.report import class_counts
-from fedjax_pfl.report.summary import align
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.report import partition_figure
+from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction import dry_run, outcome
 from fedjax_pfl.reproduction.cells import Figure, Table
 from fedjax_pfl.reproduction.plan import Identity, plan, training_of
@@ -34,15 +34,17 @@ class Tabulation:
   def list(self, place: Place) -> None:
     """Say what every cell would take here."""
     dry_run.list_cells(
-      self._table, self._cells, self._seeds, place, self._identity, console.say
+      self._table, self._cells, self._seeds, place, self._identity, progress.say
     )
 
   def run(self, place: Place) -> None:
     """Run what the cells lack; write and print the table."""
-    do(self._judgements, place, console.say, on_done=lambda: self._write(place))
+    do(
+      self._judgements, place, progress.say, on_done=lambda: self._write(place)
+    )
     path = self._write(place)
-    console.say(as_text(self._table, self._compare(self._cells, place)))
-    console.say(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
+    progress.say(as_text(self._table, self._compare(self._cells, place)))
+    progress.say(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
 
   def _write(self, place):
     rows = summary_rows(place.folder, load_configs())
@@ -84,7 +86,7 @@ class Drawing:
     lines = [('run', 'state', 'time', 'memory')]
     for label, training in self._trainings.items():
       lines.append((label, *costs.training_line(training)))
-    console.say(align(lines))
+    progress.say(align(lines))
 
   def run(self, place: Place) -> None:
     """Run what the figure shows, and draw it."""
@@ -93,17 +95,17 @@ class Drawing:
     output = folder / f'{self._figure.name.replace("/", "_")}.png'
     if self._figure.what == 'partition':
       parts = [
-        count_classes(settings, label, console.say)
+        count_classes(settings, label, progress.say)
         for label, settings in self._figure.runs.items()
       ]
-      path = class_counts.save(parts, output)
+      path = partition_figure.save(parts, output)
     else:
       paths = []
       for training in self._trainings.values():
-        train_missing([training], place, console.say)
+        train_missing([training], place, progress.say)
         paths.append(str(path_of(training, place)))
       options = Options(**self._figure.options)
       path = answer(
-        self._figure.what, paths, str(output), options, {}, console.say
+        self._figure.what, paths, str(output), options, {}, progress.say
       )
-    console.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
+    progress.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')

@@ -47,38 +47,38 @@ def main(overrides):
   if not FORECAST.value:
     commandline.require('workdir')
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl import hosts, lost
+  from fedjax_pfl.training import lost_process, multihost
 
-  hosts.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
-  with lost.ending():
+  multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
+  with lost_process.ending():
     play(settings)
 
 
 def play(settings):
-  from fedjax_pfl import console
-  from fedjax_pfl.experiment import build
-  from fedjax_pfl.report.summary import table
-  from fedjax_pfl.train import train
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.training.experiment import build
+  from fedjax_pfl.training.loop import train
 
   if FORECAST.value:
-    tell_memory(build(settings, console.say), console.say)
+    tell_memory(build(settings, progress.say), progress.say)
     return
-  programs.keep_programs(console.say)
-  experiment = build(settings, console.say)
+  programs.keep_programs(progress.say)
+  experiment = build(settings, progress.say)
   result = train(experiment, WORKDIR.value)
-  console.say(table([result]))
-  console.say(f'Everything about this run is in {WORKDIR.value}')
+  progress.say(table([result]))
+  progress.say(f'Everything about this run is in {WORKDIR.value}')
 
 
 def tell_memory(experiment, say):
   """Say what memory a run takes; refuse one that has not got it."""
-  from fedjax_pfl import memory
-  from fedjax_pfl.report.summary import align
+  from fedjax_pfl.report.text_table import align
+  from fedjax_pfl.training import memory_estimate
 
-  told = memory.forecasts(experiment)
-  say(align(memory.as_table(told)))
+  told = memory_estimate.forecasts(experiment)
+  say(align(memory_estimate.as_table(told)))
   for _, one in told:
-    memory.check_fits(one)
+    memory_estimate.check_fits(one)
 
 
 if __name__ == '__main__':

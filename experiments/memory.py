@@ -40,14 +40,15 @@ def main(argv):
   import jax
   import jax.numpy as jnp
 
-  from fedjax_pfl import local, trees
-  from fedjax_pfl.algorithm import load
-  from fedjax_pfl.engine import begin, make_round
+  from fedjax_pfl.algorithms import load
+  from fedjax_pfl.client import local_training
+  from fedjax_pfl.core import trees
+  from fedjax_pfl.federated.rounds import begin, make_round
   from fedjax_pfl.models.task import make_task
 
   task = make_task(MODEL.value, image_shape=IMAGE, num_classes=NUM_CLASSES)
   module, data = load(METHOD.value), make_clients()
-  train = local.Training(rounds=2, epochs=1, batch_size=BATCH)
+  train = local_training.Training(rounds=2, epochs=1, batch_size=BATCH)
   stages = module.build(task, module.HParams(train=train))
   key = jax.random.key(0)
   server, clients = begin(stages[0], data, key)

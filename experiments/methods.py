@@ -35,7 +35,7 @@ TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): ')
 
 def make_table() -> str:
   """Return the table in Markdown."""
-  from fedjax_pfl.algorithm import available
+  from fedjax_pfl.algorithms import available
 
   lines = [HEADER, ('---',) * len(HEADER)]
   for name in available():
@@ -45,7 +45,7 @@ def make_table() -> str:
 
 def rows(name: str) -> Iterator[tuple[str, ...]]:
   """Yield the lines of one method: one for each reading that differs."""
-  from fedjax_pfl.algorithm import PROTOCOLS, load
+  from fedjax_pfl.core.algorithm import PROTOCOLS, load
 
   module = load(name)
   title = TITLE.match(module.__doc__)
@@ -86,9 +86,9 @@ def message_sizes(stages) -> tuple[int, int, int]:
   """Return the bytes that a client keeps, uploads and downloads a round."""
   import jax
 
-  from fedjax_pfl import traffic
-  from fedjax_pfl.engine import stage_shapes
-  from fedjax_pfl.types import ClientData
+  from fedjax_pfl.core.types import ClientData
+  from fedjax_pfl.federated import communication
+  from fedjax_pfl.federated.rounds import stage_shapes
 
   def shape(*sizes, dtype='int32'):
     return jax.ShapeDtypeStruct(sizes, dtype)
@@ -97,7 +97,7 @@ def message_sizes(stages) -> tuple[int, int, int]:
   data = ClientData(*pool, shape(CLIENTS, 100), shape(CLIENTS))
   *_, (stage, server, clients) = stage_shapes(stages, data)
 
-  sizes = traffic.count(stage, server, clients, data)
+  sizes = communication.count(stage, server, clients, data)
   return sizes.kept, sizes.up, sizes.down
 
 

@@ -50,7 +50,7 @@ def keep_programs(say: Callable[[str], None]) -> None:
 
 def make_own() -> Path:
   """Return the folder of this machine's programs, with room in it."""
-  from fedjax_pfl.files import cache_root
+  from fedjax_pfl.core.atomic_files import cache_root
 
   root = cache_root() / 'programs'
   folder = root / machine()
@@ -62,7 +62,7 @@ def make_own() -> Path:
 
 def make_given(folder: str) -> Path:
   """Return the folder of the user's choice; refuse what cannot be one."""
-  from fedjax_pfl.errors import bad_input
+  from fedjax_pfl.core.errors import bad_input
 
   try:
     Path(folder).mkdir(parents=True, exist_ok=True)

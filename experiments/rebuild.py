@@ -6,11 +6,12 @@ from typing import Any
 
 from configs import common
 from experiments.commandline import Overrides, replace_fields
-from fedjax_pfl import experiment, store
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.identity import flatten
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction import keys
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.training import experiment
+from fedjax_pfl.training.experiment import Experiment
 
 
 def read_run(
@@ -21,7 +22,7 @@ def read_run(
   Fields that configs had not got when it was begun get their defaults, and
   `say` is told which.
   """
-  stored = store.load_config(workdir)
+  stored = run_dir.load_config(workdir)
   if not isinstance(stored.get('config'), Mapping):
     raise bad_input(
       'run',

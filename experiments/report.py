@@ -24,22 +24,22 @@ def main(overrides, paths):
   del overrides
   logging.set_verbosity(logging.WARNING)
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl import console
+  from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
 
   page.check_name(OUT.value)
-  console.say(f'Report: {page.save(paths, OUT.value, published(paths))}')
+  progress.say(f'Report: {page.save(paths, OUT.value, published(paths))}')
 
 
 def published(paths):
   """Return {run directory: {view: what is printed for it}}."""
-  from fedjax_pfl import store
   from fedjax_pfl.reproduction.beside import beside
+  from fedjax_pfl.runs import run_dir
 
   found = {}
   for path in paths:
-    rounds = store.load_result(path)['rounds']
-    settings = store.load_config(path)['config']
+    rounds = run_dir.load_result(path)['rounds']
+    settings = run_dir.load_config(path)['config']
     name = f'{settings["algorithm"]}_{settings["dataset"]}.py'
     file = commandline.ROOT / 'configs' / name
     if file.exists():  # papers have numbers only for what has a config

@@ -51,17 +51,17 @@ def main(overrides):
   from configs import common
   from configs.tables.common import load_table
   from experiments.jobs import Drawing, Tabulation
-  from fedjax_pfl import console
+  from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction.cells import Figure
   from fedjax_pfl.reproduction.images import make_data_of
   from fedjax_pfl.reproduction.plan import Identity
   from fedjax_pfl.reproduction.results import Results, check_mergeable
   from fedjax_pfl.reproduction.work import open_place
 
-  programs.keep_programs(console.say)
+  programs.keep_programs(progress.say)
   # All that can be wrong comes before the first file.
   table, defaults = load_table(TABLE.value), common.base().to_dict()
-  identity = Identity(defaults, make_data_of(console.say))
+  identity = Identity(defaults, make_data_of(progress.say))
   make = Drawing if isinstance(table, Figure) else Tabulation
   job = make(table, WHERE.value, range(SEEDS.value), identity)
   for other in MERGE.value:
@@ -72,7 +72,7 @@ def main(overrides):
       folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     results = stack.enter_context(Results.open(folder, defaults))
     for other in MERGE.value:
-      console.say(f'{other}: {results.merge(other)} new judgements')
+      progress.say(f'{other}: {results.merge(other)} new judgements')
     place = open_place(folder, results, defaults)
     job.list(place) if DRY_RUN.value else job.run(place)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-TEST_BATCH = 128  # as ours: fedjax_pfl/scoring.py
+TEST_BATCH = 128  # as ours: fedjax_pfl/evaluation/metrics.py
 
 
 def norm(width):

@@ -3,8 +3,18 @@
 The names below are what a notebook needs; everything else is one import away.
 """
 
-from fedjax_pfl.algorithm import Algorithm, Stage, available, load
-from fedjax_pfl.cohorts import cohort_size, sample_cohort, sample_cohorts
+from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.client.local_training import (
+  Batching,
+  Training,
+  fit,
+  step_schedule,
+  trainable,
+)
+from fedjax_pfl.client.personalization import Personalization
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Batch, ClientData, Scores, Task
 from fedjax_pfl.data import (
   from_arrays,
   load_source,
@@ -12,15 +22,21 @@ from fedjax_pfl.data import (
   partition,
   stack_clients,
 )
-from fedjax_pfl.engine import begin, init_states, make_round, make_rounds
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
-from fedjax_pfl.local import Batching, Training, fit, step_schedule, trainable
-from fedjax_pfl.modelfile import load_model, save_model
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.federated.cohort import (
+  cohort_size,
+  sample_cohort,
+  sample_cohorts,
+)
+from fedjax_pfl.federated.rounds import (
+  begin,
+  init_states,
+  make_round,
+  make_rounds,
+)
 from fedjax_pfl.models.task import make_task, task_from_module
-from fedjax_pfl.personalize import Personalization
-from fedjax_pfl.report.summary import summarise
-from fedjax_pfl.types import Batch, ClientData, Scores, Task
+from fedjax_pfl.runs.model_file import load_model, save_model
 
 __all__ = [
   'Algorithm',

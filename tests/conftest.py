@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if item.get_closest_marker('long')]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
-  items.sort(key=lambda item: item.path.name != 'parity_test.py')
+  items.sort(key=lambda item: item.path.name != 'golden_cases_test.py')
 
 
 @pytest.fixture(scope='session', autouse=True)

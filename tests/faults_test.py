@@ -11,8 +11,9 @@ import pytest
 from faults import damage, disks, locks, moments, tiny
 
 from experiments import commandline
-from fedjax_pfl import lock, stopping, store, train
-from fedjax_pfl.checkpoints import steps
+from fedjax_pfl.runs import lock, run_dir
+from fedjax_pfl.runs.checkpoint import steps
+from fedjax_pfl.training import loop, preemption
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -53,13 +54,13 @@ def test_a_kill_at_a_change_of_a_file_loses_nothing(whole, tmp_path, share):
 def test_a_finished_run_whose_files_are_damaged(whole, tmp_path):
   """They are derived from the last checkpoint, and written again."""
   states, want = whole
-  for name in (store.CLIENTS, store.RESULT):
+  for name in (run_dir.CLIENTS, run_dir.RESULT):
     state = dict(states[-1])
     state[name] = state[name].replace(b'1', b'2', 1)
     assert state[name] != states[-1][name]
     assert play(state, tmp_path / name, want) == 'same bits'
-  renamed = states[-1][store.RESULT].replace(b'"sha256"', b'"sha356"')
-  state = {**states[-1], store.RESULT: renamed}
+  renamed = states[-1][run_dir.RESULT].replace(b'"sha256"', b'"sha356"')
+  state = {**states[-1], run_dir.RESULT: renamed}
   assert play(state, tmp_path / 'renamed', want) == 'same bits'
 
 
@@ -67,11 +68,11 @@ def test_metrics_that_were_changed_are_not_gone_on_with(whole, tmp_path):
   states, want = whole
   state = next(one for one in states if 'checkpoints/2' in one)
   state = damage.without_lock(state)
-  changed = state[store.METRICS].replace(b'"loss": 2', b'"loss": 3', 1)
-  state = {**state, store.METRICS: changed}
+  changed = state[run_dir.METRICS].replace(b'"loss": 2', b'"loss": 3', 1)
+  state = {**state, run_dir.METRICS: changed}
   assert damage.judge(state, tmp_path / 'run', want) == ''
   assert tiny.last_sentence[-1].startswith('metrics: got ')
-  (tmp_path / 'run' / store.METRICS).unlink()  # as the sentence says
+  (tmp_path / 'run' / run_dir.METRICS).unlink()  # as the sentence says
   assert 'is gone: going on' in tiny.play(tmp_path / 'run')
 
 
@@ -104,16 +105,16 @@ def signalled(number, after):
   """Return what sends this process a signal after so many saved lines."""
   lines = []
 
-  def log(self, log=store.Run.log, **numbers):
+  def log(self, log=run_dir.Run.log, **numbers):
     log(self, **numbers)
     lines.append(numbers)
     if len(lines) == after:
       os.kill(os.getpid(), number)
 
-  return mock.patch.object(store.Run, 'log', log)
+  return mock.patch.object(run_dir.Run, 'log', log)
 
 
-@pytest.mark.parametrize('number', stopping.SIGNALS)
+@pytest.mark.parametrize('number', preemption.SIGNALS)
 def test_a_signal_saves_every_seed_and_says_so(whole, tmp_path, number):
   """Two seeds, of which each has a line after the signal's round."""
   seeds = [tiny.experiment(seed)._replace() for seed in (0, 1)]
@@ -122,29 +123,29 @@ def test_a_signal_saves_every_seed_and_says_so(whole, tmp_path, number):
     for one in seeds
   ]
   folders, said = [tmp_path / '0', tmp_path / '1'], io.StringIO()
-  before = [signal.getsignal(each) for each in stopping.SIGNALS]
+  before = [signal.getsignal(each) for each in preemption.SIGNALS]
   with (
     signalled(number, after=3),
     tiny.compiled_once(),
     contextlib.redirect_stdout(said),
-    pytest.raises(stopping.Stopped) as caught,
+    pytest.raises(preemption.Stopped) as caught,
   ):
-    train.train_seeds(seeds, folders)
+    loop.train_seeds(seeds, folders)
   assert caught.value.status == 128 + number and caught.value.told
   assert said.getvalue().splitlines()[-1] == (
     'Saved after round 2; the same command continues.'
   )
   assert [steps(folder / 'checkpoints') for folder in folders] == [[2], [2]]
   assert not any((folder / lock.NAME).exists() for folder in folders)
-  assert [signal.getsignal(each) for each in stopping.SIGNALS] == before
+  assert [signal.getsignal(each) for each in preemption.SIGNALS] == before
   with tiny.compiled_once(), contextlib.redirect_stdout(said):
-    train.train_seeds(seeds, folders)
+    loop.train_seeds(seeds, folders)
   got = tiny.numbers_of(folders[0])
   assert got == whole[1]
 
 
 def test_a_second_interrupt_stops_at_once():
-  with pytest.raises(stopping.Stopped), stopping.asked() as asked_fn:
+  with pytest.raises(preemption.Stopped), preemption.asked() as asked_fn:
     os.kill(os.getpid(), signal.SIGINT)
     assert asked_fn() == signal.SIGINT
     os.kill(os.getpid(), signal.SIGINT)
@@ -152,7 +153,7 @@ def test_a_second_interrupt_stops_at_once():
 
 
 def test_a_signal_after_the_last_question_is_not_lost():
-  with pytest.raises(stopping.Stopped) as caught, stopping.asked():
+  with pytest.raises(preemption.Stopped) as caught, preemption.asked():
     os.kill(os.getpid(), signal.SIGTERM)
   assert caught.value.status == 143 and not caught.value.told
 
@@ -160,7 +161,7 @@ def test_a_signal_after_the_last_question_is_not_lost():
 def test_what_is_ignored_stays_so():
   before = signal.signal(signal.SIGINT, signal.SIG_IGN)
   try:
-    with stopping.asked() as asked_fn:
+    with preemption.asked() as asked_fn:
       os.kill(os.getpid(), signal.SIGINT)
       assert not asked_fn()
   finally:
@@ -171,7 +172,7 @@ def test_in_another_thread_signals_are_left_alone():
   found = []
 
   def ask():
-    with stopping.asked() as asked_fn:
+    with preemption.asked() as asked_fn:
       found.append(asked_fn())
 
   thread = threading.Thread(target=ask)
@@ -184,8 +185,8 @@ def test_in_another_thread_signals_are_left_alone():
   ('stop', 'status', 'said'),
   [
     (KeyboardInterrupt(), 130, 'Stopped. What was saved is kept; '),
-    (stopping.Stopped(15), 143, 'Stopped. What was saved is kept; '),
-    (stopping.Stopped(15, told=True), 143, ''),
+    (preemption.Stopped(15), 143, 'Stopped. What was saved is kept; '),
+    (preemption.Stopped(15, told=True), 143, ''),
   ],
 )
 def test_a_command_ends_with_the_status_of_its_signal(

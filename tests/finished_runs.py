@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from configs import common, fedbabu_digits
-from fedjax_pfl import files, store
-from fedjax_pfl.report.summary import summarise
-from fedjax_pfl.types import Scores
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.runs import run_dir
 
 DEFAULTS = common.base().to_dict()
 K = 5
@@ -34,7 +35,7 @@ def make_run(
   """Make the directory of a finished run; `more` is added to its losses."""
   path = Path(path)
   settings = make_settings(seed=seed, **changes)
-  run = store.open_run(path, settings, data=data, say=print)
+  run = run_dir.open_run(path, settings, data=data, say=print)
   scores = {
     view: make_scores(seed + number, more) for number, view in enumerate(views)
   }
@@ -47,7 +48,7 @@ def make_run(
   text = ''.join(json.dumps(line) + '\n' for line in lines)
   (path / 'metrics.jsonl').write_text(text)
   if model:
-    files.write_bytes(run.model_path('global'), model)
+    atomic_files.write_bytes(run.model_path('global'), model)
   run.write_clients(scores, np.arange(K), train_count=TRAIN_COUNT)
   run.write_result(
     algorithm=settings['algorithm'],

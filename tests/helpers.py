@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl import local, personalize
-from fedjax_pfl.algorithm import Algorithm, available, load
-from fedjax_pfl.engine import begin, make_round
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.evaluate import make_evaluate, view_names
-from fedjax_pfl.types import ClientData, Outputs, Task
+from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.algorithm import Algorithm
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import ClientData, Outputs, Task
+from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.federated.rounds import begin, make_round
 
 ALGORITHMS = available()
 KEY = jax.random.key
@@ -26,16 +27,16 @@ BATCH = 4
 COUNTS = (7, 1, 0, 4, 9, 5, 3)  # less than a batch, one, none, whole batches
 TEST_COUNTS = (3, 2, 5, 4, 1, 6, 0)
 COHORT = (4, 1, 2, 0, 5)
-TRAIN = local.Training(
+TRAIN = local_training.Training(
   rounds=3,
   epochs=2,
   batch_size=BATCH,
-  learning_rate=local.step_schedule(0.2, 3),
+  learning_rate=local_training.step_schedule(0.2, 3),
   momentum=0.9,
   weight_decay=0.01,
   aggregation='examples',
 )
-PERSONAL = personalize.Personalization(
+PERSONAL = personalization.Personalization(
   epochs=(1, 2), learning_rate=0.1, batch_size=BATCH, template_batch=BATCH
 )
 

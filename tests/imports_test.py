@@ -1,6 +1,6 @@
 """Imports go one way; what is heavy is loaded only when it is needed.
 
-ORDER is the picture of the package: a module may import what stands before it.
+ROOMS is the picture of the package: a room may import what stands above it.
 """
 
 import ast
@@ -12,24 +12,24 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = 'fedjax_pfl'
-# From the words that all speak to what whole tables are made of.
-PICTURE = """
-errors types console files lock stopping events seals identity trees losses data
-models modelfile batches local algorithm personalize clusters wide algorithms
-traffic sharing cohorts chunks fitting waste mesh engine feeding calibration
-scoring evaluate checkpoints store lost hosts resultfile resultrows report
-oracle rules settings hyperparameters start experiment memory state whole
-judging keep lanes guard advance train analysis reproduction
+# The rooms, from the words that all speak to what whole tables are made of. A
+# room imports what stands on lines above its own, and nothing beside it.
+ROOMS = """
+core
+data models runs
+client
+algorithms federated
+evaluation
+settings report
+training
+analysis
+reproduction
 """
-ORDER = PICTURE.split()
+LEVELS = [line.split() for line in ROOMS.split('\n') if line]
 # Those that know less than what stands above them: methods speak of one client.
 ONLY = {
-  'data': 'errors types files data',
-  'models': 'errors types trees losses models',
-  'algorithms': 'errors types trees losses batches local algorithm personalize '
-  'clusters wide',
-  'store': 'errors types console files lock events seals identity checkpoints',
-  'report': 'errors types files identity store resultfile resultrows report',
+  'algorithms': {'core', 'data', 'models', 'client'},
+  'report': {'core', 'data', 'runs', 'evaluation'},
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
@@ -38,6 +38,7 @@ LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas', 'jinja2'}
 
 
 CELLS = 'fedjax_pfl.reproduction.cells'
+FOUND_BY = 'available', 'load', 'check_protocol'
 
 
 def modules():
@@ -72,30 +73,44 @@ def layer_of(name):
 
 
 def inner_imports(file):
-  """Return the layers of the package that a file imports."""
+  """Return the rooms of the package that a file imports."""
   names = [name for name in imports_of(file) if layer_of(name) == PACKAGE]
   assert PACKAGE not in names, f'{file.name}: imports the whole package'
   return {layer_of(name.removeprefix(f'{PACKAGE}.')) for name in names}
 
 
-def test_every_module_has_its_place():
-  assert sorted({layer_of(name) for name in MODULES}) == sorted(ORDER)
-  for layer, allowed in ONLY.items():
-    own = ORDER.index(layer) + 1
-    assert set(allowed.split()) <= set(ORDER[:own]), layer
+def rooms_above(room):
+  """Return the rooms that stand above this one."""
+  above = []
+  for level in LEVELS:
+    if room in level:
+      return {*above}
+    above += level
+  raise AssertionError(f'{room} is not among the rooms')
+
+
+def test_the_package_is_its_rooms():
+  entries = {path.name for path in (ROOT / PACKAGE).iterdir()}
+  rooms = {room for level in LEVELS for room in level}
+  assert entries - {'__pycache__'} == rooms | {'__init__.py'}
+  for room, allowed in ONLY.items():
+    assert allowed <= rooms_above(room), room
 
 
 @every_module
 def test_imports_go_one_way(module):
-  layer = layer_of(module)
-  above = ORDER[: ORDER.index(layer)]
-  if MODULES[module].parent.name != PACKAGE:  # a file of a folder
-    above = [*above, layer]
-  allowed = {*above} - {'algorithms'}  # found by name, never imported
-  if layer in ONLY:
-    allowed &= {*ONLY[layer].split()}
+  room = layer_of(module)
+  allowed = ONLY.get(room, rooms_above(room)) | {room}
+  if room != 'algorithms':  # methods are found by name, never imported
+    named = [
+      name
+      for name in imports_of(MODULES[module])
+      if name.startswith(f'{PACKAGE}.algorithms.')
+    ]
+    functions = {f'{PACKAGE}.algorithms.{name}' for name in FOUND_BY}
+    assert {*named} <= functions, named
   back = inner_imports(MODULES[module]) - allowed
-  assert not back, f'{module} imports {back}; {layer} may: {sorted(allowed)}'
+  assert not back, f'{module} imports {back}; {room} may: {sorted(allowed)}'
 
 
 @every_module
@@ -123,7 +138,7 @@ def test_configs_import_their_base_alone():
 def test_package_loads_nothing_heavy():
   """Asked in a process of its own: this one has loaded much."""
   program = (
-    'import sys, fedjax_pfl, fedjax_pfl.experiment, fedjax_pfl.train\n'
+    'import sys, fedjax_pfl, fedjax_pfl.training.loop\n'
     'print(*{name.split(".")[0] for name in sys.modules})'
   )
   run = subprocess.run(

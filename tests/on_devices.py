@@ -9,19 +9,19 @@ The number of devices has to be set before jax starts: not in a test's process.
 import json
 import sys
 
-import engine_test
 import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
+from counting_method import counting
 
-from fedjax_pfl.algorithm import Stage
-from fedjax_pfl.engine import begin, make_round, make_rounds
-from fedjax_pfl.evaluate import make_evaluate, view_names
-from fedjax_pfl.mesh import make_mesh, spread
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
+from fedjax_pfl.federated.sharding import make_mesh, spread
 
 ROUNDS = 3
-COUNTING = 'counting'  # the method of engine_test, which compiles quickly
+COUNTING = 'counting'  # of counting_method, which compiles quickly
 # Devices, cohort, chunk. Fewer clients than devices, more of them, as many;
 # chunks that are cut short.
 CASES = {
@@ -94,7 +94,7 @@ def compare(name: str, case='5 on 8') -> dict[str, float]:
 
 def compare_counting(cases) -> dict[str, float]:
   """Return the differences of a method without a model."""
-  stages, found = (Stage('counting', ROUNDS, engine_test.counting()),), {}
+  stages, found = (Stage('counting', ROUNDS, counting()),), {}
   for case in cases:
     devices, cohort, chunk = CASES[case]
     got, want = (

@@ -12,19 +12,20 @@ import time
 
 from absl import logging
 
-from fedjax_pfl import hosts, lost, store
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training import lost_process, multihost
 
 
 def main(workdir, coordinator, num_processes, process_id, changes):
   logging.set_verbosity(logging.WARNING)
   several = int(num_processes) > 1
   place = int(num_processes), int(process_id)
-  hosts.connect(*((coordinator, *place) if several else (None,)), start=60)
-  with lost.ending():
+  multihost.connect(*((coordinator, *place) if several else (None,)), start=60)
+  with lost_process.ending():
     import jax
     import small_runs
 
-    from fedjax_pfl.train import train
+    from fedjax_pfl.training.loop import train
 
     jax.config.update('jax_disable_most_optimizations', True)
     changes = json.loads(changes)
@@ -36,13 +37,13 @@ def main(workdir, coordinator, num_processes, process_id, changes):
 
 def slow_down(seconds):
   """Wait with every line of metrics, for those who kill in the middle."""
-  log = store.Run.log
+  log = run_dir.Run.log
 
   def slow_log(self, **numbers):
     time.sleep(seconds)
     log(self, **numbers)
 
-  store.Run.log = slow_log
+  run_dir.Run.log = slow_log
 
 
 if __name__ == '__main__':

@@ -18,7 +18,7 @@ def test_notebook_example_runs(capsys):
 
 
 def test_every_method_is_in_the_table():
-  from fedjax_pfl.algorithm import available
+  from fedjax_pfl.algorithms import available
 
   text = (ROOT / 'README.md').read_text()
   for name in available():

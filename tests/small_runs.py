@@ -4,13 +4,14 @@ from functools import partial
 from pathlib import Path
 
 import helpers
+import numpy as np
 import pytest
 
 from configs import fedbabu_digits
-from fedjax_pfl import checkpoints, store
-from fedjax_pfl.cohorts import cohort_size
-from fedjax_pfl.experiment import Experiment, build_data, build_stages
-from fedjax_pfl.state import state_shapes
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
+from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
 TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
@@ -67,19 +68,19 @@ def snapshot(folder):
 
 def restored(experiment, workdir):
   """Return the state of the newest checkpoint."""
-  return checkpoints.restore(
+  return checkpoint.restore(
     workdir / 'checkpoints', partial(state_shapes, experiment), pytest.fail
   )[1]
 
 
 def server_of(experiment, workdir):
   """Return the round and the server of the newest checkpoint."""
-  step = checkpoints.steps(workdir / 'checkpoints')[-1]
+  step = checkpoint.steps(workdir / 'checkpoints')[-1]
   return step, restored(experiment, workdir).server
 
 
 def scores_of(workdir):
-  return store.load_clients(workdir).scores
+  return run_dir.load_clients(workdir).scores
 
 
 def settings_of(config=fedbabu_digits, arg='', **changes):
@@ -92,3 +93,36 @@ def settings_of(config=fedbabu_digits, arg='', **changes):
     else:
       settings[name] = value
   return settings
+
+
+def assert_same_run(got, want):
+  """Compare all that runs leave, less their clocks.
+
+  How wide the tests are padded shows in the last digits of a loss.
+  """
+  lines, others = run_dir.load_metrics(got), run_dir.load_metrics(want)
+  for line in lines + others:
+    assert line.pop('time') > 0 and line.pop('images_per_second') > 0
+  assert lines == others
+  scores, expected = scores_of(got), scores_of(want)
+  assert list(scores) == list(expected)
+  for one, other in zip(scores.values(), expected.values(), strict=True):
+    assert np.array_equal(one.correct, other.correct)
+    helpers.assert_close(one, other)
+  result, wanted = run_dir.load_result(got), run_dir.load_result(want)
+  assert result.keys() == wanted.keys()
+  assert result['test_best'] == wanted['test_best']
+  helpers.assert_same_bits(models_of(got), models_of(want))
+
+
+def models_of(workdir):
+  models = {}
+  for path in sorted((workdir / 'model').iterdir()):
+    with np.load(path) as arrays:
+      models[path.name] = {
+        name: arrays[name]
+        for name in arrays.files
+        if arrays[name].dtype.kind == 'f'
+      }
+  assert models
+  return models

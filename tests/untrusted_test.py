@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl import files, store
-from fedjax_pfl.modelfile import load_model
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import load, page
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.summaries import summary_rows, write_csv
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.model_file import load_model
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = sorted(
@@ -113,7 +114,7 @@ def test_arrays_of_objects_are_refused_and_not_unpickled(tmp_path):
   np.load(tmp_path / 'clients.npz', allow_pickle=True)['ids']
   assert (tmp_path / 'run').exists()  # so it would be run
   (tmp_path / 'run').unlink()
-  assert 'without Python objects' in refused(store.load_clients, tmp_path)
+  assert 'without Python objects' in refused(run_dir.load_clients, tmp_path)
   refused(load_model, tmp_path / 'model.npz')
   assert not (tmp_path / 'run').exists()
 
@@ -137,13 +138,13 @@ def test_arrays_of_objects_are_refused_and_not_unpickled(tmp_path):
 def test_a_model_file_with_another_header(tmp_path, header):
   leaf = np.zeros(3, np.int8)
   arrays = {'a': leaf, 'a/b': leaf, 'meta': np.array(json.dumps(header))}
-  files.write_npz(tmp_path / 'model.npz', arrays)
+  atomic_files.write_npz(tmp_path / 'model.npz', arrays)
   refused(load_model, tmp_path / 'model.npz')
 
 
 @pytest.mark.parametrize('name', ['../x', '/tmp/x', 'a/b', '', '..\\x', '.'])
 def test_a_model_stays_below_its_run(tmp_path, name):
-  run = store.open_run(tmp_path / 'run', {}, data='', say=print)
+  run = run_dir.open_run(tmp_path / 'run', {}, data='', say=print)
   refused(run.model_path, name)
   assert run.model_path('initial_client0').parent == tmp_path / 'run' / 'model'
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import (
   Cell,
   Figure,

@@ -13,7 +13,7 @@ from experiments.answers import (
 from experiments.answers.common import Opened, Options, Say
 from experiments.commandline import Overrides
 from experiments.rebuild import read_run, rebuild
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.saving import check_output, save
 
 QUESTIONS = {

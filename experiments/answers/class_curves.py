@@ -12,9 +12,9 @@ from experiments.answers.common import (
   add_legend,
   make_figure,
 )
-from fedjax_pfl import console
 from fedjax_pfl.analysis.class_curves import replay, saw_tooth, some_images
 from fedjax_pfl.analysis.classes import Split, owned_classes
+from fedjax_pfl.core import progress
 from fedjax_pfl.report import class_plots, plots
 from fedjax_pfl.report.saving import number
 
@@ -45,7 +45,7 @@ def measure(run: Opened, options: Options) -> SawTooth:
   images = some_images(experiment.source.test, options.images)
   rounds = min(options.rounds or experiment.rounds, experiment.rounds)
   seen = []
-  with console.progress(f'replaying {run.name}', rounds) as bar:
+  with progress.progress(f'replaying {run.name}', rounds) as bar:
     for one in replay(experiment, images, rounds):
       seen.append(one)
       bar.update(len(seen), loss=one.loss)

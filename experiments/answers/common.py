@@ -4,8 +4,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.experiment import Experiment
 from fedjax_pfl.report.names import display_name
+from fedjax_pfl.training.experiment import Experiment
 
 Say = Callable[[str], None]
 

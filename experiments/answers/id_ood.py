@@ -3,15 +3,15 @@
 import numpy as np
 
 from experiments.answers.common import Answer, Opened, Options, Say, make_figure
-from fedjax_pfl import console, trees
 from fedjax_pfl.analysis.classes import Split, summary
 from fedjax_pfl.analysis.id_ood import id_ood
 from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.core import progress, trees
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.report import plots
 from fedjax_pfl.report.saving import number
-from fedjax_pfl.report.summary import align, cell
-from fedjax_pfl.train import random_streams
-from fedjax_pfl.types import ClientData
+from fedjax_pfl.report.text_table import align, cell
+from fedjax_pfl.training.loop import random_streams
 
 WITH_DATA = True
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
@@ -48,7 +48,7 @@ def measure(run: Opened, number: int, say: Say) -> dict[str, Split]:
     train=first_clients(run.experiment.train, number),
     test=first_clients(run.experiment.test, number),
   )
-  with console.progress(f'judging {run.name}', number, unit='client') as bar:
+  with progress.progress(f'judging {run.name}', number, unit='client') as bar:
     return id_ood(
       few,
       server,

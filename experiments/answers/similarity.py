@@ -10,13 +10,13 @@ from experiments.answers.common import (
   add_legend,
   make_figure,
 )
-from fedjax_pfl import console
 from fedjax_pfl.analysis.runs import load_global
 from fedjax_pfl.analysis.similarity import finetuning_cosines
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.personalize import Personalization
+from fedjax_pfl.client.personalization import Personalization
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.similarity_plots import plot_layers
-from fedjax_pfl.train import random_streams
+from fedjax_pfl.training.loop import random_streams
 
 WITH_DATA = True
 HEADER = ('run', 'layer', 'epoch', 'cosine')
@@ -44,7 +44,7 @@ def measure(run: Opened, clients: int, epochs: int) -> dict[str, np.ndarray]:
   """Return {layer: [epochs + 1]} of the first so many clients."""
   task = run.experiment.task
   finetune = {**run.settings['finetune'], 'epochs': (epochs,)}
-  with console.progress(
+  with progress.progress(
     f'fine-tuning {run.name}', clients, unit='client'
   ) as bar:
     return finetuning_cosines(

@@ -12,13 +12,13 @@ from experiments.answers.common import (
   add_legend,
   make_figure,
 )
-from fedjax_pfl import store
 from fedjax_pfl.analysis.similarity import head_row_cosine
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.modelfile import load_model
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report import plots
 from fedjax_pfl.report.names import Look, look, variants
 from fedjax_pfl.report.saving import number
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.model_file import load_model
 
 WITH_DATA = False
 HEADER = ('run', 'head_cosine', 'epoch', 'percent')
@@ -44,7 +44,7 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
 
 def read_curve(run: Opened) -> plots.Curve:
   """Return the accuracy of the first view that was judged on the way."""
-  lines = store.load_metrics(run.path)
+  lines = run_dir.load_metrics(run.path)
   name = f'{next(iter(run.settings["eval_views"]), "initial")}/accuracy'
   points = [
     (line['round'] * run.settings['local_epochs'], line[name])

@@ -9,19 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.benching.timing import Run
-from fedjax_pfl import local, personalize
-from fedjax_pfl.algorithm import Stage, load
-from fedjax_pfl.chunks import auto_chunk
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, ClientData, Task
 from fedjax_pfl.data import (
   Synthetic,
   make_synthetic,
   make_transforms,
   stack_clients,
 )
-from fedjax_pfl.engine import begin, make_round
-from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.models import task as tasks
-from fedjax_pfl.types import Array, ClientData, Task
 
 VIEW = 'finetuned'
 
@@ -111,7 +112,7 @@ def make_evaluation(case: Case) -> Program:
     stage, state, data = _start(case, make_clients(case))
     test = make_clients(case, test=True)
     chunk = case.chunk
-    if chunk == 'auto':  # as fedjax_pfl/judging.py has it
+    if chunk == 'auto':  # as fedjax_pfl/training/evaluators.py has it
       chunk = 1 if jax.default_backend() == 'cpu' else case.clients
     chunk = min(int(chunk), case.clients)
     evaluate = make_evaluate(
@@ -142,9 +143,9 @@ def memory_of(compiled: Any) -> int:
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   """Return the last stage of the method, its states, what it trains on."""
   module, task = load(case.method), make_task(case)
-  hp = {'train': local.Training(epochs=1, batch_size=case.batch)}
+  hp = {'train': local_training.Training(epochs=1, batch_size=case.batch)}
   if 'personal' in module.HParams._fields:
-    hp['personal'] = personalize.Personalization(
+    hp['personal'] = personalization.Personalization(
       epochs=(case.epochs,), batch_size=case.batch
     )
   stages = module.build(task, module.HParams(**hp))

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 
 from experiments import commandline
 from experiments.benching.bar import Bar
-from fedjax_pfl import memory
-from fedjax_pfl.engine import begin, make_round
-from fedjax_pfl.experiment import Experiment, build
+from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.training import memory_estimate
+from fedjax_pfl.training.experiment import Experiment, build
 
 CONFIG = 'fedbabu_cifar10.py:quick'
 CASES = (('simple_cnn', 1), ('simple_cnn', 2), ('convnet4', 1))  # chunk
@@ -23,7 +23,7 @@ def bars(repeats: int) -> Iterator[Bar]:
   for model, chunk in CASES:
     settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
     experiment = build({**settings, 'model': model, 'chunk': chunk})
-    ((_, forecast),) = memory.forecasts(experiment)
+    ((_, forecast),) = memory_estimate.forecasts(experiment)
     expected = forecast.round - beside(experiment)
     used = bytes_of(experiment, chunk)
     off.append(100 * abs(expected / used - 1))
@@ -55,4 +55,4 @@ def bytes_of(experiment: Experiment, chunk: int) -> int:
   round_fn = make_round(stage.algorithm, chunk=chunk)
   states = begin(stage, data, key)
   lowered = jax.jit(round_fn).lower(*states, ids, data, key)
-  return memory.program_bytes(lowered.compile())
+  return memory_estimate.program_bytes(lowered.compile())

@@ -7,9 +7,9 @@ from typing import Any
 from experiments.benching.bars import BARS, standard_case
 from experiments.benching.cases import Case
 from experiments.benching.measure import NO_TORCH, WORKS, has_torch
-from fedjax_pfl.algorithm import available
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.models.lowering import LOWERINGS
+from fedjax_pfl.algorithms import available
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.models.ops.conv import LOWERINGS
 from fedjax_pfl.models.task import MODELS
 
 DTYPES = ('float32', 'float64')

@@ -13,8 +13,8 @@ import numpy as np
 from experiments.benching.bar import Bar
 from experiments.benching.cases import Case, make_program
 from experiments.benching.timing import in_turn, ratios, spread
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
-from fedjax_pfl.types import ClientData
 
 CASE = Case('convnet3', clients=20, batch=20, image_shape=(8, 8, 3))
 BETA = 0.1

@@ -21,11 +21,11 @@ from experiments.benching.cases import (
   memory_of,
 )
 from experiments.benching.timing import in_turn, ratios, spread
-from fedjax_pfl import local
-from fedjax_pfl.algorithm import load
-from fedjax_pfl.cohorts import gather, sample_cohorts
-from fedjax_pfl.feeding import compiled_round
-from fedjax_pfl.types import ClientData
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.client import local_training
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.federated.cohort import gather, sample_cohorts
+from fedjax_pfl.federated.host_offload import compiled_round
 
 REGISTERED = (100, 1_000, 10_000, 100_000)
 CASE = Case('convnet3', clients=10, steps=2, image_shape=(8, 8, 3))
@@ -102,7 +102,7 @@ def fed_bytes(number: int) -> int:
   """Return the bytes of the round that is fed its rows from the host."""
   data, ids = registered(number), draw(number)
   module = load(CASE.method)
-  train = local.Training(epochs=1, batch_size=CASE.batch)
+  train = local_training.Training(epochs=1, batch_size=CASE.batch)
   algorithm = module.build(make_task(CASE), module.HParams(train))[0].algorithm
   server = algorithm.init_server(jax.random.key(0))
   lowered = compiled_round.lower(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from experiments.benching.bar import Bar
 from experiments.benching.measure import Measured
 from experiments.benching.timing import Spread
-from fedjax_pfl.models.lowering import resolve
+from fedjax_pfl.models.ops.conv import resolve
 
 WIDTH = 80
 TITLES = {

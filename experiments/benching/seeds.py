@@ -12,8 +12,8 @@ import jax
 from experiments import commandline
 from experiments.benching.bar import Bar
 from experiments.benching.timing import seconds_of
-from fedjax_pfl.experiment import build
-from fedjax_pfl.train import train, train_seeds
+from fedjax_pfl.training.experiment import build
+from fedjax_pfl.training.loop import train, train_seeds
 
 CONFIG = 'fedbabu_digits.py:quick'
 SEEDS = 3

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.benching.bar import Bar
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core.errors import bad_input
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ('fedbabu_digits', 'fedbabu_cifar100:quick')

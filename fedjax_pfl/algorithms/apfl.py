@@ -35,18 +35,19 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage, check_protocol
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Mask, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage, check_protocol
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 ADAPTATIONS = ('every_step', 'first_step', 'never')
 ORDERS = ('simultaneous', 'sequential')
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   alpha: float | None = None  # to begin with; None: 0.5, released 0.25
   adapt: str = 'every_step'  # paper: or of a round the 'first_step'; 'never'
   order: str = 'simultaneous'  # paper: or 'sequential'
@@ -87,7 +88,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(server, client, data, rng):
     loss = make_loss(task, server.params if released else None)
-    tree, info = local.fit(
+    tree, info = local_training.fit(
       in_turns(task) if sequential else loss,
       Trained(server.params, *client, jnp.zeros(())),
       data,
@@ -139,7 +140,7 @@ def mix(private: Params, shared: Params, alpha: Array) -> Params:
   )
 
 
-def make_loss(task: Task, start: Params | None = None) -> local.Loss:
+def make_loss(task: Task, start: Params | None = None) -> local_training.Loss:
   """Return L(w), with the gradients of L(w) and of L(m) for v and alpha.
 
   m has `start` in the place of w, if that is given.
@@ -156,7 +157,7 @@ def make_loss(task: Task, start: Params | None = None) -> local.Loss:
   return loss
 
 
-def in_turns(task: Task) -> local.Loss:
+def in_turns(task: Task) -> local_training.Loss:
   """Return L of the model whose turn it is: w, or the mixture with it."""
 
   def loss(tree, batch, rng):
@@ -183,11 +184,12 @@ def make_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
   if released or hp.adapt == 'never':
     alpha = optax.set_to_zero()
   elif hp.adapt == 'first_step':
-    alpha = local.at_steps(alpha, lambda step: step == 0)
+    alpha = local_training.at_steps(alpha, lambda step: step == 0)
   if hp.order == 'sequential' and not released:
-    shared = local.at_steps(shared, lambda step: step % 2 == 0)
+    shared = local_training.at_steps(shared, lambda step: step % 2 == 0)
     private, alpha = (
-      local.at_steps(tx, lambda step: step % 2 == 1) for tx in (private, alpha)
+      local_training.at_steps(tx, lambda step: step % 2 == 1)
+      for tx in (private, alpha)
     )
     turn = pass_on()
   steps = {'w': shared, 'v': private, 'alpha': alpha, 'turn': turn}

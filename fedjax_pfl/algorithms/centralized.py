@@ -16,14 +16,15 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   update_part: str = 'full'  # or 'body', 'head'
   keep_momentum: bool = True
 
@@ -45,10 +46,10 @@ class Upload(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of centralised training."""
-  part = personalize.part_mask(task, hp.update_part)
+  part = personalization.part_mask(task, hp.update_part)
 
   def make_tx(clock):
-    return local.trainable(hp.train.sgd(clock), part)
+    return local_training.trainable(hp.train.sgd(clock), part)
 
   def init_server(rng):
     clock, params = jnp.zeros((), jnp.int32), task.init(rng)
@@ -56,7 +57,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(clock, params, opt_state)
 
   def local_update(server, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       server.params,
       data,
@@ -80,10 +81,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, server.params, data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
   )
   return (Stage('centralized', hp.train.rounds, algorithm),)

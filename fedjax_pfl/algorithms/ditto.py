@@ -33,17 +33,18 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage, check_protocol
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage, check_protocol
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Params, Task
 
 ANCHORS = ('global', 'local')
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   lam: float = 0.75
   personal_momentum: float = 0.0  # paper: of v_i, anew in every round
   personal_epochs: int | None = None  # paper: of v_i; None: as w_i
@@ -130,7 +131,7 @@ def _as_written(task, hp):
   )
 
   def local_update(server, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       server.params,
       data,
@@ -138,7 +139,7 @@ def _as_written(task, hp):
       tx=hp.train.sgd(server.round),
       batching=hp.train.batching(task),
     )
-    client, own_info = local.fit(
+    client, own_info = local_training.fit(
       task.loss,
       client,
       data,
@@ -174,7 +175,7 @@ def _as_released(task, hp):
   def local_update(server, client, data, rng):
     del client
     sgd = hp.train.sgd(0)  # the code lowers a rate that it does not use
-    fit = partial(local.fit, task.loss, server.params, data)
+    fit = partial(local_training.fit, task.loss, server.params, data)
     batching = hp.train.batching(task)
     anchor, num_anchor_steps = server.params, 0
     if hp.anchor == 'local':

@@ -22,15 +22,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   head_lr_ratio: float = 1.0  # rho
 
 
@@ -48,7 +49,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   make_tx = make_optimiser(task, hp.train, hp.head_lr_ratio)
 
   def local_update(server, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       server.params,
       data,
@@ -63,7 +64,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(server.round + 1, mean)
 
   def views(server, client, data, rng):
-    models = personalize.views(task, server.params, data, rng, hp.personal)
+    models = personalization.views(task, server.params, data, rng, hp.personal)
     return {**models, 'local_update': models['finetuned']}
 
   algorithm = Algorithm(
@@ -73,14 +74,14 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=views,
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
   )
   return (Stage('fedavg', hp.train.rounds, algorithm),)
 
 
 def make_optimiser(
-  task: Task, train: local.Training, ratio: float
+  task: Task, train: local_training.Training, ratio: float
 ) -> Callable[[Array], optax.GradientTransformation]:
   """Return clock -> SGD at eta(clock) for the body, rho eta for the head."""
   if not (ratio >= 0 and math.isfinite(ratio)):

@@ -21,14 +21,15 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   update_part: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
 
 
@@ -43,15 +44,15 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedBABU."""
-  body = personalize.part_mask(task, hp.update_part, 'hp.update_part')
+  body = personalization.part_mask(task, hp.update_part, 'hp.update_part')
 
   def local_update(server, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       server.params,
       data,
       rng,
-      tx=local.trainable(hp.train.sgd(server.round), body),
+      tx=local_training.trainable(hp.train.sgd(server.round), body),
       batching=hp.train.batching(task),
     )
     return client, trees.select(params, body), info.metrics()
@@ -66,10 +67,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, server.params, data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
   )
   return (Stage('fedbabu', hp.train.rounds, algorithm),)

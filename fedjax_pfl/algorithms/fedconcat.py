@@ -36,11 +36,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl import clusters, local, losses, personalize, trees, wide
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.batches import Batching
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.client import clustering, local_training, personalization
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.data.batching import Batching
+from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
+from fedjax_pfl.models import concatenated
 
 CHOICES = {
   'distributions': ('true', 'inferred'),
@@ -52,8 +55,8 @@ NOISE_BATCH = 100
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   clusters: int = 5  # M
   distributions: str = 'true'  # or 'inferred': FedConcat-ID
   noise_inputs: int = 10_000  # inferred: r, in batches of 100
@@ -141,10 +144,10 @@ def cluster_rounds(task: Task, hp: HParams) -> Algorithm:
     ),
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, trees.take(server.params, client), data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
   )
 
 
@@ -183,15 +186,15 @@ def inference_round(task: Task, hp: HParams) -> Algorithm:
     aggregate=lambda server, uploads, counts: Server(
       server.round + 1, server.params, server.key
     ),
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, client.params, data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
   )
 
 
 def _train(task, hp, down, data, rng):
-  return local.fit(
+  return local_training.fit(
     task.loss,
     down.params,
     data,
@@ -217,7 +220,7 @@ def classifier_rounds(task: Task, hp: HParams, cached: bool) -> Algorithm:
 
   `cached`: what clients hold are the features themselves.
   """
-  model = wide.widen(task, hp.clusters)
+  model = concatenated.widen(task, hp.clusters)
   sgd = hp.train._replace(weight_decay=hp.classifier_decay).sgd
   batching = Batching(
     hp.train.batch_size,
@@ -232,9 +235,9 @@ def classifier_rounds(task: Task, hp: HParams, cached: bool) -> Algorithm:
       rows = batch.x
       if not cached:
         rows = model.features({'encoders': down.encoders}, batch.x, batch.mask)
-      return losses.masked_cross_entropy(wide.linear(head, rows), batch)
+      return losses.masked_cross_entropy(concatenated.linear(head, rows), batch)
 
-    head, info = local.fit(
+    head, info = local_training.fit(
       loss, down.head, data, rng, tx=sgd(down.round), batching=batching
     )
     return client, head, info.metrics()
@@ -254,10 +257,10 @@ def classifier_rounds(task: Task, hp: HParams, cached: bool) -> Algorithm:
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       model, as_params(server), data, rng, hp.personal
     ),
-    predict=personalize.make_predict(model),
+    predict=personalization.make_predict(model),
     global_model=as_params,
   )
 
@@ -276,22 +279,24 @@ def _classifier(task, hp):
   """Return the last stage, with the reason why it caches features or not."""
   exact = task.row_wise and task.augment is task.normalise
   cached = hp.cache == 'always' or (hp.cache == 'exact' and exact)
-  model = wide.widen(task, hp.clusters)
+  model = concatenated.widen(task, hp.clusters)
 
   def enter(server, clients, data):
     key = jax.random.wrap_key_data(server.key)
     head = (
-      wide.warm_head(server.params)
+      concatenated.warm_head(server.params)
       if hp.head == 'sum'
-      else wide.fresh_head(task, hp.clusters, jax.random.fold_in(key, 1))
+      else concatenated.fresh_head(
+        task, hp.clusters, jax.random.fold_in(key, 1)
+      )
     )
-    encoders = wide.encoders_of(task, server.params)
+    encoders = concatenated.encoders_of(task, server.params)
     return ClassifierServer(server.round, encoders, head), ()
 
   def prepare(server, data):
     if not cached:
       return data
-    return wide.pool_features(model, as_params(server), data)
+    return concatenated.pool_features(model, as_params(server), data)
 
   return Stage(
     'classifier',
@@ -333,9 +338,11 @@ def _enter_with_labels(task, hp, server, clients, data):
   """Return the states with clusters by the labels that clients hold."""
 
   def on_host(key, y, index, count):
-    counts = clusters.label_counts(y, index, count, task.num_classes)
-    shares = clusters.label_shares(counts)
-    return clusters.cluster(shares, hp.clusters, int(key[0]), hp.cap_factor)
+    held = label_counts_of_clients(
+      ClientData(None, y, index, count), task.num_classes
+    )
+    shares = label_shares(held)
+    return clustering.cluster(shares, hp.clusters, int(key[0]), hp.cap_factor)
 
   shape = jax.ShapeDtypeStruct(clients.shape, jnp.int32)
   return server, jax.pure_callback(
@@ -347,7 +354,7 @@ def _enter_with_models(hp, server, clients, data):
   """Return the states with clusters by what clients' models say of noise."""
 
   def on_host(key, shares):
-    return clusters.cluster(shares, hp.clusters, int(key[0]), hp.cap_factor)
+    return clustering.cluster(shares, hp.clusters, int(key[0]), hp.cap_factor)
 
   shape = jax.ShapeDtypeStruct(data.count.shape, jnp.int32)
   cluster = jax.pure_callback(on_host, shape, server.key, clients.shares)
@@ -361,13 +368,10 @@ def _check_clients(task: Task, hp: HParams, data: ClientData) -> None:
   if hp.distributions == 'inferred':  # they differ, whatever the labels
     shares = np.eye(data.count.shape[0])
   else:
-    counts = clusters.label_counts(
-      data.y, data.index, data.count, task.num_classes
-    )
-    shares = clusters.label_shares(counts)
-  clusters.check_clusters(shares, hp.clusters)
+    shares = label_shares(label_counts_of_clients(data, task.num_classes))
+  clustering.check_clusters(shares, hp.clusters)
   if hp.cap_factor is not None:
-    clusters.check_cap(len(shares), hp.clusters, hp.cap_factor)
+    clustering.check_cap(len(shares), hp.clusters, hp.cap_factor)
 
 
 def _as_is(x: Array, rng: Key) -> Array:

@@ -18,18 +18,19 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from fedjax_pfl import local, losses, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.batches import class_counts
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.data.label_counts import label_counts
 
 EXCLUDED = -1e9  # not -inf: a padded row of such a class would give 0 * inf
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   tau: float = 1.0
 
 
@@ -53,8 +54,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     )
 
   def local_update(server, client, data, rng):
-    counts = class_counts(data, task.num_classes)
-    params, info = local.fit(
+    counts = label_counts(data, task.num_classes)
+    params, info = local_training.fit(
       objective(task, counts, hp.tau),
       server.params,
       data,
@@ -74,16 +75,16 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, server.params, data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
   )
   return (Stage('fedlc', hp.train.rounds, algorithm),)
 
 
-def objective(task: Task, counts: Array, tau: float) -> local.Loss:
+def objective(task: Task, counts: Array, tau: float) -> local_training.Loss:
   """Return the cross-entropy of calibrated logits; `counts` are [Y]."""
   margin = tau * jnp.maximum(counts, 1) ** -0.25  # [Y]
 

@@ -21,14 +21,15 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage, check_protocol
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage, check_protocol
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   shared_part: str = 'body'  # 'full' is FedAvg
   protocol: str = 'paper'  # or 'released'
 
@@ -45,7 +46,7 @@ class Server(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
   check_protocol(hp.protocol)
-  shared = personalize.part_mask(task, hp.shared_part)
+  shared = personalization.part_mask(task, hp.shared_part)
   kept = trees.invert(shared)
   if hp.protocol == 'released':
     kept = trees.invert(trees.everything(shared))
@@ -54,7 +55,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(server.round, trees.select(server.params, trees.invert(kept)))
 
   def local_update(down, head, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       trees.combine(head, down.params),
       data,
@@ -75,9 +76,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=download,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, trees.combine(client, server.params), data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
   )
   return (Stage('fedper', hp.train.rounds, algorithm),)

@@ -24,10 +24,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from fedjax_pfl import local, losses, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 
 DISTANCES = {
   'squared': lambda tree, anchor: 0.5 * losses.sum_squares(tree, anchor),
@@ -36,8 +37,8 @@ DISTANCES = {
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   mu: float = 0.01  # 0 is FedAvg, or FedBABU
   update_part: str = 'full'  # 'body': FedProx + FedBABU
   distance: str = 'squared'  # or 'norm'
@@ -55,15 +56,15 @@ class Server(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProx."""
   check_hyperparameters(hp)
-  part = personalize.part_mask(task, hp.update_part)
+  part = personalization.part_mask(task, hp.update_part)
 
   def local_update(server, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       objective(task, server.params, hp.mu, hp.distance),
       server.params,
       data,
       rng,
-      tx=local.trainable(hp.train.sgd(server.round), part),
+      tx=local_training.trainable(hp.train.sgd(server.round), part),
       batching=hp.train.batching(task),
     )
     return client, trees.select(params, part), info.metrics()
@@ -81,7 +82,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     personalize=lambda server, client, data, rng: views(
       task, hp, server.params, data, rng
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
   )
   return (Stage('fedprox', hp.train.rounds, algorithm),)
@@ -89,7 +90,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
 def objective(
   task: Task, anchor: Params, mu: float, distance: str = 'squared'
-) -> local.Loss:
+) -> local_training.Loss:
   """Return v -> L(v) + mu D(v, anchor), which reports L beside it."""
 
   def loss(params, batch, rng):
@@ -102,12 +103,12 @@ def objective(
 
 def views(
   task: Task, hp: HParams, params: Params, data: ClientData, rng: Key
-) -> dict[str, personalize.View]:
+) -> dict[str, personalization.View]:
   """Return the views of every global model, and the one that keeps the term."""
   loss = objective(task, params, hp.mu, hp.distance)
-  updated = personalize.finetune(task, params, data, rng, hp.personal, loss)
+  updated = personalization.finetune(task, params, data, rng, hp.personal, loss)
   return {
-    **personalize.views(task, params, data, rng, hp.personal),
+    **personalization.views(task, params, data, rng, hp.personal),
     'local_update': updated['finetuned'],
   }
 

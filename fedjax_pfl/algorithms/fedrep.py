@@ -29,16 +29,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage, check_protocol
-from fedjax_pfl.batches import Batching, steps_of_epoch
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage, check_protocol
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.data.batching import Batching, steps_of_epoch
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   head_epochs: int | None = None  # of a round; None: train.epochs (tau)
   body_epochs: int = 1
   momentum: float = 0.5  # in the place of train.momentum; not in the paper
@@ -89,7 +90,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     personalize=lambda server, client, data, rng: views(
       task, hp, trees.combine(client, server.params), data, rng, server.round
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
   )
   return (Stage('fedrep', hp.train.rounds, algorithm),)
 
@@ -113,7 +114,7 @@ def views(
     fit_phases(task, hp, params, data, rng, clock, stop, batching)[0]
     for stop in stops
   ]
-  names = personalize.names_of(stops)
+  names = personalization.names_of(stops)
   return {'initial': params, **dict(zip(names, models, strict=True))}
 
 
@@ -131,7 +132,7 @@ def fit_phases(
   clock: Array,
   head_epochs: int,
   batching: Batching,
-) -> tuple[Params, local.FitInfo]:
+) -> tuple[Params, local_training.FitInfo]:
   """Return params after the epochs of the head and those of the body."""
   batching = batching._replace(epochs=head_epochs + hp.body_epochs)
   eta = hp.train.learning_rate(clock)
@@ -144,7 +145,7 @@ def fit_phases(
   unit = hp.train._replace(
     learning_rate=lambda clock: 1.0, momentum=hp.momentum
   )
-  return local.fit(
+  return local_training.fit(
     task.loss,
     params,
     data,

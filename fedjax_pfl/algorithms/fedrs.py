@@ -17,16 +17,17 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from fedjax_pfl import local, losses, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.batches import class_counts
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.data.label_counts import label_counts
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   alpha: float = 0.5  # 1 is FedAvg
   graded: bool = False
 
@@ -51,8 +52,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     )
 
   def local_update(server, client, data, rng):
-    counts = class_counts(data, task.num_classes)
-    params, info = local.fit(
+    counts = label_counts(data, task.num_classes)
+    params, info = local_training.fit(
       objective(task, scales(counts, hp.alpha, hp.graded)),
       server.params,
       data,
@@ -72,10 +73,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, server.params, data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
   )
   return (Stage('fedrs', hp.train.rounds, algorithm),)
@@ -90,7 +91,7 @@ def scales(counts: Array, alpha: float, graded: bool) -> Array:
   return alpha + (1 - alpha) * share
 
 
-def objective(task: Task, scale: Array) -> local.Loss:
+def objective(task: Task, scale: Array) -> local_training.Loss:
   """Return the cross-entropy of scaled logits."""
 
   def loss(params, batch, rng):

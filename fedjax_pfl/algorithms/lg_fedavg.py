@@ -21,15 +21,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Mask, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   learning_rate: float = 1e-3  # eta of the second stage, all its rounds
   train_fedavg: bool = True  # False: begin with the model of another run
 
@@ -96,8 +97,8 @@ def copies(tree: Params, num_clients: int) -> Params:
 
 def share_part(
   task: Task,
-  train: local.Training,
-  personal: personalize.Personalization,
+  train: local_training.Training,
+  personal: personalization.Personalization,
   shared: Mask,
 ) -> Algorithm:
   """Return rounds that average one part; the rest stays with its client."""
@@ -107,7 +108,7 @@ def share_part(
     return Server(server.round, trees.select(server.params, shared))
 
   def local_update(down, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       trees.combine(client, down.params),
       data,
@@ -124,7 +125,7 @@ def share_part(
 
   def views(server, client, data, rng):
     params = trees.combine(client, server.params)
-    return personalize.views(task, params, data, rng, personal)
+    return personalization.views(task, params, data, rng, personal)
 
   return Algorithm(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
@@ -133,5 +134,5 @@ def share_part(
     local_update=local_update,
     aggregate=aggregate,
     personalize=views,
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
   )

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl import local, personalize
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
 
 
 FEDAVG_WHEN = None  # never
@@ -49,7 +49,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Client(jnp.zeros((), jnp.int32), server.params, opt_state)
 
   def local_update(down, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       client.params,
       data,
@@ -70,6 +70,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       server.round + 1, server.params
     ),
     personalize=lambda server, client, data, rng: {'personal': client.params},
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
   )
   return (Stage('local_only', hp.train.rounds, algorithm),)

@@ -27,15 +27,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl import local, losses, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   mu: float = 1.0  # 0 is FedAvg
   temperature: float = 0.5  # T
 
@@ -59,7 +60,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   _check(hp)
 
   def local_update(server, client, data, rng):
-    params, info = local.fit(
+    params, info = local_training.fit(
       objective(task, server.params, client, hp.mu, hp.temperature),
       server.params,
       data,
@@ -81,10 +82,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=lambda server, client: server,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, server.params, data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
   )
   return (Stage('moon', hp.train.rounds, algorithm),)
@@ -92,7 +93,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
 def objective(
   task: Task, anchor: Params, client: Client, mu: float, temperature: float
-) -> local.Loss:
+) -> local_training.Loss:
   """Return v -> L(v) + mu mean_b l_b(v), which reports both beside it.
 
   Three forward passes; the gradient runs through one of them.

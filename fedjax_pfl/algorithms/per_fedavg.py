@@ -36,18 +36,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage, check_protocol
-from fedjax_pfl.batches import Batching
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Batch, ClientData, Params, PyTree, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage, check_protocol
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Batch, ClientData, Params, PyTree, Task
+from fedjax_pfl.data.batching import Batching
 
 RELEASED_BETA = 0.1
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   protocol: str = 'paper'  # or 'released'
   beta: float | optax.Schedule | None = None  # None: that of the protocol
   second_order: bool = False
@@ -164,7 +165,7 @@ def _first_order(task, hp, beta):
 
   def train(server, data, rng):
     clock, decay = server.round, hp.train.weight_decay
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       server.params,
       data,
@@ -197,7 +198,7 @@ def _second_order(task, hp, beta):
       adapted = jax.tree.map(lambda w, g: w - alpha * g, params, grads)
       return task.loss(adapted, b, rngs[1])
 
-    params, info = local.fit(
+    params, info = local_training.fit(
       loss,
       server.params,
       data,
@@ -228,7 +229,7 @@ def _adapt(task, hp, server, data, rng, beta) -> PyTree:
       2,
       optax.sgd(lambda step: rates[step], hp.train.momentum or None),
     )
-  params, _ = local.fit(
+  params, _ = local_training.fit(
     task.loss,
     server.params,
     data,

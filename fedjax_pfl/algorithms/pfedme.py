@@ -33,15 +33,16 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl import local, losses, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   inner_steps: int = 5  # K of the paper
   inner_lr: float = 0.05  # paper: 0.01 to 0.1
   lam: float = 5.0  # paper: 15 to 30, but eta = 0.005; here it is 0.1
@@ -73,7 +74,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   batching = hp.train.batching(task)._replace(repeats=hp.inner_steps)
 
   def local_update(server, client, data, rng):
-    tree, info = local.fit(
+    tree, info = local_training.fit(
       objective(task, hp.lam),
       Trained(server.params, server.params),
       data,
@@ -116,7 +117,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   return (Stage('pfedme', hp.train.rounds, algorithm),)
 
 
-def objective(task: Task, lam: float) -> local.Loss:
+def objective(task: Task, lam: float) -> local_training.Loss:
   """Return L(theta) + lam/2 |theta - w|^2, which reports L beside it."""
 
   def loss(tree, batch, rng):

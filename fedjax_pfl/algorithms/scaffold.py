@@ -25,14 +25,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
-from fedjax_pfl.types import Array, Params, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
 
 
 FEDAVG_WHEN = None  # its first round alone is
@@ -73,7 +74,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def local_update(down, variate, data, rng):
     rate = hp.train.learning_rate(down.round)
     drift = jax.tree.map(jnp.subtract, down.variate, variate)
-    params, info = local.fit(
+    params, info = local_training.fit(
       task.loss,
       down.params,
       data,
@@ -102,10 +103,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=download,
     local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalize.views(
+    personalize=lambda server, client, data, rng: personalization.views(
       task, server.params, data, rng, hp.personal
     ),
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
     refine=refine,
   )

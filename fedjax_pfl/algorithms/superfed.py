@@ -52,15 +52,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl import local, losses, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage, check_protocol
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Key, Mask, Params, PyTree, Task
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage, check_protocol
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Key, Mask, Params, PyTree, Task
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  train: local_training.Training = local_training.Training()
+  personal: personalization.Personalization = personalization.Personalization()
   mixing: str = 'model'  # or 'layer'
   mu: float = 0.01
   nu: float = 2.0
@@ -175,7 +176,7 @@ def local_updates(task: Task, hp: HParams) -> tuple[Callable, Callable]:
 
   def fit(loss, tree, down, data, rng):
     tx, batching = hp.train.sgd(down.round), hp.train.batching(task)
-    return local.fit(loss, tree, data, rng, tx=tx, batching=batching)
+    return local_training.fit(loss, tree, data, rng, tx=tx, batching=batching)
 
   def federate(down, client, data, rng):
     loss = federated_objective(task, hp, down.params)
@@ -247,7 +248,9 @@ def between(params: Params, own: Params, ratio: float) -> Params:
   return mix(params, own, jax.tree.map(lambda _: ratio, own))
 
 
-def federated_objective(task: Task, hp: HParams, anchor: Params) -> local.Loss:
+def federated_objective(
+  task: Task, hp: HParams, anchor: Params
+) -> local_training.Loss:
   """Return w -> L(w) + mu D(w, anchor)."""
   distance = proximity(task, hp, anchor)
 
@@ -259,7 +262,9 @@ def federated_objective(task: Task, hp: HParams, anchor: Params) -> local.Loss:
   return loss
 
 
-def mixed_objective(task: Task, hp: HParams, anchor: Params) -> local.Loss:
+def mixed_objective(
+  task: Task, hp: HParams, anchor: Params
+) -> local_training.Loss:
   """Return (v, w) -> L(W(lambda)) + mu D(w, anchor) + nu cos^2(w, v).
 
   The forward pass has the key as given: with lambda = 0 it is that of w.

@@ -16,22 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.algorithm import Server
-from fedjax_pfl.analysis.classes import (
-  Split,
-  mean_over_clients,
-  split_accuracy,
-)
-from fedjax_pfl.cohorts import sample_cohorts
+from fedjax_pfl.analysis.classes import Split, mean_over_clients, split_accuracy
+from fedjax_pfl.client.local_training import Watch
+from fedjax_pfl.core.algorithm import Server
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, Task
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.engine import begin, make_round
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.experiment import Experiment, build_stages
-from fedjax_pfl.local import Watch
-from fedjax_pfl.scoring import TEST_BATCH, score_classes
-from fedjax_pfl.state import stage_bounds
-from fedjax_pfl.train import random_streams
-from fedjax_pfl.types import Array, ClientData, Task
+from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
+from fedjax_pfl.federated.cohort import sample_cohorts
+from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.training.experiment import Experiment, build_stages
+from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.state import stage_bounds
 
 
 class Round(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core.errors import bad_input
 
 CIFAR10 = (
   *('airplane', 'automobile', 'bird', 'cat', 'deer'),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.types import ClientData
+from fedjax_pfl.core.types import ClientData
 
 
 class Split(NamedTuple):

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.batches import rows_in_order
+from fedjax_pfl.core.types import ClientData, Params, Task
+from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.scoring import TEST_BATCH
-from fedjax_pfl.types import ClientData, Params, Task
+from fedjax_pfl.evaluation.metrics import TEST_BATCH
 
 PERPLEXITY = 30.0
 

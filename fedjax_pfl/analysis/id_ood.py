@@ -11,12 +11,12 @@ from functools import partial
 import jax
 import numpy as np
 
-from fedjax_pfl.algorithm import Client, Server
 from fedjax_pfl.analysis.classes import Split, owned_classes, split_accuracy
-from fedjax_pfl.evaluate import evaluate_clients, make_evaluate
-from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.scoring import ClassScores, score_classes
-from fedjax_pfl.types import Key
+from fedjax_pfl.core.algorithm import Client, Server
+from fedjax_pfl.core.types import Key
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
+from fedjax_pfl.training.experiment import Experiment
 
 BLOCK = 10  # clients judged between two signs of life
 

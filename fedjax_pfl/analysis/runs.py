@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import jax
 
-from fedjax_pfl import checkpoints
-from fedjax_pfl.algorithm import Client, Server
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.modelfile import load_model
-from fedjax_pfl.state import state_shapes
-from fedjax_pfl.types import Params, Task
+from fedjax_pfl.core.algorithm import Client, Server
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Params, Task
+from fedjax_pfl.runs import checkpoint
+from fedjax_pfl.runs.model_file import load_model
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.state import state_shapes
 
 
 def load_states(
@@ -30,7 +30,7 @@ def load_states(
     state = state_shapes(experiment, step)
     return {'server': state.server, 'clients': state.clients}
 
-  restored = checkpoints.restore(folder, like, say, part=True)
+  restored = checkpoint.restore(folder, like, say, part=True)
   if restored is None or restored[0] < experiment.rounds:
     raise bad_input(
       'run',

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl import personalize
-from fedjax_pfl.personalize import Personalization
-from fedjax_pfl.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.client import personalization
+from fedjax_pfl.client.personalization import Personalization
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 
 BLOCK = 10  # clients between two signs of life
 
@@ -95,7 +95,7 @@ def make_sum_of_units(
     data = ClientData(
       train.x, train.y, train.index[client_id], train.count[client_id]
     )
-    models = personalize.finetune(
+    models = personalization.finetune(
       task, params, data, jax.random.fold_in(key, client_id), personal
     )
     moments = [params, *models.values()]  # after 0, 1, .., E epochs

@@ -1,6 +1,6 @@
 """Image sets, their division among clients, and what is done to a batch."""
 
-from fedjax_pfl.data.clients import (
+from fedjax_pfl.data.client_data import (
   PLACEMENTS,
   describe,
   from_arrays,
@@ -21,7 +21,7 @@ from fedjax_pfl.data.partitions.shards import (
   shard_assignment,
   shards,
 )
-from fedjax_pfl.data.scaling import scale_images, scale_shape
+from fedjax_pfl.data.resize import scale_images, scale_shape
 from fedjax_pfl.data.sources import NAMES, is_available, load_source, peek
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 from fedjax_pfl.data.transforms import (

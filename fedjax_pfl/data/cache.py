@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedjax_pfl.core.atomic_files import cache_root
 from fedjax_pfl.data.images import Images, Source
-from fedjax_pfl.files import cache_root
 
 FORMAT = 'v1'  # part of the entry's name: raise it when the layout changes
 SPLITS = ('train', 'test')

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partitions import Indices, Sizes
 from fedjax_pfl.data.partitions.classes import Classes
@@ -23,7 +24,6 @@ from fedjax_pfl.data.partitions.pathological import Pathological
 from fedjax_pfl.data.partitions.semantic import Semantic
 from fedjax_pfl.data.partitions.shards import Shards, shard_assignment, shards
 from fedjax_pfl.data.partitions.unbalanced import Unbalanced
-from fedjax_pfl.errors import bad_input
 
 PARTITIONS = {
   'shards': Shards,

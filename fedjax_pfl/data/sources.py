@@ -14,16 +14,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedjax_pfl.data import folder, prepared
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.data import image_folder, tfds_reader
 from fedjax_pfl.data.cache import load_cached
 from fedjax_pfl.data.images import Images, Shape, Source, make_source
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
-from fedjax_pfl.errors import BadInput, bad_input
 
 BUILT_IN = {'digits': Shape((8, 8, 1), 10), 'synthetic': None}
 FOLDERS = {'tiny_imagenet': Shape((64, 64, 3), 200), 'folder': None}
 DEFAULT = Synthetic()
-NAMES = (*BUILT_IN, *prepared.PREPARED, *FOLDERS)
+NAMES = (*BUILT_IN, *tfds_reader.PREPARED, *FOLDERS)
 
 
 def load_source(
@@ -75,8 +75,10 @@ def peek(
   if name == 'synthetic':
     return Shape(tuple(synthetic.image_shape), synthetic.num_classes)
   if name == 'folder':
-    return folder.peek_folder(folder.list_folder(_folder(name, data_dir)))
-  return {**BUILT_IN, **prepared.PREPARED, **FOLDERS}[name]
+    return image_folder.peek_folder(
+      image_folder.list_folder(_folder(name, data_dir))
+    )
+  return {**BUILT_IN, **tfds_reader.PREPARED, **FOLDERS}[name]
 
 
 def is_available(name: str, data_dir: str = '') -> bool:
@@ -85,8 +87,8 @@ def is_available(name: str, data_dir: str = '') -> bool:
   if name in BUILT_IN:
     return True
   if name in FOLDERS:
-    return folder.find_folder(prepared.data_root(data_dir)) is not None
-  return prepared.find_prepared(name, data_dir) is not None
+    return image_folder.find_folder(tfds_reader.data_root(data_dir)) is not None
+  return tfds_reader.find_prepared(name, data_dir) is not None
 
 
 def _load_digits() -> Source:
@@ -123,34 +125,34 @@ def _read_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _load_prepared(name, data_dir, cache_dir, tell_fn) -> Source:
-  place = prepared.find_prepared(name, data_dir)
+  place = tfds_reader.find_prepared(name, data_dir)
 
   def build() -> Source:
     tell_fn(f'Reading {name} from {place}; later runs take a stored copy.')
-    num_classes = prepared.PREPARED[name].num_classes
-    train, test = prepared.read_prepared(name, place)
+    num_classes = tfds_reader.PREPARED[name].num_classes
+    train, test = tfds_reader.read_prepared(name, place)
     return make_source(name, train, test, num_classes)
 
-  key = prepared.files_key(place.iterdir())
+  key = tfds_reader.files_key(place.iterdir())
   return load_cached(name, key, build, cache_dir)
 
 
 def _load_folder(name, data_dir, cache_dir, tell_fn) -> Source:
   place = _folder(name, data_dir)
-  listing = folder.list_folder(place)
+  listing = image_folder.list_folder(place)
 
   def build() -> Source:
     tell_fn(f'Reading images from {place}; later runs take a stored copy.')
-    train, test = folder.read_folder(listing)
+    train, test = image_folder.read_folder(listing)
     return make_source(name, train, test, listing.num_classes)
 
   files = [file for file, _ in listing.train + listing.test]
   files += place.glob('val/val_annotations.txt')
-  return load_cached(name, prepared.files_key(files), build, cache_dir)
+  return load_cached(name, tfds_reader.files_key(files), build, cache_dir)
 
 
 def _folder(name: str, data_dir: str) -> pathlib.Path:
-  place = folder.find_folder(prepared.data_root(data_dir))
+  place = image_folder.find_folder(tfds_reader.data_root(data_dir))
   if place is None:
     raise _absent(name, data_dir)
   return place
@@ -158,7 +160,7 @@ def _folder(name: str, data_dir: str) -> pathlib.Path:
 
 def _stand_in(name: str, shape: Shape, data_dir: str) -> Source:
   note = (
-    f'{name} is not in {prepared.data_root(data_dir)}: synthetic images of '
+    f'{name} is not in {tfds_reader.data_root(data_dir)}: synthetic images of '
     f'its shape stand in, and accuracies say nothing about {name}.'
   )
   return make_synthetic(Synthetic(*shape), note)
@@ -166,9 +168,11 @@ def _stand_in(name: str, shape: Shape, data_dir: str) -> Source:
 
 def _absent(name: str, data_dir: str) -> BadInput:
   if name in FOLDERS:
-    return folder.not_a_folder(prepared.data_root(data_dir), 'without train/')
+    return image_folder.not_a_folder(
+      tfds_reader.data_root(data_dir), 'without train/'
+    )
   ready = [n for n in NAMES if n not in FOLDERS and is_available(n, data_dir)]
-  return prepared.not_prepared(name, data_dir, choices=ready)
+  return tfds_reader.not_prepared(name, data_dir, choices=ready)
 
 
 def _check_name(name: str) -> None:

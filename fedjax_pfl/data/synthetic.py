@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.images import Images, Source, make_source
-from fedjax_pfl.errors import bad_input
 
 SIGNAL, DISTRACTOR = 79, 47  # with noise up to 127 at most 253: no overflow
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.types import Array, Key, Transform
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Key, Transform
 
 PAD = 4  # pixels on each side; windows start at 0 .. 2 PAD
 

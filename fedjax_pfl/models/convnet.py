@@ -9,8 +9,8 @@ max-pooling, then one linear head on the flattened (H, W, C) map:
 
 import flax.linen as nn
 
-from fedjax_pfl.models import layers
-from fedjax_pfl.types import Array
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import layers
 
 WIDTH = 64
 

@@ -8,8 +8,8 @@ head   linear, on the mean over the remaining pixels (2x2 of 32x32)
 
 import flax.linen as nn
 
-from fedjax_pfl.models import layers
-from fedjax_pfl.types import Array
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import layers
 
 # (channels out, stride) of block0 to block12.
 BLOCKS = (

@@ -9,7 +9,7 @@ every sum and product of an optimiser.
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.types import Array, Key, Outputs, Params, PyTree, Task
+from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree, Task
 
 
 def outline(task: Task) -> Task:

@@ -12,8 +12,8 @@ weights); that variant is not written.
 
 import flax.linen as nn
 
-from fedjax_pfl.models import layers
-from fedjax_pfl.types import Array
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import layers
 
 WIDTHS = (64, 128, 256, 512)
 

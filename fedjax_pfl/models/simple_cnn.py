@@ -13,8 +13,8 @@ left out.
 
 import flax.linen as nn
 
-from fedjax_pfl.models import layers
-from fedjax_pfl.types import Array
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import layers
 
 LEAST = 16  # the least image side that leaves one pixel
 

@@ -18,8 +18,8 @@ are 1x1 convolutions in the paper, of a map of one pixel: the same.
 
 import flax.linen as nn
 
-from fedjax_pfl.models import layers
-from fedjax_pfl.types import Array
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import layers
 
 # Image side: (side of all poolings, side of conv3's kernel).
 SIDES = {28: (2, 2), 32: (2, 3), 64: (3, 2)}

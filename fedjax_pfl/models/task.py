@@ -9,18 +9,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.losses import masked_cross_entropy
-from fedjax_pfl.models import (
-  convnet,
-  mobilenet,
-  resnet,
-  simple_cnn,
-  superfed_cnn,
-  vgg9,
-)
-from fedjax_pfl.models import lowering as lowerings
-from fedjax_pfl.types import (
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.losses import masked_cross_entropy
+from fedjax_pfl.core.types import (
   Array,
   Batch,
   Key,
@@ -30,6 +21,15 @@ from fedjax_pfl.types import (
   Task,
   Transform,
 )
+from fedjax_pfl.models import (
+  convnet,
+  mobilenet,
+  resnet,
+  simple_cnn,
+  superfed_cnn,
+  vgg9,
+)
+from fedjax_pfl.models.ops import conv as lowerings
 
 # Of XLA; at level 0 products and sums are not contracted, which moves bits.
 QUICKLY = {'xla_backend_optimization_level': 1}

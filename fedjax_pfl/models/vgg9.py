@@ -13,8 +13,8 @@ classes.
 
 import flax.linen as nn
 
-from fedjax_pfl.models import layers
-from fedjax_pfl.types import Array
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import layers
 
 WIDTHS = (32, 64, 128, 128, 256, 256)
 LEAST = 8  # the least image side that leaves one pixel

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl import files, store
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report import plots, reading
-from fedjax_pfl.report.summary import accuracies
+from fedjax_pfl.runs import run_dir
 
 QUANTITIES = ('mean', 'std', 'worst_decile')  # of a summary, shown on the right
 
@@ -24,7 +25,7 @@ class Shown(NamedTuple):
   label: str  # the algorithm; with the directory's name where it is not alone
   result: dict[str, Any]
   curve: plots.Curve
-  clients: store.Clients
+  clients: run_dir.Clients
 
 
 def compare(
@@ -38,7 +39,7 @@ def compare(
   """
   out = pathlib.Path(out)
   paths = [pathlib.Path(workdir) for workdir in workdirs]
-  results = [store.load_result(path) for path in paths]
+  results = [run_dir.load_result(path) for path in paths]
   names = [result['algorithm'] for result in results]
   runs = []
   for path, result, name in zip(paths, results, names, strict=True):
@@ -50,8 +51,8 @@ def compare(
   stream = io.BytesIO()
   draw(runs).savefig(stream, format='png', dpi=160)
   out.parent.mkdir(parents=True, exist_ok=True)
-  files.write_bytes(out, stream.getvalue())
-  files.write_bytes(out.with_suffix('.csv'), _csv(runs).encode())
+  atomic_files.write_bytes(out, stream.getvalue())
+  atomic_files.write_bytes(out.with_suffix('.csv'), _csv(runs).encode())
   return out
 
 
@@ -117,9 +118,9 @@ def _first_and_last(run: Shown) -> tuple[str, str]:
 
 
 def _read(path: pathlib.Path, label: str, result: dict[str, Any]) -> Shown:
-  clients = store.load_clients(path)
+  clients = run_dir.load_clients(path)
   name = f'{next(iter(clients.scores))}/accuracy'
-  lines = store.load_metrics(path)
+  lines = run_dir.load_metrics(path)
   rounds, accuracy = reading.curve(lines, name)
   if not len(rounds):
     raise bad_input(

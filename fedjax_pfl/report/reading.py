@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl import store
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.report.summary import accuracies
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.runs import run_dir
 
 
 class Finished(NamedTuple):
@@ -19,7 +19,7 @@ class Finished(NamedTuple):
   record: dict[str, Any]  # config.json: the config, and what it ran on
   result: dict[str, Any]
   metrics: list[dict[str, Any]]
-  clients: store.Clients
+  clients: run_dir.Clients
 
   @property
   def config(self) -> dict[str, Any]:
@@ -28,12 +28,14 @@ class Finished(NamedTuple):
 
 def read(workdir: str | os.PathLike) -> Finished:
   """Return a finished run; refuse what is none."""
-  record = store.load_config(workdir)
-  result = store.load_result(workdir)
+  record = run_dir.load_config(workdir)
+  result = run_dir.load_result(workdir)
   path = pathlib.Path(workdir)
   # A judgement of models that were trained elsewhere has no metrics.
-  metrics = store.load_metrics(path) if (path / store.METRICS).exists() else []
-  return Finished(path, record, result, metrics, store.load_clients(path))
+  metrics = (
+    run_dir.load_metrics(path) if (path / run_dir.METRICS).exists() else []
+  )
+  return Finished(path, record, result, metrics, run_dir.load_clients(path))
 
 
 def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[Finished]:

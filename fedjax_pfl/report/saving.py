@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fedjax_pfl import files
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
 
 FORMATS = ('.png', '.pdf', '.svg')
 
@@ -42,8 +42,8 @@ def save(
   writer.writerow(header)
   writer.writerows(rows)
   out.parent.mkdir(parents=True, exist_ok=True)
-  files.write_bytes(out, picture.getvalue())
-  files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())
+  atomic_files.write_bytes(out, picture.getvalue())
+  atomic_files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())
   return out
 
 

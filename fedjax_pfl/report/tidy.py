@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedjax_pfl import resultfile, resultrows
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.report.summary import accuracies, other_measures
-from fedjax_pfl.resultrows import Judged, Judgement, Training
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.summary import accuracies, other_measures
+from fedjax_pfl.runs import results_db, results_rows
+from fedjax_pfl.runs.results_rows import Judged, Judgement, Training
 
 if TYPE_CHECKING:
   import pandas
@@ -54,10 +54,10 @@ def load(
   """
   import pandas
 
-  path = resultfile.locate(results)
+  path = results_db.locate(results)
   with (
-    resultfile.told(path),
-    closing(resultfile.connect(path, write=False)) as connection,
+    results_db.told(path),
+    closing(results_db.connect(path, write=False)) as connection,
   ):
     rows = list(_read(connection, per_client))
   if not rows:
@@ -83,8 +83,8 @@ def _read(
   connection: sqlite3.Connection, per_client: bool
 ) -> Iterator[dict[str, dict[str, Any]]]:
   """Yield setting, numbers and origin of every judged view."""
-  trainings = resultrows.read_trainings(connection)
-  for number, judgement in resultrows.read_judgements(connection).items():
+  trainings = results_rows.read_trainings(connection)
+  for number, judgement in results_rows.read_judgements(connection).items():
     training = trainings[judgement.training]
     setting = _setting(judgement, training)
     origin = {
@@ -93,9 +93,9 @@ def _read(
       'data': judgement.data,
       **{name: getattr(training.provenance, name) for name in ORIGIN[1:]},
     }
-    for view in resultrows.view_names(connection, number):
+    for view in results_rows.view_names(connection, number):
       if per_client:
-        numbers = _clients(resultrows.read_scores(connection, number, view))
+        numbers = _clients(results_rows.read_scores(connection, number, view))
       else:
         numbers = _summary(judgement, training, view)
       yield {

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fedjax_pfl import files
-from fedjax_pfl.identity import flatten
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.reproduction.cells import Published
 from fedjax_pfl.reproduction.published import doubts, load
+from fedjax_pfl.runs.identity import flatten
 
 PAPERS = {
   'fedbabu': 'FedBABU',
@@ -68,8 +68,8 @@ def _is_canonical(
   settings: Mapping[str, Any], config: Mapping[str, Any]
 ) -> bool:
   """Return whether nothing but free fields differs from the config."""
-  ours = flatten(files.plain(settings))
-  theirs = flatten(files.plain(config))
+  ours = flatten(atomic_files.plain(settings))
+  theirs = flatten(atomic_files.plain(config))
   for flat in (ours, theirs):
     flat.pop('hp', None)  # an empty group
   return all(

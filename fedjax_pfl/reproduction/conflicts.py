@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_pfl.errors import BadInput, bad_input
-from fedjax_pfl.identity import flatten
-from fedjax_pfl.resultrows import Judged, Judgement, Training
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.runs.results_rows import Judged, Judgement, Training
 
 TOLERANCE = 1e-6
 # What result.json has beside the summaries of the scores of clients.

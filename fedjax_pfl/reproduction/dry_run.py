@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from fedjax_pfl import checkpoints, console
+from fedjax_pfl.core import progress
 from fedjax_pfl.report.names import display_name
-from fedjax_pfl.report.summary import align
+from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Cell, Table, field
 from fedjax_pfl.reproduction.forecast import (
   Forecast,
@@ -22,7 +22,8 @@ from fedjax_pfl.reproduction.plan import (
 )
 from fedjax_pfl.reproduction.table import names_of
 from fedjax_pfl.reproduction.work import Place, lacks, path_of
-from fedjax_pfl.settings import num_rounds
+from fedjax_pfl.runs import checkpoint
+from fedjax_pfl.settings.validate import num_rounds
 
 DONE, SHARED = 'done', 'with a cell above'
 
@@ -68,7 +69,7 @@ class DryRun:
       return '', 0.0, 0
     self._counted.add(training.key)
     cost = self._forecast(training)
-    steps = checkpoints.steps(path / 'checkpoints')
+    steps = checkpoint.steps(path / 'checkpoints')
     rounds = num_rounds(training.settings)
     if not steps:
       return 'train', cost.training + cost.judging, cost.bytes
@@ -94,7 +95,7 @@ class DryRun:
     program = program_of(training.settings)
     if program not in self._measured:
       words = display_name(training.settings['algorithm'])
-      console.say(f'Measuring {words}: {len(self._measured) + 1}')
+      progress.say(f'Measuring {words}: {len(self._measured) + 1}')
       settings = dict(training.settings)
       if training.start is not None:
         settings['start'] = training.start.name  # need not be there yet

@@ -19,21 +19,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.algorithm import Stage
-from fedjax_pfl.chunks import auto_chunk
-from fedjax_pfl.cohorts import cohort_size
-from fedjax_pfl.engine import begin, make_round
-from fedjax_pfl.experiment import (
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, ClientData
+from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.settings.validate import check_settings
+from fedjax_pfl.training.experiment import (
   Experiment,
   build_data,
   build_stages,
   build_task,
   peek_shape,
 )
-from fedjax_pfl.memory import program_bytes
-from fedjax_pfl.settings import check_settings
-from fedjax_pfl.train import cadence, random_streams
-from fedjax_pfl.types import Array, ClientData
+from fedjax_pfl.training.loop import cadence, random_streams
+from fedjax_pfl.training.memory_estimate import program_bytes
 
 FULL_CLIENT_BELOW = 20.0  # seconds: what a dry run may spend on one client
 REPEATS = 3  # the fastest counts: other processes only slow it down

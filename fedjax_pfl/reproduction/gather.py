@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl import identity, store
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.judgements import FOLDER
-from fedjax_pfl.resultrows import Judged, Judgement, Provenance, Training
-from fedjax_pfl.start import model_digest
+from fedjax_pfl.runs import identity, run_dir
+from fedjax_pfl.runs.results_rows import Judged, Judgement, Provenance, Training
+from fedjax_pfl.training.warm_start import model_digest
 
 
 class Gathered(NamedTuple):
@@ -39,9 +39,9 @@ def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
 
 def is_finished(workdir: str | os.PathLike) -> bool:
   """Return whether result.json says so."""
-  if not (pathlib.Path(workdir) / store.RESULT).is_file():
+  if not (pathlib.Path(workdir) / run_dir.RESULT).is_file():
     return False
-  return store.load_result(workdir).get('status') == 'finished'
+  return run_dir.load_result(workdir).get('status') == 'finished'
 
 
 def folders_of(workdir: pathlib.Path) -> list[pathlib.Path]:
@@ -52,7 +52,7 @@ def folders_of(workdir: pathlib.Path) -> list[pathlib.Path]:
 
 def digest(workdir: pathlib.Path, folder: pathlib.Path) -> str:
   """Return the digest of all that a judgement is made of."""
-  names = (identity.CONFIG, store.RESULT, store.CLIENTS)
+  names = (identity.CONFIG, run_dir.RESULT, run_dir.CLIENTS)
   paths = [workdir / identity.CONFIG, *(folder / name for name in names)]
   parts = [
     hashlib.sha256(path.read_bytes()).digest()
@@ -69,9 +69,9 @@ def read_training(
   stored = keys.load_config(workdir)
   start = keys.start_key(workdir, defaults=defaults, known=known)
   metrics = []
-  if (workdir / store.METRICS).is_file():  # none where no round was run
-    metrics = store.load_metrics(workdir)
-  result = store.load_result(workdir)
+  if (workdir / run_dir.METRICS).is_file():  # none where no round was run
+    metrics = run_dir.load_metrics(workdir)
+  result = run_dir.load_result(workdir)
   settings = keys.fill(stored['config'], defaults)
   shared = {'defaults': defaults, 'start_key': start}
   return Training(
@@ -100,8 +100,8 @@ def read_judgement(
   folder: pathlib.Path, training: Training, defaults: keys.Settings
 ) -> Gathered:
   """Return the judgement in a run directory, or in one of its folders."""
-  stored, result = keys.load_config(folder), store.load_result(folder)
-  clients = store.load_clients(folder)
+  stored, result = keys.load_config(folder), run_dir.load_result(folder)
+  clients = run_dir.load_clients(folder)
   # result.json is written last: what it does not name is not whole yet.
   views = {
     view: Judged(clients.ids, clients.train_count, scores)
@@ -134,7 +134,7 @@ def _provenance(
     jax=stored.get('jax') or '',
     devices=', '.join(stored.get('devices') or ()),
     processor=stored.get('processor') or '',
-    finished=(times or [(folder / store.RESULT).stat().st_mtime])[0],
+    finished=(times or [(folder / run_dir.RESULT).stat().st_mtime])[0],
     seconds=result.get('seconds'),
   )
 

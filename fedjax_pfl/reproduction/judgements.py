@@ -15,17 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl import checkpoints, console, store
 from fedjax_pfl.analysis.id_ood import score_by_class
 from fedjax_pfl.analysis.runs import load_states
-from fedjax_pfl.experiment import Experiment
-from fedjax_pfl.judging import make_judge
-from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.metrics import ClassScores
+from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.reproduction.cells import Reading
-from fedjax_pfl.scoring import ClassScores
-from fedjax_pfl.state import State, state_shapes
-from fedjax_pfl.train import random_streams
-from fedjax_pfl.types import Scores
+from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.training.evaluators import make_judge
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.state import State, state_shapes
 
 FOLDER = 'judgements'
 OF_CLASSES = ('own', 'other')
@@ -59,11 +60,11 @@ def judge_again(
   scores = scores_of(experiment, workdir, readings, say)
   path = workdir / FOLDER / key
   path.mkdir(parents=True, exist_ok=True)
-  run = store.open_run(
+  run = run_dir.open_run(
     path, experiment.settings, data=experiment.data_id, say=lambda text: None
   )
   if run.status() == 'finished':
-    scores = {**store.load_clients(path).scores, **scores}
+    scores = {**run_dir.load_clients(path).scores, **scores}
   train_count = experiment.train.count
   run.write_clients(
     scores, np.arange(experiment.settings['clients']), train_count=train_count
@@ -99,7 +100,7 @@ def scores_of(
   views = _views(readings, OF_CLASSES)
   if views:
     number = experiment.settings['clients']
-    with console.progress('judging by class', number, unit='client') as bar:
+    with progress.progress('judging by class', number, unit='client') as bar:
       by_class, owned = score_by_class(
         experiment, *states, views, key, bar.update
       )
@@ -137,7 +138,7 @@ def best_rounds(
     return {'test_best': state_shapes(experiment, step).test_best}
 
   folder = workdir / 'checkpoints'
-  _, restored = checkpoints.restore(folder, like, say, part=True)
+  _, restored = checkpoint.restore(folder, like, say, part=True)
   count = np.asarray(experiment.judging[1].count)
   return {
     stored_name(Reading(view, 'best_round')): Scores(

@@ -22,11 +22,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from fedjax_pfl import files, store
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.identity import flatten
-from fedjax_pfl.settings import num_rounds
-from fedjax_pfl.start import model_digest
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.settings.validate import num_rounds
+from fedjax_pfl.training.warm_start import model_digest
 
 # How it is computed, logged and kept: the same numbers up to rounding.
 HOW = (
@@ -122,7 +123,7 @@ def start_key(
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return config.json of a run; refuse one that does not hold a run."""
-  stored = store.load_config(workdir)
+  stored = run_dir.load_config(workdir)
   fields = stored if isinstance(stored, Mapping) else {}
   if isinstance(fields.get('config'), Mapping) and 'data' in fields:
     return stored
@@ -170,7 +171,7 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
   """Return a setting as JSON gives it back; a whole number as an int."""
-  value = files.plain(value, nonfinite=str)
+  value = atomic_files.plain(value, nonfinite=str)
   if isinstance(value, list):
     return [plain(item) for item in value]
   is_whole = isinstance(value, float) and value.is_integer()

@@ -4,10 +4,10 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from fedjax_pfl import files
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data import is_available
-from fedjax_pfl.errors import bad_input
-from fedjax_pfl.report.summary import summarise
+from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.reproduction import table as tables
 from fedjax_pfl.reproduction.cells import Cell, Reading, Table
 from fedjax_pfl.reproduction.compare import Compared, Ours, compare, over_seeds
@@ -77,8 +77,8 @@ def write_files(
   folder = folder / FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   path = folder / f'{table.name.replace("/", "_")}.md'
-  files.write_bytes(path, tables.as_markdown(table, compared).encode())
-  files.write_bytes(
+  atomic_files.write_bytes(path, tables.as_markdown(table, compared).encode())
+  atomic_files.write_bytes(
     path.with_suffix('.csv'), tables.as_csv(table, compared).encode()
   )
   return path

@@ -10,10 +10,10 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from fedjax_pfl import resultfile, resultrows
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.gather import Gathered
-from fedjax_pfl.resultrows import Training
+from fedjax_pfl.runs import results_db, results_rows
+from fedjax_pfl.runs.results_rows import Training
 
 
 def renewed(
@@ -44,10 +44,10 @@ def renewed(
 def read_file(path: pathlib.Path, defaults: keys.Settings) -> list[Gathered]:
   """Return all judgements of another file of results."""
   with (
-    resultfile.told(path),
-    closing(resultfile.connect(path, write=False)) as connection,
+    results_db.told(path),
+    closing(results_db.connect(path, write=False)) as connection,
   ):
-    trainings = renewed(resultrows.read_trainings(connection), defaults)
+    trainings = renewed(results_rows.read_trainings(connection), defaults)
     return list(_judgements(connection, trainings, defaults))
 
 
@@ -56,7 +56,7 @@ def _judgements(
   trainings: Mapping[str, Training],
   defaults: keys.Settings,
 ) -> Iterator[Gathered]:
-  for number, one in resultrows.read_judgements(connection).items():
+  for number, one in results_rows.read_judgements(connection).items():
     if one.training not in trainings:
       raise sqlite3.DatabaseError('a judgement without its training')
     training = trainings[one.training]
@@ -64,11 +64,12 @@ def _judgements(
       training=training.key,
       judging=keys.judging_key(one.settings, defaults=defaults),
     )
-    names = resultrows.view_names(connection, number)
+    names = results_rows.view_names(connection, number)
     yield Gathered(
       training,
       judgement,
       {
-        name: resultrows.read_scores(connection, number, name) for name in names
+        name: results_rows.read_scores(connection, number, name)
+        for name in names
       },
     )

@@ -13,12 +13,12 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fedjax_pfl import resultfile, resultrows
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Scores
 from fedjax_pfl.reproduction import conflicts, gather, keys, rekey
 from fedjax_pfl.reproduction.gather import Gathered
-from fedjax_pfl.resultrows import Judged, Judgement, Provenance, Training
-from fedjax_pfl.types import Scores
+from fedjax_pfl.runs import results_db, results_rows
+from fedjax_pfl.runs.results_rows import Judged, Judgement, Provenance, Training
 
 
 class Found(NamedTuple):
@@ -40,7 +40,7 @@ class Results:
   def __init__(self, path: pathlib.Path, defaults: keys.Settings):
     self.path = path
     self._defaults = defaults
-    self._connection = resultfile.connect(path, write=True)
+    self._connection = results_db.connect(path, write=True)
 
   @classmethod
   def open(
@@ -50,7 +50,7 @@ class Results:
 
     `defaults` are those of the configs, from which keys are made.
     """
-    opened = cls(resultfile.locate(results), defaults)
+    opened = cls(results_db.locate(results), defaults)
     opened._write(opened._keep_keys_true)
     return opened
 
@@ -80,7 +80,7 @@ class Results:
     `other` is its folder of results, its file, or a folder of runs.
     """
     check_mergeable(other)
-    file, folder = resultfile.locate(other), pathlib.Path(other)
+    file, folder = results_db.locate(other), pathlib.Path(other)
     runs = gather.find_runs(folder) if folder.is_dir() else []
 
     def add():
@@ -91,15 +91,17 @@ class Results:
 
   def find(self, training: str, judging: str, view: str) -> Found | None:
     """Return what a view gave under these keys; None if it is not there."""
-    with resultfile.told(self.path):
+    with results_db.told(self.path):
       found = self._judgement(training, judging)
       if not found:
         return None
       number, judgement = found
-      judged = resultrows.read_scores(self._connection, number, view)
+      judged = results_rows.read_scores(self._connection, number, view)
       if judged is None:
         return None
-      trained = resultrows.read_trainings(self._connection, training)[training]
+      trained = results_rows.read_trainings(self._connection, training)[
+        training
+      ]
     return Found(
       judgement.settings,
       judgement.data,
@@ -120,8 +122,8 @@ class Results:
 
   def _write(self, function: Callable[[], Any]) -> Any:
     with (
-      resultfile.told(self.path),
-      resultfile.transaction(self._connection),
+      results_db.told(self.path),
+      results_db.transaction(self._connection),
     ):
       return function()
 
@@ -131,7 +133,7 @@ class Results:
   def _add_run(self, workdir: pathlib.Path) -> int:
     rows = self._connection.execute('SELECT digest FROM gathered')
     seen = {digest for (digest,) in rows}
-    trainings = resultrows.read_trainings(self._connection).values()
+    trainings = results_rows.read_trainings(self._connection).values()
     known = {one.model: one.key for one in trainings if gather.made_model(one)}
     number = 0
     for digest, one in gather.iterate(workdir, self._defaults, known, seen):
@@ -147,15 +149,17 @@ class Results:
     self._check_data(one.training)
     trained = 'SELECT 1 FROM trainings WHERE key = ?'
     if not self._connection.execute(trained, (one.training.key,)).fetchone():
-      resultrows.insert(self._connection, 'trainings', one.training)
+      results_rows.insert(self._connection, 'trainings', one.training)
     old = self._judgement(one.training.key, one.judgement.judging)
     if old is None:
-      number = resultrows.insert(self._connection, 'judgements', one.judgement)
+      number = results_rows.insert(
+        self._connection, 'judgements', one.judgement
+      )
       new = one.views
     else:
       number, new = old[0], self._add_to(*old, one)
     for view, judged in new.items():
-      resultrows.insert_scores(self._connection, number, view, judged)
+      results_rows.insert_scores(self._connection, number, view, judged)
     return old is None or bool(new)
 
   def _add_to(
@@ -165,7 +169,7 @@ class Results:
     conflicts.check_same_data(old, one.judgement)
     new = {}
     for view, judged in one.views.items():
-      known = resultrows.read_scores(self._connection, number, view)
+      known = results_rows.read_scores(self._connection, number, view)
       if known is None:
         new[view] = judged
       else:
@@ -174,7 +178,7 @@ class Results:
     views = {**one.judgement.result['views'], **old.result['views']}
     result = {**one.judgement.result, **old.result, 'views': views}
     if result != old.result:
-      resultrows.replace_result(self._connection, number, result)
+      results_rows.replace_result(self._connection, number, result)
     return new
 
   def _check_data(self, training: Training) -> None:
@@ -189,7 +193,7 @@ class Results:
   def _judgement(
     self, training: str, judging: str
   ) -> tuple[int, Judgement] | None:
-    found = resultrows.read_judgements(self._connection, (training, judging))
+    found = results_rows.read_judgements(self._connection, (training, judging))
     return next(iter(found.items()), None)
 
   def _keep_keys_true(self) -> None:
@@ -201,10 +205,10 @@ class Results:
       return
     self._connection.execute('DELETE FROM defaults')
     self._connection.execute('INSERT INTO defaults VALUES (?)', (now,))
-    resultrows.replace_keys(
+    results_rows.replace_keys(
       self._connection,
       rekey.renewed(
-        resultrows.read_trainings(self._connection), self._defaults
+        results_rows.read_trainings(self._connection), self._defaults
       ),
       lambda judgement: keys.judging_key(
         judgement.settings, defaults=self._defaults
@@ -214,13 +218,13 @@ class Results:
 
 def check_mergeable(other: str | os.PathLike) -> None:
   """Refuse what holds no results, before anything is opened for writing."""
-  file, folder = resultfile.locate(other), pathlib.Path(other)
+  file, folder = results_db.locate(other), pathlib.Path(other)
   if file.is_file() or (folder.is_dir() and gather.find_runs(folder)):
     return
   raise bad_input(
     'merge',
     got=str(other),
-    expected=f'a folder with {resultfile.NAME} or with finished runs, or '
+    expected=f'a folder with {results_db.NAME} or with finished runs, or '
     'such a file',
     cause='a mistyped path, or runs that are not finished',
   )

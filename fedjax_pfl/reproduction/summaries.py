@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Any
 
-from fedjax_pfl import files, resultfile, resultrows
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.saving import number
 from fedjax_pfl.reproduction import keys
-from fedjax_pfl.resultrows import Judgement, Provenance, Training
+from fedjax_pfl.runs import results_db, results_rows
+from fedjax_pfl.runs.results_rows import Judgement, Provenance, Training
 
 COLUMNS = (
   *('setting', 'seed', 'view', 'mean', 'std', 'clients', 'worst_decile'),
@@ -41,15 +42,15 @@ def summary_rows(
   only of these keys. `mean`, `std` (over clients) and `worst_decile` are in
   percent; the view 'global' is the server's model on the whole test set.
   """
-  path, wanted, rows = resultfile.locate(results), None, []
+  path, wanted, rows = results_db.locate(results), None, []
   if trainings is not None:
     wanted = set(trainings)
   with (
-    resultfile.told(path),
-    closing(resultfile.connect(path, write=False)) as connection,
+    results_db.told(path),
+    closing(results_db.connect(path, write=False)) as connection,
   ):
-    known = resultrows.read_trainings(connection)
-    for judgement in resultrows.read_judgements(connection).values():
+    known = results_rows.read_trainings(connection)
+    for judgement in results_rows.read_judgements(connection).values():
       if wanted is None or judgement.training in wanted:
         training = known[judgement.training]
         rows += _rows_of(judgement, training, configs)
@@ -66,7 +67,7 @@ def write_csv(path: str | os.PathLike, rows: Iterable[Row]) -> None:
   writer.writerows(rows)
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  files.write_bytes(path, text.getvalue().encode())
+  atomic_files.write_bytes(path, text.getvalue().encode())
 
 
 def nearest(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedjax_pfl.report.names import display_name
-from fedjax_pfl.report.summary import align
+from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Table, field
 from fedjax_pfl.reproduction.compare import Compared
 from fedjax_pfl.reproduction.published import footnote

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import Cell, Published, field
 
 # What a filter may name besides the variants of the table.

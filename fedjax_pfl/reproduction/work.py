@@ -9,8 +9,6 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl import identity, store
-from fedjax_pfl.experiment import Experiment, build
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.cells import Reading
 from fedjax_pfl.reproduction.gather import is_finished
@@ -21,7 +19,9 @@ from fedjax_pfl.reproduction.judgements import (
 )
 from fedjax_pfl.reproduction.plan import Judgement, Training, groups, trainings
 from fedjax_pfl.reproduction.results import Found, Results
-from fedjax_pfl.train import train_seeds
+from fedjax_pfl.runs import identity, run_dir
+from fedjax_pfl.training.experiment import Experiment, build
+from fedjax_pfl.training.loop import train_seeds
 
 RUNS = 'runs'  # the folder of the run directories below that of the results
 
@@ -143,7 +143,7 @@ def settings_of(
   trained. The directory of the run that a new one begins with is filled in.
   """
   if (path / identity.CONFIG).is_file():
-    stored = store.load_config(path)['config']
+    stored = run_dir.load_config(path)['config']
     return keys.fill(stored, place.defaults)
   settings = dict(training.settings)
   if training.start is not None:

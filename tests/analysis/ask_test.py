@@ -13,10 +13,10 @@ from configs import common
 from experiments import rebuild
 from experiments.answers import ask
 from experiments.answers.common import Opened, Options
-from fedjax_pfl import store
 from fedjax_pfl.analysis.runs import load_global, load_states
-from fedjax_pfl.modelfile import load_model, save_model
 from fedjax_pfl.report.saving import save
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.model_file import load_model, save_model
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 OPTIONS = Options(rounds=1, clients=3, epochs=2, images=40)
@@ -46,7 +46,7 @@ def ask_tiny(what, tiny_run, tmp_path, options=OPTIONS):
 
 def test_id_ood(tiny_run, tmp_path):
   rows, said = ask_tiny('id_ood', tiny_run, tmp_path, Options())
-  result = store.load_result(tiny_run[1])['views']
+  result = run_dir.load_result(tiny_run[1])['views']
   for view in ('initial', 'finetuned'):
     own = [float(r['own_percent']) for r in rows if r['view'] == view]
     assert len(own) == 10

@@ -14,13 +14,14 @@ from helpers import (
   make_task,
 )
 
-from fedjax_pfl import store, trees
 from fedjax_pfl.analysis import class_curves
 from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.scoring import score_classes
-from fedjax_pfl.types import ClientData
+from fedjax_pfl.evaluation.metrics import score_classes
+from fedjax_pfl.runs import run_dir
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -58,7 +59,7 @@ def test_a_replay_is_the_run(tiny_run):
   assert len(rounds) == 3
   server, _ = load_states(experiment, workdir, print)
   assert_close(rounds[-1].server, server)
-  losses = [line['loss'] for line in store.load_metrics(workdir)]
+  losses = [line['loss'] for line in run_dir.load_metrics(workdir)]
   np.testing.assert_allclose([one.loss for one in rounds], losses, rtol=1e-4)
   # The first answers of a round are those of the server before it.
   test = ClientData(

@@ -6,9 +6,9 @@ import pytest
 import threadpoolctl
 
 from configs import fedbabu_digits
-from fedjax_pfl.cohorts import cohort_size
-from fedjax_pfl.experiment import Experiment, build_data, build_stages
-from fedjax_pfl.train import train
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
+from fedjax_pfl.training.loop import train
 
 TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
 

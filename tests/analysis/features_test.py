@@ -7,8 +7,8 @@ from helpers import KEY, make_task
 
 from fedjax_pfl.analysis import class_names
 from fedjax_pfl.analysis.features import embed, image_features
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.errors import BadInput
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 

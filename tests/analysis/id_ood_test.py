@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from helpers import client_of
 
-from fedjax_pfl import store
 from fedjax_pfl.analysis.classes import owned_classes
 from fedjax_pfl.analysis.id_ood import id_ood
 from fedjax_pfl.analysis.runs import load_states
-from fedjax_pfl.scoring import score_view
-from fedjax_pfl.train import random_streams
+from fedjax_pfl.evaluation.metrics import score_view
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.loop import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -25,7 +25,7 @@ def test_own_and_other_make_up_what_the_run_judged(tiny_run):
   """Shards give a client tests of its own classes alone: its accuracy."""
   experiment, workdir = tiny_run
   splits = ask(experiment, workdir)
-  scores = store.load_clients(workdir).scores
+  scores = run_dir.load_clients(workdir).scores
   for view, split in splits.items():
     want = 100 * scores[view].correct / scores[view].count
     np.testing.assert_allclose(split.own, want)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers import KEY, PERSONAL, client_of, make_data, make_task
 
-from fedjax_pfl import personalize
 from fedjax_pfl.analysis import similarity
+from fedjax_pfl.client import personalization
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -68,7 +68,9 @@ def test_cosines_while_clients_finetune_pair_by_pair():
   )
   assert told == [10, 11] and list(got) == ['body', 'head']
   finetune = jax.jit(
-    lambda data, rng: personalize.finetune(task, params, data, rng, PERSONAL)
+    lambda data, rng: personalization.finetune(
+      task, params, data, rng, PERSONAL
+    )
   )
   models = [
     finetune(client_of(train, i), jax.random.fold_in(KEY(1), i)) for i in ids

@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
 
-from fedjax_pfl.data import (
-  PARTITIONS,
-  fingerprint,
-  iid,
-  partition,
-)
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.data import PARTITIONS, fingerprint, iid, partition
 from fedjax_pfl.data.partition import split
-from fedjax_pfl.errors import BadInput
 
 # Small settings of each way, for 4 clients and 10 classes.
 SETTINGS = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fedjax_pfl
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import NAMES, Synthetic, is_available, load_source, peek
 from fedjax_pfl.data.transforms import RECIPES
-from fedjax_pfl.errors import BadInput
 
 
 def cifar(sizes=(20, 10)):

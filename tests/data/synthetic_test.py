@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import Synthetic, make_synthetic
-from fedjax_pfl.errors import BadInput
 
 
 def nearest_centroid(source):

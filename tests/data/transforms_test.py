@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import crop_flip, make_transforms, transforms
 from fedjax_pfl.data.transforms import FEDCONCAT, PAD, RECIPES, rotate
-from fedjax_pfl.errors import BadInput
 
 CIFAR = (32, 32, 3)
 KEY = jax.random.key

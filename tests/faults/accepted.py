@@ -13,10 +13,10 @@ from small_runs import TASK
 
 from faults.mutations import draw_mutations, settings_of, try_one
 from faults.outcome import Outcome
-from fedjax_pfl.cohorts import cohort_size
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.experiment import Experiment, build_data, build_stages
-from fedjax_pfl.train import train
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
+from fedjax_pfl.training.loop import train
 
 
 def run(count: int, seed: int) -> Outcome:

@@ -22,7 +22,8 @@ from faults import values
 from faults.mutations import CONFIGS, ROOT, draw_mutations, images_once
 from faults.outcome import Outcome
 from faults.watch import attempt, wrong_sentence
-from fedjax_pfl import experiment, identity
+from fedjax_pfl.runs import identity
+from fedjax_pfl.training import experiment
 
 NAMES = ('config', 'workdir')
 PROCESSES = 40

@@ -12,7 +12,7 @@ import numpy as np
 from faults import tiny
 from faults.moments import State, all_states, read, write
 from faults.outcome import Outcome
-from fedjax_pfl import lock, store
+from fedjax_pfl.runs import lock, run_dir
 
 
 def run(count: int, seed: int) -> Outcome:
@@ -24,7 +24,7 @@ def run(count: int, seed: int) -> Outcome:
     want = tiny.numbers_of(folder / 'whole', with_metrics=False)
     half_done = next(one for one in states if 'checkpoints/2' in one)
     half_done, finished = without_lock(half_done), without_lock(states[-1])
-    assert store.RESULT in finished and store.RESULT not in half_done
+    assert run_dir.RESULT in finished and run_dir.RESULT not in half_done
     for number in range(count):
       state = (half_done, finished)[number % 2]
       what, damaged = damage(state, rng)
@@ -64,6 +64,6 @@ def damage(state: State, rng: np.random.Generator) -> tuple[str, State]:
     damaged[name] = content[:place]
   elif how == 'empty':
     damaged[name] = b''
-  elif name != store.METRICS:  # to delete that is how one goes on without it
+  elif name != run_dir.METRICS:  # to delete that is how one goes on without it
     del damaged[name]
   return f'{how} at {place} of {name}', damaged

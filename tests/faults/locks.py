@@ -16,7 +16,7 @@ from pathlib import Path
 from faults import tiny
 from faults.moments import read
 from faults.outcome import Outcome
-from fedjax_pfl import lock
+from fedjax_pfl.runs import lock
 
 # The module alone: the package would bring jax, and six seconds of imports.
 HOLD = f"""

@@ -18,10 +18,10 @@ from experiments import commandline
 from faults import values
 from faults.outcome import Outcome
 from faults.watch import Trial, attempt
-from fedjax_pfl import experiment
-from fedjax_pfl.algorithm import available
+from fedjax_pfl.algorithms import available
 from fedjax_pfl.data import Source
-from fedjax_pfl.identity import flatten
+from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.training import experiment
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(

@@ -13,7 +13,7 @@ import numpy as np
 
 from faults.outcome import Outcome
 from faults.process import TORN, Commands, strike, unbroken
-from fedjax_pfl import checkpoints, store
+from fedjax_pfl.runs import checkpoint, run_dir
 
 # Python itself starts for a moment in which signals end it as they like.
 STARTING = 1.0
@@ -56,10 +56,10 @@ def judge(commands: Commands, status: int, number: int, said: bytes) -> str:
     return f'status {status}: {said.decode()}'
   if TORN.search(said):
     return said.decode()
-  metrics = commands.workdir / store.METRICS
-  saved = checkpoints.steps(commands.workdir / 'checkpoints')
+  metrics = commands.workdir / run_dir.METRICS
+  saved = checkpoint.steps(commands.workdir / 'checkpoints')
   if metrics.exists() and b'Saved after round' in said:
-    last = store.load_metrics(commands.workdir)[-1]['round']
+    last = run_dir.load_metrics(commands.workdir)[-1]['round']
     if saved[-1] != last:
       return f'round {last} is logged, and {saved} are saved'
   return ''

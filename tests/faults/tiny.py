@@ -14,9 +14,11 @@ from unittest import mock
 import numpy as np
 from small_runs import make_experiment
 
-from fedjax_pfl import advance, judging, store, traffic
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.train import train
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated import communication
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training import evaluators, round_driver
+from fedjax_pfl.training.loop import train
 
 CLOCKS = ('time', 'images_per_second')
 PARTS = ('got ', ', expected ', 'Likely cause: ')
@@ -61,14 +63,14 @@ def compiled_once():
   """Use the programs of the tiny run again wherever it is run."""
   with contextlib.ExitStack() as stack:
     for module, name, key_fn in (
-      (traffic, 'watch', lambda stage, server: stage.name),
-      (advance, 'make_rounds_fn', lambda _, stage, mesh: stage.name),
+      (communication, 'watch', lambda stage, server: stage.name),
+      (round_driver, 'make_rounds_fn', lambda _, stage, mesh: stage.name),
       (
-        judging,
+        evaluators,
         'make_evaluate',
         lambda *args, keep_models, **_: (tuple(args[2]), keep_models),
       ),
-      (judging, 'make_judge_whole', lambda experiment: ()),
+      (evaluators, 'make_judge_whole', lambda experiment: ()),
     ):
       make = _once(getattr(module, name), key_fn)
       stack.enter_context(mock.patch.object(module, name, make))
@@ -103,17 +105,17 @@ def how_it_ends(folder: Path, want: dict) -> str:
 
 def numbers_of(folder: Path, with_metrics: bool = True) -> dict:
   """Return every number that a finished run leaves, but its times."""
-  with np.load(folder / store.CLIENTS, allow_pickle=False) as arrays:
+  with np.load(folder / run_dir.CLIENTS, allow_pickle=False) as arrays:
     clients = {
       name: (str(arrays[name].dtype), arrays[name].tobytes())
       for name in arrays.files
     }
-  result = store.load_result(folder)
+  result = run_dir.load_result(folder)
   del result['seconds']
   numbers = {'clients.npz': clients, 'result.json': result}
   if not with_metrics:
     return numbers
-  metrics = store.load_metrics(folder)
+  metrics = run_dir.load_metrics(folder)
   for line in metrics:
     for clock in CLOCKS:
       del line[clock]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_pfl import algorithm
-from fedjax_pfl.settings import RULES
+from fedjax_pfl import algorithms
+from fedjax_pfl.settings.validate import RULES
 
 NUMBERS = (
   *(-1, 0, 1, 2, 3, 7, 10, 20, 100, 1000, 10**6, 10**9, 2**31 - 1, 2**31),
@@ -78,7 +78,7 @@ def known_words(name: str) -> tuple[str, ...]:
 
 def hyperparameters(method: str) -> dict[str, Any]:
   """Return the hyperparameters of a method, as they are by default."""
-  fields = algorithm.load(method).HParams()._asdict()
+  fields = algorithms.load(method).HParams()._asdict()
   return {n: v for n, v in fields.items() if n not in ('train', 'personal')}
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import monitoring
 
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
 
 LIMIT = 3.0  # seconds from the end of the imports to the sentence
 # Arrays that move to a device go by these names; nothing else is compiled.

@@ -8,16 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.losses import masked_cross_entropy
-from fedjax_pfl.models import layers, mobilenet, resnet
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.losses import masked_cross_entropy
+from fedjax_pfl.core.types import Batch
+from fedjax_pfl.models import mobilenet, resnet
+from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.task import (
   MODELS,
   make_task,
   task_from_module,
   unit_range,
 )
-from fedjax_pfl.types import Batch
 
 KEY = jax.random.key
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedjax_pfl.batches import (
+from fedjax_pfl.client.personalization import halves
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data.batching import (
   Batching,
   batches_of_epoch,
-  class_counts,
   steps_of_epoch,
 )
-from fedjax_pfl.cohorts import cohort_size, sample_cohort
-from fedjax_pfl.personalize import halves
-from fedjax_pfl.types import ClientData
+from fedjax_pfl.data.label_counts import label_counts
+from fedjax_pfl.federated.cohort import cohort_size, sample_cohort
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 KEY = jax.random.key
@@ -75,7 +75,7 @@ def test_an_epoch_shows_every_example_once(count, size, shuffle, seed):
   np.testing.assert_array_equal(again[real], x[real])
 
 
-count_classes = jax.jit(functools.partial(class_counts, num_classes=CLASSES))
+count_classes = jax.jit(functools.partial(label_counts, num_classes=CLASSES))
 
 
 @given(COUNTS, SEEDS)

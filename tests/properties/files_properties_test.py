@@ -12,10 +12,10 @@ from helpers import assert_same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedjax_pfl import resultfile, resultrows, store
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.modelfile import load_model, save_model
-from fedjax_pfl.types import Scores
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.runs import results_db, results_rows, run_dir
+from fedjax_pfl.runs.model_file import load_model, save_model
 
 NAMES = st.text(string.ascii_letters + '_.0é ', min_size=1, max_size=6)
 TEXT = st.text(st.characters(exclude_categories=['Cs']), max_size=8)
@@ -94,9 +94,9 @@ VIEWS = st.dictionaries(
 @given(table=tables(), views=st.sets(NAMES, min_size=1, max_size=3))
 def test_scores_of_clients(folder, table, views):
   ids, train_count, scores = table
-  run = store.Run(folder, pytest.fail)
+  run = run_dir.Run(folder, pytest.fail)
   run.write_clients(dict.fromkeys(views, scores), ids, train_count=train_count)
-  got = store.load_clients(folder)
+  got = run_dir.load_clients(folder)
   np.testing.assert_array_equal(got.ids, ids)
   np.testing.assert_array_equal(got.train_count, train_count)
   assert got.scores.keys() == views
@@ -105,7 +105,7 @@ def test_scores_of_clients(folder, table, views):
 
 
 PROVENANCE = st.builds(
-  resultrows.Provenance,
+  results_rows.Provenance,
   *[TEXT] * 6,
   *[st.none() | st.floats(allow_nan=False, allow_infinity=False)] * 2,
 )
@@ -113,11 +113,11 @@ JSON = st.dictionaries(
   NAMES, st.recursive(SIMPLE.filter(lambda x: x == x), st.lists, max_leaves=4)
 )
 TRAININGS = st.builds(
-  resultrows.Training, *[TEXT] * 4, JSON, TEXT, COUNTS, COUNTS,
+  results_rows.Training, *[TEXT] * 4, JSON, TEXT, COUNTS, COUNTS,
   st.none() | st.floats(0, 1e9), COUNTS, COUNTS, PROVENANCE,
 )  # fmt: skip
 JUDGEMENTS = st.builds(
-  resultrows.Judgement,
+  results_rows.Judgement,
   TEXT,
   TEXT,
   JSON,
@@ -129,21 +129,21 @@ JUDGEMENTS = st.builds(
 
 @given(training=TRAININGS, judgement=JUDGEMENTS, views=VIEWS)
 def test_rows_of_results(folder, training, judgement, views):
-  path = folder / resultfile.NAME
+  path = folder / results_db.NAME
   path.unlink(missing_ok=True)
-  with contextlib.closing(resultfile.connect(path, write=True)) as connection:
-    with resultfile.transaction(connection):
-      resultrows.insert(connection, 'trainings', training)
-      number = resultrows.insert(connection, 'judgements', judgement)
+  with contextlib.closing(results_db.connect(path, write=True)) as connection:
+    with results_db.transaction(connection):
+      results_rows.insert(connection, 'trainings', training)
+      number = results_rows.insert(connection, 'judgements', judgement)
       for view, table in views.items():
-        resultrows.insert_scores(
-          connection, number, view, resultrows.Judged(*table)
+        results_rows.insert_scores(
+          connection, number, view, results_rows.Judged(*table)
         )
-    assert resultrows.read_trainings(connection) == {training.key: training}
-    assert resultrows.read_judgements(connection) == {number: judgement}
-    assert set(resultrows.view_names(connection, number)) == views.keys()
+    assert results_rows.read_trainings(connection) == {training.key: training}
+    assert results_rows.read_judgements(connection) == {number: judgement}
+    assert set(results_rows.view_names(connection, number)) == views.keys()
     for view, (ids, train_count, scores) in views.items():
-      got = resultrows.read_scores(connection, number, view)
+      got = results_rows.read_scores(connection, number, view)
       np.testing.assert_array_equal(got.ids, ids)
       np.testing.assert_array_equal(got.train_count, train_count)
       for one, column in zip(got.scores, scores, strict=True):
@@ -166,7 +166,7 @@ def as_stored(value):
 
 def claim(path, config):
   """Make the directory of a run, as both ends of a configuration do."""
-  return store.open_run(path, config, data='', say=pytest.fail)
+  return run_dir.open_run(path, config, data='', say=pytest.fail)
 
 
 @given(config=CONFIGS, other=CONFIGS)
@@ -174,7 +174,7 @@ def test_settings_are_their_own_and_no_others(tmp_path_factory, config, other):
   """A run goes on with equal settings, and with no others."""
   path = Path(tmp_path_factory.mktemp('run'))
   claim(path, config)
-  stored = store.load_config(path)['config']
+  stored = run_dir.load_config(path)['config']
   claim(path, config)
   claim(path, stored)  # what config.json holds is a config
   assert stored == as_stored(config)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import PARTITIONS, partition
-from fedjax_pfl.errors import BadInput
 
 
 def equal_blocks(draw, num_clients, num_classes, size):

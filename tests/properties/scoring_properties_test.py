@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sklearn import metrics
 
-from fedjax_pfl import calibration
-from fedjax_pfl.report.summary import summarise
-from fedjax_pfl.scoring import score_classes, score_view
-from fedjax_pfl.types import ClientData, Scores
+from fedjax_pfl.core.types import ClientData, Scores
+from fedjax_pfl.evaluation import calibration
+from fedjax_pfl.evaluation.metrics import score_classes, score_view
+from fedjax_pfl.evaluation.summary import summarise
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROWS, CLASSES, BATCH = 13, 7, 5

@@ -9,8 +9,8 @@ from helpers import assert_same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedjax_pfl import trees
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import BadInput
 
 ROWS = 5
 DTYPES = (np.float32, np.uint8)

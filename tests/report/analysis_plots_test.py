@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import class_plots, names, plots, saving, scatter
 from fedjax_pfl.report import similarity_plots as similarity
 

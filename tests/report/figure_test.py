@@ -7,14 +7,15 @@ import sys
 import numpy as np
 import pytest
 
-from fedjax_pfl import store
-from fedjax_pfl.errors import BadInput
-from fedjax_pfl.report import figure, summary
-from fedjax_pfl.types import Scores
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation import summary
+from fedjax_pfl.report import figure
+from fedjax_pfl.runs import run_dir
 
 
 def make_run(path, algorithm='fedavg', dataset='digits'):
-  run = store.open_run(path, {'algorithm': algorithm}, data=dataset)
+  run = run_dir.open_run(path, {'algorithm': algorithm}, data=dataset)
   views = {
     view: Scores(np.array(correct), np.full(4, 10), np.zeros(4))
     for view, correct in (
@@ -78,7 +79,7 @@ def test_two_runs_of_one_method_are_told_apart(tmp_path):
 
 def test_numbers_that_were_not_finite_are_left_out(tmp_path):
   path = make_run(tmp_path / 'a')
-  result = store.load_result(path)
+  result = run_dir.load_result(path)
   result['views']['initial'] |= {'mean': None, 'std': None}
   (path / 'result.json').write_text(json.dumps(result))
   out = figure.compare([path], tmp_path / 'figure.png')
@@ -113,6 +114,6 @@ def test_a_run_that_was_never_evaluated(tmp_path):
 
 
 def test_a_run_that_is_not_finished(tmp_path):
-  store.open_run(tmp_path / 'a', {}, data='digits')
+  run_dir.open_run(tmp_path / 'a', {}, data='digits')
   with pytest.raises(BadInput, match=r'holds result\.json'):
     figure.compare([tmp_path / 'a'], tmp_path / 'figure.png')

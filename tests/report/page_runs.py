@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fedjax_pfl import store
-from fedjax_pfl.report.summary import summarise
-from fedjax_pfl.types import Scores
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.runs import run_dir
 
 TESTS = 20
 CONFIG = {
@@ -35,7 +35,7 @@ def make_run(
 ):
   """Write a finished run; `changes` are of its config."""
   config = {**CONFIG, 'algorithm': algorithm, **changes}
-  run = store.open_run(path, config, data=f'data-{config["seed"]}')
+  run = run_dir.open_run(path, config, data=f'data-{config["seed"]}')
   lift = 4.0 * config['seed']
   for at, accuracy in JUDGED.items():
     run.log(

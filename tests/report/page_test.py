@@ -11,9 +11,9 @@ from absl import flags
 from page_runs import CORRECT, make_run
 
 from experiments import commandline
-from fedjax_pfl import store
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
+from fedjax_pfl.runs import run_dir
 
 SECTIONS = [
   'Summary',
@@ -257,7 +257,7 @@ def test_the_command_writes_a_page(command, tmp_path):
 def test_bad_input_is_a_sentence(command, tmp_path):
   run, out = make_run(tmp_path / 'a'), f'--out={tmp_path / "x.html"}'
   other = make_run(tmp_path / 'b', dataset='cifar10')
-  store.open_run(tmp_path / 'begun', {'algorithm': 'fedavg'}, data='d')
+  run_dir.open_run(tmp_path / 'begun', {'algorithm': 'fedavg'}, data='d')
   file = tmp_path / 'a' / 'config.json'
   for arguments, words in (
     ([run], "got 'no --out', expected --out=..., the page"),

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from finished_runs import COUNT, DEFAULTS, TRAIN_COUNT, make_run
 
-from fedjax_pfl import store
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report import load
-from fedjax_pfl.report.summary import accuracies
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.runs import run_dir
 
 VIEWS = ('initial', 'finetuned')
 
@@ -31,7 +31,7 @@ def test_a_row_for_every_client_and_view(runs):
   frame = load(folder)
   assert len(frame) == 2 * 2 * 5
   for seed, run in enumerate(made):
-    clients = store.load_clients(run)
+    clients = run_dir.load_clients(run)
     for view, scores in clients.scores.items():
       part = frame[(frame.seed == seed) & (frame['view'] == view)]
       expected = accuracies(scores, clients.train_count)
@@ -57,7 +57,7 @@ def test_a_row_for_every_view(runs):
   folder, made = runs
   frame = load(folder / 'results.sqlite', per_client=False)
   assert len(frame) == 4
-  summary = store.load_result(made[1])['views']['finetuned']
+  summary = run_dir.load_result(made[1])['views']['finetuned']
   row = frame[(frame.seed == 1) & (frame['view'] == 'finetuned')].iloc[0]
   assert row['mean'] == summary['mean'] and row.num_left_out == 1
   assert [row.low, row.high] == summary['interval']

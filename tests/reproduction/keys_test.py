@@ -5,7 +5,7 @@ import json
 import pytest
 from finished_runs import DEFAULTS, make_run, make_settings
 
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction import keys
 
 

@@ -10,9 +10,9 @@ import pytest
 from finished_runs import DEFAULTS, TRAIN_COUNT, make_run, make_settings
 from helpers import refused
 
-from fedjax_pfl import resultfile, resultrows, store
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.runs import results_db, results_rows, run_dir
 
 BODY = {'finetune': {**make_settings()['finetune'], 'part': 'body'}}
 
@@ -22,7 +22,7 @@ def open_results(path, defaults=DEFAULTS):
 
 
 def find(results, run, view='initial', defaults=DEFAULTS, folder=None):
-  config = store.load_config(folder or run)['config']
+  config = run_dir.load_config(folder or run)['config']
   return results.find(
     keys.run_key(run, defaults=defaults),
     keys.judging_key(config, defaults=defaults),
@@ -31,7 +31,7 @@ def find(results, run, view='initial', defaults=DEFAULTS, folder=None):
 
 
 def content(path):
-  with contextlib.closing(resultfile.connect(path, write=False)) as connection:
+  with contextlib.closing(results_db.connect(path, write=False)) as connection:
     return list(connection.iterdump())
 
 
@@ -39,7 +39,7 @@ def test_every_number_of_every_client_comes_back(tmp_path):
   views = ('initial', 'finetuned', 'initial:own')
   result = {'global': {'accuracy': 41.5, 'count': 150}}
   run = make_run(tmp_path / 'run', views=views, result=result)
-  stored = store.load_clients(run)
+  stored = run_dir.load_clients(run)
   with open_results(tmp_path / 'results') as results:
     assert results.add_run(run) == 1
     for view in views:
@@ -48,16 +48,16 @@ def test_every_number_of_every_client_comes_back(tmp_path):
       np.testing.assert_array_equal(found.train_count, TRAIN_COUNT)
       for ours, theirs in zip(found.scores, stored.scores[view], strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert found.result == store.load_result(run)
+    assert found.result == run_dir.load_result(run)
     assert found.settings['finetune']['part'] == 'full'
     assert (found.data, found.training.finished) == ('images-clients', 1002.0)
     assert found.training.processor and found.training.path == str(run)
     assert find(results, run, 'personal') is None
     assert results.find('0' * 16, '0' * 16, 'initial') is None
   with contextlib.closing(
-    resultfile.connect(tmp_path / 'results' / 'results.sqlite', write=False)
+    results_db.connect(tmp_path / 'results' / 'results.sqlite', write=False)
   ) as connection:
-    (one,) = resultrows.read_trainings(connection).values()
+    (one,) = results_rows.read_trainings(connection).values()
   assert (one.seed, one.rounds, one.images_per_second) == (0, 16, 100.0)
   assert (one.bytes_down, one.bytes_up) == (None, 24)
 
@@ -65,7 +65,7 @@ def test_every_number_of_every_client_comes_back(tmp_path):
 def test_what_was_gathered_is_not_gathered_again(tmp_path):
   make_run(tmp_path / 'runs' / 'a')
   make_run(tmp_path / 'runs' / 'deeper' / 'b', seed=1)
-  store.open_run(tmp_path / 'runs' / 'new', {}, data='', say=print)
+  run_dir.open_run(tmp_path / 'runs' / 'new', {}, data='', say=print)
   file = tmp_path / 'results.sqlite'
   with open_results(tmp_path) as results:
     assert results.scan(tmp_path / 'runs') == 2
@@ -101,7 +101,7 @@ def test_other_tests_are_a_judgement_and_no_training(tmp_path):
   with open_results(tmp_path) as results:
     assert results.scan(tmp_path) == 2
     assert find(results, run, folder=again).data == 'images-others'
-    assert len(resultrows.read_trainings(results._connection)) == 1
+    assert len(results_rows.read_trainings(results._connection)) == 1
     copy = make_run(tmp_path / 'copy')
     make_run(copy / 'judgements' / 'a', **{**others, 'data': 'images-more'})
     message = refused(results.add_run, copy)
@@ -110,9 +110,9 @@ def test_other_tests_are_a_judgement_and_no_training(tmp_path):
 
 def test_views_without_a_summary_are_not_whole_yet(tmp_path):
   run = make_run(tmp_path / 'run')
-  clients = store.load_clients(run)
+  clients = run_dir.load_clients(run)
   scores = {**clients.scores, 'finetuned': clients.scores['initial']}
-  opened = store.open_run(
+  opened = run_dir.open_run(
     run, make_settings(), data='images-clients', say=print
   )
   opened.write_clients(scores, clients.ids, train_count=TRAIN_COUNT)
@@ -198,7 +198,7 @@ def test_runs_that_began_with_another(tmp_path):
     assert results.scan(runs) == 0
   with open_results(tmp_path / 'other') as other:
     assert other.merge(tmp_path / 'results.sqlite') == 3
-    trainings = resultrows.read_trainings(other._connection)
+    trainings = results_rows.read_trainings(other._connection)
   starts = {one.start for one in trainings.values()}
   assert starts == {'', keys.run_key(tmp_path / 'away', defaults=DEFAULTS)}
   assert key in trainings
@@ -210,13 +210,13 @@ def test_a_kill_in_the_middle_leaves_the_file_as_it_was(tmp_path, monkeypatch):
   with open_results(tmp_path) as results:
     results.add_run(run)
     before = content(results.path)
-    insert = resultrows.insert_scores
+    insert = results_rows.insert_scores
 
     def killed(*arguments):
       insert(*arguments)
       raise KeyboardInterrupt
 
-    monkeypatch.setattr(resultrows, 'insert_scores', killed)
+    monkeypatch.setattr(results_rows, 'insert_scores', killed)
     with pytest.raises(KeyboardInterrupt):
       results.scan(tmp_path)
     monkeypatch.undo()
@@ -225,10 +225,10 @@ def test_a_kill_in_the_middle_leaves_the_file_as_it_was(tmp_path, monkeypatch):
 
 
 def test_of_two_writers_one_waits(tmp_path, monkeypatch):
-  monkeypatch.setattr(resultfile, 'PATIENCE', 0.05)
+  monkeypatch.setattr(results_db, 'PATIENCE', 0.05)
   run = make_run(tmp_path / 'a')
   with open_results(tmp_path) as first, open_results(tmp_path) as second:
-    with resultfile.transaction(first._connection):
+    with results_db.transaction(first._connection):
       message = refused(second.add_run, run)
     assert 'database is locked' in message
     assert second.add_run(run) == 1
@@ -278,7 +278,7 @@ def test_a_merged_file_with_odd_content(tmp_path, change):
 
 
 def test_what_cannot_be_added_is_a_sentence(tmp_path):
-  store.open_run(tmp_path / 'new', make_settings(), data='', say=print)
+  run_dir.open_run(tmp_path / 'new', make_settings(), data='', say=print)
   with open_results(tmp_path / 'results') as results:
     message = refused(results.add_run, tmp_path / 'new')
     assert 'a finished run' in message

@@ -13,15 +13,17 @@ from helpers import SHAPE, make_task
 
 from configs.tables import common, fedbabu_14
 from experiments.answers.ask import QUESTIONS, Options
-from fedjax_pfl import evaluate, experiment, personalize
-from fedjax_pfl.engine import stage_shapes
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.client import personalization
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.evaluation import evaluate
+from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import Table, field
 from fedjax_pfl.reproduction.judgements import OF_SERVER
-from fedjax_pfl.settings import check_settings
-from fedjax_pfl.types import ClientData
+from fedjax_pfl.settings.validate import check_settings
+from fedjax_pfl.training import experiment
 
 ALL = {name: common.load_table(name) for name in common.available()}
 TABLES = {name: one for name, one in ALL.items() if isinstance(one, Table)}
@@ -209,7 +211,7 @@ def check_reading(cell, names, has_model):
 @pytest.mark.parametrize('part', fedbabu_14.LAYERS.values())
 def test_layers_are_those_of_the_4convnet(part):
   task = make_model('convnet4', image_shape=(16, 16, 3), num_classes=10)
-  assert any(jax.tree.leaves(personalize.part_mask(task, part)))
+  assert any(jax.tree.leaves(personalization.part_mask(task, part)))
 
 
 @pytest.mark.parametrize('name', ALL)

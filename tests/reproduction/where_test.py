@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
 from fedjax_pfl.reproduction.where import describe, where
 

@@ -6,8 +6,7 @@ import pytest
 import small_runs
 
 from configs import common
-from fedjax_pfl import store
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction import work
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.dry_run import list_cells
@@ -16,7 +15,8 @@ from fedjax_pfl.reproduction.outcome import compare_all, write_files
 from fedjax_pfl.reproduction.plan import Identity, groups, plan, trainings
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.table import as_text
-from fedjax_pfl.start import begin, load_start, name_data
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.warm_start import begin, load_start, name_data
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DEFAULTS = common.base().to_dict()
@@ -128,7 +128,7 @@ def test_each_thing_is_done_once(finished, identity):
   }  # own classes, the body alone
   compared = compare_all(FEW, SEEDS, place.results, identity)
   assert all(one.ours.seeds == (0,) for one in compared)
-  views = store.load_result(next(place.runs.iterdir()))['views']
+  views = run_dir.load_result(next(place.runs.iterdir()))['views']
   assert compared[0].ours.mean == views['initial']['mean']
   assert compared[1].ours.mean == views['finetuned']['mean']
   assert compared[2].ours.mean != compared[1].ours.mean
@@ -162,7 +162,7 @@ def test_a_run_that_begins_with_another(tmp_path, identity):
   place = open_place(tmp_path)
   work.do(plan(CELLS[-1:], (0,), identity), place, silent)
   (one,) = compare_all(CELLS[-1:], (0,), place.results, identity)
-  best = store.load_result(next(tmp_path.glob('runs/lg*')))['test_best']
+  best = run_dir.load_result(next(tmp_path.glob('runs/lg*')))['test_best']
   assert one.ours.mean == best['initial']['each']['mean']
   assert len(list(place.runs.iterdir())) == 2
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core.errors import bad_input
 
 Indices = list[np.ndarray]  # one int64 vector for each client
 

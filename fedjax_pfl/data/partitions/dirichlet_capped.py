@@ -18,13 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.partitions import Indices, Sizes, legacy_generator
-from fedjax_pfl.data.partitions.dirichlet import (
-  EQUAL,
-  check_beta,
-  deal_shares,
-)
-from fedjax_pfl.errors import BadInput, bad_input
+from fedjax_pfl.data.partitions.dirichlet import EQUAL, check_beta, deal_shares
 
 TRIES = 10_000
 

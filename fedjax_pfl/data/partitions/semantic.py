@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.partitions import Indices, Sizes
-from fedjax_pfl.errors import BadInput, bad_input
 
 TRIES = 10_000
 

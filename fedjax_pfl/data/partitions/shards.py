@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.partitions import Indices, Sizes
-from fedjax_pfl.errors import bad_input
 
 
 class Shards(NamedTuple):

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.partitions import Indices, Sizes
 from fedjax_pfl.data.partitions.shards import shard_assignment
-from fedjax_pfl.errors import BadInput, bad_input
 
 ROUNDING = 1e-9  # n / s may come out as 4.9999999999
 

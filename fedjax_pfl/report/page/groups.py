@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.identity import flatten
 from fedjax_pfl.report import reading
 from fedjax_pfl.report.names import DASHED, SOLID, SPARE_DASHES, Look, look
 from fedjax_pfl.report.plots import Change, Curve
 from fedjax_pfl.report.reading import Finished
+from fedjax_pfl.runs.identity import flatten
 
 # Fields that say where or how often, and not what is trained.
 ASIDE = (

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.class_counts import FEW
 from fedjax_pfl.report.page.svg import (
   dots,
   drawing,
@@ -17,6 +16,7 @@ from fedjax_pfl.report.page.svg import (
   text,
   ticks,
 )
+from fedjax_pfl.report.partition_figure import FEW
 
 NARROW, WIDE = 560, 1120  # in units of text that is 12 high
 MOST = 120  # clients in a drawing; of more, so many evenly spaced ones

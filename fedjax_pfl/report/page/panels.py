@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedjax_pfl.report import reading
-from fedjax_pfl.report.class_counts import describe_sizes
 from fedjax_pfl.report.page import curve_panels
 from fedjax_pfl.report.page import groups as lines
 from fedjax_pfl.report.page.client_charts import (
@@ -22,6 +21,7 @@ from fedjax_pfl.report.page.holdings import (
   shown_clients,
 )
 from fedjax_pfl.report.page.sections import Panel, Section
+from fedjax_pfl.report.partition_figure import describe_sizes
 
 MEASURES = (('mean', 'mean'), ('worst tenth', 'worst_decile'))
 

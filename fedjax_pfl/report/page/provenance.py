@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fedjax_pfl.identity import flatten
 from fedjax_pfl.report.page.groups import Group, common_settings
 from fedjax_pfl.report.page.table_cells import (
   NONE,
@@ -13,6 +12,7 @@ from fedjax_pfl.report.page.table_cells import (
   Table,
   make_table,
 )
+from fedjax_pfl.runs.identity import flatten
 
 ABSENT = '(absent)'
 RECORDED = ('data', 'version', 'commit', 'jax', 'devices')

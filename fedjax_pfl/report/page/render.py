@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_pfl import files
-from fedjax_pfl.errors import bad_input
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.names import look
 from fedjax_pfl.report.page import cost_tables, panels, provenance, tables
 from fedjax_pfl.report.page.groups import (
@@ -52,7 +52,7 @@ def save(
   html = render(workdirs, published)
   try:
     out.parent.mkdir(parents=True, exist_ok=True)
-    files.write_bytes(out, html.encode())
+    atomic_files.write_bytes(out, html.encode())
   except OSError as error:
     raise bad_input(
       'out',

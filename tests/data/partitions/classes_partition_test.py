@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions.classes import class_lists, hand_out
-from fedjax_pfl.errors import BadInput
 
 
 def divide(train, test, **settings):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions import Sizes, dirichlet_capped
 from fedjax_pfl.data.partitions.dirichlet_capped import (
   DirichletCapped,
   cut_class,
 )
-from fedjax_pfl.errors import BadInput
 
 CIFAR = np.full(10, 5000)
 

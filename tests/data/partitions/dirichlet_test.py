@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions.dirichlet import Dirichlet
-from fedjax_pfl.errors import BadInput
 
 
 def divide(train, test, num_clients=20, num_classes=10, **settings):

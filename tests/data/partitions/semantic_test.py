@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from labels import class_counts, shuffled_labels
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions import Sizes, semantic
 from fedjax_pfl.data.partitions.semantic import Cluster, Semantic, draw_sizes
-from fedjax_pfl.errors import BadInput
 
 LETTERS = (10, 26, 26)
 

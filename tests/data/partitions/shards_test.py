@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from labels import check_partition
 
-from fedjax_pfl.data import (
-  deal_blocks,
-  partition,
-  shard_assignment,
-  shards,
-)
-from fedjax_pfl.errors import BadInput
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.data import deal_blocks, partition, shard_assignment, shards
 
 
 def first(client, position, left):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions.unbalanced import Plan, Unbalanced
-from fedjax_pfl.errors import BadInput
 
 CIFAR = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
 

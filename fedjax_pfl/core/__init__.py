@@ -1,0 +1,1 @@
+"""The words that all rooms speak: types, trees, losses, errors, the records."""

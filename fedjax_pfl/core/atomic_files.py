@@ -1,0 +1,149 @@
+"""Read and write whole files: what lies on the disk is never half a file.
+
+A file is written beside its place, flushed to the disk and moved there, so a
+process killed at any moment leaves the old file or the new one. Temporary
+names begin with a dot and end in `.tmp`.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+
+
+def cache_root(cache_dir: str = '') -> pathlib.Path:
+  """Return the folder of all that can be made again; an OSError without one.
+
+  In order: the argument, $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl,
+  ~/.cache/fedjax_pfl.
+  """
+  root = cache_dir or os.environ.get('FEDJAX_PFL_CACHE', '')
+  if not root:
+    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+    root = os.path.join(base, 'fedjax_pfl')
+  try:
+    return pathlib.Path(root).expanduser()
+  except RuntimeError as error:  # a user without a home
+    raise FileNotFoundError(f'{root}: {error}') from error
+
+
+def write_bytes(path: pathlib.Path, content: bytes) -> None:
+  """Replace the file by one that holds `content`."""
+  # The process id keeps two writers of one file apart.
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
+  try:
+    with open(temporary, 'wb') as stream:
+      stream.write(content)
+      stream.flush()
+      os.fsync(stream.fileno())
+    os.replace(temporary, path)
+  except BaseException:
+    temporary.unlink(missing_ok=True)
+    raise
+  sync_folder(path.parent)
+
+
+def sync_folder(folder: pathlib.Path) -> None:
+  """Make the names in a folder survive a power cut, where the system can."""
+  try:
+    handle = os.open(folder, os.O_RDONLY)
+  except OSError:  # Windows opens no folders
+    return
+  try:
+    os.fsync(handle)
+  except OSError:  # some network file systems sync no folders
+    pass
+  finally:
+    os.close(handle)
+
+
+@contextlib.contextmanager
+def writing(path: pathlib.Path) -> Iterator[None]:
+  """Say in a sentence that the disk refused what was to be written."""
+  try:
+    yield
+  except OSError as error:
+    raise bad_input(
+      'workdir',
+      got=f'{path}, in which {error.filename or "a file"} cannot be written',
+      expected='a disk that takes the files of a run',
+      choices=['make room there; the same command then goes on'],
+      cause=f'{error.strerror or error}'.lower(),
+    ) from error
+
+
+def sha256(path: pathlib.Path) -> str:
+  """Return the digest of a file; '' if it cannot be read."""
+  try:
+    with open(path, 'rb') as stream:
+      return hashlib.file_digest(stream, 'sha256').hexdigest()
+  except OSError:
+    return ''
+
+
+def is_temporary(name: str) -> bool:
+  return name.startswith('.') and name.endswith('.tmp')
+
+
+def remove_temporary(folder: pathlib.Path) -> None:
+  """Remove what a killed process had begun to write."""
+  for path in folder.iterdir():
+    if is_temporary(path.name):
+      shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def plain(value: Any, nonfinite: Callable[[float], Any] = lambda _: None):
+  """Return the value as JSON knows it: arrays as lists, NaN and inf as null.
+
+  Strict JSON has no NaN, and readers other than Python's refuse it.
+  """
+  if hasattr(value, 'tolist'):  # numpy and jax, arrays and scalars
+    value = value.tolist()
+  if isinstance(value, Mapping):
+    return {str(key): plain(item, nonfinite) for key, item in value.items()}
+  if isinstance(value, list | tuple):
+    return [plain(item, nonfinite) for item in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return nonfinite(value)
+  if value is None or isinstance(value, bool | int | float | str):
+    return value
+  raise TypeError(f'JSON has no {type(value).__name__}')
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+  text = json.dumps(plain(value), indent=2, allow_nan=False)
+  write_bytes(path, f'{text}\n'.encode())
+
+
+def write_npz(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
+  """Write named arrays; arrays of Python objects would need pickle."""
+  for name, array in arrays.items():
+    assert not array.dtype.hasobject, f'{name} holds Python objects'
+    assert array.dtype.kind != 'V', f'{name}: .npy forgets {array.dtype}'
+  stream = io.BytesIO()
+  np.savez(stream, **arrays)
+  write_bytes(path, stream.getvalue())
+
+
+def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Return the arrays in the order in which they were written."""
+  try:
+    with np.load(path, allow_pickle=False) as arrays:
+      return {name: arrays[name] for name in arrays.files}
+  except Exception as error:  # zipfile and numpy raise a dozen kinds
+    raise bad_input(
+      'file',
+      got=str(path),
+      expected='a readable .npz file without Python objects',
+      cause=f'it was cut short or changed ({type(error).__name__}: {error})',
+    ) from error

@@ -1,0 +1,64 @@
+"""What objectives are made of: cross-entropy, distances, a squared cosine.
+
+What goes over whole trees is compiled by itself: where local training runs
+step by step in Python, it is one call and not one for every tensor.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.types import Array, Batch, PyTree
+
+
+def masked_cross_entropy(logits: Array, batch: Batch) -> Array:
+  """Return sum_b mask_b CE(logits_b, y_b) / max(sum_b mask_b, 1)."""
+  chosen = jnp.take_along_axis(logits, batch.y[:, None], 1)[:, 0]
+  losses = jax.nn.logsumexp(logits, 1) - chosen
+  return masked_mean(losses, batch)
+
+
+def masked_mean(values: Array, batch: Batch) -> Array:
+  """Return sum_b mask_b values_b / max(sum_b mask_b, 1) of values [B]."""
+  return (batch.mask * values).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+
+@jax.jit
+def sum_squares(tree: PyTree, anchor: PyTree) -> Array:
+  """Return sum_t |v_t - w_t|^2 over all tensors."""
+  squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), tree, anchor)
+  return sum(jax.tree.leaves(squares))
+
+
+@jax.jit
+def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
+  """Return sum_t |v_t - w_t|: not squared, tensor by tensor.
+
+  Its gradient at v_t = w_t is 0 here; a plain square root would give NaN, and
+  every round begins there.
+  """
+
+  def norm(v, w):
+    square = jnp.sum((v - w) ** 2)
+    apart = square > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+
+  return sum(jax.tree.leaves(jax.tree.map(norm, tree, anchor)))
+
+
+@jax.jit
+def squared_cosine(tree: PyTree, other: PyTree, offset: float = 0.0) -> Array:
+  """Return cos^2 = s^2 / (a b) of two trees, each taken as one vector.
+
+    s = sum_t <v_t, w_t> + offset P,  a = sum_t |v_t|^2,  b = sum_t |w_t|^2
+
+  with P entries. Without an offset it is 0 where a tree is 0, and so is its
+  gradient.
+  """
+  products = jax.tree.map(lambda v, w: jnp.sum(v * w), tree, other)
+  size = sum(leaf.size for leaf in jax.tree.leaves(tree))
+  s = sum(jax.tree.leaves(products)) + offset * size
+  a, b = (
+    sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(one))
+    for one in (tree, other)
+  )
+  return s**2 / jnp.maximum(a * b, 1e-12)

@@ -1,0 +1,162 @@
+"""Split, join, average and index parameter trees.
+
+A part of a tree is the tree with None in the other places: a hole has no leaf
+and no byte, travels for nothing and cannot be averaged by mistake.
+"""
+
+from collections.abc import Callable, Collection
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Mask, Params, PyTree
+
+
+def leaf_names(tree: PyTree) -> list[str]:
+  """Return the path of every leaf, such as 'conv1/kernel', in leaf order."""
+  paths = jax.tree_util.tree_leaves_with_path(tree)
+  return [_name(path) for path, _ in paths]
+
+
+def path_mask(tree: PyTree, matches: Callable[[str], bool]) -> Mask:
+  """Return True for the leaves whose path matches: some, but not all.
+
+  >>> mask = path_mask(params, lambda name: name.startswith('head/'))
+  """
+  mask = jax.tree_util.tree_map_with_path(
+    lambda path, _: bool(matches(_name(path))), tree
+  )
+  hits = jax.tree.leaves(mask)
+  if all(hits) or not any(hits):
+    raise bad_input(
+      'mask',
+      got=f'{sum(hits)} of {len(hits)} leaves selected',
+      expected='a mask that selects some leaves but not all',
+      choices=leaf_names(tree),
+      cause='a layer has another name than the mask looks for '
+      '(is the last layer called "head"?)',
+    )
+  return mask
+
+
+def layer_names(tree: PyTree) -> list[str]:
+  """Return the names at the top of the tree, such as 'conv1', in leaf order."""
+  return list(dict.fromkeys(name.split('/')[0] for name in leaf_names(tree)))
+
+
+def layer_mask(tree: PyTree, layers: Collection[str]) -> Mask:
+  """Return True for the leaves of these layers, named as in `layer_names`."""
+  return jax.tree_util.tree_map_with_path(
+    lambda path, _: _name(path[:1]) in layers, tree
+  )
+
+
+def everything(tree: PyTree) -> Mask:
+  """Return the mask that selects every leaf."""
+  return jax.tree.map(lambda _: True, tree)
+
+
+def invert(mask: Mask) -> Mask:
+  """Return the mask of the leaves that `mask` leaves out."""
+  return jax.tree.map(lambda selected: not selected, mask)
+
+
+def select(tree: PyTree, mask: Mask) -> PyTree:
+  """Return the part of the tree under the mask; the rest becomes None."""
+  return jax.tree.map(
+    lambda selected, leaf: leaf if selected else None, mask, tree
+  )
+
+
+def combine(first: PyTree, second: PyTree) -> PyTree:
+  """Fill the holes of the first part with the second: undoes `select`."""
+  return jax.tree.map(
+    lambda a, b: b if a is None else a,
+    first,
+    second,
+    is_leaf=lambda leaf: leaf is None,
+  )
+
+
+def weighted_mean(stacked: PyTree, weights: Array) -> PyTree:
+  """Return sum_c a_c x_c / sum_c a_c over the leading axis of every leaf.
+
+  A sum of products, not a matrix product: accelerators round the inputs of
+  their products to fewer bits by default.
+  """
+  share = weights / jnp.sum(weights)  # [C]
+
+  def mean(leaf):
+    a = share.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1))
+    return jnp.sum(a * leaf, axis=0)
+
+  return jax.tree.map(mean, stacked)
+
+
+def segment_mean(
+  stacked: PyTree, weights: Array, segments: Array, otherwise: PyTree
+) -> PyTree:
+  """Return the weighted means of the rows [C, ...] of every segment: [M, ...].
+
+    out_m = sum_{c in m} a_c x_c / sum_{c in m} a_c
+
+  Row c belongs to segment segments[c]; one without weight is as in `otherwise`,
+  whose leaves have the leading M.
+  """
+  num_segments = jax.tree.leaves(otherwise)[0].shape[0]
+  total = jax.ops.segment_sum(weights, segments, num_segments)  # [M]
+  share = weights / jnp.maximum(total, 1e-30)[segments]  # [C]
+
+  def mean(leaf, other):
+    rows = (-1,) + (1,) * (leaf.ndim - 1)
+    scaled = share.astype(leaf.dtype).reshape(rows) * leaf
+    means = jax.ops.segment_sum(scaled, segments, num_segments)
+    return jnp.where((total > 0).reshape(rows), means, other)
+
+  return jax.tree.map(mean, stacked, otherwise)
+
+
+def take(stacked: PyTree, index: Array) -> PyTree:
+  """Return the rows `index` of every leaf."""
+  return jax.tree.map(lambda leaf: leaf[index], stacked)
+
+
+def put(stacked: PyTree, index: Array, rows: PyTree) -> PyTree:
+  """Return the tree with the rows `index` of every leaf replaced."""
+  return jax.tree.map(lambda leaf, row: leaf.at[index].set(row), stacked, rows)
+
+
+def num_bytes(tree: PyTree) -> int:
+  """Return the bytes that the leaves hold; holes hold none."""
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def is_traced(tree: PyTree) -> bool:
+  """Return whether a program is being made: nothing is computed yet."""
+  return any(
+    isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)
+  )
+
+
+def _name(path: tuple) -> str:
+  return jax.tree_util.keystr(path, simple=True, separator='/')
+
+
+__all__ = [
+  'Params',
+  'combine',
+  'everything',
+  'invert',
+  'is_traced',
+  'layer_mask',
+  'layer_names',
+  'leaf_names',
+  'num_bytes',
+  'path_mask',
+  'put',
+  'segment_mean',
+  'select',
+  'take',
+  'weighted_mean',
+]

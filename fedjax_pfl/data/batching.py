@@ -1,0 +1,168 @@
+"""How the examples of one client become batches, epoch after epoch.
+
+A client has its own number of batches. The last may be partial: its missing
+rows are masked.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.types import (
+  Array,
+  Batch,
+  ClientData,
+  Key,
+  PyTree,
+  Transform,
+)
+
+# Shown the tree before the first and after every epoch, and the client's data.
+Watch = Callable[[list[PyTree], ClientData], PyTree]
+
+
+class Batching(NamedTuple):
+  """How the examples of a client become batches.
+
+  `steps` tells the steps of an epoch from the number of batches, if it is not
+  one for each; where the batches run out, a new order of them begins. With
+  `together` above 1 (and `steps` given) a step has so many of them, stacked.
+  With `repeats` above 1 (and without `steps`) each batch, transformed once,
+  has so many steps in a row.
+  """
+
+  size: int
+  epochs: int
+  transform: Transform
+  shuffle: bool = True  # anew in every epoch; False: in stored order
+  steps: Callable[[Array], Array] | None = None
+  together: int = 1  # consecutive batches in one step: [together, B, ...]
+  repeats: int = 1  # consecutive steps on one batch
+  watch: Watch | None = None
+
+
+def rows_in_order(
+  data: ClientData, order: Array, position: Array, size: int
+) -> tuple[Array, Array, Array]:
+  """Return uint8 images, labels and truth of batch `position` of an order."""
+  slots = position * size + jnp.arange(size)  # [B]
+  rows = data.index[order[jnp.minimum(slots, order.shape[0] - 1)]]
+  return data.x[rows], data.y[rows], slots < data.count
+
+
+def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
+  """Return how many steps this client's epoch has: []."""
+  batches = _ceil_div(data.count, batching.size)
+  if batching.steps is None:
+    return batching.repeats * batches
+  return jnp.where(batches > 0, batching.steps(batches), 0)
+
+
+def max_steps_of_epoch(data: ClientData, batching: Batching) -> int:
+  """Return the most steps that a client of this padding can have."""
+  most = _ceil_div(data.index.shape[0], batching.size)
+  if batching.steps is None:
+    return batching.repeats * most
+  return max(int(batching.steps(batches)) for batches in range(1, most + 1))
+
+
+def batches_of_epoch(
+  data: ClientData, rng: Key, batching: Batching
+) -> Callable[[Array, Key], tuple[Batch, Key]]:
+  """Return (position, key) -> (batch, key) for the steps of one epoch.
+
+  The key given is that of the epoch's steps; the one returned is for what else
+  is random in the step.
+  """
+  order = _order(data, rng, batching)
+  if batching.steps is None:
+    return _repeated(
+      lambda position, key: _batch(data, order, position, key, batching),
+      batching.repeats,
+    )
+  batches = jnp.maximum(_ceil_div(data.count, batching.size), 1)
+  # The first pass over the batches has the order of an ordinary epoch.
+  later = [
+    _order(data, jax.random.fold_in(rng, number), batching)
+    for number in range(1, _max_passes(data.index.shape[0], batching))
+  ]
+  orders = jnp.stack([order, *later])
+
+  def batch_at(position, key):
+    order = orders[position // batches]
+    return _batch(data, order, position % batches, key, batching)
+
+  return _repeated(_together(batch_at, batching.together), 1)
+
+
+def example_batch(
+  data: ClientData, rng: Key, batching: Batching
+) -> tuple[Batch, Key]:
+  """Return a batch and a key as every step has them, for their shapes."""
+  order = jnp.arange(data.index.shape[0])
+  return _together(
+    lambda position, key: _batch(data, order, 0, key, batching),
+    batching.together,
+  )(0, rng)
+
+
+def _repeated(batch_at, repeats):
+  """Return the same for an epoch in which every batch has `repeats` steps."""
+
+  def step_at(position, steps_rng):
+    place = position // repeats
+    batch, key = batch_at(place, jax.random.fold_in(steps_rng, place))
+    if repeats > 1:
+      key = jax.random.fold_in(key, position % repeats)
+    return batch, key
+
+  return step_at
+
+
+def _together(batch_at, number):
+  """Return the same for `number` batches at each position."""
+  if number == 1:
+    return batch_at
+
+  def batches_at(position, key):
+    *keys, key = jax.random.split(key, number + 1)
+    batches = [
+      batch_at(number * position + place, own)[0]
+      for place, own in enumerate(keys)
+    ]
+    return jax.tree.map(lambda *rows: jnp.stack(rows), *batches), key
+
+  return batches_at
+
+
+def _max_passes(num_examples, batching):
+  most = _ceil_div(num_examples, batching.size)
+  return max(
+    _ceil_div(int(batching.steps(batches)) * batching.together, batches)
+    for batches in range(1, most + 1)
+  )
+
+
+def _batch(data, order, position, rng, batching):
+  augment_rng, loss_rng = jax.random.split(rng)
+  x, y, real = rows_in_order(data, order, position, batching.size)
+  x = batching.transform(x, augment_rng)
+  return Batch(x, y, real.astype(x.dtype)), loss_rng
+
+
+def _order(data, rng, batching):
+  """Return places [N] of the client's examples, the real ones first.
+
+  Every place has its own random bits, whatever the padding behind it.
+  """
+  places = jnp.arange(data.index.shape[0])
+  if not batching.shuffle:
+    return places
+  ticket = jax.random.uniform(rng, places.shape)
+  return jnp.argsort(jnp.where(places < data.count, ticket, 2.0))
+
+
+def _ceil_div(a, b):
+  return -(-a // b)

@@ -1,0 +1,173 @@
+"""Examples and index vectors -> `ClientData`, what the engine works on."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data.images import Images
+
+PLACEMENTS = ('device', 'host')
+
+
+def stack_clients(
+  images: Images, indices: Sequence[np.ndarray], placement: str = 'device'
+) -> ClientData:
+  """Return the clients whose examples are these rows of one pool.
+
+  The pool goes to the device once; a client costs its row of indices. Rows
+  are padded with 0, a valid index, up to the largest client. With placement
+  'host' the rows are numpy arrays.
+  """
+  indices = [np.asarray(rows) for rows in indices]
+  _check_images(images)
+  _check_indices(indices, len(images.y))
+  count = np.array([len(rows) for rows in indices], np.int32)
+  # At least one column: an empty gather has no first row to stand for padding.
+  index = np.zeros((len(indices), max(1, count.max())), np.int32)  # [K, N]
+  for row, own in zip(index, indices, strict=True):
+    row[: len(own)] = own
+  if placement == 'device':
+    index, count = jnp.asarray(index), jnp.asarray(count)
+  return ClientData(
+    jnp.asarray(images.x), jnp.asarray(images.y, jnp.int32), index, count
+  )
+
+
+def from_arrays(
+  xs: Sequence[np.ndarray], ys: Sequence[np.ndarray]
+) -> ClientData:
+  """Return the clients that hold x_i and y_i, for i = 0 .. K-1.
+
+  >>> xs = [np.zeros((3, 8, 8, 1)), np.zeros((5, 8, 8, 1))]
+  >>> data = from_arrays(xs, [np.zeros(3, int), np.ones(5, int)])
+  >>> data.index.shape, data.count.tolist()
+  ((2, 5), [3, 5])
+
+  The x keep their dtype (float64 only where jax_enable_x64 is on): floats
+  that are already normalised go with the transforms called 'none'.
+  """
+  xs, ys = [np.asarray(x) for x in xs], [np.asarray(y) for y in ys]
+  _check_arrays(xs, ys)
+  ends = np.cumsum([len(y) for y in ys])
+  rows = np.split(np.arange(ends[-1]), ends[:-1])
+  return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
+
+
+def padding_waste(data: ClientData) -> float:
+  """Return the share of padded rows: 1 - sum_k n_k / (K N)."""
+  return 1 - float(np.sum(np.asarray(data.count))) / data.index.size
+
+
+def describe(data: ClientData) -> str:
+  """Return one line: how many clients, how large, how much padding."""
+  count = np.asarray(data.count)
+  sizes = f'{count.min():,} each'
+  if count.min() < count.max():
+    middle = f'{np.median(count):,.0f}'
+    sizes = f'{count.min():,} to {count.max():,} each, median {middle}'
+  return (
+    f'{len(count):,} client{"s" * (len(count) > 1)}, {count.sum():,} examples, '
+    f'{sizes}; padding {100 * padding_waste(data):.1f} %'
+  )
+
+
+def note_empty(train: ClientData, test: ClientData) -> str:
+  """Return a sentence about clients that lack examples; '' if none does."""
+  no_train, no_test = (np.asarray(data.count) == 0 for data in (train, test))
+  either = int((no_train | no_test).sum())
+  if not either:
+    return ''
+  return (
+    f'Clients without training examples: {no_train.sum():,} of '
+    f'{len(no_train):,}; without test examples: {no_test.sum():,}; left out of '
+    f'all means: {either:,}. They are kept and counted.'
+  )
+
+
+def _check_images(images: Images) -> None:
+  """Refuse what no model reads, where numpy holds it: on a device it was."""
+  x, y = images
+  got = None
+  if len(x) != len(y) or x.ndim < 2 or y.ndim != 1:
+    got = f'images {x.shape} and labels {y.shape}'
+  elif not any(_is(x, kind) for kind in (np.integer, np.floating, np.bool_)):
+    got = f'images of dtype {x.dtype}'
+  elif not _is(y, np.integer):
+    got = f'labels of dtype {y.dtype}'
+  elif isinstance(y, np.ndarray) and len(y) and not 0 <= y.min() < 2**31:
+    got = f'labels from {y.min()}'
+  elif isinstance(x, np.ndarray) and _is(x, np.floating) and _is_lost(x):
+    got = f'{np.sum(~np.isfinite(x)):,} values that are NaN or infinite'
+  if got:
+    raise bad_input(
+      'images',
+      got=got,
+      expected='rows of finite numbers [P, H, W, ch] and as many labels [P], '
+      'whole numbers from 0',
+      cause='one-hot or float labels, labels from 1 or -1 for "none", or '
+      'images that were divided by 0',
+    )
+
+
+def _is_lost(x: np.ndarray) -> bool:
+  return not np.isfinite(x).all()
+
+
+def _is(array: np.ndarray, kind: type) -> bool:
+  return jnp.issubdtype(array.dtype, kind)
+
+
+def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
+  if not len(indices):
+    raise bad_input(
+      'indices',
+      got='no client',
+      expected='one index vector for each client, at least one',
+      cause='a partition into zero clients',
+    )
+  for rows in indices:
+    if rows.ndim != 1 or not (_is(rows, np.integer) or not len(rows)):
+      raise bad_input(
+        'indices',
+        got=f'{rows.dtype}{list(rows.shape)}',
+        expected='a vector of whole numbers for each client',
+        cause='a mask or a list of lists in the place of row numbers',
+      )
+  low = min((rows.min() for rows in indices if len(rows)), default=0)
+  high = max((rows.max() for rows in indices if len(rows)), default=0)
+  if low < 0 or high >= size:
+    raise bad_input(
+      'indices',
+      got=f'rows from {low} to {high}',
+      expected=f'rows of the pool, 0 to {size - 1}',
+      cause='indices of the training set used with the test set',
+    )
+
+
+def _check_arrays(xs: list[np.ndarray], ys: list[np.ndarray]) -> None:
+  if any(array.ndim == 0 for array in (*xs, *ys)):
+    raise bad_input(
+      'xs, ys',
+      got='a single number',
+      expected='an array of images, and one of labels, for every client',
+      cause='one client that is not in a list: write [x], [y]',
+    )
+  lengths = [len(x) for x in xs], [len(y) for y in ys]
+  if not xs or lengths[0] != lengths[1]:
+    raise bad_input(
+      'xs, ys',
+      got=f'{lengths[0]} images and {lengths[1]} labels',
+      expected='equally many of both for every client, at least one client',
+      cause='lists of different clients, or one array instead of a list',
+    )
+  shapes = {(x.shape[1:], x.dtype.name) for x in xs}
+  if len(shapes) > 1 or any(y.ndim != 1 for y in ys):
+    raise bad_input(
+      'xs, ys',
+      got=f'rows of {sorted(shapes)}, labels of {ys[0].shape}',
+      expected='one shape and dtype for the x of all clients; y of shape [n]',
+      cause='one client that was preprocessed differently, or one-hot labels',
+    )

@@ -1,0 +1,145 @@
+"""Image sets that are folders of image files, one folder for each class.
+
+  train/<class>/*.png          and  test/<class>/*.png (or val/<class>/)
+  train/<class>/images/*.JPEG  and  val/images with val/val_annotations.txt
+
+The second layout is Tiny-ImageNet's; its own test/ has no labels and is left
+out. Classes are numbered in the order of their sorted names, images are in
+the order of their sorted file names.
+"""
+
+import pathlib
+from concurrent import futures
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.data.images import Images, Shape
+
+SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
+Labelled = list[tuple[pathlib.Path, int]]
+
+
+class Listing(NamedTuple):
+  """The files of a folder and their labels; nothing is decoded."""
+
+  train: Labelled
+  test: Labelled
+  num_classes: int
+
+
+def find_folder(root: pathlib.Path) -> pathlib.Path | None:
+  """Return the folder with train/: the root or a usual name inside it."""
+  names = ('', 'tiny-imagenet-200', 'tiny_imagenet')
+  return next((root / n for n in names if (root / n / 'train').is_dir()), None)
+
+
+def list_folder(root: pathlib.Path) -> Listing:
+  """Return the files of both splits; a part that is absent is an error."""
+  classes = sorted(p.name for p in _children(root / 'train') if p.is_dir())
+  label = {name: k for k, name in enumerate(classes)}
+  train = _by_class(root / 'train', label)
+  if (root / 'val' / 'val_annotations.txt').is_file():
+    test = _annotated(root / 'val', label)
+  else:
+    split = 'test' if (root / 'test').is_dir() else 'val'
+    test = _by_class(root / split, label)
+  for split, files in (('train', train), ('test', test)):
+    if not files:
+      raise not_a_folder(root, f'no labelled images for {split}')
+  return Listing(train, test, len(classes))
+
+
+def peek_folder(listing: Listing) -> Shape:
+  """Return the shape of the first image and the number of classes."""
+  return Shape(_open(listing.train[0][0]).shape, listing.num_classes)
+
+
+def read_folder(listing: Listing) -> tuple[Images, Images]:
+  """Return (train, test), decoded; all images take the first one's shape."""
+  shape = peek_folder(listing).image_shape
+  return _read(listing.train, shape), _read(listing.test, shape)
+
+
+def not_a_folder(root: pathlib.Path, got: str) -> BadInput:
+  """Return the sentence that explains the two layouts."""
+  return bad_input(
+    'data_dir',
+    got=f'{root}, {got}',
+    expected='image files in train/<class>/ and test/<class>/, or '
+    "Tiny-ImageNet's layout with val/val_annotations.txt",
+    choices=sorted(SUFFIXES),
+    cause='a path one level too high or too low (--config.data_dir=...), or '
+    'an archive that was unpacked in part',
+  )
+
+
+def _children(folder: pathlib.Path) -> list[pathlib.Path]:
+  return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _by_class(folder: pathlib.Path, label: dict[str, int]) -> Labelled:
+  pairs = []
+  for child in _children(folder):
+    if not child.is_dir():
+      continue
+    inner = child / 'images'
+    files = _children(inner if inner.is_dir() else child)
+    pairs += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
+  return _number(folder, pairs, label)
+
+
+def _annotated(folder: pathlib.Path, label: dict[str, int]) -> Labelled:
+  lines = (folder / 'val_annotations.txt').read_text().splitlines()
+  words = sorted(line.split()[:2] for line in lines if line.strip())
+  return _number(folder, [(folder / 'images' / f, c) for f, c in words], label)
+
+
+def _number(
+  folder: pathlib.Path,
+  pairs: list[tuple[pathlib.Path, str]],
+  label: dict[str, int],
+) -> Labelled:
+  strangers = sorted({name for _, name in pairs} - label.keys())
+  if strangers:
+    raise not_a_folder(
+      folder.parent,
+      f'where {folder.name} has classes that train lacks: {strangers[:5]}',
+    )
+  return [(file, label[name]) for file, name in pairs]
+
+
+def _read(files: Labelled, shape: tuple[int, int, int]) -> Images:
+  def read(pair: tuple[pathlib.Path, int]) -> np.ndarray:
+    x = _open(pair[0], channels=shape[-1])
+    if x.shape != shape:
+      raise bad_input(
+        'data_dir',
+        got=f'an image of shape {x.shape}, {pair[0]}',
+        expected=f'{shape}, the shape of the first training image',
+        cause='photographs that were not cropped or scaled to one size',
+      )
+    return x
+
+  with futures.ThreadPoolExecutor() as pool:
+    x = np.stack(list(pool.map(read, files)))
+  return Images(x, np.array([label for _, label in files], np.int32))
+
+
+def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
+  """Return [H, W, ch]; grey images are repeated where colour is wanted."""
+  from PIL import Image
+
+  try:
+    with Image.open(file) as image:
+      grey = image.mode in ('1', 'L') if channels is None else channels == 1
+      x = np.asarray(image.convert('L' if grey else 'RGB'))
+  except OSError as error:
+    raise bad_input(
+      'data_dir',
+      got=f'{file}, which does not decode: {error}',
+      expected='whole image files',
+      cause='a download or a copy that was cut short',
+    ) from error
+  return x if x.ndim == 3 else x[:, :, None]

@@ -1,0 +1,1 @@
+"""From models to numbers: scores, calibration, statistics over clients."""

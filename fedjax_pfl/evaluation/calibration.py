@@ -1,0 +1,66 @@
+"""Is a model right as often as it says that it is? Sums over bins, and errors.
+
+  ECE = sum_b n_b / n |conf_b - acc_b|      expected calibration error
+  MCE = max_b |conf_b - acc_b|              maximum calibration error
+
+The confidence in a prediction, the first class of largest probability, is
+that probability. Bin b of B holds the n_b predictions whose confidence is in
+(b / B, (b + 1) / B]; conf_b and acc_b are their mean confidence and the share
+of them that is right. Empty bins do not count.
+
+All that both need are sums, so batches can be added: the errors are those of
+the whole set of examples, not means over batches.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.types import Array
+
+NUM_BINS = 15
+
+
+class Bins(NamedTuple):
+  """Sums over the predictions of each bin; those of two sets add up."""
+
+  count: Array  # [bins]
+  confidence: Array  # [bins]
+  hits: Array  # [bins] how many predictions are right
+
+
+def empty(num_bins: int, dtype: np.dtype) -> Bins:
+  """Return the bins of no prediction."""
+  none = jnp.zeros(num_bins, jnp.int32)
+  return Bins(none, jnp.zeros(num_bins, dtype), none)
+
+
+def fill(
+  logits: Array, y: Array, real: Array, num_bins: int = NUM_BINS
+) -> Bins:
+  """Return the bins of one batch: logits [B, Y], labels [B], truth [B]."""
+  confidence = jnp.max(jax.nn.softmax(logits), -1)  # [B]
+  hit = jnp.argmax(logits, -1) == y
+  # By numpy, which divides: compilers multiply by 1 / B instead, and 0.2 would
+  # be another number than 3 / 15.
+  dtype = np.dtype(confidence.dtype)
+  edges = np.arange(1, num_bins, dtype=dtype) / dtype.type(num_bins)
+  place = jnp.searchsorted(jnp.asarray(edges), confidence, side='left')
+  member = real[:, None] & (place[:, None] == jnp.arange(num_bins))  # [B, bins]
+  return Bins(
+    jnp.sum(member, 0, dtype=jnp.int32),
+    jnp.sum(jnp.where(member, confidence[:, None], 0), 0),
+    jnp.sum(member & hit[:, None], 0, dtype=jnp.int32),
+  )
+
+
+def errors(bins: Bins) -> tuple[Array, Array]:
+  """Return the expected and the maximum calibration error; 0 if all is empty.
+
+  >>> ece, mce = errors(fill(logits, y, real))
+  """
+  gap = jnp.abs(bins.confidence - bins.hits)  # [bins] n_b |conf_b - acc_b|
+  expected = jnp.sum(gap) / jnp.maximum(jnp.sum(bins.count), 1)
+  return expected, jnp.max(gap / jnp.maximum(bins.count, 1))

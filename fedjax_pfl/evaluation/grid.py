@@ -1,0 +1,52 @@
+"""Views that differ in one number: a family, and its table of scores.
+
+Their names say so: mix_0.0, mix_0.1, .., mix_1.0 are the family 'mix'. A view
+without a number, such as 'finetuned' beside 'finetuned_1', is in none.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from fedjax_pfl.core.types import Scores
+
+MEMBER = re.compile(r'(?P<family>.+)_(?P<value>\d+(\.\d+)?)')
+
+
+def families(views: Iterable[str]) -> dict[str, list[str]]:
+  """Return the views of every family of two or more, by their numbers.
+
+  >>> families(['initial', 'mix_1.0', 'mix_0.5', 'finetuned_1'])
+  {'mix': ['mix_0.5', 'mix_1.0']}
+  """
+  found: dict[str, dict[float, str]] = {}
+  for view in views:
+    if member := MEMBER.fullmatch(view):
+      members = found.setdefault(member['family'], {})
+      members[float(member['value'])] = view
+  return {
+    family: [members[value] for value in sorted(members)]
+    for family, members in found.items()
+    if len(members) > 1
+  }
+
+
+def grid(
+  scores: Mapping[str, Scores], family: str
+) -> tuple[np.ndarray, Scores]:
+  """Return the numbers [G] of a family, and its scores as tables [K, G].
+
+  >>> values, table = grid(load_clients('runs/superfed').scores, 'mix')
+  >>> ax.plot(values, np.mean(table.correct / table.count, axis=0))
+  """
+  views = families(scores)[family]
+  values = [float(MEMBER.fullmatch(view)['value']) for view in views]
+  members = [scores[view] for view in views]
+  tables = (
+    None
+    if any(column is None for column in columns)
+    else np.stack(columns, axis=1)  # [K, G]
+    for columns in zip(*members, strict=True)
+  )
+  return np.array(values), Scores(*tables)

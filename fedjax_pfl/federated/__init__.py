@@ -1,0 +1,1 @@
+"""One round over many clients: the cohort, chunks, devices, the host."""

@@ -1,0 +1,106 @@
+"""A server with training data of its own (FedBABU paper, tables 2 and 21).
+
+  w <- aggregate(w_1, ..., w_C)
+  w <- SGD_1(w; shared examples)      one epoch on 'full', or on the 'body'
+
+An option of any method whose server holds a whole model, not a method: it is
+the `refine` of its stage. floor(p P) of the P training examples are shared,
+drawn once from all of them; the clients keep theirs. Batch size, momentum,
+decay and transform are the clients', the learning rate is that of the round
+just played, and the buffer starts anew in every round.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.algorithm import Stage, as_aggregated
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData, Task
+
+SERVER_PARTS = ('full', 'body')
+STREAM = 1000  # of the seed; the partition spawns its own from 0 on
+
+
+def share(
+  stages: tuple[Stage, ...],
+  task: Task,
+  train: local_training.Training,
+  *,
+  fraction: float,
+  part: str,
+  seed: int,
+) -> tuple[Stage, ...]:
+  """Return the method with a server that trains after every aggregation.
+
+  The head of FedBABU stays fixed with part 'body' (table 21); with 'full' the
+  server would train it.
+  """
+  _check_server(stages, task, fraction)
+  mask = personalization.part_mask(task, part, 'server_part')
+
+  def refine(server, data, key):
+    # The pool is an argument of the round; its size alone decides the rows.
+    rows = shared_rows(seed, fraction, data.y.shape[0])
+    shared = ClientData(
+      data.x, data.y, jnp.asarray(rows, jnp.int32), jnp.asarray(rows.size)
+    )
+    params, _ = local_training.fit(
+      task.loss,
+      server.params,
+      shared,
+      key,
+      # aggregate has moved the clock to the round to come.
+      tx=local_training.trainable(train.sgd(server.round - 1), mask),
+      batching=train.batching(task)._replace(epochs=1),
+    )
+    return server._replace(params=params)
+
+  (stage,) = stages
+  algorithm = stage.algorithm._replace(refine=refine)
+  return (stage._replace(algorithm=algorithm, knows_seed=True),)
+
+
+def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:
+  """Return floor(p P) rows, uniform without replacement, from the seed."""
+  number = math.floor(fraction * size + 1e-9)  # 0.29 * 100 is 28.999..
+  if number < 1:
+    raise bad_input(
+      'server_share',
+      got=fraction,
+      expected=f'0, or at least 1/{size}: one of the {size} examples',
+      cause='a percentage, or fewer examples than before',
+    )
+  stream = np.random.SeedSequence(seed, spawn_key=(STREAM,))
+  return np.random.default_rng(stream).permutation(size)[:number]
+
+
+def _check_server(stages, task, fraction) -> None:
+  """Refuse a method whose server has no model that could be trained."""
+  key = jax.eval_shape(jax.random.key, 0)
+  want = jax.eval_shape(task.init, key)
+  cause = 'a method whose clients keep a part of the model, or all of it'
+  if len(stages) == 1:
+    algorithm = stages[0].algorithm
+    server = jax.eval_shape(algorithm.init_server, key)
+    whole = _kinds(getattr(server, 'params', ())) == _kinds(want)
+    if whole and algorithm.refine is as_aggregated:
+      return
+    if whole:
+      cause = 'a method whose server has a step of its own after each round'
+  else:
+    cause = f'a method of {len(stages)} stages, each with rates of its own'
+  raise bad_input(
+    'server_share',
+    got=fraction,
+    expected='0 for this method: its server has no whole model `params` that '
+    'could be trained at the learning rate of the round',
+    cause=cause,
+  )
+
+
+def _kinds(tree):
+  return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)

@@ -1,0 +1,141 @@
+"""A wide model: several encoders side by side, one linear head on them all.
+
+  F(x)      = [E_1(x), ..., E_M(x)]                        in cluster order
+  logits(x) = F(x) K + b            K [M F, Y], b [Y]
+
+Its parameters are {'encoders': bodies [M, ...], 'head': {'kernel', 'bias'}}.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.losses import masked_cross_entropy
+from fedjax_pfl.core.types import (
+  Array,
+  ClientData,
+  Key,
+  Outputs,
+  Params,
+  PyTree,
+  Task,
+)
+
+POOL_BATCH = 500  # images whose features are computed at a time
+
+
+def widen(task: Task, number: int) -> Task:
+  """Return the task of `number` of the task's encoders and one head."""
+
+  def init(key: Key) -> Params:
+    encoders_key, head_key = jax.random.split(key)
+    models = jax.vmap(task.init)(jax.random.split(encoders_key, number))
+    return {
+      'encoders': encoders_of(task, models),
+      'head': fresh_head(task, number, head_key),
+    }
+
+  def features(params: Params, x: Array, mask: Array) -> Array:
+    return concatenate(
+      lambda model: task.features(model, x, mask), task, params['encoders']
+    )
+
+  def outputs(params, batch, key) -> Outputs:
+    rows = concatenate(
+      lambda model: task.outputs(model, batch, key).features,
+      task,
+      params['encoders'],
+    )
+    return Outputs(rows, linear(params['head'], rows))
+
+  def loss(params, batch, key) -> Array:
+    return masked_cross_entropy(outputs(params, batch, key).logits, batch)
+
+  shapes = jax.eval_shape(init, jax.eval_shape(jax.random.key, 0))
+  return task._replace(
+    init=init,
+    features=features,
+    logits=lambda params, x, mask: linear(
+      params['head'], features(params, x, mask)
+    ),
+    loss=loss,
+    outputs=outputs,
+    is_head=trees.path_mask(shapes, lambda name: name.startswith('head/')),
+  )
+
+
+def linear(head: Params, rows: Array) -> Array:
+  """Return rows [B, F] K + b."""
+  return rows @ head['kernel'] + head['bias']
+
+
+def concatenate(features_fn, task: Task, encoders: PyTree) -> Array:
+  """Return features_fn of every encoder, side by side: [B, M F].
+
+  On a CPU one encoder after the other: its products fill the cores.
+  """
+  shape = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+  no_head = jax.tree.map(
+    lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+    trees.select(shape, task.is_head),
+  )
+
+  def one(encoder):
+    return features_fn(trees.combine(encoder, no_head))
+
+  each = lax.map if jax.default_backend() == 'cpu' else _vmapped
+  rows = each(one, encoders)  # [M, B, F]
+  return jnp.moveaxis(rows, 0, 1).reshape(rows.shape[1], -1)
+
+
+def _vmapped(fn, tree):
+  return jax.vmap(fn)(tree)
+
+
+def encoders_of(task: Task, models: Params) -> Params:
+  """Return the bodies of models [M, ...]; their heads become holes."""
+  return trees.select(models, trees.invert(task.is_head))
+
+
+def fresh_head(task: Task, number: int, key: Key) -> Params:
+  """Return K, b ~ U(-1/sqrt(M F), 1/sqrt(M F)), as PyTorch begins a layer."""
+  shape = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))['head']
+  width, classes = shape['kernel'].shape
+  bound = (number * width) ** -0.5
+  kernel_key, bias_key = jax.random.split(key)
+  dtype = shape['kernel'].dtype
+  return {
+    'kernel': jax.random.uniform(
+      kernel_key, (number * width, classes), dtype, -bound, bound
+    ),
+    'bias': jax.random.uniform(bias_key, (classes,), dtype, -bound, bound),
+  }
+
+
+def warm_head(models: Params) -> Params:
+  """Return the head whose logits are the sum of those of models [M, ...]."""
+  kernels = models['head']['kernel']  # [M, F, Y]
+  return {
+    'kernel': kernels.reshape(-1, kernels.shape[-1]),
+    'bias': models['head']['bias'].sum(0),
+  }
+
+
+def pool_features(wide: Task, params: Params, data: ClientData) -> ClientData:
+  """Return the data with F(x) [P, M F] in the place of all images x.
+
+  Exact where images are not augmented and no layer depends on the batch.
+  """
+  size = min(POOL_BATCH, data.x.shape[0])
+  starts = jnp.arange(0, data.x.shape[0], size)
+
+  @jax.jit
+  def rows_from(params, x, start):
+    rows = jnp.minimum(start + jnp.arange(size), x.shape[0] - 1)
+    inputs = wide.normalise(x[rows], jax.random.key(0))
+    return wide.features(params, inputs, jnp.ones(size, inputs.dtype))
+
+  rows = lax.map(lambda start: rows_from(params, data.x, start), starts)
+  flat = rows.reshape(-1, rows.shape[-1])[: data.x.shape[0]]
+  return data._replace(x=flat)

@@ -1,0 +1,1 @@
+"""Convolution, pooling and normalisation, fast under a client axis."""

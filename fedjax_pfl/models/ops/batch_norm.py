@@ -1,0 +1,198 @@
+"""BatchNorm with the statistics of this batch, in few passes over memory.
+
+  x = (y - mean) / sqrt(var + eps),   z = relu(scale x + bias + skip)
+
+Arrays are [C, n]: channels, and the pixels of all examples; w [n] is 1 for the
+pixels of an example, 0 for those of padding. Padding has no part in mean and
+(biased) variance, and leaves as zeros. The gradient is written by hand:
+
+  g = dz where z > 0,   dbias = sum g,   dscale = sum g x,
+  dy = scale / sqrt(var + eps) (g - (dbias + x dscale) / n)
+
+`pooled` adds a 2x2 max-pool: y are the four pixels of every window, z takes
+their maximum, and g and both sums live on a quarter of the pixels.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops.fusion import one_pass
+
+EPSILON = 1e-5
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+def norm(
+  y: Array, skip: Array | None, scale: Array, bias: Array, w: Array, relu: bool
+) -> Array:
+  """Return z [C, n] of y [C, n]; without the ReLU, if `relu` is False."""
+  return _norm_forward(y, skip, scale, bias, w, relu)[0]
+
+
+def _norm_forward(y, skip, scale, bias, w, relu):
+  n = jnp.maximum(w.sum(), 1)
+  (y,) = _subtract([y], lax.dot(y, w) / n, w)
+  inverse = _inverse([y], n)
+  z = (_activate if relu else _affine)(y, scale * inverse, bias, w, skip)
+  return z, (y, z if relu else None, skip, scale, inverse, w, n)
+
+
+def _norm_backward(relu, saved, dz):
+  y, z, skip, scale, inverse, w, n = saved
+  g = _gate(z, dz) if relu else _weigh(dz, w)
+  dbias, dscale = _sums(g, y, inverse)
+  dy = _gradient(g, y, w, *_factors(scale, inverse, dbias, dscale, n))
+  return dy, None if skip is None else g, dscale, dbias, None
+
+
+norm.defvjp(_norm_forward, _norm_backward)
+
+
+@jax.custom_vjp
+def pooled(y: list[Array], scale: Array, bias: Array, w: Array) -> Array:
+  """Return z [C, h w B] of y as `products.windows` returns it.
+
+  y is four of [C, h, w, B], or one image [C, 2h, 2w, B].
+  """
+  return _pooled_forward(y, scale, bias, w)[0]
+
+
+def _pooled_forward(y, scale, bias, w):
+  n = jnp.maximum(4 * w.sum(), 1)
+  _, h, wide, b = shape = y[0].shape
+  if len(y) == 1:
+    mean = lax.dot(_flat(y[0]), jnp.tile(w, 4)) / n
+    y = _split_subtract(y[0], mean, w.reshape(h // 2, wide // 2, b))
+    y = [_flat(t) for t in y]
+  else:
+    y = [_flat(t) for t in y]
+    y = _subtract(y, sum(lax.dot(t, w) for t in y) / n, w)
+  inverse = _inverse(y, n)
+  top = _extreme(y, jnp.where(scale < 0, -1, 1).astype(scale.dtype))
+  z = _activate(top, scale * inverse, bias, w, None)
+  # A slice of no channels tells the backward pass a shape for no memory.
+  like = jnp.zeros((0, *shape[1:]), z.dtype)
+  return z, (y, top, z, scale, inverse, w, n, like)
+
+
+def _pooled_backward(saved, dz):
+  y, top, z, scale, inverse, w, n, like = saved
+  g = _gate(z, dz)
+  dbias, dscale = _sums(g, top, inverse)
+  factors = _factors(scale, inverse, dbias, dscale, n)
+  _, h, wide, b = like.shape
+  if h * wide * b == w.size:
+    dy = _unpool(y, g, top, w, *factors)
+    dy = [t.reshape(-1, h, wide, b) for t in dy]
+  else:
+    half = (h // 2, wide // 2, b)
+    y, g, top, w = jax.tree.map(
+      lambda t: t.reshape(*t.shape[:-1], *half), (y, g, top, w)
+    )
+    dy = [_join_unpool(y, g, top, w, *factors)]
+  return dy, dscale, dbias, None
+
+
+pooled.defvjp(_pooled_forward, _pooled_backward)
+
+
+def _flat(x: Array) -> Array:
+  return x.reshape(len(x), -1)
+
+
+def _inner(a: Array, b: Array) -> Array:
+  return jnp.einsum('cn,cn->c', a, b)
+
+
+def _inverse(y: list[Array], n: Array) -> Array:
+  return lax.rsqrt(sum(_inner(t, t) for t in y) / n + EPSILON)
+
+
+def _sums(g: Array, y: Array, inverse: Array) -> tuple[Array, Array]:
+  return lax.dot(g, jnp.ones(g.shape[1], g.dtype)), _inner(g, y) * inverse
+
+
+def _factors(scale, inverse, dbias, dscale, n):
+  a = scale * inverse
+  return a, a * dbias / n, a * inverse * dscale / n
+
+
+def _column(a: Array, like: Array) -> Array:
+  return a.reshape(-1, *(1 for _ in like.shape[1:]))
+
+
+@one_pass
+def _subtract(y, mean, w):
+  return [(t - _column(mean, t)) * w for t in y]
+
+
+@one_pass
+def _split_subtract(y, mean, w):
+  windows = [y[:, p::2, q::2] for p in (0, 1) for q in (0, 1)]
+  return [(t - _column(mean, t)) * w for t in windows]
+
+
+@one_pass
+def _extreme(y, sign):
+  # A negative scale makes the least pixel the greatest.
+  sign = _column(sign, y[0])
+  a, b, c, d = (sign * t for t in y)
+  return sign * lax.max(lax.max(a, b), lax.max(c, d))
+
+
+@one_pass
+def _affine(y, a, bias, w, skip):
+  z = _column(a, y) * y + _column(bias, y)
+  return (z if skip is None else z + skip) * w
+
+
+@one_pass
+def _activate(y, a, bias, w, skip):
+  z = _column(a, y) * y + _column(bias, y)
+  z = z if skip is None else z + skip
+  return lax.max(z, lax.full_like(z, 0)) * w
+
+
+@one_pass
+def _gate(z, dz):
+  return lax.select(z > 0, dz, lax.full_like(dz, 0))
+
+
+@one_pass
+def _weigh(dz, w):
+  return dz * w
+
+
+@one_pass
+def _gradient(g, y, w, a, b, c):
+  a, b, c = (_column(t, y) for t in (a, b, c))
+  return a * g - b * w - c * y
+
+
+def _window_gradients(y, g, top, w, a, b, c):
+  a, b, c = (_column(t, top) for t in (a, b, c))
+  g = a * g
+  zero = lax.full_like(g, 0)
+  free = None  # the first of equal pixels gets the gradient, as in PyTorch
+  dy = []
+  for t in y:
+    hit = t == top
+    first = hit if free is None else hit & free
+    free = ~hit if free is None else free & ~hit
+    dy.append(lax.select(first, g, zero) - b * w - c * t)
+  return dy
+
+
+_unpool = one_pass(_window_gradients)
+
+
+@one_pass
+def _join_unpool(y, g, top, w, a, b, c):
+  dy = _window_gradients(y, g, top, w, a, b, c)
+  channels, h, wide, batch = top.shape
+  rows = [jnp.stack(dy[:2], 3), jnp.stack(dy[2:], 3)]
+  return jnp.stack(rows, 2).reshape(channels, 2 * h, 2 * wide, batch)

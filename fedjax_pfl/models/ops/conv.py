@@ -1,0 +1,94 @@
+"""Which form a convolution takes: one function, several lowerings.
+
+  y[b, i, j, :] = sum_{u, v} x[b, s i + u - p, s j + v - p, :] K[u, v]
+
+Images are [B, H, W, C], kernels [k, k, in, out]; p pixels of zeros lie on
+every side, also for stride 2 ('SAME' would put them on one side only). The
+lowerings agree to rounding:
+
+  lax    lax.conv_general_dilated
+  gemm   matrix products, on images [C, H, W, B] inside
+
+The transpositions around gemm cancel between a layer and the next one.
+"""
+
+import functools
+
+import jax
+from jax import lax
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import matmul_conv
+
+LOWERINGS = ('auto', 'lax', 'gemm')
+
+
+def resolve(lowering: str) -> str:
+  """Return 'lax' or 'gemm'; 'auto' is gemm on a CPU, lax elsewhere."""
+  if lowering not in LOWERINGS:
+    raise bad_input(
+      'lowering',
+      got=lowering,
+      expected='a known lowering',
+      choices=LOWERINGS,
+      cause='a typo',
+    )
+  if lowering != 'auto':
+    return lowering
+  # Measured on a CPU only, where lax.conv in a loop is 40 times slower. That
+  # lax is right for accelerators is a guess until somebody measures there.
+  return 'gemm' if jax.default_backend() == 'cpu' else 'lax'
+
+
+def batch_last(x: Array) -> Array:
+  """Return images [B, H, W, C] as [C, H, W, B]."""
+  return x.transpose(3, 1, 2, 0)
+
+
+# Swapping the first and the last axis is its own inverse; two names, because
+# a reader wants to know which way an array goes.
+batch_first = batch_last
+
+
+def conv(
+  x: Array, kernel: Array, *, stride: int, padding: int, lowering: str
+) -> Array:
+  """Convolve x [B, H, W, I] with kernel [k, k, I, O]."""
+  if resolve(lowering) == 'lax':
+    return _lax_conv(x, kernel, stride, padding, 1)
+  return _gemm_conv(x, kernel, stride, padding)
+
+
+def depthwise(x: Array, kernel: Array, *, stride: int, lowering: str) -> Array:
+  """Convolve every channel of x [B, H, W, C] with its own kernel [3, 3, C]."""
+  if resolve(lowering) == 'lax':
+    groups = x.shape[-1]
+    return _lax_conv(x, kernel[:, :, None], stride, 1, groups)
+  return _gemm_depthwise(x, kernel, stride)
+
+
+# Compiled, so that layers of one shape are traced and lowered once; XLA takes
+# such a call apart again.
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _gemm_conv(x, kernel, stride, padding) -> Array:
+  x = batch_last(x)
+  return batch_first(
+    matmul_conv.conv(x, kernel, stride=stride, padding=padding)
+  )
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _gemm_depthwise(x, kernel, stride) -> Array:
+  return batch_first(matmul_conv.depthwise(batch_last(x), kernel, stride))
+
+
+def _lax_conv(x, kernel, stride, padding, groups) -> Array:
+  return lax.conv_general_dilated(
+    x,
+    kernel,
+    (stride, stride),
+    [(padding, padding)] * 2,
+    dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+    feature_group_count=groups,
+  )

@@ -1,0 +1,219 @@
+"""Convolutions as matrix products, on images [C, H, W, B].
+
+With the batch last, a shift or a stride in space moves whole runs of B
+numbers, and every product contracts the way that is fast on a CPU (one with
+a transposed left operand costs twice as much):
+
+  y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k k C, h w B] of x
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import winograd
+from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
+
+
+def conv(x: Array, kernel: Array, *, stride: int, padding: int) -> Array:
+  """Convolve x [C, H, W, B] with kernel [k, k, C, O] to [O, h, w, B]."""
+  if stride == padding == 1 and _worth_winograd(x, kernel):
+    return winograd.conv(x, kernel)
+  return _conv(x, kernel, stride, padding)
+
+
+def windows(x: Array, kernel: Array) -> list[Array]:
+  """Convolve x [C, 2h, 2w, B] with a 3x3 kernel, in front of `norm.pooled`.
+
+  Returns y[:, p::2, q::2] for p, q, if it comes apart anyway; else [y].
+  """
+  if not _worth_winograd(x, kernel):
+    return [_conv(x, kernel, 1, 1)]
+  tile = (-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3])
+  return [y.reshape(tile) for y in winograd.phases(x, kernel)]
+
+
+def _worth_winograd(x: Array, kernel: Array) -> bool:
+  # Below, its many small passes cost more time, above all to compile.
+  _, h, w, _ = x.shape
+  return kernel.shape[:2] == (3, 3) and kernel.shape[2] >= 16 and h * w >= 64
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _conv(x: Array, kernel: Array, stride: int, padding: int) -> Array:
+  return _conv_forward(x, kernel, stride, padding)[0]
+
+
+def _conv_forward(x, kernel, stride, padding):
+  size, _, _, o = kernel.shape
+  taps = _patches(x, size, stride, padding)  # [k k C, h, w, B]
+  patches = taps.reshape(len(taps), -1)
+  y = lax.dot(kernel.reshape(-1, o).T, patches)
+  return y.reshape(o, *taps.shape[1:]), (patches, kernel, _shape(x))
+
+
+def _conv_backward(stride, padding, saved, dy):
+  patches, kernel, x = saved
+  size, _, c, o = kernel.shape
+  flat = dy.reshape(o, -1)
+  dk = lax.dot(patches, flat.T).reshape(kernel.shape)
+  taps = lax.dot(kernel.reshape(-1, o), flat)
+  taps = taps.reshape(size * size, c, *dy.shape[1:])
+  return _fold(taps, None, stride, padding, x.shape[1:]), dk
+
+
+_conv.defvjp(_conv_forward, _conv_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def depthwise(x: Array, kernel: Array, stride: int) -> Array:
+  """Convolve each channel of x [C, H, W, B] with its kernel [3, 3, C]."""
+  return _depthwise_forward(x, kernel, stride)[0]
+
+
+def _depthwise_forward(x, kernel, stride):
+  x = _margin(x)
+  return _multiply_add(stride)(x, _columns(kernel)), (x, kernel)
+
+
+def _depthwise_backward(stride, saved, dy):
+  x, kernel = saved
+  _, high, wide, b = x.shape
+  dk = jnp.stack(_tap_sums(stride)(x, dy)).sum(-1)  # [9, C]
+  if stride == 1:
+    turned = _columns(kernel[::-1, ::-1])
+    dx = _multiply_add(1)(_margin(dy), turned)
+  else:
+    dx = _fold(dy, _columns(kernel), stride, 1, (high - 2, wide - 2, b))
+  return dx, dk.reshape(kernel.shape)
+
+
+depthwise.defvjp(_depthwise_forward, _depthwise_backward)
+
+
+@one_pass
+def _margin(x: Array) -> Array:
+  return pad(x, (1, 1), (1, 1))
+
+
+@functools.cache
+def _tap_sums(stride: int):
+  """Return (x, dy) -> sum over pixels of x dy for 9 taps, each [C, B].
+
+  One sum of nine numbers reads x and dy once, not nine times.
+  """
+
+  @one_pass
+  def tap_sums(x, dy):
+    products = [tap * dy for tap in _taps(x, 3, stride)]
+    zero = np.zeros((), dy.dtype)
+    return lax.reduce(products, [zero] * 9, _add_each, (1, 2))
+
+  return tap_sums
+
+
+def _add_each(a: list[Array], b: list[Array]) -> list[Array]:
+  return [lax.add(*pair) for pair in zip(a, b, strict=True)]
+
+
+@functools.cache
+def _multiply_add(stride: int):
+  @one_pass
+  def multiply_add(x, k):
+    taps = _taps(x, 3, stride)
+    return combine([(1, tap * k[i]) for i, tap in enumerate(taps)])
+
+  return multiply_add
+
+
+def _columns(kernel: Array) -> Array:
+  return kernel.reshape(9, -1, 1, 1, 1)
+
+
+def _shape(x: Array) -> Array:
+  # A slice of no channels tells the backward pass a shape for no memory.
+  return x[:0]
+
+
+def _taps(x: Array, size: int, stride: int) -> list[Array]:
+  """Return the padded x as each of the size*size taps of a kernel sees it."""
+  rows, columns = x.shape[1] - size + 1, x.shape[2] - size + 1
+  return [
+    x[:, u : u + rows : stride, v : v + columns : stride]
+    for u in range(size) for v in range(size)
+  ]  # fmt: skip
+
+
+def _patches(x: Array, size: int, stride: int, padding: int) -> Array:
+  """Return all taps, one after the other along the channels.
+
+  First the shifts along rows, then along columns: 3 + 3 copies, not 9.
+  """
+  if size == stride == 1:
+    return x
+  x = pad(x, (padding, padding), (padding, padding))
+  for axis in (2, 1):
+    x = _shifts(size, stride, axis)(x)
+  return x
+
+
+@functools.cache
+def _shifts(size: int, stride: int, axis: int):
+  @one_pass
+  def shifts(x):
+    end = x.shape[axis] - size + 1
+    taps = [lax.slice_in_dim(x, u, u + end, stride, axis) for u in range(size)]
+    return lax.concatenate(taps, 0)
+
+  return shifts
+
+
+def _fold(taps: Array, kernel: Array | None, stride, padding, shape) -> Array:
+  """Return the sum of taps [k k, C, h, w, B] at their places in the image.
+
+  With a kernel [k k, C, 1, 1, 1] the taps are its products with one array.
+  Taps that meet the same rows and columns modulo the stride are added up
+  shifted; the sums are then interleaved.
+  """
+  if kernel is None and len(taps) == stride == 1:
+    return taps[0]
+  h, w, _ = shape
+  sums = _overlap(stride, padding, h, w)(taps, kernel)
+  if stride == 1:
+    return sums[0][0]
+  y = jnp.stack([jnp.stack(row, 3) for row in sums], 2)
+  y = y.reshape(y.shape[0], stride * y.shape[1], -1, y.shape[-1])
+  return y[:, :h, :w]
+
+
+@functools.cache
+def _overlap(stride: int, padding: int, h: int, w: int):
+  high, wide = -(-h // stride), -(-w // stride)
+
+  @one_pass
+  def overlap(taps, kernel):
+    size = round(len(taps if kernel is None else kernel) ** 0.5)
+    rows, columns = taps.shape[-3:-1]
+
+    def shifted(u, i, v, j):
+      tap = size * u + v
+      x = taps[tap] if kernel is None else taps * kernel[tap]
+      return pad(x, (i, high - rows - i), (j, wide - columns - j))
+
+    def meeting(p):  # taps that reach pixels p, p + stride, ..., and shifts
+      shifts = ((u, u - padding - p) for u in range(size))
+      return [(u, s // stride) for u, s in shifts if s % stride == 0]
+
+    def add(p, q):
+      terms = [
+        (1, shifted(u, i, v, j)) for u, i in meeting(p) for v, j in meeting(q)
+      ]
+      return combine(terms or [(1, lax.full_like(shifted(0, 0, 0, 0), 0))])
+
+    return [[add(p, q) for q in range(stride)] for p in range(stride)]
+
+  return overlap

@@ -1,0 +1,244 @@
+"""What makes two runs the same run, and where a run's numbers come from.
+
+The config and the fingerprint of the data decide; versions and devices are
+recorded, so that a number can be traced, and told when they change.
+"""
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.runs import lock
+
+CONFIG = 'config.json'
+ABSENT = '(absent)'
+MAY_CHANGE = 'clients_placement', 'devices'  # between two parts of a run
+# Settings that runs of earlier versions have not stored: as they were then.
+SINCE = {'diverged': 'stop'}
+
+
+def claim(
+  path: pathlib.Path,
+  config: Mapping[str, Any],
+  data: str,
+  say: Callable[[str], None],
+) -> None:
+  """Make `path` the directory of this run, or see that it already is.
+
+  Raises, before anything is written, where another run or something else
+  than a run lies there, or another process is at work on it: the lock is held
+  until `lock.release`.
+  """
+  now = {'config': _plain_config(config), 'data': data, **_provenance()}
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+    _check(path, now, lambda text: None)  # where nothing may be written
+    lock.acquire(path)
+    try:
+      if not _check(path, now, say):
+        atomic_files.remove_temporary(path)
+        atomic_files.write_json(path / CONFIG, now)
+    except BaseException:
+      lock.release(path)
+      raise
+  except BadInput:
+    raise
+  except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+    reason = getattr(error, 'strerror', None) or error
+    raise bad_input(
+      'workdir',
+      got=str(path),
+      expected='a directory that can be made and written',
+      choices=['another --workdir'],
+      cause=f'{reason}'.lower(),
+    ) from error
+
+
+def _check(
+  path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]
+) -> bool:
+  """Return whether the run is there; refuse another one."""
+  stored = _read(path)
+  if stored is None:
+    return False
+  if not os.access(path, os.W_OK | os.X_OK):
+    raise PermissionError('not allowed to write here')
+  _compare(path, stored, now, say)
+  return True
+
+
+def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Return {'hp.lr': 0.1} for {'hp': {'lr': 0.1}}."""
+  flat = {}
+  for key, value in config.items():
+    name = f'{prefix}{key}'
+    if isinstance(value, Mapping) and value:
+      flat |= flatten(value, f'{name}.')
+    else:
+      flat[name] = value
+  return flat
+
+
+def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the config as config.json will give it back."""
+  for name, value in flatten(config).items():
+    try:
+      atomic_files.plain(value)
+    except TypeError as error:
+      raise bad_input(
+        f'config.{name}',
+        got=value,
+        expected='a setting that JSON can hold',
+        choices=['number', 'string', 'bool', 'None', 'list', 'dict'],
+        cause='an object was put into the config instead of its name',
+      ) from error
+  # An infinite setting (never, no limit) is legal, and must compare equal.
+  return atomic_files.plain(config, nonfinite=str)
+
+
+def _read(path: pathlib.Path) -> dict[str, Any] | None:
+  """Return the stored config.json; None where a run may begin."""
+  names = [entry.name for entry in path.iterdir()]
+  others = sorted(
+    name
+    for name in names
+    if name not in (CONFIG, lock.NAME) and not atomic_files.is_temporary(name)
+  )
+  if CONFIG in names:
+    try:
+      stored = json.loads((path / CONFIG).read_bytes())
+      return {
+        **stored,
+        'config': dict(stored['config']),
+        'data': stored['data'],
+      }
+    except (ValueError, TypeError, KeyError) as error:
+      if not others:  # nothing was computed yet, so nothing can be lost
+        return None
+      raise bad_input(
+        'workdir',
+        got=f'{path}, whose {CONFIG} is damaged',
+        expected=f'a run with a readable {CONFIG}',
+        choices=[
+          'put back a copy of that file',
+          'another --workdir',
+          'delete the directory to start anew',
+        ],
+        cause='a full disk, or a file edited by hand',
+      ) from error
+  if others:
+    more = ', ...' if len(others) > 3 else ''
+    raise bad_input(
+      'workdir',
+      got=f'{path}, which holds {", ".join(others[:3])}{more}',
+      expected=f'an empty or new directory, or a run with its {CONFIG}',
+      choices=['another --workdir'],
+      cause='the path of something else, or of the folder above the run',
+    )
+  return None
+
+
+def _compare(
+  path: pathlib.Path, stored: dict, now: dict, say: Callable[[str], None]
+) -> None:
+  """Raise unless both are the same run; tell what else is different."""
+  before, given = (_decisive(one['config']) for one in (stored, now))
+  if before != given:
+    raise _other_config(path, before, given)
+  if stored['data'] != now['data']:
+    raise bad_input(
+      'data',
+      got=now['data'],
+      expected=f'{stored["data"]}, on which {path} was begun',
+      choices=['another --workdir', 'the data of that run'],
+      cause='the files of the data set, how they are read, or the model of '
+      'the run to start from (after a +) have changed',
+    )
+  for name in now:
+    if name in stored and stored[name] != now[name]:
+      say(
+        f'{path} was begun with {name} {stored.get(name)}, this is '
+        f'{now[name]}: numbers may differ in their last digits.'
+      )
+
+
+def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the fields of which none may change before a run is over."""
+  return {
+    name: value
+    for name, value in flatten({**SINCE, **config}).items()
+    if name not in MAY_CHANGE
+  }
+
+
+def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
+  names = [
+    name
+    for name in {**stored, **given}
+    if stored.get(name, ABSENT) != given.get(name, ABSENT)
+  ]
+  return bad_input(
+    'config',
+    got={name: given.get(name, ABSENT) for name in names},
+    expected=(
+      f'the config that {path} was begun with, where these are '
+      f'{ {name: stored.get(name, ABSENT) for name in names} }'
+    ),
+    choices=['another --workdir', 'the settings of that run'],
+    cause='a setting was changed and the directory was not',
+  )
+
+
+def _provenance() -> dict[str, Any]:
+  """Return the versions and devices that a number may depend on."""
+  try:
+    version = importlib.metadata.version('fedjax_pfl')
+  except importlib.metadata.PackageNotFoundError:
+    version = 'not installed'
+  kinds = Counter(f'{d.platform} {d.device_kind}' for d in jax.devices())
+  return {
+    'version': version,
+    'commit': _commit(pathlib.Path(__file__).parents[2]),
+    'jax': jax.__version__,
+    'devices': [f'{number} x {kind}' for kind, number in kinds.items()],
+    'processor': processor(),
+  }
+
+
+def processor() -> str:
+  """Return the processor of this machine and its number of cores."""
+  try:
+    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
+  except OSError:  # not Linux
+    lines = []
+  names = [
+    line.partition(':')[2].strip()
+    for line in lines
+    if line.startswith('model name')
+  ]
+  name = names[0] if names else platform.processor() or platform.machine()
+  return f'{name}, {os.cpu_count()} cores'
+
+
+def _commit(root: pathlib.Path) -> str | None:
+  """Return the commit of the checkout, `-dirty` if edited; else None."""
+  if not (root / '.git').exists():  # installed: git would find another's
+    return None
+  command = 'git describe --always --dirty --exclude=* --abbrev=40'
+  try:
+    done = subprocess.run(
+      command.split(), cwd=root, capture_output=True, text=True, timeout=10
+    )
+  except (OSError, subprocess.SubprocessError):  # no git, or a slow disk
+    return None
+  return done.stdout.strip() or None

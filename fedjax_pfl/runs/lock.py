@@ -1,0 +1,101 @@
+"""One process at a time writes a run directory.
+
+The lock is `flock` on an open file in it, so it goes away with the process,
+however that ends; the text in the file says who holds it, and counts for
+nothing once nobody does. On NFS, Linux keeps such locks on the server, for all
+machines, unless it is mounted with `nolock` or `local_lock`; where a file
+system has no locks at all, runs go on without.
+"""
+
+import contextlib
+import errno
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Iterator
+
+from fedjax_pfl.core.errors import bad_input
+
+try:
+  import fcntl
+except ImportError:  # Windows has no flock
+  fcntl = None
+
+NAME = '.lock'
+ABSENT = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+# What this process holds: {directory: [handle, how often]}. flock would keep
+# a notebook from its own run after an exception.
+_held: dict[str, list[int]] = {}
+
+
+def acquire(folder: pathlib.Path) -> None:
+  """Take the lock of a directory; refuse where another process has it.
+
+  A process may take it again, and gives it back as often. A refused one has
+  written nothing.
+  """
+  key = os.path.realpath(folder)
+  if key in _held:
+    _held[key][1] += 1
+  elif fcntl is not None:
+    _held[key] = [_open_locked(folder), 1]
+
+
+def release(folder: pathlib.Path) -> None:
+  """Give the lock back, and remove its file with the last of it."""
+  key = os.path.realpath(folder)
+  if key not in _held:
+    return
+  _held[key][1] -= 1
+  if _held[key][1] == 0:
+    handle, _ = _held.pop(key)
+    with contextlib.suppress(OSError):  # a directory that has since gone
+      os.unlink(folder / NAME)  # while it is held: nobody else can have it
+    os.close(handle)
+
+
+def _open_locked(folder: pathlib.Path) -> int:
+  """Return the open file of the lock, with our name in it."""
+  for handle in _opened(folder / NAME):
+    try:
+      fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+      owner = os.pread(handle, 200, 0).decode(errors='replace')
+      os.close(handle)
+      raise _refusal(folder, owner) from error
+    except OSError as error:
+      if error.errno not in ABSENT:
+        os.close(handle)
+        raise
+    if _is_file(handle, folder / NAME):
+      break
+    os.close(handle)  # its owner removed it meanwhile
+  now = time.strftime('%Y-%m-%d %H:%M:%S')
+  text = f'process {os.getpid()} on {socket.gethostname()} since {now}'
+  os.ftruncate(handle, 0)
+  os.pwrite(handle, text.encode(), 0)
+  return handle
+
+
+def _opened(path: pathlib.Path) -> Iterator[int]:
+  while True:
+    yield os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _is_file(handle: int, path: pathlib.Path) -> bool:
+  """Return whether the open file is the one of that name."""
+  try:
+    return os.path.samestat(os.fstat(handle), os.stat(path))
+  except FileNotFoundError:
+    return False
+
+
+def _refusal(folder: pathlib.Path, owner: str) -> Exception:
+  return bad_input(
+    'workdir',
+    got=f'{folder}, which {owner or "another process"} is writing',
+    expected='a run that no other process is at work on',
+    choices=['wait until it is done', 'stop it', 'another --workdir'],
+    cause='the same command was started twice',
+  )

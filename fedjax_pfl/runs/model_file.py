@@ -1,0 +1,100 @@
+"""One model in one .npz file, to be loaded without this package if need be.
+
+Every leaf is an array under its path, `body/conv1/kernel`; the array `meta` is
+a JSON string with what is needed to build the model again. No pickle.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Params
+
+META = 'meta'
+
+
+def save_model(
+  path: str | os.PathLike, params: Params, meta: Mapping[str, Any]
+) -> None:
+  """Write a nested dict of arrays, and what else is to be known of it.
+
+  >>> import tempfile
+  >>> path = pathlib.Path(tempfile.mkdtemp()) / 'model.npz'
+  >>> save_model(path, {'head': {'bias': np.ones(2)}}, {'model': 'convnet4'})
+  >>> load_model(path)
+  ({'head': {'bias': array([1., 1.])}}, {'model': 'convnet4'})
+  """
+  arrays, dtypes = {}, {}
+  for keys, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+    array = np.asarray(leaf)
+    name = '/'.join(_key(key) for key in keys)
+    assert name != META, f'a leaf may not be called {META}'
+    dtypes[name] = str(array.dtype)
+    if array.dtype != np.dtype(array.dtype.str):
+      # .npy knows numpy's dtypes only; bfloat16 goes as bytes and its name.
+      array = array.view(f'u{array.dtype.itemsize}')
+    arrays[name] = array
+  text = json.dumps(atomic_files.plain({'meta': meta, 'dtypes': dtypes}))
+  atomic_files.write_npz(pathlib.Path(path), {META: np.array(text), **arrays})
+
+
+def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
+  """Return (params, meta): a nested dict of numpy arrays, and a dict."""
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise bad_input(
+      'model',
+      got=str(path),
+      expected='a file that save_model wrote',
+      choices=sorted(str(found) for found in path.parent.glob('*.npz')),
+      cause='a mistyped path, or a run that is not finished',
+    )
+  arrays = atomic_files.read_npz(path)
+  try:
+    header = json.loads(str(arrays.pop(META)))
+    meta, dtypes = header['meta'], header['dtypes']
+    # A damaged archive may lose its last members without a word.
+    arrays = {name: arrays[name] for name in dtypes}
+    params = _nest(arrays, dtypes)
+    if not isinstance(meta, dict):
+      raise TypeError(f'meta is {type(meta).__name__}')
+  except (ValueError, TypeError, LookupError, AttributeError) as error:
+    raise bad_input(
+      'model',
+      got=f'{path} with {", ".join(arrays) or "no arrays"}',
+      expected=f'a file that save_model wrote, with an array {META!r}',
+      cause='an .npz file of another kind, such as clients.npz, or damage',
+    ) from error
+  return params, meta
+
+
+def _nest(
+  arrays: Mapping[str, np.ndarray], dtypes: Mapping[str, str]
+) -> dict[str, Any]:
+  """Return {'a': {'b': array}} for {'a/b': array}, in its own dtype."""
+  params: dict[str, Any] = {}
+  for name, array in arrays.items():
+    *folders, last = name.split('/')
+    branch = params
+    for folder in folders:
+      branch = branch.setdefault(folder, {})
+    if last in branch:
+      raise ValueError(f'two leaves are called {name}')
+    branch[last] = array.view(jnp.dtype(dtypes[name]))
+  return params
+
+
+def _key(key: Any) -> str:
+  # A field of a NamedTuple, such as the class means of a template view, comes
+  # back as an entry of a dict.
+  name = getattr(key, 'name', getattr(key, 'key', None))
+  assert isinstance(name, str) and '/' not in name, f'bad key {key!r}'
+  return name

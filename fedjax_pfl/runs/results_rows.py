@@ -1,0 +1,216 @@
+"""What a file of results holds, as records: in and out.
+
+The connection is one of resultfile.py.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.runs.results_db import SCORED
+
+
+class Provenance(NamedTuple):
+  """Where numbers come from; '' and None: not recorded."""
+
+  path: str  # the run directory, on the machine of the run
+  version: str
+  commit: str
+  jax: str
+  devices: str
+  processor: str
+  finished: float | None  # seconds since 1970
+  seconds: float | None
+
+  def __str__(self) -> str:
+    commit = self.commit[:12] or 'unknown'
+    return f'{self.path} (commit {commit}, {self.processor or self.devices})'
+
+
+class Training(NamedTuple):
+  """What was trained; the keys are those of reproduction/keys.py."""
+
+  key: str
+  setting: str  # the key without the data
+  start: str  # key of the training that it began with, or ''
+  model: str  # digest of its final global model, or ''
+  settings: dict[str, Any]  # every field
+  data: str
+  seed: int | None
+  rounds: int | None
+  images_per_second: float | None  # median
+  bytes_down: int | None  # of the whole training
+  bytes_up: int | None
+  provenance: Provenance
+
+
+class Judgement(NamedTuple):
+  """How the last models of a training were judged."""
+
+  training: str
+  judging: str
+  settings: dict[str, Any]
+  data: str
+  result: dict[str, Any]  # as result.json
+  provenance: Provenance
+
+
+class Judged(NamedTuple):
+  """What one view gave, client by client."""
+
+  ids: np.ndarray  # [K]
+  train_count: np.ndarray  # [K]
+  scores: Scores  # [K]
+
+
+def insert(
+  connection: sqlite3.Connection, table: str, record: Training | Judgement
+) -> int:
+  """Insert a record; return its row id."""
+  fields = {**record._asdict(), **record.provenance._asdict()}
+  del fields['provenance']
+  for name in ('settings', 'result'):
+    if name in fields:
+      fields[name] = json.dumps(fields[name], sort_keys=True)
+  names = ', '.join(f'"{name}"' for name in fields)
+  marks = ', '.join('?' * len(fields))
+  return connection.execute(
+    f'INSERT INTO {table} ({names}) VALUES ({marks})', tuple(fields.values())
+  ).lastrowid
+
+
+def insert_scores(
+  connection: sqlite3.Connection, judgement: int, view: str, judged: Judged
+) -> None:
+  """Insert a row for every client; NaN, and what was not scored, is NULL."""
+  absent = np.full(len(judged.ids), np.nan)
+  columns = [
+    absent if values is None else np.asarray(values, np.float64)
+    for values in judged.scores
+  ]
+  marks = ', '.join('?' * (4 + len(columns)))
+  rows = zip(
+    judged.ids.tolist(),
+    judged.train_count.tolist(),
+    *(column.tolist() for column in columns),
+    strict=True,
+  )
+  connection.executemany(
+    f'INSERT INTO scores VALUES ({marks})',
+    ((judgement, view, *row) for row in rows),
+  )
+
+
+def replace_result(
+  connection: sqlite3.Connection, judgement: int, result: dict[str, Any]
+) -> None:
+  connection.execute(
+    'UPDATE judgements SET result = ? WHERE id = ?',
+    (json.dumps(result, sort_keys=True), judgement),
+  )
+
+
+def replace_keys(
+  connection: sqlite3.Connection,
+  trainings: Mapping[str, Training],
+  judging_fn: Callable[[Judgement], str],
+) -> None:
+  """Give new keys to the trainings {old key: training} and judgements."""
+  judgements = read_judgements(connection)
+  # In two steps: the new key of one may be the old one of another.
+  connection.execute("UPDATE trainings SET key = 'old ' || key")
+  connection.execute("UPDATE judgements SET training = 'old ' || training")
+  for old, one in trainings.items():
+    connection.execute(
+      'UPDATE trainings SET key = ?, setting = ?, start = ? WHERE key = ?',
+      (one.key, one.setting, one.start, f'old {old}'),
+    )
+  for number, one in judgements.items():
+    connection.execute(
+      'UPDATE judgements SET training = ?, judging = ? WHERE id = ?',
+      (trainings[one.training].key, judging_fn(one), number),
+    )
+
+
+def read_trainings(
+  connection: sqlite3.Connection, key: str = ''
+) -> dict[str, Training]:
+  """Return trainings by key: all, or this one."""
+  names = [*Training._fields[:-1], *Provenance._fields]
+  rows = connection.execute(
+    f'SELECT {_quoted(names)} FROM trainings {"WHERE key = ?" if key else ""}',
+    (key,) if key else (),
+  )
+  size = len(Training._fields) - 1
+  return {
+    row[0]: Training(*row[:size], Provenance(*row[size:]))._replace(
+      settings=_mapping(row[Training._fields.index('settings')])
+    )
+    for row in rows
+  }
+
+
+def read_judgements(
+  connection: sqlite3.Connection, keys: Sequence[str] = ()
+) -> dict[int, Judgement]:
+  """Return judgements by row id: all, or that of (training, judging)."""
+  names = ['id', *Judgement._fields[:-1], *Provenance._fields]
+  where = 'WHERE training = ? AND judging = ?' if keys else ''
+  rows = connection.execute(
+    f'SELECT {_quoted(names)} FROM judgements {where} ORDER BY id', keys
+  )
+  found = {}
+  for number, training, judging, settings, data, result, *others in rows:
+    found[number] = Judgement(
+      training,
+      judging,
+      _mapping(settings),
+      data,
+      {'views': {}, **_mapping(result)},
+      Provenance(*others),
+    )
+  return found
+
+
+def read_scores(
+  connection: sqlite3.Connection, judgement: int, view: str
+) -> Judged | None:
+  """Return what a view gave, or None where it was not judged."""
+  rows = connection.execute(
+    f'SELECT client, train_count, {", ".join(SCORED)} FROM scores '
+    'WHERE judgement = ? AND view = ? ORDER BY client',
+    (judgement, view),
+  ).fetchall()
+  if not rows:
+    return None
+  ids, train_count, *columns = zip(*rows, strict=True)
+  scores = [
+    None if all(value is None for value in column) else np.array(column, float)
+    for column in columns
+  ]
+  return Judged(np.array(ids), np.array(train_count), Scores(*scores))
+
+
+def view_names(connection: sqlite3.Connection, judgement: int) -> list[str]:
+  rows = connection.execute(
+    'SELECT DISTINCT view FROM scores WHERE judgement = ?', (judgement,)
+  )
+  return [view for (view,) in rows]
+
+
+def _quoted(names: Sequence[str]) -> str:
+  return ', '.join(f'"{name}"' for name in names)
+
+
+def _mapping(text: str) -> dict[str, Any]:
+  try:
+    value = json.loads(text)
+  except (ValueError, RecursionError):
+    value = None
+  if not isinstance(value, dict):
+    raise sqlite3.DatabaseError(f'{text[:20]!r} where fields belong')
+  return value

@@ -1,0 +1,344 @@
+"""The run directory: all that a run leaves behind, and all it resumes from.
+
+  config.json     the resolved config, and what it ran on
+  metrics.jsonl   one object a line: round, time, named numbers
+  clients.npz     per client: ids, counts, and the scores of every view
+  result.json     status, summary of every view and of test_best; written last
+  checkpoints/    see checkpoints.py
+  tb/             the metrics once more, for TensorBoard: events.py
+  model/          see modelfile.py
+
+A run that is killed at any moment is continued by opening it again. What was
+damaged since is noticed: result.json and every checkpoint hold digests.
+"""
+
+import json
+import math
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import PyTree, Scores
+from fedjax_pfl.runs import checkpoint, checksums, identity, lock
+from fedjax_pfl.runs.tensorboard import Events
+
+METRICS = 'metrics.jsonl'
+CLIENTS = 'clients.npz'
+RESULT = 'result.json'
+# Fields of Scores: those that every version stores, and those since added.
+SCORED_ALWAYS = ('correct', 'count')
+SCORED_LATER = Scores._fields[len(SCORED_ALWAYS) :]
+
+
+class Clients(NamedTuple):
+  """What clients.npz holds; arrays are [K], where nothing else is said."""
+
+  ids: np.ndarray
+  train_count: np.ndarray
+  scores: dict[str, Scores]  # by view, in the order of writing
+  # [K, Y] examples of every class; older versions did not store them.
+  train_classes: np.ndarray | None = None
+  test_classes: np.ndarray | None = None
+
+
+def open_run(
+  workdir: str | os.PathLike,
+  config: Mapping[str, Any],
+  *,
+  data: str,
+  say: Callable[[str], None] = print,
+) -> 'Run':
+  """Return the run in `workdir`, begun now or to be continued.
+
+  `data` is the fingerprint of the data. A directory that was begun with
+  another config or other data is refused and left as it is; other versions
+  and devices are only told through `say`.
+  """
+  path = pathlib.Path(workdir)
+  identity.claim(path, config, data, say)
+  return Run(path, say)
+
+
+class Run:
+  """A run directory that is open for writing; every write is whole."""
+
+  def __init__(self, path: pathlib.Path, say: Callable[[str], None]):
+    self.path = path
+    self.say = say
+    self._events = None
+    self._purge_step = None
+    self._is_closed = False
+
+  def status(self) -> str:
+    """Return 'finished', 'started' (there is a checkpoint) or 'new'."""
+    result = self.result()
+    if result is not None and result.get('status') == 'finished':
+      return 'finished'
+    return 'started' if checkpoint.steps(self._checkpoints) else 'new'
+
+  def result(self) -> dict[str, Any] | None:
+    """Return result.json, or None while there is none that can be read.
+
+    It is none without the clients.npz of which it is the summary. Both are
+    derived: the run writes them again at its end.
+    """
+    path = self.path / RESULT
+    try:
+      result, digests = checksums.read_result(path, CLIENTS)
+    except FileNotFoundError:
+      return None
+    except ValueError:
+      self.say(f'{path} is damaged and will be written again.')
+      return None
+    if digests and atomic_files.sha256(self.path / CLIENTS) != digests[CLIENTS]:
+      self.say(
+        f'{self.path / CLIENTS} is damaged or missing and will be written '
+        'again.'
+      )
+      return None
+    return result
+
+  def log(self, **numbers: Any) -> None:
+    """Append one line of metrics: `log(round=8, loss=1.2)`.
+
+    Log before `save_checkpoint` of the same round: a line that is lost is
+    lost, one too many is dropped by `rewind`. NaN and infinity become null.
+    """
+    assert 'round' in numbers and 'time' not in numbers, numbers
+    now = time.time()
+    numbers = atomic_files.plain(numbers)
+    record = {'round': numbers.pop('round'), 'time': round(now, 3), **numbers}
+    path = self.path / METRICS
+    with (
+      atomic_files.writing(path),
+      open(path, 'a', encoding='utf-8') as stream,
+    ):
+      stream.write(json.dumps(record, allow_nan=False) + '\n')
+      stream.flush()
+      os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
+    self._mirror(record['round'], now, numbers)
+
+  def rewind(self, last_round: int | None) -> None:
+    """Drop the metrics after `last_round` (None: all) and a torn last line."""
+    path = self.path / METRICS
+    if not path.exists():
+      return
+    lines = path.read_bytes().splitlines(keepends=True)
+    limit = -1 if last_round is None else last_round
+    kept = [line for line in lines if _round_of(line) <= limit]
+    if kept != lines:
+      with atomic_files.writing(path):
+        atomic_files.write_bytes(path, b''.join(kept))
+    self._purge_step = limit + 1
+
+  def save_checkpoint(self, step: int, tree: PyTree) -> None:
+    """Save what the next round needs, after `step` rounds; keep two."""
+    with atomic_files.writing(self._checkpoints):
+      metrics = checksums.stamp(self.path / METRICS)
+      checkpoint.save(self._checkpoints, step, tree, beside=metrics)
+
+  def has_checkpoint(self, step: int) -> bool:
+    """Return whether a checkpoint of this step was saved."""
+    return step in checkpoint.steps(self._checkpoints)
+
+  def last_checkpoint(self) -> int | None:
+    """Return the step of the newest checkpoint, None if there is none."""
+    return max(checkpoint.steps(self._checkpoints), default=None)
+
+  def restore_checkpoint(
+    self, like: PyTree | Callable[[int], PyTree]
+  ) -> tuple[int, PyTree] | None:
+    """Return the newest whole checkpoint, or None if there is none yet."""
+    return checkpoint.restore(self._checkpoints, like, self.say)
+
+  def resume(
+    self, like: PyTree | Callable[[int], PyTree]
+  ) -> tuple[int, PyTree] | None:
+    """Return `restore_checkpoint(like)`, with the metrics rewound to it."""
+    restored = self.restore_checkpoint(like)
+    if restored:
+      stamp = checkpoint.beside(self._checkpoints, restored[0])
+      checksums.check_metrics(self.path / METRICS, stamp, restored[0], self.say)
+    self.rewind(restored[0] if restored else None)
+    return restored
+
+  def write_clients(
+    self,
+    scores: Mapping[str, Scores],
+    ids: Any,
+    *,
+    train_count: Any,
+    train_classes: Any = None,
+    test_classes: Any = None,
+  ) -> None:
+    """Replace clients.npz by the scores of the last evaluation.
+
+    `train_classes` and `test_classes` [K, Y] are what the clients hold.
+    """
+    arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
+    classes = {'train_classes': train_classes, 'test_classes': test_classes}
+    for name, counts in classes.items():
+      if counts is not None:
+        arrays[name] = np.asarray(counts, np.int32)
+    for view, one in scores.items():
+      for field, array in one._asdict().items():
+        if array is not None:
+          arrays[f'{view}/{field}'] = np.asarray(array)
+    for name, array in arrays.items():
+      shape = array.shape[:1] if name in classes else array.shape
+      assert shape == arrays['ids'].shape, (name, array.shape)
+    with atomic_files.writing(self.path):
+      atomic_files.write_npz(self.path / CLIENTS, arrays)
+
+  def write_result(
+    self,
+    *,
+    algorithm: str,
+    dataset: str,
+    rounds: int,
+    seconds: float,
+    views: Mapping[str, Mapping[str, Any]],
+    status: str = 'finished',
+    **more: Any,
+  ) -> None:
+    """Write result.json; with status 'finished' the run is over.
+
+    `views` maps every view to its `report.summary.summarise`.
+    """
+    result = {'status': status, 'algorithm': algorithm, 'dataset': dataset}
+    result |= {'rounds': rounds, 'seconds': seconds, 'views': views, **more}
+    result = checksums.seal(result, self.path / CLIENTS)
+    with atomic_files.writing(self.path):
+      atomic_files.write_json(self.path / RESULT, result)
+
+  def model_path(self, name: str) -> pathlib.Path:
+    """Return where the model of this name belongs: model/<name>.npz."""
+    if not name or pathlib.PurePath(name).name != name or '\\' in name:
+      raise bad_input(
+        'view',
+        got=name,
+        expected='a name that can be one of a file',
+        cause='a method whose view has a slash in its name',
+      )
+    (self.path / 'model').mkdir(exist_ok=True)
+    return self.path / 'model' / f'{name}.npz'
+
+  def close(self) -> None:
+    """Close what is open; the directory is free for other processes."""
+    if self._is_closed:
+      return
+    self._is_closed = True
+    if self._events is not None:
+      self._events.close()
+    lock.release(self.path)
+
+  @property
+  def _checkpoints(self) -> pathlib.Path:
+    return self.path / 'checkpoints'
+
+  def _mirror(self, at: int, now: float, numbers: Mapping[str, Any]) -> None:
+    """Write the numbers into tb/ as well."""
+    with atomic_files.writing(self.path / 'tb'):
+      if self._events is None:
+        self._events = Events(self.path / 'tb', self._purge_step)
+      self._events.write(at, now, numbers)
+
+
+def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
+  """Return config.json: `config`, `data` and what the run ran on."""
+  return _load_json(_existing(workdir, identity.CONFIG))
+
+
+def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
+  """Return result.json of a finished run."""
+  path = _existing(workdir, RESULT)
+  try:
+    return checksums.read_result(path, CLIENTS)[0]
+  except ValueError as error:
+    raise _damaged_json(path) from error
+
+
+def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
+  """Return the lines of metrics.jsonl; a torn last line is left out."""
+  path = _existing(workdir, METRICS)
+  lines = path.read_bytes().splitlines(keepends=True)
+  return [json.loads(line) for line in lines if _round_of(line) < math.inf]
+
+
+def load_clients(workdir: str | os.PathLike) -> Clients:
+  """Return the scores of every client at the last evaluation.
+
+  What versions of that time did not score is None.
+  """
+  path = _existing(workdir, CLIENTS)
+  arrays = atomic_files.read_npz(path)
+  views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
+  try:
+    scores = {
+      view: Scores(
+        *(arrays[f'{view}/{field}'] for field in SCORED_ALWAYS),
+        *(arrays.get(f'{view}/{field}') for field in SCORED_LATER),
+      )
+      for view in views
+      if view
+    }
+    return Clients(
+      arrays['ids'],
+      arrays['train_count'],
+      scores,
+      arrays.get('train_classes'),
+      arrays.get('test_classes'),
+    )
+  except KeyError as error:
+    raise bad_input(
+      'clients',
+      got=f'{path} without {error}',
+      expected='the scores of every client in every view',
+      choices=arrays,
+      cause='a file of another program, or damage',
+    ) from error
+
+
+def _round_of(line: bytes) -> float:
+  """Return the round of a line of metrics; infinity if the line is torn."""
+  try:
+    return json.loads(line)['round'] if line.endswith(b'\n') else math.inf
+  except (ValueError, TypeError, KeyError):
+    return math.inf
+
+
+def _existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
+  path = pathlib.Path(workdir) / name
+  if path.is_file():
+    return path
+  raise bad_input(
+    'run',
+    got=str(workdir),
+    expected=f'a run directory that holds {name}',
+    choices=sorted(
+      str(found.parent) for found in path.parent.parent.glob(f'*/{name}')
+    ),
+    cause='a mistyped path, or a run that has not got that far',
+  )
+
+
+def _load_json(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    return json.loads(path.read_bytes())
+  except ValueError as error:
+    raise _damaged_json(path) from error
+
+
+def _damaged_json(path: pathlib.Path) -> Exception:
+  return bad_input(
+    'file',
+    got=str(path),
+    expected='valid JSON, as it was written',
+    cause='it was cut short or edited by hand',
+  )

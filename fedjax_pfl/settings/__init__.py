@@ -1,0 +1,1 @@
+"""A config, checked and typed."""

@@ -1,0 +1,107 @@
+"""How a run judges its models: those of the clients, and the server's own."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.types import Array, Key, Scores
+from fedjax_pfl.evaluation.evaluate import (
+  Evaluate,
+  evaluate_clients,
+  make_evaluate,
+)
+from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.federated.sharding import mesh_of, spread
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.global_evaluator import JudgeWhole, make_judge_whole
+
+CPU_BLOCK = 10  # clients judged between two updates of the progress bar
+
+Judge = Callable[..., dict[str, Scores]]
+
+
+class Judges(NamedTuple):
+  clients: Judge  # (stage, state, views, on_models): {view: Scores [K]}
+  whole: JudgeWhole  # (stage, server): numbers; empty if there is no such model
+
+
+def make_judges(
+  experiments: Sequence[Experiment], keys: Sequence[Key]
+) -> list[Judges]:
+  """Return what judges each seed of an experiment, compiled once for all."""
+  whole = make_judge_whole(experiments[0])  # its tests are those of all seeds
+  compiled = {}
+  return [
+    Judges(make_judge(experiment, key, compiled), whole)
+    for experiment, key in zip(experiments, keys, strict=True)
+  ]
+
+
+def make_judge(
+  experiment: Experiment,
+  key: Key,
+  compiled: dict[tuple, Evaluate] | None = None,
+) -> Judge:
+  """Return (stage, state, views, on_models) -> {view: Scores [K]}.
+
+  `compiled` holds the programs that judge other seeds, and takes new ones.
+  """
+  num_clients = experiment.settings['clients']
+  support, query = experiment.judging
+  scoring = experiment.settings['scoring']
+  # Per-batch numbers are those of the public code: batches of the training.
+  batch_size = experiment.settings['batch_size']
+  on_cpu = jax.default_backend() == 'cpu'
+  # As many as a round holds: that has been shown to fit an accelerator.
+  block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
+  mesh = mesh_of(experiment.settings)
+  if mesh is not None:  # no device is without a client
+    block = -(-block // mesh.size) * mesh.size
+  compiled = {} if compiled is None else compiled
+
+  def judge(stage, state, views, on_models=None):
+    if not views:
+      return {}
+    program = stage.name, tuple(views), on_models is not None
+    if program not in compiled:
+      evaluate = make_evaluate(
+        stage.algorithm,
+        experiment.task.normalise,
+        views,
+        batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
+        score_fn=SCORINGS[scoring],
+        keep_models=on_models is not None,
+        chunk=1 if on_cpu else block,
+        mesh=mesh,
+      )
+      compiled[program] = spread(evaluate, mesh)
+    with progress.progress('judging', num_clients, unit='client') as bar:
+      return evaluate_clients(
+        compiled[program],
+        views,
+        state.server,
+        state.clients,
+        support,
+        query,
+        key,
+        block=block,
+        on_progress=bar.update,
+        on_models=on_models,
+      )
+
+  return judge
+
+
+def accuracies(
+  scores: dict[str, Scores], train_count: Array
+) -> dict[str, float]:
+  """Return the mean over clients and the pooled accuracy of every view."""
+  numbers = {}
+  for view, score in scores.items():
+    summary = summarise(score, train_count)
+    numbers[f'{view}/accuracy'] = summary['mean']
+    numbers[f'{view}/pooled'] = summary['pooled']
+  return numbers

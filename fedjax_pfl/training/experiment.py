@@ -1,0 +1,360 @@
+"""From a config to all that a run needs: data, task and stages.
+
+Every setting is checked, and the method traced on shapes, before any data are
+read; the division of the data before anything is compiled or written.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedjax_pfl import algorithms
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.data import (
+  PARTITIONS,
+  Images,
+  Shape,
+  Source,
+  describe,
+  find_recipe,
+  fingerprint,
+  load_source,
+  make_transforms,
+  note_empty,
+  partition,
+  peek,
+  scale_images,
+  scale_shape,
+  stack_clients,
+)
+from fedjax_pfl.evaluation import evaluate
+from fedjax_pfl.federated import host_offload, server_training
+from fedjax_pfl.federated.cohort import cohort_size, is_on_host
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.federated.sharding import mesh_of
+from fedjax_pfl.models.head_init import with_head
+from fedjax_pfl.models.outline import outline
+from fedjax_pfl.models.task import make_task
+from fedjax_pfl.settings.hyperparameters import check_hyperparameters
+from fedjax_pfl.settings.validate import check_settings, num_rounds
+from fedjax_pfl.training.warm_start import (
+  begin,
+  check_same_clients,
+  load_start,
+  name_data,
+)
+
+SMALL_BATCH = 1000  # may be padding for the most part: it costs little
+
+
+class Experiment(NamedTuple):
+  """A config made real; `settings` is the config as a plain dict."""
+
+  settings: dict[str, Any]
+  source: Source
+  train: ClientData
+  test: ClientData
+  data_id: str  # fingerprint of images, partition, and `start` if there is one
+  task: Task
+  stages: tuple[Stage, ...]
+  cohort_size: int
+
+  @property
+  def rounds(self) -> int:
+    return sum(stage.rounds for stage in self.stages)
+
+  @property
+  def judging(self) -> tuple[ClientData, ClientData]:
+    """Return what clients adapt on, and what they are judged on."""
+    if self.settings['support'] == 'test_half':
+      return personalization.halves(self.test)
+    return self.train, self.test
+
+
+def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
+  """Return the experiment of a config; `say` is told what a user should know.
+
+  >>> experiment = build(get_config('quick').to_dict(), print)
+  """
+  check_settings(settings)
+  settings = dict(settings)
+  mesh_of(settings)  # are there so many devices?
+  # Model and method first: they cost nothing, data may cost half a minute.
+  shape = peek_shape(settings)
+  task, start = build_task(settings, *shape), None
+  if settings['start']:
+    start = load_start(settings['start'], settings, shape.image_shape, task)
+    task = begin(task, start)
+  stages = build_stages(settings, task)
+  # The names of its views do not depend on what the model computes.
+  names_only = build_stages(settings, outline(task))
+  _check_views(settings, names_only, shape.image_shape)
+  _check_global_test(settings, stages[-1].algorithm)
+  source, train, test, data_id = build_data(settings, say)
+  _tell_server_share(settings, len(source.train.y), say)
+  for stage in stages:
+    stage.check(train)
+  if is_on_host(train):
+    host_offload.check_stages(stages, train)
+  if start:
+    if needs_same_clients(settings):
+      check_same_clients(start, data_id)
+    data_id = name_data(data_id, start)
+  experiment = Experiment(
+    settings,
+    source,
+    train,
+    test,
+    data_id,
+    task,
+    stages,
+    cohort_size(settings['clients'], settings['fraction']),
+  )
+  _check_scoring(settings, _num_judged(settings, test))
+  return experiment
+
+
+def peek_shape(settings: Mapping[str, Any]) -> Shape:
+  """Return image shape, as the model sees it, and classes; read no data."""
+  name = settings['dataset']
+  side = find_recipe(name, settings['inputs']).side
+  return scale_shape(peek(name, settings['data_dir']), side)
+
+
+def build_task(
+  settings: Mapping[str, Any], image_shape: tuple, num_classes: int
+) -> Task:
+  """Return the task of a config, for images of this shape."""
+  augment, normalise = make_transforms(
+    settings['dataset'], image_shape, settings['inputs']
+  )
+  task = make_task(
+    settings['model'],
+    image_shape=image_shape,
+    num_classes=num_classes,
+    augment=augment,
+    normalise=normalise,
+    lowering=settings['lowering'],
+  )
+  return with_head(task, settings['head_init'], settings['head_bias'])
+
+
+def build_stages(
+  settings: Mapping[str, Any],
+  task: Task,
+  watch: local_training.Watch | None = None,
+) -> tuple[Stage, ...]:
+  """Return the stages of the config's method, hyperparameters filled in.
+
+  `watch` is shown what local training does; see `local.Watch`.
+  """
+  module = algorithms.load(settings['algorithm'])
+  rounds = num_rounds(settings)
+  shared = {
+    'train': local_training.Training(
+      rounds=rounds,
+      epochs=settings['local_epochs'],
+      batch_size=settings['batch_size'],
+      learning_rate=local_training.step_schedule(
+        settings['learning_rate'],
+        rounds,
+        tuple(settings['lr_drops']),
+        settings['lr_decay'],
+      ),
+      momentum=settings['momentum'],
+      weight_decay=settings['weight_decay'],
+      aggregation=settings['aggregation'],
+      watch=watch,
+    ),
+    'personal': personalization.Personalization(
+      **{
+        **settings['finetune'],
+        'epochs': tuple(settings['finetune']['epochs']),
+      }
+    ),
+  }
+  check_hyperparameters(
+    settings['algorithm'], settings['hp'], module.HParams, shared
+  )
+  personalization.part_mask(task, settings['finetune']['part'], 'finetune.part')
+  hp = module.HParams(**shared, **settings['hp'])
+  if hasattr(module, 'check_start'):
+    module.check_start(hp, settings['start'])
+  stages = module.build(task, hp)
+  if not settings['server_share']:
+    return stages
+  return server_training.share(
+    stages,
+    task,
+    shared['train'],
+    fraction=settings['server_share'],
+    part=settings['server_part'],
+    seed=settings['seed'],
+  )
+
+
+def needs_same_clients(settings: Mapping[str, Any]) -> bool:
+  """Return whether `start` has to be a run with the clients of this one."""
+  module = algorithms.load(settings['algorithm'])
+  return getattr(module, 'SAME_CLIENTS_AS_START', False)
+
+
+def build_data(settings: Mapping[str, Any], say) -> tuple:
+  """Return (source, train, test, fingerprint)."""
+  source = load_images(settings, say)
+  _check_batches(settings, len(source.train.y))
+  indices = divide(settings, source)
+  placement = settings['clients_placement']
+  train = stack_clients(source.train, indices[0], placement)
+  pool, testing = source.test, 'testing'
+  if settings['test_partition'] == 'split':
+    pool = Images(train.x, train.y)  # which is on the device already
+    testing = 'testing, on training images kept apart'
+  test = stack_clients(pool, indices[1], placement)
+  for split, data, rows in zip(
+    ('training', testing), (train, test), indices, strict=True
+  ):
+    say(
+      f'{source.name}, {split}: {describe(data)}; partition {fingerprint(rows)}'
+    )
+  if note := note_empty(train, test):
+    say(note)
+  return source, train, test, identify(source, indices)
+
+
+def load_images(settings: Mapping[str, Any], say) -> Source:
+  """Return the images of a config, as many and as large as it wants them."""
+  source = load_source(
+    settings['dataset'],
+    data_dir=settings['data_dir'],
+    fallback_to_synthetic=settings['quick'],
+    tell_fn=say,
+  )
+  if source.note:
+    say(source.note)
+  source = _first_examples(source, settings['examples'])
+  recipe = find_recipe(settings['dataset'], settings['inputs'])
+  return scale_images(source, recipe.side)
+
+
+def divide(settings: Mapping[str, Any], source: Source) -> tuple:
+  """Return the rows of every client for training, and those for testing."""
+  name = settings['partition']
+  return partition(
+    name,
+    source.train.y,
+    source.test.y,
+    num_clients=settings['clients'],
+    num_classes=source.num_classes,
+    test_partition=settings['test_partition'],
+    test_shards=settings['test_shards'],
+    test_share=settings['test_share'],
+    seed=settings['seed'],
+    **{field: settings[field] for field in PARTITIONS[name]._fields},
+  )
+
+
+def identify(source: Source, indices: tuple) -> str:
+  """Return the fingerprint of images and of who has which."""
+  return f'{source.fingerprint}-{fingerprint(indices[0] + indices[1])}'
+
+
+def _first_examples(source: Source, limit: int) -> Source:
+  """Return the first images of the file, as many tests in proportion."""
+  if not 0 < limit < len(source.train.y):
+    return source
+  share = limit / len(source.train.y)
+  few = max(source.num_classes, round(share * len(source.test.y)))
+  cut = {'train': limit, 'test': few}
+  return source._replace(
+    **{
+      split: type(getattr(source, split))(
+        getattr(source, split).x[:size], getattr(source, split).y[:size]
+      )
+      for split, size in cut.items()
+    }
+  )
+
+
+def _tell_server_share(settings: Mapping[str, Any], size: int, say) -> None:
+  """Say how many examples the server has; none is refused."""
+  share = settings['server_share']
+  if share:
+    number = len(server_training.shared_rows(settings['seed'], share, size))
+    say(f'server: {number:,} of the {size:,} training examples')
+
+
+def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
+  """Refuse to judge a global model that the server has not got."""
+  if settings['global_test'] and method.global_model is None:
+    raise bad_input(
+      'global_test',
+      got=True,
+      expected=f'False for {settings["algorithm"]}: its server holds no whole '
+      'model that could be judged on the whole test set',
+      choices=[
+        'global_test=False, to judge the models of the clients alone',
+        "test_partition='whole', to judge each of them on all tests",
+      ],
+      cause='a method whose clients keep a part of the model, or all of it',
+    )
+
+
+def _check_batches(settings: Mapping[str, Any], size: int) -> None:
+  """Refuse large batches that all clients together cannot fill."""
+  most = max(size, SMALL_BATCH)
+  for name, batch_size in (
+    ('batch_size', settings['batch_size']),
+    ('finetune.batch_size', settings['finetune']['batch_size']),
+  ):
+    if batch_size > most:
+      raise bad_input(
+        name,
+        got=batch_size,
+        expected=f'at most {most}: all clients have {size} training examples, '
+        'and what a batch lacks is filled up with padding, and computed',
+        cause='a digit too many, or a data set that was shrunk',
+      )
+
+
+def _num_judged(settings: Mapping[str, Any], test: ClientData) -> np.ndarray:
+  """Return how many tests each client [K] is judged on, without a device."""
+  counts = np.asarray(test.count)
+  is_half = settings['support'] == 'test_half'
+  return counts - counts // 2 if is_half else counts
+
+
+def _check_scoring(settings: Mapping[str, Any], counts: np.ndarray) -> None:
+  """Refuse clients [K] whose tests fill no batch, where only such count."""
+  size = settings['batch_size']
+  few = (counts > 0) & (counts < size)
+  if settings['scoring'] == 'whole_batches' and few.any():
+    raise bad_input(
+      'scoring',
+      got=f'whole_batches with a client of {counts[few].min()} tests',
+      expected=f'at least one whole batch, of {size} tests, for each client',
+      choices=["scoring='exact'", 'a smaller batch_size', 'fewer clients'],
+      cause='the code that scored so drops the last batch if it is not full',
+    )
+
+
+def _check_views(
+  settings: Mapping[str, Any], stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Trace, without computing: are the views of the config there?"""
+  clients = settings['clients']
+  data = ClientData(
+    jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
+    jax.ShapeDtypeStruct((1,), 'int32'),
+    jax.ShapeDtypeStruct((clients, 1), 'int32'),
+    jax.ShapeDtypeStruct((clients,), 'int32'),
+  )
+  *_, (last, *states) = stage_shapes(stages, data)
+  names = evaluate.view_names(last.algorithm, *states, data)
+  for field in ('views', 'eval_views'):
+    evaluate.check_views(settings[field], names)

@@ -1,0 +1,91 @@
+"""The one model of the server, judged on the whole test set.
+
+Beside the models of the clients, which are judged on each client's own tests:
+all tests of the source, whatever clients are tested on, in stored order and in
+batches of TEST_BATCH. A method whose server has no whole model has none.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.algorithm import Server, Stage
+from fedjax_pfl.core.types import ClientData, Scores
+from fedjax_pfl.data.images import Images
+from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
+from fedjax_pfl.evaluation.summary import other_measures
+from fedjax_pfl.training.experiment import Experiment
+
+JudgeWhole = Callable[[Stage, Server], dict[str, Any]]
+NUM_LAST = 10
+
+
+def make_judge_whole(experiment: Experiment) -> JudgeWhole:
+  """Return (stage, server) -> accuracy, top5, loss, ece, mce and count.
+
+  Empty where it is not wanted, or where the stage has no global model.
+  """
+  programs, tests = {}, []
+
+  def judge(stage, server):
+    algorithm = stage.algorithm
+    if not experiment.settings['global_test'] or not algorithm.global_model:
+      return {}
+    if stage.name not in programs:
+      normalise = experiment.task.normalise
+      programs[stage.name] = jax.jit(
+        lambda server, test: score_view(
+          algorithm.predict,
+          algorithm.global_model(server),
+          test,
+          normalise,
+          TEST_BATCH,
+        )
+      )
+    if not tests:  # uint8 images on the device: once, and only if wanted
+      tests.append(one_client(experiment.source.test))
+    return percentages(programs[stage.name](server, tests[0]))
+
+  return judge
+
+
+def one_client(images: Images) -> ClientData:
+  """Return all images as those of one client: index [N], count []."""
+  size = len(images.y)
+  return ClientData(
+    jnp.asarray(images.x),
+    jnp.asarray(images.y, jnp.int32),
+    jnp.arange(size),
+    jnp.asarray(size),
+  )
+
+
+def percentages(scores: Scores) -> dict[str, Any]:
+  """Return the scores of one set of tests as result.json has them."""
+  others = {
+    name: float(value) for name, value in other_measures(scores).items()
+  }
+  count = int(scores.count)
+  accuracy = 100 * int(scores.correct) / max(count, 1)
+  return {'accuracy': accuracy, **others, 'count': count}
+
+
+def last_ones(
+  metrics: list[Mapping[str, Any]], stage: str
+) -> dict[str, float | int]:
+  """Return mean and deviation (ddof 0) of the last evaluations of a stage."""
+  name = 'global/accuracy'
+  last = [
+    line[name] for line in metrics if line['stage'] == stage and name in line
+  ][-NUM_LAST:]
+  if not last:
+    return {}
+  values = np.array(last, float)
+  return {
+    'mean': float(values.mean()),
+    'std': float(values.std()),
+    'evaluations': len(last),
+  }

@@ -1,0 +1,239 @@
+"""What a run will hold in memory, told before its round is compiled.
+
+  round    arguments: images, rows of indices, server, clients
+           results: server, clients
+           work: C (own state before and after + upload)  +  c w
+  judging  the same arguments  +  b v        c, b clients side by side
+
+w and v, the work of one client, are what the compiler says of the program of
+one client: that is compiled, without optimising its code, which leaves its
+memory as it is; the round is not. Clients on the host count there, and on the
+device a cohort of them does.
+"""
+
+import os
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.evaluate import make_evaluate
+from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
+from fedjax_pfl.federated.chunking import auto_chunk, client_program, shapes_of
+from fedjax_pfl.federated.cohort import is_on_host
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.training.experiment import Experiment
+
+BLOCK = 10  # clients judged in a call, at least: judging.CPU_BLOCK
+# Machine code that runs slowly, in the same buffers.
+UNOPTIMISED = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+}
+
+
+class Memory(NamedTuple):
+  """Bytes of a stage; on the device unless a word says otherwise."""
+
+  images: int
+  rows: int  # of indices
+  server: int
+  clients: int  # what they keep
+  results: int  # of a round: server and clients once more
+  cohort: int  # states before and after, and uploads
+  work: int  # of the clients side by side
+  judging: int  # of those judged side by side
+  host: int  # clients and their rows, where they live there
+
+  @property
+  def round(self) -> int:
+    """Return what is held while a round runs."""
+    return self._arguments + self.results + self.cohort + self.work
+
+  @property
+  def peak(self) -> int:
+    return max(self.round, self._arguments + self.judging)
+
+  @property
+  def _arguments(self) -> int:
+    return self.images + self.rows + self.server + self.clients
+
+
+def forecast_memory(
+  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
+) -> Memory:
+  """Return the forecast of a stage that begins with states of these shapes."""
+  size = experiment.cohort_size
+  if stage.everyone:
+    size = experiment.settings['clients']
+  key = jax.eval_shape(jax.random.key, 0)
+  data = jax.eval_shape(stage.prepare, states[0], shapes_of(experiment.train))
+  ids = jax.ShapeDtypeStruct((size,), jnp.int32)
+  chunk = experiment.settings['chunk']
+  if chunk == 'auto':
+    chunk = auto_chunk(stage.algorithm, *states, ids, data, key)
+  chunk = min(chunk, size)
+  program = client_program(stage.algorithm, *states, ids, data, key)
+  row, upload, metrics = program.out_info
+  work = program.compile(compiler_options=_options()).memory_analysis()
+  own, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
+  one = work.temp_size_in_bytes
+  if chunk > 1:  # on their way to the results
+    one += own + up
+  known = _known(experiment, states, size)
+  made = 0 if stage.prepare is as_stored else trees.num_bytes(data.x)
+  return known._replace(
+    images=known.images + made,
+    # On the host, they are arguments and results.
+    cohort=size * (up if known.host else 2 * own + up),
+    work=chunk * one,
+    judging=_judging(experiment, stage, states, size),
+  )
+
+
+def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
+  """Return the forecast of every stage, with its name.
+
+  >>> forecasts(build(settings))[0][1].peak
+  """
+  data = shapes_of(experiment.train)
+  return [
+    (stage.name, forecast_memory(experiment, stage, tuple(states)))
+    for stage, *states in stage_shapes(experiment.stages, data)
+  ]
+
+
+def check_room(experiment: Experiment) -> None:
+  """Refuse what memory cannot hold, whatever the round then takes.
+
+  Of shapes alone: nothing is compiled.
+  """
+  stages = stage_shapes(experiment.stages, shapes_of(experiment.train))
+  for _, *states in stages:
+    known = _known(experiment, tuple(states), experiment.cohort_size)
+    check_fits(known)
+
+
+def check_fits(memory: Memory) -> None:
+  """Refuse what is more than the device has, or the host."""
+  for place, need, has in (
+    ('the device', memory.peak, room_on_device()),
+    ('the host', memory.host, room_on_host()),
+  ):
+    if has is not None and need > has:
+      raise bad_input(
+        'memory',
+        got=f'{gigabytes(need)} for this run',
+        expected=f'at most the {gigabytes(has)} of {place}',
+        choices=[
+          'chunk=1',
+          'a smaller batch_size',
+          'fewer clients',
+          *['clients_placement=host'] * (not memory.host),
+        ],
+        cause='clients side by side, or the states of all clients; '
+        '--forecast lists what takes how much',
+      )
+
+
+def room_on_device() -> int | None:
+  """Return the bytes that the device has; of a CPU they are the host's."""
+  device = jax.devices()[0]
+  if device.platform == 'cpu':
+    return room_on_host()
+  return (device.memory_stats() or {}).get('bytes_limit')
+
+
+def room_on_host() -> int | None:
+  try:
+    return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  except (ValueError, OSError):  # not on every system
+    return None
+
+
+def program_bytes(program: jax.stages.Compiled) -> int:
+  """Return the memory of a program: what goes in, comes out, lies between."""
+  memory = program.memory_analysis()
+  return int(
+    memory.argument_size_in_bytes
+    + memory.output_size_in_bytes
+    + memory.temp_size_in_bytes
+  )
+
+
+def gigabytes(number: int) -> str:
+  return f'{number / 2**30:.2f} GiB'
+
+
+def _known(
+  experiment: Experiment, states: tuple[Server, Client], size: int
+) -> Memory:
+  """Return what follows from shapes alone; no work, and no upload."""
+  train, test = experiment.train, experiment.test
+  server, clients = map(trees.num_bytes, states)
+  rows = trees.num_bytes([train.index, train.count, test.index, test.count])
+  pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
+  images = trees.num_bytes(list(pools.values()))
+  nothing = dict.fromkeys(('cohort', 'work', 'judging'), 0)
+  if not is_on_host(train):
+    results = server + clients
+    return Memory(
+      images, rows, server, clients, results=results, **nothing, host=0
+    )
+  share = size / experiment.settings['clients']
+  kept, fed = int(share * clients), int(share * rows)
+  return Memory(
+    *(images, fed, server, kept, server + kept),
+    **nothing,
+    host=clients + rows,
+  )
+
+
+def _judging(
+  experiment: Experiment,
+  stage: Stage,
+  states: tuple[Server, Client],
+  size: int,
+) -> int:
+  """Return the work of judging; on an accelerator a block side by side."""
+  settings = experiment.settings
+  last = stage is experiment.stages[-1]
+  views = settings['views'] if last else settings['eval_views']
+  if not views:
+    return 0
+  exact = settings['scoring'] == 'exact'
+  evaluate = make_evaluate(
+    stage.algorithm,
+    experiment.task.normalise,
+    views,
+    batch_size=TEST_BATCH if exact else settings['batch_size'],
+    score_fn=SCORINGS[settings['scoring']],
+    keep_models=last,
+  )
+  lowered = jax.jit(lambda *args: evaluate(*args)).lower(
+    *states,
+    jax.ShapeDtypeStruct((1,), jnp.int32),
+    *map(shapes_of, experiment.judging),
+    jax.eval_shape(jax.random.key, 0),
+  )
+  compiled = lowered.compile(compiler_options=_options())
+  memory, block = compiled.memory_analysis(), max(BLOCK, size)
+  if jax.default_backend() == 'cpu':  # one after the other
+    return memory.temp_size_in_bytes + BLOCK * memory.output_size_in_bytes
+  return block * (memory.temp_size_in_bytes + memory.output_size_in_bytes)
+
+
+def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
+  """Return lines of words: a column for each stage, the sums below."""
+  lines = [('memory', *(name for name, _ in forecasts))]
+  for name in (*Memory._fields, 'round', 'peak'):
+    values = (getattr(memory, name) for _, memory in forecasts)
+    lines.append((name, *(f'{value / 2**20:,.1f} MiB' for value in values)))
+  return lines
+
+
+def _options() -> dict[str, int | bool]:
+  return UNOPTIMISED if jax.default_backend() == 'cpu' else {}

@@ -1,0 +1,257 @@
+"""From one stop of a run to the next: rounds, and the numbers about them."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.algorithm import Metrics, Stage
+from fedjax_pfl.core.types import Array, Key
+from fedjax_pfl.federated import communication, host_offload
+from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.cohort import is_on_host, sample_cohorts
+from fedjax_pfl.federated.oom_backoff import until_it_fits
+from fedjax_pfl.federated.padding_overhead import expected_waste, widest_chunk
+from fedjax_pfl.federated.rounds import Round, make_round, make_rounds
+from fedjax_pfl.federated.sharding import mesh_of, spread
+from fedjax_pfl.training import divergence
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.multi_seed import (
+  Call,
+  Lane,
+  Result,
+  num_side_by_side,
+  side_by_side,
+)
+from fedjax_pfl.training.state import State
+
+Numbers = dict[str, Any]  # of one line of metrics.jsonl
+Advance = Callable[[Sequence[Lane], int], list[tuple[State, Numbers]]]
+
+
+def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
+  """Return (lanes, stop) -> [(state after round `stop`, numbers)].
+
+  For lanes in this stage that have done as many rounds; `first` is the number
+  of those before it. What runs side by side shares the time that it takes.
+  """
+  lane = lanes[0]
+  settings = lane.experiment.settings
+  stage, bytes_of = communication.watch(stage, lane.state.server)
+  mesh = mesh_of(settings)
+  rounds_fn = make_rounds_fn(lane.experiment, stage, mesh)
+  play_fn, width = side_by_side(rounds_fn, mesh), 1
+  if len(lanes) > 1:
+    call = call_of(lane, stage, lane.done + 1)
+    width = num_side_by_side(lane.experiment, stage, call)
+
+  def finite(lane, call, kept, result, metrics, stop):
+    """Return result, metrics and who took part [T, C]; all are finite."""
+    everyone = np.ones(metrics['loss'].shape, bool)
+    lost = divergence.find_lost(call, result, metrics)
+    if lost is None:
+      return result, metrics, everyone
+    refuse_fn = partial(divergence.refusal, lane, stage, stop)
+    if settings['diverged'] == 'stop':
+      raise refuse_fn(lost)
+    divergence.put_back(call[1], np.unique(call[2]), kept)
+    return divergence.play_without(rounds_fn, call, stage, refuse_fn)
+
+  def kept_of(call):
+    """Return what clients on the host have before they are written over."""
+    if settings['diverged'] == 'stop':
+      return []
+    return divergence.keep_rows(call[1], np.unique(call[2]))
+
+  def advance(lanes, stop):
+    advanced = []
+    for place in range(0, len(lanes), width):
+      some, began = lanes[place : place + width], time.perf_counter()
+      calls = [call_of(lane, stage, stop) for lane in some]
+      kept = [kept_of(call) for call in calls]
+      results = play_fn(calls)
+      metrics = jax.tree.map(np.asarray, [one[2] for one in results])  # waits
+      took = (time.perf_counter() - began) / len(some)
+      for lane, call, rows, result, one in zip(
+        some, calls, kept, results, metrics, strict=True
+      ):
+        result, one, took_part = finite(lane, call, rows, result, one, stop)
+        numbers = {
+          'stage': stage.name,
+          **training_numbers(
+            one, call, settings['batch_size'], took, took_part
+          ),
+          **message_bytes(bytes_of(), call, begins=lane.done == first),
+        }
+        if settings['diverged'] == 'exclude':
+          numbers |= told_excluded(lane, call, took_part)
+        advanced.append((state_after(lane, result, took), numbers))
+    return advanced
+
+  return advance
+
+
+def make_rounds_fn(
+  experiment: Experiment, stage: Stage, mesh: Mesh | None = None
+) -> Round:
+  """Return rounds of cohorts [T, C] as the settings want them run."""
+  settings, algorithm = experiment.settings, stage.algorithm
+  if settings['debug']:
+    return loop_rounds(make_round(algorithm, backend='loop', name=stage.name))
+  chunk = settings['chunk']
+  chunk = chunk if chunk == 'auto' else int(chunk)
+  most = tell_waste(experiment, stage, chunk)
+  if is_on_host(experiment.train):
+    return host_offload.make_fed_rounds(algorithm, chunk, progress.say, most)
+
+  def make(chunk):
+    rounds_fn = make_rounds(make_round(algorithm, chunk=chunk, mesh=mesh))
+    return spread(rounds_fn, mesh)
+
+  def choose(server, clients, cohorts, data, key):
+    fitting = auto_chunk(algorithm, server, clients, cohorts[0], data, key)
+    return min(fitting, most)
+
+  return until_it_fits(make, chunk, choose, progress.say)
+
+
+def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
+  """Return the largest chunk that may be chosen; say what it wastes.
+
+  Nothing is said of one client after the other, which waste nothing.
+  """
+  settings, counts = experiment.settings, np.asarray(experiment.train.count)
+  size = settings['clients'] if stage.everyone else experiment.cohort_size
+  batch = settings['batch_size']
+  if chunk == 'auto' and jax.default_backend() == 'cpu':
+    return 1
+  most = widest_chunk(counts, size, batch) if chunk == 'auto' else chunk
+  if most > 1:
+    share = expected_waste(counts, size, most, batch)
+    progress.say(
+      f'{"At most " * (chunk == "auto")}{most} clients side by side: '
+      f'{100 * share:.1f} % of their steps wait for a larger client.'
+    )
+  return most
+
+
+def call_of(lane: Lane, stage: Stage, stop: int) -> Call:
+  """Return what the rounds up to `stop` are called with."""
+  cohorts = cohorts_of(
+    lane.experiment, stage, lane.keys['cohorts'], lane.done, stop
+  )
+  state = lane.state
+  return state.server, state.clients, cohorts, lane.data, lane.keys['rounds']
+
+
+def state_after(lane: Lane, result: Result, seconds: float) -> State:
+  """Return the state of a lane after rounds that took so long."""
+  server, clients, _ = result
+  return lane.state._replace(
+    server=server, clients=clients, seconds=lane.state.seconds + seconds
+  )
+
+
+def cohorts_of(
+  experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
+) -> Array:
+  """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
+  num_clients = experiment.settings['clients']
+  if stage.everyone:
+    return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
+  return sample_cohorts(
+    key, done, stop - done, num_clients, experiment.cohort_size
+  )
+
+
+def loop_rounds(round_fn):
+  """Return the same for cohorts [T, C], one round after the other."""
+
+  def rounds(server, clients, cohorts, data, key):
+    metrics = []
+    for cohort in cohorts:
+      server, clients, one = round_fn(server, clients, cohort, data, key)
+      metrics.append(one)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
+    return server, clients, stacked
+
+  return rounds
+
+
+def told_excluded(lane: Lane, call: Call, took_part: np.ndarray) -> Numbers:
+  """Return how many took no part, and which: [round, client]; say it, too."""
+  numbers: Numbers = {'excluded': int((~took_part).sum())}
+  pairs = []
+  for number, cohort in enumerate(np.asarray(call[2]), lane.done + 1):
+    lost = divergence.ids_of(cohort[~took_part[number - lane.done - 1]])
+    pairs += [[number, client] for client in lost]
+    if lost:
+      progress.say(
+        f'Round {number}: without{divergence.told_clients(lost)}, whose '
+        'numbers are not finite.'
+      )
+  return {**numbers, 'excluded_clients': pairs} if pairs else numbers
+
+
+def training_numbers(
+  metrics: Metrics,
+  call: Call,
+  batch_size: int,
+  seconds: float,
+  took_part: np.ndarray,
+) -> dict[str, float]:
+  """Return means over the rounds of a call, and images per second.
+
+  Clients that took no part [T, C] are in no mean.
+  """
+  _, _, cohorts, data, _ = call
+  counts = np.asarray(data.count)[np.asarray(cohorts)]  # [T, C]
+  images = num_images(metrics['num_steps'], counts, batch_size)
+  return {
+    **mean_metrics(metrics, (counts > 0) & took_part),
+    'images_per_second': images / seconds,
+  }
+
+
+def num_images(
+  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
+) -> float:
+  """Return the images in so many steps [T, C]: a batch has fewer at times."""
+  batches = np.maximum(-(-counts // batch_size), 1)
+  return float(np.sum(num_steps * counts / batches))
+
+
+def mean_metrics(
+  metrics: dict[str, np.ndarray], trained: np.ndarray
+) -> dict[str, float]:
+  """Return the means of the scalars over the rounds and clients that trained.
+
+  `trained` is [T, C]. Where nobody did, the means are those of everybody: 0.
+  """
+  used = trained if trained.any() else ~trained
+  return {
+    name: float(np.mean(values[used]))
+    for name, values in metrics.items()
+    if values.ndim == 2  # [T, C]
+  }
+
+
+def message_bytes(
+  bytes_of: communication.Traffic, call: Call, *, begins: bool
+) -> dict[str, int]:
+  """Return what crosses the network in the rounds of a call.
+
+  Where the stage `begins`, all clients are sent what they then hold.
+  """
+  _, _, cohorts, data, _ = call
+  once = data.count.shape[0] * bytes_of.once if begins else 0
+  return {
+    'bytes_down': cohorts.size * bytes_of.down + once,
+    'bytes_up': cohorts.size * bytes_of.up,
+  }

@@ -1,0 +1,139 @@
+"""What a run is between two rounds: what a checkpoint holds.
+
+Every stage has states of its own structure, so the round of a checkpoint tells
+which one it has.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.types import Array, Key, Scores
+from fedjax_pfl.evaluation import test_selection
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.federated import host_offload
+from fedjax_pfl.federated.cohort import is_on_host
+from fedjax_pfl.federated.rounds import begin, stage_shapes
+from fedjax_pfl.runs.run_dir import Run
+from fedjax_pfl.training.experiment import Experiment
+
+
+class TestBest(NamedTuple):
+  """The best rounds of one view on the test set: see oracle.py."""
+
+  each: test_selection.Best  # every client has a round of its own
+  together: (
+    test_selection.Best
+  )  # all have the one with the best pooled accuracy
+
+
+class State(NamedTuple):
+  """What a checkpoint holds."""
+
+  server: Server
+  clients: Client
+  seconds: np.ndarray  # of work so far, in this and in earlier processes
+  test_best: dict[str, TestBest]  # of this stage, by view
+
+
+def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
+  """Yield every stage with the rounds before its first and after its last."""
+  first = 0
+  for stage in stages:
+    yield stage, first, first + stage.rounds
+    first += stage.rounds
+
+
+def first_state(
+  experiment: Experiment, run: Run, key: Key, *, writes: bool = True
+) -> tuple[State, int]:
+  """Return the newest checkpoint's state and round, or the initial ones.
+
+  Where a run `writes`, its metrics begin anew from there.
+  """
+  restore_fn = run.resume if writes else run.restore_checkpoint
+  restored = restore_fn(partial(state_shapes, experiment))
+  if restored is None:
+    begin_fn = host_offload.begin if is_on_host(experiment.train) else begin
+    states = begin_fn(experiment.stages[0], experiment.train, key)
+    return State(*states, np.zeros(()), none_yet(experiment)), 0
+  done, state = restored
+  return state, done
+
+
+def state_shapes(experiment: Experiment, step: int) -> State:
+  """Return the shapes of the state after `step` rounds.
+
+  They are those of the stage that ran round `step`: a run that goes on enters
+  the next one.
+  """
+  last = 0
+  for stage, server, clients in stage_shapes(
+    experiment.stages, experiment.train
+  ):
+    last += stage.rounds
+    if step <= last:
+      if is_on_host(experiment.train):
+        clients = host_offload.shapes_on_host(clients)
+      return State(server, clients, np.zeros(()), none_yet(experiment))
+  raise AssertionError(f'round {step} of {last}')
+
+
+def enter(experiment: Experiment, stage: Stage, state: State) -> State:
+  """Return the state with which a later stage begins."""
+  enter_fn = stage.enter
+  if is_on_host(experiment.train):
+    enter_fn = partial(host_offload.enter, stage)
+  server, clients = enter_fn(state.server, state.clients, experiment.train)
+  return State(server, clients, state.seconds, none_yet(experiment))
+
+
+def none_yet(experiment: Experiment) -> dict[str, TestBest]:
+  """Return the best rounds before any was judged."""
+  settings = experiment.settings
+  dtype = jnp.int32 if settings['scoring'] == 'exact' else float
+  unseen = test_selection.unseen(settings['clients'], dtype=dtype)
+  best = jax.tree.map(np.asarray, unseen)
+  views = settings['eval_views']
+  return {view: TestBest(best, best) for view in views}
+
+
+def fold_best(
+  test_best: dict[str, TestBest], scores: dict[str, Scores], done: int
+) -> dict[str, TestBest]:
+  """Return the best rounds with those of the latest evaluation."""
+  folded = {
+    view: TestBest(
+      test_selection.fold(test_best[view].each, one, done),
+      test_selection.fold(test_best[view].together, one, done, together=True),
+    )
+    for view, one in scores.items()
+  }
+  return {**test_best, **jax.tree.map(np.asarray, folded)}
+
+
+def summarise_best(
+  test_best: dict[str, TestBest], test_count: Array, train_count: Array
+) -> dict[str, dict[str, Any]]:
+  """Return {view: {'each': summary, 'together': summary and its round}}."""
+
+  def summary(best):
+    scores = Scores(best.correct, np.asarray(test_count))
+    return summarise(scores, train_count)
+
+  return {
+    view: {
+      'each': summary(best.each),
+      'together': {
+        'round': int(best.together.round[0]),
+        **summary(best.together),
+      },
+    }
+    for view, best in test_best.items()
+    if best.together.round[0] >= 0
+  }

@@ -1,0 +1,121 @@
+"""Begin where another run ended: with its final global model."""
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Params, Task
+from fedjax_pfl.runs import model_file, run_dir
+
+
+class Start(NamedTuple):
+  """What a run takes from the one that it starts from."""
+
+  workdir: str
+  params: Params
+  data_id: str  # of the data of that run
+  digest: str  # of the file: another model makes another run
+
+
+def load_start(
+  workdir: str, settings: Mapping[str, Any], image_shape: tuple, task: Task
+) -> Start:
+  """Return the final global model of a finished run, for this task.
+
+  >>> start = load_start('runs/fedavg', settings, (32, 32, 3), task)
+  """
+  run_dir.load_result(workdir)  # a run that is not there, or not finished
+  path = pathlib.Path(workdir) / 'model' / 'global.npz'
+  if not path.is_file():
+    raise bad_input(
+      'start',
+      got=str(workdir),
+      expected='a run that left a global model, model/global.npz',
+      cause='a method without one, or a run whose views had no "initial"',
+    )
+  params, about = model_file.load_model(path)
+  got = _described(path, about)
+  want = settings['model'], task.num_classes, tuple(image_shape)
+  like = jax.eval_shape(task.init, jax.random.key(0))
+  if got != want or _shapes(params) != _shapes(like):
+    raise bad_input(
+      'start',
+      got=f'{workdir}, {_describe(*got, params)}',
+      expected=_describe(*want, like),
+      cause='the run of another data set or model',
+    )
+  params = jax.tree.map(
+    lambda leaf, wanted: jnp.asarray(leaf, wanted.dtype), params, like
+  )
+  data_id = run_dir.load_config(workdir)['data']
+  return Start(str(workdir), params, data_id, model_digest(workdir))
+
+
+def model_digest(workdir: str | os.PathLike) -> str:
+  """Return the digest of the final global model of a run; '' without one."""
+  path = pathlib.Path(workdir) / 'model' / 'global.npz'
+  if not path.is_file():
+    return ''
+  return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def begin(task: Task, start: Start) -> Task:
+  """Return the task whose first parameters are those of the other run."""
+  return task._replace(init=lambda key: start.params)
+
+
+def name_data(data_id: str, start: Start) -> str:
+  """Return the fingerprint of the data with that of the first parameters."""
+  return f'{data_id}+{start.digest}'
+
+
+def check_same_clients(start: Start, data_id: str) -> None:
+  """Refuse a run on other clients: they would get another one's model."""
+  theirs = start.data_id.partition('+')[0]
+  if theirs == data_id:
+    return
+  raise bad_input(
+    'start',
+    got=f'{start.workdir}, on the data {theirs}',
+    expected=f'a run on the data of this one, {data_id}: the same images, '
+    'dealt to the same clients',
+    cause='another seed, partition, number of clients or of examples',
+  )
+
+
+def _described(path: pathlib.Path, about: Mapping[str, Any]) -> tuple:
+  """Return model, classes and image shape as the file says."""
+  try:
+    return about['model'], about['num_classes'], tuple(about['image_shape'])
+  except (KeyError, TypeError) as error:
+    raise bad_input(
+      'start',
+      got=f'{path}, described as {about}',
+      expected='a model with its name, number of classes and image shape',
+      cause='a file that was not written by a run',
+    ) from error
+
+
+def _shapes(params: Params) -> dict[str, tuple]:
+  leaves = jax.tree.leaves(params)
+  return dict(
+    zip(trees.leaf_names(params), [leaf.shape for leaf in leaves], strict=True)
+  )
+
+
+def _describe(
+  model: str, num_classes: int, image_shape: tuple, params: Params
+) -> str:
+  size = sum(leaf.size for leaf in jax.tree.leaves(params))
+  pixels = 'x'.join(map(str, image_shape))
+  return (
+    f'a {model} for {num_classes} classes of {pixels} images, '
+    f'{size:,} parameters'
+  )

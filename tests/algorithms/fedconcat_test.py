@@ -1,0 +1,173 @@
+"""FedConcat: what its golden cases do not say."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  KEY,
+  TRAIN,
+  assert_close,
+  assert_same_bits,
+  build,
+  make_data,
+  make_task,
+  play,
+)
+
+from fedjax_pfl.client import clustering
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated.rounds import begin, make_round
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+DATA = make_data()
+EVERYONE = tuple(range(len(DATA.count)))
+# Neither noise nor statistics of the batch: features can be stored.
+PLAIN = make_task(noise=0, normalised=False)
+PLAIN = PLAIN._replace(augment=PLAIN.normalise, row_wise=True)
+
+
+def small(task=None, **hp):
+  hp = {'clusters': 2, 'noise_inputs': 100, 'classifier_rounds': 2, **hp}
+  return build('fedconcat', task, **hp)
+
+
+@pytest.mark.long
+def test_inferred_clusters_average_the_models_of_the_first_round():
+  inference, rest, _ = small(distributions='inferred')
+  assert inference.everyone and (inference.rounds, rest.rounds) == (1, 2)
+  server, clients = begin(inference, DATA, KEY(1))
+  round_fn = make_round(inference.algorithm)
+  cohort = jnp.array(EVERYONE)
+  server, clients, _ = round_fn(server, clients, cohort, DATA, KEY(2))
+  np.testing.assert_allclose(clients.shares.sum(1), 1, rtol=1e-5)
+  after, cluster = rest.enter(server, clients, DATA)
+  want = clustering.cluster(np.asarray(clients.shares), 2, int(server.key[0]))
+  np.testing.assert_array_equal(cluster, want)
+  assert after.round == 1
+  for group in (0, 1):
+    members = np.flatnonzero(want == group)
+    mean = trees.weighted_mean(
+      trees.take(clients.params, members), DATA.count[members]
+    )
+    assert_close(trees.take(after.params, group), mean)
+
+
+def test_clients_of_one_cluster_do_not_move_the_other():
+  first, _ = small()
+  server, cluster = begin(first, DATA, KEY(1))
+  members = jnp.flatnonzero(cluster == cluster[0])
+  assert 0 < len(members) < len(EVERYONE)
+  round_fn = make_round(first.algorithm)
+  after, same, _ = round_fn(server, cluster, members, DATA, KEY(2))
+  assert_same_bits(same, cluster)
+  own, other = cluster[0], 1 - cluster[0]
+  assert_same_bits(
+    trees.take(after.params, other), trees.take(server.params, other)
+  )
+  moved = jax.tree.map(
+    lambda one, two: (one != two).any(),
+    trees.take(after.params, own),
+    trees.take(server.params, own),
+  )
+  assert all(jax.tree.leaves(moved))
+
+
+@pytest.mark.long
+def test_stored_features_change_nothing(float64):
+  """Where it is exact, and 'exact' knows that it is."""
+  results = {}
+  for cache in ('exact', 'always', 'never'):
+    stages = small(PLAIN, cache=cache)
+    results[cache], _, history = play(stages, DATA)
+    assert ('computed once' in stages[-1].note) == (cache != 'never')
+    assert history[-1]['num_steps'].max() <= 3
+  assert_same_bits(results['exact'], results['always'])
+  assert_close(results['never'], results['always'])
+
+
+@pytest.mark.parametrize(
+  'task, reason',
+  [
+    (make_task(), 'a layer depends on the batch'),
+    (make_task()._replace(row_wise=True), 'images are augmented'),
+  ],
+)
+def test_features_are_not_stored_where_that_is_not_exact(task, reason):
+  *_, last = small(task)
+  assert last.note.endswith(f'anew in every step: {reason}.')
+  server, _ = last.enter(*begin(small(task)[0], DATA, KEY(0)), DATA)
+  assert last.prepare(server, DATA) is DATA
+  *_, always = small(task, cache='always')
+  assert 'not what the paper does' in always.note
+
+
+def test_encoders_rest_while_the_classifier_learns():
+  first, last = small()
+  states = begin(first, DATA, KEY(1))
+  server, clients = last.enter(*states, DATA)
+  assert_same_bits(
+    server.encoders,
+    trees.select(
+      states[0].params,
+      {
+        'body': {'kernel': True, 'bias': True},
+        'head': {'kernel': False, 'bias': False},
+      },
+    ),
+  )
+  round_fn = make_round(last.algorithm)
+  cohort = jnp.array(EVERYONE)
+  after, _, _ = round_fn(server, clients, cohort, DATA, KEY(2))
+  assert_same_bits(after.encoders, server.encoders)
+  assert (after.head['kernel'] != server.head['kernel']).any()
+
+
+def test_a_client_takes_three_steps_at_most():
+  """Of 30 examples in batches of 4; another has two batches, one none."""
+  data = make_data((30, 7, 0))
+  train = TRAIN._replace(epochs=5)
+  first, last = small(train=train)
+  server, clients = last.enter(*begin(first, data, KEY(1)), data)
+  round_fn = make_round(last.algorithm)
+  _, _, metrics = round_fn(server, clients, jnp.arange(3), data, KEY(2))
+  assert metrics['num_steps'].tolist() == [3, 2, 0]
+
+
+def test_more_clusters_than_clients():
+  first, _ = small(clusters=8)
+  with pytest.raises(BadInput, match='7 clients have'):
+    first.check(DATA)
+  inference, _, _ = small(clusters=8, distributions='inferred')
+  with pytest.raises(BadInput, match='7 clients have 7 different'):
+    inference.check(DATA)
+  small()[0].check(DATA)
+
+
+def test_a_cap_that_leaves_no_room():
+  first, _ = small(cap_factor=1.0)
+  with pytest.raises(BadInput, match='7 clients in 2 clusters, instead of 3'):
+    first.check(DATA)
+  small(cap_factor=1.2)[0].check(DATA)
+
+
+@pytest.mark.parametrize(
+  'field, value, words',
+  [
+    ('clusters', 0, 'a whole number of clusters, 1 or more'),
+    ('clusters', 2.5, 'got 2.5'),
+    ('distributions', 'infered', 'did you mean inferred?'),
+    ('head', 'warm', 'Choices: fresh, sum'),
+    ('cache', True, 'Choices: exact, always, never'),
+    ('classifier_rounds', 0, 'a whole number of rounds'),
+    ('classifier_steps', 0, 'a whole number of steps'),
+    ('cap_factor', '1.2', 'None: no cap'),
+    ('noise_inputs', 0, 'a whole number of inputs'),
+  ],
+)
+def test_bad_hyperparameters(field, value, words):
+  with pytest.raises(BadInput) as error:
+    small(**{field: value})
+  assert str(error.value).startswith(f'hp.{field}: got')
+  assert words in str(error.value)

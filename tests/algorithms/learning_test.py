@@ -1,0 +1,79 @@
+"""Methods learn: a small network on synthetic images, clients of two classes.
+
+Four classes, so that chance is 25 %; all margins are wide.
+"""
+
+import functools
+
+import numpy as np
+import optax
+import pytest
+from helpers import KEY, make_task
+
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.federated.cohort import sample_cohorts
+from fedjax_pfl.federated.rounds import init_states, make_round, make_rounds
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+CLIENTS, COHORT, ROUNDS, CLASSES = 8, 4, 30, 4
+SHAPE = (8, 8, 1)
+
+
+@functools.cache
+def mean_accuracies(name):
+  """Return the mean accuracy over clients in percent: initial, finetuned."""
+  source = make_synthetic(Synthetic(SHAPE, CLASSES, 640, 320))
+  indices = partition(
+    'shards',
+    source.train.y,
+    source.test.y,
+    num_clients=CLIENTS,
+    num_classes=CLASSES,
+    shards=2,
+    seed=0,
+  )
+  train = stack_clients(source.train, indices[0])
+  test = stack_clients(source.test, indices[1])
+  task = make_task(24, 0.02, SHAPE, CLASSES, normalised=False)
+  module = load(name)
+  hp = module.HParams(
+    local_training.Training(ROUNDS, 2, 20, optax.constant_schedule(0.1)),
+    personalization.Personalization((3,), learning_rate=0.02, batch_size=20),
+  )
+  algorithm = module.build(task, hp)[0].algorithm
+  server, clients = init_states(algorithm, train, KEY(0))
+  cohorts = sample_cohorts(KEY(1), 0, ROUNDS, CLIENTS, COHORT)
+  server, clients, metrics = make_rounds(make_round(algorithm))(
+    server, clients, cohorts, train, KEY(2)
+  )
+  assert np.isfinite(metrics['losses']).all()
+  views = ('initial', 'finetuned')
+  scores = evaluate_clients(
+    make_evaluate(algorithm, task.normalise, views),
+    views,
+    server,
+    clients,
+    train,
+    test,
+    KEY(3),
+  )
+  return [
+    100 * float(np.mean(scores[view].correct / scores[view].count))
+    for view in views
+  ]
+
+
+@pytest.mark.parametrize('name', ['fedavg', 'fedbabu'])
+def test_global_model_is_far_above_chance(name):
+  initial, _ = mean_accuracies(name)
+  assert initial > 40
+
+
+@pytest.mark.parametrize('name', ['fedavg', 'fedbabu'])
+def test_finetuning_helps(name):
+  initial, finetuned = mean_accuracies(name)
+  assert finetuned > initial + 10
+  assert finetuned > 65

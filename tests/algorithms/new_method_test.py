@@ -1,0 +1,131 @@
+"""Adding a method takes one file and one config: here, in another folder."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from experiments.commandline import read_settings
+from fedjax_pfl import algorithms
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated.rounds import init_states, make_round
+from fedjax_pfl.training.experiment import build
+
+METHOD = '''
+"""FedNap: the head rests in every nap-th round t.
+
+  w <- sum_i a_i/a SGD_tau(w; head frozen if nap divides t)
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl import local, personalize, trees
+from fedjax_pfl.algorithm import Algorithm, Stage
+
+
+class HParams(NamedTuple):
+  train: local.Training = local.Training()
+  personal: personalize.Personalization = personalize.Personalization()
+  nap: int = 2
+
+
+class Server(NamedTuple):
+  round: jax.Array
+  params: dict
+
+
+def build(task, hp):
+  def local_update(server, client, data, rng):
+    asleep = (server.round + 1) % hp.nap == 0
+
+    def loss(params, batch, rng):
+      rested = jax.tree.map(
+        lambda head, leaf: jnp.where(
+          head & asleep, jax.lax.stop_gradient(leaf), leaf
+        ),
+        task.is_head,
+        params,
+      )
+      return task.loss(rested, batch, rng)
+
+    params, info = local.fit(
+      loss,
+      server.params,
+      data,
+      rng,
+      tx=hp.train.sgd(server.round),
+      batching=hp.train.batching(task),
+    )
+    return client, params, info.metrics()
+
+  algorithm = Algorithm(
+    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
+    init_client=lambda server, data, rng: (),
+    download=lambda server, client: server,
+    local_update=local_update,
+    aggregate=lambda server, params, counts: Server(
+      server.round + 1,
+      trees.weighted_mean(params, hp.train.weights(counts)),
+    ),
+    personalize=lambda server, client, data, rng: {'initial': server.params},
+    predict=personalize.make_predict(task),
+  )
+  return (Stage('fednap', hp.train.rounds, algorithm),)
+'''
+CONFIG = '''
+"""FedNap on digits, asleep in all rounds."""
+
+from configs import common
+
+
+def get_config(arg=''):
+  return common.base(
+    arg,
+    algorithm='fednap',
+    hp={'nap': 1},
+    dataset='digits',
+    model='convnet3',
+    clients=20,
+    shards=2,
+    views=('initial',),
+  )
+'''
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+  """Return the config file of a method that is in a folder of its own."""
+  (tmp_path / 'fednap.py').write_text(METHOD)
+  (tmp_path / 'fednap_digits.py').write_text(CONFIG)
+  folders = [*algorithms.__path__, str(tmp_path)]
+  monkeypatch.setattr(algorithms, '__path__', folders)
+  yield str(tmp_path / 'fednap_digits.py')
+  sys.modules.pop('fedjax_pfl.algorithms.fednap', None)
+  vars(algorithms).pop('fednap', None)
+
+
+def test_it_runs_from_its_config(config, quick_compiler):
+  experiment = build(read_settings(config))
+  (stage,) = experiment.stages
+  key = jax.random.key(0)
+  server, clients = init_states(stage.algorithm, experiment.train, key)
+  round_fn = make_round(stage.algorithm, chunk=1)
+  cohort = jnp.array([3])
+  after, _, metrics = round_fn(server, clients, cohort, experiment.train, key)
+  assert after.round == 1 and jnp.isfinite(metrics['loss']).all()
+  moved = jax.tree.map(
+    lambda one, other: bool((one != other).any()), server.params, after.params
+  )
+  assert not any(moved['head'].values())  # it always rests
+  assert moved['conv1']['kernel'] and moved['bn3']['scale']
+
+
+def test_mistakes_are_answered_with_its_names(config):
+  with pytest.raises(BadInput, match=r'Choices: .*fednap.*mean fednap'):
+    build(read_settings(config, {'algorithm': 'fednapp'}))
+  with pytest.raises(BadInput, match=r'of fednap.*Choices: nap'):
+    build(read_settings(config, {'hp.naps': '3'}))

@@ -1,0 +1,291 @@
+"""What a method cannot see: tests, other clients' data, and private leaves.
+
+By poison. All examples lie in one pool; a second run of the same seed is told
+to test on rows that are not numbers, with other labels. What training leaves
+behind, and the personal models, keep their bits. Methods are found, never
+named.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  ALGORITHMS,
+  KEY,
+  TRAIN,
+  assert_same_bits,
+  build,
+  client_of,
+  make_data,
+)
+from small_runs import TASK, make_experiment, make_settings
+
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.client import local_training
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.evaluation.evaluate import view_names
+from fedjax_pfl.federated.rounds import begin
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.evaluators import make_judge
+from fedjax_pfl.training.experiment import build_stages
+from fedjax_pfl.training.loop import (
+  begin_lanes,
+  finish,
+  random_streams,
+  run_rounds,
+)
+from fedjax_pfl.training.state import State, none_yet
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+SETTINGS = {
+  'rounds': 2,
+  'log_every': 2,
+  'eval_every': 2,
+  'checkpoint_every': 2,
+  'eval_views': (),
+  'examples': 60,
+  'clients': 6,
+  'shards': 5,
+  'fraction': 0.5,
+  'save_clients': (),
+}
+ODD = np.arange(SETTINGS['clients']) % 2 == 1
+
+
+@pytest.fixture(scope='module')
+def poisoned(quick_compiler):
+  """Return an experiment, and the same with poison where its tests are.
+
+  Both see one pool: training examples, tests, and tests that are no numbers.
+  """
+  experiment = make_experiment(**SETTINGS)
+  train, test = experiment.train, experiment.test
+  x = np.concatenate([train.x, test.x, test.x]).astype(np.float32)
+  x[-len(test.y) :] = np.nan
+  y = jnp.concatenate([train.y, test.y, (test.y + 1) % 10])
+  clean, poison = (
+    ClientData(x, y, test.index + len(train.y) + more, count)
+    for more, count in ((0, test.count), (len(test.y), test.count + 1))
+  )
+  experiment = experiment._replace(
+    train=train._replace(x=jnp.asarray(x), y=y), test=clean
+  )
+  return experiment, experiment._replace(test=poison)
+
+
+def experiments_of(poisoned, name, **changes):
+  """Return both experiments with another method, all its views judged."""
+  settings = make_settings(**{**SETTINGS, 'algorithm': name, **changes})
+  stages = tuple(
+    stage._replace(rounds=min(stage.rounds, SETTINGS['rounds']))
+    for stage in build_stages(settings, TASK)
+  )
+  return [one._replace(settings=settings, stages=stages) for one in poisoned]
+
+
+def run(experiments, folder):
+  """Return the lanes of the experiments after their last round."""
+  runs = [
+    run_dir.open_run(folder / str(number), one.settings, data='', say=print)
+    for number, one in enumerate(experiments)
+  ]
+  return run_rounds(begin_lanes(list(zip(experiments, runs, strict=True))))
+
+
+def models_of(experiment, state, views, compiled):
+  """Return {view: models [K]} as the runner's judge shows them."""
+  kept = {}
+  key = random_streams(experiment.settings['seed'])['evaluation']
+  scores = make_judge(experiment, key, compiled)(
+    experiment.stages[-1], state, views, lambda ids, models: kept.update(models)
+  )
+  return jax.tree.map(np.asarray, kept), scores
+
+
+def poison_rows(tree, rows):
+  """Return the tree with numbers that are none in these rows."""
+
+  def spoil(leaf):
+    leaf = np.array(leaf)
+    leaf[rows] = np.nan if leaf.dtype.kind == 'f' else leaf[rows]
+    return leaf
+
+  return jax.tree.map(spoil, tree)
+
+
+def assert_finite(tree):
+  for leaf in jax.tree.leaves(tree):
+    assert np.isfinite(np.asarray(leaf)).all()
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.long] if number % 18 != 7 else [])
+    for number, name in enumerate(ALGORITHMS)
+  ],
+)
+def test_nobody_sees_a_test_or_another_clients_data(name, poisoned, tmp_path):
+  experiments = experiments_of(poisoned, name)
+  one, two = run(experiments, tmp_path)
+  assert_same_bits(two.state[:2], one.state[:2])
+  assert_finite(two.state[:2])
+
+  last, (server, clients) = one.experiment.stages[-1], one.state[:2]
+  views = view_names(last.algorithm, server, clients, one.experiment.train)
+  compiled = {}
+  models, scores = models_of(experiments[0], one.state, views, compiled)
+  got, other_scores = models_of(experiments[1], two.state, views, compiled)
+  assert_same_bits(got, models)
+  assert_finite(got)
+  for view in views:
+    assert not np.isfinite(other_scores[view].loss).any()
+    assert np.isfinite(scores[view].loss).all()
+
+  # Every other client has lost its data and its state; the server has not.
+  train = experiments[0].train
+  spoilt = experiments[0]._replace(
+    train=train._replace(
+      index=jnp.where(ODD[:, None], len(train.y) - 1, train.index),
+      count=jnp.where(ODD, 1, train.count),
+    )
+  )
+  state = one.state._replace(clients=poison_rows(clients, ODD))
+  got, _ = models_of(spoilt, state, views, compiled)
+  assert_same_bits(trees.take(got, ~ODD), trees.take(models, ~ODD))
+  assert len(compiled) == 1
+
+
+@pytest.mark.long
+def test_what_is_chosen_by_tests_is_called_so(poisoned, tmp_path):
+  """The best round on the tests stands apart, in `test_best` alone."""
+  experiments = experiments_of(
+    poisoned, 'fedbabu', eval_views=('initial',), views=('initial',)
+  )
+  one, two = run(experiments, tmp_path)
+  states = one.state._asdict(), two.state._asdict()
+  differ = [
+    name
+    for name in State._fields
+    if jax.tree.map(bytes_of, states[0][name])
+    != jax.tree.map(bytes_of, states[1][name])
+  ]
+  assert set(differ) - {'seconds'} == {'test_best'}
+  for lane in (one, two):
+    finish(lane)
+  results = [run_dir.load_result(tmp_path / place) for place in '01']
+  assert results[0].keys() == results[1].keys()
+  differ = [name for name in results[0] if results[0][name] != results[1][name]]
+  assert set(differ) - {'seconds'} == {'views', 'test_best'}
+
+
+def bytes_of(leaf):
+  return np.asarray(leaf).tobytes()
+
+
+def test_half_of_the_tests_is_seen_where_that_is_asked_for(poisoned):
+  """With support=test_half: that half, never the half of the judgement."""
+  experiment, _ = experiments_of(poisoned, 'fedbabu', support='test_half')
+  server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
+  state = State(server, clients, np.zeros(()), none_yet(experiment))
+  test, bad = experiment.test, len(experiment.test.y) - 1
+  views, compiled = ('initial', 'finetuned', 'templates_cosine'), {}
+
+  def models(index):
+    changed = experiment._replace(test=test._replace(index=index))
+    return models_of(changed, state, views, compiled)[0]
+
+  want = models(test.index)
+  odd = np.arange(test.index.shape[1]) % 2 == 1
+  assert_same_bits(models(jnp.where(odd, test.index, bad)), want)
+  got = models(jnp.where(odd, bad, test.index))
+  assert_same_bits(got['initial'], want['initial'])
+  adapts = np.asarray(test.count) >= 2
+  assert adapts.sum() > 3
+  kernel = got['finetuned']['body']['kernel']
+  means = got['templates_cosine'].model.means
+  for rows in (kernel, means):
+    assert (np.isnan(rows).any((1, 2)) == adapts).all()
+
+
+# ---- private leaves --------------------------------------------------------
+
+DATA = make_data()
+MOST, NONE = 4, 2  # clients with the most examples, and with none
+
+
+def mark(tree, private, fill):
+  """Return the tree with fill(leaf) for its private leaves, and a list of them.
+
+  The list is of what they were.
+  """
+  leaves, structure = jax.tree.flatten(tree)
+  names = [f'/{name}/' for name in trees.leaf_names(tree)]
+  found = []
+  for place, (name, leaf) in enumerate(zip(names, leaves, strict=True)):
+    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    if floating and any(f'/{part}/' in name for part in private):
+      found.append(leaf)
+      leaves[place] = jnp.asarray(fill(leaf), leaf.dtype)
+  return jax.tree.unflatten(structure, leaves), found
+
+
+def numbers_of(tree):
+  """Return the set of all floats in a tree."""
+  return {
+    number
+    for leaf in jax.tree.leaves(tree)
+    if jnp.issubdtype(leaf.dtype, jnp.floating)
+    for number in np.ravel(leaf).tolist()
+  }
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.long] if number % 4 else [])
+    for number, name in enumerate(m for m in ALGORITHMS if load(m).PRIVATE)
+  ],
+)
+def test_private_leaves_never_travel(name):
+  """Of the method itself: a stage before it may be another's.
+
+  A client without examples takes no step: what it sends then does not depend
+  on its private leaves at all. One that trains sends none of their numbers,
+  neither of those before nor of those after.
+  """
+  # With 0.2 and its lam = 5, what pFedMe sends is theta itself, bit by bit:
+  # w - eta lam (w - theta), and eta lam = 1.
+  train = TRAIN._replace(learning_rate=local_training.step_schedule(0.15, 3))
+  stages, private = build(name, train=train), load(name).PRIVATE
+  server, clients = begin(stages[0], DATA, KEY(0))
+  for stage in stages[1:]:
+    server, clients = stage.enter(server, clients, DATA)
+  algorithm = stages[-1].algorithm
+
+  @jax.jit
+  def send(states, count):
+    server, client = states
+    one = client_of(DATA, MOST)._replace(count=count)
+    down = algorithm.download(server, client)
+    return algorithm.local_update(down, client, one, KEY(1))[:2]
+
+  rng, states = np.random.default_rng(0), (server, trees.take(clients, MOST))
+
+  def noise(leaf):
+    return rng.standard_normal(leaf.shape)
+
+  marked, _ = mark(states, private, noise)
+  spoilt, _ = mark(states, private, lambda leaf: np.nan * leaf)
+  _, want = send(marked, DATA.count[NONE])
+  _, up = send(spoilt, DATA.count[NONE])
+  assert_same_bits(up, want)
+  assert_finite(up)
+
+  client, up = send(marked, DATA.count[MOST])
+  _, before = mark(marked, private, noise)
+  _, after = mark(client, private, noise)
+  assert before
+  assert not numbers_of(up) & numbers_of((before, after)) - {0.0}

@@ -1,0 +1,235 @@
+"""How one global model becomes a client's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import (
+  BATCH,
+  KEY,
+  PERSONAL,
+  assert_close,
+  assert_same_bits,
+  client_of,
+  from_lists,
+  make_data,
+  make_task,
+  pad,
+)
+
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Batch
+from fedjax_pfl.models import task as models
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+TASK, DATA = make_task(), make_data()
+PARAMS = TASK.init(KEY(7))
+ONE = client_of(DATA, 4)
+SIZES = (5, 4, 1, 0, 2)
+
+
+def test_views():
+  got = personalization.views(TASK, PARAMS, ONE, KEY(0), PERSONAL)
+  assert list(got) == [
+    'initial',
+    'finetuned_1',
+    'finetuned',
+    'templates_euclidean',
+    'templates_cosine',
+  ]
+  assert_same_bits(got['initial'], PARAMS)
+
+
+@pytest.mark.parametrize('part', personalization.PARTS)
+def test_finetuning_moves_its_part_alone(part):
+  personal = PERSONAL._replace(part=part, epochs=(2,))
+  models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
+  assert list(models) == ['finetuned']
+  for name, old, new in zip(
+    trees.leaf_names(PARAMS),
+    jax.tree.leaves(PARAMS),
+    jax.tree.leaves(models['finetuned']),
+    strict=True,
+  ):
+    if part in ('full', name.split('/')[0]):
+      assert (new != old).any(), name
+    else:
+      assert_same_bits(new, old)
+
+
+def test_finetuning_is_a_fit_on_training_inputs():
+  """SGD with momentum at its own rate, on augmented images, without decay."""
+  personal = PERSONAL._replace(epochs=(3, 1, 3))
+  models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
+  assert list(models) == ['finetuned_1', 'finetuned']
+  want, _ = local_training.fit_stops(
+    TASK.loss,
+    PARAMS,
+    ONE,
+    KEY(0),
+    tx=optax.sgd(personal.learning_rate, personal.momentum),
+    batching=local_training.Batching(BATCH, 3, TASK.augment),
+    stops=(1, 3),
+  )
+  assert_close([models['finetuned_1'], models['finetuned']], want)
+
+
+def test_unknown_part():
+  with pytest.raises(BadInput, match=r'did you mean body\?') as error:
+    personalization.part_mask(TASK, 'bodi')
+  assert "part: got 'bodi'" in str(error.value)
+  assert 'Choices: full, body, head' in str(error.value)
+
+
+def names_under(mask):
+  chosen = zip(trees.leaf_names(mask), jax.tree.leaves(mask), strict=True)
+  return [name for name, selected in chosen if selected]
+
+
+def test_part_may_name_layers():
+  """Those of the paper's Conv12: convolution and normalisation of two blocks.
+
+  Order and repetition do not matter; all layers are the whole model.
+  """
+  task = models.make_task('convnet4', image_shape=(32, 32, 3), num_classes=10)
+  mask = personalization.part_mask(task, 'conv2+bn1+conv1+bn2+bn1')
+  assert names_under(mask) == [
+    *('bn1/bias', 'bn1/scale', 'bn2/bias', 'bn2/scale'),
+    *('conv1/bias', 'conv1/kernel', 'conv2/bias', 'conv2/kernel'),
+  ]
+  blocks = '+'.join(f'conv{j}+bn{j}' for j in (1, 2, 3, 4))
+  body = personalization.part_mask(task, 'body')
+  assert personalization.part_mask(task, blocks) == body
+  full = personalization.part_mask(task, 'full')
+  assert personalization.part_mask(task, f'{blocks}+head') == full
+
+
+def test_layer_that_is_not_there():
+  task = models.make_task('convnet4', image_shape=(32, 32, 3), num_classes=10)
+  with pytest.raises(BadInput) as error:
+    personalization.part_mask(task, 'conv1+bn5', 'hp.update_part')
+  assert str(error.value) == (
+    "hp.update_part: got 'bn5', expected a part of the model, or names of its "
+    "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, bn4, "
+    'conv1, conv2, conv3, conv4 (did you mean bn4?). Likely cause: a typing '
+    'error, or a layer of another model.'
+  )
+
+
+def test_parts_are_complements():
+  head, body = (personalization.part_mask(TASK, p) for p in ('head', 'body'))
+  assert head == TASK.is_head == trees.invert(body)
+  assert all(jax.tree.leaves(personalization.part_mask(TASK, 'full')))
+
+
+# ---- templates -------------------------------------------------------------
+
+
+def points_task():
+  """Return the task whose features are the image itself: points in a plane."""
+  return TASK._replace(
+    features=lambda params, x, mask: x,
+    augment=lambda x, key: x,
+    num_classes=4,
+  )
+
+
+def points():
+  """Return class 0: (0, 0), (2, 0); class 1: (4, 4); class 3: (0, 6) twice."""
+  x = [[0, 0], [4, 4], [0, 6], [2, 0], [0, 6]]
+  data = client_of(from_lists(x), 0)
+  return data._replace(y=jnp.array([0, 1, 3, 0, 3]))
+
+
+@pytest.mark.parametrize('size', [2, 5, 128])
+def test_templates_are_class_means(size):
+  model = personalization.class_templates(
+    points_task(), PARAMS, points(), KEY(0), size
+  )
+  assert model.means.tolist() == [[1, 0], [4, 4], [0, 0], [0, 6]]
+  assert model.present.tolist() == [True, True, False, True]
+  assert_same_bits(model.params, PARAMS)
+
+
+def test_nearest_template_by_hand():
+  """From (1, 3):  distances 3, sqrt(10), sqrt(10); class 2 is not there.
+
+  Cosines:  1/sqrt(10) with (1, 0);  4/sqrt(2)/sqrt(10) with (1, 1);
+  3/sqrt(10) with (0, 1).
+  """
+  task = points_task()
+  model = personalization.class_templates(task, PARAMS, points(), KEY(0), 5)
+  predict = personalization.make_predict(task)
+  x, inf = jnp.array([[1.0, 3.0]]), np.inf
+  euclid = predict(personalization.Euclidean(model), x, jnp.ones(1))
+  np.testing.assert_allclose(
+    euclid, [[-3, -(10**0.5), -inf, -(10**0.5)]], rtol=1e-6
+  )
+  cosine = predict(personalization.Cosine(model), x, jnp.ones(1))
+  ten = 10**-0.5
+  np.testing.assert_allclose(
+    cosine, [[ten, 4 * 2**-0.5 * ten, -inf, 3 * ten]], rtol=1e-6
+  )
+
+
+def test_predict_of_a_plain_view_is_the_model():
+  x, mask = TASK.normalise(DATA.x[:5], None), jnp.ones(5)
+  got = personalization.make_predict(TASK)(PARAMS, x, mask)
+  assert_same_bits(got, TASK.logits(PARAMS, x, mask))
+
+
+def test_each_template_batch_is_normalised_by_itself():
+  """Nine examples in batches of four: features of 4, 4 and 1 of them."""
+  task = make_task(noise=0)
+  assert ONE.count == 9
+  model = personalization.class_templates(task, PARAMS, ONE, KEY(0), 4)
+  features = []
+  for rows in (ONE.index[:4], ONE.index[4:8], ONE.index[8:]):
+    x = task.normalise(ONE.x[rows], None)
+    features.append(task.features(PARAMS, x, jnp.ones(len(x))))
+  features, y = np.concatenate(features), np.asarray(ONE.y[ONE.index])
+  for c in range(3):
+    assert (y == c).any() == model.present[c]
+    if model.present[c]:
+      want = features[y == c].mean(0)
+      np.testing.assert_allclose(model.means[c], want, rtol=1e-5, atol=1e-6)
+
+
+def test_templates_go_through_the_training_transform():
+  """The random part of augment is in the means; two keys, two means."""
+  one = personalization.class_templates(TASK, PARAMS, ONE, KEY(0), 4).means
+  other = personalization.class_templates(TASK, PARAMS, ONE, KEY(1), 4).means
+  assert (one != other).any()
+
+
+def test_loss_of_templates_needs_every_class():
+  """A label without a template has likelihood zero: the loss is infinite."""
+  task = points_task()
+  model = personalization.class_templates(task, PARAMS, points(), KEY(0), 5)
+  batch = Batch(jnp.array([[1.0, 3.0]]), jnp.array([2]), jnp.ones(1))
+  view = personalization.Euclidean(model)
+  logits = personalization.make_predict(task)(view, batch.x, batch.mask)
+  assert -jax.nn.log_softmax(logits)[0, 2] == np.inf
+
+
+def test_halves_of_every_client():
+  """Of 5, 4, 1, 0 and 2 examples, the first the fullest."""
+  rows = [[[10.0 * i + j] for j in range(n)] for i, n in enumerate(SIZES)]
+  for data in (from_lists(*rows), pad(from_lists(*rows), 9)):
+    got = [
+      [
+        half.x[half.index[i, : half.count[i]], 0].tolist()
+        for half in personalization.halves(data)
+      ]
+      for i in range(len(SIZES))
+    ]
+    assert got == [
+      [[1, 3], [0, 2, 4]],
+      [[11, 13], [10, 12]],
+      [[], [20]],
+      [[], []],
+      [[41], [40]],
+    ]

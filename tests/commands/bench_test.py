@@ -1,0 +1,216 @@
+"""The bench: what it counts, what it prints, and what it refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from experiments.benching import bars, ceilings, counts, options, ragged, screen
+from experiments.benching.bar import Bar
+from experiments.benching.cases import Case
+from experiments.benching.measure import Measured, measure
+from fedjax_pfl.core.errors import BadInput
+
+BENCH = Path(options.__file__).parents[2] / 'bench.py'
+IMAGE = (32, 32, 3)
+ASKED = {
+  'model': ['convnet4'],
+  'clients': [],
+  'steps': [],
+  'batch': ['50'],
+  'chunk': ['auto'],
+  'lowering': ['auto'],
+  'dtype': ['float32'],
+}
+
+
+@pytest.mark.parametrize(
+  ('model', 'expected'), [('convnet4', 84e6), ('mobilenet', 278e6)]
+)
+def test_flops_of_a_gradient_of_one_image(model, expected):
+  flops = counts.GRADIENT * counts.forward_flops(model, IMAGE, 10)
+  assert flops == pytest.approx(expected, rel=0.02)
+
+
+def test_flops_by_hand():
+  def program(x, kernel, head):
+    x = jax.lax.conv_general_dilated(
+      x, kernel, (2, 2), 'VALID', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
+    )
+    rows = jax.lax.map(jax.jit(lambda row: row @ head), x)  # a scan
+    return rows.sum()
+
+  shapes = [(2, 5, 5, 3), (3, 3, 3, 7), (7, 4)]
+  jaxpr = jax.make_jaxpr(program)(*map(jnp.zeros, shapes))
+  pixels = 2 * 2 * 2
+  by_hand = 2 * pixels * 7 * 27 + 2 * pixels * 7 * 4
+  assert counts.count_flops(jaxpr.jaxpr) == by_hand
+
+
+def test_steps_that_are_wasted():
+  # In chunks of two, sorted: (1, 2), (3, 4), (9): of 4 + 8 + 9 steps 19 count.
+  assert ragged.wasted([3, 9, 1, 4, 2], 2) == pytest.approx(100 * 2 / 21)
+  assert ragged.wasted([3, 9, 1, 4, 2], 1) == 0
+
+
+def made_up(**changes) -> Measured:
+  """Return what three repeats of a round came to."""
+  case = Case('convnet4', clients=10, steps=4, **changes)
+  seconds = {
+    'ours': [2.0, 1.0, 4.0],
+    'torch': [3.0, 2.0, 4.0],
+    'product': [0.2, 0.1, 0.4],
+    'copy': [0.1, 0.05, 0.2],
+  }
+  ceilings = {'product': 20e9, 'copy': 1e9}
+  work = 'training'
+  return Measured(
+    case, work, 1, 8.4, 3 * 2**20, None, seconds, 2000, 80e9, 2e9, ceilings
+  )
+
+
+def test_shares_are_taken_repeat_by_repeat():
+  one = made_up()
+  assert one.rate(one.images).median == 1000
+  # All repeats have the same share, however busy the machine was.
+  assert one.share('product', one.flops) == pytest.approx((0.4, 0.4, 0.4))
+  assert one.share('copy', one.bytes) == pytest.approx((0.1, 0.1, 0.1))
+  assert one.against_torch() == (1.5, 1.0, 2.0)
+
+
+def squeezed(line):
+  return ' '.join(line.split())
+
+
+def test_table_says_once_what_is_the_same():
+  rows = [made_up(), made_up(chunk='1')]
+  title, _, heads, *lines = screen.table(rows)
+  assert 'dtype float32' in title and 'chunk' not in title
+  assert 'chunk' in heads and 'dtype' not in heads
+  assert [line.split()[1] for line in lines] == ['auto', '1']
+  assert all('1,000 500-2,000 40 40% 1 10%' in squeezed(l) for l in lines)
+  assert len({len(line) for line in (heads, *lines)}) == 1
+  assert max(map(len, screen.table(rows[:1]))) <= 80
+
+
+@pytest.mark.parametrize(
+  ('bar', 'verdict'),
+  [
+    (Bar('a', 1.76, 1.25, 'x PyTorch', 'at least'), 'met'),
+    (Bar('a', 1.2, 1.25, 'x PyTorch', 'at least'), 'NOT MET'),
+    (Bar('a', 20.0, 20, 's', 'at most'), 'met'),
+    (Bar('a', 20.1, 20, 's', 'at most'), 'NOT MET'),
+    (Bar('a', 1.0, 1, 'x', 'below'), 'NOT MET'),
+    (Bar('a', None, 1.25, 'x PyTorch', 'at least', 'why'), 'not measured'),
+  ],
+)
+def test_line_of_a_bar(bar, verdict):
+  first, *rest = screen.bar_lines(bar)
+  assert first.endswith(f'{bar.sense} {screen.number(bar.bar)}   {verdict}')
+  assert rest == (['    why'] if bar.how else [])
+  json.dumps(bar.as_json())
+
+
+@pytest.mark.parametrize(
+  ('change', 'near'),
+  [
+    ({'model': ['convnet5']}, 'did you mean convnet4?'),
+    ({'lowering': ['auto', 'gem']}, 'did you mean gemm?'),
+    ({'dtype': ['bfloat16']}, 'Choices: float32, float64'),
+    ({'chunk': ['0']}, "got '0', expected a whole number, 1 or more"),
+    ({'clients': ['ten']}, "got 'ten', expected a whole number"),
+    ({'model': []}, "got '', expected one or more values"),
+  ],
+)
+def test_a_wrong_case_is_a_sentence(change, near):
+  with pytest.raises(BadInput, match='Likely cause: ') as caught:
+    options.make_cases({**ASKED, **change})
+  assert near in str(caught.value)
+
+
+@pytest.mark.parametrize(
+  ('check', 'word', 'near'),
+  [
+    (options.make_methods, 'fedprix', 'did you mean fedprox?'),
+    (options.make_bars, 'trainings', 'did you mean training?'),
+    (options.make_works, 'evaluations', 'did you mean evaluation?'),
+  ],
+)
+def test_a_wrong_name_is_a_sentence(check, word, near):
+  with pytest.raises(BadInput, match='Likely cause: ') as caught:
+    check([word])
+  assert near in str(caught.value)
+
+
+def test_without_pytorch_the_bars_say_how_to_get_it(monkeypatch):
+  monkeypatch.setattr(bars, 'has_torch', lambda: False)
+  for bar in bars.evaluation(1):
+    assert bar.met is None and 'pip install -e .[bench]' in bar.how
+  monkeypatch.setattr(options, 'has_torch', lambda: False)
+  with pytest.raises(BadInput, match=r'pip install -e \.\[bench\]'):
+    options.check_torch([])
+
+
+def test_cases_are_every_combination():
+  asked = {**ASKED, 'chunk': ['auto', '2'], 'model': ['convnet4', 'resnet18']}
+  cases = options.make_cases(asked)
+  assert [(case.model, case.chunk) for case in cases] == [
+    ('convnet4', 'auto'),
+    ('convnet4', '2'),
+    ('resnet18', 'auto'),
+    ('resnet18', '2'),
+  ]
+  # Where nothing else is asked for, the table has the cases of the bars.
+  assert cases[0] == bars.standard_case('convnet4')
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('work', ['training', 'evaluation'])
+def test_a_small_case_from_end_to_end(work, quick_compiler, monkeypatch):
+  monkeypatch.setitem(ceilings.SIDE, 'cpu', 64)
+  monkeypatch.setitem(ceilings.COPIED, 'cpu', 1024)
+  case = Case('convnet3', batch=4, image_shape=(8, 8, 3), tests=5, epochs=3)
+  one = measure(case, work, 2, with_torch=False)
+  assert len(one.seconds['ours']) == 2 and min(one.seconds['ours']) > 0
+  forward = counts.forward_flops('convnet3', (8, 8, 3), 10)
+  images, tests = 2 * 4, 2 * 5
+  if work == 'training':
+    assert (one.images, one.flops) == (images, 3 * images * forward)
+  else:
+    assert one.images == 3 * images + tests
+    assert one.flops == (9 * images + tests) * forward
+  assert one.bytes > 0 and one.memory > 0
+  assert one.against_torch() is None
+  json.dumps(one.as_json())
+
+
+def start(*arguments):
+  """Run the command as a user does."""
+  command = [sys.executable, str(BENCH), *arguments]
+  return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.long
+def test_the_command_prints_one_object():
+  small = ('--clients=1', '--steps=1', '--repeats=1')
+  done = start('--model=simple_cnn', *small, '--bars=gpu', '--json')
+  assert done.returncode == 0, done.stderr
+  result = json.loads(done.stdout)
+  (case,) = result['cases']
+  assert case['images_per_second']['median'] > 0
+  assert {'name', 'measured', 'bar', 'unit', 'met', 'how'} <= {
+    *result['bars'][0]
+  }
+
+
+@pytest.mark.long
+def test_a_mistake_on_the_command_line_has_no_traceback():
+  done = start('--model=convnet5')
+  assert done.returncode == 1 and not done.stdout
+  assert (
+    done.stderr.count('\n') == 1 and 'did you mean convnet4?' in done.stderr
+  )

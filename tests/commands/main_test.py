@@ -1,0 +1,314 @@
+"""A command line that is wrong ends in one sentence and leaves no file."""
+
+import os
+import subprocess
+import sys
+from concurrent import futures
+from pathlib import Path
+
+import helpers
+import pytest
+from absl import flags
+
+from experiments import commandline
+
+ROOT = Path(commandline.__file__).parents[2]
+MAIN = ROOT / 'experiments' / 'main.py'
+DIGITS = 'configs/fedbabu_digits.py'
+
+
+def refused(call):
+  message = helpers.refused(call)
+  assert 'Choices: ' in message
+  return message
+
+
+def start(*arguments, cwd=ROOT):
+  """Run the command as a user does."""
+  environ = {**os.environ, 'PYTHONDONTWRITEBYTECODE': '1'}
+  return subprocess.run(
+    [sys.executable, str(MAIN), *arguments],
+    cwd=cwd,
+    env=environ,
+    capture_output=True,
+    text=True,
+  )
+
+
+# ---- real processes
+
+MISTAKES = {
+  'no config': (['--workdir=a/b'], "command line: got 'no --config'"),
+  'unknown flag': (
+    [f'--config={DIGITS}', '--workdir=a/b', '--confg=x'],
+    'Choices: --config, --workdir, --forecast, --coordinator, '
+    '--num_processes, --process_id, --config.<field>=<value>, --help '
+    '(did you mean --config?)',
+  ),
+  'unknown field': (
+    [f'--config={DIGITS}', '--workdir=a/b', '--config.shard=5'],
+    '(did you mean shards?)',
+  ),
+  'a wrong type': (
+    [f'--config={DIGITS}:quick', '--workdir=a/b', '--config.shards=many'],
+    "shards: got 'many', expected a whole number of shards",
+  ),
+  'unknown view': (
+    [f'--config={DIGITS}', '--workdir=a/b', '--config.views=inital'],
+    '(did you mean initial?)',
+  ),
+}
+
+
+@pytest.fixture(scope='module')
+def mistakes(tmp_path_factory):
+  """Return every mistake's process, each run in a folder of its own."""
+
+  def play(name):
+    folder = tmp_path_factory.mktemp('cwd')
+    (folder / 'configs').symlink_to(ROOT / 'configs')
+    done = start(*MISTAKES[name][0], cwd=folder)
+    return done, sorted(path.name for path in folder.iterdir())
+
+  with futures.ThreadPoolExecutor(2) as pool:
+    return dict(zip(MISTAKES, pool.map(play, MISTAKES), strict=True))
+
+
+@pytest.mark.parametrize('name', MISTAKES)
+def test_a_mistake_is_a_sentence_and_leaves_no_file(mistakes, name):
+  done, files = mistakes[name]
+  assert done.returncode == 1
+  assert done.stdout == ''
+  assert MISTAKES[name][1] in done.stderr
+  assert 'got ' in done.stderr and 'Likely cause: ' in done.stderr
+  # One line, and so no traceback.
+  assert done.stderr.count('\n') == 1
+  assert files == ['configs']
+
+
+def test_help_is_short_and_shows_a_command():
+  done = start('--help')
+  assert '--config=configs/fedbabu_digits.py' in done.stdout
+  assert '--workdir: the directory of the run' in done.stdout
+  assert len(done.stdout.splitlines()) < 35 and not done.stderr
+
+
+def test_what_is_no_mistake_of_the_user_keeps_its_traceback(tmp_path):
+  code = (
+    'from experiments import commandline\n'
+    'def main(overrides):\n'
+    '  raise ValueError("ours")\n'
+    'commandline.run(main)\n'
+  )
+  (tmp_path / 'command.py').write_text(code)
+  done = subprocess.run(
+    [sys.executable, str(tmp_path / 'command.py')],
+    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 1
+  assert 'Traceback' in done.stderr and 'ValueError: ours' in done.stderr
+
+
+# ---- a field with several values
+
+
+def test_variants_of_a_field():
+  assert commandline.variants('--vary', '') == [{}]
+  assert commandline.variants('--vary', 'finetune.part=body') == [
+    {'finetune.part': 'body'}
+  ]
+  assert commandline.variants('--vary', 'beta=1.0,0.5') == [
+    {'beta': '1.0'},
+    {'beta': '0.5'},
+  ]
+
+
+@pytest.mark.parametrize('text', ['beta', '=1,2', 'beta=', 'beta=1,,2'])
+def test_variants_that_are_not_there(text):
+  message = refused(lambda: commandline.variants('--vary', text))
+  assert message.startswith(f"--vary: got '{text}', expected a field")
+
+
+# ---- flags
+
+
+@pytest.fixture
+def parse(monkeypatch):
+  """Return parse_flags with flags of this test's own."""
+  values = flags.FlagValues()
+  flags.DEFINE_string('config', None, 'a config', flag_values=values)
+  flags.DEFINE_string('workdir', None, 'a place', flag_values=values)
+  monkeypatch.setattr(flags, 'FLAGS', values)
+
+  def parse(*arguments):
+    return commandline.parse_flags(
+      ['main.py', *arguments], required=['config', 'workdir']
+    )
+
+  return parse
+
+
+def test_fields_may_come_before_the_config_and_twice(parse):
+  overrides = parse(
+    '--config.shards=4',
+    '--config=a.py',
+    '-config.finetune.part=body',
+    '--workdir',
+    'w',
+    '--config.shards=5',
+    '--config.data_dir=a=b',
+  )
+  assert overrides == {
+    'shards': '5',
+    'finetune.part': 'body',
+    'data_dir': 'a=b',
+  }
+  assert (flags.FLAGS.config, flags.FLAGS.workdir) == ('a.py', 'w')
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'words'),
+  [
+    ([], "got 'no --config', expected --config=..., a config"),
+    (['--config='], "got 'no --config'"),
+    (['--config=a'], "got 'no --workdir', expected --workdir=..., a place"),
+    (['--config=a', '--workdir'], 'Missing value for flag --workdir'),
+    (['--confg=a'], "got '--confg', expected a flag of this command"),
+    (['--config=a', '--workdir=b', 'quick', '3'], "got 'quick 3', expected"),
+    (['--config.shards', '5'], "got '--config.shards', expected --config.sha"),
+    (['--flagfile=nowhere'], 'Unable to open flagfile'),
+  ],
+)
+def test_a_bad_flag_is_a_sentence(parse, arguments, words):
+  message = refused(lambda: parse(*arguments))
+  assert message.startswith('command line: got ')
+  assert words in message
+
+
+def test_a_command_for_runs_takes_fields_of_their_configs(monkeypatch):
+  def parse(*words):
+    values = flags.FlagValues()
+    flags.DEFINE_multi_string('run', [], 'a directory', flag_values=values)
+    monkeypatch.setattr(flags, 'FLAGS', values)
+    return commandline.parse_flags(['analyse.py', *words], ['run'])
+
+  overrides = parse('--run=a', '--config.data_dir=d', '--run=b')
+  assert overrides == {'data_dir': 'd'} and flags.FLAGS.run == ['a', 'b']
+  message = refused(parse)
+  assert "got 'no --run', expected --run=..., a directory. Choices" in message
+
+
+def test_a_file_of_flags(parse, tmp_path):
+  (tmp_path / 'flags').write_text('--config=a.py\n--config.shards=4\n')
+  assert parse(f'--flagfile={tmp_path / "flags"}', '--workdir=w') == {
+    'shards': '4'
+  }
+
+
+# ---- configs and their fields
+
+
+def read(*overrides, config=str(ROOT / DIGITS)):
+  pairs = [override.split('=', 1) for override in overrides]
+  return commandline.read_settings(config, dict(pairs))
+
+
+def test_the_argument_goes_to_the_config():
+  assert read()['clients'] == 20 and read()['quick'] is False
+  settings = read('clients=20', config=f'{ROOT / DIGITS}:quick')
+  assert settings['quick'] is True and settings['clients'] == 20
+  assert "got 'fast', expected nothing or a known word" in refused(
+    lambda: read(config=f'{ROOT / DIGITS}:fast')
+  )
+
+
+@pytest.mark.parametrize(
+  ('override', 'value'),
+  [
+    ('shards=4', 4),
+    ('shards=4.5', 4.5),  # for check_settings to refuse
+    ('shards=many', 'many'),
+    ('fraction=1', 1.0),
+    ('fraction=1e-1', 0.1),
+    ('rounds=7', 7),
+    ('rounds=None', None),
+    ('debug=true', True),
+    ('debug=0', False),
+    ('debug=maybe', 'maybe'),
+    ('data_dir=2024', '2024'),
+    ('data_dir=', ''),
+    ('chunk=4', 4),
+    ('chunk=auto', 'auto'),
+    ('lowering=lax', 'lax'),
+    ('lr_drops=(0.3, 0.6)', (0.3, 0.6)),
+    ('lr_drops=[0.3]', (0.3,)),
+    ('lr_drops=()', ()),
+    ('save_clients=3', (3,)),
+    ('save_clients=1,2', (1, 2)),
+    ('views=initial', ('initial',)),
+    ('views=initial, finetuned', ('initial', 'finetuned')),
+    ("views=('initial',)", ('initial',)),
+    ('new=(', '('),
+  ],
+)
+def test_a_field_takes_the_kind_of_its_old_value(override, value):
+  name = override.split('=')[0]
+  got = read(override)[name]
+  assert got == value and type(got) is type(value)
+
+
+def test_fields_inside_others():
+  settings = read('finetune.epochs=5', 'hp.update_part=full', 'finetune.new=1')
+  assert settings['finetune']['epochs'] == (5,)
+  assert settings['finetune']['new'] == 1  # for check_settings to refuse
+  assert settings['hp'] == {'update_part': 'full'}
+  assert 'shards has no fields of its own' in refused(
+    lambda: read('shards.new=1')
+  )
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'words'),
+  [
+    ('absent.py', None, 'expected a Python file with a function get_config'),
+    ('text.txt', 'x = 1', 'expected a Python file with a function get_config'),
+    ('none.py', 'x = 1', 'none.py without get_config'),
+    ('wrong.py', 'x = \n', 'SyntaxError: invalid syntax (wrong.py, line 1)'),
+    ('late.py', '\n\nimport nowhere', 'late.py, line 3: ModuleNotFoundError'),
+    (
+      'late2.py',
+      'def get_config(arg=""):\n  return {}["a"]',
+      'late2.py, line 2: KeyError',
+    ),
+    ('late3.py', 'def get_config():\n  pass', 'get_config returns NoneType'),
+    (
+      'typed.py',
+      'from configs import common\n'
+      'def get_config(arg=""):\n'
+      '  return common.base(arg, shards="many")',
+      'typed.py, line 3: TypeError',
+    ),
+  ],
+)
+def test_a_config_that_does_not_work_is_a_sentence(tmp_path, name, text, words):
+  path = tmp_path / name
+  if text is not None:
+    path.write_text(text)
+  message = refused(lambda: read(config=str(path)))
+  assert words in message
+  assert 'fedavg_digits.py' in message
+  written = [name] if text is not None else []
+  assert [p.name for p in tmp_path.iterdir() if p.is_file()] == written
+
+
+def test_the_sentence_about_a_config_is_short_from_far_away_too(
+  tmp_path, monkeypatch
+):
+  far = tmp_path.joinpath(*['below'] * 20)
+  far.mkdir(parents=True)
+  monkeypatch.chdir(far)
+  message = refused(lambda: read(config='configs/fedbabu_digit.py'))
+  assert 'did you mean fedbabu_digits.py?' in message
+  assert len(message) < 2500

@@ -1,0 +1,55 @@
+"""A toy method whose clients only count: no model, no data, no loss."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from helpers import KEY, make_data
+
+from fedjax_pfl.core.algorithm import Algorithm
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.federated import rounds
+
+DATA = make_data()
+
+
+class Server(NamedTuple):
+  round: Array
+  total: Array  # of all examples that were ever sent
+
+
+class Client(NamedTuple):
+  visits: Array
+  birth: Array  # the random number of its first day
+  last: Array  # what its last fit drew
+
+
+def counting(fail_at=None) -> Algorithm:
+  """Return a method whose clients count their visits, and send n_i."""
+
+  def local_update(down, client, data, rng):
+    if fail_at is not None and int(data.count) == fail_at:
+      raise FloatingPointError('too hot')
+    last = jax.random.uniform(rng)
+    client = Client(client.visits + 1, client.birth, last)
+    metrics = {'loss': last, 'server': down, 'count': data.count}
+    return client, data.count.astype(float), metrics
+
+  def aggregate(server, sent, counts):
+    return Server(server.round + 1, server.total + jnp.sum(sent))
+
+  return Algorithm(
+    init_server=lambda rng: Server(jnp.zeros((), int), jax.random.uniform(rng)),
+    init_client=lambda server, data, rng: Client(
+      jnp.zeros((), int), jax.random.uniform(rng) + data.count, jnp.zeros(())
+    ),
+    download=lambda server, client: server.total,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=lambda server, client, data, rng: {'none': ()},
+    predict=lambda view, x, mask: jnp.zeros((len(x), 3)),
+  )
+
+
+def start(algorithm=None, data=DATA):
+  return rounds.init_states(algorithm or counting(), data, KEY(1))

@@ -1,0 +1,139 @@
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.data import image_folder, load_source, peek
+
+
+def save(file, x):
+  file.parent.mkdir(parents=True, exist_ok=True)
+  with file.open('wb') as stream:  # the suffix may differ from the format
+    Image.fromarray(x).save(stream, 'PNG')
+  return x
+
+
+def picture(seed, shape=(6, 5, 3)):
+  rng = np.random.default_rng(seed)
+  return rng.integers(0, 256, shape, dtype=np.uint8)
+
+
+def generic(root, shape=(6, 5, 3)):
+  for k, name in enumerate(['cat', 'dog']):
+    for i in range(3):
+      save(root / 'train' / name / f'{i}.png', picture(10 * k + i, shape))
+    save(root / 'test' / name / 'z.png', picture(100 + k, shape))
+
+
+def tiny(root, num_classes=200, side=64):
+  notes = []
+  for k in range(num_classes):
+    file = root / 'train' / f'n{k:03}' / 'images' / f'n{k:03}_0.JPEG'
+    save(file, picture(k, (side, side, 3)))
+    (file.parent.parent / f'n{k:03}_boxes.txt').write_text('not an image')
+    notes.append(f'val_{k}.JPEG\tn{num_classes - 1 - k:03}\t0\t0\t62\t62\n')
+    save(root / 'val' / 'images' / f'val_{k}.JPEG', picture(k, (side, side, 3)))
+  (root / 'val' / 'val_annotations.txt').write_text(''.join(notes))
+
+
+def load(root, name='folder'):
+  return load_source(
+    name, data_dir=str(root), cache_dir=str(root.parent / 'cache')
+  )
+
+
+def test_generic_layout(tmp_path):
+  root = tmp_path / 'pets'
+  generic(root)
+  source = load(root)
+  assert source.train.x.shape == (6, 6, 5, 3)
+  assert source.train.y.tolist() == [0, 0, 0, 1, 1, 1]
+  assert source.test.y.tolist() == [0, 1]
+  np.testing.assert_array_equal(source.train.x[4], picture(11))
+  np.testing.assert_array_equal(source.test.x[1], picture(101))
+  assert peek('folder', str(root)) == ((6, 5, 3), 2)
+  assert load(root).fingerprint == source.fingerprint
+
+
+def test_tiny_imagenet_layout_inside_the_data_folder(tmp_path):
+  root = tmp_path / 'data'
+  tiny(root / 'tiny-imagenet-200')
+  source = load(root, 'tiny_imagenet')
+  assert source.train.x.shape == source.test.x.shape == (200, 64, 64, 3)
+  assert source.num_classes == 200
+  rows = [int(line) for line in source.test.y]
+  # Validation files are sorted by name; val_k carries class 199 - k.
+  names = sorted(f'val_{k}.JPEG' for k in range(200))
+  assert rows == [199 - int(name[4:-5]) for name in names]
+  np.testing.assert_array_equal(source.train.x[7], picture(7, (64, 64, 3)))
+
+
+def test_another_set_under_the_name_tiny_imagenet(tmp_path):
+  root = tmp_path / 'pets'
+  generic(root)
+  with pytest.raises(BadInput, match='another data set'):
+    load(root, 'tiny_imagenet')
+
+
+def test_changed_annotations_are_noticed(tmp_path):
+  root = tmp_path / 'data'
+  tiny(root, num_classes=3, side=8)
+  before = load(root).test.y.tolist()
+  notes = root / 'val' / 'val_annotations.txt'
+  lines = notes.read_text().splitlines()
+  notes.write_text('\n'.join(line.replace('n000', 'n001') for line in lines))
+  assert before == [2, 1, 0]
+  assert load(root).test.y.tolist() == [2, 1, 1]
+
+
+def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
+  generic(tmp_path / 'grey', (6, 5))
+  assert load(tmp_path / 'grey').train.x.shape == (6, 6, 5, 1)
+  generic(tmp_path / 'mixed')
+  grey = save(
+    tmp_path / 'mixed' / 'train' / 'dog' / '1.png', picture(0, (6, 5))
+  )
+  x = load(tmp_path / 'mixed').train.x[4]
+  np.testing.assert_array_equal(x, np.repeat(grey[:, :, None], 3, 2))
+
+
+def spoil_size(root):
+  save(root / 'train' / 'dog' / '1.png', picture(0, (9, 5, 3)))
+
+
+def spoil_image(root):
+  (root / 'train' / 'dog' / '1.png').write_bytes(b'\x89PNG and no more')
+
+
+def spoil_class(root):
+  save(root / 'test' / 'horse' / 'z.png', picture(0))
+
+
+def spoil_split(root):
+  for file in root.glob('test/*/*.png'):
+    pathlib.Path(file).unlink()
+
+
+@pytest.mark.parametrize(
+  ('spoil', 'message'),
+  [
+    (spoil_size, r'an image of shape \(9, 5, 3\).*1.png'),
+    (spoil_image, '1.png, which does not decode'),
+    (spoil_class, r"test has classes that train lacks: \['horse'\]"),
+    (spoil_split, 'no labelled images for test'),
+  ],
+)
+def test_sentences(tmp_path, spoil, message):
+  root = tmp_path / 'pets'
+  generic(root)
+  spoil(root)
+  with pytest.raises(BadInput, match=message):
+    load(root)
+
+
+def test_sentence_for_a_folder_without_train(tmp_path):
+  assert image_folder.find_folder(tmp_path) is None
+  with pytest.raises(BadInput, match='without train/'):
+    load(tmp_path)

@@ -1,0 +1,68 @@
+"""The best round by test accuracy, by hand: three clients, four rounds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation import test_selection
+
+COUNT = jnp.array([4, 4, 4])
+# Correct answers of each client in rounds 0 to 3.
+ROUNDS = jnp.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]])
+
+
+def scores_of(correct):
+  return Scores(correct, COUNT, jnp.zeros(3))
+
+
+def folded(**options):
+  """Fold all rounds; the model of client i in round r is (r, 10 i)."""
+  models = {'w': jnp.zeros((3, 2))}
+  best = test_selection.unseen(3, models)
+  fold = jax.jit(
+    test_selection.fold, static_argnames=('replace_ties', 'together')
+  )
+  for number, correct in enumerate(ROUNDS):
+    w = jnp.stack([jnp.full(3, float(number)), 10.0 * jnp.arange(3)], 1)
+    best = fold(best, scores_of(correct), number, {'w': w}, **options)
+  return best
+
+
+@pytest.mark.parametrize(
+  ('options', 'rounds', 'correct'),
+  [
+    ({}, [1, 0, 0], [2, 2, 3]),
+    ({'replace_ties': True}, [3, 2, 2], [2, 2, 3]),
+    # In all 5, 5, 6 and 3 answers of each round are correct.
+    ({'together': True}, [2, 2, 2], [1, 2, 3]),
+  ],
+)
+def test_the_best_round(options, rounds, correct):
+  best = folded(**options)
+  assert best.round.tolist() == rounds
+  assert best.correct.tolist() == correct
+  want = [[float(number), 10.0 * i] for i, number in enumerate(rounds)]
+  np.testing.assert_array_equal(best.models['w'], want)
+
+
+def test_ties_of_all_clients_together():
+  first, second = scores_of(ROUNDS[0]), scores_of(ROUNDS[1])
+  for options, want in (({}, 0), ({'replace_ties': True}, 1)):
+    best = test_selection.fold(
+      test_selection.unseen(3), first, 0, together=True
+    )
+    best = test_selection.fold(best, second, 1, together=True, **options)
+    assert best.round.tolist() == [want] * 3
+
+
+def test_the_first_round_wins_even_without_a_correct_answer():
+  for together in (False, True):
+    best = test_selection.fold(
+      test_selection.unseen(3),
+      scores_of(jnp.zeros(3, int)),
+      5,
+      together=together,
+    )
+    assert best.round.tolist() == [5] * 3

@@ -1,0 +1,62 @@
+"""The same bits, however many rounds are in one call.
+
+With the compiler as users have it: where it is told not to optimise, a call of
+one round, whose loop it takes away, is another program than one of three. That
+two processes, and a resumed one, have the same bits: resume_test.py.
+"""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import (
+  ALGORITHMS,
+  COHORT,
+  KEY,
+  assert_same_bits,
+  build,
+  make_data,
+  round_of,
+)
+
+from fedjax_pfl.federated.rounds import begin, make_rounds
+
+DATA = make_data()
+COHORTS = jnp.array([COHORT, COHORT[::-1], [6, 1, 0, 3, 5]])
+
+
+def play_calls(stages, rounds, **options):
+  """Return server, clients, metrics; each stage in calls of `rounds` each.
+
+  The options are those of `make_round`.
+  """
+  server, clients = begin(stages[0], DATA, KEY(1))
+  history = []
+  for number, stage in enumerate(stages):
+    if number:
+      server, clients = stage.enter(server, clients, DATA)
+    data = stage.prepare(server, DATA)
+    rounds_fn = make_rounds(round_of(stage, **options))
+    for first in range(0, len(COHORTS), rounds):
+      server, clients, metrics = rounds_fn(
+        server, clients, COHORTS[first : first + rounds], data, KEY(2)
+      )
+      history.append(metrics)
+  return server, clients, history
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.long] if number % 18 != 4 else [])
+    for number, name in enumerate(ALGORITHMS)
+  ],
+)
+def test_rounds_in_one_call_are_those_of_three_calls(name):
+  stages = build(name)
+  *states, together = play_calls(stages, 3, chunk=1)
+  *want, alone = play_calls(stages, 1, chunk=1)
+  assert_same_bits(states, want)
+  for number, metrics in enumerate(together):
+    singles = alone[3 * number : 3 * number + 3]
+    stacked = jax.tree.map(lambda *rows: jnp.concatenate(rows), *singles)
+    assert_same_bits(metrics, stacked)

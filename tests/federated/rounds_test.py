@@ -1,0 +1,286 @@
+"""The engine with toy methods that only count: no model, no data, no loss."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from counting_method import DATA, counting, start
+from helpers import (
+  COHORT,
+  COUNTS,
+  KEY,
+  assert_same_bits,
+  build,
+  count_traces,
+  every_method,
+  make_data,
+)
+
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated import chunking, rounds
+from fedjax_pfl.federated.cohort import (
+  cohort_size,
+  sample_cohort,
+  sample_cohorts,
+)
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+IDS = np.arange(len(COUNTS))
+
+
+def one_round(cohort=COHORT, algorithm=None, **options):
+  algorithm = algorithm or counting()
+  round_fn = rounds.make_round(algorithm, **options)
+  return round_fn(*start(algorithm), jnp.array(cohort), DATA, KEY(2))
+
+
+# ---- states ----------------------------------------------------------------
+
+
+def test_initial_states_are_stacked_and_the_clients_own():
+  server, clients = start()
+  assert server.round == 0
+  assert clients.visits.shape == (len(COUNTS),)
+  parts = np.asarray(clients.birth)
+  assert len(set(parts - np.array(COUNTS))) == len(COUNTS)
+  assert (np.floor(parts) == COUNTS).all()  # its own data, not another's
+
+
+def test_a_clients_first_state_does_not_depend_on_how_many_there_are():
+  few = DATA._replace(index=DATA.index[:3], count=DATA.count[:3])
+  server, clients = start(data=few)
+  more_server, more_clients = start()
+  assert_same_bits(server, more_server)
+  assert_same_bits(clients.birth, more_clients.birth[:3])
+
+
+# ---- cohorts ---------------------------------------------------------------
+
+
+def test_every_client_is_reached_about_equally_often():
+  """400 rounds of 5 of 12: 166.7 visits each, one standard deviation 9.9."""
+  cohorts = sample_cohorts(KEY(3), 0, 400, 12, 5)
+  visits = np.bincount(np.ravel(cohorts), minlength=12)
+  assert visits.sum() == 2000
+  assert np.abs(visits - 2000 / 12).max() < 4 * 9.9
+
+
+@pytest.mark.parametrize('clients', [2_001, 100_000])  # sorted once, twice
+def test_cohorts_of_many_are_those_of_a_permutation(clients):
+  cohorts = sample_cohorts(KEY(0), 5, 2, clients, 40)
+  for number, cohort in zip((5, 6), cohorts, strict=True):
+    key = jax.random.fold_in(KEY(0), number)
+    assert_same_bits(cohort, sample_cohort(key, clients, 40))
+
+
+def test_fixed_seed_gives_fixed_cohorts():
+  cohorts = sample_cohorts(KEY(0), 0, 3, 10, 3)
+  again = sample_cohorts(KEY(0), 0, 3, 10, 3)
+  other = sample_cohorts(KEY(1), 0, 3, 10, 3)
+  assert_same_bits(cohorts, again)
+  assert (cohorts != other).any()
+  assert (cohorts[0] != cohorts[1]).any()
+
+
+def test_cohort_of_a_round_does_not_depend_on_the_rounds_sampled_with_it():
+  cohorts = sample_cohorts(KEY(0), 0, 6, 10, 3)
+  parts = [
+    sample_cohorts(KEY(0), first, rounds, 10, 3)
+    for first, rounds in ((0, 1), (1, 4), (5, 1))
+  ]
+  assert_same_bits(jnp.concatenate(parts), cohorts)
+
+
+@pytest.mark.parametrize(
+  'clients, fraction, size', [(100, 0.1, 10), (7, 0.5, 3), (7, 0.1, 1)]
+)
+def test_cohort_size(clients, fraction, size):
+  assert cohort_size(clients, fraction) == size
+
+
+# ---- rounds ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize('backend', rounds.BACKENDS)
+def test_only_the_cohorts_rows_change(backend):
+  _, before = start()
+  server, clients, _ = one_round(backend=backend)
+  took_part = np.isin(IDS, COHORT)
+  assert clients.visits.tolist() == took_part.astype(int).tolist()
+  assert_same_bits(clients.birth, before.birth)
+  assert ((clients.last > 0) == took_part).all()
+  assert server.round == 1
+  sent = sum(COUNTS[i] for i in COHORT)
+  np.testing.assert_allclose(server.total, start()[0].total + sent, rtol=1e-6)
+
+
+@pytest.mark.parametrize('backend', rounds.BACKENDS)
+def test_metrics_follow_the_order_of_the_cohort(backend):
+  _, _, metrics = one_round(backend=backend)
+  assert metrics['count'].tolist() == [COUNTS[i] for i in COHORT]
+
+
+@pytest.mark.parametrize('chunk', [1, 2, 3, 5, 9, 'auto'])
+def test_every_chunk_gives_the_same(chunk):
+  assert_same_bits(one_round(chunk=chunk), one_round(backend='loop'))
+
+
+@pytest.mark.parametrize(
+  'options', [{'chunk': 1}, {'chunk': 2}, {'backend': 'loop'}]
+)
+def test_server_is_refined_after_the_aggregation(options):
+  """With the data of all, and the key that no client has."""
+
+  def refine(server, data, key):
+    drawn = jax.random.uniform(key) + jnp.sum(data.count)
+    return server._replace(total=server.round * 1000.0 + server.total + drawn)
+
+  plain, _, _ = one_round()
+  server, clients, _ = one_round(
+    algorithm=counting()._replace(refine=refine), **options
+  )
+  rng = jax.random.fold_in(jax.random.fold_in(KEY(2), 0), len(COUNTS))
+  drawn = jax.random.uniform(rng)
+  assert server.round == 1
+  assert float(drawn) not in clients.last.tolist()
+  want = 1000 + plain.total + drawn + sum(COUNTS)
+  np.testing.assert_allclose(server.total, want, rtol=1e-6)
+
+
+def test_keys_are_those_of_round_and_client():
+  """fold_in(fold_in(key, round), client), the round being the server's."""
+  server, clients = start()
+  server = server._replace(round=jnp.array(7))
+  round_fn = rounds.make_round(counting())
+  _, clients, _ = round_fn(server, clients, jnp.array([5, 2]), DATA, KEY(2))
+  for client in (2, 5):
+    rng = jax.random.fold_in(jax.random.fold_in(KEY(2), 7), client)
+    assert clients.last[client] == jax.random.uniform(rng)
+
+
+def test_rounds_in_one_call_count_alike():
+  rounds_fn = rounds.make_rounds(rounds.make_round(counting()))
+  cohorts = jnp.array([[0, 1], [1, 2], [1, 6]])
+  server, clients, metrics = rounds_fn(*start(), cohorts, DATA, KEY(2))
+  assert server.round == 3
+  assert clients.visits.tolist() == [1, 3, 1, 0, 0, 0, 1]
+  assert metrics['count'].tolist() == [[7, 1], [1, 0], [1, 3]]
+
+
+def test_stages_hand_over_their_states():
+  """Two rounds, then `enter` doubles the visits, then another two."""
+
+  def enter(server, clients, data):
+    return server, clients._replace(visits=2 * clients.visits)
+
+  stages = (Stage('one', 2, counting()), Stage('two', 2, counting(), enter))
+  server, clients = start()
+  for stage in stages:
+    server, clients = stage.enter(server, clients, DATA)
+    round_fn = rounds.make_round(stage.algorithm, name=stage.name)
+    for _ in range(stage.rounds):
+      server, clients, _ = round_fn(
+        server, clients, jnp.array([0, 4]), DATA, KEY(2)
+      )
+  assert server.round == 4
+  assert clients.visits.tolist() == [6, 0, 0, 0, 6, 0, 0]
+
+
+def test_arrays_of_the_caller_live_on():
+  states = start()
+  cohort, data = jnp.array(COHORT), make_data()
+  arguments = (*states, cohort, data, KEY(2))
+  round_fn = rounds.make_round(counting())
+  round_fn(*arguments)
+  rounds.make_rounds(round_fn)(*states, cohort[None], data, KEY(2))
+  for leaf in jax.tree.leaves(arguments):
+    assert not leaf.is_deleted()
+
+
+# ---- compilation -----------------------------------------------------------
+
+
+@every_method(3, 1)
+def test_five_rounds_are_traced_once(name):
+  algorithm, traces = count_traces(build(name)[0].algorithm)
+  states = rounds.init_states(algorithm, DATA, KEY(1))
+  round_fn = rounds.make_round(algorithm)
+  for number in range(5):
+    cohort = jnp.array(COHORT) if number % 2 else jnp.array(COHORT[::-1])
+    *states, _ = round_fn(*states, cohort, DATA, KEY(number))
+  assert len(traces) == 1
+
+
+@pytest.mark.parametrize('chunk, fits', [(1, 1), (2, 2), (5, 1), ('auto', 1)])
+def test_traces_of_a_chunked_round(chunk, fits):
+  """Two where a smaller chunk is left over; never more with more rounds."""
+  algorithm, traces = count_traces(counting())
+  round_fn = rounds.make_round(algorithm, chunk=chunk)
+  states = start(algorithm)
+  for _ in range(5):
+    *states, _ = round_fn(*states, jnp.array(COHORT), DATA, KEY(2))
+  assert len(traces) == fits
+
+
+def test_rounds_in_one_call_are_traced_once():
+  round_fn, calls = rounds.make_round(counting()), []
+
+  def noted_round(*args):
+    calls.append(args)
+    return round_fn(*args)
+
+  rounds_fn, states = rounds.make_rounds(noted_round), start()
+  for _ in range(3):
+    cohorts = jnp.array([COHORT] * 4)
+    *states, _ = rounds_fn(*states, cohorts, DATA, KEY(2))
+  assert len(calls) == 1
+
+
+@pytest.mark.skipif(jax.default_backend() != 'cpu', reason='not on a CPU')
+def test_auto_chunk_is_one_on_a_cpu():
+  arguments = (*start(), jnp.array(COHORT), DATA, KEY(2))
+  assert chunking.auto_chunk(counting(), *arguments) == 1
+
+
+# ---- sentences -------------------------------------------------------------
+
+
+@pytest.mark.parametrize('chunk', [0, -3, 1.5, 'all'])
+def test_bad_chunk(chunk):
+  with pytest.raises(BadInput, match=r'"auto" or a whole number') as error:
+    rounds.make_round(counting(), chunk=chunk)
+  assert str(error.value).startswith(f'chunk: got {chunk!r}')
+
+
+def test_bad_backend():
+  with pytest.raises(BadInput, match=r'did you mean loop\?') as error:
+    rounds.make_round(counting(), backend='lop')
+  assert "backend: got 'lop'" in str(error.value)
+  assert 'Choices: vmap, loop' in str(error.value)
+
+
+def test_loop_names_client_stage_and_round():
+  """Client 5 is the one with five examples."""
+  algorithm = counting(fail_at=5)
+  server, clients = start(counting())
+  server = server._replace(round=jnp.array(8))
+  round_fn = rounds.make_round(algorithm, backend='loop', name='warm-up')
+  with pytest.raises(RuntimeError) as error:
+    round_fn(server, clients, jnp.array(COHORT), DATA, KEY(2))
+  assert str(error.value) == (
+    'client 5, stage "warm-up", round 8: FloatingPointError: too hot'
+  )
+  assert isinstance(error.value.__cause__, FloatingPointError)
+
+
+def test_loop_names_the_server():
+  def refine(server, data, key):
+    raise FloatingPointError('too hot')
+
+  algorithm = counting()._replace(refine=refine)
+  with pytest.raises(RuntimeError) as error:
+    one_round(algorithm=algorithm, backend='loop', name='warm-up')
+  assert str(error.value) == (
+    'server, stage "warm-up", round 0: FloatingPointError: too hot'
+  )

@@ -1,0 +1,187 @@
+"""A server that trains on examples of its own, after the aggregation."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import (
+  ALGORITHMS,
+  BATCH,
+  COHORT,
+  KEY,
+  TRAIN,
+  assert_close,
+  assert_same_bits,
+  build,
+  make_data,
+  make_task,
+)
+
+from fedjax_pfl.client import local_training
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import as_aggregated
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.federated import server_training
+from fedjax_pfl.federated.rounds import init_states, make_round
+
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+DATA = make_data()
+POOL = len(DATA.y)
+SHARE = {'fraction': 0.3, 'part': 'full', 'seed': 4}  # 9 of 30: three batches
+
+
+def shared(name, part='full'):
+  """Return the one stage of a method whose server shares data."""
+  options = {**SHARE, 'part': part}
+  (stage,) = server_training.share(build(name), make_task(), TRAIN, **options)
+  return stage
+
+
+def server_of(stage):
+  """Return the server as it is after two rounds, but for its model."""
+  server = stage.algorithm.init_server(KEY(1))
+  return server._replace(round=jnp.full_like(server.round, 2))
+
+
+# ---- the rows --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  'fraction, size, number',
+  [(0.05, 50_000, 2500), (0.1, 50_000, 5000), (0.29, 100, 29), (0.3, 31, 9)],
+)
+def test_rows_are_the_floor_of_a_share_and_distinct(fraction, size, number):
+  rows = server_training.shared_rows(0, fraction, size)
+  assert len(rows) == len(set(rows.tolist())) == number
+  assert rows.min() >= 0 and rows.max() < size
+  assert sorted(server_training.shared_rows(0, 1.0, 7).tolist()) == [*range(7)]
+
+
+def test_rows_are_the_seeds_and_uniform():
+  """1000 seeds draw 6 of 20: each row 300 times, +- 14.5."""
+  draws = [server_training.shared_rows(seed, 0.3, 20) for seed in range(1000)]
+  assert_same_bits(server_training.shared_rows(5, 0.3, 20), draws[5])
+  times = np.bincount(np.concatenate(draws), minlength=20)
+  assert times.shape == (20,) and np.abs(times - 300).max() < 4.5 * 14.5
+
+
+def test_share_of_no_example():
+  with pytest.raises(BadInput) as error:
+    server_training.shared_rows(0, 0.05, 19)
+  assert str(error.value) == (
+    'server_share: got 0.05, expected 0, or at least 1/19: one of the 19 '
+    'examples. Likely cause: a percentage, or fewer examples than before.'
+  )
+
+
+# ---- the training ----------------------------------------------------------
+
+
+def test_refinement_is_a_fit():
+  """At 0.02, of the second round; the first has 0.2, the third 0.002."""
+  task, stage = make_task(), shared('fedavg')
+  server = server_of(stage)
+  rows = server_training.shared_rows(SHARE['seed'], SHARE['fraction'], POOL)
+  assert len(rows) == 9
+  want, info = jax.jit(
+    lambda params, data: local_training.fit(
+      task.loss,
+      params,
+      data,
+      KEY(3),
+      tx=optax.chain(optax.add_decayed_weights(0.01), optax.sgd(0.02, 0.9)),
+      batching=local_training.Batching(BATCH, 1, task.augment),
+    )
+  )(
+    server.params,
+    ClientData(DATA.x, DATA.y, jnp.asarray(rows), jnp.array(9)),
+  )
+  assert info.num_steps == 3
+  got = jax.jit(stage.algorithm.refine)(server, DATA, KEY(3))
+  assert got.round == 2
+  assert_close(got.params, want)
+  for moved, old in zip(
+    jax.tree.leaves(got.params), jax.tree.leaves(server.params), strict=True
+  ):
+    assert jnp.abs(moved - old).max() > 1e-3
+
+
+def test_body_leaves_the_bits_of_the_head():
+  stage = shared('fedbabu', 'body')
+  server = server_of(stage)
+  after = jax.jit(stage.algorithm.refine)(server, DATA, KEY(3))
+  assert_same_bits(after.params['head'], server.params['head'])
+  for name in ('kernel', 'bias'):
+    body = after.params['body'][name] - server.params['body'][name]
+    assert jnp.abs(body).max() > 1e-3
+
+
+def test_pool_is_an_argument_of_the_round():
+  """Traced on shapes alone, a pool of any size: it cannot be a constant."""
+  algorithm = shared('fedavg').algorithm
+  states = init_states(algorithm, DATA, KEY(0))
+  large = DATA._replace(
+    x=jax.ShapeDtypeStruct((50_000, *DATA.x.shape[1:]), DATA.x.dtype),
+    y=jax.ShapeDtypeStruct((50_000,), DATA.y.dtype),
+  )
+  after = jax.eval_shape(
+    make_round(algorithm, chunk=1), *states, jnp.array(COHORT), large, KEY(0)
+  )
+  assert jax.tree.structure(after[:2]) == jax.tree.structure(states)
+
+
+# ---- which methods ---------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', ALGORITHMS)
+def test_every_method_is_shared_or_refused_in_a_sentence(name):
+  stages = build(name)
+  server = jax.eval_shape(stages[0].algorithm.init_server, KEY(0))
+  before = trees.leaf_names(server)
+  try:
+    stage = shared(name)
+  except BadInput as error:
+    assert str(error).startswith('server_share: got 0.3, expected 0 for this')
+    return
+  after = jax.eval_shape(stage.algorithm.refine, server, DATA, KEY(0))
+  assert trees.leaf_names(after) == before
+  assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, server)
+
+
+class Server(NamedTuple):
+  round: jax.Array
+  params: dict
+
+
+def test_servers_without_a_whole_model():
+  task, (stage,) = make_task(), build('fedavg')
+
+  def refused(*stages):
+    with pytest.raises(BadInput) as error:
+      server_training.share(stages, task, TRAIN, **SHARE)
+    assert 'got 0.3, expected 0 for this method' in str(error.value)
+    return str(error.value)
+
+  def with_server(init):
+    algorithm = stage.algorithm._replace(init_server=init)
+    return stage._replace(algorithm=algorithm)
+
+  def body_alone(key):
+    body = trees.select(task.init(key), trees.invert(task.is_head))
+    return Server(jnp.zeros((), int), body)
+
+  keep = 'a method whose clients keep a part of the model, or all of it.'
+  assert keep in refused(with_server(lambda key: (jnp.zeros((), int),)))
+  assert keep in refused(with_server(body_alone))
+  assert 'a method of 2 stages' in refused(stage, stage)
+  refines = stage.algorithm._replace(refine=lambda server, data, key: server)
+  assert 'a step of its own' in refused(stage._replace(algorithm=refines))
+
+
+def test_methods_come_without_data_for_the_server():
+  for name in ('fedavg', 'fedbabu'):
+    assert build(name)[0].algorithm.refine is as_aggregated

@@ -1,0 +1,134 @@
+"""A mesh changes where a client is trained, and nothing else."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiler import QUICK
+from helpers import ALGORITHMS, KEY, assert_same_bits, make_data
+from jax.sharding import Mesh
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated import sharding
+from fedjax_pfl.federated.cohort import gather
+
+ROOT = Path(sharding.__file__).parents[2]
+SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
+
+
+@pytest.mark.parametrize(
+  'size, devices', [(1, 8), (5, 8), (8, 8), (9, 8), (7, 2), (12, 3)]
+)
+def test_rows_are_dealt_in_turn(size, devices):
+  """Every row once; no device has two more than another, nor the large ones."""
+  seats = sharding.deal(size, devices)
+  assert len(seats) % devices == 0 and len(seats) - size < devices
+  assert sorted(seats[seats >= 0]) == list(range(size))
+  hands = seats.reshape(devices, -1)
+  totals = [hand[hand >= 0].sum() for hand in hands]
+  assert max(totals) - min(totals) <= size
+
+
+def test_the_absent_have_no_examples():
+  data = make_data()
+  rows = gather((), jnp.array([4, 0, 5]), data)
+  seated = sharding._seat(rows, sharding.deal(3, 2))
+  assert seated.count.tolist() == [0, 7, 9, 5]
+
+
+def test_rows_come_back_as_they_were():
+  """Whatever their type: on a mesh of one device, which divides nothing."""
+  rows = {
+    'real': jnp.linspace(0, 1, 6).reshape(3, 2),
+    'whole': jnp.arange(3),
+    'yes': jnp.array([True, False, True]),
+    'small': jnp.arange(3, dtype=jnp.bfloat16),
+  }
+
+  def fn(shared, row):
+    return {**row, 'sum': shared + row['whole']}
+
+  got, want = (
+    sharding.map_clients(fn, jnp.array(7), rows, 1, where)
+    for where in (SINGLE, None)
+  )
+  assert_same_bits(got, want)
+
+
+def test_spread_keeps_copies_as_long_as_their_arrays_live():
+  calls = sharding.spread(
+    lambda x, key, weak: (x + weak, jax.random.fold_in(key, 1)), SINGLE
+  )
+  before, x, key = len(sharding._copies), jnp.zeros(3), KEY(0)
+  for _ in range(5):
+    x, key = calls(x, key, jnp.asarray(1))
+    assert len(sharding._copies) <= before + 2
+  assert x.tolist() == [5, 5, 5] and x.sharding.device_set == {jax.devices()[0]}
+  del x, key
+  gc.collect()
+  assert len(sharding._copies) == before
+
+
+def test_spread_promotes_as_without():
+  half = jnp.ones(3, jnp.bfloat16)
+  weak = jnp.asarray(2.0)
+  assert weak.weak_type
+  assert (
+    sharding.spread(lambda x, w: x * w, SINGLE)(half, weak).dtype == half.dtype
+  )
+
+
+def test_one_device_is_no_mesh():
+  assert sharding.make_mesh() is None and sharding.make_mesh(1) is None
+  assert sharding.describe(None) == ''
+  assert sharding.describe(SINGLE).startswith('1 devices (cpu): each')
+
+
+def test_devices_that_are_not_there_are_a_sentence():
+  with pytest.raises(BadInput) as caught:
+    sharding.make_mesh(2)
+  message = str(caught.value)
+  assert message.startswith('devices: got 2, expected a number of devices')
+  for part in ('Choices: 0, 1', 'Likely cause: ', 'XLA_FLAGS='):
+    assert part in message
+
+
+# ---- eight simulated devices, in a process of their own
+
+
+def differences(*words):
+  """Return {method: {case: difference}} of tests/on_devices.py."""
+  done = subprocess.run(
+    [sys.executable, str(ROOT / 'tests' / 'on_devices.py'), *words],
+    env={
+      **os.environ,
+      'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
+      'XLA_FLAGS': f'--xla_force_host_platform_device_count=8 {QUICK}',
+    },
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  return json.loads(done.stdout)
+
+
+def test_devices_do_what_one_does():
+  """Its clients count their visits: they are scattered to the right rows."""
+  (found,) = differences().values()
+  assert len(found) == 2 and set(found.values()) == {0.0}, found
+
+
+@pytest.mark.long
+def test_every_method_is_the_same_on_eight_devices():
+  """In float64: what is wrong in earnest differs by more than 1e-6."""
+  found = differences('--float64', *ALGORITHMS)
+  assert {*ALGORITHMS} < {*found}
+  for name, cases in found.items():
+    assert max(cases.values()) < 1e-9, (name, cases)

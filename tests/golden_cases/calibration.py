@@ -1,0 +1,165 @@
+"""Calibration errors, and the scores of mixed models over a grid of lambda."""
+
+from functools import partial
+
+import goldens
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.evaluation import calibration, test_selection
+from fedjax_pfl.evaluation.grid import grid
+from fedjax_pfl.evaluation.metrics import SCORINGS
+from fedjax_pfl.evaluation.summary import other_measures
+from golden_cases.settings import as_given, case_task, clients_data
+
+NAMES = {'loss': 'ce'}  # what the case calls otherwise
+
+
+def play_calibration(case):
+  for name, settings in case['cases'].items():
+    logits, y = (case.arrays[f'{name}/{what}'] for what in ('logits', 'labels'))
+    bins, ece, mce = in_two_batches(logits, y, settings['n_bins'])
+    case.check(f'{name}/ece', ece)
+    case.check(f'{name}/mce', mce)
+    np.testing.assert_allclose([ece, mce], [settings['ece'], settings['mce']])
+    case.check(f'{name}/bin_counts', bins.count, exact=True)
+    # Each bin is the sum of the confidences that the case puts there.
+    confidence = case.arrays[f'{name}/confidence']
+    sums = np.zeros(settings['n_bins'])
+    edges = np.arange(1, settings['n_bins']) / settings['n_bins']
+    np.add.at(sums, np.searchsorted(edges, confidence), confidence)
+    np.testing.assert_allclose(bins.confidence, sums, atol=1e-12)
+    case.seen |= {f'{name}/{what}' for what in ('logits', 'labels')}
+    case.seen.add(f'{name}/confidence')
+  case.finish()
+
+
+def in_two_batches(logits, y, num_bins):
+  """Return bins and errors; the padding of the second batch is confident."""
+  size = -(-len(y) // 2)
+  real = np.arange(2 * size) < len(y)
+  padding = np.eye(1, logits.shape[1])[: 2 * size - len(y)] * 9
+  batches = (
+    np.concatenate([logits, padding]).reshape(2, size, -1),
+    np.resize(y, 2 * size).reshape(2, size),
+    real.reshape(2, size),
+  )
+  return added_up(num_bins)(*batches)
+
+
+def added_up(num_bins):
+  @jax.jit
+  def run(logits, y, real):
+    both = jax.vmap(partial(calibration.fill, num_bins=num_bins))(
+      logits, y, real
+    )
+    bins = jax.tree.map(lambda rows: jnp.sum(rows, 0), both)
+    return bins, *calibration.errors(bins)
+
+  return run
+
+
+def play_grid(case):
+  """Judge every mixture of every client, paired in both ways."""
+  tables = {}
+  for pair in ('fresh', 'stale'):
+    logits = mixed_logits(case, pair)  # [K, G, N, Y]
+    case.check(f'{pair}/logits', logits)
+    tables[pair] = check_grid(case, pair, logits, 'exact')
+    if pair == 'fresh':
+      batched = check_grid(case, 'batched', logits, 'batches')
+      check_grid(case, 'v1_batched', logits, 'whole_batches')
+  check_choices(case, tables['fresh']['accuracy'], batched)
+  case.finish(inputs=('lambda_grid', 'global/', 'client'))
+
+
+def mixed_logits(case, pair):
+  """Return the logits of (1 - lambda) w_f + lambda w_l; biases exist once."""
+  task, (_, test) = case_task(case), clients_data(case)
+  arrays = dict(case.arrays)
+  rows = []
+  for i in range(case['clients']):
+    prefix = 'global/' if pair == 'fresh' else f'client{i}/fed/'
+    federated = goldens.flatten(case.subtree(arrays, prefix))
+    own = goldens.flatten(case.subtree(arrays, f'client{i}/local/'))
+    x = test.x[test.index[i]]
+    for value in case.arrays['lambda_grid']:
+      mixed = {
+        name: leaf + value * (own[name] - leaf) if name in own else leaf
+        for name, leaf in federated.items()
+      }
+      params = as_given(goldens.subtree(mixed, ''))
+      rows.append(np.asarray(task.logits(params, x, jnp.ones(len(x)))))
+  return np.stack(rows).reshape(case['clients'], -1, *rows[0].shape)
+
+
+def check_grid(case, prefix, logits, rule):
+  """Compare all tables [K, G]; return them, shares where case has shares."""
+  size = logits.shape[2] if rule == 'exact' else case['eval_batch_size']
+  scores = score_all(rule, size, case['n_bins'])(logits, clients_data(case)[1])
+  views = {
+    f'mix_{value:.6f}': jax.tree.map(lambda t, g=g: np.asarray(t[:, g]), scores)
+    for g, value in enumerate(case.arrays['lambda_grid'])
+  }
+  _, table = grid(views, 'mix')
+  tables = {'accuracy': table.correct / table.count, **other_measures(table)}
+  tables['top5'] = tables['top5'] / 100
+  for name, values in tables.items():
+    stored = f'{prefix}/{NAMES.get(name, name)}'
+    if stored in case.arrays:
+      case.check(stored, values)
+  return tables
+
+
+def score_all(rule, size, num_bins):
+  """Return (logits [K, G, N, Y], test) -> scores [K, G].
+
+  A model is its table of logits here, an image its place: no network has to
+  be in the program.
+  """
+
+  def score(table, own):
+    return SCORINGS[rule](
+      lambda view, x, mask: view[x.astype(int)],
+      table,
+      own,
+      lambda x, key: x.astype(float),
+      size,
+      num_bins=num_bins,
+    )
+
+  of_client = jax.vmap(score, (0, None))
+
+  @jax.jit
+  def run(logits, test):
+    places = jnp.broadcast_to(jnp.arange(logits.shape[2]), test.index.shape)
+    own = ClientData(places, test.y[test.index], places, test.count)
+    return jax.vmap(of_client)(logits, own)
+
+  return run
+
+
+def check_choices(case, accuracy, batched):
+  column = test_selection.best_together(accuracy)
+  common = accuracy[:, column]
+  case.check('select/best_common_index', column, exact=True)
+  case.check('select/best_common_mean', common.mean())
+  case.check('select/best_common_std_sample', common.std(ddof=1))
+  own = test_selection.best_of_each(accuracy)
+  best = np.take_along_axis(accuracy, own[:, None], 1)[:, 0]
+  case.check('select/oracle_index', own, exact=True)
+  case.check('select/oracle_accuracy', best)
+  case.check('select/oracle_mean', best.mean())
+  case.check('select/oracle_std_population', best.std())
+  chosen = test_selection.best_of_each(batched['accuracy'])
+  case.check('select/head_best_index', chosen, exact=True)
+  for name, values in test_selection.released_choice(batched).items():
+    case.check(f'select/head_{NAMES.get(name, name)}', values)
+
+
+PLAYS = {
+  'ece / mce, bins (lo, hi] of equal width, dataset-level': play_calibration,
+  'superfed evaluation over the lambda grid': play_grid,
+}

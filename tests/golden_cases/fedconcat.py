@@ -1,0 +1,180 @@
+"""FedConcat: its two stages, what it infers from noise, and its clusters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.algorithms import fedconcat
+from fedjax_pfl.client import clustering
+from fedjax_pfl.core import trees
+from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
+from fedjax_pfl.models import concatenated
+from golden_cases import rounds as play
+from golden_cases.settings import (
+  as_given,
+  case_task,
+  client_rows,
+  clients_data,
+  training,
+)
+
+
+def play_fedconcat(case):
+  task, train_settings = case_task(case), training(case)
+  hp = fedconcat.HParams(
+    train_settings._replace(rounds=case['encoder_rounds']),
+    clusters=case['clusters'],
+    classifier_rounds=case['classifier_rounds'],
+    classifier_decay=case['weight_decay_classifier'],
+    head='sum' if case['warm_start'] else 'fresh',
+  )
+  first, last = fedconcat.build(task, hp)
+  train, test = clients_data(case)
+  if 'distribution' in case.arrays:
+    counts = label_counts_of_clients(train, task.num_classes)
+    case.check('distribution', label_shares(counts))
+  assignment = iter(case['cluster_assignment'])
+  encoders = first.algorithm._replace(
+    init_client=lambda server, data, rng: jnp.asarray(next(assignment))
+  )
+  for done in play_rounds(case, encoders, train, 'participants_encoder'):
+    for i, update in done.updates.items():
+      play.check_trained(case, i, done.number, update.fits[0][0])
+      play.check_steps(case, i, done.number, update.fits[0][1])
+    for k in range(case['clusters']):
+      model = trees.take(done.server.params, k)
+      case.check_tree(f'cluster{k}/round{done.number}', model)
+  play_classifier(case, task, hp, last, done.server, train, test)
+  case.finish(inputs=('train_mask', 'test_mask'))
+
+
+def play_classifier(case, task, hp, stage, clusters_server, train, test):
+  start, _ = stage.enter(clusters_server, (), train)
+  if case['warm_start']:
+    check_head(case, 'head_init', start.head)
+  else:
+    head = {leaf: case.arrays[f'head_init/{leaf}'] for leaf in start.head}
+    assert jax.tree.map(jnp.shape, head) == jax.tree.map(jnp.shape, start.head)
+    start = start._replace(head=as_given(head))
+    for leaf in head:
+      case.seen.add(f'head_init/{leaf}')
+  start = start._replace(round=jnp.zeros((), jnp.int32))
+  model = concatenated.widen(task, hp.clusters)
+  features, logits = jax.jit(model.features), jax.jit(model.logits)
+  images = [client_rows(test, i)[0] for i in range(case['clients'])]
+
+  def of_tests(fn, server):
+    params = fedconcat.as_params(server)
+    return np.stack([fn(params, x, jnp.ones(len(x))) for x in images])
+
+  if 'features/test' in case.arrays:
+    case.check('features/test', of_tests(features, start))
+  if 'logits/round0' in case.arrays:
+    case.check('logits/round0', of_tests(logits, start))
+  train = stage.prepare(start, train)
+  algorithm = stage.algorithm._replace(init_server=lambda rng: start)
+  for done in play_rounds(case, algorithm, train, 'participants_classifier'):
+    for i, update in done.updates.items():
+      info = update.fits[0][1]
+      name = f'head_client_loss/client{i}/round{done.number}'
+      case.check(name, info.losses[: int(info.num_steps)])
+    check_head(case, f'head/round{done.number}', done.server.head)
+    case.check(f'logits/round{done.number}', of_tests(logits, done.server))
+  hits = [
+    of.argmax(1) == client_rows(test, i)[1]
+    for i, of in enumerate(of_tests(logits, done.server))
+  ]
+  case.check('final/accuracy', [hit.mean() for hit in hits])
+
+
+def check_head(case, prefix, head):
+  for leaf, value in head.items():
+    case.check(f'{prefix}/{leaf}', value)
+
+
+def check_groups(case, name, got):
+  """Compare partitions: clusters have no order."""
+  np.testing.assert_array_equal(canonical(got), canonical(case.arrays[name]))
+  case.seen.add(name)
+
+
+def play_rounds(case, algorithm, train, participants):
+  part = {'clients': case['clients'], 'participants': case[participants]}
+  return play.rounds(part, algorithm, train)
+
+
+def play_inference(case):
+  task = case_task(case)
+  inputs = jnp.asarray(case.arrays['inputs'])  # [K, r, H, W, ch]
+  arrays, q = dict(case.arrays), []
+  for i, rows in enumerate(inputs):
+    params = as_given(case.subtree(arrays, f'client{i}/model/'))
+    halves = rows.reshape(-1, len(rows) // (2 - len(rows) % 2), *rows.shape[1:])
+    q.append(
+      fedconcat.mean_softmax(
+        task, params, lambda n, rows=halves: rows[n], len(halves)
+      )
+    )
+  q = np.array(q)
+  case.check('q', q)
+  train, _ = clients_data(case)
+  shares = label_shares(label_counts_of_clients(train, task.num_classes))
+  case.check('true_distribution', shares)
+  case.check('l1_to_true', np.abs(q - shares).sum(1))
+  number = len(set(case.arrays['assignment'].tolist()))
+  check_groups(case, 'assignment', clustering.cluster(q, number, seed=0))
+  case.finish(inputs=('inputs', 'client'))
+
+
+def play_clusters(case):
+  arrays = case.arrays
+  for name, about in case['sets'].items():
+    x, want = arrays[f'{name}/x'], arrays[f'{name}/labels']
+    model = clustering.k_means(x, about['k'], seed=0)
+    inertia = inertia_of(x, model.labels_)
+    np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-10)
+    case.check(f'{name}/inertia', inertia_of(x, want))
+    assert inertia <= about['inertia_bound']
+    if about['robust']:
+      check_groups(case, f'{name}/labels', model.labels_)
+    else:
+      case.seen.add(f'{name}/labels')  # the best of many near-optimal ones
+    case.seen.add(f'{name}/inertia_ninit10_worst')  # made the bound
+  x, cap = arrays['capped/x'], int(arrays['capped/cap'])
+  starts = [key for key in arrays.files if key.endswith('/centroids_init')]
+  for name in (key.removesuffix('/centroids_init') for key in starts):
+    centres = arrays[f'{name}/centroids_init']
+    rng = np.random.default_rng(0)
+    after_one = clustering.capped(x, centres, cap, rng, iterations=1)
+    labels = clustering.capped(x, centres, cap, rng)
+    assert np.bincount(labels).max() <= cap
+    case.check(f'{name}/labels_after_1_iteration', after_one, exact=True)
+    case.check(f'{name}/labels', labels, exact=True)
+  number = len(set(arrays['capped/labels_uncapped'].tolist()))
+  free = clustering.cluster(x, number, seed=0)
+  check_groups(case, 'capped/labels_uncapped', free)
+  inputs = [f'{name}/x' for name in case['sets']]
+  case.finish(inputs=(*inputs, *starts, 'capped/x', 'capped/cap'))
+
+
+def canonical(labels):
+  """Return labels numbered by first appearance."""
+  numbers = {}
+  return np.array([numbers.setdefault(k, len(numbers)) for k in list(labels)])
+
+
+def inertia_of(x, labels):
+  return sum(
+    ((x[labels == k] - x[labels == k].mean(0)) ** 2).sum()
+    for k in np.unique(labels)
+  )
+
+
+PLAYS = {
+  'fedconcat': play_fedconcat,
+  'fedconcat with warm-started classifier and partial participation': (
+    play_fedconcat
+  ),
+  'fedconcat-id label-distribution inference': play_inference,
+  'clustering of label distributions': play_clusters,
+}

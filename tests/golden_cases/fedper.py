@@ -1,0 +1,63 @@
+"""FedPer: heads that stay with their clients, or are thrown away."""
+
+from fedjax_pfl.algorithms import fedper
+from golden_cases.rounds import (
+  check_losses,
+  check_steps,
+  check_trained,
+  check_views,
+  rounds,
+)
+from golden_cases.settings import (
+  case_task,
+  clients_data,
+  finetuning_settings,
+  training,
+)
+
+
+def play_paper(case):
+  play(case, 'paper')
+
+
+def play_released(case):
+  play(case, 'released')
+
+
+def play(case, protocol):
+  hp = fedper.HParams(
+    training(case),
+    finetuning_settings(case),
+    shared_part=case.settings.get('aggregated_part', 'body'),
+    protocol=protocol,
+  )
+  algorithm = fedper.build(case_task(case), hp)[0].algorithm
+  train, test = clients_data(case)
+  losses = {}
+  for done in rounds(case, algorithm, train):
+    for i, update in done.updates.items():
+      ((params, info),) = update.fits
+      check_trained(case, i, done.number, params)
+      check_steps(case, i, done.number, info)
+      losses[done.number, i] = update.metrics['loss']
+    check_states(case, done)
+  check_losses(case, losses)
+  names = {'initial': 'initial', 'personalized': 'finetuned'}
+  check_views(case, algorithm, done, train, test, names)
+  case.finish(inputs=('train_mask', 'test_mask'))
+
+
+def check_states(case, done):
+  """Compare the common body, and the head that every client keeps, if any."""
+  body = {name: at for name, at in done.server.params.items() if name != 'head'}
+  case.check_tree(f'global/round{done.number}', body)
+  for i, client in enumerate(done.clients):
+    kept = {name: at for name, at in client.items() if name == 'head'}
+    if kept['head']['bias'] is not None:
+      case.check_tree(f'client{i}/round{done.number}', kept)
+
+
+PLAYS = {
+  'fedper, as intended': play_paper,
+  'fedper, table mode': play_released,
+}

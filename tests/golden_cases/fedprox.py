@@ -1,0 +1,93 @@
+"""FedProx, and FedProx whose head stays as it was: FedProx + FedBABU."""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.algorithms import fedprox
+from fedjax_pfl.core.types import Batch
+from golden_cases.rounds import (
+  check_final,
+  check_losses,
+  check_steps,
+  check_trained,
+  check_views,
+  rounds,
+)
+from golden_cases.settings import (
+  KEY,
+  as_given,
+  case_task,
+  clients_data,
+  finetuning_settings,
+  training,
+)
+
+
+def play(case):
+  hp = fedprox.HParams(
+    training(case),
+    finetuning_settings(case),
+    mu=case['mu'],
+    update_part=case.settings.get('local_update_part', 'full'),
+  )
+  play_both_losses(case, fedprox.build(case_task(case), hp)[0].algorithm)
+
+
+def play_both_losses(case, algorithm):
+  """Play a method whose loss reports the cross-entropy beside the objective."""
+  train, test = clients_data(case)
+  losses = {}
+  for done in rounds(case, algorithm, train):
+    for i, update in done.updates.items():
+      ((params, info),) = update.fits
+      check_trained(case, i, done.number, params)
+      check_both_losses(case, i, done.number, info)
+      losses[done.number, i] = update.metrics['loss']
+    case.check_tree(f'global/round{done.number}', done.server.params)
+  check_losses(case, losses)
+  if 'personalization' in case.settings:
+    names = {'initial': 'initial', 'personalized': 'finetuned'}
+    check_views(case, algorithm, done, train, test, names)
+  else:
+    check_final(case, algorithm, done.server, test)
+  case.finish(inputs=('train_mask', 'test_mask'))
+
+
+def check_both_losses(case, i, number, info):
+  """Compare cross-entropies alone, or the objective and them beside it."""
+  alone = f'step_ce/client{i}/round{number}'
+  cross_entropies = info.reports['cross_entropies']
+  if alone in case.arrays:
+    check_steps(case, i, number, info)
+    case.check(alone, cross_entropies[: int(info.num_steps)])
+  else:
+    check_steps(case, i, number, info, cross_entropies)
+
+
+def play_single_batch(case):
+  task = case_task(case)
+  arrays = dict(case.arrays)
+  params, anchor = (
+    as_given(case.subtree(arrays, prefix)) for prefix in ('params/', 'global/')
+  )
+  x, y = jnp.asarray(arrays['x']), jnp.asarray(arrays['y'])
+  batch = Batch(x, y, jnp.ones(len(x)))
+
+  @jax.jit
+  def run(params):
+    loss = fedprox.objective(task, anchor, arrays['mu'])
+    return jax.value_and_grad(loss, has_aux=True)(params, batch, KEY(0))
+
+  for place, start in (('', params), ('at_global/', anchor)):
+    (loss, _), grads = run(start)
+    case.check(f'{place}loss', loss)
+    case.check_tree(f'{place}grad', grads)
+  case.finish(inputs=('params/', 'global/', 'x', 'y', 'mu'))
+
+
+PLAYS = {
+  'fedprox': play,
+  'fedprox + fedbabu': play,
+  'fedprox (fedconcat / niid-bench convention)': play,
+  'fedprox loss and gradients on one batch': play_single_batch,
+}

@@ -1,0 +1,128 @@
+"""Fine-tuning, and accuracy without the head, from given parameters."""
+
+from unittest import mock
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.types import Batch
+from golden_cases.settings import (
+  KEY,
+  case_task,
+  client_rows,
+  clients_data,
+  of,
+  start_params,
+)
+from golden_cases.stepwise import stepwise
+
+
+def play_finetuning(case):
+  task = case_task(case)
+  train, test = clients_data(case)
+  start = start_params(case)
+  rates = {'body': case['body_lr'], 'head': case['head_lr']}
+  parts = [part for part, rate in rates.items() if rate]
+  if len({rate for rate in rates.values() if rate}) > 1:
+    pytest.skip(f'{case["case"]}: two rates in one fit are not there yet')
+  personal = personalization.Personalization(
+    epochs=(case['epochs'],),
+    part='full' if len(parts) == 2 else parts[0],
+    learning_rate=max(rates.values()),
+    momentum=case['momentum'],
+    batch_size=case['batch_size'],
+    shuffle=False,
+  )
+
+  @stepwise
+  def run(data):
+    infos = []
+
+    def recorded(*args, fit=local_training.fit_stops, **kwargs):
+      models, info = fit(*args, **kwargs)
+      infos.append(info)
+      return models, info
+
+    with mock.patch.object(local_training, 'fit_stops', recorded):
+      models = personalization.finetune(task, start, data, KEY(0), personal)
+    return models['finetuned'], infos[0]
+
+  def judge(params, x, y):
+    mask = jnp.ones(len(x))
+    batch = Batch(x, y, mask)
+    return task.logits(params, x, mask), task.loss(params, batch, KEY(0))
+
+  results = {'initial': [], 'personalized': []}
+  for i in range(case['clients']):
+    model, info = run(of(train, i))
+    case.check_tree(f'client{i}/final', model)
+    case.check(f'step_loss/client{i}', info.losses[: int(info.num_steps)])
+    x, y = client_rows(test, i)
+    for prefix, params in (('initial', start), ('personalized', model)):
+      logits, loss = judge(params, x, y)
+      case.check(f'{prefix}/client{i}/logits', logits)
+      accuracy = 100 * np.mean(np.asarray(logits).argmax(1) == np.asarray(y))
+      results[prefix].append((accuracy, loss))
+  for prefix, rows in results.items():
+    case.check(f'{prefix}/accuracy', [accuracy for accuracy, _ in rows])
+    case.check(f'{prefix}/loss', [loss for _, loss in rows])
+  case.finish(inputs=('train_mask', 'test_mask'))
+
+
+def play_without_head(case):
+  task = case_task(case)
+  train, test = clients_data(case)
+  start = start_params(case)
+  predict = personalization.make_predict(task)
+
+  def judge(model, x, mask):
+    views = personalization.Euclidean(model), personalization.Cosine(model)
+    closeness = [predict(view, x, mask) for view in views]
+    return [task.features(start, x, mask), *closeness]
+
+  for variant, size in case['template_batch'].items():
+    templates = stepwise(
+      lambda data, size=size: personalization.class_templates(
+        task, start, data, KEY(0), size
+      )
+    )
+    for i in range(case['clients']):
+      model = templates(of(train, i))
+      place = f'{variant}/client{i}'
+      means = jnp.where(model.present[:, None], model.means, jnp.nan)
+      case.check(f'{place}/templates', means)
+      x, y = client_rows(test, i)
+      batches = [judge(model, *b) for b in padded_batches(x, size)]
+      features, *closeness = (
+        np.concatenate(rows)[: len(x)] for rows in zip(*batches, strict=True)
+      )
+      case.check(f'{place}/test_features', features)
+      for close, name, sign, what in zip(
+        closeness,
+        ('euclidean', 'cosine'),
+        (-1, 1),
+        ('distance', 'similarity'),
+        strict=True,
+      ):
+        best = close.argmax(1)
+        case.check(f'{place}/{name}/{what}', sign * close)
+        case.check(f'{place}/{name}/prediction', best, exact=True)
+        correct = np.sum(best == np.asarray(y))
+        case.check(f'{place}/{name}/correct', correct, exact=True)
+  case.finish(inputs=('train_mask', 'test_mask'))
+
+
+def padded_batches(x, size):
+  """Yield (rows [size], mask [size]): one shape, so one compilation."""
+  for first in range(0, len(x), size):
+    rows = x[first : first + size]
+    rest = [(0, size - len(rows))] + [(0, 0)] * (x.ndim - 1)
+    yield jnp.pad(rows, rest), (jnp.arange(size) < len(rows)).astype(x.dtype)
+
+
+PLAYS = {
+  'fine-tuning': play_finetuning,
+  'accuracy without the head (nearest class template)': play_without_head,
+}

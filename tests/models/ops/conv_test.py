@@ -1,0 +1,122 @@
+"""All lowerings of a convolution agree: values and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.models.ops import conv
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+# H, W, channels, kernel, stride, padding: odd and even sides; few channels
+# (patches) and many on a large image (Winograd).
+CASES = [
+  (8, 8, 3, 3, 1, 1),
+  (7, 5, 3, 3, 1, 1),
+  (9, 11, 16, 3, 1, 1),
+  (8, 6, 5, 3, 2, 1),
+  (7, 9, 5, 3, 2, 1),
+  (1, 1, 4, 3, 2, 1),
+  (6, 7, 4, 1, 1, 0),
+  (6, 7, 4, 1, 2, 0),
+  (9, 8, 2, 5, 1, 0),
+]
+TOLERANCE = {'float32': 2e-6, 'float64': 1e-14}
+
+
+@pytest.fixture
+def double():
+  with jax.enable_x64(True):
+    yield 'float64'
+
+
+def value_and_gradients(f, x, kernel):
+  @jax.jit
+  def run(x, kernel):
+    y, pull = jax.vjp(f, x, kernel)
+    weights = jnp.cos(jnp.arange(y.size, dtype=y.dtype)).reshape(y.shape)
+    return (y, *pull(weights))
+
+  return run(x, kernel)
+
+
+def assert_close(got, want, dtype):
+  for a, b in zip(got, want, strict=True):
+    assert a.dtype == b.dtype == dtype
+    bound = TOLERANCE[dtype] * float(jnp.abs(b).max())
+    np.testing.assert_allclose(a, b, rtol=0, atol=bound)
+
+
+def normal(seed, shape, dtype):
+  return jnp.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
+
+
+@pytest.mark.parametrize('case', CASES, ids=str)
+def test_conv_agrees(case, double):
+  compare_convs(case, double)
+
+
+@pytest.mark.parametrize('case', [CASES[0], CASES[4]], ids=str)
+def test_conv_agrees_in_single_precision(case):
+  compare_convs(case, 'float32')
+
+
+def compare_convs(case, dtype):
+  h, w, channels, size, stride, padding = case
+  x = normal(0, (3, h, w, channels), dtype)
+  kernel = normal(1, (size, size, channels, 4), dtype)
+
+  def conv(how):
+    return lambda x, kernel: conv.conv(
+      x, kernel, stride=stride, padding=padding, lowering=how
+    )
+
+  got, want = (value_and_gradients(conv(h), x, kernel) for h in ('gemm', 'lax'))
+  assert_close(got, want, dtype)
+
+
+@pytest.mark.parametrize('stride', [1, 2])
+@pytest.mark.parametrize('sides', [(8, 8), (7, 4), (1, 2)])
+def test_depthwise_agrees(sides, stride, double):
+  x = normal(0, (3, *sides, 5), double)
+  kernel = normal(1, (3, 3, 5), double)
+
+  def conv(how):
+    return lambda x, kernel: conv.depthwise(
+      x, kernel, stride=stride, lowering=how
+    )
+
+  got, want = (value_and_gradients(conv(h), x, kernel) for h in ('gemm', 'lax'))
+  assert_close(got, want, double)
+
+
+@pytest.mark.parametrize('how', ['gemm', 'lax'])
+def test_stride_two_pads_both_sides(how):
+  """The centre tap alone picks pixels 0, 2, 4: there is a zero before 0."""
+  x = jnp.arange(36.0).reshape(1, 6, 6, 1)
+  kernel = jnp.zeros((3, 3, 1, 1)).at[1, 1].set(1)
+  y = conv.conv(x, kernel, stride=2, padding=1, lowering=how)
+  np.testing.assert_array_equal(y, x[:, ::2, ::2])
+  y = conv.depthwise(x, kernel[..., 0], stride=2, lowering=how)
+  np.testing.assert_array_equal(y, x[:, ::2, ::2])
+
+
+def test_gemm_under_vmap_over_kernels_is_a_loop():
+  x = normal(0, (4, 2, 4, 4, 3), 'float32')
+  kernels = normal(1, (4, 3, 3, 3, 2), 'float32')
+
+  def conv(x, kernel):
+    y = conv.conv(x, kernel, stride=1, padding=1, lowering='gemm')
+    return (y**2).sum()
+
+  grad = jax.jit(jax.grad(conv, (0, 1)))
+  want = [grad(a, b) for a, b in zip(x, kernels, strict=True)]
+  want = jax.tree.map(lambda *rows: jnp.stack(rows), *want)
+  assert_close(jax.vmap(grad)(x, kernels), want, 'float32')
+
+
+def test_unknown_lowering_lists_the_known():
+  with pytest.raises(BadInput, match=r'Choices: auto, lax, gemm .*mean gemm'):
+    conv.resolve('gem')

@@ -1,0 +1,217 @@
+"""BatchNorm, pooling and initialisers, by their definition."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_pfl.models.ops import layers, relu_pool
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+HOW = ('gemm', 'lax')
+
+
+def images(*shape):
+  return jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
+
+
+def norm(how, x, mask, skip=None, scale=0.0, **options):
+  layer = layers.BatchNorm(lowering=how, **options)
+  channels = x.shape[-1]
+  params = {
+    'scale': jnp.linspace(-1, 1.5, channels) + scale,
+    'bias': jnp.linspace(0.5, -0.5, channels),
+  }
+  return layer.apply({'params': params}, x, mask, skip)
+
+
+@pytest.mark.parametrize('how', HOW)
+def test_norm_by_hand(how):
+  x = images(5, 3, 2, 4)
+  rows = np.asarray(x[:3], np.float64)
+  mean, var = rows.mean((0, 1, 2)), rows.var((0, 1, 2))  # biased
+  want = (rows - mean) / np.sqrt(var + 1e-5)
+  want = want * np.linspace(-1, 1.5, 4) + np.linspace(0.5, -0.5, 4)
+  mask = jnp.array([1.0, 1, 1, 0, 0])
+  got = norm(how, x, mask)
+  np.testing.assert_allclose(got[:3], want, atol=2e-6)
+  assert not got[3:].any()
+  skip = images(5, 3, 2, 4)[::-1]
+  got = norm(how, x, mask, skip, relu=True)
+  np.testing.assert_allclose(got[:3], np.maximum(want + skip[:3], 0), atol=2e-6)
+
+
+@pytest.mark.parametrize('how', HOW)
+@pytest.mark.parametrize('pooled', [False, True])
+def test_padding_is_invisible(how, pooled):
+  """Neither outputs nor gradients see what stands in the padded rows."""
+  conv = layers.Conv(4, lowering=how, pooled=pooled, use_bias=True)
+  bn = layers.BatchNorm(relu=True, lowering=how, pooled=pooled)
+  kernel = {'kernel': 0.3 * images(3, 3, 4, 4), 'bias': jnp.ones(4)}
+  affine = {'scale': jnp.array([1.0, -2, 0.5, 1]), 'bias': jnp.full(4, 0.1)}
+
+  def f(kernel, affine, x, mask):
+    y = bn.apply({'params': affine}, conv.apply({'params': kernel}, x), mask)
+    return (y[:3] * jnp.cos(jnp.arange(4.0))).sum(), y[:3]
+
+  run = jax.jit(jax.value_and_grad(f, (0, 1, 2), has_aux=True))
+
+  def play(x):
+    mask = (jnp.arange(len(x)) < 3).astype(float)
+    (_, y), (dk, da, dx) = run(kernel, affine, x, mask)
+    assert not dx[3:].any()
+    return y, dk['kernel'], da, dx[:3]
+
+  real = images(3, 4, 4, 4)
+  want = play(real)
+  for garbage in (0.0, 1e4):
+    got = play(jnp.concatenate([real, jnp.full((2, 4, 4, 4), garbage)]))
+    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+      np.testing.assert_allclose(a, b, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize('how', HOW)
+@pytest.mark.parametrize('pooled', [False, True])
+def test_empty_batch_is_finite(how, pooled):
+  def f(x):
+    return norm(how, x, jnp.zeros(3), relu=True, pooled=pooled).sum()
+
+  value, grad = jax.jit(jax.value_and_grad(f))(images(3, 4, 4, 2))
+  assert value == 0
+  assert not grad.any()
+
+
+@pytest.mark.parametrize(
+  'options', [{}, {'relu': True}, {'relu': True, 'pooled': True}], ids=str
+)
+def test_norm_gradients_agree(options):
+  """Also where the scale is negative: there the least pixel is the greatest."""
+  x, mask = images(4, 6, 4, 5), jnp.array([1.0, 1, 1, 0])
+
+  def f(how, x, skip, scale):
+    return (norm(how, x, mask, skip, scale, **options) ** 2).sum()
+
+  grad = jax.jit(jax.grad(f, (1, 2, 3)), static_argnums=0)
+  grads = [grad(how, x, x[::-1], 0.1) for how in HOW]
+  for a, b in zip(*grads, strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-5)
+
+
+def test_second_derivatives_agree():
+  """Per-FedAvg differentiates through a step, so through these gradients."""
+  x, mask = images(3, 4, 4, 2), jnp.array([1.0, 1, 0])
+
+  def slope(kernel, how):
+    conv = layers.Conv(2, lowering=how, pooled=True)
+    bn = layers.BatchNorm(relu=True, pooled=True, lowering=how)
+    affine = {'scale': jnp.ones(2), 'bias': jnp.full(2, 0.1)}
+
+    def f(kernel):
+      y = conv.apply({'params': {'kernel': kernel}}, x)
+      return (bn.apply({'params': affine}, y, mask) ** 3).sum()
+
+    return (jax.grad(f)(kernel) ** 2).sum()
+
+  second = jax.jit(jax.grad(slope), static_argnums=1)
+  got, want = (second(images(3, 3, 2, 2), how) for how in HOW)
+  bound = 1e-4 * float(jnp.abs(want).max())
+  np.testing.assert_allclose(got, want, rtol=0, atol=bound)
+
+
+def test_max_pool_leaves_out_an_odd_line():
+  x = jnp.arange(15.0).reshape(1, 3, 5, 1)
+  np.testing.assert_array_equal(layers.max_pool(x)[0, ..., 0], [[6, 8]])
+  np.testing.assert_array_equal(layers.max_pool(x, 3)[0, ..., 0], [[12]])
+
+
+# Side, channels, kernel, padding, pool: Winograd and patches, with and without
+# a rest of lines.
+@pytest.mark.parametrize(
+  'case', [(9, 3, 5, 0, 2), (11, 2, 5, 0, 3), (8, 16, 3, 1, 2)], ids=str
+)
+def test_conv_relu_pool_agrees(case, float64):
+  side, channels, size, padding, pool = case
+  x = jnp.asarray(
+    np.random.default_rng(0).normal(size=(3, side, side, channels))
+  )
+  layer = {
+    how: layers.ConvReluPool(4, (size, size), padding, pool, how) for how in HOW
+  }
+  params = layer['lax'].init(jax.random.key(0), x)
+  params['params']['bias'] -= 0.5  # so that the ReLU has work
+
+  def run(how):
+    def f(params, x):
+      z = layer[how].apply(params, x)
+      return (z * jnp.cos(jnp.arange(z.size)).reshape(z.shape)).sum(), z
+
+    return jax.jit(jax.value_and_grad(f, (0, 1), has_aux=True))(params, x)
+
+  got, want = map(run, HOW)
+  high = (side + 2 * padding - size + 1) // pool
+  assert got[0][1].shape == (3, high, high, 4)
+  assert 0.1 < float((got[0][1] == 0).mean()) < 0.9
+  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
+def test_relu_pool_twice_differentiable_and_first_of_equals():
+  y = jnp.ones((1, 4, 5, 2)).at[:, 2:, 2:].set(-3.0)  # [C, H, W, B]
+
+  def slope(y, power):
+    def f(y):
+      return (relu_pool.relu_pool(y, jnp.ones(1), 2) ** power).sum()
+
+    return jax.grad(f)(y)
+
+  winners = np.zeros((1, 4, 5, 2))
+  winners[:, ::2, :4:2] = 1
+  winners[:, 2:, 2:] = 0  # the ReLU is shut
+  np.testing.assert_array_equal(slope(y, 1), winners)
+  y += 0.1 * winners  # no longer equal: 6 (1.1 + bias)
+  second = jax.grad(lambda y: slope(y, 3).sum())(y)
+  np.testing.assert_allclose(second, 6 * 2.1 * winners, rtol=1e-6)
+
+
+def test_first_of_equal_pixels_gets_the_gradient():
+  x = jnp.ones((1, 4, 4, 3)).at[:, 2:].set(0.0)
+  conv = layers.Conv(1, pooled=True, lowering='gemm')
+  bn = layers.BatchNorm(relu=True, pooled=True, lowering='gemm')
+  params = {'kernel': jnp.zeros((3, 3, 3, 1)).at[1, 1].set(1 / 3)}
+  affine = {'scale': jnp.ones(1), 'bias': jnp.ones(1) * 2}
+
+  def f(x):
+    return bn.apply({'params': affine}, conv.apply({'params': params}, x),
+                    jnp.ones(1)).sum()  # fmt: skip
+
+  g = jax.jit(jax.grad(f))(x)[0, ..., 0]
+  winners = np.zeros((4, 4), bool)
+  winners[::2, ::2] = True
+  assert float(g[winners].min()) > float(g[~winners].max())
+
+
+def test_initialisers_are_pytorchs():
+  key, x = jax.random.key(0), jnp.zeros((1, 4, 4, 32))
+  cases = [
+    (layers.Conv(64, use_bias=True), 1 / np.sqrt(9 * 32)),
+    (layers.Conv(64, (1, 1), padding=0), 1 / np.sqrt(32)),
+    (layers.DepthwiseConv(), 1 / 3),
+    (layers.Pointwise(64), 1 / np.sqrt(32)),
+    (layers.Dense(64), 1 / np.sqrt(32)),
+  ]
+  for layer, bound in cases:
+    x_in = x[0, 0] if isinstance(layer, layers.Dense) else x
+    for leaf in jax.tree.leaves(jax.jit(layer.init)(key, x_in)['params']):
+      assert bound * 0.9 < float(jnp.abs(leaf).max()) <= bound
+      assert abs(float(leaf.mean())) < 4 * bound / np.sqrt(3 * leaf.size)
+      spread = float(leaf.std())
+      assert abs(spread - bound / np.sqrt(3)) < 2 * bound / np.sqrt(leaf.size)
+  normal = layers.ConvReluPool(64, (5, 5), 0, inits=layers.glorot_normal)
+  params = jax.jit(normal.init)(key, jnp.zeros((1, 8, 8, 32)))['params']
+  std = np.sqrt(2 / (25 * 32 + 25 * 64))
+  assert abs(float(params['kernel'].std()) / std - 1) < 0.02
+  assert float(abs(params['kernel']).max()) > 3.5 * std  # not truncated
+  assert not params['bias'].any()
+  params = jax.jit(layers.BatchNorm().init)(key, x, jnp.ones(1))['params']
+  assert (params['scale'] == 1).all()
+  assert not params['bias'].any()

@@ -1,0 +1,106 @@
+"""A model file gives back its bits, and says so when it cannot."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.runs.model_file import load_model, save_model
+
+META = {
+  'model': 'convnet4',
+  'image_shape': (32, 32, 3),
+  'num_classes': 10,
+  'view': 'finetuned',
+  'client': np.int32(7),
+}
+
+
+def make_params():
+  rng = np.random.default_rng(0)
+  return {
+    'body': {
+      'conv_1': {'kernel': rng.standard_normal((3, 3, 3, 8), np.float32)},
+      'norm': {'scale': np.ones(8, ml_dtypes.bfloat16), 'step': np.int32(3)},
+    },
+    'head': {'bias': np.array([-0.0, np.nan])},
+  }
+
+
+def test_a_model_comes_back_bit_for_bit(tmp_path):
+  want = make_params()
+  save_model(tmp_path / 'global.npz', want, META)
+  params, meta = load_model(tmp_path / 'global.npz')
+  assert meta == {**META, 'image_shape': [32, 32, 3], 'client': 7}
+  scale = params['body']['norm'].pop('scale')
+  assert scale.dtype == ml_dtypes.bfloat16
+  assert scale.tobytes() == want['body']['norm'].pop('scale').tobytes()
+  np.testing.assert_equal(params, want)
+  assert params['body']['conv_1']['kernel'].dtype == np.float32
+  assert np.signbit(params['head']['bias'][0])
+
+
+@pytest.mark.parametrize('shape', [(), (0,), (3, 2)])
+def test_a_dtype_that_npy_does_not_know_keeps_its_shape(tmp_path, shape):
+  want = np.full(shape, 1.5, ml_dtypes.bfloat16).T  # of any order in memory
+  save_model(tmp_path / 'm.npz', {'alpha': want}, META)
+  got = load_model(tmp_path / 'm.npz')[0]['alpha']
+  assert got.dtype == want.dtype and got.shape == want.shape
+  assert got.tolist() == want.tolist()
+
+
+def test_numpy_alone_can_read_it(tmp_path):
+  save_model(tmp_path / 'm.npz', make_params(), META)
+  with np.load(tmp_path / 'm.npz', allow_pickle=False) as arrays:
+    assert arrays['body/conv_1/kernel'].shape == (3, 3, 3, 8)
+    assert '"model": "convnet4"' in str(arrays['meta'])
+
+
+def test_saving_replaces_and_leaves_nothing_else(tmp_path):
+  for client in (1, 2):
+    save_model(tmp_path / 'm.npz', make_params(), {'client': client})
+  assert load_model(tmp_path / 'm.npz')[1] == {'client': 2}
+  assert [path.name for path in tmp_path.iterdir()] == ['m.npz']
+
+
+def test_a_missing_file_names_the_others(tmp_path):
+  save_model(tmp_path / 'client_7.npz', make_params(), META)
+  with pytest.raises(BadInput) as caught:
+    load_model(tmp_path / 'client_8.npz')
+  assert "client_8.npz', expected a file that save_model" in str(caught.value)
+  assert f'did you mean {tmp_path / "client_7.npz"}?' in str(caught.value)
+
+
+def test_an_archive_of_another_kind(tmp_path):
+  np.savez(tmp_path / 'clients.npz', ids=np.arange(3))
+  with pytest.raises(BadInput, match="with an array 'meta'"):
+    load_model(tmp_path / 'clients.npz')
+
+
+def test_no_flipped_byte_and_no_cut_gives_a_wrong_number(tmp_path):
+  path = tmp_path / 'm.npz'
+  params = {'head': {'kernel': np.arange(6.0)}}
+  save_model(path, params, {})
+  whole = path.read_bytes()
+  damaged = [whole[:length] for length in (0, 10, len(whole) - 1)]
+  for at in range(0, len(whole), 3):
+    damaged.append(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+  noticed = 0
+  for content in damaged:
+    path.write_bytes(content)
+    try:
+      got, _ = load_model(path)
+    except BadInput:
+      noticed += 1
+      continue
+    # Some bytes of a zip archive (times, attributes) have no meaning.
+    np.testing.assert_equal(got, params)
+  assert noticed > len(damaged) / 2
+
+
+def test_objects_that_need_pickle_are_refused(tmp_path):
+  with pytest.raises(AssertionError, match='holds Python objects'):
+    save_model(tmp_path / 'm.npz', {'a': np.array([{}])}, {})
+  np.savez(tmp_path / 'm.npz', meta=np.array([{}]))
+  with pytest.raises(BadInput, match='without Python objects'):
+    load_model(tmp_path / 'm.npz')

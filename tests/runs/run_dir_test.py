@@ -1,0 +1,345 @@
+"""A run directory: begun once, continued by the same command."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import helpers
+import numpy as np
+import pytest
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.runs import lock, run_dir
+
+CONFIG = {
+  'algorithm': 'fedbabu',
+  'hp': {'lr': 0.1, 'decay_at': (0.5, 0.75), 'clip': float('inf')},
+  'seed': 1,
+  'shards': None,
+}
+
+
+def refused(call):
+  message = helpers.refused(call)
+  assert 'Choices: ' in message
+  return message
+
+
+def begin(path, data='digits-1', say=print, **changes):
+  return run_dir.open_run(path, {**CONFIG, **changes}, data=data, say=say)
+
+
+def snapshot(folder):
+  return {
+    str(path.relative_to(folder)): path.read_bytes()
+    for path in folder.rglob('*')
+    if path.is_file()
+  }
+
+
+# ---- identity
+
+
+def test_config_json_says_what_ran_and_on_what(tmp_path):
+  begin(tmp_path / 'deep' / 'run')
+  stored = run_dir.load_config(tmp_path / 'deep' / 'run')
+  assert list(stored) == [
+    'config',
+    'data',
+    'version',
+    'commit',
+    'jax',
+    'devices',
+    'processor',
+  ]
+  assert stored['config']['hp'] == {
+    'lr': 0.1,
+    'decay_at': [0.5, 0.75],
+    'clip': 'inf',
+  }
+  assert stored['data'] == 'digits-1'
+  assert all(' x ' in device for device in stored['devices'])
+  assert stored['processor'].endswith(f'{os.cpu_count()} cores')
+
+
+def test_same_config_continues_and_rewrites_nothing(tmp_path):
+  begin(tmp_path)
+  before = snapshot(tmp_path)
+  begin(tmp_path, say=pytest.fail)
+  assert snapshot(tmp_path) == before
+
+
+def test_another_config_names_the_fields_and_changes_nothing(tmp_path):
+  begin(tmp_path)
+  before = snapshot(tmp_path)
+  hp = {**CONFIG['hp'], 'lr': 0.2, 'nesterov': True}
+  message = refused(lambda: begin(tmp_path, hp=hp))
+  assert "got {'hp.lr': 0.2, 'hp.nesterov': True}" in message
+  assert "these are {'hp.lr': 0.1, 'hp.nesterov': '(absent)'}" in message
+  assert 'seed' not in message
+  assert snapshot(tmp_path) == before
+
+
+def test_other_data_is_another_run(tmp_path):
+  begin(tmp_path)
+  message = refused(lambda: begin(tmp_path, data='digits-2'))
+  assert "data: got 'digits-2', expected digits-1" in message
+
+
+def test_another_version_is_told_and_allowed(tmp_path):
+  begin(tmp_path)
+  path = tmp_path / 'config.json'
+  stored = json.loads(path.read_text())
+  del stored['processor']  # as in runs of earlier versions: nothing to tell
+  path.write_text(json.dumps({**stored, 'jax': '0.1.2'}))
+  said = []
+  begin(tmp_path, say=said.append)
+  assert len(said) == 1
+  assert 'was begun with jax 0.1.2' in said[0]
+
+
+def test_a_setting_that_json_cannot_hold(tmp_path):
+  message = refused(lambda: begin(tmp_path / 'a', hp={'act': np.tanh}))
+  assert message.startswith('config.hp.act: got <ufunc')
+  assert not (tmp_path / 'a').exists()
+
+
+@pytest.mark.parametrize('content', ['', '{"config": {"se', '[]', '{}'])
+def test_half_written_config(tmp_path, content):
+  (tmp_path / 'config.json').write_text(content)
+  (tmp_path / '.config.json.123.tmp').write_text('{"conf')
+  begin(tmp_path)  # nothing had been computed: nothing is lost
+  assert sorted(os.listdir(tmp_path)) == [lock.NAME, 'config.json']
+  begin(tmp_path).log(round=1, loss=1.0)
+  (tmp_path / 'config.json').write_text(content)
+  message = refused(lambda: begin(tmp_path))
+  assert 'whose config.json is damaged' in message
+
+
+def test_a_path_that_is_a_file(tmp_path):
+  (tmp_path / 'file').write_text('mine')
+  for path in (tmp_path / 'file', tmp_path / 'file' / 'below'):
+    message = refused(lambda path=path: begin(path))
+    assert 'a directory that can be made and written' in message
+  assert (tmp_path / 'file').read_text() == 'mine'
+
+
+def test_a_folder_of_something_else(tmp_path):
+  (tmp_path / 'thesis.tex').write_text('mine')
+  message = refused(lambda: begin(tmp_path))
+  assert 'which holds thesis.tex' in message
+  assert os.listdir(tmp_path) == ['thesis.tex']
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
+def test_a_directory_that_may_not_be_written(tmp_path):
+  begin(tmp_path / 'run')
+  for path in (tmp_path / 'run', tmp_path / 'new'):
+    path.mkdir(exist_ok=True)
+    path.chmod(0o500)
+    message = refused(lambda path=path: begin(path))
+    path.chmod(0o700)
+    assert 'a directory that can be made and written' in message
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='/proc is of Linux')
+def test_a_directory_that_nobody_can_make():
+  assert 'can be made' in refused(lambda: begin('/proc/no_such_run'))
+
+
+# ---- metrics
+
+
+def lines(run):
+  return (run.path / 'metrics.jsonl').read_text().splitlines()
+
+
+def without_time(run):
+  return [{**json.loads(line), 'time': 0} for line in lines(run)]
+
+
+def test_metrics_are_strict_json_lines_and_tensorboard_events(tmp_path):
+  run = begin(tmp_path)
+  numbers = {'loss': np.float32(0.5), 'initial/accuracy': float('nan')}
+  run.log(round=np.int32(2), **numbers, up=np.array(7), best=-float('inf'))
+  run.close()
+
+  def refuse(constant):
+    raise AssertionError(f'{constant} is not JSON')
+
+  (line,) = lines(run)
+  record = json.loads(line, parse_constant=refuse)
+  assert list(record)[:2] == ['round', 'time']
+  record.pop('time')
+  assert record == {
+    'round': 2,
+    'loss': 0.5,
+    'initial/accuracy': None,
+    'up': 7,
+    'best': None,
+  }
+  assert [p.stat().st_size > 0 for p in (tmp_path / 'tb').iterdir()] == [True]
+
+
+def test_a_resumed_run_has_the_metrics_of_an_unbroken_one(tmp_path):
+  def play(run, first, last):
+    for at in range(first, last + 1):
+      run.log(round=at, loss=1 / (1 + at))
+      if at % 4 == 0:
+        run.save_checkpoint(at, {'w': np.float32(at)})
+
+  whole = begin(tmp_path / 'whole')
+  play(whole, 0, 12)
+  broken = begin(tmp_path / 'broken')
+  play(broken, 0, 7)
+  path = tmp_path / 'broken' / 'metrics.jsonl'
+  with open(path, 'a') as stream:
+    stream.write('{"round": 8, "ti')
+  checkpointed = lines(broken)[:5]
+
+  again = begin(tmp_path / 'broken')
+  assert again.status() == 'started'
+  assert run_dir.load_metrics(again.path)[-1]['round'] == 7
+  step, tree = again.resume({'w': np.float32(0)})
+  assert (step, tree['w']) == (4, 4)
+  assert lines(again) == checkpointed
+  play(again, 5, 12)
+  assert without_time(again) == without_time(whole)
+
+
+def test_without_a_checkpoint_the_metrics_begin_anew(tmp_path):
+  run = begin(tmp_path)
+  run.log(round=0, loss=2.0)
+  assert begin(tmp_path).resume({}) is None
+  assert lines(run) == []
+  run.log(round=0, loss=2.0)
+  assert len(lines(run)) == 1
+
+
+def test_a_line_without_its_end_is_torn(tmp_path):
+  run = begin(tmp_path)
+  run.log(round=1, loss=1.0)
+  run.log(round=2, loss=1.0)
+  path = tmp_path / 'metrics.jsonl'
+  path.write_bytes(path.read_bytes()[:-1])
+  run.rewind(2)
+  assert len(lines(run)) == 1
+
+
+# ---- scores and results
+
+
+def make_scores(correct):
+  correct = np.array(correct)
+  number = np.full_like(correct, 10)
+  return Scores(correct, number, correct / 8, number, correct / 9, correct / 7)
+
+
+def test_clients_come_back_in_order(tmp_path):
+  run = begin(tmp_path)
+  scores = {'initial': make_scores([1, 2]), 'mix/0.5': make_scores([3, 4])}
+  held = {'train_classes': [[50, 0], [20, 40]], 'test_classes': [[9, 1]] * 2}
+  run.write_clients(scores, ids=[7, 9], train_count=[50, 60], **held)
+  with np.load(tmp_path / 'clients.npz', allow_pickle=False) as arrays:
+    assert set(arrays.files) >= {'ids', 'train_count', 'initial/correct'}
+  clients = run_dir.load_clients(tmp_path)
+  assert clients.ids.tolist() == [7, 9]
+  assert clients.train_count.tolist() == [50, 60]
+  assert clients.train_classes.tolist() == held['train_classes']
+  assert clients.test_classes.tolist() == held['test_classes']
+  assert list(clients.scores) == ['initial', 'mix/0.5']
+  for view, want in scores.items():
+    for got, array in zip(clients.scores[view], want, strict=True):
+      assert np.array_equal(got, array)
+
+
+def test_clients_of_an_earlier_version(tmp_path):
+  """They have three numbers a view, and no classes; those are not known."""
+  begin(tmp_path)
+  old = make_scores([1, 2])._asdict()
+  arrays = {f'v/{name}': old[name] for name in ('correct', 'count', 'loss')}
+  ids = np.arange(2)
+  path = tmp_path / 'clients.npz'
+  np.savez(path, ids=ids, train_count=ids, **arrays)
+  clients = run_dir.load_clients(tmp_path)
+  assert clients.scores['v'].loss.tolist() == [1 / 8, 2 / 8]
+  assert clients.train_classes is clients.test_classes is None
+  assert clients.scores['v'][3:] == (None, None, None)
+  begin(tmp_path).write_clients(clients.scores, ids, train_count=ids)
+  assert run_dir.load_clients(tmp_path).scores['v'][3:] == (None, None, None)
+  del arrays['v/count']
+  np.savez(path, ids=ids, train_count=ids, **arrays)
+  assert "without 'v/count'" in refused(lambda: run_dir.load_clients(tmp_path))
+
+
+def test_damaged_clients_are_a_sentence(tmp_path):
+  run = begin(tmp_path)
+  run.write_clients({'v': make_scores([1])}, ids=[7], train_count=[50])
+  path = tmp_path / 'clients.npz'
+  path.write_bytes(path.read_bytes()[:-30])
+  with pytest.raises(BadInput, match='it was cut short or changed'):
+    run_dir.load_clients(tmp_path)
+  np.savez(path, ids=np.arange(3))
+  message = refused(lambda: run_dir.load_clients(tmp_path))
+  assert "without 'train_count'" in message
+
+
+def test_a_finished_run_says_so(tmp_path):
+  run = begin(tmp_path)
+  assert (run.status(), run.result()) == ('new', None)
+  summary = {'mean': np.float64(50.0), 'interval': (40.0, float('nan'))}
+  run.write_result(
+    algorithm='fedbabu',
+    dataset='digits',
+    rounds=8,
+    seconds=1.5,
+    views={'initial': summary},
+    bytes_up=12,
+  )
+  again = begin(tmp_path)
+  assert again.status() == 'finished'
+  assert again.result() == run_dir.load_result(tmp_path)
+  assert again.result() == {
+    'status': 'finished',
+    'algorithm': 'fedbabu',
+    'dataset': 'digits',
+    'rounds': 8,
+    'seconds': 1.5,
+    'views': {'initial': {'mean': 50.0, 'interval': [40.0, None]}},
+    'bytes_up': 12,
+  }
+
+
+def test_a_damaged_result_is_written_again(tmp_path):
+  said = []
+  run = begin(tmp_path, say=said.append)
+  (tmp_path / 'result.json').write_text('{"status": "fin')
+  assert run.status() == 'new'
+  assert 'will be written again' in said[0]
+  with pytest.raises(BadInput, match='expected valid JSON'):
+    run_dir.load_result(tmp_path)
+
+
+def test_what_is_not_there_yet_is_a_sentence(tmp_path):
+  begin(tmp_path / 'a')
+  begin(tmp_path / 'b').log(round=1, loss=1.0)
+  for load in (run_dir.load_metrics, run_dir.load_clients, run_dir.load_result):
+    message = refused(lambda load=load: load(tmp_path / 'a'))
+    assert 'expected a run directory that holds' in message
+  message = refused(lambda: run_dir.load_metrics(tmp_path / 'a'))
+  assert f'Choices: {tmp_path / "b"}' in message
+
+
+def test_importing_is_cheap():
+  # orbax 0.4 s, tensorboardX up to 2 s, matplotlib 0.6 s: only when used.
+  code = (
+    'import sys, fedjax_pfl.runs.run_dir, fedjax_pfl.runs.model_file;'
+    'import fedjax_pfl.core.progress;'
+    "slow = {'orbax', 'tensorboardX', 'matplotlib'};"
+    'assert not slow & set(sys.modules), slow & set(sys.modules)'
+  )
+  root = pathlib.Path(run_dir.__file__).parents[2]
+  subprocess.run([sys.executable, '-c', code], check=True, cwd=root)

@@ -1,0 +1,166 @@
+"""What is wrong with a config is told before anything is compiled."""
+
+import math
+
+import pytest
+from helpers import refused
+from small_runs import settings_of
+
+from configs import fedbabu_cifar10
+from fedjax_pfl.training.experiment import build
+
+# Found in the config, by tracing the method on shapes: before any data.
+NO_DATA_NEEDED = [
+  ({'algorithm': 'fedbabo'}, '(did you mean fedbabu?)'),
+  ({'dataset': 'digit'}, '(did you mean digits?)'),
+  ({'model': 'convnet5'}, 'Choices: convnet3, convnet4, mobilenet'),
+  ({'shard': 5}, '(did you mean shards?)'),
+  ({'finetune__part': 'haed'}, '(did you mean head?)'),
+  ({'finetune__epoch': 5}, '(did you mean finetune.epochs?)'),
+  ({'fraction': 1.5}, 'a fraction above 0 and up to 1'),
+  ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
+  (
+    {'inputs': 'fedconcat'},
+    "dataset: got 'digits', expected an image set that inputs=fedconcat has a "
+    'recipe for. Choices: cifar10, cifar100, svhn_cropped, fashion_mnist, ',
+  ),
+  ({'views': ('initial', 'finetune')}, '(did you mean finetuned?)'),
+  ({'views': ('finetuned_5',)}, 'fine-tuning that stops at other epochs'),
+  ({'eval_views': ('global',)}, "got 'global', expected a view of this method"),
+  ({'hp__mu': 0.1}, "hp: got 'mu', expected a hyperparameter of fedbabu"),
+  ({'hp__update_part': 'haed'}, '(did you mean head?)'),
+  (
+    {'algorithm': 'lg_fedavg', 'hp__train_fedavg': False},
+    'Likely cause: LG-FedAvg without a FedAvg run',
+  ),
+  (
+    {'algorithm': 'lg_fedavg', 'hp__learning_rate': 0.0},
+    'hp.learning_rate: got 0.0, expected a learning rate above 0',
+  ),
+  ({'start': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
+  ({'hp__update_part': 1}, "of the kind of its default, 'body'"),
+  (
+    {'hp__update_part': 'conv1+bn4'},
+    "hp.update_part: got 'bn4', expected a part of the model, or names of its "
+    "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, conv1, "
+    'conv2, conv3 (did you mean bn3?)',
+  ),
+  (
+    {'finetune__part': 'conv1+bn4'},
+    "finetune.part: got 'bn4', expected a part",
+  ),
+  (
+    {'algorithm': 'fedavg', 'hp__head_lr_ratio': -1},
+    'hp.head_lr_ratio: got -1, expected a number, 0 or more',
+  ),
+  ({'algorithm': 'per_fedavg', 'hp__beta': -0.1}, 'a rate above 0, or None'),
+  (
+    {'algorithm': 'per_fedavg', 'hp__beta': 'lr'},
+    "hp.beta: got 'lr', expected a value of the kind of its default, None. "
+    'Choices: a number, None.',
+  ),
+  ({'algorithm': 'apfl', 'hp__alpha': [0.5]}, 'Choices: a number, None.'),
+  ({'algorithm': 'fedrep', 'hp__head_epochs': True}, 'a whole number, None.'),
+  ({'algorithm': 'superfed', 'hp__grid': ('a',)}, 'a list, each a number.'),
+  ({'algorithm': 'fedprox', 'hp__mu': math.nan}, 'hp.mu: got nan, expected'),
+  ({'algorithm': 'fedprox', 'hp__mu': 10**30}, 'what 32 bits hold'),
+  ({'algorithm': 'pfedme', 'hp__inner_steps': 10**7}, 'up to 1000000'),
+  ({'algorithm': 'ditto', 'hp__protocol': 'papers'}, '(did you mean paper?)'),
+  ({'algorithm': 'ditto', 'hp__anchor': 'glob'}, '(did you mean global?)'),
+  ({'algorithm': 'ditto', 'hp__personal_epochs': 0}, 'epochs, 1 or more'),
+  ({'algorithm': 'ditto', 'hp__lam': -1.0}, 'hp.lam: got -1.0, expected'),
+  ({'algorithm': 'ditto', 'hp__personal_momentum': 1.0}, 'to below 1'),
+  ({'algorithm': 'fedconcat', 'hp__classifier_decay': -1.0}, '0 or more'),
+  (
+    {'algorithm': 'fedper', 'global_test': True},
+    'global_test: got True, expected False for fedper: its server holds no '
+    'whole model that could be judged on the whole test set. Choices: '
+    'global_test=False',
+  ),
+]
+
+
+@pytest.mark.parametrize(('changes', 'words'), NO_DATA_NEEDED)
+def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
+  said = []
+  message = refused(lambda: build(settings_of(**changes), said.append))
+  assert words in message
+  assert not said and not compiled
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (
+      {'clients': 15, 'shards': 3},
+      'shards: got 3, expected a positive multiple of 2: 15 clients x shards '
+      'must be a multiple of 10 classes, so that every class is cut into '
+      'equally many. Choices: 2, 4, 6',
+    ),
+    (
+      {'clients': 400, 'shards': 10},
+      'got 400, expected from 1 to 355, so that each can have an example of '
+      'both splits (1442 for training, 355 for testing)',
+    ),
+    (
+      {'partition': 'unbalanced', 'clients': 22, 'shards': 10},
+      'group_size: got 10, expected a divisor of the 22 clients. Choices: 1, 2',
+    ),
+    (
+      {'partition': 'unbalanced', 'size_step': 200},
+      'expected from 0 to 144.2: the smallest clients have 72.1 - 0.5 x',
+    ),
+    (
+      {
+        'test_partition': 'independent',
+        'test_shards': 3,
+        'clients': 15,
+        'shards': 2,
+      },
+      'test_shards: got 3, expected a positive multiple of 2: 15 clients',
+    ),
+    (
+      {'examples': 15, 'partition': 'iid'},
+      'a data set that was shrunk without lowering the clients',
+    ),
+    ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
+    ({'finetune__batch_size': 10**9}, 'finetune.batch_size: got 1000000000'),
+    (
+      {'partition': 'classes', 'clients': 4},
+      'nobody holds class 5',
+    ),
+  ],
+)
+def test_the_partition_is_refused_before_anything_is_compiled(
+  compiled, changes, words
+):
+  said = []
+  message = refused(lambda: build(settings_of(**changes), said.append))
+  assert words in message
+  assert not said and not compiled
+
+
+def test_whole_batches_that_no_tests_of_a_client_fill(compiled):
+  settings = settings_of(scoring='whole_batches')
+  message = refused(lambda: build(settings))
+  got = "got 'whole_batches with a client of 17 tests'"
+  assert f'scoring: {got}' in message
+  assert 'at least one whole batch, of 20 tests, for each client' in message
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+  build({**settings, 'batch_size': 17})
+
+
+def test_data_that_are_not_there(tmp_path, compiled):
+  settings = settings_of(fedbabu_cifar10, data_dir=str(tmp_path))
+  message = refused(lambda: build(settings))
+  assert f'which {tmp_path / "cifar10"} does not hold' in message
+  assert 'Choices: digits, synthetic' in message
+  assert '--config.data_dir=' in message
+  assert not compiled
+
+
+def test_a_typing_error_is_told_before_absent_data(tmp_path):
+  settings = settings_of(
+    fedbabu_cifar10, data_dir=str(tmp_path), eval_views=('inital',)
+  )
+  assert '(did you mean initial?)' in refused(lambda: build(settings))

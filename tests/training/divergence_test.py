@@ -1,0 +1,256 @@
+"""Clients that diverge: named, left out, or traced to their first bad step."""
+
+import contextlib
+import io
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  ALGORITHMS,
+  KEY,
+  assert_close,
+  build,
+  make_data,
+  make_task,
+  round_of,
+)
+from small_runs import (
+  make_experiment,
+  restored,
+  server_of,
+  snapshot,
+  with_algorithm,
+)
+
+from fedjax_pfl.client.local_training import Diverged, _check_step
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated.rounds import begin, make_rounds
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training import divergence
+from fedjax_pfl.training.loop import train
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+COHORT = jnp.array([0, 3, 5])
+SICK = 3
+SMALL = {
+  'algorithm': 'fedavg',
+  'clients': 5,
+  'fraction': 1.0,
+  'rounds': 4,
+  'views': ('initial',),
+  'eval_views': (),
+  'log_every': 2,
+  'eval_every': 4,
+}
+
+
+def sick_task():
+  """Return the task of the tests, to which a white image is NaN."""
+  task = make_task()
+
+  def spoil(x, features):
+    white = x.min((1, 2, 3)) > 0.3
+    return jnp.where(white[:, None], jnp.nan, features)
+
+  def outputs(params, batch, key):
+    out = task.outputs(params, batch, key)
+    return out._replace(
+      features=spoil(batch.x, out.features), logits=spoil(batch.x, out.logits)
+    )
+
+  def loss(params, batch, key):
+    log_p = jax.nn.log_softmax(outputs(params, batch, key).logits)
+    own = jnp.take_along_axis(log_p, batch.y[:, None], 1)[:, 0]
+    return -(batch.mask * own).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+  return task._replace(
+    outputs=outputs,
+    loss=loss,
+    features=lambda params, x, mask: spoil(x, task.features(params, x, mask)),
+  )
+
+
+def sick_data():
+  """Return clients, one of which has the white image at the pool's end."""
+  data = make_data(counts=(7, 5, 4, 6, 9, 8))
+  white = len(data.x) - 1
+  return data._replace(index=data.index.at[SICK, 2].set(white))
+
+
+class RefusedError(Exception):
+  """What a run would say in a sentence."""
+
+
+def refuse(lost):
+  return RefusedError(lost)
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=() if name == 'scaffold' else pytest.mark.long)
+    for name in ALGORITHMS
+  ],
+)
+def test_who_diverges_is_as_if_not_drawn(name):
+  """For every stage of every method: the server, and every client's rows."""
+  stages, data = build(name, sick_task()), sick_data()
+  states, states_without = (begin(stages[0], data, KEY(1)),) * 2
+  for number, stage in enumerate(stages):
+    if number:
+      states = stage.enter(*states, data)
+      states_without = states
+    prepared = stage.prepare(states[0], data)
+    round_fn = round_of(stage, chunk=1)
+    call = (*states, COHORT[None], prepared, KEY(2))
+    if stage.everyone:
+      with pytest.raises(RefusedError, match='in the training of'):
+        divergence.play_without(make_rounds(round_fn), call, stage, refuse)
+      continue
+    (*states, _), metrics, took_part = divergence.play_without(
+      make_rounds(round_fn), call, stage, refuse
+    )
+    others = COHORT[COHORT != SICK]
+    *want, _ = round_fn(*states_without, others, prepared, KEY(2))
+    assert_close(tuple(states), tuple(want))
+    assert took_part.tolist() == [[True, False, True]]
+    assert (metrics['num_steps'] > 0).tolist() == took_part.tolist()
+    assert np.isfinite(metrics['loss']).all()
+
+
+def lose_upload(experiment, client, rounds):
+  """Return the experiment in which a client's upload is lost in `rounds`."""
+  update = experiment.stages[-1].algorithm.local_update
+  first = experiment.train.index[client, 0]
+
+  def lose(down, own, data, rng):
+    own, up, metrics = update(down, own, data, rng)
+    is_lost = (data.index[0] == first) & jnp.isin(down.round, jnp.array(rounds))
+    factor = jnp.where(is_lost, jnp.nan, 1.0)
+    return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
+
+  return with_algorithm(experiment, local_update=lose)
+
+
+@pytest.fixture(scope='module')
+def excluded(tmp_path_factory, quick_compiler):
+  """Return a run without client 3 in rounds 1 and 2, and what was said.
+
+  Its losses are finite: what it sends is not.
+  """
+  experiment = make_experiment(**SMALL, diverged='exclude', checkpoint_every=2)
+  workdir, said = tmp_path_factory.mktemp('excluded') / 'run', io.StringIO()
+  with contextlib.redirect_stdout(said):
+    train(lose_upload(experiment, SICK, [0, 1]), workdir)
+  return workdir, said.getvalue()
+
+
+def test_a_run_goes_on_without_a_client_and_says_so(excluded):
+  workdir, said = excluded
+  for number in (1, 2):
+    line = f'Round {number}: without client 3, whose numbers are not finite.'
+    assert line in said.splitlines()
+  lines = run_dir.load_metrics(workdir)
+  assert [line['excluded'] for line in lines] == [2, 0]
+  assert lines[0]['excluded_clients'] == [[1, SICK], [2, SICK]]
+  assert 'excluded_clients' not in lines[1]
+  assert all(np.isfinite(line['loss']) for line in lines)
+  assert run_dir.load_result(workdir)['status'] == 'finished'
+
+
+@pytest.mark.long
+def test_nobody_diverges_no_bit_is_moved(tmp_path):
+  """And the number of those left out is the one thing that is added."""
+  servers, lines = [], []
+  for diverged in ('stop', 'exclude'):
+    experiment = make_experiment(**SMALL, diverged=diverged)
+    train(experiment, tmp_path / diverged)
+    servers.append(server_of(experiment, tmp_path / diverged))
+    lines.append(run_dir.load_metrics(tmp_path / diverged))
+  assert jax.tree.all(jax.tree.map(np.array_equal, *servers))
+  for one, other in zip(*lines, strict=True):
+    assert other.pop('excluded') == 0
+    assert one.keys() == other.keys() and one['loss'] == other['loss']
+
+
+@pytest.mark.long
+def test_clients_on_the_host_are_as_they_were(tmp_path):
+  """Their rows are written in place: those of a lost call are put back."""
+  states = []
+  for placement in ('device', 'host'):
+    small = {**SMALL, 'algorithm': 'fedper', 'clients_placement': placement}
+    experiment = make_experiment(**small, diverged='exclude')
+    experiment = lose_upload(experiment, SICK, [1])
+    train(experiment, tmp_path / placement)
+    states.append(restored(experiment, tmp_path / placement)[:2])
+  assert_close(*(jax.tree.map(np.asarray, state) for state in states))
+
+
+@pytest.mark.long
+def test_where_all_diverge_the_run_stops(tmp_path):
+  experiment = make_experiment(**SMALL, diverged='exclude', learning_rate=1e30)
+  with pytest.raises(BadInput) as caught:
+    train(experiment, tmp_path)
+  message = str(caught.value)
+  assert 'round 1, in the training of clients 0, 1, 2, 3, 4' in message
+  assert "diverged='exclude'" not in message
+
+
+# ---- the first bad step
+
+
+@pytest.mark.long
+def test_debugging_replays_what_was_lost_and_names_the_step(tmp_path):
+  """After the last good checkpoint, on the loop backend; nothing is written."""
+  update = make_experiment(**SMALL).stages[-1].algorithm.local_update
+
+  def sick(down, own, data, rng):
+    """Train on images that make the loss NaN, in the third round."""
+    sick_now = (down.round == 2) & (data.index[0] == first)
+    factor = jnp.where(sick_now, jnp.nan, 1.0)
+    params = jax.tree.map(lambda leaf: factor * leaf, down.params)
+    return update(down._replace(params=params), own, data, rng)
+
+  def make(**changes):
+    experiment = make_experiment(**SMALL, checkpoint_every=2, **changes)
+    return with_algorithm(experiment, local_update=sick)
+
+  first = make_experiment(**SMALL).train.index[SICK, 0]
+  with pytest.raises(BadInput, match=f'round 3, in the loss of client {SICK};'):
+    train(make(), tmp_path)
+  before = snapshot(tmp_path)
+  with pytest.raises(BadInput) as caught:
+    train(make(debug=True), tmp_path)
+  assert str(caught.value).startswith(
+    f"training: got 'NaN or infinity: client {SICK}, round 3 of fedavg, step 1 "
+    "of epoch 1, in its loss', expected finite numbers. Choices: "
+  )
+  assert snapshot(tmp_path) == before
+
+
+def test_a_replay_that_finds_nothing_says_so(excluded):
+  experiment = make_experiment(
+    **SMALL, diverged='exclude', checkpoint_every=2, debug=True
+  )
+  with pytest.raises(BadInput, match='whose rounds are all done'):
+    train(experiment, excluded[0])
+
+
+def test_debugging_names_gradients_and_parameters():
+  one, lost = {'w': jnp.ones(2)}, {'w': jnp.array([1.0, jnp.inf])}
+  _check_step(0, 0, jnp.ones(()), one, one)
+  for parts, words in (
+    ((jnp.ones(()), lost, lost), 'step 3 of epoch 2, in its gradient (w)'),
+    ((jnp.ones(()), one, lost), 'in its parameters after it (w)'),
+    ((jnp.array(jnp.nan), one, one), 'step 3 of epoch 2, in its loss'),
+  ):
+    with pytest.raises(Diverged, match=re.escape(words)):
+      _check_step(1, 2, *parts)
+
+
+def test_many_clients_are_cut_short():
+  assert divergence.told_clients(tuple(range(25))).endswith('18, 19 and 5 more')
+  assert divergence.told_clients((7,)) == ' client 7'

@@ -1,0 +1,284 @@
+"""From a config to clients, task and stages, and what the user is told."""
+
+import re
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+from helpers import make_data, make_task, refused
+from small_runs import settings_of
+
+from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
+from fedjax_pfl import algorithms
+from fedjax_pfl.core.algorithm import as_aggregated
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data import load_source, transforms
+from fedjax_pfl.models.task import task_from_module
+from fedjax_pfl.training import experiment
+from fedjax_pfl.training.experiment import (
+  build,
+  build_data,
+  build_stages,
+  build_task,
+  peek_shape,
+)
+
+
+def test_shapes_are_enough_to_know_the_method(compiled):
+  experiment = build(settings_of())
+  # Moving arrays to the device goes by this name; nothing else is compiled.
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+  assert experiment.rounds == 16 and experiment.cohort_size == 5
+
+
+def test_quick_has_a_stand_in_and_says_so(tmp_path):
+  said = []
+  settings = settings_of(fedbabu_cifar10, 'quick', data_dir=str(tmp_path))
+  experiment = build(settings, said.append)
+  assert 'synthetic images of its shape stand in' in said[0]
+  assert 'say nothing about cifar10' in said[0]
+  assert experiment.train.x.shape == (1000, 32, 32, 3)
+  assert 'synthetic' in experiment.source.name
+
+
+def test_the_user_is_told_what_the_clients_hold():
+  said = []
+  build(settings_of(), said.append)
+  assert said[0].startswith('digits, training: 20 clients, 1,442 examples')
+  assert said[1].startswith('digits, testing: 20 clients, 355 examples')
+
+
+PARTS = [
+  {'partition': 'iid'},
+  {'partition': 'dirichlet', 'beta': 0.5},
+  {'partition': 'unbalanced', 'size_step': 5.0},
+  {'test_partition': 'whole'},
+  {'test_partition': 'independent', 'test_shards': 10},
+  {'test_partition': 'iid'},
+]
+
+
+def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
+  heard = []
+  for changes in [{}, *PARTS]:
+    said = []
+    experiment = build(settings_of(**changes), said.append)
+    assert experiment.test.count.shape == (20,)
+    for split, line in zip(('training', 'testing'), said, strict=True):
+      assert re.match(
+        rf'digits, {split}: 20 clients, [\d,]+ examples, .*; '
+        r'padding \d+\.\d %; partition [0-9a-f]{12}$',
+        line,
+      )
+    heard.append(said)
+  assert len({training for training, _ in heard}) == 4
+  assert len({testing for _, testing in heard}) == 7 - 1  # two are iid
+  assert len({tuple(said) for said in heard}) == 7
+
+
+def test_clients_that_are_tested_on_a_split_of_their_training_images():
+  said = []
+  experiment = build(settings_of(test_partition='split'), said.append)
+  train, test = experiment.train, experiment.test
+  assert said[1].startswith(
+    'digits, testing, on training images kept apart: 20 clients, '
+  )
+  # One pool, on the device once.
+  assert test.x is train.x and test.y is train.y
+  assert int(train.count.sum() + test.count.sum()) == len(train.y) == 1442
+  rows = [
+    {*np.asarray(row[:size]).tolist()}
+    for data in (train, test)
+    for row, size in zip(data.index, data.count, strict=True)
+  ]
+  assert len(set().union(*rows)) == 1442
+
+
+def test_the_user_is_told_of_clients_that_lack_examples():
+  said = []
+  experiment = build(settings_of(partition='dirichlet', beta=0.02), said.append)
+  no_train, no_test = (
+    np.asarray(data.count) == 0 for data in (experiment.train, experiment.test)
+  )
+  assert 0 < no_train.sum() < no_test.sum() < 20
+  assert said[2:] == [
+    f'Clients without training examples: {no_train.sum()} of 20; without test '
+    f'examples: {no_test.sum()}; left out of all means: {no_test.sum()}. They '
+    'are kept and counted.'
+  ]
+  assert (no_test | no_train).sum() == no_test.sum()
+
+
+def test_the_argument_after_the_colon():
+  message = refused(lambda: common.base('quik'))
+  assert "config argument: got 'quik'" in message
+  assert 'Choices: quick (did you mean quick?)' in message
+
+
+def test_clients_may_adapt_on_half_of_their_tests():
+  experiment = build(settings_of())
+  assert experiment.judging == (experiment.train, experiment.test)
+  settings = {**experiment.settings, 'support': 'test_half'}
+  support, query = experiment._replace(settings=settings).judging
+  size = int(experiment.test.count[3])
+  assert support.count[3] == size // 2
+  both = np.r_[support.index[3, : size // 2], query.index[3, : -(-size // 2)]]
+  np.testing.assert_array_equal(
+    np.sort(both), np.sort(experiment.test.index[3, :size])
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (
+      {'batch_size': 71},
+      "batch_size: got '71, while 6 of 20 clients have so many examples or "
+      "fewer (the smallest has 71)', expected two batches or more",
+    ),
+    (
+      {'clients': 355, 'partition': 'iid', 'batch_size': 4},
+      'Choices: a batch_size of at most 3, fewer clients',
+    ),
+  ],
+)
+def test_a_client_that_fills_one_batch_is_told_before_compiling(
+  compiled, changes, words
+):
+  changes = {'algorithm': 'per_fedavg', 'views': ('initial',), **changes}
+  message = refused(lambda: build(settings_of(**changes)))
+  assert words in message
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+
+
+def test_clients_without_examples_are_no_reason_to_refuse():
+  (stage,) = algorithms.load('per_fedavg').build(
+    make_task(), algorithms.load('per_fedavg').HParams()
+  )
+  stage.check(make_data((0, 51, 0, 500)))
+  refused(lambda: stage.check(make_data((0, 50, 0, 500))))
+
+
+def test_hyperparameters_reach_the_method():
+  """FedBABU that updates everything uploads what FedAvg uploads."""
+
+  def uploaded(config, **changes):
+    settings = settings_of(config, **changes)
+    task = build_task(settings, (8, 8, 1), 10)
+    method = build_stages(settings, task)[0].algorithm
+
+    def upload(data, key):
+      server = method.init_server(key)
+      return method.local_update(method.download(server, ()), (), data, key)[1]
+
+    shapes = [(1, 8, 8, 1), (1,), (1,), ()]
+    one = ClientData(*(jax.ShapeDtypeStruct(s, 'int32') for s in shapes))
+    return jax.eval_shape(upload, one, jax.eval_shape(jax.random.key, 0))
+
+  fedavg = uploaded(fedavg_digits)
+  assert uploaded(fedbabu_digits, hp__update_part='full') == fedavg
+  assert uploaded(fedbabu_digits)['head'] == {'bias': None, 'kernel': None}
+
+
+@pytest.mark.long
+def test_the_head_begins_as_the_config_says():
+  settings = settings_of(head_init='similar', head_bias='zero')
+  head = build_task(settings, (8, 8, 1), 10).init(jax.random.key(0))['head']
+  norms = np.linalg.norm(head['kernel'], axis=0)  # [Y]
+  np.testing.assert_allclose(norms, 1, rtol=1e-5)
+  assert not head['bias'].any()
+
+
+def test_a_server_with_data():
+  said = []
+  experiment = build(settings_of(server_share=0.05), said.append)
+  assert said[-1] == 'server: 72 of the 1,442 training examples'
+  refine = experiment.stages[-1].algorithm.refine
+  assert refine is not as_aggregated
+
+
+def test_a_server_without_data_costs_nothing():
+  said = []
+  experiment = build(settings_of(), said.append)
+  assert not [line for line in said if line.startswith('server')]
+  refine = experiment.stages[-1].algorithm.refine
+  assert refine is as_aggregated
+
+
+def test_a_server_whose_share_is_no_example(compiled):
+  message = refused(lambda: build(settings_of(server_share=1e-4)))
+  assert 'server_share: got 0.0001, expected 0, or at least 1/1442' in message
+  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+
+
+def test_views_follow_from_the_epochs_of_finetuning():
+  build(settings_of(finetune__epochs=(1, 3), views=('finetuned_1',)))
+
+
+class Headless(nn.Module):
+  """A model whose last layer has another name, or is all that there is."""
+
+  name_of_last: str
+  name_of_first: str = 'conv'
+
+  @nn.compact
+  def __call__(self, x, mask):
+    x = self.features(x, mask)
+    return nn.Dense(10, name=self.name_of_last)(x)
+
+  @nn.compact
+  def features(self, x, mask):
+    del mask
+    return x.reshape(x.shape[0], -1)
+
+
+@pytest.mark.parametrize(
+  ('last', 'words'), [('out', '0 of 2 leaves'), ('head', '2 of 2 leaves')]
+)
+def test_a_head_mask_that_selects_nothing_or_everything(compiled, last, words):
+  message = refused(
+    lambda: task_from_module(
+      Headless(last), image_shape=(8, 8, 1), num_classes=10
+    )
+  )
+  assert f'a head mask that selects {words}' in message
+  assert 'expected some but not all' in message
+  assert f'{last}/bias, {last}/kernel' in message
+  assert 'Is the last layer called "head"?' in message
+  assert not compiled
+
+
+def test_an_algorithm_that_is_not_there():
+  message = refused(lambda: algorithms.load('fedavgg'))
+  assert '(did you mean fedavg?)' in message
+
+
+def test_fewer_examples_keep_their_share_of_tests():
+  experiment = build(settings_of(examples=500))
+  assert len(experiment.source.train.y) == 500
+  assert len(experiment.source.test.y) == round(500 / 1442 * 355)
+  assert np.asarray(experiment.train.count).sum() <= 500
+
+
+def test_inputs_of_another_recipe_and_size(monkeypatch):
+  changes = {'dataset': 'tiny_imagenet', 'inputs': 'fedconcat', 'quick': True}
+  settings = settings_of(fedbabu_cifar10, 'quick', **changes)
+  assert peek_shape(settings) == ((32, 32, 3), 200)
+  settings['dataset'] = 'digits'
+  settings['inputs'] = 'unit'
+  assert peek_shape(settings) == ((8, 8, 1), 10)
+  settings['model'] = 'convnet3'
+  task = build_task(settings, (8, 8, 1), 10)
+  assert task.augment is task.normalise  # nothing is augmented
+  x = np.full((1, 8, 8, 1), 51, np.uint8)
+  np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
+  found = transforms.find_recipe('digits')._replace(side=4)
+  monkeypatch.setattr(experiment, 'find_recipe', lambda *names: found)
+  source, train, *_ = build_data(settings_of(), lambda text: None)
+  assert train.x.shape == (1442, 4, 4, 1)
+  plain = load_source('digits')
+  assert source.fingerprint != plain.fingerprint
+  # Every pixel of a half is a mean of four to sixteen.
+  means = plain.train.x.reshape(-1, 4, 2, 4, 2, 1).mean((2, 4))
+  assert abs(means - train.x).mean() < 20

@@ -1,0 +1,78 @@
+"""The forecast of memory against what the compiled programs then take."""
+
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_runs import make_experiment
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated import host_offload, rounds
+from fedjax_pfl.federated.cohort import gather
+from fedjax_pfl.training import memory_estimate
+from fedjax_pfl.training.loop import train
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+def used(experiment, chunk):
+  """Return the bytes of the compiled round; images of the tests are beside."""
+  (stage,), data = experiment.stages, experiment.train
+  key, size = jax.random.key(0), experiment.cohort_size
+  ids = jnp.arange(size)
+  if experiment.settings['clients_placement'] == 'host':
+    server, clients = host_offload.begin(stage, data, key)
+    lowered = host_offload.compiled_round.lower(
+      *(stage.algorithm, chunk, data.index.shape, server),
+      *(gather(clients, np.arange(size), data), ids, data.x, data.y, key),
+    )
+  else:
+    server, clients = rounds.begin(stage, data, key)
+    rounds_fn = rounds.make_rounds(
+      rounds.make_round(stage.algorithm, chunk=chunk)
+    )
+    lowered = rounds_fn.lower(server, clients, ids[None], data, key)
+  return memory_estimate.program_bytes(lowered.compile())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+  ('placement', 'chunk'),
+  [('device', 1), ('host', 4)],
+)
+def test_a_fifth_of_what_is_then_used(placement, chunk):
+  experiment = make_experiment(
+    algorithm='ditto',
+    clients=40,
+    examples=800,
+    clients_placement=placement,
+    chunk=chunk,
+    views=('initial',),
+  )
+  ((name, told),) = memory_estimate.forecasts(experiment)
+  test = experiment.test
+  beside = test.x.nbytes + test.y.nbytes
+  if placement == 'device':
+    beside += test.index.nbytes + test.count.nbytes
+  assert name == 'ditto'
+  assert told.round - beside == pytest.approx(used(experiment, chunk), rel=0.2)
+  assert (told.host > 0) == (placement == 'host')
+  assert told.judging > 0
+
+
+def test_what_memory_cannot_hold_is_a_sentence(tmp_path):
+  experiment = make_experiment(algorithm='ditto')
+  little = mock.patch.object(
+    memory_estimate, 'room_on_device', return_value=10_000
+  )
+  refused = pytest.raises(BadInput, match=r'memory: got .* GiB for this')
+  with little, refused as error:
+    train(experiment, tmp_path / 'run')
+  assert 'clients_placement=host' in str(error.value)
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_machine_says_what_it_has():
+  assert memory_estimate.room_on_device() > 2**20

@@ -1,0 +1,216 @@
+"""Several processes do one run; what is wrong with them ends in a sentence."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiler import QUICK
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.training import lost_process, multihost
+
+ROOT = Path(multihost.__file__).parents[2]
+PROGRAM = ROOT / 'tests' / 'on_hosts.py'
+WAIT = 300  # seconds, on a machine that does much else
+
+PLACES = {
+  'no process id': ('a:1', 2, None, 'a coordinator, and no process_id'),
+  'no numbers': ('a:1', None, None, 'no num_processes and no process_id'),
+  'no coordinator': (None, 2, 0, 'and no coordinator'),
+  'auto and numbers': ('auto', 2, 0, 'with auto, which finds them'),
+  'counted from 1': ('a:1', 2, 2, 'process_id 2 of 2 processes'),
+  'negative': ('a:1', 2, -1, 'process_id -1 of 2 processes'),
+  'no port': ('a', 2, 0, 'a, which is no HOST:PORT'),
+  'no such port': ('a:70000', 2, 0, 'a:70000, which is no HOST:PORT'),
+}
+
+
+@pytest.mark.parametrize('name', PLACES)
+def test_places_that_are_wrong_are_a_sentence(name):
+  *place, expected = PLACES[name]
+  with pytest.raises(BadInput) as caught:
+    multihost.connect(*place)
+  message = str(caught.value)
+  for part in (': got ', ', expected ', '. Choices: ', '. Likely cause: '):
+    assert part in message, message
+  assert expected in message
+
+
+def test_a_single_process_needs_nobody(tmp_path):
+  multihost.connect(None)
+  run = multihost.open_run(tmp_path / 'run', {}, data='x')
+  assert type(run) is run_dir.Run
+  multihost.check_alike('config', {'anything': 1})
+  with lost_process.watching([run]), lost_process.ending():
+    pass
+
+
+LOSSES = {
+  'UNKNOWN: Gloo AllGather failed: Connection closed by peer [::1]:80': True,
+  'INTERNAL: NCCL operation ncclAllGather() failed: remote error': True,
+  'RESOURCE_EXHAUSTED: Out of memory, beside a peer': False,
+  'shapes (2,) and (3,) do not fit': False,
+}
+
+
+@pytest.mark.parametrize('text', LOSSES)
+def test_a_loss_is_told_from_other_errors(text):
+  assert lost_process.is_loss(ValueError(text)) == LOSSES[text]
+  assert not lost_process.is_loss(BadInput(text))
+
+
+# ---- real processes
+
+
+def free_port():
+  with socket.socket() as one:
+    one.bind(('localhost', 0))
+    return one.getsockname()[1]
+
+
+class Together:
+  """Processes that do one run, with what each of them says in a file."""
+
+  def __init__(self, workdir, cache, *, number=2, changes=('{}', '{}')):
+    self.workdir = workdir
+    self.logs = [Path(f'{workdir}.{place}.log') for place in range(number)]
+    address = f'localhost:{free_port()}'
+    self.processes = [
+      subprocess.Popen(
+        [
+          *(sys.executable, str(PROGRAM), str(workdir), address),
+          *(str(number), str(place), changes[place]),
+        ],
+        env={
+          **os.environ,
+          'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
+          'XLA_FLAGS': QUICK,
+          'JAX_COMPILATION_CACHE_DIR': str(cache),
+          'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+        },
+        stdout=open(log, 'w'),  # noqa: SIM115
+        stderr=subprocess.STDOUT,
+      )
+      for place, log in enumerate(self.logs)
+    ]
+
+  def said(self, place=0):
+    return self.logs[place].read_text()
+
+  def finish(self):
+    for place, process in enumerate(self.processes):
+      assert process.wait(timeout=WAIT) == 0, self.said(place)
+    return self
+
+  def kill(self, place, step):
+    """Kill one process once this checkpoint is there; wait for the others."""
+    folder, process = self.workdir / 'checkpoints', self.processes[place]
+    while step not in checkpoint.steps(folder):
+      assert process.poll() is None, self.said(place)
+      time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    for other in self.processes:
+      other.wait(timeout=lost_process.HEARTBEAT + 30)
+    self.took = time.monotonic() - began
+    return self
+
+
+@pytest.fixture(scope='module')
+def cache(tmp_path_factory):
+  return tmp_path_factory.mktemp('compiled')
+
+
+@pytest.fixture(scope='module')
+def unbroken(tmp_path_factory, cache):
+  folder = tmp_path_factory.mktemp('unbroken')
+  return Together(folder / 'two', cache).finish()
+
+
+def arrays_of(workdir):
+  """Return every array of scores and models that a run left."""
+  found = dict(atomic_files.read_npz(workdir / 'clients.npz'))
+  for path in sorted((workdir / 'model').glob('*.npz')):
+    arrays = atomic_files.read_npz(path)
+    found |= {f'{path.name}/{name}': arrays[name] for name in arrays}
+  return found
+
+
+@pytest.mark.long
+def test_two_processes_do_what_one_does(unbroken, tmp_path, cache):
+  one = Together(tmp_path / 'one', cache, number=1).finish()
+  got, want = arrays_of(unbroken.workdir), arrays_of(one.workdir)
+  assert got.keys() == want.keys()
+  for name, array in got.items():
+    if array.dtype.kind == 'f':
+      scale = max(np.abs(np.nan_to_num(want[name])).max(), 1e-3)
+      np.testing.assert_allclose(array, want[name], atol=2e-6 * scale)
+    else:
+      np.testing.assert_array_equal(array, want[name])
+  assert '2 devices of 2 processes' in unbroken.said(0)
+  assert 'round 7/7' in unbroken.said(0)
+  assert 'round' not in unbroken.said(1)  # the first one speaks for all
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('place', [0, 1])
+def test_a_lost_process_ends_the_others_and_the_run_goes_on(
+  place, unbroken, tmp_path, cache
+):
+  workdir = tmp_path / 'killed'
+  slow = ['{"seconds": 1}'] * 2
+  killed = Together(workdir, cache, changes=slow).kill(place, step=4)
+  other = 1 - place
+  assert killed.processes[other].returncode == 1, killed.said(other)
+  assert killed.took < 30
+  last = killed.said(other).splitlines()[-1]
+  for part in (
+    f'Process {other} of 2 has lost process {place} (',
+    'the checkpoint of round 4 is saved. The same command',
+  ):
+    assert part in last, killed.said(other)
+  resumed = Together(workdir, cache).finish()
+  assert 'Continuing after round 4 of 7' in resumed.said(0)
+  got, want = arrays_of(workdir), arrays_of(unbroken.workdir)
+  assert got.keys() == want.keys()
+  for name, array in got.items():
+    assert array.tobytes() == want[name].tobytes(), name
+  again = Together(workdir, cache).finish()
+  assert 'finished: nothing to do' in again.said(0)
+
+
+@pytest.mark.long
+def test_processes_with_other_settings_are_refused(tmp_path, cache):
+  """Each would wait for what the other does not compute."""
+  changes = ['{}', '{"seed": 1}']
+  apart = Together(tmp_path / 'run', cache, changes=changes)
+  assert [one.wait(timeout=WAIT) for one in apart.processes] == [1, 1]
+  for place in range(2):
+    assert 'config: got ' in apart.said(place).splitlines()[-1]
+    assert 'in process 1' in apart.said(place)
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.long
+def test_a_coordinator_that_is_not_there_is_a_sentence():
+  program = (
+    'from fedjax_pfl import hosts\n'
+    f"hosts.connect('localhost:{free_port()}', 2, 1, start=3)"
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=WAIT,
+  )
+  assert done.returncode == 1
+  assert done.stderr.splitlines()[-1].startswith('coordinator: got ')
