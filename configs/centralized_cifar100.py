@@ -1,7 +1,7 @@
 """Centralised training on CIFAR-100, MobileNet (FedBABU paper, Figs 2 and 3).
 
   python experiments/main.py --config=configs/centralized_cifar100.py \\
-      --config.hp.update_part=body --workdir=runs/centralized_body
+      --config.hp.trainable=body --workdir=runs/centralized_body
 
 The figures have curves, no numbers: the line initial/accuracy of each epoch.
 Wall time: not measured.
@@ -9,13 +9,13 @@ Wall time: not measured.
 Table 9 has such a model after 10 epochs, fine-tuned by clients of s shards:
 
   python experiments/main.py --config=configs/centralized_cifar100.py \\
-      --config.total_epochs=10 '--config.lr_drops=()' --workdir=runs/full10
+      --config.total_epochs=10 '--config.lr_milestones=()' --workdir=runs/full10
 
-and then the config fedavg_cifar100.py with --config.start=runs/full10
+and then the config fedavg_cifar100.py with --config.init_from=runs/full10
 --config.rounds=0 --config.finetune.epochs=1,2,3,4,5 and the views initial,
 finetuned_1 to finetuned_4, finetuned.
-Published for shards=10 after 0 and 5 epochs: 25.46 +- 6.23 and 50.32 +- 7.05;
-with hp.update_part=body 23.86 +- 5.08 and 76.47 +- 5.48.
+Published for shards_per_client=10 after 0 and 5 epochs: 25.46 +- 6.23 and 50.32
++- 7.05; with hp.trainable=body 23.86 +- 5.08 and 76.47 +- 5.48.
 """
 
 from configs import common
@@ -25,14 +25,14 @@ def get_config(arg=''):
   return common.base(
     arg,
     algorithm='centralized',
-    hp={'update_part': 'full'},  # or 'body', 'head'
+    hp={'trainable': 'full'},  # or 'body', 'head'
     dataset='cifar100',
     model='mobilenet',
     partition='iid',
     test_partition='whole',  # in the order of the file
     head_bias='zero',
-    clients=1,
-    fraction=1.0,
+    num_clients=1,
+    client_fraction=1.0,
     total_epochs=160,
     local_epochs=1,
     batch_size=128,

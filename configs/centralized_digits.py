@@ -13,14 +13,14 @@ def get_config(arg=''):
   return common.base(
     arg,
     algorithm='centralized',
-    hp={'update_part': 'full'},  # or 'body', 'head'
+    hp={'trainable': 'full'},  # or 'body', 'head'
     dataset='digits',
     model='convnet3',  # 8x8 pixels allow three poolings
     partition='iid',
     test_partition='whole',
     head_bias='zero',
-    clients=1,
-    fraction=1.0,
+    num_clients=1,
+    client_fraction=1.0,
     total_epochs=20,
     local_epochs=1,
     batch_size=32,

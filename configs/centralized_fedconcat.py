@@ -14,7 +14,7 @@ def get_config(arg=''):
     arg,
     algorithm='centralized',
     partition='iid',
-    clients=1,
+    num_clients=1,
     rounds=100,
     local_epochs=1,
     aggregation='uniform',

@@ -3,11 +3,11 @@
   python experiments/main.py --config=configs/ditto_cifar100.py \\
       --workdir=runs/ditto_cifar100
 
-Published for shards=10, fraction=0.1, local_epochs=10, mean and std:
-14.24 +- 15.67 personalised. That is the public code, which averages the
-models pulled and judges nine clients of ten by the last global model but one:
-add --config.hp.protocol=released. The default is Ditto as its paper has it.
-Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
+Published for shards_per_client=10, client_fraction=0.1, local_epochs=10, mean
+and std: 14.24 +- 15.67 personalised. That is the public code, which averages
+the models pulled and judges nine clients of ten by the last global model but
+one: add --config.hp.protocol=released. The default is Ditto as its paper has
+it. Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
 """
 
 from configs import common
@@ -19,6 +19,6 @@ def get_config(arg=''):
     algorithm='ditto',
     dataset='cifar100',
     model='mobilenet',
-    shards=10,
+    shards_per_client=10,
     views=('initial', 'personal'),
   )

@@ -3,9 +3,9 @@
   python experiments/main.py --config=configs/fedavg_cifar100.py \\
       --workdir=runs/fedavg_cifar100
 
-Published for shards=10, fraction=0.1, local_epochs=10, mean and std:
-14.40 +- 5.64 initial, 62.67 +- 6.52 personalised.
-Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
+Published for shards_per_client=10, client_fraction=0.1, local_epochs=10, mean
+and std: 14.40 +- 5.64 initial, 62.67 +- 6.52 personalised. Wall time: hours on
+2 CPU cores (not run there); not measured on a GPU.
 """
 
 from configs import common
@@ -13,5 +13,9 @@ from configs import common
 
 def get_config(arg=''):
   return common.base(
-    arg, algorithm='fedavg', dataset='cifar100', model='mobilenet', shards=10
+    arg,
+    algorithm='fedavg',
+    dataset='cifar100',
+    model='mobilenet',
+    shards_per_client=10,
   )

@@ -1,11 +1,11 @@
 """FedBABU on CIFAR-10 with the 4convNet (FedBABU paper, Tables 12 and 13).
 
   python experiments/main.py --config=configs/fedbabu_cifar10.py \\
-      --config.shards=5 --config.local_epochs=10 --workdir=runs/fedbabu_s5
+      --config.shards_per_client=5 --workdir=runs/fedbabu_s5
 
-Published for shards=5, fraction=0.1, local_epochs=10, mean and std:
-55.55 +- 9.90 initial, 80.99 +- 7.64 personalised.
-Wall time: about 35 minutes on 2 CPU cores.
+Published for shards_per_client=5, client_fraction=0.1, local_epochs=10, mean
+and std: 55.55 +- 9.90 initial, 80.99 +- 7.64 personalised. Wall time: about 35
+minutes on 2 CPU cores.
 """
 
 from configs import common
@@ -13,5 +13,9 @@ from configs import common
 
 def get_config(arg=''):
   return common.base(
-    arg, algorithm='fedbabu', dataset='cifar10', model='convnet4', shards=10
+    arg,
+    algorithm='fedbabu',
+    dataset='cifar10',
+    model='convnet4',
+    shards_per_client=10,
   )

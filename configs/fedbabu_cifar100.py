@@ -3,9 +3,9 @@
   python experiments/main.py --config=configs/fedbabu_cifar100.py \\
       --workdir=runs/fedbabu_cifar100
 
-Published for shards=10, fraction=0.1, local_epochs=10, mean and std:
-18.50 +- 7.82 initial, 66.32 +- 7.02 personalised.
-Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
+Published for shards_per_client=10, client_fraction=0.1, local_epochs=10, mean
+and std: 18.50 +- 7.82 initial, 66.32 +- 7.02 personalised. Wall time: hours on
+2 CPU cores (not run there); not measured on a GPU.
 """
 
 from configs import common
@@ -13,5 +13,9 @@ from configs import common
 
 def get_config(arg=''):
   return common.base(
-    arg, algorithm='fedbabu', dataset='cifar100', model='mobilenet', shards=10
+    arg,
+    algorithm='fedbabu',
+    dataset='cifar100',
+    model='mobilenet',
+    shards_per_client=10,
   )

@@ -4,8 +4,8 @@
       --workdir=runs/fedbabu_emnist
 
 1,488 clients, 6 shards each; the classes differ in size, and so do clients.
-Published for shards=6, mean and std: 95.96 +- 5.00 personalised. The paper
-counts 731,668 training images; the split that is distributed has 697,932.
+Published for shards_per_client=6, mean and std: 95.96 +- 5.00 personalised. The
+paper counts 731,668 training images; the split that is distributed has 697,932.
 Wall time: not measured (the images are not part of the installation).
 """
 
@@ -18,10 +18,10 @@ def get_config(arg=''):
     algorithm='fedbabu',
     dataset='emnist/byclass',
     model='convnet3',
-    clients=1488,
-    shards=6,
+    num_clients=1488,
+    shards_per_client=6,
     aggregation='examples',  # n_i / n, as the paper writes; its code is 1 / m
   )
   if c.quick:
-    c.shards = 31  # with 10 clients: a multiple of the 62 classes
+    c.shards_per_client = 31  # with 10 clients: a multiple of the 62 classes
   return c

@@ -18,12 +18,12 @@ def get_config(arg=''):
     dataset='digits',
     model='convnet3',  # 8x8 pixels allow three poolings
     partition='classes',
-    clients=20,
-    fraction=0.5,
+    num_clients=20,
+    client_fraction=0.5,
     total_epochs=60,
     local_epochs=5,
     batch_size=20,  # a client has about 72 images
-    lr_drops=(),  # the classifier begins after the last round of the others
+    lr_milestones=(),  # the classifier begins after the others' last round
     log_every=3,
     views=('initial',),
   )

@@ -3,10 +3,10 @@
   python experiments/main.py --config=configs/fedper_cifar100.py \\
       --workdir=runs/fedper_cifar100
 
-Published for shards=10, fraction=0.1, local_epochs=10, mean and std:
-59.50 +- 7.33 personalised; most likely with heads that are thrown away after
-every round, as --config.hp.protocol=released does.
-Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
+Published for shards_per_client=10, client_fraction=0.1, local_epochs=10, mean
+and std: 59.50 +- 7.33 personalised; most likely with heads that are thrown away
+after every round, as --config.hp.protocol=released does. Wall time: hours on 2
+CPU cores (not run there); not measured on a GPU.
 """
 
 from configs import common
@@ -14,5 +14,9 @@ from configs import common
 
 def get_config(arg=''):
   return common.base(
-    arg, algorithm='fedper', dataset='cifar100', model='mobilenet', shards=10
+    arg,
+    algorithm='fedper',
+    dataset='cifar100',
+    model='mobilenet',
+    shards_per_client=10,
   )

@@ -1,11 +1,11 @@
 """FedProx on CIFAR-10 with the 4convNet, as in the FedBABU paper's Table 13.
 
   python experiments/main.py --config=configs/fedprox_cifar10.py \\
-      --config.shards=5 --config.local_epochs=10 --workdir=runs/fedprox_s5
+      --config.shards_per_client=5 --workdir=runs/fedprox_s5
 
 No number of FedProx on CIFAR-10 is published there. With mu = 0.01 expect
 nearly FedAvg's: 46.32 +- 10.52 initial, 74.29 +- 8.29 personalised.
-FedProx + FedBABU: --config.hp.update_part=body.
+FedProx + FedBABU: --config.hp.trainable=body.
 Wall time: not measured; that of FedAvg is 35 minutes on 2 CPU cores.
 """
 
@@ -14,5 +14,9 @@ from configs import common
 
 def get_config(arg=''):
   return common.base(
-    arg, algorithm='fedprox', dataset='cifar10', model='convnet4', shards=10
+    arg,
+    algorithm='fedprox',
+    dataset='cifar10',
+    model='convnet4',
+    shards_per_client=10,
   )

@@ -5,7 +5,7 @@
 
 Published, after 50 rounds, for #C=2, #C=3, Dir(0.1), Dir(0.5):
 53.1, 57.4, 52.8, 59.9.
-Dir: --config.partition=dirichlet_capped --config.beta=0.1.
+Dir: --config.partition=dirichlet_capped --config.dirichlet_beta=0.1.
 """
 
 from configs import common

@@ -5,7 +5,7 @@
 
 Published, after 50 rounds, for #C=2, #C=3, Dir(0.1), Dir(0.5):
 53.8, 59.1, 54.8, 61.5.
-Dir: --config.partition=dirichlet_capped --config.beta=0.1.
+Dir: --config.partition=dirichlet_capped --config.dirichlet_beta=0.1.
 The paper does not state its alpha; the default is 0.5.
 """
 

@@ -8,13 +8,13 @@ local_epochs 1, 4 or 10), and a quarter of its rounds follow. With the run of a
 FedAvg config of the same settings and seed only these are trained:
 
   python experiments/main.py --config=configs/lg_fedavg_cifar100.py \\
-      --config.start=runs/fedavg --config.hp.train_fedavg=False \\
+      --config.init_from=runs/fedavg --config.hp.train_fedavg=False \\
       --workdir=runs/lg_fedavg
 
-Published for shards=10, fraction=0.1, local_epochs=10, mean and std:
-25.04 +- 12.02, without fine-tuning, of every client the best round on the TEST
-set (see result.json, test_best/initial/each) with a head averaged once more.
-Wall time: not measured; that of FedAvg and a quarter of it.
+Published for shards_per_client=10, client_fraction=0.1, local_epochs=10, mean
+and std: 25.04 +- 12.02, without fine-tuning, of every client the best round on
+the TEST set (see result.json, test_best/initial/each) with a head averaged once
+more. Wall time: not measured; that of FedAvg and a quarter of it.
 """
 
 from configs import common
@@ -26,7 +26,7 @@ def get_config(arg=''):
     algorithm='lg_fedavg',
     dataset='cifar100',
     model='mobilenet',
-    shards=10,
+    shards_per_client=10,
     eval_every=1,  # of the public code, for test_best
     checkpoint_every=2,
   )

@@ -3,7 +3,7 @@
   python experiments/main.py --config=configs/local_only_cifar100.py \\
       --workdir=runs/local_only_cifar100
 
-Published for shards=100, 50 and 10, mean and std: 20.60 +- 3.15,
+Published for shards_per_client=100, 50 and 10, mean and std: 20.60 +- 3.15,
 28.02 +- 4.01 and 61.52 +- 7.22: each client's best epoch on the TEST set, which
 result.json has under test_best/personal/each. The run prints the last epoch.
 Memory: 100 models with their momenta, 2.6 GB, in each of two checkpoints, too.
@@ -19,8 +19,8 @@ def get_config(arg=''):
     algorithm='local_only',
     dataset='cifar100',
     model='mobilenet',
-    shards=10,
-    fraction=1.0,
+    shards_per_client=10,
+    client_fraction=1.0,
     total_epochs=160,
     local_epochs=1,  # judged after every epoch, as the published number needs
     batch_size=10,  # the paper has none; the default of its public code

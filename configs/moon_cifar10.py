@@ -5,7 +5,7 @@
 
 Published, after 50 rounds, for #C=2, #C=3, Dir(0.1), Dir(0.5):
 53.4, 58.6, 53.1, 61.2.
-Dir: --config.partition=dirichlet_capped --config.beta=0.1.
+Dir: --config.partition=dirichlet_capped --config.dirichlet_beta=0.1.
 The paper does not state its mu; the default is 1.
 """
 

@@ -3,9 +3,9 @@
   python experiments/main.py --config=configs/per_fedavg_cifar100.py \\
       --workdir=runs/per_fedavg_cifar100
 
-Published for shards=10, fraction=0.1, local_epochs=10, mean and std:
-9.17 +- 6.95 after one step on half of a client's tests, on the other half.
-Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
+Published for shards_per_client=10, client_fraction=0.1, local_epochs=10, mean
+and std: 9.17 +- 6.95 after one step on half of a client's tests, on the other
+half. Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
 """
 
 from configs import common
@@ -17,7 +17,7 @@ def get_config(arg=''):
     algorithm='per_fedavg',
     dataset='cifar100',
     model='mobilenet',
-    shards=10,
-    support='test_half',  # as in the paper's tables; its stds show 50 tests
+    shards_per_client=10,
+    adapt_on='test_half',  # as in the paper's tables; its stds show 50 tests
     views=('initial', 'adapted'),
   )

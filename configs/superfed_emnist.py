@@ -17,9 +17,9 @@ def get_config(arg=''):
     algorithm='superfed',
     dataset='emnist/byclass',
     partition='semantic',
-    clients=1543,
+    num_clients=1543,
     class_families=(10, 26, 26),  # digits, upper and lower case
-    fraction=0.01,
+    client_fraction=0.01,
     rounds=100,
     views=(
       'initial',

@@ -17,10 +17,10 @@ def get_config(arg=''):
     algorithm='superfed',
     dataset='tiny_imagenet',
     partition='semantic',
-    clients=390,
+    num_clients=390,
     class_clusters=10,
-    most_size=400,
-    fraction=0.03,
+    max_client_size=400,
+    client_fraction=0.03,
     rounds=500,
     views=(
       'initial',

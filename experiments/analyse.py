@@ -57,7 +57,7 @@ def main(overrides):
   from experiments.answers.ask import Options, answer
   from fedjax_pfl.core import progress
 
-  programs.keep_programs(progress.say)
+  programs.keep_programs(progress.log)
   options = Options(
     rounds=ROUNDS.value,
     clients=CLIENTS.value,
@@ -67,9 +67,9 @@ def main(overrides):
     colours=COLOURS.value,
   )
   path = answer(
-    WHAT.value, RUN.value, OUTPUT.value, options, overrides, progress.say
+    WHAT.value, RUN.value, OUTPUT.value, options, overrides, progress.log
   )
-  progress.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
+  progress.log(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
 
 
 if __name__ == '__main__':

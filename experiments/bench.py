@@ -1,7 +1,7 @@
 """Measure speed against the limits of this machine, PyTorch, and the bars.
 
   python experiments/bench.py --model=convnet4,mobilenet --torch
-  python experiments/bench.py --clients=2,10 --chunk=1,2,10 --json
+  python experiments/bench.py --clients=2,10 --clients_per_chunk=1,2,10 --json
   python experiments/bench.py --work=evaluation --torch
   python experiments/bench.py --bars=all       (make bench; about 10 minutes)
   python experiments/bench.py --methods=all
@@ -36,8 +36,10 @@ LISTS = {
   'clients': flags.DEFINE_list('clients', [], 'Clients of a round.'),
   'steps': flags.DEFINE_list('steps', [], 'Batches of a client.'),
   'batch': flags.DEFINE_list('batch', ['50'], 'Images of a batch.'),
-  'chunk': flags.DEFINE_list('chunk', ['auto'], 'Clients side by side.'),
-  'lowering': flags.DEFINE_list('lowering', ['auto'], 'Convolutions.'),
+  'clients_per_chunk': flags.DEFINE_list(
+    'clients_per_chunk', ['auto'], 'Clients side by side.'
+  ),
+  'conv_impl': flags.DEFINE_list('conv_impl', ['auto'], 'Convolutions.'),
   'dtype': flags.DEFINE_list('dtype', ['float32'], 'Or float64.'),
 }
 WORK = flags.DEFINE_list('work', ['training'], 'Or evaluation, or both.')
@@ -64,7 +66,7 @@ def main(overrides):
   # What is compiled here is timed, or is never compiled again.
   jax.config.update('jax_enable_compilation_cache', False)
   machine = describe_machine()
-  say(machine['words'])
+  log(machine['words'])
   result = {'machine': machine}
   if methods:
     result['methods'] = compare_methods(cases[0], methods)
@@ -90,9 +92,9 @@ def measure_cases(cases, works, names) -> list[dict]:
       # What a bar will ask for, too, is measured once for both.
       beside = TORCH.value or (work in names and bars.is_bar(case))
       rows.append(measure(case, work, REPEATS.value, beside))
-    say('', *screen.table(rows))
+    log('', *screen.table(rows))
     if rows[-1].device_peak is not None:
-      say(f'Most bytes in use so far: {rows[-1].device_peak / 2**20:,.0f} MiB')
+      log(f'Most bytes in use so far: {rows[-1].device_peak / 2**20:,.0f} MiB')
     measured += [row.as_json() for row in rows]
   return measured
 
@@ -104,7 +106,7 @@ def measure_bars(name, function) -> list[dict]:
   tell(f'Measuring the bars: {name}')
   records = []
   for bar in function(REPEATS.value):
-    say(*screen.bar_lines(bar))
+    log(*screen.bar_lines(bar))
     records.append(bar.as_json())
   return records
 
@@ -115,7 +117,7 @@ def compare_methods(case, methods) -> dict:
 
   table = {}
   for name, numbers in gradients.compare(case, methods, REPEATS.value):
-    say(gradients.line(name, numbers))
+    log(gradients.line(name, numbers))
     table[name] = {**numbers, 'ratio': numbers['ratio']._asdict()}
   return table
 
@@ -143,7 +145,7 @@ def describe_machine() -> dict:
   }
 
 
-def say(*lines: str) -> None:
+def log(*lines: str) -> None:
   """Print to those who read; not beside a JSON object."""
   if not JSON.value:
     print(*lines, sep='\n', flush=True)

@@ -31,7 +31,7 @@ def main(overrides):
   from fedjax_pfl.settings.validate import check_settings
 
   check_settings(settings)
-  progress.say(table(*budget(settings)))
+  progress.log(table(*budget(settings)))
 
 
 def budget(settings):
@@ -51,17 +51,17 @@ def budget(settings):
 
   image, num_classes = peek(settings['dataset'], settings['data_dir'])
   task = build_task(settings, image, num_classes)
-  clients = settings['clients']
+  clients = settings['num_clients']
   data = ClientData(
     shape(1, *image, dtype='uint8'),
     shape(1),
     shape(clients, settings['batch_size']),
     shape(clients),
   )
-  fraction = cohort_size(clients, settings['fraction']) / clients
+  fraction = cohort_size(clients, settings['client_fraction']) / clients
   stages, total = {}, 0
   for stage, *states in stage_shapes(build_stages(settings, task), data):
-    part = 1.0 if stage.everyone else fraction
+    part = 1.0 if stage.full_participation else fraction
     sizes = communication.count(stage, *states, data)
     stages[stage.name] = stage.rounds, sizes, part
     total += communication.total([(stage.rounds, sizes)], part)

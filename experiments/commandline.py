@@ -2,7 +2,7 @@
 
 A command defines its flags with absl, and with DEFINE_string a flag `config`
 if it takes one: a config file, with an argument after a colon. Fields of the
-config are then given as --config.shards=5 --config.finetune.epochs=1,5. A
+config are then given as --config.rounds=5 --config.finetune.epochs=1,5. A
 command with a flag `run` takes them for the configs of run directories. A
 command may ask for words without a flag, and say what they are.
 """
@@ -94,8 +94,8 @@ def require(name: str) -> None:
 def variants(flag: str, text: str) -> list[Overrides]:
   """Return the overrides that a flag 'FIELD=VALUE,VALUE' asks for in turn.
 
-  >>> variants('--vary', 'beta=1.0,0.5')
-  [{'beta': '1.0'}, {'beta': '0.5'}]
+  >>> variants('--vary', 'dirichlet_beta=1.0,0.5')
+  [{'dirichlet_beta': '1.0'}, {'dirichlet_beta': '0.5'}]
 
   Without a text there is one variant, the config as it is.
   """
@@ -107,7 +107,7 @@ def variants(flag: str, text: str) -> list[Overrides]:
       flag,
       got=text,
       expected='a field of the config and its values',
-      choices=['beta=1.0,0.5', 'shards=10,2'],
+      choices=['dirichlet_beta=1.0,0.5', 'shards_per_client=10,2'],
       cause='a typing error, or a comma too many',
     )
   return [{field: value} for value in values.split(',')]
@@ -118,7 +118,7 @@ def read_settings(
 ) -> dict[str, Any]:
   """Return the settings of 'FILE[:ARGUMENT]' with fields replaced.
 
-  >>> read_settings('configs/fedbabu_digits.py:quick', {'shards': '4'})
+  >>> read_settings('configs/fedbabu_digits.py:quick', {'rounds': '4'})
 
   A field may be new (a hyperparameter in `hp`); whether it is a known one,
   and its value a good one, `fedjax_pfl.settings.validate` says.

@@ -50,20 +50,20 @@ def main(overrides):
   from fedjax_pfl.training.experiment import build
   from fedjax_pfl.training.loop import train
 
-  programs.keep_programs(progress.say)
+  programs.keep_programs(progress.log)
   names = config_names()
   folders = [Path(WORKDIR.value) / name for name in names]
   results = []
   for name, folder in zip(names, folders, strict=True):
-    progress.say(f'configs/{name}.py')
+    progress.log(f'configs/{name}.py')
     config = importlib.import_module(f'configs.{name}').get_config()
     settings = with_epochs(config.to_dict())
-    results.append(train(build(settings, progress.say), str(folder)))
-  progress.say(table(results))
+    results.append(train(build(settings, progress.log), str(folder)))
+  progress.log(table(results))
   figure = compare(folders, Path(WORKDIR.value) / 'figure.png')
   report = page.save(folders, Path(WORKDIR.value) / 'report.html')
-  progress.say(f'Figure: {figure}')
-  progress.say(f'Report: {report}, to be opened in a browser')
+  progress.log(f'Figure: {figure}')
+  progress.log(f'Report: {report}, to be opened in a browser')
 
 
 if __name__ == '__main__':

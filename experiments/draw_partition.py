@@ -4,8 +4,8 @@
       --config.partition=dirichlet --output=runs/dirichlet.png
 
 One row of the picture for each value of a field (as in the FedBABU paper's
-Figures 10, 11 and 14): --vary=beta=1.0,0.5 or --vary=shards=10,2. The numbers
-go to a CSV file beside the picture.
+Figures 10, 11 and 14): --vary=dirichlet_beta=1.0,0.5 or
+--vary=shards_per_client=10,2. The numbers go to a CSV file beside the picture.
 """
 
 import sys
@@ -22,7 +22,7 @@ CONFIG = flags.DEFINE_string(
 )
 OUTPUT = flags.DEFINE_string('output', None, 'the picture, a .png file')
 VARY = flags.DEFINE_string(
-  'vary', '', 'a field and its values, a row each: beta=1.0,0.5'
+  'vary', '', 'a field and its values, a row each: dirichlet_beta=1.0,0.5'
 )
 
 
@@ -42,29 +42,29 @@ def main(overrides):
     check_settings(one)
   partition_figure.check_name(OUTPUT.value)
   parts = [
-    make_part(one, row, progress.say)
+    make_part(one, row, progress.log)
     for one, row in zip(settings, rows, strict=True)
   ]
-  progress.say(f'Figure: {partition_figure.save(parts, OUTPUT.value)}')
+  progress.log(f'Figure: {partition_figure.save(parts, OUTPUT.value)}')
 
 
-def make_part(settings, row, say):
+def make_part(settings, row, log):
   """Return the class counts of a config, named by the fields of its row."""
   words = [f'{field}={value}' for field, value in row.items()]
   if not {'partition', settings['partition']} & {*row}:
     words.insert(0, settings['partition'])
-  return count_classes(settings, ', '.join(words), say)
+  return count_classes(settings, ', '.join(words), log)
 
 
-def count_classes(settings, label, say):
+def count_classes(settings, label, log):
   """Return the class counts of a config, whose data are those of a run."""
   from fedjax_pfl.data.label_counts import label_counts_of_clients
   from fedjax_pfl.report.partition_figure import Part
   from fedjax_pfl.training.experiment import build_data
 
-  source, train, test, _ = build_data(settings, say)
+  dataset, train, test, _ = build_data(settings, log)
   counts = (
-    label_counts_of_clients(data, source.num_classes) for data in (train, test)
+    label_counts_of_clients(data, dataset.num_classes) for data in (train, test)
   )
   return Part(label, *counts)
 

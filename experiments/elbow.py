@@ -38,15 +38,15 @@ def main(overrides):
 
   check_settings(settings)
   saving.check_output(OUTPUT.value)
-  source, train, _, _ = build_data(settings, progress.say)
-  counts = label_counts_of_clients(train, source.num_classes)
+  dataset, train, _, _ = build_data(settings, progress.log)
+  counts = label_counts_of_clients(train, dataset.num_classes)
   found = clustering.elbow(label_shares(counts), settings['seed'])
   figure = Figure((5, 3.5), layout='constrained')
   elbow_plot.plot_elbow(figure.subplots(), *found)
   rows = enumerate(map(saving.number, found.inertias), 1)
   saving.save(figure, OUTPUT.value, ('clusters', 'inertia'), rows)
-  progress.say(f'Sharpest bend: {found.best} clusters')
-  progress.say(f'Figure: {OUTPUT.value}')
+  progress.log(f'Sharpest bend: {found.best} clusters')
+  progress.log(f'Figure: {OUTPUT.value}')
 
 
 if __name__ == '__main__':

@@ -34,17 +34,17 @@ class Tabulation:
   def list(self, place: Place) -> None:
     """Say what every cell would take here."""
     dry_run.list_cells(
-      self._table, self._cells, self._seeds, place, self._identity, progress.say
+      self._table, self._cells, self._seeds, place, self._identity, progress.log
     )
 
   def run(self, place: Place) -> None:
     """Run what the cells lack; write and print the table."""
     do(
-      self._judgements, place, progress.say, on_done=lambda: self._write(place)
+      self._judgements, place, progress.log, on_done=lambda: self._write(place)
     )
     path = self._write(place)
-    progress.say(as_text(self._table, self._compare(self._cells, place)))
-    progress.say(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
+    progress.log(as_text(self._table, self._compare(self._cells, place)))
+    progress.log(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
 
   def _write(self, place):
     rows = summary_rows(place.folder, load_configs())
@@ -86,7 +86,7 @@ class Drawing:
     lines = [('run', 'state', 'time', 'memory')]
     for label, training in self._trainings.items():
       lines.append((label, *costs.training_line(training)))
-    progress.say(align(lines))
+    progress.log(align(lines))
 
   def run(self, place: Place) -> None:
     """Run what the figure shows, and draw it."""
@@ -95,17 +95,17 @@ class Drawing:
     output = folder / f'{self._figure.name.replace("/", "_")}.png'
     if self._figure.what == 'partition':
       parts = [
-        count_classes(settings, label, progress.say)
+        count_classes(settings, label, progress.log)
         for label, settings in self._figure.runs.items()
       ]
       path = partition_figure.save(parts, output)
     else:
       paths = []
       for training in self._trainings.values():
-        train_missing([training], place, progress.say)
+        train_missing([training], place, progress.log)
         paths.append(str(path_of(training, place)))
       options = Options(**self._figure.options)
       path = answer(
-        self._figure.what, paths, str(output), options, {}, progress.say
+        self._figure.what, paths, str(output), options, {}, progress.log
       )
-    progress.say(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
+    progress.log(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')

@@ -4,7 +4,7 @@
       --workdir=runs/a
 
 Add :quick to the config for a first look. Any field of it can be given:
---config.shards=4 (configs/common.py lists them all). The same command continues
+--config.rounds=4 (configs/common.py lists them all). The same command continues
 a run that was stopped, and does nothing for one that is finished. SIGTERM and
 Ctrl-C stop it after the round that it is in, saved (status 143 and 130).
 --forecast says what memory it takes, and writes nothing.
@@ -61,22 +61,22 @@ def play(settings):
   from fedjax_pfl.training.loop import train
 
   if FORECAST.value:
-    tell_memory(build(settings, progress.say), progress.say)
+    tell_memory(build(settings, progress.log), progress.log)
     return
-  programs.keep_programs(progress.say)
-  experiment = build(settings, progress.say)
+  programs.keep_programs(progress.log)
+  experiment = build(settings, progress.log)
   result = train(experiment, WORKDIR.value)
-  progress.say(table([result]))
-  progress.say(f'Everything about this run is in {WORKDIR.value}')
+  progress.log(table([result]))
+  progress.log(f'Everything about this run is in {WORKDIR.value}')
 
 
-def tell_memory(experiment, say):
+def tell_memory(experiment, log):
   """Say what memory a run takes; refuse one that has not got it."""
   from fedjax_pfl.report.text_table import align
   from fedjax_pfl.training import memory_estimate
 
   told = memory_estimate.forecasts(experiment)
-  say(align(memory_estimate.as_table(told)))
+  log(align(memory_estimate.as_table(told)))
   for _, one in told:
     memory_estimate.check_fits(one)
 

@@ -48,16 +48,16 @@ def main(argv):
 
   task = make_task(MODEL.value, image_shape=IMAGE, num_classes=NUM_CLASSES)
   module, data = load(METHOD.value), make_clients()
-  train = local_training.Training(rounds=2, epochs=1, batch_size=BATCH)
+  train = local_training.LocalTraining(rounds=2, epochs=1, batch_size=BATCH)
   stages = module.build(task, module.HParams(train=train))
   key = jax.random.key(0)
   server, clients = begin(stages[0], data, key)
   for number, stage in enumerate(stages):
     if number:
-      server, clients = stage.enter(server, clients, data)
+      server, clients = stage.initialize(server, clients, data)
     round_fn = make_round(stage.algorithm)
     cohort = jnp.arange(min(COHORT.value, CLIENTS.value))
-    ready = stage.prepare(server, data)
+    ready = stage.prepare_data(server, data)
     server, clients, _ = round_fn(server, clients, cohort, ready, key)
   jax.block_until_ready((server, clients))
   params = jax.eval_shape(task.init, key)

@@ -67,7 +67,7 @@ def rows(name: str) -> Iterator[tuple[str, ...]]:
       title['paper'],
       f'`algorithms/{name}.py`',
       *cells,
-      condition(module.FEDAVG_WHEN),
+      condition(module.FEDAVG_EQUIVALENT),
     )
 
 
@@ -78,7 +78,7 @@ def task():
     MODEL,
     image_shape=IMAGE,
     num_classes=NUM_CLASSES,
-    lowering='lax',  # traced in half the time; bytes are the same
+    conv_impl='lax',  # traced in half the time; bytes are the same
   )
 
 

@@ -24,10 +24,10 @@ TROUBLE = re.compile(
 )
 
 
-def keep_programs(say: Callable[[str], None]) -> None:
+def keep_programs(log: Callable[[str], None]) -> None:
   """Let JAX keep what it compiles; to be called before it compiles.
 
-  `say` is told where that is not possible.
+  `log` is told where that is not possible.
   """
   import jax  # here: a mistyped flag should not wait for it
 
@@ -42,7 +42,7 @@ def keep_programs(say: Callable[[str], None]) -> None:
     folder = make_given(given) if given else make_own()
     tempfile.TemporaryFile(dir=folder).close()
   except OSError as error:
-    say(f'Compiled programs are not kept, each start compiles: {error}')
+    log(f'Compiled programs are not kept, each start compiles: {error}')
   else:
     jax.config.update('jax_compilation_cache_dir', str(folder))
   warnings.showwarning = mending(given, warnings.showwarning)

@@ -15,12 +15,12 @@ from fedjax_pfl.training.experiment import Experiment
 
 
 def read_run(
-  workdir: str | os.PathLike, overrides: Overrides, say: Callable[[str], None]
+  workdir: str | os.PathLike, overrides: Overrides, log: Callable[[str], None]
 ) -> tuple[dict[str, Any], str]:
   """Return the settings of a run and the fingerprint of its data.
 
   Fields that configs had not got when it was begun get their defaults, and
-  `say` is told which.
+  `log` is told which.
   """
   stored = run_dir.load_config(workdir)
   if not isinstance(stored.get('config'), Mapping):
@@ -32,8 +32,8 @@ def read_run(
     )
   settings, added = fill(stored['config'], common.base().to_dict())
   if added:
-    say(f'{workdir} is older than these fields, which get their defaults: ')
-    say('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
+    log(f'{workdir} is older than these fields, which get their defaults: ')
+    log('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
   replace_fields(settings, overrides)
   return settings, stored['data']
 
@@ -42,10 +42,10 @@ def rebuild(
   settings: dict[str, Any],
   data: str,
   overrides: Overrides,
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> Experiment:
   """Return the experiment; its data are those of the run, or as overridden."""
-  rebuilt = experiment.build(settings, say)
+  rebuilt = experiment.build(settings, log)
   if rebuilt.data_id == data:
     return rebuilt
   if not overrides:
@@ -56,7 +56,7 @@ def rebuild(
       cause='other images, or a partition that has changed since; '
       '--config.<field>=<value> says that other data are meant',
     )
-  say('These data are not those of the run: fields of its config were given.')
+  log('These data are not those of the run: fields of its config were given.')
   return rebuilt
 
 

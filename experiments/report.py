@@ -28,7 +28,7 @@ def main(overrides, paths):
   from fedjax_pfl.report import page
 
   page.check_name(OUT.value)
-  progress.say(f'Report: {page.save(paths, OUT.value, published(paths))}')
+  progress.log(f'Report: {page.save(paths, OUT.value, published(paths))}')
 
 
 def published(paths):

@@ -1,7 +1,7 @@
 """Run a published table, and print ours beside it:
 
   python experiments/reproduce.py --table=fedbabu/13 \\
-      --where shards=5,fraction=0.1,local_epochs=10 --seeds=3
+      --where shards_per_client=5,client_fraction=0.1,local_epochs=10 --seeds=3
 
 Trains what is missing, goes on with what was broken off, leaves out what is
 done; several cells share a training where they can. The table is printed, and
@@ -30,7 +30,9 @@ from experiments import commandline, programs
 
 TABLE = flags.DEFINE_string('table', None, 'PAPER/NUMBER, e.g. fedbabu/13')
 WHERE = flags.DEFINE_string(
-  'where', '', 'which cells: fields and values, e.g. shards=10,fraction=0.1'
+  'where',
+  '',
+  'which cells: fields and values, e.g. shards_per_client=10,local_epochs=4',
 )
 SEEDS = flags.DEFINE_integer(
   'seeds', 1, 'how many seeds, from 0 on', lower_bound=1
@@ -58,10 +60,10 @@ def main(overrides):
   from fedjax_pfl.reproduction.results import Results, check_mergeable
   from fedjax_pfl.reproduction.work import open_place
 
-  programs.keep_programs(progress.say)
+  programs.keep_programs(progress.log)
   # All that can be wrong comes before the first file.
   table, defaults = load_table(TABLE.value), common.base().to_dict()
-  identity = Identity(defaults, make_data_of(progress.say))
+  identity = Identity(defaults, make_data_of(progress.log))
   make = Drawing if isinstance(table, Figure) else Tabulation
   job = make(table, WHERE.value, range(SEEDS.value), identity)
   for other in MERGE.value:
@@ -72,7 +74,7 @@ def main(overrides):
       folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     results = stack.enter_context(Results.open(folder, defaults))
     for other in MERGE.value:
-      progress.say(f'{other}: {results.merge(other)} new judgements')
+      progress.log(f'{other}: {results.merge(other)} new judgements')
     place = open_place(folder, results, defaults)
     job.list(place) if DRY_RUN.value else job.run(place)
 

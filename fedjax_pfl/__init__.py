@@ -6,18 +6,18 @@ The names below are what a notebook needs; everything else is one import away.
 from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.client.local_training import (
   Batching,
-  Training,
+  LocalTraining,
   fit,
+  freeze_except,
   step_schedule,
-  trainable,
 )
-from fedjax_pfl.client.personalization import Personalization
+from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Batch, ClientData, Scores, Task
 from fedjax_pfl.data import (
   from_arrays,
-  load_source,
+  load_dataset,
   make_transforms,
   partition,
   stack_clients,
@@ -44,21 +44,22 @@ __all__ = [
   'Batch',
   'Batching',
   'ClientData',
-  'Personalization',
+  'Finetuning',
+  'LocalTraining',
   'Scores',
   'Stage',
   'Task',
-  'Training',
   'available',
   'begin',
   'cohort_size',
   'evaluate_clients',
   'fit',
+  'freeze_except',
   'from_arrays',
   'init_states',
   'load',
+  'load_dataset',
   'load_model',
-  'load_source',
   'make_evaluate',
   'make_round',
   'make_rounds',
@@ -72,5 +73,4 @@ __all__ = [
   'step_schedule',
   'summarise',
   'task_from_module',
-  'trainable',
 ]

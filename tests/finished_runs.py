@@ -35,7 +35,7 @@ def make_run(
   """Make the directory of a finished run; `more` is added to its losses."""
   path = Path(path)
   settings = make_settings(seed=seed, **changes)
-  run = run_dir.open_run(path, settings, data=data, say=print)
+  run = run_dir.open_run(path, settings, data=data, log=print)
   scores = {
     view: make_scores(seed + number, more) for number, view in enumerate(views)
   }

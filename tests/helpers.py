@@ -27,7 +27,7 @@ BATCH = 4
 COUNTS = (7, 1, 0, 4, 9, 5, 3)  # less than a batch, one, none, whole batches
 TEST_COUNTS = (3, 2, 5, 4, 1, 6, 0)
 COHORT = (4, 1, 2, 0, 5)
-TRAIN = local_training.Training(
+TRAIN = local_training.LocalTraining(
   rounds=3,
   epochs=2,
   batch_size=BATCH,
@@ -36,7 +36,7 @@ TRAIN = local_training.Training(
   weight_decay=0.01,
   aggregation='examples',
 )
-PERSONAL = personalization.Personalization(
+PERSONAL = personalization.Finetuning(
   epochs=(1, 2), learning_rate=0.1, batch_size=BATCH, template_batch=BATCH
 )
 
@@ -101,13 +101,13 @@ def make_task(
   def head(params, f):
     return f @ params['head']['kernel'] + params['head']['bias']
 
-  def outputs(params, batch, key):
+  def train_outputs(params, batch, key):
     f = features(params, batch.x, batch.mask)
     f = f * (1 + noise * cheap_noise(key, f.shape))
     return Outputs(f, head(params, f))
 
   def loss(params, batch, key):
-    log_p = jax.nn.log_softmax(outputs(params, batch, key).logits)
+    log_p = jax.nn.log_softmax(train_outputs(params, batch, key).logits)
     own = jnp.take_along_axis(log_p, batch.y[:, None], 1)[:, 0]
     return -(batch.mask * own).sum() / jnp.maximum(batch.mask.sum(), 1)
 
@@ -122,7 +122,7 @@ def make_task(
     features=features,
     logits=lambda params, x, mask: head(params, features(params, x, mask)),
     loss=loss,
-    outputs=outputs,
+    train_outputs=train_outputs,
     augment=augment,
     normalise=normalise,
     is_head={
@@ -200,8 +200,8 @@ def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
   cohort, history = jnp.array(cohort), []
   for number, stage in enumerate(stages):
     if number:
-      server, clients = stage.enter(server, clients, data)
-    prepared = stage.prepare(server, data)
+      server, clients = stage.initialize(server, clients, data)
+    prepared = stage.prepare_data(server, data)
     round_fn = round_of(stage, **options)
     for _ in range(rounds):
       server, clients, metrics = round_fn(

@@ -55,11 +55,11 @@ def play(stages, cohort, mesh, chunk):
   cohorts = jnp.tile(jnp.array(cohort), (ROUNDS, 1))
   for number, stage in enumerate(stages):
     if number:
-      server, clients = stage.enter(server, clients, data)
-    round_fn = make_round(stage.algorithm, chunk=chunk, mesh=mesh)
+      server, clients = stage.initialize(server, clients, data)
+    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
     rounds_fn = spread(make_rounds(round_fn), mesh)
     server, clients, one = rounds_fn(
-      server, clients, cohorts, stage.prepare(server, data), helpers.KEY(2)
+      server, clients, cohorts, stage.prepare_data(server, data), helpers.KEY(2)
     )
     metrics.append(one)
   return server, clients, metrics

@@ -16,9 +16,9 @@ from fedjax_pfl.training.state import state_shapes
 ROUNDS = 7
 TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
 SETTINGS = {
-  'clients': 10,
-  'examples': 200,
-  'fraction': 0.3,
+  'num_clients': 10,
+  'max_train_examples': 200,
+  'client_fraction': 0.3,
   'rounds': ROUNDS,
   'local_epochs': 1,
   'batch_size': 8,
@@ -45,7 +45,7 @@ def make_experiment(**changes) -> Experiment:
     *build_data(settings, lambda text: None),
     TASK,
     build_stages(settings, TASK),
-    cohort_size(settings['clients'], settings['fraction']),
+    cohort_size(settings['num_clients'], settings['client_fraction']),
   )
 
 

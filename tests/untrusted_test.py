@@ -144,7 +144,7 @@ def test_a_model_file_with_another_header(tmp_path, header):
 
 @pytest.mark.parametrize('name', ['../x', '/tmp/x', 'a/b', '', '..\\x', '.'])
 def test_a_model_stays_below_its_run(tmp_path, name):
-  run = run_dir.open_run(tmp_path / 'run', {}, data='', say=print)
+  run = run_dir.open_run(tmp_path / 'run', {}, data='', log=print)
   refused(run.model_path, name)
   assert run.model_path('initial_client0').parent == tmp_path / 'run' / 'model'
 

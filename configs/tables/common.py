@@ -27,7 +27,13 @@ from fedjax_pfl.reproduction.published import load
 
 FOLDER = pathlib.Path(__file__).parent
 NAME = re.compile(r'(fedbabu|fedconcat|superfed)_(\d+|fig\d+[ab]?)')
-SETTING = 'model', 'clients', 'shards', 'fraction', 'local_epochs'
+SETTING = (
+  'model',
+  'num_clients',
+  'shards_per_client',
+  'client_fraction',
+  'local_epochs',
+)
 EMNIST = {
   'dataset': 'emnist/byclass',
   'aggregation': 'examples',  # n_i / n, as the paper writes; its code is 1 / m
@@ -59,7 +65,7 @@ METHODS = {
   'ditto': Method('ditto', RELEASED, Reading('personal')),
   'local_only': Method('local_only', {}, Reading('personal', 'best_round')),
   'fedprox': Method('fedprox'),  # with mu = 0.01, which is its default
-  'fedprox_babu': Method('fedprox', {'hp.update_part': 'body'}),
+  'fedprox_babu': Method('fedprox', {'hp.trainable': 'body'}),
   'partial_update': Method('fedbabu'),  # of which layers: a variant
 }
 READINGS = {
@@ -86,7 +92,7 @@ def load_table(name: str) -> Table | Figure:
   """Return a table or a figure by its name.
 
   >>> load_table('fedbabu/13').rows
-  ('shards', 'fraction', 'local_epochs')
+  ('shards_per_client', 'client_fraction', 'local_epochs')
   """
   if name not in available():
     raise bad_input(

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 10: momentum.
 
   python experiments/reproduce.py --table=fedbabu/10 \\
-      --where shards=10,momentum=0.5
+      --where shards_per_client=10,momentum=0.5
 
 CIFAR-100, MobileNet, 100 clients, f = 0.1, tau = 10. Varied: momentum, the same
 in training and in fine-tuning, shards s, FedAvg or FedBABU. Printed: before and
@@ -17,7 +17,7 @@ def get_table():
     'fedbabu/10',
     'Momentum of training and of fine-tuning',
     rows=('metric', 'momentum'),
-    columns=('shards', 'algorithm'),
+    columns=('shards_per_client', 'algorithm'),
     cell=cell_of,
   )
 

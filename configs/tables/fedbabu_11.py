@@ -1,7 +1,7 @@
 """FedBABU paper, Table 11: 500 clients.
 
   python experiments/reproduce.py --table=fedbabu/11 \\
-      --where shards=10,local_epochs=10,fraction=0.1
+      --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
 CIFAR-100, MobileNet, 100 training images a client. Varied: fraction f, local
 epochs tau, shards s, FedAvg or FedBABU. Printed: before and after fine-tuning.
@@ -17,6 +17,6 @@ def get_table():
   return common.table(
     'fedbabu/11',
     '500 clients, before and after fine-tuning',
-    rows=('shards', 'fraction', 'local_epochs'),
+    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
     columns=('metric', 'algorithm'),
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 12: Table 3 on CIFAR-10.
 
   python experiments/reproduce.py --table=fedbabu/12 \\
-      --where shards=5,local_epochs=10,fraction=0.1
+      --where shards_per_client=5,local_epochs=10,client_fraction=0.1
 
 4convNet, 100 clients. Varied: fraction f, local epochs tau, shards s, FedAvg or
 FedBABU. Printed: accuracy before fine-tuning, with the head and by nearest
@@ -18,6 +18,6 @@ def get_table():
   return common.table(
     'fedbabu/12',
     'CIFAR-10 before fine-tuning, with and without the head',
-    rows=('shards', 'fraction', 'local_epochs'),
+    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
     columns=('algorithm', 'metric'),
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 13: eight methods on CIFAR-10.
 
   python experiments/reproduce.py --table=fedbabu/13 \\
-      --where shards=5,local_epochs=10,fraction=0.1
+      --where shards_per_client=5,local_epochs=10,client_fraction=0.1
 
 4convNet, 100 clients. Varied: fraction f, local epochs tau, shards s, the
 method. Printed: accuracy after personalisation; Local-only has neither f nor
@@ -24,6 +24,6 @@ def get_table():
   return common.table(
     'fedbabu/13',
     'Eight methods on CIFAR-10 with the 4convNet, personalised',
-    rows=('shards', 'fraction', 'local_epochs'),
+    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
     columns=('algorithm',),
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 14: which layers clients train, before fine-tuning.
 
   python experiments/reproduce.py --table=fedbabu/14 \\
-      --where shards=5,local_epochs=10,fraction=0.1
+      --where shards_per_client=5,local_epochs=10,client_fraction=0.1
 
 CIFAR-10, 4convNet, 100 clients. Varied: fraction f, local epochs tau, shards s,
 the blocks that are trained in the rounds: the first, the first two, .. all four
@@ -10,7 +10,7 @@ the blocks that are trained in the rounds: the first, the first two, .. all four
 The printed column Conv123 is in all likelihood a second run of FedAvg, by a
 condition of the code of that time that was always true: it is compared with
 FedAvg's run here. What its title says is configs/fedbabu_cifar10.py with
---config.hp.update_part=conv1+bn1+conv2+bn2+conv3+bn3.
+--config.hp.trainable=conv1+bn1+conv2+bn2+conv3+bn3.
 """
 
 from configs.tables import common
@@ -20,7 +20,7 @@ def get_table():
   return common.table(
     'fedbabu/14',
     'Accuracy by the layers that clients train, initial',
-    rows=('shards', 'fraction', 'local_epochs'),
+    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
     columns=('local_parts',),
     cell=cell_of,
   )
@@ -35,5 +35,5 @@ def cell_of(published):
   if part == 'conv123':
     cell = common.fedbabu_cell(published._replace(algorithm='fedavg'))
     return cell._replace(published=published)
-  layers = {'hp.update_part': LAYERS[part]} if part in LAYERS else {}
+  layers = {'hp.trainable': LAYERS[part]} if part in LAYERS else {}
   return common.fedbabu_cell(published, layers)

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 17: ResNet50.
 
   python experiments/reproduce.py --table=fedbabu/17 \\
-      --where shards=10,local_epochs=10
+      --where shards_per_client=10,local_epochs=10
 
 CIFAR-100, 100 clients, f = 0.1. Varied: local epochs tau, shards s, FedAvg or
 FedBABU. Printed: before and after fine-tuning.
@@ -17,6 +17,6 @@ def get_table():
   return common.table(
     'fedbabu/17',
     'FedAvg and FedBABU on CIFAR-100 with ResNet50',
-    rows=('shards', 'local_epochs'),
+    rows=('shards_per_client', 'local_epochs'),
     columns=('metric', 'algorithm'),
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 18: clients by a Dirichlet distribution.
 
   python experiments/reproduce.py --table=fedbabu/18 \\
-      --where beta=0.5
+      --where dirichlet_beta=0.5
 
 CIFAR-100, MobileNet, 100 clients of unequal sizes, f = 0.1, tau = 10. Varied:
 beta, the method. Printed: accuracy after personalisation.
@@ -23,7 +23,7 @@ def get_table():
   return common.table(
     'fedbabu/18',
     'Eight methods on CIFAR-100, Dirichlet partition',
-    rows=('beta',),
+    rows=('dirichlet_beta',),
     columns=('algorithm',),
     cell=cell_of,
   )
@@ -32,5 +32,5 @@ def get_table():
 def cell_of(published):
   """Return the cell."""
   division = {'partition': 'dirichlet', 'aggregation': 'examples'}
-  beta = float(published.variant['beta'])
-  return common.fedbabu_cell(published, {**division, 'beta': beta})
+  beta = float(published.variant['dirichlet_beta'])
+  return common.fedbabu_cell(published, {**division, 'dirichlet_beta': beta})

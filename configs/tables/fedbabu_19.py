@@ -1,7 +1,7 @@
 """FedBABU paper, Table 19: EMNIST by classes.
 
   python experiments/reproduce.py --table=fedbabu/19 \\
-      --where shards=6
+      --where shards_per_client=6
 
 62 classes, 3convNet, 1,488 clients of unequal sizes, f = 0.1, tau = 10. Varied:
 shards s, the method. Printed: accuracy after personalisation.
@@ -22,6 +22,6 @@ def get_table():
   return common.table(
     'fedbabu/19',
     'Eight methods on EMNIST with the 3convNet',
-    rows=('shards',),
+    rows=('shards_per_client',),
     columns=('algorithm',),
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 2: FedAvg whose server has data of its own.
 
   python experiments/reproduce.py --table=fedbabu/2 \\
-      --where shards=10,share=0.05
+      --where shards_per_client=10,share=0.05
 
 CIFAR-100, MobileNet, 100 clients, f = 0.1, tau = 10. Varied: the share p of the
 clients' training images that the server has, too, what it trains on them for an
@@ -20,7 +20,7 @@ def get_table():
     'fedbabu/2',
     'FedAvg with data shared with the server',
     rows=('share', 'share_part'),
-    columns=('shards', 'metric'),
+    columns=('shards_per_client', 'metric'),
     cell=cell_of,
   )
 
@@ -32,5 +32,5 @@ def cell_of(published):
     return common.fedbabu_cell(published)
   part = published.variant['share_part']
   return common.fedbabu_cell(
-    published, {'server_share': share, 'server_part': part}
+    published, {'server_data_fraction': share, 'server_trainable': part}
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 20: classes that a client trains on, and others.
 
   python experiments/reproduce.py --table=fedbabu/20 \\
-      --where shards=10,local_epochs=10,fraction=0.1
+      --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
 CIFAR-100, MobileNet, 100 clients. Varied: fraction f, local epochs tau, shards
 s, FedAvg or FedBABU. Printed: accuracy on the tests whose class the client has
@@ -17,7 +17,7 @@ def get_table():
   return common.table(
     'fedbabu/20',
     'Own and other classes, before and after fine-tuning',
-    rows=('shards', 'fraction', 'local_epochs'),
+    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
     columns=('algorithm', 'metric'),
     cell=cell_of,
   )
@@ -25,8 +25,8 @@ def get_table():
 
 def cell_of(published):
   """Return the cell; only the tests are others."""
-  shards = int(published.variant['test_shards'])
+  shards = int(published.variant['test_shards_per_client'])
   return common.fedbabu_cell(
     published,
-    judging={'test_partition': 'independent', 'test_shards': shards},
+    judging={'test_partition': 'independent', 'test_shards_per_client': shards},
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 22: FedProx, and FedProx with a resting head, f = 1.0.
 
   python experiments/reproduce.py --table=fedbabu/22 \\
-      --where shards=10,local_epochs=10
+      --where shards_per_client=10,local_epochs=10
 
 CIFAR-100, MobileNet, 100 clients, mu = 0.01; Table 7 is the same with f = 0.1.
 Varied: local epochs tau, shards s. Printed: before and after 5 epochs of
@@ -19,5 +19,5 @@ def get_table():
     'fedbabu/22',
     'FedProx and FedProx with FedBABU, f = 1.0',
     rows=('algorithm', 'local_epochs'),
-    columns=('shards', 'metric'),
+    columns=('shards_per_client', 'metric'),
   )

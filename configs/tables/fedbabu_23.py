@@ -1,7 +1,7 @@
 """FedBABU paper, Table 23: a head that learns more slowly than the body.
 
   python experiments/reproduce.py --table=fedbabu/23 \\
-      --where shards=10
+      --where shards_per_client=10
 
 CIFAR-100, MobileNet, 100 clients, f = 0.1, tau = 10. Varied: the learning rate
 of the head as a share of the body's, shards s. Printed: accuracy by nearest
@@ -15,7 +15,7 @@ def get_table():
   return common.table(
     'fedbabu/23',
     'Learning rate of the head, accuracy without the head',
-    rows=('shards',),
+    rows=('shards_per_client',),
     columns=('head_lr_ratio',),
     cell=cell_of,
   )

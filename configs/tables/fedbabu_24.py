@@ -1,7 +1,7 @@
 """FedBABU paper, Table 24: FedBABU with a head whose rows are alike.
 
   python experiments/reproduce.py --table=fedbabu/24 \\
-      --where shards=10,local_epochs=10,head=similar
+      --where shards_per_client=10,local_epochs=10,head=similar
 
 CIFAR-100, MobileNet, 100 clients, f = 0.1. Varied: the head that is never
 trained in the rounds, by chance nearly orthogonal (FedBABU as everywhere) or
@@ -20,7 +20,7 @@ def get_table():
     'fedbabu/24',
     'FedBABU with a nearly orthogonal head or similar rows',
     rows=('head', 'local_epochs'),
-    columns=('shards', 'metric'),
+    columns=('shards_per_client', 'metric'),
     cell=cell_of,
   )
 

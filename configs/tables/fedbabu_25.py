@@ -1,7 +1,7 @@
 """FedBABU paper, Table 25: twice the epochs, five numbers of shards.
 
   python experiments/reproduce.py --table=fedbabu/25 \\
-      --where shards=10,local_epochs=10
+      --where shards_per_client=10,local_epochs=10
 
 CIFAR-100, MobileNet, 100 clients, f = 0.1, 640 epochs in all. Varied: local
 epochs tau, shards s, the method. Printed: accuracy after personalisation.
@@ -23,7 +23,7 @@ def get_table():
   return common.table(
     'fedbabu/25',
     'Seven methods on CIFAR-100, 640 epochs',
-    rows=('shards', 'local_epochs'),
+    rows=('shards_per_client', 'local_epochs'),
     columns=('algorithm',),
     cell=cell_of,
   )

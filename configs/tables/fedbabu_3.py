@@ -1,7 +1,7 @@
 """FedBABU paper, Table 3: with the head, and by nearest templates without it.
 
   python experiments/reproduce.py --table=fedbabu/3 \\
-      --where shards=10,local_epochs=10,fraction=0.1
+      --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
 CIFAR-100, MobileNet, 100 clients. Varied: fraction f, local epochs tau, shards
 s, FedAvg or FedBABU. Printed: accuracy of the global model on each client's
@@ -19,6 +19,6 @@ def get_table():
   return common.table(
     'fedbabu/3',
     'Accuracy before fine-tuning, with and without the head',
-    rows=('shards', 'fraction', 'local_epochs'),
+    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
     columns=('algorithm', 'metric'),
   )

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 4: which part a client fine-tunes.
 
   python experiments/reproduce.py --table=fedbabu/4 \\
-      --where shards=10,local_epochs=10
+      --where shards_per_client=10,local_epochs=10
 
 CIFAR-100, MobileNet, 100 clients, f = 0.1. Varied: what is fine-tuned for 5
 epochs (body, head, all), local epochs tau, shards s, FedBABU (4a) or FedAvg
@@ -16,14 +16,14 @@ def get_table():
   return common.table(
     'fedbabu/4',
     'Accuracy by the part that is fine-tuned',
-    rows=('shards', 'local_epochs'),
-    columns=('algorithm', 'finetune_part'),
+    rows=('shards_per_client', 'local_epochs'),
+    columns=('algorithm', 'finetune_trainable'),
     cell=cell_of,
   )
 
 
 def cell_of(published):
   """Return the cell; `full` is what a run judges by itself."""
-  part = published.variant['finetune_part']
-  judging = {} if part == 'full' else {'finetune.part': part}
+  part = published.variant['finetune_trainable']
+  judging = {} if part == 'full' else {'finetune.trainable': part}
   return common.fedbabu_cell(published, judging=judging)

@@ -1,7 +1,7 @@
 """FedBABU paper, Table 5: eight methods on CIFAR-100.
 
   python experiments/reproduce.py --table=fedbabu/5 \\
-      --where shards=10,local_epochs=10,fraction=0.1
+      --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
 MobileNet, 100 clients. Varied: fraction f, local epochs tau, shards s, the
 method. Printed: accuracy after personalisation; Local-only has neither f nor
@@ -24,6 +24,6 @@ def get_table():
   return common.table(
     'fedbabu/5',
     'Eight methods on CIFAR-100 with MobileNet, personalised',
-    rows=('shards', 'fraction', 'local_epochs'),
+    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
     columns=('algorithm',),
   )

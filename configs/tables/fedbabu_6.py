@@ -1,7 +1,7 @@
 """FedBABU paper, Table 6: accuracy by the epochs of fine-tuning.
 
   python experiments/reproduce.py --table=fedbabu/6 \\
-      --where shards=10
+      --where shards_per_client=10
 
 CIFAR-100, MobileNet, 100 clients, f = 0.1, tau = 10. Varied: epochs of
 fine-tuning (0 to 20), shards s, FedAvg or FedBABU. Printed: accuracy after
@@ -17,7 +17,7 @@ def get_table():
   return common.table(
     'fedbabu/6',
     'Accuracy by epochs of fine-tuning',
-    rows=('shards', 'algorithm'),
+    rows=('shards_per_client', 'algorithm'),
     columns=('finetune_epochs',),
     cell=cell_of,
   )

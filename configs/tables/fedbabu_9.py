@@ -1,7 +1,7 @@
 """FedBABU paper, Table 9: centralised models, fine-tuned by clients.
 
   python experiments/reproduce.py --table=fedbabu/9 \\
-      --where shards=10,update_part=body
+      --where shards_per_client=10,trainable=body
 
 CIFAR-100, MobileNet: all of it, or the body alone, trained centrally for 10
 epochs; then 100 clients fine-tune it for 0 to 5. Varied: what was trained,
@@ -23,7 +23,7 @@ def get_table():
   return common.table(
     'fedbabu/9',
     'Centralised models fine-tuned by clients',
-    rows=('shards', 'update_part'),
+    rows=('shards_per_client', 'trainable'),
     columns=('finetune_epochs',),
     cell=cell_of,
   )
@@ -38,7 +38,7 @@ def cell_of(published):
   return cell._replace(
     published=published,
     reading=Reading(VIEWS[epochs]),
-    start=centralized(published.variant['update_part']),
+    init_from=centralized(published.variant['trainable']),
   )
 
 
@@ -46,5 +46,5 @@ def centralized(part):
   """Return the config of ten central epochs; the rate would drop at 80."""
   return common.replaced(
     common.load_config('centralized_cifar100'),
-    {'hp.update_part': part, 'total_epochs': 10, 'lr_drops': ()},
+    {'hp.trainable': part, 'total_epochs': 10, 'lr_milestones': ()},
   )

@@ -11,7 +11,7 @@ from fedjax_pfl.reproduction.cells import Figure
 
 DIVISION = {
   'partition': 'dirichlet',
-  'beta': 1.0,
+  'dirichlet_beta': 1.0,
   'aggregation': 'examples',  # as in Table 18, whose run this is
 }
 

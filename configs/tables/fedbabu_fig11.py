@@ -11,7 +11,7 @@ from fedjax_pfl.reproduction.cells import Figure
 
 DIVISION = {
   'partition': 'dirichlet',
-  'beta': 0.5,
+  'dirichlet_beta': 0.5,
   'aggregation': 'examples',  # as in Table 18, whose run this is
 }
 

@@ -18,7 +18,7 @@ def get_table():
     'Own and other classes after every local epoch',
     {
       f'{method}, s={shards}': common.replaced(
-        common.load_config(f'{method}_cifar100'), {'shards': shards}
+        common.load_config(f'{method}_cifar100'), {'shards_per_client': shards}
       )
       for shards in (100, 50, 10)
       for method in ('fedavg', 'fedbabu')

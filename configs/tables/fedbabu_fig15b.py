@@ -17,7 +17,7 @@ def get_table():
     'Features under FedAvg and FedBABU, CIFAR-100',
     {
       method: common.replaced(
-        common.load_config(f'{method}_cifar100'), {'shards': 10}
+        common.load_config(f'{method}_cifar100'), {'shards_per_client': 10}
       )
       for method in ('fedavg', 'fedbabu')
     },

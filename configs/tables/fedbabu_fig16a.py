@@ -17,7 +17,7 @@ def get_table():
     'Features of vehicles under FedAvg and FedBABU, CIFAR-10',
     {
       method: common.replaced(
-        common.load_config(f'{method}_cifar10'), {'shards': 2}
+        common.load_config(f'{method}_cifar10'), {'shards_per_client': 2}
       )
       for method in ('fedavg', 'fedbabu')
     },

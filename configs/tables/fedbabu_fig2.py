@@ -24,6 +24,6 @@ def runs_of_parts(config, changes=None):
   """Return three centralised runs, each of another part."""
   settings = common.replaced(common.load_config(config), changes or {})
   return {
-    part: common.replaced(settings, {'hp.update_part': part})
+    part: common.replaced(settings, {'hp.trainable': part})
     for part in ('full', 'body', 'head')
   }

@@ -31,7 +31,7 @@ def get_table():
 
 def runs_of_heads(config, changes=None):
   """Return centralised runs of the body, each under another head."""
-  body = {'hp.update_part': 'body', **(changes or {})}
+  body = {'hp.trainable': 'body', **(changes or {})}
   settings = common.replaced(common.load_config(config), body)
   return {
     head: common.replaced(settings, {'head_init': head}) for head in HEADS

@@ -51,8 +51,8 @@ def cell_of(published, changes=None):
   """Return the cell of any of the paper's tables."""
   settings = common.load_config(CONFIGS[published.algorithm])
   own = {'dataset': DATASETS[published.dataset], **division(published)}
-  if published.clients:
-    own['clients'] = published.clients
+  if published.num_clients:
+    own['num_clients'] = published.num_clients
   if published.algorithm == 'fedconcat_id':
     own['hp.distributions'] = 'inferred'
   if published.dataset == 'fmnist' and settings['algorithm'] == 'fedconcat':
@@ -67,5 +67,5 @@ def division(published):
   if kind == 'classes':
     return {'partition': 'classes', 'classes_per_client': int(number)}
   if kind == 'dirichlet':
-    return {'partition': 'dirichlet_capped', 'beta': float(number)}
+    return {'partition': 'dirichlet_capped', 'dirichlet_beta': float(number)}
   return {}

@@ -1,7 +1,7 @@
 """FedConcat, Table 2: Table 1's CIFAR-10 with 100 and 200 clients.
 
   python experiments/reproduce.py --table=fedconcat/2 \\
-      --where clients=100,partition=classes_2
+      --where num_clients=100,partition=classes_2
 
 Varied: clients, the partition, the method. Printed: accuracy of the server's
 model on the whole test set, without a deviation. What is not stated, and ours,
@@ -16,7 +16,7 @@ def get_table():
   return common.table(
     'fedconcat/2',
     'Accuracy of the global model with 100 and 200 clients, CIFAR-10',
-    rows=('clients', 'partition'),
+    rows=('num_clients', 'partition'),
     columns=('algorithm',),
     cell=cell_of,
   )

@@ -58,5 +58,5 @@ def setting(published):
   easiest = (published.dataset, published.partition) == EASIEST
   fields = {'weight_decay': EASIEST_DECAY if easiest else DECAYS[kind]}
   if kind == 'classes':
-    fields['clients'] = CLASSES[published.dataset]
+    fields['num_clients'] = CLASSES[published.dataset]
   return fields

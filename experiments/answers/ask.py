@@ -10,7 +10,7 @@ from experiments.answers import (
   similarity,
   training,
 )
-from experiments.answers.common import Opened, Options, Say
+from experiments.answers.common import Log, Opened, Options
 from experiments.commandline import Overrides
 from experiments.rebuild import read_run, rebuild
 from fedjax_pfl.core.errors import bad_input
@@ -31,7 +31,7 @@ def answer(
   output: str,
   options: Options,
   overrides: Overrides,
-  say: Say,
+  log: Log,
 ) -> pathlib.Path:
   """Save the picture and the CSV; return the picture's path."""
   if what not in QUESTIONS:
@@ -44,23 +44,23 @@ def answer(
     )
   check_output(output)
   question = QUESTIONS[what]
-  runs = open_runs(workdirs, overrides, say, with_data=question.WITH_DATA)
-  result = question.ask(runs, options, say)
+  runs = open_runs(workdirs, overrides, log, with_data=question.WITH_DATA)
+  result = question.ask(runs, options, log)
   if result.text:
-    say(result.text)
+    log(result.text)
   return save(result.figure, output, result.header, result.rows)
 
 
 def open_runs(
-  workdirs: Sequence[str], overrides: Overrides, say: Say, *, with_data: bool
+  workdirs: Sequence[str], overrides: Overrides, log: Log, *, with_data: bool
 ) -> list[Opened]:
   """Return the runs, in the order in which they were given."""
-  read = [read_run(workdir, overrides, say) for workdir in workdirs]
+  read = [read_run(workdir, overrides, log) for workdir in workdirs]
   names = [settings['algorithm'] for settings, _ in read]
   runs = []
   for workdir, (settings, data) in zip(workdirs, read, strict=True):
     path, name = pathlib.Path(workdir), settings['algorithm']
     label = name if names.count(name) == 1 else f'{name} ({path.name})'
-    rebuilt = rebuild(settings, data, overrides, say) if with_data else None
+    rebuilt = rebuild(settings, data, overrides, log) if with_data else None
     runs.append(Opened(label, path, settings, rebuilt))
   return runs

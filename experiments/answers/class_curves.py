@@ -6,9 +6,9 @@ import numpy as np
 
 from experiments.answers.common import (
   Answer,
+  Log,
   Opened,
   Options,
-  Say,
   add_legend,
   make_figure,
 )
@@ -25,9 +25,9 @@ WORDS = {'own': 'Classes of the client', 'other': 'All other classes'}
 SawTooth = tuple[np.ndarray, Split]  # epochs, accuracies
 
 
-def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
+def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
   """Play the first rounds of every run once more."""
-  del say
+  del log
   curves = {run.label: measure(run, options) for run in runs}
   rows: list[list[Any]] = []
   for run in runs:
@@ -42,14 +42,14 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
 def measure(run: Opened, options: Options) -> SawTooth:
   """Return the curves of one run."""
   experiment = run.experiment
-  images = some_images(experiment.source.test, options.images)
+  images = some_images(experiment.dataset.test, options.images)
   rounds = min(options.rounds or experiment.rounds, experiment.rounds)
   seen = []
   with progress.progress(f'replaying {run.name}', rounds) as bar:
     for one in replay(experiment, images, rounds):
       seen.append(one)
       bar.update(len(seen), loss=one.loss)
-  classes = experiment.source.num_classes
+  classes = experiment.dataset.num_classes
   cohorts = np.stack([one.cohort for one in seen])  # [T, C]
   return saw_tooth(
     np.stack([one.correct for one in seen]),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fedjax_pfl.report.names import display_name
 from fedjax_pfl.training.experiment import Experiment
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class Options(NamedTuple):

@@ -4,9 +4,9 @@ import numpy as np
 
 from experiments.answers.common import (
   Answer,
+  Log,
   Opened,
   Options,
-  Say,
   add_legend,
   make_figure,
 )
@@ -20,13 +20,13 @@ WITH_DATA = True
 HEADER = ('run', 'group', 'class', 'x', 'y')
 
 
-def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
+def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
   """Map the chosen classes' images, run after run."""
   maps = [(run, *_choices(run, options)) for run in runs]  # mistakes first
   figure, axes = make_figure(len(runs), 5.4, 5.2)
   rows = []
   for ax, (run, classes, group, names) in zip(axes, maps, strict=True):
-    labels, points = measure(run, classes, options.images, say)
+    labels, points = measure(run, classes, options.images, log)
     plot_points(ax, points, group[labels], names)
     ax.set_title(f'{run.name}, test images', fontsize=11)
     for label, point in zip(labels, points, strict=True):
@@ -37,18 +37,18 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
 
 
 def measure(
-  run: Opened, classes: list[int], images: int, say: Say
+  run: Opened, classes: list[int], images: int, log: Log
 ) -> tuple[np.ndarray, np.ndarray]:
   """Return labels [P] and places [P, 2] of the images of these classes."""
   task = run.experiment.task
-  chosen = some_images(run.experiment.source.test, images)
+  chosen = some_images(run.experiment.dataset.test, images)
   found = image_features(task, load_global(task, run.path), chosen)
   shown = np.isin(chosen.y, classes)
-  say(f'{run.name}: a map of {shown.sum():,} images')
+  log(f'{run.name}: a map of {shown.sum():,} images')
   return chosen.y[shown], embed(found[shown])
 
 
 def _choices(run: Opened, options: Options):
-  sizes = run.settings['dataset'], run.experiment.source.num_classes
+  sizes = run.settings['dataset'], run.experiment.dataset.num_classes
   classes = choose_classes(options.classes, *sizes)
   return classes, *group_classes(options.colours, *sizes)

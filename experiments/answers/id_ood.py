@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.answers.common import Answer, Opened, Options, Say, make_figure
+from experiments.answers.common import Answer, Log, Opened, Options, make_figure
 from fedjax_pfl.analysis.classes import Split, summary
 from fedjax_pfl.analysis.id_ood import id_ood
 from fedjax_pfl.analysis.runs import load_states
@@ -18,9 +18,9 @@ HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
 WORDS = {'own': 'classes of the client', 'other': 'all other classes'}
 
 
-def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
+def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
   """Judge the last models of every run in its first and its last view."""
-  splits = {run.label: measure(run, options.clients, say) for run in runs}
+  splits = {run.label: measure(run, options.clients, log) for run in runs}
   lines = [('method', 'view', *WORDS.values())]
   rows = []
   for run in runs:
@@ -32,18 +32,20 @@ def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
     for kind, words in WORDS.items():
       left_out = summary(getattr(split, kind))['num_left_out']
       if left_out:
-        say(
+        log(
           f'{run.name}: {left_out} of {len(split.own)} clients have no test '
           f'image of {words}, and are left out there.'
         )
   return Answer(draw(splits), HEADER, rows, align(lines))
 
 
-def measure(run: Opened, number: int, say: Say) -> dict[str, Split]:
+def measure(run: Opened, number: int, log: Log) -> dict[str, Split]:
   """Return {view: accuracies [K]} with the models that the run judged."""
   views = run.settings['views']
-  server, clients = load_states(run.experiment, run.path, say)
-  number = min(number or run.settings['clients'], run.settings['clients'])
+  server, clients = load_states(run.experiment, run.path, log)
+  number = min(
+    number or run.settings['num_clients'], run.settings['num_clients']
+  )
   few = run.experiment._replace(
     train=first_clients(run.experiment.train, number),
     test=first_clients(run.experiment.test, number),
@@ -52,7 +54,7 @@ def measure(run: Opened, number: int, say: Say) -> dict[str, Split]:
     return id_ood(
       few,
       server,
-      trees.take(clients, np.arange(number)),
+      trees.gather(clients, np.arange(number)),
       tuple(dict.fromkeys([views[0], views[-1]])),
       random_streams(run.settings['seed'])['evaluation'],
       bar.update,

@@ -4,15 +4,15 @@ import numpy as np
 
 from experiments.answers.common import (
   Answer,
+  Log,
   Opened,
   Options,
-  Say,
   add_legend,
   make_figure,
 )
 from fedjax_pfl.analysis.runs import load_global
 from fedjax_pfl.analysis.similarity import finetuning_cosines
-from fedjax_pfl.client.personalization import Personalization
+from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.similarity_plots import plot_layers
@@ -22,9 +22,9 @@ WITH_DATA = True
 HEADER = ('run', 'layer', 'epoch', 'cosine')
 
 
-def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
+def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
   """Fine-tune the global model of every run on its clients."""
-  del say
+  del log
   # Each with its own scale: methods differ by a factor of ten.
   figure, axes = make_figure(len(runs), 5.2, 4.2)
   rows = []
@@ -53,13 +53,13 @@ def measure(run: Opened, clients: int, epochs: int) -> dict[str, np.ndarray]:
       run.experiment.train,
       np.arange(clients),
       random_streams(run.settings['seed'])['evaluation'],
-      Personalization(**finetune),
+      Finetuning(**finetune),
       bar.update,
     )
 
 
 def _num_clients(run: Opened, options: Options) -> int:
-  total = run.settings['clients']
+  total = run.settings['num_clients']
   number = min(options.clients or total, total)
   if number < 2:
     raise bad_input(

@@ -6,9 +6,9 @@ import numpy as np
 
 from experiments.answers.common import (
   Answer,
+  Log,
   Opened,
   Options,
-  Say,
   add_legend,
   make_figure,
 )
@@ -24,9 +24,9 @@ WITH_DATA = False
 HEADER = ('run', 'head_cosine', 'epoch', 'percent')
 
 
-def ask(runs: list[Opened], options: Options, say: Say) -> Answer:
+def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
   """Draw what the runs wrote down; the head's mean row cosine in the legend."""
-  del options, say
+  del options, log
   curves = {run.label: read_curve(run) for run in runs}
   cosines = {run.label: read_head_cosine(run.path) for run in runs}
   rows = [

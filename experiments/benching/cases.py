@@ -34,8 +34,8 @@ class Case(NamedTuple):
   clients: int = 2  # of a round
   steps: int = 1
   batch: int = 50
-  chunk: str = 'auto'
-  lowering: str = 'auto'
+  clients_per_chunk: str = 'auto'
+  conv_impl: str = 'auto'
   dtype: str = 'float32'
   method: str = 'fedavg'
   image_shape: tuple[int, int, int] = (32, 32, 3)
@@ -55,7 +55,7 @@ class Program(NamedTuple):
   run: Run
   compile_seconds: float  # tracing, too
   memory: int  # bytes: what goes in, comes out, lies between
-  chunk: int  # clients side by side
+  clients_per_chunk: int  # clients side by side
 
 
 def make_task(case: Case) -> Task:
@@ -67,7 +67,7 @@ def make_task(case: Case) -> Task:
     num_classes=case.num_classes,
     augment=augment,
     normalise=normalise,
-    lowering=case.lowering,
+    conv_impl=case.conv_impl,
   )
 
 
@@ -92,11 +92,11 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
   with jax.enable_x64(case.dtype == 'float64'):
     stage, state, data = _start(case, data)
     arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
-    chunk = case.chunk
+    chunk = case.clients_per_chunk
     if chunk == 'auto':
       chunk = auto_chunk(stage.algorithm, *arguments)
     chunk = min(int(chunk), len(cohort))
-    round_fn = make_round(stage.algorithm, chunk=chunk)
+    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
     compiled, seconds = _compile(round_fn, *arguments)
 
   def run():
@@ -111,12 +111,15 @@ def make_evaluation(case: Case) -> Program:
   with jax.enable_x64(case.dtype == 'float64'):
     stage, state, data = _start(case, make_clients(case))
     test = make_clients(case, test=True)
-    chunk = case.chunk
+    chunk = case.clients_per_chunk
     if chunk == 'auto':  # as fedjax_pfl/training/evaluators.py has it
       chunk = 1 if jax.default_backend() == 'cpu' else case.clients
     chunk = min(int(chunk), case.clients)
     evaluate = make_evaluate(
-      stage.algorithm, make_task(case).normalise, (VIEW,), chunk=chunk
+      stage.algorithm,
+      make_task(case).normalise,
+      (VIEW,),
+      clients_per_chunk=chunk,
     )
     everyone, key = jnp.arange(case.clients), jax.random.key(0)
     compiled, seconds = _compile(evaluate, *state, everyone, data, test, key)
@@ -143,16 +146,16 @@ def memory_of(compiled: Any) -> int:
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   """Return the last stage of the method, its states, what it trains on."""
   module, task = load(case.method), make_task(case)
-  hp = {'train': local_training.Training(epochs=1, batch_size=case.batch)}
+  hp = {'train': local_training.LocalTraining(epochs=1, batch_size=case.batch)}
   if 'personal' in module.HParams._fields:
-    hp['personal'] = personalization.Personalization(
+    hp['personal'] = personalization.Finetuning(
       epochs=(case.epochs,), batch_size=case.batch
     )
   stages = module.build(task, module.HParams(**hp))
   state = begin(stages[0], data, jax.random.key(0))
   for stage in stages[1:]:
-    state = stage.enter(*state, data)
-  return stages[-1], state, stages[-1].prepare(state[0], data)
+    state = stage.initialize(*state, data)
+  return stages[-1], state, stages[-1].prepare_data(state[0], data)
 
 
 def _compile(function: Callable, *arguments) -> tuple[Any, float]:

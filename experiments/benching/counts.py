@@ -29,13 +29,13 @@ def forward_flops(
   85
   """
   case = Case(
-    model, lowering='lax', image_shape=image_shape, num_classes=num_classes
+    model, conv_impl='lax', image_shape=image_shape, num_classes=num_classes
   )
   task = make_task(case)
   key = jax.eval_shape(jax.random.key, 0)
   params = jax.eval_shape(task.init, key)
   batch = _batch_shapes(case)
-  traced = jax.make_jaxpr(task.outputs)(params, batch, key)
+  traced = jax.make_jaxpr(task.train_outputs)(params, batch, key)
   return count_flops(traced.jaxpr) / case.batch
 
 

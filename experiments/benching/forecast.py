@@ -22,7 +22,7 @@ def bars(repeats: int) -> Iterator[Bar]:
   told, off = [], []
   for model, chunk in CASES:
     settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
-    experiment = build({**settings, 'model': model, 'chunk': chunk})
+    experiment = build({**settings, 'model': model, 'clients_per_chunk': chunk})
     ((_, forecast),) = memory_estimate.forecasts(experiment)
     expected = forecast.round - beside(experiment)
     used = bytes_of(experiment, chunk)
@@ -52,7 +52,7 @@ def bytes_of(experiment: Experiment, chunk: int) -> int:
   (stage,), data = experiment.stages, experiment.train
   key = jax.random.key(0)
   ids = jnp.arange(experiment.cohort_size)
-  round_fn = make_round(stage.algorithm, chunk=chunk)
+  round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
   states = begin(stage, data, key)
   lowered = jax.jit(round_fn).lower(*states, ids, data, key)
   return memory_estimate.program_bytes(lowered.compile())

@@ -28,7 +28,7 @@ class Measured(NamedTuple):
 
   case: Case
   work: str
-  chunk: int
+  clients_per_chunk: int
   compile_seconds: float
   memory: int  # bytes, as the compiler says
   device_peak: int | None  # bytes, of the process so far; a GPU counts them
@@ -94,7 +94,7 @@ def measure(
   return Measured(
     case,
     work,
-    program.chunk,
+    program.clients_per_chunk,
     program.compile_seconds,
     program.memory,
     device_peak(),

@@ -9,7 +9,7 @@ from experiments.benching.cases import Case
 from experiments.benching.measure import NO_TORCH, WORKS, has_torch
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.models.ops.conv import LOWERINGS
+from fedjax_pfl.models.ops.conv import CONV_IMPLS
 from fedjax_pfl.models.task import MODELS
 
 DTYPES = ('float32', 'float64')
@@ -21,9 +21,12 @@ def make_cases(options: dict[str, Any]) -> list[Case]:
   Clients and steps that are not given are those of the model's bars.
   """
   models = _words('model', options['model'], MODELS)
-  lowerings = _words('lowering', options['lowering'], LOWERINGS)
+  lowerings = _words('conv_impl', options['conv_impl'], CONV_IMPLS)
   dtypes = _words('dtype', options['dtype'], DTYPES)
-  chunks = [_chunk(word) for word in _given('chunk', options['chunk'])]
+  chunks = [
+    _chunk(word)
+    for word in _given('clients_per_chunk', options['clients_per_chunk'])
+  ]
   cases = []
   for model in models:
     own = standard_case(model)
@@ -110,4 +113,4 @@ def _numbers(name: str, words: Sequence[str]) -> list[int]:
 
 
 def _chunk(word: str) -> str:
-  return word if word == 'auto' else str(*_numbers('chunk', [word]))
+  return word if word == 'auto' else str(*_numbers('clients_per_chunk', [word]))

@@ -36,12 +36,13 @@ def bars(repeats: int) -> Iterator[Bar]:
   others = ', '.join(f'{c}: {wasted(steps, c):.0f} %' for c in OTHER_CHUNKS)
   yield Bar(
     f'wasted steps, Dirichlet({BETA})',
-    wasted(steps, program.chunk),
+    wasted(steps, program.clients_per_chunk),
     LIMIT,
     '%',
     'at most',
     f'{CASE.clients} clients of {steps.min()} to {steps.max()} steps, chunk '
-    f'auto ({program.chunk}); a step took {clock:.2f} x that of even clients; '
+    f'auto ({program.clients_per_chunk}); a step took {clock:.2f} x that of '
+    'even clients; '
     f'by the count, in chunks of {others}',
   )
 
@@ -64,17 +65,17 @@ def make_ragged() -> ClientData:
   """Return clients with the sizes of a Dirichlet draw."""
   size = EACH * CASE.clients
   spec = Synthetic(CASE.image_shape, CASE.num_classes, size)
-  source = make_synthetic(spec)
+  dataset = make_synthetic(spec)
   rows, _ = partition(
     'dirichlet',
-    source.train.y,
-    source.test.y,
+    dataset.train.y,
+    dataset.test.y,
     num_clients=CASE.clients,
     num_classes=CASE.num_classes,
     seed=0,
-    beta=BETA,
+    dirichlet_beta=BETA,
   )
-  return stack_clients(source.train, rows)
+  return stack_clients(dataset.train, rows)
 
 
 def make_even(ragged: ClientData, steps: np.ndarray) -> ClientData:

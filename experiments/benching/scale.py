@@ -102,7 +102,7 @@ def fed_bytes(number: int) -> int:
   """Return the bytes of the round that is fed its rows from the host."""
   data, ids = registered(number), draw(number)
   module = load(CASE.method)
-  train = local_training.Training(epochs=1, batch_size=CASE.batch)
+  train = local_training.LocalTraining(epochs=1, batch_size=CASE.batch)
   algorithm = module.build(make_task(CASE), module.HParams(train))[0].algorithm
   server = algorithm.init_server(jax.random.key(0))
   lowered = compiled_round.lower(

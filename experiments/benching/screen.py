@@ -13,7 +13,7 @@ TITLES = {
   'training': 'Local training, a round of FedAvg',
   'evaluation': 'Fine-tuning evaluation, {epochs} epochs and {tests} tests',
 }
-SETTINGS = ('chunk', 'lowering', 'dtype')
+SETTINGS = ('clients_per_chunk', 'conv_impl', 'dtype')
 HEADS = (  # one under the other
   'clients\nx steps',
   'rounds\n/s',
@@ -92,10 +92,12 @@ def number(value: float) -> str:
 
 def _settings(row: Measured) -> dict[str, str]:
   case = row.case
-  chunk = str(row.chunk)
+  chunk = str(row.clients_per_chunk)
   return {
-    'chunk': f'auto ({chunk})' if case.chunk == 'auto' else chunk,
-    'lowering': resolve(case.lowering),
+    'clients_per_chunk': f'auto ({chunk})'
+    if case.clients_per_chunk == 'auto'
+    else chunk,
+    'conv_impl': resolve(case.conv_impl),
     'dtype': case.dtype,
   }
 

@@ -13,7 +13,7 @@ def available() -> tuple[str, ...]:
 
 
 def load(name: str) -> ModuleType:
-  """Return the module of a method: `HParams`, `build`, `FEDAVG_WHEN`.
+  """Return the module of a method: `HParams`, `build`, `FEDAVG_EQUIVALENT`.
 
   >>> stages = load('fedbabu').build(task, load('fedbabu').HParams())
   """

@@ -46,8 +46,8 @@ ORDERS = ('simultaneous', 'sequential')
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   alpha: float | None = None  # to begin with; None: 0.5, released 0.25
   adapt: str = 'every_step'  # paper: or of a round the 'first_step'; 'never'
   order: str = 'simultaneous'  # paper: or 'sequential'
@@ -55,8 +55,8 @@ class HParams(NamedTuple):
   private_decay: float = 1e-4  # released: of v; w has that of train
 
 
-FEDAVG_WHEN = {}  # always, on its global model
-PRIVATE = ('private', 'alpha')
+FEDAVG_EQUIVALENT = {}  # always, on its global model
+PRIVATE_LEAVES = ('private', 'alpha')
 
 
 class Server(NamedTuple):
@@ -84,7 +84,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   released = hp.protocol == 'released'
   sequential = hp.order == 'sequential' and not released
   twins = _twins(task) if released else trees.everything(task.is_head)
-  batching = hp.train.batching(task)._replace(repeats=2 if sequential else 1)
+  batching = hp.train.batching(task)._replace(
+    steps_per_batch=2 if sequential else 1
+  )
 
   def local_update(server, client, data, rng):
     loss = make_loss(task, server.params if released else None)

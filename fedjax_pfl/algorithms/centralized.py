@@ -4,7 +4,7 @@
   w <- w - eta m
 
 It is FedAvg with one client and with the state of the optimiser carried along:
-momentum is not reset between rounds. With update_part 'body' the head stays as
+momentum is not reset between rounds. With trainable 'body' the head stays as
 it began, with 'head' the body does; a part that rests does not decay either.
 
 Differs from the paper: nothing; with more than one client it is FedAvg whose
@@ -23,14 +23,14 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
-  update_part: str = 'full'  # or 'body', 'head'
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  trainable: str = 'full'  # or 'body', 'head'
   keep_momentum: bool = True
 
 
-FEDAVG_WHEN = {'update_part': 'full', 'keep_momentum': False}
-PRIVATE = ()
+FEDAVG_EQUIVALENT = {'trainable': 'full', 'keep_momentum': False}
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -46,10 +46,10 @@ class Upload(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of centralised training."""
-  part = personalization.part_mask(task, hp.update_part)
+  part = personalization.part_mask(task, hp.trainable)
 
   def make_tx(clock):
-    return local_training.trainable(hp.train.sgd(clock), part)
+    return local_training.freeze_except(hp.train.sgd(clock), part)
 
   def init_server(rng):
     clock, params = jnp.zeros((), jnp.int32), task.init(rng)
@@ -82,7 +82,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.personal
+      task, server.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,

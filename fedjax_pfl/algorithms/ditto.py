@@ -43,8 +43,8 @@ ANCHORS = ('global', 'local')
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   lam: float = 0.75
   personal_momentum: float = 0.0  # paper: of v_i, anew in every round
   personal_epochs: int | None = None  # paper: of v_i; None: as w_i
@@ -52,8 +52,8 @@ class HParams(NamedTuple):
   anchor: str = 'global'  # released: or 'local'
 
 
-FEDAVG_WHEN = {}  # always, on its global model
-PRIVATE = ()
+FEDAVG_EQUIVALENT = {}  # always, on its global model
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):

@@ -30,13 +30,13 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   head_lr_ratio: float = 1.0  # rho
 
 
-FEDAVG_WHEN = {'head_lr_ratio': 1.0}
-PRIVATE = ()
+FEDAVG_EQUIVALENT = {'head_lr_ratio': 1.0}
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -64,7 +64,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(server.round + 1, mean)
 
   def views(server, client, data, rng):
-    models = personalization.views(task, server.params, data, rng, hp.personal)
+    models = personalization.views(task, server.params, data, rng, hp.finetune)
     return {**models, 'local_update': models['finetuned']}
 
   algorithm = Algorithm(
@@ -81,7 +81,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
 
 def make_optimiser(
-  task: Task, train: local_training.Training, ratio: float
+  task: Task, train: local_training.LocalTraining, ratio: float
 ) -> Callable[[Array], optax.GradientTransformation]:
   """Return clock -> SGD at eta(clock) for the body, rho eta for the head."""
   if not (ratio >= 0 and math.isfinite(ratio)):

@@ -11,10 +11,10 @@ Differs from the paper: the weights a_i are 1 by default, as in its public code
 (n_i / n in its text; the same when balanced); the model of the last round is
 judged, as its text says (its public code takes the best on the test set).
 
-Tables 14 and 15 train fewer layers: update_part='conv1+bn1' is their Conv1,
+Tables 14 and 15 train fewer layers: trainable='conv1+bn1' is their Conv1,
 'conv1+bn1+conv2+bn2' Conv12, 'body' Conv1234, 'full' FedAvg. Their printed
 column Conv123 is in fact a second run of FedAvg (a condition of the code of
-that time was always true): to reproduce the print, take update_part='full'.
+that time was always true): to reproduce the print, take trainable='full'.
 """
 
 from typing import NamedTuple
@@ -28,13 +28,13 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
-  update_part: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  trainable: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
 
 
-FEDAVG_WHEN = {'update_part': 'full'}
-PRIVATE = ('head',)  # neither uploaded nor averaged
+FEDAVG_EQUIVALENT = {'trainable': 'full'}
+PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 
 class Server(NamedTuple):
@@ -44,7 +44,7 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedBABU."""
-  body = personalization.part_mask(task, hp.update_part, 'hp.update_part')
+  body = personalization.part_mask(task, hp.trainable, 'hp.trainable')
 
   def local_update(server, client, data, rng):
     params, info = local_training.fit(
@@ -52,7 +52,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       server.params,
       data,
       rng,
-      tx=local_training.trainable(hp.train.sgd(server.round), body),
+      tx=local_training.freeze_except(hp.train.sgd(server.round), body),
       batching=hp.train.batching(task),
     )
     return client, trees.select(params, body), info.metrics()
@@ -68,7 +68,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.personal
+      task, server.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,

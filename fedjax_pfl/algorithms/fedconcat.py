@@ -55,8 +55,8 @@ NOISE_BATCH = 100
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   clusters: int = 5  # M
   distributions: str = 'true'  # or 'inferred': FedConcat-ID
   noise_inputs: int = 10_000  # inferred: r, in batches of 100
@@ -68,8 +68,8 @@ class HParams(NamedTuple):
   cache: str = 'exact'  # or 'always', 'never'
 
 
-FEDAVG_WHEN = {'clusters': 1}  # in its first stage
-PRIVATE = ()
+FEDAVG_EQUIVALENT = {'clusters': 1}  # in its first stage
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -104,8 +104,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     'clusters',
     rounds,
     cluster_rounds(task, hp),
-    enter=partial(_enter_with_labels, task, hp),
-    check=partial(_check_clients, task, hp),
+    initialize=partial(_enter_with_labels, task, hp),
+    validate_clients=partial(_check_clients, task, hp),
   )
   if hp.distributions == 'true':
     return first, _classifier(task, hp)
@@ -113,11 +113,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     'inference',
     1,
     inference_round(task, hp),
-    check=first.check,
-    everyone=True,
+    validate_clients=first.validate_clients,
+    full_participation=True,
   )
   rest = first._replace(
-    rounds=rounds - 1, enter=partial(_enter_with_models, hp)
+    rounds=rounds - 1, initialize=partial(_enter_with_models, hp)
   )
   return inference, rest, _classifier(task, hp)
 
@@ -140,12 +140,12 @@ def cluster_rounds(task: Task, hp: HParams) -> Algorithm:
     init_server=partial(_init_server, task, hp),
     init_client=lambda server, data, rng: jnp.zeros((), jnp.int32),
     download=lambda server, cluster: Down(
-      server.round, trees.take(server.params, cluster)
+      server.round, trees.gather(server.params, cluster)
     ),
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, trees.take(server.params, client), data, rng, hp.personal
+      task, trees.gather(server.params, client), data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
   )
@@ -173,13 +173,13 @@ def inference_round(task: Task, hp: HParams) -> Algorithm:
 
   def init_client(server, data, rng):
     shares = jnp.zeros(task.num_classes, float)
-    return Local(trees.take(server.params, 0), shares)
+    return Local(trees.gather(server.params, 0), shares)
 
   return Algorithm(
     init_server=partial(_init_server, task, hp),
     init_client=init_client,
     download=lambda server, client: Down(
-      server.round, trees.take(server.params, 0)
+      server.round, trees.gather(server.params, 0)
     ),
     local_update=local_update,
     # The models are averaged when clusters are known: as the next stage begins.
@@ -187,7 +187,7 @@ def inference_round(task: Task, hp: HParams) -> Algorithm:
       server.round + 1, server.params, server.key
     ),
     personalize=lambda server, client, data, rng: personalization.views(
-      task, client.params, data, rng, hp.personal
+      task, client.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
   )
@@ -258,7 +258,7 @@ def classifier_rounds(task: Task, hp: HParams, cached: bool) -> Algorithm:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      model, as_params(server), data, rng, hp.personal
+      model, as_params(server), data, rng, hp.finetune
     ),
     predict=personalization.make_predict(model),
     global_model=as_params,
@@ -277,11 +277,11 @@ def as_params(server: ClassifierServer) -> Params:
 
 def _classifier(task, hp):
   """Return the last stage, with the reason why it caches features or not."""
-  exact = task.row_wise and task.augment is task.normalise
+  exact = task.batch_independent and task.augment is task.normalise
   cached = hp.cache == 'always' or (hp.cache == 'exact' and exact)
   model = concatenated.widen(task, hp.clusters)
 
-  def enter(server, clients, data):
+  def initialize(server, clients, data):
     key = jax.random.wrap_key_data(server.key)
     head = (
       concatenated.warm_head(server.params)
@@ -293,7 +293,7 @@ def _classifier(task, hp):
     encoders = concatenated.encoders_of(task, server.params)
     return ClassifierServer(server.round, encoders, head), ()
 
-  def prepare(server, data):
+  def prepare_data(server, data):
     if not cached:
       return data
     return concatenated.pool_features(model, as_params(server), data)
@@ -302,9 +302,9 @@ def _classifier(task, hp):
     'classifier',
     hp.classifier_rounds,
     classifier_rounds(task, hp, cached),
-    enter=enter,
-    prepare=prepare,
-    held=lambda server: server.encoders,
+    initialize=initialize,
+    prepare_data=prepare_data,
+    initial_broadcast=lambda server: server.encoders,
     note=_note(task, cached, exact),
   )
 
@@ -318,7 +318,7 @@ def _note(task, cached, exact):
       'augmented: not what the paper does (hp.cache).'
     )
   reason = 'hp.cache=never'
-  if not task.row_wise:
+  if not task.batch_independent:
     reason = 'a layer depends on the batch'
   elif task.augment is not task.normalise:
     reason = 'images are augmented'

@@ -29,13 +29,15 @@ EXCLUDED = -1e9  # not -inf: a padded row of such a class would give 0 * inf
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   tau: float = 1.0
 
 
-FEDAVG_WHEN = None  # tau = 0 is, but only where all clients have all classes
-PRIVATE = ()
+FEDAVG_EQUIVALENT = (
+  None  # tau = 0 is, but only where all clients have all classes
+)
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -76,7 +78,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.personal
+      task, server.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
@@ -89,7 +91,7 @@ def objective(task: Task, counts: Array, tau: float) -> local_training.Loss:
   margin = tau * jnp.maximum(counts, 1) ** -0.25  # [Y]
 
   def loss(params, batch, rng):
-    logits = task.outputs(params, batch, rng).logits
+    logits = task.train_outputs(params, batch, rng).logits
     calibrated = jnp.where(counts > 0, logits - margin, EXCLUDED)
     return losses.masked_cross_entropy(calibrated, batch)
 

@@ -28,14 +28,14 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
-  shared_part: str = 'body'  # 'full' is FedAvg
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  shared: str = 'body'  # 'full' is FedAvg
   protocol: str = 'paper'  # or 'released'
 
 
-FEDAVG_WHEN = {'shared_part': 'full'}
-PRIVATE = ('head',)  # neither uploaded nor averaged
+FEDAVG_EQUIVALENT = {'shared': 'full'}
+PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 
 class Server(NamedTuple):
@@ -46,7 +46,7 @@ class Server(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
   check_protocol(hp.protocol)
-  shared = personalization.part_mask(task, hp.shared_part)
+  shared = personalization.part_mask(task, hp.shared)
   kept = trees.invert(shared)
   if hp.protocol == 'released':
     kept = trees.invert(trees.everything(shared))
@@ -77,7 +77,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, trees.combine(client, server.params), data, rng, hp.personal
+      task, trees.combine(client, server.params), data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
   )

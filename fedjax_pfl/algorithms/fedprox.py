@@ -4,7 +4,7 @@
   w   <- sum_i a_i w_i / sum_i a_i              a_i = 1 or n_i
 
 |.|^2 runs over all tensors; its gradient mu (v - w) enters the momentum buffer
-together with that of L_i. With update_part = 'body' this is FedProx + FedBABU:
+together with that of L_i. With trainable = 'body' this is FedProx + FedBABU:
 the head stays random, travels nowhere, and its term is identically zero.
 
 With distance = 'norm' the term is mu sum_t |v_t - w_t|, not squared, as in the
@@ -37,15 +37,15 @@ DISTANCES = {
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   mu: float = 0.01  # 0 is FedAvg, or FedBABU
-  update_part: str = 'full'  # 'body': FedProx + FedBABU
+  trainable: str = 'full'  # 'body': FedProx + FedBABU
   distance: str = 'squared'  # or 'norm'
 
 
-FEDAVG_WHEN = {'mu': 0.0}
-PRIVATE = ()
+FEDAVG_EQUIVALENT = {'mu': 0.0}
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -56,7 +56,7 @@ class Server(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProx."""
   check_hyperparameters(hp)
-  part = personalization.part_mask(task, hp.update_part)
+  part = personalization.part_mask(task, hp.trainable)
 
   def local_update(server, client, data, rng):
     params, info = local_training.fit(
@@ -64,7 +64,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       server.params,
       data,
       rng,
-      tx=local_training.trainable(hp.train.sgd(server.round), part),
+      tx=local_training.freeze_except(hp.train.sgd(server.round), part),
       batching=hp.train.batching(task),
     )
     return client, trees.select(params, part), info.metrics()
@@ -106,9 +106,9 @@ def views(
 ) -> dict[str, personalization.View]:
   """Return the views of every global model, and the one that keeps the term."""
   loss = objective(task, params, hp.mu, hp.distance)
-  updated = personalization.finetune(task, params, data, rng, hp.personal, loss)
+  updated = personalization.finetune(task, params, data, rng, hp.finetune, loss)
   return {
-    **personalization.views(task, params, data, rng, hp.personal),
+    **personalization.views(task, params, data, rng, hp.finetune),
     'local_update': updated['finetuned'],
   }
 

@@ -38,16 +38,16 @@ from fedjax_pfl.data.batching import Batching, steps_of_epoch
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   head_epochs: int | None = None  # of a round; None: train.epochs (tau)
   body_epochs: int = 1
   momentum: float = 0.5  # in the place of train.momentum; not in the paper
   protocol: str = 'paper'  # or 'released'
 
 
-FEDAVG_WHEN = None  # never; with head_epochs = 0 it is FedBABU
-PRIVATE = ('head',)  # neither uploaded nor averaged
+FEDAVG_EQUIVALENT = None  # never; with head_epochs = 0 it is FedBABU
+PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 
 class Server(NamedTuple):
@@ -105,9 +105,9 @@ def views(
 ) -> dict[str, Params]:
   """Return the body under the client's own head, before and after a fit."""
   batching = hp.train.batching(task)._replace(
-    size=hp.personal.batch_size, shuffle=hp.personal.shuffle
+    size=hp.finetune.batch_size, shuffle=hp.finetune.shuffle
   )
-  stops = tuple(sorted(set(hp.personal.epochs)))
+  stops = tuple(sorted(set(hp.finetune.epochs)))
   if hp.protocol == 'released':
     stops = (round_epochs(hp),)
   models = [

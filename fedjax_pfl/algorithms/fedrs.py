@@ -26,14 +26,14 @@ from fedjax_pfl.data.label_counts import label_counts
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   alpha: float = 0.5  # 1 is FedAvg
   graded: bool = False
 
 
-FEDAVG_WHEN = {'alpha': 1.0}
-PRIVATE = ()
+FEDAVG_EQUIVALENT = {'alpha': 1.0}
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -74,7 +74,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.personal
+      task, server.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
@@ -95,7 +95,7 @@ def objective(task: Task, scale: Array) -> local_training.Loss:
   """Return the cross-entropy of scaled logits."""
 
   def loss(params, batch, rng):
-    logits = task.outputs(params, batch, rng).logits
+    logits = task.train_outputs(params, batch, rng).logits
     return losses.masked_cross_entropy(scale * logits, batch)
 
   return loss

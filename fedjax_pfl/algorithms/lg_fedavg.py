@@ -29,14 +29,14 @@ from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   learning_rate: float = 1e-3  # eta of the second stage, all its rounds
   train_fedavg: bool = True  # False: begin with the model of another run
 
 
-FEDAVG_WHEN = {'train_fedavg': True}  # in its first stage
-PRIVATE = ('body',)  # in the second
+FEDAVG_EQUIVALENT = {'train_fedavg': True}  # in its first stage
+PRIVATE_LEAVES = ('body',)  # in the second
 SAME_CLIENTS_AS_START = True
 
 
@@ -50,11 +50,11 @@ def check_start(hp: HParams, start: str) -> None:
   if bool(start) != hp.train_fedavg:
     return
   raise bad_input(
-    'start',
+    'init_from',
     got=start,
     expected='the directory of a FedAvg run, or hp.train_fedavg=True, which '
     'trains that model first; one of the two',
-    choices=['start=RUN and hp.train_fedavg=False', 'hp.train_fedavg=True'],
+    choices=['init_from=RUN and hp.train_fedavg=False', 'hp.train_fedavg=True'],
     cause='LG-FedAvg without a FedAvg run, or with one more than it needs',
   )
 
@@ -75,8 +75,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   last = Stage(
     'lg_fedavg',
     -(-hp.train.rounds // 4),
-    share_part(task, steady, hp.personal, task.is_head),
-    enter=lambda server, clients, data: (
+    share_part(task, steady, hp.finetune, task.is_head),
+    initialize=lambda server, clients, data: (
       server,
       copies(trees.select(server.params, body), data.count.shape[0]),
     ),
@@ -84,7 +84,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   if not hp.train_fedavg:
     return (last,)
   all_parts = trees.everything(task.is_head)
-  first = share_part(task, hp.train, hp.personal, all_parts)
+  first = share_part(task, hp.train, hp.finetune, all_parts)
   return Stage('fedavg', hp.train.rounds, first), last
 
 
@@ -97,8 +97,8 @@ def copies(tree: Params, num_clients: int) -> Params:
 
 def share_part(
   task: Task,
-  train: local_training.Training,
-  personal: personalization.Personalization,
+  train: local_training.LocalTraining,
+  finetune: personalization.Finetuning,
   shared: Mask,
 ) -> Algorithm:
   """Return rounds that average one part; the rest stays with its client."""
@@ -125,7 +125,7 @@ def share_part(
 
   def views(server, client, data, rng):
     params = trees.combine(client, server.params)
-    return personalization.views(task, params, data, rng, personal)
+    return personalization.views(task, params, data, rng, finetune)
 
   return Algorithm(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),

@@ -22,12 +22,12 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
 
 
-FEDAVG_WHEN = None  # never
-PRIVATE = ('params',)
+FEDAVG_EQUIVALENT = None  # never
+PRIVATE_LEAVES = ('params',)
 
 
 class Server(NamedTuple):

@@ -35,14 +35,14 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   mu: float = 1.0  # 0 is FedAvg
   temperature: float = 0.5  # T
 
 
-FEDAVG_WHEN = {'mu': 0.0}
-PRIVATE = ()
+FEDAVG_EQUIVALENT = {'mu': 0.0}
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -83,7 +83,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.personal
+      task, server.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
@@ -100,7 +100,7 @@ def objective(
   """
 
   def loss(params, batch, rng):
-    outputs = task.outputs(params, batch, rng)
+    outputs = task.train_outputs(params, batch, rng)
     near, far = (
       cosine(
         outputs.features,

@@ -47,15 +47,15 @@ RELEASED_BETA = 0.1
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   protocol: str = 'paper'  # or 'released'
   beta: float | optax.Schedule | None = None  # None: that of the protocol
   second_order: bool = False
 
 
-FEDAVG_WHEN = None  # never
-PRIVATE = ()
+FEDAVG_EQUIVALENT = None  # never
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -99,7 +99,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     global_model=lambda server: server.params,
   )
   stage = Stage('per_fedavg', hp.train.rounds, algorithm)
-  return (stage._replace(check=lambda d: check_counts(d, hp.train.batch_size)),)
+  return (
+    stage._replace(
+      validate_clients=lambda d: check_counts(d, hp.train.batch_size)
+    ),
+  )
 
 
 def outer_rate(hp: HParams) -> optax.Schedule:
@@ -192,7 +196,7 @@ def _second_order(task, hp, beta):
     alpha = hp.train.learning_rate(server.round)
 
     def loss(params: Params, pair: Batch, rng) -> Array:
-      a, b = (trees.take(pair, place) for place in (0, 1))
+      a, b = (trees.gather(pair, place) for place in (0, 1))
       rngs = jax.random.split(rng)
       grads = jax.grad(task.loss)(params, a, rngs[0])
       adapted = jax.tree.map(lambda w, g: w - alpha * g, params, grads)
@@ -205,7 +209,7 @@ def _second_order(task, hp, beta):
       rng,
       tx=hp.train._replace(learning_rate=beta).sgd(server.round),
       batching=hp.train.batching(task)._replace(
-        steps=lambda batches: _meta_steps(batches, hp), together=2
+        steps=lambda batches: _meta_steps(batches, hp), batches_per_step=2
       ),
     )
     return params, {**info.metrics(), 'num_steps': 4 * info.num_steps}
@@ -236,10 +240,10 @@ def _adapt(task, hp, server, data, rng, beta) -> PyTree:
     rng,
     tx=tx,
     batching=Batching(
-      hp.personal.batch_size,
+      hp.finetune.batch_size,
       1,
       task.normalise,
-      hp.personal.shuffle,
+      hp.finetune.shuffle,
       steps=lambda batches: steps,
     ),
   )

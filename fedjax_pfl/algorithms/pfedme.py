@@ -41,16 +41,16 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   inner_steps: int = 5  # K of the paper
   inner_lr: float = 0.05  # paper: 0.01 to 0.1
   lam: float = 5.0  # paper: 15 to 30, but eta = 0.005; here it is 0.1
   beta: float = 1.0  # paper: 1, and 2: w goes beyond the mean
 
 
-FEDAVG_WHEN = None  # by its own settings: those of train matter, too
-PRIVATE = ('personal',)
+FEDAVG_EQUIVALENT = None  # by its own settings: those of train matter, too
+PRIVATE_LEAVES = ('personal',)
 
 
 class Server(NamedTuple):
@@ -59,19 +59,19 @@ class Server(NamedTuple):
 
 
 class Client(NamedTuple):
-  personal: Params  # theta after its last local training
+  finetune: Params  # theta after its last local training
   has_trained: Array  # []
 
 
 class Trained(NamedTuple):
-  personal: Params  # theta_i
+  finetune: Params  # theta_i
   shared: Params  # w_i
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of pFedMe."""
   _check(hp)
-  batching = hp.train.batching(task)._replace(repeats=hp.inner_steps)
+  batching = hp.train.batching(task)._replace(steps_per_batch=hp.inner_steps)
 
   def local_update(server, client, data, rng):
     tree, info = local_training.fit(

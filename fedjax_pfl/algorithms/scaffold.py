@@ -32,12 +32,12 @@ from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
 
 
-FEDAVG_WHEN = None  # its first round alone is
-PRIVATE = ()
+FEDAVG_EQUIVALENT = None  # its first round alone is
+PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
@@ -93,7 +93,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     )
     return Server(server.round + 1, mean, total, server.num_clients)
 
-  def refine(server, data, rng):
+  def post_aggregate(server, data, rng):
     num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
     return server._replace(num_clients=num_clients)
 
@@ -104,11 +104,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.personal
+      task, server.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
-    refine=refine,
+    post_aggregate=post_aggregate,
   )
   return (Stage('scaffold', hp.train.rounds, algorithm),)
 

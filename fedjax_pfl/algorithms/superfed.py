@@ -60,8 +60,8 @@ from fedjax_pfl.core.types import Array, Key, Mask, Params, PyTree, Task
 
 
 class HParams(NamedTuple):
-  train: local_training.Training = local_training.Training()
-  personal: personalization.Personalization = personalization.Personalization()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   mixing: str = 'model'  # or 'layer'
   mu: float = 0.01
   nu: float = 2.0
@@ -73,8 +73,8 @@ class HParams(NamedTuple):
   pairing: str = 'fresh'  # or 'stale'
 
 
-FEDAVG_WHEN = {'mu': 0.0, 'phase_start': 1.0}
-PRIVATE = ('local',)
+FEDAVG_EQUIVALENT = {'mu': 0.0, 'phase_start': 1.0}
+PRIVATE_LEAVES = ('local',)
 CHOICES = {
   'mixing': ('model', 'layer'),
   'twice': ('kernels', 'all'),
@@ -312,7 +312,7 @@ def check_start(hp: HParams, start: str) -> None:
   del hp
   if start:
     raise bad_input(
-      'start',
+      'init_from',
       got=start,
       expected="'': the two models of a client have to begin apart; where they "
       'are equal their cosine has no gradient',

@@ -97,14 +97,16 @@ def replay(
   server, clients = begin(stages[0], train, keys['states'])
   for stage, first, last in stage_bounds(stages):
     if first:
-      server, clients = stage.enter(server, clients, train)
-    round_fn = make_round(stage.algorithm, chunk=settings['chunk'])
+      server, clients = stage.initialize(server, clients, train)
+    round_fn = make_round(
+      stage.algorithm, clients_per_chunk=settings['clients_per_chunk']
+    )
     for number in range(first, min(last, rounds)):
       (cohort,) = sample_cohorts(
         keys['cohorts'],
         number,
         1,
-        settings['clients'],
+        settings['num_clients'],
         experiment.cohort_size,
       )
       server, clients, metrics = round_fn(

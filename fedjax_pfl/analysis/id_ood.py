@@ -51,13 +51,13 @@ def score_by_class(
   on_progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, ClassScores], np.ndarray]:
   """Return {view: correct and count [K, Y]}, and who trains on what [K, Y]."""
-  num_classes = experiment.source.num_classes
+  num_classes = experiment.dataset.num_classes
   evaluate = make_evaluate(
     experiment.stages[-1].algorithm,
     experiment.task.normalise,
     views,
     # As in the run itself: on a CPU clients run one after the other.
-    chunk=1 if jax.default_backend() == 'cpu' else BLOCK,
+    clients_per_chunk=1 if jax.default_backend() == 'cpu' else BLOCK,
     score_fn=partial(score_classes, num_classes),
   )
   scores = evaluate_clients(

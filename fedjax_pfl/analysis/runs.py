@@ -18,7 +18,7 @@ from fedjax_pfl.training.state import state_shapes
 def load_states(
   experiment: Experiment,
   workdir: str | os.PathLike,
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> tuple[Server, Client]:
   """Return server and clients after the last round, from the checkpoint.
 
@@ -30,7 +30,7 @@ def load_states(
     state = state_shapes(experiment, step)
     return {'server': state.server, 'clients': state.clients}
 
-  restored = checkpoint.restore(folder, like, say, part=True)
+  restored = checkpoint.restore(folder, like, log, part=True)
   if restored is None or restored[0] < experiment.rounds:
     raise bad_input(
       'run',

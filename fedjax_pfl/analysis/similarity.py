@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from fedjax_pfl.client import personalization
-from fedjax_pfl.client.personalization import Personalization
+from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 
 BLOCK = 10  # clients between two signs of life
@@ -64,7 +64,7 @@ def finetuning_cosines(
   train: ClientData,
   ids: np.ndarray,
   key: Key,
-  personal: Personalization,
+  personal: Finetuning,
   on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, np.ndarray]:
   """Return {layer: mean cosine between the clients `ids`}, each [E + 1].
@@ -87,7 +87,7 @@ def finetuning_cosines(
 
 
 def make_sum_of_units(
-  task: Task, personal: Personalization
+  task: Task, personal: Finetuning
 ) -> Callable[..., dict[str, Array]]:
   """Return (params, train, ids, key) -> {layer: sum of u_i [E + 1, D]}."""
 

@@ -1,1 +1,1 @@
-"""What one client does: local training, personalization; clusters of clients."""
+"""What one client does: local training, personalization, clustering."""

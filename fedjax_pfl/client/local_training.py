@@ -38,7 +38,7 @@ from fedjax_pfl.data.batching import (
 Loss = Callable[[PyTree, Batch, Key], Array | tuple[Array, dict[str, Array]]]
 
 
-class Training(NamedTuple):
+class LocalTraining(NamedTuple):
   """What every federated method is told about its rounds."""
 
   rounds: int = 32
@@ -123,7 +123,7 @@ def step_schedule(
   return lambda clock: steps(clock) * decay ** (clock + 1)
 
 
-def trainable(
+def freeze_except(
   tx: optax.GradientTransformation, mask: Mask
 ) -> optax.GradientTransformation:
   """Return tx for the leaves under the mask; the others never move.
@@ -178,7 +178,7 @@ def fit(
   stops = (batching.epochs,)
   if batching.watch is not None:
     stops = tuple(range(1, batching.epochs + 1))
-  models, info = fit_stops(
+  models, info = fit_with_snapshots(
     loss,
     tree,
     data,
@@ -193,7 +193,7 @@ def fit(
   return models[-1], info
 
 
-def fit_stops(
+def fit_with_snapshots(
   loss: Loss,
   tree: PyTree,
   data: ClientData,
@@ -263,7 +263,7 @@ def fit_stops(
   info = FitInfo(num_epochs * steps, losses, reports, opt_state)
   if len(stops) == 1:
     return [tree], info
-  return [trees.take(kept, slot) for slot in range(len(stops))], info
+  return [trees.gather(kept, slot) for slot in range(len(stops))], info
 
 
 def _check_step(

@@ -25,7 +25,7 @@ PARTS = ('full', 'body', 'head')
 SUPPORTS = ('train', 'test_half')
 
 
-class Personalization(NamedTuple):
+class Finetuning(NamedTuple):
   """How a client turns the global model into its own."""
 
   epochs: tuple[int, ...] = (5,)  # tau_f; several: one run, seen at each
@@ -105,7 +105,7 @@ def views(
   params: Params,
   data: ClientData,
   rng: Key,
-  personal: Personalization,
+  personal: Finetuning,
 ) -> dict[str, View]:
   """Return every model that a global model may be judged by.
 
@@ -125,7 +125,7 @@ def finetune(
   params: Params,
   data: ClientData,
   rng: Key,
-  personal: Personalization,
+  personal: Finetuning,
   loss: local_training.Loss | None = None,
 ) -> dict[str, Params]:
   """Return 'finetuned', the model after the last of `epochs`, and the others.
@@ -136,13 +136,13 @@ def finetune(
   """
   stops = tuple(sorted(set(personal.epochs)))
   tx = optax.sgd(personal.learning_rate, personal.momentum or None)
-  models, _ = local_training.fit_stops(
+  models, _ = local_training.fit_with_snapshots(
     loss or task.loss,
     params,
     data,
     rng,
-    tx=local_training.trainable(
-      tx, part_mask(task, personal.part, 'finetune.part')
+    tx=local_training.freeze_except(
+      tx, part_mask(task, personal.part, 'finetune.trainable')
     ),
     batching=Batching(
       personal.batch_size, stops[-1], task.augment, personal.shuffle

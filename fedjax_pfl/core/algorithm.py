@@ -25,9 +25,9 @@ class Algorithm(NamedTuple):
 
   `personalize` is handed training data alone: no example that a client is
   judged on can reach it.
-  `refine` comes after `aggregate` and sees the training data of all clients.
-  `global_model` is the one model of the server, to be judged on the whole test
-  set; None: it has no whole model.
+  `post_aggregate` comes after `aggregate` and sees the training data of all
+  clients. `global_model` is the one model of the server, to be judged on the
+  whole test set; None: it has no whole model.
   """
 
   init_server: Callable[[Key], Server]
@@ -39,7 +39,7 @@ class Algorithm(NamedTuple):
   aggregate: Callable[[Server, Up, Array], Server]  # (.., Up[C], counts[C])
   personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
   predict: Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
-  refine: Callable[[Server, ClientData, Key], Server] = as_aggregated
+  post_aggregate: Callable[[Server, ClientData, Key], Server] = as_aggregated
   global_model: Callable[[Server], View] | None = None
 
 
@@ -71,26 +71,28 @@ def nothing(server: Server) -> tuple:
 class Stage(NamedTuple):
   """Rounds of one algorithm.
 
-  `enter` makes its states from those in which the stage before ended, the
-  first stage from fresh ones; `prepare` makes what its rounds train on, and is
-  asked again where a run goes on. Both see the training data of all clients.
-  `check` refuses clients whose examples the method cannot use.
-  `held` is the part of each download that clients have since the stage began:
-  it is sent once, to all of them.
-  `knows_seed`: its functions hold the seed of the run, beside the keys that
-  they are given. What is compiled for one seed then serves no other.
+  `initialize` makes its states from those in which the stage before ended, the
+  first stage from fresh ones; `prepare_data` makes what its rounds train on,
+  and is asked again where a run goes on. Both see the training data of all
+  clients. `validate_clients` refuses clients whose examples the method cannot
+  use. `initial_broadcast` is the part of each download that clients have since
+  the stage began: it is sent once, to all of them. `knows_seed`: its functions
+  hold the seed of the run, beside the keys that they are given. What is
+  compiled for one seed then serves no other.
   """
 
   name: str
   rounds: int
   algorithm: Algorithm
-  enter: Callable[[Server, Client, ClientData], tuple[Server, Client]] = (
+  initialize: Callable[[Server, Client, ClientData], tuple[Server, Client]] = (
     unchanged
   )
-  check: Callable[[ClientData], None] = any_clients
-  prepare: Callable[[Server, ClientData], ClientData] = as_stored
-  held: Callable[[Server], PyTree] = nothing
-  everyone: bool = False  # all clients in every round, whatever the fraction
+  validate_clients: Callable[[ClientData], None] = any_clients
+  prepare_data: Callable[[Server, ClientData], ClientData] = as_stored
+  initial_broadcast: Callable[[Server], PyTree] = nothing
+  full_participation: bool = (
+    False  # all clients in every round, whatever the fraction
+  )
   knows_seed: bool = False
   note: str = ''  # a sentence for the user, as the stage begins
 

@@ -59,7 +59,7 @@ class Screen:
     """Print nothing more: another process says it all."""
     self._is_silent = True
 
-  def say(self, text: str) -> None:
+  def log(self, text: str) -> None:
     """Print a line; while a bar is drawn, above it."""
     if self._is_silent:
       return
@@ -83,9 +83,9 @@ class Screen:
         f'Warning: {text}', style='yellow', markup=False, highlight=False
       )
     elif self.is_terminal():
-      self.say(f'\033[33mWarning: {text}\033[0m')
+      self.log(f'\033[33mWarning: {text}\033[0m')
     else:
-      self.say(f'Warning: {text}')
+      self.log(f'Warning: {text}')
 
   @contextlib.contextmanager
   def progress(
@@ -161,7 +161,7 @@ class _Lines:
     parts += format_numbers(numbers)
     if left is not None and not is_last:
       parts.append(f'{format_seconds(left)} left')
-    self._screen.say('  '.join(parts))
+    self._screen.log('  '.join(parts))
 
 
 class _Drawn:
@@ -224,7 +224,7 @@ def _make_live(stream: TextIO):
 
 
 _stdout = Screen()
-say = _stdout.say
+log = _stdout.log
 warn = _stdout.warn
 silence = _stdout.silence
 progress = _stdout.progress

@@ -52,22 +52,22 @@ class Outputs(NamedTuple):
 class Task(NamedTuple):
   """Everything that an algorithm may know about the model and its inputs.
 
-  The mask reaches BatchNorm: padding must not move its statistics. `outputs`
-  is the forward pass of training, random where the model is; `loss` is its
-  cross-entropy, and `features` and `logits` are for testing.
+  The mask reaches BatchNorm: padding must not move its statistics.
+  `train_outputs` is the forward pass of training, random where the model is;
+  `loss` is its cross-entropy, and `features` and `logits` are for testing.
   """
 
   init: Callable[[Key], Params]
   features: Callable[[Params, Array, Array], Array]  # (params, x, mask): [B, F]
   logits: Callable[[Params, Array, Array], Array]  # (params, x, mask): [B, Y]
   loss: Callable[[Params, Batch, Key], Array]  # masked mean over the batch
-  outputs: Callable[[Params, Batch, Key], Outputs]
+  train_outputs: Callable[[Params, Batch, Key], Outputs]
   augment: Transform  # for training and fine-tuning
   normalise: Transform  # for testing; ignores its key
   is_head: Mask  # Python bools, known before tracing
   num_classes: int
   # Features of a row depend on that row alone: no statistics of the batch.
-  row_wise: bool = False
+  batch_independent: bool = False
 
 
 class Scores(NamedTuple):

@@ -8,7 +8,8 @@ from fedjax_pfl.data.client_data import (
   padding_waste,
   stack_clients,
 )
-from fedjax_pfl.data.images import Images, Shape, Source
+from fedjax_pfl.data.datasets import NAMES, is_available, load_dataset, peek
+from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.partition import (
   PARTITIONS,
   TEST_PARTITIONS,
@@ -22,7 +23,6 @@ from fedjax_pfl.data.partitions.shards import (
   shards,
 )
 from fedjax_pfl.data.resize import scale_images, scale_shape
-from fedjax_pfl.data.sources import NAMES, is_available, load_source, peek
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 from fedjax_pfl.data.transforms import (
   INPUTS,
@@ -37,9 +37,9 @@ __all__ = [
   'PARTITIONS',
   'PLACEMENTS',
   'TEST_PARTITIONS',
+  'Dataset',
   'Images',
   'Shape',
-  'Source',
   'Synthetic',
   'crop_flip',
   'deal_blocks',
@@ -49,7 +49,7 @@ __all__ = [
   'from_arrays',
   'iid',
   'is_available',
-  'load_source',
+  'load_dataset',
   'make_synthetic',
   'make_transforms',
   'note_empty',

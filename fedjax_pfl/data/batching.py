@@ -28,9 +28,9 @@ class Batching(NamedTuple):
 
   `steps` tells the steps of an epoch from the number of batches, if it is not
   one for each; where the batches run out, a new order of them begins. With
-  `together` above 1 (and `steps` given) a step has so many of them, stacked.
-  With `repeats` above 1 (and without `steps`) each batch, transformed once,
-  has so many steps in a row.
+  `batches_per_step` above 1 (and `steps` given) a step has so many of them,
+  stacked. With `steps_per_batch` above 1 (and without `steps`) each batch,
+  transformed once, has so many steps in a row.
   """
 
   size: int
@@ -38,8 +38,10 @@ class Batching(NamedTuple):
   transform: Transform
   shuffle: bool = True  # anew in every epoch; False: in stored order
   steps: Callable[[Array], Array] | None = None
-  together: int = 1  # consecutive batches in one step: [together, B, ...]
-  repeats: int = 1  # consecutive steps on one batch
+  batches_per_step: int = (
+    1  # consecutive batches in one step: [batches_per_step, B, ...]
+  )
+  steps_per_batch: int = 1  # consecutive steps on one batch
   watch: Watch | None = None
 
 
@@ -56,7 +58,7 @@ def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
   """Return how many steps this client's epoch has: []."""
   batches = _ceil_div(data.count, batching.size)
   if batching.steps is None:
-    return batching.repeats * batches
+    return batching.steps_per_batch * batches
   return jnp.where(batches > 0, batching.steps(batches), 0)
 
 
@@ -64,7 +66,7 @@ def max_steps_of_epoch(data: ClientData, batching: Batching) -> int:
   """Return the most steps that a client of this padding can have."""
   most = _ceil_div(data.index.shape[0], batching.size)
   if batching.steps is None:
-    return batching.repeats * most
+    return batching.steps_per_batch * most
   return max(int(batching.steps(batches)) for batches in range(1, most + 1))
 
 
@@ -80,7 +82,7 @@ def batches_of_epoch(
   if batching.steps is None:
     return _repeated(
       lambda position, key: _batch(data, order, position, key, batching),
-      batching.repeats,
+      batching.steps_per_batch,
     )
   batches = jnp.maximum(_ceil_div(data.count, batching.size), 1)
   # The first pass over the batches has the order of an ordinary epoch.
@@ -94,7 +96,7 @@ def batches_of_epoch(
     order = orders[position // batches]
     return _batch(data, order, position % batches, key, batching)
 
-  return _repeated(_together(batch_at, batching.together), 1)
+  return _repeated(_together(batch_at, batching.batches_per_step), 1)
 
 
 def example_batch(
@@ -104,18 +106,18 @@ def example_batch(
   order = jnp.arange(data.index.shape[0])
   return _together(
     lambda position, key: _batch(data, order, 0, key, batching),
-    batching.together,
+    batching.batches_per_step,
   )(0, rng)
 
 
-def _repeated(batch_at, repeats):
-  """Return the same for an epoch in which every batch has `repeats` steps."""
+def _repeated(batch_at, steps_per_batch):
+  """Return the same where every batch has `steps_per_batch` steps."""
 
   def step_at(position, steps_rng):
-    place = position // repeats
+    place = position // steps_per_batch
     batch, key = batch_at(place, jax.random.fold_in(steps_rng, place))
-    if repeats > 1:
-      key = jax.random.fold_in(key, position % repeats)
+    if steps_per_batch > 1:
+      key = jax.random.fold_in(key, position % steps_per_batch)
     return batch, key
 
   return step_at
@@ -140,7 +142,7 @@ def _together(batch_at, number):
 def _max_passes(num_examples, batching):
   most = _ceil_div(num_examples, batching.size)
   return max(
-    _ceil_div(int(batching.steps(batches)) * batching.together, batches)
+    _ceil_div(int(batching.steps(batches)) * batching.batches_per_step, batches)
     for batches in range(1, most + 1)
   )
 

@@ -17,15 +17,15 @@ from collections.abc import Callable
 import numpy as np
 
 from fedjax_pfl.core.atomic_files import cache_root
-from fedjax_pfl.data.images import Images, Source
+from fedjax_pfl.data.images import Dataset, Images
 
 FORMAT = 'v1'  # part of the entry's name: raise it when the layout changes
 SPLITS = ('train', 'test')
 
 
 def load_cached(
-  name: str, key: str, build_fn: Callable[[], Source], cache_dir: str = ''
-) -> Source:
+  name: str, key: str, build_fn: Callable[[], Dataset], cache_dir: str = ''
+) -> Dataset:
   """Return the entry if it can be read, else what build_fn returns.
 
   The key must change whenever build_fn would return something else.
@@ -34,13 +34,13 @@ def load_cached(
   # Whatever a damaged file raises, the answer is to build it again.
   with contextlib.suppress(Exception):
     return _read(cache_root(cache_dir) / entry)
-  source = build_fn()
+  dataset = build_fn()
   with contextlib.suppress(OSError):  # no home, a full or a read-only disk
-    _write(cache_root(cache_dir) / entry, source)
-  return source
+    _write(cache_root(cache_dir) / entry, dataset)
+  return dataset
 
 
-def _read(folder: pathlib.Path) -> Source:
+def _read(folder: pathlib.Path) -> Dataset:
   meta = json.loads((folder / 'meta.json').read_text())
   splits = [
     Images(*(_load(folder / f'{split}_{part}.npy') for part in 'xy'))
@@ -49,21 +49,21 @@ def _read(folder: pathlib.Path) -> Source:
   for images, shape in zip(splits, meta.pop('shapes'), strict=True):
     if list(images.x.shape) != shape or len(images.y) != shape[0]:
       raise ValueError('the arrays are not those that meta.json describes')
-  return Source(train=splits[0], test=splits[1], **meta)
+  return Dataset(train=splits[0], test=splits[1], **meta)
 
 
 def _load(file: pathlib.Path) -> np.ndarray:
   return np.load(file, mmap_mode='r', allow_pickle=False)
 
 
-def _write(folder: pathlib.Path, source: Source) -> None:
+def _write(folder: pathlib.Path, dataset: Dataset) -> None:
   folder.parent.mkdir(parents=True, exist_ok=True)
   aside = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=folder.parent))
   try:
     for split in SPLITS:
-      for part, array in getattr(source, split)._asdict().items():
+      for part, array in getattr(dataset, split)._asdict().items():
         np.save(aside / f'{split}_{part}.npy', array)
-    meta = source._asdict()
+    meta = dataset._asdict()
     meta['shapes'] = [meta.pop(split).x.shape for split in SPLITS]
     (aside / 'meta.json').write_text(json.dumps(meta))
     # What stands there was found unreadable, or was put there meanwhile by a

@@ -1,4 +1,4 @@
-"""Image sets in memory: what every source returns, and what names a content."""
+"""Image sets in memory, and what names their content."""
 
 import hashlib
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Shape(NamedTuple):
   num_classes: int
 
 
-class Source(NamedTuple):
+class Dataset(NamedTuple):
   """A named image set."""
 
   name: str
@@ -31,12 +31,12 @@ class Source(NamedTuple):
   note: str = ''  # a sentence for the user, or nothing
 
 
-def make_source(
+def make_dataset(
   name: str, train: Images, test: Images, num_classes: int, note: str = ''
-) -> Source:
-  """Return the source, with the fingerprint of its arrays."""
+) -> Dataset:
+  """Return the dataset, with the fingerprint of its arrays."""
   fingerprint = digest(*train, *test)
-  return Source(name, train, test, num_classes, fingerprint, note)
+  return Dataset(name, train, test, num_classes, fingerprint, note)
 
 
 def digest(*arrays: np.ndarray) -> str:

@@ -47,8 +47,8 @@ def partition(
   num_clients: int,
   num_classes: int,
   test_partition: str = 'same',
-  test_shards: int = 100,
-  test_share: float = 0.2,
+  test_shards_per_client: int = 100,
+  test_fraction: float = 0.2,
   seed: int = 0,
   **settings: Any,
 ) -> tuple[Indices, Indices]:
@@ -56,17 +56,17 @@ def partition(
 
   >>> labels = np.repeat(np.arange(10), 20)
   >>> train, test = partition('shards', labels, labels, num_clients=5,
-  ...                         num_classes=10, shards=4)
+  ...                         num_classes=10, shards_per_client=4)
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
 
   `settings` are the fields of PARTITIONS[name]. The test set is divided
 
     same          as the training set: a client's classes are the same in both
-    independent   by itself, into `test_shards` shards a client
+    independent   by itself, into `test_shards_per_client` shards a client
     whole         not at all: every client has all of it, in stored order
     iid           into equal random parts
-    split         not used: every client is tested on `test_share` of its own
+    split         not used: every client is tested on `test_fraction` of its own
                   training rows, drawn at random and kept from training, so
                   that both vectors index the training set
 
@@ -88,12 +88,14 @@ def partition(
   plan = kind.draw(Sizes(num_clients, class_counts, seed), for_clients)
   train = _deal_training(kind, plan, train_labels, for_train)
   if test_partition == 'split':
-    return split(train, test_share, for_test)
+    return split(train, test_fraction, for_test)
   if test_partition == 'same':
     test = kind.deal(plan, test_labels, for_test)
   elif test_partition == 'independent':
-    among = num_clients, test_shards, num_classes
-    assignment = shard_assignment(for_test_classes, *among, field='test_shards')
+    among = num_clients, test_shards_per_client, num_classes
+    assignment = shard_assignment(
+      for_test_classes, *among, field='test_shards_per_client'
+    )
     test = shards(test_labels, assignment, for_test)
   elif test_partition == 'whole':
     test = [np.arange(len(test_labels))] * num_clients
@@ -112,18 +114,18 @@ def _deal_training(
 
 
 def split(
-  indices: Sequence[np.ndarray], test_share: float, rng: np.random.Generator
+  indices: Sequence[np.ndarray], test_fraction: float, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
   """Return floor((1 - share) n) random rows of every client, and the rest."""
-  if not 0 < test_share < 1:
+  if not 0 < test_fraction < 1:
     raise bad_input(
-      'test_share',
-      got=test_share,
+      'test_fraction',
+      got=test_fraction,
       expected='a share of the training examples between 0 and 1',
       choices=[0.2],
       cause='a percentage, or a number of examples',
     )
-  cuts = [int((1 - test_share) * len(rows) + ROUNDING) for rows in indices]
+  cuts = [int((1 - test_fraction) * len(rows) + ROUNDING) for rows in indices]
   rows = [rng.permutation(own) for own in indices]
   return (
     [own[:cut] for own, cut in zip(rows, cuts, strict=True)],
@@ -174,7 +176,7 @@ def _check_clients(num_clients, train_labels, test_labels, test_partition):
       got=num_clients,
       expected=f'from 1 to {least}, so that each can have an example {splits} '
       f'({len(train_labels)} for training, {len(test_labels)} for testing)',
-      cause='a data set that was shrunk without lowering the clients',
+      cause='a data set that was shrunk without conv_impl the clients',
     )
 
 

@@ -4,7 +4,7 @@ from concurrent import futures
 
 import numpy as np
 
-from fedjax_pfl.data.images import Images, Shape, Source, make_source
+from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
 
 
 def scale_shape(shape: Shape, side: int) -> Shape:
@@ -14,19 +14,21 @@ def scale_shape(shape: Shape, side: int) -> Shape:
   return shape._replace(image_shape=square)
 
 
-def scale_images(source: Source, side: int) -> Source:
+def scale_images(dataset: Dataset, side: int) -> Dataset:
   """Return the images scaled to side x side; side 0 changes nothing.
 
   PIL's bilinear filter, which reads as many pixels as one is made of; the
   results are bytes again. Tiny-ImageNet takes some 10 seconds.
   """
-  if not side or source.train.x.shape[1:3] == (side, side):
-    return source
+  if not side or dataset.train.x.shape[1:3] == (side, side):
+    return dataset
   train, test = (
     Images(_scale(split.x, side), split.y)
-    for split in (source.train, source.test)
+    for split in (dataset.train, dataset.test)
   )
-  return make_source(source.name, train, test, source.num_classes, source.note)
+  return make_dataset(
+    dataset.name, train, test, dataset.num_classes, dataset.note
+  )
 
 
 def _scale(x: np.ndarray, side: int) -> np.ndarray:

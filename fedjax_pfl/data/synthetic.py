@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.images import Images, Source, make_source
+from fedjax_pfl.data.images import Dataset, Images, make_dataset
 
 SIGNAL, DISTRACTOR = 79, 47  # with noise up to 127 at most 253: no overflow
 
@@ -29,12 +29,12 @@ class Synthetic(NamedTuple):
   seed: int = 0
 
 
-def make_synthetic(spec: Synthetic, note: str = '') -> Source:
+def make_synthetic(spec: Synthetic, note: str = '') -> Dataset:
   """Return the image set of a specification; equal specs, equal bits."""
   _check(spec)
   fields, train, test = np.random.SeedSequence(spec.seed).spawn(3)
   templates = smooth_fields(spec, np.random.default_rng(fields))
-  return make_source(
+  return make_dataset(
     'synthetic',
     _draw(templates, spec.train_size, np.random.default_rng(train)),
     _draw(templates, spec.test_size, np.random.default_rng(test)),
@@ -97,5 +97,5 @@ def _check(spec: Synthetic) -> None:
       expected=f'from 2 to the smaller split, {spec.train_size} training and '
       f'{spec.test_size} test images',
       choices=[10, 100],
-      cause='sizes that were lowered without lowering num_classes',
+      cause='sizes that were lowered without conv_impl num_classes',
     )

@@ -29,7 +29,7 @@ def view_names(
 
   def personalize(server, clients, data):
     one = ClientData(data.x, data.y, data.index[0], data.count[0])
-    client = trees.take(clients, 0)
+    client = trees.gather(clients, 0)
     return algorithm.personalize(server, client, one, jax.random.key(0))
 
   return tuple(jax.eval_shape(personalize, server, clients, data))
@@ -54,7 +54,7 @@ def make_evaluate(
   views: Sequence[str],
   *,
   batch_size: int = TEST_BATCH,
-  chunk: int = 1,
+  clients_per_chunk: int = 1,
   mesh: Mesh | None = None,
   keep_models: bool = False,
   score_fn: Callable[..., PyTree] | None = None,
@@ -94,8 +94,8 @@ def make_evaluate(
     return map_clients(
       one_client,
       (server, train, test, key),
-      (trees.take(clients, places), ids, places),
-      chunk,
+      (trees.gather(clients, places), ids, places),
+      clients_per_chunk,
       mesh,
     )
 
@@ -103,7 +103,7 @@ def make_evaluate(
     places = ids
     if is_on_host(train):
       chosen = np.asarray(ids)
-      clients, places = trees.take(clients, chosen), jnp.arange(chosen.size)
+      clients, places = trees.gather(clients, chosen), jnp.arange(chosen.size)
       train, test = (
         data._replace(index=data.index[chosen], count=data.count[chosen])
         for data in (train, test)

@@ -100,5 +100,5 @@ def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:
 
 @partial(jax.jit, static_argnums=0)
 def _first_client(algorithm, server, clients, cohort, data, key):
-  one = trees.take(gather(clients, cohort, data), 0)
+  one = trees.gather(gather(clients, cohort, data), 0)
   return client_update(algorithm, server, data, key)(one)

@@ -99,7 +99,9 @@ def by_size(ids: Array, count: Array) -> Array:
 
 def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
   """Return the rows of these clients [C]."""
-  return Cohort(trees.take(clients, ids), data.index[ids], data.count[ids], ids)
+  return Cohort(
+    trees.gather(clients, ids), data.index[ids], data.count[ids], ids
+  )
 
 
 def is_on_host(data: ClientData) -> bool:

@@ -25,14 +25,14 @@ def count(
   """Return the bytes of a stage, whose arguments may be shapes alone."""
 
   def messages(server, clients, data):
-    data = stage.prepare(server, data)
-    client = trees.take(clients, 0)
+    data = stage.prepare_data(server, data)
+    client = trees.gather(clients, 0)
     one = ClientData(data.x, data.y, data.index[0], data.count[0])
     down = stage.algorithm.download(server, client)
     _, up, _ = stage.algorithm.local_update(
       down, client, one, jax.random.key(0)
     )
-    return client, up, down, stage.held(server)
+    return client, up, down, stage.initial_broadcast(server)
 
   shapes = jax.eval_shape(messages, server, clients, data)
   kept, up, down, once = map(trees.num_bytes, shapes)
@@ -46,7 +46,7 @@ def watch(stage: Stage, server: Server) -> tuple[Stage, Callable[[], Traffic]]:
   to count takes a second. It leaves no mark in the program.
   """
   method, seen = stage.algorithm, []
-  once = trees.num_bytes(jax.eval_shape(stage.held, server))
+  once = trees.num_bytes(jax.eval_shape(stage.initial_broadcast, server))
 
   def local_update(down, client, data, rng):
     new_client, up, metrics = method.local_update(down, client, data, rng)

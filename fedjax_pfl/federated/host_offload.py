@@ -59,10 +59,10 @@ def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
     for first in range(0, num_clients, BLOCK):
       ids = np.arange(first, min(first + BLOCK, num_clients))
       _write(clients, _Running(ids, init(ids)))
-  return enter(stage, server, clients, data)
+  return initialize_stage(stage, server, clients, data)
 
 
-def enter(
+def initialize_stage(
   stage: Stage, server: Server, clients: Client, data: ClientData
 ) -> tuple[Server, Client]:
   """Return the states with which a stage begins, the clients' on the host.
@@ -70,9 +70,9 @@ def enter(
   A stage that makes its states from those of all clients has them on the
   device for that moment.
   """
-  if stage.enter is unchanged:
+  if stage.initialize is unchanged:
     return server, clients
-  server, clients = stage.enter(server, clients, data)
+  server, clients = stage.initialize(server, clients, data)
   return server, jax.tree.map(np.array, clients)  # which can be written
 
 
@@ -86,7 +86,7 @@ def shapes_on_host(clients: Client) -> Client:
 def make_fed_rounds(
   algorithm: Algorithm,
   chunk: int | str = 'auto',
-  say: Callable[[str], None] = lambda text: None,
+  log: Callable[[str], None] = lambda text: None,
   most: int | None = None,
 ) -> Round:
   """Return rounds of cohorts [T, C] for clients and rows on the host.
@@ -101,21 +101,23 @@ def make_fed_rounds(
     chunk = auto_chunk(algorithm, server, cohort.clients, place, rows, key)
     return chunk if most is None else min(chunk, most)
 
-  play = until_it_fits(partial(partial, _play, algorithm), chunk, choose, say)
+  play = until_it_fits(partial(partial, _play, algorithm), chunk, choose, log)
   return partial(_rounds, play)
 
 
 def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
   """Refuse a method whose server looks at the rows of clients itself."""
   key = jax.eval_shape(jax.random.key, 0)
+
+  def post_aggregate(algorithm, x, y, server, key):
+    rows = without_rows(x, y, data.index.shape)
+    return algorithm.post_aggregate(server, rows, key)
+
   for stage in stages:
     server = jax.eval_shape(stage.algorithm.init_server, key)
     try:
       jax.eval_shape(
-        lambda x, y, server, key, refine=stage.algorithm.refine: refine(
-          server, without_rows(x, y, data.index.shape), key
-        ),
-        *(data.x, data.y, server, key),
+        partial(post_aggregate, stage.algorithm), data.x, data.y, server, key
       )
     except (TypeError, AttributeError) as error:
       raise bad_input(
@@ -179,7 +181,7 @@ def compiled_round(
   server, rows, metrics = train_cohort(
     algorithm, chunk, server, cohort, data, key
   )
-  return server, rows, trees.take(metrics, place)
+  return server, rows, trees.gather(metrics, place)
 
 
 def _fetch(

@@ -17,7 +17,7 @@ def until_it_fits(
   make_fn: Callable[[int], Callable],
   chunk: int | str,
   choose_fn: Callable[..., int],
-  say: Callable[[str], None] = lambda text: None,
+  log: Callable[[str], None] = lambda text: None,
 ) -> Callable:
   """Return make_fn(chunk) as a function, with a chunk that fits memory.
 
@@ -42,7 +42,7 @@ def until_it_fits(
       if chunk != 'auto' or size == 1:
         raise _too_large(size, error) from error
       chosen[:] = size // 2, make_fn(size // 2), False
-      say(
+      log(
         f'{size} clients side by side are more than memory holds: going on '
         f'with {size // 2}. The numbers are the same.'
       )
@@ -61,9 +61,13 @@ def is_out_of_memory(error: Exception) -> bool:
 def _too_large(size: int, error: Exception) -> BadInput:
   choices = ['a smaller batch_size', 'a smaller model']
   if size > 1:
-    choices = ['chunk=auto', f'chunk={size // 2}', *choices]
+    choices = [
+      'clients_per_chunk=auto',
+      f'clients_per_chunk={size // 2}',
+      *choices,
+    ]
   return bad_input(
-    'chunk',
+    'clients_per_chunk',
     got=size,
     expected='as many clients side by side as memory holds',
     choices=[*choices, 'clients_placement=host'],

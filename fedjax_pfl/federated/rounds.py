@@ -1,7 +1,7 @@
 """The federated round: one compiled function on stacked pytrees.
 
   gather the cohort's rows -> local_update of every client -> aggregate
-  -> refine -> scatter the rows
+  -> post_aggregate -> scatter the rows
 
 It never asks which algorithm it runs. Results move neither with the order of
 the cohort, nor the chunk, nor the padding, beyond rounding.
@@ -64,7 +64,7 @@ def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
 
   >>> server, clients = begin(stages[0], data, jax.random.key(0))
   """
-  return stage.enter(*init_states(stage.algorithm, data, key), data)
+  return stage.initialize(*init_states(stage.algorithm, data, key), data)
 
 
 def stage_shapes(
@@ -77,26 +77,26 @@ def stage_shapes(
       key = jax.eval_shape(jax.random.key, 0)
       states = jax.eval_shape(partial(begin, stage), data, key)
     else:
-      states = jax.eval_shape(stage.enter, *states, data)
+      states = jax.eval_shape(stage.initialize, *states, data)
     yield (stage, *states)
 
 
 def make_round(
   algorithm: Algorithm,
   *,
-  chunk: int | str = 'auto',
+  clients_per_chunk: int | str = 'auto',
   mesh: Mesh | None = None,
   backend: str = 'vmap',
   name: str = 'round',
 ) -> Round:
   """Return (server, clients, cohort, data, key) -> (server, clients, metrics).
 
-  `chunk` clients run side by side, chunk after chunk: 'auto' takes the
-  largest number that fits memory and is not slower. The devices of a `mesh`
-  each have a share of the clients; see mesh.py. The backend 'loop' runs
-  client after client in Python, without compilation, and its exceptions name
-  client, stage and round. Keys: fold_in(fold_in(key, round), client); the
-  server's is that of client K, who does not exist.
+  `clients_per_chunk` clients run side by side, chunk after chunk: 'auto' takes
+  the largest number that fits memory and is not slower. The devices of a `mesh`
+  each have a share of the clients; see mesh.py. The backend 'loop' runs client
+  after client in Python, without compilation, and its exceptions name client,
+  stage and round. Keys: fold_in(fold_in(key, round), client); the server's is
+  that of client K, who does not exist.
 
   >>> round_fn = make_round(algorithm)
   >>> for _ in range(3):
@@ -112,16 +112,16 @@ def make_round(
     )
   if backend == 'loop':
     return partial(_loop_round, algorithm, name)
-  if chunk == 'auto':
+  if clients_per_chunk == 'auto':
     return _auto_round(algorithm, mesh)
-  if not isinstance(chunk, int) or chunk < 1:
+  if not isinstance(clients_per_chunk, int) or clients_per_chunk < 1:
     raise bad_input(
-      'chunk',
-      got=chunk,
+      'clients_per_chunk',
+      got=clients_per_chunk,
       expected='"auto" or a whole number of clients, 1 or more',
       cause='a typing error',
     )
-  return jax.jit(partial(_compiled_round, algorithm, chunk, mesh))
+  return jax.jit(partial(_compiled_round, algorithm, clients_per_chunk, mesh))
 
 
 def make_rounds(round_fn: Round) -> Round:
@@ -171,7 +171,7 @@ def train_cohort(
 def _learn(algorithm, server, uploads, cohort, data, key) -> Server:
   server_key = _server_key(server, data, key)
   server = algorithm.aggregate(server, uploads, cohort.count)
-  return algorithm.refine(server, data, server_key)
+  return algorithm.post_aggregate(server, data, server_key)
 
 
 def _compiled_round(algorithm, chunk, mesh, server, clients, ids, data, key):
@@ -181,8 +181,8 @@ def _compiled_round(algorithm, chunk, mesh, server, clients, ids, data, key):
   server, rows, metrics = train_cohort(
     algorithm, chunk, server, cohort, data, key, mesh
   )
-  clients = trees.put(clients, cohort.ids, rows)
-  return server, clients, trees.take(metrics, jnp.argsort(order))
+  clients = trees.scatter(clients, cohort.ids, rows)
+  return server, clients, trees.gather(metrics, jnp.argsort(order))
 
 
 def _loop_round(algorithm, name, server, clients, ids, data, key):
@@ -192,14 +192,14 @@ def _loop_round(algorithm, name, server, clients, ids, data, key):
   results = []
   for position, client_id in enumerate(cohort.ids.tolist()):
     with _named(f'client {client_id}', name, server):
-      results.append(update(trees.take(cohort, position)))
+      results.append(update(trees.gather(cohort, position)))
   rows, uploads, metrics = jax.tree.map(
     lambda *leaves: jnp.stack(leaves), *results
   )
   with _named('server', name, server):
     server = _learn(algorithm, server, uploads, cohort, data, key)
-  clients = trees.put(clients, cohort.ids, rows)
-  return server, clients, trees.take(metrics, jnp.argsort(order))
+  clients = trees.scatter(clients, cohort.ids, rows)
+  return server, clients, trees.gather(metrics, jnp.argsort(order))
 
 
 @contextlib.contextmanager
@@ -238,7 +238,7 @@ def _auto_round(algorithm, mesh):
     size = cohort.shape[0]
     if size not in chosen:
       chosen[size] = until_it_fits(
-        lambda chunk: make_round(algorithm, chunk=chunk, mesh=mesh),
+        lambda chunk: make_round(algorithm, clients_per_chunk=chunk, mesh=mesh),
         'auto',
         partial(auto_chunk, algorithm),
       )

@@ -4,10 +4,10 @@
   w <- SGD_1(w; shared examples)      one epoch on 'full', or on the 'body'
 
 An option of any method whose server holds a whole model, not a method: it is
-the `refine` of its stage. floor(p P) of the P training examples are shared,
-drawn once from all of them; the clients keep theirs. Batch size, momentum,
-decay and transform are the clients', the learning rate is that of the round
-just played, and the buffer starts anew in every round.
+the `post_aggregate` of its stage. floor(p P) of the P training examples are
+shared, drawn once from all of them; the clients keep theirs. Batch size,
+momentum, decay and transform are the clients', the learning rate is that of the
+round just played, and the buffer starts anew in every round.
 """
 
 import math
@@ -21,14 +21,14 @@ from fedjax_pfl.core.algorithm import Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Task
 
-SERVER_PARTS = ('full', 'body')
+SERVER_TRAINABLE = ('full', 'body')
 STREAM = 1000  # of the seed; the partition spawns its own from 0 on
 
 
 def share(
   stages: tuple[Stage, ...],
   task: Task,
-  train: local_training.Training,
+  train: local_training.LocalTraining,
   *,
   fraction: float,
   part: str,
@@ -40,9 +40,9 @@ def share(
   server would train it.
   """
   _check_server(stages, task, fraction)
-  mask = personalization.part_mask(task, part, 'server_part')
+  mask = personalization.part_mask(task, part, 'server_trainable')
 
-  def refine(server, data, key):
+  def post_aggregate(server, data, key):
     # The pool is an argument of the round; its size alone decides the rows.
     rows = shared_rows(seed, fraction, data.y.shape[0])
     shared = ClientData(
@@ -54,13 +54,13 @@ def share(
       shared,
       key,
       # aggregate has moved the clock to the round to come.
-      tx=local_training.trainable(train.sgd(server.round - 1), mask),
+      tx=local_training.freeze_except(train.sgd(server.round - 1), mask),
       batching=train.batching(task)._replace(epochs=1),
     )
     return server._replace(params=params)
 
   (stage,) = stages
-  algorithm = stage.algorithm._replace(refine=refine)
+  algorithm = stage.algorithm._replace(post_aggregate=post_aggregate)
   return (stage._replace(algorithm=algorithm, knows_seed=True),)
 
 
@@ -69,7 +69,7 @@ def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:
   number = math.floor(fraction * size + 1e-9)  # 0.29 * 100 is 28.999..
   if number < 1:
     raise bad_input(
-      'server_share',
+      'server_data_fraction',
       got=fraction,
       expected=f'0, or at least 1/{size}: one of the {size} examples',
       cause='a percentage, or fewer examples than before',
@@ -87,14 +87,14 @@ def _check_server(stages, task, fraction) -> None:
     algorithm = stages[0].algorithm
     server = jax.eval_shape(algorithm.init_server, key)
     whole = _kinds(getattr(server, 'params', ())) == _kinds(want)
-    if whole and algorithm.refine is as_aggregated:
+    if whole and algorithm.post_aggregate is as_aggregated:
       return
     if whole:
       cause = 'a method whose server has a step of its own after each round'
   else:
     cause = f'a method of {len(stages)} stages, each with rates of its own'
   raise bad_input(
-    'server_share',
+    'server_data_fraction',
     got=fraction,
     expected='0 for this method: its server has no whole model `params` that '
     'could be trained at the learning rate of the round',

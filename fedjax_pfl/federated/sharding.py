@@ -116,7 +116,7 @@ def map_clients(
     out_specs=Spec(),
     check_vma=False,  # a loop's carry begins alike and then differs: meant so
   )(shared, _seat(rows, seats))
-  return trees.take(found, np.argsort(seats)[len(seats) - size :])
+  return trees.gather(found, np.argsort(seats)[len(seats) - size :])
 
 
 def deal(size: int, num_devices: int) -> np.ndarray:
@@ -132,7 +132,7 @@ def deal(size: int, num_devices: int) -> np.ndarray:
 
 def _seat(rows: PyTree, seats: np.ndarray) -> PyTree:
   """Return the rows in their seats; the absent are as row 0, or less."""
-  seated = trees.take(rows, np.maximum(seats, 0))
+  seated = trees.gather(rows, np.maximum(seats, 0))
   if isinstance(seated, Cohort):
     return seated._replace(count=jnp.where(seats < 0, 0, seated.count))
   return seated

@@ -41,16 +41,16 @@ def widen(task: Task, number: int) -> Task:
       lambda model: task.features(model, x, mask), task, params['encoders']
     )
 
-  def outputs(params, batch, key) -> Outputs:
+  def train_outputs(params, batch, key) -> Outputs:
     rows = concatenate(
-      lambda model: task.outputs(model, batch, key).features,
+      lambda model: task.train_outputs(model, batch, key).features,
       task,
       params['encoders'],
     )
     return Outputs(rows, linear(params['head'], rows))
 
   def loss(params, batch, key) -> Array:
-    return masked_cross_entropy(outputs(params, batch, key).logits, batch)
+    return masked_cross_entropy(train_outputs(params, batch, key).logits, batch)
 
   shapes = jax.eval_shape(init, jax.eval_shape(jax.random.key, 0))
   return task._replace(
@@ -60,7 +60,7 @@ def widen(task: Task, number: int) -> Task:
       params['head'], features(params, x, mask)
     ),
     loss=loss,
-    outputs=outputs,
+    train_outputs=train_outputs,
     is_head=trees.path_mask(shapes, lambda name: name.startswith('head/')),
   )
 

@@ -20,14 +20,14 @@ class ConvNet(nn.Module):
 
   depth: int
   num_classes: int
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   def setup(self):
     for i in range(1, self.depth + 1):
       conv = layers.Conv(
-        WIDTH, use_bias=True, lowering=self.lowering, pooled=True
+        WIDTH, use_bias=True, conv_impl=self.conv_impl, pooled=True
       )
-      norm = layers.BatchNorm(relu=True, pooled=True, lowering=self.lowering)
+      norm = layers.BatchNorm(relu=True, pooled=True, conv_impl=self.conv_impl)
       setattr(self, f'conv{i}', conv)
       setattr(self, f'bn{i}', norm)
     self.head = layers.Dense(self.num_classes)

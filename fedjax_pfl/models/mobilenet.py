@@ -30,13 +30,13 @@ class Block(nn.Module):
 
   channels: int
   stride: int
-  lowering: str
+  conv_impl: str
 
   def setup(self):
-    self.depthwise = layers.DepthwiseConv(self.stride, self.lowering)
-    self.bn1 = layers.BatchNorm(relu=True, lowering=self.lowering)
-    self.pointwise = layers.Pointwise(self.channels, self.lowering)
-    self.bn2 = layers.BatchNorm(relu=True, lowering=self.lowering)
+    self.depthwise = layers.DepthwiseConv(self.stride, self.conv_impl)
+    self.bn1 = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
+    self.pointwise = layers.Pointwise(self.channels, self.conv_impl)
+    self.bn2 = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
 
   def __call__(self, x: Array, mask: Array) -> Array:
     x = self.bn1(self.depthwise(x), mask)
@@ -47,13 +47,13 @@ class MobileNet(nn.Module):
   """stem, stem_bn, block0, ..., block12, head."""
 
   num_classes: int
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   def setup(self):
-    self.stem = layers.Conv(32, lowering=self.lowering)
-    self.stem_bn = layers.BatchNorm(relu=True, lowering=self.lowering)
+    self.stem = layers.Conv(32, conv_impl=self.conv_impl)
+    self.stem_bn = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
     for i, (channels, stride) in enumerate(BLOCKS):
-      setattr(self, f'block{i}', Block(channels, stride, self.lowering))
+      setattr(self, f'block{i}', Block(channels, stride, self.conv_impl))
     self.head = layers.Dense(self.num_classes)
 
   def features(self, x: Array, mask: Array) -> Array:

@@ -41,7 +41,7 @@ def outline(task: Task) -> Task:
     is_head=thinned(task.is_head),
     features=features,
     logits=logits,
-    outputs=lambda params, batch, key: zeros(batch.x),
+    train_outputs=lambda params, batch, key: zeros(batch.x),
     loss=lambda params, batch, key: jnp.zeros((), head.dtype),
   )
 

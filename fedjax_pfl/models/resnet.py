@@ -23,11 +23,11 @@ class BasicBlock(nn.Module):
 
   width: int
   stride: int
-  lowering: str
+  conv_impl: str
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.lowering)
+    conv, norm = _layers(self.conv_impl)
     y = conv(self.width, 3, self.stride, 'conv1')(x)
     y = norm('bn1', relu=True)(y, mask)
     y = conv(self.width, 3, 1, 'conv2')(y)
@@ -42,11 +42,11 @@ class Bottleneck(nn.Module):
 
   width: int
   stride: int
-  lowering: str
+  conv_impl: str
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.lowering)
+    conv, norm = _layers(self.conv_impl)
     y = conv(self.width, 1, 1, 'conv1')(x)
     y = norm('bn1', relu=True)(y, mask)
     y = conv(self.width, 3, self.stride, 'conv2')(y)
@@ -65,13 +65,13 @@ class Stage(nn.Module):
   blocks: int
   width: int
   stride: int
-  lowering: str
+  conv_impl: str
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
     for b in range(self.blocks):
       stride = self.stride if b == 0 else 1
-      block = self.block(self.width, stride, self.lowering, name=f'block{b}')
+      block = self.block(self.width, stride, self.conv_impl, name=f'block{b}')
       x = block(x, mask)
     return x
 
@@ -82,16 +82,16 @@ class ResNet(nn.Module):
   block: type[nn.Module]
   blocks: tuple[int, int, int, int]
   num_classes: int
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   def setup(self):
-    self.stem = layers.Conv(64, lowering=self.lowering)
-    self.stem_bn = layers.BatchNorm(relu=True, lowering=self.lowering)
+    self.stem = layers.Conv(64, conv_impl=self.conv_impl)
+    self.stem_bn = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
     for s, (blocks, width) in enumerate(
       zip(self.blocks, WIDTHS, strict=True), 1
     ):
       stride = 1 if s == 1 else 2
-      stage = Stage(self.block, blocks, width, stride, self.lowering)
+      stage = Stage(self.block, blocks, width, stride, self.conv_impl)
       setattr(self, f'stage{s}', stage)
     self.head = layers.Dense(self.num_classes)
 
@@ -105,13 +105,13 @@ class ResNet(nn.Module):
     return self.head(self.features(x, mask))
 
 
-def _layers(lowering: str):
+def _layers(conv_impl: str):
   def conv(features: int, size: int, stride: int, name: str) -> layers.Conv:
     return layers.Conv(
-      features, (size, size), stride, size // 2, lowering=lowering, name=name
+      features, (size, size), stride, size // 2, conv_impl=conv_impl, name=name
     )
 
   def norm(name: str, relu: bool = False) -> layers.BatchNorm:
-    return layers.BatchNorm(relu, lowering=lowering, name=name)
+    return layers.BatchNorm(relu, conv_impl=conv_impl, name=name)
 
   return conv, norm

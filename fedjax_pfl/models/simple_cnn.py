@@ -23,12 +23,12 @@ class SimpleCNN(nn.Module):
   """conv1, conv2, fc1, fc2, head, as wide as `widths` says."""
 
   num_classes: int
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
   widths: tuple[int, int, int, int] = (6, 16, 120, 84)
 
   def setup(self):
     def conv(width: int) -> nn.Module:
-      return layers.ConvReluPool(width, (5, 5), 0, lowering=self.lowering)
+      return layers.ConvReluPool(width, (5, 5), 0, conv_impl=self.conv_impl)
 
     self.conv1, self.conv2 = map(conv, self.widths[:2])
     self.fc1, self.fc2 = map(layers.Dense, self.widths[2:])

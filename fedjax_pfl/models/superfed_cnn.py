@@ -30,14 +30,14 @@ class SuperFedCNN(nn.Module):
 
   num_classes: int
   side: int = 32
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   def setup(self):
     pool, last = SIDES[self.side]
 
     def conv(width: int, size: int) -> nn.Module:
       return layers.ConvReluPool(
-        width, (size, size), 0, pool, self.lowering, layers.glorot_normal
+        width, (size, size), 0, pool, self.conv_impl, layers.glorot_normal
       )
 
     self.conv1, self.conv2, self.conv3 = (

@@ -38,10 +38,10 @@ QUICKLY = {'xla_backend_optimization_level': 1}
 class Model(NamedTuple):
   """How to make a model, and what it can read."""
 
-  make: Callable[..., nn.Module]  # (num_classes=, lowering=) -> module
+  make: Callable[..., nn.Module]  # (num_classes=, conv_impl=) -> module
   least: int = 1  # image side
   sides: tuple[int, ...] = ()  # square images of these alone; make(side=) too
-  row_wise: bool = False  # see Task
+  batch_independent: bool = False  # see Task
 
 
 def _resnet(block: type[nn.Module], *blocks: int) -> Model:
@@ -55,11 +55,15 @@ MODELS = {
   'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
   'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
   'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
-  'simple_cnn': Model(simple_cnn.SimpleCNN, simple_cnn.LEAST, row_wise=True),
-  'superfed_cnn': Model(
-    superfed_cnn.SuperFedCNN, sides=(*superfed_cnn.SIDES,), row_wise=True
+  'simple_cnn': Model(
+    simple_cnn.SimpleCNN, simple_cnn.LEAST, batch_independent=True
   ),
-  'vgg9': Model(vgg9.VGG9, vgg9.LEAST, row_wise=True),
+  'superfed_cnn': Model(
+    superfed_cnn.SuperFedCNN,
+    sides=(*superfed_cnn.SIDES,),
+    batch_independent=True,
+  ),
+  'vgg9': Model(vgg9.VGG9, vgg9.LEAST, batch_independent=True),
 }
 
 
@@ -70,7 +74,7 @@ def make_task(
   num_classes: int,
   augment: Transform | None = None,
   normalise: Transform | None = None,
-  lowering: str = 'auto',
+  conv_impl: str = 'auto',
 ) -> Task:
   """Return the Task of a model by its name, for images (H, W, channels).
 
@@ -88,17 +92,17 @@ def make_task(
       cause='a typo; a module of your own goes to task_from_module',
     )
   model = MODELS[name]
-  lowerings.resolve(lowering)
+  lowerings.resolve(conv_impl)
   _check_shape(image_shape)
   _check_sides(name, model, image_shape)
   size = {'side': image_shape[0]} if model.sides else {}
   return task_from_module(
-    model.make(num_classes=num_classes, lowering=lowering, **size),
+    model.make(num_classes=num_classes, conv_impl=conv_impl, **size),
     image_shape=image_shape,
     num_classes=num_classes,
     augment=augment,
     normalise=normalise,
-    row_wise=model.row_wise,
+    batch_independent=model.batch_independent,
   )
 
 
@@ -109,7 +113,7 @@ def task_from_module(
   num_classes: int,
   augment: Transform | None = None,
   normalise: Transform | None = None,
-  row_wise: bool = False,
+  batch_independent: bool = False,
 ) -> Task:
   """Return the Task of a flax module of your own.
 
@@ -118,7 +122,7 @@ def task_from_module(
   `head`. BatchNorm must be the one of `layers`: no collection but the
   parameters is kept. A `features` that takes `train` is called with train=True
   where the model is trained; its nn.Dropout layers then have a key. Say
-  `row_wise` if a row of features depends on that row of x alone.
+  `batch_independent` if a row of features depends on that row of x alone.
   """
   _check_shape(image_shape)
   is_random = 'train' in inspect.signature(_features_of(module)).parameters
@@ -143,7 +147,7 @@ def task_from_module(
     return module.apply({'params': params}, x, mask)
 
   @traced_once
-  def outputs(params: Params, batch: Batch, key: Key) -> Outputs:
+  def train_outputs(params: Params, batch: Batch, key: Key) -> Outputs:
     if not is_random:
       return module.apply({'params': params}, batch.x, batch.mask, method=_both)
     return module.apply(
@@ -155,7 +159,7 @@ def task_from_module(
     )
 
   def loss(params: Params, batch: Batch, key: Key) -> Array:
-    return masked_cross_entropy(outputs(params, batch, key).logits, batch)
+    return masked_cross_entropy(train_outputs(params, batch, key).logits, batch)
 
   params = _check_module(module, begin, num_classes)
   return Task(
@@ -163,12 +167,12 @@ def task_from_module(
     features=features,
     logits=logits,
     loss=loss,
-    outputs=outputs,
+    train_outputs=train_outputs,
     augment=augment or unit_range,
     normalise=normalise or unit_range,
     is_head=_head_mask(params),
     num_classes=num_classes,
-    row_wise=row_wise,
+    batch_independent=batch_independent,
   )
 
 

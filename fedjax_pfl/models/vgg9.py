@@ -24,14 +24,14 @@ class VGG9(nn.Module):
   """conv1, ..., conv6, fc1, fc2, head."""
 
   num_classes: int
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   def setup(self):
     for i, width in enumerate(WIDTHS, 1):
       if i % 2:
-        conv = layers.Conv(width, use_bias=True, lowering=self.lowering)
+        conv = layers.Conv(width, use_bias=True, conv_impl=self.conv_impl)
       else:
-        conv = layers.ConvReluPool(width, lowering=self.lowering)
+        conv = layers.ConvReluPool(width, conv_impl=self.conv_impl)
       setattr(self, f'conv{i}', conv)
     self.drop_channels = nn.Dropout(0.05, broadcast_dims=(1, 2))
     self.drop = nn.Dropout(0.1)

@@ -2,7 +2,7 @@
 
 >>> from fedjax_pfl.report import load
 >>> frame = load('results')
->>> frame.groupby(['algorithm', 'shards', 'view']).accuracy.mean()
+>>> frame.groupby(['algorithm', 'shards_per_client', 'view']).accuracy.mean()
 """
 
 import math
@@ -24,9 +24,22 @@ if TYPE_CHECKING:
 
 # Fields of the config that tell the cells of the published tables apart.
 SETTING = (
-  *('algorithm', 'dataset', 'model', 'partition', 'clients', 'shards', 'beta'),
-  *('classes_per_client', 'fraction', 'local_epochs', 'server_share'),
-  *('support', 'scoring', 'test_partition'),
+  *(
+    'algorithm',
+    'dataset',
+    'model',
+    'partition',
+    'num_clients',
+    'shards_per_client',
+    'dirichlet_beta',
+  ),
+  *(
+    'classes_per_client',
+    'client_fraction',
+    'local_epochs',
+    'server_data_fraction',
+  ),
+  *('adapt_on', 'scoring', 'test_partition'),
 )
 SUMMARY = (
   *('mean', 'std', 'pooled', 'worst_decile', 'top5', 'loss', 'ece', 'mce'),
@@ -113,7 +126,7 @@ def _setting(judgement: Judgement, training: Training) -> dict[str, Any]:
     **{name: settings.get(name) for name in SETTING},
     'hp': ' '.join(f'{name}={value}' for name, value in hp),
     'finetune_epochs': ','.join(map(str, finetune.get('epochs') or ())),
-    'finetune_part': finetune.get('part'),
+    'finetune_trainable': finetune.get('trainable'),
     'rounds': training.rounds,
     'seed': training.seed,
   }

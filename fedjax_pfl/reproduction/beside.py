@@ -20,11 +20,18 @@ PAPERS = {
 }
 EPOCHS = 320  # in total, where a table does not say
 FINETUNED = 5  # epochs, where a table does not say
-MATCHED = ('dataset', 'model', 'algorithm', 'clients', 'shards')
-MATCHED += ('fraction', 'local_epochs', 'partition')
+MATCHED = ('dataset', 'model', 'algorithm', 'num_clients', 'shards_per_client')
+MATCHED += ('client_fraction', 'local_epochs', 'partition')
 # Fields that tables vary, that only judge, or that say where and how often.
 FREE = {*MATCHED, 'total_epochs', 'rounds', 'seed', 'views', 'eval_views'}
-FREE |= {'finetune.epochs', 'data_dir', 'chunk', 'devices', 'lowering', 'debug'}
+FREE |= {
+  'finetune.epochs',
+  'data_dir',
+  'clients_per_chunk',
+  'devices',
+  'conv_impl',
+  'debug',
+}
 FREE |= {'save_clients', 'log_every', 'eval_every', 'checkpoint_every'}
 FREE |= {'hp.protocol'}
 # Printed for them is each client's best round by TEST accuracy.
@@ -58,8 +65,8 @@ def beside(
   for view in settings['views']:
     for row in rows:
       if _is_printed(row, view, settings):
-        source = f'{PAPERS[row.paper]}, Table {row.table}'
-        found[view] = (row.mean, row.std, source, doubts(row))
+        dataset = f'{PAPERS[row.paper]}, Table {row.table}'
+        found[view] = (row.mean, row.std, dataset, doubts(row))
         break
   return found
 
@@ -94,7 +101,7 @@ def _is_printed(row: Published, view: str, settings: Mapping[str, Any]) -> bool:
     if name not in ('total_epochs', 'mu')
   }
   epochs = int(variant.pop('finetune_epochs', FINETUNED))
-  if variant.pop('finetune_part', 'full') != 'full' or variant:
+  if variant.pop('finetune_trainable', 'full') != 'full' or variant:
     return False
   if match := STOPPED.fullmatch(view):
     stop = match[1] or max(settings['finetune']['epochs'])

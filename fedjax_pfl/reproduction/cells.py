@@ -52,8 +52,8 @@ class Cell(NamedTuple):
   published: Published
   settings: dict[str, Any]  # a whole config: what is trained
   reading: Reading
-  # Fields replaced for judging alone: {'finetune.part': 'body'}. Cells that
-  # differ in nothing else share one training.
+  # Fields replaced for judging alone: {'finetune.trainable': 'body'}. Cells
+  # that differ in nothing else share one training.
   judging: Mapping[str, Any] = {}
   start: dict[str, Any] | None = None  # a whole config: the run it begins with
 
@@ -93,7 +93,7 @@ def replaced(
 ) -> dict[str, Any]:
   """Return the settings with fields replaced; a dot leads into a group.
 
-  >>> replaced(settings, {'finetune.part': 'body', 'shards': 5})
+  >>> replaced(settings, {'finetune.trainable': 'body', 'shards_per_client': 5})
 
   A hyperparameter, hp.<name>, may be new: a method checks its own.
   """

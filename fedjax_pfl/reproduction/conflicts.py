@@ -45,7 +45,7 @@ def check_scores(
 ) -> None:
   """Refuse two results of one view that are not the same for every client."""
   pairs = {
-    'clients': (known.ids, given.ids),
+    'num_clients': (known.ids, given.ids),
     'train_count': (known.train_count, given.train_count),
     **{
       field: (one, getattr(given.scores, field))

@@ -95,10 +95,10 @@ class DryRun:
     program = program_of(training.settings)
     if program not in self._measured:
       words = display_name(training.settings['algorithm'])
-      progress.say(f'Measuring {words}: {len(self._measured) + 1}')
+      progress.log(f'Measuring {words}: {len(self._measured) + 1}')
       settings = dict(training.settings)
       if training.start is not None:
-        settings['start'] = training.start.name  # need not be there yet
+        settings['init_from'] = training.start.name  # need not be there yet
       experiment = assemble(settings, lambda text: None)
       self._measured[program] = forecast(experiment)
     return self._measured[program]
@@ -110,7 +110,7 @@ def list_cells(
   seeds: Sequence[int],
   place: Place,
   identity: Identity,
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> None:
   """Say for every cell what is to be done, and what it takes here."""
   dry_run = DryRun(place)
@@ -121,8 +121,8 @@ def list_cells(
     shown = ['-' if value is None else str(value) for value in values]
     judgements = [judgement_of(cell, seed, identity) for seed in seeds]
     lines.append((*shown, *dry_run.line(judgements)))
-  say(align(lines))
-  say(
+  log(align(lines))
+  log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
     f'{_time(dry_run.seconds)} in all, as measured from a few steps just now.'
   )

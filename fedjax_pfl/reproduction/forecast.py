@@ -38,7 +38,13 @@ from fedjax_pfl.training.memory_estimate import program_bytes
 FULL_CLIENT_BELOW = 20.0  # seconds: what a dry run may spend on one client
 REPEATS = 3  # the fastest counts: other processes only slow it down
 FORWARD_SHARE = 1 / 3  # of a gradient step
-WHO_HAS_WHAT = ('seed', 'shards', 'beta', 'test_shards', 'start')
+WHO_HAS_WHAT = (
+  'seed',
+  'shards_per_client',
+  'dirichlet_beta',
+  'test_shards_per_client',
+  'init_from',
+)
 
 
 class Forecast(NamedTuple):
@@ -70,7 +76,7 @@ def forecast(experiment: Experiment) -> Forecast:
       key = random_streams(experiment.settings['seed'])['states']
       state = begin(stage, experiment.train, key)
     else:
-      state = stage.enter(*state, experiment.train)
+      state = stage.initialize(*state, experiment.train)
     cost = _measure(experiment, stage, state)
     seconds += cost.compile + stage.rounds * cost.round
     seconds += cost.step * _steps_of_evaluations(experiment, stage)
@@ -93,15 +99,15 @@ def judging_seconds(experiment: Experiment, step: float) -> float:
 
 
 def assemble(
-  settings: Mapping[str, Any], say: Callable[[str], None]
+  settings: Mapping[str, Any], log: Callable[[str], None]
 ) -> Experiment:
   """Return the experiment of a config, whether or not its `start` is there."""
   settings = dict(settings)
   check_settings(settings)
   task = build_task(settings, *peek_shape(settings))
   stages = build_stages(settings, task)
-  size = cohort_size(settings['clients'], settings['fraction'])
-  return Experiment(settings, *build_data(settings, say), task, stages, size)
+  size = cohort_size(settings['num_clients'], settings['client_fraction'])
+  return Experiment(settings, *build_data(settings, log), task, stages, size)
 
 
 def program_of(settings: Mapping[str, Any]) -> str:
@@ -114,15 +120,19 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
   """Return the cost of a round of the stage, from these states."""
   settings = experiment.settings
   key = random_streams(settings['seed'])['rounds']
-  data = stage.prepare(state[0], experiment.train)
-  size = settings['clients'] if stage.everyone else experiment.cohort_size
+  data = stage.prepare_data(state[0], experiment.train)
+  size = (
+    settings['num_clients']
+    if stage.full_participation
+    else experiment.cohort_size
+  )
   cohort = jnp.arange(size)
-  side_by_side = settings['chunk']
+  side_by_side = settings['clients_per_chunk']
   if side_by_side == 'auto':
     side_by_side = auto_chunk(stage.algorithm, *state, cohort, data, key)
   side_by_side = min(side_by_side, size)
   began = time.perf_counter()
-  round_fn = make_round(stage.algorithm, chunk=side_by_side)
+  round_fn = make_round(stage.algorithm, clients_per_chunk=side_by_side)
   program = jax.jit(round_fn).lower(*state, cohort, data, key).compile()
   compiled = time.perf_counter() - began
 

@@ -49,7 +49,7 @@ def judge_again(
   workdir: pathlib.Path,
   key: str,
   readings: Sequence[Reading],
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> pathlib.Path:
   """Return RUN/judgements/<key> with the scores of these readings.
 
@@ -57,21 +57,23 @@ def judge_again(
   already holds is kept.
   """
   began = time.perf_counter()
-  scores = scores_of(experiment, workdir, readings, say)
+  scores = scores_of(experiment, workdir, readings, log)
   path = workdir / FOLDER / key
   path.mkdir(parents=True, exist_ok=True)
   run = run_dir.open_run(
-    path, experiment.settings, data=experiment.data_id, say=lambda text: None
+    path, experiment.settings, data=experiment.data_id, log=lambda text: None
   )
   if run.status() == 'finished':
     scores = {**run_dir.load_clients(path).scores, **scores}
   train_count = experiment.train.count
   run.write_clients(
-    scores, np.arange(experiment.settings['clients']), train_count=train_count
+    scores,
+    np.arange(experiment.settings['num_clients']),
+    train_count=train_count,
   )
   run.write_result(
     algorithm=experiment.settings['algorithm'],
-    dataset=experiment.source.name,
+    dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=time.perf_counter() - began,
     views={
@@ -86,10 +88,10 @@ def scores_of(
   experiment: Experiment,
   workdir: pathlib.Path,
   readings: Sequence[Reading],
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> dict[str, Scores]:
   """Return {stored name: scores [K]} of the last models of the run."""
-  states = load_states(experiment, workdir, say)
+  states = load_states(experiment, workdir, log)
   key = random_streams(experiment.settings['seed'])['evaluation']
   scores = {}
   views = _views(readings, ('accuracy',))
@@ -99,7 +101,7 @@ def scores_of(
     scores |= judge(experiment.stages[-1], state, views)
   views = _views(readings, OF_CLASSES)
   if views:
-    number = experiment.settings['clients']
+    number = experiment.settings['num_clients']
     with progress.progress('judging by class', number, unit='client') as bar:
       by_class, owned = score_by_class(
         experiment, *states, views, key, bar.update
@@ -107,7 +109,7 @@ def scores_of(
     scores |= split_scores(by_class, owned)
   views = _views(readings, ('best_round',))
   if views:
-    scores |= best_rounds(experiment, workdir, views, say)
+    scores |= best_rounds(experiment, workdir, views, log)
   return scores
 
 
@@ -130,7 +132,7 @@ def best_rounds(
   experiment: Experiment,
   workdir: pathlib.Path,
   views: Sequence[str],
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> dict[str, Scores]:
   """Return every client's best judged round on its tests: an oracle."""
 
@@ -138,7 +140,7 @@ def best_rounds(
     return {'test_best': state_shapes(experiment, step).test_best}
 
   folder = workdir / 'checkpoints'
-  _, restored = checkpoint.restore(folder, like, say, part=True)
+  _, restored = checkpoint.restore(folder, like, log, part=True)
   count = np.asarray(experiment.judging[1].count)
   return {
     stored_name(Reading(view, 'best_round')): Scores(

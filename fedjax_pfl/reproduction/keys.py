@@ -10,9 +10,10 @@ keys of older results as they are.
   judging_key    what a client adapts on and how, its tests, and their scoring
 
 Views are in neither: they are what is looked up below two keys. What is
-watched during the rounds (eval_every, eval_views, global_test) is part of the
-training, because best and last rounds cannot be judged afterwards. Tests are
-in both keys: a run's own belong to its data, and others can be judged later.
+watched during the rounds (eval_every, eval_views, eval_global_model) is part of
+the training, because best and last rounds cannot be judged afterwards. Tests
+are in both keys: a run's own belong to its data, and others can be judged
+later.
 """
 
 import hashlib
@@ -31,13 +32,13 @@ from fedjax_pfl.training.warm_start import model_digest
 
 # How it is computed, logged and kept: the same numbers up to rounding.
 HOW = (
-  *('chunk', 'lowering', 'debug', 'log_every', 'checkpoint_every'),
+  *('clients_per_chunk', 'conv_impl', 'debug', 'log_every', 'checkpoint_every'),
   *('clients_placement', 'devices', 'save_clients', 'data_dir'),
 )
-JUDGES = ('support', 'scoring')
-TESTS = ('test_partition', 'test_shards', 'test_share')
+JUDGES = ('adapt_on', 'scoring')
+TESTS = ('test_partition', 'test_shards_per_client', 'test_fraction')
 # `quick` lets other images stand in, and their fingerprint tells of it.
-NOT_TRAINED = (*HOW, *JUDGES, 'views', 'quick', 'start', 'total_epochs')
+NOT_TRAINED = (*HOW, *JUDGES, 'views', 'quick', 'init_from', 'total_epochs')
 FINETUNE = 'finetune.'
 
 Settings = Mapping[str, Any]
@@ -103,7 +104,7 @@ def start_key(
   digest = stored['data'].partition('+')[2]
   if not digest:
     return ''
-  named = pathlib.Path(stored['config'].get('start', ''))
+  named = pathlib.Path(stored['config'].get('init_from', ''))
   known = known or {}
   if _made(named, digest):
     return run_key(named, defaults=defaults, known=known)
@@ -113,7 +114,7 @@ def start_key(
     if _made(beside, digest):
       return run_key(beside, defaults=defaults, known=known)
   raise bad_input(
-    'start',
+    'init_from',
     got=f'{path}, which began with the final model of {named}',
     expected='that run, where it was or beside this one: it is a part of what '
     'was trained',

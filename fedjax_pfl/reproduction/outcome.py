@@ -62,9 +62,9 @@ def number_of(
   numbers = found.result.get('global')
   if not numbers:
     raise bad_input(
-      'global_test',
+      'eval_global_model',
       got=f'{found.training.path} without numbers of a global model',
-      expected='a run with global_test=True',
+      expected='a run with eval_global_model=True',
       cause='a file of configs/tables that reads what its config never judges',
     )
   return _of_server(numbers, reading.measure), None, 1

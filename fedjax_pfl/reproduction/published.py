@@ -42,9 +42,9 @@ def _published(row: dict[str, str]) -> Published:
   numbers = {
     name: kind(row[name]) if row[name] else None
     for name, kind in (
-      ('clients', int),
-      ('shards', int),
-      ('fraction', float),
+      ('num_clients', int),
+      ('shards_per_client', int),
+      ('client_fraction', float),
       ('local_epochs', int),
       ('std', float),
     )

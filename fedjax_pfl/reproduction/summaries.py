@@ -103,7 +103,7 @@ def command(
 
   >>> command(settings, {'fedavg_cifar10': base}, 'runs/a')
   'python experiments/main.py --config=configs/fedavg_cifar10.py \
---config.shards=5 --workdir=runs/a'
+--config.shards_per_client=5 --workdir=runs/a'
   """
   name, fields = nearest(settings, configs)
   words = [f'--config=configs/{name}.py']
@@ -119,7 +119,7 @@ def _rows_of(
 ) -> list[Row]:
   settings = judgement.settings
   if training.start:  # by its key, as the run itself is named below
-    settings = {**settings, 'start': f'runs/{training.start}'}
+    settings = {**settings, 'init_from': f'runs/{training.start}'}
   name, fields = nearest(settings, configs)
   words = [
     f'{field}={_text(value)}'
@@ -146,7 +146,7 @@ def _rows_of(
       'mean': _number(one.get('mean')),
       'std': _number(one.get('std')),
       'worst_decile': _number(one.get('worst_decile')),
-      'clients': str(one.get('num_clients', '')),
+      'num_clients': str(one.get('num_clients', '')),
     }
     for view, one in views.items()
   ]

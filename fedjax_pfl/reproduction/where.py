@@ -1,4 +1,4 @@
-"""Choose cells of a table by their fields: 'shards=10,fraction=0.1'."""
+"""Choose cells of a table by their fields: 'shards_per_client=10'."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,14 @@ from fedjax_pfl.reproduction.cells import Cell, Published, field
 
 # What a filter may name besides the variants of the table.
 FIELDS = (
-  *('algorithm', 'dataset', 'model', 'clients', 'shards', 'fraction'),
+  *(
+    'algorithm',
+    'dataset',
+    'model',
+    'num_clients',
+    'shards_per_client',
+    'client_fraction',
+  ),
   *('local_epochs', 'partition', 'metric'),
 )
 
@@ -16,7 +23,7 @@ FIELDS = (
 def where(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
   """Return the cells whose fields have these values; all, without a text.
 
-  >>> where(table.cells, 'shards=10,fraction=0.1')
+  >>> where(table.cells, 'shards_per_client=10,client_fraction=0.1')
 
   A cell without a value, such as the fraction of Local-only, answers to any:
   it stands in every row of its table.
@@ -51,7 +58,10 @@ def _conditions(text: str) -> list[tuple[str, str]]:
         '--where',
         got=text,
         expected='fields and their values',
-        choices=['shards=10', 'shards=10,fraction=0.1'],
+        choices=[
+          'shards_per_client=10',
+          'shards_per_client=10,client_fraction=0.1',
+        ],
         cause='a typing error, or a comma too many',
       )
   return [(name.strip(), value.strip()) for name, _, value in pairs]

@@ -25,7 +25,7 @@ from fedjax_pfl.training.loop import train_seeds
 
 RUNS = 'runs'  # the folder of the run directories below that of the results
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class Place(NamedTuple):
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 def do(
   judgements: Sequence[Judgement],
   place: Place,
-  say: Say,
+  log: Log,
   on_done: Callable[[], None] = lambda: None,
 ) -> None:
   """Train and judge what the results lack; gather it as soon as it is there.
@@ -53,11 +53,11 @@ def do(
   """
   missing = [one for one in judgements if lacks(one, place.results)]
   for group in groups(trainings(missing)):
-    train_missing(group, place, say)
+    train_missing(group, place, log)
     keys_of_group = {training.key for training in group}
     for judgement in missing:
       if judgement.training.key in keys_of_group:
-        judge_missing(judgement, place, say)
+        judge_missing(judgement, place, log)
     on_done()
 
 
@@ -95,28 +95,28 @@ def path_of(training: Training, place: Place) -> pathlib.Path:
   return place.found.get(training.key, place.runs / training.name)
 
 
-def train_missing(group: Sequence[Training], place: Place, say: Say) -> None:
+def train_missing(group: Sequence[Training], place: Place, log: Log) -> None:
   """Train the seeds of a config that are not finished, in one program."""
   found = [(one, path_of(one, place)) for one in group]
   todo = [(one, path) for one, path in found if not is_finished(path)]
   alike: dict[str, list] = {}
   for one, path in todo:
     settings = settings_of(one, place, path)
-    shared = {**settings, 'seed': 0, 'start': ''}
+    shared = {**settings, 'seed': 0, 'init_from': ''}
     # Runs begun elsewhere may differ in what does not change the training.
     alike.setdefault(repr(sorted(shared.items())), []).append((settings, path))
   for runs in alike.values():
     seeds = ', '.join(str(settings['seed']) for settings, _ in runs)
-    say(f'{runs[0][0]["algorithm"]}: training seed {seeds}')
+    log(f'{runs[0][0]["algorithm"]}: training seed {seeds}')
     train_seeds(
-      [build(settings, say) for settings, _ in runs],
+      [build(settings, log) for settings, _ in runs],
       [str(path) for _, path in runs],
     )
   for _, path in todo:
     place.results.add_run(path)
 
 
-def judge_missing(judgement: Judgement, place: Place, say: Say) -> None:
+def judge_missing(judgement: Judgement, place: Place, log: Log) -> None:
   """Judge the models of a training in the ways that are not there yet."""
   path = path_of(judgement.training, place)
   place.results.add_run(path)
@@ -128,9 +128,9 @@ def judge_missing(judgement: Judgement, place: Place, say: Say) -> None:
   if not readings:
     return
   words = ', '.join(stored_name(reading) for reading in readings)
-  say(f'{path.name}: judging {words}')
-  experiment = experiment_of(judgement, place, path, say)
-  judge_again(experiment, path, judgement.key, readings, say)
+  log(f'{path.name}: judging {words}')
+  experiment = experiment_of(judgement, place, path, log)
+  judge_again(experiment, path, judgement.key, readings, log)
   place.results.add_run(path)
 
 
@@ -147,15 +147,15 @@ def settings_of(
     return keys.fill(stored, place.defaults)
   settings = dict(training.settings)
   if training.start is not None:
-    settings['start'] = str(path_of(training.start, place))
+    settings['init_from'] = str(path_of(training.start, place))
   return settings
 
 
 def experiment_of(
-  judgement: Judgement, place: Place, path: pathlib.Path, say: Say
+  judgement: Judgement, place: Place, path: pathlib.Path, log: Log
 ) -> Experiment:
   """Return the experiment of a training, judged in another way."""
   settings = dict(judgement.settings)
   if judgement.training.start is not None:
-    settings['start'] = str(path_of(judgement.training.start, place))
-  return build(settings, say)
+    settings['init_from'] = str(path_of(judgement.training.start, place))
+  return build(settings, log)

@@ -112,7 +112,7 @@ def steps(folder: pathlib.Path) -> list[int]:
 def restore(
   folder: pathlib.Path,
   like: PyTree | Callable[[int], PyTree],
-  say: Callable[[str], None],
+  log: Callable[[str], None],
   *,
   part: bool = False,
 ) -> tuple[int, PyTree] | None:
@@ -134,7 +134,7 @@ def restore(
       damages.append(f'{step} ({damage})')
       continue
     for damaged in damages:
-      say(f'Checkpoint {damaged} is damaged; going on from {step}.')
+      log(f'Checkpoint {damaged} is damaged; going on from {step}.')
     return step, tree
   if damages:
     # To start anew without a word could throw away days of work.

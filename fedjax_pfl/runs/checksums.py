@@ -16,7 +16,7 @@ def check_metrics(
   path: pathlib.Path,
   stamp: Mapping[str, Any],
   step: int,
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> None:
   """Refuse metrics that are not those with which a checkpoint was saved.
 
@@ -25,7 +25,7 @@ def check_metrics(
   if not stamp:  # of an earlier version
     return
   if not path.exists():
-    say(f'{path} is gone: going on without what it said.')
+    log(f'{path} is gone: going on without what it said.')
     return
   head = path.read_bytes()[: stamp['bytes']]
   if hashlib.sha256(head).hexdigest() != stamp['sha256']:

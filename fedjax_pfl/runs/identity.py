@@ -24,14 +24,14 @@ CONFIG = 'config.json'
 ABSENT = '(absent)'
 MAY_CHANGE = 'clients_placement', 'devices'  # between two parts of a run
 # Settings that runs of earlier versions have not stored: as they were then.
-SINCE = {'diverged': 'stop'}
+SINCE = {'on_divergence': 'stop'}
 
 
 def claim(
   path: pathlib.Path,
   config: Mapping[str, Any],
   data: str,
-  say: Callable[[str], None],
+  log: Callable[[str], None],
 ) -> None:
   """Make `path` the directory of this run, or see that it already is.
 
@@ -45,7 +45,7 @@ def claim(
     _check(path, now, lambda text: None)  # where nothing may be written
     lock.acquire(path)
     try:
-      if not _check(path, now, say):
+      if not _check(path, now, log):
         atomic_files.remove_temporary(path)
         atomic_files.write_json(path / CONFIG, now)
     except BaseException:
@@ -65,7 +65,7 @@ def claim(
 
 
 def _check(
-  path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]
+  path: pathlib.Path, now: dict[str, Any], log: Callable[[str], None]
 ) -> bool:
   """Return whether the run is there; refuse another one."""
   stored = _read(path)
@@ -73,7 +73,7 @@ def _check(
     return False
   if not os.access(path, os.W_OK | os.X_OK):
     raise PermissionError('not allowed to write here')
-  _compare(path, stored, now, say)
+  _compare(path, stored, now, log)
   return True
 
 
@@ -149,7 +149,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _compare(
-  path: pathlib.Path, stored: dict, now: dict, say: Callable[[str], None]
+  path: pathlib.Path, stored: dict, now: dict, log: Callable[[str], None]
 ) -> None:
   """Raise unless both are the same run; tell what else is different."""
   before, given = (_decisive(one['config']) for one in (stored, now))
@@ -166,7 +166,7 @@ def _compare(
     )
   for name in now:
     if name in stored and stored[name] != now[name]:
-      say(
+      log(
         f'{path} was begun with {name} {stored.get(name)}, this is '
         f'{now[name]}: numbers may differ in their last digits.'
       )

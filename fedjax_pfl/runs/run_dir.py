@@ -52,25 +52,25 @@ def open_run(
   config: Mapping[str, Any],
   *,
   data: str,
-  say: Callable[[str], None] = print,
+  log: Callable[[str], None] = print,
 ) -> 'Run':
   """Return the run in `workdir`, begun now or to be continued.
 
   `data` is the fingerprint of the data. A directory that was begun with
   another config or other data is refused and left as it is; other versions
-  and devices are only told through `say`.
+  and devices are only told through `log`.
   """
   path = pathlib.Path(workdir)
-  identity.claim(path, config, data, say)
-  return Run(path, say)
+  identity.claim(path, config, data, log)
+  return Run(path, log)
 
 
 class Run:
   """A run directory that is open for writing; every write is whole."""
 
-  def __init__(self, path: pathlib.Path, say: Callable[[str], None]):
+  def __init__(self, path: pathlib.Path, log: Callable[[str], None]):
     self.path = path
-    self.say = say
+    self._log = log
     self._events = None
     self._purge_step = None
     self._is_closed = False
@@ -94,10 +94,10 @@ class Run:
     except FileNotFoundError:
       return None
     except ValueError:
-      self.say(f'{path} is damaged and will be written again.')
+      self._log(f'{path} is damaged and will be written again.')
       return None
     if digests and atomic_files.sha256(self.path / CLIENTS) != digests[CLIENTS]:
-      self.say(
+      self._log(
         f'{self.path / CLIENTS} is damaged or missing and will be written '
         'again.'
       )
@@ -155,7 +155,7 @@ class Run:
     self, like: PyTree | Callable[[int], PyTree]
   ) -> tuple[int, PyTree] | None:
     """Return the newest whole checkpoint, or None if there is none yet."""
-    return checkpoint.restore(self._checkpoints, like, self.say)
+    return checkpoint.restore(self._checkpoints, like, self._log)
 
   def resume(
     self, like: PyTree | Callable[[int], PyTree]
@@ -164,7 +164,9 @@ class Run:
     restored = self.restore_checkpoint(like)
     if restored:
       stamp = checkpoint.beside(self._checkpoints, restored[0])
-      checksums.check_metrics(self.path / METRICS, stamp, restored[0], self.say)
+      checksums.check_metrics(
+        self.path / METRICS, stamp, restored[0], self._log
+      )
     self.rewind(restored[0] if restored else None)
     return restored
 

@@ -15,9 +15,9 @@ from fedjax_pfl.data import (
   TEST_PARTITIONS,
 )
 from fedjax_pfl.evaluation.metrics import SCORINGS
-from fedjax_pfl.federated.server_training import SERVER_PARTS
+from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
-from fedjax_pfl.models.ops.conv import LOWERINGS
+from fedjax_pfl.models.ops.conv import CONV_IMPLS
 from fedjax_pfl.models.task import MODELS
 
 # The run ends in a sentence, or goes on without such clients.
@@ -95,7 +95,7 @@ RULES: dict[str, Rule] = {
     'a typing error, or a method that is not there yet',
     algorithms.available,  # asked when needed: a method may be added meanwhile
   ),
-  'start': Rule(
+  'init_from': Rule(
     lambda value: _is_path(value),
     'the directory of a finished run as a string; "" is a fresh model',
     'None, a pathlib.Path (write str(path)), or a name that no disk has',
@@ -113,10 +113,10 @@ RULES: dict[str, Rule] = {
     'a path as a string; "" is the default place',
     'None, a pathlib.Path (write str(path)), or a name that no disk has',
   ),
-  'examples': at_least(
+  'max_train_examples': at_least(
     0, 'training images (0 = all)', 'a fraction instead of a number'
   ),
-  'inputs': one_of(INPUTS, 'a way to make inputs of images'),
+  'preprocessing': one_of(INPUTS, 'a way to make inputs of images'),
   'model': one_of(
     MODELS, 'a known model', 'a typing error, or another name of this model'
   ),
@@ -124,18 +124,20 @@ RULES: dict[str, Rule] = {
   'head_bias': one_of(
     HEAD_BIASES, 'a way to begin the bias of the head', 'a number, or None'
   ),
-  'lowering': one_of(LOWERINGS, 'a way to compute convolutions'),
+  'conv_impl': one_of(CONV_IMPLS, 'a way to compute convolutions'),
   'partition': one_of(PARTITIONS, 'a way to deal examples to clients'),
-  'clients': at_least(1, 'clients', 'clients and fraction interchanged'),
-  'shards': at_least(
+  'num_clients': at_least(
+    1, 'clients', 'num_clients and client_fraction interchanged'
+  ),
+  'shards_per_client': at_least(
     1, 'shards for each client', 'a division that left a fraction'
   ),
-  'beta': Rule(
+  'dirichlet_beta': Rule(
     lambda value: _is_number(value) and value > 0,
     'a finite number above 0',
     '0 for "one class a client": a small number such as 0.01 does that',
   ),
-  'min_size': at_least(
+  'dirichlet_min_size': at_least(
     1, 'training examples of the smallest client', 'a share of the examples'
   ),
   'classes_per_client': at_least(
@@ -149,10 +151,10 @@ RULES: dict[str, Rule] = {
     'whole numbers of classes, 1 or more; () is one family of all classes',
     'names of classes, or a single number: write (10,)',
   ),
-  'least_size': at_least(
+  'min_client_size': at_least(
     1, 'training examples of a client', 'a share of the examples'
   ),
-  'most_size': at_least(
+  'max_client_size': at_least(
     2, 'training examples that no client reaches', 'a share of the examples'
   ),
   'group_size': at_least(
@@ -164,15 +166,15 @@ RULES: dict[str, Rule] = {
     'a sign: groups grow; 0 makes all clients equal',
   ),
   'test_partition': one_of(TEST_PARTITIONS, 'a way to divide the test set'),
-  'test_shards': at_least(
+  'test_shards_per_client': at_least(
     1, 'shards for each client', 'a division that left a fraction'
   ),
-  'test_share': Rule(
+  'test_fraction': Rule(
     lambda value: _is_number(value) and 0 < value < 1,
     'a share of the training examples between 0 and 1',
     'a percentage, or a number of examples',
   ),
-  'fraction': Rule(
+  'client_fraction': Rule(
     lambda value: _is_number(value) and 0 < value <= 1,
     'a fraction above 0 and up to 1',
     'a percentage, or a number of clients',
@@ -190,7 +192,7 @@ RULES: dict[str, Rule] = {
   ),
   'batch_size': BATCH_SIZE,
   'learning_rate': RATE,
-  'lr_drops': several(
+  'lr_milestones': several(
     lambda value: _is_number(value) and 0 < value < 1,
     'fractions of all rounds, between 0 and 1',
     'rounds instead of fractions, or a single number: write (0.5,)',
@@ -207,12 +209,14 @@ RULES: dict[str, Rule] = {
     'a sign: it is a penalty, written as a positive number',
   ),
   'aggregation': one_of(AGGREGATIONS, 'a way to weigh clients'),
-  'server_share': Rule(
+  'server_data_fraction': Rule(
     lambda value: _is_number(value) and 0 <= value <= 1,
     'a share of the training examples, from 0 to 1',
     'a percentage, or a number of examples',
   ),
-  'server_part': one_of(SERVER_PARTS, 'a part that the server may train'),
+  'server_trainable': one_of(
+    SERVER_TRAINABLE, 'a part that the server may train'
+  ),
   'finetune.epochs': Rule(
     lambda value: (
       isinstance(value, tuple | list)
@@ -223,7 +227,7 @@ RULES: dict[str, Rule] = {
     'epoch 0, which is the view "initial"; or a single number: write (5,)',
   ),
   # Whether the model has these layers is asked when the model is known.
-  'finetune.part': Rule(
+  'finetune.trainable': Rule(
     lambda value: isinstance(value, str) and all(value.split('+')),
     "'full', 'body', 'head', or names of layers joined by '+'",
     'a list of layers: write "conv1+bn1"',
@@ -231,13 +235,15 @@ RULES: dict[str, Rule] = {
   'finetune.learning_rate': RATE,
   'finetune.momentum': MOMENTUM,
   'finetune.batch_size': BATCH_SIZE,
-  'support': one_of(
+  'adapt_on': one_of(
     SUPPORTS, 'the data on which a client adapts before it is judged'
   ),
   'views': several(lambda value: isinstance(value, str), *VIEWS),
   'eval_views': several(lambda value: isinstance(value, str), *VIEWS),
   'scoring': one_of(SCORINGS, 'a way to count right answers'),
-  'global_test': yes_or_no('the number of tests, or the name of a test set'),
+  'eval_global_model': yes_or_no(
+    'the number of tests, or the name of a test set'
+  ),
   'eval_every': at_least(
     0, 'rounds (0 = sixteen times in a run)', 'a fraction instead of rounds'
   ),
@@ -252,10 +258,10 @@ RULES: dict[str, Rule] = {
     'ids of clients, from 0',
     'a single id: write (0,)',
   ),
-  'diverged': one_of(
+  'on_divergence': one_of(
     DIVERGED, 'what happens when a client diverges', 'a client id, or yes or no'
   ),
-  'chunk': Rule(
+  'clients_per_chunk': Rule(
     lambda value: value == 'auto' or (_is_int(value) and value >= 1),
     '"auto" or a whole number of clients, 1 or more',
     'a fraction, or 0 for "all": write the number of clients',

@@ -63,7 +63,7 @@ def num_rounds(settings: Mapping[str, Any]) -> int:
 
 
 def _flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
-  """Return {'finetune.part': ..} for {'finetune': {'part': ..}}."""
+  """Return {'finetune.trainable': ..} for {'finetune': {'trainable': ..}}."""
   flat = {}
   for name, value in settings.items():
     if name in GROUPS and isinstance(value, Mapping):
@@ -106,12 +106,12 @@ def _check_names(flat: Mapping[str, Any]) -> None:
 
 def _check_together(settings: Mapping[str, Any]) -> None:
   """Refuse fields that are right each, but not beside one another."""
-  if settings['rounds'] == 0 and not settings['start']:
+  if settings['rounds'] == 0 and not settings['init_from']:
     raise bad_input(
       'rounds',
       got=0,
       expected=RULES['rounds'].expected,
-      choices=['rounds=0 with start=RUN, to judge the model of that run'],
+      choices=['rounds=0 with init_from=RUN, to judge the model of that run'],
       cause='a fresh model was to be judged, or start was forgotten',
     )
   if settings['rounds'] is None and num_rounds(settings) < 1:
@@ -133,11 +133,11 @@ def _check_together(settings: Mapping[str, Any]) -> None:
   _check_server_share(settings)
   _check_placement(settings)
   for client in settings['save_clients']:
-    if client >= settings['clients']:
+    if client >= settings['num_clients']:
       raise bad_input(
         'save_clients',
         got=client,
-        expected=f'ids of clients, 0 to {settings["clients"] - 1}',
+        expected=f'ids of clients, 0 to {settings["num_clients"] - 1}',
         cause='fewer clients than before',
       )
 
@@ -161,13 +161,13 @@ def _check_lengths(settings: Mapping[str, Any]) -> None:
 
 def _check_server_share(settings: Mapping[str, Any]) -> None:
   """Keep the server from what clients are tested on."""
-  if settings['test_partition'] == 'split' and settings['server_share']:
+  if settings['test_partition'] == 'split' and settings['server_data_fraction']:
     raise bad_input(
-      'server_share',
-      got=settings['server_share'],
+      'server_data_fraction',
+      got=settings['server_data_fraction'],
       expected='0 with test_partition=split: the server would train on images '
       'that clients are tested on',
-      choices=['server_share=0', 'test_partition=same'],
+      choices=['server_data_fraction=0', 'test_partition=same'],
       cause='two settings of different papers',
     )
 

@@ -1,7 +1,7 @@
 """What happens when a run loses its numbers: NaN or infinity.
 
 After every compiled call the losses of its clients, what they keep, and the
-server are looked at. With diverged='stop' the run ends in a sentence. With
+server are looked at. With on_divergence='stop' the run ends in a sentence. With
 'exclude' the rounds of that call are played once more, one by one, without
 the clients that are to blame: as if these had not been drawn, whatever the
 method makes of uploads. Where nobody diverges, nothing else is computed.
@@ -67,7 +67,7 @@ def play_without(
     stays, before = np.ones(cohort.shape, bool), keep_rows(clients, cohort)
     while True:
       put_back(clients, cohort, before)
-      if not stays.any() or (stage.everyone and not stays.all()):
+      if not stays.any() or (stage.full_participation and not stays.all()):
         lost = ids_of(cohort[~stays])
         raise refuse_fn(Lost(number, lost, 'in the training of'))
       ids = cohort[stays]
@@ -98,7 +98,7 @@ def refusal(lane: Lane, stage: Stage, stop: int, lost: Lost) -> BadInput:
   first = '' if lost.round is None else f'round {lane.done + lost.round + 1}, '
   rounds = f'rounds {lane.done + 1} to {stop} of {name}'
   saved = lane.run.last_checkpoint()
-  exclude = "diverged='exclude' goes on without such clients"
+  exclude = "on_divergence='exclude' goes on without such clients"
   return bad_input(
     'training',
     got=f'NaN or infinity in {rounds}: {first}{lost.what}'
@@ -107,7 +107,7 @@ def refusal(lane: Lane, stage: Stage, stop: int, lost: Lost) -> BadInput:
     choices=[
       'a smaller learning_rate',
       'debug=True names the first bad step',
-      *([exclude] if settings['diverged'] == 'stop' else []),
+      *([exclude] if settings['on_divergence'] == 'stop' else []),
     ],
     cause='a learning rate that is too high for this model; metrics up to '
     f'round {lane.done} are kept, and the last good checkpoint is '

@@ -49,7 +49,7 @@ def make_judge(
 
   `compiled` holds the programs that judge other seeds, and takes new ones.
   """
-  num_clients = experiment.settings['clients']
+  num_clients = experiment.settings['num_clients']
   support, query = experiment.judging
   scoring = experiment.settings['scoring']
   # Per-batch numbers are those of the public code: batches of the training.
@@ -74,7 +74,7 @@ def make_judge(
         batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
         score_fn=SCORINGS[scoring],
         keep_models=on_models is not None,
-        chunk=1 if on_cpu else block,
+        clients_per_chunk=1 if on_cpu else block,
         mesh=mesh,
       )
       compiled[program] = spread(evaluate, mesh)

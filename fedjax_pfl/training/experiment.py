@@ -17,13 +17,13 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data import (
   PARTITIONS,
+  Dataset,
   Images,
   Shape,
-  Source,
   describe,
   find_recipe,
   fingerprint,
-  load_source,
+  load_dataset,
   make_transforms,
   note_empty,
   partition,
@@ -56,7 +56,7 @@ class Experiment(NamedTuple):
   """A config made real; `settings` is the config as a plain dict."""
 
   settings: dict[str, Any]
-  source: Source
+  dataset: Dataset
   train: ClientData
   test: ClientData
   data_id: str  # fingerprint of images, partition, and `start` if there is one
@@ -71,13 +71,13 @@ class Experiment(NamedTuple):
   @property
   def judging(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are judged on."""
-    if self.settings['support'] == 'test_half':
+    if self.settings['adapt_on'] == 'test_half':
       return personalization.halves(self.test)
     return self.train, self.test
 
 
-def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
-  """Return the experiment of a config; `say` is told what a user should know.
+def build(settings: Mapping[str, Any], log=lambda text: None) -> Experiment:
+  """Return the experiment of a config; `log` is told what a user should know.
 
   >>> experiment = build(get_config('quick').to_dict(), print)
   """
@@ -87,18 +87,18 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
   task, start = build_task(settings, *shape), None
-  if settings['start']:
-    start = load_start(settings['start'], settings, shape.image_shape, task)
+  if settings['init_from']:
+    start = load_start(settings['init_from'], settings, shape.image_shape, task)
     task = begin(task, start)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = build_stages(settings, outline(task))
   _check_views(settings, names_only, shape.image_shape)
   _check_global_test(settings, stages[-1].algorithm)
-  source, train, test, data_id = build_data(settings, say)
-  _tell_server_share(settings, len(source.train.y), say)
+  dataset, train, test, data_id = build_data(settings, log)
+  _tell_server_share(settings, len(dataset.train.y), log)
   for stage in stages:
-    stage.check(train)
+    stage.validate_clients(train)
   if is_on_host(train):
     host_offload.check_stages(stages, train)
   if start:
@@ -107,13 +107,13 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
     data_id = name_data(data_id, start)
   experiment = Experiment(
     settings,
-    source,
+    dataset,
     train,
     test,
     data_id,
     task,
     stages,
-    cohort_size(settings['clients'], settings['fraction']),
+    cohort_size(settings['num_clients'], settings['client_fraction']),
   )
   _check_scoring(settings, _num_judged(settings, test))
   return experiment
@@ -122,7 +122,7 @@ def build(settings: Mapping[str, Any], say=lambda text: None) -> Experiment:
 def peek_shape(settings: Mapping[str, Any]) -> Shape:
   """Return image shape, as the model sees it, and classes; read no data."""
   name = settings['dataset']
-  side = find_recipe(name, settings['inputs']).side
+  side = find_recipe(name, settings['preprocessing']).side
   return scale_shape(peek(name, settings['data_dir']), side)
 
 
@@ -131,7 +131,7 @@ def build_task(
 ) -> Task:
   """Return the task of a config, for images of this shape."""
   augment, normalise = make_transforms(
-    settings['dataset'], image_shape, settings['inputs']
+    settings['dataset'], image_shape, settings['preprocessing']
   )
   task = make_task(
     settings['model'],
@@ -139,7 +139,7 @@ def build_task(
     num_classes=num_classes,
     augment=augment,
     normalise=normalise,
-    lowering=settings['lowering'],
+    conv_impl=settings['conv_impl'],
   )
   return with_head(task, settings['head_init'], settings['head_bias'])
 
@@ -156,14 +156,14 @@ def build_stages(
   module = algorithms.load(settings['algorithm'])
   rounds = num_rounds(settings)
   shared = {
-    'train': local_training.Training(
+    'train': local_training.LocalTraining(
       rounds=rounds,
       epochs=settings['local_epochs'],
       batch_size=settings['batch_size'],
       learning_rate=local_training.step_schedule(
         settings['learning_rate'],
         rounds,
-        tuple(settings['lr_drops']),
+        tuple(settings['lr_milestones']),
         settings['lr_decay'],
       ),
       momentum=settings['momentum'],
@@ -171,7 +171,7 @@ def build_stages(
       aggregation=settings['aggregation'],
       watch=watch,
     ),
-    'personal': personalization.Personalization(
+    'personal': personalization.Finetuning(
       **{
         **settings['finetune'],
         'epochs': tuple(settings['finetune']['epochs']),
@@ -181,19 +181,21 @@ def build_stages(
   check_hyperparameters(
     settings['algorithm'], settings['hp'], module.HParams, shared
   )
-  personalization.part_mask(task, settings['finetune']['part'], 'finetune.part')
+  personalization.part_mask(
+    task, settings['finetune']['trainable'], 'finetune.trainable'
+  )
   hp = module.HParams(**shared, **settings['hp'])
   if hasattr(module, 'check_start'):
-    module.check_start(hp, settings['start'])
+    module.check_start(hp, settings['init_from'])
   stages = module.build(task, hp)
-  if not settings['server_share']:
+  if not settings['server_data_fraction']:
     return stages
   return server_training.share(
     stages,
     task,
     shared['train'],
-    fraction=settings['server_share'],
-    part=settings['server_part'],
+    fraction=settings['server_data_fraction'],
+    part=settings['server_trainable'],
     seed=settings['seed'],
   )
 
@@ -204,14 +206,14 @@ def needs_same_clients(settings: Mapping[str, Any]) -> bool:
   return getattr(module, 'SAME_CLIENTS_AS_START', False)
 
 
-def build_data(settings: Mapping[str, Any], say) -> tuple:
-  """Return (source, train, test, fingerprint)."""
-  source = load_images(settings, say)
-  _check_batches(settings, len(source.train.y))
-  indices = divide(settings, source)
+def build_data(settings: Mapping[str, Any], log) -> tuple:
+  """Return (dataset, train, test, fingerprint)."""
+  dataset = load_images(settings, log)
+  _check_batches(settings, len(dataset.train.y))
+  indices = divide(settings, dataset)
   placement = settings['clients_placement']
-  train = stack_clients(source.train, indices[0], placement)
-  pool, testing = source.test, 'testing'
+  train = stack_clients(dataset.train, indices[0], placement)
+  pool, testing = dataset.test, 'testing'
   if settings['test_partition'] == 'split':
     pool = Images(train.x, train.y)  # which is on the device already
     testing = 'testing, on training images kept apart'
@@ -219,86 +221,87 @@ def build_data(settings: Mapping[str, Any], say) -> tuple:
   for split, data, rows in zip(
     ('training', testing), (train, test), indices, strict=True
   ):
-    say(
-      f'{source.name}, {split}: {describe(data)}; partition {fingerprint(rows)}'
+    log(
+      f'{dataset.name}, {split}: {describe(data)}; partition '
+      f'{fingerprint(rows)}'
     )
   if note := note_empty(train, test):
-    say(note)
-  return source, train, test, identify(source, indices)
+    log(note)
+  return dataset, train, test, identify(dataset, indices)
 
 
-def load_images(settings: Mapping[str, Any], say) -> Source:
+def load_images(settings: Mapping[str, Any], log) -> Dataset:
   """Return the images of a config, as many and as large as it wants them."""
-  source = load_source(
+  dataset = load_dataset(
     settings['dataset'],
     data_dir=settings['data_dir'],
     fallback_to_synthetic=settings['quick'],
-    tell_fn=say,
+    log_fn=log,
   )
-  if source.note:
-    say(source.note)
-  source = _first_examples(source, settings['examples'])
-  recipe = find_recipe(settings['dataset'], settings['inputs'])
-  return scale_images(source, recipe.side)
+  if dataset.note:
+    log(dataset.note)
+  dataset = _first_examples(dataset, settings['max_train_examples'])
+  recipe = find_recipe(settings['dataset'], settings['preprocessing'])
+  return scale_images(dataset, recipe.side)
 
 
-def divide(settings: Mapping[str, Any], source: Source) -> tuple:
+def divide(settings: Mapping[str, Any], dataset: Dataset) -> tuple:
   """Return the rows of every client for training, and those for testing."""
   name = settings['partition']
   return partition(
     name,
-    source.train.y,
-    source.test.y,
-    num_clients=settings['clients'],
-    num_classes=source.num_classes,
+    dataset.train.y,
+    dataset.test.y,
+    num_clients=settings['num_clients'],
+    num_classes=dataset.num_classes,
     test_partition=settings['test_partition'],
-    test_shards=settings['test_shards'],
-    test_share=settings['test_share'],
+    test_shards_per_client=settings['test_shards_per_client'],
+    test_fraction=settings['test_fraction'],
     seed=settings['seed'],
     **{field: settings[field] for field in PARTITIONS[name]._fields},
   )
 
 
-def identify(source: Source, indices: tuple) -> str:
+def identify(dataset: Dataset, indices: tuple) -> str:
   """Return the fingerprint of images and of who has which."""
-  return f'{source.fingerprint}-{fingerprint(indices[0] + indices[1])}'
+  return f'{dataset.fingerprint}-{fingerprint(indices[0] + indices[1])}'
 
 
-def _first_examples(source: Source, limit: int) -> Source:
+def _first_examples(dataset: Dataset, limit: int) -> Dataset:
   """Return the first images of the file, as many tests in proportion."""
-  if not 0 < limit < len(source.train.y):
-    return source
-  share = limit / len(source.train.y)
-  few = max(source.num_classes, round(share * len(source.test.y)))
+  if not 0 < limit < len(dataset.train.y):
+    return dataset
+  share = limit / len(dataset.train.y)
+  few = max(dataset.num_classes, round(share * len(dataset.test.y)))
   cut = {'train': limit, 'test': few}
-  return source._replace(
+  return dataset._replace(
     **{
-      split: type(getattr(source, split))(
-        getattr(source, split).x[:size], getattr(source, split).y[:size]
+      split: type(getattr(dataset, split))(
+        getattr(dataset, split).x[:size], getattr(dataset, split).y[:size]
       )
       for split, size in cut.items()
     }
   )
 
 
-def _tell_server_share(settings: Mapping[str, Any], size: int, say) -> None:
+def _tell_server_share(settings: Mapping[str, Any], size: int, log) -> None:
   """Say how many examples the server has; none is refused."""
-  share = settings['server_share']
+  share = settings['server_data_fraction']
   if share:
     number = len(server_training.shared_rows(settings['seed'], share, size))
-    say(f'server: {number:,} of the {size:,} training examples')
+    log(f'server: {number:,} of the {size:,} training examples')
 
 
 def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
   """Refuse to judge a global model that the server has not got."""
-  if settings['global_test'] and method.global_model is None:
+  if settings['eval_global_model'] and method.global_model is None:
     raise bad_input(
-      'global_test',
+      'eval_global_model',
       got=True,
       expected=f'False for {settings["algorithm"]}: its server holds no whole '
       'model that could be judged on the whole test set',
       choices=[
-        'global_test=False, to judge the models of the clients alone',
+        'eval_global_model=False, to judge the models of the clients alone',
         "test_partition='whole', to judge each of them on all tests",
       ],
       cause='a method whose clients keep a part of the model, or all of it',
@@ -325,7 +328,7 @@ def _check_batches(settings: Mapping[str, Any], size: int) -> None:
 def _num_judged(settings: Mapping[str, Any], test: ClientData) -> np.ndarray:
   """Return how many tests each client [K] is judged on, without a device."""
   counts = np.asarray(test.count)
-  is_half = settings['support'] == 'test_half'
+  is_half = settings['adapt_on'] == 'test_half'
   return counts - counts // 2 if is_half else counts
 
 
@@ -347,7 +350,7 @@ def _check_views(
   settings: Mapping[str, Any], stages: tuple[Stage, ...], image_shape: tuple
 ) -> None:
   """Trace, without computing: are the views of the config there?"""
-  clients = settings['clients']
+  clients = settings['num_clients']
   data = ClientData(
     jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
     jax.ShapeDtypeStruct((1,), 'int32'),

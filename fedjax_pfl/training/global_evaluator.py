@@ -1,7 +1,7 @@
 """The one model of the server, judged on the whole test set.
 
 Beside the models of the clients, which are judged on each client's own tests:
-all tests of the source, whatever clients are tested on, in stored order and in
+all tests of the dataset, whatever clients are tested on, in stored order and in
 batches of TEST_BATCH. A method whose server has no whole model has none.
 """
 
@@ -32,7 +32,9 @@ def make_judge_whole(experiment: Experiment) -> JudgeWhole:
 
   def judge(stage, server):
     algorithm = stage.algorithm
-    if not experiment.settings['global_test'] or not algorithm.global_model:
+    if (
+      not experiment.settings['eval_global_model'] or not algorithm.global_model
+    ):
       return {}
     if stage.name not in programs:
       normalise = experiment.task.normalise
@@ -46,7 +48,7 @@ def make_judge_whole(experiment: Experiment) -> JudgeWhole:
         )
       )
     if not tests:  # uint8 images on the device: once, and only if wanted
-      tests.append(one_client(experiment.source.test))
+      tests.append(one_client(experiment.dataset.test))
     return percentages(programs[stage.name](server, tests[0]))
 
   return judge

@@ -42,9 +42,9 @@ from fedjax_pfl.training.multi_seed import (
 from fedjax_pfl.training.round_driver import Numbers, make_advance
 from fedjax_pfl.training.state import (
   State,
-  enter,
   first_state,
   fold_best,
+  initialize_stage,
   stage_bounds,
   summarise_best,
 )
@@ -97,7 +97,7 @@ def train_seeds(
         replay(experiment, workdir)
     for experiment, workdir in zip(experiments, workdirs, strict=True):
       run = multihost.open_run(
-        workdir, experiment.settings, data=experiment.data_id, say=progress.say
+        workdir, experiment.settings, data=experiment.data_id, log=progress.log
       )
       stack.callback(run.close)
       runs.append(run)
@@ -121,7 +121,7 @@ def train_runs(
   if finished:
     names = ', '.join(str(run.path) for run in finished)
     verb = 'is' if len(finished) == 1 else 'are'
-    progress.say(f'{names} {verb} finished: nothing to do.')
+    progress.log(f'{names} {verb} finished: nothing to do.')
   seeds = [  # finished ones count for the shapes: these are always the same
     (experiment, run)
     for experiment, run in zip(align(experiments), runs, strict=True)
@@ -150,7 +150,7 @@ def replay(experiment: Experiment, workdir: str) -> NoReturn:
   """
   settings = {**experiment.settings, 'debug': False}
   run = multihost.open_run(
-    workdir, settings, data=experiment.data_id, say=progress.say
+    workdir, settings, data=experiment.data_id, log=progress.log
   )
   with contextlib.closing(run):
     keys, train_data = random_streams(settings['seed']), experiment.train
@@ -163,7 +163,7 @@ def replay(experiment: Experiment, workdir: str) -> NoReturn:
         continue
       stop = min(last, (lane.done // every.save + 1) * every.save)
       rounds = f'rounds {lane.done + 1} to {stop}'
-      progress.say(f'Playing {rounds} once more, client by client.')
+      progress.log(f'Playing {rounds} once more, client by client.')
       make_advance([lane], stage, first)([lane], stop)
       raise bad_input(
         'debug',
@@ -228,7 +228,7 @@ def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
       lanes = [enter_stage(lane, stage, first, last) for lane in lanes]
       if any(lane.done < last for lane in lanes):
         if stage.note:
-          progress.say(stage.note)
+          progress.log(stage.note)
         for moved in run_stage(lanes, stage, first, last, bar):
           lanes = moved
           if number := multihost.any_of(asked_fn()):
@@ -243,7 +243,7 @@ def save_and_stop(lanes: Sequence[Lane], number: int) -> NoReturn:
       lane.run.save_checkpoint(lane.done, lane.state)
   done = sorted({lane.done for lane in lanes})
   rounds = ' and '.join(map(str, done))
-  progress.say(f'Saved after round {rounds}; the same command continues.')
+  progress.log(f'Saved after round {rounds}; the same command continues.')
   raise preemption.Stopped(number, told=True)
 
 
@@ -251,20 +251,22 @@ def tell_start(lanes: Sequence[Lane]) -> None:
   """Say on how many devices runs go, and where they are continued."""
   done, rounds = min(lane.done for lane in lanes), lanes[0].experiment.rounds
   if devices := describe(mesh_of(lanes[0].experiment.settings)):
-    progress.say(devices)
+    progress.log(devices)
   ahead = sum(lane.done > done for lane in lanes)
   if 0 < done < rounds or ahead:
     more = f'; {ahead} of {len(lanes)} seeds are ahead and wait' * (ahead > 0)
-    progress.say(f'Continuing after round {done} of {rounds}{more}.')
+    progress.log(f'Continuing after round {done} of {rounds}{more}.')
 
 
 def enter_stage(lane: Lane, stage: Stage, first: int, last: int) -> Lane:
   """Return the lane as the stage begins, or goes on; others as they are."""
   if lane.done == first and stage is not lane.experiment.stages[0]:
-    lane = lane._replace(state=enter(lane.experiment, stage, lane.state))
+    lane = lane._replace(
+      state=initialize_stage(lane.experiment, stage, lane.state)
+    )
   if not first <= lane.done < last:
     return lane
-  data = stage.prepare(lane.state.server, lane.experiment.train)
+  data = stage.prepare_data(lane.state.server, lane.experiment.train)
   return lane._replace(data=data)
 
 
@@ -369,17 +371,17 @@ def write_result(
     more['global'] = {**whole, 'last10': last}
   if families := best_views(scores, experiment.train.count):
     more['test_best_view'] = families
-  num_classes = experiment.source.num_classes
+  num_classes = experiment.dataset.num_classes
   run.write_clients(
     scores,
-    np.arange(settings['clients']),
+    np.arange(settings['num_clients']),
     train_count=experiment.train.count,
     train_classes=label_counts_of_clients(experiment.train, num_classes),
     test_classes=label_counts_of_clients(experiment.judging[1], num_classes),
   )
   run.write_result(
     algorithm=settings['algorithm'],
-    dataset=experiment.source.name,
+    dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=seconds,
     views={

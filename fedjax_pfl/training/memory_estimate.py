@@ -67,12 +67,14 @@ def forecast_memory(
 ) -> Memory:
   """Return the forecast of a stage that begins with states of these shapes."""
   size = experiment.cohort_size
-  if stage.everyone:
-    size = experiment.settings['clients']
+  if stage.full_participation:
+    size = experiment.settings['num_clients']
   key = jax.eval_shape(jax.random.key, 0)
-  data = jax.eval_shape(stage.prepare, states[0], shapes_of(experiment.train))
+  data = jax.eval_shape(
+    stage.prepare_data, states[0], shapes_of(experiment.train)
+  )
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
-  chunk = experiment.settings['chunk']
+  chunk = experiment.settings['clients_per_chunk']
   if chunk == 'auto':
     chunk = auto_chunk(stage.algorithm, *states, ids, data, key)
   chunk = min(chunk, size)
@@ -84,7 +86,7 @@ def forecast_memory(
   if chunk > 1:  # on their way to the results
     one += own + up
   known = _known(experiment, states, size)
-  made = 0 if stage.prepare is as_stored else trees.num_bytes(data.x)
+  made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
   return known._replace(
     images=known.images + made,
     # On the host, they are arguments and results.
@@ -129,7 +131,7 @@ def check_fits(memory: Memory) -> None:
         got=f'{gigabytes(need)} for this run',
         expected=f'at most the {gigabytes(has)} of {place}',
         choices=[
-          'chunk=1',
+          'clients_per_chunk=1',
           'a smaller batch_size',
           'fewer clients',
           *['clients_placement=host'] * (not memory.host),
@@ -183,7 +185,7 @@ def _known(
     return Memory(
       images, rows, server, clients, results=results, **nothing, host=0
     )
-  share = size / experiment.settings['clients']
+  share = size / experiment.settings['num_clients']
   kept, fed = int(share * clients), int(share * rows)
   return Memory(
     *(images, fed, server, kept, server + kept),

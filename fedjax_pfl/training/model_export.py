@@ -34,7 +34,7 @@ class Models:
       for place, client in enumerate(ids.tolist()):
         if client in chosen:
           about = {'view': view, 'client': client}
-          model = trees.take(stacked, place)
+          model = trees.gather(stacked, place)
           self.picked[f'{view}_client{client}'] = model, about
     if 'initial' in models:
       self._compare(models['initial'])
@@ -42,7 +42,7 @@ class Models:
   def _compare(self, stacked: Params) -> None:
     """See whether these clients, too, have the model of client 0."""
     if self.shared is None:
-      self.shared, self.is_shared = trees.take(stacked, 0), True
+      self.shared, self.is_shared = trees.gather(stacked, 0), True
     same = jax.tree.map(
       lambda one, rows: bool(jnp.all(rows == one)), self.shared, stacked
     )
@@ -54,8 +54,8 @@ class Models:
       'model': settings['model'],
       'algorithm': settings['algorithm'],
       'dataset': settings['dataset'],
-      'image_shape': self.experiment.source.train.x.shape[1:],
-      'num_classes': self.experiment.source.num_classes,
+      'image_shape': self.experiment.dataset.train.x.shape[1:],
+      'num_classes': self.experiment.dataset.num_classes,
       'rounds': self.experiment.rounds,
     }
     if self.is_shared:

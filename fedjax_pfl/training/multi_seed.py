@@ -32,7 +32,7 @@ from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.state import State
 
 # The settings in which seeds may differ: the run to start from has one, too.
-OWN = ('seed', 'start')
+OWN = ('seed', 'init_from')
 
 # What a round takes: (server, clients, cohorts [T, C], data, key).
 Call = tuple[Server, Client, Array, ClientData, Key]
@@ -86,7 +86,7 @@ def share_programs(experiments: Sequence[Experiment]) -> bool:
   with data of its own, or the model of the run that it starts from.
   """
   first = experiments[0]
-  starts = {experiment.settings['start'] for experiment in experiments}
+  starts = {experiment.settings['init_from'] for experiment in experiments}
   knows = any(stage.knows_seed for stage in first.stages)
   return len(experiments) == 1 or (len(starts) == 1 and not knows)
 
@@ -99,7 +99,7 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   """
   first = experiments[0]
   for other in experiments:
-    assert other.source.fingerprint == first.source.fingerprint
+    assert other.dataset.fingerprint == first.dataset.fingerprint
   train = _align_data([experiment.train for experiment in experiments])
   test = _align_data([experiment.test for experiment in experiments])
   return [
@@ -132,8 +132,8 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
   One on a CPU, where clients live on the host, and where seeds do not train on
   the same images.
   """
-  chunk = experiment.settings['chunk']
-  if experiment.settings['debug'] or stage.prepare is not as_stored:
+  chunk = experiment.settings['clients_per_chunk']
+  if experiment.settings['debug'] or stage.prepare_data is not as_stored:
     return 1
   if is_on_host(experiment.train):
     return 1
@@ -172,7 +172,7 @@ def side_by_side(
     ]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)  # [S, ...]
     results = jax.vmap(one)(*stacked)
-    return [trees.take(results, seed) for seed in range(len(calls))]
+    return [trees.gather(results, seed) for seed in range(len(calls))]
 
   together = spread(jax.jit(together), mesh)
 
@@ -184,7 +184,7 @@ def side_by_side(
         if not is_out_of_memory(error):
           raise
         failed.append(error)
-        progress.say(
+        progress.log(
           f'{len(calls)} seeds side by side are more than memory holds: going '
           'on with one after the other.'
         )

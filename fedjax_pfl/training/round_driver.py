@@ -58,14 +58,14 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
     if lost is None:
       return result, metrics, everyone
     refuse_fn = partial(divergence.refusal, lane, stage, stop)
-    if settings['diverged'] == 'stop':
+    if settings['on_divergence'] == 'stop':
       raise refuse_fn(lost)
     divergence.put_back(call[1], np.unique(call[2]), kept)
     return divergence.play_without(rounds_fn, call, stage, refuse_fn)
 
   def kept_of(call):
     """Return what clients on the host have before they are written over."""
-    if settings['diverged'] == 'stop':
+    if settings['on_divergence'] == 'stop':
       return []
     return divergence.keep_rows(call[1], np.unique(call[2]))
 
@@ -89,7 +89,7 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
           ),
           **message_bytes(bytes_of(), call, begins=lane.done == first),
         }
-        if settings['diverged'] == 'exclude':
+        if settings['on_divergence'] == 'exclude':
           numbers |= told_excluded(lane, call, took_part)
         advanced.append((state_after(lane, result, took), numbers))
     return advanced
@@ -104,21 +104,23 @@ def make_rounds_fn(
   settings, algorithm = experiment.settings, stage.algorithm
   if settings['debug']:
     return loop_rounds(make_round(algorithm, backend='loop', name=stage.name))
-  chunk = settings['chunk']
+  chunk = settings['clients_per_chunk']
   chunk = chunk if chunk == 'auto' else int(chunk)
   most = tell_waste(experiment, stage, chunk)
   if is_on_host(experiment.train):
-    return host_offload.make_fed_rounds(algorithm, chunk, progress.say, most)
+    return host_offload.make_fed_rounds(algorithm, chunk, progress.log, most)
 
   def make(chunk):
-    rounds_fn = make_rounds(make_round(algorithm, chunk=chunk, mesh=mesh))
+    rounds_fn = make_rounds(
+      make_round(algorithm, clients_per_chunk=chunk, mesh=mesh)
+    )
     return spread(rounds_fn, mesh)
 
   def choose(server, clients, cohorts, data, key):
     fitting = auto_chunk(algorithm, server, clients, cohorts[0], data, key)
     return min(fitting, most)
 
-  return until_it_fits(make, chunk, choose, progress.say)
+  return until_it_fits(make, chunk, choose, progress.log)
 
 
 def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
@@ -127,14 +129,18 @@ def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
   Nothing is said of one client after the other, which waste nothing.
   """
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
-  size = settings['clients'] if stage.everyone else experiment.cohort_size
+  size = (
+    settings['num_clients']
+    if stage.full_participation
+    else experiment.cohort_size
+  )
   batch = settings['batch_size']
   if chunk == 'auto' and jax.default_backend() == 'cpu':
     return 1
   most = widest_chunk(counts, size, batch) if chunk == 'auto' else chunk
   if most > 1:
     share = expected_waste(counts, size, most, batch)
-    progress.say(
+    progress.log(
       f'{"At most " * (chunk == "auto")}{most} clients side by side: '
       f'{100 * share:.1f} % of their steps wait for a larger client.'
     )
@@ -162,8 +168,8 @@ def cohorts_of(
   experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
 ) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  num_clients = experiment.settings['clients']
-  if stage.everyone:
+  num_clients = experiment.settings['num_clients']
+  if stage.full_participation:
     return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
   return sample_cohorts(
     key, done, stop - done, num_clients, experiment.cohort_size
@@ -192,7 +198,7 @@ def told_excluded(lane: Lane, call: Call, took_part: np.ndarray) -> Numbers:
     lost = divergence.ids_of(cohort[~took_part[number - lane.done - 1]])
     pairs += [[number, client] for client in lost]
     if lost:
-      progress.say(
+      progress.log(
         f'Round {number}: without{divergence.told_clients(lost)}, whose '
         'numbers are not finite.'
       )

@@ -84,12 +84,14 @@ def state_shapes(experiment: Experiment, step: int) -> State:
   raise AssertionError(f'round {step} of {last}')
 
 
-def enter(experiment: Experiment, stage: Stage, state: State) -> State:
+def initialize_stage(
+  experiment: Experiment, stage: Stage, state: State
+) -> State:
   """Return the state with which a later stage begins."""
-  enter_fn = stage.enter
+  initialize_fn = stage.initialize
   if is_on_host(experiment.train):
-    enter_fn = partial(host_offload.enter, stage)
-  server, clients = enter_fn(state.server, state.clients, experiment.train)
+    initialize_fn = partial(host_offload.initialize_stage, stage)
+  server, clients = initialize_fn(state.server, state.clients, experiment.train)
   return State(server, clients, state.seconds, none_yet(experiment))
 
 
@@ -97,7 +99,7 @@ def none_yet(experiment: Experiment) -> dict[str, TestBest]:
   """Return the best rounds before any was judged."""
   settings = experiment.settings
   dtype = jnp.int32 if settings['scoring'] == 'exact' else float
-  unseen = test_selection.unseen(settings['clients'], dtype=dtype)
+  unseen = test_selection.unseen(settings['num_clients'], dtype=dtype)
   best = jax.tree.map(np.asarray, unseen)
   views = settings['eval_views']
   return {view: TestBest(best, best) for view in views}

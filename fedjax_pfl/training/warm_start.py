@@ -35,7 +35,7 @@ def load_start(
   path = pathlib.Path(workdir) / 'model' / 'global.npz'
   if not path.is_file():
     raise bad_input(
-      'start',
+      'init_from',
       got=str(workdir),
       expected='a run that left a global model, model/global.npz',
       cause='a method without one, or a run whose views had no "initial"',
@@ -46,7 +46,7 @@ def load_start(
   like = jax.eval_shape(task.init, jax.random.key(0))
   if got != want or _shapes(params) != _shapes(like):
     raise bad_input(
-      'start',
+      'init_from',
       got=f'{workdir}, {_describe(*got, params)}',
       expected=_describe(*want, like),
       cause='the run of another data set or model',
@@ -82,7 +82,7 @@ def check_same_clients(start: Start, data_id: str) -> None:
   if theirs == data_id:
     return
   raise bad_input(
-    'start',
+    'init_from',
     got=f'{start.workdir}, on the data {theirs}',
     expected=f'a run on the data of this one, {data_id}: the same images, '
     'dealt to the same clients',
@@ -96,7 +96,7 @@ def _described(path: pathlib.Path, about: Mapping[str, Any]) -> tuple:
     return about['model'], about['num_classes'], tuple(about['image_shape'])
   except (KeyError, TypeError) as error:
     raise bad_input(
-      'start',
+      'init_from',
       got=f'{path}, described as {about}',
       expected='a model with its name, number of classes and image shape',
       cause='a file that was not written by a run',

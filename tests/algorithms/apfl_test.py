@@ -47,7 +47,7 @@ def test_two_steps_by_hand():
     loss=lambda params, batch, key: params['body']['w'] ** 2 / 2,
     is_head={'body': {'w': False}},
   )
-  train = local_training.Training(
+  train = local_training.LocalTraining(
     epochs=2,
     learning_rate=optax.constant_schedule(0.5),
     momentum=0.5,

@@ -37,7 +37,7 @@ def make_task(body=0.0, head=0.0):
     features=lambda params, x, mask: x,
     logits=lambda params, x, mask: x,
     loss=loss,
-    outputs=lambda params, batch, key: Outputs(batch.x, batch.x),
+    train_outputs=lambda params, batch, key: Outputs(batch.x, batch.x),
     augment=as_is,
     normalise=as_is,
     is_head=IS_HEAD,
@@ -46,7 +46,7 @@ def make_task(body=0.0, head=0.0):
 
 
 def training(rate, **settings):
-  return local_training.Training(
+  return local_training.LocalTraining(
     learning_rate=optax.constant_schedule(rate),
     **{'momentum': 0.0, 'batch_size': 50, 'epochs': 1, **settings},
   )
@@ -154,7 +154,9 @@ def test_weight_decay_joins_the_gradient():
 def test_learning_rate_is_that_of_the_round():
   """x = 8, w = 0: one step of eta gives w = 8 eta."""
   schedule = local_training.step_schedule(0.5, 4)
-  train = local_training.Training(learning_rate=schedule, momentum=0, epochs=1)
+  train = local_training.LocalTraining(
+    learning_rate=schedule, momentum=0, epochs=1
+  )
   got = [fit(train, 8.0, clock=clock)[0] for clock in range(4)]
   np.testing.assert_allclose(got, [4, 4, 0.4, 0.04], rtol=1e-6)
 
@@ -254,7 +256,7 @@ def test_gradients_pass_through_the_frozen_head():
     {'body': jnp.array(1.0), 'head': jnp.array(3.0)},
     client_of(from_lists([[5.0]]), 0),
     KEY(0),
-    tx=local_training.trainable(optax.sgd(0.5), trees.invert(IS_HEAD)),
+    tx=local_training.freeze_except(optax.sgd(0.5), trees.invert(IS_HEAD)),
     batching=local_training.Batching(1, 1, lambda x, key: x),
   )
   assert {part: float(w) for part, w in params.items()} == {

@@ -49,7 +49,7 @@ def make_task():
     features=lambda params, x, mask: x,
     logits=lambda params, x, mask: x,
     loss=loss,
-    outputs=lambda params, batch, key: Outputs(batch.x, batch.x),
+    train_outputs=lambda params, batch, key: Outputs(batch.x, batch.x),
     augment=as_is,
     normalise=as_is,
     is_head={'body': False, 'head': True},
@@ -63,7 +63,7 @@ def make_data():
 
 def play(name, rounds, epochs=1, aggregation='examples'):
   """Return w before and after full-batch rounds of all clients."""
-  train = local_training.Training(
+  train = local_training.LocalTraining(
     rounds=rounds,
     epochs=epochs,
     batch_size=max(SIZES),
@@ -72,7 +72,7 @@ def play(name, rounds, epochs=1, aggregation='examples'):
     aggregation=aggregation,
   )
   module = load(name)
-  hp = module.HParams(train, personalization.Personalization())
+  hp = module.HParams(train, personalization.Finetuning())
   algorithm = module.build(make_task(), hp)[0].algorithm
   data = make_data()
   server, clients = init_states(algorithm, data, KEY(0))

@@ -51,7 +51,7 @@ def kinds(tree):
 
 
 def row_of(clients):
-  return jax.eval_shape(lambda tree: trees.take(tree, 0), clients)
+  return jax.eval_shape(lambda tree: trees.gather(tree, 0), clients)
 
 
 def message_of(algorithm, server, client):
@@ -63,10 +63,10 @@ def message_of(algorithm, server, client):
 @every_method()
 def test_file_declares_its_parts(name):
   module = load(name)
-  assert isinstance(module.FEDAVG_WHEN, dict | None)  # None: never
-  assert set(module.FEDAVG_WHEN or ()) <= set(module.HParams._fields)
-  assert isinstance(module.PRIVATE, tuple)
-  assert all(isinstance(path, str) and path for path in module.PRIVATE)
+  assert isinstance(module.FEDAVG_EQUIVALENT, dict | None)  # None: never
+  assert set(module.FEDAVG_EQUIVALENT or ()) <= set(module.HParams._fields)
+  assert isinstance(module.PRIVATE_LEAVES, tuple)
+  assert all(isinstance(path, str) and path for path in module.PRIVATE_LEAVES)
   assert list(inspect.signature(module.build).parameters) == ['task', 'hp']
 
 
@@ -81,8 +81,8 @@ def test_docstring_has_the_equation_and_the_deviations(name):
 def test_hyperparameters_have_defaults(name):
   module = load(name)
   hp = module.HParams()
-  assert isinstance(hp.train, local_training.Training)
-  assert isinstance(hp.personal, personalization.Personalization)
+  assert isinstance(hp.train, local_training.LocalTraining)
+  assert isinstance(hp.finetune, personalization.Finetuning)
   stages = module.build(make_task(), hp)
   *functions, global_model = stages[0].algorithm
   assert all(callable(part) for part in functions)
@@ -95,7 +95,7 @@ def test_build_returns_stages(name):
   assert isinstance(stages, tuple) and stages
   for stage in stages:
     assert isinstance(stage, Stage) and isinstance(stage.algorithm, Algorithm)
-    assert stage.name and stage.rounds >= 1 and callable(stage.enter)
+    assert stage.name and stage.rounds >= 1 and callable(stage.initialize)
   assert len({stage.name for stage in stages}) == len(stages)
 
 
@@ -133,10 +133,10 @@ def test_an_outline_of_the_model_has_the_same_views(name):
 @every_method()
 def test_bytes_are_noted_while_a_round_is_traced(name):
   for stage, server, clients in stage_shapes(build(name), DATA):
-    data = jax.eval_shape(stage.prepare, server, DATA)
+    data = jax.eval_shape(stage.prepare_data, server, DATA)
     counted = communication.count(stage, server, clients, DATA)
     watched, bytes_of = communication.watch(stage, server)
-    round_fn = make_round(watched.algorithm, chunk=2)
+    round_fn = make_round(watched.algorithm, clients_per_chunk=2)
     cohort = jnp.array(COHORT)
     jax.eval_shape(round_fn, server, clients, cohort, data, RNG)
     assert bytes_of() == counted
@@ -188,7 +188,7 @@ def test_untouched_clients_keep_their_bits(name):
   _, after, _ = play(stages[:1], DATA, rounds=1, seed=1)
   rest = np.setdiff1d(np.arange(len(DATA.count)), COHORT)
   assert len(rest) >= 2
-  assert_same_bits(trees.take(after, rest), trees.take(before, rest))
+  assert_same_bits(trees.gather(after, rest), trees.gather(before, rest))
 
 
 @every_method()
@@ -202,7 +202,7 @@ def test_private_leaves_are_not_in_the_upload(name):
   _, up, _ = message_of(stage.algorithm, server, row_of(clients))
   sent = [f'/{path}/' for path in trees.leaf_names(up)]
   kept = [f'/{path}/' for path in trees.leaf_names((server, clients))]
-  for part in load(name).PRIVATE:
+  for part in load(name).PRIVATE_LEAVES:
     assert not [path for path in sent if f'/{part}/' in path]
     assert [path for path in kept if f'/{part}/' in path], f'no {part}'
 

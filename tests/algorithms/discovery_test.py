@@ -36,10 +36,10 @@ def test_near_miss_is_answered_with_a_suggestion():
 def test_a_new_file_is_all_it_takes(tmp_path, monkeypatch):
   package = importlib.import_module('fedjax_pfl.algorithms')
   monkeypatch.setattr(package, '__path__', [*package.__path__, str(tmp_path)])
-  (tmp_path / 'fednew.py').write_text('PRIVATE = ("head",)\n')
+  (tmp_path / 'fednew.py').write_text('PRIVATE_LEAVES = ("head",)\n')
   try:
     assert 'fednew' in algorithms.available()
-    assert algorithms.load('fednew').PRIVATE == ('head',)
+    assert algorithms.load('fednew').PRIVATE_LEAVES == ('head',)
   finally:
     sys.modules.pop('fedjax_pfl.algorithms.fednew', None)
 
@@ -47,4 +47,4 @@ def test_a_new_file_is_all_it_takes(tmp_path, monkeypatch):
 def test_stage_enters_with_the_states_it_is_given():
   stage = Stage('only', 1, None)
   server, clients = object(), jnp.zeros(3)
-  assert stage.enter(server, clients, None) == (server, clients)
+  assert stage.initialize(server, clients, None) == (server, clients)

@@ -25,7 +25,7 @@ DATA = make_data()
 EVERYONE = tuple(range(len(DATA.count)))
 # Neither noise nor statistics of the batch: features can be stored.
 PLAIN = make_task(noise=0, normalised=False)
-PLAIN = PLAIN._replace(augment=PLAIN.normalise, row_wise=True)
+PLAIN = PLAIN._replace(augment=PLAIN.normalise, batch_independent=True)
 
 
 def small(task=None, **hp):
@@ -36,22 +36,25 @@ def small(task=None, **hp):
 @pytest.mark.long
 def test_inferred_clusters_average_the_models_of_the_first_round():
   inference, rest, _ = small(distributions='inferred')
-  assert inference.everyone and (inference.rounds, rest.rounds) == (1, 2)
+  assert inference.full_participation and (inference.rounds, rest.rounds) == (
+    1,
+    2,
+  )
   server, clients = begin(inference, DATA, KEY(1))
   round_fn = make_round(inference.algorithm)
   cohort = jnp.array(EVERYONE)
   server, clients, _ = round_fn(server, clients, cohort, DATA, KEY(2))
   np.testing.assert_allclose(clients.shares.sum(1), 1, rtol=1e-5)
-  after, cluster = rest.enter(server, clients, DATA)
+  after, cluster = rest.initialize(server, clients, DATA)
   want = clustering.cluster(np.asarray(clients.shares), 2, int(server.key[0]))
   np.testing.assert_array_equal(cluster, want)
   assert after.round == 1
   for group in (0, 1):
     members = np.flatnonzero(want == group)
     mean = trees.weighted_mean(
-      trees.take(clients.params, members), DATA.count[members]
+      trees.gather(clients.params, members), DATA.count[members]
     )
-    assert_close(trees.take(after.params, group), mean)
+    assert_close(trees.gather(after.params, group), mean)
 
 
 def test_clients_of_one_cluster_do_not_move_the_other():
@@ -64,12 +67,12 @@ def test_clients_of_one_cluster_do_not_move_the_other():
   assert_same_bits(same, cluster)
   own, other = cluster[0], 1 - cluster[0]
   assert_same_bits(
-    trees.take(after.params, other), trees.take(server.params, other)
+    trees.gather(after.params, other), trees.gather(server.params, other)
   )
   moved = jax.tree.map(
     lambda one, two: (one != two).any(),
-    trees.take(after.params, own),
-    trees.take(server.params, own),
+    trees.gather(after.params, own),
+    trees.gather(server.params, own),
   )
   assert all(jax.tree.leaves(moved))
 
@@ -91,14 +94,14 @@ def test_stored_features_change_nothing(float64):
   'task, reason',
   [
     (make_task(), 'a layer depends on the batch'),
-    (make_task()._replace(row_wise=True), 'images are augmented'),
+    (make_task()._replace(batch_independent=True), 'images are augmented'),
   ],
 )
 def test_features_are_not_stored_where_that_is_not_exact(task, reason):
   *_, last = small(task)
   assert last.note.endswith(f'anew in every step: {reason}.')
-  server, _ = last.enter(*begin(small(task)[0], DATA, KEY(0)), DATA)
-  assert last.prepare(server, DATA) is DATA
+  server, _ = last.initialize(*begin(small(task)[0], DATA, KEY(0)), DATA)
+  assert last.prepare_data(server, DATA) is DATA
   *_, always = small(task, cache='always')
   assert 'not what the paper does' in always.note
 
@@ -106,7 +109,7 @@ def test_features_are_not_stored_where_that_is_not_exact(task, reason):
 def test_encoders_rest_while_the_classifier_learns():
   first, last = small()
   states = begin(first, DATA, KEY(1))
-  server, clients = last.enter(*states, DATA)
+  server, clients = last.initialize(*states, DATA)
   assert_same_bits(
     server.encoders,
     trees.select(
@@ -129,7 +132,7 @@ def test_a_client_takes_three_steps_at_most():
   data = make_data((30, 7, 0))
   train = TRAIN._replace(epochs=5)
   first, last = small(train=train)
-  server, clients = last.enter(*begin(first, data, KEY(1)), data)
+  server, clients = last.initialize(*begin(first, data, KEY(1)), data)
   round_fn = make_round(last.algorithm)
   _, _, metrics = round_fn(server, clients, jnp.arange(3), data, KEY(2))
   assert metrics['num_steps'].tolist() == [3, 2, 0]

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 def test_body_without_a_term_is_fedbabu():
   data = make_data()
   want, _, _ = play(build('fedbabu'), data)
-  got, _, _ = play(build('fedprox', mu=0.0, update_part='body'), data)
+  got, _, _ = play(build('fedprox', mu=0.0, trainable='body'), data)
   assert_same_bits(got.params['head'], want.params['head'])
   assert_close(got.params['body'], want.params['body'])
 

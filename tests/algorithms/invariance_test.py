@@ -53,7 +53,7 @@ def play_three(name, data=DATA, **options):
 @functools.cache
 def played(name):
   """Return those of the plain way to run: client after client."""
-  return play_three(name, chunk=1)
+  return play_three(name, clients_per_chunk=1)
 
 
 def assert_equal_but_padding(got, name):
@@ -81,16 +81,18 @@ def without_tails(history, steps):
 def test_cohort_order(name):
   order = np.array([3, 0, 4, 2, 1])
   cohort = tuple(np.array(COHORT)[order])
-  server, clients, history = play_three(name, cohort=cohort, chunk=1)
+  server, clients, history = play_three(
+    name, cohort=cohort, clients_per_chunk=1
+  )
   assert_same_bits((server, clients), played(name)[:2])
   for got, want in zip(history, played(name)[2], strict=True):
-    assert_same_bits(got, trees.take(want, order))
+    assert_same_bits(got, trees.gather(want, order))
 
 
 @every_method(6, 5)
 def test_chunk_and_twice_the_padding(name):
   """All side by side."""
-  got = play_three(name, WIDE, chunk=len(COHORT))
+  got = play_three(name, WIDE, clients_per_chunk=len(COHORT))
   assert got[2][0]['losses'].shape > played(name)[2][0]['losses'].shape
   assert_equal_but_padding(got, name)
 
@@ -99,7 +101,7 @@ def test_chunk_and_twice_the_padding(name):
 @every_method()
 def test_chunk_that_leaves_a_rest(name):
   """Two, two, and one."""
-  assert_equal_but_padding(play_three(name, chunk=2), name)
+  assert_equal_but_padding(play_three(name, clients_per_chunk=2), name)
 
 
 @every_method(9, 4)
@@ -107,7 +109,7 @@ def test_python_loop(name):
   # Every new operation compiles by itself there: few, then.
   train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)
   stages = build(name, linear_task(), train=train)
-  want = play(stages, DATA, rounds=1, cohort=(3, 2), chunk=1)
+  want = play(stages, DATA, rounds=1, cohort=(3, 2), clients_per_chunk=1)
   got = play(stages, DATA, rounds=1, cohort=(3, 2), backend='loop')
   assert_close(got, want)
 
@@ -133,7 +135,7 @@ def test_twice_the_padding_of_personal_models(name):
   server, clients, _ = played(name)
   personalize = jax.jit(stages[-1].algorithm.personalize)
   for i in (5, 1, 2):  # two batches, one example, none
-    client = trees.take(clients, i)
+    client = trees.gather(clients, i)
     got = personalize(server, client, client_of(WIDE, i), KEY(3))
     want = personalize(server, client, client_of(DATA, i), KEY(3))
     assert_close(got, want)
@@ -144,7 +146,7 @@ def test_twice_the_padding_of_personal_models(name):
 def test_padding_may_hold_anything(name):
   poisoned = pad(DATA, max(COUNTS), row=-1)
   assert (poisoned.index != DATA.index).any()
-  got = play_three(name, poisoned, chunk=1)
+  got = play_three(name, poisoned, clients_per_chunk=1)
   assert_same_bits(got, played(name))
 
 
@@ -156,7 +158,9 @@ def test_results_are_finite(name):
     assert np.isfinite(leaf).all()
 
 
-@pytest.mark.parametrize('name', [m for m in ALGORITHMS if load(m).PRIVATE])
+@pytest.mark.parametrize(
+  'name', [m for m in ALGORITHMS if load(m).PRIVATE_LEAVES]
+)
 def test_private_part_of_the_server_keeps_its_bits(name):
   """What is declared private may be frozen, or live with the clients.
 
@@ -164,12 +168,12 @@ def test_private_part_of_the_server_keeps_its_bits(name):
   """
   stage = stages_of(name)[-1]
   before = after = init_states(stage.algorithm, DATA, KEY(1))
-  round_fn = round_of(stage, chunk=1)
+  round_fn = round_of(stage, clients_per_chunk=1)
   for _ in range(2):
     *after, _ = round_fn(*after, jnp.array(COHORT), DATA, KEY(2))
   assert_same_bits(
-    private_leaves(after[0], load(name).PRIVATE),
-    private_leaves(before[0], load(name).PRIVATE),
+    private_leaves(after[0], load(name).PRIVATE_LEAVES),
+    private_leaves(before[0], load(name).PRIVATE_LEAVES),
   )
   moved = [
     (one != other).any()

@@ -25,23 +25,23 @@ SHAPE = (8, 8, 1)
 @functools.cache
 def mean_accuracies(name):
   """Return the mean accuracy over clients in percent: initial, finetuned."""
-  source = make_synthetic(Synthetic(SHAPE, CLASSES, 640, 320))
+  dataset = make_synthetic(Synthetic(SHAPE, CLASSES, 640, 320))
   indices = partition(
     'shards',
-    source.train.y,
-    source.test.y,
+    dataset.train.y,
+    dataset.test.y,
     num_clients=CLIENTS,
     num_classes=CLASSES,
     shards=2,
     seed=0,
   )
-  train = stack_clients(source.train, indices[0])
-  test = stack_clients(source.test, indices[1])
+  train = stack_clients(dataset.train, indices[0])
+  test = stack_clients(dataset.test, indices[1])
   task = make_task(24, 0.02, SHAPE, CLASSES, normalised=False)
   module = load(name)
   hp = module.HParams(
-    local_training.Training(ROUNDS, 2, 20, optax.constant_schedule(0.1)),
-    personalization.Personalization((3,), learning_rate=0.02, batch_size=20),
+    local_training.LocalTraining(ROUNDS, 2, 20, optax.constant_schedule(0.1)),
+    personalization.Finetuning((3,), learning_rate=0.02, batch_size=20),
   )
   algorithm = module.build(task, hp)[0].algorithm
   server, clients = init_states(algorithm, train, KEY(0))

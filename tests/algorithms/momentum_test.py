@@ -68,7 +68,7 @@ def test_centralized_may_begin_anew_in_every_round():
 
 def test_local_only_rounds_are_one_fit():
   start, server, clients = played('local_only')
-  assert_close(trees.take(clients.params, 0), one_fit(start, 4))
+  assert_close(trees.gather(clients.params, 0), one_fit(start, 4))
   assert_same_bits(server.params, start)
 
 
@@ -77,7 +77,7 @@ def test_local_only_rounds_are_one_fit():
 )
 def test_a_part_that_rests_does_not_decay(part, rests):
   assert PLAIN.weight_decay > 0
-  start, server, _ = played('centralized', update_part=part)
+  start, server, _ = played('centralized', trainable=part)
   assert_same_bits(server.params[rests], start[rests])
   moved = jax.tree.map(
     lambda one, other: np.abs(one - other).max(),

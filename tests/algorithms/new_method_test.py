@@ -29,7 +29,7 @@ from fedjax_pfl.algorithm import Algorithm, Stage
 
 class HParams(NamedTuple):
   train: local.Training = local.Training()
-  personal: personalize.Personalization = personalize.Personalization()
+  finetune: personalize.Finetuning = personalize.Finetuning()
   nap: int = 2
 
 
@@ -89,8 +89,8 @@ def get_config(arg=''):
     hp={'nap': 1},
     dataset='digits',
     model='convnet3',
-    clients=20,
-    shards=2,
+    num_clients=20,
+    shards_per_client=2,
     views=('initial',),
   )
 '''
@@ -113,7 +113,7 @@ def test_it_runs_from_its_config(config, quick_compiler):
   (stage,) = experiment.stages
   key = jax.random.key(0)
   server, clients = init_states(stage.algorithm, experiment.train, key)
-  round_fn = make_round(stage.algorithm, chunk=1)
+  round_fn = make_round(stage.algorithm, clients_per_chunk=1)
   cohort = jnp.array([3])
   after, _, metrics = round_fn(server, clients, cohort, experiment.train, key)
   assert after.round == 1 and jnp.isfinite(metrics['loss']).all()

@@ -45,13 +45,13 @@ SETTINGS = {
   'eval_every': 2,
   'checkpoint_every': 2,
   'eval_views': (),
-  'examples': 60,
-  'clients': 6,
-  'shards': 5,
-  'fraction': 0.5,
+  'max_train_examples': 60,
+  'num_clients': 6,
+  'shards_per_client': 5,
+  'client_fraction': 0.5,
   'save_clients': (),
 }
-ODD = np.arange(SETTINGS['clients']) % 2 == 1
+ODD = np.arange(SETTINGS['num_clients']) % 2 == 1
 
 
 @pytest.fixture(scope='module')
@@ -88,7 +88,7 @@ def experiments_of(poisoned, name, **changes):
 def run(experiments, folder):
   """Return the lanes of the experiments after their last round."""
   runs = [
-    run_dir.open_run(folder / str(number), one.settings, data='', say=print)
+    run_dir.open_run(folder / str(number), one.settings, data='', log=print)
     for number, one in enumerate(experiments)
   ]
   return run_rounds(begin_lanes(list(zip(experiments, runs, strict=True))))
@@ -152,9 +152,9 @@ def test_nobody_sees_a_test_or_another_clients_data(name, poisoned, tmp_path):
       count=jnp.where(ODD, 1, train.count),
     )
   )
-  state = one.state._replace(clients=poison_rows(clients, ODD))
+  state = one.state._replace(num_clients=poison_rows(clients, ODD))
   got, _ = models_of(spoilt, state, views, compiled)
-  assert_same_bits(trees.take(got, ~ODD), trees.take(models, ~ODD))
+  assert_same_bits(trees.gather(got, ~ODD), trees.gather(models, ~ODD))
   assert len(compiled) == 1
 
 
@@ -186,8 +186,8 @@ def bytes_of(leaf):
 
 
 def test_half_of_the_tests_is_seen_where_that_is_asked_for(poisoned):
-  """With support=test_half: that half, never the half of the judgement."""
-  experiment, _ = experiments_of(poisoned, 'fedbabu', support='test_half')
+  """With adapt_on=test_half: that half, never the half of the judgement."""
+  experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
   state = State(server, clients, np.zeros(()), none_yet(experiment))
   test, bad = experiment.test, len(experiment.test.y) - 1
@@ -246,7 +246,9 @@ def numbers_of(tree):
   'name',
   [
     pytest.param(name, marks=[pytest.mark.long] if number % 4 else [])
-    for number, name in enumerate(m for m in ALGORITHMS if load(m).PRIVATE)
+    for number, name in enumerate(
+      m for m in ALGORITHMS if load(m).PRIVATE_LEAVES
+    )
   ],
 )
 def test_private_leaves_never_travel(name):
@@ -259,10 +261,10 @@ def test_private_leaves_never_travel(name):
   # With 0.2 and its lam = 5, what pFedMe sends is theta itself, bit by bit:
   # w - eta lam (w - theta), and eta lam = 1.
   train = TRAIN._replace(learning_rate=local_training.step_schedule(0.15, 3))
-  stages, private = build(name, train=train), load(name).PRIVATE
+  stages, private = build(name, train=train), load(name).PRIVATE_LEAVES
   server, clients = begin(stages[0], DATA, KEY(0))
   for stage in stages[1:]:
-    server, clients = stage.enter(server, clients, DATA)
+    server, clients = stage.initialize(server, clients, DATA)
   algorithm = stages[-1].algorithm
 
   @jax.jit
@@ -272,7 +274,7 @@ def test_private_leaves_never_travel(name):
     down = algorithm.download(server, client)
     return algorithm.local_update(down, client, one, KEY(1))[:2]
 
-  rng, states = np.random.default_rng(0), (server, trees.take(clients, MOST))
+  rng, states = np.random.default_rng(0), (server, trees.gather(clients, MOST))
 
   def noise(leaf):
     return rng.standard_normal(leaf.shape)

@@ -50,14 +50,16 @@ def test_reading_is_as_sound_as_the_default(reading):
   """Padding and chunk move nothing; who rests keeps its bits; all finite."""
   name, hp = READINGS[reading]
   stages = build(name, **hp)
-  server, clients, history = play(stages, DATA, chunk=1)
+  server, clients, history = play(stages, DATA, clients_per_chunk=1)
   for leaf in jax.tree.leaves((server, clients, history)):
     assert np.isfinite(leaf).all()
-  wide_server, wide_clients, _ = play(stages, WIDE, chunk=len(COHORT))
+  wide_server, wide_clients, _ = play(
+    stages, WIDE, clients_per_chunk=len(COHORT)
+  )
   assert_close((wide_server, wide_clients), (server, clients))
   first = init_states(stages[0].algorithm, DATA, KEY(1))
   rest = np.setdiff1d(np.arange(len(COUNTS)), COHORT)
-  assert_same_bits(trees.take(clients, rest), trees.take(first[1], rest))
+  assert_same_bits(trees.gather(clients, rest), trees.gather(first[1], rest))
   moved = [
     (one != other).any()
     for one, other in zip(
@@ -70,8 +72,8 @@ def test_reading_is_as_sound_as_the_default(reading):
 def test_ditto_as_released_is_fedavg_without_its_pull():
   """At the first rate, which never falls; also where an anchor is trained."""
   name, hp = READINGS['ditto, local anchor']
-  server, _, _ = play(build(name, lam=0.0, **hp), DATA, chunk=1)
+  server, _, _ = play(build(name, lam=0.0, **hp), DATA, clients_per_chunk=1)
   first = TRAIN.learning_rate(0)
   train = TRAIN._replace(learning_rate=lambda clock: first)
-  want, _, _ = play(build('fedavg', train=train), DATA, chunk=1)
+  want, _, _ = play(build('fedavg', train=train), DATA, clients_per_chunk=1)
   assert_close(server.params, want.params)

@@ -1,4 +1,4 @@
-"""With the hyperparameters of its FEDAVG_WHEN, a method is FedAvg."""
+"""With the hyperparameters of its FEDAVG_EQUIVALENT, a method is FedAvg."""
 
 import functools
 
@@ -43,7 +43,7 @@ def test_server_is_fedavgs_with_uniform_weights(name):
 
 def check(name, weights):
   """The first stage's params after three rounds."""
-  when = load(name).FEDAVG_WHEN
+  when = load(name).FEDAVG_EQUIVALENT
   if when is None:
     pytest.skip('never FedAvg')
   hp = {'train': TRAININGS[weights], **when}

@@ -26,7 +26,7 @@ def test_first_round_of_scaffold_is_fedavgs():
 def test_a_client_without_examples_has_no_variate():
   """Its T_i is 0; c, of which its variate would be less, is not."""
   _, variates, _ = play(build('scaffold'), DATA, rounds=2)
-  for leaf in jax.tree.leaves(trees.take(variates, EMPTY)):
+  for leaf in jax.tree.leaves(trees.gather(variates, EMPTY)):
     assert (leaf == 0).all()
 
 

@@ -64,7 +64,7 @@ def two_stages(first, second):
     personalize=views,
   )
 
-  def enter(server, clients, data):
+  def initialize(server, clients, data):
     assert clients == ()
     half = jax.tree.map(lambda leaf: 0.5 * leaf, server.params)
     server = server._replace(params=half)
@@ -72,7 +72,9 @@ def two_stages(first, second):
 
   stages = (
     stage._replace(rounds=first),
-    stage._replace(name='two', rounds=second, algorithm=two, enter=enter),
+    stage._replace(
+      name='two', rounds=second, algorithm=two, initialize=initialize
+    ),
   )
   return experiment._replace(stages=stages)
 
@@ -139,14 +141,14 @@ def test_a_stage_may_ask_everyone_prepare_data_and_send_once(tmp_path, capsys):
   (stage,) = experiment.stages
   prepared = []
 
-  def prepare(server, data):
+  def prepare_data(server, data):
     prepared.append(int(server.round))
     return data._replace(count=jnp.minimum(data.count, 8))  # one batch
 
   stage = stage._replace(
-    everyone=True,
-    held=lambda server: server.params['body'],
-    prepare=prepare,
+    full_participation=True,
+    initial_broadcast=lambda server: server.params['body'],
+    prepare_data=prepare_data,
     note='Everyone has one batch.',
   )
   train(experiment._replace(stages=(stage,)), tmp_path)

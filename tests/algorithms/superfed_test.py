@@ -207,7 +207,7 @@ def states(**hp):
 def test_what_a_client_keeps_and_sends(form, numbers):
   algorithm, server, clients = states(**form)
   assert trees.num_bytes(clients) == 4 * numbers * len(DATA.count)
-  client = trees.take(clients, 0)
+  client = trees.gather(clients, 0)
   down = jax.eval_shape(algorithm.download, server, client)
   _, up, _ = jax.eval_shape(
     algorithm.local_update, down, client, client_of(DATA, 0), KEY(0)
@@ -228,7 +228,7 @@ def test_own_models_begin_apart_from_the_servers(local_init):
 def test_views_lie_between_the_models(pairing):
   algorithm, server, clients = states(grid=(0, 0.25, 1), pairing=pairing)
   server = server._replace(params=TASK.init(KEY(9)))  # after some rounds
-  client = trees.take(clients, 0)
+  client = trees.gather(clients, 0)
   views = algorithm.personalize(server, client, client_of(DATA, 0), KEY(0))
   assert list(views) == ['initial', 'mix_0.0', 'mix_0.25', 'mix_1.0']
   start = client.federated if pairing == 'stale' else server.params

@@ -94,7 +94,10 @@ def test_features(tiny_run, tmp_path):
 def make_run(path, part, kernel=None, **fields):
   path.mkdir()
   config = common.base(local_epochs=2, **fields).to_dict()
-  del config['chunk'], config['finetune']['part']  # begun long ago
+  del (
+    config['clients_per_chunk'],
+    config['finetune']['trainable'],
+  )  # begun long ago
   (path / 'config.json').write_text(
     json.dumps({'config': config, 'data': 'none'})
   )
@@ -128,7 +131,7 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
   ]
   assert full[0]['head_cosine'] == '0.7071'
   assert [row['head_cosine'] for row in rows[3:]] == [''] * 3
-  assert "  chunk='auto', finetune.part='full'" in said
+  assert "  clients_per_chunk='auto', finetune.trainable='full'" in said
   opened = ask.open_runs(runs, {}, said.append, with_data=False)
   styles = ask.training.looks(
     opened, {'fedavg (full)': 0.5, 'fedavg (body)': np.nan}
@@ -189,8 +192,12 @@ def test_data_have_to_be_those_of_the_run(tmp_path):
   (run,) = ask.open_runs([path], {}, print, with_data=True)
   assert run.experiment.data_id == want
   said = []
-  (run,) = ask.open_runs([path], {'shards': '4'}, said.append, with_data=True)
-  assert run.settings['shards'] == 4 and run.experiment.data_id != want
+  (run,) = ask.open_runs(
+    [path], {'shards_per_client': '4'}, said.append, with_data=True
+  )
+  assert (
+    run.settings['shards_per_client'] == 4 and run.experiment.data_id != want
+  )
   assert said[-1].startswith('These data are not those of the run')
   digits_run(tmp_path, 'another')
   message = refused(lambda: ask.open_runs([path], {}, print, with_data=True))

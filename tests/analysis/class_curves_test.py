@@ -44,7 +44,7 @@ def test_the_models_seen_are_those_of_the_method(name):
   watched = TRAIN._replace(watch=keep_models)
   server, (_, up, metrics) = updated(name, watched)
   _, (_, up_of_one_epoch, _) = updated(name, TRAIN._replace(epochs=1))
-  start, middle, end = (trees.take(metrics['watched'], e) for e in range(3))
+  start, middle, end = (trees.gather(metrics['watched'], e) for e in range(3))
   assert_close(start, server.params)
   # What is not sent has not moved.
   assert_close(middle, trees.combine(up_of_one_epoch, server.params))
@@ -54,7 +54,7 @@ def test_the_models_seen_are_those_of_the_method(name):
 def test_a_replay_is_the_run(tiny_run):
   """Servers and losses are the run's; the last round ends where it did."""
   experiment, workdir = tiny_run
-  images = class_curves.some_images(experiment.source.test, 0)
+  images = class_curves.some_images(experiment.dataset.test, 0)
   rounds = [*class_curves.replay(experiment, images, 9)]
   assert len(rounds) == 3
   server, _ = load_states(experiment, workdir, print)

@@ -18,9 +18,9 @@ def make_experiment(**changes) -> Experiment:
   settings = fedbabu_digits.get_config().to_dict()
   settings['finetune']['epochs'] = (1,)
   settings |= {
-    'clients': 10,
-    'examples': 200,
-    'fraction': 0.3,
+    'num_clients': 10,
+    'max_train_examples': 200,
+    'client_fraction': 0.3,
     'rounds': 3,
     'local_epochs': 2,
     'batch_size': 8,
@@ -32,7 +32,7 @@ def make_experiment(**changes) -> Experiment:
     *build_data(settings, lambda text: None),
     TASK,
     build_stages(settings, TASK),
-    cohort_size(settings['clients'], settings['fraction']),
+    cohort_size(settings['num_clients'], settings['client_fraction']),
   )
 
 

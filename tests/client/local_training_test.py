@@ -81,7 +81,7 @@ def test_stops_are_the_fits_that_end_there():
   def fits(stops):
     batching = local_training.Batching(BATCH, 5, TASK.augment)
     return jax.jit(
-      lambda: local_training.fit_stops(
+      lambda: local_training.fit_with_snapshots(
         TASK.loss, PARAMS, data, KEY(0), tx=tx, batching=batching, stops=stops
       )
     )()
@@ -150,7 +150,7 @@ def fit_part(tx):
 @pytest.mark.parametrize('part', ['body', 'head'])
 def test_trainable_moves_its_part_alone(part):
   mask = part_mask(TASK, part)
-  tree = fit_part(local_training.trainable(TRAIN.sgd(jnp.array(0)), mask))
+  tree = fit_part(local_training.freeze_except(TRAIN.sgd(jnp.array(0)), mask))
   frozen = trees.invert(mask)
   assert_same_bits(trees.select(tree, frozen), trees.select(PARAMS, frozen))
   for one, other in zip(
@@ -163,7 +163,7 @@ def test_trainable_moves_its_part_alone(part):
 
 def test_frozen_leaves_have_no_momentum():
   body = part_mask(TASK, 'body')
-  state = local_training.trainable(optax.sgd(0.1, 0.9), body).init(PARAMS)
+  state = local_training.freeze_except(optax.sgd(0.1, 0.9), body).init(PARAMS)
   size = trees.num_bytes(trees.select(PARAMS, body))
   floats = [
     leaf

@@ -65,7 +65,7 @@ def test_finetuning_is_a_fit_on_training_inputs():
   personal = PERSONAL._replace(epochs=(3, 1, 3))
   models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
   assert list(models) == ['finetuned_1', 'finetuned']
-  want, _ = local_training.fit_stops(
+  want, _ = local_training.fit_with_snapshots(
     TASK.loss,
     PARAMS,
     ONE,
@@ -110,9 +110,9 @@ def test_part_may_name_layers():
 def test_layer_that_is_not_there():
   task = models.make_task('convnet4', image_shape=(32, 32, 3), num_classes=10)
   with pytest.raises(BadInput) as error:
-    personalization.part_mask(task, 'conv1+bn5', 'hp.update_part')
+    personalization.part_mask(task, 'conv1+bn5', 'hp.trainable')
   assert str(error.value) == (
-    "hp.update_part: got 'bn5', expected a part of the model, or names of its "
+    "hp.trainable: got 'bn5', expected a part of the model, or names of its "
     "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, bn4, "
     'conv1, conv2, conv3, conv4 (did you mean bn4?). Likely cause: a typing '
     'error, or a layer of another model.'

@@ -15,15 +15,15 @@ from experiments.benching.cases import Case
 from experiments.benching.measure import Measured, measure
 from fedjax_pfl.core.errors import BadInput
 
-BENCH = Path(options.__file__).parents[2] / 'bench.py'
+BENCH = Path(options.__file__).parents[1] / 'bench.py'
 IMAGE = (32, 32, 3)
 ASKED = {
   'model': ['convnet4'],
   'clients': [],
   'steps': [],
   'batch': ['50'],
-  'chunk': ['auto'],
-  'lowering': ['auto'],
+  'clients_per_chunk': ['auto'],
+  'conv_impl': ['auto'],
   'dtype': ['float32'],
 }
 
@@ -87,10 +87,10 @@ def squeezed(line):
 
 
 def test_table_says_once_what_is_the_same():
-  rows = [made_up(), made_up(chunk='1')]
+  rows = [made_up(), made_up(clients_per_chunk='1')]
   title, _, heads, *lines = screen.table(rows)
-  assert 'dtype float32' in title and 'chunk' not in title
-  assert 'chunk' in heads and 'dtype' not in heads
+  assert 'dtype float32' in title and 'clients_per_chunk' not in title
+  assert 'clients_per_chunk' in heads and 'dtype' not in heads
   assert [line.split()[1] for line in lines] == ['auto', '1']
   assert all('1,000 500-2,000 40 40% 1 10%' in squeezed(l) for l in lines)
   assert len({len(line) for line in (heads, *lines)}) == 1
@@ -119,9 +119,12 @@ def test_line_of_a_bar(bar, verdict):
   ('change', 'near'),
   [
     ({'model': ['convnet5']}, 'did you mean convnet4?'),
-    ({'lowering': ['auto', 'gem']}, 'did you mean gemm?'),
+    ({'conv_impl': ['auto', 'gem']}, 'did you mean gemm?'),
     ({'dtype': ['bfloat16']}, 'Choices: float32, float64'),
-    ({'chunk': ['0']}, "got '0', expected a whole number, 1 or more"),
+    (
+      {'clients_per_chunk': ['0']},
+      "got '0', expected a whole number, 1 or more",
+    ),
     ({'clients': ['ten']}, "got 'ten', expected a whole number"),
     ({'model': []}, "got '', expected one or more values"),
   ],
@@ -156,9 +159,13 @@ def test_without_pytorch_the_bars_say_how_to_get_it(monkeypatch):
 
 
 def test_cases_are_every_combination():
-  asked = {**ASKED, 'chunk': ['auto', '2'], 'model': ['convnet4', 'resnet18']}
+  asked = {
+    **ASKED,
+    'clients_per_chunk': ['auto', '2'],
+    'model': ['convnet4', 'resnet18'],
+  }
   cases = options.make_cases(asked)
-  assert [(case.model, case.chunk) for case in cases] == [
+  assert [(case.model, case.clients_per_chunk) for case in cases] == [
     ('convnet4', 'auto'),
     ('convnet4', '2'),
     ('resnet18', 'auto'),

@@ -12,7 +12,7 @@ from absl import flags
 
 from experiments import commandline
 
-ROOT = Path(commandline.__file__).parents[2]
+ROOT = Path(commandline.__file__).parents[1]
 MAIN = ROOT / 'experiments' / 'main.py'
 DIGITS = 'configs/fedbabu_digits.py'
 
@@ -50,7 +50,11 @@ MISTAKES = {
     '(did you mean shards?)',
   ),
   'a wrong type': (
-    [f'--config={DIGITS}:quick', '--workdir=a/b', '--config.shards=many'],
+    [
+      f'--config={DIGITS}:quick',
+      '--workdir=a/b',
+      '--config.shards_per_client=many',
+    ],
     "shards: got 'many', expected a whole number of shards",
   ),
   'unknown view': (
@@ -116,16 +120,18 @@ def test_what_is_no_mistake_of_the_user_keeps_its_traceback(tmp_path):
 
 def test_variants_of_a_field():
   assert commandline.variants('--vary', '') == [{}]
-  assert commandline.variants('--vary', 'finetune.part=body') == [
-    {'finetune.part': 'body'}
+  assert commandline.variants('--vary', 'finetune.trainable=body') == [
+    {'finetune.trainable': 'body'}
   ]
-  assert commandline.variants('--vary', 'beta=1.0,0.5') == [
-    {'beta': '1.0'},
-    {'beta': '0.5'},
+  assert commandline.variants('--vary', 'dirichlet_beta=1.0,0.5') == [
+    {'dirichlet_beta': '1.0'},
+    {'dirichlet_beta': '0.5'},
   ]
 
 
-@pytest.mark.parametrize('text', ['beta', '=1,2', 'beta=', 'beta=1,,2'])
+@pytest.mark.parametrize(
+  'text', ['dirichlet_beta', '=1,2', 'dirichlet_beta=', 'dirichlet_beta=1,,2']
+)
 def test_variants_that_are_not_there(text):
   message = refused(lambda: commandline.variants('--vary', text))
   assert message.startswith(f"--vary: got '{text}', expected a field")
@@ -152,17 +158,17 @@ def parse(monkeypatch):
 
 def test_fields_may_come_before_the_config_and_twice(parse):
   overrides = parse(
-    '--config.shards=4',
+    '--config.shards_per_client=4',
     '--config=a.py',
-    '-config.finetune.part=body',
+    '-config.finetune.trainable=body',
     '--workdir',
     'w',
-    '--config.shards=5',
+    '--config.shards_per_client=5',
     '--config.data_dir=a=b',
   )
   assert overrides == {
-    'shards': '5',
-    'finetune.part': 'body',
+    'shards_per_client': '5',
+    'finetune.trainable': 'body',
     'data_dir': 'a=b',
   }
   assert (flags.FLAGS.config, flags.FLAGS.workdir) == ('a.py', 'w')
@@ -177,7 +183,10 @@ def test_fields_may_come_before_the_config_and_twice(parse):
     (['--config=a', '--workdir'], 'Missing value for flag --workdir'),
     (['--confg=a'], "got '--confg', expected a flag of this command"),
     (['--config=a', '--workdir=b', 'quick', '3'], "got 'quick 3', expected"),
-    (['--config.shards', '5'], "got '--config.shards', expected --config.sha"),
+    (
+      ['--config.shards_per_client', '5'],
+      "got '--config.shards_per_client', expected --config.sha",
+    ),
     (['--flagfile=nowhere'], 'Unable to open flagfile'),
   ],
 )
@@ -201,9 +210,11 @@ def test_a_command_for_runs_takes_fields_of_their_configs(monkeypatch):
 
 
 def test_a_file_of_flags(parse, tmp_path):
-  (tmp_path / 'flags').write_text('--config=a.py\n--config.shards=4\n')
+  (tmp_path / 'flags').write_text(
+    '--config=a.py\n--config.shards_per_client=4\n'
+  )
   assert parse(f'--flagfile={tmp_path / "flags"}', '--workdir=w') == {
-    'shards': '4'
+    'shards_per_client': '4'
   }
 
 
@@ -216,9 +227,9 @@ def read(*overrides, config=str(ROOT / DIGITS)):
 
 
 def test_the_argument_goes_to_the_config():
-  assert read()['clients'] == 20 and read()['quick'] is False
-  settings = read('clients=20', config=f'{ROOT / DIGITS}:quick')
-  assert settings['quick'] is True and settings['clients'] == 20
+  assert read()['num_clients'] == 20 and read()['quick'] is False
+  settings = read('num_clients=20', config=f'{ROOT / DIGITS}:quick')
+  assert settings['quick'] is True and settings['num_clients'] == 20
   assert "got 'fast', expected nothing or a known word" in refused(
     lambda: read(config=f'{ROOT / DIGITS}:fast')
   )
@@ -227,11 +238,11 @@ def test_the_argument_goes_to_the_config():
 @pytest.mark.parametrize(
   ('override', 'value'),
   [
-    ('shards=4', 4),
-    ('shards=4.5', 4.5),  # for check_settings to refuse
-    ('shards=many', 'many'),
-    ('fraction=1', 1.0),
-    ('fraction=1e-1', 0.1),
+    ('shards_per_client=4', 4),
+    ('shards_per_client=4.5', 4.5),  # for check_settings to refuse
+    ('shards_per_client=many', 'many'),
+    ('client_fraction=1', 1.0),
+    ('client_fraction=1e-1', 0.1),
     ('rounds=7', 7),
     ('rounds=None', None),
     ('debug=true', True),
@@ -239,12 +250,12 @@ def test_the_argument_goes_to_the_config():
     ('debug=maybe', 'maybe'),
     ('data_dir=2024', '2024'),
     ('data_dir=', ''),
-    ('chunk=4', 4),
-    ('chunk=auto', 'auto'),
-    ('lowering=lax', 'lax'),
-    ('lr_drops=(0.3, 0.6)', (0.3, 0.6)),
-    ('lr_drops=[0.3]', (0.3,)),
-    ('lr_drops=()', ()),
+    ('clients_per_chunk=4', 4),
+    ('clients_per_chunk=auto', 'auto'),
+    ('conv_impl=lax', 'lax'),
+    ('lr_milestones=(0.3, 0.6)', (0.3, 0.6)),
+    ('lr_milestones=[0.3]', (0.3,)),
+    ('lr_milestones=()', ()),
     ('save_clients=3', (3,)),
     ('save_clients=1,2', (1, 2)),
     ('views=initial', ('initial',)),
@@ -260,10 +271,10 @@ def test_a_field_takes_the_kind_of_its_old_value(override, value):
 
 
 def test_fields_inside_others():
-  settings = read('finetune.epochs=5', 'hp.update_part=full', 'finetune.new=1')
+  settings = read('finetune.epochs=5', 'hp.trainable=full', 'finetune.new=1')
   assert settings['finetune']['epochs'] == (5,)
   assert settings['finetune']['new'] == 1  # for check_settings to refuse
-  assert settings['hp'] == {'update_part': 'full'}
+  assert settings['hp'] == {'trainable': 'full'}
   assert 'shards has no fields of its own' in refused(
     lambda: read('shards.new=1')
   )
@@ -287,7 +298,7 @@ def test_fields_inside_others():
       'typed.py',
       'from configs import common\n'
       'def get_config(arg=""):\n'
-      '  return common.base(arg, shards="many")',
+      '  return common.base(arg, shards_per_client="many")',
       'typed.py, line 3: TypeError',
     ),
   ],

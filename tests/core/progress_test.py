@@ -109,7 +109,7 @@ def test_seconds_and_numbers_as_a_person_reads_them():
 
 
 def test_module_functions_write_to_the_stdout_of_the_moment(capsys):
-  progress.say('50 [bold] ± 3')
+  progress.log('50 [bold] ± 3')
   progress.warn('careful')
   assert capsys.readouterr().out == '50 [bold] ± 3\nWarning: careful\n'
 
@@ -117,7 +117,7 @@ def test_module_functions_write_to_the_stdout_of_the_moment(capsys):
 def test_a_log_file_without_unicode_kills_no_run():
   raw = io.BytesIO()
   stream = io.TextIOWrapper(raw, encoding='ascii')
-  progress.Screen(stream, {}).say('50 ± 3 –')
+  progress.Screen(stream, {}).log('50 ± 3 –')
   assert raw.getvalue() == b'50 +- 3 ?\n'
 
 
@@ -146,13 +146,13 @@ def on_a_terminal(code):
 
 def test_nested_bars_and_lines_on_a_terminal():
   drawn = on_a_terminal(
-    'from fedjax_pfl import console\n'
+    'from fedjax_pfl import progress\n'
     "with console.progress('training', 4) as bar:\n"
     '  for done in range(1, 5):\n'
     '    bar.update(done, loss=1.5, images_per_second=812.)\n'
     "    with console.progress('evaluation', 20, unit='client') as inner:\n"
     '      inner.update(20)\n'
-    "  console.say('checkpoint [8] ± is damaged')\n"
+    "  progress.log('checkpoint [8] ± is damaged')\n"
     "  console.warn('careful')\n"
   )
   assert 'checkpoint [8] ± is damaged' in drawn

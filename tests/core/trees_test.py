@@ -110,10 +110,10 @@ def test_segment_mean_is_the_weighted_mean_of_each_segment():
   got = trees.segment_mean(stacked, weights, segments, other)
   for segment, rows in {0: [0, 2], 2: [1, 3]}.items():
     rows = jnp.array(rows)
-    want = trees.weighted_mean(trees.take(stacked, rows), weights[rows])
-    assert_close(trees.take(got, segment), want)
+    want = trees.weighted_mean(trees.gather(stacked, rows), weights[rows])
+    assert_close(trees.gather(got, segment), want)
   for segment in (1, 3):
-    assert_same_bits(trees.take(got, segment), trees.take(other, segment))
+    assert_same_bits(trees.gather(got, segment), trees.gather(other, segment))
 
 
 def test_weighted_mean_of_whole_numbers_and_holes():

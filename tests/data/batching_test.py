@@ -128,7 +128,7 @@ def test_a_step_may_have_several_batches():
     return 0 * tree + sums[0] + 100 * sums[1]
 
   batching = local_training.Batching(
-    2, 1, as_is, False, lambda batches: 2, together=2
+    2, 1, as_is, False, lambda batches: 2, batches_per_step=2
   )
   tx, data = optax.sgd(0.1), client(5)
   _, info = local_training.fit(
@@ -145,7 +145,7 @@ def test_batches_of_one_step_have_keys_of_their_own():
     return jax.random.uniform(key, (len(x),))
 
   batching = local_training.Batching(
-    1, 1, random, True, lambda batches: 3, together=2
+    1, 1, random, True, lambda batches: 3, batches_per_step=2
   )
   _, info = local_training.fit(
     loss,
@@ -204,7 +204,7 @@ def test_a_batch_may_have_several_steps():
     drawn = {'drawn': jax.random.uniform(key)}
     return 0 * tree + (batch.mask * batch.x[:, 0]).sum(), drawn
 
-  batching = local_training.Batching(2, 2, blurred, False, repeats=3)
+  batching = local_training.Batching(2, 2, blurred, False, steps_per_batch=3)
   _, info = local_training.fit(
     loss,
     jnp.zeros(()),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.data import cache
-from fedjax_pfl.data.images import Images, make_source
+from fedjax_pfl.data.images import Images, make_dataset
 
 
 def build():
@@ -14,7 +14,7 @@ def build():
     )
     for size in (30, 12)
   )
-  return make_source('a/b', train, test, 3)
+  return make_dataset('a/b', train, test, 3)
 
 
 def refuse():

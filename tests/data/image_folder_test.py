@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import image_folder, load_source, peek
+from fedjax_pfl.data import image_folder, load_dataset, peek
 
 
 def save(file, x):
@@ -39,7 +39,7 @@ def tiny(root, num_classes=200, side=64):
 
 
 def load(root, name='folder'):
-  return load_source(
+  return load_dataset(
     name, data_dir=str(root), cache_dir=str(root.parent / 'cache')
   )
 
@@ -47,27 +47,27 @@ def load(root, name='folder'):
 def test_generic_layout(tmp_path):
   root = tmp_path / 'pets'
   generic(root)
-  source = load(root)
-  assert source.train.x.shape == (6, 6, 5, 3)
-  assert source.train.y.tolist() == [0, 0, 0, 1, 1, 1]
-  assert source.test.y.tolist() == [0, 1]
-  np.testing.assert_array_equal(source.train.x[4], picture(11))
-  np.testing.assert_array_equal(source.test.x[1], picture(101))
+  dataset = load(root)
+  assert dataset.train.x.shape == (6, 6, 5, 3)
+  assert dataset.train.y.tolist() == [0, 0, 0, 1, 1, 1]
+  assert dataset.test.y.tolist() == [0, 1]
+  np.testing.assert_array_equal(dataset.train.x[4], picture(11))
+  np.testing.assert_array_equal(dataset.test.x[1], picture(101))
   assert peek('folder', str(root)) == ((6, 5, 3), 2)
-  assert load(root).fingerprint == source.fingerprint
+  assert load(root).fingerprint == dataset.fingerprint
 
 
 def test_tiny_imagenet_layout_inside_the_data_folder(tmp_path):
   root = tmp_path / 'data'
   tiny(root / 'tiny-imagenet-200')
-  source = load(root, 'tiny_imagenet')
-  assert source.train.x.shape == source.test.x.shape == (200, 64, 64, 3)
-  assert source.num_classes == 200
-  rows = [int(line) for line in source.test.y]
+  dataset = load(root, 'tiny_imagenet')
+  assert dataset.train.x.shape == dataset.test.x.shape == (200, 64, 64, 3)
+  assert dataset.num_classes == 200
+  rows = [int(line) for line in dataset.test.y]
   # Validation files are sorted by name; val_k carries class 199 - k.
   names = sorted(f'val_{k}.JPEG' for k in range(200))
   assert rows == [199 - int(name[4:-5]) for name in names]
-  np.testing.assert_array_equal(source.train.x[7], picture(7, (64, 64, 3)))
+  np.testing.assert_array_equal(dataset.train.x[7], picture(7, (64, 64, 3)))
 
 
 def test_another_set_under_the_name_tiny_imagenet(tmp_path):

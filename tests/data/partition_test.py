@@ -10,14 +10,18 @@ from fedjax_pfl.data.partition import split
 
 # Small settings of each way, for 4 clients and 10 classes.
 SETTINGS = {
-  'shards': {'shards': 5},
+  'shards': {'shards_per_client': 5},
   'iid': {},
-  'dirichlet': {'beta': 0.3},
-  'unbalanced': {'shards': 5, 'group_size': 2, 'size_step': 20},
+  'dirichlet': {'dirichlet_beta': 0.3},
+  'unbalanced': {'shards_per_client': 5, 'group_size': 2, 'size_step': 20},
   'classes': {'classes_per_client': 8},
-  'dirichlet_capped': {'beta': 0.3, 'min_size': 5},
-  'pathological': {'shards': 5},
-  'semantic': {'class_clusters': 2, 'least_size': 20, 'most_size': 100},
+  'dirichlet_capped': {'dirichlet_beta': 0.3, 'dirichlet_min_size': 5},
+  'pathological': {'shards_per_client': 5},
+  'semantic': {
+    'class_clusters': 2,
+    'min_client_size': 20,
+    'max_client_size': 100,
+  },
 }
 DETERMINISTIC = ('pathological',)
 every_way = pytest.mark.parametrize('name', PARTITIONS)
@@ -26,7 +30,12 @@ every_way = pytest.mark.parametrize('name', PARTITIONS)
 def test_train_and_test_share_their_classes():
   labels = shuffled_labels(50, 10), shuffled_labels(10, 10, seed=1)
   train, test = partition(
-    'shards', *labels, num_clients=20, num_classes=10, shards=5, seed=3
+    'shards',
+    *labels,
+    num_clients=20,
+    num_classes=10,
+    shards_per_client=5,
+    seed=3,
   )
   check_partition(train, 500)
   check_partition(test, 100)
@@ -39,7 +48,12 @@ def test_train_and_test_share_their_classes():
 
 def test_what_is_drawn_for_training_does_not_depend_on_the_test_set():
   train = shuffled_labels(50, 10)
-  settings = {'num_clients': 20, 'num_classes': 10, 'shards': 5, 'seed': 3}
+  settings = {
+    'num_clients': 20,
+    'num_classes': 10,
+    'shards_per_client': 5,
+    'seed': 3,
+  }
   one, _ = partition('shards', train, shuffled_labels(10, 10), **settings)
   two, _ = partition('shards', train, shuffled_labels(33, 10), **settings)
   assert fingerprint(one) == fingerprint(two)
@@ -91,7 +105,7 @@ def test_every_way_can_be_tested_on_a_split_of_its_training_rows(name):
   labels = shuffled_labels(20, 10)
   train, _ = divide(name, labels, labels)
   fewer, held_out = divide(
-    name, labels, labels[:1], test_partition='split', test_share=0.25
+    name, labels, labels[:1], test_partition='split', test_fraction=0.25
   )
   for rows, own, test in zip(train, fewer, held_out, strict=True):
     np.testing.assert_array_equal(
@@ -120,7 +134,9 @@ def test_a_split_rounds_training_down(size, share, kept):
 def test_the_division_for_testing_leaves_that_for_training(name, way):
   train, test = shuffled_labels(40, 10), shuffled_labels(20, 10, seed=1)
   same = divide(name, train, test)
-  other = divide(name, train, test, test_partition=way, test_shards=10)
+  other = divide(
+    name, train, test, test_partition=way, test_shards_per_client=10
+  )
   assert fingerprint(same[0]) == fingerprint(other[0])
   # An iid test set is one division, whatever the training set's.
   assert (fingerprint(same[1]) == fingerprint(other[1])) == (name == way)
@@ -134,9 +150,9 @@ def test_a_test_set_divided_by_itself_into_other_shards():
     train,
     test,
     num_clients=10,
-    shards=2,
+    shards_per_client=2,
     test_partition='independent',
-    test_shards=10,
+    test_shards_per_client=10,
   )
   check_partition(indices[1], 500)
   in_train, in_test = (
@@ -150,14 +166,14 @@ def test_a_test_set_divided_by_itself_into_other_shards():
 
 def test_as_many_test_shards_are_drawn_apart_all_the_same():
   labels = shuffled_labels(50, 10)
-  settings = {'num_clients': 20, 'shards': 2}
+  settings = {'num_clients': 20, 'shards_per_client': 2}
   train, test = divide(
     'shards',
     labels,
     labels,
     **settings,
     test_partition='independent',
-    test_shards=2,
+    test_shards_per_client=2,
   )
   classes = [class_counts(labels, rows) > 0 for rows in (train, test)]
   assert (classes[0] != classes[1]).any(1).sum() > 10
@@ -176,7 +192,9 @@ def test_the_whole_test_set_for_every_client():
 
 def test_equal_random_parts_of_the_test_set():
   train, test = shuffled_labels(50, 10), np.sort(shuffled_labels(50, 10))
-  _, parts = divide('shards', train, test, shards=5, test_partition='iid')
+  _, parts = divide(
+    'shards', train, test, shards_per_client=5, test_partition='iid'
+  )
   check_partition(parts, 500)
   counts = class_counts(test, parts)
   assert {len(rows) for rows in parts} == {125} and counts.min() > 3
@@ -185,7 +203,12 @@ def test_equal_random_parts_of_the_test_set():
 def test_train_and_test_blocks_are_drawn_apart():
   labels = shuffled_labels(20, 10)
   train, test = partition(
-    'shards', labels, labels, num_clients=10, num_classes=10, shards=5
+    'shards',
+    labels,
+    labels,
+    num_clients=10,
+    num_classes=10,
+    shards_per_client=5,
   )
   assert fingerprint(train) != fingerprint(test)
 
@@ -221,20 +244,28 @@ def test_fingerprint_is_stable_and_sees_order_and_borders():
       'from 1 to 100, so that each can have an example for training',
     ),
     ('iid', {'num_classes': 9}, 'num_classes: got 9.*labels go from 0 to 9'),
-    ('shards', {'shards': 0}, 'shards: got 0'),
-    ('shards', {'shards': 7}, 'multiple of 5: 4 clients.*Choices: 5, 10, 15'),
-    ('shards', {'shards': 3}, r'Choices: 5, 10 \(|Choices: 5, 10\.'),
-    ('dirichlet', {'shards': 5}, "got 'shards', .* Choices: beta"),
+    ('shards', {'shards_per_client': 0}, 'shards_per_client: got 0'),
+    (
+      'shards',
+      {'shards_per_client': 7},
+      'multiple of 5: 4 clients.*Choices: 5, 10, 15',
+    ),
+    ('shards', {'shards_per_client': 3}, r'Choices: 5, 10 \(|Choices: 5, 10\.'),
+    (
+      'dirichlet',
+      {'shards_per_client': 5},
+      "got 'shards_per_client', .* Choices: dirichlet_beta",
+    ),
     ('iid', {'num_clients': 101, 'test_partition': 'split'}, 'from 1 to 100'),
     (
       'iid',
-      {'test_partition': 'split', 'test_share': 20},
-      'test_share: got 20, expected a share .*a percentage',
+      {'test_partition': 'split', 'test_fraction': 20},
+      'test_fraction: got 20, expected a share .*a percentage',
     ),
     ('iid', {'test_partition': 'hole'}, r'did you mean whole\?'),
     (
       'iid',
-      {'test_partition': 'independent', 'test_shards': 7},
+      {'test_partition': 'independent', 'test_shards_per_client': 7},
       'test_shards: got 7, expected a positive multiple of 5',
     ),
   ],

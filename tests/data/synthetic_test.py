@@ -5,13 +5,13 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import Synthetic, make_synthetic
 
 
-def nearest_centroid(source):
-  x, y = source.train
-  centres = np.stack([x[y == k].mean(0) for k in range(source.num_classes)])
-  centres = centres.reshape(source.num_classes, -1)
-  test = source.test.x.reshape(len(source.test.y), -1)
+def nearest_centroid(dataset):
+  x, y = dataset.train
+  centres = np.stack([x[y == k].mean(0) for k in range(dataset.num_classes)])
+  centres = centres.reshape(dataset.num_classes, -1)
+  test = dataset.test.x.reshape(len(dataset.test.y), -1)
   score = test @ centres.T - 0.5 * (centres**2).sum(1)
-  return float((score.argmax(1) == source.test.y).mean())
+  return float((score.argmax(1) == dataset.test.y).mean())
 
 
 def test_equal_specs_give_equal_bits_and_seeds_differ():
@@ -28,11 +28,11 @@ def test_the_test_set_does_not_depend_on_the_size_of_the_training_set():
 
 
 def test_shapes_and_balance():
-  source = make_synthetic(Synthetic((9, 12, 3), 7, 70, 21))
-  assert source.train.x.shape == (70, 9, 12, 3)
-  assert (source.train.x.dtype, source.train.y.dtype) == (np.uint8, np.int32)
-  assert np.bincount(source.train.y).tolist() == [10] * 7
-  assert np.bincount(source.test.y).tolist() == [3] * 7
+  dataset = make_synthetic(Synthetic((9, 12, 3), 7, 70, 21))
+  assert dataset.train.x.shape == (70, 9, 12, 3)
+  assert (dataset.train.x.dtype, dataset.train.y.dtype) == (np.uint8, np.int32)
+  assert np.bincount(dataset.train.y).tolist() == [10] * 7
+  assert np.bincount(dataset.test.y).tolist() == [3] * 7
 
 
 def test_learnable_but_not_by_the_mean_image():

@@ -67,10 +67,10 @@ def test_normalisation(name, shape, mean, std):
 
 
 def test_digits_and_synthetic_constants_fit_their_images():
-  from fedjax_pfl.data import load_source
+  from fedjax_pfl.data import load_dataset
 
   for name in ('digits', 'synthetic'):
-    x = load_source(name).train.x
+    x = load_dataset(name).train.x
     _, normalise = make_transforms(name, x.shape[1:])
     out = normalise(x, jax.random.key(0))
     assert abs(float(out.mean())) < 0.02, name

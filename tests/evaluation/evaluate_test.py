@@ -110,7 +110,13 @@ def test_constant_predictor(shards, spread):
   """
   y = np.repeat(np.arange(100), 100)
   train, test = partition(
-    'shards', y, y, num_clients=100, num_classes=100, shards=shards, seed=0
+    'shards',
+    y,
+    y,
+    num_clients=100,
+    num_classes=100,
+    shards_per_client=shards,
+    seed=0,
   )
   assert len(train) == len(test) == 100
   images = Images(np.zeros((len(y), 1, 1, 1), np.uint8), y)
@@ -177,7 +183,7 @@ def test_models_are_those_of_each_client():
   for i in range(len(COUNTS)):
     rng = jax.random.fold_in(KEY(5), i)
     want = personalize(server, (), client_of(TRAIN, i), rng)
-    got = trees.take(models, i)
+    got = trees.gather(models, i)
     assert_close(got, {view: want[view] for view in VIEWS})
 
 
@@ -188,7 +194,7 @@ def test_scores_are_those_of_the_models_on_the_clients_tests():
       rows = np.asarray(TEST.index[i, :count])
       x, y = np.asarray(TEST.x)[rows], np.asarray(TEST.y)[rows]
       batches = np.split(x, range(4, count, 4))
-      model = trees.take(models[view], i)
+      model = trees.gather(models[view], i)
       hits = [numpy_logits(model, b).argmax(1) for b in batches if len(b)]
       hits = np.concatenate([*hits, []])
       assert scores[view].correct[i] == (hits == y).sum()

@@ -67,7 +67,7 @@ def _train(settings: dict[str, Any]) -> None:
     *build_data(settings, lambda text: None),
     TASK,
     build_stages(settings, TASK),
-    cohort_size(settings['clients'], settings['fraction']),
+    cohort_size(settings['num_clients'], settings['client_fraction']),
   )
   with tempfile.TemporaryDirectory() as folder:
     train(experiment, str(Path(folder) / 'run'))

@@ -202,11 +202,19 @@ def _workdirs(folder: Path) -> list[str]:
 
 def _odd_words(draw: random.Random) -> list[str]:
   return [
-    *('--config.shards', '--config.', '--config', '--workdir', '--', '-', ''),
+    *(
+      '--config.shards_per_client',
+      '--config.',
+      '--config',
+      '--workdir',
+      '--',
+      '-',
+      '',
+    ),
     *('--confg=x', '--nowhere', 'quick', '3', '--config.=1', '--noconfig'),
     *('--flagfile=nowhere', '--flagfile=text.txt', '--undefok=x', '--x=y=z'),
     *(
-      '-config.shards=many',
+      '-config.shards_per_client=many',
       '--config..=1',
       '--config.a.b.c=1',
       '—',

@@ -19,7 +19,7 @@ from faults import values
 from faults.outcome import Outcome
 from faults.watch import Trial, attempt
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.data import Source
+from fedjax_pfl.data import Dataset
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.training import experiment
 
@@ -33,13 +33,13 @@ ABSENT = object()
 FIELDS = [name for name in flatten(common.base().to_dict()) if name != 'hp']
 STRANGE = (
   *('shard', 'finetune', 'finetune.', 'finetune.epoch', '.shards', 'hp', 'hp.'),
-  *('hp.x', 'hp.train', 'hp.personal', 'shards.x', 'finetune.epochs.x', ''),
+  *('hp.x', 'hp.train', 'hp.finetune', 'shards.x', 'finetune.epochs.x', ''),
   *('__class__', 'config', 'hp.mu.x', 'a.b.c', 'Shards', 'hp.__class__', '.'),
 )
 
 
-IMAGES = ('dataset', 'data_dir', 'examples', 'inputs', 'quick')
-_LOADED: dict[tuple, Source] = {}
+IMAGES = ('dataset', 'data_dir', 'max_train_examples', 'preprocessing', 'quick')
+_LOADED: dict[tuple, Dataset] = {}
 
 
 class Mutation(NamedTuple):
@@ -89,10 +89,10 @@ def images_once() -> Iterator[None]:
   """Load, or make, the images of equal settings once for all mutations."""
   load = experiment.load_images
 
-  def load_once(settings, say):
+  def load_once(settings, log):
     key = tuple(settings[name] for name in IMAGES)
     if key not in _LOADED:
-      _LOADED[key] = load(settings, say)
+      _LOADED[key] = load(settings, log)
     return _LOADED[key]
 
   experiment.load_images = load_once

@@ -19,16 +19,16 @@ from faults import tiny
 ROOT = Path(__file__).parents[2]
 ROUNDS = 6
 FIELDS = {
-  'lowering': 'lax',  # compiles in half the time
-  'clients': 5,
-  'examples': 200,
-  'fraction': 0.4,
+  'conv_impl': 'lax',  # compiles in half the time
+  'num_clients': 5,
+  'max_train_examples': 200,
+  'client_fraction': 0.4,
   'rounds': ROUNDS,
   'local_epochs': 1,
   'views': 'initial',
   'eval_every': 2,
   'checkpoint_every': 1,
-  'global_test': 'true',
+  'eval_global_model': 'true',
   'learning_rate': 0.01,
 }
 TORN = re.compile(rb'Traceback|Error:')

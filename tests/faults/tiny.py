@@ -28,9 +28,9 @@ PARTS = ('got ', ', expected ', 'Likely cause: ')
 def experiment(seed=0):
   return make_experiment(
     seed=seed,
-    clients=5,
-    examples=100,
-    fraction=0.4,
+    num_clients=5,
+    max_train_examples=100,
+    client_fraction=0.4,
     rounds=3,
     batch_size=16,
     log_every=1,
@@ -38,7 +38,7 @@ def experiment(seed=0):
     checkpoint_every=1,
     views=('initial',),
     save_clients=(0,),
-    global_test=True,  # then result.json depends on earlier metrics
+    eval_global_model=True,  # then result.json depends on earlier metrics
   )
 
 

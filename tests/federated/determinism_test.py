@@ -33,8 +33,8 @@ def play_calls(stages, rounds, **options):
   history = []
   for number, stage in enumerate(stages):
     if number:
-      server, clients = stage.enter(server, clients, DATA)
-    data = stage.prepare(server, DATA)
+      server, clients = stage.initialize(server, clients, DATA)
+    data = stage.prepare_data(server, DATA)
     rounds_fn = make_rounds(round_of(stage, **options))
     for first in range(0, len(COHORTS), rounds):
       server, clients, metrics = rounds_fn(
@@ -53,8 +53,8 @@ def play_calls(stages, rounds, **options):
 )
 def test_rounds_in_one_call_are_those_of_three_calls(name):
   stages = build(name)
-  *states, together = play_calls(stages, 3, chunk=1)
-  *want, alone = play_calls(stages, 1, chunk=1)
+  *states, together = play_calls(stages, 3, clients_per_chunk=1)
+  *want, alone = play_calls(stages, 1, clients_per_chunk=1)
   assert_same_bits(states, want)
   for number, metrics in enumerate(together):
     singles = alone[3 * number : 3 * number + 3]

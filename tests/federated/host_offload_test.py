@@ -22,15 +22,15 @@ def on_host(data: ClientData) -> ClientData:
   return data._replace(index=np.array(data.index), count=np.array(data.count))
 
 
-def play(stages, data, begin, enter, make_rounds):
+def play(stages, data, begin, initialize, make_rounds):
   """Return the states and the metrics after the rounds of each stage."""
   states, history = begin(stages[0], data, KEY(1)), []
   for number, stage in enumerate(stages):
     if number:
-      states = enter(stage, *states, data)
-    prepared = stage.prepare(states[0], data)
+      states = initialize(stage, *states, data)
+    prepared = stage.prepare_data(states[0], data)
     cohorts = jnp.asarray(COHORTS)
-    if stage.everyone:
+    if stage.full_participation:
       cohorts = jnp.tile(jnp.arange(len(data.count)), (2, 1))
     rounds_fn = make_rounds(stage.algorithm)
     *states, metrics = rounds_fn(*states, cohorts, prepared, KEY(2))
@@ -41,13 +41,15 @@ def play(stages, data, begin, enter, make_rounds):
 def play_both(stages):
   """Return what rounds make of rows on the host, and on the device."""
   got = play(
-    *(stages, on_host(DATA), host_offload.begin, host_offload.enter),
+    *(stages, on_host(DATA), host_offload.begin, host_offload.initialize_stage),
     lambda algorithm: host_offload.make_fed_rounds(algorithm, 1),
   )
   want = play(
     *(stages, DATA, rounds.begin),
-    lambda stage, *args: stage.enter(*args),
-    lambda algorithm: rounds.make_rounds(rounds.make_round(algorithm, chunk=1)),
+    lambda stage, *args: stage.initialize(*args),
+    lambda algorithm: rounds.make_rounds(
+      rounds.make_round(algorithm, clients_per_chunk=1)
+    ),
   )
   assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(got[1]))
   return got, want
@@ -92,10 +94,10 @@ def test_the_device_holds_as_much_for_a_hundred_thousand_clients():
 
 
 def test_a_server_that_looks_at_all_clients_is_a_sentence():
-  def refine(server, data, key):
+  def post_aggregate(server, data, key):
     return server._replace(total=data.count[jnp.argmax(server.total)])
 
-  stage = Stage('nosy', 3, counting()._replace(refine=refine))
+  stage = Stage('nosy', 3, counting()._replace(post_aggregate=post_aggregate))
   with pytest.raises(BadInput, match=r'clients_placement: got .host.') as error:
     host_offload.check_stages((stage,), on_host(DATA))
   assert 'Choices: device' in str(error.value)

@@ -17,7 +17,7 @@ def small_memory(holds, tried):
   """Return a maker of rounds that fail above so many clients side by side."""
 
   def make(chunk):
-    round_fn = rounds.make_round(counting(), chunk=chunk)
+    round_fn = rounds.make_round(counting(), clients_per_chunk=chunk)
 
     def play(*args):
       tried.append(chunk)
@@ -42,7 +42,9 @@ def test_half_as_many_until_memory_holds_them():
     small_memory(2, tried), 'auto', lambda *args: len(args[2]), said.append
   )
   got = round_fn(*arguments())
-  assert_same_bits(got, rounds.make_round(counting(), chunk=2)(*arguments()))
+  assert_same_bits(
+    got, rounds.make_round(counting(), clients_per_chunk=2)(*arguments())
+  )
   assert tried == [5, 2]
   assert len(said) == 1 and '5 clients' in said[0] and 'with 2' in said[0]
   round_fn(*arguments())
@@ -50,7 +52,8 @@ def test_half_as_many_until_memory_holds_them():
 
 
 @pytest.mark.parametrize(
-  ('chunk', 'holds', 'choice'), [('auto', 0, 'batch_size'), (4, 3, 'chunk=2')]
+  ('chunk', 'holds', 'choice'),
+  [('auto', 0, 'batch_size'), (4, 3, 'clients_per_chunk=2')],
 )
 def test_memory_that_holds_none_and_a_chunk_that_was_asked_for(
   chunk, holds, choice

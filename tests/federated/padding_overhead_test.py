@@ -23,7 +23,7 @@ def dirichlet(beta=0.1):
     *('dirichlet', LABELS, LABELS[::5]),
     num_clients=100,
     num_classes=10,
-    beta=beta,
+    dirichlet_beta=beta,
     seed=0,
   )
   return np.array([len(rows) for rows in train])
@@ -55,7 +55,9 @@ def test_ragged_clients_waste_less_than_a_tenth():
 
 
 def test_the_waste_is_said_where_clients_run_side_by_side(capsys):
-  experiment = make_experiment(partition='dirichlet', beta=0.1, clients=20)
+  experiment = make_experiment(
+    partition='dirichlet', dirichlet_beta=0.1, num_clients=20
+  )
   (stage,) = experiment.stages
   assert tell_waste(experiment, stage, 'auto') == 1
   assert not capsys.readouterr().out

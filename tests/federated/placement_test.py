@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.usefixtures('quick_compiler'), pytest.mark.long]
 RAGGED = {
   'algorithm': 'lg_fedavg',
   'partition': 'dirichlet',
-  'beta': 0.1,
+  'dirichlet_beta': 0.1,
   'views': ('initial',),
   'eval_views': (),
   'log_every': 1,  # one program for all calls

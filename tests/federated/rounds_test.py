@@ -121,24 +121,27 @@ def test_metrics_follow_the_order_of_the_cohort(backend):
   assert metrics['count'].tolist() == [COUNTS[i] for i in COHORT]
 
 
-@pytest.mark.parametrize('chunk', [1, 2, 3, 5, 9, 'auto'])
+@pytest.mark.parametrize('clients_per_chunk', [1, 2, 3, 5, 9, 'auto'])
 def test_every_chunk_gives_the_same(chunk):
-  assert_same_bits(one_round(chunk=chunk), one_round(backend='loop'))
+  assert_same_bits(
+    one_round(clients_per_chunk=chunk), one_round(backend='loop')
+  )
 
 
 @pytest.mark.parametrize(
-  'options', [{'chunk': 1}, {'chunk': 2}, {'backend': 'loop'}]
+  'options',
+  [{'clients_per_chunk': 1}, {'clients_per_chunk': 2}, {'backend': 'loop'}],
 )
 def test_server_is_refined_after_the_aggregation(options):
   """With the data of all, and the key that no client has."""
 
-  def refine(server, data, key):
+  def post_aggregate(server, data, key):
     drawn = jax.random.uniform(key) + jnp.sum(data.count)
     return server._replace(total=server.round * 1000.0 + server.total + drawn)
 
   plain, _, _ = one_round()
   server, clients, _ = one_round(
-    algorithm=counting()._replace(refine=refine), **options
+    algorithm=counting()._replace(post_aggregate=post_aggregate), **options
   )
   rng = jax.random.fold_in(jax.random.fold_in(KEY(2), 0), len(COUNTS))
   drawn = jax.random.uniform(rng)
@@ -169,15 +172,18 @@ def test_rounds_in_one_call_count_alike():
 
 
 def test_stages_hand_over_their_states():
-  """Two rounds, then `enter` doubles the visits, then another two."""
+  """Two rounds, then `initialize` doubles the visits, then another two."""
 
-  def enter(server, clients, data):
+  def initialize(server, clients, data):
     return server, clients._replace(visits=2 * clients.visits)
 
-  stages = (Stage('one', 2, counting()), Stage('two', 2, counting(), enter))
+  stages = (
+    Stage('one', 2, counting()),
+    Stage('two', 2, counting(), initialize),
+  )
   server, clients = start()
   for stage in stages:
-    server, clients = stage.enter(server, clients, DATA)
+    server, clients = stage.initialize(server, clients, DATA)
     round_fn = rounds.make_round(stage.algorithm, name=stage.name)
     for _ in range(stage.rounds):
       server, clients, _ = round_fn(
@@ -216,7 +222,7 @@ def test_five_rounds_are_traced_once(name):
 def test_traces_of_a_chunked_round(chunk, fits):
   """Two where a smaller chunk is left over; never more with more rounds."""
   algorithm, traces = count_traces(counting())
-  round_fn = rounds.make_round(algorithm, chunk=chunk)
+  round_fn = rounds.make_round(algorithm, clients_per_chunk=chunk)
   states = start(algorithm)
   for _ in range(5):
     *states, _ = round_fn(*states, jnp.array(COHORT), DATA, KEY(2))
@@ -246,10 +252,10 @@ def test_auto_chunk_is_one_on_a_cpu():
 # ---- sentences -------------------------------------------------------------
 
 
-@pytest.mark.parametrize('chunk', [0, -3, 1.5, 'all'])
+@pytest.mark.parametrize('clients_per_chunk', [0, -3, 1.5, 'all'])
 def test_bad_chunk(chunk):
   with pytest.raises(BadInput, match=r'"auto" or a whole number') as error:
-    rounds.make_round(counting(), chunk=chunk)
+    rounds.make_round(counting(), clients_per_chunk=chunk)
   assert str(error.value).startswith(f'chunk: got {chunk!r}')
 
 
@@ -275,10 +281,10 @@ def test_loop_names_client_stage_and_round():
 
 
 def test_loop_names_the_server():
-  def refine(server, data, key):
+  def post_aggregate(server, data, key):
     raise FloatingPointError('too hot')
 
-  algorithm = counting()._replace(refine=refine)
+  algorithm = counting()._replace(post_aggregate=post_aggregate)
   with pytest.raises(RuntimeError) as error:
     one_round(algorithm=algorithm, backend='loop', name='warm-up')
   assert str(error.value) == (

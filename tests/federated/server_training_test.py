@@ -73,7 +73,8 @@ def test_share_of_no_example():
   with pytest.raises(BadInput) as error:
     server_training.shared_rows(0, 0.05, 19)
   assert str(error.value) == (
-    'server_share: got 0.05, expected 0, or at least 1/19: one of the 19 '
+    'server_data_fraction: got 0.05, expected 0, or at least 1/19: one of the '
+    '19 '
     'examples. Likely cause: a percentage, or fewer examples than before.'
   )
 
@@ -101,7 +102,7 @@ def test_refinement_is_a_fit():
     ClientData(DATA.x, DATA.y, jnp.asarray(rows), jnp.array(9)),
   )
   assert info.num_steps == 3
-  got = jax.jit(stage.algorithm.refine)(server, DATA, KEY(3))
+  got = jax.jit(stage.algorithm.post_aggregate)(server, DATA, KEY(3))
   assert got.round == 2
   assert_close(got.params, want)
   for moved, old in zip(
@@ -113,7 +114,7 @@ def test_refinement_is_a_fit():
 def test_body_leaves_the_bits_of_the_head():
   stage = shared('fedbabu', 'body')
   server = server_of(stage)
-  after = jax.jit(stage.algorithm.refine)(server, DATA, KEY(3))
+  after = jax.jit(stage.algorithm.post_aggregate)(server, DATA, KEY(3))
   assert_same_bits(after.params['head'], server.params['head'])
   for name in ('kernel', 'bias'):
     body = after.params['body'][name] - server.params['body'][name]
@@ -129,7 +130,11 @@ def test_pool_is_an_argument_of_the_round():
     y=jax.ShapeDtypeStruct((50_000,), DATA.y.dtype),
   )
   after = jax.eval_shape(
-    make_round(algorithm, chunk=1), *states, jnp.array(COHORT), large, KEY(0)
+    make_round(algorithm, clients_per_chunk=1),
+    *states,
+    jnp.array(COHORT),
+    large,
+    KEY(0),
   )
   assert jax.tree.structure(after[:2]) == jax.tree.structure(states)
 
@@ -145,9 +150,11 @@ def test_every_method_is_shared_or_refused_in_a_sentence(name):
   try:
     stage = shared(name)
   except BadInput as error:
-    assert str(error).startswith('server_share: got 0.3, expected 0 for this')
+    assert str(error).startswith(
+      'server_data_fraction: got 0.3, expected 0 for this'
+    )
     return
-  after = jax.eval_shape(stage.algorithm.refine, server, DATA, KEY(0))
+  after = jax.eval_shape(stage.algorithm.post_aggregate, server, DATA, KEY(0))
   assert trees.leaf_names(after) == before
   assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, server)
 
@@ -178,10 +185,12 @@ def test_servers_without_a_whole_model():
   assert keep in refused(with_server(lambda key: (jnp.zeros((), int),)))
   assert keep in refused(with_server(body_alone))
   assert 'a method of 2 stages' in refused(stage, stage)
-  refines = stage.algorithm._replace(refine=lambda server, data, key: server)
+  refines = stage.algorithm._replace(
+    post_aggregate=lambda server, data, key: server
+  )
   assert 'a step of its own' in refused(stage._replace(algorithm=refines))
 
 
 def test_methods_come_without_data_for_the_server():
   for name in ('fedavg', 'fedbabu'):
-    assert build(name)[0].algorithm.refine is as_aggregated
+    assert build(name)[0].algorithm.post_aggregate is as_aggregated

@@ -66,7 +66,7 @@ def play_local_only(case):
   check_losses(case, {key: np.mean(values) for key, values in losses.items()})
   case.check('accuracy_per_epoch', table)
   case.check('best_epoch', best.round, exact=True)
-  kept = [trees.take(best.models, i) for i in range(case['clients'])]
+  kept = [trees.gather(best.models, i) for i in range(case['clients'])]
   for i, model in enumerate(kept):
     case.check_tree(f'client{i}/best', model)
   check_models(case, algorithm, models, test, 'initial')
@@ -77,7 +77,7 @@ def play_local_only(case):
 def personalization_of_none(case):
   """Return the defaults: what such a case has there is no fine-tuning."""
   assert 'epochs' not in case['personalization']
-  return load('local_only').HParams().personal
+  return load('local_only').HParams().finetune
 
 
 def play_lg_fedavg(case):
@@ -137,7 +137,7 @@ def with_mean_head(models, task):
   heads = trees.select(models, task.is_head)
   head = trees.weighted_mean(heads, jnp.ones(number))
   return [
-    trees.combine(head, trees.take(models, place)) for place in range(number)
+    trees.combine(head, trees.gather(models, place)) for place in range(number)
   ]
 
 

@@ -107,7 +107,7 @@ def play_variant(case, task, shared, name):
     if key.startswith(f'{name}/')
   }
   x, y, rate = given['x'], given['y'], float(given['lr'])
-  train = local_training.Training(
+  train = local_training.LocalTraining(
     epochs=1,
     batch_size=len(y),
     learning_rate=lambda clock: rate,

@@ -42,14 +42,14 @@ def play_fedconcat(case):
       play.check_trained(case, i, done.number, update.fits[0][0])
       play.check_steps(case, i, done.number, update.fits[0][1])
     for k in range(case['clusters']):
-      model = trees.take(done.server.params, k)
+      model = trees.gather(done.server.params, k)
       case.check_tree(f'cluster{k}/round{done.number}', model)
   play_classifier(case, task, hp, last, done.server, train, test)
   case.finish(inputs=('train_mask', 'test_mask'))
 
 
 def play_classifier(case, task, hp, stage, clusters_server, train, test):
-  start, _ = stage.enter(clusters_server, (), train)
+  start, _ = stage.initialize(clusters_server, (), train)
   if case['warm_start']:
     check_head(case, 'head_init', start.head)
   else:
@@ -71,7 +71,7 @@ def play_classifier(case, task, hp, stage, clusters_server, train, test):
     case.check('features/test', of_tests(features, start))
   if 'logits/round0' in case.arrays:
     case.check('logits/round0', of_tests(logits, start))
-  train = stage.prepare(start, train)
+  train = stage.prepare_data(start, train)
   algorithm = stage.algorithm._replace(init_server=lambda rng: start)
   for done in play_rounds(case, algorithm, train, 'participants_classifier'):
     for i, update in done.updates.items():

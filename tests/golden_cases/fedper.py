@@ -28,7 +28,7 @@ def play(case, protocol):
   hp = fedper.HParams(
     training(case),
     finetuning_settings(case),
-    shared_part=case.settings.get('aggregated_part', 'body'),
+    shared=case.settings.get('aggregated_part', 'body'),
     protocol=protocol,
   )
   algorithm = fedper.build(case_task(case), hp)[0].algorithm

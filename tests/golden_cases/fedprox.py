@@ -28,7 +28,7 @@ def play(case):
     training(case),
     finetuning_settings(case),
     mu=case['mu'],
-    update_part=case.settings.get('local_update_part', 'full'),
+    trainable=case.settings.get('local_update_part', 'full'),
   )
   play_both_losses(case, fedprox.build(case_task(case), hp)[0].algorithm)
 

@@ -5,7 +5,7 @@ import re
 import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import fedrep
-from fedjax_pfl.client.personalization import Personalization
+from fedjax_pfl.client.personalization import Finetuning
 from golden_cases.rounds import (
   check_models,
   check_steps,
@@ -51,7 +51,7 @@ def make_build(case, task):
   def build(protocol, epochs=1):
     hp = fedrep.HParams(
       training(case)._replace(learning_rate=lambda clock: rates[clock]),
-      Personalization(
+      Finetuning(
         epochs=(epochs,), batch_size=case['batch_size'], shuffle=False
       ),
       body_epochs=personal['body_epochs'],

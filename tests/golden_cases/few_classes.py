@@ -23,7 +23,7 @@ def play_fedrs_batch(case):
   task = case_task(case)
   params, batch = params_and_batch(case)
   counts = jnp.asarray(case.arrays['counts'])
-  linear = task._replace(outputs=lambda z, batch, key: Outputs(z, z))
+  linear = task._replace(train_outputs=lambda z, batch, key: Outputs(z, z))
 
   @jax.jit
   def run(params, scale):

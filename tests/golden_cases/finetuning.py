@@ -27,7 +27,7 @@ def play_finetuning(case):
   parts = [part for part, rate in rates.items() if rate]
   if len({rate for rate in rates.values() if rate}) > 1:
     pytest.skip(f'{case["case"]}: two rates in one fit are not there yet')
-  personal = personalization.Personalization(
+  personal = personalization.Finetuning(
     epochs=(case['epochs'],),
     part='full' if len(parts) == 2 else parts[0],
     learning_rate=max(rates.values()),
@@ -40,12 +40,12 @@ def play_finetuning(case):
   def run(data):
     infos = []
 
-    def recorded(*args, fit=local_training.fit_stops, **kwargs):
+    def recorded(*args, fit=local_training.fit_with_snapshots, **kwargs):
       models, info = fit(*args, **kwargs)
       infos.append(info)
       return models, info
 
-    with mock.patch.object(local_training, 'fit_stops', recorded):
+    with mock.patch.object(local_training, 'fit_with_snapshots', recorded):
       models = personalization.finetune(task, start, data, KEY(0), personal)
     return models['finetuned'], infos[0]
 

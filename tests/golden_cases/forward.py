@@ -28,13 +28,13 @@ def play_forward(case):
     forward_of_generated(case)
     case.finish(inputs=('x', 'y', 'running_after_1/', 'logits_running'))
   else:
-    for lowering in ('lax', 'gemm'):
-      forward_of_clients(case, lowering)
+    for conv_impl in ('lax', 'gemm'):
+      forward_of_clients(case, conv_impl)
     case.finish()
 
 
-def forward_of_clients(case, lowering):
-  task = case_task(case, lowering)
+def forward_of_clients(case, conv_impl):
+  task = case_task(case, conv_impl)
   inputs = case.load(case['common'])
   params = as_given(case.subtree(inputs, 'init/'))
   number, i = map(int, re.findall(r'\d+', case['batch']))
@@ -64,12 +64,12 @@ def forward_of_generated(case):
       )
 
 
-def generated_task(case, lowering):
+def generated_task(case, conv_impl):
   return make_task(
     model_name(case),
     image_shape=case.arrays['x'].shape[1:],
     num_classes=case['classes'],
-    lowering=lowering,
+    conv_impl=conv_impl,
   )
 
 
@@ -102,7 +102,9 @@ def check_steps(case, run, params, mask, part):
   steps, rate, momentum = re.search(
     r'(\d+) steps .*?lr ([\d.]+), momentum ([\d.]+)', text
   ).groups()
-  tx = local_training.trainable(optax.sgd(float(rate), float(momentum)), mask)
+  tx = local_training.freeze_except(
+    optax.sgd(float(rate), float(momentum)), mask
+  )
 
   @jax.jit
   def move(params, grads, opt_state):

@@ -55,7 +55,7 @@ def play_single_batch(case):
 
 
 def check_features(case, task, models, batch):
-  z = task.outputs(models['local'], batch, KEY(0)).features
+  z = task.train_outputs(models['local'], batch, KEY(0)).features
   case.check('full/z', z)
   for name in ('global', 'previous'):
     other = task.features(models[name], batch.x, batch.mask)

@@ -26,7 +26,7 @@ def play_per_fedavg(case):
   (stage,) = load('per_fedavg').build(task, hp)
   algorithm = stage.algorithm
   train, test = clients_data(case)
-  stage.check(train)
+  stage.validate_clients(train)
   losses = {}
   for done in play.rounds(case, algorithm, train):
     for i, update in done.updates.items():
@@ -57,7 +57,7 @@ def hyperparameters(case):
   else:
     reading = {'beta': schedule([*beta, beta[-1]])}
   tests = case.load(case['common'])['test_y'].shape[1]
-  personal = personalization.Personalization(batch_size=tests, shuffle=False)
+  personal = personalization.Finetuning(batch_size=tests, shuffle=False)
   return module.HParams(train, personal, **reading)
 
 

@@ -74,7 +74,7 @@ def play_fedbabu(case):
 def play(case, name, **hp):
   """Play a method that keeps nothing per client and has a global model."""
   module = load(name)
-  hp = {'train': training(case), 'personal': finetuning_settings(case), **hp}
+  hp = {'train': training(case), 'finetune': finetuning_settings(case), **hp}
   algorithm = module.build(case_task(case), module.HParams(**hp))[0].algorithm
   train, test = clients_data(case)
   losses = {}
@@ -118,7 +118,7 @@ def rounds(case, algorithm: Algorithm, train, run=stepwise) -> Iterator[Round]:
     server = algorithm.aggregate(
       server, uploads, train.count[jnp.array(cohort)]
     )
-    server = algorithm.refine(server, train, KEY(0))
+    server = algorithm.post_aggregate(server, train, KEY(0))
     yield Round(number, updates, server, clients)
 
 

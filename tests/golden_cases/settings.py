@@ -18,7 +18,7 @@ KEY = jax.random.key  # nothing random is left in a case: any seed will do
 def training(case):
   rates = jnp.asarray(case['lr_per_round'], float)
   weighted = any(word in case['aggregation'] for word in ('n_i', 'train_n'))
-  return local_training.Training(
+  return local_training.LocalTraining(
     rounds=case['rounds'],
     epochs=case['local_epochs'],
     batch_size=case['batch_size'],
@@ -33,9 +33,9 @@ def training(case):
 def finetuning_settings(case):
   settings = case.settings.get('personalization')
   if settings is None:
-    return personalization.Personalization()
+    return personalization.Finetuning()
   assert settings['weight_decay'] == 0
-  return personalization.Personalization(
+  return personalization.Finetuning(
     epochs=(settings['epochs'],),
     part=settings['part'],
     learning_rate=settings['lr'],
@@ -105,7 +105,7 @@ def model_name(case):
   pytest.skip(f'{case["case"]}: the model {text} is not there yet')
 
 
-def case_task(case, lowering='auto'):
+def case_task(case, conv_impl='auto'):
   """Return the task of a case; it begins with the parameters given there."""
   inputs = case.load(case['common'])
   shape = inputs['train_x'].shape[2:]
@@ -115,19 +115,19 @@ def case_task(case, lowering='auto'):
     widths = tuple(inputs[f'init/{name}/bias'].size for name in BODY)
   else:
     model = model_name(case)
-  task = network(model, shape, classes, widths, lowering)
+  task = network(model, shape, classes, widths, conv_impl)
   init = case.subtree(inputs, 'init/')
   return task._replace(init=lambda key: as_given(init))
 
 
 @functools.cache  # cases of one network share its compiled functions
-def network(model, shape, classes, widths, lowering):
+def network(model, shape, classes, widths, conv_impl):
   """Return the task of a network; widths are those of the narrow one."""
   sizes = {'image_shape': shape, 'num_classes': classes}
   if model == 'narrow':
-    module = simple_cnn.SimpleCNN(classes, lowering, widths)
-    return compiled(task_from_module(module, row_wise=True, **sizes))
-  return compiled(make_task(model, lowering=lowering, **sizes))
+    module = simple_cnn.SimpleCNN(classes, conv_impl, widths)
+    return compiled(task_from_module(module, batch_independent=True, **sizes))
+  return compiled(make_task(model, conv_impl=conv_impl, **sizes))
 
 
 BODY = ('conv1', 'conv2', 'fc1', 'fc2')

@@ -57,5 +57,5 @@ def compiled(task):
     features=jax.jit(task.features),
     logits=jax.jit(task.logits),
     loss=loss,
-    outputs=jax.jit(task.outputs),
+    train_outputs=jax.jit(task.train_outputs),
   )

@@ -73,7 +73,9 @@ ROW_WISE = {'simple_cnn': 16, 'superfed_cnn': 28, 'vgg9': 8}  # a small image
 
 
 def test_which_models_see_one_row_at_a_time():
-  assert {name for name, m in MODELS.items() if m.row_wise} == set(ROW_WISE)
+  assert {name for name, m in MODELS.items() if m.batch_independent} == set(
+    ROW_WISE
+  )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_features_of_a_row_see_no_other_row(name):
     for k in (1, 20)
   )
   assert (one[1] != other[1]).any()
-  assert task.row_wise == bool((one[0] == other[0]).all())
+  assert task.batch_independent == bool((one[0] == other[0]).all())
 
 
 def test_names_are_nested():
@@ -111,9 +113,9 @@ def test_names_are_nested():
   assert set(params['stage1']['block0']) == {'conv1', 'bn1', 'conv2', 'bn2'}
 
 
-@pytest.mark.parametrize('lowering', ['gemm', 'lax'])
-def test_digits_have_64_features(lowering):
-  task = digits(lowering=lowering)
+@pytest.mark.parametrize('conv_impl', ['gemm', 'lax'])
+def test_digits_have_64_features(conv_impl):
+  task = digits(conv_impl=conv_impl)
   params = task.init(jax.random.key(0))
   x, _, mask = batch()
   features = jax.jit(task.features)(params, x, mask)
@@ -255,7 +257,7 @@ def test_dropout_is_for_training_and_blind_to_padding():
     for rows in (40, 64)
   )
   whole = task.features(params, many.x, many.mask)
-  outputs = jax.jit(task.outputs)
+  outputs = jax.jit(task.train_outputs)
   one, two = (outputs(params, many, jax.random.key(seed)) for seed in (0, 1))
   kept = one.features != 0
   np.testing.assert_allclose(
@@ -283,7 +285,7 @@ def test_vgg9_drops_where_the_paper_does():
   task = make_task('vgg9', image_shape=(8, 8, 1), num_classes=3)
   params, key = jax.eval_shape(lambda: (task.init(KEY(0)), KEY(0)))
   with nn.intercept_methods(watch):
-    features, _ = jax.eval_shape(task.outputs, params, batch(), key)
+    features, _ = jax.eval_shape(task.train_outputs, params, batch(), key)
     training = [*seen]
     jax.eval_shape(task.logits, params, batch().x, batch().mask)
   assert features.shape == (6, 512)
@@ -323,5 +325,5 @@ def test_errors_of_sizes():
     make_task('convnet3', image_shape=(28, 28), num_classes=10)
   with pytest.raises(BadInput, match=r'did you mean resnet\d0'):
     make_task('resnet9', image_shape=(8, 8, 1), num_classes=10)
-  with pytest.raises(BadInput, match=r'lowering: got .fast.'):
-    digits(lowering='fast')
+  with pytest.raises(BadInput, match=r'conv_impl: got .fast.'):
+    digits(conv_impl='fast')

@@ -166,7 +166,7 @@ def as_stored(value):
 
 def claim(path, config):
   """Make the directory of a run, as both ends of a configuration do."""
-  return run_dir.open_run(path, config, data='', say=pytest.fail)
+  return run_dir.open_run(path, config, data='', log=pytest.fail)
 
 
 @given(config=CONFIGS, other=CONFIGS)

@@ -18,7 +18,7 @@ from fedjax_pfl.data import PARTITIONS, partition
 def equal_blocks(draw, num_clients, num_classes, size):
   """Draw shards of which every class has equally many."""
   step = num_classes // math.gcd(num_clients, num_classes)
-  return {'shards': step * draw(st.integers(1, 3))}
+  return {'shards_per_client': step * draw(st.integers(1, 3))}
 
 
 def unbalanced(draw, num_clients, num_classes, size):
@@ -36,8 +36,8 @@ def semantic(draw, num_clients, num_classes, size):
   mean = size // (num_clients + clusters)
   return {
     'class_clusters': clusters,
-    'least_size': mean - mean // 3,
-    'most_size': mean + mean // 3 + 1,
+    'min_client_size': mean - mean // 3,
+    'max_client_size': mean + mean // 3 + 1,
   }
 
 
@@ -47,10 +47,12 @@ SETTINGS = {
   'shards': equal_blocks,
   'pathological': equal_blocks,
   'iid': lambda draw, clients, classes, size: {},
-  'dirichlet': lambda draw, clients, classes, size: {'beta': draw(BETAS)},
+  'dirichlet': lambda draw, clients, classes, size: {
+    'dirichlet_beta': draw(BETAS)
+  },
   'dirichlet_capped': lambda draw, clients, classes, size: {
-    'beta': draw(st.floats(0.5, 10)),
-    'min_size': draw(st.integers(1, max(1, size // clients // 2))),
+    'dirichlet_beta': draw(st.floats(0.5, 10)),
+    'dirichlet_min_size': draw(st.integers(1, max(1, size // clients // 2))),
   },
   'classes': lambda draw, clients, classes, size: {
     'classes_per_client': draw(st.integers(1, classes))
@@ -69,7 +71,13 @@ COMPLETE = (
 
 
 def check_clients(
-  name, labels, indices, num_classes, shards=0, min_size=0, **settings
+  name,
+  labels,
+  indices,
+  num_classes,
+  shards_per_client=0,
+  dirichlet_min_size=0,
+  **settings,
 ):
   """Check what the docstring of a way says of its clients."""
   sizes = np.array([len(rows) for rows in indices])
@@ -79,11 +87,11 @@ def check_clients(
   there = np.bincount(labels, minlength=num_classes)
   if name == 'iid':
     assert (sizes == len(labels) // len(indices)).all()
-  if shards:
-    assert ((held > 0).sum(1) <= shards).all()
+  if shards_per_client:
+    assert ((held > 0).sum(1) <= shards_per_client).all()
   if name in ('shards', 'pathological'):
-    blocks = shards * len(indices) // num_classes  # of each class
-    assert (held <= shards * -(-there // blocks)).all()
+    blocks = shards_per_client * len(indices) // num_classes  # of each class
+    assert (held <= shards_per_client * -(-there // blocks)).all()
   if name == 'unbalanced':
     group = np.arange(len(sizes)) // settings['group_size']
     more = settings['size_step'] * (group - group.mean())
@@ -93,10 +101,10 @@ def check_clients(
     for own, size in zip(held.T, there, strict=True):
       parts = own[own > 0]
       assert size == parts.sum() and (size == 0 or np.ptp(parts) <= 1)
-  assert sizes.min() >= min_size
+  assert sizes.min() >= dirichlet_min_size
   if name == 'semantic':
-    assert settings['least_size'] <= sizes.min()
-    assert sizes.max() < settings['most_size']
+    assert settings['min_client_size'] <= sizes.min()
+    assert sizes.max() < settings['max_client_size']
 
 
 @st.composite
@@ -168,7 +176,7 @@ def test_rows_for_testing_are_kept_from_training(name, data, share):
   labels, settings = data.draw(arguments(name))
   whole, _ = divide(name, labels, **settings)
   parts = partition(
-    name, *labels, test_partition='split', test_share=share, **settings
+    name, *labels, test_partition='split', test_fraction=share, **settings
   )
   for own, kept, rows in zip(*parts, whole, strict=True):
     both = np.concatenate([own, kept])

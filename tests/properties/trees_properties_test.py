@@ -141,9 +141,9 @@ def test_the_mean_of_a_segment_is_numpys(stacked, weights, segments):
 @functools.partial(jax.jit, static_argnums=2)
 def take_and_put(stacked, order, size):
   """Return rows, the tree with them put back, and with others put there."""
-  own = trees.take(stacked, order[:size])
+  own = trees.gather(stacked, order[:size])
   other = jax.tree.map(lambda leaf: leaf + 1, own)
-  back, after = (trees.put(stacked, order[:size], x) for x in (own, other))
+  back, after = (trees.scatter(stacked, order[:size], x) for x in (own, other))
   return own, back, after
 
 

@@ -11,7 +11,7 @@ CONFIG = {
   'dataset': 'digits',
   'seed': 0,
   'partition': 'shards',
-  'shards': 2,
+  'shards_per_client': 2,
   'finetune': {'epochs': [1, 5]},
   'views': ['initial', 'finetuned_1', 'finetuned'],
 }

@@ -162,14 +162,14 @@ def test_names_are_text_and_nothing_else(tmp_path):
 def test_settings_of_one_method_are_told_apart(tmp_path):
   runs = [
     make_run(tmp_path / 'a'),
-    make_run(tmp_path / 'b', shards=5),
+    make_run(tmp_path / 'b', shards_per_client=5),
     make_run(tmp_path / 'c', log_every=7),  # 'a' again: not a second seed
   ]
   runs += [runs[0], f'{tmp_path}/b/../a']  # the same directory is read once
   text = page.render(runs)
   names = [row[0] for row in rows(sections(text)['Summary'])[1:]]
   assert len(names) == 3 and len(set(names)) == 3
-  assert names[1] == 'FedAvg, shards=5'
+  assert names[1] == 'FedAvg, shards_per_client=5'
   assert re.findall(r'\.c\d+\{--c:(.*?)\}', text) == [
     '#0072B2',
     '#317DBA',

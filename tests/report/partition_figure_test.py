@@ -96,7 +96,7 @@ def test_the_command_draws_a_row_for_each_value(command, tmp_path, capsys):
   command(
     f'--config={ROOT}/configs/fedbabu_digits.py',
     '--config.partition=dirichlet',
-    '--vary=beta=1.0,0.02',
+    '--vary=dirichlet_beta=1.0,0.02',
     f'--output={picture}',
   )
   lines = capsys.readouterr().out.splitlines()
@@ -108,7 +108,10 @@ def test_the_command_draws_a_row_for_each_value(command, tmp_path, capsys):
   assert picture.read_bytes()[:8] == b'\x89PNG\r\n\x1a\n'
   with open(picture.with_suffix('.csv'), newline='') as stream:
     rows = list(csv.DictReader(stream))
-  for label in ('dirichlet, beta=1.0', 'dirichlet, beta=0.02'):
+  for label in (
+    'dirichlet, dirichlet_beta=1.0',
+    'dirichlet, dirichlet_beta=0.02',
+  ):
     for split, size in (('training', 1442), ('testing', 355)):
       held = [
         int(row['examples'])
@@ -122,7 +125,10 @@ def test_the_command_draws_a_row_for_each_value(command, tmp_path, capsys):
   ('argument', 'words'),
   [
     ('--output=x.pdf', 'a name that ends in .png'),
-    ('--vary=beta=0.5,0', 'beta: got 0.0, expected a finite number above 0'),
+    (
+      '--vary=dirichlet_beta=0.5,0',
+      'beta: got 0.0, expected a finite number above 0',
+    ),
     ('--vary=shrads=2,4', '(did you mean shards?)'),
   ],
 )

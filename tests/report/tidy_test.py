@@ -19,7 +19,7 @@ def runs(tmp_path_factory):
   folder = tmp_path_factory.mktemp('results')
   made = [
     make_run(folder / 'runs' / 'a', views=VIEWS, hp={'mu': 0.5}),
-    make_run(folder / 'runs' / 'b', views=VIEWS, seed=1, beta=0.3),
+    make_run(folder / 'runs' / 'b', views=VIEWS, seed=1, dirichlet_beta=0.3),
   ]
   with Results.open(folder, DEFAULTS) as results:
     results.scan(folder / 'runs')

@@ -8,7 +8,7 @@ from fedjax_pfl.reproduction.beside import beside
 from fedjax_pfl.reproduction.published import load
 
 CONFIG = fedbabu_cifar10.get_config().to_dict()
-CELL = {'shards': 5, 'local_epochs': 10, 'fraction': 0.1}
+CELL = {'shards_per_client': 5, 'local_epochs': 10, 'client_fraction': 0.1}
 ROUNDS = 32
 
 
@@ -30,7 +30,7 @@ def test_a_run_of_an_earlier_version_lacks_fields():
   old = {
     name: value
     for name, value in CONFIG.items()
-    if name not in ('start', 'support', 'head_init')
+    if name not in ('init_from', 'adapt_on', 'head_init')
   }
   assert beside({**old, **CELL}, ROUNDS, CONFIG) == ask()
 
@@ -39,7 +39,7 @@ def test_a_run_of_an_earlier_version_lacks_fields():
   'changes',
   [
     {'rounds': 31},
-    {'shards': 3},
+    {'shards_per_client': 3},
     {'momentum': 0.5},
     {'quick': True},
     {'dataset': 'digits'},

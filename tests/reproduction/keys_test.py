@@ -31,7 +31,7 @@ def test_a_key_is_that_of_what_config_json_gives_back():
   key = keys.training_key(settings, 'a-b', defaults=DEFAULTS)
   plain = {**settings, 'hp': {'clip': 'inf', 'mu': 1}}
   plain = json.loads(json.dumps(dict(reversed(plain.items()))))
-  assert isinstance(plain['lr_drops'], list)
+  assert isinstance(plain['lr_milestones'], list)
   assert keys.training_key(plain, 'a-b', defaults=DEFAULTS) == key
   assert len(key) == 16 and int(key, 16)
 
@@ -40,13 +40,15 @@ def test_a_key_is_that_of_what_config_json_gives_back():
   'same',
   [
     {'rounds': 16, 'total_epochs': 1},  # 80 epochs by 5
-    {'drop': ['beta', 'scoring', 'global_test']},  # an older run directory
-    {'finetune': finetune(epochs=(1, 5), part='body')},
-    {'support': 'test_half', 'scoring': 'batches', 'views': ('finetuned',)},
     {
-      'chunk': 1,
+      'drop': ['dirichlet_beta', 'scoring', 'eval_global_model']
+    },  # an older run directory
+    {'finetune': finetune(epochs=(1, 5), trainable='body')},
+    {'adapt_on': 'test_half', 'scoring': 'batches', 'views': ('finetuned',)},
+    {
+      'clients_per_chunk': 1,
       'devices': 2,
-      'lowering': 'lax',
+      'conv_impl': 'lax',
       'debug': True,
       'data_dir': '/x',
     },
@@ -66,12 +68,12 @@ def test_the_same_training(same):
     {'seed': 1},
     {'rounds': 17},
     {'local_epochs': 4},
-    {'lr_drops': (0.75, 0.5)},
+    {'lr_milestones': (0.75, 0.5)},
     {'hp': {'protocol': 'released'}},
     {'start_key': training()},
     {'eval_every': 3},  # the best of other rounds
     {'eval_views': ('initial', 'finetuned')},
-    {'global_test': True},  # its last ten rounds
+    {'eval_global_model': True},  # its last ten rounds
     {'test_partition': 'whole'},
     {'unknown': 1},
   ],
@@ -92,15 +94,17 @@ def test_a_field_added_later_leaves_keys_as_they_are():
 
 
 def test_judging():
-  assert judging() == judging(shards=5, seed=1, views=('finetuned',), rounds=3)
+  assert judging() == judging(
+    shards_per_client=5, seed=1, views=('finetuned',), rounds=3
+  )
   others = [
     judging(),
-    judging(finetune=finetune(part='body')),
+    judging(finetune=finetune(trainable='body')),
     judging(finetune=finetune(epochs=(1,))),
-    judging(support='test_half'),
+    judging(adapt_on='test_half'),
     judging(scoring='batches'),
     judging(test_partition='independent'),
-    judging(test_partition='independent', test_shards=50),
+    judging(test_partition='independent', test_shards_per_client=50),
   ]
   assert len(set(others)) == len(others)
 
@@ -120,9 +124,9 @@ def test_the_run_that_another_began_with(tmp_path):
   """Found at its path, beside the run, or among those that are known."""
   first = make_run(tmp_path / 'first', model=b'1')
   digest = keys.model_digest(first)
-  begun = {'start': str(first), 'data': f'images-clients+{digest}'}
+  begun = {'init_from': str(first), 'data': f'images-clients+{digest}'}
   second = make_run(tmp_path / 'second', model=b'2', **begun)
-  expected = training('images-clients', run_key(first), start='elsewhere')
+  expected = training('images-clients', run_key(first), init_from='elsewhere')
   assert run_key(second) == expected
   moved = first.rename(tmp_path / 'moved')
   # A run of no rounds ends with the model that it began with.

@@ -40,12 +40,19 @@ def test_every_table_has_its_rows():
 
 def test_numbers_are_numbers():
   (row,) = find(
-    'fedbabu', '13', algorithm='fedbabu', shards=5, fraction=0.1, local_epochs=1
+    'fedbabu',
+    '13',
+    algorithm='fedbabu',
+    shards_per_client=5,
+    client_fraction=0.1,
+    local_epochs=1,
   )
   assert (row.mean, row.std, row.clients) == (82.76, 6.47, 100)
-  (row,) = find('fedbabu', '13', algorithm='local_only', shards=2)
+  (row,) = find('fedbabu', '13', algorithm='local_only', shards_per_client=2)
   assert (row.fraction, row.local_epochs, row.variant) == (None, None, {})
-  (row,) = find('fedbabu', '24', head='similar', shards=10, mean=58.63)
+  (row,) = find(
+    'fedbabu', '24', head='similar', shards_per_client=10, mean=58.63
+  )
   assert row.variant == {'head': 'similar'} and row.std == 8.43
   assert find('superfed', '1')[0].std is None
 
@@ -78,7 +85,7 @@ def test_footnotes_of_doubtful_cells():
     'fedbabu',
     '22',
     algorithm='fedprox',
-    shards=100,
+    shards_per_client=100,
     local_epochs=1,
     metric='initial_accuracy',
   )
@@ -93,7 +100,12 @@ def test_footnotes_of_doubtful_cells():
     'lg_fedavg',
     'per_fedavg',
   }
-  where = dict(algorithm='fedbabu', shards=5, fraction=0.1, local_epochs=10)
+  where = dict(
+    algorithm='fedbabu',
+    shards_per_client=5,
+    client_fraction=0.1,
+    local_epochs=10,
+  )
   (row,) = find('fedbabu', '13', **where)
   assert '84.31 ± 6.45' in published.footnote(row)
   (row,) = find('fedbabu', '12', **where, metric='initial_accuracy')

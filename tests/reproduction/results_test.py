@@ -14,7 +14,7 @@ from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.runs import results_db, results_rows, run_dir
 
-BODY = {'finetune': {**make_settings()['finetune'], 'part': 'body'}}
+BODY = {'finetune': {**make_settings()['finetune'], 'trainable': 'body'}}
 
 
 def open_results(path, defaults=DEFAULTS):
@@ -49,7 +49,7 @@ def test_every_number_of_every_client_comes_back(tmp_path):
       for ours, theirs in zip(found.scores, stored.scores[view], strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert found.result == run_dir.load_result(run)
-    assert found.settings['finetune']['part'] == 'full'
+    assert found.settings['finetune']['trainable'] == 'full'
     assert (found.data, found.training.finished) == ('images-clients', 1002.0)
     assert found.training.processor and found.training.path == str(run)
     assert find(results, run, 'personal') is None
@@ -65,7 +65,7 @@ def test_every_number_of_every_client_comes_back(tmp_path):
 def test_what_was_gathered_is_not_gathered_again(tmp_path):
   make_run(tmp_path / 'runs' / 'a')
   make_run(tmp_path / 'runs' / 'deeper' / 'b', seed=1)
-  run_dir.open_run(tmp_path / 'runs' / 'new', {}, data='', say=print)
+  run_dir.open_run(tmp_path / 'runs' / 'new', {}, data='', log=print)
   file = tmp_path / 'results.sqlite'
   with open_results(tmp_path) as results:
     assert results.scan(tmp_path / 'runs') == 2
@@ -87,7 +87,7 @@ def test_judged_again_later(tmp_path):
     make_run(again, views=('initial', 'finetuned'), **BODY)
     assert results.add_run(run) == 1
     found = find(results, run, 'finetuned', folder=again)
-    assert found.settings['finetune']['part'] == 'body'
+    assert found.settings['finetune']['trainable'] == 'body'
     assert set(found.result['views']) == {'initial', 'finetuned'}
     assert found.judgement.path == str(again)
     assert find(results, run, 'finetuned') is None
@@ -113,7 +113,7 @@ def test_views_without_a_summary_are_not_whole_yet(tmp_path):
   clients = run_dir.load_clients(run)
   scores = {**clients.scores, 'finetuned': clients.scores['initial']}
   opened = run_dir.open_run(
-    run, make_settings(), data='images-clients', say=print
+    run, make_settings(), data='images-clients', log=print
   )
   opened.write_clients(scores, clients.ids, train_count=TRAIN_COUNT)
   with open_results(tmp_path) as results:
@@ -188,7 +188,7 @@ def test_runs_that_began_with_another(tmp_path):
   runs = tmp_path / 'runs'
   first = make_run(runs / 'z', model=b'1')
   digest = keys.model_digest(first)
-  begun = {'data': f'images-clients+{digest}', 'start': str(first)}
+  begun = {'data': f'images-clients+{digest}', 'init_from': str(first)}
   second = make_run(runs / 'a', **begun)
   key = keys.run_key(second, defaults=DEFAULTS)
   with open_results(tmp_path) as results:
@@ -278,7 +278,7 @@ def test_a_merged_file_with_odd_content(tmp_path, change):
 
 
 def test_what_cannot_be_added_is_a_sentence(tmp_path):
-  run_dir.open_run(tmp_path / 'new', make_settings(), data='', say=print)
+  run_dir.open_run(tmp_path / 'new', make_settings(), data='', log=print)
   with open_results(tmp_path / 'results') as results:
     message = refused(results.add_run, tmp_path / 'new')
     assert 'a finished run' in message

@@ -27,14 +27,19 @@ CONFIGS = {
   'changes',
   [
     {},
-    {'shards': 3, 'views': ('initial',), 'eval_views': (), 'rounds': 7},
-    {'algorithm': 'fedprox', 'hp': {'mu': 0.01, 'update_part': 'body'}},
-    {'dataset': 'cifar10', 'inputs': 'fedconcat', 'learning_rate': 1.0},
+    {
+      'shards_per_client': 3,
+      'views': ('initial',),
+      'eval_views': (),
+      'rounds': 7,
+    },
+    {'algorithm': 'fedprox', 'hp': {'mu': 0.01, 'trainable': 'body'}},
+    {'dataset': 'cifar10', 'preprocessing': 'fedconcat', 'learning_rate': 1.0},
     {
       **CONFIGS['fedconcat_cifar10'],
       'hp': {},
     },  # no way to take hp.clusters away
-    {**CONFIGS['fedconcat_cifar10'], 'rounds': None, 'lr_drops': (0.5,)},
+    {**CONFIGS['fedconcat_cifar10'], 'rounds': None, 'lr_milestones': (0.5,)},
   ],
 )
 def test_a_command_gives_back_its_settings(changes):
@@ -51,8 +56,10 @@ def test_a_command_gives_back_its_settings(changes):
 def test_rows_and_their_file(tmp_path):
   views = ('initial', 'finetuned')
   result = {'global': {'accuracy': 41.5}}
-  place = {'data_dir': '/secret', 'chunk': 2}
-  first = make_run(tmp_path / 'runs' / 'a', views=views, shards=5, **place)
+  place = {'data_dir': '/secret', 'clients_per_chunk': 2}
+  first = make_run(
+    tmp_path / 'runs' / 'a', views=views, shards_per_client=5, **place
+  )
   make_run(tmp_path / 'runs' / 'b', result=result, seed=1)
   with Results.open(tmp_path, DEFAULTS) as results:
     results.scan(tmp_path / 'runs')
@@ -60,15 +67,15 @@ def test_rows_and_their_file(tmp_path):
   assert [(row['setting'], row['seed'], row['view']) for row in rows] == [
     ('fedbabu_digits', '1', 'global'),
     ('fedbabu_digits', '1', 'initial'),
-    ('fedbabu_digits shards=5', '0', 'finetuned'),
-    ('fedbabu_digits shards=5', '0', 'initial'),
+    ('fedbabu_digits shards_per_client=5', '0', 'finetuned'),
+    ('fedbabu_digits shards_per_client=5', '0', 'initial'),
   ]
   assert (rows[0]['mean'], rows[0]['std']) == ('41.5000', '')
   assert rows[1]['clients'] == '4'  # one has no images to train on
   key = keys.run_key(first, defaults=DEFAULTS)
   assert rows[3]['command'] == (
     'python experiments/main.py --config=configs/fedbabu_digits.py '
-    f'--config.shards=5 --workdir=runs/{key}'
+    f'--config.shards_per_client=5 --workdir=runs/{key}'
   )
   assert rows[3]['machine'].endswith('cores')
   write_csv(tmp_path / 'out' / 'a.csv', rows)

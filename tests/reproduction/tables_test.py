@@ -59,7 +59,7 @@ def find(name, **fields):
 
 def startable(settings, start):
   """Return settings with the place of a run to begin with, if there is one."""
-  return {**settings, 'start': 'RUN'} if start else settings
+  return {**settings, 'init_from': 'RUN'} if start else settings
 
 
 def test_every_printed_number_is_a_cell_once():
@@ -114,13 +114,13 @@ def test_cells_share_trainings():
 
 
 def test_a_plain_run_of_a_config_is_a_training():
-  where = {'shards': 5, 'fraction': 0.1, 'local_epochs': 10}
+  where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
   cell = find('fedbabu/13', algorithm='fedbabu', **where)
   config = common.load_config('fedbabu_cifar10')
-  assert cell.settings == {**config, 'shards': 5, 'local_epochs': 10}
+  assert cell.settings == {**config, 'shards_per_client': 5, 'local_epochs': 10}
   assert cell.reading == ('finetuned', 'accuracy') and not cell.judging
   for method in ('fedavg', 'fedbabu'):
-    cell = find('fedbabu/19', algorithm=method, shards=6)
+    cell = find('fedbabu/19', algorithm=method, shards_per_client=6)
     assert cell.settings == common.load_config(f'{method}_emnist')
   apfl = find(
     'superfed/1', algorithm='apfl', dataset='cifar10', metric='global_accuracy'
@@ -129,16 +129,22 @@ def test_a_plain_run_of_a_config_is_a_training():
 
 
 def test_what_begins_with_another_run():
-  where = {'shards': 5, 'fraction': 0.1, 'local_epochs': 10}
+  where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
   cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
   fedavg = find('fedbabu/13', algorithm='fedavg', **where)
   assert cell.start == fedavg.settings
   assert cell.reading == ('initial', 'best_round')
-  assert not cell.settings['hp']['train_fedavg'] and not cell.settings['start']
-  cell = find('fedbabu/25', algorithm='lg_fedavg', shards=5, local_epochs=10)
+  assert (
+    not cell.settings['hp']['train_fedavg'] and not cell.settings['init_from']
+  )
+  cell = find(
+    'fedbabu/25', algorithm='lg_fedavg', shards_per_client=5, local_epochs=10
+  )
   assert cell.start['total_epochs'] == cell.settings['total_epochs'] == 640
-  cell = find('fedbabu/9', shards=10, update_part='body', finetune_epochs='3')
-  assert cell.start['hp'] == {'update_part': 'body'}
+  cell = find(
+    'fedbabu/9', shards_per_client=10, trainable='body', finetune_epochs='3'
+  )
+  assert cell.start['hp'] == {'trainable': 'body'}
   assert (cell.settings['rounds'], cell.reading.view) == (0, 'finetuned_3')
 
 
@@ -158,12 +164,12 @@ def kinds():
     identify(
       cell.settings['algorithm'],
       cell.settings['hp'].get('protocol'),
-      cell.settings['server_part'],
+      cell.settings['server_trainable'],
       cell.settings['finetune'] | {**cell.judging},
       cell.reading,
     ): cell
     for cell in CELLS
-    if '+' not in cell.settings['hp'].get('update_part', '')
+    if '+' not in cell.settings['hp'].get('trainable', '')
   }
   programs = {}
   for cell in cells.values():
@@ -203,7 +209,7 @@ def check_reading(cell, names, has_model):
   assert view in names, cell.published
   evaluate.check_views((*settings['views'], *settings['eval_views']), names)
   if measure in OF_SERVER:
-    assert settings['global_test'] and has_model
+    assert settings['eval_global_model'] and has_model
   if measure in ('best_round', 'global_last10'):  # of all rounds
     assert settings['eval_every'] == 1 and view in settings['eval_views']
 

@@ -7,8 +7,18 @@ from fedjax_pfl.reproduction.cells import Cell, Published, Reading
 from fedjax_pfl.reproduction.where import describe, where
 
 
-def cell(algorithm='fedavg', shards=5, fraction=0.1, **variant):
-  setting = ('cifar10', 'convnet4', algorithm, 100, shards, fraction, 10)
+def cell(
+  algorithm='fedavg', shards_per_client=5, client_fraction=0.1, **variant
+):
+  setting = (
+    'cifar10',
+    'convnet4',
+    algorithm,
+    100,
+    shards_per_client,
+    client_fraction,
+    10,
+  )
   published = Published(
     'fedbabu', '13', *setting, 'shards', 'initial_accuracy', variant, 50.0, 1.0
   )
@@ -17,28 +27,31 @@ def cell(algorithm='fedavg', shards=5, fraction=0.1, **variant):
 
 CELLS = (
   cell(),
-  cell(shards=10),
-  cell(fraction=1.0, part='body'),
-  cell('local_only', fraction=None),
+  cell(shards_per_client=10),
+  cell(client_fraction=1.0, part='body'),
+  cell('local_only', client_fraction=None),
 )
 
 
 def test_numbers_are_compared_as_numbers_and_no_value_is_any():
   assert where(CELLS, '') == CELLS
-  assert where(CELLS, 'fraction=1') == (CELLS[2], CELLS[3])
-  assert where(CELLS, 'shards=5, fraction=0.10') == (CELLS[0], CELLS[3])
+  assert where(CELLS, 'client_fraction=1') == (CELLS[2], CELLS[3])
+  assert where(CELLS, 'shards_per_client=5, client_fraction=0.10') == (
+    CELLS[0],
+    CELLS[3],
+  )
   assert where(CELLS, 'part=body,algorithm=fedavg') == (CELLS[2],)
 
 
 @pytest.mark.parametrize(
   'text, said',
   [
-    ('shards=7', '5, 10'),
-    ('shards=10,fraction=1.0', 'fraction'),
-    ('colour=red', 'shards=5 or 10'),
+    ('shards_per_client=7', '5, 10'),
+    ('shards_per_client=10,client_fraction=1.0', 'fraction'),
+    ('colour=red', 'shards_per_client=5 or 10'),
     ('part=head', 'body'),
-    ('shards', 'shards=10,fraction=0.1'),
-    ('shards=5,', 'comma'),
+    ('shards', 'shards_per_client=10,client_fraction=0.1'),
+    ('shards_per_client=5,', 'comma'),
   ],
 )
 def test_what_matches_nothing_shows_the_values_there_are(text, said):

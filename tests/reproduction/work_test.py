@@ -49,13 +49,13 @@ CELLS = (
   make_cell(
     'personalized_accuracy',
     Reading('finetuned'),
-    judging={'finetune.part': 'body', 'finetune.learning_rate': 1.0},
-    variant={'finetune_part': 'body'},
+    judging={'finetune.trainable': 'body', 'finetune.learning_rate': 1.0},
+    variant={'finetune_trainable': 'body'},
   ),
   make_cell(
     'id_accuracy_after',
     Reading('finetuned', 'own'),
-    judging={'test_partition': 'independent', 'test_shards': 10},
+    judging={'test_partition': 'independent', 'test_shards_per_client': 10},
   ),
   make_cell(
     'personalized_accuracy', Reading('initial', 'best_round'), LG, start=BABU
@@ -63,17 +63,17 @@ CELLS = (
 )
 FEW = CELLS[:-1]
 TABLE = Table(
-  'fedbabu/99', 'A toy', CELLS, ('finetune_part',), ('algorithm', 'metric')
+  'fedbabu/99', 'A toy', CELLS, ('finetune_trainable',), ('algorithm', 'metric')
 )
 
 
-def build(settings, say):
+def build(settings, log):
   """Return an experiment whose model compiles quickly."""
   experiment = small_runs.make_experiment(**settings)
-  if not settings['start']:
+  if not settings['init_from']:
     return experiment
   task = small_runs.TASK
-  start = load_start(settings['start'], settings, (8, 8, 1), task)
+  start = load_start(settings['init_from'], settings, (8, 8, 1), task)
   data_id = name_data(experiment.data_id, start)
   return experiment._replace(task=begin(task, start), data_id=data_id)
 
@@ -213,7 +213,7 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, identity):
 
 def test_numbers_of_the_server_need_a_global_test(finished, identity):
   cell = make_cell('global_accuracy', Reading('initial', 'global'))
-  with pytest.raises(BadInput, match='global_test'):
+  with pytest.raises(BadInput, match='eval_global_model'):
     compare_all([cell], (0,), finished[0].results, identity)
 
 

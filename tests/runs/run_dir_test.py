@@ -18,7 +18,7 @@ CONFIG = {
   'algorithm': 'fedbabu',
   'hp': {'lr': 0.1, 'decay_at': (0.5, 0.75), 'clip': float('inf')},
   'seed': 1,
-  'shards': None,
+  'shards_per_client': None,
 }
 
 
@@ -28,8 +28,8 @@ def refused(call):
   return message
 
 
-def begin(path, data='digits-1', say=print, **changes):
-  return run_dir.open_run(path, {**CONFIG, **changes}, data=data, say=say)
+def begin(path, data='digits-1', log=print, **changes):
+  return run_dir.open_run(path, {**CONFIG, **changes}, data=data, log=log)
 
 
 def snapshot(folder):
@@ -68,7 +68,7 @@ def test_config_json_says_what_ran_and_on_what(tmp_path):
 def test_same_config_continues_and_rewrites_nothing(tmp_path):
   begin(tmp_path)
   before = snapshot(tmp_path)
-  begin(tmp_path, say=pytest.fail)
+  begin(tmp_path, log=pytest.fail)
   assert snapshot(tmp_path) == before
 
 
@@ -96,7 +96,7 @@ def test_another_version_is_told_and_allowed(tmp_path):
   del stored['processor']  # as in runs of earlier versions: nothing to tell
   path.write_text(json.dumps({**stored, 'jax': '0.1.2'}))
   said = []
-  begin(tmp_path, say=said.append)
+  begin(tmp_path, log=said.append)
   assert len(said) == 1
   assert 'was begun with jax 0.1.2' in said[0]
 
@@ -315,7 +315,7 @@ def test_a_finished_run_says_so(tmp_path):
 
 def test_a_damaged_result_is_written_again(tmp_path):
   said = []
-  run = begin(tmp_path, say=said.append)
+  run = begin(tmp_path, log=said.append)
   (tmp_path / 'result.json').write_text('{"status": "fin')
   assert run.status() == 'new'
   assert 'will be written again' in said[0]

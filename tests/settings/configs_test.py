@@ -78,7 +78,7 @@ def test_config_can_be_locked_and_holds_to_the_rules(name, arg):
 @every_config
 def test_quick_is_smaller(name):
   full, quick = (load_config(name, arg).to_dict() for arg in ('', 'quick'))
-  assert quick['clients'] <= 10 and 0 < quick['examples'] <= 1000
+  assert quick['num_clients'] <= 10 and 0 < quick['max_train_examples'] <= 1000
   assert quick['rounds'] <= 4 and quick['local_epochs'] == 1
   for field in ('algorithm', 'dataset', 'model', 'partition', 'hp'):
     assert quick[field] == full[field]
@@ -99,13 +99,15 @@ def test_config_traces(name):
   settings['model'] = 'convnet3'
   image_shape, num_classes = experiment.peek_shape(settings)
   task = experiment.build_task(settings, image_shape, num_classes)
-  data = make_shapes(settings['clients'], image_shape)
+  data = make_shapes(settings['num_clients'], image_shape)
   key = jax.random.key(0)
-  cohort = np.arange(cohort_size(settings['clients'], settings['fraction']))
+  cohort = np.arange(
+    cohort_size(settings['num_clients'], settings['client_fraction'])
+  )
   stages = experiment.build_stages(settings, task)
   for stage, *states in stage_shapes(stages, data):
-    round_fn = make_round(stage.algorithm, chunk=1)
-    ready = jax.eval_shape(stage.prepare, states[0], data)
+    round_fn = make_round(stage.algorithm, clients_per_chunk=1)
+    ready = jax.eval_shape(stage.prepare_data, states[0], data)
     *after, metrics = jax.eval_shape(round_fn, *states, cohort, ready, key)
     assert jax.tree.structure(after) == jax.tree.structure([*states])
     assert metrics['loss'].shape == cohort.shape
@@ -119,7 +121,7 @@ def test_views_of_the_whole_config_exist(name):
   settings = load_config(name).to_dict()
   stages = experiment.build_stages(settings, make_task())
   assert sum(stage.rounds for stage in stages) >= 1
-  data = make_shapes(settings['clients'], SHAPE)
+  data = make_shapes(settings['num_clients'], SHAPE)
   *_, (last, *states) = stage_shapes(stages, data)
   views = view_names(last.algorithm, *states, data)
   check_views([*settings['views'], *settings['eval_views']], views)

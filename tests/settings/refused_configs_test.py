@@ -17,11 +17,12 @@ NO_DATA_NEEDED = [
   ({'shard': 5}, '(did you mean shards?)'),
   ({'finetune__part': 'haed'}, '(did you mean head?)'),
   ({'finetune__epoch': 5}, '(did you mean finetune.epochs?)'),
-  ({'fraction': 1.5}, 'a fraction above 0 and up to 1'),
+  ({'client_fraction': 1.5}, 'a fraction above 0 and up to 1'),
   ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
   (
-    {'inputs': 'fedconcat'},
-    "dataset: got 'digits', expected an image set that inputs=fedconcat has a "
+    {'preprocessing': 'fedconcat'},
+    "dataset: got 'digits', expected an image set that preprocessing=fedconcat "
+    'has a '
     'recipe for. Choices: cifar10, cifar100, svhn_cropped, fashion_mnist, ',
   ),
   ({'views': ('initial', 'finetune')}, '(did you mean finetuned?)'),
@@ -37,17 +38,17 @@ NO_DATA_NEEDED = [
     {'algorithm': 'lg_fedavg', 'hp__learning_rate': 0.0},
     'hp.learning_rate: got 0.0, expected a learning rate above 0',
   ),
-  ({'start': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
+  ({'init_from': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
   ({'hp__update_part': 1}, "of the kind of its default, 'body'"),
   (
     {'hp__update_part': 'conv1+bn4'},
-    "hp.update_part: got 'bn4', expected a part of the model, or names of its "
+    "hp.trainable: got 'bn4', expected a part of the model, or names of its "
     "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, conv1, "
     'conv2, conv3 (did you mean bn3?)',
   ),
   (
     {'finetune__part': 'conv1+bn4'},
-    "finetune.part: got 'bn4', expected a part",
+    "finetune.trainable: got 'bn4', expected a part",
   ),
   (
     {'algorithm': 'fedavg', 'hp__head_lr_ratio': -1},
@@ -72,10 +73,11 @@ NO_DATA_NEEDED = [
   ({'algorithm': 'ditto', 'hp__personal_momentum': 1.0}, 'to below 1'),
   ({'algorithm': 'fedconcat', 'hp__classifier_decay': -1.0}, '0 or more'),
   (
-    {'algorithm': 'fedper', 'global_test': True},
-    'global_test: got True, expected False for fedper: its server holds no '
+    {'algorithm': 'fedper', 'eval_global_model': True},
+    'eval_global_model: got True, expected False for fedper: its server holds '
+    'no '
     'whole model that could be judged on the whole test set. Choices: '
-    'global_test=False',
+    'eval_global_model=False',
   ),
 ]
 
@@ -92,18 +94,18 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
   ('changes', 'words'),
   [
     (
-      {'clients': 15, 'shards': 3},
+      {'num_clients': 15, 'shards_per_client': 3},
       'shards: got 3, expected a positive multiple of 2: 15 clients x shards '
       'must be a multiple of 10 classes, so that every class is cut into '
       'equally many. Choices: 2, 4, 6',
     ),
     (
-      {'clients': 400, 'shards': 10},
+      {'num_clients': 400, 'shards_per_client': 10},
       'got 400, expected from 1 to 355, so that each can have an example of '
       'both splits (1442 for training, 355 for testing)',
     ),
     (
-      {'partition': 'unbalanced', 'clients': 22, 'shards': 10},
+      {'partition': 'unbalanced', 'num_clients': 22, 'shards_per_client': 10},
       'group_size: got 10, expected a divisor of the 22 clients. Choices: 1, 2',
     ),
     (
@@ -113,20 +115,20 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
     (
       {
         'test_partition': 'independent',
-        'test_shards': 3,
-        'clients': 15,
-        'shards': 2,
+        'test_shards_per_client': 3,
+        'num_clients': 15,
+        'shards_per_client': 2,
       },
       'test_shards: got 3, expected a positive multiple of 2: 15 clients',
     ),
     (
-      {'examples': 15, 'partition': 'iid'},
-      'a data set that was shrunk without lowering the clients',
+      {'max_train_examples': 15, 'partition': 'iid'},
+      'a data set that was shrunk without conv_impl the clients',
     ),
     ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
     ({'finetune__batch_size': 10**9}, 'finetune.batch_size: got 1000000000'),
     (
-      {'partition': 'classes', 'clients': 4},
+      {'partition': 'classes', 'num_clients': 4},
       'nobody holds class 5',
     ),
   ],

@@ -8,7 +8,7 @@ from fedjax_pfl.settings.validate import RULES, check_settings, num_rounds
 
 
 def make_settings(**changes):
-  """Return good settings, changed; finetune__part is finetune.part."""
+  """Return good settings, changed; finetune__part is finetune.trainable."""
   settings = fedbabu_digits.get_config().to_dict()
   for name, value in changes.items():
     group, _, field = name.partition('__')
@@ -34,55 +34,55 @@ BAD = [
   ('dataset', 'cifar-10', 'did you mean cifar10?'),
   ('dataset', ['cifar10'], "got ['cifar10']"),
   ('model', 'resnet19', 'did you mean resnet18?'),
-  ('inputs', 'units', 'did you mean unit?'),
+  ('preprocessing', 'units', 'did you mean unit?'),
   ('head_init', 'orthogonl', 'did you mean orthogonal?'),
   ('head_init', None, 'got None'),
   ('head_bias', 0, 'Choices: default, zero'),
-  ('lowering', 'conv', 'Choices: auto, lax, gemm'),
+  ('conv_impl', 'conv', 'Choices: auto, lax, gemm'),
   ('partition', 'shard', 'did you mean shards?'),
   ('aggregation', 'uniforn', 'did you mean uniform?'),
   ('finetune__part', 'conv1++bn1', "names of layers joined by '+'"),
   ('finetune__part', ('conv1', 'bn1'), 'write "conv1+bn1"'),
-  ('start', None, 'the directory of a finished run as a string'),
-  ('start', 'x' * 300, 'the directory of a finished run as a string'),
+  ('init_from', None, 'the directory of a finished run as a string'),
+  ('init_from', 'x' * 300, 'the directory of a finished run as a string'),
   ('data_dir', 'a\0b', 'a path as a string'),
   ('seed', -1, 'a whole number as a seed, 0 to 4294967295'),
   ('seed', 2**32, 'up to 4294967295'),
   ('seed', (0, 1), 'each seed is a run'),
   ('data_dir', None, 'a path as a string'),
-  ('examples', 0.5, 'a fraction instead of a number'),
-  ('clients', 0, 'clients, 1 or more'),
-  ('clients', 10.0, 'a whole number of clients'),
-  ('clients', True, 'got True'),
-  ('shards', 0, 'shards for each client, 1 or more'),
-  ('shards', 'many', "got 'many'"),
-  ('beta', 0, 'a finite number above 0'),
-  ('beta', -0.5, 'a small number such as 0.01 does that'),
-  ('beta', float('inf'), 'got inf'),
-  ('min_size', 0, 'of the smallest client, 1 or more'),
+  ('max_train_examples', 0.5, 'a fraction instead of a number'),
+  ('num_clients', 0, 'clients, 1 or more'),
+  ('num_clients', 10.0, 'a whole number of clients'),
+  ('num_clients', True, 'got True'),
+  ('shards_per_client', 0, 'shards for each client, 1 or more'),
+  ('shards_per_client', 'many', "got 'many'"),
+  ('dirichlet_beta', 0, 'a finite number above 0'),
+  ('dirichlet_beta', -0.5, 'a small number such as 0.01 does that'),
+  ('dirichlet_beta', float('inf'), 'got inf'),
+  ('dirichlet_min_size', 0, 'of the smallest client, 1 or more'),
   ('classes_per_client', 0.2, 'classes for each client, 1 or more'),
   ('class_clusters', 0, 'clusters of classes, 1 or more'),
   ('class_families', 62, 'write (10,)'),
   ('class_families', (10, 0), 'whole numbers of classes, 1 or more'),
-  ('least_size', 0, 'training examples of a client, 1 or more'),
-  ('most_size', 1, 'that no client reaches, 2 or more'),
+  ('min_client_size', 0, 'training examples of a client, 1 or more'),
+  ('max_client_size', 1, 'that no client reaches, 2 or more'),
   ('group_size', 0, 'clients of one size, 1 or more'),
   ('size_step', -50, 'a number of examples, 0 or more'),
   ('test_partition', 'hole', 'did you mean whole?'),
-  ('test_shards', 0, 'shards for each client, 1 or more'),
-  ('test_share', 20, 'a percentage, or a number of examples'),
-  ('test_share', 1, 'between 0 and 1'),
-  ('fraction', 0, 'a fraction above 0 and up to 1'),
-  ('fraction', -0.1, 'a fraction above 0 and up to 1'),
-  ('fraction', 1.01, 'a fraction above 0 and up to 1'),
-  ('fraction', 10, 'a percentage, or a number of clients'),
-  ('fraction', float('nan'), 'got nan'),
+  ('test_shards_per_client', 0, 'shards for each client, 1 or more'),
+  ('test_fraction', 20, 'a percentage, or a number of examples'),
+  ('test_fraction', 1, 'between 0 and 1'),
+  ('client_fraction', 0, 'a fraction above 0 and up to 1'),
+  ('client_fraction', -0.1, 'a fraction above 0 and up to 1'),
+  ('client_fraction', 1.01, 'a fraction above 0 and up to 1'),
+  ('client_fraction', 10, 'a percentage, or a number of clients'),
+  ('client_fraction', float('nan'), 'got nan'),
   ('total_epochs', 0, 'epochs, 1 or more'),
   ('local_epochs', 0.5, 'got 0.5'),
   ('local_epochs', 81, 'expected at most total_epochs, 80'),
   ('local_epochs', 2**31, 'whole numbers up to 2147483647'),
   ('rounds', 0, 'None: total / local epochs'),
-  ('rounds', 0, 'rounds=0 with start=RUN'),
+  ('rounds', 0, 'rounds=0 with init_from=RUN'),
   ('rounds', -1, 'None: total / local epochs'),
   ('rounds', 1_000_001, 'expected at most 1000000'),
   ('batch_size', None, 'examples, 1 or more'),
@@ -91,15 +91,15 @@ BAD = [
   ('learning_rate', '0.1', "got '0.1'"),
   ('learning_rate', 1e39, 'what 32 bits hold'),
   ('learning_rate', 10**400, 'a digit too many'),
-  ('lr_drops', 0.5, 'write (0.5,)'),
-  ('lr_drops', (160, 240), 'rounds instead of fractions'),
+  ('lr_milestones', 0.5, 'write (0.5,)'),
+  ('lr_milestones', (160, 240), 'rounds instead of fractions'),
   ('lr_decay', 0, 'a factor above 0 and up to 1'),
   ('lr_decay', 1.005, 'what is left (0.995)'),
   ('momentum', 1.0, 'a momentum from 0 to below 1'),
   ('weight_decay', -1e-4, 'a number, 0 or more'),
-  ('server_share', -0.05, 'from 0 to 1'),
-  ('server_share', 5, 'a percentage, or a number of examples'),
-  ('server_part', 'head', 'Choices: full, body'),
+  ('server_data_fraction', -0.05, 'from 0 to 1'),
+  ('server_data_fraction', 5, 'a percentage, or a number of examples'),
+  ('server_trainable', 'head', 'Choices: full, body'),
   ('finetune__epochs', 5, 'write (5,)'),
   ('finetune__epochs', (0, 5), 'the view "initial"'),
   ('finetune__epochs', (), 'got ()'),
@@ -108,25 +108,25 @@ BAD = [
   ('finetune__learning_rate', -1, 'a learning rate above 0'),
   ('finetune__momentum', 1, 'a momentum from 0 to below 1'),
   ('finetune__batch_size', 0, 'examples, 1 or more'),
-  ('support', 'test_halves', 'did you mean test_half?'),
-  ('support', 0.5, 'Choices: train, test_half'),
+  ('adapt_on', 'test_halves', 'did you mean test_half?'),
+  ('adapt_on', 0.5, 'Choices: train, test_half'),
   ('views', 'initial', "write ('initial',)"),
   ('views', (1,), 'names of views'),
   ('views', (), 'eval_views was meant'),
   ('eval_views', 'initial', "write ('initial',)"),
   ('scoring', 'batch', 'did you mean batches?'),
-  ('global_test', 10_000, 'Choices: True, False'),
+  ('eval_global_model', 10_000, 'Choices: True, False'),
   ('eval_every', -1, 'rounds (0 = sixteen times in a run), 0 or more'),
   ('checkpoint_every', 0.5, '(0 = with every evaluation)'),
   ('log_every', None, '(0 = automatic)'),
   ('save_clients', 0, 'write (0,)'),
   ('save_clients', (-1,), 'ids of clients, from 0'),
   ('save_clients', (0, 20), 'expected ids of clients, 0 to 19'),
-  ('chunk', 0, '"auto" or a whole number of clients'),
-  ('chunk', 'all', "got 'all'"),
+  ('clients_per_chunk', 0, '"auto" or a whole number of clients'),
+  ('clients_per_chunk', 'all', "got 'all'"),
   ('devices', -1, 'a whole number of devices (0 = all), 0 or more'),
   ('clients_placement', 'gpu', 'Choices: device, host'),
-  ('diverged', 'ignore', "got 'ignore', expected what happens"),
+  ('on_divergence', 'ignore', "got 'ignore', expected what happens"),
   ('debug', 1, 'Choices: True, False'),
   ('quick', 'yes', 'the config argument :quick'),
   ('hp', None, '{} for the defaults of the method'),
@@ -161,18 +161,24 @@ def test_the_rules_are_about_the_fields_of_the_configs():
   [
     {},
     {'rounds': 1, 'local_epochs': 1000},  # rounds given: no division
-    {'rounds': 0, 'start': 'runs/a'},
-    {'fraction': 1, 'momentum': 0, 'weight_decay': 0},
-    {'lr_drops': (), 'eval_views': (), 'save_clients': []},
-    {'chunk': 3, 'seed': 0, 'shards': 1, 'clients': 1, 'save_clients': (0,)},
+    {'rounds': 0, 'init_from': 'runs/a'},
+    {'client_fraction': 1, 'momentum': 0, 'weight_decay': 0},
+    {'lr_milestones': (), 'eval_views': (), 'save_clients': []},
+    {
+      'clients_per_chunk': 3,
+      'seed': 0,
+      'shards_per_client': 1,
+      'num_clients': 1,
+      'save_clients': (0,),
+    },
     {'finetune__epochs': [1, 5], 'hp': {'anything': 1}},
     # Of the tables of the FedBABU paper: 4 and 6, 10, 11, 2, 24, 14 and 25.
     {'finetune__part': 'head', 'finetune__epochs': (1, 2, 3, 4, 5, 10, 15, 20)},
     {'momentum': 0.99, 'finetune__momentum': 0.99},
-    {'clients': 500, 'shards': 100, 'save_clients': (499,)},
-    {'scoring': 'whole_batches', 'global_test': True},
-    {'server_share': 0.05, 'server_part': 'body'},
-    {'server_share': 1, 'head_init': 'similar', 'head_bias': 'zero'},
+    {'num_clients': 500, 'shards_per_client': 100, 'save_clients': (499,)},
+    {'scoring': 'whole_batches', 'eval_global_model': True},
+    {'server_data_fraction': 0.05, 'server_trainable': 'body'},
+    {'server_data_fraction': 1, 'head_init': 'similar', 'head_bias': 'zero'},
     {'finetune__part': 'conv1+bn1', 'total_epochs': 640},
   ],
 )
@@ -181,9 +187,12 @@ def test_the_ends_of_the_rules_are_good(good):
 
 
 def test_a_server_may_not_train_on_what_clients_are_tested_on():
-  message = refused(make_settings(test_partition='split', server_share=0.1))
+  message = refused(
+    make_settings(test_partition='split', server_data_fraction=0.1)
+  )
   assert (
-    'server_share: got 0.1, expected 0 with test_partition=split' in message
+    'server_data_fraction: got 0.1, expected 0 with test_partition=split'
+    in message
   )
   check_settings(make_settings(test_partition='split'))
 
@@ -224,7 +233,7 @@ def test_an_unknown_inner_field_lists_those_of_its_group():
   choices = message.partition('Choices: ')[2].partition(' (did')
   assert choices[0].split(', ') == [f for f in RULES if 'finetune.' in f]
   assert choices[2].startswith(' you mean finetune.epochs?)')
-  assert 'finetune.part' in refused(make_settings(finetune=5))
+  assert 'finetune.trainable' in refused(make_settings(finetune=5))
 
 
 @pytest.mark.parametrize('name', ['seed', 'hp', 'finetune'])

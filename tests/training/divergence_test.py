@@ -37,8 +37,8 @@ COHORT = jnp.array([0, 3, 5])
 SICK = 3
 SMALL = {
   'algorithm': 'fedavg',
-  'clients': 5,
-  'fraction': 1.0,
+  'num_clients': 5,
+  'client_fraction': 1.0,
   'rounds': 4,
   'views': ('initial',),
   'eval_views': (),
@@ -55,19 +55,19 @@ def sick_task():
     white = x.min((1, 2, 3)) > 0.3
     return jnp.where(white[:, None], jnp.nan, features)
 
-  def outputs(params, batch, key):
-    out = task.outputs(params, batch, key)
+  def train_outputs(params, batch, key):
+    out = task.train_outputs(params, batch, key)
     return out._replace(
       features=spoil(batch.x, out.features), logits=spoil(batch.x, out.logits)
     )
 
   def loss(params, batch, key):
-    log_p = jax.nn.log_softmax(outputs(params, batch, key).logits)
+    log_p = jax.nn.log_softmax(train_outputs(params, batch, key).logits)
     own = jnp.take_along_axis(log_p, batch.y[:, None], 1)[:, 0]
     return -(batch.mask * own).sum() / jnp.maximum(batch.mask.sum(), 1)
 
   return task._replace(
-    outputs=outputs,
+    train_outputs=train_outputs,
     loss=loss,
     features=lambda params, x, mask: spoil(x, task.features(params, x, mask)),
   )
@@ -101,12 +101,12 @@ def test_who_diverges_is_as_if_not_drawn(name):
   states, states_without = (begin(stages[0], data, KEY(1)),) * 2
   for number, stage in enumerate(stages):
     if number:
-      states = stage.enter(*states, data)
+      states = stage.initialize(*states, data)
       states_without = states
-    prepared = stage.prepare(states[0], data)
-    round_fn = round_of(stage, chunk=1)
+    prepared = stage.prepare_data(states[0], data)
+    round_fn = round_of(stage, clients_per_chunk=1)
     call = (*states, COHORT[None], prepared, KEY(2))
-    if stage.everyone:
+    if stage.full_participation:
       with pytest.raises(RefusedError, match='in the training of'):
         divergence.play_without(make_rounds(round_fn), call, stage, refuse)
       continue
@@ -141,7 +141,9 @@ def excluded(tmp_path_factory, quick_compiler):
 
   Its losses are finite: what it sends is not.
   """
-  experiment = make_experiment(**SMALL, diverged='exclude', checkpoint_every=2)
+  experiment = make_experiment(
+    **SMALL, on_divergence='exclude', checkpoint_every=2
+  )
   workdir, said = tmp_path_factory.mktemp('excluded') / 'run', io.StringIO()
   with contextlib.redirect_stdout(said):
     train(lose_upload(experiment, SICK, [0, 1]), workdir)
@@ -166,7 +168,7 @@ def test_nobody_diverges_no_bit_is_moved(tmp_path):
   """And the number of those left out is the one thing that is added."""
   servers, lines = [], []
   for diverged in ('stop', 'exclude'):
-    experiment = make_experiment(**SMALL, diverged=diverged)
+    experiment = make_experiment(**SMALL, on_divergence=diverged)
     train(experiment, tmp_path / diverged)
     servers.append(server_of(experiment, tmp_path / diverged))
     lines.append(run_dir.load_metrics(tmp_path / diverged))
@@ -182,7 +184,7 @@ def test_clients_on_the_host_are_as_they_were(tmp_path):
   states = []
   for placement in ('device', 'host'):
     small = {**SMALL, 'algorithm': 'fedper', 'clients_placement': placement}
-    experiment = make_experiment(**small, diverged='exclude')
+    experiment = make_experiment(**small, on_divergence='exclude')
     experiment = lose_upload(experiment, SICK, [1])
     train(experiment, tmp_path / placement)
     states.append(restored(experiment, tmp_path / placement)[:2])
@@ -191,12 +193,14 @@ def test_clients_on_the_host_are_as_they_were(tmp_path):
 
 @pytest.mark.long
 def test_where_all_diverge_the_run_stops(tmp_path):
-  experiment = make_experiment(**SMALL, diverged='exclude', learning_rate=1e30)
+  experiment = make_experiment(
+    **SMALL, on_divergence='exclude', learning_rate=1e30
+  )
   with pytest.raises(BadInput) as caught:
     train(experiment, tmp_path)
   message = str(caught.value)
   assert 'round 1, in the training of clients 0, 1, 2, 3, 4' in message
-  assert "diverged='exclude'" not in message
+  assert "on_divergence='exclude'" not in message
 
 
 # ---- the first bad step
@@ -233,7 +237,7 @@ def test_debugging_replays_what_was_lost_and_names_the_step(tmp_path):
 
 def test_a_replay_that_finds_nothing_says_so(excluded):
   experiment = make_experiment(
-    **SMALL, diverged='exclude', checkpoint_every=2, debug=True
+    **SMALL, on_divergence='exclude', checkpoint_every=2, debug=True
   )
   with pytest.raises(BadInput, match='whose rounds are all done'):
     train(experiment, excluded[0])

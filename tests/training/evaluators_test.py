@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 def test_clients_adapt_on_one_half_of_their_tests_and_are_judged_on_the_other():
   experiment = with_algorithm(
-    make_experiment(support='test_half'),
+    make_experiment(adapt_on='test_half'),
     personalize=lambda server, client, data, rng: {'initial': data.count},
     predict=lambda view, x, mask: jnp.zeros((len(x), 10)),
   )

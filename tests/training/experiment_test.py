@@ -13,7 +13,7 @@ from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import load_source, transforms
+from fedjax_pfl.data import load_dataset, transforms
 from fedjax_pfl.models.task import task_from_module
 from fedjax_pfl.training import experiment
 from fedjax_pfl.training.experiment import (
@@ -39,7 +39,7 @@ def test_quick_has_a_stand_in_and_says_so(tmp_path):
   assert 'synthetic images of its shape stand in' in said[0]
   assert 'say nothing about cifar10' in said[0]
   assert experiment.train.x.shape == (1000, 32, 32, 3)
-  assert 'synthetic' in experiment.source.name
+  assert 'synthetic' in experiment.dataset.name
 
 
 def test_the_user_is_told_what_the_clients_hold():
@@ -51,10 +51,10 @@ def test_the_user_is_told_what_the_clients_hold():
 
 PARTS = [
   {'partition': 'iid'},
-  {'partition': 'dirichlet', 'beta': 0.5},
+  {'partition': 'dirichlet', 'dirichlet_beta': 0.5},
   {'partition': 'unbalanced', 'size_step': 5.0},
   {'test_partition': 'whole'},
-  {'test_partition': 'independent', 'test_shards': 10},
+  {'test_partition': 'independent', 'test_shards_per_client': 10},
   {'test_partition': 'iid'},
 ]
 
@@ -97,7 +97,9 @@ def test_clients_that_are_tested_on_a_split_of_their_training_images():
 
 def test_the_user_is_told_of_clients_that_lack_examples():
   said = []
-  experiment = build(settings_of(partition='dirichlet', beta=0.02), said.append)
+  experiment = build(
+    settings_of(partition='dirichlet', dirichlet_beta=0.02), said.append
+  )
   no_train, no_test = (
     np.asarray(data.count) == 0 for data in (experiment.train, experiment.test)
   )
@@ -119,7 +121,7 @@ def test_the_argument_after_the_colon():
 def test_clients_may_adapt_on_half_of_their_tests():
   experiment = build(settings_of())
   assert experiment.judging == (experiment.train, experiment.test)
-  settings = {**experiment.settings, 'support': 'test_half'}
+  settings = {**experiment.settings, 'adapt_on': 'test_half'}
   support, query = experiment._replace(settings=settings).judging
   size = int(experiment.test.count[3])
   assert support.count[3] == size // 2
@@ -138,7 +140,7 @@ def test_clients_may_adapt_on_half_of_their_tests():
       "fewer (the smallest has 71)', expected two batches or more",
     ),
     (
-      {'clients': 355, 'partition': 'iid', 'batch_size': 4},
+      {'num_clients': 355, 'partition': 'iid', 'batch_size': 4},
       'Choices: a batch_size of at most 3, fewer clients',
     ),
   ],
@@ -156,8 +158,8 @@ def test_clients_without_examples_are_no_reason_to_refuse():
   (stage,) = algorithms.load('per_fedavg').build(
     make_task(), algorithms.load('per_fedavg').HParams()
   )
-  stage.check(make_data((0, 51, 0, 500)))
-  refused(lambda: stage.check(make_data((0, 50, 0, 500))))
+  stage.validate_clients(make_data((0, 51, 0, 500)))
+  refused(lambda: stage.validate_clients(make_data((0, 50, 0, 500))))
 
 
 def test_hyperparameters_reach_the_method():
@@ -192,23 +194,26 @@ def test_the_head_begins_as_the_config_says():
 
 def test_a_server_with_data():
   said = []
-  experiment = build(settings_of(server_share=0.05), said.append)
+  experiment = build(settings_of(server_data_fraction=0.05), said.append)
   assert said[-1] == 'server: 72 of the 1,442 training examples'
-  refine = experiment.stages[-1].algorithm.refine
-  assert refine is not as_aggregated
+  post_aggregate = experiment.stages[-1].algorithm.post_aggregate
+  assert post_aggregate is not as_aggregated
 
 
 def test_a_server_without_data_costs_nothing():
   said = []
   experiment = build(settings_of(), said.append)
   assert not [line for line in said if line.startswith('server')]
-  refine = experiment.stages[-1].algorithm.refine
-  assert refine is as_aggregated
+  post_aggregate = experiment.stages[-1].algorithm.post_aggregate
+  assert post_aggregate is as_aggregated
 
 
 def test_a_server_whose_share_is_no_example(compiled):
-  message = refused(lambda: build(settings_of(server_share=1e-4)))
-  assert 'server_share: got 0.0001, expected 0, or at least 1/1442' in message
+  message = refused(lambda: build(settings_of(server_data_fraction=1e-4)))
+  assert (
+    'server_data_fraction: got 0.0001, expected 0, or at least 1/1442'
+    in message
+  )
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
 
 
@@ -255,18 +260,22 @@ def test_an_algorithm_that_is_not_there():
 
 
 def test_fewer_examples_keep_their_share_of_tests():
-  experiment = build(settings_of(examples=500))
-  assert len(experiment.source.train.y) == 500
-  assert len(experiment.source.test.y) == round(500 / 1442 * 355)
+  experiment = build(settings_of(max_train_examples=500))
+  assert len(experiment.dataset.train.y) == 500
+  assert len(experiment.dataset.test.y) == round(500 / 1442 * 355)
   assert np.asarray(experiment.train.count).sum() <= 500
 
 
 def test_inputs_of_another_recipe_and_size(monkeypatch):
-  changes = {'dataset': 'tiny_imagenet', 'inputs': 'fedconcat', 'quick': True}
+  changes = {
+    'dataset': 'tiny_imagenet',
+    'preprocessing': 'fedconcat',
+    'quick': True,
+  }
   settings = settings_of(fedbabu_cifar10, 'quick', **changes)
   assert peek_shape(settings) == ((32, 32, 3), 200)
   settings['dataset'] = 'digits'
-  settings['inputs'] = 'unit'
+  settings['preprocessing'] = 'unit'
   assert peek_shape(settings) == ((8, 8, 1), 10)
   settings['model'] = 'convnet3'
   task = build_task(settings, (8, 8, 1), 10)
@@ -275,10 +284,10 @@ def test_inputs_of_another_recipe_and_size(monkeypatch):
   np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
   found = transforms.find_recipe('digits')._replace(side=4)
   monkeypatch.setattr(experiment, 'find_recipe', lambda *names: found)
-  source, train, *_ = build_data(settings_of(), lambda text: None)
+  dataset, train, *_ = build_data(settings_of(), lambda text: None)
   assert train.x.shape == (1442, 4, 4, 1)
-  plain = load_source('digits')
-  assert source.fingerprint != plain.fingerprint
+  plain = load_dataset('digits')
+  assert dataset.fingerprint != plain.fingerprint
   # Every pixel of a half is a mean of four to sixteen.
   means = plain.train.x.reshape(-1, 4, 2, 4, 2, 1).mean((2, 4))
   assert abs(means - train.x).mean() < 20

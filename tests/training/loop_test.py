@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 @pytest.fixture(scope='module')
 def fedbabu(tmp_path_factory, quick_compiler):
   """Return an experiment and the directory of its finished run."""
-  experiment = make_experiment(global_test=True)
+  experiment = make_experiment(eval_global_model=True)
   workdir = tmp_path_factory.mktemp('fedbabu') / 'run'
   train(experiment, workdir)
   return experiment, workdir
@@ -161,7 +161,7 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
 def test_the_global_model_is_judged_on_the_whole_test_set(fedbabu):
   experiment, workdir = fedbabu
   params, _ = load_model(workdir / 'model' / 'global.npz')
-  images = experiment.source.test
+  images = experiment.dataset.test
   got = run_dir.load_result(workdir)['global']
   size = len(images.y)
   assert got['count'] == size
@@ -219,9 +219,9 @@ def test_clients_that_lack_examples_are_in_no_mean(tmp_path):
   """Kept and counted: their rows are in clients.npz all the same."""
   experiment = make_experiment(
     partition='dirichlet',
-    beta=0.01,
+    dirichlet_beta=0.01,
     test_partition='iid',
-    fraction=0.1,  # cohorts of one: some hold no example at all
+    client_fraction=0.1,  # cohorts of one: some hold no example at all
     aggregation='examples',
     log_every=1,
   )
@@ -267,7 +267,9 @@ def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
 
 
 def test_a_run_of_no_round_judges_what_it_begins_with(tmp_path):
-  experiment = make_experiment(rounds=0, start='elsewhere', views=('initial',))
+  experiment = make_experiment(
+    rounds=0, init_from='elsewhere', views=('initial',)
+  )
   first = TASK.init(jax.random.key(42))
   experiment = with_algorithm(
     experiment, init_server=lambda key: Server(jnp.zeros((), int), first)
@@ -281,7 +283,9 @@ def test_a_run_of_no_round_judges_what_it_begins_with(tmp_path):
 
 
 def test_a_model_of_each_client_is_no_global_model(tmp_path):
-  experiment = make_experiment(rounds=0, start='elsewhere', views=('initial',))
+  experiment = make_experiment(
+    rounds=0, init_from='elsewhere', views=('initial',)
+  )
   last = experiment.train.index[-1, 0]
 
   def views(server, client, data, rng):
@@ -356,13 +360,17 @@ def test_a_finished_run_says_so_and_touches_nothing(fedbabu, capsys):
 def test_the_directory_of_another_config_is_refused(fedbabu):
   experiment, workdir = fedbabu
   before = snapshot(workdir)
-  other = make_experiment(shards=4, batch_size=9, global_test=True)
+  other = make_experiment(
+    shards_per_client=4, batch_size=9, eval_global_model=True
+  )
   with pytest.raises(BadInput) as caught:
     train(other, workdir)
   message = str(caught.value)
-  assert "config: got {'batch_size': 9, 'shards': 4}, expected" in message
-  assert "where these are {'batch_size': 8, 'shards': 2}" in message
+  assert (
+    "config: got {'batch_size': 9, 'shards_per_client': 4}, expected" in message
+  )
+  assert "where these are {'batch_size': 8, 'shards_per_client': 2}" in message
   assert 'Choices: another --workdir, the settings of that run' in message
   assert 'Likely cause: a setting was changed' in message
   assert snapshot(workdir) == before
-  assert experiment.settings['shards'] == 2
+  assert experiment.settings['shards_per_client'] == 2

@@ -31,7 +31,7 @@ def used(experiment, chunk):
   else:
     server, clients = rounds.begin(stage, data, key)
     rounds_fn = rounds.make_rounds(
-      rounds.make_round(stage.algorithm, chunk=chunk)
+      rounds.make_round(stage.algorithm, clients_per_chunk=chunk)
     )
     lowered = rounds_fn.lower(server, clients, ids[None], data, key)
   return memory_estimate.program_bytes(lowered.compile())
@@ -39,16 +39,16 @@ def used(experiment, chunk):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-  ('placement', 'chunk'),
+  ('placement', 'clients_per_chunk'),
   [('device', 1), ('host', 4)],
 )
 def test_a_fifth_of_what_is_then_used(placement, chunk):
   experiment = make_experiment(
     algorithm='ditto',
-    clients=40,
-    examples=800,
+    num_clients=40,
+    max_train_examples=800,
     clients_placement=placement,
-    chunk=chunk,
+    clients_per_chunk=chunk,
     views=('initial',),
   )
   ((name, told),) = memory_estimate.forecasts(experiment)

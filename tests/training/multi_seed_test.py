@@ -76,7 +76,7 @@ def ragged(tmp_path_factory, quick_compiler):
   experiments = make_seeds(
     algorithm='ditto',
     partition='dirichlet',
-    beta=0.5,
+    dirichlet_beta=0.5,
     rounds=2,
     views=('personal',),
   )
@@ -124,16 +124,18 @@ def test_side_by_side_the_numbers_are_the_same(ragged, tmp_path):
 @pytest.mark.long
 def test_a_server_with_data_of_its_own_keeps_them(tmp_path):
   """The draw of its examples is part of the program: no other seed's."""
-  experiments = make_seeds(algorithm='fedavg', server_share=0.3, rounds=1)
+  experiments = make_seeds(
+    algorithm='fedavg', server_data_fraction=0.3, rounds=1
+  )
   train_seeds(experiments, directories(tmp_path))
   train(experiments[1], tmp_path / 'alone')
   assert_same_run(tmp_path / '1', tmp_path / 'alone')
 
 
 def test_programs_are_shared_by_seeds_of_one_start():
-  experiments = make_seeds(start='a')
+  experiments = make_seeds(init_from='a')
   assert multi_seed.share_programs(experiments)
-  other = make_experiment(start='b')
+  other = make_experiment(init_from='b')
   assert not multi_seed.share_programs([*experiments, other])
   assert multi_seed.share_programs([other])
 
@@ -159,9 +161,9 @@ def test_as_many_seeds_as_fit_run_side_by_side():
 
   assert number(4.5 * of_three) == 4
   assert number(0.5 * of_three) == 1  # some clients at a time, then
-  assert number(4.5 * (of_three - 2000), chunk=1) == 4
+  assert number(4.5 * (of_three - 2000), clients_per_chunk=1) == 4
   assert number(4.5 * of_three, debug=True) == 1
-  features = stage._replace(prepare=lambda server, data: data)
+  features = stage._replace(prepare_data=lambda server, data: data)
   assert number(4.5 * of_three, features) == 1
   with mock.patch.object(multi_seed, 'memory_of', return_value=None):
     assert multi_seed.num_side_by_side(experiment, stage, call) == 1

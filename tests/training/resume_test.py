@@ -27,10 +27,10 @@ COMMAND = [
   sys.executable,
   'experiments/main.py',
   '--config=configs/fedbabu_digits.py',
-  '--config.lowering=lax',  # compiles in half the time
-  '--config.clients=10',
-  '--config.examples=200',
-  '--config.fraction=0.5',
+  '--config.conv_impl=lax',  # compiles in half the time
+  '--config.num_clients=10',
+  '--config.max_train_examples=200',
+  '--config.client_fraction=0.5',
   f'--config.rounds={ROUNDS}',
   '--config.local_epochs=1',
   '--config.views=initial,templates_euclidean',
@@ -188,7 +188,7 @@ def test_a_stored_model_is_built_again_from_the_files_alone(runs):
     about['model'],
     image_shape=about['image_shape'],
     num_classes=about['num_classes'],
-    lowering='lax',
+    conv_impl='lax',
   )
   test, normalise = experiment.test, experiment.task.normalise
   params = jax.tree.map(jnp.asarray, params)

@@ -125,7 +125,7 @@ def run(tmp_path):
     shapes = jax.eval_shape(task.init, KEY(0))
     params = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.5, 'f4'), shapes)
     data = build({**settings, 'algorithm': 'fedavg', 'hp': {}}).data_id
-    return make_run(tmp_path / 'start', params, data=data), data
+    return make_run(tmp_path / 'init_from', params, data=data), data
 
   return make
 
@@ -133,7 +133,7 @@ def run(tmp_path):
 def test_a_config_that_only_judges_another_partition(run):
   settings = fedavg_digits.get_config().to_dict()
   start, data = run(settings)
-  settings |= {'start': start, 'rounds': 0, 'shards': 4}
+  settings |= {'init_from': start, 'rounds': 0, 'shards_per_client': 4}
   experiment = build(settings)
   assert experiment.rounds == 0
   assert experiment.data_id.count('+') == 1
@@ -145,10 +145,10 @@ def test_a_config_that_only_judges_another_partition(run):
 def test_lg_fedavg_wants_the_clients_of_its_start(run):
   settings = lg_fedavg_digits.get_config().to_dict()
   start, data = run(settings)
-  settings |= {'start': start, 'hp': {'train_fedavg': False}}
+  settings |= {'init_from': start, 'hp': {'train_fedavg': False}}
   experiment = build(settings)
   assert experiment.data_id.startswith(f'{data}+')
   assert [stage.name for stage in experiment.stages] == ['lg_fedavg']
   assert experiment.rounds == 4  # a quarter of FedAvg's 16
-  message = refused(build, {**settings, 'shards': 4})
+  message = refused(build, {**settings, 'shards_per_client': 4})
   assert f"start: got '{start}, on the data {data}" in message

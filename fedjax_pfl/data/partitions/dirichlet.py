@@ -24,12 +24,12 @@ EQUAL = 1e12
 class Dirichlet(NamedTuple):
   """Random proportions of every class."""
 
-  beta: float = 1.0
+  dirichlet_beta: float = 1.0
 
   def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
     """Return p [Y, K]: the share of every class that a client gets."""
-    check_beta(self.beta)
-    alpha = np.full(sizes.num_clients, min(self.beta, EQUAL))
+    check_beta(self.dirichlet_beta)
+    alpha = np.full(sizes.num_clients, min(self.dirichlet_beta, EQUAL))
     return rng.dirichlet(alpha, size=sizes.num_classes)
 
   def deal(
@@ -56,7 +56,7 @@ def check_beta(beta: float) -> None:
   if beta > 0 and math.isfinite(beta):
     return
   raise bad_input(
-    'beta',
+    'dirichlet_beta',
     got=beta,
     expected='a finite number above 0',
     choices=[1.0, 0.5, 0.1],

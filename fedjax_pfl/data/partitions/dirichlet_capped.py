@@ -4,11 +4,12 @@
   p_c[k] = 0 where |D_k| >= P / K so far;  p_c /= sum p_c
   the shuffled rows of class c are cut at floor(|c| cumsum(p_c))
 
-All classes are drawn again until the smallest client has `min_size` examples.
-That is the rule of NIID-Bench, which FedConcat and other papers divide by. The
-rows for training are bit by bit those of that code for the same seed: NumPy's
-legacy generator goes on from try to try, and shuffles every client's rows at
-the end. That code may draw for ever; here TRIES draws are the end.
+All classes are drawn again until the smallest client has `dirichlet_min_size`
+examples. That is the rule of NIID-Bench, which FedConcat and other papers
+divide by. The rows for training are bit by bit those of that code for the same
+seed: NumPy's legacy generator goes on from try to try, and shuffles every
+client's rows at the end. That code may draw for ever; here TRIES draws are the
+end.
 
 The test set is cut by the shares that came out for training. A class that
 nobody trains on is shared out equally.
@@ -38,28 +39,28 @@ class Plan(NamedTuple):
 class DirichletCapped(NamedTuple):
   """Proportions with a cap, and a least size."""
 
-  beta: float = 1.0
-  min_size: int = 10  # training examples of the smallest client
+  dirichlet_beta: float = 1.0
+  dirichlet_min_size: int = 10  # training examples of the smallest client
 
   def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
     del rng
-    check_beta(self.beta)
-    _check_min_size(self.min_size, sizes)
+    check_beta(self.dirichlet_beta)
+    _check_min_size(self.dirichlet_min_size, sizes)
     legacy = legacy_generator(sizes.seed)
     most = 0
     for number in range(1, TRIES + 1):
-      orders, borders = _draw_once(self.beta, sizes, legacy)
+      orders, borders = _draw_once(self.dirichlet_beta, sizes, legacy)
       if len(borders) < sizes.num_classes:
         continue
       counts = np.diff(
         borders, prepend=0, append=sizes.class_counts[:, None], axis=1
       )
       held = counts.sum(0)
-      if held.min() >= self.min_size:
+      if held.min() >= self.dirichlet_min_size:
         shuffles = [_shuffled(size, legacy) for size in held]
         return Plan(number, orders, np.array(borders), counts, shuffles)
       most = max(most, int(held.min()))
-    raise _never(self.min_size, most, self.beta, sizes)
+    raise _never(self.dirichlet_min_size, most, self.dirichlet_beta, sizes)
 
   def replay(self, plan: Plan, labels: np.ndarray) -> Indices:
     parts = [
@@ -123,7 +124,7 @@ def _check_min_size(min_size: int, sizes: Sizes) -> None:
   most = sizes.num_train // sizes.num_clients
   if min_size > most:
     raise bad_input(
-      'min_size',
+      'dirichlet_min_size',
       got=min_size,
       expected=f'at most {most}: {sizes.num_clients} clients share '
       f'{sizes.num_train} examples',
@@ -133,7 +134,7 @@ def _check_min_size(min_size: int, sizes: Sizes) -> None:
 
 def _never(min_size: int, most: int, beta: float, sizes: Sizes) -> BadInput:
   return bad_input(
-    'min_size',
+    'dirichlet_min_size',
     got=min_size,
     expected=f'at most {most}: in {TRIES:,} draws with beta {beta} and seed '
     f'{sizes.seed}, the smallest of {sizes.num_clients} clients never had more '

@@ -1,4 +1,4 @@
-"""Every client gets `shards` blocks of one class each; nothing is drawn.
+"""Every client gets s blocks of one class each; nothing is drawn.
 
   A[i, j] = (s i + j) mod Y        the class of the j-th block of client i
 
@@ -22,15 +22,21 @@ from fedjax_pfl.data.partitions.shards import check_shards, deal_blocks
 class Pathological(NamedTuple):
   """Blocks of one class each, in a fixed order."""
 
-  shards: int = 2  # s, to a client
+  shards_per_client: int = 2  # s
 
   def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
     """Return A [K, s]."""
     del rng
     num_clients, num_classes = sizes.num_clients, sizes.num_classes
-    check_shards(num_clients, self.shards, num_classes, 'shards', 'clients')
-    deck = np.arange(num_clients * self.shards) % num_classes
-    return deck.reshape(num_clients, self.shards)
+    check_shards(
+      num_clients,
+      self.shards_per_client,
+      num_classes,
+      'shards_per_client',
+      'clients',
+    )
+    deck = np.arange(num_clients * self.shards_per_client) % num_classes
+    return deck.reshape(num_clients, self.shards_per_client)
 
   def deal(
     self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator

@@ -38,8 +38,8 @@ class Semantic(NamedTuple):
 
   class_clusters: int = 5
   class_families: tuple[int, ...] = ()  # how many classes each; () = one
-  least_size: int = 100  # training examples of a client
-  most_size: int = 800  # which no client reaches
+  min_client_size: int = 100  # training examples of a client
+  max_client_size: int = 800  # which no client reaches
 
   def draw(self, sizes: Sizes, rng: np.random.Generator) -> list[Cluster]:
     self._check_sizes()
@@ -48,7 +48,7 @@ class Semantic(NamedTuple):
     seen: Counter[int] = Counter()
     for _ in range(TRIES):
       drawn = [
-        draw_sizes(total, self.least_size, self.most_size, rng)
+        draw_sizes(total, self.min_client_size, self.max_client_size, rng)
         for total in totals
       ]
       number = sum(map(len, drawn))
@@ -100,11 +100,11 @@ class Semantic(NamedTuple):
       )
 
   def _check_sizes(self) -> None:
-    if not 1 <= self.least_size < self.most_size:
+    if not 1 <= self.min_client_size < self.max_client_size:
       raise bad_input(
-        'least_size',
-        got=self.least_size,
-        expected=f'from 1 to {self.most_size - 1}, below most_size',
+        'min_client_size',
+        got=self.min_client_size,
+        expected=f'from 1 to {self.max_client_size - 1}, below max_client_size',
         cause='the two sizes interchanged',
       )
 
@@ -114,7 +114,7 @@ class Semantic(NamedTuple):
       'num_clients',
       got=sizes.num_clients,
       expected=f'a number that comes out of the draw: in {TRIES:,} draws of '
-      f'sizes from {self.least_size} to {self.most_size - 1} came from '
+      f'sizes from {self.min_client_size} to {self.max_client_size - 1} came '
       f'{min(seen)} to {max(seen)} clients, {usual} the most often',
       choices=[usual],
       cause='sizes or clients of another data set: clients are somewhat fewer '

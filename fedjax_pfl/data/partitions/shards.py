@@ -1,4 +1,4 @@
-"""Every client gets `shards` blocks of one class each.
+"""Every client gets `shards_per_client` blocks of one class each.
 
   A [K, s] = the multiset with q = s K / C of every class, shuffled, in rows
 
@@ -21,11 +21,11 @@ from fedjax_pfl.data.partitions import Indices, Sizes
 class Shards(NamedTuple):
   """Blocks of one class each."""
 
-  shards: int = 10  # s, to a client
+  shards_per_client: int = 10  # s
 
   def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
     return shard_assignment(
-      rng, sizes.num_clients, self.shards, sizes.num_classes
+      rng, sizes.num_clients, self.shards_per_client, sizes.num_classes
     )
 
   def deal(
@@ -40,7 +40,7 @@ def shard_assignment(
   shards: int,
   num_classes: int,
   *,
-  field: str = 'shards',
+  field: str = 'shards_per_client',
   who: str = 'clients',
 ) -> np.ndarray:
   """Return A [K, s]: the classes of every client's shards.

@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 class Unbalanced(NamedTuple):
   """Groups of growing sizes, and shards."""
 
-  shards: int = 10  # s, to a client
+  shards_per_client: int = 10  # s
   group_size: int = 10  # clients of one size
   size_step: float = 50  # v: training examples from one group to the next
 
@@ -44,7 +44,7 @@ class Unbalanced(NamedTuple):
     half = shard_assignment(
       rng,
       num_clients // 2,
-      self.shards,
+      self.shards_per_client,
       sizes.num_classes,
       who='pairs of clients',
     )
@@ -57,9 +57,13 @@ class Unbalanced(NamedTuple):
     self, plan: Plan, labels: np.ndarray, rng: np.random.Generator
   ) -> Indices:
     sizes = plan.relative * len(labels) / len(plan.relative)  # n_i
-    each = np.floor(sizes / self.shards + ROUNDING).astype(int)  # [K]
+    each = np.floor(sizes / self.shards_per_client + ROUNDING).astype(
+      int
+    )  # [K]
     if not each.any():
-      raise _too_many_shards(self.shards, int(sizes.max()), len(labels))
+      raise _too_many_shards(
+        self.shards_per_client, int(sizes.max()), len(labels)
+      )
     asked = np.broadcast_to(each[:, None], plan.assignment.shape)
     parts = np.empty(plan.assignment.shape, object)
     for label in np.unique(plan.assignment):
@@ -107,7 +111,7 @@ class Unbalanced(NamedTuple):
 
 def _too_many_shards(num_shards: int, largest: int, num_rows: int) -> BadInput:
   return bad_input(
-    'shards',
+    'shards_per_client',
     got=num_shards,
     expected=f'at most {largest}, the examples of the largest client: with '
     f'{num_rows} examples every client would get floor(n / shards) = 0',

@@ -21,21 +21,21 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import matmul_conv
 
-LOWERINGS = ('auto', 'lax', 'gemm')
+CONV_IMPLS = ('auto', 'lax', 'gemm')
 
 
-def resolve(lowering: str) -> str:
+def resolve(conv_impl: str) -> str:
   """Return 'lax' or 'gemm'; 'auto' is gemm on a CPU, lax elsewhere."""
-  if lowering not in LOWERINGS:
+  if conv_impl not in CONV_IMPLS:
     raise bad_input(
-      'lowering',
-      got=lowering,
-      expected='a known lowering',
-      choices=LOWERINGS,
+      'conv_impl',
+      got=conv_impl,
+      expected='a known conv_impl',
+      choices=CONV_IMPLS,
       cause='a typo',
     )
-  if lowering != 'auto':
-    return lowering
+  if conv_impl != 'auto':
+    return conv_impl
   # Measured on a CPU only, where lax.conv in a loop is 40 times slower. That
   # lax is right for accelerators is a guess until somebody measures there.
   return 'gemm' if jax.default_backend() == 'cpu' else 'lax'
@@ -52,17 +52,17 @@ batch_first = batch_last
 
 
 def conv(
-  x: Array, kernel: Array, *, stride: int, padding: int, lowering: str
+  x: Array, kernel: Array, *, stride: int, padding: int, conv_impl: str
 ) -> Array:
   """Convolve x [B, H, W, I] with kernel [k, k, I, O]."""
-  if resolve(lowering) == 'lax':
+  if resolve(conv_impl) == 'lax':
     return _lax_conv(x, kernel, stride, padding, 1)
   return _gemm_conv(x, kernel, stride, padding)
 
 
-def depthwise(x: Array, kernel: Array, *, stride: int, lowering: str) -> Array:
+def depthwise(x: Array, kernel: Array, *, stride: int, conv_impl: str) -> Array:
   """Convolve every channel of x [B, H, W, C] with its own kernel [3, 3, C]."""
-  if resolve(lowering) == 'lax':
+  if resolve(conv_impl) == 'lax':
     groups = x.shape[-1]
     return _lax_conv(x, kernel[:, :, None], stride, 1, groups)
   return _gemm_depthwise(x, kernel, stride)

@@ -1,6 +1,6 @@
 """The layers of the models: convolutions, batch-statistic BatchNorm, Dense.
 
-Images go in and out as [B, H, W, C] under every lowering. Initialisers are
+Images go in and out as [B, H, W, C] under every conv_impl. Initialisers are
 PyTorch's, unless a model says otherwise: kernels and biases are U(-b, b) with
 b = 1/sqrt(fan_in). Parameters are as wide as JAX's default float.
 """
@@ -61,7 +61,7 @@ class Conv(nn.Module):
   stride: int = 1
   padding: int = 1
   use_bias: bool = False
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
   pooled: bool = False
   inits: Inits = pytorch
 
@@ -79,14 +79,14 @@ class Conv(nn.Module):
       kernel,
       stride=self.stride,
       padding=self.padding,
-      lowering=self.lowering,
+      conv_impl=self.conv_impl,
     )
     return y + bias if self.use_bias else y
 
   def _has_windows(self, x: Array) -> bool:
     plain = (self.kernel, self.stride, self.padding) == ((3, 3), 1, 1)
     even = x.shape[1] % 2 == x.shape[2] % 2 == 0
-    return plain and even and lowerings.resolve(self.lowering) == 'gemm'
+    return plain and even and lowerings.resolve(self.conv_impl) == 'gemm'
 
 
 class ConvReluPool(nn.Module):
@@ -96,7 +96,7 @@ class ConvReluPool(nn.Module):
   kernel: tuple[int, int] = (3, 3)
   padding: int = 1
   pool: int = 2
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
   inits: Inits = pytorch
 
   @nn.compact
@@ -106,9 +106,9 @@ class ConvReluPool(nn.Module):
     kernel = self.param('kernel', kernel_init, shape)
     bias = self.param('bias', bias_init, (self.features,))
     y = lowerings.conv(
-      x, kernel, stride=1, padding=self.padding, lowering=self.lowering
+      x, kernel, stride=1, padding=self.padding, conv_impl=self.conv_impl
     )
-    if lowerings.resolve(self.lowering) == 'lax':
+    if lowerings.resolve(self.conv_impl) == 'lax':
       return max_pool(nn.relu(y + bias), self.pool)
     z = relu_pool.relu_pool(lowerings.batch_last(y), bias, self.pool)
     return lowerings.batch_first(z)
@@ -118,13 +118,13 @@ class DepthwiseConv(nn.Module):
   """Convolve every channel with its own 3x3 kernel; stored as [3, 3, C]."""
 
   stride: int = 1
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
     kernel = self.param('kernel', uniform(9), (3, 3, x.shape[-1]))
     return lowerings.depthwise(
-      x, kernel, stride=self.stride, lowering=self.lowering
+      x, kernel, stride=self.stride, conv_impl=self.conv_impl
     )
 
 
@@ -132,14 +132,14 @@ class Pointwise(nn.Module):
   """Convolve with a 1x1 kernel without bias; stored as [in, out]."""
 
   features: int
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
     shape = (x.shape[-1], self.features)
     kernel = self.param('kernel', uniform(shape[0]), shape)
     return lowerings.conv(
-      x, kernel[None, None], stride=1, padding=0, lowering=self.lowering
+      x, kernel[None, None], stride=1, padding=0, conv_impl=self.conv_impl
     )
 
 
@@ -170,7 +170,7 @@ class BatchNorm(nn.Module):
 
   relu: bool = False
   pooled: bool = False
-  lowering: str = 'auto'
+  conv_impl: str = 'auto'
 
   @nn.compact
   def __call__(
@@ -182,7 +182,7 @@ class BatchNorm(nn.Module):
     bias = self.param('bias', lambda _, c: jnp.zeros(c, float), channels)
     if windows:
       return _pooled(x, scale, bias, mask)
-    if lowerings.resolve(self.lowering) == 'lax':
+    if lowerings.resolve(self.conv_impl) == 'lax':
       y = _plain(x, skip, scale, bias, mask)
       y = nn.relu(y) if self.relu else y
     else:

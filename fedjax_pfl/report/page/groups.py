@@ -21,9 +21,9 @@ ASIDE = (
   *(
     'seed',
     'data_dir',
-    'chunk',
+    'clients_per_chunk',
     'devices',
-    'lowering',
+    'conv_impl',
     'debug',
     'save_clients',
   ),
@@ -68,7 +68,7 @@ def seeds(group: Group) -> list[Any]:
 
 
 def common_settings(groups: Sequence[Group]) -> dict[str, Any]:
-  """Return the fields in which all runs agree, as {'finetune.part': 'full'}."""
+  """Return the fields in which all runs agree, as {'finetune.epochs': (5,)}."""
   flats = [flatten(run.config) for group in groups for run in group.runs]
   return {
     field: value

@@ -34,11 +34,11 @@ DATASETS = {  # as papers write them
   'tiny_imagenet': 'Tiny ImageNet',
 }
 DETAILS = {
-  'shards': ('shards', '{} a client'),
-  'pathological': ('shards', '{} a client'),
+  'shards': ('shards_per_client', '{} a client'),
+  'pathological': ('shards_per_client', '{} a client'),
   'classes': ('classes_per_client', '{} a client'),
-  'dirichlet': ('beta', 'beta {}'),
-  'dirichlet_capped': ('beta', 'beta {}'),
+  'dirichlet': ('dirichlet_beta', 'beta {}'),
+  'dirichlet_capped': ('dirichlet_beta', 'beta {}'),
 }
 
 
@@ -183,12 +183,12 @@ def _facts(
 ) -> Iterator[tuple[str, Any]]:
   """Yield what all lines have in common, in words."""
   yield 'model', common.get('model')
-  yield 'clients', common.get('clients')
+  yield 'clients', common.get('num_clients')
   way = common.get('partition')
   detail, word = DETAILS.get(way, ('', ''))
   words = f', {word.format(common[detail])}' if detail in common else ''
   yield 'partition', way and f'{way}{words}'
-  yield 'fraction a round', common.get('fraction')
+  yield 'fraction a round', common.get('client_fraction')
   yield 'local epochs', common.get('local_epochs')
   rounds = {run.result['rounds'] for group in groups for run in group.runs}
   yield 'rounds', ' or '.join(f'{one:,}' for one in sorted(rounds))

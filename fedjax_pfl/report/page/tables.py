@@ -184,7 +184,7 @@ def _notes(
   ]
   views = [view for one in printed for view in one.values()]
   if views:
-    sources = dict.fromkeys(source for _, _, source, _ in views)
+    sources = dict.fromkeys(dataset for _, _, dataset, _ in views)
     notes.append(
       f'Published: {"; ".join(sources)}; in brackets, ours less theirs.'
     )

@@ -19,7 +19,7 @@ CIFAR = np.full(10, 5000)
 
 
 def divide(train, test, **settings):
-  small = {'num_clients': 20, 'num_classes': 10, 'beta': 0.3}
+  small = {'num_clients': 20, 'num_classes': 10, 'dirichlet_beta': 0.3}
   return partition('dirichlet_capped', train, test, **{**small, **settings})
 
 
@@ -33,7 +33,7 @@ def test_a_class_is_cut_by_hand():
 
 
 @pytest.mark.parametrize(
-  ('num_clients', 'beta', 'seed', 'tries', 'sizes'),
+  ('num_clients', 'dirichlet_beta', 'seed', 'tries', 'sizes'),
   [
     (40, 0.1, 1, 2, (25, 1272, 3134)),
     (100, 0.1, 0, 13, (14, 455.5, 1595)),
@@ -53,7 +53,7 @@ def test_sizes_of_the_authors(num_clients, beta, seed, tries, sizes):
 
 def test_testing_has_the_shares_that_came_out_for_training():
   train, test = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
-  indices = divide(train, test, min_size=50)
+  indices = divide(train, test, dirichlet_min_size=50)
   for labels, rows in zip((train, test), indices, strict=True):
     check_partition(rows, len(labels))
   a, b = (
@@ -68,14 +68,18 @@ def test_testing_has_the_shares_that_came_out_for_training():
 def test_a_class_nobody_trains_on_is_shared_equally():
   train = shuffled_labels([50] * 9 + [0], 10)
   test = shuffled_labels(40, 10)
-  indices = divide(train, test, num_clients=4, min_size=1)
+  indices = divide(train, test, num_clients=4, dirichlet_min_size=1)
   assert class_counts(test, indices[1])[:, 9].tolist() == [10] * 4
 
 
 def test_a_draw_that_finds_nobody_to_give_to_is_drawn_again():
   """Of two clients one takes all of nearly every class, until it is full."""
   train = shuffled_labels(20, 10)
-  settings = {'num_clients': 2, 'beta': 0.002, 'min_size': 1}
+  settings = {
+    'num_clients': 2,
+    'dirichlet_beta': 0.002,
+    'dirichlet_min_size': 1,
+  }
   for seed in range(5):
     indices, _ = divide(train, train, **settings, seed=seed)
     check_partition(indices, 200)
@@ -84,15 +88,25 @@ def test_a_draw_that_finds_nobody_to_give_to_is_drawn_again():
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'beta': 0}, 'beta: got 0, expected a finite number above 0'),
-    ({'seed': 2**32}, 'seed: got 4294967296'),
-    ({'min_size': 11}, 'min_size: got 11, expected at most 10: 20 clients sh'),
     (
-      {'beta': 0.01, 'min_size': 5},
-      'min_size: got 5, expected at most 0: in 30 draws with beta 0.01 and '
+      {'dirichlet_beta': 0},
+      'dirichlet_beta: got 0, expected a finite number above 0',
+    ),
+    ({'seed': 2**32}, 'seed: got 4294967296'),
+    (
+      {'dirichlet_min_size': 11},
+      'dirichlet_min_size: got 11, expected at most 10: 20 clients sh',
+    ),
+    (
+      {'dirichlet_beta': 0.01, 'dirichlet_min_size': 5},
+      'dirichlet_min_size: got 5, expected at most 0: in 30 draws with beta '
+      '0.01 and '
       'seed 0, the smallest of 20 clients never had more',
     ),
-    ({'beta': 5e-324}, 'min_size: got 10, expected at most 0: in 30 draws'),
+    (
+      {'dirichlet_beta': 5e-324},
+      'dirichlet_min_size: got 10, expected at most 0: in 30 draws',
+    ),
   ],
 )
 def test_sentences(monkeypatch, changes, message):

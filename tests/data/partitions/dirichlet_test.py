@@ -41,7 +41,7 @@ def test_rows_are_cut_at_the_rounded_cumulative_proportions_by_hand():
 
 def test_testing_has_the_proportions_of_training():
   train, test = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
-  indices = divide(train, test, beta=0.3)
+  indices = divide(train, test, dirichlet_beta=0.3)
   a, b = (
     class_counts(y, rows)
     for y, rows in zip((train, test), indices, strict=True)
@@ -51,20 +51,22 @@ def test_testing_has_the_proportions_of_training():
   assert np.abs(a / 500 - b[::-1] / 100).max() > 0.1
 
 
-@pytest.mark.parametrize(('beta', 'spread'), [(1.0, 50), (0.5, 70)])
+@pytest.mark.parametrize(('dirichlet_beta', 'spread'), [(1.0, 50), (0.5, 70)])
 def test_sizes_of_cifar100(beta, spread):
   """100 classes of 500: a part has mean 5 and variance 500^2 var(p)."""
   train, test = shuffled_labels(500, 100), shuffled_labels(100, 100)
-  indices = divide(train, test, num_clients=100, num_classes=100, beta=beta)
+  indices = divide(
+    train, test, num_clients=100, num_classes=100, dirichlet_beta=beta
+  )
   sizes = np.array([len(rows) for rows in indices[0]])
   assert sizes.mean() == 500
   assert sizes.std() == pytest.approx(spread, rel=0.15)
 
 
-@pytest.mark.parametrize('beta', [5e-324, 1e-3, 1e5, 1.7e308])
+@pytest.mark.parametrize('dirichlet_beta', [5e-324, 1e-3, 1e5, 1.7e308])
 def test_every_beta_ends_and_deals_every_example_once(beta):
   train = shuffled_labels((120, 99, 101, 100, 7, 143, 50, 100, 100, 0), 10)
-  indices = divide(train, train[::3], beta=beta)
+  indices = divide(train, train[::3], dirichlet_beta=beta)
   check_partition(indices[0], len(train))
   check_partition(indices[1], len(train[::3]))
   sizes = np.array([len(rows) for rows in indices[0]])
@@ -74,11 +76,13 @@ def test_every_beta_ends_and_deals_every_example_once(beta):
     assert np.ptp(sizes) <= 10
 
 
-@pytest.mark.parametrize('beta', [0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize('dirichlet_beta', [0, -1.0, math.inf, math.nan])
 def test_a_bad_beta_is_a_sentence(beta):
   labels = shuffled_labels(10, 10)
   with pytest.raises(BadInput) as caught:
-    divide(labels, labels, beta=beta)
+    divide(labels, labels, dirichlet_beta=beta)
   message = str(caught.value)
-  assert message.startswith(f'beta: got {beta!r}, expected a finite number')
+  assert message.startswith(
+    f'dirichlet_beta: got {beta!r}, expected a finite number'
+  )
   assert 'Choices: 1.0, 0.5, 0.1' in message and 'Likely cause: ' in message

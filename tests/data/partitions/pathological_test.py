@@ -31,7 +31,9 @@ def test_cifar10_is_five_pairs_of_classes():
 
 def test_five_classes_of_cifar100():
   train = shuffled_labels(500, 100)
-  indices, _ = divide(train, train, num_clients=200, num_classes=100, shards=5)
+  indices, _ = divide(
+    train, train, num_clients=200, num_classes=100, shards_per_client=5
+  )
   counts = class_counts(train, indices, 100)
   assert np.flatnonzero(counts[21]).tolist() == [5, 6, 7, 8, 9]
   assert {*counts[counts > 0]} == {50}
@@ -39,7 +41,9 @@ def test_five_classes_of_cifar100():
 
 def test_classes_of_unequal_sizes_have_blocks_of_unequal_sizes():
   labels = shuffled_labels([7, 4, 0, 9], 4)
-  indices, _ = divide(labels, labels, num_clients=4, num_classes=4, shards=2)
+  indices, _ = divide(
+    labels, labels, num_clients=4, num_classes=4, shards_per_client=2
+  )
   check_partition(indices, 20)
   counts = class_counts(labels, indices, 4)
   assert counts.tolist() == [
@@ -53,4 +57,4 @@ def test_classes_of_unequal_sizes_have_blocks_of_unequal_sizes():
 def test_numbers_that_do_not_divide_are_a_sentence():
   labels = shuffled_labels(50, 10)
   with pytest.raises(BadInput, match=r'got 3, .* multiple of 2: 15 clients'):
-    divide(labels, labels, num_clients=15, shards=3)
+    divide(labels, labels, num_clients=15, shards_per_client=3)

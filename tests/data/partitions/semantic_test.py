@@ -53,7 +53,7 @@ def test_tiny_imagenet_is_ten_clusters_of_390_clients():
     num_clients=390,
     num_classes=200,
     class_clusters=10,
-    most_size=400,
+    max_client_size=400,
   )
   sizes = np.array([len(rows) for rows in train])
   # The docstring of the authors: 251.98 and 87.56.
@@ -119,7 +119,7 @@ def test_sizes_are_drawn_until_too_little_is_left(total):
 )
 def test_the_quick_sizes_give_ten_clients(num_classes, changes):
   labels = shuffled_labels(1000 // num_classes, num_classes)
-  sizes = {'least_size': 40, 'most_size': 160}
+  sizes = {'min_client_size': 40, 'max_client_size': 160}
   for seed in range(3):
     train, _ = divide(
       labels,
@@ -139,8 +139,11 @@ def test_the_quick_sizes_give_ten_clients(num_classes, changes):
     ({'class_families': (10, 26)}, r'class_families: got \(10, 26\), .* to 10'),
     ({'class_families': (4, 6)}, 'class_clusters: got 5, expected from 1 to 4'),
     ({'class_clusters': 0}, 'class_clusters: got 0'),
-    ({'least_size': 800}, 'least_size: got 800, expected from 1 to 799'),
-    ({'least_size': 0}, 'least_size: got 0'),
+    (
+      {'min_client_size': 800},
+      'min_client_size: got 800, expected from 1 to 799',
+    ),
+    ({'min_client_size': 0}, 'min_client_size: got 0'),
     (
       {'num_clients': 100},
       'num_clients: got 100, expected a number that comes out .*: in 500 draws '

@@ -90,7 +90,7 @@ def test_emnist_by_classes_is_ragged_and_fast():
   )
   began = time.process_time()
   clients, held_out = partition(
-    'shards', train, test, num_clients=1488, num_classes=62, shards=6
+    'shards', train, test, num_clients=1488, num_classes=62, shards_per_client=6
   )
   assert time.process_time() - began < 5
   check_partition(clients, 697_932)

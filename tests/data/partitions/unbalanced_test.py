@@ -12,7 +12,12 @@ CIFAR = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
 
 
 def divide(train=CIFAR[0], test=CIFAR[1], **settings):
-  small = {'num_clients': 20, 'shards': 2, 'group_size': 5, 'size_step': 60}
+  small = {
+    'num_clients': 20,
+    'shards_per_client': 2,
+    'group_size': 5,
+    'size_step': 60,
+  }
   return partition(
     'unbalanced', train, test, num_classes=10, **{**small, **settings}
   )
@@ -33,7 +38,9 @@ def test_sizes_grow_from_group_to_group():
 
 
 def test_sizes_are_rounded_down_to_whole_shards():
-  train, test = divide(shards=10, size_step=50)  # 175, 225, ..; 35, 45, ..
+  train, test = divide(
+    shards_per_client=10, size_step=50
+  )  # 175, 225, ..; 35, 45, ..
   assert sizes_of(train)[::5] == [170, 220, 270, 320]
   assert sizes_of(test)[::5] == [30, 40, 50, 60]
   rows = np.concatenate(train)
@@ -54,7 +61,9 @@ def test_a_class_that_does_not_suffice_by_hand():
   """Class 0 is asked for 8 + 2 and has 5: 4 and 1. Class 1 has enough."""
   labels = np.array([0] * 5 + [1] * 15)
   plan = Plan(np.array([[0, 1], [1, 0]]), np.array([1.6, 0.4]))
-  indices = Unbalanced(shards=2).deal(plan, labels, np.random.default_rng(0))
+  indices = Unbalanced(shards_per_client=2).deal(
+    plan, labels, np.random.default_rng(0)
+  )
   counts = class_counts(labels, indices, 2)
   assert counts.tolist() == [[4, 8], [1, 2]]
   assert len(np.unique(np.concatenate(indices))) == 15
@@ -88,12 +97,12 @@ def test_the_smallest_may_get_nothing():
     ({'size_step': -1}, 'size_step: got -1, expected from 0'),
     ({'group_size': 20, 'size_step': float('nan')}, 'size_step: got nan'),
     (
-      {'num_clients': 4, 'group_size': 2, 'shards': 2},
+      {'num_clients': 4, 'group_size': 2, 'shards_per_client': 2},
       'multiple of 5: 2 pairs of clients x shards must be a multiple of 10',
     ),
     (
-      {'shards': 1000, 'size_step': 0},
-      'shards: got 1000, expected at most 250, the examples of the largest',
+      {'shards_per_client': 1000, 'size_step': 0},
+      'shards_per_client: got 1000, expected at most 250, the examples of the',
     ),
   ],
 )

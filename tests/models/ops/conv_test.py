@@ -68,12 +68,14 @@ def compare_convs(case, dtype):
   x = normal(0, (3, h, w, channels), dtype)
   kernel = normal(1, (size, size, channels, 4), dtype)
 
-  def conv(how):
+  def lowered(how):
     return lambda x, kernel: conv.conv(
-      x, kernel, stride=stride, padding=padding, lowering=how
+      x, kernel, stride=stride, padding=padding, conv_impl=how
     )
 
-  got, want = (value_and_gradients(conv(h), x, kernel) for h in ('gemm', 'lax'))
+  got, want = (
+    value_and_gradients(lowered(h), x, kernel) for h in ('gemm', 'lax')
+  )
   assert_close(got, want, dtype)
 
 
@@ -83,12 +85,14 @@ def test_depthwise_agrees(sides, stride, double):
   x = normal(0, (3, *sides, 5), double)
   kernel = normal(1, (3, 3, 5), double)
 
-  def conv(how):
+  def lowered(how):
     return lambda x, kernel: conv.depthwise(
-      x, kernel, stride=stride, lowering=how
+      x, kernel, stride=stride, conv_impl=how
     )
 
-  got, want = (value_and_gradients(conv(h), x, kernel) for h in ('gemm', 'lax'))
+  got, want = (
+    value_and_gradients(lowered(h), x, kernel) for h in ('gemm', 'lax')
+  )
   assert_close(got, want, double)
 
 
@@ -97,9 +101,9 @@ def test_stride_two_pads_both_sides(how):
   """The centre tap alone picks pixels 0, 2, 4: there is a zero before 0."""
   x = jnp.arange(36.0).reshape(1, 6, 6, 1)
   kernel = jnp.zeros((3, 3, 1, 1)).at[1, 1].set(1)
-  y = conv.conv(x, kernel, stride=2, padding=1, lowering=how)
+  y = conv.conv(x, kernel, stride=2, padding=1, conv_impl=how)
   np.testing.assert_array_equal(y, x[:, ::2, ::2])
-  y = conv.depthwise(x, kernel[..., 0], stride=2, lowering=how)
+  y = conv.depthwise(x, kernel[..., 0], stride=2, conv_impl=how)
   np.testing.assert_array_equal(y, x[:, ::2, ::2])
 
 
@@ -107,11 +111,11 @@ def test_gemm_under_vmap_over_kernels_is_a_loop():
   x = normal(0, (4, 2, 4, 4, 3), 'float32')
   kernels = normal(1, (4, 3, 3, 3, 2), 'float32')
 
-  def conv(x, kernel):
-    y = conv.conv(x, kernel, stride=1, padding=1, lowering='gemm')
+  def loss(x, kernel):
+    y = conv.conv(x, kernel, stride=1, padding=1, conv_impl='gemm')
     return (y**2).sum()
 
-  grad = jax.jit(jax.grad(conv, (0, 1)))
+  grad = jax.jit(jax.grad(loss, (0, 1)))
   want = [grad(a, b) for a, b in zip(x, kernels, strict=True)]
   want = jax.tree.map(lambda *rows: jnp.stack(rows), *want)
   assert_close(jax.vmap(grad)(x, kernels), want, 'float32')

@@ -16,7 +16,7 @@ def images(*shape):
 
 
 def norm(how, x, mask, skip=None, scale=0.0, **options):
-  layer = layers.BatchNorm(lowering=how, **options)
+  layer = layers.BatchNorm(conv_impl=how, **options)
   channels = x.shape[-1]
   params = {
     'scale': jnp.linspace(-1, 1.5, channels) + scale,
@@ -45,8 +45,8 @@ def test_norm_by_hand(how):
 @pytest.mark.parametrize('pooled', [False, True])
 def test_padding_is_invisible(how, pooled):
   """Neither outputs nor gradients see what stands in the padded rows."""
-  conv = layers.Conv(4, lowering=how, pooled=pooled, use_bias=True)
-  bn = layers.BatchNorm(relu=True, lowering=how, pooled=pooled)
+  conv = layers.Conv(4, conv_impl=how, pooled=pooled, use_bias=True)
+  bn = layers.BatchNorm(relu=True, conv_impl=how, pooled=pooled)
   kernel = {'kernel': 0.3 * images(3, 3, 4, 4), 'bias': jnp.ones(4)}
   affine = {'scale': jnp.array([1.0, -2, 0.5, 1]), 'bias': jnp.full(4, 0.1)}
 
@@ -102,8 +102,8 @@ def test_second_derivatives_agree():
   x, mask = images(3, 4, 4, 2), jnp.array([1.0, 1, 0])
 
   def slope(kernel, how):
-    conv = layers.Conv(2, lowering=how, pooled=True)
-    bn = layers.BatchNorm(relu=True, pooled=True, lowering=how)
+    conv = layers.Conv(2, conv_impl=how, pooled=True)
+    bn = layers.BatchNorm(relu=True, pooled=True, conv_impl=how)
     affine = {'scale': jnp.ones(2), 'bias': jnp.full(2, 0.1)}
 
     def f(kernel):
@@ -175,8 +175,8 @@ def test_relu_pool_twice_differentiable_and_first_of_equals():
 
 def test_first_of_equal_pixels_gets_the_gradient():
   x = jnp.ones((1, 4, 4, 3)).at[:, 2:].set(0.0)
-  conv = layers.Conv(1, pooled=True, lowering='gemm')
-  bn = layers.BatchNorm(relu=True, pooled=True, lowering='gemm')
+  conv = layers.Conv(1, pooled=True, conv_impl='gemm')
+  bn = layers.BatchNorm(relu=True, pooled=True, conv_impl='gemm')
   params = {'kernel': jnp.zeros((3, 3, 3, 1)).at[1, 1].set(1 / 3)}
   affine = {'scale': jnp.ones(1), 'bias': jnp.ones(1) * 2}
 

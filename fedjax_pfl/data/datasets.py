@@ -17,7 +17,7 @@ import numpy as np
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data import image_folder, tfds_reader
 from fedjax_pfl.data.cache import load_cached
-from fedjax_pfl.data.images import Images, Shape, Source, make_source
+from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 
 BUILT_IN = {'digits': Shape((8, 8, 1), 10), 'synthetic': None}
@@ -26,25 +26,25 @@ DEFAULT = Synthetic()
 NAMES = (*BUILT_IN, *tfds_reader.PREPARED, *FOLDERS)
 
 
-def load_source(
+def load_dataset(
   name: str,
   *,
   data_dir: str = '',
   cache_dir: str = '',
   synthetic: Synthetic = DEFAULT,
   fallback_to_synthetic: bool = False,
-  tell_fn: Callable[[str], None] = lambda _: None,
-) -> Source:
+  log_fn: Callable[[str], None] = lambda _: None,
+) -> Dataset:
   """Return the image set of this name.
 
-  >>> source = load_source('digits')
-  >>> source.train.x.shape, source.test.x.shape, source.num_classes
+  >>> dataset = load_dataset('digits')
+  >>> dataset.train.x.shape, dataset.test.x.shape, dataset.num_classes
   ((1442, 8, 8, 1), (355, 8, 8, 1), 10)
 
   Real data come from data_dir (default: $TFDS_DATA_DIR, then
   ~/tensorflow_datasets). `synthetic` matters to that set only. With
   `fallback_to_synthetic`, images of the same shape and number of classes
-  stand in for data that are not there, and the note says so. `tell_fn` hears
+  stand in for data that are not there, and the note says so. `log_fn` hears
   of a decoding that takes more than a moment, before it starts.
   """
   shape = peek(name, data_dir, synthetic)
@@ -57,11 +57,11 @@ def load_source(
       return _stand_in(name, shape, data_dir)
     raise _absent(name, data_dir)
   if name in FOLDERS:
-    source = _load_folder(name, data_dir, cache_dir, tell_fn)
+    dataset = _load_folder(name, data_dir, cache_dir, log_fn)
   else:
-    source = _load_prepared(name, data_dir, cache_dir, tell_fn)
-  _check_shape(source, shape)
-  return source
+    dataset = _load_prepared(name, data_dir, cache_dir, log_fn)
+  _check_shape(dataset, shape)
+  return dataset
 
 
 def peek(
@@ -82,7 +82,7 @@ def peek(
 
 
 def is_available(name: str, data_dir: str = '') -> bool:
-  """Return whether `load_source` would find the data; a cheap look."""
+  """Return whether `load_dataset` would find the data; a cheap look."""
   _check_name(name)
   if name in BUILT_IN:
     return True
@@ -91,7 +91,7 @@ def is_available(name: str, data_dir: str = '') -> bool:
   return tfds_reader.find_prepared(name, data_dir) is not None
 
 
-def _load_digits() -> Source:
+def _load_digits() -> Dataset:
   """Every fifth image of a class is for testing: 1,442 and 355 images.
 
   The order inside a class is that of the file. Values 0 .. 16 are scaled to
@@ -105,7 +105,7 @@ def _load_digits() -> Source:
   train, test = (
     Images(x[rows], y[rows].astype(np.int32)) for rows in (~is_test, is_test)
   )
-  return make_source('digits', train, test, num_classes=10)
+  return make_dataset('digits', train, test, num_classes=10)
 
 
 def _read_digits() -> tuple[np.ndarray, np.ndarray]:
@@ -124,27 +124,27 @@ def _read_digits() -> tuple[np.ndarray, np.ndarray]:
   return load_digits(return_X_y=True)
 
 
-def _load_prepared(name, data_dir, cache_dir, tell_fn) -> Source:
+def _load_prepared(name, data_dir, cache_dir, log_fn) -> Dataset:
   place = tfds_reader.find_prepared(name, data_dir)
 
-  def build() -> Source:
-    tell_fn(f'Reading {name} from {place}; later runs take a stored copy.')
+  def build() -> Dataset:
+    log_fn(f'Reading {name} from {place}; later runs take a stored copy.')
     num_classes = tfds_reader.PREPARED[name].num_classes
     train, test = tfds_reader.read_prepared(name, place)
-    return make_source(name, train, test, num_classes)
+    return make_dataset(name, train, test, num_classes)
 
   key = tfds_reader.files_key(place.iterdir())
   return load_cached(name, key, build, cache_dir)
 
 
-def _load_folder(name, data_dir, cache_dir, tell_fn) -> Source:
+def _load_folder(name, data_dir, cache_dir, log_fn) -> Dataset:
   place = _folder(name, data_dir)
   listing = image_folder.list_folder(place)
 
-  def build() -> Source:
-    tell_fn(f'Reading images from {place}; later runs take a stored copy.')
+  def build() -> Dataset:
+    log_fn(f'Reading images from {place}; later runs take a stored copy.')
     train, test = image_folder.read_folder(listing)
-    return make_source(name, train, test, listing.num_classes)
+    return make_dataset(name, train, test, listing.num_classes)
 
   files = [file for file, _ in listing.train + listing.test]
   files += place.glob('val/val_annotations.txt')
@@ -158,7 +158,7 @@ def _folder(name: str, data_dir: str) -> pathlib.Path:
   return place
 
 
-def _stand_in(name: str, shape: Shape, data_dir: str) -> Source:
+def _stand_in(name: str, shape: Shape, data_dir: str) -> Dataset:
   note = (
     f'{name} is not in {tfds_reader.data_root(data_dir)}: synthetic images of '
     f'its shape stand in, and accuracies say nothing about {name}.'
@@ -186,14 +186,14 @@ def _check_name(name: str) -> None:
     )
 
 
-def _check_shape(source: Source, shape: Shape) -> None:
-  x, y = source.train
-  highest = max(y.max(), source.test.y.max())
-  fits = x.shape[1:] == source.test.x.shape[1:] == shape.image_shape
-  if not fits or source.num_classes != shape.num_classes:
-    got = f'{source.name} with images {x.shape[1:]}'
-  elif not (min(y.min(), source.test.y.min()) >= 0 and highest < shape[1]):
-    got = f'{source.name} with labels up to {highest}'
+def _check_shape(dataset: Dataset, shape: Shape) -> None:
+  x, y = dataset.train
+  highest = max(y.max(), dataset.test.y.max())
+  fits = x.shape[1:] == dataset.test.x.shape[1:] == shape.image_shape
+  if not fits or dataset.num_classes != shape.num_classes:
+    got = f'{dataset.name} with images {x.shape[1:]}'
+  elif not (min(y.min(), dataset.test.y.min()) >= 0 and highest < shape[1]):
+    got = f'{dataset.name} with labels up to {highest}'
   else:
     return
   raise bad_input(

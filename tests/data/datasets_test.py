@@ -7,7 +7,7 @@ import pytest
 
 import fedjax_pfl
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import NAMES, Synthetic, is_available, load_source, peek
+from fedjax_pfl.data import NAMES, Synthetic, is_available, load_dataset, peek
 from fedjax_pfl.data.transforms import RECIPES
 
 
@@ -30,14 +30,14 @@ def test_digits_are_split_by_class_in_the_order_of_the_file():
   from sklearn.datasets import load_digits
 
   x, y = load_digits(return_X_y=True)
-  source = load_source('digits')
-  assert source.train.x.shape == (1442, 8, 8, 1)
-  assert source.test.x.shape == (355, 8, 8, 1)
-  assert source.train.x.max() == 255
+  dataset = load_dataset('digits')
+  assert dataset.train.x.shape == (1442, 8, 8, 1)
+  assert dataset.test.x.shape == (355, 8, 8, 1)
+  assert dataset.train.x.max() == 255
   for label in range(10):
     own = x[y == label].reshape(-1, 8, 8, 1)
     held_out = np.arange(len(own)) % 5 == 4
-    for images, rows in ((source.train, ~held_out), (source.test, held_out)):
+    for images, rows in ((dataset.train, ~held_out), (dataset.test, held_out)):
       np.testing.assert_allclose(
         images.x[images.y == label] * (16 / 255), own[rows], atol=0.04
       )
@@ -53,8 +53,8 @@ def test_every_name_can_be_peeked_at_and_has_transforms():
 
 def test_synthetic_takes_its_settings():
   spec = Synthetic((12, 10, 2), 3, 30, 9, seed=1)
-  source = load_source('synthetic', synthetic=spec)
-  assert source.train.x.shape == (30, 12, 10, 2)
+  dataset = load_dataset('synthetic', synthetic=spec)
+  assert dataset.train.x.shape == (30, 12, 10, 2)
   assert peek('synthetic', synthetic=spec) == ((12, 10, 2), 3)
 
 
@@ -63,9 +63,9 @@ def test_cold_and_warm_start(tmp_path, write_prepared):
   write_prepared(tmp_path, 'cifar10', splits)
   heard = []
   places = in_folder(tmp_path)
-  cold = load_source('cifar10', **places, tell_fn=heard.append)
+  cold = load_dataset('cifar10', **places, log_fn=heard.append)
   np.testing.assert_array_equal(cold.train.x, splits['train'][0])
-  warm = load_source('cifar10', **places, tell_fn=heard.append)
+  warm = load_dataset('cifar10', **places, log_fn=heard.append)
   np.testing.assert_array_equal(warm.train.x, cold.train.x)
   assert warm.fingerprint == cold.fingerprint
   assert len(heard) == 1
@@ -75,9 +75,9 @@ def test_cold_and_warm_start(tmp_path, write_prepared):
 def test_newly_prepared_files_are_read_again(tmp_path, write_prepared):
   places = in_folder(tmp_path)
   write_prepared(tmp_path, 'cifar10', cifar(), version='3.0.2')
-  first = load_source('cifar10', **places)
+  first = load_dataset('cifar10', **places)
   write_prepared(tmp_path, 'cifar10', cifar((30, 10)), version='3.0.3')
-  second = load_source('cifar10', **places)
+  second = load_dataset('cifar10', **places)
   assert len(second.train.y) == 30
   assert second.fingerprint != first.fingerprint
 
@@ -87,13 +87,13 @@ def test_warm_start_imports_neither_tfds_nor_tensorflow(
 ):
   write_prepared(tmp_path, 'cifar10', cifar())
   places = in_folder(tmp_path)
-  want = load_source('cifar10', **places).fingerprint
+  want = load_dataset('cifar10', **places).fingerprint
   program = (
     'import sys\n'
-    'from fedjax_pfl.data import load_source\n'
-    f'source = load_source("cifar10", **{places!r})\n'
+    'from fedjax_pfl.data import load_dataset\n'
+    f'dataset = load_dataset("cifar10", **{places!r})\n'
     'heavy = {"tensorflow", "tensorflow_datasets", "sklearn", "PIL"}\n'
-    'print(source.fingerprint, sorted(heavy & sys.modules.keys()))\n'
+    'print(dataset.fingerprint, sorted(heavy & sys.modules.keys()))\n'
   )
   done = subprocess.run(
     [sys.executable, '-c', program],
@@ -110,23 +110,23 @@ def test_synthetic_stands_in_only_where_asked_and_needed(
 ):
   places = in_folder(tmp_path)
   assert not is_available('cifar10', str(tmp_path))
-  source = load_source('cifar10', **places, fallback_to_synthetic=True)
-  assert source.name == 'synthetic'
-  assert source.train.x.shape == (5000, 32, 32, 3)
-  assert source.num_classes == 10
-  assert 'cifar10 is not in' in source.note
+  dataset = load_dataset('cifar10', **places, fallback_to_synthetic=True)
+  assert dataset.name == 'synthetic'
+  assert dataset.train.x.shape == (5000, 32, 32, 3)
+  assert dataset.num_classes == 10
+  assert 'cifar10 is not in' in dataset.note
   write_prepared(tmp_path, 'cifar10', cifar())
   assert is_available('cifar10', str(tmp_path))
-  source = load_source('cifar10', **places, fallback_to_synthetic=True)
-  assert (source.name, source.note) == ('cifar10', '')
+  dataset = load_dataset('cifar10', **places, fallback_to_synthetic=True)
+  assert (dataset.name, dataset.note) == ('cifar10', '')
 
 
 def test_absent_data_sentence(tmp_path):
   with pytest.raises(BadInput, match=f'in {tmp_path}/cifar100/<version>'):
-    load_source('cifar100', data_dir=str(tmp_path))
+    load_dataset('cifar100', data_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize('function', [load_source, peek, is_available])
+@pytest.mark.parametrize('function', [load_dataset, peek, is_available])
 def test_unknown_name_sentence(function):
   with pytest.raises(BadInput, match=r'did you mean cifar10\?'):
     function('cifr10')
@@ -143,4 +143,4 @@ def test_another_set_under_this_name_sentence(
   split = np.zeros((20, *shape), np.uint8), y
   write_prepared(tmp_path, 'cifar10', {'train': split, 'test': split})
   with pytest.raises(BadInput, match=message):
-    load_source('cifar10', **in_folder(tmp_path))
+    load_dataset('cifar10', **in_folder(tmp_path))
