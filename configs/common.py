@@ -55,7 +55,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
 
   c.total_epochs = 320  # over a client's data: rounds = total / local
   c.local_epochs = 10
-  # Given: total_epochs is not used. With `start` it may be 0: only judge.
+  # Given: total_epochs is not used. 0 with `init_from`: only evaluate.
   c.rounds = config_dict.placeholder(int)
   c.batch_size = 50
   c.learning_rate = 0.1
@@ -73,21 +73,21 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.server_trainable = 'full'  # what it trains, for an epoch a round; or 'body'
 
   c.finetune = config_dict.ConfigDict()
-  c.finetune.epochs = (5,)  # several: one run, judged at each of them
+  c.finetune.epochs = (5,)  # several: one run, evaluated at each of them
   c.finetune.trainable = 'full'  # or 'body', 'head', layers: 'conv1+bn1'
   c.finetune.learning_rate = 1e-3  # the last learning rate of the rounds
   c.finetune.momentum = 0.9
   c.finetune.batch_size = 50
 
-  # What a client adapts on before it is judged. 'test_half': every other one of
-  # its tests, and it is judged on the rest; for every method alike.
+  # What a client adapts on before it is evaluated. 'test_half': every other one
+  # of its tests, and it is evaluated on the rest; for every method alike.
   c.adapt_on = 'train'
-  c.views = ('initial', 'finetuned')  # judged at the end
-  c.eval_views = ('initial',)  # judged during the rounds
+  c.views = ('initial', 'finetuned')  # evaluated at the end
+  c.eval_views = ('initial',)  # evaluated during the rounds
   # Tests by the batch: 'batches', 'whole_batches': evaluation/metrics.py.
   c.scoring = 'exact'
   c.eval_global_model = (
-    False  # judge the global model on the whole test set, too
+    False  # evaluate the global model on the whole test set, too
   )
   c.eval_every = 0  # rounds; 0 = sixteen times in a run
   c.checkpoint_every = 0  # rounds; 0 = with every evaluation

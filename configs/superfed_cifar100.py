@@ -5,8 +5,8 @@
 
 As in the paper's text: 100 clients of 500 images; its script has 200 of five
 classes (--config.num_clients=200 --config.shards_per_client=5). Published, on
-the global test set after 300 rounds: 17.62 (MM), 18.17 (LM, --config.hp.mixing=layer) top-1,
-43.36 and 43.85 top-5.
+the global test set after 300 rounds: 17.62 (MM), 18.17 (LM, hp.mixing=layer)
+top-1, 43.36 and 43.85 top-5.
 """
 
 from configs import common

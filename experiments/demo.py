@@ -20,7 +20,7 @@ from experiments import commandline, programs
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
 CONFIGS = Path(__file__).parents[1] / 'configs'
-EPOCHS = (1, 2, 5)  # of fine-tuning, after which clients are judged
+EPOCHS = (1, 2, 5)  # of fine-tuning, after which clients are evaluated
 
 
 def config_names() -> list[str]:
@@ -31,7 +31,7 @@ def config_names() -> list[str]:
 
 
 def with_epochs(settings):
-  """Return the settings, judged while clients fine-tune, where they do."""
+  """Return the settings, evaluated while clients fine-tune, where they do."""
   *stops, _ = (f'finetuned_{stop}' for stop in EPOCHS)
   if 'finetuned' in settings['views']:
     first, *rest = settings['views']

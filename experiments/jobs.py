@@ -29,7 +29,7 @@ class Tabulation:
   ):
     self._table, self._seeds, self._identity = table, seeds, identity
     self._cells = where(table.cells, text)
-    self._judgements = plan(self._cells, seeds, identity)  # reads the images
+    self._evaluations = plan(self._cells, seeds, identity)  # reads the images
 
   def list(self, place: Place) -> None:
     """Say what every cell would take here."""
@@ -40,7 +40,7 @@ class Tabulation:
   def run(self, place: Place) -> None:
     """Run what the cells lack; write and print the table."""
     do(
-      self._judgements, place, progress.log, on_done=lambda: self._write(place)
+      self._evaluations, place, progress.log, on_done=lambda: self._write(place)
     )
     path = self._write(place)
     progress.log(as_text(self._table, self._compare(self._cells, place)))

@@ -74,7 +74,7 @@ def main(overrides):
       folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     results = stack.enter_context(Results.open(folder, defaults))
     for other in MERGE.value:
-      progress.log(f'{other}: {results.merge(other)} new judgements')
+      progress.log(f'{other}: {results.merge(other)} new evaluations')
     place = open_place(folder, results, defaults)
     job.list(place) if DRY_RUN.value else job.run(place)
 

@@ -3,7 +3,8 @@
 The names below are what a notebook needs; everything else is one import away.
 """
 
-from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.algorithms import available
+from fedjax_pfl.algorithms import load as algorithm
 from fedjax_pfl.client.local_training import (
   Batching,
   LocalTraining,
@@ -49,6 +50,7 @@ __all__ = [
   'Scores',
   'Stage',
   'Task',
+  'algorithm',
   'available',
   'begin',
   'cohort_size',
@@ -57,7 +59,6 @@ __all__ = [
   'freeze_except',
   'from_arrays',
   'init_states',
-  'load',
   'load_dataset',
   'load_model',
   'make_evaluate',

@@ -70,7 +70,7 @@ def test_metrics_that_were_changed_are_not_gone_on_with(whole, tmp_path):
   state = damage.without_lock(state)
   changed = state[run_dir.METRICS].replace(b'"loss": 2', b'"loss": 3', 1)
   state = {**state, run_dir.METRICS: changed}
-  assert damage.judge(state, tmp_path / 'run', want) == ''
+  assert damage.evaluate(state, tmp_path / 'run', want) == ''
   assert tiny.last_sentence[-1].startswith('metrics: got ')
   (tmp_path / 'run' / run_dir.METRICS).unlink()  # as the sentence says
   assert 'is gone: going on' in tiny.play(tmp_path / 'run')

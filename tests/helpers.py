@@ -36,7 +36,7 @@ TRAIN = local_training.LocalTraining(
   weight_decay=0.01,
   aggregation='examples',
 )
-PERSONAL = personalization.Finetuning(
+FINETUNE = personalization.Finetuning(
   epochs=(1, 2), learning_rate=0.1, batch_size=BATCH, template_batch=BATCH
 )
 
@@ -181,7 +181,7 @@ def client_of(data: ClientData, i: int) -> ClientData:
 def build(name: str, task: Task | None = None, **hp):
   """Return the stages of a method, small unless `hp` says otherwise."""
   module = load(name)
-  small = {'train': TRAIN, 'personal': PERSONAL}
+  small = {'train': TRAIN, 'finetune': FINETUNE}
   return module.build(task or make_task(), module.HParams(**{**small, **hp}))
 
 
@@ -211,7 +211,7 @@ def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
   return server, clients, history
 
 
-def judge(stages, server, clients, train, test, task=None):
+def evaluate(stages, server, clients, train, test, task=None):
   """Return the scores and the models of all views of all clients."""
   algorithm = stages[-1].algorithm
   views = view_names(algorithm, server, clients, train)

@@ -65,7 +65,7 @@ def play(stages, cohort, mesh, chunk):
   return server, clients, metrics
 
 
-def judge(stages, server, clients, mesh):
+def evaluate(stages, server, clients, mesh):
   """Return the scores of all clients in all views."""
   data = helpers.make_data()
   test = helpers.make_data(helpers.TEST_COUNTS, seed=1)
@@ -88,8 +88,8 @@ def compare(name: str, case='5 on 8') -> dict[str, float]:
   assert mesh.size == devices
   want = play(stages, cohort, None, chunk)
   found = {case: difference(play(stages, cohort, mesh, chunk), want)}
-  scores = [judge(stages, *want[:2], where) for where in (mesh, None)]
-  return {**found, 'judging': difference(*scores)}
+  scores = [evaluate(stages, *want[:2], where) for where in (mesh, None)]
+  return {**found, 'evaluation': difference(*scores)}
 
 
 def compare_counting(cases) -> dict[str, float]:

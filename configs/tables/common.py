@@ -134,12 +134,12 @@ def table(
 def fedbabu_cell(
   published: Published,
   changes: Mapping[str, Any] | None = None,
-  judging: Mapping[str, Any] | None = None,
+  evaluation: Mapping[str, Any] | None = None,
 ) -> Cell:
   """Return the cell of a number in the FedBABU paper.
 
   `changes` are fields of its training that the method and the setting leave
-  open, `judging` those of judging alone.
+  open, `evaluation` those of evaluation alone.
   """
   method = METHODS[published.algorithm]
   own = {**_setting(published), **(changes or {})}
@@ -151,7 +151,7 @@ def fedbabu_cell(
     before = fedbabu_config(METHODS[method.after].config, published.dataset)
     start = replaced(before, own)
   reading = READINGS.get(published.metric, method.personalized)
-  return Cell(published, settings, reading, judging or {}, start)
+  return Cell(published, settings, reading, evaluation or {}, start)
 
 
 def fedbabu_config(method: str, dataset: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ CIFAR-100, MobileNet, 100 clients. Varied: fraction f, local epochs tau, shards
 s, FedAvg or FedBABU. Printed: accuracy on the tests whose class the client has
 in training (ID) and on the others (OOD), before and after fine-tuning, with the
 test set divided by itself into 100 shards a client. All trainings are those of
-Table 5, judged on other tests.
+Table 5, evaluated on other tests.
 """
 
 from configs.tables import common
@@ -28,5 +28,8 @@ def cell_of(published):
   shards = int(published.variant['test_shards_per_client'])
   return common.fedbabu_cell(
     published,
-    judging={'test_partition': 'independent', 'test_shards_per_client': shards},
+    evaluation={
+      'test_partition': 'independent',
+      'test_shards_per_client': shards,
+    },
   )

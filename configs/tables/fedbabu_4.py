@@ -6,7 +6,7 @@
 CIFAR-100, MobileNet, 100 clients, f = 0.1. Varied: what is fine-tuned for 5
 epochs (body, head, all), local epochs tau, shards s, FedBABU (4a) or FedAvg
 (4b). Printed: accuracy after it. All trainings are those of Table 5; each is
-judged three times.
+evaluated three times.
 """
 
 from configs.tables import common
@@ -23,7 +23,7 @@ def get_table():
 
 
 def cell_of(published):
-  """Return the cell; `full` is what a run judges by itself."""
+  """Return the cell; `full` is what a run evaluates by itself."""
   part = published.variant['finetune_trainable']
-  judging = {} if part == 'full' else {'finetune.trainable': part}
-  return common.fedbabu_cell(published, judging=judging)
+  evaluation = {} if part == 'full' else {'finetune.trainable': part}
+  return common.fedbabu_cell(published, evaluation=evaluation)

@@ -7,7 +7,7 @@ CIFAR-100, MobileNet: all of it, or the body alone, trained centrally for 10
 epochs; then 100 clients fine-tune it for 0 to 5. Varied: what was trained,
 shards s, epochs of fine-tuning. Printed: accuracy after them.
 
-A cell's own training has no round: FedAvg's config judges the model that it
+A cell's own training has no round: FedAvg's config evaluates the model that it
 starts from, once for all epochs.
 """
 
@@ -16,7 +16,7 @@ from fedjax_pfl.reproduction.cells import Reading
 
 EPOCHS = 1, 2, 3, 4, 5
 VIEWS = ('initial', *(f'finetuned_{k}' for k in EPOCHS[:-1]), 'finetuned')
-JUDGE_ALONE = {'rounds': 0, 'finetune.epochs': EPOCHS, 'views': VIEWS}
+EVALUATION_ONLY = {'rounds': 0, 'finetune.epochs': EPOCHS, 'views': VIEWS}
 
 
 def get_table():
@@ -32,7 +32,7 @@ def get_table():
 def cell_of(published):
   """Return the cell, which begins with one of two centralised runs."""
   cell = common.fedbabu_cell(
-    published._replace(algorithm='fedavg'), JUDGE_ALONE
+    published._replace(algorithm='fedavg'), EVALUATION_ONLY
   )
   epochs = int(published.variant['finetune_epochs'])
   return cell._replace(

@@ -5,7 +5,7 @@
 
 Varied: the partition, the method. Printed: accuracy of the server's model on
 the whole test set, mean and deviation over the last ten rounds, so that every
-round is judged. FedConcat: clusters of at most 1.2 times their fair share, a
+round is evaluated. FedConcat: clusters of at most 1.2 times their fair share, a
 classifier that begins as the sum of theirs, 38 rounds of encoders (30 for
 Tiny-ImageNet) and 200 of the classifier.
 
@@ -39,7 +39,7 @@ def get_table():
 
 
 def cell_of(published):
-  """Return the cell, of a run that is judged after every round."""
+  """Return the cell, of a run that is evaluated after every round."""
   changes = {'model': 'resnet50', 'eval_every': 1, 'checkpoint_every': 10}
   if published.algorithm == 'centralized':
     changes['rounds'] = CENTRAL_EPOCHS

@@ -19,7 +19,7 @@ WORDS = {'own': 'classes of the client', 'other': 'all other classes'}
 
 
 def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
-  """Judge the last models of every run in its first and its last view."""
+  """Evaluate the last models of every run in its first and its last view."""
   splits = {run.label: measure(run, options.clients, log) for run in runs}
   lines = [('method', 'view', *WORDS.values())]
   rows = []
@@ -40,7 +40,7 @@ def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
 
 
 def measure(run: Opened, number: int, log: Log) -> dict[str, Split]:
-  """Return {view: accuracies [K]} with the models that the run judged."""
+  """Return {view: accuracies [K]} with the models that the run evaluated."""
   views = run.settings['views']
   server, clients = load_states(run.experiment, run.path, log)
   number = min(
@@ -50,7 +50,9 @@ def measure(run: Opened, number: int, log: Log) -> dict[str, Split]:
     train=first_clients(run.experiment.train, number),
     test=first_clients(run.experiment.test, number),
   )
-  with progress.progress(f'judging {run.name}', number, unit='client') as bar:
+  with progress.progress(
+    f'evaluation {run.name}', number, unit='client'
+  ) as bar:
     return id_ood(
       few,
       server,

@@ -43,7 +43,7 @@ def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
 
 
 def read_curve(run: Opened) -> plots.Curve:
-  """Return the accuracy of the first view that was judged on the way."""
+  """Return the accuracy of the first view that was evaluated on the way."""
   lines = run_dir.load_metrics(run.path)
   name = f'{next(iter(run.settings["eval_views"]), "initial")}/accuracy'
   points = [

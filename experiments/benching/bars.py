@@ -57,7 +57,7 @@ def training(repeats: int) -> Iterator[Bar]:
 
 
 def evaluation(repeats: int) -> Iterator[Bar]:
-  """Yield fine-tuning and judging of all clients against PyTorch."""
+  """Yield fine-tuning and evaluation of all clients against PyTorch."""
   yield from _against_torch('fine-tuning evaluation', 'evaluation', repeats)
 
 

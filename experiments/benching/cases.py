@@ -107,7 +107,7 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
 
 
 def make_evaluation(case: Case) -> Program:
-  """Return the fine-tuning and the judging of all clients, as a run does it."""
+  """Return the fine-tuning and evaluation of all clients, as in a run."""
   with jax.enable_x64(case.dtype == 'float64'):
     stage, state, data = _start(case, make_clients(case))
     test = make_clients(case, test=True)
@@ -148,7 +148,7 @@ def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   module, task = load(case.method), make_task(case)
   hp = {'train': local_training.LocalTraining(epochs=1, batch_size=case.batch)}
   if 'personal' in module.HParams._fields:
-    hp['personal'] = personalization.Finetuning(
+    hp['finetune'] = personalization.Finetuning(
       epochs=(case.epochs,), batch_size=case.batch
     )
   stages = module.build(task, module.HParams(**hp))

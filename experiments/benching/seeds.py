@@ -41,5 +41,5 @@ def bars(repeats: int) -> Iterator[Bar]:
     'x alone',
     'at most' if on_cpu else 'below',
     f'{together:.1f} s against {alone:.1f} s, configs/{CONFIG}, with '
-    'compilation and judging',
+    'compilation and evaluation',
   )

@@ -9,7 +9,7 @@ the rounds a client fine-tunes body and head (part 'full'), or one of them.
 
 Differs from the paper: the weights a_i are 1 by default, as in its public code
 (n_i / n in its text; the same when balanced); the model of the last round is
-judged, as its text says (its public code takes the best on the test set).
+evaluated, as its text says (its public code takes the best on the test set).
 
 Tables 14 and 15 train fewer layers: trainable='conv1+bn1' is their Conv1,
 'conv1+bn1+conv2+bn2' Conv12, 'body' Conv1234, 'full' FedAvg. Their printed

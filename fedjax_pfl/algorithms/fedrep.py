@@ -16,7 +16,7 @@ never leaves its client; one that never took part has the common initial head.
 For the test every client repeats both phases from (body, own head), at the
 learning rate of the clock; the phase of the head has as many epochs as
 fine-tuning ('paper': tau_f) or as in a round ('released', the public code,
-which made the printed table). Of `personal`, its epochs, batch size and
+which made the printed table). Of `finetune`, its epochs, batch size and
 shuffling count; its learning rate, momentum and part are those of the rounds.
 
 Differs from the paper: tau epochs on the head and one on the body, momentum

@@ -1,7 +1,7 @@
 """SuPerFed (Hahn, Jeong and Lee 2022): a line of low loss to one's own model.
 
 Of every tensor t that exists twice a client has w_t, which travels, and v_t,
-its own. What it trains, and is judged by, lies between them:
+its own. What it trains, and is evaluated by, lies between them:
 
   W_t(lambda) = (1 - lambda_t) w_t + lambda_t v_t
 
@@ -30,9 +30,9 @@ first code's LM is not public: its D has no factor here. L = 1 never mixes.
 `twice`: 'kernels', as in the first version of the paper, whose biases exist
 once and belong to w; or 'all', as in the final networks, which have no biases.
 `local_init`: v_i is drawn for each client, or is 'shared', as in the first
-code. `pairing`: a client is judged by its v_i and the server's w^g ('fresh'),
-or, as the first code judges who is absent, the w_i that it last trained
-('stale', which it then keeps).
+code. `pairing`: a client is evaluated by its v_i and the server's w^g
+('fresh'), or, as the first code evaluates who is absent, the w_i that it last
+trained ('stale', which it then keeps).
 
 Views: 'initial' is w^g; 'mix_0.5' is W(0.5), the same lambda for all tensors,
 for every number of `grid`. `cross_entropies`, `proximities` (D, without its

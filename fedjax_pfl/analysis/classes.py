@@ -15,7 +15,7 @@ from fedjax_pfl.core.types import ClientData
 
 
 class Split(NamedTuple):
-  """Accuracies in percent; NaN where there is no example to be judged on."""
+  """Accuracies in percent; NaN where there is no example to be evaluated on."""
 
   own: np.ndarray  # [...] on the client's own classes: ID
   other: np.ndarray  # [...] on all other classes: OOD

@@ -18,7 +18,7 @@ from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
 from fedjax_pfl.training.experiment import Experiment
 
-BLOCK = 10  # clients judged between two signs of life
+BLOCK = 10  # clients evaluated between two signs of life
 
 
 def id_ood(
@@ -31,7 +31,7 @@ def id_ood(
 ) -> dict[str, Split]:
   """Return {view: own and other [K]} with logits over all classes.
 
-  The key is that of the run's evaluation: views are then those it judged.
+  The key is that of the run's evaluation: views are then those it evaluated.
   """
   scores, owned = score_by_class(
     experiment, server, clients, views, key, on_progress

@@ -4,7 +4,7 @@
   finetuned    after some epochs on the client's own training data
   templates    without its head: the nearest class mean of features
 
-FedAvg, FedBABU and their relatives are all judged by these views.
+FedAvg, FedBABU and their relatives are all evaluated by these views.
 """
 
 from typing import NamedTuple
@@ -22,14 +22,14 @@ from fedjax_pfl.data.batching import Batching, rows_in_order
 
 PARTS = ('full', 'body', 'head')
 # What a client adapts on: its training data, or half of its tests.
-SUPPORTS = ('train', 'test_half')
+ADAPT_ON = ('train', 'test_half')
 
 
 class Finetuning(NamedTuple):
   """How a client turns the global model into its own."""
 
   epochs: tuple[int, ...] = (5,)  # tau_f; several: one run, seen at each
-  part: str = 'full'  # or 'body', 'head', layers: 'conv1+bn1'
+  trainable: str = 'full'  # or 'body', 'head', layers: 'conv1+bn1'
   learning_rate: float = 1e-3
   momentum: float = 0.9
   batch_size: int = 50
@@ -107,7 +107,7 @@ def views(
   rng: Key,
   personal: Finetuning,
 ) -> dict[str, View]:
-  """Return every model that a global model may be judged by.
+  """Return every model that a global model may be evaluated by.
 
   What a caller does not use is never computed: compilers drop it.
   """
@@ -142,7 +142,7 @@ def finetune(
     data,
     rng,
     tx=local_training.freeze_except(
-      tx, part_mask(task, personal.part, 'finetune.trainable')
+      tx, part_mask(task, personal.trainable, 'finetune.trainable')
     ),
     batching=Batching(
       personal.batch_size, stops[-1], task.augment, personal.shuffle

@@ -24,9 +24,9 @@ class Algorithm(NamedTuple):
   """A method as pure functions, each written for ONE client.
 
   `personalize` is handed training data alone: no example that a client is
-  judged on can reach it.
+  evaluated on can reach it.
   `post_aggregate` comes after `aggregate` and sees the training data of all
-  clients. `global_model` is the one model of the server, to be judged on the
+  clients. `global_model` is the one model of the server, to be evaluated on the
   whole test set; None: it has no whole model.
   """
 

@@ -117,12 +117,12 @@ def segment_mean(
   return jax.tree.map(mean, stacked, otherwise)
 
 
-def take(stacked: PyTree, index: Array) -> PyTree:
+def gather(stacked: PyTree, index: Array) -> PyTree:
   """Return the rows `index` of every leaf."""
   return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 
-def put(stacked: PyTree, index: Array, rows: PyTree) -> PyTree:
+def scatter(stacked: PyTree, index: Array, rows: PyTree) -> PyTree:
   """Return the tree with the rows `index` of every leaf replaced."""
   return jax.tree.map(lambda leaf, row: leaf.at[index].set(row), stacked, rows)
 
@@ -147,6 +147,7 @@ __all__ = [
   'Params',
   'combine',
   'everything',
+  'gather',
   'invert',
   'is_traced',
   'layer_mask',
@@ -154,9 +155,8 @@ __all__ = [
   'leaf_names',
   'num_bytes',
   'path_mask',
-  'put',
+  'scatter',
   'segment_mean',
   'select',
-  'take',
   'weighted_mean',
 ]

@@ -1,7 +1,7 @@
 """How good the models of every client are, on that client's test examples.
 
-The views that a method may be judged by come from its own `personalize`,
-which never sees the examples that it is judged on; this file only counts.
+The views that a method may be evaluated by come from its own `personalize`,
+which never sees the examples that it is evaluated on; this file only counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,12 +64,12 @@ def make_evaluate(
   Scores are {view: Scores [C]}, or what a `score_fn` with the arguments of
   `score_view` returns; models are {view: View [C]}, or empty.
 
-  A client is personalised on its training data and judged on its whole test
+  A client is personalised on its training data and evaluated on its whole test
   set, in stored order, in batches of at most `batch_size`: BatchNorm sees one
   client's test images only. The class predicted is the best of ALL classes.
   Views that are not asked for are not computed. Of clients on the host, the
-  rows of those C alone come to the device. The devices of a `mesh` each judge
-  a share of the clients.
+  rows of those C alone come to the device. The devices of a `mesh` each
+  evaluate a share of the clients.
   """
   score_fn = score_fn or score_view
 

@@ -1,4 +1,4 @@
-"""How one view of one client is judged on that client's tests.
+"""How one view of one client is evaluated on that client's tests.
 
   exact           every number is that of the whole test set
   batches         each number is computed in each batch, and the mean of the

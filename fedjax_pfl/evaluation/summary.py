@@ -18,7 +18,7 @@ def accuracies(scores: Scores, train_count: Any = None) -> np.ndarray:
   """Return the accuracy of every client in percent, [K]; NaN without tests.
 
   With `train_count` [K], NaN without training examples as well: such a client
-  has no model of its own to be judged.
+  has no model of its own to be evaluated.
   """
   correct, count = np.asarray(scores.correct), np.asarray(scores.count)
   assert correct.shape == count.shape and correct.ndim == 1, correct.shape

@@ -2,7 +2,7 @@
 
 Public tables print them now and then: of each client's best round, or of the
 best member of a grid of views. It is no way to choose a model: it looks at
-the examples by which the model is judged. So it stands apart from the
+the examples by which the model is evaluated. So it stands apart from the
 methods, and what is made with it is called `test_best` wherever it is stored.
 """
 
@@ -26,7 +26,7 @@ class Best(NamedTuple):
   models: PyTree = ()  # [K, ...] the models of that round, if wanted
 
 
-def unseen(
+def init_best(
   num_clients: int, models: PyTree = (), dtype: Any = jnp.int32
 ) -> Best:
   """Return what every round is better than; models give shapes alone.
@@ -37,7 +37,7 @@ def unseen(
   return Best(none, none.astype(dtype), models)
 
 
-def fold(
+def update_best(
   best: Best,
   scores: Scores,
   number: int,

@@ -1,12 +1,12 @@
 """Clients over several devices, of one process or of many (hosts.py).
 
-Only what is done for each client is divided: its devices train or judge their
-share of the cohort, and then every device is given what all of them have
+Only what is done for each client is divided: its devices train or evaluate
+their share of the cohort, and then every device is given what all of them have
 found. The rest of a round is done alike on each of them, on a copy of server,
 clients and images. So no sum depends on the number of devices, and a device
-needs the memory that a single one would, less that of the clients it is
-spared. An all-gather moves C uploads where a sum over devices would move two,
-which a fast link does in less time than a client takes for one step.
+needs the memory that a single one would, less that of the clients it is spared.
+An all-gather moves C uploads where a sum over devices would move two, which a
+fast link does in less time than a client takes for one step.
 """
 
 import weakref

@@ -1,9 +1,9 @@
 """A model that computes nothing, for questions that its numbers do not answer.
 
 Tracing a deep model takes longer than all else before a run's first round;
-what a method is judged by can be asked of any model with the same layers. Each
-but the head has a single parameter here: every leaf of a tree is traced anew in
-every sum and product of an optimiser.
+what a method is evaluated by can be asked of any model with the same layers.
+Each but the head has a single parameter here: every leaf of a tree is traced
+anew in every sum and product of an optimiser.
 """
 
 import jax

@@ -134,8 +134,8 @@ def task_from_module(
   def init(key: Key) -> Params:
     return begin(key)[1]['params']
 
-  # A round asks for the shapes of the loss and then for its gradient, judging
-  # for as much again: traced once, in the place of each call.
+  # A round asks for the shapes of the loss and then for its gradient,
+  # evaluation for as much again: traced once, in the place of each call.
   traced_once = functools.partial(jax.jit, inline=True)
 
   @traced_once

@@ -31,7 +31,7 @@ def read(workdir: str | os.PathLike) -> Finished:
   record = run_dir.load_config(workdir)
   result = run_dir.load_result(workdir)
   path = pathlib.Path(workdir)
-  # A judgement of models that were trained elsewhere has no metrics.
+  # An evaluation of models that were trained elsewhere has no metrics.
   metrics = (
     run_dir.load_metrics(path) if (path / run_dir.METRICS).exists() else []
   )

@@ -17,7 +17,7 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
 from fedjax_pfl.runs import results_db, results_rows
-from fedjax_pfl.runs.results_rows import Judged, Judgement, Training
+from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
 
 if TYPE_CHECKING:
   import pandas
@@ -63,7 +63,7 @@ def load(
               without images of its own to train on, or to be tested on
   per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
               with seconds, images/s and bytes of the training
-  key         of the training; `judging`: of the way it was judged
+  key         of the training; `evaluation`: of the way it was evaluated
   """
   import pandas
 
@@ -95,22 +95,22 @@ def load(
 def _read(
   connection: sqlite3.Connection, per_client: bool
 ) -> Iterator[dict[str, dict[str, Any]]]:
-  """Yield setting, numbers and origin of every judged view."""
+  """Yield setting, numbers and origin of every evaluated view."""
   trainings = results_rows.read_trainings(connection)
-  for number, judgement in results_rows.read_judgements(connection).items():
-    training = trainings[judgement.training]
-    setting = _setting(judgement, training)
+  for number, evaluation in results_rows.read_evaluations(connection).items():
+    training = trainings[evaluation.training]
+    setting = _setting(evaluation, training)
     origin = {
       'key': training.key,
-      'judging': judgement.judging,
-      'data': judgement.data,
+      'evaluation': evaluation.evaluation,
+      'data': evaluation.data,
       **{name: getattr(training.provenance, name) for name in ORIGIN[1:]},
     }
     for view in results_rows.view_names(connection, number):
       if per_client:
         numbers = _clients(results_rows.read_scores(connection, number, view))
       else:
-        numbers = _summary(judgement, training, view)
+        numbers = _summary(evaluation, training, view)
       yield {
         'setting': {**setting, 'view': view},
         'numbers': numbers,
@@ -118,8 +118,8 @@ def _read(
       }
 
 
-def _setting(judgement: Judgement, training: Training) -> dict[str, Any]:
-  settings = judgement.settings
+def _setting(evaluation: Evaluation, training: Training) -> dict[str, Any]:
+  settings = evaluation.settings
   finetune = settings.get('finetune') or {}
   hp = sorted((settings.get('hp') or {}).items())
   return {
@@ -132,26 +132,26 @@ def _setting(judgement: Judgement, training: Training) -> dict[str, Any]:
   }
 
 
-def _clients(judged: Judged) -> dict[str, np.ndarray]:
+def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
   """Return the numbers of every client, [K] each."""
-  scores = judged.scores
-  absent = np.full(len(judged.ids), np.nan)
+  scores = evaluated.scores
+  absent = np.full(len(evaluated.ids), np.nan)
   others = other_measures(scores)
   return {
-    'client': judged.ids,
-    'train_count': judged.train_count,
+    'client': evaluated.ids,
+    'train_count': evaluated.train_count,
     'test_count': scores.count.astype(int),
     'correct': scores.correct,
-    'accuracy': accuracies(scores, judged.train_count),
+    'accuracy': accuracies(scores, evaluated.train_count),
     **{name: others.get(name, absent) for name in MEASURES},
   }
 
 
 def _summary(
-  judgement: Judgement, training: Training, view: str
+  evaluation: Evaluation, training: Training, view: str
 ) -> dict[str, Any]:
   """Return the summary of a view, and what its training cost."""
-  summary = judgement.result['views'].get(view, {})
+  summary = evaluation.result['views'].get(view, {})
   low, high = summary.get('interval') or (None, None)
   numbers = {
     **{name: summary.get(name) for name in SUMMARY},

@@ -22,7 +22,7 @@ EPOCHS = 320  # in total, where a table does not say
 FINETUNED = 5  # epochs, where a table does not say
 MATCHED = ('dataset', 'model', 'algorithm', 'num_clients', 'shards_per_client')
 MATCHED += ('client_fraction', 'local_epochs', 'partition')
-# Fields that tables vary, that only judge, or that say where and how often.
+# Fields that tables vary, that only evaluate, or that say where and how often.
 FREE = {*MATCHED, 'total_epochs', 'rounds', 'seed', 'views', 'eval_views'}
 FREE |= {
   'finetune.epochs',

@@ -7,15 +7,15 @@ import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# What is read off a judged view. The first three are a number for each client,
-# the others one number of the server's model on the whole test set.
+# What is read off an evaluated view. The first three are a number for each
+# client, the others one number of the server's model on the whole test set.
 MEASURES = (
   'accuracy',  # on the client's tests
   'own',  # on those of its tests whose class it trains on
   'other',  # on the rest of them
-  'best_round',  # of the client's best judged round on its TESTS: an oracle
+  'best_round',  # the client's best evaluated round by TEST accuracy
   'global',  # accuracy after the last round
-  'global_last10',  # mean of the last ten judged rounds
+  'global_last10',  # mean of the last ten evaluated rounds
   'global_top5',
 )
 
@@ -28,9 +28,9 @@ class Published(NamedTuple):
   dataset: str
   model: str
   algorithm: str
-  clients: int | None
-  shards: int | None
-  fraction: float | None
+  num_clients: int | None
+  shards_per_client: int | None
+  client_fraction: float | None
   local_epochs: int | None
   partition: str
   metric: str
@@ -40,7 +40,7 @@ class Published(NamedTuple):
 
 
 class Reading(NamedTuple):
-  """Where the number stands in what was judged."""
+  """Where the number stands in what was evaluated."""
 
   view: str
   measure: str = 'accuracy'
@@ -52,9 +52,9 @@ class Cell(NamedTuple):
   published: Published
   settings: dict[str, Any]  # a whole config: what is trained
   reading: Reading
-  # Fields replaced for judging alone: {'finetune.trainable': 'body'}. Cells
+  # Fields replaced for evaluation alone: {'finetune.trainable': 'body'}. Cells
   # that differ in nothing else share one training.
-  judging: Mapping[str, Any] = {}
+  evaluation: Mapping[str, Any] = {}
   start: dict[str, Any] | None = None  # a whole config: the run it begins with
 
 

@@ -65,7 +65,7 @@ def published_error(published: Published) -> float | None:
   if published.std is None:
     return None
   if published.paper == 'fedbabu':  # over the clients of one run
-    return published.std / math.sqrt(published.clients or 1)
+    return published.std / math.sqrt(published.num_clients or 1)
   if (published.paper, published.table) == ('fedconcat', '1'):
     return published.std / math.sqrt(SEEDS_OF_FEDCONCAT)
   return published.std  # over the last ten rounds of one run

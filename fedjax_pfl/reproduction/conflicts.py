@@ -8,7 +8,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.runs.results_rows import Judged, Judgement, Training
+from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
 
 TOLERANCE = 1e-6
 # What result.json has beside the summaries of the scores of clients.
@@ -27,21 +27,25 @@ def other_data(training: Training, data: str, path: str) -> BadInput:
   )
 
 
-def check_same_data(old: Judgement, new: Judgement) -> None:
-  """Refuse two judgements of one cell on other tests."""
+def check_same_data(old: Evaluation, new: Evaluation) -> None:
+  """Refuse two evaluations of one cell on other tests."""
   if old.data.partition('+')[0] == new.data.partition('+')[0]:
     return
   raise bad_input(
     'data',
     got=f'{new.data} in {new.provenance}',
-    expected=f'{old.data}, on which {old.provenance} judged the same way',
+    expected=f'{old.data}, on which {old.provenance} evaluated the same way',
     choices=['leave one of the two out', 'another --results for it'],
     cause='other image files, or a partition that has changed',
   )
 
 
 def check_scores(
-  view: str, known: Judged, given: Judged, old: Judgement, new: Judgement
+  view: str,
+  known: Evaluated,
+  given: Evaluated,
+  old: Evaluation,
+  new: Evaluation,
 ) -> None:
   """Refuse two results of one view that are not the same for every client."""
   pairs = {
@@ -72,7 +76,7 @@ def check_scores(
       )
 
 
-def check_results(old: Judgement, new: Judgement) -> None:
+def check_results(old: Evaluation, new: Evaluation) -> None:
   """Refuse other numbers of the global model or of the best rounds."""
   known, given = _numbers(old.result), _numbers(new.result)
   for name in known.keys() & given.keys():
@@ -94,7 +98,7 @@ def _numbers(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _disagree(
-  what: str, known: object, old: Judgement, new: Judgement
+  what: str, known: object, old: Evaluation, new: Evaluation
 ) -> BadInput:
   return bad_input(
     'results',

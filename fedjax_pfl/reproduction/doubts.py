@@ -206,7 +206,7 @@ PROTOCOLS = (
   ),
   Doubt(
     {'paper': ('fedbabu',), 'algorithm': ('ditto',)},
-    'Judged as the older public code did: no client keeps a personal model, '
+    'Evaluated as the older public code did: no client keeps a personal model, '
     'and one that was not in the last round is tested with the global model.',
   ),
   Doubt(

@@ -9,16 +9,16 @@ from fedjax_pfl.reproduction.cells import Cell, Table, field
 from fedjax_pfl.reproduction.forecast import (
   Forecast,
   assemble,
+  evaluation_seconds,
   forecast,
-  judging_seconds,
   program_of,
 )
 from fedjax_pfl.reproduction.gather import is_finished
 from fedjax_pfl.reproduction.plan import (
+  Evaluation,
   Identity,
-  Judgement,
   Training,
-  judgement_of,
+  evaluation_of,
 )
 from fedjax_pfl.reproduction.table import names_of
 from fedjax_pfl.reproduction.work import Place, lacks, path_of
@@ -34,26 +34,26 @@ class DryRun:
   def __init__(self, place: Place):
     self._place = place
     self._measured: dict[str, Forecast] = {}
-    self._counted: set[str] = set()  # trainings and judgements, by their keys
+    self._counted: set[str] = set()  # trainings and evaluations, by their keys
     self.seconds = 0.0
 
-  def line(self, judgements: Sequence[Judgement]) -> tuple[str, str, str]:
+  def line(self, evaluations: Sequence[Evaluation]) -> tuple[str, str, str]:
     """Return state, time and memory of what a cell adds to those before."""
-    todo = [one for one in judgements if lacks(one, self._place.results)]
+    todo = [one for one in evaluations if lacks(one, self._place.results)]
     if not todo:
       return DONE, '-', '-'
     seconds, states, most = 0.0, [], 0
-    for judgement in todo:
-      for training in judgement.training.chain:
+    for evaluation in todo:
+      for training in evaluation.training.chain:
         state, more, size = self._training(training)
         seconds, most = seconds + more, max(most, size)
         states += [state] if state else []
-      more, size = self._judgement(judgement)
+      more, size = self._evaluation(evaluation)
       seconds, most = seconds + more, max(most, size)
     self.seconds += seconds
     if not seconds:
       return SHARED, '-', '-'
-    state = ', '.join(dict.fromkeys(states or ['judge']))
+    state = ', '.join(dict.fromkeys(states or ['evaluate']))
     return state, _time(seconds), _size(most)
 
   def training_line(self, training: Training) -> tuple[str, str, str]:
@@ -72,24 +72,24 @@ class DryRun:
     steps = checkpoint.steps(path / 'checkpoints')
     rounds = num_rounds(training.settings)
     if not steps:
-      return 'train', cost.training + cost.judging, cost.bytes
+      return 'train', cost.training + cost.evaluation, cost.bytes
     left = max(0.0, 1 - steps[-1] / max(rounds, 1))
     state = f'go on from round {steps[-1]}'
-    return state, left * cost.training + cost.judging, cost.bytes
+    return state, left * cost.training + cost.evaluation, cost.bytes
 
-  def _judgement(self, judgement: Judgement) -> tuple[float, int]:
-    """Return the cost of judging in another way than the run itself does."""
-    pair = judgement.training.key + judgement.key
-    names = [reading.view for reading in judgement.readings]
-    same = dict(judgement.settings) == dict(judgement.training.settings)
-    own = set(names) <= set(judgement.settings['views'])
+  def _evaluation(self, evaluation: Evaluation) -> tuple[float, int]:
+    """Return the cost of evaluation in another way than the run itself does."""
+    pair = evaluation.training.key + evaluation.key
+    names = [reading.view for reading in evaluation.readings]
+    same = dict(evaluation.settings) == dict(evaluation.training.settings)
+    own = set(names) <= set(evaluation.settings['views'])
     if pair in self._counted or (same and own):
       return 0.0, 0
     self._counted.add(pair)
-    cost = self._forecast(judgement.training)
-    settings = {**judgement.settings, 'views': names}
+    cost = self._forecast(evaluation.training)
+    settings = {**evaluation.settings, 'views': names}
     experiment = assemble(settings, lambda text: None)
-    return judging_seconds(experiment, cost.step), cost.bytes
+    return evaluation_seconds(experiment, cost.step), cost.bytes
 
   def _forecast(self, training: Training) -> Forecast:
     program = program_of(training.settings)
@@ -119,8 +119,8 @@ def list_cells(
   for cell in cells:
     values = [field(cell.published, name) for name in names]
     shown = ['-' if value is None else str(value) for value in values]
-    judgements = [judgement_of(cell, seed, identity) for seed in seeds]
-    lines.append((*shown, *dry_run.line(judgements)))
+    evaluations = [evaluation_of(cell, seed, identity) for seed in seeds]
+    lines.append((*shown, *dry_run.line(evaluations)))
   log(align(lines))
   log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '

@@ -4,9 +4,9 @@ The real round is compiled and run for a moment: on no example, on one batch
 of as many clients as run side by side, and where that is a matter of seconds
 on all their batches. With r rounds, C clients a round, c of them side by side:
 
-  seconds = 2 compile + r (t_0 + C/c (t_full - t_0)) + judging
+  seconds = 2 compile + r (t_0 + C/c (t_full - t_0)) + evaluation
 
-Judging is reckoned: its programs take as long to compile as the round, and a
+Evaluation is reckoned: its programs take as long to compile as the round, and a
 test image a third of the gradient of a training image. What other processes
 take is in the seconds, and not in the bytes.
 """
@@ -51,7 +51,7 @@ class Forecast(NamedTuple):
   """What a run takes on this machine."""
 
   training: float  # seconds, with the evaluations on the way
-  judging: float  # seconds, at the end
+  evaluation: float  # seconds, at the end
   step: float  # seconds of a gradient step of one client, in the last stage
   bytes: int  # of the largest program among its stages
 
@@ -81,14 +81,14 @@ def forecast(experiment: Experiment) -> Forecast:
     seconds += cost.compile + stage.rounds * cost.round
     seconds += cost.step * _steps_of_evaluations(experiment, stage)
     most = max(most, cost.bytes)
-  judging = cost.compile + judging_seconds(experiment, cost.step)
-  return Forecast(seconds, judging, cost.step, most)
+  evaluation = cost.compile + evaluation_seconds(experiment, cost.step)
+  return Forecast(seconds, evaluation, cost.step, most)
 
 
-def judging_seconds(experiment: Experiment, step: float) -> float:
-  """Return the seconds of judging all clients in the views of the config."""
+def evaluation_seconds(experiment: Experiment, step: float) -> float:
+  """Return the seconds of evaluation all clients in the views of the config."""
   settings = experiment.settings
-  support, query = experiment.judging
+  support, query = experiment.eval_data
   tests = _batches(np.asarray(query.count), settings['batch_size']).sum()
   steps = FORWARD_SHARE * len(settings['views']) * tests
   if any(view.startswith('finetuned') for view in settings['views']):
@@ -177,7 +177,7 @@ def _steps_of_evaluations(experiment: Experiment, stage: Stage) -> float:
   settings = experiment.settings
   every = cadence(settings, experiment.rounds).evaluate
   tests = _batches(
-    np.asarray(experiment.judging[1].count), settings['batch_size']
+    np.asarray(experiment.eval_data[1].count), settings['batch_size']
   ).sum()
   views = len(settings['eval_views'])
   return FORWARD_SHARE * float(stage.rounds // every * views * tests)

@@ -9,18 +9,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.reproduction import keys
-from fedjax_pfl.reproduction.judgements import FOLDER
+from fedjax_pfl.reproduction.evaluations import FOLDER
 from fedjax_pfl.runs import identity, run_dir
-from fedjax_pfl.runs.results_rows import Judged, Judgement, Provenance, Training
+from fedjax_pfl.runs.results_rows import (
+  Evaluated,
+  Evaluation,
+  Provenance,
+  Training,
+)
 from fedjax_pfl.training.warm_start import model_digest
 
 
 class Gathered(NamedTuple):
-  """One judgement of a run, its views, and the training behind it."""
+  """One evaluation of a run, its views, and the training behind it."""
 
   training: Training
-  judgement: Judgement
-  views: dict[str, Judged]
+  evaluation: Evaluation
+  views: dict[str, Evaluated]
 
 
 def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
@@ -45,13 +50,13 @@ def is_finished(workdir: str | os.PathLike) -> bool:
 
 
 def folders_of(workdir: pathlib.Path) -> list[pathlib.Path]:
-  """Return the run itself, and where its models were judged again."""
+  """Return the run itself, and where its models were evaluated again."""
   again = sorted(path for path in (workdir / FOLDER).glob('*') if path.is_dir())
   return [workdir, *(path for path in again if is_finished(path))]
 
 
 def digest(workdir: pathlib.Path, folder: pathlib.Path) -> str:
-  """Return the digest of all that a judgement is made of."""
+  """Return the digest of all that an evaluation is made of."""
   names = (identity.CONFIG, run_dir.RESULT, run_dir.CLIENTS)
   paths = [workdir / identity.CONFIG, *(folder / name for name in names)]
   parts = [
@@ -91,32 +96,32 @@ def read_training(
 
 
 def made_model(training: Training) -> bool:
-  """Return whether it trained its final model, and did not just judge it."""
+  """Return whether it trained its final model, and did not just evaluate it."""
   begun = training.data.partition('+')[2]
   return bool(training.model) and training.model != begun
 
 
-def read_judgement(
+def read_evaluation(
   folder: pathlib.Path, training: Training, defaults: keys.Settings
 ) -> Gathered:
-  """Return the judgement in a run directory, or in one of its folders."""
+  """Return the evaluation in a run directory, or in one of its folders."""
   stored, result = keys.load_config(folder), run_dir.load_result(folder)
   clients = run_dir.load_clients(folder)
   # result.json is written last: what it does not name is not whole yet.
   views = {
-    view: Judged(clients.ids, clients.train_count, scores)
+    view: Evaluated(clients.ids, clients.train_count, scores)
     for view, scores in clients.scores.items()
     if view in result['views']
   }
-  judgement = Judgement(
+  evaluation = Evaluation(
     training=training.key,
-    judging=keys.judging_key(stored['config'], defaults=defaults),
+    evaluation=keys.evaluation_key(stored['config'], defaults=defaults),
     settings=keys.fill(stored['config'], defaults),
     data=stored['data'],
     result=result,
     provenance=_provenance(folder, stored, result, []),
   )
-  return Gathered(training, judgement, views)
+  return Gathered(training, evaluation, views)
 
 
 def _provenance(
@@ -159,7 +164,7 @@ def iterate(
   known: Mapping[str, str],
   seen: set[str],
 ) -> Iterator[tuple[str, Gathered]]:
-  """Yield (digest, judgement) of a run, but for those digests seen before."""
+  """Yield (digest, evaluation) of a run, but for those digests seen before."""
   new = {
     mark: folder
     for folder in folders_of(workdir)
@@ -169,4 +174,4 @@ def iterate(
     return
   training = read_training(workdir, defaults, known)
   for mark, folder in new.items():
-    yield mark, read_judgement(folder, training, defaults)
+    yield mark, read_evaluation(folder, training, defaults)

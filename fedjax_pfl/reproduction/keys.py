@@ -1,4 +1,4 @@
-"""What makes two trainings the same, and two ways of judging.
+"""What makes two trainings the same, and two ways of evaluation.
 
 A key is a hash of the fields that differ from the defaults of the configs, so
 a field that is added later, with a default that changes nothing, leaves the
@@ -7,12 +7,12 @@ keys of older results as they are.
   training_key   the config without what cannot change what is trained, and the
                  fingerprint of the data; rounds as a number; for a run that
                  begins with the model of another, the key of that one
-  judging_key    what a client adapts on and how, its tests, and their scoring
+  evaluation_key    what a client adapts on and how, its tests, their scoring
 
 Views are in neither: they are what is looked up below two keys. What is
 watched during the rounds (eval_every, eval_views, eval_global_model) is part of
-the training, because best and last rounds cannot be judged afterwards. Tests
-are in both keys: a run's own belong to its data, and others can be judged
+the training, because best and last rounds cannot be evaluated afterwards. Tests
+are in both keys: a run's own belong to its data, and others can be evaluated
 later.
 """
 
@@ -35,10 +35,17 @@ HOW = (
   *('clients_per_chunk', 'conv_impl', 'debug', 'log_every', 'checkpoint_every'),
   *('clients_placement', 'devices', 'save_clients', 'data_dir'),
 )
-JUDGES = ('adapt_on', 'scoring')
+EVALUATION_FIELDS = ('adapt_on', 'scoring')
 TESTS = ('test_partition', 'test_shards_per_client', 'test_fraction')
 # `quick` lets other images stand in, and their fingerprint tells of it.
-NOT_TRAINED = (*HOW, *JUDGES, 'views', 'quick', 'init_from', 'total_epochs')
+NOT_TRAINED = (
+  *HOW,
+  *EVALUATION_FIELDS,
+  'views',
+  'quick',
+  'init_from',
+  'total_epochs',
+)
 FINETUNE = 'finetune.'
 
 Settings = Mapping[str, Any]
@@ -64,12 +71,12 @@ def training_key(
   return _hash([fields, data.partition('+')[0], start_key])
 
 
-def judging_key(settings: Settings, *, defaults: Settings) -> str:
-  """Return the key of how models are judged, 16 hexadecimal digits."""
+def evaluation_key(settings: Settings, *, defaults: Settings) -> str:
+  """Return the key of how models are evaluated, 16 hexadecimal digits."""
   fields = {
     name: value
     for name, value in differing(fill(settings, defaults), defaults).items()
-    if name in (*JUDGES, *TESTS) or name.startswith(FINETUNE)
+    if name in (*EVALUATION_FIELDS, *TESTS) or name.startswith(FINETUNE)
   }
   return _hash(fields)
 
@@ -190,7 +197,7 @@ def _made(workdir: pathlib.Path, digest: str) -> bool:
   """Return whether this run trained the model, and did not begin with it."""
   if model_digest(workdir) != digest:
     return False
-  # A run of no rounds, that only judges, ends with the model it began with.
+  # A run of no rounds, that only evaluates, ends with the model it began with.
   return load_config(workdir)['data'].partition('+')[2] != digest
 
 

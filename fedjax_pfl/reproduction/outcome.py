@@ -11,8 +11,8 @@ from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.reproduction import table as tables
 from fedjax_pfl.reproduction.cells import Cell, Reading, Table
 from fedjax_pfl.reproduction.compare import Compared, Ours, compare, over_seeds
-from fedjax_pfl.reproduction.judgements import OF_SERVER
-from fedjax_pfl.reproduction.plan import Identity, judgement_of
+from fedjax_pfl.reproduction.evaluations import OF_SERVER
+from fedjax_pfl.reproduction.plan import Identity, evaluation_of
 from fedjax_pfl.reproduction.results import Found, Results
 from fedjax_pfl.reproduction.work import find
 
@@ -42,8 +42,8 @@ def ours_of(
     return None
   summaries = {}
   for seed in seeds:
-    judgement = judgement_of(cell, seed, identity)
-    found = find(results, judgement, cell.reading)
+    evaluation = evaluation_of(cell, seed, identity)
+    found = find(results, evaluation, cell.reading)
     if found is not None:
       summaries[seed] = number_of(found, cell.reading)
   if not summaries:
@@ -65,7 +65,7 @@ def number_of(
       'eval_global_model',
       got=f'{found.training.path} without numbers of a global model',
       expected='a run with eval_global_model=True',
-      cause='a file of configs/tables that reads what its config never judges',
+      cause='a file of configs/tables that reads what no config evaluates',
     )
   return _of_server(numbers, reading.measure), None, 1
 

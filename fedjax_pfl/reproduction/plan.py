@@ -1,4 +1,4 @@
-"""From cells and seeds to what has to be trained and judged, once each."""
+"""From cells and seeds to what has to be trained and evaluated, once each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,11 +27,11 @@ class Training(NamedTuple):
     return [*(self.start.chain if self.start else []), self]
 
 
-class Judgement(NamedTuple):
-  """One way to judge the last models of a training."""
+class Evaluation(NamedTuple):
+  """One way to evaluate the last models of a training."""
 
   training: Training
-  settings: Mapping[str, Any]  # of the training, fields of judging replaced
+  settings: Mapping[str, Any]  # of the training, fields of evaluation replaced
   key: str
   readings: tuple[Reading, ...]
 
@@ -61,22 +61,22 @@ def training_of(
   return Training(settings, key, first)
 
 
-def judgement_of(cell: Cell, seed: int, identity: Identity) -> Judgement:
+def evaluation_of(cell: Cell, seed: int, identity: Identity) -> Evaluation:
   """Return how the number of a cell comes about for this seed."""
   training = training_of(cell.settings, cell.start, seed, identity)
-  settings = replaced(training.settings, cell.judging)
-  key = keys.judging_key(settings, defaults=identity.defaults)
-  return Judgement(training, settings, key, (cell.reading,))
+  settings = replaced(training.settings, cell.evaluation)
+  key = keys.evaluation_key(settings, defaults=identity.defaults)
+  return Evaluation(training, settings, key, (cell.reading,))
 
 
 def plan(
   cells: Sequence[Cell], seeds: Sequence[int], identity: Identity
-) -> list[Judgement]:
-  """Return what cells and seeds need, each judgement once, in their order."""
-  merged: dict[tuple[str, str], Judgement] = {}
+) -> list[Evaluation]:
+  """Return what cells and seeds need, each evaluation once, in their order."""
+  merged: dict[tuple[str, str], Evaluation] = {}
   for cell in cells:
     for seed in seeds:
-      one = judgement_of(cell, seed, identity)
+      one = evaluation_of(cell, seed, identity)
       known = merged.get((one.training.key, one.key), one)
       readings = dict.fromkeys((*known.readings, *one.readings))
       merged[one.training.key, one.key] = known._replace(
@@ -85,11 +85,11 @@ def plan(
   return list(merged.values())
 
 
-def trainings(judgements: Sequence[Judgement]) -> list[Training]:
+def trainings(evaluations: Sequence[Evaluation]) -> list[Training]:
   """Return the trainings, each once, those that others begin with first."""
   ordered: dict[str, Training] = {}
-  for judgement in judgements:
-    ordered |= {one.key: one for one in judgement.training.chain}
+  for evaluation in evaluations:
+    ordered |= {one.key: one for one in evaluation.training.chain}
   return list(ordered.values())
 
 

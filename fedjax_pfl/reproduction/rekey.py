@@ -42,32 +42,32 @@ def renewed(
 
 
 def read_file(path: pathlib.Path, defaults: keys.Settings) -> list[Gathered]:
-  """Return all judgements of another file of results."""
+  """Return all evaluations of another file of results."""
   with (
     results_db.told(path),
     closing(results_db.connect(path, write=False)) as connection,
   ):
     trainings = renewed(results_rows.read_trainings(connection), defaults)
-    return list(_judgements(connection, trainings, defaults))
+    return list(_evaluations(connection, trainings, defaults))
 
 
-def _judgements(
+def _evaluations(
   connection: sqlite3.Connection,
   trainings: Mapping[str, Training],
   defaults: keys.Settings,
 ) -> Iterator[Gathered]:
-  for number, one in results_rows.read_judgements(connection).items():
+  for number, one in results_rows.read_evaluations(connection).items():
     if one.training not in trainings:
-      raise sqlite3.DatabaseError('a judgement without its training')
+      raise sqlite3.DatabaseError('an evaluation without its training')
     training = trainings[one.training]
-    judgement = one._replace(
+    evaluation = one._replace(
       training=training.key,
-      judging=keys.judging_key(one.settings, defaults=defaults),
+      evaluation=keys.evaluation_key(one.settings, defaults=defaults),
     )
     names = results_rows.view_names(connection, number)
     yield Gathered(
       training,
-      judgement,
+      evaluation,
       {
         name: results_rows.read_scores(connection, number, name)
         for name in names

@@ -2,7 +2,7 @@
 
 >>> with Results.open('results', common.base().to_dict()) as results:
 ...   results.scan('results/runs')
-...   found = results.find(training, judging, 'finetuned')
+...   found = results.find(training, evaluation, 'finetuned')
 
 All that one call adds is written in one transaction: a process that is killed
 leaves the file as it was, and of two processes one waits for the other.
@@ -18,20 +18,25 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.reproduction import conflicts, gather, keys, rekey
 from fedjax_pfl.reproduction.gather import Gathered
 from fedjax_pfl.runs import results_db, results_rows
-from fedjax_pfl.runs.results_rows import Judged, Judgement, Provenance, Training
+from fedjax_pfl.runs.results_rows import (
+  Evaluated,
+  Evaluation,
+  Provenance,
+  Training,
+)
 
 
 class Found(NamedTuple):
-  """What one view of one judgement gave, and where it comes from."""
+  """What one view of one evaluation gave, and where it comes from."""
 
-  settings: dict[str, Any]  # every field, as it was judged
+  settings: dict[str, Any]  # every field, as it was evaluated
   data: str
   ids: Any  # [K]
   train_count: Any  # [K]
   scores: Scores  # [K]
   result: dict[str, Any]  # result.json: views, global, test_best
   training: Provenance
-  judgement: Provenance
+  evaluation: Provenance
 
 
 class Results:
@@ -55,7 +60,7 @@ class Results:
     return opened
 
   def add_run(self, workdir: str | os.PathLike) -> int:
-    """Add a finished run and its judgements; return how many were new."""
+    """Add a finished run and its evaluations; return how many were new."""
     workdir = pathlib.Path(workdir)
     keys.load_config(workdir)
     if not gather.is_finished(workdir):
@@ -68,7 +73,7 @@ class Results:
     return self._write(lambda: self._add_run(workdir))
 
   def scan(self, folder: str | os.PathLike) -> int:
-    """Add all finished runs in a folder; return how many judgements were new.
+    """Add all finished runs in a folder; return how many evaluations were new.
 
     Of what was gathered before only the digests are read.
     """
@@ -89,26 +94,26 @@ class Results:
 
     return self._write(add)
 
-  def find(self, training: str, judging: str, view: str) -> Found | None:
+  def find(self, training: str, evaluation: str, view: str) -> Found | None:
     """Return what a view gave under these keys; None if it is not there."""
     with results_db.told(self.path):
-      found = self._judgement(training, judging)
+      found = self._evaluation(training, evaluation)
       if not found:
         return None
-      number, judgement = found
-      judged = results_rows.read_scores(self._connection, number, view)
-      if judged is None:
+      number, evaluation = found
+      evaluated = results_rows.read_scores(self._connection, number, view)
+      if evaluated is None:
         return None
       trained = results_rows.read_trainings(self._connection, training)[
         training
       ]
     return Found(
-      judgement.settings,
-      judgement.data,
-      *judged,
-      judgement.result,
+      evaluation.settings,
+      evaluation.data,
+      *evaluated,
+      evaluation.result,
       trained.provenance,
-      judgement.provenance,
+      evaluation.provenance,
     )
 
   def close(self) -> None:
@@ -145,38 +150,38 @@ class Results:
     return sum(self._add(one) for one in rekey.read_file(path, self._defaults))
 
   def _add(self, one: Gathered) -> bool:
-    """Add a judgement; return whether it, or a view of it, is new."""
+    """Add an evaluation; return whether it, or a view of it, is new."""
     self._check_data(one.training)
     trained = 'SELECT 1 FROM trainings WHERE key = ?'
     if not self._connection.execute(trained, (one.training.key,)).fetchone():
       results_rows.insert(self._connection, 'trainings', one.training)
-    old = self._judgement(one.training.key, one.judgement.judging)
+    old = self._evaluation(one.training.key, one.evaluation.evaluation)
     if old is None:
       number = results_rows.insert(
-        self._connection, 'judgements', one.judgement
+        self._connection, 'evaluations', one.evaluation
       )
       new = one.views
     else:
       number, new = old[0], self._add_to(*old, one)
-    for view, judged in new.items():
-      results_rows.insert_scores(self._connection, number, view, judged)
+    for view, evaluated in new.items():
+      results_rows.insert_scores(self._connection, number, view, evaluated)
     return old is None or bool(new)
 
   def _add_to(
-    self, number: int, old: Judgement, one: Gathered
-  ) -> dict[str, Judged]:
-    """Return the views that an old judgement lacks; the others must agree."""
-    conflicts.check_same_data(old, one.judgement)
+    self, number: int, old: Evaluation, one: Gathered
+  ) -> dict[str, Evaluated]:
+    """Return the views that an old evaluation lacks; the others must agree."""
+    conflicts.check_same_data(old, one.evaluation)
     new = {}
-    for view, judged in one.views.items():
+    for view, evaluated in one.views.items():
       known = results_rows.read_scores(self._connection, number, view)
       if known is None:
-        new[view] = judged
+        new[view] = evaluated
       else:
-        conflicts.check_scores(view, known, judged, old, one.judgement)
-    conflicts.check_results(old, one.judgement)
-    views = {**one.judgement.result['views'], **old.result['views']}
-    result = {**one.judgement.result, **old.result, 'views': views}
+        conflicts.check_scores(view, known, evaluated, old, one.evaluation)
+    conflicts.check_results(old, one.evaluation)
+    views = {**one.evaluation.result['views'], **old.result['views']}
+    result = {**one.evaluation.result, **old.result, 'views': views}
     if result != old.result:
       results_rows.replace_result(self._connection, number, result)
     return new
@@ -190,10 +195,12 @@ class Results:
     if other:
       raise conflicts.other_data(training, *other)
 
-  def _judgement(
-    self, training: str, judging: str
-  ) -> tuple[int, Judgement] | None:
-    found = results_rows.read_judgements(self._connection, (training, judging))
+  def _evaluation(
+    self, training: str, evaluation: str
+  ) -> tuple[int, Evaluation] | None:
+    found = results_rows.read_evaluations(
+      self._connection, (training, evaluation)
+    )
     return next(iter(found.items()), None)
 
   def _keep_keys_true(self) -> None:
@@ -210,8 +217,8 @@ class Results:
       rekey.renewed(
         results_rows.read_trainings(self._connection), self._defaults
       ),
-      lambda judgement: keys.judging_key(
-        judgement.settings, defaults=self._defaults
+      lambda evaluation: keys.evaluation_key(
+        evaluation.settings, defaults=self._defaults
       ),
     )
 

@@ -1,7 +1,7 @@
 """Small tables of what was run, to lie in a repository as CSV.
 
-A row for every judged view: what it gave, the command that gives it again, and
-where it ran. No path of the machine is in it.
+A row for every evaluated view: what it gave, the command that gives it again,
+and where it ran. No path of the machine is in it.
 """
 
 import csv
@@ -17,7 +17,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.saving import number
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.runs import results_db, results_rows
-from fedjax_pfl.runs.results_rows import Judgement, Provenance, Training
+from fedjax_pfl.runs.results_rows import Evaluation, Provenance, Training
 
 COLUMNS = (
   *('setting', 'seed', 'view', 'mean', 'std', 'clients', 'worst_decile'),
@@ -35,7 +35,7 @@ def summary_rows(
   *,
   trainings: Iterable[str] | None = None,
 ) -> list[Row]:
-  """Return a row for every judged view, by setting, seed and view.
+  """Return a row for every evaluated view, by setting, seed and view.
 
   `configs` maps the names of config files ('fedavg_cifar10') to their whole
   settings: a command begins with the one that is nearest. With `trainings`,
@@ -50,10 +50,10 @@ def summary_rows(
     closing(results_db.connect(path, write=False)) as connection,
   ):
     known = results_rows.read_trainings(connection)
-    for judgement in results_rows.read_judgements(connection).values():
-      if wanted is None or judgement.training in wanted:
-        training = known[judgement.training]
-        rows += _rows_of(judgement, training, configs)
+    for evaluation in results_rows.read_evaluations(connection).values():
+      if wanted is None or evaluation.training in wanted:
+        training = known[evaluation.training]
+        rows += _rows_of(evaluation, training, configs)
   return sorted(
     rows, key=lambda row: (row['setting'], int(row['seed']), row['view'])
   )
@@ -113,11 +113,11 @@ def command(
 
 
 def _rows_of(
-  judgement: Judgement,
+  evaluation: Evaluation,
   training: Training,
   configs: Mapping[str, keys.Settings],
 ) -> list[Row]:
-  settings = judgement.settings
+  settings = evaluation.settings
   if training.start:  # by its key, as the run itself is named below
     settings = {**settings, 'init_from': f'runs/{training.start}'}
   name, fields = nearest(settings, configs)
@@ -126,19 +126,19 @@ def _rows_of(
     for field, value in fields.items()
     if field not in UNNAMED
   ]
-  again = judgement.provenance.path != training.provenance.path
-  workdir = f'runs/{training.key}' + again * f'_{judgement.judging}'
+  again = evaluation.provenance.path != training.provenance.path
+  workdir = f'runs/{training.key}' + again * f'_{evaluation.evaluation}'
   shared = {
     'setting': ' '.join([name, *words]),
     'seed': str(training.seed),
     'command': command(settings, configs, workdir),
-    'commit': judgement.provenance.commit,
-    'machine': _machine(judgement.provenance),
+    'commit': evaluation.provenance.commit,
+    'machine': _machine(evaluation.provenance),
     'seconds': f'{training.provenance.seconds:.0f}',
   }
-  views = dict(judgement.result['views'])
-  if 'global' in judgement.result:
-    views['global'] = {'mean': judgement.result['global']['accuracy']}
+  views = dict(evaluation.result['views'])
+  if 'global' in evaluation.result:
+    views['global'] = {'mean': evaluation.result['global']['accuracy']}
   return [
     shared
     | {

@@ -74,12 +74,11 @@ def as_csv(table: Table, compared: Sequence[Compared]) -> str:
 def summary_of(compared: Sequence[Compared]) -> str:
   """Return how many cells were run, and how many of them agree."""
   done = [one for one in compared if one.ours]
-  judged = [one.agrees for one in done if one.agrees is not None]
+  evaluated = [one.agrees for one in done if one.agrees is not None]
   text = f'{len(done)} of {len(compared)} cells run'
-  if judged:
+  if evaluated:
     text += (
-      f'; {sum(judged)} of {len(judged)} within twice the combined standard '
-      'error'
+      f'; {sum(evaluated)} of {len(evaluated)} within twice the combined error'
     )
   return f'{text}.'
 

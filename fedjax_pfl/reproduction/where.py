@@ -8,15 +8,8 @@ from fedjax_pfl.reproduction.cells import Cell, Published, field
 
 # What a filter may name besides the variants of the table.
 FIELDS = (
-  *(
-    'algorithm',
-    'dataset',
-    'model',
-    'num_clients',
-    'shards_per_client',
-    'client_fraction',
-  ),
-  *('local_epochs', 'partition', 'metric'),
+  *('algorithm', 'dataset', 'model', 'num_clients', 'shards_per_client'),
+  *('client_fraction', 'local_epochs', 'partition', 'metric'),
 )
 
 

@@ -1,4 +1,4 @@
-"""Do what a table lacks: train, judge again, gather; in any number of goes.
+"""Do what a table lacks: train, evaluate again, gather; in any number of goes.
 
 What is done is found by the content of the run directories, and what was
 broken off goes on from its last checkpoint, so that a command that is killed
@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.cells import Reading
-from fedjax_pfl.reproduction.gather import is_finished
-from fedjax_pfl.reproduction.judgements import (
+from fedjax_pfl.reproduction.evaluations import (
   OF_SERVER,
-  judge_again,
+  evaluate_again,
   stored_name,
 )
-from fedjax_pfl.reproduction.plan import Judgement, Training, groups, trainings
+from fedjax_pfl.reproduction.gather import is_finished
+from fedjax_pfl.reproduction.plan import Evaluation, Training, groups, trainings
 from fedjax_pfl.reproduction.results import Found, Results
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.training.experiment import Experiment, build
@@ -42,39 +42,40 @@ class Place(NamedTuple):
 
 
 def do(
-  judgements: Sequence[Judgement],
+  evaluations: Sequence[Evaluation],
   place: Place,
   log: Log,
   on_done: Callable[[], None] = lambda: None,
 ) -> None:
-  """Train and judge what the results lack; gather it as soon as it is there.
+  """Train and evaluate what the results lack; gather it as soon as it is there.
 
   `on_done` is called whenever results have come in.
   """
-  missing = [one for one in judgements if lacks(one, place.results)]
+  missing = [one for one in evaluations if lacks(one, place.results)]
   for group in groups(trainings(missing)):
     train_missing(group, place, log)
     keys_of_group = {training.key for training in group}
-    for judgement in missing:
-      if judgement.training.key in keys_of_group:
-        judge_missing(judgement, place, log)
+    for evaluation in missing:
+      if evaluation.training.key in keys_of_group:
+        evaluate_missing(evaluation, place, log)
     on_done()
 
 
-def lacks(judgement: Judgement, results: Results) -> bool:
-  """Return whether a reading of the judgement is not there yet."""
+def lacks(evaluation: Evaluation, results: Results) -> bool:
+  """Return whether a reading of the evaluation is not there yet."""
   return any(
-    find(results, judgement, reading) is None for reading in judgement.readings
+    find(results, evaluation, reading) is None
+    for reading in evaluation.readings
   )
 
 
 def find(
-  results: Results, judgement: Judgement, reading: Reading
+  results: Results, evaluation: Evaluation, reading: Reading
 ) -> Found | None:
   """Return what holds the number of a reading, None if nothing does yet."""
   # Numbers of the server's model stand beside the view of it.
   view = reading.view if reading.measure in OF_SERVER else stored_name(reading)
-  return results.find(judgement.training.key, judgement.key, view)
+  return results.find(evaluation.training.key, evaluation.key, view)
 
 
 def open_place(
@@ -116,21 +117,21 @@ def train_missing(group: Sequence[Training], place: Place, log: Log) -> None:
     place.results.add_run(path)
 
 
-def judge_missing(judgement: Judgement, place: Place, log: Log) -> None:
-  """Judge the models of a training in the ways that are not there yet."""
-  path = path_of(judgement.training, place)
+def evaluate_missing(evaluation: Evaluation, place: Place, log: Log) -> None:
+  """Evaluate the models of a training in the ways that are not there yet."""
+  path = path_of(evaluation.training, place)
   place.results.add_run(path)
   readings = [
     reading
-    for reading in judgement.readings
-    if find(place.results, judgement, reading) is None
+    for reading in evaluation.readings
+    if find(place.results, evaluation, reading) is None
   ]
   if not readings:
     return
   words = ', '.join(stored_name(reading) for reading in readings)
-  log(f'{path.name}: judging {words}')
-  experiment = experiment_of(judgement, place, path, log)
-  judge_again(experiment, path, judgement.key, readings, log)
+  log(f'{path.name}: evaluation {words}')
+  experiment = experiment_of(evaluation, place, path, log)
+  evaluate_again(experiment, path, evaluation.key, readings, log)
   place.results.add_run(path)
 
 
@@ -152,10 +153,10 @@ def settings_of(
 
 
 def experiment_of(
-  judgement: Judgement, place: Place, path: pathlib.Path, log: Log
+  evaluation: Evaluation, place: Place, path: pathlib.Path, log: Log
 ) -> Experiment:
-  """Return the experiment of a training, judged in another way."""
-  settings = dict(judgement.settings)
-  if judgement.training.start is not None:
-    settings['init_from'] = str(path_of(judgement.training.start, place))
+  """Return the experiment of a training, evaluated in another way."""
+  settings = dict(evaluation.settings)
+  if evaluation.training.start is not None:
+    settings['init_from'] = str(path_of(evaluation.training.start, place))
   return build(settings, log)

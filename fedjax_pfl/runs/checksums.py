@@ -14,7 +14,7 @@ DIGESTS = 'sha256'  # in result.json: of the rest of it, and of clients.npz
 
 def check_metrics(
   path: pathlib.Path,
-  stamp: Mapping[str, Any],
+  checksum: Mapping[str, Any],
   step: int,
   log: Callable[[str], None],
 ) -> None:
@@ -22,13 +22,13 @@ def check_metrics(
 
   To go on without them, a user deletes the file: that is only told.
   """
-  if not stamp:  # of an earlier version
+  if not checksum:  # of an earlier version
     return
   if not path.exists():
     log(f'{path} is gone: going on without what it said.')
     return
-  head = path.read_bytes()[: stamp['bytes']]
-  if hashlib.sha256(head).hexdigest() != stamp['sha256']:
+  head = path.read_bytes()[: checksum['bytes']]
+  if hashlib.sha256(head).hexdigest() != checksum['sha256']:
     raise bad_input(
       'metrics',
       got=f'{path}, which was changed or cut short before round {step}',
@@ -41,7 +41,9 @@ def check_metrics(
     )
 
 
-def seal(result: Mapping[str, Any], clients: pathlib.Path) -> dict[str, Any]:
+def with_checksums(
+  result: Mapping[str, Any], clients: pathlib.Path
+) -> dict[str, Any]:
   """Return what result.json shall hold, with digests of it and of the file."""
   result = atomic_files.plain(result)
   digests = {
@@ -51,7 +53,7 @@ def seal(result: Mapping[str, Any], clients: pathlib.Path) -> dict[str, Any]:
   return {**result, DIGESTS: digests}
 
 
-def stamp(path: pathlib.Path) -> dict[str, Any]:
+def checksum_of(path: pathlib.Path) -> dict[str, Any]:
   """Return the length and the digest of a file; {} if there is none."""
   if not path.exists():
     return {}

@@ -1,7 +1,7 @@
-"""The file of results: every client of every judged view, in SQLite.
+"""The file of results: every client of every evaluated view, in SQLite.
 
   trainings   what was trained, on which data, where, and what it cost
-  judgements  a way in which its last models were judged: result.json
+  evaluations  a way in which its last models were evaluated: result.json
   scores      a row for every view and client
 
 It is derived from run directories, or from the files of other machines, and
@@ -35,16 +35,16 @@ SCHEMA = (
   seed INTEGER, rounds INTEGER, images_per_second REAL,
   bytes_down INTEGER, bytes_up INTEGER,{PROVENANCE}
 ) STRICT""",
-  f"""CREATE TABLE judgements (
-  id INTEGER PRIMARY KEY, training TEXT NOT NULL, judging TEXT NOT NULL,
+  f"""CREATE TABLE evaluations (
+  id INTEGER PRIMARY KEY, training TEXT NOT NULL, evaluation TEXT NOT NULL,
   settings TEXT NOT NULL, data TEXT NOT NULL, result TEXT NOT NULL,
-  {PROVENANCE}, UNIQUE (training, judging)
+  {PROVENANCE}, UNIQUE (training, evaluation)
 ) STRICT""",
   f"""CREATE TABLE scores (
-  judgement INTEGER NOT NULL REFERENCES judgements, view TEXT NOT NULL,
+  evaluation INTEGER NOT NULL REFERENCES evaluations, view TEXT NOT NULL,
   client INTEGER NOT NULL, train_count INTEGER NOT NULL,
   {', '.join(f'{name} REAL' for name in SCORED)},
-  PRIMARY KEY (judgement, view, client)
+  PRIMARY KEY (evaluation, view, client)
 ) STRICT, WITHOUT ROWID""",
   # Digests of what was gathered already, and of the defaults behind the keys.
   'CREATE TABLE gathered (digest TEXT PRIMARY KEY) STRICT',

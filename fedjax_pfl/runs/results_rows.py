@@ -48,18 +48,18 @@ class Training(NamedTuple):
   provenance: Provenance
 
 
-class Judgement(NamedTuple):
-  """How the last models of a training were judged."""
+class Evaluation(NamedTuple):
+  """How the last models of a training were evaluated."""
 
   training: str
-  judging: str
+  evaluation: str
   settings: dict[str, Any]
   data: str
   result: dict[str, Any]  # as result.json
   provenance: Provenance
 
 
-class Judged(NamedTuple):
+class Evaluated(NamedTuple):
   """What one view gave, client by client."""
 
   ids: np.ndarray  # [K]
@@ -68,7 +68,7 @@ class Judged(NamedTuple):
 
 
 def insert(
-  connection: sqlite3.Connection, table: str, record: Training | Judgement
+  connection: sqlite3.Connection, table: str, record: Training | Evaluation
 ) -> int:
   """Insert a record; return its row id."""
   fields = {**record._asdict(), **record.provenance._asdict()}
@@ -84,55 +84,58 @@ def insert(
 
 
 def insert_scores(
-  connection: sqlite3.Connection, judgement: int, view: str, judged: Judged
+  connection: sqlite3.Connection,
+  evaluation: int,
+  view: str,
+  evaluated: Evaluated,
 ) -> None:
   """Insert a row for every client; NaN, and what was not scored, is NULL."""
-  absent = np.full(len(judged.ids), np.nan)
+  absent = np.full(len(evaluated.ids), np.nan)
   columns = [
     absent if values is None else np.asarray(values, np.float64)
-    for values in judged.scores
+    for values in evaluated.scores
   ]
   marks = ', '.join('?' * (4 + len(columns)))
   rows = zip(
-    judged.ids.tolist(),
-    judged.train_count.tolist(),
+    evaluated.ids.tolist(),
+    evaluated.train_count.tolist(),
     *(column.tolist() for column in columns),
     strict=True,
   )
   connection.executemany(
     f'INSERT INTO scores VALUES ({marks})',
-    ((judgement, view, *row) for row in rows),
+    ((evaluation, view, *row) for row in rows),
   )
 
 
 def replace_result(
-  connection: sqlite3.Connection, judgement: int, result: dict[str, Any]
+  connection: sqlite3.Connection, evaluation: int, result: dict[str, Any]
 ) -> None:
   connection.execute(
-    'UPDATE judgements SET result = ? WHERE id = ?',
-    (json.dumps(result, sort_keys=True), judgement),
+    'UPDATE evaluations SET result = ? WHERE id = ?',
+    (json.dumps(result, sort_keys=True), evaluation),
   )
 
 
 def replace_keys(
   connection: sqlite3.Connection,
   trainings: Mapping[str, Training],
-  judging_fn: Callable[[Judgement], str],
+  evaluate_fn: Callable[[Evaluation], str],
 ) -> None:
-  """Give new keys to the trainings {old key: training} and judgements."""
-  judgements = read_judgements(connection)
+  """Give new keys to the trainings {old key: training} and evaluations."""
+  evaluations = read_evaluations(connection)
   # In two steps: the new key of one may be the old one of another.
   connection.execute("UPDATE trainings SET key = 'old ' || key")
-  connection.execute("UPDATE judgements SET training = 'old ' || training")
+  connection.execute("UPDATE evaluations SET training = 'old ' || training")
   for old, one in trainings.items():
     connection.execute(
       'UPDATE trainings SET key = ?, setting = ?, start = ? WHERE key = ?',
       (one.key, one.setting, one.start, f'old {old}'),
     )
-  for number, one in judgements.items():
+  for number, one in evaluations.items():
     connection.execute(
-      'UPDATE judgements SET training = ?, judging = ? WHERE id = ?',
-      (trainings[one.training].key, judging_fn(one), number),
+      'UPDATE evaluations SET training = ?, evaluation = ? WHERE id = ?',
+      (trainings[one.training].key, evaluate_fn(one), number),
     )
 
 
@@ -154,20 +157,20 @@ def read_trainings(
   }
 
 
-def read_judgements(
+def read_evaluations(
   connection: sqlite3.Connection, keys: Sequence[str] = ()
-) -> dict[int, Judgement]:
-  """Return judgements by row id: all, or that of (training, judging)."""
-  names = ['id', *Judgement._fields[:-1], *Provenance._fields]
-  where = 'WHERE training = ? AND judging = ?' if keys else ''
+) -> dict[int, Evaluation]:
+  """Return evaluations by row id: all, or that of (training, evaluation)."""
+  names = ['id', *Evaluation._fields[:-1], *Provenance._fields]
+  where = 'WHERE training = ? AND evaluation = ?' if keys else ''
   rows = connection.execute(
-    f'SELECT {_quoted(names)} FROM judgements {where} ORDER BY id', keys
+    f'SELECT {_quoted(names)} FROM evaluations {where} ORDER BY id', keys
   )
   found = {}
-  for number, training, judging, settings, data, result, *others in rows:
-    found[number] = Judgement(
+  for number, training, evaluation, settings, data, result, *others in rows:
+    found[number] = Evaluation(
       training,
-      judging,
+      evaluation,
       _mapping(settings),
       data,
       {'views': {}, **_mapping(result)},
@@ -177,13 +180,13 @@ def read_judgements(
 
 
 def read_scores(
-  connection: sqlite3.Connection, judgement: int, view: str
-) -> Judged | None:
-  """Return what a view gave, or None where it was not judged."""
+  connection: sqlite3.Connection, evaluation: int, view: str
+) -> Evaluated | None:
+  """Return what a view gave, or None where it was not evaluated."""
   rows = connection.execute(
     f'SELECT client, train_count, {", ".join(SCORED)} FROM scores '
-    'WHERE judgement = ? AND view = ? ORDER BY client',
-    (judgement, view),
+    'WHERE evaluation = ? AND view = ? ORDER BY client',
+    (evaluation, view),
   ).fetchall()
   if not rows:
     return None
@@ -192,12 +195,12 @@ def read_scores(
     None if all(value is None for value in column) else np.array(column, float)
     for column in columns
   ]
-  return Judged(np.array(ids), np.array(train_count), Scores(*scores))
+  return Evaluated(np.array(ids), np.array(train_count), Scores(*scores))
 
 
-def view_names(connection: sqlite3.Connection, judgement: int) -> list[str]:
+def view_names(connection: sqlite3.Connection, evaluation: int) -> list[str]:
   rows = connection.execute(
-    'SELECT DISTINCT view FROM scores WHERE judgement = ?', (judgement,)
+    'SELECT DISTINCT view FROM scores WHERE evaluation = ?', (evaluation,)
   )
   return [view for (view,) in rows]
 

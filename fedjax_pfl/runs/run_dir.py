@@ -140,7 +140,7 @@ class Run:
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
     """Save what the next round needs, after `step` rounds; keep two."""
     with atomic_files.writing(self._checkpoints):
-      metrics = checksums.stamp(self.path / METRICS)
+      metrics = checksums.checksum_of(self.path / METRICS)
       checkpoint.save(self._checkpoints, step, tree, beside=metrics)
 
   def has_checkpoint(self, step: int) -> bool:
@@ -163,9 +163,9 @@ class Run:
     """Return `restore_checkpoint(like)`, with the metrics rewound to it."""
     restored = self.restore_checkpoint(like)
     if restored:
-      stamp = checkpoint.beside(self._checkpoints, restored[0])
+      checksum = checkpoint.beside(self._checkpoints, restored[0])
       checksums.check_metrics(
-        self.path / METRICS, stamp, restored[0], self._log
+        self.path / METRICS, checksum, restored[0], self._log
       )
     self.rewind(restored[0] if restored else None)
     return restored
@@ -215,7 +215,7 @@ class Run:
     """
     result = {'status': status, 'algorithm': algorithm, 'dataset': dataset}
     result |= {'rounds': rounds, 'seconds': seconds, 'views': views, **more}
-    result = checksums.seal(result, self.path / CLIENTS)
+    result = checksums.with_checksums(result, self.path / CLIENTS)
     with atomic_files.writing(self.path):
       atomic_files.write_json(self.path / RESULT, result)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.client.local_training import AGGREGATIONS
-from fedjax_pfl.client.personalization import SUPPORTS
+from fedjax_pfl.client.personalization import ADAPT_ON
 from fedjax_pfl.data import (
   INPUTS,
   NAMES,
@@ -236,7 +236,7 @@ RULES: dict[str, Rule] = {
   'finetune.momentum': MOMENTUM,
   'finetune.batch_size': BATCH_SIZE,
   'adapt_on': one_of(
-    SUPPORTS, 'the data on which a client adapts before it is judged'
+    ADAPT_ON, 'the data on which a client adapts before it is evaluated'
   ),
   'views': several(lambda value: isinstance(value, str), *VIEWS),
   'eval_views': several(lambda value: isinstance(value, str), *VIEWS),

@@ -111,8 +111,10 @@ def _check_together(settings: Mapping[str, Any]) -> None:
       'rounds',
       got=0,
       expected=RULES['rounds'].expected,
-      choices=['rounds=0 with init_from=RUN, to judge the model of that run'],
-      cause='a fresh model was to be judged, or start was forgotten',
+      choices=[
+        'rounds=0 with init_from=RUN, to evaluate the model of that run'
+      ],
+      cause='a fresh model was to be evaluated, or init_from was forgotten',
     )
   if settings['rounds'] is None and num_rounds(settings) < 1:
     raise bad_input(
@@ -126,7 +128,7 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     raise bad_input(
       'views',
       got=settings['views'],
-      expected='at least one view, to be judged at the end',
+      expected='at least one view, to be evaluated at the end',
       choices=['initial', 'finetuned'],
       cause='eval_views was meant: the views during the rounds',
     )

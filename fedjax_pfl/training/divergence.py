@@ -21,7 +21,7 @@ from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.rounds import Round
-from fedjax_pfl.training.multi_seed import Call, Lane, Result
+from fedjax_pfl.training.multi_seed import Call, Result, SeedRun
 
 
 class Lost(NamedTuple):
@@ -89,20 +89,23 @@ def play_without(
   return (server, clients, stacked), stacked, np.stack(took_part)
 
 
-def refusal(lane: Lane, stage: Stage, stop: int, lost: Lost) -> BadInput:
+def refusal(seed_run: SeedRun, stage: Stage, stop: int, lost: Lost) -> BadInput:
   """Return the sentence with which a run ends that lost its numbers."""
-  settings = lane.experiment.settings
+  settings = seed_run.experiment.settings
   name = settings['algorithm']
   if stage.name != name:
     name = f'{name}, stage {stage.name}'
-  first = '' if lost.round is None else f'round {lane.done + lost.round + 1}, '
-  rounds = f'rounds {lane.done + 1} to {stop} of {name}'
-  saved = lane.run.last_checkpoint()
+  first = (
+    '' if lost.round is None else f'round {seed_run.done + lost.round + 1}, '
+  )
+  rounds = f'rounds {seed_run.done + 1} to {stop} of {name}'
+  saved = seed_run.run.last_checkpoint()
   exclude = "on_divergence='exclude' goes on without such clients"
   return bad_input(
     'training',
     got=f'NaN or infinity in {rounds}: {first}{lost.what}'
-    f'{told_clients(lost.clients)}; seed {settings["seed"]}, {lane.run.path}',
+    f'{told_clients(lost.clients)}; seed {settings["seed"]}, '
+    f'{seed_run.run.path}',
     expected='finite numbers',
     choices=[
       'a smaller learning_rate',
@@ -110,7 +113,7 @@ def refusal(lane: Lane, stage: Stage, stop: int, lost: Lost) -> BadInput:
       *([exclude] if settings['on_divergence'] == 'stop' else []),
     ],
     cause='a learning rate that is too high for this model; metrics up to '
-    f'round {lane.done} are kept, and the last good checkpoint is '
+    f'round {seed_run.done} are kept, and the last good checkpoint is '
     + ('not there yet' if saved is None else f'that of round {saved}'),
   )
 

@@ -1,4 +1,4 @@
-"""How a run judges its models: those of the clients, and the server's own."""
+"""How a run evaluates the models of its clients, and the server's own."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,41 +16,48 @@ from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.sharding import mesh_of, spread
 from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.global_evaluator import JudgeWhole, make_judge_whole
+from fedjax_pfl.training.global_evaluator import (
+  GlobalEvaluator,
+  make_global_evaluator,
+)
 
-CPU_BLOCK = 10  # clients judged between two updates of the progress bar
+CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 
-Judge = Callable[..., dict[str, Scores]]
-
-
-class Judges(NamedTuple):
-  clients: Judge  # (stage, state, views, on_models): {view: Scores [K]}
-  whole: JudgeWhole  # (stage, server): numbers; empty if there is no such model
+Evaluator = Callable[..., dict[str, Scores]]
 
 
-def make_judges(
+class Evaluators(NamedTuple):
+  clients: Evaluator  # (stage, state, views, on_models): {view: Scores [K]}
+  whole: (
+    GlobalEvaluator  # (stage, server): numbers; empty if there is no such model
+  )
+
+
+def make_evaluators(
   experiments: Sequence[Experiment], keys: Sequence[Key]
-) -> list[Judges]:
-  """Return what judges each seed of an experiment, compiled once for all."""
-  whole = make_judge_whole(experiments[0])  # its tests are those of all seeds
+) -> list[Evaluators]:
+  """Return what evaluates each seed of an experiment, compiled once for all."""
+  whole = make_global_evaluator(
+    experiments[0]
+  )  # its tests are those of all seeds
   compiled = {}
   return [
-    Judges(make_judge(experiment, key, compiled), whole)
+    Evaluators(make_evaluator(experiment, key, compiled), whole)
     for experiment, key in zip(experiments, keys, strict=True)
   ]
 
 
-def make_judge(
+def make_evaluator(
   experiment: Experiment,
   key: Key,
   compiled: dict[tuple, Evaluate] | None = None,
-) -> Judge:
+) -> Evaluator:
   """Return (stage, state, views, on_models) -> {view: Scores [K]}.
 
-  `compiled` holds the programs that judge other seeds, and takes new ones.
+  `compiled` holds the programs that evaluate other seeds, and takes new ones.
   """
   num_clients = experiment.settings['num_clients']
-  support, query = experiment.judging
+  support, query = experiment.eval_data
   scoring = experiment.settings['scoring']
   # Per-batch numbers are those of the public code: batches of the training.
   batch_size = experiment.settings['batch_size']
@@ -62,12 +69,12 @@ def make_judge(
     block = -(-block // mesh.size) * mesh.size
   compiled = {} if compiled is None else compiled
 
-  def judge(stage, state, views, on_models=None):
+  def evaluate(stage, state, views, on_models=None):
     if not views:
       return {}
     program = stage.name, tuple(views), on_models is not None
     if program not in compiled:
-      evaluate = make_evaluate(
+      evaluate_fn = make_evaluate(
         stage.algorithm,
         experiment.task.normalise,
         views,
@@ -77,8 +84,8 @@ def make_judge(
         clients_per_chunk=1 if on_cpu else block,
         mesh=mesh,
       )
-      compiled[program] = spread(evaluate, mesh)
-    with progress.progress('judging', num_clients, unit='client') as bar:
+      compiled[program] = spread(evaluate_fn, mesh)
+    with progress.progress('evaluation', num_clients, unit='client') as bar:
       return evaluate_clients(
         compiled[program],
         views,
@@ -92,7 +99,7 @@ def make_judge(
         on_models=on_models,
       )
 
-  return judge
+  return evaluate
 
 
 def accuracies(

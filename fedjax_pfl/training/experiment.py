@@ -69,8 +69,8 @@ class Experiment(NamedTuple):
     return sum(stage.rounds for stage in self.stages)
 
   @property
-  def judging(self) -> tuple[ClientData, ClientData]:
-    """Return what clients adapt on, and what they are judged on."""
+  def eval_data(self) -> tuple[ClientData, ClientData]:
+    """Return what clients adapt on, and what they are evaluated on."""
     if self.settings['adapt_on'] == 'test_half':
       return personalization.halves(self.test)
     return self.train, self.test
@@ -115,7 +115,7 @@ def build(settings: Mapping[str, Any], log=lambda text: None) -> Experiment:
     stages,
     cohort_size(settings['num_clients'], settings['client_fraction']),
   )
-  _check_scoring(settings, _num_judged(settings, test))
+  _check_scoring(settings, _num_evaluated(settings, test))
   return experiment
 
 
@@ -171,7 +171,7 @@ def build_stages(
       aggregation=settings['aggregation'],
       watch=watch,
     ),
-    'personal': personalization.Finetuning(
+    'finetune': personalization.Finetuning(
       **{
         **settings['finetune'],
         'epochs': tuple(settings['finetune']['epochs']),
@@ -293,16 +293,16 @@ def _tell_server_share(settings: Mapping[str, Any], size: int, log) -> None:
 
 
 def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
-  """Refuse to judge a global model that the server has not got."""
+  """Refuse to evaluate a global model that the server has not got."""
   if settings['eval_global_model'] and method.global_model is None:
     raise bad_input(
       'eval_global_model',
       got=True,
       expected=f'False for {settings["algorithm"]}: its server holds no whole '
-      'model that could be judged on the whole test set',
+      'model that could be evaluated on the whole test set',
       choices=[
-        'eval_global_model=False, to judge the models of the clients alone',
-        "test_partition='whole', to judge each of them on all tests",
+        'eval_global_model=False, to evaluate the models of the clients alone',
+        "test_partition='whole', to evaluate each of them on all tests",
       ],
       cause='a method whose clients keep a part of the model, or all of it',
     )
@@ -325,8 +325,8 @@ def _check_batches(settings: Mapping[str, Any], size: int) -> None:
       )
 
 
-def _num_judged(settings: Mapping[str, Any], test: ClientData) -> np.ndarray:
-  """Return how many tests each client [K] is judged on, without a device."""
+def _num_evaluated(settings: Mapping[str, Any], test: ClientData) -> np.ndarray:
+  """Return how many tests each client [K] is evaluated on, without a device."""
   counts = np.asarray(test.count)
   is_half = settings['adapt_on'] == 'test_half'
   return counts - counts // 2 if is_half else counts

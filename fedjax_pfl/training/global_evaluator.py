@@ -1,8 +1,8 @@
-"""The one model of the server, judged on the whole test set.
+"""The one model of the server, evaluated on the whole test set.
 
-Beside the models of the clients, which are judged on each client's own tests:
-all tests of the dataset, whatever clients are tested on, in stored order and in
-batches of TEST_BATCH. A method whose server has no whole model has none.
+Beside the models of the clients, which are evaluated on each client's own
+tests: all tests of the dataset, whatever clients are tested on, in stored order
+and in batches of TEST_BATCH. A method whose server has no whole model has none.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,18 +19,18 @@ from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.summary import other_measures
 from fedjax_pfl.training.experiment import Experiment
 
-JudgeWhole = Callable[[Stage, Server], dict[str, Any]]
+GlobalEvaluator = Callable[[Stage, Server], dict[str, Any]]
 NUM_LAST = 10
 
 
-def make_judge_whole(experiment: Experiment) -> JudgeWhole:
+def make_global_evaluator(experiment: Experiment) -> GlobalEvaluator:
   """Return (stage, server) -> accuracy, top5, loss, ece, mce and count.
 
   Empty where it is not wanted, or where the stage has no global model.
   """
   programs, tests = {}, []
 
-  def judge(stage, server):
+  def evaluate(stage, server):
     algorithm = stage.algorithm
     if (
       not experiment.settings['eval_global_model'] or not algorithm.global_model
@@ -51,7 +51,7 @@ def make_judge_whole(experiment: Experiment) -> JudgeWhole:
       tests.append(one_client(experiment.dataset.test))
     return percentages(programs[stage.name](server, tests[0]))
 
-  return judge
+  return evaluate
 
 
 def one_client(images: Images) -> ClientData:

@@ -1,8 +1,9 @@
 """The run: stages x rounds, compiled; logged, evaluated, saved, resumed.
 
-The only place with clocks and files, but for what lanes take (advance.py).
+The only place with clocks and files, but for what seed_runs take (advance.py).
 What a resumed run needs is the last checkpoint (state.py); every random number
-follows from the seed and the round. Several seeds go in lanes (lanes.py).
+follows from the seed and the round. Several seeds go in seed_runs
+(seed_runs.py).
 """
 
 import contextlib
@@ -29,12 +30,12 @@ from fedjax_pfl.training import (
   multihost,
   preemption,
 )
-from fedjax_pfl.training.evaluators import accuracies, make_judges
+from fedjax_pfl.training.evaluators import accuracies, make_evaluators
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.global_evaluator import last_ones
 from fedjax_pfl.training.model_export import Models
 from fedjax_pfl.training.multi_seed import (
-  Lane,
+  SeedRun,
   align,
   check_seeds,
   share_programs,
@@ -43,10 +44,10 @@ from fedjax_pfl.training.round_driver import Numbers, make_advance
 from fedjax_pfl.training.state import (
   State,
   first_state,
-  fold_best,
   initialize_stage,
   stage_bounds,
   summarise_best,
+  update_test_best,
 )
 
 # One word a stream of random numbers; their order is part of every result.
@@ -128,8 +129,8 @@ def train_runs(
     if run not in finished
   ]
   if seeds:
-    for lane in run_rounds(begin_lanes(seeds)):
-      finish(lane)
+    for seed_run in run_rounds(begin_seed_runs(seeds)):
+      finish(seed_run)
   return [run.result() for run in runs]
 
 
@@ -155,16 +156,16 @@ def replay(experiment: Experiment, workdir: str) -> NoReturn:
   with contextlib.closing(run):
     keys, train_data = random_streams(settings['seed']), experiment.train
     state, done = first_state(experiment, run, keys['states'], writes=False)
-    lane = Lane(experiment, run, keys, None, state, done, train_data)
+    seed_run = SeedRun(experiment, run, keys, None, state, done, train_data)
     every = cadence(settings, experiment.rounds)
     for stage, first, last in stage_bounds(experiment.stages):
-      lane = enter_stage(lane, stage, first, last)
-      if not first <= lane.done < last:
+      seed_run = enter_stage(seed_run, stage, first, last)
+      if not first <= seed_run.done < last:
         continue
-      stop = min(last, (lane.done // every.save + 1) * every.save)
-      rounds = f'rounds {lane.done + 1} to {stop}'
+      stop = min(last, (seed_run.done // every.save + 1) * every.save)
+      rounds = f'rounds {seed_run.done + 1} to {stop}'
       progress.log(f'Playing {rounds} once more, client by client.')
-      make_advance([lane], stage, first)([lane], stop)
+      make_advance([seed_run], stage, first)([seed_run], stop)
       raise bad_input(
         'debug',
         got=f'finite numbers in {rounds} of {run.path}, client by client',
@@ -199,89 +200,107 @@ def cadence(settings: dict[str, Any], rounds: int) -> Cadence:
   )
 
 
-def begin_lanes(seeds: Sequence[tuple[Experiment, Run]]) -> list[Lane]:
-  """Return a lane for each seed, where its run stopped."""
+def begin_seed_runs(seeds: Sequence[tuple[Experiment, Run]]) -> list[SeedRun]:
+  """Return a seed_run for each seed, where its run stopped."""
   keys = [random_streams(one.settings['seed']) for one, _ in seeds]
-  judges = make_judges(
+  evaluators = make_evaluators(
     [experiment for experiment, _ in seeds], [own['evaluation'] for own in keys]
   )
-  lanes = []
-  for (experiment, run), *own in zip(seeds, keys, judges, strict=True):
+  seed_runs = []
+  for (experiment, run), *own in zip(seeds, keys, evaluators, strict=True):
     state, done = first_state(experiment, run, own[0]['states'])
-    lanes.append(Lane(experiment, run, *own, state, done, experiment.train))
-  return lanes
+    seed_runs.append(
+      SeedRun(experiment, run, *own, state, done, experiment.train)
+    )
+  return seed_runs
 
 
-def run_rounds(lanes: Sequence[Lane]) -> list[Lane]:
-  """Return the lanes after their last round.
+def run_rounds(seed_runs: Sequence[SeedRun]) -> list[SeedRun]:
+  """Return the seed_runs after their last round.
 
   Those at the lowest round move, all at once, until they are where another
   one waits.
   """
-  experiment, start = lanes[0].experiment, min(lane.done for lane in lanes)
-  tell_start(lanes)
+  experiment, start = (
+    seed_runs[0].experiment,
+    min(seed_run.done for seed_run in seed_runs),
+  )
+  tell_start(seed_runs)
   with (
     preemption.asked() as asked_fn,
     progress.progress('training', experiment.rounds, start=start) as bar,
   ):
     for stage, first, last in stage_bounds(experiment.stages):
-      lanes = [enter_stage(lane, stage, first, last) for lane in lanes]
-      if any(lane.done < last for lane in lanes):
+      seed_runs = [
+        enter_stage(seed_run, stage, first, last) for seed_run in seed_runs
+      ]
+      if any(seed_run.done < last for seed_run in seed_runs):
         if stage.note:
           progress.log(stage.note)
-        for moved in run_stage(lanes, stage, first, last, bar):
-          lanes = moved
+        for moved in run_stage(seed_runs, stage, first, last, bar):
+          seed_runs = moved
           if number := multihost.any_of(asked_fn()):
-            save_and_stop(lanes, number)
-  return lanes
+            save_and_stop(seed_runs, number)
+  return seed_runs
 
 
-def save_and_stop(lanes: Sequence[Lane], number: int) -> NoReturn:
-  """Save every lane where it is, say so, and end as the signal wants it."""
-  for lane in lanes:
-    if lane.done and not lane.run.has_checkpoint(lane.done):
-      lane.run.save_checkpoint(lane.done, lane.state)
-  done = sorted({lane.done for lane in lanes})
+def save_and_stop(seed_runs: Sequence[SeedRun], number: int) -> NoReturn:
+  """Save every seed_run where it is, say so, and end as the signal wants it."""
+  for seed_run in seed_runs:
+    if seed_run.done and not seed_run.run.has_checkpoint(seed_run.done):
+      seed_run.run.save_checkpoint(seed_run.done, seed_run.state)
+  done = sorted({seed_run.done for seed_run in seed_runs})
   rounds = ' and '.join(map(str, done))
   progress.log(f'Saved after round {rounds}; the same command continues.')
   raise preemption.Stopped(number, told=True)
 
 
-def tell_start(lanes: Sequence[Lane]) -> None:
+def tell_start(seed_runs: Sequence[SeedRun]) -> None:
   """Say on how many devices runs go, and where they are continued."""
-  done, rounds = min(lane.done for lane in lanes), lanes[0].experiment.rounds
-  if devices := describe(mesh_of(lanes[0].experiment.settings)):
+  done, rounds = (
+    min(seed_run.done for seed_run in seed_runs),
+    seed_runs[0].experiment.rounds,
+  )
+  if devices := describe(mesh_of(seed_runs[0].experiment.settings)):
     progress.log(devices)
-  ahead = sum(lane.done > done for lane in lanes)
+  ahead = sum(seed_run.done > done for seed_run in seed_runs)
   if 0 < done < rounds or ahead:
-    more = f'; {ahead} of {len(lanes)} seeds are ahead and wait' * (ahead > 0)
+    more = f'; {ahead} of {len(seed_runs)} seeds are ahead and wait' * (
+      ahead > 0
+    )
     progress.log(f'Continuing after round {done} of {rounds}{more}.')
 
 
-def enter_stage(lane: Lane, stage: Stage, first: int, last: int) -> Lane:
-  """Return the lane as the stage begins, or goes on; others as they are."""
-  if lane.done == first and stage is not lane.experiment.stages[0]:
-    lane = lane._replace(
-      state=initialize_stage(lane.experiment, stage, lane.state)
+def enter_stage(
+  seed_run: SeedRun, stage: Stage, first: int, last: int
+) -> SeedRun:
+  """Return the seed_run as the stage begins, or goes on; others as they are."""
+  if seed_run.done == first and stage is not seed_run.experiment.stages[0]:
+    seed_run = seed_run._replace(
+      state=initialize_stage(seed_run.experiment, stage, seed_run.state)
     )
-  if not first <= lane.done < last:
-    return lane
-  data = stage.prepare_data(lane.state.server, lane.experiment.train)
-  return lane._replace(data=data)
+  if not first <= seed_run.done < last:
+    return seed_run
+  data = stage.prepare_data(seed_run.state.server, seed_run.experiment.train)
+  return seed_run._replace(data=data)
 
 
 def run_stage(
-  lanes: Sequence[Lane], stage: Stage, first: int, last: int, bar: progress.Bar
-) -> Iterator[list[Lane]]:
-  """Yield the lanes after every stop up to the last round of a stage."""
-  experiment = lanes[0].experiment
+  seed_runs: Sequence[SeedRun],
+  stage: Stage,
+  first: int,
+  last: int,
+  bar: progress.Bar,
+) -> Iterator[list[SeedRun]]:
+  """Yield the seed_runs after every stop up to the last round of a stage."""
+  experiment = seed_runs[0].experiment
   every = cadence(experiment.settings, experiment.rounds)
   advance_fn = make_advance(
-    [lane for lane in lanes if lane.done < last], stage, first
+    [seed_run for seed_run in seed_runs if seed_run.done < last], stage, first
   )
-  while (done := min(lane.done for lane in lanes)) < last:
+  while (done := min(seed_run.done for seed_run in seed_runs)) < last:
     stop = every.next_stop(done, last)
-    moving = [lane for lane in lanes if lane.done == done]
+    moving = [seed_run for seed_run in seed_runs if seed_run.done == done]
     advanced = advance_fn(moving, stop)
     bar.update(
       stop,
@@ -291,44 +310,49 @@ def run_stage(
       },
     )
     moved = (
-      record(lane._replace(state=state, done=stop), numbers, stage, last, every)
-      for lane, (state, numbers) in zip(moving, advanced, strict=True)
+      record(
+        seed_run._replace(state=state, done=stop), numbers, stage, last, every
+      )
+      for seed_run, (state, numbers) in zip(moving, advanced, strict=True)
     )
-    lanes = [next(moved) if lane.done == done else lane for lane in lanes]
-    yield lanes
+    seed_runs = [
+      next(moved) if seed_run.done == done else seed_run
+      for seed_run in seed_runs
+    ]
+    yield seed_runs
 
 
 def record(
-  lane: Lane, numbers: Numbers, stage: Stage, last: int, every: Cadence
-) -> Lane:
-  """Return the lane, judged, logged and saved where that is due."""
-  done, rounds = lane.done, lane.experiment.rounds
+  seed_run: SeedRun, numbers: Numbers, stage: Stage, last: int, every: Cadence
+) -> SeedRun:
+  """Return the seed_run, evaluated, logged and saved where that is due."""
+  done, rounds = seed_run.done, seed_run.experiment.rounds
   if done % every.evaluate == 0 or done == rounds:
-    lane, more = judged(lane, stage)
+    seed_run, more = evaluated(seed_run, stage)
     numbers = {**numbers, **more}
-  lane.run.log(round=done, **numbers)
+  seed_run.run.log(round=done, **numbers)
   if done % every.save == 0 or done == last:
-    lane.run.save_checkpoint(done, lane.state)
-  return lane
+    seed_run.run.save_checkpoint(done, seed_run.state)
+  return seed_run
 
 
-def judged(lane: Lane, stage: Stage) -> tuple[Lane, Numbers]:
-  """Return the lane after an evaluation, and its numbers.
+def evaluated(seed_run: SeedRun, stage: Stage) -> tuple[SeedRun, Numbers]:
+  """Return the seed_run after an evaluation, and its numbers.
 
-  A stage is judged by those of `eval_views` that it has; the last has all.
+  A stage is evaluated by those of `eval_views` that it has; the last has all.
   """
   began = time.perf_counter()
-  experiment, state = lane.experiment, lane.state
+  experiment, state = seed_run.experiment, seed_run.state
   views = experiment.settings['eval_views']
   if stage is not experiment.stages[-1]:
     names = view_names(
       stage.algorithm, state.server, state.clients, experiment.train
     )
     views = [view for view in views if view in names]
-  scores = lane.judges.clients(stage, state, views)
-  test_best = fold_best(state.test_best, scores, lane.done)
+  scores = seed_run.evaluators.clients(stage, state, views)
+  test_best = update_test_best(state.test_best, scores, seed_run.done)
   numbers = accuracies(scores, experiment.train.count)
-  whole = lane.judges.whole(stage, state.server)
+  whole = seed_run.evaluators.whole(stage, state.server)
   numbers |= {
     f'global/{name}': number
     for name, number in whole.items()
@@ -336,23 +360,23 @@ def judged(lane: Lane, stage: Stage) -> tuple[Lane, Numbers]:
   }
   seconds = state.seconds + time.perf_counter() - began
   state = state._replace(seconds=seconds, test_best=test_best)
-  return lane._replace(state=state), numbers
+  return seed_run._replace(state=state), numbers
 
 
-def finish(lane: Lane) -> None:
-  """Judge the last models, and write all that a finished run has."""
+def finish(seed_run: SeedRun) -> None:
+  """Evaluate the last models, and write all that a finished run has."""
   began = time.perf_counter()
-  experiment, state = lane.experiment, lane.state
-  models = Models(experiment, lane.run)
+  experiment, state = seed_run.experiment, seed_run.state
+  models = Models(experiment, seed_run.run)
   last, views = experiment.stages[-1], experiment.settings['views']
-  scores = lane.judges.clients(last, state, views, models.keep)
-  whole = lane.judges.whole(last, state.server)
+  scores = seed_run.evaluators.clients(last, state, views, models.keep)
+  whole = seed_run.evaluators.whole(last, state.server)
   if multihost.is_first():
-    with atomic_files.writing(lane.run.path):
+    with atomic_files.writing(seed_run.run.path):
       models.save()
     seconds = float(state.seconds) + time.perf_counter() - began
-    write_result(experiment, lane.run, scores, whole, state, seconds)
-  lane.run.close()
+    write_result(experiment, seed_run.run, scores, whole, state, seconds)
+  seed_run.run.close()
 
 
 def write_result(
@@ -377,7 +401,7 @@ def write_result(
     np.arange(settings['num_clients']),
     train_count=experiment.train.count,
     train_classes=label_counts_of_clients(experiment.train, num_classes),
-    test_classes=label_counts_of_clients(experiment.judging[1], num_classes),
+    test_classes=label_counts_of_clients(experiment.eval_data[1], num_classes),
   )
   run.write_result(
     algorithm=settings['algorithm'],
@@ -389,7 +413,7 @@ def write_result(
       for view, score in scores.items()
     },
     test_best=summarise_best(
-      state.test_best, experiment.judging[1].count, experiment.train.count
+      state.test_best, experiment.eval_data[1].count, experiment.train.count
     ),
     **more,
   )

@@ -3,7 +3,7 @@
   round    arguments: images, rows of indices, server, clients
            results: server, clients
            work: C (own state before and after + upload)  +  c w
-  judging  the same arguments  +  b v        c, b clients side by side
+  evaluation  the same arguments  +  b v        c, b clients side by side
 
 w and v, the work of one client, are what the compiler says of the program of
 one client: that is compiled, without optimising its code, which leaves its
@@ -27,7 +27,7 @@ from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.experiment import Experiment
 
-BLOCK = 10  # clients judged in a call, at least: judging.CPU_BLOCK
+BLOCK = 10  # clients evaluated in a call, at least: evaluation.CPU_BLOCK
 # Machine code that runs slowly, in the same buffers.
 UNOPTIMISED = {
   'xla_backend_optimization_level': 0,
@@ -45,7 +45,7 @@ class Memory(NamedTuple):
   results: int  # of a round: server and clients once more
   cohort: int  # states before and after, and uploads
   work: int  # of the clients side by side
-  judging: int  # of those judged side by side
+  evaluation: int  # of those evaluated side by side
   host: int  # clients and their rows, where they live there
 
   @property
@@ -55,7 +55,7 @@ class Memory(NamedTuple):
 
   @property
   def peak(self) -> int:
-    return max(self.round, self._arguments + self.judging)
+    return max(self.round, self._arguments + self.evaluation)
 
   @property
   def _arguments(self) -> int:
@@ -92,7 +92,7 @@ def forecast_memory(
     # On the host, they are arguments and results.
     cohort=size * (up if known.host else 2 * own + up),
     work=chunk * one,
-    judging=_judging(experiment, stage, states, size),
+    evaluation=_evaluation(experiment, stage, states, size),
   )
 
 
@@ -179,7 +179,7 @@ def _known(
   rows = trees.num_bytes([train.index, train.count, test.index, test.count])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes(list(pools.values()))
-  nothing = dict.fromkeys(('cohort', 'work', 'judging'), 0)
+  nothing = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
   if not is_on_host(train):
     results = server + clients
     return Memory(
@@ -194,13 +194,13 @@ def _known(
   )
 
 
-def _judging(
+def _evaluation(
   experiment: Experiment,
   stage: Stage,
   states: tuple[Server, Client],
   size: int,
 ) -> int:
-  """Return the work of judging; on an accelerator a block side by side."""
+  """Return the work of evaluation; on an accelerator a block side by side."""
   settings = experiment.settings
   last = stage is experiment.stages[-1]
   views = settings['views'] if last else settings['eval_views']
@@ -218,7 +218,7 @@ def _judging(
   lowered = jax.jit(lambda *args: evaluate(*args)).lower(
     *states,
     jax.ShapeDtypeStruct((1,), jnp.int32),
-    *map(shapes_of, experiment.judging),
+    *map(shapes_of, experiment.eval_data),
     jax.eval_shape(jax.random.key, 0),
   )
   compiled = lowered.compile(compiler_options=_options())

@@ -1,4 +1,4 @@
-"""The models that a run leaves behind, picked while clients are judged."""
+"""The models that a run leaves behind, picked while clients are evaluated."""
 
 from typing import Any
 

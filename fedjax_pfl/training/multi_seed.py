@@ -1,10 +1,11 @@
-"""Several seeds of one experiment, each in a lane of its own.
+"""Several seeds of one experiment, each in a seed_run of its own.
 
-A lane is an ordinary run: its data are dealt, its model begun and its clients
-drawn by its own seed. Shared are the images and the compiled programs. Where
-an accelerator has room, lanes run side by side, on a leading axis [S]; on a
-CPU one after the other, each by the program of a single run: with an axis [S]
-rounds took 0 to 40 % longer there, and compiling a quarter to two thirds.
+A seed_run is an ordinary run: its data are dealt, its model begun and its
+clients drawn by its own seed. Shared are the images and the compiled programs.
+Where an accelerator has room, seed_runs run side by side, on a leading axis
+[S]; on a CPU one after the other, each by the program of a single run: with an
+axis [S] rounds took 0 to 40 % longer there, and compiling a quarter to two
+thirds.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from fedjax_pfl.federated.rounds import Round
 from fedjax_pfl.federated.sharding import spread
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.evaluators import Judges
+from fedjax_pfl.training.evaluators import Evaluators
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.state import State
 
@@ -39,13 +40,13 @@ Call = tuple[Server, Client, Array, ClientData, Key]
 Result = tuple[Server, Client, Metrics]
 
 
-class Lane(NamedTuple):
+class SeedRun(NamedTuple):
   """One seed on its way."""
 
   experiment: Experiment
   run: Run
   keys: dict[str, Key]
-  judges: Judges
+  evaluators: Evaluators
   state: State
   done: int  # rounds
   data: ClientData  # what the present stage trains on

@@ -1,8 +1,8 @@
 """One run by several processes, on one machine or on many: jax.distributed.
 
 Each process reads the data and holds the whole state; its devices train and
-judge their share of the clients (mesh.py). Only the first one touches the run
-directory and prints: the others need no common disk. What it finds there, a
+evaluate their share of the clients (mesh.py). Only the first one touches the
+run directory and prints: the others need no common disk. What it finds there, a
 checkpoint above all, it sends to them, so that all go on from the same round.
 """
 

@@ -24,40 +24,43 @@ from fedjax_pfl.training import divergence
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.multi_seed import (
   Call,
-  Lane,
   Result,
+  SeedRun,
   num_side_by_side,
   side_by_side,
 )
 from fedjax_pfl.training.state import State
 
 Numbers = dict[str, Any]  # of one line of metrics.jsonl
-Advance = Callable[[Sequence[Lane], int], list[tuple[State, Numbers]]]
+Advance = Callable[[Sequence[SeedRun], int], list[tuple[State, Numbers]]]
 
 
-def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
-  """Return (lanes, stop) -> [(state after round `stop`, numbers)].
+def make_advance(
+  seed_runs: Sequence[SeedRun], stage: Stage, first: int
+) -> Advance:
+  """Return (seed_runs, stop) -> [(state after round `stop`, numbers)].
 
-  For lanes in this stage that have done as many rounds; `first` is the number
-  of those before it. What runs side by side shares the time that it takes.
+  For seed_runs in this stage that have done as many rounds; `first` is the
+  number of those before it. What runs side by side shares the time that it
+  takes.
   """
-  lane = lanes[0]
-  settings = lane.experiment.settings
-  stage, bytes_of = communication.watch(stage, lane.state.server)
+  seed_run = seed_runs[0]
+  settings = seed_run.experiment.settings
+  stage, bytes_of = communication.watch(stage, seed_run.state.server)
   mesh = mesh_of(settings)
-  rounds_fn = make_rounds_fn(lane.experiment, stage, mesh)
+  rounds_fn = make_rounds_fn(seed_run.experiment, stage, mesh)
   play_fn, width = side_by_side(rounds_fn, mesh), 1
-  if len(lanes) > 1:
-    call = call_of(lane, stage, lane.done + 1)
-    width = num_side_by_side(lane.experiment, stage, call)
+  if len(seed_runs) > 1:
+    call = call_of(seed_run, stage, seed_run.done + 1)
+    width = num_side_by_side(seed_run.experiment, stage, call)
 
-  def finite(lane, call, kept, result, metrics, stop):
+  def finite(seed_run, call, kept, result, metrics, stop):
     """Return result, metrics and who took part [T, C]; all are finite."""
     everyone = np.ones(metrics['loss'].shape, bool)
     lost = divergence.find_lost(call, result, metrics)
     if lost is None:
       return result, metrics, everyone
-    refuse_fn = partial(divergence.refusal, lane, stage, stop)
+    refuse_fn = partial(divergence.refusal, seed_run, stage, stop)
     if settings['on_divergence'] == 'stop':
       raise refuse_fn(lost)
     divergence.put_back(call[1], np.unique(call[2]), kept)
@@ -69,29 +72,29 @@ def make_advance(lanes: Sequence[Lane], stage: Stage, first: int) -> Advance:
       return []
     return divergence.keep_rows(call[1], np.unique(call[2]))
 
-  def advance(lanes, stop):
+  def advance(seed_runs, stop):
     advanced = []
-    for place in range(0, len(lanes), width):
-      some, began = lanes[place : place + width], time.perf_counter()
-      calls = [call_of(lane, stage, stop) for lane in some]
+    for place in range(0, len(seed_runs), width):
+      some, began = seed_runs[place : place + width], time.perf_counter()
+      calls = [call_of(seed_run, stage, stop) for seed_run in some]
       kept = [kept_of(call) for call in calls]
       results = play_fn(calls)
       metrics = jax.tree.map(np.asarray, [one[2] for one in results])  # waits
       took = (time.perf_counter() - began) / len(some)
-      for lane, call, rows, result, one in zip(
+      for seed_run, call, rows, result, one in zip(
         some, calls, kept, results, metrics, strict=True
       ):
-        result, one, took_part = finite(lane, call, rows, result, one, stop)
+        result, one, took_part = finite(seed_run, call, rows, result, one, stop)
         numbers = {
           'stage': stage.name,
           **training_numbers(
             one, call, settings['batch_size'], took, took_part
           ),
-          **message_bytes(bytes_of(), call, begins=lane.done == first),
+          **message_bytes(bytes_of(), call, begins=seed_run.done == first),
         }
         if settings['on_divergence'] == 'exclude':
-          numbers |= told_excluded(lane, call, took_part)
-        advanced.append((state_after(lane, result, took), numbers))
+          numbers |= told_excluded(seed_run, call, took_part)
+        advanced.append((state_after(seed_run, result, took), numbers))
     return advanced
 
   return advance
@@ -147,20 +150,26 @@ def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
   return most
 
 
-def call_of(lane: Lane, stage: Stage, stop: int) -> Call:
+def call_of(seed_run: SeedRun, stage: Stage, stop: int) -> Call:
   """Return what the rounds up to `stop` are called with."""
   cohorts = cohorts_of(
-    lane.experiment, stage, lane.keys['cohorts'], lane.done, stop
+    seed_run.experiment, stage, seed_run.keys['cohorts'], seed_run.done, stop
   )
-  state = lane.state
-  return state.server, state.clients, cohorts, lane.data, lane.keys['rounds']
+  state = seed_run.state
+  return (
+    state.server,
+    state.clients,
+    cohorts,
+    seed_run.data,
+    seed_run.keys['rounds'],
+  )
 
 
-def state_after(lane: Lane, result: Result, seconds: float) -> State:
-  """Return the state of a lane after rounds that took so long."""
+def state_after(seed_run: SeedRun, result: Result, seconds: float) -> State:
+  """Return the state of a seed_run after rounds that took so long."""
   server, clients, _ = result
-  return lane.state._replace(
-    server=server, clients=clients, seconds=lane.state.seconds + seconds
+  return seed_run.state._replace(
+    server=server, clients=clients, seconds=seed_run.state.seconds + seconds
   )
 
 
@@ -190,12 +199,14 @@ def loop_rounds(round_fn):
   return rounds
 
 
-def told_excluded(lane: Lane, call: Call, took_part: np.ndarray) -> Numbers:
+def told_excluded(
+  seed_run: SeedRun, call: Call, took_part: np.ndarray
+) -> Numbers:
   """Return how many took no part, and which: [round, client]; say it, too."""
   numbers: Numbers = {'excluded': int((~took_part).sum())}
   pairs = []
-  for number, cohort in enumerate(np.asarray(call[2]), lane.done + 1):
-    lost = divergence.ids_of(cohort[~took_part[number - lane.done - 1]])
+  for number, cohort in enumerate(np.asarray(call[2]), seed_run.done + 1):
+    lost = divergence.ids_of(cohort[~took_part[number - seed_run.done - 1]])
     pairs += [[number, client] for client in lost]
     if lost:
       progress.log(

@@ -24,7 +24,7 @@ from fedjax_pfl.training.experiment import Experiment
 
 
 class TestBest(NamedTuple):
-  """The best rounds of one view on the test set: see oracle.py."""
+  """The best rounds of one view on the test set: see test_selection.py."""
 
   each: test_selection.Best  # every client has a round of its own
   together: (
@@ -96,23 +96,25 @@ def initialize_stage(
 
 
 def none_yet(experiment: Experiment) -> dict[str, TestBest]:
-  """Return the best rounds before any was judged."""
+  """Return the best rounds before any was evaluated."""
   settings = experiment.settings
   dtype = jnp.int32 if settings['scoring'] == 'exact' else float
-  unseen = test_selection.unseen(settings['num_clients'], dtype=dtype)
+  unseen = test_selection.init_best(settings['num_clients'], dtype=dtype)
   best = jax.tree.map(np.asarray, unseen)
   views = settings['eval_views']
   return {view: TestBest(best, best) for view in views}
 
 
-def fold_best(
+def update_test_best(
   test_best: dict[str, TestBest], scores: dict[str, Scores], done: int
 ) -> dict[str, TestBest]:
   """Return the best rounds with those of the latest evaluation."""
   folded = {
     view: TestBest(
-      test_selection.fold(test_best[view].each, one, done),
-      test_selection.fold(test_best[view].together, one, done, together=True),
+      test_selection.update_best(test_best[view].each, one, done),
+      test_selection.update_best(
+        test_best[view].together, one, done, together=True
+      ),
     )
     for view, one in scores.items()
   }

@@ -1,7 +1,7 @@
 """FedRep: what its cases do not say."""
 
 import pytest
-from helpers import PERSONAL, TRAIN, assert_close, build, make_data, play
+from helpers import FINETUNE, TRAIN, assert_close, build, make_data, play
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
@@ -21,7 +21,7 @@ def test_without_a_phase_of_the_head_it_is_fedbabu(float64):
 
 
 def test_only_the_papers_reading_is_seen_at_each_number_of_epochs():
-  assert PERSONAL.epochs == (1, 2)
+  assert FINETUNE.epochs == (1, 2)
   names = {}
   for protocol in ('paper', 'released'):
     ((stage, *states),) = stage_shapes(build('fedrep', protocol=protocol), DATA)

@@ -23,13 +23,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl import local, personalize, trees
-from fedjax_pfl.algorithm import Algorithm, Stage
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Stage
 
 
 class HParams(NamedTuple):
-  train: local.Training = local.Training()
-  finetune: personalize.Finetuning = personalize.Finetuning()
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
   nap: int = 2
 
 
@@ -52,7 +53,7 @@ def build(task, hp):
       )
       return task.loss(rested, batch, rng)
 
-    params, info = local.fit(
+    params, info = local_training.fit(
       loss,
       server.params,
       data,
@@ -72,7 +73,7 @@ def build(task, hp):
       trees.weighted_mean(params, hp.train.weights(counts)),
     ),
     personalize=lambda server, client, data, rng: {'initial': server.params},
-    predict=personalize.make_predict(task),
+    predict=personalization.make_predict(task),
   )
   return (Stage('fednap', hp.train.rounds, algorithm),)
 '''

@@ -28,10 +28,10 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.evaluators import make_judge
+from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import build_stages
 from fedjax_pfl.training.loop import (
-  begin_lanes,
+  begin_seed_runs,
   finish,
   random_streams,
   run_rounds,
@@ -76,7 +76,7 @@ def poisoned(quick_compiler):
 
 
 def experiments_of(poisoned, name, **changes):
-  """Return both experiments with another method, all its views judged."""
+  """Return both experiments with another method, all its views evaluated."""
   settings = make_settings(**{**SETTINGS, 'algorithm': name, **changes})
   stages = tuple(
     stage._replace(rounds=min(stage.rounds, SETTINGS['rounds']))
@@ -86,19 +86,19 @@ def experiments_of(poisoned, name, **changes):
 
 
 def run(experiments, folder):
-  """Return the lanes of the experiments after their last round."""
+  """Return the seed_runs of the experiments after their last round."""
   runs = [
     run_dir.open_run(folder / str(number), one.settings, data='', log=print)
     for number, one in enumerate(experiments)
   ]
-  return run_rounds(begin_lanes(list(zip(experiments, runs, strict=True))))
+  return run_rounds(begin_seed_runs(list(zip(experiments, runs, strict=True))))
 
 
 def models_of(experiment, state, views, compiled):
-  """Return {view: models [K]} as the runner's judge shows them."""
+  """Return {view: models [K]} as the runner's evaluate shows them."""
   kept = {}
   key = random_streams(experiment.settings['seed'])['evaluation']
-  scores = make_judge(experiment, key, compiled)(
+  scores = make_evaluator(experiment, key, compiled)(
     experiment.stages[-1], state, views, lambda ids, models: kept.update(models)
   )
   return jax.tree.map(np.asarray, kept), scores
@@ -173,8 +173,8 @@ def test_what_is_chosen_by_tests_is_called_so(poisoned, tmp_path):
     != jax.tree.map(bytes_of, states[1][name])
   ]
   assert set(differ) - {'seconds'} == {'test_best'}
-  for lane in (one, two):
-    finish(lane)
+  for seed_run in (one, two):
+    finish(seed_run)
   results = [run_dir.load_result(tmp_path / place) for place in '01']
   assert results[0].keys() == results[1].keys()
   differ = [name for name in results[0] if results[0][name] != results[1][name]]
@@ -186,7 +186,7 @@ def bytes_of(leaf):
 
 
 def test_half_of_the_tests_is_seen_where_that_is_asked_for(poisoned):
-  """With adapt_on=test_half: that half, never the half of the judgement."""
+  """With adapt_on=test_half: that half, never the half of the evaluation."""
   experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
   state = State(server, clients, np.zeros(()), none_yet(experiment))

@@ -21,7 +21,7 @@ def ask(experiment, workdir):
   return id_ood(experiment, *states, ('initial', 'finetuned'), key)
 
 
-def test_own_and_other_make_up_what_the_run_judged(tiny_run):
+def test_own_and_other_make_up_what_the_run_evaluated(tiny_run):
   """Shards give a client tests of its own classes alone: its accuracy."""
   experiment, workdir = tiny_run
   splits = ask(experiment, workdir)

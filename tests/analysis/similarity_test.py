@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, PERSONAL, client_of, make_data, make_task
+from helpers import FINETUNE, KEY, client_of, make_data, make_task
 
 from fedjax_pfl.analysis import similarity
 from fedjax_pfl.client import personalization
@@ -61,7 +61,7 @@ def test_cosines_while_clients_finetune_pair_by_pair():
   task, train = make_task(), make_data(counts)
   params = task.init(KEY(0))
   ids = np.arange(len(counts))[1:]  # the first is not asked
-  personal = PERSONAL._replace(epochs=(2,))
+  personal = FINETUNE._replace(epochs=(2,))
   told = []
   got = similarity.finetuning_cosines(
     task, params, train, ids, KEY(1), personal, told.append
@@ -69,7 +69,7 @@ def test_cosines_while_clients_finetune_pair_by_pair():
   assert told == [10, 11] and list(got) == ['body', 'head']
   finetune = jax.jit(
     lambda data, rng: personalization.finetune(
-      task, params, data, rng, PERSONAL
+      task, params, data, rng, FINETUNE
     )
   )
   models = [

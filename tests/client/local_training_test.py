@@ -9,8 +9,8 @@ import optax
 import pytest
 from helpers import (
   BATCH,
+  FINETUNE,
   KEY,
-  PERSONAL,
   TRAIN,
   assert_close,
   assert_same_bits,
@@ -185,7 +185,7 @@ def test_settings_reach_the_batches():
   assert batching == local_training.Batching(
     BATCH, 2, TASK.augment, shuffle=False
   )
-  assert TRAIN.batching(TASK).shuffle and PERSONAL.shuffle
+  assert TRAIN.batching(TASK).shuffle and FINETUNE.shuffle
 
 
 def test_steps_left_out_move_nothing_and_forget_nothing():

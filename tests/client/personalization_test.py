@@ -7,8 +7,8 @@ import optax
 import pytest
 from helpers import (
   BATCH,
+  FINETUNE,
   KEY,
-  PERSONAL,
   assert_close,
   assert_same_bits,
   client_of,
@@ -32,7 +32,7 @@ SIZES = (5, 4, 1, 0, 2)
 
 
 def test_views():
-  got = personalization.views(TASK, PARAMS, ONE, KEY(0), PERSONAL)
+  got = personalization.views(TASK, PARAMS, ONE, KEY(0), FINETUNE)
   assert list(got) == [
     'initial',
     'finetuned_1',
@@ -45,7 +45,7 @@ def test_views():
 
 @pytest.mark.parametrize('part', personalization.PARTS)
 def test_finetuning_moves_its_part_alone(part):
-  personal = PERSONAL._replace(part=part, epochs=(2,))
+  personal = FINETUNE._replace(trainable=part, epochs=(2,))
   models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
   assert list(models) == ['finetuned']
   for name, old, new in zip(
@@ -62,7 +62,7 @@ def test_finetuning_moves_its_part_alone(part):
 
 def test_finetuning_is_a_fit_on_training_inputs():
   """SGD with momentum at its own rate, on augmented images, without decay."""
-  personal = PERSONAL._replace(epochs=(3, 1, 3))
+  personal = FINETUNE._replace(epochs=(3, 1, 3))
   models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
   assert list(models) == ['finetuned_1', 'finetuned']
   want, _ = local_training.fit_with_snapshots(

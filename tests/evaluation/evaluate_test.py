@@ -147,7 +147,7 @@ def fedavg():
   return (algorithm, *init_states(algorithm, TRAIN, KEY(1)))
 
 
-def judge(test=TEST, **options):
+def evaluate(test=TEST, **options):
   """Return the scores of all clients, and the ids and models of each block."""
   _, server, clients = fedavg()
   shown = []
@@ -175,7 +175,7 @@ def evaluate_fn():
 
 def test_models_are_those_of_each_client():
   """From its own training data and the key fold_in(key, client)."""
-  _, [(ids, models)] = judge()
+  _, [(ids, models)] = evaluate()
   algorithm, server, _ = fedavg()
   assert ids.tolist() == [*range(7)]
   assert set(models) == set(VIEWS)
@@ -188,7 +188,7 @@ def test_models_are_those_of_each_client():
 
 
 def test_scores_are_those_of_the_models_on_the_clients_tests():
-  scores, [(_, models)] = judge()
+  scores, [(_, models)] = evaluate()
   for view in VIEWS:
     for i, count in enumerate(TEST_COUNTS):
       rows = np.asarray(TEST.index[i, :count])
@@ -204,13 +204,13 @@ def test_scores_are_those_of_the_models_on_the_clients_tests():
 def test_models_never_see_a_test():
   """The same models, whatever the test set is."""
   other = TEST._replace(x=255 - TEST.x, y=(TEST.y + 1) % CLASSES)
-  (scores, shown), (other_scores, other_shown) = judge(), judge(other)
+  (scores, shown), (other_scores, other_shown) = evaluate(), evaluate(other)
   assert_same_bits(shown, other_shown)
   assert (scores['initial'].loss != other_scores['initial'].loss).any()
 
 
 def test_scores_come_in_the_order_of_the_views():
-  assert list(judge()[0]) == list(VIEWS)
+  assert list(evaluate()[0]) == list(VIEWS)
 
 
 @pytest.mark.parametrize('block', [1, 2, 3, 7, 10])

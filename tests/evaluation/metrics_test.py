@@ -89,8 +89,8 @@ def test_the_best_round_keeps_its_kind(rule):
   """Else a checkpoint would not be what a resumed run expects."""
   scores = jax.tree.map(lambda leaf: leaf[None], score(rule))
   kind = int if rule == 'exact' else float
-  none = test_selection.unseen(1, dtype=kind)
-  best = test_selection.fold(none, scores, 3)
+  none = test_selection.init_best(1, dtype=kind)
+  best = test_selection.update_best(none, scores, 3)
   assert best.correct.dtype == none.correct.dtype
   assert best.correct == scores.correct
 

@@ -20,9 +20,9 @@ def scores_of(correct):
 def folded(**options):
   """Fold all rounds; the model of client i in round r is (r, 10 i)."""
   models = {'w': jnp.zeros((3, 2))}
-  best = test_selection.unseen(3, models)
+  best = test_selection.init_best(3, models)
   fold = jax.jit(
-    test_selection.fold, static_argnames=('replace_ties', 'together')
+    test_selection.update_best, static_argnames=('replace_ties', 'together')
   )
   for number, correct in enumerate(ROUNDS):
     w = jnp.stack([jnp.full(3, float(number)), 10.0 * jnp.arange(3)], 1)
@@ -50,17 +50,17 @@ def test_the_best_round(options, rounds, correct):
 def test_ties_of_all_clients_together():
   first, second = scores_of(ROUNDS[0]), scores_of(ROUNDS[1])
   for options, want in (({}, 0), ({'replace_ties': True}, 1)):
-    best = test_selection.fold(
-      test_selection.unseen(3), first, 0, together=True
+    best = test_selection.update_best(
+      test_selection.init_best(3), first, 0, together=True
     )
-    best = test_selection.fold(best, second, 1, together=True, **options)
+    best = test_selection.update_best(best, second, 1, together=True, **options)
     assert best.round.tolist() == [want] * 3
 
 
 def test_the_first_round_wins_even_without_a_correct_answer():
   for together in (False, True):
-    best = test_selection.fold(
-      test_selection.unseen(3),
+    best = test_selection.update_best(
+      test_selection.init_best(3),
       scores_of(jnp.zeros(3, int)),
       5,
       together=together,

@@ -28,12 +28,12 @@ def run(count: int, seed: int) -> Outcome:
     for number in range(count):
       state = (half_done, finished)[number % 2]
       what, damaged = damage(state, rng)
-      if end := judge(damaged, folder / str(number), want):
+      if end := evaluate(damaged, folder / str(number), want):
         failures.append(f'damage {number}, {what}: {end}')
   return Outcome('damaged files', count, count - len(failures), tuple(failures))
 
 
-def judge(damaged: State, folder: Path, want: dict) -> str:
+def evaluate(damaged: State, folder: Path, want: dict) -> str:
   """Return '' if the same command ends well, else how it ended."""
   write(damaged, folder)
   end = tiny.how_it_ends(folder, want)

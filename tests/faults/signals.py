@@ -39,7 +39,7 @@ def run(count: int, seed: int) -> list[Outcome]:
             break
           tried += 1
           said = commands.log.read_bytes()[size:]
-          if wrong := judge(commands, status, number, said):
+          if wrong := evaluate(commands, status, number, said):
             failures.append(f'{number.name} after {after:.1f} s: {wrong}')
         print(f'{number.name}: {tried} of {count // 2}', flush=True)
         if commands.numbers() != want:
@@ -50,7 +50,7 @@ def run(count: int, seed: int) -> list[Outcome]:
   return outcomes
 
 
-def judge(commands: Commands, status: int, number: int, said: bytes) -> str:
+def evaluate(commands: Commands, status: int, number: int, said: bytes) -> str:
   """Return what is wrong with how the command ended, or ''."""
   if status not in (128 + number, -number):
     return f'status {status}: {said.decode()}'

@@ -70,7 +70,7 @@ def compiled_once():
         'make_evaluate',
         lambda *args, keep_models, **_: (tuple(args[2]), keep_models),
       ),
-      (evaluators, 'make_judge_whole', lambda experiment: ()),
+      (evaluators, 'make_global_evaluator', lambda experiment: ()),
     ):
       make = _once(getattr(module, name), key_fn)
       stack.enter_context(mock.patch.object(module, name, make))

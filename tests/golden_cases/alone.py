@@ -1,6 +1,6 @@
 """Methods whose clients keep their models: Local-only and LG-FedAvg.
 
-Their public code judges every client at its best round on the TEST set.
+Their public code evaluates every client at its best round on the TEST set.
 """
 
 import goldens
@@ -18,7 +18,7 @@ from golden_cases.rounds import (
   check_steps,
   check_trained,
   check_views,
-  judged,
+  evaluated,
   rounds,
 )
 from golden_cases.settings import (
@@ -32,7 +32,7 @@ from golden_cases.settings import (
 
 
 def play_local_only(case):
-  """A round of the package is an epoch here: each of them is judged."""
+  """A round of the package is an epoch here: each of them is evaluated."""
   rates = jnp.asarray(case['lr_per_epoch'], float)
   train_settings = training(case)._replace(
     rounds=case['epochs'], epochs=1, learning_rate=lambda clock: rates[clock]
@@ -106,7 +106,7 @@ def play_lg_fedavg(case):
     printed = with_mean_head(best.models, task)
     table_best.append(accuracies(algorithm, printed, test))
     for i, model in enumerate(printed):
-      logits, _, _ = judged(algorithm, model, test, i)
+      logits, _, _ = evaluated(algorithm, model, test, i)
       case.check(f'table/client{i}/round{done.number}/logits', logits)
   case.check('table/accuracy', table)
   case.check('table/accuracy_best_averaged_head', table_best)
@@ -156,7 +156,7 @@ def views_of(algorithm, done, train, view):
 
 def accuracies(algorithm, models, test):
   return [
-    judged(algorithm, model, test, i)[1] for i, model in enumerate(models)
+    evaluated(algorithm, model, test, i)[1] for i, model in enumerate(models)
   ]
 
 
@@ -165,9 +165,9 @@ def fold(best, accuracy, number, models, test, **options):
   stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
   correct = np.rint(np.asarray(accuracy) * test.count / 100).astype(int)
   if best is None:
-    best = test_selection.unseen(len(models), stacked)
+    best = test_selection.init_best(len(models), stacked)
   scores = Scores(jnp.asarray(correct), test.count, jnp.zeros(len(models)))
-  return test_selection.fold(best, scores, number, stacked, **options)
+  return test_selection.update_best(best, scores, number, stacked, **options)
 
 
 PLAYS = {'local-only': play_local_only, 'lg-fedavg': play_lg_fedavg}

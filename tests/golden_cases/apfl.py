@@ -64,7 +64,7 @@ def play_rounds(case, hp):
     case.check('alpha', np.transpose(alphas))  # [client, round]
   for i, client in enumerate(done.clients):
     views = algorithm.personalize(done.server, client, of(train, i), KEY(0))
-    logits, _, _ = play.judged(algorithm, views['personal'], test, i)
+    logits, _, _ = play.evaluated(algorithm, views['personal'], test, i)
     case.check(f'personalized/client{i}/logits', logits)
   case.finish()
 

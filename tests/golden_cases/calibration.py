@@ -62,7 +62,7 @@ def added_up(num_bins):
 
 
 def play_grid(case):
-  """Judge every mixture of every client, paired in both ways."""
+  """Evaluate every mixture of every client, paired in both ways."""
   tables = {}
   for pair in ('fresh', 'stale'):
     logits = mixed_logits(case, pair)  # [K, G, N, Y]

@@ -54,7 +54,7 @@ def play_released(case, anchor):
     case.check_tree(f'global/round{done.number}', done.server.params)
     for i, client in enumerate(done.clients):
       models = personalize(done.server, client, of(train, i), KEY(0))
-      _, accuracy, _ = play.judged(algorithm, models['personal'], test, i)
+      _, accuracy, _ = play.evaluated(algorithm, models['personal'], test, i)
       accuracies[done.number - 1, i] = accuracy
   play.check_losses(case, losses)
   case.check('table/accuracy', accuracies)

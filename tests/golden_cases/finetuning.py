@@ -29,7 +29,7 @@ def play_finetuning(case):
     pytest.skip(f'{case["case"]}: two rates in one fit are not there yet')
   personal = personalization.Finetuning(
     epochs=(case['epochs'],),
-    part='full' if len(parts) == 2 else parts[0],
+    trainable='full' if len(parts) == 2 else parts[0],
     learning_rate=max(rates.values()),
     momentum=case['momentum'],
     batch_size=case['batch_size'],
@@ -49,7 +49,7 @@ def play_finetuning(case):
       models = personalization.finetune(task, start, data, KEY(0), personal)
     return models['finetuned'], infos[0]
 
-  def judge(params, x, y):
+  def evaluate(params, x, y):
     mask = jnp.ones(len(x))
     batch = Batch(x, y, mask)
     return task.logits(params, x, mask), task.loss(params, batch, KEY(0))
@@ -61,7 +61,7 @@ def play_finetuning(case):
     case.check(f'step_loss/client{i}', info.losses[: int(info.num_steps)])
     x, y = client_rows(test, i)
     for prefix, params in (('initial', start), ('personalized', model)):
-      logits, loss = judge(params, x, y)
+      logits, loss = evaluate(params, x, y)
       case.check(f'{prefix}/client{i}/logits', logits)
       accuracy = 100 * np.mean(np.asarray(logits).argmax(1) == np.asarray(y))
       results[prefix].append((accuracy, loss))
@@ -77,7 +77,7 @@ def play_without_head(case):
   start = start_params(case)
   predict = personalization.make_predict(task)
 
-  def judge(model, x, mask):
+  def evaluate(model, x, mask):
     views = personalization.Euclidean(model), personalization.Cosine(model)
     closeness = [predict(view, x, mask) for view in views]
     return [task.features(start, x, mask), *closeness]
@@ -94,7 +94,7 @@ def play_without_head(case):
       means = jnp.where(model.present[:, None], model.means, jnp.nan)
       case.check(f'{place}/templates', means)
       x, y = client_rows(test, i)
-      batches = [judge(model, *b) for b in padded_batches(x, size)]
+      batches = [evaluate(model, *b) for b in padded_batches(x, size)]
       features, *closeness = (
         np.concatenate(rows)[: len(x)] for rows in zip(*batches, strict=True)
       )

@@ -67,7 +67,7 @@ def schedule(rates):
 
 
 def check_adapted(case, task, algorithm, server, test):
-  """One step on the first tests of a client, judged on the last."""
+  """One step on the first tests of a client, evaluated on the last."""
   support, query = first_and_last(case, test)
   adapt = make_adapt(algorithm, server, 'adapted')
   before = []
@@ -75,7 +75,7 @@ def check_adapted(case, task, algorithm, server, test):
     x, y = client_rows(support, i)
     batch = Batch(x, y, jnp.ones(len(y)))
     before.append(task.loss(server.params, batch, KEY(0)))
-    scores = play.judged(algorithm, adapt(of(support, i)), query, i)
+    scores = play.evaluated(algorithm, adapt(of(support, i)), query, i)
     case.check(f'personalized/client{i}/logits', scores[0])
   case.check('personalized/support_loss', before)
 
@@ -104,7 +104,7 @@ def check_helpers(case, algorithm, server, test):
   last = models[case['participants'][-1][-1]]
   for i, model in enumerate(models):
     for name, other in (('helper', model), ('table', last)):
-      logits, _, _ = play.judged(algorithm, other, test, i)
+      logits, _, _ = play.evaluated(algorithm, other, test, i)
       case.check(f'{name}/client{i}/logits', logits)
 
 

@@ -31,7 +31,7 @@ def play_pfedme(case):
   play.check_losses(case, losses)
   for i, client in enumerate(done.clients):
     views = algorithm.personalize(done.server, client, of(train, i), KEY(0))
-    logits, _, _ = play.judged(algorithm, views['personal'], test, i)
+    logits, _, _ = play.evaluated(algorithm, views['personal'], test, i)
     case.check(f'personalized/client{i}/logits', logits)
   case.finish()
 

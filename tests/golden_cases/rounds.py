@@ -193,14 +193,16 @@ def check_views(case, algorithm, done, train, test, names):
 
 def check_models(case, algorithm, models, test, prefix):
   """Compare logits, accuracies and losses of one model for each client."""
-  scores = [judged(algorithm, model, test, i) for i, model in enumerate(models)]
+  scores = [
+    evaluated(algorithm, model, test, i) for i, model in enumerate(models)
+  ]
   for i, (logits, _, _) in enumerate(scores):
     case.check(f'{prefix}/client{i}/logits', logits)
   case.check(f'{prefix}/accuracy', [accuracy for _, accuracy, _ in scores])
   case.check(f'{prefix}/loss', [loss for _, _, loss in scores])
 
 
-def judged(algorithm, model, test, i):
+def evaluated(algorithm, model, test, i):
   """Return logits, accuracy in percent and loss on the tests of client i."""
   x, y = client_rows(test, i)
   logits = np.asarray(algorithm.predict(model, x, jnp.ones(len(x))))
@@ -212,7 +214,7 @@ def judged(algorithm, model, test, i):
 
 def check_final(case, algorithm, server, test):
   scores = [
-    judged(algorithm, server.params, test, i) for i in range(case['clients'])
+    evaluated(algorithm, server.params, test, i) for i in range(case['clients'])
   ]
   case.check('final/logits', np.stack([logits for logits, _, _ in scores]))
   scale = 1 if case.arrays['final/accuracy'].max() > 1 else 0.01

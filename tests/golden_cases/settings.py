@@ -37,7 +37,7 @@ def finetuning_settings(case):
   assert settings['weight_decay'] == 0
   return personalization.Finetuning(
     epochs=(settings['epochs'],),
-    part=settings['part'],
+    trainable=settings['part'],
     learning_rate=settings['lr'],
     momentum=settings['momentum'],
     batch_size=settings['batch_size'],

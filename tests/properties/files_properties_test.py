@@ -116,8 +116,8 @@ TRAININGS = st.builds(
   results_rows.Training, *[TEXT] * 4, JSON, TEXT, COUNTS, COUNTS,
   st.none() | st.floats(0, 1e9), COUNTS, COUNTS, PROVENANCE,
 )  # fmt: skip
-JUDGEMENTS = st.builds(
-  results_rows.Judgement,
+EVALUATIONS = st.builds(
+  results_rows.Evaluation,
   TEXT,
   TEXT,
   JSON,
@@ -127,20 +127,20 @@ JUDGEMENTS = st.builds(
 )
 
 
-@given(training=TRAININGS, judgement=JUDGEMENTS, views=VIEWS)
-def test_rows_of_results(folder, training, judgement, views):
+@given(training=TRAININGS, evaluation=EVALUATIONS, views=VIEWS)
+def test_rows_of_results(folder, training, evaluation, views):
   path = folder / results_db.NAME
   path.unlink(missing_ok=True)
   with contextlib.closing(results_db.connect(path, write=True)) as connection:
     with results_db.transaction(connection):
       results_rows.insert(connection, 'trainings', training)
-      number = results_rows.insert(connection, 'judgements', judgement)
+      number = results_rows.insert(connection, 'evaluations', evaluation)
       for view, table in views.items():
         results_rows.insert_scores(
-          connection, number, view, results_rows.Judged(*table)
+          connection, number, view, results_rows.Evaluated(*table)
         )
     assert results_rows.read_trainings(connection) == {training.key: training}
-    assert results_rows.read_judgements(connection) == {number: judgement}
+    assert results_rows.read_evaluations(connection) == {number: evaluation}
     assert set(results_rows.view_names(connection, number)) == views.keys()
     for view, (ids, train_count, scores) in views.items():
       got = results_rows.read_scores(connection, number, view)

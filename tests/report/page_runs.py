@@ -21,7 +21,7 @@ CORRECT = {
   'finetuned': [18, 16, 14, 6],
 }
 CLASSES = [[30, 0, 5], [0, 40, 0], [0, 0, 35], [20, 20, 0]]
-JUDGED = {2: 20.5, 4: 25.0}  # round -> accuracy of the initial view
+EVALUATED = {2: 20.5, 4: 25.0}  # round -> accuracy of the initial view
 
 
 def make_run(
@@ -37,7 +37,7 @@ def make_run(
   config = {**CONFIG, 'algorithm': algorithm, **changes}
   run = run_dir.open_run(path, config, data=f'data-{config["seed"]}')
   lift = 4.0 * config['seed']
-  for at, accuracy in JUDGED.items():
+  for at, accuracy in EVALUATED.items():
     run.log(
       round=at,
       images_per_second=1000.0,

@@ -199,7 +199,9 @@ def test_a_run_of_an_earlier_version(tmp_path):
   told = parts['What the clients hold']
   assert 'Not told by the directory of an earlier version: FedAvg.' in told
   assert '<svg' not in told
-  assert 'These runs were not judged while they went on.' in parts['Learning']
+  assert (
+    'These runs were not evaluated while they went on.' in parts['Learning']
+  )
   assert rows(parts['Cost'])[1][2:6] == ['–'] * 4
 
 

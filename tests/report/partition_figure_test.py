@@ -129,7 +129,7 @@ def test_the_command_draws_a_row_for_each_value(command, tmp_path, capsys):
       '--vary=dirichlet_beta=0.5,0',
       'beta: got 0.0, expected a finite number above 0',
     ),
-    ('--vary=shrads=2,4', '(did you mean shards?)'),
+    ('--vary=shards_per_cleint=2,4', '(did you mean shards_per_client?)'),
   ],
 )
 def test_mistakes_leave_no_file(command, tmp_path, argument, words):

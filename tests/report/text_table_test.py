@@ -35,9 +35,9 @@ def test_table():
 def test_the_table_has_the_global_model_where_there_is_one():
   view = {'mean': 62.14, 'std': 11.36}
   result = {'algorithm': 'fedper', 'views': {'own': view}, 'seconds': 1}
-  judged = {**result, 'algorithm': 'fedavg', 'global': {'accuracy': 47.09}}
-  lost = {**judged, 'global': {'accuracy': None}}
-  heads, _, *rows = table([result, judged, lost]).splitlines()
+  evaluated = {**result, 'algorithm': 'fedavg', 'global': {'accuracy': 47.09}}
+  lost = {**evaluated, 'global': {'accuracy': None}}
+  heads, _, *rows = table([result, evaluated, lost]).splitlines()
   assert heads.split() == ['algorithm', 'own', 'global', 'seconds']
   assert [row.split()[-2] for row in rows] == ['-', '47.1', '-']
   assert 'global' not in table([result])

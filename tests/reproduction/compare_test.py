@@ -48,7 +48,7 @@ def test_what_a_printed_deviation_says_of_the_mean(paper, table, std, error):
   assert published_error(published) == pytest.approx(error)
 
 
-def test_without_any_error_nothing_is_judged():
+def test_without_any_error_nothing_is_evaluated():
   """One number of one global model beside a number without deviation."""
   alone = over_seeds([46.0], [None], 1, [0])
   compared = compare(cell(std=None, paper='superfed', table='1'), alone)

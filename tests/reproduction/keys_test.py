@@ -1,4 +1,4 @@
-"""What makes two trainings, and two ways of judging, the same."""
+"""What makes two trainings, and two ways of evaluation, the same."""
 
 import json
 
@@ -18,8 +18,8 @@ def training(data='a-b', start_key='', drop=(), **changes):
   )
 
 
-def judging(**changes):
-  return keys.judging_key(make_settings(**changes), defaults=DEFAULTS)
+def evaluation(**changes):
+  return keys.evaluation_key(make_settings(**changes), defaults=DEFAULTS)
 
 
 def finetune(**changes):
@@ -93,18 +93,18 @@ def test_a_field_added_later_leaves_keys_as_they_are():
   assert keys.training_key(later, 'a-b', defaults=defaults) != training()
 
 
-def test_judging():
-  assert judging() == judging(
+def test_evaluation():
+  assert evaluation() == evaluation(
     shards_per_client=5, seed=1, views=('finetuned',), rounds=3
   )
   others = [
-    judging(),
-    judging(finetune=finetune(trainable='body')),
-    judging(finetune=finetune(epochs=(1,))),
-    judging(adapt_on='test_half'),
-    judging(scoring='batches'),
-    judging(test_partition='independent'),
-    judging(test_partition='independent', test_shards_per_client=50),
+    evaluation(),
+    evaluation(finetune=finetune(trainable='body')),
+    evaluation(finetune=finetune(epochs=(1,))),
+    evaluation(adapt_on='test_half'),
+    evaluation(scoring='batches'),
+    evaluation(test_partition='independent'),
+    evaluation(test_partition='independent', test_shards_per_client=50),
   ]
   assert len(set(others)) == len(others)
 
@@ -130,11 +130,11 @@ def test_the_run_that_another_began_with(tmp_path):
   assert run_key(second) == expected
   moved = first.rename(tmp_path / 'moved')
   # A run of no rounds ends with the model that it began with.
-  judged = make_run(tmp_path / 'alike', model=b'1', rounds=0, **begun)
+  evaluated = make_run(tmp_path / 'alike', model=b'1', rounds=0, **begun)
   assert run_key(second) == expected
-  key = run_key(judged)
+  key = run_key(evaluated)
   moved.rename(tmp_path / 'first')
-  assert run_key(judged) == key
+  assert run_key(evaluated) == key
   (tmp_path / 'first' / 'model' / 'global.npz').unlink()
   assert run_key(second, known={digest: run_key(first)}) == expected
   with pytest.raises(BadInput) as caught:

@@ -49,7 +49,11 @@ def test_numbers_are_numbers():
   )
   assert (row.mean, row.std, row.clients) == (82.76, 6.47, 100)
   (row,) = find('fedbabu', '13', algorithm='local_only', shards_per_client=2)
-  assert (row.fraction, row.local_epochs, row.variant) == (None, None, {})
+  assert (row.client_fraction, row.local_epochs, row.variant) == (
+    None,
+    None,
+    {},
+  )
   (row,) = find(
     'fedbabu', '24', head='similar', shards_per_client=10, mean=58.63
   )

@@ -25,7 +25,7 @@ def find(results, run, view='initial', defaults=DEFAULTS, folder=None):
   config = run_dir.load_config(folder or run)['config']
   return results.find(
     keys.run_key(run, defaults=defaults),
-    keys.judging_key(config, defaults=defaults),
+    keys.evaluation_key(config, defaults=defaults),
     view,
   )
 
@@ -76,10 +76,10 @@ def test_what_was_gathered_is_not_gathered_again(tmp_path):
   assert content(file) == before
 
 
-def test_judged_again_later(tmp_path):
-  """The folder of a judgement may grow; old views have to stay as they are."""
+def test_evaluated_again_later(tmp_path):
+  """The folder of an evaluation may grow; old views stay as they are."""
   run = make_run(tmp_path / 'run')
-  again = run / 'judgements' / 'body'
+  again = run / 'evaluations' / 'body'
   with open_results(tmp_path) as results:
     assert results.add_run(run) == 1
     make_run(again, **BODY)
@@ -89,21 +89,21 @@ def test_judged_again_later(tmp_path):
     found = find(results, run, 'finetuned', folder=again)
     assert found.settings['finetune']['trainable'] == 'body'
     assert set(found.result['views']) == {'initial', 'finetuned'}
-    assert found.judgement.path == str(again)
+    assert found.evaluation.path == str(again)
     assert find(results, run, 'finetuned') is None
 
 
-def test_other_tests_are_a_judgement_and_no_training(tmp_path):
+def test_other_tests_are_a_evaluation_and_no_training(tmp_path):
   """They change the fingerprint of the data, but not what was trained on."""
   run = make_run(tmp_path / 'run')
   others = {'test_partition': 'independent', 'data': 'images-others'}
-  again = make_run(run / 'judgements' / 'others', **others)
+  again = make_run(run / 'evaluations' / 'others', **others)
   with open_results(tmp_path) as results:
     assert results.scan(tmp_path) == 2
     assert find(results, run, folder=again).data == 'images-others'
     assert len(results_rows.read_trainings(results._connection)) == 1
     copy = make_run(tmp_path / 'copy')
-    make_run(copy / 'judgements' / 'a', **{**others, 'data': 'images-more'})
+    make_run(copy / 'evaluations' / 'a', **{**others, 'data': 'images-more'})
     message = refused(results.add_run, copy)
   assert "got 'images-more in" in message and str(again) in message
 
@@ -263,9 +263,9 @@ def test_a_file_that_is_not_ours(tmp_path, damage):
 @pytest.mark.parametrize(
   'change',
   [
-    "UPDATE judgements SET settings = '[1]'",
-    "UPDATE judgements SET result = 'no JSON'",
-    "UPDATE judgements SET training = 'none'",
+    "UPDATE evaluations SET settings = '[1]'",
+    "UPDATE evaluations SET result = 'no JSON'",
+    "UPDATE evaluations SET training = 'none'",
   ],
 )
 def test_a_merged_file_with_odd_content(tmp_path, change):

@@ -21,7 +21,7 @@ from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.judgements import OF_SERVER
+from fedjax_pfl.reproduction.evaluations import OF_SERVER
 from fedjax_pfl.settings.validate import check_settings
 from fedjax_pfl.training import experiment
 
@@ -90,7 +90,7 @@ def test_settings_hold_to_the_rules():
   for cell in CELLS:
     runs.append(startable(cell.settings, cell.start))
     runs.append(
-      startable(common.replaced(cell.settings, cell.judging), cell.start)
+      startable(common.replaced(cell.settings, cell.evaluation), cell.start)
     )
     if cell.start:
       runs.append(cell.start)
@@ -118,7 +118,7 @@ def test_a_plain_run_of_a_config_is_a_training():
   cell = find('fedbabu/13', algorithm='fedbabu', **where)
   config = common.load_config('fedbabu_cifar10')
   assert cell.settings == {**config, 'shards_per_client': 5, 'local_epochs': 10}
-  assert cell.reading == ('finetuned', 'accuracy') and not cell.judging
+  assert cell.reading == ('finetuned', 'accuracy') and not cell.evaluation
   for method in ('fedavg', 'fedbabu'):
     cell = find('fedbabu/19', algorithm=method, shards_per_client=6)
     assert cell.settings == common.load_config(f'{method}_emnist')
@@ -152,7 +152,7 @@ def test_as_many_epochs_of_fine_tuning_as_printed():
   for cell in CELLS:
     printed = field(cell.published, 'finetune_epochs')
     if printed is not None:
-      settings = common.replaced(cell.settings, cell.judging)
+      settings = common.replaced(cell.settings, cell.evaluation)
       name, _, epochs = cell.reading.view.partition('_')
       last = settings['finetune']['epochs'][-1] if name == 'finetuned' else 0
       assert int(epochs or last) == int(printed)
@@ -165,7 +165,7 @@ def kinds():
       cell.settings['algorithm'],
       cell.settings['hp'].get('protocol'),
       cell.settings['server_trainable'],
-      cell.settings['finetune'] | {**cell.judging},
+      cell.settings['finetune'] | {**cell.evaluation},
       cell.reading,
     ): cell
     for cell in CELLS
@@ -173,7 +173,7 @@ def kinds():
   }
   programs = {}
   for cell in cells.values():
-    settings = common.replaced(cell.settings, cell.judging)
+    settings = common.replaced(cell.settings, cell.evaluation)
     program = [settings[name] for name in ('algorithm', 'hp', 'finetune')]
     programs.setdefault(identify(program), []).append(cell)
   return programs.values()
@@ -190,7 +190,7 @@ def test_what_is_read_is_there(cells):
 
 def trace(cell):
   """Return a method's views, and whether it has a global model; on shapes."""
-  settings = common.replaced(cell.settings, cell.judging)
+  settings = common.replaced(cell.settings, cell.evaluation)
   stages = experiment.build_stages(startable(settings, cell.start), make_task())
   data = ClientData(
     jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),

@@ -49,13 +49,13 @@ CELLS = (
   make_cell(
     'personalized_accuracy',
     Reading('finetuned'),
-    judging={'finetune.trainable': 'body', 'finetune.learning_rate': 1.0},
+    evaluation={'finetune.trainable': 'body', 'finetune.learning_rate': 1.0},
     variant={'finetune_trainable': 'body'},
   ),
   make_cell(
     'id_accuracy_after',
     Reading('finetuned', 'own'),
-    judging={'test_partition': 'independent', 'test_shards_per_client': 10},
+    evaluation={'test_partition': 'independent', 'test_shards_per_client': 10},
   ),
   make_cell(
     'personalized_accuracy', Reading('initial', 'best_round'), LG, start=BABU
@@ -105,17 +105,17 @@ def open_place(folder):
   return work.open_place(folder, results, DEFAULTS)
 
 
-def test_every_training_and_judgement_is_planned_once(identity):
-  judgements = plan(CELLS, SEEDS, identity)
+def test_every_training_and_evaluation_is_planned_once(identity):
+  evaluations = plan(CELLS, SEEDS, identity)
   # The run's own, the body alone, other tests, and LG-FedAvg's.
-  assert len(judgements) == 4 * len(SEEDS)
-  ordered = trainings(judgements)
+  assert len(evaluations) == 4 * len(SEEDS)
+  ordered = trainings(evaluations)
   names = [one.settings['algorithm'] for one in ordered]
   assert names.count('fedbabu') == names.count('lg_fedavg') == len(SEEDS)
   for one in ordered:  # what others begin with comes first
     assert one.start is None or ordered.index(one.start) < ordered.index(one)
   assert [len(group) for group in groups(ordered)] == [2, 2]
-  own = judgements[0]
+  own = evaluations[0]
   assert own.readings == (Reading('initial'), Reading('finetuned'))
   assert len({one.name for one in ordered}) == len(ordered)
 
@@ -124,7 +124,7 @@ def test_each_thing_is_done_once(finished, identity):
   place, calls = finished
   assert calls == {
     'train_seeds': 1,
-    'judge_again': 2,
+    'evaluate_again': 2,
   }  # own classes, the body alone
   compared = compare_all(FEW, SEEDS, place.results, identity)
   assert all(one.ours.seeds == (0,) for one in compared)
@@ -169,30 +169,30 @@ def test_a_run_that_begins_with_another(tmp_path, identity):
 
 def test_a_run_is_found_by_its_content(tmp_path, finished, identity):
   """A directory of any name counts; another machine's results do, too."""
-  judgements = plan(FEW, (0,), identity)
+  evaluations = plan(FEW, (0,), identity)
   run = next(finished[0].runs.iterdir())
   copied = tmp_path / 'copied' / 'runs' / 'another_name'
   shutil.copytree(run, copied)
   place = open_place(tmp_path / 'copied')
-  assert work.path_of(judgements[0].training, place) == copied
-  assert not any(work.lacks(one, place.results) for one in judgements)
+  assert work.path_of(evaluations[0].training, place) == copied
+  assert not any(work.lacks(one, place.results) for one in evaluations)
   merged = open_place(tmp_path / 'merged')
   assert merged.results.merge(finished[0].folder) == 3
-  assert not any(work.lacks(one, merged.results) for one in judgements)
+  assert not any(work.lacks(one, merged.results) for one in evaluations)
 
 
 def test_a_table_that_is_broken_off_ends_the_same(
   tmp_path, finished, identity, monkeypatch
 ):
-  judgements = plan(FEW[:3], (0,), identity)
+  evaluations = plan(FEW[:3], (0,), identity)
   broken = open_place(tmp_path)
   with monkeypatch.context() as patched:
-    patched.setattr(work, 'judge_again', killed)
+    patched.setattr(work, 'evaluate_again', killed)
     with pytest.raises(KeyboardInterrupt):
-      work.do(judgements, broken, silent)
+      work.do(evaluations, broken, silent)
   with monkeypatch.context() as patched:
     patched.setattr(work, 'train_seeds', killed)  # it is not trained again
-    work.do(judgements, broken, silent)
+    work.do(evaluations, broken, silent)
   places = finished[0], broken
   ours, theirs = (
     compare_all(FEW[:3], (0,), place.results, identity) for place in places
@@ -206,7 +206,7 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, identity):
   first, second, third = said[0].splitlines()[2:]
   assert ' train ' in first and ' s ' in first and 'MiB' in first
   assert 'with a cell above' in second
-  assert 'judge' in third
+  assert 'evaluate' in third
   assert '3 cells, 1 seed' in said[1]
   assert not place.runs.exists()
 
@@ -219,7 +219,7 @@ def test_numbers_of_the_server_need_a_global_test(finished, identity):
 
 def count_calls(monkeypatch):
   calls = {}
-  for name in ('train_seeds', 'judge_again'):
+  for name in ('train_seeds', 'evaluate_again'):
     function = getattr(work, name)
 
     def counted(*args, name=name, function=function):

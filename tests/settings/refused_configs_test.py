@@ -14,7 +14,7 @@ NO_DATA_NEEDED = [
   ({'algorithm': 'fedbabo'}, '(did you mean fedbabu?)'),
   ({'dataset': 'digit'}, '(did you mean digits?)'),
   ({'model': 'convnet5'}, 'Choices: convnet3, convnet4, mobilenet'),
-  ({'shard': 5}, '(did you mean shards?)'),
+  ({'shards_per_clients': 5}, '(did you mean shards_per_client?)'),
   ({'finetune__part': 'haed'}, '(did you mean head?)'),
   ({'finetune__epoch': 5}, '(did you mean finetune.epochs?)'),
   ({'client_fraction': 1.5}, 'a fraction above 0 and up to 1'),
@@ -76,7 +76,7 @@ NO_DATA_NEEDED = [
     {'algorithm': 'fedper', 'eval_global_model': True},
     'eval_global_model: got True, expected False for fedper: its server holds '
     'no '
-    'whole model that could be judged on the whole test set. Choices: '
+    'whole model that could be evaluated on the whole test set. Choices: '
     'eval_global_model=False',
   ),
 ]

@@ -8,7 +8,7 @@ from fedjax_pfl.settings.validate import RULES, check_settings, num_rounds
 
 
 def make_settings(**changes):
-  """Return good settings, changed; finetune__part is finetune.trainable."""
+  """Return good settings, changed; finetune__trainable is finetune.trainable."""
   settings = fedbabu_digits.get_config().to_dict()
   for name, value in changes.items():
     group, _, field = name.partition('__')
@@ -41,8 +41,8 @@ BAD = [
   ('conv_impl', 'conv', 'Choices: auto, lax, gemm'),
   ('partition', 'shard', 'did you mean shards?'),
   ('aggregation', 'uniforn', 'did you mean uniform?'),
-  ('finetune__part', 'conv1++bn1', "names of layers joined by '+'"),
-  ('finetune__part', ('conv1', 'bn1'), 'write "conv1+bn1"'),
+  ('finetune__trainable', 'conv1++bn1', "names of layers joined by '+'"),
+  ('finetune__trainable', ('conv1', 'bn1'), 'write "conv1+bn1"'),
   ('init_from', None, 'the directory of a finished run as a string'),
   ('init_from', 'x' * 300, 'the directory of a finished run as a string'),
   ('data_dir', 'a\0b', 'a path as a string'),
@@ -173,13 +173,16 @@ def test_the_rules_are_about_the_fields_of_the_configs():
     },
     {'finetune__epochs': [1, 5], 'hp': {'anything': 1}},
     # Of the tables of the FedBABU paper: 4 and 6, 10, 11, 2, 24, 14 and 25.
-    {'finetune__part': 'head', 'finetune__epochs': (1, 2, 3, 4, 5, 10, 15, 20)},
+    {
+      'finetune__trainable': 'head',
+      'finetune__epochs': (1, 2, 3, 4, 5, 10, 15, 20),
+    },
     {'momentum': 0.99, 'finetune__momentum': 0.99},
     {'num_clients': 500, 'shards_per_client': 100, 'save_clients': (499,)},
     {'scoring': 'whole_batches', 'eval_global_model': True},
     {'server_data_fraction': 0.05, 'server_trainable': 'body'},
     {'server_data_fraction': 1, 'head_init': 'similar', 'head_bias': 'zero'},
-    {'finetune__part': 'conv1+bn1', 'total_epochs': 640},
+    {'finetune__trainable': 'conv1+bn1', 'total_epochs': 640},
   ],
 )
 def test_the_ends_of_the_rules_are_good(good):

@@ -1,4 +1,4 @@
-"""What a run judges, and what it writes of that, without training."""
+"""What a run evaluates, and what it writes of that, without training."""
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,14 @@ from small_runs import make_experiment, with_algorithm
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.evaluators import make_judge
+from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.loop import write_result
 from fedjax_pfl.training.state import State, none_yet
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
-def test_clients_adapt_on_one_half_of_their_tests_and_are_judged_on_the_other():
+def test_clients_adapt_on_half_of_their_tests_and_are_evaluated_on_the_rest():
   experiment = with_algorithm(
     make_experiment(adapt_on='test_half'),
     personalize=lambda server, client, data, rng: {'initial': data.count},
@@ -31,9 +31,9 @@ def test_clients_adapt_on_one_half_of_their_tests_and_are_judged_on_the_other():
   def keep(ids, models):
     adapted_on[ids] = models['initial']
 
-  judge_fn = make_judge(experiment, jax.random.key(0))
+  evaluate_fn = make_evaluator(experiment, jax.random.key(0))
   state = State(server, clients, np.zeros(()), none_yet(experiment))
-  scores = judge_fn(stage, state, ('initial',), keep)['initial']
+  scores = evaluate_fn(stage, state, ('initial',), keep)['initial']
   tests = np.asarray(experiment.test.count)
   np.testing.assert_array_equal(adapted_on, tests // 2)
   np.testing.assert_array_equal(scores.count, tests - tests // 2)
@@ -48,8 +48,8 @@ def test_scores_by_the_batch_are_of_the_size_of_the_training():
   )
   (stage,) = experiment.stages
   state = State((), (), np.zeros(()), none_yet(experiment))
-  judge_fn = make_judge(experiment, jax.random.key(0))
-  scores = judge_fn(stage, state, ('initial',))['initial']
+  evaluate_fn = make_evaluator(experiment, jax.random.key(0))
+  scores = evaluate_fn(stage, state, ('initial',))['initial']
   test = experiment.test
   want = [
     np.sum(np.asarray(test.y[own[: count - count % 3]]) < 5)

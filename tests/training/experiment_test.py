@@ -120,9 +120,9 @@ def test_the_argument_after_the_colon():
 
 def test_clients_may_adapt_on_half_of_their_tests():
   experiment = build(settings_of())
-  assert experiment.judging == (experiment.train, experiment.test)
+  assert experiment.eval_data == (experiment.train, experiment.test)
   settings = {**experiment.settings, 'adapt_on': 'test_half'}
-  support, query = experiment._replace(settings=settings).judging
+  support, query = experiment._replace(settings=settings).evaluation
   size = int(experiment.test.count[3])
   assert support.count[3] == size // 2
   both = np.r_[support.index[3, : size // 2], query.index[3, : -(-size // 2)]]

@@ -67,8 +67,8 @@ def test_lines_and_checkpoints_follow_the_cadence(fedbabu):
   _, workdir = fedbabu
   lines = run_dir.load_metrics(workdir)
   assert [line['round'] for line in lines] == STOPS
-  judged = [line['round'] for line in lines if 'initial/accuracy' in line]
-  assert judged == [3, 6, 7]  # and at the end
+  evaluated = [line['round'] for line in lines if 'initial/accuracy' in line]
+  assert evaluated == [3, 6, 7]  # and at the end
   assert checkpoint.steps(workdir / 'checkpoints') == [4, 7]
 
 
@@ -158,7 +158,7 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
   assert best['each']['pooled'] >= winner['initial/pooled']
 
 
-def test_the_global_model_is_judged_on_the_whole_test_set(fedbabu):
+def test_the_global_model_is_evaluated_on_the_whole_test_set(fedbabu):
   experiment, workdir = fedbabu
   params, _ = load_model(workdir / 'model' / 'global.npz')
   images = experiment.dataset.test
@@ -190,7 +190,7 @@ def test_the_global_model_is_judged_on_the_whole_test_set(fedbabu):
 
 
 def assert_same_answers(params, experiment, client, stored):
-  """Judge a model on the test examples of a client, and compare."""
+  """Evaluate a model on the test examples of a client, and compare."""
   test = experiment.test
   one = test._replace(index=test.index[client], count=test.count[client])
   params = jax.tree.map(jnp.asarray, params)
@@ -266,7 +266,7 @@ def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
   assert_same_bits(scores_of(tmp_path / 'run'), scores_of(workdir))
 
 
-def test_a_run_of_no_round_judges_what_it_begins_with(tmp_path):
+def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path):
   experiment = make_experiment(
     rounds=0, init_from='elsewhere', views=('initial',)
   )

@@ -59,7 +59,7 @@ def test_a_fifth_of_what_is_then_used(placement, chunk):
   assert name == 'ditto'
   assert told.round - beside == pytest.approx(used(experiment, chunk), rel=0.2)
   assert (told.host > 0) == (placement == 'host')
-  assert told.judging > 0
+  assert told.evaluation > 0
 
 
 def test_what_memory_cannot_hold_is_a_sentence(tmp_path):

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 def make_seeds(**changes):
-  """Return two seeds, judged in one view unless `changes` say otherwise."""
+  """Return two seeds, evaluated in one view unless `changes` say otherwise."""
   cheap = {'views': ('initial',), 'eval_views': (), **changes}
   return [make_experiment(seed=seed, **cheap) for seed in (0, 1)]
 

@@ -130,7 +130,7 @@ def run(tmp_path):
   return make
 
 
-def test_a_config_that_only_judges_another_partition(run):
+def test_a_config_that_only_evaluates_another_partition(run):
   settings = fedavg_digits.get_config().to_dict()
   start, data = run(settings)
   settings |= {'init_from': start, 'rounds': 0, 'shards_per_client': 4}

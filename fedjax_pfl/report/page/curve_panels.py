@@ -18,19 +18,19 @@ STOPPED = re.compile(r'finetuned_(\d+)')
 
 
 def learning(groups: Sequence[Group]) -> Section:
-  """Return accuracy over rounds and over bytes, of all that was judged."""
-  judged = {group.label: _judged(group) for group in groups}
-  firsts = {label: names[0] for label, names in judged.items() if names}
+  """Return accuracy over rounds and over bytes, of all that was evaluated."""
+  evaluated = {group.label: _evaluated(group) for group in groups}
+  firsts = {label: names[0] for label, names in evaluated.items() if names}
   if not firsts:
-    words = 'These runs were not judged while they went on.'
+    words = 'These runs were not evaluated while they went on.'
     return Section('Learning', words, [])
   panels = [_over_rounds(groups, firsts), *_over_bytes(groups, firsts)]
   for name in dict.fromkeys(
-    name for names in judged.values() for name in names
+    name for names in evaluated.values() for name in names
   ):
     labels = [
       label
-      for label, names in judged.items()
+      for label, names in evaluated.items()
       if name in names and name != firsts[label]
     ]
     if labels:
@@ -78,7 +78,7 @@ def finetuning(groups: Sequence[Group]) -> Section | None:
   )
 
 
-def _judged(group: Group) -> list[str]:
+def _evaluated(group: Group) -> list[str]:
   """Return the accuracies in the metrics: that of the first view first."""
   found = {name for line in group.runs[0].metrics for name in line}
   views = [*reading.views(group.runs[0]), 'global']

@@ -1,10 +1,10 @@
-"""Judge the last models of a finished run once more, in another way.
+"""Evaluate the last models of a finished run once more, in another way.
 
 One training answers many printed numbers: fine-tuned for one epoch or for
-twenty, the body or all of it, on other tests. What is judged again lies beside
-the run's own numbers and looks like them:
+twenty, the body or all of it, on other tests. What is evaluated again lies
+beside the run's own numbers and looks like them:
 
-  RUN/judgements/<key>/config.json   the run's config with the fields replaced
+  RUN/evaluations/<key>/config.json   the run's config with the fields replaced
                        clients.npz   per client: the scores of every reading
                        result.json   their summaries; written last
 """
@@ -23,12 +23,12 @@ from fedjax_pfl.evaluation.metrics import ClassScores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.reproduction.cells import Reading
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.training.evaluators import make_judge
+from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.loop import random_streams
 from fedjax_pfl.training.state import State, state_shapes
 
-FOLDER = 'judgements'
+FOLDER = 'evaluations'
 OF_CLASSES = ('own', 'other')
 OF_SERVER = ('global', 'global_last10', 'global_top5')
 
@@ -44,16 +44,16 @@ def stored_name(reading: Reading) -> str:
   return f'{reading.view}:{reading.measure}'
 
 
-def judge_again(
+def evaluate_again(
   experiment: Experiment,
   workdir: pathlib.Path,
   key: str,
   readings: Sequence[Reading],
   log: Callable[[str], None],
 ) -> pathlib.Path:
-  """Return RUN/judgements/<key> with the scores of these readings.
+  """Return RUN/evaluations/<key> with the scores of these readings.
 
-  The experiment is that of the run, but for how it judges. What the folder
+  The experiment is that of the run, but for how it evaluates. What the folder
   already holds is kept.
   """
   began = time.perf_counter()
@@ -96,13 +96,13 @@ def scores_of(
   scores = {}
   views = _views(readings, ('accuracy',))
   if views:
-    judge = make_judge(experiment, key)
+    evaluate = make_evaluator(experiment, key)
     state = State(*states, np.zeros(()), {})
-    scores |= judge(experiment.stages[-1], state, views)
+    scores |= evaluate(experiment.stages[-1], state, views)
   views = _views(readings, OF_CLASSES)
   if views:
     number = experiment.settings['num_clients']
-    with progress.progress('judging by class', number, unit='client') as bar:
+    with progress.progress('evaluation by class', number, unit='client') as bar:
       by_class, owned = score_by_class(
         experiment, *states, views, key, bar.update
       )
@@ -134,14 +134,14 @@ def best_rounds(
   views: Sequence[str],
   log: Callable[[str], None],
 ) -> dict[str, Scores]:
-  """Return every client's best judged round on its tests: an oracle."""
+  """Return every client's best evaluated round by TEST accuracy."""
 
   def like(step):
     return {'test_best': state_shapes(experiment, step).test_best}
 
   folder = workdir / 'checkpoints'
   _, restored = checkpoint.restore(folder, like, log, part=True)
-  count = np.asarray(experiment.judging[1].count)
+  count = np.asarray(experiment.eval_data[1].count)
   return {
     stored_name(Reading(view, 'best_round')): Scores(
       np.maximum(restored['test_best'][view].each.correct, 0), count
