@@ -1,156 +1,73 @@
-"""How a client forgets while it trains (FedBABU, Figure 13).
+"""Own and other classes after every local epoch of the rounds (Figure 13)."""
 
-A run is played again, with its own seeds and its own method. Before the first
-and after every local epoch the model of each client of the cohort answers the
-complete test set; its accuracy is split by the client's training classes and
-averaged over the cohort. Averaging pulls it back: the curves are saw-teeth.
+from typing import Any
 
-The method is not looked into: local training shows its epochs to a `Watch`.
-"""
-
-from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from fedjax_pfl.analysis.classes import Split, mean_over_clients, split_accuracy
-from fedjax_pfl.client.local_training import Watch
-from fedjax_pfl.core.algorithm import Server
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Task
-from fedjax_pfl.data.images import Images
-from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
-from fedjax_pfl.federated.cohort import sample_cohorts
-from fedjax_pfl.federated.rounds import begin, make_round
-from fedjax_pfl.training.experiment import Experiment, build_stages
-from fedjax_pfl.training.loop import random_streams
-from fedjax_pfl.training.state import stage_bounds
+from experiments.answers.common import (
+  Answer,
+  Log,
+  Opened,
+  Options,
+  add_legend,
+  make_figure,
+)
+from fedjax_pfl.analysis.class_curves import replay, saw_tooth, some_images
+from fedjax_pfl.analysis.classes import Split, owned_classes
+from fedjax_pfl.core import progress
+from fedjax_pfl.report import class_plots, plots
+from fedjax_pfl.report.saving import number
 
+WITH_DATA = True
+HEADER = ('run', 'round', 'epoch', 'own_percent', 'other_percent')
+WORDS = {'own': 'Classes of the client', 'other': 'All other classes'}
 
-class Round(NamedTuple):
-  """What was seen of one round; tau epochs make tau + 1 moments."""
-
-  server: Server  # after the round
-  cohort: np.ndarray  # [C] ids
-  correct: np.ndarray  # [C, tau + 1, Y] right answers to the test set
-  loss: float  # mean over clients and steps, as in metrics.jsonl
+SawTooth = tuple[np.ndarray, Split]  # epochs, accuracies
 
 
-def some_images(images: Images, number: int) -> Images:
-  """Return so many of the images, evenly spaced; all if the number is 0."""
-  size = len(images.y)
-  number = min(number or size, size)
-  rows = np.arange(number) * size // number
-  return Images(images.x[rows], images.y[rows])
+def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
+  """Play the first rounds of every run once more."""
+  del log
+  curves = {run.label: measure(run, options) for run in runs}
+  rows: list[list[Any]] = []
+  for run in runs:
+    moments = run.settings['local_epochs'] + 1
+    epochs, split = curves[run.label]
+    for moment, (epoch, *pair) in enumerate(zip(epochs, *split, strict=True)):
+      place = [moment // moments + 1, epoch]
+      rows.append([run.label, *place, *map(number, pair)])
+  return Answer(draw(curves), HEADER, rows)
 
 
-def make_watch(
-  task: Task, test_rows: Array, batch_size: int = TEST_BATCH
-) -> Watch:
-  """Return (models, data) -> right answers [tau + 1, Y] to the `test_rows`.
-
-  The rows are in the pool that the clients' own examples are in.
-  """
-
-  def watch(models, data):
-    if jax.tree.structure(models[0]) != jax.tree.structure(task.is_head):
-      raise bad_input(
-        'run',
-        got='a method that trains something else than one model',
-        expected='a method whose local training is that of one model',
-        cause='it trains several models at once, such as a mixture',
-      )
-    test = data._replace(
-      index=test_rows, count=jnp.asarray(len(test_rows), jnp.int32)
-    )
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
-    return lax.map(
-      lambda params: (
-        score_classes(
-          task.num_classes,
-          task.logits,
-          params,
-          test,
-          task.normalise,
-          batch_size,
-        ).correct
-      ),
-      stacked,
-    )
-
-  return watch
-
-
-def replay(
-  experiment: Experiment, images: Images, rounds: int
-) -> Iterator[Round]:
-  """Yield the first rounds of a run once more, seen from the inside."""
-  settings, train = experiment.settings, experiment.train
-  pool = _join(train, images)
-  test_rows = jnp.arange(len(train.y), len(pool.y))
-  watch = make_watch(experiment.task, test_rows)
-  stages = build_stages(settings, experiment.task, watch)
-  keys = random_streams(settings['seed'])
-  server, clients = begin(stages[0], train, keys['states'])
-  for stage, first, last in stage_bounds(stages):
-    if first:
-      server, clients = stage.initialize(server, clients, train)
-    round_fn = make_round(
-      stage.algorithm, clients_per_chunk=settings['clients_per_chunk']
-    )
-    for number in range(first, min(last, rounds)):
-      (cohort,) = sample_cohorts(
-        keys['cohorts'],
-        number,
-        1,
-        settings['num_clients'],
-        experiment.cohort_size,
-      )
-      server, clients, metrics = round_fn(
-        server, clients, cohort, pool, keys['rounds']
-      )
-      yield Round(
-        server,
-        np.asarray(cohort),
-        _watched(metrics, stage.name),
-        float(np.mean(metrics['loss'])),
-      )
-
-
-def saw_tooth(
-  correct: np.ndarray, count: np.ndarray, owned: np.ndarray
-) -> tuple[np.ndarray, Split]:
-  """Return cumulative epochs [T (tau + 1)], and the mean over the cohort.
-
-  correct [T, C, tau + 1, Y], count [Y] and owned [T, C, Y]. Two moments share
-  an epoch where a round ends and the next begins: trained, then averaged.
-  """
-  num_rounds, _, moments, _ = correct.shape
-  epochs = np.arange(num_rounds)[:, None] * (moments - 1) + np.arange(moments)
-  split = split_accuracy(correct, count, owned[:, :, None])  # [T, C, tau + 1]
-  means = [
-    mean_over_clients(np.swapaxes(values, 0, 1)).reshape(-1) for values in split
-  ]
-  return epochs.reshape(-1), Split(*means)
-
-
-def _join(train: ClientData, images: Images) -> ClientData:
-  """Return the clients with the images behind theirs in the pool."""
-  return train._replace(
-    x=jnp.concatenate([train.x, jnp.asarray(images.x)]),
-    y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
+def measure(run: Opened, options: Options) -> SawTooth:
+  """Return the curves of one run."""
+  experiment = run.experiment
+  images = some_images(experiment.dataset.test, options.images)
+  rounds = min(options.rounds or experiment.rounds, experiment.rounds)
+  seen = []
+  with progress.progress(f'replaying {run.name}', rounds) as bar:
+    for one in replay(experiment, images, rounds):
+      seen.append(one)
+      bar.update(len(seen), loss=one.loss)
+  classes = experiment.dataset.num_classes
+  cohorts = np.stack([one.cohort for one in seen])  # [T, C]
+  return saw_tooth(
+    np.stack([one.correct for one in seen]),
+    np.bincount(images.y, minlength=classes),
+    owned_classes(experiment.train, classes)[cohorts],
   )
 
 
-def _watched(metrics: dict[str, Any], name: str) -> np.ndarray:
-  if 'watched' not in metrics:
-    raise bad_input(
-      'run',
-      got=f'a run of {name}, whose metrics tell nothing of its epochs',
-      expected='a method whose metrics are those of local.fit',
-      cause='a method that does not train on clients, or by a loop of its own',
-    )
-  return np.asarray(metrics['watched'])
+def draw(curves: dict[str, SawTooth]):
+  """Return a figure: own classes on the left, other classes on the right."""
+  figure, axes = make_figure(2, 5.2, 4.2, sharey=True)
+  for ax, (kind, title) in zip(axes, WORDS.items(), strict=True):
+    shown = {
+      label: plots.Curve(epochs, getattr(split, kind))
+      for label, (epochs, split) in curves.items()
+    }
+    class_plots.plot_saw_tooth(ax, shown)
+    ax.set_title(title, fontsize=11)
+  axes[1].set_ylabel('')
+  add_legend(figure, axes[0])
+  return figure
