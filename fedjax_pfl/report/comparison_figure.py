@@ -1,4 +1,4 @@
-"""One figure that compares runs, and the CSV behind it."""
+"""A figure that compares finished runs, with its numbers as a CSV."""
 
 import csv
 import io
@@ -13,16 +13,16 @@ import numpy as np
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report import plots, reading
+from fedjax_pfl.report import finished_runs, plots
 from fedjax_pfl.runs import run_dir
 
 QUANTITIES = ('mean', 'std', 'worst_decile')  # of a summary, shown on the right
 
 
-class Shown(NamedTuple):
-  """What the figure needs of one run."""
+class ShownRun(NamedTuple):
+  """The numbers of one run that the figure shows."""
 
-  label: str  # the algorithm; with the directory's name where it is not alone
+  label: str  # the algorithm; with the directory's name where two runs share it
   result: dict[str, Any]
   curve: plots.Curve
   clients: run_dir.Clients
@@ -45,7 +45,7 @@ def compare(
   for path, result, name in zip(paths, results, names, strict=True):
     label = name if names.count(name) == 1 else f'{name} ({path.name})'
     runs.append(_read(path, label, result))
-  reading.check_comparable(
+  finished_runs.check_comparable(
     {str(p): r.result['dataset'] for p, r in zip(paths, runs, strict=True)}
   )
   stream = io.BytesIO()
@@ -56,7 +56,7 @@ def compare(
   return out
 
 
-def draw(runs: Sequence[Shown]):
+def draw(runs: Sequence[ShownRun]):
   """Return the matplotlib Figure; no window, no global state."""
   from matplotlib.figure import Figure  # 0.6 s
 
@@ -95,7 +95,7 @@ def _axes(figure, number: int):
   return axes['curves'], axes['clients'], axes['summary']
 
 
-def _title(runs: Sequence[Shown]) -> str:
+def _title(runs: Sequence[ShownRun]) -> str:
   parts = []
   numbers = {len(run.clients.ids) for run in runs}
   rounds = {run.result['rounds'] for run in runs}
@@ -106,50 +106,50 @@ def _title(runs: Sequence[Shown]) -> str:
   return f'Personalisation on {dataset}: {", ".join(parts)}'.rstrip(': ')
 
 
-def _common_views(runs: Sequence[Shown]) -> tuple[str, str]:
-  """Return the first and last view, in words that hold for all methods."""
+def _common_views(runs: Sequence[ShownRun]) -> tuple[str, str]:
+  """Return the first and last view, or words that hold for all methods."""
   pairs = {_first_and_last(run) for run in runs}
   return pairs.pop() if len(pairs) == 1 else ('first view', 'last view')
 
 
-def _first_and_last(run: Shown) -> tuple[str, str]:
+def _first_and_last(run: ShownRun) -> tuple[str, str]:
   views = list(run.clients.scores)
   return views[0], views[-1]
 
 
-def _read(path: pathlib.Path, label: str, result: dict[str, Any]) -> Shown:
+def _read(path: pathlib.Path, label: str, result: dict[str, Any]) -> ShownRun:
   clients = run_dir.load_clients(path)
   name = f'{next(iter(clients.scores))}/accuracy'
   lines = run_dir.load_metrics(path)
-  rounds, accuracy = reading.curve(lines, name)
+  rounds, accuracy = finished_runs.curve(lines, name)
   if not len(rounds):
     raise bad_input(
       'metrics',
       got=f'{path} without a value of {name}',
       expected=f'lines of metrics that hold {name}',
       choices=sorted({key for line in lines for key in line}),
-      cause='a run that was never evaluated while it went on',
+      cause='a run that was not evaluated during its rounds',
     )
   for summary in result['views'].values():
     for quantity in QUANTITIES:
       if summary[quantity] is None:
         summary[quantity] = math.nan
-  return Shown(label, result, plots.Curve(rounds, accuracy), clients)
+  return ShownRun(label, result, plots.Curve(rounds, accuracy), clients)
 
 
-def _change(run: Shown) -> plots.Change:
+def _change(run: ShownRun) -> plots.Change:
   first, last = _first_and_last(run)
   before = None if first == last else _accuracies(run, first)
   after = _accuracies(run, last)
   return plots.Change(before, after, (first, last))
 
 
-def _accuracies(run: Shown, view: str) -> np.ndarray:
+def _accuracies(run: ShownRun, view: str) -> np.ndarray:
   clients = run.clients
   return accuracies(clients.scores[view], clients.train_count)
 
 
-def _csv(runs: Sequence[Shown]) -> str:
+def _csv(runs: Sequence[ShownRun]) -> str:
   """Return every number in the figure, one a line."""
   stream = io.StringIO()
   writer = csv.writer(stream, lineterminator='\n')

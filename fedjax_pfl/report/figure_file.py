@@ -1,4 +1,4 @@
-"""A picture and the numbers behind it, side by side."""
+"""Save a figure, and its numbers as a CSV beside it."""
 
 import csv
 import io
@@ -14,13 +14,13 @@ FORMATS = ('.png', '.pdf', '.svg')
 
 
 def check_output(out: str | os.PathLike) -> pathlib.Path:
-  """Return the path of a picture; refuse a format that is not one."""
+  """Return the path of a figure; refuse another format."""
   out = pathlib.Path(out)
   if out.suffix not in FORMATS:
     raise bad_input(
       'output',
       got=str(out),
-      expected='a file name with the ending of a picture',
+      expected='a file name with the ending of a figure',
       choices=FORMATS,
       cause='a folder, or no ending; the numbers go to .csv beside it',
     )
@@ -35,18 +35,18 @@ def save(
 ) -> pathlib.Path:
   """Save a matplotlib Figure and, as .csv beside it, its numbers."""
   out = check_output(out)
-  picture = io.BytesIO()
-  figure.savefig(picture, format=out.suffix[1:], dpi=160)
+  image = io.BytesIO()
+  figure.savefig(image, format=out.suffix[1:], dpi=160)
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(header)
   writer.writerows(rows)
   out.parent.mkdir(parents=True, exist_ok=True)
-  atomic_files.write_bytes(out, picture.getvalue())
+  atomic_files.write_bytes(out, image.getvalue())
   atomic_files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())
   return out
 
 
-def number(value: float) -> str:
-  """Return a number as it stands in a CSV; empty where there is none."""
+def format_number(value: float) -> str:
+  """Return a number as text for a CSV; NaN is empty."""
   return '' if value != value else f'{value:.4f}'

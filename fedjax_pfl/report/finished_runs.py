@@ -1,4 +1,4 @@
-"""What finished runs have left in their directories, read for a report."""
+"""Read the directories of finished runs for a report."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
 
 
-class Finished(NamedTuple):
+class FinishedRun(NamedTuple):
   """A run directory in memory."""
 
   path: pathlib.Path
@@ -26,8 +26,8 @@ class Finished(NamedTuple):
     return self.record['config']
 
 
-def read(workdir: str | os.PathLike) -> Finished:
-  """Return a finished run; refuse what is none."""
+def read(workdir: str | os.PathLike) -> FinishedRun:
+  """Return a finished run; refuse any other directory."""
   record = run_dir.load_config(workdir)
   result = run_dir.load_result(workdir)
   path = pathlib.Path(workdir)
@@ -35,11 +35,11 @@ def read(workdir: str | os.PathLike) -> Finished:
   metrics = (
     run_dir.load_metrics(path) if (path / run_dir.METRICS).exists() else []
   )
-  return Finished(path, record, result, metrics, run_dir.load_clients(path))
+  return FinishedRun(path, record, result, metrics, run_dir.load_clients(path))
 
 
-def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[Finished]:
-  """Return finished runs, each once, that may stand on one axis."""
+def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
+  """Return finished runs, each once, that may share an axis."""
   paths = {os.path.realpath(path): path for path in workdirs}
   runs = [read(path) for path in paths.values()]
   check_comparable({str(run.path): run.result['dataset'] for run in runs})
@@ -47,7 +47,7 @@ def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[Finished]:
 
 
 def check_comparable(datasets: dict[str, str]) -> None:
-  """Refuse {run: dataset} whose accuracies answer different questions."""
+  """Refuse {run: dataset} with accuracies on different data sets."""
   if len(set(datasets.values())) != 1:
     raise bad_input(
       'runs',
@@ -58,17 +58,17 @@ def check_comparable(datasets: dict[str, str]) -> None:
     )
 
 
-def views(run: Finished) -> list[str]:
+def views(run: FinishedRun) -> list[str]:
   """Return the views of a run, in the order of its config."""
   known = list(run.clients.scores)
   asked = [view for view in run.config.get('views', ()) if view in known]
   return list(dict.fromkeys([*asked, *known]))
 
 
-def before_and_after(run: Finished) -> tuple[str | None, str]:
+def before_and_after(run: FinishedRun) -> tuple[str | None, str]:
   """Return the views before and after personalisation.
 
-  There is no view before where a method has but one.
+  A method with one view has None before.
   """
   first, *rest = views(run)
   if not rest:
@@ -76,7 +76,7 @@ def before_and_after(run: Finished) -> tuple[str | None, str]:
   return first, 'finetuned' if 'finetuned' in rest else rest[-1]
 
 
-def accuracy(run: Finished, view: str) -> np.ndarray:
+def accuracy(run: FinishedRun, view: str) -> np.ndarray:
   """Return the accuracy of every client in percent, [K]."""
   return accuracies(run.clients.scores[view], run.clients.train_count)
 
@@ -84,7 +84,7 @@ def accuracy(run: Finished, view: str) -> np.ndarray:
 def curve(
   lines: Sequence[dict[str, Any]], name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Return the rounds and values [T] at which metrics hold this number."""
+  """Return the rounds and values [T] of a number in the metrics."""
   points = [
     (line['round'], line[name])
     for line in lines

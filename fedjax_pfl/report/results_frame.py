@@ -1,9 +1,4 @@
-"""The results of many runs as one tidy table, for notebooks.
-
->>> from fedjax_pfl.report import load
->>> frame = load('results')
->>> frame.groupby(['algorithm', 'shards_per_client', 'view']).accuracy.mean()
-"""
+"""The results of many runs as one tidy table, for notebooks."""
 
 import math
 import os
@@ -24,21 +19,9 @@ if TYPE_CHECKING:
 
 # Fields of the config that tell the cells of the published tables apart.
 SETTING = (
-  *(
-    'algorithm',
-    'dataset',
-    'model',
-    'partition',
-    'num_clients',
-    'shards_per_client',
-    'dirichlet_beta',
-  ),
-  *(
-    'classes_per_client',
-    'client_fraction',
-    'local_epochs',
-    'server_data_fraction',
-  ),
+  *('algorithm', 'dataset', 'model', 'partition', 'num_clients'),
+  *('shards_per_client', 'dirichlet_beta', 'classes_per_client'),
+  *('client_fraction', 'local_epochs', 'server_data_fraction'),
   *('adapt_on', 'scoring', 'test_partition'),
 )
 SUMMARY = (
@@ -50,20 +33,34 @@ COSTS = ('images_per_second', 'bytes_down', 'bytes_up')
 ORIGIN = ('data', 'version', 'commit', 'devices', 'processor', 'path')
 
 
-def load(
+def load_results(
   results: str | os.PathLike, *, per_client: bool = True
 ) -> 'pandas.DataFrame':
-  """Return a row for every client of every view, or one for every view.
+  """Return the results of many runs as a tidy table.
 
-  setting     algorithm, dataset, .., fine-tuning, rounds, seed
-  view        'initial', 'finetuned', ..; 'initial:own' on those of a client's
-              tests whose class it trains on; ':other', ':best_round'
-  per client  client, train_count, test_count, correct, accuracy, loss, ..;
-              accuracy and top5 in percent; accuracy is NaN for a client
-              without images of its own to train on, or to be tested on
-  per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
-              with seconds, images/s and bytes of the training
-  key         of the training; `evaluation`: of the way it was evaluated
+  >>> frame = load_results('results')
+  >>> frame.groupby(['algorithm', 'shards_per_client', 'view']).accuracy.mean()
+
+  Args:
+    results: the folder of results that experiments/reproduce.py writes, or its
+      file results.sqlite.
+    per_client: a row for every client of every view; else one for every view.
+
+  Returns:
+    A pandas.DataFrame with these columns:
+
+    setting     algorithm, dataset, model, partition, num_clients, .., hp,
+                finetune_epochs, finetune_trainable, rounds, seed
+    view        'initial', 'finetuned', ..; after a colon, which tests or round:
+                'initial:own' (tests of classes in the client's training data),
+                ':other' (the rest), ':best_round' (by test accuracy)
+    per client  client, train_count, test_count, correct, accuracy, loss, top5,
+                ece, mce; accuracy and top5 in percent; accuracy is NaN for a
+                client without training or test examples
+    per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
+                and seconds, images_per_second and bytes of the training
+    origin      key (of the training), evaluation (key of how it was
+                evaluated), data, version, commit, devices, processor, path
   """
   import pandas
 
@@ -133,7 +130,7 @@ def _setting(evaluation: Evaluation, training: Training) -> dict[str, Any]:
 
 
 def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
-  """Return the numbers of every client, [K] each."""
+  """Return the scores of every client, [K] each."""
   scores = evaluated.scores
   absent = np.full(len(evaluated.ids), np.nan)
   others = other_measures(scores)
@@ -150,7 +147,7 @@ def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
 def _summary(
   evaluation: Evaluation, training: Training, view: str
 ) -> dict[str, Any]:
-  """Return the summary of a view, and what its training cost."""
+  """Return the summary of a view, and the cost of its training."""
   summary = evaluation.result['views'].get(view, {})
   low, high = summary.get('interval') or (None, None)
   numbers = {
@@ -160,17 +157,19 @@ def _summary(
     'seconds': training.provenance.seconds,
     **{name: getattr(training, name) for name in COSTS},
   }
-  # Of a column of None pandas would make objects.
+  # pandas makes a column of None one of objects.
   return {
-    name: math.nan if one is None else one for name, one in numbers.items()
+    name: math.nan if value is None else value
+    for name, value in numbers.items()
   }
 
 
 def _joined(numbers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
   """Return the columns of all views, one after the other."""
   joined = {
-    name: np.concatenate([one[name] for one in numbers]) for name in numbers[0]
+    name: np.concatenate([view[name] for view in numbers])
+    for name in numbers[0]
   }
-  if not (joined['correct'] % 1).any():  # means of batches are no whole numbers
+  if not (joined['correct'] % 1).any():  # means of batches are fractions
     joined['correct'] = joined['correct'].astype(int)
   return joined

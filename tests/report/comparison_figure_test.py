@@ -10,7 +10,7 @@ import pytest
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import summary
-from fedjax_pfl.report import figure
+from fedjax_pfl.report import comparison_figure
 from fedjax_pfl.runs import run_dir
 
 

@@ -1,4 +1,4 @@
-"""Finished runs made of numbers: nothing is trained."""
+"""FinishedRun runs made of numbers: nothing is trained."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Finished runs -> one page: what is on it, and that it needs nothing else."""
+"""FinishedRun runs -> one page: what is on it, and that it needs nothing else."""
 
 import functools
 import html

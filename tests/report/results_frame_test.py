@@ -6,9 +6,9 @@ from finished_runs import COUNT, DEFAULTS, TRAIN_COUNT, make_run
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report import load
-from fedjax_pfl.reproduction import keys
-from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.report import load_results
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 
 VIEWS = ('initial', 'finetuned')
@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
 
 def test_a_row_for_every_client_and_view(runs):
   folder, made = runs
-  frame = load(folder)
+  frame = load_results(folder)
   assert len(frame) == 2 * 2 * 5
   for seed, run in enumerate(made):
     clients = run_dir.load_clients(run)
@@ -46,16 +46,16 @@ def test_a_row_for_every_client_and_view(runs):
       assert set(part.key) == {keys.run_key(run, defaults=DEFAULTS)}
   first = frame.iloc[0]
   assert first.algorithm == 'fedbabu' and first.dataset == 'digits'
-  assert (first.clients, first.shards, first.rounds) == (20, 2, 16)
+  assert (first.num_clients, first.shards_per_client, first.rounds) == (20, 2, 16)
   assert (first.hp, first.finetune_epochs) == ('mu=0.5', '5')
   assert frame.correct.dtype.kind == 'i'
-  assert sorted(set(frame.beta)) == [0.3, 1.0]
+  assert sorted(set(frame.dirichlet_beta)) == [0.3, 1.0]
   assert frame.columns.is_unique
 
 
 def test_a_row_for_every_view(runs):
   folder, made = runs
-  frame = load(folder / 'results.sqlite', per_client=False)
+  frame = load_results(folder / 'results.sqlite', per_client=False)
   assert len(frame) == 4
   summary = run_dir.load_result(made[1])['views']['finetuned']
   row = frame[(frame.seed == 1) & (frame['view'] == 'finetuned')].iloc[0]
@@ -67,7 +67,7 @@ def test_a_row_for_every_view(runs):
 
 def test_nothing_to_load_is_a_sentence(tmp_path):
   with pytest.raises(BadInput, match='Likely cause: a mistyped path'):
-    load(tmp_path)
+    load_results(tmp_path)
   Results.open(tmp_path, DEFAULTS).close()
   with pytest.raises(BadInput, match='Likely cause: no run is finished'):
-    load(tmp_path)
+    load_results(tmp_path)

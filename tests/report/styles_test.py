@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedjax_pfl.report import names
+from fedjax_pfl.report import styles
 
 METHODS = (
   'fedavg fedbabu fedprox fedper lg_fedavg fedrep per_fedavg ditto local_only '
@@ -16,7 +16,7 @@ METHODS = (
 
 
 def test_every_method_has_a_look_of_its_own():
-  looks = [names.LOOKS[name] for name in METHODS.split()]
+  looks = [styles.STYLES[name] for name in METHODS.split()]
   assert len({look.colour for look in looks}) == len(looks)
   assert len({look.name for look in looks}) == len(looks)
   assert len({look.dash for look in looks}) > 4
@@ -61,7 +61,7 @@ def lab(rgb):
 @pytest.mark.parametrize('eye', EYES)
 def test_methods_of_one_table_stay_apart(ground, eye):
   seen = {
-    name: lab(EYES[eye] @ linear(getattr(names.LOOKS[name], ground)))
+    name: lab(EYES[eye] @ linear(getattr(styles.STYLES[name], ground)))
     for name in TOGETHER.split()
   }
   for one, other in itertools.combinations(seen, 2):
@@ -70,26 +70,26 @@ def test_methods_of_one_table_stay_apart(ground, eye):
 
 def test_companions_are_seen_on_dark_ground():
   light = lambda colour: (TO_XYZ @ linear(colour))[1] + 0.05
-  for name, look in names.LOOKS.items():
+  for name, look in styles.STYLES.items():
     assert light(look.dark) / light(DARK_GROUND) > 3.9, name
-  assert len({look.dark for look in names.LOOKS.values()}) == len(names.LOOKS)
+  assert len({look.dark for look in styles.STYLES.values()}) == len(styles.STYLES)
 
 
 @pytest.mark.long
 def test_unknown_names_look_the_same_in_every_process():
-  code = "from fedjax_pfl.report import names; print(names.look('fednap'))"
+  code = "from fedjax_pfl.report import names; print(styles.style_of('fednap'))"
   printed = [
     subprocess.run(
       [sys.executable, '-c', code], capture_output=True, text=True, check=True
     ).stdout.strip()
     for _ in range(2)
   ]
-  assert printed == [str(names.look('fednap'))] * 2
-  assert names.look('fednap').name == 'fednap'
-  assert names.look('fednap') != names.look('fednod')
+  assert printed == [str(styles.style_of('fednap'))] * 2
+  assert styles.style_of('fednap').name == 'fednap'
+  assert styles.style_of('fednap') != styles.style_of('fednod')
 
 
 def test_a_second_run_of_a_method_keeps_its_colour():
-  first, second = names.look('fedavg'), names.look('fedavg (run_2)')
+  first, second = styles.style_of('fedavg'), styles.style_of('fedavg (run_2)')
   assert second.name == 'FedAvg (run_2)'
   assert second.colour == first.colour and second.dash != first.dash

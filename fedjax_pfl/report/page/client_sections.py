@@ -1,12 +1,11 @@
-"""What the clients of a page have and hold, drawn, and the page's order."""
+"""The sections of the page in their order, and those about clients."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import reading
-from fedjax_pfl.report.page import curve_panels
-from fedjax_pfl.report.page import groups as lines
+from fedjax_pfl.report import finished_runs
+from fedjax_pfl.report.page import curve_sections
 from fedjax_pfl.report.page.client_charts import (
   Clients,
   Levels,
@@ -14,10 +13,15 @@ from fedjax_pfl.report.page.client_charts import (
   plot_gains,
   plot_levels,
 )
-from fedjax_pfl.report.page.groups import Group
-from fedjax_pfl.report.page.holdings import (
+from fedjax_pfl.report.page.groups import (
+  Group,
+  change_of,
+  numbers,
+  seeds_of,
+)
+from fedjax_pfl.report.page.partition_chart import (
   is_wide,
-  plot_holdings,
+  plot_partition,
   shown_clients,
 )
 from fedjax_pfl.report.page.sections import Panel, Section
@@ -26,23 +30,23 @@ from fedjax_pfl.report.partition_figure import describe_sizes
 MEASURES = (('mean', 'mean'), ('worst tenth', 'worst_decile'))
 
 
-def make_panels(groups: Sequence[Group]) -> list[Section]:
-  """Return the sections of a page, in the order of reading."""
+def make_sections(groups: Sequence[Group]) -> list[Section]:
+  """Return the sections of the page in their order."""
   sections = [
-    curve_panels.learning(groups),
+    curve_sections.learning(groups),
     spread(groups),
     gains(groups),
-    curve_panels.finetuning(groups),
+    curve_sections.finetuning(groups),
     partition(groups),
   ]
   return [section for section in sections if section]
 
 
 def spread(groups: Sequence[Group]) -> Section:
-  """Return all clients before and after, their mean and the worst tenth."""
+  """Return the accuracies of all clients, their mean and worst decile."""
   levels = []
   for group in groups:
-    before, after = reading.before_and_after(group.runs[0])
+    before, after = finished_runs.before_and_after(group.runs[0])
     pairs = [
       (
         word,
@@ -71,57 +75,59 @@ def spread(groups: Sequence[Group]) -> Section:
 
 
 def gains(groups: Sequence[Group]) -> Section | None:
-  """Return what each client gained or lost; None: there is no view before."""
-  chosen = [group for group in groups if lines.change(group).before is not None]
+  """Return each client's gain or loss; None without a view before."""
+  chosen = [group for group in groups if change_of(group).before is not None]
   if not chosen:
     return None
   changes = [_clients(group) for group in chosen]
-  values = [one.after - one.before for one in changes]
+  values = [change.after - change.before for change in changes]
   known = np.concatenate(values)
   known = known[np.isfinite(known)]
   ends = (min(0.0, known.min(initial=0)), max(1.0, known.max(initial=0)))
   panels = [
     Panel(
       group.label,
-      plot_gains(one, _names(group), ends),
+      plot_gains(change, _names(group), ends),
       _describe_gains(value),
       css=group.css,
     )
-    for group, one, value in zip(chosen, changes, values, strict=True)
+    for group, change, value in zip(chosen, changes, values, strict=True)
   ]
   words = (
     'One bar for each client, from the largest gain to the largest loss; all '
-    'drawings have one axis.'
+    'charts share one axis.'
   )
   return Section('What each client gained or lost', words, panels)
 
 
 def partition(groups: Sequence[Group]) -> Section:
-  """Return what the clients hold: a drawing for each division of the data."""
-  title, found, untold = 'What the clients hold', {}, []
+  """Return the examples of the clients: a chart for each partition."""
+  found, unknown = {}, []
   for group in groups:
     run = group.runs[0]
     if run.clients.train_classes is None:
-      untold.append(group.label)
+      unknown.append(group.label)
     else:
       found.setdefault(run.record.get('data'), (run, []))[1].append(group.label)
   panels = []
   for run, labels in found.values():
     suffix = f' ({"; ".join(labels)})' if len(found) > 1 else ''
-    panels += _holdings(run, suffix)
+    panels += _partition_panels(run, suffix)
   words = 'Class against client: the area of a dot is the number of examples.'
   if any(len(group.runs) > 1 for group in groups):
     words += ' Of several seeds, the first is drawn.'
   if not found:
     words = ''
-  if untold:
+  if unknown:
     words += (
-      f' Not told by the directory of an earlier version: {"; ".join(untold)}.'
+      f' Not recorded by runs of an earlier version: {"; ".join(unknown)}.'
     )
-  return Section(title, words.strip(), panels)
+  return Section('Examples of the clients', words.strip(), panels)
 
 
-def _holdings(run: reading.Finished, suffix: str) -> list[Panel]:
+def _partition_panels(
+  run: finished_runs.FinishedRun, suffix: str
+) -> list[Panel]:
   clients = run.clients
   panels = []
   for word, counts in (
@@ -132,34 +138,35 @@ def _holdings(run: reading.Finished, suffix: str) -> list[Panel]:
     note = f'{describe_sizes(counts)}. Largest dot: {counts.max():,}.'
     if len(shown) < len(counts):
       note += f' Drawn: {len(shown)} of {len(counts):,} clients, evenly spaced.'
-    svg = plot_holdings(counts, clients.ids, max(int(counts.max()), 1))
+    svg = plot_partition(counts, clients.ids, max(int(counts.max()), 1))
     panels.append(Panel(word + suffix, svg, note, is_wide=is_wide(counts)))
   return panels
 
 
 def _clients(group: Group) -> Clients:
-  change = lines.change(group)
+  change = change_of(group)
   return Clients(group.label, group.css, change.before, change.after)
 
 
 def _mean(group: Group, view: str, quantity: str) -> float:
-  return float(np.mean(lines.numbers(group, view, quantity)))
+  return float(np.mean(numbers(group, view, quantity)))
 
 
 def _names(group: Group) -> list[str]:
-  """Return what the clients of all seeds are called."""
+  """Return names for the clients of all seeds."""
   several = len(group.runs) > 1
   return [
     f'seed {seed}, client {one}' if several else f'client {one}'
-    for seed, run in zip(lines.seeds(group), group.runs, strict=True)
+    for seed, run in zip(seeds_of(group), group.runs, strict=True)
     for one in run.clients.ids
   ]
 
 
 def _views(groups: Sequence[Group]) -> str:
-  """Return 'initial and finetuned', or which line has which."""
+  """Return 'initial and finetuned', or the views of each group."""
   pairs = {
-    group.label: reading.before_and_after(group.runs[0]) for group in groups
+    group.label: finished_runs.before_and_after(group.runs[0])
+    for group in groups
   }
   words = {
     label: after if before is None else f'{before} and {after}'

@@ -5,24 +5,23 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import reading
-from fedjax_pfl.report.page import groups as lines
+from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.page.charts import Series, line_sample, plot_lines
-from fedjax_pfl.report.page.groups import Group
+from fedjax_pfl.report.page.groups import Group, curve_of, numbers
 from fedjax_pfl.report.page.sections import Key, Panel, Section
 from fedjax_pfl.report.page.svg import plain
 
 MEAN = 'mean accuracy of the clients, %'
 ROUNDS = 'communication rounds'
-STOPPED = re.compile(r'finetuned_(\d+)')
+FINETUNED = re.compile(r'finetuned_(\d+)')
 
 
 def learning(groups: Sequence[Group]) -> Section:
-  """Return accuracy over rounds and over bytes, of all that was evaluated."""
+  """Return accuracy over rounds and over bytes, of all evaluated views."""
   evaluated = {group.label: _evaluated(group) for group in groups}
   firsts = {label: names[0] for label, names in evaluated.items() if names}
   if not firsts:
-    words = 'These runs were not evaluated while they went on.'
+    words = 'These runs were not evaluated during their rounds.'
     return Section('Learning', words, [])
   panels = [_over_rounds(groups, firsts), *_over_bytes(groups, firsts)]
   for name in dict.fromkeys(
@@ -44,7 +43,7 @@ def learning(groups: Sequence[Group]) -> Section:
 
 
 def finetuning(groups: Sequence[Group]) -> Section | None:
-  """Return accuracy against epochs of fine-tuning; None: only one is known."""
+  """Return accuracy against epochs of fine-tuning; None for a single epoch."""
   stops = {group.label: _stops(group) for group in groups}
   chosen = [group for group in groups if len(stops[group.label]) > 2]
   if not chosen:
@@ -60,7 +59,7 @@ def finetuning(groups: Sequence[Group]) -> Section | None:
         np.array(list(stops[group.label]), float),
         np.stack(
           [
-            lines.numbers(group, view, quantity)
+            numbers(group, view, quantity)
             for view in stops[group.label].values()
           ],
           axis=1,
@@ -73,7 +72,7 @@ def finetuning(groups: Sequence[Group]) -> Section | None:
   return Section(
     'Fine-tuning',
     'Test accuracy after so many epochs on the own training data; 0: the '
-    'global model as it is.',
+    'global model itself.',
     panels,
   )
 
@@ -81,20 +80,20 @@ def finetuning(groups: Sequence[Group]) -> Section | None:
 def _evaluated(group: Group) -> list[str]:
   """Return the accuracies in the metrics: that of the first view first."""
   found = {name for line in group.runs[0].metrics for name in line}
-  views = [*reading.views(group.runs[0]), 'global']
+  views = [*finished_runs.views(group.runs[0]), 'global']
   names = [f'{view}/accuracy' for view in views]
   names += sorted(name for name in found if name.endswith('/accuracy'))
   return [
     name
     for name in dict.fromkeys(names)
-    if np.isfinite(lines.curve(group, name).accuracy).any()
+    if np.isfinite(curve_of(group, name).accuracy).any()
   ]
 
 
 def _over_rounds(groups: Sequence[Group], names: Mapping[str, str]) -> Panel:
   """Draw a number of the metrics of every line that has one in `names`."""
   series = [
-    _series(group, *lines.curve(group, name), _view(name, names))
+    _series(group, *curve_of(group, name), _view(name, names))
     for group, name in _named(groups, names)
   ]
   (panel,) = _panel(
@@ -106,10 +105,10 @@ def _over_rounds(groups: Sequence[Group], names: Mapping[str, str]) -> Panel:
 def _over_bytes(
   groups: Sequence[Group], names: Mapping[str, str]
 ) -> list[Panel]:
-  """Draw the same over what all clients have sent and received so far."""
+  """Draw the same over the bytes that all clients have sent and received."""
   found = []
   for group, name in _named(groups, names):
-    rounds, accuracy = lines.curve(group, name)
+    rounds, accuracy = curve_of(group, name)
     sent = _sent_until(group, rounds)
     if sent is not None and sent.any():  # not where nothing is sent
       found.append((group, sent, accuracy, _view(name, names)))
@@ -125,8 +124,8 @@ def _over_bytes(
 def _sent_until(group: Group, rounds: np.ndarray) -> np.ndarray | None:
   """Return the bytes up to these rounds [T]; None: not recorded."""
   run = group.runs[0]  # seeds send alike
-  at, down = reading.curve(run.metrics, 'bytes_down')
-  _, up = reading.curve(run.metrics, 'bytes_up')
+  at, down = finished_runs.curve(run.metrics, 'bytes_down')
+  _, up = finished_runs.curve(run.metrics, 'bytes_up')
   if not len(at) or len(down) != len(up):
     return None
   totals = np.concatenate([[0], np.cumsum(down + up)])
@@ -136,11 +135,11 @@ def _sent_until(group: Group, rounds: np.ndarray) -> np.ndarray | None:
 def _stops(group: Group) -> dict[int, str]:
   """Return {epochs of fine-tuning: view}; 0 is the global model."""
   run, stops = group.runs[0], {}
-  views = reading.views(run)
+  views = finished_runs.views(run)
   if 'initial' in views:
     stops[0] = 'initial'
   for view in views:
-    if match := STOPPED.fullmatch(view):
+    if match := FINETUNED.fullmatch(view):
       stops[int(match[1])] = view
   last = run.config.get('finetune', {}).get('epochs')
   if last and 'finetuned' in views:
@@ -154,7 +153,7 @@ def _series(
   """Return a line through the means of values [S, T]."""
   label = f'{group.label}, {view}' if view else group.label
   band = (values.min(0), values.max(0)) if len(values) > 1 else (None, None)
-  return Series(label, group.css, group.look, x, values.mean(0), *band)
+  return Series(label, group.css, group.style, x, values.mean(0), *band)
 
 
 def _panel(
@@ -165,7 +164,7 @@ def _panel(
   if not series:
     return []
   keys = tuple(
-    Key(line_sample(one.css, one.look), one.label, plain(one.y[-1]))
+    Key(line_sample(one.css, one.style), one.label, plain(one.y[-1]))
     for one in series
   )
   return [Panel(title, plot_lines(series, x_label, y_label), keys=keys)]

@@ -1,4 +1,4 @@
-"""The partition as a drawing for a page: class x client, dots are examples."""
+"""The partition as SVG for the page: class by client, dots are examples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,26 +19,28 @@ from fedjax_pfl.report.page.svg import (
 from fedjax_pfl.report.partition_figure import FEW
 
 NARROW, WIDE = 560, 1120  # in units of text that is 12 high
-MOST = 120  # clients in a drawing; of more, so many evenly spaced ones
+MAX_CLIENTS = 120  # in a chart; of more, evenly spaced ones are drawn
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 26, 46
-# Dots: where there is no room they overlap, and one example can be seen.
+# Diameters: dots overlap where there is no room; one example stays visible.
 LARGEST, LEAST, SMALLEST = 22.0, 9.0, 2.0
 
 
 def shown_clients(number: int) -> np.ndarray:
-  """Return the places of the clients that are drawn.
+  """Return the positions of the clients that are drawn.
 
   >>> len(shown_clients(20)), len(shown_clients(3400))
   (20, 120)
   """
-  return np.unique(np.linspace(0, number - 1, min(number, MOST)).astype(int))
+  return np.unique(
+    np.linspace(0, number - 1, min(number, MAX_CLIENTS)).astype(int)
+  )
 
 
 def is_wide(counts: np.ndarray) -> bool:
   return len(counts) > 2 * FEW
 
 
-def plot_holdings(
+def plot_partition(
   counts: np.ndarray, ids: Sequence[Any], largest: int
 ) -> Markup:
   """Draw examples [K, Y] as dots; a dot of full size is `largest` examples.
@@ -70,17 +72,17 @@ def plot_holdings(
 
 
 def _client(
-  x: float, bottom: float, up: float, held: np.ndarray, name: Any, unit: float
+  x: float, bottom: float, up: float, counts: np.ndarray, name: Any, unit: float
 ) -> Markup:
   """Draw a client as a column of dots, those of one size as one path."""
-  classes = np.flatnonzero(held)
-  words = f'client {name}: {held.sum():,} examples of {len(classes)} classes'
+  classes = np.flatnonzero(counts)
+  words = f'client {name}: {counts.sum():,} examples of {len(classes)} classes'
   if not len(classes):
     empty = marker('^', x, bottom + 6, 4)
     return tag('path', tag('title', words), d=empty, class_='empty')
   sizes: dict[str, list[int]] = {}
   for label in classes:
-    size = max(SMALLEST, unit * float(held[label]) ** 0.5)
+    size = max(SMALLEST, unit * float(counts[label]) ** 0.5)
     sizes.setdefault(short(size), []).append(label)
   columns = [
     dots([x] * len(labels), [bottom - up * (y + 0.5) for y in labels], size)
@@ -90,7 +92,7 @@ def _client(
 
 
 def _numbers(length: int) -> list[int]:
-  """Return which of 0 .. length - 1 are written on an axis."""
+  """Return which of 0 .. length - 1 are labelled on an axis."""
   if length <= FEW:
     return list(range(0, length, 1 if length <= 10 else 2))
   return [int(one) for one in ticks(0, length - 1, 8) if one < length]
