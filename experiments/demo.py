@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from absl import flags, logging
 
-from experiments import commandline, programs
+from experiments import commandline
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
@@ -45,12 +45,13 @@ def main(overrides):
   logging.set_verbosity(logging.WARNING)
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
-  from fedjax_pfl.report.figure import compare
+  from fedjax_pfl.report.comparison_figure import compare
   from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.experiment import build
   from fedjax_pfl.training.loop import train
 
-  programs.keep_programs(progress.log)
+  compile_cache.enable(progress.log)
   names = config_names()
   folders = [Path(WORKDIR.value) / name for name in names]
   results = []

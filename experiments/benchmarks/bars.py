@@ -6,10 +6,10 @@ measured on this machine is said in a sentence, and neither met nor missed.
 
 from collections.abc import Callable, Iterator
 
-from experiments.benching import forecast, gpu, ragged, scale, seeds, startup
-from experiments.benching.bar import Bar
-from experiments.benching.cases import Case
-from experiments.benching.measure import NO_TORCH, has_torch, measure
+from experiments.benchmarks import forecast, gpu, ragged, scale, seeds, startup
+from experiments.benchmarks.bar import Bar
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.measure import NO_TORCH, has_torch, measure
 
 NAMES = {
   'convnet4': '4convNet',

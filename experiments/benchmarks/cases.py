@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benching.timing import Run
+from experiments.benchmarks.timing import Run
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.algorithm import Stage

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benching.timing import Run
+from experiments.benchmarks.timing import Run
 
 SIDE = {'cpu': 2048}  # of the matrices
 SIDE_ELSEWHERE = 8192

@@ -13,7 +13,7 @@ import jax
 import optax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from experiments.benching.cases import Case, make_clients, make_task
+from experiments.benchmarks.cases import Case, make_clients, make_task
 from fedjax_pfl.core.types import Batch
 
 GRADIENT = 3  # forward passes that one gradient takes

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments import commandline
-from experiments.benching.bar import Bar
+from experiments.benchmarks.bar import Bar
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training import memory_estimate
 from fedjax_pfl.training.experiment import Experiment, build

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import jax
 
-from experiments.benching.bar import Bar
-from experiments.benching.cases import Case
-from experiments.benching.measure import NO_TORCH, has_torch, measure
-from experiments.benching.timing import spread
+from experiments.benchmarks.bar import Bar
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.measure import NO_TORCH, has_torch, measure
+from experiments.benchmarks.timing import spread
 
 ROUNDS = 320
 ALL = Case(*('mobilenet', 100, 10), method='fedbabu', num_classes=100, epochs=5)

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.benching.cases import Case, make_training
-from experiments.benching.timing import Run, Spread, in_turn, ratios, spread
+from experiments.benchmarks.cases import Case, make_training
+from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
 
 
 def compare(

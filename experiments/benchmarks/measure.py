@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from experiments.benching import cases, counts
-from experiments.benching.cases import Case
-from experiments.benching.ceilings import make_ceilings
-from experiments.benching.timing import Run, Spread, in_turn, ratios, spread
+from experiments.benchmarks import cases, counts
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.ceilings import make_ceilings
+from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
 
 WORKS = {
   'training': cases.make_training,

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
-from experiments.benching.bars import BARS, standard_case
-from experiments.benching.cases import Case
-from experiments.benching.measure import NO_TORCH, WORKS, has_torch
+from experiments.benchmarks.bars import BARS, standard_case
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.measure import NO_TORCH, WORKS, has_torch
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.models.ops.conv import CONV_IMPLS
@@ -67,7 +67,7 @@ def check_torch(cases: Sequence[Case]) -> None:
       expected='PyTorch beside which to run',
       cause=NO_TORCH,
     )
-  from experiments.torch_loop import MODELS as THEIRS
+  from experiments.benchmarks.torch_loop import MODELS as THEIRS
 
   _words('--torch, model', [case.model for case in cases], THEIRS)
   _words('--torch, dtype', [case.dtype for case in cases], ('float32',))

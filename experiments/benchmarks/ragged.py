@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benching.bar import Bar
-from experiments.benching.cases import Case, make_program
-from experiments.benching.timing import in_turn, ratios, spread
+from experiments.benchmarks.bar import Bar
+from experiments.benchmarks.cases import Case, make_program
+from experiments.benchmarks.timing import in_turn, ratios, spread
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benching.bar import Bar
-from experiments.benching.cases import (
+from experiments.benchmarks.bar import Bar
+from experiments.benchmarks.cases import (
   Case,
   Program,
   make_clients,
@@ -20,7 +20,7 @@ from experiments.benching.cases import (
   make_task,
   memory_of,
 )
-from experiments.benching.timing import in_turn, ratios, spread
+from experiments.benchmarks.timing import in_turn, ratios, spread
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.types import ClientData

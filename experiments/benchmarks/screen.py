@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from experiments.benching.bar import Bar
-from experiments.benching.measure import Measured
-from experiments.benching.timing import Spread
+from experiments.benchmarks.bar import Bar
+from experiments.benchmarks.measure import Measured
+from experiments.benchmarks.timing import Spread
 from fedjax_pfl.models.ops.conv import resolve
 
 WIDTH = 80

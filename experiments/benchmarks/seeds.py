@@ -10,8 +10,8 @@ from pathlib import Path
 import jax
 
 from experiments import commandline
-from experiments.benching.bar import Bar
-from experiments.benching.timing import seconds_of
+from experiments.benchmarks.bar import Bar
+from experiments.benchmarks.timing import seconds_of
 from fedjax_pfl.training.experiment import build
 from fedjax_pfl.training.loop import train, train_seeds
 

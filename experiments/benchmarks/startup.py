@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.benching.bar import Bar
+from experiments.benchmarks.bar import Bar
 from fedjax_pfl.core.errors import bad_input
 
 ROOT = Path(__file__).parents[2]

@@ -1,39 +1,43 @@
-"""From a question and run directories to a picture and its numbers."""
+"""Answer a question about finished runs with a figure and a CSV."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from experiments.answers import (
+from fedjax_pfl.analysis import (
   class_curves,
   features,
   id_ood,
   similarity,
-  training,
+  training_curves,
 )
-from experiments.answers.common import Log, Opened, Options
-from experiments.commandline import Overrides
-from experiments.rebuild import read_run, rebuild
+from fedjax_pfl.analysis.answer import Log, Options
+from fedjax_pfl.analysis.open_runs import Edit, open_runs
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report.saving import check_output, save
+from fedjax_pfl.report.figure_file import check_output, save
 
 QUESTIONS = {
   'id_ood': id_ood,
   'class_curves': class_curves,
   'similarity': similarity,
   'features': features,
-  'training': training,
+  'training': training_curves,
 }
 
 
-def answer(
+def analyse(
   what: str,
   workdirs: Sequence[str],
   output: str,
   options: Options,
-  overrides: Overrides,
+  defaults: Mapping[str, Any],
   log: Log,
+  edit: Edit | None = None,
 ) -> pathlib.Path:
-  """Save the picture and the CSV; return the picture's path."""
+  """Save the figure and, beside it, the CSV; return the figure's path.
+
+  >>> analyse('id_ood', ['runs/a'], 'a.png', Options(), defaults, print)
+  """
   if what not in QUESTIONS:
     raise bad_input(
       'what',
@@ -44,23 +48,8 @@ def answer(
     )
   check_output(output)
   question = QUESTIONS[what]
-  runs = open_runs(workdirs, overrides, log, with_data=question.WITH_DATA)
-  result = question.ask(runs, options, log)
+  runs = open_runs(workdirs, defaults, log, edit, with_data=question.NEEDS_DATA)
+  result = question.answer(runs, options, log)
   if result.text:
     log(result.text)
   return save(result.figure, output, result.header, result.rows)
-
-
-def open_runs(
-  workdirs: Sequence[str], overrides: Overrides, log: Log, *, with_data: bool
-) -> list[Opened]:
-  """Return the runs, in the order in which they were given."""
-  read = [read_run(workdir, overrides, log) for workdir in workdirs]
-  names = [settings['algorithm'] for settings, _ in read]
-  runs = []
-  for workdir, (settings, data) in zip(workdirs, read, strict=True):
-    path, name = pathlib.Path(workdir), settings['algorithm']
-    label = name if names.count(name) == 1 else f'{name} ({path.name})'
-    rebuilt = rebuild(settings, data, overrides, log) if with_data else None
-    runs.append(Opened(label, path, settings, rebuilt))
-  return runs

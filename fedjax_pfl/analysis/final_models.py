@@ -1,4 +1,4 @@
-"""What a finished run left behind, read and never written."""
+"""Load the final states and the global model of a finished run."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ def load_states(
 ) -> tuple[Server, Client]:
   """Return server and clients after the last round, from the checkpoint.
 
-  What else is in it may differ from version to version of the program.
+  Only these two are read: other parts may differ between versions.
   """
   folder = pathlib.Path(workdir) / 'checkpoints'
 

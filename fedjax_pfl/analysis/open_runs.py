@@ -1,26 +1,51 @@
-"""From a run directory back to its experiment, without writing into it."""
+"""From run directories back to their experiments; nothing is written."""
 
 import os
-from collections.abc import Callable, Mapping
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from configs import common
-from experiments.commandline import Overrides, replace_fields
+from fedjax_pfl.analysis.answer import Log, OpenRun
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.reproduction import keys
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.training import experiment
 from fedjax_pfl.training.experiment import Experiment
 
+# Replaces fields of a config: those that were given on the command line.
+Edit = Callable[[dict[str, Any]], None]
+
+
+def open_runs(
+  workdirs: Sequence[str | os.PathLike],
+  defaults: Mapping[str, Any],
+  log: Log,
+  edit: Edit | None = None,
+  *,
+  with_data: bool,
+) -> list[OpenRun]:
+  """Return the runs in their order; with their experiments if `with_data`."""
+  read = [read_run(workdir, defaults, log, edit) for workdir in workdirs]
+  names = [settings['algorithm'] for settings, _ in read]
+  runs = []
+  for workdir, (settings, data) in zip(workdirs, read, strict=True):
+    path, name = pathlib.Path(workdir), settings['algorithm']
+    label = name if names.count(name) == 1 else f'{name} ({path.name})'
+    rebuilt = rebuild(settings, data, log, edit) if with_data else None
+    runs.append(OpenRun(label, path, settings, rebuilt))
+  return runs
+
 
 def read_run(
-  workdir: str | os.PathLike, overrides: Overrides, log: Callable[[str], None]
+  workdir: str | os.PathLike,
+  defaults: Mapping[str, Any],
+  log: Log,
+  edit: Edit | None = None,
 ) -> tuple[dict[str, Any], str]:
   """Return the settings of a run and the fingerprint of its data.
 
-  Fields that configs had not got when it was begun get their defaults, and
-  `log` is told which.
+  Fields that were added to configs after the run get their defaults, and are
+  logged.
   """
   stored = run_dir.load_config(workdir)
   if not isinstance(stored.get('config'), Mapping):
@@ -30,31 +55,29 @@ def read_run(
       expected='a run directory whose config.json holds a config',
       cause='a config.json of another program',
     )
-  settings, added = fill(stored['config'], common.base().to_dict())
+  settings, added = fill(stored['config'], defaults)
   if added:
     log(f'{workdir} is older than these fields, which get their defaults: ')
     log('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
-  replace_fields(settings, overrides)
+  if edit:
+    edit(settings)
   return settings, stored['data']
 
 
 def rebuild(
-  settings: dict[str, Any],
-  data: str,
-  overrides: Overrides,
-  log: Callable[[str], None],
+  settings: dict[str, Any], data: str, log: Log, edit: Edit | None = None
 ) -> Experiment:
-  """Return the experiment; its data are those of the run, or as overridden."""
+  """Return the experiment; its data must be those of the run, unless edited."""
   rebuilt = experiment.build(settings, log)
   if rebuilt.data_id == data:
     return rebuilt
-  if not overrides:
+  if edit is None:
     raise bad_input(
       'data',
       got=rebuilt.data_id,
       expected=f'the fingerprint of the run, {data}',
       cause='other images, or a partition that has changed since; '
-      '--config.<field>=<value> says that other data are meant',
+      '--config.<field>=<value> chooses other data on purpose',
     )
   log('These data are not those of the run: fields of its config were given.')
   return rebuilt
@@ -63,11 +86,8 @@ def rebuild(
 def fill(
   settings: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-  """Return the settings with absent fields filled in, and what was added.
-
-  What has no default is kept: check_settings refuses it by its name.
-  """
-  filled = keys.fill(settings, defaults)
+  """Return the settings with absent fields filled in, and what was added."""
+  filled = with_defaults(settings, defaults)
   known = flatten(settings)
   added = {
     name: value
@@ -75,3 +95,19 @@ def fill(
     if name not in known and value != {}
   }
   return filled, added
+
+
+def with_defaults(
+  settings: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Return the settings, and the defaults of the fields that they lack.
+
+  The tuples that JSON made lists become tuples again.
+  """
+  filled = {**defaults, **settings}
+  for name, value in filled.items():
+    if isinstance(value, list):
+      filled[name] = tuple(value)
+    elif isinstance(value, Mapping):
+      filled[name] = with_defaults(value, defaults.get(name) or {})
+  return filled

@@ -1,9 +1,9 @@
-"""The classes that a client has examples of, and how well it does on them.
+"""A client's own classes, and its accuracy on those and on all others.
 
   acc_ID  = 100 sum_{c in O} correct_c / sum_{c in O} count_c
   acc_OOD = the same for c not in O,     O = the client's training classes
 
-(FedBABU, Table 20 and Figure 13.) Pure numpy.
+(FedBABU, Table 20 and Figure 13.)
 """
 
 import math
@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data.label_counts import label_counts_of_clients
 
 
 class Split(NamedTuple):
-  """Accuracies in percent; NaN where there is no example to be evaluated on."""
+  """Accuracies in percent; NaN where there is no such test example."""
 
   own: np.ndarray  # [...] on the client's own classes: ID
   other: np.ndarray  # [...] on all other classes: OOD
@@ -23,12 +24,7 @@ class Split(NamedTuple):
 
 def owned_classes(data: ClientData, num_classes: int) -> np.ndarray:
   """Return whether client k has a training example of class c: [K, Y]."""
-  index, count = np.asarray(data.index), np.asarray(data.count)
-  labels = np.asarray(data.y)[index]  # [K, N]
-  client, place = np.nonzero(np.arange(index.shape[1]) < count[:, None])
-  owned = np.zeros((len(count), num_classes), bool)
-  owned[client, labels[client, place]] = True
-  return owned
+  return label_counts_of_clients(data, num_classes) > 0
 
 
 def split_accuracy(

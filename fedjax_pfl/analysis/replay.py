@@ -1,11 +1,9 @@
-"""How a client forgets while it trains (FedBABU, Figure 13).
+"""Run the rounds of a finished run again, and score every local epoch.
 
-A run is played again, with its own seeds and its own method. Before the first
-and after every local epoch the model of each client of the cohort answers the
-complete test set; its accuracy is split by the client's training classes and
-averaged over the cohort. Averaging pulls it back: the curves are saw-teeth.
-
-The method is not looked into: local training shows its epochs to a `Watch`.
+A replay has the seeds and the method of the run. Before the first and after
+every local epoch the model of each client of the cohort is evaluated on the
+complete test set, class by class. It works for any method: local training
+calls a `Watch` with the models of its epochs.
 """
 
 from collections.abc import Iterator
@@ -16,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.analysis.classes import Split, mean_over_clients, split_accuracy
 from fedjax_pfl.client.local_training import Watch
 from fedjax_pfl.core.algorithm import Server
 from fedjax_pfl.core.errors import bad_input
@@ -31,7 +28,7 @@ from fedjax_pfl.training.state import stage_bounds
 
 
 class Round(NamedTuple):
-  """What was seen of one round; tau epochs make tau + 1 moments."""
+  """One replayed round; tau epochs make tau + 1 moments."""
 
   server: Server  # after the round
   cohort: np.ndarray  # [C] ids
@@ -39,12 +36,48 @@ class Round(NamedTuple):
   loss: float  # mean over clients and steps, as in metrics.jsonl
 
 
-def some_images(images: Images, number: int) -> Images:
-  """Return so many of the images, evenly spaced; all if the number is 0."""
+def evenly_spaced(images: Images, number: int) -> Images:
+  """Return this number of the images, evenly spaced; all of them if 0."""
   size = len(images.y)
   number = min(number or size, size)
   rows = np.arange(number) * size // number
   return Images(images.x[rows], images.y[rows])
+
+
+def replay(
+  experiment: Experiment, images: Images, num_rounds: int
+) -> Iterator[Round]:
+  """Yield the first rounds of a run, scored after every local epoch."""
+  settings, train = experiment.settings, experiment.train
+  pool = _append(train, images)
+  test_rows = jnp.arange(len(train.y), len(pool.y))
+  watch = make_watch(experiment.task, test_rows)
+  stages = build_stages(settings, experiment.task, watch)
+  keys = random_streams(settings['seed'])
+  server, clients = begin(stages[0], train, keys['states'])
+  for stage, first, last in stage_bounds(stages):
+    if first:
+      server, clients = stage.initialize(server, clients, train)
+    round_fn = make_round(
+      stage.algorithm, clients_per_chunk=settings['clients_per_chunk']
+    )
+    for number in range(first, min(last, num_rounds)):
+      (cohort,) = sample_cohorts(
+        keys['cohorts'],
+        number,
+        1,
+        settings['num_clients'],
+        experiment.cohort_size,
+      )
+      server, clients, metrics = round_fn(
+        server, clients, cohort, pool, keys['rounds']
+      )
+      yield Round(
+        server,
+        np.asarray(cohort),
+        _watched(metrics, stage.name),
+        float(np.mean(metrics['loss'])),
+      )
 
 
 def make_watch(
@@ -52,7 +85,7 @@ def make_watch(
 ) -> Watch:
   """Return (models, data) -> right answers [tau + 1, Y] to the `test_rows`.
 
-  The rows are in the pool that the clients' own examples are in.
+  The rows are in the pool that also holds the clients' own examples.
   """
 
   def watch(models, data):
@@ -84,61 +117,8 @@ def make_watch(
   return watch
 
 
-def replay(
-  experiment: Experiment, images: Images, rounds: int
-) -> Iterator[Round]:
-  """Yield the first rounds of a run once more, seen from the inside."""
-  settings, train = experiment.settings, experiment.train
-  pool = _join(train, images)
-  test_rows = jnp.arange(len(train.y), len(pool.y))
-  watch = make_watch(experiment.task, test_rows)
-  stages = build_stages(settings, experiment.task, watch)
-  keys = random_streams(settings['seed'])
-  server, clients = begin(stages[0], train, keys['states'])
-  for stage, first, last in stage_bounds(stages):
-    if first:
-      server, clients = stage.initialize(server, clients, train)
-    round_fn = make_round(
-      stage.algorithm, clients_per_chunk=settings['clients_per_chunk']
-    )
-    for number in range(first, min(last, rounds)):
-      (cohort,) = sample_cohorts(
-        keys['cohorts'],
-        number,
-        1,
-        settings['num_clients'],
-        experiment.cohort_size,
-      )
-      server, clients, metrics = round_fn(
-        server, clients, cohort, pool, keys['rounds']
-      )
-      yield Round(
-        server,
-        np.asarray(cohort),
-        _watched(metrics, stage.name),
-        float(np.mean(metrics['loss'])),
-      )
-
-
-def saw_tooth(
-  correct: np.ndarray, count: np.ndarray, owned: np.ndarray
-) -> tuple[np.ndarray, Split]:
-  """Return cumulative epochs [T (tau + 1)], and the mean over the cohort.
-
-  correct [T, C, tau + 1, Y], count [Y] and owned [T, C, Y]. Two moments share
-  an epoch where a round ends and the next begins: trained, then averaged.
-  """
-  num_rounds, _, moments, _ = correct.shape
-  epochs = np.arange(num_rounds)[:, None] * (moments - 1) + np.arange(moments)
-  split = split_accuracy(correct, count, owned[:, :, None])  # [T, C, tau + 1]
-  means = [
-    mean_over_clients(np.swapaxes(values, 0, 1)).reshape(-1) for values in split
-  ]
-  return epochs.reshape(-1), Split(*means)
-
-
-def _join(train: ClientData, images: Images) -> ClientData:
-  """Return the clients with the images behind theirs in the pool."""
+def _append(train: ClientData, images: Images) -> ClientData:
+  """Return the clients with these images at the end of their pool."""
   return train._replace(
     x=jnp.concatenate([train.x, jnp.asarray(images.x)]),
     y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
@@ -149,8 +129,8 @@ def _watched(metrics: dict[str, Any], name: str) -> np.ndarray:
   if 'watched' not in metrics:
     raise bad_input(
       'run',
-      got=f'a run of {name}, whose metrics tell nothing of its epochs',
-      expected='a method whose metrics are those of local.fit',
+      got=f'a run of {name}, whose metrics do not cover its epochs',
+      expected='a method whose metrics are those of local_training.fit',
       cause='a method that does not train on clients, or by a loop of its own',
     )
   return np.asarray(metrics['watched'])

@@ -1,13 +1,13 @@
-"""Figures of points in a plane that belong to classes."""
+"""A scatter plot of points in classes, with names among the points."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.report.names import variants
 from fedjax_pfl.report.plots import Axis
+from fedjax_pfl.report.styles import distinct_styles
 
-DIRECT = 12  # so many names fit among the points
+MAX_NAMES = 12  # that fit among the points
 COLUMNS, ROWS = 6, 14  # of cells that hold a name each
 
 
@@ -16,14 +16,13 @@ def plot_points(
 ) -> Axis:
   """Draw points [P, 2] in the colour and marker of their group [P].
 
-  Few groups are also named where they are among themselves: the figure can
-  then be read without colour. Coordinates of t-SNE mean nothing, so the axis
-  has none.
+  Up to 12 groups are also named in the figure, which can then be read without
+  colour. Coordinates of t-SNE mean nothing, so the axis has no ticks.
   """
   from matplotlib import patheffects  # 0.6 s
 
   shown = np.unique(group)
-  styles = variants([names[number] for number in shown])
+  styles = distinct_styles([names[number] for number in shown])
   for number, style in zip(shown, styles.values(), strict=True):
     own = points[group == number]
     ax.scatter(
@@ -35,7 +34,7 @@ def plot_points(
       linewidths=0,
       label=style.name,
     )
-  if len(shown) <= DIRECT:
+  if len(shown) <= MAX_NAMES:
     for number, place in name_places(points, group).items():
       ax.annotate(
         names[number],
@@ -54,10 +53,10 @@ def plot_points(
 
 
 def name_places(points: np.ndarray, group: np.ndarray) -> dict[int, np.ndarray]:
-  """Return {group: the middle of a cell}, a cell for each group.
+  """Return {group: where its name is written}, the middle of a grid cell.
 
-  Of a grid over all points, the cell where its points are many and a large
-  share; one that no group before it has taken, so that names stay apart.
+  The cell in which the group has many points, and a large share of all points;
+  each cell holds one name at most.
   """
   low, high = points.min(0), points.max(0)
   size = np.maximum(high - low, 1e-9) / [COLUMNS, ROWS]

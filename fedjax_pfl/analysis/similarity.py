@@ -1,28 +1,35 @@
-"""Cosine between clients' layers while they fine-tune (Figure 12)."""
+"""Cosine between clients' layers while they fine-tune (FedBABU, Figure 12).
 
+All clients fine-tune the same global model: their layers start alike, and the
+cosine says how far apart, layer by layer, their data pull them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from experiments.answers.common import (
-  Answer,
-  Log,
-  Opened,
-  Options,
-  add_legend,
-  make_figure,
-)
-from fedjax_pfl.analysis.runs import load_global
-from fedjax_pfl.analysis.similarity import finetuning_cosines
+from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.final_models import load_global
+from fedjax_pfl.analysis.weight_cosine import cosine_of_sum, layer_weights
+from fedjax_pfl.client import personalization
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report.similarity_plots import plot_layers
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.report.layout import add_legend, make_figure
+from fedjax_pfl.report.plots import Axis, tidy
 from fedjax_pfl.training.loop import random_streams
 
-WITH_DATA = True
+NEEDS_DATA = True
 HEADER = ('run', 'layer', 'epoch', 'cosine')
+BLOCK = 10  # clients between two updates of the progress bar
+MARKERS = 'osD^vP<>Xhp'
 
 
-def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
+def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Fine-tune the global model of every run on its clients."""
   del log
   # Each with its own scale: methods differ by a factor of ten.
@@ -40,25 +47,120 @@ def ask(runs: list[Opened], options: Options, log: Log) -> Answer:
   return Answer(figure, HEADER, rows)
 
 
-def measure(run: Opened, clients: int, epochs: int) -> dict[str, np.ndarray]:
-  """Return {layer: [epochs + 1]} of the first so many clients."""
+def measure(
+  run: OpenRun, num_clients: int, epochs: int
+) -> dict[str, np.ndarray]:
+  """Return {layer: [epochs + 1]} of the first clients."""
   task = run.experiment.task
   finetune = {**run.settings['finetune'], 'epochs': (epochs,)}
   with progress.progress(
-    f'fine-tuning {run.name}', clients, unit='client'
+    f'fine-tuning {run.name}', num_clients, unit='client'
   ) as bar:
     return finetuning_cosines(
       task,
       load_global(task, run.path),
       run.experiment.train,
-      np.arange(clients),
+      np.arange(num_clients),
       random_streams(run.settings['seed'])['evaluation'],
       Finetuning(**finetune),
       bar.update,
     )
 
 
-def _num_clients(run: Opened, options: Options) -> int:
+def finetuning_cosines(
+  task: Task,
+  params: Params,
+  train: ClientData,
+  ids: np.ndarray,
+  key: Key,
+  finetuning: Finetuning,
+  on_progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, np.ndarray]:
+  """Return {layer: mean cosine between the clients `ids`}, each [E + 1].
+
+  At epochs 0, 1, .., E = max(finetuning.epochs) of the fine-tuning of one
+  global model. A client's key is that of the run's evaluation:
+  fold_in(key, id).
+  """
+  every_epoch = tuple(range(1, max(finetuning.epochs) + 1))
+  sum_fn = make_sum_of_units(task, finetuning._replace(epochs=every_epoch))
+  sums = None
+  for first in range(0, len(ids), BLOCK):
+    block = jnp.asarray(ids[first : first + BLOCK])
+    part = sum_fn(params, train, block, key)
+    sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
+    on_progress(min(first + BLOCK, len(ids)))
+  cosines = {
+    layer: np.asarray(jax.vmap(lambda s: cosine_of_sum(s, len(ids)))(rows))
+    for layer, rows in sums.items()
+  }
+  return {layer: cosines[layer] for layer in layer_weights(params)}
+
+
+def make_sum_of_units(
+  task: Task, finetuning: Finetuning
+) -> Callable[..., dict[str, Array]]:
+  """Return (params, train, ids, key) -> {layer: sum of u_i [E + 1, D]}."""
+
+  def units(params, train, client_id, key):
+    data = ClientData(
+      train.x, train.y, train.index[client_id], train.count[client_id]
+    )
+    models = personalization.finetune(
+      task, params, data, jax.random.fold_in(key, client_id), finetuning
+    )
+    moments = [params, *models.values()]  # after 0, 1, .., E epochs
+    return jax.tree.map(
+      lambda *rows: jnp.stack([row / jnp.linalg.norm(row) for row in rows]),
+      *[layer_weights(model) for model in moments],
+    )
+
+  @jax.jit
+  def sum_of_units(params, train, ids, key):
+    def add(sums, client_id):
+      more = units(params, train, client_id, key)
+      return jax.tree.map(jnp.add, sums, more), None
+
+    shapes = jax.eval_shape(units, params, train, ids[0], key)
+    start = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    return lax.scan(add, start, ids)[0]
+
+  return sum_of_units
+
+
+def plot_layers(ax: Axis, cosines: Mapping[str, np.ndarray]) -> Axis:
+  """Draw the mean cosine of every layer [E + 1] against fine-tuning epochs.
+
+  Layers come in order of depth, from light to dark; the last, the head, is
+  black and thick.
+  """
+  import matplotlib  # 0.2 s
+
+  *body, head = cosines
+  shades = matplotlib.colormaps['viridis_r'](
+    np.linspace(0.15, 0.85, max(len(body), 1))
+  )
+  for number, (layer, values) in enumerate(cosines.items()):
+    is_head = layer == head
+    ax.plot(
+      np.arange(len(values)),
+      values,
+      color='black' if is_head else shades[number],
+      linewidth=2.4 if is_head else 1.6,
+      marker='*' if is_head else MARKERS[number % len(MARKERS)],
+      markersize=8 if is_head else 5,
+      markevery=max(1, (len(values) - 1) // 5),
+      label=layer,
+    )
+  ax.set_xlim(0, max(len(values) for values in cosines.values()) - 1)
+  ax.yaxis.get_major_formatter().set_useOffset(False)  # '+1' is overlooked
+  ax.set_xlabel('fine-tuning epochs')
+  ax.set_ylabel('mean cosine between clients')
+  ax.xaxis.get_major_locator().set_params(integer=True)
+  return tidy(ax)
+
+
+def _num_clients(run: OpenRun, options: Options) -> int:
   total = run.settings['num_clients']
   number = min(options.clients or total, total)
   if number < 2:
@@ -66,6 +168,6 @@ def _num_clients(run: Opened, options: Options) -> int:
       'clients',
       got=number,
       expected='two clients or more',
-      cause='a similarity is one between two of them',
+      cause='a similarity is one between two clients',
     )
   return number

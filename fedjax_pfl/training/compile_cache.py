@@ -1,9 +1,9 @@
 """Compiled programs on disk, so that only the first start compiles.
 
 JAX's own persistent cache, in the user's cache folder beside the decoded
-images; one folder for each kind of processor, because a program is made for
-the one that compiled it. Where $JAX_COMPILATION_CACHE_DIR names a folder it is
-that one, as it is. Trouble with the cache never stops a run.
+images; one folder for each kind of processor, because a program is compiled
+for one kind. Where $JAX_COMPILATION_CACHE_DIR names a folder, that folder is
+used. A failure of the cache never stops a run.
 """
 
 import contextlib
@@ -16,54 +16,53 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-LIMIT = 2**30  # bytes of all programs; a run takes one or two million
+import jax
+
+from fedjax_pfl.core.atomic_files import cache_root
+from fedjax_pfl.core.errors import bad_input
+
+LIMIT = 2**30  # bytes of all programs; those of a run are 1 to 2 MB
 VARIABLE = 'JAX_COMPILATION_CACHE_DIR'
-LEAST_SECONDS = 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'
-TROUBLE = re.compile(
+MIN_SECONDS = 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'
+CACHE_WARNING = re.compile(
   r"Error (reading|writing) persistent compilation cache entry for '([^']+)'"
 )
 
 
-def keep_programs(log: Callable[[str], None]) -> None:
-  """Let JAX keep what it compiles; to be called before it compiles.
+def enable(log: Callable[[str], None]) -> None:
+  """Let JAX store compiled programs; to be called before it compiles.
 
-  `log` is told where that is not possible.
+  Where that is not possible, the reason is logged.
   """
-  import jax  # here: a mistyped flag should not wait for it
-
   if not jax.config.jax_enable_compilation_cache:  # by the user's choice
     return
-  if LEAST_SECONDS not in os.environ:  # many small programs take long, too
+  if MIN_SECONDS not in os.environ:  # many small programs take long, too
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   given = jax.config.jax_compilation_cache_dir
-  if given and '://' in given:  # of a cloud: JAX knows how
+  if given and '://' in given:  # cloud storage, which JAX opens itself
     return
   try:
-    folder = make_given(given) if given else make_own()
+    folder = make_users_folder(given) if given else make_default_folder()
     tempfile.TemporaryFile(dir=folder).close()
   except OSError as error:
-    log(f'Compiled programs are not kept, each start compiles: {error}')
+    log(f'Compiled programs are not stored, each start compiles: {error}')
   else:
     jax.config.update('jax_compilation_cache_dir', str(folder))
-  warnings.showwarning = mending(given, warnings.showwarning)
+  warnings.showwarning = remove_damaged(given, warnings.showwarning)
 
 
-def make_own() -> Path:
-  """Return the folder of this machine's programs, with room in it."""
-  from fedjax_pfl.core.atomic_files import cache_root
-
+def make_default_folder() -> Path:
+  """Return the folder of this machine's programs; old programs are removed."""
   root = cache_root() / 'programs'
   folder = root / machine()
-  # A program is code: nobody else may put one here.
+  # A program is code: other users may not write here.
   folder.mkdir(mode=0o700, parents=True, exist_ok=True)
   prune(root)
   return folder
 
 
-def make_given(folder: str) -> Path:
+def make_users_folder(folder: str) -> Path:
   """Return the folder of the user's choice; refuse what cannot be one."""
-  from fedjax_pfl.core.errors import bad_input
-
   try:
     Path(folder).mkdir(parents=True, exist_ok=True)
   except OSError as error:
@@ -100,7 +99,7 @@ def _features(cpuinfo: str) -> list[str]:
 
 
 def prune(root: Path, limit: int = LIMIT) -> None:
-  """Remove what was used the longest ago, if all is more than the limit."""
+  """Remove the least recently used programs, if all exceed the limit."""
   entries = []
   for path in root.glob('*/*'):
     with contextlib.suppress(OSError):  # another process removes as well
@@ -110,29 +109,28 @@ def prune(root: Path, limit: int = LIMIT) -> None:
   if total <= limit:
     return
   for _, size, path in sorted(entries):
-    if total <= limit // 2:  # room for a while
+    if total <= limit // 2:  # so that not every start removes
       return
     with contextlib.suppress(OSError):
       path.unlink()
     total -= size
 
 
-def mending(given: str | None, show: Callable[..., None]):
-  """Return warnings.showwarning without those of the cache.
+def remove_damaged(given: str | None, show: Callable[..., None]):
+  """Return warnings.showwarning that removes damaged entries of the cache.
 
   JAX warns of an entry that a killed process left half written, compiles, and
-  leaves it there for the next start. Removed, it is written again. In a folder
-  that was given nothing is removed.
+  leaves the entry there for the next start. A removed one is written again. In
+  the user's own folder nothing is removed.
   """
-  import jax
 
   def showwarning(message, *where, **more):
-    trouble = TROUBLE.match(str(message))
-    if not trouble:
+    failure = CACHE_WARNING.match(str(message))
+    if not failure:
       show(message, *where, **more)
-    elif trouble[1] == 'reading' and not given:
+    elif failure[1] == 'reading' and not given:
       folder = Path(jax.config.jax_compilation_cache_dir)
-      for path in folder.glob(f'{trouble[2]}-*'):
+      for path in folder.glob(f'{failure[2]}-*'):
         path.unlink(missing_ok=True)
 
   return showwarning

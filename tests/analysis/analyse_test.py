@@ -10,11 +10,11 @@ from conftest import make_experiment
 from helpers import assert_same_bits, refused
 
 from configs import common
-from experiments import rebuild
-from experiments.answers import ask
-from experiments.answers.common import Opened, Options
-from fedjax_pfl.analysis.runs import load_global, load_states
-from fedjax_pfl.report.saving import save
+from fedjax_pfl.analysis import open_runs
+from fedjax_pfl.analysis import analyse
+from fedjax_pfl.analysis.answer import Opened, Options
+from fedjax_pfl.analysis.final_models import load_global, load_states
+from fedjax_pfl.report.figure_file import save
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
 

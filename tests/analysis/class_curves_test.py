@@ -15,7 +15,7 @@ from helpers import (
 )
 
 from fedjax_pfl.analysis import class_curves
-from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData

@@ -76,12 +76,12 @@ def test_many_groups_are_told_apart_and_not_written_on_one_another():
   labels = [f'group {number}' for number in range(20)]
   ax = scatter.plot_points(make_axis(), points, group, labels)
   assert [one.get_label() for one in ax.collections] == labels and not ax.texts
-  looks = names.variants(labels).values()
+  looks = styles.distinct_styles(labels).values()
   assert len({(look.colour, look.marker) for look in looks}) == 20
 
 
 def test_curves_may_have_looks_of_their_own():
-  looks = names.variants(['a', 'b'])
+  looks = styles.distinct_styles(['a', 'b'])
   curves = {name: plots.Curve(np.arange(2), np.ones(2)) for name in looks}
   ax = plots.plot_curves(make_axis(), curves, looks.get)
   one, other = ax.lines
@@ -94,11 +94,11 @@ def test_curves_may_have_looks_of_their_own():
 def test_a_picture_and_its_numbers_are_saved(tmp_path, ending):
   figure = Figure()
   figure.subplots()
-  out = saving.save(
+  out = figure_file.save(
     figure,
     tmp_path / 'new' / f'a{ending}',
     ['name', 'value'],
-    [['x', saving.number(1 / 3)], ['y', saving.number(np.nan)]],
+    [['x', figure_file.number(1 / 3)], ['y', figure_file.number(np.nan)]],
   )
   assert out.stat().st_size > 500
   with open(out.with_suffix('.csv'), newline='') as stream:
@@ -108,5 +108,5 @@ def test_a_picture_and_its_numbers_are_saved(tmp_path, ending):
 
 def test_no_picture_has_such_an_ending(tmp_path):
   with pytest.raises(BadInput, match=r'Choices: \.png, \.pdf, \.svg'):
-    saving.save(Figure(), tmp_path / 'a', [], [])
+    figure_file.save(Figure(), tmp_path / 'a', [], [])
   assert not [*tmp_path.iterdir()]

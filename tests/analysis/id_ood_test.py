@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from helpers import client_of
 
-from fedjax_pfl.analysis.classes import owned_classes
+from fedjax_pfl.analysis.own_classes import owned_classes
 from fedjax_pfl.analysis.id_ood import id_ood
-from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import random_streams

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from helpers import client_of, make_data, pad
 
-from fedjax_pfl.analysis.classes import (
+from fedjax_pfl.analysis.own_classes import (
   mean_over_clients,
   owned_classes,
   split_accuracy,

@@ -1,4 +1,4 @@
-"""What is compiled is kept for the next start, and kept small and whole."""
+"""Compiled programs are stored for the next start; damaged ones replaced."""
 
 import os
 import warnings
@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments import programs
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.training import compile_cache
 
 NAMES = (
   'jax_compilation_cache_dir',
@@ -29,11 +29,11 @@ def cache(tmp_path, monkeypatch):
   jax.experimental.compilation_cache.compilation_cache.reset_cache()
 
 
-def keep():
-  said = []
-  programs.keep_programs(said.append)
+def enable():
+  logged = []
+  compile_cache.enable(logged.append)
   jax.experimental.compilation_cache.compilation_cache.reset_cache()
-  return said
+  return logged
 
 
 def compute():
@@ -45,11 +45,11 @@ def entries(folder):
   return sorted(folder.glob('*/jit__lambda*-cache'))
 
 
-def test_a_program_is_kept_in_a_folder_of_this_machine(cache, capfd):
-  assert not keep()
+def test_a_program_is_stored_in_a_folder_of_this_machine(cache, capfd):
+  assert not enable()
   assert compute() == 41
   (entry,) = entries(cache)
-  assert entry.parent.name == programs.machine()
+  assert entry.parent.name == compile_cache.machine()
   assert entry.parent.stat().st_mode & 0o077 == 0  # no one else's code
   hits = []
 
@@ -68,20 +68,20 @@ def test_a_program_is_kept_in_a_folder_of_this_machine(cache, capfd):
 
 def test_an_entry_that_is_cut_short_is_written_again(cache, recwarn):
   """As a process leaves it that is killed while it writes."""
-  keep()
+  enable()
   compute()
   (entry,) = entries(cache)
-  whole = entry.read_bytes()
-  entry.write_bytes(whole[: len(whole) // 2])
+  content = entry.read_bytes()
+  entry.write_bytes(content[: len(content) // 2])
   assert compute() == 41
   (entry,) = entries(cache)
-  assert len(entry.read_bytes()) > len(whole) // 2
+  assert len(entry.read_bytes()) > len(content) // 2
   assert not recwarn.list
 
 
 def test_other_warnings_are_shown(cache):
   shown = []
-  show = programs.mending(None, lambda *args: shown.append(args))
+  show = compile_cache.remove_damaged(None, lambda *args: shown.append(args))
   show('Error in the user', UserWarning, 'file', 1)
   assert shown == [('Error in the user', UserWarning, 'file', 1)]
 
@@ -93,15 +93,15 @@ def test_a_run_goes_on_without_a_cache(cache, monkeypatch, missing):
     monkeypatch.setenv('XDG_CACHE_HOME', '~nobody-at-all/.cache')
   else:
     cache.parent.write_text('not a folder')
-  (sentence,) = keep()
-  assert sentence.startswith('Compiled programs are not kept, each start ')
+  (sentence,) = enable()
+  assert sentence.startswith('Compiled programs are not stored, each start ')
   assert jax.config.jax_compilation_cache_dir is None
   assert compute() == 41
 
 
 def test_the_folder_of_the_users_choice(cache, tmp_path):
   jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'own' / 'one'))
-  assert not keep()
+  assert not enable()
   compute()
   assert list((tmp_path / 'own' / 'one').glob('jit__lambda*'))
   assert not cache.exists()
@@ -111,7 +111,7 @@ def test_a_file_is_no_folder_for_programs(cache, tmp_path):
   (tmp_path / 'file').write_text('')
   jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'file'))
   with pytest.raises(BadInput) as error:
-    keep()
+    enable()
   message = str(error.value)
   assert message.startswith(f"JAX_COMPILATION_CACHE_DIR: got '{tmp_path}/file'")
   for part in (', expected a folder', 'unset it', 'FileExistsError'):
@@ -124,7 +124,7 @@ def test_what_was_used_the_longest_ago_goes_first(tmp_path):
   for age in range(6):
     (folder / f'{age}').write_bytes(b'0' * 100)
     os.utime(folder / f'{age}', (1000 - age, 1000 - age))
-  programs.prune(tmp_path, limit=600)
+  compile_cache.prune(tmp_path, limit=600)
   assert len(list(folder.iterdir())) == 6
-  programs.prune(tmp_path, limit=599)
+  compile_cache.prune(tmp_path, limit=599)
   assert sorted(path.name for path in folder.iterdir()) == ['0', '1']
