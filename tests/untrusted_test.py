@@ -15,9 +15,9 @@ import pytest
 from helpers import refused
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.report import load, page
-from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.summaries import summary_rows, write_csv
+from fedjax_pfl.report import load_results, page
+from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 
@@ -166,7 +166,7 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
   with Results.open(tmp_path / 'ours', finished_runs.DEFAULTS) as ours:
     ours.merge(tmp_path / 'theirs' / 'results.sqlite')
   file = tmp_path / 'ours' / 'results.sqlite'
-  frame = load(file)
+  frame = load_results(file)
   assert {*frame.algorithm} == {*frame.dataset} == {HOSTILE}
   assert len(frame) == 2 * finished_runs.K
   text = page.render([run])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
-class Doubt(NamedTuple):
+class Footnote(NamedTuple):
   """The cells whose fields, or variants, have one of these values."""
 
   where: Mapping[str, tuple[Any, ...]]
@@ -18,7 +18,7 @@ class Doubt(NamedTuple):
 
 # Looks misprinted, or holds no information; printed so.
 MISPRINTS = (
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('22',),
@@ -30,7 +30,7 @@ MISPRINTS = (
     'Perhaps a misprint for 52.25: s=50 has 52.08 and the personalised '
     'accuracy is 56.22.',
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('15',),
@@ -42,7 +42,7 @@ MISPRINTS = (
     'Conv12 and Conv123 are both printed as 74.50 ± 8.77: one is probably a '
     'copy of the other.',
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('7',),
@@ -53,7 +53,7 @@ MISPRINTS = (
     'Falls and rises again with tau (66.39, 41.56, 43.48), unlike every other '
     'row.',
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('10',),
@@ -63,11 +63,11 @@ MISPRINTS = (
     },
     'The printed number is that of chance: the run diverged.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'table': ('20',), 'mean': (0.0,)},
     'Printed as 0.00 ± 0.00: no client got one image right.',
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('25',),
@@ -76,7 +76,7 @@ MISPRINTS = (
     },
     'The same 47.00 is printed three times in this table.',
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedconcat',),
       'table': ('1',),
@@ -86,7 +86,7 @@ MISPRINTS = (
     'Above the 86.2 printed for centralised training, as all seven methods '
     'are here.',
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('superfed',),
       'table': ('3',),
@@ -99,7 +99,7 @@ MISPRINTS = (
 
 # Where the text that has come down to us is not the paper's own, or broken.
 SOURCES = (
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('3',),
@@ -109,7 +109,7 @@ SOURCES = (
     },
     "Taken from a third party's slides, and in no other table.",
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('3',),
@@ -118,7 +118,7 @@ SOURCES = (
     },
     "Taken from a third party's slides, and in no other table.",
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('3',),
@@ -128,22 +128,22 @@ SOURCES = (
     },
     "Taken from a third party's slides, and in no other table.",
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'table': ('18',)},
     'The heading says ResNet10, the caption MobileNet, and the level of the '
     'numbers MobileNet; neither the drawing of the shares nor the weights of '
     'the mean are published.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'table': ('19',)},
     'The printed sizes of EMNIST (731,668 and 82,587) are not those of its '
     'usual split (697,932 and 116,323), and no code for it is public.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedconcat',), 'table': ('1', '3')},
     'The number of clients is not stated beside this table.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('superfed',), 'table': ('1', '2')},
     'Columns of this table are lost: which number is top 1 of which dataset '
     'is read off their order.',
@@ -152,7 +152,7 @@ SOURCES = (
 
 # Where paper and public code differ, or the number contradicts its text.
 PROTOCOLS = (
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('7', '22'),
@@ -161,12 +161,12 @@ PROTOCOLS = (
     'With mu=0.01 the proximal term is too small for the printed distance '
     'from FedAvg: something else differed too.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'local_parts': ('conv123',)},
     'An early condition of the public code was always true for Conv123: the '
     'column is in all likelihood a second run of FedAvg, which ours is.',
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'table': ('2',),
@@ -175,46 +175,46 @@ PROTOCOLS = (
     'The public code trains the body alone on shared data; that the whole '
     'model was trained here is read off an older version of it.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'metric': ('initial_accuracy_without_head',)},
     'The paper compares with templates by cosine, the public code by '
     'Euclidean distance; ours is the latter.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('fedper',)},
     "The public code forgets each client's head after its round, against the "
     'paper; so does ours here.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('lg_fedavg',)},
     "Each client's best round was in all likelihood chosen by its TEST "
     'accuracy, without the fine-tuning that the paper writes of.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('local_only',)},
     "Each client's best epoch was chosen by its TEST accuracy.",
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('fedrep',)},
     'Momentum 0.5 and tau head epochs before the test are those of the '
     'public code; the paper states neither a momentum nor tau.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('per_fedavg',)},
     'Adapted on half of the TEST images and tested on the other half, as the '
     'printed spread tells; the public code does something else.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('ditto',)},
     'Evaluated as the older public code did: no client keeps a personal model, '
     'and one that was not in the last round is tested with the global model.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'table': ('11',), 'shards_per_client': (100, 50)},
     'The printed 20 test images of a client are only its mean here: the '
     'partition leaves some blocks of a class empty.',
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'table': ('16', '17')},
     'Whether this network was tested with running or with batch statistics '
     'cannot be told.',
@@ -223,7 +223,7 @@ PROTOCOLS = (
 
 # What the authors' public code gave on the real images, run in 2026.
 MEASURED = (
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'dataset': ('cifar10',),
@@ -235,7 +235,7 @@ MEASURED = (
     },
     "The authors' code, run today, gives 63.29 ± 8.71.",
   ),
-  Doubt(
+  Footnote(
     {
       'paper': ('fedbabu',),
       'dataset': ('cifar10',),
@@ -247,7 +247,7 @@ MEASURED = (
     },
     "The authors' code, run today, gives 84.31 ± 6.45.",
   ),
-  Doubt(
+  Footnote(
     {'paper': ('fedbabu',), 'dataset': ('cifar10',)},
     "The authors' code, run today, gives more than was printed where it was "
     'tried on CIFAR-10: FedBABU with s=5, f=0.1, tau=10, 63.29 for 55.55 and, '

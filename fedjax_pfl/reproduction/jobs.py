@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from configs.tables.common import load_configs
-from experiments.answers.ask import answer
-from experiments.answers.common import Options
+from fedjax_pfl.analysis.analyse import answer
+from fedjax_pfl.analysis.answer import Options
 from experiments.draw_partition import count_classes
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
@@ -12,16 +12,16 @@ from fedjax_pfl.report import partition_figure
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction import dry_run, outcome
 from fedjax_pfl.reproduction.cells import Figure, Table
-from fedjax_pfl.reproduction.plan import Identity, plan, training_of
-from fedjax_pfl.reproduction.summaries import summary_rows, write_csv
-from fedjax_pfl.reproduction.table import as_text
-from fedjax_pfl.reproduction.where import where
-from fedjax_pfl.reproduction.work import Place, do, path_of, train_missing
+from fedjax_pfl.reproduction.planning.plan import Identity, plan, training_of
+from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
+from fedjax_pfl.reproduction.output.comparison_table import as_text
+from fedjax_pfl.reproduction.planning.cell_filter import where
+from fedjax_pfl.reproduction.execution.execute import Workspace, do, path_of, train_missing
 
 SUMMARY = 'summary.csv'  # every view of every run, with its command
 
 
-class Tabulation:
+class TableJob:
   """Some cells of a table, over some seeds."""
 
   def __init__(
@@ -31,13 +31,13 @@ class Tabulation:
     self._cells = where(table.cells, text)
     self._evaluations = plan(self._cells, seeds, identity)  # reads the images
 
-  def list(self, place: Place) -> None:
+  def list(self, place: Workspace) -> None:
     """Say what every cell would take here."""
     dry_run.list_cells(
       self._table, self._cells, self._seeds, place, self._identity, progress.log
     )
 
-  def run(self, place: Place) -> None:
+  def run(self, place: Workspace) -> None:
     """Run what the cells lack; write and print the table."""
     do(
       self._evaluations, place, progress.log, on_done=lambda: self._write(place)
@@ -58,7 +58,7 @@ class Tabulation:
     )
 
 
-class Drawing:
+class FigureJob:
   """A figure: its runs, and the question that draws them."""
 
   def __init__(
@@ -80,7 +80,7 @@ class Drawing:
       for label, settings in runs.items()
     }
 
-  def list(self, place: Place) -> None:
+  def list(self, place: Workspace) -> None:
     """Say what every run would take here."""
     costs = dry_run.DryRun(place)
     lines = [('run', 'state', 'time', 'memory')]
@@ -88,7 +88,7 @@ class Drawing:
       lines.append((label, *costs.training_line(training)))
     progress.log(align(lines))
 
-  def run(self, place: Place) -> None:
+  def run(self, place: Workspace) -> None:
     """Run what the figure shows, and draw it."""
     folder = place.folder / outcome.FOLDER
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import functools
 import pathlib
 
 from fedjax_pfl.reproduction.cells import Published, field
-from fedjax_pfl.reproduction.doubts import GROUPS, Doubt
+from fedjax_pfl.reproduction.footnotes import GROUPS, Footnote
 
 FILE = pathlib.Path(__file__).with_name('published.csv')
 
@@ -55,7 +55,7 @@ def _published(row: dict[str, str]) -> Published:
   return Published(**{**row, **numbers, 'variant': variant, 'mean': mean})
 
 
-def _applies(doubt: Doubt, published: Published) -> bool:
+def _applies(doubt: Footnote, published: Published) -> bool:
   return all(
     field(published, name) in values for name, values in doubt.where.items()
   )

@@ -4,7 +4,7 @@ import pytest
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.where import describe, where
+from fedjax_pfl.reproduction.planning.cell_filter import describe, where
 
 
 def cell(

@@ -7,14 +7,14 @@ import small_runs
 
 from configs import common
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction import work
+from fedjax_pfl.reproduction.execution import execute
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
-from fedjax_pfl.reproduction.dry_run import list_cells
-from fedjax_pfl.reproduction.images import make_data_of
-from fedjax_pfl.reproduction.outcome import compare_all, write_files
-from fedjax_pfl.reproduction.plan import Identity, groups, plan, trainings
-from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.table import as_text
+from fedjax_pfl.reproduction.execution.dry_run import list_cells
+from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
+from fedjax_pfl.reproduction.comparison.our_numbers import compare_all, write_files
+from fedjax_pfl.reproduction.planning.plan import Identity, groups, plan, trainings
+from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.reproduction.output.comparison_table import as_text
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.warm_start import begin, load_start, name_data
 
@@ -91,7 +91,7 @@ def identity():
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory, quick_compiler, identity):
   """Return the place of the first cells, and how often what was called."""
-  place = open_place(tmp_path_factory.mktemp('results'))
+  place = open_workspace(tmp_path_factory.mktemp('results'))
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(work, 'build', build)
     calls = count_calls(patched)
@@ -100,9 +100,9 @@ def finished(tmp_path_factory, quick_compiler, identity):
   return place, calls
 
 
-def open_place(folder):
+def open_workspace(folder):
   results = Results.open(folder, DEFAULTS)
-  return work.open_place(folder, results, DEFAULTS)
+  return work.open_workspace(folder, results, DEFAULTS)
 
 
 def test_every_training_and_evaluation_is_planned_once(identity):
@@ -159,7 +159,7 @@ def test_images_that_are_not_here_are_cells_not_run(
 @pytest.mark.long
 def test_a_run_that_begins_with_another(tmp_path, identity):
   """The model comes first; a best round is read from the checkpoint."""
-  place = open_place(tmp_path)
+  place = open_workspace(tmp_path)
   work.do(plan(CELLS[-1:], (0,), identity), place, silent)
   (one,) = compare_all(CELLS[-1:], (0,), place.results, identity)
   best = run_dir.load_result(next(tmp_path.glob('runs/lg*')))['test_best']
@@ -173,10 +173,10 @@ def test_a_run_is_found_by_its_content(tmp_path, finished, identity):
   run = next(finished[0].runs.iterdir())
   copied = tmp_path / 'copied' / 'runs' / 'another_name'
   shutil.copytree(run, copied)
-  place = open_place(tmp_path / 'copied')
+  place = open_workspace(tmp_path / 'copied')
   assert work.path_of(evaluations[0].training, place) == copied
   assert not any(work.lacks(one, place.results) for one in evaluations)
-  merged = open_place(tmp_path / 'merged')
+  merged = open_workspace(tmp_path / 'merged')
   assert merged.results.merge(finished[0].folder) == 3
   assert not any(work.lacks(one, merged.results) for one in evaluations)
 
@@ -185,7 +185,7 @@ def test_a_table_that_is_broken_off_ends_the_same(
   tmp_path, finished, identity, monkeypatch
 ):
   evaluations = plan(FEW[:3], (0,), identity)
-  broken = open_place(tmp_path)
+  broken = open_workspace(tmp_path)
   with monkeypatch.context() as patched:
     patched.setattr(work, 'evaluate_again', killed)
     with pytest.raises(KeyboardInterrupt):
@@ -201,7 +201,7 @@ def test_a_table_that_is_broken_off_ends_the_same(
 
 
 def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, identity):
-  place, said = open_place(tmp_path), []
+  place, said = open_workspace(tmp_path), []
   list_cells(TABLE, CELLS[:3], (0,), place, identity, said.append)
   first, second, third = said[0].splitlines()[2:]
   assert ' train ' in first and ' s ' in first and 'MiB' in first

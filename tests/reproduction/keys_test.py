@@ -6,7 +6,7 @@ import pytest
 from finished_runs import DEFAULTS, make_run, make_settings
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.planning import keys
 
 
 def training(data='a-b', start_key='', drop=(), **changes):

@@ -3,8 +3,8 @@
 import pytest
 
 from configs import fedavg_cifar10, fedbabu_cifar10, lg_fedavg_cifar10
-from fedjax_pfl.reproduction import beside as module
-from fedjax_pfl.reproduction.beside import beside
+from fedjax_pfl.reproduction.comparison import published_for_run as module
+from fedjax_pfl.reproduction.comparison.published_for_run import beside
 from fedjax_pfl.reproduction.published import load
 
 CONFIG = fedbabu_cifar10.get_config().to_dict()

@@ -10,8 +10,8 @@ import pytest
 from finished_runs import DEFAULTS, TRAIN_COUNT, make_run, make_settings
 from helpers import refused
 
-from fedjax_pfl.reproduction import keys
-from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import results_db, results_rows, run_dir
 
 BODY = {'finetune': {**make_settings()['finetune'], 'trainable': 'body'}}

@@ -8,9 +8,9 @@ from finished_runs import DEFAULTS, make_run, make_settings
 
 from configs import fedavg_cifar10, fedbabu_digits, fedconcat_cifar10
 from experiments.commandline import read_settings
-from fedjax_pfl.reproduction import keys
-from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.summaries import (
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.reproduction.output.run_summary import (
   COLUMNS,
   command,
   summary_rows,

@@ -12,7 +12,7 @@ import pytest
 from helpers import SHAPE, make_task
 
 from configs.tables import common, fedbabu_14
-from experiments.answers.ask import QUESTIONS, Options
+from fedjax_pfl.analysis.analyse import QUESTIONS, Options
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
@@ -21,7 +21,7 @@ from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.evaluations import OF_SERVER
+from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
 from fedjax_pfl.settings.validate import check_settings
 from fedjax_pfl.training import experiment
 

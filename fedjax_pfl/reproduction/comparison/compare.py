@@ -1,4 +1,4 @@
-"""Ours beside the published number, and whether they agree.
+"""OurNumber beside the published number, and whether they agree.
 
   difference = ours - published
   agree      = |difference| <= 2 sqrt(e_ours^2 + e_published^2)
@@ -22,7 +22,7 @@ from fedjax_pfl.reproduction.cells import Cell, Published
 SEEDS_OF_FEDCONCAT = 3  # of its Table 1
 
 
-class Ours(NamedTuple):
+class OurNumber(NamedTuple):
   """Our number for a cell, over the seeds that were run."""
 
   mean: float
@@ -31,9 +31,9 @@ class Ours(NamedTuple):
   seeds: tuple[int, ...]
 
 
-class Compared(NamedTuple):
+class Comparison(NamedTuple):
   cell: Cell
-  ours: Ours | None  # None: not run
+  ours: OurNumber | None  # None: not run
   difference: float | None
   tolerance: float | None  # twice the combined standard error
   agrees: bool | None  # None: not run, or no error is known at all
@@ -44,11 +44,11 @@ def over_seeds(
   stds: Sequence[float | None],
   num_clients: int,
   seeds: Sequence[int],
-) -> Ours:
+) -> OurNumber:
   """Return the number of a cell from the summaries of its seeds.
 
   >>> over_seeds([80.0, 82.0], [7.0, 9.0], 100, [0, 1])
-  Ours(mean=81.0, std=8.0, error=1.0, seeds=(0, 1))
+  OurNumber(mean=81.0, std=8.0, error=1.0, seeds=(0, 1))
   """
   known = [std for std in stds if std is not None]
   std = float(np.mean(known)) if known else None
@@ -57,7 +57,7 @@ def over_seeds(
     error = float(np.std(means, ddof=1) / math.sqrt(len(means)))
   elif std is not None:
     error = std / math.sqrt(max(num_clients, 1))
-  return Ours(float(np.mean(means)), std, error, tuple(seeds))
+  return OurNumber(float(np.mean(means)), std, error, tuple(seeds))
 
 
 def published_error(published: Published) -> float | None:
@@ -71,15 +71,15 @@ def published_error(published: Published) -> float | None:
   return published.std  # over the last ten rounds of one run
 
 
-def compare(cell: Cell, ours: Ours | None) -> Compared:
+def compare(cell: Cell, ours: OurNumber | None) -> Comparison:
   """Return the cell with our number beside the printed one."""
   if ours is None:
-    return Compared(cell, None, None, None, None)
+    return Comparison(cell, None, None, None, None)
   difference = ours.mean - cell.published.mean
   errors = [ours.error, published_error(cell.published)]
   if errors == [None, None]:
-    return Compared(cell, ours, difference, None, None)
+    return Comparison(cell, ours, difference, None, None)
   tolerance = 2 * math.hypot(*(error or 0.0 for error in errors))
-  return Compared(
+  return Comparison(
     cell, ours, difference, tolerance, abs(difference) <= tolerance
   )

@@ -8,13 +8,13 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data import is_available
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.reproduction import table as tables
+from fedjax_pfl.reproduction.output import comparison_table as tables
 from fedjax_pfl.reproduction.cells import Cell, Reading, Table
-from fedjax_pfl.reproduction.compare import Compared, Ours, compare, over_seeds
-from fedjax_pfl.reproduction.evaluations import OF_SERVER
-from fedjax_pfl.reproduction.plan import Identity, evaluation_of
-from fedjax_pfl.reproduction.results import Found, Results
-from fedjax_pfl.reproduction.work import find
+from fedjax_pfl.reproduction.comparison.compare import Comparison, OurNumber, compare, over_seeds
+from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
+from fedjax_pfl.reproduction.planning.plan import Identity, evaluation_of
+from fedjax_pfl.reproduction.results.results import Found, Results
+from fedjax_pfl.reproduction.execution.execute import find
 
 FOLDER = 'tables'
 
@@ -24,7 +24,7 @@ def compare_all(
   seeds: Sequence[int],
   results: Results,
   identity: Identity,
-) -> list[Compared]:
+) -> list[Comparison]:
   """Return every cell with our number, over those seeds that are there.
 
   A cell whose images are not on this machine counts as not run.
@@ -36,7 +36,7 @@ def compare_all(
 
 def ours_of(
   cell: Cell, seeds: Sequence[int], results: Results, identity: Identity
-) -> Ours | None:
+) -> OurNumber | None:
   """Return our number for a cell; None where no seed was run."""
   if not is_available(cell.settings['dataset'], cell.settings['data_dir']):
     return None
@@ -71,7 +71,7 @@ def number_of(
 
 
 def write_files(
-  table: Table, compared: Sequence[Compared], folder: pathlib.Path
+  table: Table, compared: Sequence[Comparison], folder: pathlib.Path
 ) -> pathlib.Path:
   """Write the table as .csv and .md; return the path of the latter."""
   folder = folder / FOLDER

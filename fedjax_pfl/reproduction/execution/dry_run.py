@@ -3,25 +3,25 @@
 from collections.abc import Callable, Sequence
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.report.names import display_name
+from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Cell, Table, field
-from fedjax_pfl.reproduction.forecast import (
+from fedjax_pfl.reproduction.execution.forecast import (
   Forecast,
   assemble,
   evaluation_seconds,
   forecast,
   program_of,
 )
-from fedjax_pfl.reproduction.gather import is_finished
-from fedjax_pfl.reproduction.plan import (
+from fedjax_pfl.reproduction.results.gather import is_finished
+from fedjax_pfl.reproduction.planning.plan import (
   Evaluation,
   Identity,
   Training,
   evaluation_of,
 )
-from fedjax_pfl.reproduction.table import names_of
-from fedjax_pfl.reproduction.work import Place, lacks, path_of
+from fedjax_pfl.reproduction.output.comparison_table import names_of
+from fedjax_pfl.reproduction.execution.execute import Workspace, lacks, path_of
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.settings.validate import num_rounds
 
@@ -31,7 +31,7 @@ DONE, SHARED = 'done', 'with a cell above'
 class DryRun:
   """The costs that are known so far: every program is measured once."""
 
-  def __init__(self, place: Place):
+  def __init__(self, place: Workspace):
     self._place = place
     self._measured: dict[str, Forecast] = {}
     self._counted: set[str] = set()  # trainings and evaluations, by their keys
@@ -108,7 +108,7 @@ def list_cells(
   table: Table,
   cells: Sequence[Cell],
   seeds: Sequence[int],
-  place: Place,
+  place: Workspace,
   identity: Identity,
   log: Callable[[str], None],
 ) -> None:

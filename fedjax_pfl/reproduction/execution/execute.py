@@ -9,16 +9,16 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.cells import Reading
-from fedjax_pfl.reproduction.evaluations import (
+from fedjax_pfl.reproduction.execution.evaluate_again import (
   OF_SERVER,
   evaluate_again,
   stored_name,
 )
-from fedjax_pfl.reproduction.gather import is_finished
-from fedjax_pfl.reproduction.plan import Evaluation, Training, groups, trainings
-from fedjax_pfl.reproduction.results import Found, Results
+from fedjax_pfl.reproduction.results.gather import is_finished
+from fedjax_pfl.reproduction.planning.plan import Evaluation, Training, groups, trainings
+from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.training.experiment import Experiment, build
 from fedjax_pfl.training.loop import train_seeds
@@ -28,7 +28,7 @@ RUNS = 'runs'  # the folder of the run directories below that of the results
 Log = Callable[[str], None]
 
 
-class Place(NamedTuple):
+class Workspace(NamedTuple):
   """Where results are, and what their keys are made with."""
 
   folder: pathlib.Path
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 def do(
   evaluations: Sequence[Evaluation],
-  place: Place,
+  place: Workspace,
   log: Log,
   on_done: Callable[[], None] = lambda: None,
 ) -> None:
@@ -78,9 +78,9 @@ def find(
   return results.find(evaluation.training.key, evaluation.key, view)
 
 
-def open_place(
+def open_workspace(
   folder: pathlib.Path, results: Results, defaults: Mapping[str, Any]
-) -> Place:
+) -> Workspace:
   """Return the place; gather what runs there are, whatever their names."""
   found = {}
   for path in sorted((folder / RUNS).glob(f'*/{identity.CONFIG}')):
@@ -88,15 +88,15 @@ def open_place(
     if key not in found or is_finished(path.parent):
       found[key] = path.parent
   results.scan(folder / RUNS)
-  return Place(folder, results, defaults, found)
+  return Workspace(folder, results, defaults, found)
 
 
-def path_of(training: Training, place: Place) -> pathlib.Path:
+def path_of(training: Training, place: Workspace) -> pathlib.Path:
   """Return the directory of a training: where it was begun, or a new one."""
   return place.found.get(training.key, place.runs / training.name)
 
 
-def train_missing(group: Sequence[Training], place: Place, log: Log) -> None:
+def train_missing(group: Sequence[Training], place: Workspace, log: Log) -> None:
   """Train the seeds of a config that are not finished, in one program."""
   found = [(one, path_of(one, place)) for one in group]
   todo = [(one, path) for one, path in found if not is_finished(path)]
@@ -117,7 +117,7 @@ def train_missing(group: Sequence[Training], place: Place, log: Log) -> None:
     place.results.add_run(path)
 
 
-def evaluate_missing(evaluation: Evaluation, place: Place, log: Log) -> None:
+def evaluate_missing(evaluation: Evaluation, place: Workspace, log: Log) -> None:
   """Evaluate the models of a training in the ways that are not there yet."""
   path = path_of(evaluation.training, place)
   place.results.add_run(path)
@@ -136,7 +136,7 @@ def evaluate_missing(evaluation: Evaluation, place: Place, log: Log) -> None:
 
 
 def settings_of(
-  training: Training, place: Place, path: pathlib.Path
+  training: Training, place: Workspace, path: pathlib.Path
 ) -> dict[str, Any]:
   """Return the settings with which a training is begun, or goes on.
 
@@ -145,7 +145,7 @@ def settings_of(
   """
   if (path / identity.CONFIG).is_file():
     stored = run_dir.load_config(path)['config']
-    return keys.fill(stored, place.defaults)
+    return keys.with_defaults(stored, place.defaults)
   settings = dict(training.settings)
   if training.start is not None:
     settings['init_from'] = str(path_of(training.start, place))
@@ -153,7 +153,7 @@ def settings_of(
 
 
 def experiment_of(
-  evaluation: Evaluation, place: Place, path: pathlib.Path, log: Log
+  evaluation: Evaluation, place: Workspace, path: pathlib.Path, log: Log
 ) -> Experiment:
   """Return the experiment of a training, evaluated in another way."""
   settings = dict(evaluation.settings)

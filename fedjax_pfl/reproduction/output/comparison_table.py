@@ -5,10 +5,10 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from fedjax_pfl.report.names import display_name
+from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.compare import Compared
+from fedjax_pfl.reproduction.comparison.compare import Comparison
 from fedjax_pfl.reproduction.published import footnote
 
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')
@@ -25,7 +25,7 @@ def names_of(table: Table) -> tuple[str, ...]:
   return (*table.rows, *table.columns)
 
 
-def as_text(table: Table, compared: Sequence[Compared]) -> str:
+def as_text(table: Table, compared: Sequence[Comparison]) -> str:
   """Return one line for every cell that was run, and what there is to say."""
   lines, notes = _lines(table, compared)
   parts = [f'{table.name}: {table.title}', align(lines), summary_of(compared)]
@@ -33,7 +33,7 @@ def as_text(table: Table, compared: Sequence[Compared]) -> str:
   return '\n'.join(parts)
 
 
-def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
+def as_markdown(table: Table, compared: Sequence[Comparison]) -> str:
   """Return the same as a Markdown table."""
   lines, notes = _lines(table, compared)
   head, *rows = lines
@@ -45,7 +45,7 @@ def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
   return '\n\n'.join(parts) + '\n'
 
 
-def as_csv(table: Table, compared: Sequence[Compared]) -> str:
+def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
   """Return every cell of the table, run or not, one a line."""
   stream = io.StringIO()
   writer = csv.writer(stream, lineterminator='\n')
@@ -71,7 +71,7 @@ def as_csv(table: Table, compared: Sequence[Compared]) -> str:
   return stream.getvalue()
 
 
-def summary_of(compared: Sequence[Compared]) -> str:
+def summary_of(compared: Sequence[Comparison]) -> str:
   """Return how many cells were run, and how many of them agree."""
   done = [one for one in compared if one.ours]
   evaluated = [one.agrees for one in done if one.agrees is not None]
@@ -84,7 +84,7 @@ def summary_of(compared: Sequence[Compared]) -> str:
 
 
 def _lines(
-  table: Table, compared: Sequence[Compared]
+  table: Table, compared: Sequence[Comparison]
 ) -> tuple[list[tuple[str, ...]], dict[str, int]]:
   """Return head and rows of cells, and the footnotes with their numbers."""
   notes: dict[str, int] = {}

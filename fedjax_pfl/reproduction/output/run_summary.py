@@ -14,8 +14,8 @@ from contextlib import closing
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.report.saving import number
-from fedjax_pfl.reproduction import keys
+from fedjax_pfl.report.figure_file import number
+from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import Evaluation, Provenance, Training
 

@@ -23,6 +23,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from fedjax_pfl.analysis.open_runs import with_defaults
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs import run_dir
@@ -61,7 +62,7 @@ def training_key(
   `settings` may be a config or what config.json holds of one; `data` the
   fingerprint, of which a model to start from (after a +) is left out.
   """
-  filled = fill(settings, defaults)
+  filled = with_defaults(settings, defaults)
   fields = {
     name: value
     for name, value in differing(filled, defaults).items()
@@ -75,7 +76,7 @@ def evaluation_key(settings: Settings, *, defaults: Settings) -> str:
   """Return the key of how models are evaluated, 16 hexadecimal digits."""
   fields = {
     name: value
-    for name, value in differing(fill(settings, defaults), defaults).items()
+    for name, value in differing(with_defaults(settings, defaults), defaults).items()
     if name in (*EVALUATION_FIELDS, *TESTS) or name.startswith(FINETUNE)
   }
   return _hash(fields)
@@ -142,20 +143,6 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
     'fingerprint of its data',
     cause='a config.json of another program',
   )
-
-
-def fill(settings: Settings, defaults: Settings) -> dict[str, Any]:
-  """Return the settings, and the defaults of fields that they are without.
-
-  The tuples that JSON made lists become tuples again.
-  """
-  filled = {**defaults, **settings}
-  for name, value in filled.items():
-    if isinstance(value, list):
-      filled[name] = tuple(value)
-    elif isinstance(value, Mapping):
-      filled[name] = fill(value, defaults.get(name) or {})
-  return filled
 
 
 def differing(settings: Settings, defaults: Settings) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.cells import Cell, Reading, replaced
 
 

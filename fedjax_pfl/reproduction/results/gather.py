@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.reproduction import keys
-from fedjax_pfl.reproduction.evaluations import FOLDER
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.execution.evaluate_again import FOLDER
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.runs.results_rows import (
   Evaluated,
@@ -77,7 +77,7 @@ def read_training(
   if (workdir / run_dir.METRICS).is_file():  # none where no round was run
     metrics = run_dir.load_metrics(workdir)
   result = run_dir.load_result(workdir)
-  settings = keys.fill(stored['config'], defaults)
+  settings = keys.with_defaults(stored['config'], defaults)
   shared = {'defaults': defaults, 'start_key': start}
   return Training(
     key=keys.training_key(settings, stored['data'], **shared),
@@ -116,7 +116,7 @@ def read_evaluation(
   evaluation = Evaluation(
     training=training.key,
     evaluation=keys.evaluation_key(stored['config'], defaults=defaults),
-    settings=keys.fill(stored['config'], defaults),
+    settings=keys.with_defaults(stored['config'], defaults),
     data=stored['data'],
     result=result,
     provenance=_provenance(folder, stored, result, []),

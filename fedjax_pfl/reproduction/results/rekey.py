@@ -10,8 +10,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from fedjax_pfl.reproduction import keys
-from fedjax_pfl.reproduction.gather import Gathered
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.results.gather import Gathered
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import Training
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.reproduction import conflicts, gather, keys, rekey
-from fedjax_pfl.reproduction.gather import Gathered
+from fedjax_pfl.reproduction.results.gather import Gathered
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import (
   Evaluated,
