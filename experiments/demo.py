@@ -47,7 +47,7 @@ def main(overrides):
   from fedjax_pfl.report import page
   from fedjax_pfl.report.figure import compare
   from fedjax_pfl.report.text_table import table
-  from fedjax_pfl.training.experiment import build
+  from fedjax_pfl.training.experiment import build_experiment
   from fedjax_pfl.training.loop import train
 
   programs.keep_programs(progress.log)
@@ -58,7 +58,7 @@ def main(overrides):
     progress.log(f'configs/{name}.py')
     config = importlib.import_module(f'configs.{name}').get_config()
     settings = with_epochs(config.to_dict())
-    results.append(train(build(settings, progress.log), str(folder)))
+    results.append(train(build_experiment(settings, progress.log), str(folder)))
   progress.log(table(results))
   figure = compare(folders, Path(WORKDIR.value) / 'figure.png')
   report = page.save(folders, Path(WORKDIR.value) / 'report.html')

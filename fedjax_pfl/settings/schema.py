@@ -118,3 +118,10 @@ FIELDS: dict[str, Field] = _fields_of('', Settings) | {
   for section, kind in SECTIONS.items()
   for name, one in _fields_of(section, kind).items()
 }
+# What may differ between two parts of one run.
+RESUMABLE = tuple(name for name, one in FIELDS.items() if one.spec.resumable)
+
+
+def changing(what: str) -> tuple[str, ...]:
+  """Return the fields that change the numbers of TRAINING, or EVALUATION."""
+  return tuple(name for name, one in FIELDS.items() if what in one.spec.changes)
