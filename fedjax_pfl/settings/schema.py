@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fedjax_pfl import algorithms
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.data_fields import DataSettings
-from fedjax_pfl.settings.field import NOTHING, Spec, field, record
+from fedjax_pfl.settings.field import Spec, field, record
 from fedjax_pfl.settings.rules import Rule
 from fedjax_pfl.settings.run_fields import EvaluationSettings, SystemSettings
 from fedjax_pfl.settings.training_fields import (
@@ -64,7 +64,6 @@ class Settings:
     '',
     rules.path('the directory of a finished run as a string; "" is none'),
     'a run directory: begin with its final global model',
-    NOTHING,
   )
   seed: int = field(
     0,

@@ -307,9 +307,9 @@ def test_a_field_states_what_it_changes():
   """The keys by which stored results are found follow from this."""
   neither = {*FIELDS} - {*changing(TRAINING)} - {*changing(EVALUATION)}
   assert neither == {
-    *('data_dir', 'conv_impl', 'total_epochs', 'views', 'save_clients'),
-    *('checkpoint_every', 'log_every', 'clients_per_chunk', 'devices'),
-    *('clients_placement', 'debug', 'quick', 'init_from'),
+    *('data_dir', 'conv_impl', 'views', 'save_clients', 'checkpoint_every'),
+    *('log_every', 'clients_per_chunk', 'devices', 'clients_placement'),
+    *('debug', 'quick'),
   }
   assert {*changing(EVALUATION)} == {
     *('adapt_on', 'scoring', 'test_partition', 'test_shards_per_client'),
