@@ -52,7 +52,6 @@ COLOURS = flags.DEFINE_string(
 def main(overrides):
   logging.set_verbosity(logging.WARNING)  # orbax logs every step
   # Imported here: a mistyped flag should not wait for jax.
-  from configs import common
   from fedjax_pfl.analysis.analyse import Options, analyse
   from fedjax_pfl.core import progress
   from fedjax_pfl.training import compile_cache
@@ -72,7 +71,6 @@ def main(overrides):
     RUN.value,
     OUTPUT.value,
     options,
-    common.base().to_dict(),
     progress.log,
     edit if overrides else None,
   )

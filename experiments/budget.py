@@ -22,17 +22,16 @@ CONFIG = flags.DEFINE_string(
 
 def main(overrides):
   logging.set_verbosity(logging.WARNING)
-  settings = commandline.read_settings(CONFIG.value, overrides)
+  config = commandline.read_settings(CONFIG.value, overrides)
   # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.communication_budget import (
     as_text,
     communication_budget,
   )
   from fedjax_pfl.core import progress
-  from fedjax_pfl.settings.validate import check_settings
+  from fedjax_pfl.settings import parse_config
 
-  check_settings(settings)
-  progress.log(as_text(*communication_budget(settings)))
+  progress.log(as_text(*communication_budget(parse_config(config))))
 
 
 if __name__ == '__main__':

@@ -29,7 +29,7 @@ VARY = flags.DEFINE_string(
 def main(overrides):
   logging.set_verbosity(logging.WARNING)
   rows = commandline.variants('--vary', VARY.value)
-  settings = [
+  configs = [
     commandline.read_settings(CONFIG.value, {**overrides, **changes})
     for changes in rows
   ]
@@ -37,10 +37,9 @@ def main(overrides):
   from fedjax_pfl.analysis.partition_counts import label_of, partition_counts
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import partition_figure
-  from fedjax_pfl.settings.validate import check_settings
+  from fedjax_pfl.settings import parse_config
 
-  for one in settings:
-    check_settings(one)
+  settings = [parse_config(config) for config in configs]
   partition_figure.check_output(OUTPUT.value)
   parts = [
     partition_counts(one, label_of(one, changes), progress.log)

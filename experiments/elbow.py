@@ -25,14 +25,13 @@ OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
 
 def main(overrides):
   logging.set_verbosity(logging.WARNING)
-  settings = commandline.read_settings(CONFIG.value, overrides)
+  config = commandline.read_settings(CONFIG.value, overrides)
   # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.elbow import draw_elbow
   from fedjax_pfl.core import progress
-  from fedjax_pfl.settings.validate import check_settings
+  from fedjax_pfl.settings import parse_config
 
-  check_settings(settings)
-  best = draw_elbow(settings, OUTPUT.value, progress.log)
+  best = draw_elbow(parse_config(config), OUTPUT.value, progress.log)
   progress.log(f'Sharpest bend: {best} clusters')
   progress.log(f'Figure: {OUTPUT.value}')
 

@@ -50,32 +50,38 @@ def main(overrides):
   del overrides  # a table has its own settings
   logging.set_verbosity(logging.WARNING)  # orbax logs every step
   # Imported here: a mistyped flag should not wait for jax.
-  from configs import common
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction.cells import Figure
-  from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
-  from fedjax_pfl.reproduction.planning.plan import Identity
-  from fedjax_pfl.reproduction.results.results import Results, check_mergeable
   from fedjax_pfl.reproduction.execution.execute import open_workspace
+  from fedjax_pfl.reproduction.jobs import FigureJob, TableJob
+  from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
+  from fedjax_pfl.reproduction.results.results import Results, check_mergeable
+  from fedjax_pfl.settings import parse_config
+  from fedjax_pfl.training import compile_cache
 
-  programs.keep_programs(progress.log)
-  # All that can be wrong comes before the first file.
-  table, defaults = load_table(TABLE.value), common.base().to_dict()
-  identity = Identity(defaults, make_data_of(progress.log))
-  make = FigureJob if isinstance(table, Figure) else TableJob
-  job = make(table, WHERE.value, range(SEEDS.value), identity)
+  compile_cache.enable(progress.log)
+  # Every mistake is found before the first file is written.
+  table, data_of = load_table(TABLE.value), make_data_of(progress.log)
+  wanted = (table, WHERE.value, range(SEEDS.value), data_of)
+  if isinstance(table, Figure):
+    job = FigureJob(*wanted)
+  else:
+    configs = load_configs()
+    job = TableJob(
+      *wanted, {name: parse_config(one) for name, one in configs.items()}
+    )
   for other in MERGE.value:
     check_mergeable(other)
   with contextlib.ExitStack() as stack:
     folder = Path(RESULTS.value)
-    if DRY_RUN.value and not folder.exists():  # and it shall not be made
+    if DRY_RUN.value and not folder.exists():  # a dry run makes no folder
       folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    results = stack.enter_context(Results.open(folder, defaults))
+    results = stack.enter_context(Results.open(folder))
     for other in MERGE.value:
       progress.log(f'{other}: {results.merge(other)} new evaluations')
-    place = open_workspace(folder, results, defaults)
-    job.list(place) if DRY_RUN.value else job.run(place)
+    workspace = open_workspace(folder, results)
+    job.dry_run(workspace) if DRY_RUN.value else job.run(workspace)
 
 
 if __name__ == '__main__':

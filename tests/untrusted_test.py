@@ -16,8 +16,8 @@ from helpers import refused
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import load_results, page
-from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
+from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 

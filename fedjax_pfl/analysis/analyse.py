@@ -1,8 +1,7 @@
 """Answer a question about finished runs with a figure and a CSV."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fedjax_pfl.analysis import (
   class_curves,
@@ -30,13 +29,12 @@ def analyse(
   workdirs: Sequence[str],
   output: str,
   options: Options,
-  defaults: Mapping[str, Any],
   log: Log,
   edit: Edit | None = None,
 ) -> pathlib.Path:
   """Save the figure and, beside it, the CSV; return the figure's path.
 
-  >>> analyse('id_ood', ['runs/a'], 'a.png', Options(), defaults, print)
+  >>> analyse('id_ood', ['runs/a'], 'a.png', Options(), print)
   """
   if what not in QUESTIONS:
     raise bad_input(
@@ -48,7 +46,7 @@ def analyse(
     )
   check_output(output)
   question = QUESTIONS[what]
-  runs = open_runs(workdirs, defaults, log, edit, with_data=question.NEEDS_DATA)
+  runs = open_runs(workdirs, log, edit, with_data=question.NEEDS_DATA)
   result = question.answer(runs, options, log)
   if result.text:
     log(result.text)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.experiment import Experiment
 
 Log = Callable[[str], None]
@@ -26,7 +27,7 @@ class OpenRun(NamedTuple):
 
   label: str  # the algorithm; with the directory's name where two runs share it
   path: pathlib.Path
-  settings: dict[str, Any]
+  settings: Settings
   experiment: Experiment | None
 
   @property

@@ -37,7 +37,7 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   curves = {run.label: measure(run, options) for run in runs}
   rows: list[list[Any]] = []
   for run in runs:
-    moments = run.settings['local_epochs'] + 1
+    moments = run.settings.training.local_epochs + 1
     epochs, split = curves[run.label]
     for moment, (epoch, *pair) in enumerate(zip(epochs, *split, strict=True)):
       place = [moment // moments + 1, epoch]

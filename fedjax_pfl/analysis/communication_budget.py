@@ -7,8 +7,7 @@ bytes of the config's model. Counted in the messages of the method; nothing is
 trained.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -19,6 +18,7 @@ from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.report.text_table import align
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.experiment import build_stages, build_task
 
 HEADER = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
@@ -40,23 +40,24 @@ class StageBudget(NamedTuple):
 
 
 def communication_budget(
-  settings: Mapping[str, Any],
+  settings: Settings,
 ) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
 
   def shape(*sizes, dtype='int32'):
     return jax.ShapeDtypeStruct(sizes, dtype)
 
-  image, num_classes = peek(settings['dataset'], settings['data_dir'])
+  image, num_classes = peek(settings.data.dataset, settings.data.data_dir)
   task = build_task(settings, image, num_classes)
-  num_clients = settings['num_clients']
+  num_clients = settings.data.num_clients
   data = ClientData(
     shape(1, *image, dtype='uint8'),
     shape(1),
-    shape(num_clients, settings['batch_size']),
+    shape(num_clients, settings.training.batch_size),
     shape(num_clients),
   )
-  fraction = cohort_size(num_clients, settings['client_fraction']) / num_clients
+  cohort = cohort_size(num_clients, settings.training.client_fraction)
+  fraction = cohort / num_clients
   budgets = [
     StageBudget(
       stage.name,

@@ -5,8 +5,7 @@ the sharpest bend of that curve.
 """
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,11 +13,12 @@ from fedjax_pfl.client import clustering
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.report.figure_file import check_output, format_number, save
 from fedjax_pfl.report.plots import Axis, tidy
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.experiment import build_data
 
 
 def draw_elbow(
-  settings: Mapping[str, Any],
+  settings: Settings,
   output: str | os.PathLike,
   log: Callable[[str], None],
 ) -> int:
@@ -28,7 +28,7 @@ def draw_elbow(
   check_output(output)
   dataset, train, _, _ = build_data(settings, log)
   counts = label_counts_of_clients(train, dataset.num_classes)
-  found = clustering.elbow(label_shares(counts), settings['seed'])
+  found = clustering.elbow(label_shares(counts), settings.seed)
   figure = Figure((5, 3.5), layout='constrained')
   plot_elbow(figure.subplots(), *found)
   rows = enumerate(map(format_number, found.inertias), 1)

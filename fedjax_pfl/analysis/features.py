@@ -98,6 +98,6 @@ def embed(features: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def _choices(run: OpenRun, options: Options):
-  sizes = run.settings['dataset'], run.experiment.dataset.num_classes
+  sizes = run.settings.data.dataset, run.experiment.dataset.num_classes
   classes = choose_classes(options.classes, *sizes)
   return classes, *group_classes(options.colours, *sizes)

@@ -61,9 +61,9 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
 
 def measure(run: OpenRun, num_clients: int, log: Log) -> dict[str, Split]:
   """Return {view: accuracies [K]} of the first clients; 0 means all of them."""
-  views = run.settings['views']
+  views = run.settings.evaluation.views
   server, clients = load_states(run.experiment, run.path, log)
-  total = run.settings['num_clients']
+  total = run.settings.data.num_clients
   number = min(num_clients or total, total)
   few = run.experiment._replace(
     train=first_clients(run.experiment.train, number),
@@ -77,7 +77,7 @@ def measure(run: OpenRun, num_clients: int, log: Log) -> dict[str, Split]:
       server,
       trees.gather(clients, np.arange(number)),
       tuple(dict.fromkeys([views[0], views[-1]])),
-      random_streams(run.settings['seed'])['evaluation'],
+      random_streams(run.settings.seed)['evaluation'],
       bar.update,
     )
 

@@ -9,6 +9,7 @@ from fedjax_pfl.analysis.answer import Log, OpenRun
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
 from fedjax_pfl.training import experiment
 from fedjax_pfl.training.experiment import Experiment
 
@@ -18,18 +19,17 @@ Edit = Callable[[dict[str, Any]], None]
 
 def open_runs(
   workdirs: Sequence[str | os.PathLike],
-  defaults: Mapping[str, Any],
   log: Log,
   edit: Edit | None = None,
   *,
   with_data: bool,
 ) -> list[OpenRun]:
   """Return the runs in their order; with their experiments if `with_data`."""
-  read = [read_run(workdir, defaults, log, edit) for workdir in workdirs]
-  names = [settings['algorithm'] for settings, _ in read]
+  read = [read_run(workdir, log, edit) for workdir in workdirs]
+  names = [settings.algorithm for settings, _ in read]
   runs = []
   for workdir, (settings, data) in zip(workdirs, read, strict=True):
-    path, name = pathlib.Path(workdir), settings['algorithm']
+    path, name = pathlib.Path(workdir), settings.algorithm
     label = name if names.count(name) == 1 else f'{name} ({path.name})'
     rebuilt = rebuild(settings, data, log, edit) if with_data else None
     runs.append(OpenRun(label, path, settings, rebuilt))
@@ -37,11 +37,8 @@ def open_runs(
 
 
 def read_run(
-  workdir: str | os.PathLike,
-  defaults: Mapping[str, Any],
-  log: Log,
-  edit: Edit | None = None,
-) -> tuple[dict[str, Any], str]:
+  workdir: str | os.PathLike, log: Log, edit: Edit | None = None
+) -> tuple[Settings, str]:
   """Return the settings of a run and the fingerprint of its data.
 
   Fields that were added to configs after the run get their defaults, and are
@@ -55,20 +52,35 @@ def read_run(
       expected='a run directory whose config.json holds a config',
       cause='a config.json of another program',
     )
-  settings, added = fill(stored['config'], defaults)
+  settings = parse_config(stored['config'])
+  added = absent_fields(stored['config'], settings)
   if added:
     log(f'{workdir} is older than these fields, which get their defaults: ')
     log('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
   if edit:
-    edit(settings)
+    config = to_config(settings)
+    edit(config)
+    settings = parse_config(config)
   return settings, stored['data']
 
 
+def absent_fields(
+  config: Mapping[str, Any], settings: Settings
+) -> dict[str, Any]:
+  """Return the fields that a stored config lacks, with their values."""
+  known = flatten(config)
+  return {
+    name: value
+    for name, value in flat_config(settings).items()
+    if name not in known and name != 'hp'
+  }
+
+
 def rebuild(
-  settings: dict[str, Any], data: str, log: Log, edit: Edit | None = None
+  settings: Settings, data: str, log: Log, edit: Edit | None = None
 ) -> Experiment:
   """Return the experiment; its data must be those of the run, unless edited."""
-  rebuilt = experiment.build(settings, log)
+  rebuilt = experiment.build_experiment(settings, log)
   if rebuilt.data_id == data:
     return rebuilt
   if edit is None:
@@ -81,33 +93,3 @@ def rebuild(
     )
   log('These data are not those of the run: fields of its config were given.')
   return rebuilt
-
-
-def fill(
-  settings: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-  """Return the settings with absent fields filled in, and what was added."""
-  filled = with_defaults(settings, defaults)
-  known = flatten(settings)
-  added = {
-    name: value
-    for name, value in flatten(filled).items()
-    if name not in known and value != {}
-  }
-  return filled, added
-
-
-def with_defaults(
-  settings: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Return the settings, and the defaults of the fields that they lack.
-
-  The tuples that JSON made lists become tuples again.
-  """
-  filled = {**defaults, **settings}
-  for name, value in filled.items():
-    if isinstance(value, list):
-      filled[name] = tuple(value)
-    elif isinstance(value, Mapping):
-      filled[name] = with_defaults(value, defaults.get(name) or {})
-  return filled

@@ -53,20 +53,20 @@ def replay(
   test_rows = jnp.arange(len(train.y), len(pool.y))
   watch = make_watch(experiment.task, test_rows)
   stages = build_stages(settings, experiment.task, watch)
-  keys = random_streams(settings['seed'])
+  keys = random_streams(settings.seed)
   server, clients = begin(stages[0], train, keys['states'])
   for stage, first, last in stage_bounds(stages):
     if first:
       server, clients = stage.initialize(server, clients, train)
     round_fn = make_round(
-      stage.algorithm, clients_per_chunk=settings['clients_per_chunk']
+      stage.algorithm, clients_per_chunk=settings.system.clients_per_chunk
     )
     for number in range(first, min(last, num_rounds)):
       (cohort,) = sample_cohorts(
         keys['cohorts'],
         number,
         1,
-        settings['num_clients'],
+        settings.data.num_clients,
         experiment.cohort_size,
       )
       server, clients, metrics = round_fn(

@@ -4,6 +4,7 @@ All clients fine-tune the same global model: their layers start alike, and the
 cosine says how far apart, layer by layer, their data pull them.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -52,7 +53,7 @@ def measure(
 ) -> dict[str, np.ndarray]:
   """Return {layer: [epochs + 1]} of the first clients."""
   task = run.experiment.task
-  finetune = {**run.settings['finetune'], 'epochs': (epochs,)}
+  finetune = dataclasses.asdict(run.settings.finetune) | {'epochs': (epochs,)}
   with progress.progress(
     f'fine-tuning {run.name}', num_clients, unit='client'
   ) as bar:
@@ -61,7 +62,7 @@ def measure(
       load_global(task, run.path),
       run.experiment.train,
       np.arange(num_clients),
-      random_streams(run.settings['seed'])['evaluation'],
+      random_streams(run.settings.seed)['evaluation'],
       Finetuning(**finetune),
       bar.update,
     )
@@ -161,7 +162,7 @@ def plot_layers(ax: Axis, cosines: Mapping[str, np.ndarray]) -> Axis:
 
 
 def _num_clients(run: OpenRun, options: Options) -> int:
-  total = run.settings['num_clients']
+  total = run.settings.data.num_clients
   number = min(options.clients or total, total)
   if number < 2:
     raise bad_input(

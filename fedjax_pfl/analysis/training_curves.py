@@ -40,9 +40,9 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
 def read_curve(run: OpenRun) -> plots.Curve:
   """Return the accuracy of the first view that was evaluated on the way."""
   lines = run_dir.load_metrics(run.path)
-  name = f'{next(iter(run.settings["eval_views"]), "initial")}/accuracy'
+  name = f'{next(iter(run.settings.evaluation.eval_views), "initial")}/accuracy'
   points = [
-    (line['round'] * run.settings['local_epochs'], line[name])
+    (line['round'] * run.settings.training.local_epochs, line[name])
     for line in lines
     if line.get(name) is not None  # null: it was not finite
   ]
@@ -68,7 +68,7 @@ def make_styles(
 ) -> dict[str, Style]:
   """Return a style for each method, or for each run where methods repeat."""
   labels = [run.label for run in runs]
-  methods = {run.settings['algorithm'] for run in runs}
+  methods = {run.settings.algorithm for run in runs}
   styles = {label: style_of(label) for label in labels}
   if len(methods) < len(runs):
     styles = {

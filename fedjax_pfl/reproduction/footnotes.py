@@ -1,8 +1,7 @@
-"""What is doubtful about printed numbers: which cells, and one sentence each.
+"""Footnotes of published numbers: which cells, and one sentence each.
 
-A cell is doubtful if it looks misprinted, if it stands in no text of its
-paper, or if the authors' public code does something else than the paper says
-and the number tells which of the two made it, or fails to tell.
+For cells that look misprinted, that are not in the text of their paper, or
+where the authors' public code differs from the paper.
 """
 
 from collections.abc import Mapping
@@ -10,13 +9,13 @@ from typing import Any, NamedTuple
 
 
 class Footnote(NamedTuple):
-  """The cells whose fields, or variants, have one of these values."""
+  """A sentence about the cells whose fields, or variants, have these values."""
 
   where: Mapping[str, tuple[Any, ...]]
-  says: str
+  text: str
 
 
-# Looks misprinted, or holds no information; printed so.
+# Looks misprinted, or holds no information.
 MISPRINTS = (
   Footnote(
     {
@@ -97,7 +96,7 @@ MISPRINTS = (
   ),
 )
 
-# Where the text that has come down to us is not the paper's own, or broken.
+# The number is not from the text of the paper, or that text is broken.
 SOURCES = (
   Footnote(
     {
@@ -182,7 +181,7 @@ PROTOCOLS = (
   ),
   Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('fedper',)},
-    "The public code forgets each client's head after its round, against the "
+    "The public code discards each client's head after its round, unlike the "
     'paper; so does ours here.',
   ),
   Footnote(
@@ -202,7 +201,7 @@ PROTOCOLS = (
   Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('per_fedavg',)},
     'Adapted on half of the TEST images and tested on the other half, as the '
-    'printed spread tells; the public code does something else.',
+    'printed spread shows; the public code does something else.',
   ),
   Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('ditto',)},
@@ -217,7 +216,7 @@ PROTOCOLS = (
   Footnote(
     {'paper': ('fedbabu',), 'table': ('16', '17')},
     'Whether this network was tested with running or with batch statistics '
-    'cannot be told.',
+    'is unknown.',
   ),
 )
 
@@ -255,5 +254,5 @@ MEASURED = (
   ),
 )
 
-# A cell has one sentence of each: what is about few cells stands first.
+# A cell has the first matching sentence of each: special cases come first.
 GROUPS = (MISPRINTS, SOURCES, PROTOCOLS, MEASURED)

@@ -1,4 +1,4 @@
-"""Questions to runs, from their directories to a picture and a CSV."""
+"""Analyses of runs, from their directories to a figure and a CSV."""
 
 import csv
 import json
@@ -10,13 +10,14 @@ from conftest import make_experiment
 from helpers import assert_same_bits, refused
 
 from configs import common
-from fedjax_pfl.analysis import open_runs
-from fedjax_pfl.analysis import analyse
-from fedjax_pfl.analysis.answer import Opened, Options
+from fedjax_pfl.analysis import analyse, training_curves
+from fedjax_pfl.analysis.answer import OpenRun, Options
 from fedjax_pfl.analysis.final_models import load_global, load_states
+from fedjax_pfl.analysis.open_runs import absent_fields, open_runs
 from fedjax_pfl.report.figure_file import save
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
+from fedjax_pfl.settings import to_config
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 OPTIONS = Options(rounds=1, clients=3, epochs=2, images=40)
@@ -27,64 +28,64 @@ def read_csv(path):
     return [*csv.DictReader(stream)]
 
 
-def ask_tiny(what, tiny_run, tmp_path, options=OPTIONS):
-  """Return the rows of the CSV, and what was said."""
+def answer_tiny(what, tiny_run, tmp_path, options=OPTIONS):
+  """Return the rows of the CSV, and what was logged."""
   experiment, workdir = tiny_run
-  run = Opened('fedbabu', workdir, experiment.settings, experiment)
-  said = []
+  run = OpenRun('fedbabu', workdir, experiment.settings, experiment)
+  logged = []
   before = {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
-  result = ask.QUESTIONS[what].ask([run], options, said.append)
+  result = analyse.QUESTIONS[what].answer([run], options, logged.append)
   out = save(result.figure, tmp_path / 'a.png', result.header, result.rows)
   after = {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
   assert after == before  # runs are read only
-  said.append(result.text)
-  return read_csv(out.with_suffix('.csv')), '\n'.join(said)
+  logged.append(result.text)
+  return read_csv(out.with_suffix('.csv')), '\n'.join(logged)
 
 
 # ---- questions
 
 
 def test_id_ood(tiny_run, tmp_path):
-  rows, said = ask_tiny('id_ood', tiny_run, tmp_path, Options())
+  rows, logged = answer_tiny('id_ood', tiny_run, tmp_path, Options())
   result = run_dir.load_result(tiny_run[1])['views']
   for view in ('initial', 'finetuned'):
     own = [float(r['own_percent']) for r in rows if r['view'] == view]
     assert len(own) == 10
     assert np.mean(own) == pytest.approx(result[view]['mean'], abs=1e-3)
     mean, std = result[view]['mean'], result[view]['std']
-    assert f'{mean:.1f} ± {std:4.1f}' in said
+    assert f'{mean:.1f} ± {std:4.1f}' in logged
   assert {row['other_percent'] for row in rows} == {''}
-  assert 'FedBABU: 10 of 10 clients have no test image of all other' in said
-  few, _ = ask_tiny('id_ood', tiny_run, tmp_path, OPTIONS)
+  assert 'FedBABU: 10 of 10 clients have no test image of all other' in logged
+  few, _ = answer_tiny('id_ood', tiny_run, tmp_path, OPTIONS)
   assert few == [row for row in rows if int(row['client']) < 3]
 
 
 def test_class_curves(tiny_run, tmp_path):
-  rows, _ = ask_tiny('class_curves', tiny_run, tmp_path)
+  rows, _ = answer_tiny('class_curves', tiny_run, tmp_path)
   places = [(row['round'], row['epoch']) for row in rows]
   assert places == [('1', '0'), ('1', '1'), ('1', '2')]
   assert all(0 <= float(row['other_percent']) <= 100 for row in rows)
 
 
 def test_similarity(tiny_run, tmp_path):
-  rows, _ = ask_tiny('similarity', tiny_run, tmp_path)
+  rows, _ = answer_tiny('similarity', tiny_run, tmp_path)
   head = [float(row['cosine']) for row in rows if row['layer'] == 'head']
   assert len(head) == 3 and head[0] == pytest.approx(1, abs=1e-5)
   assert head[0] > head[1] > head[2]
   message = refused(
-    lambda: ask_tiny('similarity', tiny_run, tmp_path, Options(clients=1))
+    lambda: answer_tiny('similarity', tiny_run, tmp_path, Options(clients=1))
   )
   assert message.startswith('clients: got 1, expected two clients or more')
 
 
 def test_features(tiny_run, tmp_path):
   options = OPTIONS._replace(classes=('3', '5'))
-  rows, said = ask_tiny('features', tiny_run, tmp_path, options)
+  rows, logged = answer_tiny('features', tiny_run, tmp_path, options)
   assert {row['class'] for row in rows} == {'3', '5'}
-  assert f'a map of {len(rows)} images' in said
+  assert f'a map of {len(rows)} images' in logged
   bad = OPTIONS._replace(classes=('cat',))
   assert "classes: got 'cat'" in refused(
-    lambda: ask_tiny('features', tiny_run, tmp_path, bad)
+    lambda: answer_tiny('features', tiny_run, tmp_path, bad)
   )
 
 
@@ -117,9 +118,9 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
     make_run(tmp_path / 'full', 10.0, kernel),
     make_run(tmp_path / 'body', 5.0),
   ]
-  said = []
-  out = ask.answer(
-    'training', runs, str(tmp_path / 'a.pdf'), Options(), {}, said.append
+  logged = []
+  out = analyse.analyse(
+    'training', runs, str(tmp_path / 'a.pdf'), Options(), logged.append
   )
   assert out.read_bytes().startswith(b'%PDF')
   rows = read_csv(out.with_suffix('.csv'))
@@ -131,9 +132,9 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
   ]
   assert full[0]['head_cosine'] == '0.7071'
   assert [row['head_cosine'] for row in rows[3:]] == [''] * 3
-  assert "  clients_per_chunk='auto', finetune.trainable='full'" in said
-  opened = ask.open_runs(runs, {}, said.append, with_data=False)
-  styles = ask.training.looks(
+  assert "  finetune.trainable='full', clients_per_chunk='auto'" in logged
+  opened = open_runs(runs, logged.append, with_data=False)
+  styles = training_curves.make_styles(
     opened, {'fedavg (full)': 0.5, 'fedavg (body)': np.nan}
   )
   one, other = styles.values()
@@ -145,7 +146,7 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
 def test_bad_questions(tmp_path):
   def put(what='training', run='a', output='a.png'):
     runs, out = [str(tmp_path / run)], str(tmp_path / output)
-    return refused(lambda: ask.answer(what, runs, out, Options(), {}, print))
+    return refused(lambda: analyse.analyse(what, runs, out, Options(), print))
 
   make_run(tmp_path / 'a', 1.0)
   assert put(what='tsne').startswith("what: got 'tsne', expected a known anal")
@@ -163,23 +164,24 @@ def test_bad_questions(tmp_path):
 # ---- from the directory to the experiment
 
 
-def test_absent_fields_are_filled_and_lists_become_tuples():
-  defaults = {'a': (1,), 'b': {'c': 2, 'd': (3,)}, 'hp': {}, 'e': None}
-  stored = {'a': [4, 5], 'b': {'d': [6]}, 'hp': {'mu': 1}, 'gone': 7}
-  filled, added = rebuild.fill(stored, defaults)
-  assert filled == {
-    'a': (4, 5),
-    'b': {'c': 2, 'd': (6,)},
-    'hp': {'mu': 1},
-    'e': None,
-    'gone': 7,
-  }
-  assert added == {'b.c': 2, 'e': None}
+def test_absent_fields_are_filled_and_lists_become_tuples(tmp_path):
+  config = {'lr_milestones': [0.25], 'finetune': {'epochs': [6]}}
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps({'config': config, 'data': 'none'}))
+  logged = []
+  (run,) = open_runs([str(tmp_path)], logged.append, with_data=False)
+  assert run.settings.training.lr_milestones == (0.25,)
+  assert run.settings.finetune.epochs == (6,)
+  assert run.settings.data.num_clients == 100
+  added = absent_fields(config, run.settings)
+  assert added['finetune.trainable'] == 'full' and added['seed'] == 0
+  assert not {'finetune.epochs', 'lr_milestones', 'hp'} & added.keys()
+  assert "finetune.trainable='full'" in logged[1]
 
 
 def digits_run(tmp_path, data):
   """Return a directory that holds a config of digits and nothing else."""
-  settings = make_experiment().settings
+  settings = to_config(make_experiment().settings)
   (tmp_path / 'config.json').write_text(
     json.dumps({'config': settings, 'data': data})
   )
@@ -189,18 +191,21 @@ def digits_run(tmp_path, data):
 def test_data_have_to_be_those_of_the_run(tmp_path):
   want = make_experiment().data_id
   path = digits_run(tmp_path, want)
-  (run,) = ask.open_runs([path], {}, print, with_data=True)
+  (run,) = open_runs([path], print, with_data=True)
   assert run.experiment.data_id == want
-  said = []
-  (run,) = ask.open_runs(
-    [path], {'shards_per_client': '4'}, said.append, with_data=True
+  logged = []
+  (run,) = open_runs(
+    [path],
+    logged.append,
+    lambda config: config.update(shards_per_client=4),
+    with_data=True,
   )
   assert (
-    run.settings['shards_per_client'] == 4 and run.experiment.data_id != want
+    run.settings.data.shards_per_client == 4 and run.experiment.data_id != want
   )
-  assert said[-1].startswith('These data are not those of the run')
+  assert logged[-1].startswith('These data are not those of the run')
   digits_run(tmp_path, 'another')
-  message = refused(lambda: ask.open_runs([path], {}, print, with_data=True))
+  message = refused(lambda: open_runs([path], print, with_data=True))
   assert f"data: got '{want}', expected the fingerprint of the run" in message
 
 

@@ -1,4 +1,4 @@
-"""Figures of the analyses show the numbers they are given."""
+"""Figures of the analyses show their numbers."""
 
 import csv
 
@@ -7,9 +7,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from fedjax_pfl.analysis import class_curves, scatter, similarity
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.report import class_plots, names, plots, saving, scatter
-from fedjax_pfl.report import similarity_plots as similarity
+from fedjax_pfl.report import figure_file, plots, styles
 
 
 def make_axis():
@@ -19,7 +19,7 @@ def make_axis():
 def test_saw_tooth_marks_the_beginning_of_rounds():
   epochs = np.array([0, 1, 2, 2, 3, 4])
   values = np.array([10.0, 40, 50, 20, 60, 70])
-  ax = class_plots.plot_saw_tooth(
+  ax = class_curves.plot_saw_tooth(
     make_axis(), {'fedbabu': plots.Curve(epochs, values)}
   )
   curve, *rounds = ax.lines
@@ -76,14 +76,14 @@ def test_many_groups_are_told_apart_and_not_written_on_one_another():
   labels = [f'group {number}' for number in range(20)]
   ax = scatter.plot_points(make_axis(), points, group, labels)
   assert [one.get_label() for one in ax.collections] == labels and not ax.texts
-  looks = styles.distinct_styles(labels).values()
-  assert len({(look.colour, look.marker) for look in looks}) == 20
+  found = styles.distinct_styles(labels).values()
+  assert len({(style.colour, style.marker) for style in found}) == 20
 
 
-def test_curves_may_have_looks_of_their_own():
-  looks = styles.distinct_styles(['a', 'b'])
-  curves = {name: plots.Curve(np.arange(2), np.ones(2)) for name in looks}
-  ax = plots.plot_curves(make_axis(), curves, looks.get)
+def test_curves_may_have_styles_of_their_own():
+  found = styles.distinct_styles(['a', 'b'])
+  curves = {name: plots.Curve(np.arange(2), np.ones(2)) for name in found}
+  ax = plots.plot_curves(make_axis(), curves, found.get)
   one, other = ax.lines
   assert (one.get_label(), other.get_label()) == ('a', 'b')
   assert one.get_color() != other.get_color()
@@ -91,14 +91,17 @@ def test_curves_may_have_looks_of_their_own():
 
 
 @pytest.mark.parametrize('ending', ['.png', '.pdf', '.svg'])
-def test_a_picture_and_its_numbers_are_saved(tmp_path, ending):
+def test_a_figure_and_its_numbers_are_saved(tmp_path, ending):
   figure = Figure()
   figure.subplots()
   out = figure_file.save(
     figure,
     tmp_path / 'new' / f'a{ending}',
     ['name', 'value'],
-    [['x', figure_file.number(1 / 3)], ['y', figure_file.number(np.nan)]],
+    [
+      ['x', figure_file.format_number(1 / 3)],
+      ['y', figure_file.format_number(np.nan)],
+    ],
   )
   assert out.stat().st_size > 500
   with open(out.with_suffix('.csv'), newline='') as stream:
@@ -106,7 +109,7 @@ def test_a_picture_and_its_numbers_are_saved(tmp_path, ending):
   assert rows == [['name', 'value'], ['x', '0.3333'], ['y', '']]
 
 
-def test_no_picture_has_such_an_ending(tmp_path):
+def test_another_format_is_refused(tmp_path):
   with pytest.raises(BadInput, match=r'Choices: \.png, \.pdf, \.svg'):
     figure_file.save(Figure(), tmp_path / 'a', [], [])
   assert not [*tmp_path.iterdir()]

@@ -9,7 +9,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks import bars, ceilings, counts, options, ragged, screen
+from experiments.benchmarks import (
+  bars,
+  ceilings,
+  counts,
+  options,
+  ragged,
+  screen,
+)
 from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.measure import Measured, measure

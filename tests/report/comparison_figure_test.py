@@ -46,7 +46,7 @@ def read_csv(path):
 def test_two_runs_make_a_picture_and_its_numbers(tmp_path):
   runs = [make_run(tmp_path / name, name) for name in ('fedavg', 'fedbabu')]
   had_pyplot = 'matplotlib.pyplot' in sys.modules
-  out = figure.compare(runs, tmp_path / 'new' / 'figure.png')
+  out = comparison_figure.compare(runs, tmp_path / 'new' / 'figure.png')
   assert out.read_bytes()[:8] == b'\x89PNG\r\n\x1a\n'
   # pyplot has global state, and opens windows.
   assert ('matplotlib.pyplot' in sys.modules) == had_pyplot
@@ -72,7 +72,7 @@ def test_two_runs_make_a_picture_and_its_numbers(tmp_path):
 
 def test_two_runs_of_one_method_are_told_apart(tmp_path):
   runs = [make_run(tmp_path / name) for name in ('a', 'b')]
-  out = figure.compare(runs, tmp_path / 'figure.png')
+  out = comparison_figure.compare(runs, tmp_path / 'figure.png')
   rows = read_csv(out.with_suffix('.csv'))
   assert {row['run'] for row in rows} == {'fedavg (a)', 'fedavg (b)'}
 
@@ -82,7 +82,7 @@ def test_numbers_that_were_not_finite_are_left_out(tmp_path):
   result = run_dir.load_result(path)
   result['views']['initial'] |= {'mean': None, 'std': None}
   (path / 'result.json').write_text(json.dumps(result))
-  out = figure.compare([path], tmp_path / 'figure.png')
+  out = comparison_figure.compare([path], tmp_path / 'figure.png')
   rows = read_csv(out.with_suffix('.csv'))
   (mean,) = (
     row
@@ -98,9 +98,9 @@ def test_runs_that_cannot_be_compared(tmp_path):
   with pytest.raises(
     BadInput, match='expected one or more runs on one dataset'
   ):
-    figure.compare([one, other], tmp_path / 'figure.png')
+    comparison_figure.compare([one, other], tmp_path / 'figure.png')
   with pytest.raises(BadInput, match=r'got \{\}'):
-    figure.compare([], tmp_path / 'figure.png')
+    comparison_figure.compare([], tmp_path / 'figure.png')
   assert not (tmp_path / 'figure.png').exists()
 
 
@@ -108,7 +108,7 @@ def test_a_run_that_was_never_evaluated(tmp_path):
   path = make_run(tmp_path / 'a')
   (path / 'metrics.jsonl').write_text('{"round": 1, "loss": 2.0}\n')
   with pytest.raises(BadInput) as caught:
-    figure.compare([path], tmp_path / 'figure.png')
+    comparison_figure.compare([path], tmp_path / 'figure.png')
   assert 'without a value of initial/accuracy' in str(caught.value)
   assert 'Choices: loss, round' in str(caught.value)
 
@@ -116,4 +116,4 @@ def test_a_run_that_was_never_evaluated(tmp_path):
 def test_a_run_that_is_not_finished(tmp_path):
   run_dir.open_run(tmp_path / 'a', {}, data='digits')
   with pytest.raises(BadInput, match=r'holds result\.json'):
-    figure.compare([tmp_path / 'a'], tmp_path / 'figure.png')
+    comparison_figure.compare([tmp_path / 'a'], tmp_path / 'figure.png')

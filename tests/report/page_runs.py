@@ -1,4 +1,4 @@
-"""FinishedRun runs made of numbers: nothing is trained."""
+"""Finished runs made of numbers: nothing is trained."""
 
 import numpy as np
 

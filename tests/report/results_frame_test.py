@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from finished_runs import COUNT, DEFAULTS, TRAIN_COUNT, make_run
+from finished_runs import COUNT, TRAIN_COUNT, make_run
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.evaluation.summary import accuracies
@@ -21,7 +21,7 @@ def runs(tmp_path_factory):
     make_run(folder / 'runs' / 'a', views=VIEWS, hp={'mu': 0.5}),
     make_run(folder / 'runs' / 'b', views=VIEWS, seed=1, dirichlet_beta=0.3),
   ]
-  with Results.open(folder, DEFAULTS) as results:
+  with Results.open(folder) as results:
     results.scan(folder / 'runs')
   return folder, made
 
@@ -43,10 +43,11 @@ def test_a_row_for_every_client_and_view(runs):
       np.testing.assert_array_equal(part.train_count, TRAIN_COUNT)
       np.testing.assert_array_equal(part.loss, scores.loss)
       np.testing.assert_allclose(part.top5, 100 * scores.top5 / COUNT)
-      assert set(part.key) == {keys.run_key(run, defaults=DEFAULTS)}
+      assert set(part.key) == {keys.run_key(run)}
   first = frame.iloc[0]
   assert first.algorithm == 'fedbabu' and first.dataset == 'digits'
-  assert (first.num_clients, first.shards_per_client, first.rounds) == (20, 2, 16)
+  assert (first.num_clients, first.shards_per_client) == (20, 2)
+  assert first.rounds == 16
   assert (first.hp, first.finetune_epochs) == ('mu=0.5', '5')
   assert frame.correct.dtype.kind == 'i'
   assert sorted(set(frame.dirichlet_beta)) == [0.3, 1.0]
@@ -68,6 +69,6 @@ def test_a_row_for_every_view(runs):
 def test_nothing_to_load_is_a_sentence(tmp_path):
   with pytest.raises(BadInput, match='Likely cause: a mistyped path'):
     load_results(tmp_path)
-  Results.open(tmp_path, DEFAULTS).close()
+  Results.open(tmp_path).close()
   with pytest.raises(BadInput, match='Likely cause: no run is finished'):
     load_results(tmp_path)

@@ -17,9 +17,9 @@ METHODS = (
 
 def test_every_method_has_a_look_of_its_own():
   looks = [styles.STYLES[name] for name in METHODS.split()]
-  assert len({look.colour for look in looks}) == len(looks)
-  assert len({look.name for look in looks}) == len(looks)
-  assert len({look.dash for look in looks}) > 4
+  assert len({style.colour for style in looks}) == len(looks)
+  assert len({style.name for style in looks}) == len(looks)
+  assert len({style.dash for style in looks}) > 4
 
 
 # The methods that the FedBABU paper puts into one table.
@@ -70,9 +70,9 @@ def test_methods_of_one_table_stay_apart(ground, eye):
 
 def test_companions_are_seen_on_dark_ground():
   light = lambda colour: (TO_XYZ @ linear(colour))[1] + 0.05
-  for name, look in styles.STYLES.items():
-    assert light(look.dark) / light(DARK_GROUND) > 3.9, name
-  assert len({look.dark for look in styles.STYLES.values()}) == len(styles.STYLES)
+  for name, style in styles.STYLES.items():
+    assert light(style.dark) / light(DARK_GROUND) > 3.9, name
+  assert len({s.dark for s in styles.STYLES.values()}) == len(styles.STYLES)
 
 
 @pytest.mark.long

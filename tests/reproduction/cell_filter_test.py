@@ -4,7 +4,7 @@ import pytest
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.planning.cell_filter import describe, where
+from fedjax_pfl.reproduction.planning.cell_filter import filter_cells
 
 
 def cell(
@@ -33,18 +33,18 @@ CELLS = (
 )
 
 
-def test_numbers_are_compared_as_numbers_and_no_value_is_any():
-  assert where(CELLS, '') == CELLS
-  assert where(CELLS, 'client_fraction=1') == (CELLS[2], CELLS[3])
-  assert where(CELLS, 'shards_per_client=5, client_fraction=0.10') == (
+def test_numbers_are_compared_as_numbers_and_no_value_matches_any():
+  assert filter_cells(CELLS, '') == CELLS
+  assert filter_cells(CELLS, 'client_fraction=1') == (CELLS[2], CELLS[3])
+  assert filter_cells(CELLS, 'shards_per_client=5, client_fraction=0.10') == (
     CELLS[0],
     CELLS[3],
   )
-  assert where(CELLS, 'part=body,algorithm=fedavg') == (CELLS[2],)
+  assert filter_cells(CELLS, 'part=body,algorithm=fedavg') == (CELLS[2],)
 
 
 @pytest.mark.parametrize(
-  'text, said',
+  'text, listed',
   [
     ('shards_per_client=7', '5, 10'),
     ('shards_per_client=10,client_fraction=1.0', 'fraction'),
@@ -54,13 +54,8 @@ def test_numbers_are_compared_as_numbers_and_no_value_is_any():
     ('shards_per_client=5,', 'comma'),
   ],
 )
-def test_what_matches_nothing_shows_the_values_there_are(text, said):
+def test_what_matches_nothing_shows_the_values_there_are(text, listed):
   with pytest.raises(BadInput) as caught:
-    where(CELLS, text)
+    filter_cells(CELLS, text)
   assert '--where' in str(caught.value)
-  assert said in str(caught.value)
-
-
-def test_describe_leaves_out_what_is_not_there():
-  names = ('shards', 'fraction', 'local_epochs')
-  assert describe(CELLS[3].published, names) == 'shards 5, local epochs 10'
+  assert listed in str(caught.value)

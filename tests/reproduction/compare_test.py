@@ -1,11 +1,15 @@
-"""OurNumber beside a printed number: when both agree."""
+"""Ours beside a printed number: when both agree."""
 
 import math
 
 import pytest
 
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.comparison.compare import compare, over_seeds, published_error
+from fedjax_pfl.reproduction.comparison.compare import (
+  compare,
+  over_seeds,
+  published_error,
+)
 
 
 def printed(mean=50.0, std=10.0, paper='fedbabu', table='13', clients=100):

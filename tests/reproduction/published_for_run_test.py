@@ -1,10 +1,12 @@
-"""Printed numbers stand beside runs of their setting, and beside no others."""
+"""Published numbers are shown for runs of their setting alone."""
 
 import pytest
 
 from configs import fedavg_cifar10, fedbabu_cifar10, lg_fedavg_cifar10
 from fedjax_pfl.reproduction.comparison import published_for_run as module
-from fedjax_pfl.reproduction.comparison.published_for_run import beside
+from fedjax_pfl.reproduction.comparison.published_for_run import (
+  published_for_run,
+)
 from fedjax_pfl.reproduction.published import load
 
 CONFIG = fedbabu_cifar10.get_config().to_dict()
@@ -13,10 +15,10 @@ ROUNDS = 32
 
 
 def ask(config=CONFIG, rounds=ROUNDS, **changes):
-  return beside({**config, **CELL, **changes}, rounds, config)
+  return published_for_run({**config, **CELL, **changes}, rounds, config)
 
 
-def test_tables_12_and_13_stand_beside_a_run_of_them():
+def test_a_run_of_tables_12_and_13_has_their_numbers():
   found = ask(views=('initial', 'finetuned', 'templates_cosine'))
   assert list(found) == ['initial', 'finetuned']
   assert found['initial'][:3] == (55.55, 9.90, 'FedBABU, Table 12')
@@ -32,7 +34,7 @@ def test_a_run_of_an_earlier_version_lacks_fields():
     for name, value in CONFIG.items()
     if name not in ('init_from', 'adapt_on', 'head_init')
   }
-  assert beside({**old, **CELL}, ROUNDS, CONFIG) == ask()
+  assert published_for_run({**old, **CELL}, ROUNDS, CONFIG) == ask()
 
 
 @pytest.mark.parametrize(
@@ -62,10 +64,10 @@ def test_a_number_of_another_variant_is_not_taken(monkeypatch):
   same = {name: getattr(row, name) for name in module.MATCHED}
   assert same['algorithm'] == 'fedavg'
   config = {**fedavg_cifar10.get_config().to_dict(), **same}
-  assert beside(config, 320 // row.local_epochs, config)
+  assert published_for_run(config, 320 // row.local_epochs, config)
   monkeypatch.setattr(module, 'load', lambda: (row,))
-  assert beside(config, 320 // row.local_epochs, config) == {}
+  assert published_for_run(config, 320 // row.local_epochs, config) == {}
 
 
-def test_what_was_chosen_by_test_accuracy_is_not_compared():
+def test_numbers_chosen_by_test_accuracy_are_not_compared():
   assert ask(lg_fedavg_cifar10.get_config().to_dict()) == {}

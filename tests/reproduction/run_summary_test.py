@@ -1,26 +1,29 @@
-"""CSV summaries: what was run, and the command that runs it again."""
+"""The CSV of runs: their numbers, and the command that repeats each."""
 
 import csv
 import shlex
 
 import pytest
-from finished_runs import DEFAULTS, make_run, make_settings
+from finished_runs import make_run, make_settings
 
 from configs import fedavg_cifar10, fedbabu_digits, fedconcat_cifar10
 from experiments.commandline import read_settings
-from fedjax_pfl.reproduction.planning import keys
-from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.reproduction.output.run_summary import (
   COLUMNS,
   command,
   summary_rows,
   write_csv,
 )
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.settings import parse_config
 
 CONFIGS = {
-  module.__name__.split('.')[-1]: module.get_config().to_dict()
+  module.__name__.split('.')[-1]: parse_config(module.get_config().to_dict())
   for module in (fedavg_cifar10, fedbabu_digits, fedconcat_cifar10)
 }
+
+FEDCONCAT = fedconcat_cifar10.get_config().to_dict()
 
 
 @pytest.mark.parametrize(
@@ -36,21 +39,21 @@ CONFIGS = {
     {'algorithm': 'fedprox', 'hp': {'mu': 0.01, 'trainable': 'body'}},
     {'dataset': 'cifar10', 'preprocessing': 'fedconcat', 'learning_rate': 1.0},
     {
-      **CONFIGS['fedconcat_cifar10'],
+      **FEDCONCAT,
       'hp': {},
-    },  # no way to take hp.clusters away
-    {**CONFIGS['fedconcat_cifar10'], 'rounds': None, 'lr_milestones': (0.5,)},
+    },  # a command cannot remove hp.clusters
+    {**FEDCONCAT, 'rounds': None, 'lr_milestones': (0.5,)},
   ],
 )
 def test_a_command_gives_back_its_settings(changes):
-  settings = make_settings(**changes)
+  settings = parse_config(make_settings(**changes))
   words = shlex.split(command(settings, CONFIGS, 'runs/a b'))
   assert words[:2] == ['python', 'experiments/main.py']
   assert words[-1] == '--workdir=runs/a b'
   config = words[2].removeprefix('--config=')
   fields = [word.removeprefix('--config.') for word in words[3:-1]]
   read = read_settings(config, dict(field.split('=', 1) for field in fields))
-  assert keys.flat(read) == keys.flat(settings)
+  assert keys.flat(parse_config(read)) == keys.flat(settings)
 
 
 def test_rows_and_their_file(tmp_path):
@@ -61,7 +64,7 @@ def test_rows_and_their_file(tmp_path):
     tmp_path / 'runs' / 'a', views=views, shards_per_client=5, **place
   )
   make_run(tmp_path / 'runs' / 'b', result=result, seed=1)
-  with Results.open(tmp_path, DEFAULTS) as results:
+  with Results.open(tmp_path) as results:
     results.scan(tmp_path / 'runs')
   rows = summary_rows(tmp_path, CONFIGS)
   assert [(row['setting'], row['seed'], row['view']) for row in rows] == [
@@ -71,8 +74,8 @@ def test_rows_and_their_file(tmp_path):
     ('fedbabu_digits shards_per_client=5', '0', 'initial'),
   ]
   assert (rows[0]['mean'], rows[0]['std']) == ('41.5000', '')
-  assert rows[1]['clients'] == '4'  # one has no images to train on
-  key = keys.run_key(first, defaults=DEFAULTS)
+  assert rows[1]['num_clients'] == '4'  # one has no images to train on
+  key = keys.run_key(first)
   assert rows[3]['command'] == (
     'python experiments/main.py --config=configs/fedbabu_digits.py '
     f'--config.shards_per_client=5 --workdir=runs/{key}'

@@ -1,4 +1,4 @@
-"""OurNumber beside the published number, and whether they agree.
+"""Our number beside the published one, and whether both agree.
 
   difference = ours - published
   agree      = |difference| <= 2 sqrt(e_ours^2 + e_published^2)
@@ -6,9 +6,9 @@
 The standard error e of a mean:
   several runs     deviation over the seeds (ddof 1) / sqrt(S)
   one run          deviation over its clients (ddof 0) / sqrt(K): what another
-                   draw of clients would move; the seed may move it further
-  last ten rounds  their deviation as it is: they are one run, not ten
-  none printed     0, and said to be unknown
+                   sample of clients would change; seeds may add to it
+  last ten rounds  their deviation, undivided: they are one run, not ten
+  none published   0; if ours is unknown, too, agreement is unknown
 """
 
 import math

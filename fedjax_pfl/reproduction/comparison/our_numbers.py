@@ -1,48 +1,50 @@
-"""From results to our number for every cell, and the files of a table."""
+"""Our number for every cell of a table, from the results."""
 
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data import is_available
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.reproduction.output import comparison_table as tables
-from fedjax_pfl.reproduction.cells import Cell, Reading, Table
-from fedjax_pfl.reproduction.comparison.compare import Comparison, OurNumber, compare, over_seeds
+from fedjax_pfl.reproduction.cells import Cell, Reading
+from fedjax_pfl.reproduction.comparison.compare import (
+  Comparison,
+  OurNumber,
+  compare,
+  over_seeds,
+)
 from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
-from fedjax_pfl.reproduction.planning.plan import Identity, evaluation_of
-from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.reproduction.execution.execute import find
-
-FOLDER = 'tables'
+from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
+from fedjax_pfl.reproduction.planning.plan import evaluation_of, settings_of
+from fedjax_pfl.reproduction.results.results import Found, Results
 
 
 def compare_all(
   cells: Sequence[Cell],
   seeds: Sequence[int],
   results: Results,
-  identity: Identity,
+  data_of: DataOf,
 ) -> list[Comparison]:
-  """Return every cell with our number, over those seeds that are there.
+  """Return every cell with our number, over the seeds that were run.
 
   A cell whose images are not on this machine counts as not run.
   """
   return [
-    compare(cell, ours_of(cell, seeds, results, identity)) for cell in cells
+    compare(cell, ours_of(cell, seeds, results, data_of)) for cell in cells
   ]
 
 
 def ours_of(
-  cell: Cell, seeds: Sequence[int], results: Results, identity: Identity
+  cell: Cell, seeds: Sequence[int], results: Results, data_of: DataOf
 ) -> OurNumber | None:
   """Return our number for a cell; None where no seed was run."""
-  if not is_available(cell.settings['dataset'], cell.settings['data_dir']):
+  data = settings_of(cell.settings, cell.init_from, seed=0).data
+  if not is_available(data.dataset, data.data_dir):
     return None
   summaries = {}
   for seed in seeds:
-    evaluation = evaluation_of(cell, seed, identity)
+    evaluation = evaluation_of(cell, seed, data_of)
     found = find(results, evaluation, cell.reading)
     if found is not None:
       summaries[seed] = number_of(found, cell.reading)
@@ -55,7 +57,7 @@ def ours_of(
 def number_of(
   found: Found, reading: Reading
 ) -> tuple[float, float | None, int]:
-  """Return mean, deviation over clients, and how many clients there are."""
+  """Return mean, deviation over clients, and the number of clients."""
   if reading.measure not in OF_SERVER:
     summary = summarise(found.scores, found.train_count)
     return summary['mean'], summary['std'], summary['num_clients']
@@ -68,20 +70,6 @@ def number_of(
       cause='a file of configs/tables that reads what no config evaluates',
     )
   return _of_server(numbers, reading.measure), None, 1
-
-
-def write_files(
-  table: Table, compared: Sequence[Comparison], folder: pathlib.Path
-) -> pathlib.Path:
-  """Write the table as .csv and .md; return the path of the latter."""
-  folder = folder / FOLDER
-  folder.mkdir(parents=True, exist_ok=True)
-  path = folder / f'{table.name.replace("/", "_")}.md'
-  atomic_files.write_bytes(path, tables.as_markdown(table, compared).encode())
-  atomic_files.write_bytes(
-    path.with_suffix('.csv'), tables.as_csv(table, compared).encode()
-  )
-  return path
 
 
 def _of_server(numbers: dict[str, Any], measure: str) -> float:

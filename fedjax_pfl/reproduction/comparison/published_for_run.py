@@ -1,17 +1,17 @@
-"""What is published for the setting of a run, to stand beside its numbers.
+"""The published numbers for the setting of a run.
 
-Only where nothing is known to differ: the run's config must be that of its
-method, `configs/METHOD_DATASET.py`, but for the fields that tables vary.
+The run's config must be that of its method, `configs/METHOD_DATASET.py`, except
+for the fields that tables vary.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from fedjax_pfl.core import atomic_files
 from fedjax_pfl.reproduction.cells import Published
-from fedjax_pfl.reproduction.published import doubts, load
-from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.reproduction.planning.keys import flat
+from fedjax_pfl.reproduction.published import footnotes_of, load
+from fedjax_pfl.settings import Settings, parse_config
 
 PAPERS = {
   'fedbabu': 'FedBABU',
@@ -19,10 +19,10 @@ PAPERS = {
   'superfed': 'SuPerFed',
 }
 EPOCHS = 320  # in total, where a table does not say
-FINETUNED = 5  # epochs, where a table does not say
+FINETUNE_EPOCHS = 5  # epochs, where a table does not say
 MATCHED = ('dataset', 'model', 'algorithm', 'num_clients', 'shards_per_client')
 MATCHED += ('client_fraction', 'local_epochs', 'partition')
-# Fields that tables vary, that only evaluate, or that say where and how often.
+# Fields that tables vary, or that do not change a published number.
 FREE = {*MATCHED, 'total_epochs', 'rounds', 'seed', 'views', 'eval_views'}
 FREE |= {
   'finetune.epochs',
@@ -34,76 +34,72 @@ FREE |= {
 }
 FREE |= {'save_clients', 'log_every', 'eval_every', 'checkpoint_every'}
 FREE |= {'hp.protocol'}
-# Printed for them is each client's best round by TEST accuracy.
-ORACLES = ('lg_fedavg', 'local_only')
+# Published for these: each client's best round by TEST accuracy.
+BEST_ROUND = ('lg_fedavg', 'local_only')
 METRICS = {
   'initial': 'initial_accuracy',
   'templates_euclidean': 'initial_accuracy_without_head',
   'personal': 'personalized_accuracy',
   'adapted': 'personalized_accuracy',
 }
-STOPPED = re.compile(r'finetuned(?:_(\d+))?')
+FINETUNED_VIEW = re.compile(r'finetuned(?:_(\d+))?')
 
-# (mean, std, where it is printed, sentences of what is doubtful about it)
-Beside = tuple[float, float | None, str, tuple[str, ...]]
+# (mean, std, table, footnotes)
+PublishedNumber = tuple[float, float | None, str, tuple[str, ...]]
 
 
-def beside(
-  settings: Mapping[str, Any], rounds: int, config: Mapping[str, Any]
-) -> dict[str, Beside]:
-  """Return {view: what is printed} for a run of `settings` and `rounds`.
+def published_for_run(
+  stored: Mapping[str, Any], rounds: int, config: Mapping[str, Any]
+) -> dict[str, PublishedNumber]:
+  """Return {view: published number} for a run with this `stored` config.
 
   `config` is that of its method and dataset, as its file has it.
   """
-  if settings['algorithm'] in ORACLES or not _is_canonical(settings, config):
+  # Fields that are younger than the run had the value of the file.
+  settings = parse_config({**config, **stored})
+  fields = flat(settings)
+  if settings.algorithm in BEST_ROUND or not _is_canonical(fields, config):
     return {}
-  # Runs of earlier versions lack fields, which had the default then.
-  settings = {**config, **settings}
-  total = rounds * settings['local_epochs']
-  rows = [row for row in load() if _matches(row, settings, total)]
+  total = rounds * settings.training.local_epochs
+  rows = [row for row in load() if _matches(row, fields, total)]
   found = {}
-  for view in settings['views']:
+  for view in settings.evaluation.views:
     for row in rows:
-      if _is_printed(row, view, settings):
-        dataset = f'{PAPERS[row.paper]}, Table {row.table}'
-        found[view] = (row.mean, row.std, dataset, doubts(row))
+      if _has_view(row, view, settings):
+        table = f'{PAPERS[row.paper]}, Table {row.table}'
+        found[view] = (row.mean, row.std, table, footnotes_of(row))
         break
   return found
 
 
-def _is_canonical(
-  settings: Mapping[str, Any], config: Mapping[str, Any]
-) -> bool:
-  """Return whether nothing but free fields differs from the config."""
-  ours = flatten(atomic_files.plain(settings))
-  theirs = flatten(atomic_files.plain(config))
-  for flat in (ours, theirs):
-    flat.pop('hp', None)  # an empty group
+def _is_canonical(fields: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+  """Return whether only free fields differ from the config."""
+  expected = flat(parse_config(config))
   return all(
-    field in FREE or (field in theirs and theirs[field] == value)
-    for field, value in ours.items()
+    name in FREE or (name in expected and expected[name] == value)
+    for name, value in fields.items()
   )
 
 
-def _matches(row: Published, settings: Mapping[str, Any], total: int) -> bool:
+def _matches(row: Published, fields: Mapping[str, Any], total: int) -> bool:
   expected = int(row.variant.get('total_epochs', EPOCHS))
   return total == expected and all(
-    getattr(row, name) == settings[name] for name in MATCHED
+    getattr(row, name) == fields[name] for name in MATCHED
   )
 
 
-def _is_printed(row: Published, view: str, settings: Mapping[str, Any]) -> bool:
-  """Return whether the row is about this view; of fine-tuning, as long."""
+def _has_view(row: Published, view: str, settings: Settings) -> bool:
+  """Return whether the row is about this view, with as much fine-tuning."""
   variant = {
     name: value
     for name, value in row.variant.items()
-    # The config has the mu of the paper; what is tuned is the config's.
+    # Both are in the config, which is that of the paper.
     if name not in ('total_epochs', 'mu')
   }
-  epochs = int(variant.pop('finetune_epochs', FINETUNED))
+  epochs = int(variant.pop('finetune_epochs', FINETUNE_EPOCHS))
   if variant.pop('finetune_trainable', 'full') != 'full' or variant:
     return False
-  if match := STOPPED.fullmatch(view):
-    stop = match[1] or max(settings['finetune']['epochs'])
+  if match := FINETUNED_VIEW.fullmatch(view):
+    stop = match[1] or max(settings.finetune.epochs)
     return row.metric == 'personalized_accuracy' and int(stop) == epochs
   return row.metric == METRICS.get(view)

@@ -1,10 +1,10 @@
-"""Evaluate the last models of a finished run once more, in another way.
+"""Evaluate the last models of a finished run with other settings.
 
-One training answers many printed numbers: fine-tuned for one epoch or for
-twenty, the body or all of it, on other tests. What is evaluated again lies
-beside the run's own numbers and looks like them:
+One training gives many published numbers: fine-tuned for one epoch or for
+twenty, the body or the whole model, on other tests. Each evaluation has a
+folder in the run directory:
 
-  RUN/evaluations/<key>/config.json   the run's config with the fields replaced
+  RUN/evaluations/<key>/config.json   the run's config, with fields replaced
                        clients.npz   per client: the scores of every reading
                        result.json   their summaries; written last
 """
@@ -15,20 +15,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.analysis.id_ood import score_by_class
 from fedjax_pfl.analysis.final_models import load_states
+from fedjax_pfl.analysis.id_ood import score_by_class
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.metrics import ClassScores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.reproduction.cells import Reading
+from fedjax_pfl.reproduction.results.gather import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.settings import RESUMABLE, to_config
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.loop import random_streams
 from fedjax_pfl.training.state import State, state_shapes
 
-FOLDER = 'evaluations'
 OF_CLASSES = ('own', 'other')
 OF_SERVER = ('global', 'global_last10', 'global_top5')
 
@@ -53,26 +54,30 @@ def evaluate_again(
 ) -> pathlib.Path:
   """Return RUN/evaluations/<key> with the scores of these readings.
 
-  The experiment is that of the run, but for how it evaluates. What the folder
-  already holds is kept.
+  The experiment is that of the run, except for fields of evaluation. Scores
+  that are already in the folder are kept.
   """
   began = time.perf_counter()
   scores = scores_of(experiment, workdir, readings, log)
-  path = workdir / FOLDER / key
+  path = workdir / EVALUATIONS / key
   path.mkdir(parents=True, exist_ok=True)
   run = run_dir.open_run(
-    path, experiment.settings, data=experiment.data_id, log=lambda text: None
+    path,
+    to_config(experiment.settings),
+    data=experiment.data_id,
+    log=lambda text: None,
+    resumable=RESUMABLE,
   )
   if run.status() == 'finished':
     scores = {**run_dir.load_clients(path).scores, **scores}
   train_count = experiment.train.count
   run.write_clients(
     scores,
-    np.arange(experiment.settings['num_clients']),
+    np.arange(experiment.settings.data.num_clients),
     train_count=train_count,
   )
   run.write_result(
-    algorithm=experiment.settings['algorithm'],
+    algorithm=experiment.settings.algorithm,
     dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=time.perf_counter() - began,
@@ -92,7 +97,7 @@ def scores_of(
 ) -> dict[str, Scores]:
   """Return {stored name: scores [K]} of the last models of the run."""
   states = load_states(experiment, workdir, log)
-  key = random_streams(experiment.settings['seed'])['evaluation']
+  key = random_streams(experiment.settings.seed)['evaluation']
   scores = {}
   views = _views(readings, ('accuracy',))
   if views:
@@ -101,7 +106,7 @@ def scores_of(
     scores |= evaluate(experiment.stages[-1], state, views)
   views = _views(readings, OF_CLASSES)
   if views:
-    number = experiment.settings['num_clients']
+    number = experiment.settings.data.num_clients
     with progress.progress('evaluation by class', number, unit='client') as bar:
       by_class, owned = score_by_class(
         experiment, *states, views, key, bar.update

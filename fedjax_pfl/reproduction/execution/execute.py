@@ -1,68 +1,84 @@
-"""Do what a table lacks: train, evaluate again, gather; in any number of goes.
+"""Train and evaluate what the results lack; a stopped command can be repeated.
 
-What is done is found by the content of the run directories, and what was
-broken off goes on from its last checkpoint, so that a command that is killed
-at any moment can simply be repeated.
+Finished runs are found by the content of their directories, and stopped ones
+continue from their last checkpoint.
 """
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.cells import Reading
 from fedjax_pfl.reproduction.execution.evaluate_again import (
   OF_SERVER,
   evaluate_again,
   stored_name,
 )
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.planning.plan import (
+  Evaluation,
+  Training,
+  distinct_trainings,
+  group_seeds,
+  without_seed,
+)
 from fedjax_pfl.reproduction.results.gather import is_finished
-from fedjax_pfl.reproduction.planning.plan import Evaluation, Training, groups, trainings
 from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.runs import identity, run_dir
+from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training.experiment import Experiment, build_experiment
 from fedjax_pfl.training.loop import train_seeds
 
-RUNS = 'runs'  # the folder of the run directories below that of the results
+RUNS = 'runs'  # the folder of the run directories in that of the results
 
 Log = Callable[[str], None]
 
 
 class Workspace(NamedTuple):
-  """Where results are, and what their keys are made with."""
+  """A folder of results, its file of results, and its runs."""
 
   folder: pathlib.Path
   results: Results
-  defaults: Mapping[str, Any]
-  found: Mapping[str, pathlib.Path]  # {training key: run that was there}
+  found: Mapping[str, pathlib.Path]  # {training key: run directory}
 
   @property
   def runs(self) -> pathlib.Path:
     return self.folder / RUNS
 
 
-def do(
+def open_workspace(folder: pathlib.Path, results: Results) -> Workspace:
+  """Return the workspace; gather its finished runs, whatever their names."""
+  found = {}
+  for path in sorted((folder / RUNS).glob(f'*/{identity.CONFIG}')):
+    key = keys.run_key(path.parent)
+    if key not in found or is_finished(path.parent):
+      found[key] = path.parent
+  results.scan(folder / RUNS)
+  return Workspace(folder, results, found)
+
+
+def execute(
   evaluations: Sequence[Evaluation],
-  place: Workspace,
+  workspace: Workspace,
   log: Log,
   on_done: Callable[[], None] = lambda: None,
 ) -> None:
-  """Train and evaluate what the results lack; gather it as soon as it is there.
+  """Train and evaluate what the results lack, and gather it at once.
 
-  `on_done` is called whenever results have come in.
+  `on_done` is called after each group of trainings.
   """
-  missing = [one for one in evaluations if lacks(one, place.results)]
-  for group in groups(trainings(missing)):
-    train_missing(group, place, log)
+  missing = [one for one in evaluations if is_missing(one, workspace.results)]
+  for group in group_seeds(distinct_trainings(missing)):
+    train_missing(group, workspace, log)
     keys_of_group = {training.key for training in group}
     for evaluation in missing:
       if evaluation.training.key in keys_of_group:
-        evaluate_missing(evaluation, place, log)
+        evaluate_missing(evaluation, workspace, log)
     on_done()
 
 
-def lacks(evaluation: Evaluation, results: Results) -> bool:
-  """Return whether a reading of the evaluation is not there yet."""
+def is_missing(evaluation: Evaluation, results: Results) -> bool:
+  """Return whether the results lack a reading of the evaluation."""
   return any(
     find(results, evaluation, reading) is None
     for reading in evaluation.readings
@@ -72,91 +88,87 @@ def lacks(evaluation: Evaluation, results: Results) -> bool:
 def find(
   results: Results, evaluation: Evaluation, reading: Reading
 ) -> Found | None:
-  """Return what holds the number of a reading, None if nothing does yet."""
-  # Numbers of the server's model stand beside the view of it.
+  """Return the results that hold the number of a reading, or None."""
+  # Numbers of the server's model are stored with its view.
   view = reading.view if reading.measure in OF_SERVER else stored_name(reading)
   return results.find(evaluation.training.key, evaluation.key, view)
 
 
-def open_workspace(
-  folder: pathlib.Path, results: Results, defaults: Mapping[str, Any]
-) -> Workspace:
-  """Return the place; gather what runs there are, whatever their names."""
-  found = {}
-  for path in sorted((folder / RUNS).glob(f'*/{identity.CONFIG}')):
-    key = keys.run_key(path.parent, defaults=defaults)
-    if key not in found or is_finished(path.parent):
-      found[key] = path.parent
-  results.scan(folder / RUNS)
-  return Workspace(folder, results, defaults, found)
+def run_path(training: Training, workspace: Workspace) -> pathlib.Path:
+  """Return the directory of a training: that of its run, or a new one."""
+  return workspace.found.get(training.key, workspace.runs / training.name)
 
 
-def path_of(training: Training, place: Workspace) -> pathlib.Path:
-  """Return the directory of a training: where it was begun, or a new one."""
-  return place.found.get(training.key, place.runs / training.name)
-
-
-def train_missing(group: Sequence[Training], place: Workspace, log: Log) -> None:
+def train_missing(
+  group: Sequence[Training], workspace: Workspace, log: Log
+) -> None:
   """Train the seeds of a config that are not finished, in one program."""
-  found = [(one, path_of(one, place)) for one in group]
-  todo = [(one, path) for one, path in found if not is_finished(path)]
-  alike: dict[str, list] = {}
-  for one, path in todo:
-    settings = settings_of(one, place, path)
-    shared = {**settings, 'seed': 0, 'init_from': ''}
-    # Runs begun elsewhere may differ in what does not change the training.
-    alike.setdefault(repr(sorted(shared.items())), []).append((settings, path))
-  for runs in alike.values():
-    seeds = ', '.join(str(settings['seed']) for settings, _ in runs)
-    log(f'{runs[0][0]["algorithm"]}: training seed {seeds}')
+  found = [(training, run_path(training, workspace)) for training in group]
+  todo = [(training, path) for training, path in found if not is_finished(path)]
+  programs: dict[str, list[tuple[Settings, pathlib.Path]]] = {}
+  for training, path in todo:
+    settings = settings_of(training, workspace, path)
+    # Stopped runs may differ in fields that do not change the training.
+    shared = repr(without_seed(settings))
+    programs.setdefault(shared, []).append((settings, path))
+  for runs in programs.values():
+    seeds = ', '.join(str(settings.seed) for settings, _ in runs)
+    log(f'{runs[0][0].algorithm}: training seed {seeds}')
     train_seeds(
       [build_experiment(settings, log) for settings, _ in runs],
       [str(path) for _, path in runs],
     )
   for _, path in todo:
-    place.results.add_run(path)
+    workspace.results.add_run(path)
 
 
-def evaluate_missing(evaluation: Evaluation, place: Workspace, log: Log) -> None:
-  """Evaluate the models of a training in the ways that are not there yet."""
-  path = path_of(evaluation.training, place)
-  place.results.add_run(path)
+def evaluate_missing(
+  evaluation: Evaluation, workspace: Workspace, log: Log
+) -> None:
+  """Compute the readings of a finished training that the results lack."""
+  path = run_path(evaluation.training, workspace)
+  workspace.results.add_run(path)
   readings = [
     reading
     for reading in evaluation.readings
-    if find(place.results, evaluation, reading) is None
+    if find(workspace.results, evaluation, reading) is None
   ]
   if not readings:
     return
-  words = ', '.join(stored_name(reading) for reading in readings)
-  log(f'{path.name}: evaluation {words}')
-  experiment = experiment_of(evaluation, place, path, log)
+  names = ', '.join(stored_name(reading) for reading in readings)
+  log(f'{path.name}: evaluation {names}')
+  experiment = experiment_of(evaluation, workspace, log)
   evaluate_again(experiment, path, evaluation.key, readings, log)
-  place.results.add_run(path)
+  workspace.results.add_run(path)
 
 
 def settings_of(
-  training: Training, place: Workspace, path: pathlib.Path
-) -> dict[str, Any]:
-  """Return the settings with which a training is begun, or goes on.
+  training: Training, workspace: Workspace, path: pathlib.Path
+) -> Settings:
+  """Return the settings with which a training starts, or continues.
 
-  A run goes on with its own: they may differ in what does not change what is
-  trained. The directory of the run that a new one begins with is filled in.
+  A stopped run continues with its own: they may differ in fields that do not
+  change the training. A new run gets the path of the run it starts from.
   """
   if (path / identity.CONFIG).is_file():
-    stored = run_dir.load_config(path)['config']
-    return keys.with_defaults(stored, place.defaults)
-  settings = dict(training.settings)
-  if training.start is not None:
-    settings['init_from'] = str(path_of(training.start, place))
-  return settings
+    return parse_config(run_dir.load_config(path)['config'])
+  return with_init_from(training.settings, training, workspace)
 
 
 def experiment_of(
-  evaluation: Evaluation, place: Workspace, path: pathlib.Path, log: Log
+  evaluation: Evaluation, workspace: Workspace, log: Log
 ) -> Experiment:
-  """Return the experiment of a training, evaluated in another way."""
-  settings = dict(evaluation.settings)
-  if evaluation.training.start is not None:
-    settings['init_from'] = str(path_of(evaluation.training.start, place))
+  """Return the experiment of a training, with other fields of evaluation."""
+  settings = with_init_from(evaluation.settings, evaluation.training, workspace)
   return build_experiment(settings, log)
+
+
+def with_init_from(
+  settings: Settings, training: Training, workspace: Workspace
+) -> Settings:
+  """Return the settings with the path of the run at init_from."""
+  if training.init_from is None:
+    return settings
+  return replace(
+    settings, init_from=str(run_path(training.init_from, workspace))
+  )

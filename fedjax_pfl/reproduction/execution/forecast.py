@@ -1,18 +1,18 @@
-"""How long a run will take on this machine, and how much memory.
+"""Forecast the time and the memory of a run on this machine.
 
-The real round is compiled and run for a moment: on no example, on one batch
-of as many clients as run side by side, and where that is a matter of seconds
-on all their batches. With r rounds, C clients a round, c of them side by side:
+The round is compiled and timed: on no example, on one batch of as many clients
+as run side by side, and, where that takes seconds, on all their batches. With r
+rounds, C clients a round, c of them side by side:
 
   seconds = 2 compile + r (t_0 + C/c (t_full - t_0)) + evaluation
 
-Evaluation is reckoned: its programs take as long to compile as the round, and a
-test image a third of the gradient of a training image. What other processes
-take is in the seconds, and not in the bytes.
+Evaluation is estimated: its programs take as long to compile as the round, and
+a test image takes a third of the gradient of a training image. The load of
+other processes is in the seconds, not in the bytes.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +24,7 @@ from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.federated.chunking import auto_chunk
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import begin, make_round
-from fedjax_pfl.settings.validate import check_settings
+from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.training.experiment import (
   Experiment,
   build_data,
@@ -38,7 +38,8 @@ from fedjax_pfl.training.memory_estimate import program_bytes
 FULL_CLIENT_BELOW = 20.0  # seconds: what a dry run may spend on one client
 REPEATS = 3  # the fastest counts: other processes only slow it down
 FORWARD_SHARE = 1 / 3  # of a gradient step
-WHO_HAS_WHAT = (
+# Fields that change only which examples a client has.
+PARTITION_ONLY = (
   'seed',
   'shards_per_client',
   'dirichlet_beta',
@@ -48,7 +49,7 @@ WHO_HAS_WHAT = (
 
 
 class Forecast(NamedTuple):
-  """What a run takes on this machine."""
+  """The time and the memory of a run on this machine."""
 
   training: float  # seconds, with the evaluations on the way
   evaluation: float  # seconds, at the end
@@ -57,7 +58,7 @@ class Forecast(NamedTuple):
 
 
 class _Cost(NamedTuple):
-  """What was measured of one stage."""
+  """Measurements of one stage."""
 
   compile: float  # seconds
   round: float  # seconds
@@ -73,7 +74,7 @@ def forecast(experiment: Experiment) -> Forecast:
   seconds, most, state, cost = 0.0, 0, None, None
   for stage in experiment.stages:
     if state is None:
-      key = random_streams(experiment.settings['seed'])['states']
+      key = random_streams(experiment.settings.seed)['states']
       state = begin(stage, experiment.train, key)
     else:
       state = stage.initialize(*state, experiment.train)
@@ -86,48 +87,48 @@ def forecast(experiment: Experiment) -> Forecast:
 
 
 def evaluation_seconds(experiment: Experiment, step: float) -> float:
-  """Return the seconds of evaluation all clients in the views of the config."""
+  """Return the seconds to evaluate all clients in the views of the config."""
   settings = experiment.settings
   support, query = experiment.eval_data
-  tests = _batches(np.asarray(query.count), settings['batch_size']).sum()
-  steps = FORWARD_SHARE * len(settings['views']) * tests
-  if any(view.startswith('finetuned') for view in settings['views']):
-    own = settings['finetune']
-    batches = _batches(np.asarray(support.count), own['batch_size'])
-    steps += max(own['epochs']) * batches.sum()
+  tests = _batches(np.asarray(query.count), settings.training.batch_size).sum()
+  steps = FORWARD_SHARE * len(settings.evaluation.views) * tests
+  if any(view.startswith('finetuned') for view in settings.evaluation.views):
+    finetune = settings.finetune
+    batches = _batches(np.asarray(support.count), finetune.batch_size)
+    steps += max(finetune.epochs) * batches.sum()
   return step * float(steps)
 
 
-def assemble(
-  settings: Mapping[str, Any], log: Callable[[str], None]
-) -> Experiment:
-  """Return the experiment of a config, whether or not its `start` is there."""
-  settings = dict(settings)
-  check_settings(settings)
+def assemble(settings: Settings, log: Callable[[str], None]) -> Experiment:
+  """Return the experiment; the run at init_from need not exist yet."""
   task = build_task(settings, *peek_shape(settings))
   stages = build_stages(settings, task)
-  size = cohort_size(settings['num_clients'], settings['client_fraction'])
+  size = cohort_size(
+    settings.data.num_clients, settings.training.client_fraction
+  )
   return Experiment(settings, *build_data(settings, log), task, stages, size)
 
 
-def program_of(settings: Mapping[str, Any]) -> str:
-  """Return what decides a forecast: the config, but for who has what."""
-  kept = {name: settings[name] for name in settings if name not in WHO_HAS_WHAT}
-  return repr(sorted(kept.items()))
+def program_of(settings: Settings) -> str:
+  """Return a text that is equal for settings with the same forecast."""
+  fields = flat_config(settings)
+  return repr(
+    [pair for pair in fields.items() if pair[0] not in PARTITION_ONLY]
+  )
 
 
 def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
   """Return the cost of a round of the stage, from these states."""
   settings = experiment.settings
-  key = random_streams(settings['seed'])['rounds']
+  key = random_streams(settings.seed)['rounds']
   data = stage.prepare_data(state[0], experiment.train)
   size = (
-    settings['num_clients']
+    settings.data.num_clients
     if stage.full_participation
     else experiment.cohort_size
   )
   cohort = jnp.arange(size)
-  side_by_side = settings['clients_per_chunk']
+  side_by_side = settings.system.clients_per_chunk
   if side_by_side == 'auto':
     side_by_side = auto_chunk(stage.algorithm, *state, cohort, data, key)
   side_by_side = min(side_by_side, size)
@@ -142,7 +143,7 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
     fewer = data._replace(count=jnp.asarray(count))
     return _time(program, state, cohort, fewer, key, repeats)
 
-  batch = settings['batch_size']
+  batch = settings.training.batch_size
   typical = _typical(data)
   nothing, _ = run(0)
   first, steps = run(min(batch, typical))
@@ -177,9 +178,9 @@ def _steps_of_evaluations(experiment: Experiment, stage: Stage) -> float:
   settings = experiment.settings
   every = cadence(settings, experiment.rounds).evaluate
   tests = _batches(
-    np.asarray(experiment.eval_data[1].count), settings['batch_size']
+    np.asarray(experiment.eval_data[1].count), settings.training.batch_size
   ).sum()
-  views = len(settings['eval_views'])
+  views = len(settings.evaluation.eval_views)
   return FORWARD_SHARE * float(stage.rounds // every * views * tests)
 
 

@@ -1,18 +1,21 @@
-"""A table with ours beside the published numbers: as text, Markdown and CSV."""
+"""A table of our and the published numbers: as text, Markdown and CSV."""
 
 import csv
 import io
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Table, field
 from fedjax_pfl.reproduction.comparison.compare import Comparison
 from fedjax_pfl.reproduction.published import footnote
 
+FOLDER = 'tables'
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')
-WORDS = {True: 'yes', False: 'no', None: '-'}
+AGREES = {True: 'yes', False: 'no', None: '-'}
 CSV_HEADER = (
   *('metric', 'seeds', 'ours_mean', 'ours_std'),
   *('published_mean', 'published_std', 'difference', 'two_standard_errors'),
@@ -20,13 +23,8 @@ CSV_HEADER = (
 )
 
 
-def names_of(table: Table) -> tuple[str, ...]:
-  """Return the fields that tell the cells of the table apart."""
-  return (*table.rows, *table.columns)
-
-
 def as_text(table: Table, compared: Sequence[Comparison]) -> str:
-  """Return one line for every cell that was run, and what there is to say."""
+  """Return one line for every cell that was run, a summary and footnotes."""
   lines, notes = _lines(table, compared)
   parts = [f'{table.name}: {table.title}', align(lines), summary_of(compared)]
   parts += [f'[{number}] {note}' for note, number in notes.items()]
@@ -49,11 +47,11 @@ def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
   """Return every cell of the table, run or not, one a line."""
   stream = io.StringIO()
   writer = csv.writer(stream, lineterminator='\n')
-  names = names_of(table)
+  names = table.key_fields
   own = [name for name in CSV_HEADER if name not in names]
   writer.writerow([*names, *own])
-  for one in compared:
-    published, ours = one.cell.published, one.ours
+  for comparison in compared:
+    published, ours = comparison.cell.published, comparison.ours
     values = {
       'metric': published.metric,
       'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
@@ -61,9 +59,9 @@ def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
       'ours_std': _decimal(ours and ours.std),
       'published_mean': published.mean,
       'published_std': '' if published.std is None else published.std,
-      'difference': _decimal(one.difference),
-      'two_standard_errors': _decimal(one.tolerance),
-      'within': '' if one.agrees is None else WORDS[one.agrees],
+      'difference': _decimal(comparison.difference),
+      'two_standard_errors': _decimal(comparison.tolerance),
+      'within': '' if comparison.agrees is None else AGREES[comparison.agrees],
       'footnote': footnote(published),
     }
     settings = [_plain(field(published, name)) for name in names]
@@ -71,14 +69,27 @@ def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
   return stream.getvalue()
 
 
+def write_files(
+  table: Table, compared: Sequence[Comparison], folder: pathlib.Path
+) -> pathlib.Path:
+  """Write the table as .csv and .md below `folder`; return the .md's path."""
+  folder = folder / FOLDER
+  folder.mkdir(parents=True, exist_ok=True)
+  path = folder / f'{table.name.replace("/", "_")}.md'
+  atomic_files.write_bytes(path, as_markdown(table, compared).encode())
+  csv_path = path.with_suffix('.csv')
+  atomic_files.write_bytes(csv_path, as_csv(table, compared).encode())
+  return path
+
+
 def summary_of(compared: Sequence[Comparison]) -> str:
-  """Return how many cells were run, and how many of them agree."""
-  done = [one for one in compared if one.ours]
-  evaluated = [one.agrees for one in done if one.agrees is not None]
+  """Return the number of cells that were run, and of those that agree."""
+  done = [comparison for comparison in compared if comparison.ours]
+  agreeing = [one.agrees for one in done if one.agrees is not None]
   text = f'{len(done)} of {len(compared)} cells run'
-  if evaluated:
+  if agreeing:
     text += (
-      f'; {sum(evaluated)} of {len(evaluated)} within twice the combined error'
+      f'; {sum(agreeing)} of {len(agreeing)} within twice the combined error'
     )
   return f'{text}.'
 
@@ -88,12 +99,12 @@ def _lines(
 ) -> tuple[list[tuple[str, ...]], dict[str, int]]:
   """Return head and rows of cells, and the footnotes with their numbers."""
   notes: dict[str, int] = {}
-  names = names_of(table)
+  names = table.key_fields
   lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
-  for one in compared:
-    if one.ours is None:
+  for comparison in compared:
+    if comparison.ours is None:
       continue
-    published = one.cell.published
+    published, ours = comparison.cell.published, comparison.ours
     mark = ''
     if note := footnote(published):
       mark = f' [{notes.setdefault(note, len(notes) + 1)}]'
@@ -101,11 +112,11 @@ def _lines(
     lines.append(
       (
         *settings,
-        _pair(one.ours.mean, one.ours.std) + _seeds(one.ours.seeds),
+        _pair(ours.mean, ours.std) + _seeds(ours.seeds),
         _pair(published.mean, published.std) + mark,
-        f'{one.difference:+.2f}',
-        '-' if one.tolerance is None else f'{one.tolerance:.2f}',
-        WORDS[one.agrees],
+        f'{comparison.difference:+.2f}',
+        '-' if comparison.tolerance is None else f'{comparison.tolerance:.2f}',
+        AGREES[comparison.agrees],
       )
     )
   return lines, notes

@@ -1,7 +1,7 @@
-"""Small tables of what was run, to lie in a repository as CSV.
+"""A CSV of all runs: a row for every evaluated view, to be committed.
 
-A row for every evaluated view: what it gave, the command that gives it again,
-and where it ran. No path of the machine is in it.
+Its numbers, the command that reproduces it, and the machine it ran on; paths of
+the machine are left out.
 """
 
 import csv
@@ -14,31 +14,42 @@ from contextlib import closing
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.report.figure_file import number
+from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import Evaluation, Provenance, Training
+from fedjax_pfl.settings import (
+  FIELDS,
+  Settings,
+  changing,
+  parse_config,
+  replace,
+)
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
 
 COLUMNS = (
-  *('setting', 'seed', 'view', 'mean', 'std', 'clients', 'worst_decile'),
+  *('setting', 'seed', 'view', 'mean', 'std', 'num_clients', 'worst_decile'),
   *('command', 'commit', 'machine', 'seconds'),
 )
-# Fields that a command gives, but not the name of a setting.
-UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'start')
+# Fields that are in the command, but not in the name of a setting.
+UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'init_from')
+# Fields that are not in the command: they do not change a number.
+LEFT_OUT = {*FIELDS} - {*changing(TRAINING), *changing(EVALUATION)}
+LEFT_OUT -= {'views', 'quick'}
 
 Row = dict[str, str]
 
 
 def summary_rows(
   results: str | os.PathLike,
-  configs: Mapping[str, keys.Settings],
+  configs: Mapping[str, Settings],
   *,
   trainings: Iterable[str] | None = None,
 ) -> list[Row]:
   """Return a row for every evaluated view, by setting, seed and view.
 
-  `configs` maps the names of config files ('fedavg_cifar10') to their whole
-  settings: a command begins with the one that is nearest. With `trainings`,
+  `configs` maps the names of config files ('fedavg_cifar10') to their settings:
+  a command begins with the nearest one. With `trainings`,
   only of these keys. `mean`, `std` (over clients) and `worst_decile` are in
   percent; the view 'global' is the server's model on the whole test set.
   """
@@ -71,23 +82,23 @@ def write_csv(path: str | os.PathLike, rows: Iterable[Row]) -> None:
 
 
 def nearest(
-  settings: keys.Settings, configs: Mapping[str, keys.Settings]
+  settings: Settings, configs: Mapping[str, Settings]
 ) -> tuple[str, dict[str, Any]]:
   """Return the config that differs in the fewest fields, and these fields.
 
-  Fields that decide how a run is computed, and where, are left out. A config
-  with a field that the settings lack is none: a command cannot take it away.
+  A config with a hyperparameter that the settings lack is left out: a command
+  cannot remove it.
   """
   given = keys.flat(settings)
   found = {}
   for name, config in configs.items():
-    usual = keys.flat(config)
-    if usual.keys() <= given.keys():
+    known = keys.flat(config)
+    if known.keys() <= given.keys():
       found[name] = {
         field: value
         for field, value in given.items()
-        if field not in keys.HOW
-        and (field not in usual or value != usual[field])
+        if field not in LEFT_OUT
+        and (field not in known or value != known[field])
       }
   assert found, f'no config without hyperparameters among {list(configs)}'
   name = min(found, key=lambda one: (len(found[one]), one))
@@ -95,8 +106,8 @@ def nearest(
 
 
 def command(
-  settings: keys.Settings,
-  configs: Mapping[str, keys.Settings],
+  settings: Settings,
+  configs: Mapping[str, Settings],
   workdir: str,
 ) -> str:
   """Return the command that runs these settings.
@@ -115,11 +126,11 @@ def command(
 def _rows_of(
   evaluation: Evaluation,
   training: Training,
-  configs: Mapping[str, keys.Settings],
+  configs: Mapping[str, Settings],
 ) -> list[Row]:
-  settings = evaluation.settings
-  if training.start:  # by its key, as the run itself is named below
-    settings = {**settings, 'init_from': f'runs/{training.start}'}
+  settings = parse_config(evaluation.settings)
+  if training.start:  # named by its key, as the run itself below
+    settings = replace(settings, init_from=f'runs/{training.start}')
   name, fields = nearest(settings, configs)
   words = [
     f'{field}={_text(value)}'
@@ -156,12 +167,12 @@ def _machine(provenance: Provenance) -> str:
   """Return 'Intel(R) Xeon(R) CPU @ 2.80GHz, 2 cores', or the accelerators."""
   devices, processor = provenance.devices, provenance.processor
   if devices.endswith('cpu cpu'):
-    return processor or 'CPU'  # its name is not recorded in older runs
+    return processor or 'CPU'  # older runs lack its name
   return '; '.join(filter(None, (devices, processor)))
 
 
 def _number(value: float | None) -> str:
-  return '' if value is None else number(value)
+  return '' if value is None else format_number(value)
 
 
 def _text(value: Any) -> str:

@@ -1,34 +1,32 @@
-"""Fingerprints of data, for many configs on few image sets."""
+"""Fingerprints of the data of many configs, on few image sets."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from fedjax_pfl.data import PARTITIONS
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.experiment import divide, identify, load_images
 
-Settings = Mapping[str, Any]
-
-IMAGES = ('dataset', 'data_dir', 'quick', 'max_train_examples', 'preprocessing')
-TESTS = ('test_partition', 'test_shards_per_client', 'test_fraction')
+DataOf = Callable[[Settings], str]  # settings -> fingerprint of the data
 
 
-def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
-  """Return settings -> fingerprint of its data, as a run would have it.
+def make_data_of(log: Callable[[str], None]) -> DataOf:
+  """Return settings -> the fingerprint of the data that a run would have.
 
-  An image set is read once, and each division of it drawn once.
+  An image set is read once, and each partition of it drawn once.
   """
-  sources, found = {}, {}
+  datasets, fingerprints = {}, {}
 
   def data_of(settings: Settings) -> str:
-    images = tuple(settings[name] for name in IMAGES)
-    fields = PARTITIONS[settings['partition']]._fields
-    names = ('partition', 'num_clients', 'seed', *fields, *TESTS)
-    division = (images, *((name, str(settings[name])) for name in names))
-    if division not in found:
-      if images not in sources:
-        sources[images] = load_images(settings, log)
-      dataset = sources[images]
-      found[division] = identify(dataset, divide(settings, dataset))
-    return found[division]
+    data, quick = settings.data, settings.system.quick
+    images = (
+      *(data.dataset, data.data_dir, data.max_train_examples),
+      *(data.preprocessing, quick),
+    )
+    division = (data, quick, settings.seed)
+    if division not in fingerprints:
+      if images not in datasets:
+        datasets[images] = load_images(settings, log)
+      dataset = datasets[images]
+      fingerprints[division] = identify(dataset, divide(settings, dataset))
+    return fingerprints[division]
 
   return data_of

@@ -1,19 +1,20 @@
-"""What makes two trainings the same, and two ways of evaluation.
+"""Keys that identify a training, and a way to evaluate it.
 
-A key is a hash of the fields that differ from the defaults of the configs, so
-a field that is added later, with a default that changes nothing, leaves the
-keys of older results as they are.
+A key is a hash of the fields that differ from their defaults, so a field that
+is added later, with a default that changes nothing, leaves the keys of older
+results as they are.
 
-  training_key   the config without what cannot change what is trained, and the
-                 fingerprint of the data; rounds as a number; for a run that
-                 begins with the model of another, the key of that one
-  evaluation_key    what a client adapts on and how, its tests, their scoring
+  training_key    the fields that change the numbers of training, the
+                  fingerprint of the data, the number of rounds, and, for a run
+                  that starts from the model of another, the key of that run
+  evaluation_key  the fields that change the numbers of evaluation: what a
+                  client adapts on and how, its tests, their scoring
 
-Views are in neither: they are what is looked up below two keys. What is
-watched during the rounds (eval_every, eval_views, eval_global_model) is part of
-the training, because best and last rounds cannot be evaluated afterwards. Tests
-are in both keys: a run's own belong to its data, and others can be evaluated
-later.
+Views are in neither key: results are looked up by two keys and a view.
+eval_every, eval_views and eval_global_model are part of the training, because
+best and last rounds cannot be evaluated afterwards. Fields of the test
+partition are in both: a run's own tests belong to its data, and its models can
+be evaluated on others later.
 """
 
 import hashlib
@@ -23,90 +24,69 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from fedjax_pfl.analysis.open_runs import with_defaults
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.settings.validate import num_rounds
+from fedjax_pfl.settings import (
+  FIELDS,
+  Settings,
+  changing,
+  flat_config,
+  parse_config,
+)
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.training.warm_start import model_digest
 
-# How it is computed, logged and kept: the same numbers up to rounding.
-HOW = (
-  *('clients_per_chunk', 'conv_impl', 'debug', 'log_every', 'checkpoint_every'),
-  *('clients_placement', 'devices', 'save_clients', 'data_dir'),
-)
-EVALUATION_FIELDS = ('adapt_on', 'scoring')
-TESTS = ('test_partition', 'test_shards_per_client', 'test_fraction')
-# `quick` lets other images stand in, and their fingerprint tells of it.
-NOT_TRAINED = (
-  *HOW,
-  *EVALUATION_FIELDS,
-  'views',
-  'quick',
-  'init_from',
-  'total_epochs',
-)
-FINETUNE = 'finetune.'
-
-Settings = Mapping[str, Any]
+# The number of rounds stands for total_epochs, the key of a run for its path.
+UNTRAINED = {*FIELDS} - {*changing(TRAINING)} | {'total_epochs', 'init_from'}
+EVALUATED = {*changing(EVALUATION)}
 
 
-def training_key(
-  settings: Settings, data: str, *, defaults: Settings, start_key: str = ''
-) -> str:
-  """Return the key of what is trained, 16 hexadecimal digits.
+def training_key(settings: Settings, data: str, start_key: str = '') -> str:
+  """Return the key of a training, 16 hexadecimal digits.
 
-  >>> training_key(settings, data_id, defaults=common.base().to_dict())
+  `data` is the fingerprint of the data; the digest of an initial model, after
+  a +, is left out of it.
 
-  `settings` may be a config or what config.json holds of one; `data` the
-  fingerprint, of which a model to start from (after a +) is left out.
+  >>> training_key(parse_config(config), 'images-clients')
   """
-  filled = with_defaults(settings, defaults)
   fields = {
     name: value
-    for name, value in differing(filled, defaults).items()
-    if name not in NOT_TRAINED and not name.startswith(FINETUNE)
+    for name, value in differing(settings).items()
+    if name not in UNTRAINED
   }
-  fields['rounds'] = _rounds(filled)
+  fields['rounds'] = settings.num_rounds
   return _hash([fields, data.partition('+')[0], start_key])
 
 
-def evaluation_key(settings: Settings, *, defaults: Settings) -> str:
-  """Return the key of how models are evaluated, 16 hexadecimal digits."""
+def evaluation_key(settings: Settings) -> str:
+  """Return the key of a way to evaluate models, 16 hexadecimal digits."""
   fields = {
     name: value
-    for name, value in differing(with_defaults(settings, defaults), defaults).items()
-    if name in (*EVALUATION_FIELDS, *TESTS) or name.startswith(FINETUNE)
+    for name, value in differing(settings).items()
+    if name in EVALUATED
   }
   return _hash(fields)
 
 
 def run_key(
-  workdir: str | os.PathLike,
-  *,
-  defaults: Settings,
-  known: Mapping[str, str] | None = None,
+  workdir: str | os.PathLike, known: Mapping[str, str] | None = None
 ) -> str:
   """Return the training key of a run directory; see `start_key`."""
   stored = load_config(workdir)
-  start = start_key(workdir, defaults=defaults, known=known)
-  return training_key(
-    stored['config'], stored['data'], defaults=defaults, start_key=start
-  )
+  start = start_key(workdir, known)
+  return training_key(parse_config(stored['config']), stored['data'], start)
 
 
 def start_key(
-  workdir: str | os.PathLike,
-  *,
-  defaults: Settings,
-  known: Mapping[str, str] | None = None,
+  workdir: str | os.PathLike, known: Mapping[str, str] | None = None
 ) -> str:
-  """Return the training key of the run that this one began with, or ''.
+  """Return the training key of the run whose model this one started from.
 
-  The fingerprint of the data ends with the digest of that model. The run is
-  the one at `start`, if its model still has this digest, or one that is
-  `known` ({digest of the final model: training key}), or lies beside this one.
+  '' for a fresh model. The fingerprint of the data ends with the digest of the
+  initial model. Its run is the one at `init_from`, if the model there still has
+  this digest, or one that is `known` ({digest of the final model: training
+  key}), or is in the same folder as this one.
   """
   stored, path = load_config(workdir), pathlib.Path(workdir)
   digest = stored['data'].partition('+')[2]
@@ -114,18 +94,18 @@ def start_key(
     return ''
   named = pathlib.Path(stored['config'].get('init_from', ''))
   known = known or {}
-  if _made(named, digest):
-    return run_key(named, defaults=defaults, known=known)
+  if _trained(named, digest):
+    return run_key(named, known)
   if digest in known:
     return known[digest]
-  for beside in sorted(path.resolve().parent.iterdir()):
-    if _made(beside, digest):
-      return run_key(beside, defaults=defaults, known=known)
+  for sibling in sorted(path.resolve().parent.iterdir()):
+    if _trained(sibling, digest):
+      return run_key(sibling, known)
   raise bad_input(
     'init_from',
-    got=f'{path}, which began with the final model of {named}',
-    expected='that run, where it was or beside this one: it is a part of what '
-    'was trained',
+    got=f'{path}, which started from the final model of {named}',
+    expected='that run, where it was or in the same folder as this one: it is '
+    'a part of the training',
     cause='it was moved, trained again, or not copied with this one',
   )
 
@@ -145,27 +125,30 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
   )
 
 
-def differing(settings: Settings, defaults: Settings) -> dict[str, Any]:
-  """Return the fields that are not as in the defaults: {'hp.mu': 0.1}."""
-  usual = flat(defaults)
+def differing(settings: Settings) -> dict[str, Any]:
+  """Return the fields that differ from their defaults: {'hp.mu': 0.1}."""
+  defaults = default_fields()
   return {
     name: value
     for name, value in flat(settings).items()
-    if name not in usual or value != usual[name]
+    if name not in defaults or value != defaults[name]
   }
+
+
+def default_fields() -> dict[str, Any]:
+  return flat(Settings())
 
 
 def flat(settings: Settings) -> dict[str, Any]:
-  """Return {'hp.mu': 0.1} with plain values; an empty `hp` has no name."""
-  return {
-    name: plain(value)
-    for name, value in flatten(settings).items()
-    if value != {}
-  }
+  """Return {'hp.mu': 0.1, 'seed': 0, ..} with plain values."""
+  fields = flat_config(settings)
+  hp = fields.pop('hp')
+  fields |= {f'hp.{name}': value for name, value in hp.items()}
+  return {name: plain(value) for name, value in fields.items()}
 
 
 def plain(value: Any) -> Any:
-  """Return a setting as JSON gives it back; a whole number as an int."""
+  """Return a value as JSON gives it back; a whole number as an int."""
   value = atomic_files.plain(value, nonfinite=str)
   if isinstance(value, list):
     return [plain(item) for item in value]
@@ -173,32 +156,17 @@ def plain(value: Any) -> Any:
   return int(value) if is_whole else value
 
 
-def digest(defaults: Settings) -> str:
-  """Return the digest of the defaults: others make other keys."""
-  return _hash(
-    {name: plain(value) for name, value in flatten(defaults).items()}
-  )
+def digest_of_defaults() -> str:
+  """Return a digest of all defaults: other defaults make other keys."""
+  return _hash(default_fields())
 
 
-def _made(workdir: pathlib.Path, digest: str) -> bool:
-  """Return whether this run trained the model, and did not begin with it."""
+def _trained(workdir: pathlib.Path, digest: str) -> bool:
+  """Return whether this run trained the model with this digest."""
   if model_digest(workdir) != digest:
     return False
-  # A run of no rounds, that only evaluates, ends with the model it began with.
+  # A run of no rounds, that only evaluates, ends with its initial model.
   return load_config(workdir)['data'].partition('+')[2] != digest
-
-
-def _rounds(settings: Settings) -> int:
-  try:
-    return int(num_rounds(settings))
-  except (TypeError, ValueError, ZeroDivisionError) as error:
-    names = ('rounds', 'total_epochs', 'local_epochs')
-    raise bad_input(
-      'config',
-      got={name: settings.get(name) for name in names},
-      expected='whole numbers of rounds and epochs',
-      cause='a config.json that was edited by hand',
-    ) from error
 
 
 def _hash(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Results that do not go together: a sentence for each, and who is who."""
+"""Refuse results that contradict each other, with both sources named."""
 
 import math
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
 
 TOLERANCE = 1e-6
-# What result.json has beside the summaries of the scores of clients.
-BESIDE = ('global', 'test_best', 'test_best_view')
+# Numbers of result.json that are not summaries of the clients' scores.
+OTHER_NUMBERS = ('global', 'test_best', 'test_best_view')
 
 
 def other_data(training: Training, data: str, path: str) -> BadInput:
-  """Return the exception for the same settings and seed on other data."""
+  """Return the exception for two trainings that differ only in their data."""
   return bad_input(
     'data',
     got=f'{training.data} in {training.provenance}',
     expected=f'{data}, on which {path} trained with the same settings and seed',
     choices=['leave one of the two out', 'another --results for it'],
-    cause='other image files, synthetic images that stood in, or a partition '
+    cause='other image files, synthetic images in their place, or a partition '
     'that has changed',
   )
 
@@ -57,7 +57,7 @@ def check_scores(
     },
   }
   for name, (one, other) in pairs.items():
-    if one is None or other is None:  # not scored by a version of that time
+    if one is None or other is None:  # an older version lacks this score
       continue
     one, other = np.asarray(one, float), np.asarray(other, float)
     if one.shape != other.shape:
@@ -89,7 +89,7 @@ def check_results(old: Evaluation, new: Evaluation) -> None:
 
 
 def _numbers(result: Mapping[str, Any]) -> dict[str, float]:
-  chosen = {name: result[name] for name in BESIDE if name in result}
+  chosen = {name: result[name] for name in OTHER_NUMBERS if name in result}
   return {
     name: float(value)
     for name, value in flatten(chosen).items()
@@ -107,9 +107,9 @@ def _disagree(
     'seed',
     choices=[
       'leave one of the two out',
-      'if both are from here, delete one and move the file of results away: it '
-      'is made again from the runs',
+      'if both are from this machine, delete one and move the file of results '
+      'away: it is made again from the runs',
     ],
     cause='another version of the code or of jax, or another kind of machine: '
-    'training multiplies what differs in the last digit',
+    'training amplifies differences in the last digit',
   )

@@ -1,4 +1,4 @@
-"""From a finished run directory to the records of what it gave."""
+"""From a finished run directory to records of its training and evaluations."""
 
 import hashlib
 import os
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.reproduction.planning import keys
-from fedjax_pfl.reproduction.execution.evaluate_again import FOLDER
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.runs.results_rows import (
   Evaluated,
@@ -17,7 +16,10 @@ from fedjax_pfl.runs.results_rows import (
   Provenance,
   Training,
 )
+from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.warm_start import model_digest
+
+EVALUATIONS = 'evaluations'  # the folder of later evaluations in a run
 
 
 class Gathered(NamedTuple):
@@ -29,9 +31,9 @@ class Gathered(NamedTuple):
 
 
 def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
-  """Return the finished runs in a folder, those with a start of their own last.
+  """Return the finished runs in a folder; those with init_from come last.
 
-  The folder may be a run itself; runs do not lie in runs.
+  The folder may be a run itself.
   """
   found = []
   for parent, folders, names in os.walk(folder):
@@ -43,20 +45,22 @@ def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
 
 
 def is_finished(workdir: str | os.PathLike) -> bool:
-  """Return whether result.json says so."""
+  """Return whether the status in result.json is finished."""
   if not (pathlib.Path(workdir) / run_dir.RESULT).is_file():
     return False
   return run_dir.load_result(workdir).get('status') == 'finished'
 
 
 def folders_of(workdir: pathlib.Path) -> list[pathlib.Path]:
-  """Return the run itself, and where its models were evaluated again."""
-  again = sorted(path for path in (workdir / FOLDER).glob('*') if path.is_dir())
+  """Return the run itself, and the folders of later evaluations."""
+  again = sorted(
+    path for path in (workdir / EVALUATIONS).glob('*') if path.is_dir()
+  )
   return [workdir, *(path for path in again if is_finished(path))]
 
 
 def digest(workdir: pathlib.Path, folder: pathlib.Path) -> str:
-  """Return the digest of all that an evaluation is made of."""
+  """Return the digest of the files that an evaluation is read from."""
   names = (identity.CONFIG, run_dir.RESULT, run_dir.CLIENTS)
   paths = [workdir / identity.CONFIG, *(folder / name for name in names)]
   parts = [
@@ -67,26 +71,23 @@ def digest(workdir: pathlib.Path, folder: pathlib.Path) -> str:
   return hashlib.sha256(b''.join(parts)).hexdigest()[:16]
 
 
-def read_training(
-  workdir: pathlib.Path, defaults: keys.Settings, known: Mapping[str, str]
-) -> Training:
-  """Return what was trained; `known` finds the run that it began with."""
+def read_training(workdir: pathlib.Path, known: Mapping[str, str]) -> Training:
+  """Return the record of a training; for `known`, see `keys.start_key`."""
   stored = keys.load_config(workdir)
-  start = keys.start_key(workdir, defaults=defaults, known=known)
+  start = keys.start_key(workdir, known)
   metrics = []
   if (workdir / run_dir.METRICS).is_file():  # none where no round was run
     metrics = run_dir.load_metrics(workdir)
   result = run_dir.load_result(workdir)
-  settings = keys.with_defaults(stored['config'], defaults)
-  shared = {'defaults': defaults, 'start_key': start}
+  settings = parse_config(stored['config'])
   return Training(
-    key=keys.training_key(settings, stored['data'], **shared),
-    setting=keys.training_key(settings, '', **shared),
+    key=keys.training_key(settings, stored['data'], start),
+    setting=keys.training_key(settings, '', start),
     start=start,
     model=model_digest(workdir),
-    settings=settings,
+    settings=to_config(settings),
     data=stored['data'],
-    seed=settings['seed'],
+    seed=settings.seed,
     rounds=result['rounds'],
     images_per_second=_median(metrics, 'images_per_second'),
     bytes_down=_sum(metrics, 'bytes_down'),
@@ -95,28 +96,27 @@ def read_training(
   )
 
 
-def made_model(training: Training) -> bool:
-  """Return whether it trained its final model, and did not just evaluate it."""
-  begun = training.data.partition('+')[2]
-  return bool(training.model) and training.model != begun
+def trained_model(training: Training) -> bool:
+  """Return whether the run trained its final model: it has rounds."""
+  initial = training.data.partition('+')[2]
+  return bool(training.model) and training.model != initial
 
 
-def read_evaluation(
-  folder: pathlib.Path, training: Training, defaults: keys.Settings
-) -> Gathered:
+def read_evaluation(folder: pathlib.Path, training: Training) -> Gathered:
   """Return the evaluation in a run directory, or in one of its folders."""
   stored, result = keys.load_config(folder), run_dir.load_result(folder)
   clients = run_dir.load_clients(folder)
-  # result.json is written last: what it does not name is not whole yet.
+  # result.json is written last: views that it lacks may be incomplete.
   views = {
     view: Evaluated(clients.ids, clients.train_count, scores)
     for view, scores in clients.scores.items()
     if view in result['views']
   }
+  settings = parse_config(stored['config'])
   evaluation = Evaluation(
     training=training.key,
-    evaluation=keys.evaluation_key(stored['config'], defaults=defaults),
-    settings=keys.with_defaults(stored['config'], defaults),
+    evaluation=keys.evaluation_key(settings),
+    settings=to_config(settings),
     data=stored['data'],
     result=result,
     provenance=_provenance(folder, stored, result, []),
@@ -130,7 +130,7 @@ def _provenance(
   result: Mapping[str, Any],
   metrics: list[Mapping[str, Any]],
 ) -> Provenance:
-  # A copy may have times of its own: the last line of metrics is safer.
+  # A copied file may have a new time: the last line of metrics is safer.
   times = [line['time'] for line in metrics[-1:]]
   return Provenance(
     path=str(folder.absolute()),
@@ -160,18 +160,17 @@ def _data(workdir: pathlib.Path) -> str:
 
 def iterate(
   workdir: pathlib.Path,
-  defaults: keys.Settings,
   known: Mapping[str, str],
   seen: set[str],
 ) -> Iterator[tuple[str, Gathered]]:
-  """Yield (digest, evaluation) of a run, but for those digests seen before."""
+  """Yield (digest, evaluation) of a run, without digests seen before."""
   new = {
-    mark: folder
+    new_digest: folder
     for folder in folders_of(workdir)
-    if (mark := digest(workdir, folder)) not in seen
+    if (new_digest := digest(workdir, folder)) not in seen
   }
   if not new:
     return
-  training = read_training(workdir, defaults, known)
-  for mark, folder in new.items():
-    yield mark, read_evaluation(folder, training, defaults)
+  training = read_training(workdir, known)
+  for new_digest, folder in new.items():
+    yield new_digest, read_evaluation(folder, training)

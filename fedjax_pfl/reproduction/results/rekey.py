@@ -1,8 +1,7 @@
-"""What a file of results holds, under keys that are made anew.
+"""Compute the keys in a file of results again.
 
-Keys follow from settings and data. Those of another machine are not believed,
-and those that were made with other defaults of the configs are not right any
-more.
+The file of another machine is not trusted, and other defaults of the settings
+make other keys.
 """
 
 import pathlib
@@ -14,24 +13,25 @@ from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.results.gather import Gathered
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import Training
+from fedjax_pfl.settings import parse_config
 
 
 def renewed(
-  trainings: Mapping[str, Training], defaults: keys.Settings
+  trainings: Mapping[str, Training],
 ) -> dict[str, Training]:
-  """Return {old key: training}, with the keys that these defaults give."""
+  """Return {old key: training with its new key}."""
   done = {}
 
   def renew(old: str) -> str:
-    """Return the new key; of a training that is not here, the old one."""
+    """Return the new key; the old one of a training that is not in the file."""
     if old in trainings and old not in done:
       one = trainings[old]
-      done[old] = one  # a file made by hand may go in circles
+      done[old] = one  # ends the recursion if a file has a cycle
       start = renew(one.start) if one.start else ''
-      shared = {'defaults': defaults, 'start_key': start}
+      settings = parse_config(one.settings)
       done[old] = one._replace(
-        key=keys.training_key(one.settings, one.data, **shared),
-        setting=keys.training_key(one.settings, '', **shared),
+        key=keys.training_key(settings, one.data, start),
+        setting=keys.training_key(settings, '', start),
         start=start,
       )
     return done[old].key if old in done else old
@@ -41,20 +41,19 @@ def renewed(
   return done
 
 
-def read_file(path: pathlib.Path, defaults: keys.Settings) -> list[Gathered]:
+def read_file(path: pathlib.Path) -> list[Gathered]:
   """Return all evaluations of another file of results."""
   with (
     results_db.told(path),
     closing(results_db.connect(path, write=False)) as connection,
   ):
-    trainings = renewed(results_rows.read_trainings(connection), defaults)
-    return list(_evaluations(connection, trainings, defaults))
+    trainings = renewed(results_rows.read_trainings(connection))
+    return list(_evaluations(connection, trainings))
 
 
 def _evaluations(
   connection: sqlite3.Connection,
   trainings: Mapping[str, Training],
-  defaults: keys.Settings,
 ) -> Iterator[Gathered]:
   for number, one in results_rows.read_evaluations(connection).items():
     if one.training not in trainings:
@@ -62,7 +61,7 @@ def _evaluations(
     training = trainings[one.training]
     evaluation = one._replace(
       training=training.key,
-      evaluation=keys.evaluation_key(one.settings, defaults=defaults),
+      evaluation=keys.evaluation_key(parse_config(one.settings)),
     )
     names = results_rows.view_names(connection, number)
     yield Gathered(

@@ -1,21 +1,22 @@
-"""The results of many runs, gathered in one file and looked up by keys.
+"""The file with the results of many runs, looked up by keys.
 
->>> with Results.open('results', common.base().to_dict()) as results:
+>>> with Results.open('results') as results:
 ...   results.scan('results/runs')
 ...   found = results.find(training, evaluation, 'finetuned')
 
-All that one call adds is written in one transaction: a process that is killed
-leaves the file as it was, and of two processes one waits for the other.
+Each call writes one transaction: a killed process leaves the file unchanged,
+and of two processes one waits for the other.
 """
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.reproduction import conflicts, gather, keys, rekey
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.results import conflicts, gather, rekey
 from fedjax_pfl.reproduction.results.gather import Gathered
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import (
@@ -24,12 +25,13 @@ from fedjax_pfl.runs.results_rows import (
   Provenance,
   Training,
 )
+from fedjax_pfl.settings import Settings, parse_config
 
 
 class Found(NamedTuple):
-  """What one view of one evaluation gave, and where it comes from."""
+  """The scores of one view of one evaluation, and their source."""
 
-  settings: dict[str, Any]  # every field, as it was evaluated
+  settings: Settings  # of the evaluation
   data: str
   ids: Any  # [K]
   train_count: Any  # [K]
@@ -42,21 +44,15 @@ class Found(NamedTuple):
 class Results:
   """A file of results that is open for writing."""
 
-  def __init__(self, path: pathlib.Path, defaults: keys.Settings):
+  def __init__(self, path: pathlib.Path):
     self.path = path
-    self._defaults = defaults
     self._connection = results_db.connect(path, write=True)
 
   @classmethod
-  def open(
-    cls, results: str | os.PathLike, defaults: Mapping[str, Any]
-  ) -> 'Results':
-    """Return the results of a folder, or of an .sqlite file, made if absent.
-
-    `defaults` are those of the configs, from which keys are made.
-    """
-    opened = cls(results_db.locate(results), defaults)
-    opened._write(opened._keep_keys_true)
+  def open(cls, results: str | os.PathLike) -> 'Results':
+    """Return the results of a folder, or of an .sqlite file, made if absent."""
+    opened = cls(results_db.locate(results))
+    opened._write(opened._update_keys)
     return opened
 
   def add_run(self, workdir: str | os.PathLike) -> int:
@@ -67,15 +63,15 @@ class Results:
       raise bad_input(
         'run',
         got=str(workdir),
-        expected='a finished run, whose result.json says so',
-        cause='it was stopped: the command that began it goes on',
+        expected='a finished run: status "finished" in result.json',
+        cause='it was stopped: the command that started it continues it',
       )
     return self._write(lambda: self._add_run(workdir))
 
   def scan(self, folder: str | os.PathLike) -> int:
     """Add all finished runs in a folder; return how many evaluations were new.
 
-    Of what was gathered before only the digests are read.
+    Runs that were gathered before are recognised by digests.
     """
     return self._write(lambda: self._scan(folder))
 
@@ -95,7 +91,7 @@ class Results:
     return self._write(add)
 
   def find(self, training: str, evaluation: str, view: str) -> Found | None:
-    """Return what a view gave under these keys; None if it is not there."""
+    """Return the results of a view under these keys, or None."""
     with results_db.told(self.path):
       found = self._evaluation(training, evaluation)
       if not found:
@@ -108,7 +104,7 @@ class Results:
         training
       ]
     return Found(
-      evaluation.settings,
+      parse_config(evaluation.settings),
       evaluation.data,
       *evaluated,
       evaluation.result,
@@ -139,15 +135,17 @@ class Results:
     rows = self._connection.execute('SELECT digest FROM gathered')
     seen = {digest for (digest,) in rows}
     trainings = results_rows.read_trainings(self._connection).values()
-    known = {one.model: one.key for one in trainings if gather.made_model(one)}
+    known = {
+      one.model: one.key for one in trainings if gather.trained_model(one)
+    }
     number = 0
-    for digest, one in gather.iterate(workdir, self._defaults, known, seen):
+    for digest, one in gather.iterate(workdir, known, seen):
       self._connection.execute('INSERT INTO gathered VALUES (?)', (digest,))
       number += self._add(one)
     return number
 
   def _merge_file(self, path: pathlib.Path) -> int:
-    return sum(self._add(one) for one in rekey.read_file(path, self._defaults))
+    return sum(self._add(one) for one in rekey.read_file(path))
 
   def _add(self, one: Gathered) -> bool:
     """Add an evaluation; return whether it, or a view of it, is new."""
@@ -203,9 +201,9 @@ class Results:
     )
     return next(iter(found.items()), None)
 
-  def _keep_keys_true(self) -> None:
-    """Make all keys anew where the defaults behind them have changed."""
-    now = keys.digest(self._defaults)
+  def _update_keys(self) -> None:
+    """Compute all keys again if the defaults of the settings have changed."""
+    now = keys.digest_of_defaults()
     if self._connection.execute('SELECT * FROM defaults').fetchall() == [
       (now,)
     ]:
@@ -214,17 +212,13 @@ class Results:
     self._connection.execute('INSERT INTO defaults VALUES (?)', (now,))
     results_rows.replace_keys(
       self._connection,
-      rekey.renewed(
-        results_rows.read_trainings(self._connection), self._defaults
-      ),
-      lambda evaluation: keys.evaluation_key(
-        evaluation.settings, defaults=self._defaults
-      ),
+      rekey.renewed(results_rows.read_trainings(self._connection)),
+      lambda evaluation: keys.evaluation_key(parse_config(evaluation.settings)),
     )
 
 
 def check_mergeable(other: str | os.PathLike) -> None:
-  """Refuse what holds no results, before anything is opened for writing."""
+  """Refuse a path without results, before anything is opened for writing."""
   file, folder = results_db.locate(other), pathlib.Path(other)
   if file.is_file() or (folder.is_dir() and gather.find_runs(folder)):
     return
