@@ -1,14 +1,20 @@
-"""The settings that all configs share; a config writes what differs.
+"""Defaults of all fields, the argument of a config, and the list of configs.
 
   --config=configs/fedbabu_cifar10.py         the paper's setting
   --config=configs/fedbabu_cifar10.py:quick   the same in about a minute
+  --config=configs/digits.py:fedprox,quick    one of several in a file
 
-Any field can be given on the command line: --config.rounds=5. What follows
-from other fields is computed in the package, after that.
+A config states what differs from `base`. Any field can be given on the command
+line: --config.rounds=5. The package computes derived values after that.
 """
+
+import importlib
+import pathlib
+from collections.abc import Collection
 
 from ml_collections import config_dict
 
+FOLDER = pathlib.Path(__file__).parent
 QUICK = 'quick'
 
 
@@ -104,17 +110,7 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   c.debug = False  # clients in a Python loop; the first bad step is named
   c.quick = False  # synthetic images may stand in
   c.update(changes)
-  if arg not in ('', QUICK):
-    from fedjax_pfl.core.errors import bad_input
-
-    raise bad_input(
-      'config argument',
-      got=arg,
-      expected='nothing or a known word',
-      choices=[QUICK],
-      cause='a typing error after the colon',
-    )
-  if arg == QUICK:
+  if choose(arg)[1]:
     c.update(
       quick=True,
       num_clients=min(c.num_clients, 10),
@@ -130,63 +126,53 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   return c
 
 
-def digits(arg: str = '', **changes) -> config_dict.ConfigDict:
-  """Return a first look at a method: 20 clients with 2 shards each."""
-  setting = {
-    'dataset': 'digits',
-    'model': 'convnet3',  # 8x8 pixels allow three poolings
-    'num_clients': 20,
-    'shards_per_client': 2,
-    'client_fraction': 0.25,
-    'total_epochs': 80,
-    'local_epochs': 5,
-    'batch_size': 20,  # a client has about 72 images
-    'finetune': {'batch_size': 20},
-  }
-  return base(arg, **{**setting, **changes})
+def choose(
+  arg: str, experiments: Collection[str] = (), default: str = ''
+) -> tuple[str, str]:
+  """Return the experiment that a config argument names, and 'quick' or ''.
+
+  >>> choose('fedprox,quick', ['fedbabu', 'fedprox'], default='fedbabu')
+  ('fedprox', 'quick')
+  """
+  words = arg.split(',') if arg else []
+  named = [word for word in words if word in experiments]
+  rest = [word for word in words if word not in experiments]
+  if len(named) > 1 or rest not in ([], [QUICK]):
+    from fedjax_pfl.core.errors import bad_input
+
+    unknown = [word for word in rest if word != QUICK]
+    several = 'an experiment, quick, or both with a comma between'
+    raise bad_input(
+      'config argument',
+      got=unknown[0] if unknown else arg,
+      expected=several if experiments else 'nothing or quick',
+      choices=[*experiments, QUICK],
+      cause='a typing error after the colon',
+    )
+  return (*named, default)[0], ','.join(rest)
 
 
-def superfed(arg: str = '', **changes) -> config_dict.ConfigDict:
-  """Return SuperFed's setting for CIFAR-10 (first version), with `changes`."""
-  setting = {
-    'dataset': 'cifar10',
-    'preprocessing': 'unit',
-    'model': 'superfed_cnn',
-    'partition': 'pathological',
-    'num_clients': 100,
-    'shards_per_client': 2,
-    'test_partition': 'split',  # a fifth of a client's own images
-    'eval_global_model': True,  # the server's model: on the 10,000 test images
-    'client_fraction': 0.1,
-    'rounds': 200,
-    'local_epochs': 10,
-    'batch_size': 20,
-    'learning_rate': 0.01,
-    'lr_decay': 0.995,
-    'lr_milestones': (),
-    'aggregation': 'examples',
-  }
-  return base(arg, **{**setting, **changes})
+def config_files() -> list[pathlib.Path]:
+  """Return the files of this folder that --config takes, by name."""
+  files = sorted(FOLDER.glob('*.py'))
+  return [path for path in files if '\ndef get_config(' in path.read_text()]
 
 
-def fedconcat(arg: str = '', **changes) -> config_dict.ConfigDict:
-  """Return FedConcat's setting for CIFAR-10 (Table 1), with `changes`."""
-  setting = {
-    'dataset': 'cifar10',
-    'preprocessing': 'fedconcat',
-    'model': 'simple_cnn',
-    'partition': 'classes',  # #C = 2; Dir(0.1): 'dirichlet_capped'
-    'num_clients': 40,
-    'classes_per_client': 2,
-    'eval_global_model': True,
-    'client_fraction': 1.0,
-    'rounds': 50,
-    'local_epochs': 10,
-    'batch_size': 64,
-    'learning_rate': 0.01,
-    'lr_milestones': (),
-    'weight_decay': 1e-5,
-    'aggregation': 'examples',
-    'views': ('initial',),  # a paper about the global model
-  }
-  return base(arg, **{**setting, **changes})
+def available() -> tuple[str, ...]:
+  """Return the names of all configs: .. 'digits:apfl', .. 'fedbabu_cifar10' ..
+
+  The word after the colon is the argument, one of the file's EXPERIMENTS.
+  """
+  names = []
+  for path in config_files():
+    module = importlib.import_module(f'configs.{path.stem}')
+    arguments = getattr(module, 'EXPERIMENTS', ())
+    names += [f'{path.stem}:{arg}' for arg in arguments] or [path.stem]
+  return tuple(names)
+
+
+def load(name: str, quick: bool = False) -> config_dict.ConfigDict:
+  """Return the config 'FILE' or 'FILE:ARGUMENT'."""
+  stem, _, arg = name.partition(':')
+  words = [*filter(None, [arg]), *[QUICK] * quick]
+  return importlib.import_module(f'configs.{stem}').get_config(','.join(words))

@@ -3,13 +3,13 @@
 import helpers
 import pytest
 
-from configs import common, fedbabu_digits
+from configs import common, digits
 from fedjax_pfl.settings.validate import RULES, check_settings, num_rounds
 
 
 def make_settings(**changes):
   """Return good settings, changed; finetune__trainable is finetune.trainable."""
-  settings = fedbabu_digits.get_config().to_dict()
+  settings = digits.get_config('fedbabu').to_dict()
   for name, value in changes.items():
     group, _, field = name.partition('__')
     if field:
