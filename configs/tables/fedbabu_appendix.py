@@ -165,6 +165,8 @@ def table_17():
 
     python experiments/reproduce.py --table=fedbabu/17 \\
         --where shards_per_client=10,local_epochs=10
+
+  Differs from the public code as Table 16.
   """
   return table(
     'fedbabu/17',

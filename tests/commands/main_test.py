@@ -228,10 +228,12 @@ def read(*overrides, config=str(ROOT / DIGITS)):
 
 def test_the_argument_goes_to_the_config():
   assert read()['num_clients'] == 20 and read()['quick'] is False
-  settings = read('num_clients=20', config=f'{ROOT / DIGITS}:quick')
+  settings = read('num_clients=20', config=f'{ROOT / DIGITS},quick')
   assert settings['quick'] is True and settings['num_clients'] == 20
-  assert "got 'fast', expected nothing or a known word" in refused(
-    lambda: read(config=f'{ROOT / DIGITS}:fast')
+  settings = read(config=str(ROOT / 'configs' / 'digits.py:ditto'))
+  assert settings['algorithm'] == 'ditto'
+  assert "got 'fast', expected an experiment, quick, or both" in refused(
+    lambda: read(config=f'{ROOT / DIGITS},fast')
   )
 
 

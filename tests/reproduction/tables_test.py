@@ -22,12 +22,12 @@ from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import Table, field, replaced
 from fedjax_pfl.reproduction.evaluations import OF_SERVER
-from fedjax_pfl.settings.validate import check_settings
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import experiment
 
 ALL = {name: common.load_table(name) for name in common.available()}
-TABLES = {name: one for name, one in ALL.items() if isinstance(one, Table)}
-FIGURES = {name: one for name, one in ALL.items() if name not in TABLES}
+TABLES = {name: item for name, item in ALL.items() if isinstance(item, Table)}
+FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
 CELLS = [cell for table in TABLES.values() for cell in table.cells]
 
 every_table = pytest.mark.parametrize('name', TABLES)
@@ -68,7 +68,7 @@ def test_every_printed_number_is_a_cell_once():
 
 
 def test_tables_have_their_names_in_the_order_of_the_papers():
-  assert [one.name for one in ALL.values()] == [*ALL]
+  assert [item.name for item in ALL.values()] == [*ALL]
   papers, numbers = zip(*(name.split('/') for name in ALL), strict=True)
   assert [*papers] == sorted(papers)
   for paper in ('fedbabu', 'fedconcat', 'superfed'):
@@ -103,7 +103,7 @@ def test_settings_hold_to_the_rules():
     if cell.start:
       runs.append(cell.start)
   for run in {identify(run): run for run in runs}.values():
-    check_settings(run)
+    parse_config(run)
     assert run['seed'] == 0 and not run['quick']
 
 
@@ -199,7 +199,8 @@ def test_what_is_read_is_there(cells):
 def trace(cell):
   """Return a method's views, and whether it has a global model; on shapes."""
   settings = replaced(cell.settings, cell.evaluation)
-  stages = experiment.build_stages(startable(settings, cell.start), make_task())
+  settings = parse_config(startable(settings, cell.start))
+  stages = experiment.build_stages(settings, make_task())
   data = ClientData(
     jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),
     jax.ShapeDtypeStruct((2,), 'int32'),

@@ -21,7 +21,7 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import check_views, view_names
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.settings.validate import check_settings
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import experiment
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +42,16 @@ def docstring(file):
 
 def check(settings):
   """Validate settings, and the hyperparameters and views of their method."""
-  check_settings(settings)
+  settings = parse_config(settings)
   stages = experiment.build_stages(settings, make_task())
   data = make_shapes(2, SHAPE)
   *_, (last, *states) = stage_shapes(stages, data)
-  views = view_names(last.algorithm, *states, data)
-  check_views([*settings['views'], *settings['eval_views']], views)
+  names = view_names(last.algorithm, *states, data)
+  check_views(wanted_views(settings), names)
+
+
+def wanted_views(settings):
+  return [*settings.evaluation.views, *settings.evaluation.eval_views]
 
 
 def make_shapes(clients, image_shape):
@@ -124,7 +128,7 @@ def test_config_can_be_locked_and_holds_to_the_rules(name, quick):
   config.lock()
   with pytest.raises((AttributeError, KeyError)):
     config.learning_rat = 0.1
-  check_settings(config.to_dict())
+  parse_config(config.to_dict())
   assert config.quick == quick
 
 
@@ -148,14 +152,15 @@ def test_config_traces(name):
 
   Of a small network: a large one takes seconds, and tests/models has them.
   """
-  settings = common.load(config_of(name), quick=True).to_dict()
-  settings['model'] = 'convnet3'
+  config = common.load(config_of(name), quick=True).to_dict()
+  settings = parse_config({**config, 'model': 'convnet3'})
   image_shape, num_classes = experiment.peek_shape(settings)
   task = experiment.build_task(settings, image_shape, num_classes)
-  data = make_shapes(settings['num_clients'], image_shape)
+  num_clients = settings.data.num_clients
+  data = make_shapes(num_clients, image_shape)
   key = jax.random.key(0)
   cohort = np.arange(
-    cohort_size(settings['num_clients'], settings['client_fraction'])
+    cohort_size(num_clients, settings.training.client_fraction)
   )
   stages = experiment.build_stages(settings, task)
   for stage, *states in stage_shapes(stages, data):
@@ -164,20 +169,20 @@ def test_config_traces(name):
     *after, metrics = jax.eval_shape(round_fn, *states, cohort, ready, key)
     assert jax.tree.structure(after) == jax.tree.structure([*states])
     assert metrics['loss'].shape == cohort.shape
-  views = view_names(stage.algorithm, *states, data)
-  check_views([*settings['views'], *settings['eval_views']], views)
+  names = view_names(stage.algorithm, *states, data)
+  check_views(wanted_views(settings), names)
 
 
 @every_config
 def test_views_of_the_whole_config_exist(name):
   """The full config fine-tunes for other epochs; views ask for no model."""
-  settings = common.load(name).to_dict()
+  settings = parse_config(common.load(name).to_dict())
   stages = experiment.build_stages(settings, make_task())
   assert sum(stage.rounds for stage in stages) >= 1
-  data = make_shapes(settings['num_clients'], SHAPE)
+  data = make_shapes(settings.data.num_clients, SHAPE)
   *_, (last, *states) = stage_shapes(stages, data)
-  views = view_names(last.algorithm, *states, data)
-  check_views([*settings['views'], *settings['eval_views']], views)
+  names = view_names(last.algorithm, *states, data)
+  check_views(wanted_views(settings), names)
 
 
 @pytest.mark.parametrize(

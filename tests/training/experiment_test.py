@@ -169,7 +169,7 @@ def test_hyperparameters_reach_the_method():
   """FedBABU that updates everything uploads what FedAvg uploads."""
 
   def uploaded(method, **changes):
-    settings = settings_of(digits, method, **changes)
+    settings = parse_config(settings_of(digits, method, **changes))
     task = build_task(settings, (8, 8, 1), 10)
     algorithm = build_stages(settings, task)[0].algorithm
 
