@@ -4,10 +4,10 @@ MobileNet, 100 clients, total epochs 320. f is the client fraction, tau the
 local epochs, s the shards per client. The printed numbers are mean and
 deviation over clients, in percent.
 
-The protocols are those that made the print, where that can be told: FedPer,
-FedRep and Ditto by hp.protocol='released', Per-FedAvg on halves of the tests,
-LG-FedAvg after FedAvg's run and without fine-tuning, and of LG-FedAvg and of
-Local-only each client's best round by its TEST accuracy.
+Each method has the protocol behind its printed numbers, as far as it is known:
+FedPer, FedRep and Ditto by hp.protocol='released', Per-FedAvg on halves of the
+tests, LG-FedAvg after FedAvg's run and without fine-tuning, and of LG-FedAvg
+and of Local-only each client's best round by its TEST accuracy.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Method(NamedTuple):
   config: str  # METHOD of configs/METHOD_cifar10.py
   changes: Mapping[str, Any] = {}
   personalized: Reading = Reading('finetuned')
-  after: str = ''  # begins with the model of this method's run
+  after: str = ''  # initialised by the final model of this method's run
 
 
 RELEASED = {'hp.protocol': 'released'}  # the public code; see its file

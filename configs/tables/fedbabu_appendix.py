@@ -186,9 +186,9 @@ def table_18():
   Clients of unequal sizes, f = 0.1, tau = 10. Varied: beta, the method.
   Printed: accuracy after personalisation.
 
-  Differs from the paper, as far as that can be told: how it draws the shares is
-  not published; clients weigh n_i / n, as its text has it (its code weighs them
-  equally, but was never seen with such clients).
+  Differs from the paper, as far as is known: how it draws the shares is not
+  published; clients weigh n_i / n, as its text has it (its code weighs them
+  equally, but has no such clients).
   """
 
   def cell(published):
