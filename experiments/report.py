@@ -7,7 +7,6 @@ become one line. Where a paper has a number for the setting of a run, it is
 shown beside ours.
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -33,20 +32,18 @@ def main(overrides, paths):
 
 def published(paths):
   """Return {run directory: {view: the published number}}."""
+  from configs import common
   from fedjax_pfl.reproduction.comparison.published_for_run import (
     published_for_run,
   )
   from fedjax_pfl.runs import run_dir
 
+  configs = [common.load(name).to_dict() for name in common.available()]
   found = {}
   for path in paths:
     rounds = run_dir.load_result(path)['rounds']
-    settings = run_dir.load_config(path)['config']
-    name = f'{settings["algorithm"]}_{settings["dataset"]}.py'
-    file = commandline.ROOT / 'configs' / name
-    if file.exists():  # papers have numbers only for what has a config
-      config = commandline.read_settings(os.fspath(file))
-      found[path] = published_for_run(settings, rounds, config)
+    stored = run_dir.load_config(path)['config']
+    found[path] = published_for_run(stored, rounds, configs)
   return found
 
 

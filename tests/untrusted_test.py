@@ -154,24 +154,23 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
   run = finished_runs.make_run(
     tmp_path / 'theirs' / 'run',
     data=HOSTILE,
-    dataset=HOSTILE,
-    algorithm=HOSTILE,
-    partition=HOSTILE,
+    data_dir=HOSTILE,
+    hp={'protocol': HOSTILE},
     views=('initial', HOSTILE.replace('/', '')),
     result={'note': HOSTILE},
   )
   before = sorted(tmp_path.rglob('*'))
-  with Results.open(tmp_path / 'theirs', finished_runs.DEFAULTS) as theirs:
+  with Results.open(tmp_path / 'theirs') as theirs:
     assert theirs.add_run(run) == 1
-  with Results.open(tmp_path / 'ours', finished_runs.DEFAULTS) as ours:
+  with Results.open(tmp_path / 'ours') as ours:
     ours.merge(tmp_path / 'theirs' / 'results.sqlite')
   file = tmp_path / 'ours' / 'results.sqlite'
   frame = load_results(file)
-  assert {*frame.algorithm} == {*frame.dataset} == {HOSTILE}
+  assert {*frame.data} == {HOSTILE} and {*frame.hp} == {f'protocol={HOSTILE}'}
   assert len(frame) == 2 * finished_runs.K
   text = page.render([run])
   assert '<script>x' not in text and '&lt;script&gt;x' in text
-  configs = {'fedbabu_digits': finished_runs.make_settings()}
+  configs = {'digits:fedbabu': parse_config(finished_runs.make_settings())}
   write_csv(tmp_path / 'ours' / 'rows.csv', summary_rows(file, configs))
   with open(tmp_path / 'ours' / 'rows.csv', newline='') as stream:
     rows = list(csv.DictReader(stream))

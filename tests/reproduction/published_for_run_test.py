@@ -15,7 +15,7 @@ ROUNDS = 32
 
 
 def ask(config=CONFIG, rounds=ROUNDS, **changes):
-  return published_for_run({**config, **CELL, **changes}, rounds, config)
+  return published_for_run({**config, **CELL, **changes}, rounds, [config])
 
 
 def test_a_run_of_tables_12_and_13_has_their_numbers():
@@ -34,7 +34,7 @@ def test_a_run_of_an_earlier_version_lacks_fields():
     for name, value in CONFIG.items()
     if name not in ('init_from', 'adapt_on', 'head_init')
   }
-  assert published_for_run({**old, **CELL}, ROUNDS, CONFIG) == ask()
+  assert published_for_run({**old, **CELL}, ROUNDS, [CONFIG]) == ask()
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_a_number_of_another_variant_is_not_taken(monkeypatch):
   same = {name: getattr(row, name) for name in module.MATCHED}
   assert same['algorithm'] == 'fedavg'
   config = {**fedavg_cifar10.get_config().to_dict(), **same}
-  assert published_for_run(config, 320 // row.local_epochs, config)
+  assert published_for_run(config, 320 // row.local_epochs, [config])
   monkeypatch.setattr(module, 'load', lambda: (row,))
-  assert published_for_run(config, 320 // row.local_epochs, config) == {}
+  assert published_for_run(config, 320 // row.local_epochs, [config]) == {}
 
 
 def test_numbers_chosen_by_test_accuracy_are_not_compared():

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from finished_runs import make_run, make_settings
 
-from configs import fedavg_cifar10, fedbabu_digits, fedconcat_cifar10
+from configs import common
 from experiments.commandline import read_settings
 from fedjax_pfl.reproduction.output.run_summary import (
   COLUMNS,
@@ -19,11 +19,11 @@ from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.settings import parse_config
 
 CONFIGS = {
-  module.__name__.split('.')[-1]: parse_config(module.get_config().to_dict())
-  for module in (fedavg_cifar10, fedbabu_digits, fedconcat_cifar10)
+  name: parse_config(common.load(name).to_dict())
+  for name in ('fedavg_cifar10', 'digits:fedbabu', 'fedconcat:fedconcat')
 }
 
-FEDCONCAT = fedconcat_cifar10.get_config().to_dict()
+FEDCONCAT = common.load('fedconcat:fedconcat').to_dict()
 
 
 @pytest.mark.parametrize(
@@ -68,16 +68,16 @@ def test_rows_and_their_file(tmp_path):
     results.scan(tmp_path / 'runs')
   rows = summary_rows(tmp_path, CONFIGS)
   assert [(row['setting'], row['seed'], row['view']) for row in rows] == [
-    ('fedbabu_digits', '1', 'global'),
-    ('fedbabu_digits', '1', 'initial'),
-    ('fedbabu_digits shards_per_client=5', '0', 'finetuned'),
-    ('fedbabu_digits shards_per_client=5', '0', 'initial'),
+    ('digits:fedbabu', '1', 'global'),
+    ('digits:fedbabu', '1', 'initial'),
+    ('digits:fedbabu shards_per_client=5', '0', 'finetuned'),
+    ('digits:fedbabu shards_per_client=5', '0', 'initial'),
   ]
   assert (rows[0]['mean'], rows[0]['std']) == ('41.5000', '')
   assert rows[1]['num_clients'] == '4'  # one has no images to train on
   key = keys.run_key(first)
   assert rows[3]['command'] == (
-    'python experiments/main.py --config=configs/fedbabu_digits.py '
+    'python experiments/main.py --config=configs/digits.py:fedbabu '
     f'--config.shards_per_client=5 --workdir=runs/{key}'
   )
   assert rows[3]['machine'].endswith('cores')

@@ -1,11 +1,10 @@
 """The published numbers for the setting of a run.
 
-The run's config must be that of its method, `configs/METHOD_DATASET.py`, except
-for the fields that tables vary.
+The run's config must be one of configs/, except for fields that tables vary.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedjax_pfl.reproduction.cells import Published
@@ -49,13 +48,26 @@ PublishedNumber = tuple[float, float | None, str, tuple[str, ...]]
 
 
 def published_for_run(
-  stored: Mapping[str, Any], rounds: int, config: Mapping[str, Any]
+  stored: Mapping[str, Any], rounds: int, configs: Iterable[Mapping[str, Any]]
 ) -> dict[str, PublishedNumber]:
   """Return {view: published number} for a run with this `stored` config.
 
-  `config` is that of its method and dataset, as its file has it.
+  `configs` are those of all methods; one of them must be that of the run.
   """
-  # Fields that are younger than the run had the value of the file.
+  same = ('algorithm', 'dataset')
+  for config in configs:
+    if all(config[name] == stored.get(name) for name in same):
+      if found := _numbers_of_config(stored, rounds, config):
+        return found
+  return {}
+
+
+def _numbers_of_config(
+  stored: Mapping[str, Any], rounds: int, config: Mapping[str, Any]
+) -> dict[str, PublishedNumber]:
+  if not stored.keys() <= config.keys():  # a field of another version
+    return {}
+  # Fields that were added after the run had the value of the config.
   settings = parse_config({**config, **stored})
   fields = flat(settings)
   if settings.algorithm in BEST_ROUND or not _is_canonical(fields, config):

@@ -48,8 +48,8 @@ def summary_rows(
 ) -> list[Row]:
   """Return a row for every evaluated view, by setting, seed and view.
 
-  `configs` maps the names of config files ('fedavg_cifar10') to their settings:
-  a command begins with the nearest one. With `trainings`,
+  `configs` maps names of configs ('fedavg_cifar10', 'digits:fedbabu') to their
+  settings: a command begins with the nearest one. With `trainings`,
   only of these keys. `mean`, `std` (over clients) and `worst_decile` are in
   percent; the view 'global' is the server's model on the whole test set.
   """
