@@ -55,11 +55,12 @@ def published_for_run(
   `configs` are those of all methods; one of them must be that of the run.
   """
   same = ('algorithm', 'dataset')
-  for config in configs:
-    if all(config[name] == stored.get(name) for name in same):
-      if found := _numbers_of_config(stored, rounds, config):
-        return found
-  return {}
+  alike = (
+    _numbers_of_config(stored, rounds, config)
+    for config in configs
+    if all(config[name] == stored.get(name) for name in same)
+  )
+  return next(filter(None, alike), {})
 
 
 def _numbers_of_config(

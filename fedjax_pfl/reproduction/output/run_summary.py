@@ -117,7 +117,8 @@ def command(
 --config.shards_per_client=5 --workdir=runs/a'
   """
   name, fields = nearest(settings, configs)
-  words = [f'--config=configs/{name}.py']
+  file, colon, argument = name.partition(':')
+  words = [f'--config=configs/{file}.py{colon}{argument}']
   words += [f'--config.{field}={_text(fields[field])}' for field in fields]
   words.append(f'--workdir={workdir}')
   return shlex.join(['python', 'experiments/main.py', *words])
