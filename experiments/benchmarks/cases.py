@@ -147,7 +147,7 @@ def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   """Return the last stage of the method, its states, what it trains on."""
   module, task = load(case.method), make_task(case)
   hp = {'train': local_training.LocalTraining(epochs=1, batch_size=case.batch)}
-  if 'personal' in module.HParams._fields:
+  if 'finetune' in module.HParams._fields:
     hp['finetune'] = personalization.Finetuning(
       epochs=(case.epochs,), batch_size=case.batch
     )
