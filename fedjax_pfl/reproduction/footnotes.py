@@ -144,8 +144,8 @@ SOURCES = (
   ),
   Footnote(
     {'paper': ('superfed',), 'table': ('1', '2')},
-    'Columns of this table are lost: which number is top 1 of which dataset '
-    'is read off their order.',
+    'The column heads of this table are unknown: which number is top 1 of '
+    'which dataset is inferred from their order.',
   ),
 )
 
