@@ -59,12 +59,12 @@ class Server(NamedTuple):
 
 
 class Client(NamedTuple):
-  finetune: Params  # theta after its last local training
+  personal: Params  # theta after its last local training
   has_trained: Array  # []
 
 
 class Trained(NamedTuple):
-  finetune: Params  # theta_i
+  personal: Params  # theta_i
   shared: Params  # w_i
 
 
