@@ -1,71 +1,117 @@
-"""Every setting of a config, checked one by one before anything is done."""
+"""From a config to typed settings; every mistake is refused in one sentence.
+
+parse_config    a config -> Settings
+to_config       Settings -> the config, with every field
+replace         Settings with some fields changed
+"""
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.settings.schema import MOST_SEED, RULES
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.settings.renamed import RENAMED
+from fedjax_pfl.settings.rules import MAX_SEED
+from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
-MOST_WHOLE = 2**31 - 1  # whole numbers on a device have 32 bits
-MOST_REAL = 3.4e38  # floats as well
-# What keeps the loss of every step, or the numbers of every round, in memory.
-MOST_EPOCHS = 100_000
-MOST_ROUNDS = 1_000_000
-GROUPS = {name.split('.')[0] for name in RULES if '.' in name}
+MAX_INT = 2**31 - 1  # whole numbers on a device have 32 bits
+MAX_FLOAT = 3.4e38  # floats as well
+# The loss of every step, and the numbers of every round, are kept in memory.
+MAX_EPOCHS = 100_000
+MAX_ROUNDS = 1_000_000
+GROUPS = {name.split('.')[0] for name in FIELDS if '.' in name}
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
-  """Refuse the first setting that is unknown, absent, or breaks its rule."""
-  if not isinstance(settings, Mapping):
+def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
+  """Return the settings of a config; what it leaves out has its default.
+
+  >>> settings = parse_config({'finetune': {'epochs': [1]}})
+  >>> settings.data.num_clients, settings.finetune.epochs
+  (100, (1,))
+  """
+  if isinstance(config, Settings):
+    return config
+  if not isinstance(config, Mapping):
     raise bad_input(
       'config',
-      got=settings,
+      got=config,
       expected='a dict of settings',
       cause='a ConfigDict without .to_dict(), or the path of a config',
     )
-  flat = _flatten(settings)
+  flat = _flatten(config)
   _check_names(flat)
-  for name, rule in RULES.items():
-    check_size(name, flat[name], MOST_SEED if name == 'seed' else MOST_WHOLE)
-    if not rule.holds(flat[name]):
-      choices = rule.choices
-      raise bad_input(
-        name,
-        got=flat[name],
-        expected=rule.expected,
-        choices=choices() if callable(choices) else choices,
-        cause=rule.cause,
-      )
+  flat = {name: field.spec.default for name, field in FIELDS.items()} | flat
+  for name, field in FIELDS.items():
+    check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
+    if not field.spec.rule.holds(flat[name]):
+      raise _broken_rule(name, flat[name])
+  settings = _make(flat)
+  _check_rounds(settings)
   _check_together(settings)
+  return settings
 
 
-def check_size(name: str, value: Any, most: int = MOST_WHOLE) -> None:
+def to_config(settings: Settings) -> dict[str, Any]:
+  """Return the config of these settings, with every field.
+
+  `parse_config` gives the settings back.
+  """
+  config: dict[str, Any] = {}
+  for name, value in flat_config(settings).items():
+    group, dot, inner = name.partition('.')
+    if dot:
+      config.setdefault(group, {})[inner] = value
+    else:
+      config[name] = value
+  return config
+
+
+def flat_config(settings: Settings) -> dict[str, Any]:
+  """Return every field by its name on a command line: 'finetune.epochs'."""
+  flat = {}
+  for name, field in FIELDS.items():
+    part = getattr(settings, field.section) if field.section else settings
+    value = getattr(part, field.attribute)
+    flat[name] = dict(value) if isinstance(value, Mapping) else value
+  return flat
+
+
+def replace(
+  settings: Settings, changes: Mapping[str, Any] | None = None, **more: Any
+) -> Settings:
+  """Return the settings with fields of the config changed, and checked.
+
+  >>> replace(settings, {'finetune.epochs': (1, 5)}, seed=1)
+  """
+  flat = {**flat_config(settings), **(changes or {}), **more}
+  return parse_config(flat)
+
+
+def defaults() -> dict[str, Any]:
+  """Return the config in which every field has its default."""
+  return to_config(Settings())
+
+
+def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
   """Refuse numbers that 32 bits do not hold, also inside a list."""
   for one in value if isinstance(value, tuple | list) else (value,):
-    is_whole = isinstance(one, int) and abs(one) > most
-    is_real = isinstance(one, float) and MOST_REAL < abs(one) < math.inf
+    is_whole = isinstance(one, int) and abs(one) > largest
+    is_real = isinstance(one, float) and MAX_FLOAT < abs(one) < math.inf
     if is_whole or is_real:
       raise bad_input(
         name,
         got=value,
-        expected=f'whole numbers up to {most}, others up to {MOST_REAL}: '
+        expected=f'whole numbers up to {largest}, others up to {MAX_FLOAT}: '
         'what 32 bits hold',
         cause='a digit too many',
       )
 
 
-def num_rounds(settings: Mapping[str, Any]) -> int:
-  """Return the rounds: as given, or floor(total_epochs / local_epochs)."""
-  if settings['rounds'] is not None:
-    return settings['rounds']
-  return settings['total_epochs'] // settings['local_epochs']
-
-
-def _flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
-  """Return {'finetune.trainable': ..} for {'finetune': {'trainable': ..}}."""
+def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return {'finetune.epochs': ..} for {'finetune': {'epochs': ..}}."""
   flat = {}
-  for name, value in settings.items():
+  for name, value in config.items():
     if name in GROUPS and isinstance(value, Mapping):
       flat |= {f'{name}.{field}': inner for field, inner in value.items()}
     else:
@@ -73,115 +119,123 @@ def _flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
   return flat
 
 
+def _make(flat: Mapping[str, Any]) -> Settings:
+  own: dict[str, Any] = {}
+  sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+  for name, field in FIELDS.items():
+    value = flat[name]
+    if isinstance(field.spec.default, tuple):
+      value = tuple(value)
+    elif name == 'hp':
+      value = MappingProxyType(dict(value))
+    (sections[field.section] if field.section else own)[field.attribute] = value
+  made = {name: kind(**sections[name]) for name, kind in SECTIONS.items()}
+  return Settings(**own, **made)
+
+
 def _check_names(flat: Mapping[str, Any]) -> None:
-  fields = [*RULES, 'hp']
   for name in flat:
-    if name not in fields:
-      group = str(name).split('.')[0]
-      inside = [field for field in fields if field.startswith(f'{group}.')]
+    if name in FIELDS:
+      continue
+    if name in RENAMED:
       raise bad_input(
         'config',
         got=name,
-        expected='a field of a config',
-        choices=inside or fields,
-        cause='a typing error, or a hyperparameter of a method: hp.<name>',
+        expected=f'a field of a config; {name} is called {RENAMED[name]} now',
+        choices=[RENAMED[name]],
+        cause='a config that was written for version 0.1',
       )
-  absent = [name for name in fields if name not in flat]
-  if absent:
+    group = str(name).split('.')[0]
+    inside = [field for field in FIELDS if field.startswith(f'{group}.')]
     raise bad_input(
       'config',
-      got=f'no {absent[0]}',
-      expected='every field of a config',
-      choices=fields,
-      cause='a dict that was not made by configs.common.base',
-    )
-  if not isinstance(flat['hp'], Mapping):
-    raise bad_input(
-      'hp',
-      got=flat['hp'],
-      expected='hyperparameters by name, {} for the defaults of the method',
-      cause='one value: write hp.<name>',
+      got=name,
+      expected='a field of a config',
+      choices=inside or FIELDS,
+      cause='a typing error, or a hyperparameter of a method: hp.<name>',
     )
 
 
-def _check_together(settings: Mapping[str, Any]) -> None:
-  """Refuse fields that are right each, but not beside one another."""
-  if settings['rounds'] == 0 and not settings['init_from']:
+def _broken_rule(name: str, value: Any) -> BadInput:
+  rule = FIELDS[name].spec.rule
+  return bad_input(
+    name,
+    got=value,
+    expected=rule.expected,
+    choices=rule.listed_choices(),
+    cause=rule.cause,
+  )
+
+
+def _check_rounds(settings: Settings) -> None:
+  """Refuse no rounds at all, and more than would ever end."""
+  training = settings.training
+  if training.rounds == 0 and not settings.init_from:
     raise bad_input(
       'rounds',
       got=0,
-      expected=RULES['rounds'].expected,
+      expected=FIELDS['rounds'].spec.rule.expected,
       choices=[
         'rounds=0 with init_from=RUN, to evaluate the model of that run'
       ],
       cause='a fresh model was to be evaluated, or init_from was forgotten',
     )
-  if settings['rounds'] is None and num_rounds(settings) < 1:
+  if training.rounds is None and settings.num_rounds < 1:
     raise bad_input(
       'local_epochs',
-      got=settings['local_epochs'],
-      expected=f'at most total_epochs, {settings["total_epochs"]}',
+      got=training.local_epochs,
+      expected=f'at most total_epochs, {training.total_epochs}',
       cause='rounds = total_epochs / local_epochs, and that is below 1',
     )
-  _check_lengths(settings)
-  if not settings['views']:
-    raise bad_input(
-      'views',
-      got=settings['views'],
-      expected='at least one view, to be evaluated at the end',
-      choices=['initial', 'finetuned'],
-      cause='eval_views was meant: the views during the rounds',
-    )
-  _check_server_share(settings)
-  _check_placement(settings)
-  for client in settings['save_clients']:
-    if client >= settings['num_clients']:
-      raise bad_input(
-        'save_clients',
-        got=client,
-        expected=f'ids of clients, 0 to {settings["num_clients"] - 1}',
-        cause='fewer clients than before',
-      )
-
-
-def _check_lengths(settings: Mapping[str, Any]) -> None:
-  """Refuse what would run for ever, and keep all of it in memory."""
   lengths = {
-    'rounds': (num_rounds(settings), MOST_ROUNDS),
-    'local_epochs': (settings['local_epochs'], MOST_EPOCHS),
-    'finetune.epochs': (max(settings['finetune']['epochs']), MOST_EPOCHS),
+    'rounds': (settings.num_rounds, MAX_ROUNDS),
+    'local_epochs': (training.local_epochs, MAX_EPOCHS),
+    'finetune.epochs': (max(settings.finetune.epochs), MAX_EPOCHS),
   }
-  for name, (length, most) in lengths.items():
-    if length > most:
+  for name, (length, largest) in lengths.items():
+    if length > largest:
       raise bad_input(
         name,
         got=length,
-        expected=f'at most {most}',
+        expected=f'at most {largest}',
         cause='a digit too many, or steps instead of epochs',
       )
 
 
-def _check_server_share(settings: Mapping[str, Any]) -> None:
-  """Keep the server from what clients are tested on."""
-  if settings['test_partition'] == 'split' and settings['server_data_fraction']:
+def _check_together(settings: Settings) -> None:
+  """Refuse fields that are right each, but not beside one another."""
+  if not settings.evaluation.views:
+    raise bad_input(
+      'views',
+      got=settings.evaluation.views,
+      expected='at least one view, to be evaluated at the end',
+      choices=['initial', 'finetuned'],
+      cause='eval_views was meant: the views during the rounds',
+    )
+  fraction = settings.training.server_data_fraction
+  if settings.data.test_partition == 'split' and fraction:
     raise bad_input(
       'server_data_fraction',
-      got=settings['server_data_fraction'],
+      got=fraction,
       expected='0 with test_partition=split: the server would train on images '
       'that clients are tested on',
       choices=['server_data_fraction=0', 'test_partition=same'],
       cause='two settings of different papers',
     )
-
-
-def _check_placement(settings: Mapping[str, Any]) -> None:
-  """Keep the clients of a Python loop where it looks for them."""
-  if settings['debug'] and settings['clients_placement'] == 'host':
+  if settings.system.debug and settings.system.clients_placement == 'host':
     raise bad_input(
       'clients_placement',
       got='host',
       expected='device with debug=True: its loop runs on the device alone',
       choices=['clients_placement=device', 'debug=False'],
-      cause='a run on the host that is looked into: the numbers are the same '
-      'on the device',
+      cause='a run on the host that is debugged: the numbers are the same on '
+      'the device',
     )
+  for client in settings.evaluation.save_clients:
+    if client >= settings.data.num_clients:
+      raise bad_input(
+        'save_clients',
+        got=client,
+        expected=f'ids of clients, 0 to {settings.data.num_clients - 1}',
+        cause='fewer clients than before',
+      )

@@ -1,0 +1,140 @@
+"""The section `data`: images, and their division among clients."""
+
+from fedjax_pfl.data import INPUTS, NAMES, PARTITIONS, TEST_PARTITIONS
+from fedjax_pfl.settings import rules
+from fedjax_pfl.settings.field import BOTH, NOTHING, field, record
+from fedjax_pfl.settings.rules import at_least, number, one_of, tuple_of
+
+
+@record
+class DataSettings:
+  """Images, and their division among clients."""
+
+  dataset: str = field(
+    'cifar10',
+    one_of(
+      NAMES,
+      'a known image set',
+      'a typing error; own images go under "folder"',
+    ),
+    'the image set',
+  )
+  data_dir: str = field(
+    '',
+    rules.path('a path as a string; "" is the default place'),
+    'where prepared images are; "": $TFDS_DATA_DIR, ~/tensorflow_datasets',
+    NOTHING,
+  )
+  max_train_examples: int = field(
+    0,
+    at_least(0, 'training images (0 = all)', 'a fraction instead of a number'),
+    'use the first so many training images, and tests in proportion; 0: all',
+  )
+  preprocessing: str = field(
+    'default',
+    one_of(INPUTS, 'a way to make inputs of images'),
+    'default: crop, flip, mean and std; unit: pixels / 255 (SuPerFed); '
+    "fedconcat: that paper's",
+  )
+  partition: str = field(
+    'shards',
+    one_of(PARTITIONS, 'a way to deal examples to clients'),
+    'how training examples are divided among clients',
+  )
+  num_clients: int = field(
+    100,
+    at_least(1, 'clients', 'num_clients and client_fraction interchanged'),
+    'registered clients, K',
+  )
+  shards_per_client: int = field(
+    10,
+    at_least(1, 'shards for each client', 'a division that left a fraction'),
+    'shards, unbalanced, pathological: blocks of one class each',
+  )
+  dirichlet_beta: float = field(
+    1.0,
+    number(
+      lambda value: value > 0,
+      'a finite number above 0',
+      '0 for "one class a client": a small number such as 0.01 does that',
+    ),
+    'dirichlet, dirichlet_capped: concentration; the smaller, the more uneven',
+  )
+  dirichlet_min_size: int = field(
+    10,
+    at_least(
+      1,
+      'training examples of the smallest client',
+      'a share of the examples',
+    ),
+    'dirichlet_capped: images of the smallest client',
+  )
+  classes_per_client: int = field(
+    2,
+    at_least(1, 'classes for each client', 'a share of the classes'),
+    'classes: #C = k',
+  )
+  class_clusters: int = field(
+    5,
+    at_least(1, 'clusters of classes', 'the classes of a cluster, or a share'),
+    'semantic: disjoint clusters of classes',
+  )
+  class_families: tuple[int, ...] = field(
+    (),
+    tuple_of(
+      lambda value: rules.is_int(value) and value >= 1,
+      'whole numbers of classes, 1 or more; () is one family of all classes',
+      'names of classes, or a single number: write (10,)',
+    ),
+    "semantic: sizes of families; EMNIST's are (10, 26, 26)",
+  )
+  min_client_size: int = field(
+    100,
+    at_least(1, 'training examples of a client', 'a share of the examples'),
+    'semantic: images of a client, from this',
+  )
+  max_client_size: int = field(
+    800,
+    at_least(
+      2, 'training examples that no client reaches', 'a share of the examples'
+    ),
+    'semantic: images of a client, to below this',
+  )
+  group_size: int = field(
+    10,
+    at_least(
+      1, 'clients of one size', 'groups were meant: num_clients / groups'
+    ),
+    'unbalanced: clients of one size',
+  )
+  size_step: float = field(
+    50.0,
+    number(
+      lambda value: value >= 0,
+      'a number of examples, 0 or more',
+      'a sign: groups grow; 0 makes all clients equal',
+    ),
+    'unbalanced: images from one group to the next',
+  )
+  test_partition: str = field(
+    'same',
+    one_of(TEST_PARTITIONS, 'a way to divide the test set'),
+    'same, independent, whole, iid; split: of the training images of a client',
+    BOTH,
+  )
+  test_shards_per_client: int = field(
+    100,
+    at_least(1, 'shards for each client', 'a division that left a fraction'),
+    'independent: shards of the test set for each client',
+    BOTH,
+  )
+  test_fraction: float = field(
+    0.2,
+    number(
+      lambda value: 0 < value < 1,
+      'a share of the training examples between 0 and 1',
+      'a percentage, or a number of examples',
+    ),
+    'split: share of the training images of a client',
+    BOTH,
+  )

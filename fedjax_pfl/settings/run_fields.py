@@ -1,0 +1,134 @@
+"""The sections `evaluation` and `system`: what a run evaluates, how it runs."""
+
+from fedjax_pfl.client.personalization import ADAPT_ON
+from fedjax_pfl.data import PLACEMENTS
+from fedjax_pfl.evaluation.metrics import SCORINGS
+from fedjax_pfl.settings import rules
+from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
+from fedjax_pfl.settings.rules import Rule, at_least, one_of, tuple_of
+
+ON_DIVERGENCE = ('stop', 'exclude')
+
+
+@record
+class EvaluationSettings:
+  """What is evaluated, on what, and when."""
+
+  adapt_on: str = field(
+    'train',
+    one_of(
+      ADAPT_ON, 'the data on which a client adapts before it is evaluated'
+    ),
+    'what a client adapts on; test_half: every other one of its tests, and it '
+    'is evaluated on the rest, for every method alike',
+    EVALUATES,
+  )
+  views: tuple[str, ...] = field(
+    ('initial', 'finetuned'),
+    rules.VIEWS,
+    'model variants that are evaluated at the end',
+    NOTHING,
+  )
+  eval_views: tuple[str, ...] = field(
+    ('initial',), rules.VIEWS, 'those evaluated during the rounds'
+  )
+  scoring: str = field(
+    'exact',
+    one_of(SCORINGS, 'a way to count right answers'),
+    'exact, or means over batches: batches, whole_batches',
+    EVALUATES,
+  )
+  eval_global_model: bool = field(
+    False,
+    rules.boolean('the number of tests, or the name of a test set'),
+    'evaluate the global model on the whole test set, too',
+  )
+  eval_every: int = field(
+    0,
+    at_least(
+      0, 'rounds (0 = sixteen times in a run)', 'a fraction instead of rounds'
+    ),
+    'rounds between two evaluations; 0: sixteen times in a run',
+  )
+  save_clients: tuple[int, ...] = field(
+    (0,),
+    tuple_of(
+      lambda value: rules.is_int(value) and value >= 0,
+      'ids of clients, from 0',
+      'a single id: write (0,)',
+    ),
+    'clients whose personalised models are saved in model/',
+    NOTHING,
+  )
+
+
+@record
+class SystemSettings:
+  """How a run is computed, logged and saved."""
+
+  checkpoint_every: int = field(
+    0,
+    at_least(
+      0, 'rounds (0 = with every evaluation)', 'minutes instead of rounds'
+    ),
+    'rounds between two checkpoints; 0: with every evaluation',
+    NOTHING,
+  )
+  log_every: int = field(
+    0,
+    at_least(0, 'rounds (0 = automatic)', 'a fraction instead of rounds'),
+    'rounds in one compiled call; 0: 1 on a CPU, else eval_every',
+    NOTHING,
+  )
+  on_divergence: str = field(
+    'stop',
+    one_of(
+      ON_DIVERGENCE,
+      'what happens when a client diverges',
+      'a client id, or yes or no',
+    ),
+    'where a number is not finite: stop, or exclude the client',
+  )
+  clients_per_chunk: int | str = field(
+    'auto',
+    Rule(
+      lambda value: value == 'auto' or (rules.is_int(value) and value >= 1),
+      '"auto" or a whole number of clients, 1 or more',
+      'a fraction, or 0 for "all": write the number of clients',
+    ),
+    'clients that vmap runs side by side',
+    NOTHING,
+  )
+  devices: int = field(
+    0,
+    at_least(
+      0,
+      'devices (0 = all)',
+      'the name of a device, or a list of their numbers',
+    ),
+    'devices of each process that share the clients; 0: all',
+    NOTHING,
+    resumable=True,
+  )
+  clients_placement: str = field(
+    'device',
+    one_of(
+      PLACEMENTS, 'where the states and indices of clients are between rounds'
+    ),
+    'where states and indices of clients are; host: a round is sent those of '
+    'its cohort',
+    NOTHING,
+    resumable=True,
+  )
+  debug: bool = field(
+    False,
+    rules.boolean('a word instead of True or False'),
+    'run clients in a Python loop, and name the first step that diverges',
+    NOTHING,
+  )
+  quick: bool = field(
+    False,
+    rules.boolean('a word; the config argument :quick sets more than this'),
+    'synthetic images may stand in for absent ones',
+    NOTHING,
+  )

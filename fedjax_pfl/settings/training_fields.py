@@ -1,0 +1,161 @@
+"""The sections `model`, `training` and `finetune`: what is trained, and how."""
+
+from fedjax_pfl.client.local_training import AGGREGATIONS
+from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
+from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
+from fedjax_pfl.models.ops.conv import CONV_IMPLS
+from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.settings import rules
+from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
+from fedjax_pfl.settings.rules import Rule, at_least, number, one_of, tuple_of
+
+
+@record
+class ModelSettings:
+  """The architecture, and how its head begins."""
+
+  name: str = field(
+    'convnet4',
+    one_of(
+      MODELS,
+      'a known model',
+      'a typing error, or another name of this model',
+    ),
+    'the architecture',
+    config_name='model',
+  )
+  head_init: str = field(
+    'default',
+    one_of(HEAD_INITS, 'a way to begin the weights of the head'),
+    "weights of the head; default: PyTorch's",
+  )
+  head_bias: str = field(
+    'default',
+    one_of(
+      HEAD_BIASES, 'a way to begin the bias of the head', 'a number, or None'
+    ),
+    "bias of the head; default: random, as PyTorch's",
+  )
+  conv_impl: str = field(
+    'auto',
+    one_of(CONV_IMPLS, 'a way to compute convolutions'),
+    'how convolutions are computed; auto: gemm on a CPU, else lax',
+    NOTHING,
+  )
+
+
+@record
+class TrainingSettings:
+  """Rounds, and what a client of the cohort does in one."""
+
+  client_fraction: float = field(
+    0.1,
+    number(
+      lambda value: 0 < value <= 1,
+      'a fraction above 0 and up to 1',
+      'a percentage, or a number of clients',
+    ),
+    'share of the clients that take part in a round',
+  )
+  total_epochs: int = field(
+    320,
+    at_least(1, 'epochs', 'rounds were meant: they have a field of that name'),
+    "over a client's data: rounds = floor(total_epochs / local_epochs)",
+    NOTHING,
+  )
+  local_epochs: int = field(
+    10,
+    at_least(
+      1, 'epochs', 'steps or a fraction of an epoch instead of whole epochs'
+    ),
+    'epochs of a client in a round',
+  )
+  rounds: int | None = field(
+    None,
+    Rule(
+      lambda value: value is None or (rules.is_int(value) and value >= 0),
+      'a whole number of rounds, 1 or more, or None: total / local epochs',
+      'epochs, or a fraction, instead of rounds',
+    ),
+    'given: total_epochs is not used; 0 with init_from: only evaluate',
+  )
+  batch_size: int = field(50, rules.BATCH_SIZE, 'examples of a step')
+  learning_rate: float = field(0.1, rules.LEARNING_RATE, 'in the first round')
+  lr_milestones: tuple[float, ...] = field(
+    (0.5, 0.75),
+    tuple_of(
+      lambda value: rules.is_number(value) and 0 < value < 1,
+      'fractions of all rounds, between 0 and 1',
+      'rounds instead of fractions, or a single number: write (0.5,)',
+    ),
+    'fractions of all rounds from which on the learning rate is a tenth',
+  )
+  lr_decay: float = field(
+    1.0,
+    number(
+      lambda value: 0 < value <= 1,
+      'a factor above 0 and up to 1',
+      'what is taken off (0.005) instead of what is left (0.995)',
+    ),
+    'factor of the learning rate in every round, from the first on',
+  )
+  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD')
+  weight_decay: float = field(
+    0.0,
+    number(
+      lambda value: value >= 0,
+      'a number, 0 or more',
+      'a sign: it is a penalty, written as a positive number',
+    ),
+    'of SGD',
+  )
+  aggregation: str = field(
+    'uniform',
+    one_of(AGGREGATIONS, 'a way to weigh clients'),
+    'weights of clients in a mean: 1 / m, or examples: n_i / n',
+  )
+  server_data_fraction: float = field(
+    0.0,
+    number(
+      lambda value: 0 <= value <= 1,
+      'a share of the training examples, from 0 to 1',
+      'a percentage, or a number of examples',
+    ),
+    'share of all training examples that the server trains on',
+  )
+  server_trainable: str = field(
+    'full',
+    one_of(SERVER_TRAINABLE, 'a part that the server may train'),
+    'what the server trains, for an epoch a round; or body',
+  )
+
+
+@record
+class FinetuneSettings:
+  """Fine-tuning of the global model by each client, for evaluation."""
+
+  epochs: tuple[int, ...] = field(
+    (5,),
+    Rule(
+      lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) > 0
+        and all(rules.is_int(v) and v >= 1 for v in value)
+      ),
+      'whole numbers of epochs, 1 or more',
+      'epoch 0, which is the view "initial"; or a single number: write (5,)',
+    ),
+    'several: one fine-tuning, evaluated at each of them',
+    EVALUATES,
+  )
+  trainable: str = field(
+    'full', rules.LAYERS, "full, body, head, or layers: 'conv1+bn1'", EVALUATES
+  )
+  learning_rate: float = field(
+    1e-3,
+    rules.LEARNING_RATE,
+    'the last learning rate of the rounds',
+    EVALUATES,
+  )
+  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD', EVALUATES)
+  batch_size: int = field(50, rules.BATCH_SIZE, 'examples of a step', EVALUATES)
