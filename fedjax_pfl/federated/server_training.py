@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import local_training
 from fedjax_pfl.core.algorithm import Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 
 SERVER_TRAINABLE = ('full', 'body')
@@ -40,7 +41,7 @@ def share(
   server would train it.
   """
   _check_server(stages, task, fraction)
-  mask = personalization.part_mask(task, part, 'server_trainable')
+  mask = part_mask(task, part, 'server_trainable')
 
   def post_aggregate(server, data, key):
     # The pool is an argument of the round; its size alone decides the rows.

@@ -14,6 +14,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data import (
   PARTITIONS,
@@ -32,6 +33,7 @@ from fedjax_pfl.data import (
   scale_shape,
   stack_clients,
 )
+from fedjax_pfl.data.halves import halves
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host
@@ -72,7 +74,7 @@ class Experiment(NamedTuple):
   def eval_data(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are evaluated on."""
     if self.settings['adapt_on'] == 'test_half':
-      return personalization.halves(self.test)
+      return halves(self.test)
     return self.train, self.test
 
 
@@ -181,9 +183,7 @@ def build_stages(
   check_hyperparameters(
     settings['algorithm'], settings['hp'], module.HParams, shared
   )
-  personalization.part_mask(
-    task, settings['finetune']['trainable'], 'finetune.trainable'
-  )
+  part_mask(task, settings['finetune']['trainable'], 'finetune.trainable')
   hp = module.HParams(**shared, **settings['hp'])
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings['init_from'])

@@ -20,8 +20,8 @@ from helpers import (
 )
 
 from fedjax_pfl.client import local_training
-from fedjax_pfl.client.personalization import part_mask
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Batch
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import local_training
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.task import make_task
 from golden_cases.settings import (
@@ -59,9 +60,7 @@ def forward_of_generated(case):
   check_gradients(case, run, params)
   for part in ('full', 'body'):
     if f'steps_{part}/loss' in case.arrays:
-      check_steps(
-        case, run, params, personalization.part_mask(task, part), part
-      )
+      check_steps(case, run, params, part_mask(task, part), part)
 
 
 def generated_task(case, conv_impl):
