@@ -45,7 +45,8 @@ def make_table() -> str:
 
 def rows(name: str) -> Iterator[tuple[str, ...]]:
   """Yield the lines of one method: one for each reading that differs."""
-  from fedjax_pfl.core.algorithm import PROTOCOLS, load
+  from fedjax_pfl.algorithms import load
+  from fedjax_pfl.core.checks import PROTOCOLS
 
   module = load(name)
   title = TITLE.match(module.__doc__)

@@ -111,7 +111,7 @@ def test_encoders_rest_while_the_classifier_learns():
   states = begin(first, DATA, KEY(1))
   server, clients = last.initialize(*states, DATA)
   assert_same_bits(
-    server.encoders,
+    server.params['encoders'],
     trees.select(
       states[0].params,
       {
@@ -123,8 +123,8 @@ def test_encoders_rest_while_the_classifier_learns():
   round_fn = make_round(last.algorithm)
   cohort = jnp.array(EVERYONE)
   after, _, _ = round_fn(server, clients, cohort, DATA, KEY(2))
-  assert_same_bits(after.encoders, server.encoders)
-  assert (after.head['kernel'] != server.head['kernel']).any()
+  assert_same_bits(after.encoders, server.params['encoders'])
+  assert (after.params['head'] != server.params['head']).any()
 
 
 def test_a_client_takes_three_steps_at_most():
@@ -141,18 +141,18 @@ def test_a_client_takes_three_steps_at_most():
 def test_more_clusters_than_clients():
   first, _ = small(clusters=8)
   with pytest.raises(BadInput, match='7 clients have'):
-    first.check(DATA)
+    first.validate_clients(DATA)
   inference, _, _ = small(clusters=8, distributions='inferred')
   with pytest.raises(BadInput, match='7 clients have 7 different'):
-    inference.check(DATA)
-  small()[0].check(DATA)
+    inference.validate_clients(DATA)
+  small()[0].validate_clients(DATA)
 
 
 def test_a_cap_that_leaves_no_room():
   first, _ = small(cap_factor=1.0)
   with pytest.raises(BadInput, match='7 clients in 2 clusters, instead of 3'):
-    first.check(DATA)
-  small(cap_factor=1.2)[0].check(DATA)
+    first.validate_clients(DATA)
+  small(cap_factor=1.2)[0].validate_clients(DATA)
 
 
 @pytest.mark.parametrize(
