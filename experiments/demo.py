@@ -4,7 +4,7 @@
   make compare    every method that has a config for digits
 
 Runs the configs, continuing what was broken off, then prints a table and the
-paths of a figure and of a report page. No download.
+paths of two figures and of a report page. No download.
 """
 
 import importlib
@@ -46,8 +46,9 @@ def main(overrides):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
   from fedjax_pfl.report.figure import compare
+  from fedjax_pfl.report.overview import save_overview
   from fedjax_pfl.report.text_table import table
-  from fedjax_pfl.training.experiment import build
+  from fedjax_pfl.training.experiment import build_experiment
   from fedjax_pfl.training.loop import train
 
   programs.keep_programs(progress.log)
@@ -58,11 +59,12 @@ def main(overrides):
     progress.log(f'configs/{name}.py')
     config = importlib.import_module(f'configs.{name}').get_config()
     settings = with_epochs(config.to_dict())
-    results.append(train(build(settings, progress.log), str(folder)))
+    results.append(train(build_experiment(settings, progress.log), str(folder)))
   progress.log(table(results))
   figure = compare(folders, Path(WORKDIR.value) / 'figure.png')
+  overview = save_overview(folders, Path(WORKDIR.value) / 'methods.png')
   report = page.save(folders, Path(WORKDIR.value) / 'report.html')
-  progress.log(f'Figure: {figure}')
+  progress.log(f'Figures: {figure}, {overview}')
   progress.log(f'Report: {report}, to be opened in a browser')
 
 

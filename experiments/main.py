@@ -57,14 +57,14 @@ def main(overrides):
 def play(settings):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report.text_table import table
-  from fedjax_pfl.training.experiment import build
+  from fedjax_pfl.training.experiment import build_experiment
   from fedjax_pfl.training.loop import train
 
   if FORECAST.value:
-    tell_memory(build(settings, progress.log), progress.log)
+    tell_memory(build_experiment(settings, progress.log), progress.log)
     return
   programs.keep_programs(progress.log)
-  experiment = build(settings, progress.log)
+  experiment = build_experiment(settings, progress.log)
   result = train(experiment, WORKDIR.value)
   progress.log(table([result]))
   progress.log(f'Everything about this run is in {WORKDIR.value}')

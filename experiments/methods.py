@@ -1,4 +1,4 @@
-"""Print the table of all methods; --write puts it into README.md.
+"""Print the table of all methods; --write puts it into docs/methods.md.
 
   python experiments/methods.py [--write]
 
@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from absl import app, flags, logging
 
-ROOT = Path(__file__).parents[1]
-WRITE = flags.DEFINE_bool('write', False, 'Replace the table in README.md.')
+PAGE = Path(__file__).parents[1] / 'docs' / 'methods.md'
+WRITE = flags.DEFINE_bool('write', False, 'Replace the table in the docs.')
 MODEL, IMAGE, NUM_CLASSES, CLIENTS = 'convnet4', (32, 32, 3), 10, 100
 HEADER = (
   'method',
@@ -113,12 +113,12 @@ def condition(hyperparameters: dict | None) -> str:
   return ', '.join(settings) or 'always'
 
 
-def split_readme() -> tuple[str, str, str]:
-  """Return README.md before, in and after the place of the table."""
-  text = (ROOT / 'README.md').read_text(encoding='utf-8')
+def split_page() -> tuple[str, str, str]:
+  """Return docs/methods.md before, in and after the place of the table."""
+  text = PAGE.read_text(encoding='utf-8')
   before, found, rest = text.partition(BEGIN)
   table, also_found, after = rest.partition(END)
-  assert found and also_found, f'README.md has no {BEGIN} ... {END}'
+  assert found and also_found, f'{PAGE} has no {BEGIN} ... {END}'
   return before, table, after
 
 
@@ -129,9 +129,9 @@ def main(argv):
   if not WRITE.value:
     print(table)
     return
-  before, _, after = split_readme()
+  before, _, after = split_page()
   text = f'{before}{BEGIN}\n{table}\n{END}{after}'
-  (ROOT / 'README.md').write_text(text, encoding='utf-8')
+  PAGE.write_text(text, encoding='utf-8')
 
 
 if __name__ == '__main__':

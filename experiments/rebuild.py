@@ -45,7 +45,7 @@ def rebuild(
   log: Callable[[str], None],
 ) -> Experiment:
   """Return the experiment; its data are those of the run, or as overridden."""
-  rebuilt = experiment.build(settings, log)
+  rebuilt = experiment.build_experiment(settings, log)
   if rebuilt.data_id == data:
     return rebuilt
   if not overrides:

@@ -13,6 +13,7 @@ from faults import damage, disks, locks, moments, tiny
 from experiments import commandline
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.runs.checkpoint import steps
+from fedjax_pfl.settings import replace
 from fedjax_pfl.training import loop, preemption
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -119,7 +120,7 @@ def test_a_signal_saves_every_seed_and_says_so(whole, tmp_path, number):
   """Two seeds, of which each has a line after the signal's round."""
   seeds = [tiny.experiment(seed)._replace() for seed in (0, 1)]
   seeds = [
-    one._replace(settings={**one.settings, 'checkpoint_every': 3})
+    one._replace(settings=replace(one.settings, checkpoint_every=3))
     for one in seeds
   ]
   folders, said = [tmp_path / '0', tmp_path / '1'], io.StringIO()

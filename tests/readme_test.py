@@ -15,11 +15,3 @@ def test_notebook_example_runs(capsys):
   lines = capsys.readouterr().out.splitlines()
   assert [line.split()[0] for line in lines] == ['0', '1', '2']
   assert int(scope['server'].round) == 3
-
-
-def test_every_method_is_in_the_table():
-  from fedjax_pfl.algorithms import available
-
-  text = (ROOT / 'README.md').read_text()
-  for name in available():
-    assert f'`algorithms/{name}.py`' in text, name

@@ -10,6 +10,7 @@ import pytest
 from configs import fedbabu_digits
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.training.state import state_shapes
 
@@ -38,14 +39,14 @@ def make_settings(**changes):
 
 
 def make_experiment(**changes) -> Experiment:
-  """Return what `build` returns, but for the model."""
-  settings = make_settings(**changes)
+  """Return what `build_experiment` returns, but for the model."""
+  settings = parse_config(make_settings(**changes))
   return Experiment(
     settings,
     *build_data(settings, lambda text: None),
     TASK,
     build_stages(settings, TASK),
-    cohort_size(settings['num_clients'], settings['client_fraction']),
+    cohort_size(settings.data.num_clients, settings.training.client_fraction),
   )
 
 

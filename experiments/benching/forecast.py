@@ -9,7 +9,7 @@ from experiments import commandline
 from experiments.benching.bar import Bar
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training import memory_estimate
-from fedjax_pfl.training.experiment import Experiment, build
+from fedjax_pfl.training.experiment import Experiment, build_experiment
 
 CONFIG = 'fedbabu_cifar10.py:quick'
 CASES = (('simple_cnn', 1), ('simple_cnn', 2), ('convnet4', 1))  # chunk
@@ -22,7 +22,9 @@ def bars(repeats: int) -> Iterator[Bar]:
   told, off = [], []
   for model, chunk in CASES:
     settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
-    experiment = build({**settings, 'model': model, 'clients_per_chunk': chunk})
+    experiment = build_experiment(
+      {**settings, 'model': model, 'clients_per_chunk': chunk}
+    )
     ((_, forecast),) = memory_estimate.forecasts(experiment)
     expected = forecast.round - beside(experiment)
     used = bytes_of(experiment, chunk)

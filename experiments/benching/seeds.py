@@ -12,7 +12,7 @@ import jax
 from experiments import commandline
 from experiments.benching.bar import Bar
 from experiments.benching.timing import seconds_of
-from fedjax_pfl.training.experiment import build
+from fedjax_pfl.training.experiment import build_experiment
 from fedjax_pfl.training.loop import train, train_seeds
 
 CONFIG = 'fedbabu_digits.py:quick'
@@ -23,7 +23,9 @@ def bars(repeats: int) -> Iterator[Bar]:
   """Yield the time of all seeds together in terms of one after another."""
   del repeats  # most of it is compilation
   settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
-  experiments = [build({**settings, 'seed': seed}) for seed in range(SEEDS)]
+  experiments = [
+    build_experiment({**settings, 'seed': seed}) for seed in range(SEEDS)
+  ]
   quiet = contextlib.redirect_stdout(io.StringIO())  # of what runs tell
   with quiet, tempfile.TemporaryDirectory() as folder:
     paths = [str(Path(folder) / str(n)) for n in range(2 * SEEDS + 1)]

@@ -81,9 +81,9 @@ def find_recipe(name: str, inputs: str = 'default') -> Recipe:
     raise bad_input(
       'dataset',
       got=name,
-      expected=f'an image set that inputs={inputs} has a recipe for',
+      expected=f'an image set that preprocessing={inputs} has a recipe for',
       choices=table,
-      cause="that paper does not use it; inputs='unit' is for all sets",
+      cause="that paper does not use it; preprocessing='unit' is for all sets",
     )
   if name not in table:
     raise bad_input(

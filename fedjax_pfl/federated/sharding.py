@@ -10,7 +10,7 @@ fast link does in less time than a client takes for one step.
 """
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -52,16 +52,6 @@ def make_mesh(devices: int = 0) -> Mesh | None:
     own.setdefault(device.process_index, []).append(device)
   used = [one for several in own.values() for one in several[: devices or None]]
   return Mesh(np.array(used), (AXIS,)) if len(used) > 1 else None
-
-
-def mesh_of(settings: Mapping[str, Any]) -> Mesh | None:
-  """Return the mesh of a run; None where its clients are not divided.
-
-  So it is where they run in a Python loop, or are fed from the host.
-  """
-  alone = settings['debug'] or settings['clients_placement'] == 'host'
-  mesh = make_mesh(settings['devices'])
-  return None if alone else mesh
 
 
 def describe(mesh: Mesh | None) -> str:

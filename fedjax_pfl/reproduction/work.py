@@ -20,7 +20,7 @@ from fedjax_pfl.reproduction.gather import is_finished
 from fedjax_pfl.reproduction.plan import Evaluation, Training, groups, trainings
 from fedjax_pfl.reproduction.results import Found, Results
 from fedjax_pfl.runs import identity, run_dir
-from fedjax_pfl.training.experiment import Experiment, build
+from fedjax_pfl.training.experiment import Experiment, build_experiment
 from fedjax_pfl.training.loop import train_seeds
 
 RUNS = 'runs'  # the folder of the run directories below that of the results
@@ -110,7 +110,7 @@ def train_missing(group: Sequence[Training], place: Place, log: Log) -> None:
     seeds = ', '.join(str(settings['seed']) for settings, _ in runs)
     log(f'{runs[0][0]["algorithm"]}: training seed {seeds}')
     train_seeds(
-      [build(settings, log) for settings, _ in runs],
+      [build_experiment(settings, log) for settings, _ in runs],
       [str(path) for _, path in runs],
     )
   for _, path in todo:
@@ -159,4 +159,4 @@ def experiment_of(
   settings = dict(evaluation.settings)
   if evaluation.training.start is not None:
     settings['init_from'] = str(path_of(evaluation.training.start, place))
-  return build(settings, log)
+  return build_experiment(settings, log)

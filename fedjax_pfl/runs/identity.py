@@ -1,30 +1,18 @@
-"""What makes two runs the same run, and where a run's numbers come from.
+"""Whether a run directory holds this run: the same config, the same data."""
 
-The config and the fingerprint of the data decide; versions and devices are
-recorded, so that a number can be traced, and told when they change.
-"""
-
-import importlib.metadata
 import json
 import os
 import pathlib
-import platform
-import subprocess
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
-
-import jax
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.runs import lock
+from fedjax_pfl.runs.provenance import provenance
 
 CONFIG = 'config.json'
 ABSENT = '(absent)'
-MAY_CHANGE = 'clients_placement', 'devices'  # between two parts of a run
-# Settings that runs of earlier versions have not stored: as they were then.
-SINCE = {'on_divergence': 'stop'}
 
 
 def claim(
@@ -32,20 +20,24 @@ def claim(
   config: Mapping[str, Any],
   data: str,
   log: Callable[[str], None],
+  resumable: Collection[str] = (),
 ) -> None:
   """Make `path` the directory of this run, or see that it already is.
+
+  Fields of the config that are `resumable` may differ from those with which
+  the run began.
 
   Raises, before anything is written, where another run or something else
   than a run lies there, or another process is at work on it: the lock is held
   until `lock.release`.
   """
-  now = {'config': _plain_config(config), 'data': data, **_provenance()}
+  now = {'config': _plain_config(config), 'data': data, **provenance()}
   try:
     path.mkdir(parents=True, exist_ok=True)
-    _check(path, now, lambda text: None)  # where nothing may be written
+    _check(path, now, lambda text: None, resumable)  # nothing is written yet
     lock.acquire(path)
     try:
-      if not _check(path, now, log):
+      if not _check(path, now, log, resumable):
         atomic_files.remove_temporary(path)
         atomic_files.write_json(path / CONFIG, now)
     except BaseException:
@@ -65,7 +57,10 @@ def claim(
 
 
 def _check(
-  path: pathlib.Path, now: dict[str, Any], log: Callable[[str], None]
+  path: pathlib.Path,
+  now: dict[str, Any],
+  log: Callable[[str], None],
+  resumable: Collection[str],
 ) -> bool:
   """Return whether the run is there; refuse another one."""
   stored = _read(path)
@@ -73,7 +68,7 @@ def _check(
     return False
   if not os.access(path, os.W_OK | os.X_OK):
     raise PermissionError('not allowed to write here')
-  _compare(path, stored, now, log)
+  _compare(path, stored, now, log, resumable)
   return True
 
 
@@ -149,10 +144,21 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _compare(
-  path: pathlib.Path, stored: dict, now: dict, log: Callable[[str], None]
+  path: pathlib.Path,
+  stored: dict,
+  now: dict,
+  log: Callable[[str], None],
+  resumable: Collection[str],
 ) -> None:
   """Raise unless both are the same run; tell what else is different."""
-  before, given = (_decisive(one['config']) for one in (stored, now))
+  before, given = (
+    {
+      name: value
+      for name, value in flatten(one['config']).items()
+      if name not in resumable
+    }
+    for one in (stored, now)
+  )
   if before != given:
     raise _other_config(path, before, given)
   if stored['data'] != now['data']:
@@ -172,15 +178,6 @@ def _compare(
       )
 
 
-def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Return the fields of which none may change before a run is over."""
-  return {
-    name: value
-    for name, value in flatten({**SINCE, **config}).items()
-    if name not in MAY_CHANGE
-  }
-
-
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
   names = [
     name
@@ -197,48 +194,3 @@ def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
     choices=['another --workdir', 'the settings of that run'],
     cause='a setting was changed and the directory was not',
   )
-
-
-def _provenance() -> dict[str, Any]:
-  """Return the versions and devices that a number may depend on."""
-  try:
-    version = importlib.metadata.version('fedjax_pfl')
-  except importlib.metadata.PackageNotFoundError:
-    version = 'not installed'
-  kinds = Counter(f'{d.platform} {d.device_kind}' for d in jax.devices())
-  return {
-    'version': version,
-    'commit': _commit(pathlib.Path(__file__).parents[2]),
-    'jax': jax.__version__,
-    'devices': [f'{number} x {kind}' for kind, number in kinds.items()],
-    'processor': processor(),
-  }
-
-
-def processor() -> str:
-  """Return the processor of this machine and its number of cores."""
-  try:
-    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
-  except OSError:  # not Linux
-    lines = []
-  names = [
-    line.partition(':')[2].strip()
-    for line in lines
-    if line.startswith('model name')
-  ]
-  name = names[0] if names else platform.processor() or platform.machine()
-  return f'{name}, {os.cpu_count()} cores'
-
-
-def _commit(root: pathlib.Path) -> str | None:
-  """Return the commit of the checkout, `-dirty` if edited; else None."""
-  if not (root / '.git').exists():  # installed: git would find another's
-    return None
-  command = 'git describe --always --dirty --exclude=* --abbrev=40'
-  try:
-    done = subprocess.run(
-      command.split(), cwd=root, capture_output=True, text=True, timeout=10
-    )
-  except (OSError, subprocess.SubprocessError):  # no git, or a slow disk
-    return None
-  return done.stdout.strip() or None

@@ -17,7 +17,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,15 +53,16 @@ def open_run(
   *,
   data: str,
   log: Callable[[str], None] = print,
+  resumable: Collection[str] = (),
 ) -> 'Run':
   """Return the run in `workdir`, begun now or to be continued.
 
   `data` is the fingerprint of the data. A directory that was begun with
-  another config or other data is refused and left as it is; other versions
-  and devices are only told through `log`.
+  another config or other data is refused and left as it is; fields that are
+  `resumable` may differ, and other versions and devices are only logged.
   """
   path = pathlib.Path(workdir)
-  identity.claim(path, config, data, log)
+  identity.claim(path, config, data, log, resumable)
   return Run(path, log)
 
 

@@ -1,6 +1,6 @@
 """A config, checked and typed."""
 
-from fedjax_pfl.settings.schema import FIELDS, Settings
+from fedjax_pfl.settings.schema import FIELDS, RESUMABLE, Settings, changing
 from fedjax_pfl.settings.validate import (
   defaults,
   flat_config,
@@ -11,7 +11,9 @@ from fedjax_pfl.settings.validate import (
 
 __all__ = [
   'FIELDS',
+  'RESUMABLE',
   'Settings',
+  'changing',
   'defaults',
   'flat_config',
   'parse_config',

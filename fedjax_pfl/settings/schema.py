@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fedjax_pfl import algorithms
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.data_fields import DataSettings
-from fedjax_pfl.settings.field import NOTHING, Spec, field, record
+from fedjax_pfl.settings.field import Spec, field, record
 from fedjax_pfl.settings.rules import Rule
 from fedjax_pfl.settings.run_fields import EvaluationSettings, SystemSettings
 from fedjax_pfl.settings.training_fields import (
@@ -64,7 +64,6 @@ class Settings:
     '',
     rules.path('the directory of a finished run as a string; "" is none'),
     'a run directory: begin with its final global model',
-    NOTHING,
   )
   seed: int = field(
     0,
@@ -118,3 +117,10 @@ FIELDS: dict[str, Field] = _fields_of('', Settings) | {
   for section, kind in SECTIONS.items()
   for name, one in _fields_of(section, kind).items()
 }
+# What may differ between two parts of one run.
+RESUMABLE = tuple(name for name, one in FIELDS.items() if one.spec.resumable)
+
+
+def changing(what: str) -> tuple[str, ...]:
+  """Return the fields that change the numbers of TRAINING, or EVALUATION."""
+  return tuple(name for name, one in FIELDS.items() if what in one.spec.changes)

@@ -61,7 +61,6 @@ class TrainingSettings:
     320,
     at_least(1, 'epochs', 'rounds were meant: they have a field of that name'),
     "over a client's data: rounds = floor(total_epochs / local_epochs)",
-    NOTHING,
   )
   local_epochs: int = field(
     10,

@@ -92,7 +92,7 @@ def play_without(
 def refusal(seed_run: SeedRun, stage: Stage, stop: int, lost: Lost) -> BadInput:
   """Return the sentence with which a run ends that lost its numbers."""
   settings = seed_run.experiment.settings
-  name = settings['algorithm']
+  name = settings.algorithm
   if stage.name != name:
     name = f'{name}, stage {stage.name}'
   first = (
@@ -104,13 +104,13 @@ def refusal(seed_run: SeedRun, stage: Stage, stop: int, lost: Lost) -> BadInput:
   return bad_input(
     'training',
     got=f'NaN or infinity in {rounds}: {first}{lost.what}'
-    f'{told_clients(lost.clients)}; seed {settings["seed"]}, '
+    f'{told_clients(lost.clients)}; seed {settings.seed}, '
     f'{seed_run.run.path}',
     expected='finite numbers',
     choices=[
       'a smaller learning_rate',
       'debug=True names the first bad step',
-      *([exclude] if settings['on_divergence'] == 'stop' else []),
+      *([exclude] if settings.system.on_divergence == 'stop' else []),
     ],
     cause='a learning rate that is too high for this model; metrics up to '
     f'round {seed_run.done} are kept, and the last good checkpoint is '

@@ -14,8 +14,8 @@ from fedjax_pfl.evaluation.evaluate import (
 )
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated.sharding import mesh_of, spread
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.federated.sharding import spread
+from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.global_evaluator import (
   GlobalEvaluator,
   make_global_evaluator,
@@ -56,11 +56,11 @@ def make_evaluator(
 
   `compiled` holds the programs that evaluate other seeds, and takes new ones.
   """
-  num_clients = experiment.settings['num_clients']
+  num_clients = experiment.settings.data.num_clients
   support, query = experiment.eval_data
-  scoring = experiment.settings['scoring']
+  scoring = experiment.settings.evaluation.scoring
   # Per-batch numbers are those of the public code: batches of the training.
-  batch_size = experiment.settings['batch_size']
+  batch_size = experiment.settings.training.batch_size
   on_cpu = jax.default_backend() == 'cpu'
   # As many as a round holds: that has been shown to fit an accelerator.
   block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)

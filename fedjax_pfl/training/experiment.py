@@ -4,11 +4,13 @@ Every setting is checked, and the method traced on shapes, before any data are
 read; the division of the data before anything is compiled or written.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import local_training, personalization
@@ -38,12 +40,12 @@ from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.federated.sharding import mesh_of
+from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.task import make_task
+from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
-from fedjax_pfl.settings.validate import check_settings, num_rounds
 from fedjax_pfl.training.warm_start import (
   begin,
   check_same_clients,
@@ -55,9 +57,9 @@ SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
 class Experiment(NamedTuple):
-  """A config made real; `settings` is the config as a plain dict."""
+  """All that a run needs."""
 
-  settings: dict[str, Any]
+  settings: Settings
   dataset: Dataset
   train: ClientData
   test: ClientData
@@ -73,24 +75,40 @@ class Experiment(NamedTuple):
   @property
   def eval_data(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are evaluated on."""
-    if self.settings['adapt_on'] == 'test_half':
+    if self.settings.evaluation.adapt_on == 'test_half':
       return halves(self.test)
     return self.train, self.test
 
 
-def build(settings: Mapping[str, Any], log=lambda text: None) -> Experiment:
-  """Return the experiment of a config; `log` is told what a user should know.
+def build_experiment(
+  config: Mapping[str, Any] | Settings, log=lambda text: None
+) -> Experiment:
+  """Return the experiment of a config: data, model and method, checked.
 
-  >>> experiment = build(get_config('quick').to_dict(), print)
+  Args:
+    config: fields of a config by name, as `configs/*.py` make them; what it
+      leaves out has its default (docs/settings.md).
+    log: called with each sentence that a user should read.
+
+  Returns:
+    What `train` runs: `.settings`, `.train` and `.test` (`ClientData`),
+    `.task`, `.stages`, `.cohort_size`, `.rounds`.
+
+  >>> experiment = pfl.build_experiment(
+  ...   {'dataset': 'digits', 'model': 'convnet3', 'num_clients': 20}
+  ... )
+  >>> experiment.train.count.shape, experiment.rounds
+  ((20,), 32)
   """
-  check_settings(settings)
-  settings = dict(settings)
-  mesh_of(settings)  # are there so many devices?
+  settings = parse_config(config)
+  mesh_of(settings)  # refuses more devices than there are
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
   task, start = build_task(settings, *shape), None
-  if settings['init_from']:
-    start = load_start(settings['init_from'], settings, shape.image_shape, task)
+  if settings.init_from:
+    start = load_start(
+      settings.init_from, settings.model.name, shape.image_shape, task
+    )
     task = begin(task, start)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
@@ -115,39 +133,50 @@ def build(settings: Mapping[str, Any], log=lambda text: None) -> Experiment:
     data_id,
     task,
     stages,
-    cohort_size(settings['num_clients'], settings['client_fraction']),
+    cohort_size(settings.data.num_clients, settings.training.client_fraction),
   )
   _check_scoring(settings, _num_evaluated(settings, test))
   return experiment
 
 
-def peek_shape(settings: Mapping[str, Any]) -> Shape:
+def mesh_of(settings: Settings) -> Mesh | None:
+  """Return the mesh of a run; None where its clients are not divided.
+
+  That is so where they run in a Python loop, or are offloaded to the host.
+  """
+  system = settings.system
+  mesh = make_mesh(system.devices)
+  undivided = system.debug or system.clients_placement == 'host'
+  return None if undivided else mesh
+
+
+def peek_shape(settings: Settings) -> Shape:
   """Return image shape, as the model sees it, and classes; read no data."""
-  name = settings['dataset']
-  side = find_recipe(name, settings['preprocessing']).side
-  return scale_shape(peek(name, settings['data_dir']), side)
+  name = settings.data.dataset
+  side = find_recipe(name, settings.data.preprocessing).side
+  return scale_shape(peek(name, settings.data.data_dir), side)
 
 
 def build_task(
-  settings: Mapping[str, Any], image_shape: tuple, num_classes: int
+  settings: Settings, image_shape: tuple, num_classes: int
 ) -> Task:
   """Return the task of a config, for images of this shape."""
   augment, normalise = make_transforms(
-    settings['dataset'], image_shape, settings['preprocessing']
+    settings.data.dataset, image_shape, settings.data.preprocessing
   )
   task = make_task(
-    settings['model'],
+    settings.model.name,
     image_shape=image_shape,
     num_classes=num_classes,
     augment=augment,
     normalise=normalise,
-    conv_impl=settings['conv_impl'],
+    conv_impl=settings.model.conv_impl,
   )
-  return with_head(task, settings['head_init'], settings['head_bias'])
+  return with_head(task, settings.model.head_init, settings.model.head_bias)
 
 
 def build_stages(
-  settings: Mapping[str, Any],
+  settings: Settings,
   task: Task,
   watch: local_training.Watch | None = None,
 ) -> tuple[Stage, ...]:
@@ -155,66 +184,61 @@ def build_stages(
 
   `watch` is shown what local training does; see `local.Watch`.
   """
-  module = algorithms.load(settings['algorithm'])
-  rounds = num_rounds(settings)
+  module = algorithms.load(settings.algorithm)
+  rounds = settings.num_rounds
   shared = {
     'train': local_training.LocalTraining(
       rounds=rounds,
-      epochs=settings['local_epochs'],
-      batch_size=settings['batch_size'],
+      epochs=settings.training.local_epochs,
+      batch_size=settings.training.batch_size,
       learning_rate=local_training.step_schedule(
-        settings['learning_rate'],
+        settings.training.learning_rate,
         rounds,
-        tuple(settings['lr_milestones']),
-        settings['lr_decay'],
+        settings.training.lr_milestones,
+        settings.training.lr_decay,
       ),
-      momentum=settings['momentum'],
-      weight_decay=settings['weight_decay'],
-      aggregation=settings['aggregation'],
+      momentum=settings.training.momentum,
+      weight_decay=settings.training.weight_decay,
+      aggregation=settings.training.aggregation,
       watch=watch,
     ),
     'finetune': personalization.Finetuning(
-      **{
-        **settings['finetune'],
-        'epochs': tuple(settings['finetune']['epochs']),
-      }
+      **dataclasses.asdict(settings.finetune)
     ),
   }
-  check_hyperparameters(
-    settings['algorithm'], settings['hp'], module.HParams, shared
-  )
-  part_mask(task, settings['finetune']['trainable'], 'finetune.trainable')
-  hp = module.HParams(**shared, **settings['hp'])
+  check_hyperparameters(settings.algorithm, settings.hp, module.HParams, shared)
+  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
+  hp = module.HParams(**shared, **settings.hp)
   if hasattr(module, 'check_start'):
-    module.check_start(hp, settings['init_from'])
+    module.check_start(hp, settings.init_from)
   stages = module.build(task, hp)
-  if not settings['server_data_fraction']:
+  if not settings.training.server_data_fraction:
     return stages
   return server_training.share(
     stages,
     task,
     shared['train'],
-    fraction=settings['server_data_fraction'],
-    part=settings['server_trainable'],
-    seed=settings['seed'],
+    fraction=settings.training.server_data_fraction,
+    part=settings.training.server_trainable,
+    seed=settings.seed,
   )
 
 
-def needs_same_clients(settings: Mapping[str, Any]) -> bool:
+def needs_same_clients(settings: Settings) -> bool:
   """Return whether `start` has to be a run with the clients of this one."""
-  module = algorithms.load(settings['algorithm'])
+  module = algorithms.load(settings.algorithm)
   return getattr(module, 'SAME_CLIENTS_AS_START', False)
 
 
-def build_data(settings: Mapping[str, Any], log) -> tuple:
+def build_data(settings: Settings, log) -> tuple:
   """Return (dataset, train, test, fingerprint)."""
   dataset = load_images(settings, log)
   _check_batches(settings, len(dataset.train.y))
   indices = divide(settings, dataset)
-  placement = settings['clients_placement']
+  placement = settings.system.clients_placement
   train = stack_clients(dataset.train, indices[0], placement)
   pool, testing = dataset.test, 'testing'
-  if settings['test_partition'] == 'split':
+  if settings.data.test_partition == 'split':
     pool = Images(train.x, train.y)  # which is on the device already
     testing = 'testing, on training images kept apart'
   test = stack_clients(pool, indices[1], placement)
@@ -230,35 +254,37 @@ def build_data(settings: Mapping[str, Any], log) -> tuple:
   return dataset, train, test, identify(dataset, indices)
 
 
-def load_images(settings: Mapping[str, Any], log) -> Dataset:
+def load_images(settings: Settings, log) -> Dataset:
   """Return the images of a config, as many and as large as it wants them."""
   dataset = load_dataset(
-    settings['dataset'],
-    data_dir=settings['data_dir'],
-    fallback_to_synthetic=settings['quick'],
+    settings.data.dataset,
+    data_dir=settings.data.data_dir,
+    fallback_to_synthetic=settings.system.quick,
     log_fn=log,
   )
   if dataset.note:
     log(dataset.note)
-  dataset = _first_examples(dataset, settings['max_train_examples'])
-  recipe = find_recipe(settings['dataset'], settings['preprocessing'])
+  dataset = _first_examples(dataset, settings.data.max_train_examples)
+  recipe = find_recipe(settings.data.dataset, settings.data.preprocessing)
   return scale_images(dataset, recipe.side)
 
 
-def divide(settings: Mapping[str, Any], dataset: Dataset) -> tuple:
+def divide(settings: Settings, dataset: Dataset) -> tuple:
   """Return the rows of every client for training, and those for testing."""
-  name = settings['partition']
+  name = settings.data.partition
   return partition(
     name,
     dataset.train.y,
     dataset.test.y,
-    num_clients=settings['num_clients'],
+    num_clients=settings.data.num_clients,
     num_classes=dataset.num_classes,
-    test_partition=settings['test_partition'],
-    test_shards_per_client=settings['test_shards_per_client'],
-    test_fraction=settings['test_fraction'],
-    seed=settings['seed'],
-    **{field: settings[field] for field in PARTITIONS[name]._fields},
+    test_partition=settings.data.test_partition,
+    test_shards_per_client=settings.data.test_shards_per_client,
+    test_fraction=settings.data.test_fraction,
+    seed=settings.seed,
+    **{
+      field: getattr(settings.data, field) for field in PARTITIONS[name]._fields
+    },
   )
 
 
@@ -284,21 +310,21 @@ def _first_examples(dataset: Dataset, limit: int) -> Dataset:
   )
 
 
-def _tell_server_share(settings: Mapping[str, Any], size: int, log) -> None:
+def _tell_server_share(settings: Settings, size: int, log) -> None:
   """Say how many examples the server has; none is refused."""
-  share = settings['server_data_fraction']
+  share = settings.training.server_data_fraction
   if share:
-    number = len(server_training.shared_rows(settings['seed'], share, size))
+    number = len(server_training.shared_rows(settings.seed, share, size))
     log(f'server: {number:,} of the {size:,} training examples')
 
 
-def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
+def _check_global_test(settings: Settings, method: Algorithm) -> None:
   """Refuse to evaluate a global model that the server has not got."""
-  if settings['eval_global_model'] and method.global_model is None:
+  if settings.evaluation.eval_global_model and method.global_model is None:
     raise bad_input(
       'eval_global_model',
       got=True,
-      expected=f'False for {settings["algorithm"]}: its server holds no whole '
+      expected=f'False for {settings.algorithm}: its server holds no whole '
       'model that could be evaluated on the whole test set',
       choices=[
         'eval_global_model=False, to evaluate the models of the clients alone',
@@ -308,12 +334,12 @@ def _check_global_test(settings: Mapping[str, Any], method: Algorithm) -> None:
     )
 
 
-def _check_batches(settings: Mapping[str, Any], size: int) -> None:
+def _check_batches(settings: Settings, size: int) -> None:
   """Refuse large batches that all clients together cannot fill."""
   most = max(size, SMALL_BATCH)
   for name, batch_size in (
-    ('batch_size', settings['batch_size']),
-    ('finetune.batch_size', settings['finetune']['batch_size']),
+    ('batch_size', settings.training.batch_size),
+    ('finetune.batch_size', settings.finetune.batch_size),
   ):
     if batch_size > most:
       raise bad_input(
@@ -325,18 +351,18 @@ def _check_batches(settings: Mapping[str, Any], size: int) -> None:
       )
 
 
-def _num_evaluated(settings: Mapping[str, Any], test: ClientData) -> np.ndarray:
+def _num_evaluated(settings: Settings, test: ClientData) -> np.ndarray:
   """Return how many tests each client [K] is evaluated on, without a device."""
   counts = np.asarray(test.count)
-  is_half = settings['adapt_on'] == 'test_half'
+  is_half = settings.evaluation.adapt_on == 'test_half'
   return counts - counts // 2 if is_half else counts
 
 
-def _check_scoring(settings: Mapping[str, Any], counts: np.ndarray) -> None:
+def _check_scoring(settings: Settings, counts: np.ndarray) -> None:
   """Refuse clients [K] whose tests fill no batch, where only such count."""
-  size = settings['batch_size']
+  size = settings.training.batch_size
   few = (counts > 0) & (counts < size)
-  if settings['scoring'] == 'whole_batches' and few.any():
+  if settings.evaluation.scoring == 'whole_batches' and few.any():
     raise bad_input(
       'scoring',
       got=f'whole_batches with a client of {counts[few].min()} tests',
@@ -347,10 +373,10 @@ def _check_scoring(settings: Mapping[str, Any], counts: np.ndarray) -> None:
 
 
 def _check_views(
-  settings: Mapping[str, Any], stages: tuple[Stage, ...], image_shape: tuple
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
 ) -> None:
   """Trace, without computing: are the views of the config there?"""
-  clients = settings['num_clients']
+  clients = settings.data.num_clients
   data = ClientData(
     jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
     jax.ShapeDtypeStruct((1,), 'int32'),
@@ -359,5 +385,5 @@ def _check_views(
   )
   *_, (last, *states) = stage_shapes(stages, data)
   names = evaluate.view_names(last.algorithm, *states, data)
-  for field in ('views', 'eval_views'):
-    evaluate.check_views(settings[field], names)
+  for views in (settings.evaluation.views, settings.evaluation.eval_views):
+    evaluate.check_views(views, names)

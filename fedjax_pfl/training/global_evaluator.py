@@ -33,7 +33,8 @@ def make_global_evaluator(experiment: Experiment) -> GlobalEvaluator:
   def evaluate(stage, server):
     algorithm = stage.algorithm
     if (
-      not experiment.settings['eval_global_model'] or not algorithm.global_model
+      not experiment.settings.evaluation.eval_global_model
+      or not algorithm.global_model
     ):
       return {}
     if stage.name not in programs:

@@ -22,8 +22,9 @@ from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
-from fedjax_pfl.federated.sharding import describe, mesh_of
+from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import Run, load_config, load_metrics
+from fedjax_pfl.settings import RESUMABLE, Settings, replace, to_config
 from fedjax_pfl.training import (
   lost_process,
   memory_estimate,
@@ -31,7 +32,7 @@ from fedjax_pfl.training import (
   preemption,
 )
 from fedjax_pfl.training.evaluators import accuracies, make_evaluators
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.global_evaluator import last_ones
 from fedjax_pfl.training.model_export import Models
 from fedjax_pfl.training.multi_seed import (
@@ -83,8 +84,8 @@ def train_seeds(
   Each leaves in its directory what `train` leaves, and one can go on where the
   other stopped. Finished seeds are left out.
 
-  >>> train_seeds([build({**settings, 'seed': s}) for s in (0, 1)],
-  ...             ['runs/seed0', 'runs/seed1'])
+  >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
+  >>> train_seeds(experiments, ['runs/seed0', 'runs/seed1'])
   """
   check_seeds(experiments, workdirs)
   memory_estimate.check_room(experiments[0])
@@ -94,12 +95,10 @@ def train_seeds(
   with lost_process.watching(runs), contextlib.ExitStack() as stack:
     check_processes(experiments)
     for experiment, workdir in zip(experiments, workdirs, strict=True):
-      if experiment.settings['debug'] and was_begun_without_debug(workdir):
+      if experiment.settings.system.debug and was_begun_without_debug(workdir):
         replay(experiment, workdir)
     for experiment, workdir in zip(experiments, workdirs, strict=True):
-      run = multihost.open_run(
-        workdir, experiment.settings, data=experiment.data_id, log=progress.log
-      )
+      run = open_run(experiment, experiment.settings, workdir)
       stack.callback(run.close)
       runs.append(run)
     return train_runs(experiments, runs)
@@ -108,7 +107,11 @@ def train_seeds(
 def check_processes(experiments: Sequence[Experiment]) -> None:
   """Refuse processes of one run that do not do the same."""
   told = [
-    {**experiment.settings, 'data_dir': '', 'data': experiment.data_id}
+    {
+      **to_config(experiment.settings),
+      'data_dir': '',
+      'data': experiment.data_id,
+    }
     for experiment in experiments
   ]
   multihost.check_alike('config', [*told, jax.__version__])
@@ -134,6 +137,17 @@ def train_runs(
   return [run.result() for run in runs]
 
 
+def open_run(experiment: Experiment, settings: Settings, workdir: str) -> Run:
+  """Return the run in this directory, begun now or to be continued."""
+  return multihost.open_run(
+    workdir,
+    to_config(settings),
+    data=experiment.data_id,
+    log=progress.log,
+    resumable=RESUMABLE,
+  )
+
+
 def was_begun_without_debug(workdir: str) -> bool:
   """Return whether a run that is not for debugging lies there."""
   try:
@@ -149,12 +163,10 @@ def replay(experiment: Experiment, workdir: str) -> NoReturn:
   Up to where the next one would be saved. Ends in the sentence that names the
   first bad step, or in one that says that there is none; writes nothing.
   """
-  settings = {**experiment.settings, 'debug': False}
-  run = multihost.open_run(
-    workdir, settings, data=experiment.data_id, log=progress.log
-  )
+  settings = replace(experiment.settings, debug=False)
+  run = open_run(experiment, settings, workdir)
   with contextlib.closing(run):
-    keys, train_data = random_streams(settings['seed']), experiment.train
+    keys, train_data = random_streams(settings.seed), experiment.train
     state, done = first_state(experiment, run, keys['states'], writes=False)
     seed_run = SeedRun(experiment, run, keys, None, state, done, train_data)
     every = cadence(settings, experiment.rounds)
@@ -188,21 +200,21 @@ def random_streams(seed: int) -> dict[str, Key]:
   return dict(zip(STREAMS, keys, strict=True))
 
 
-def cadence(settings: dict[str, Any], rounds: int) -> Cadence:
+def cadence(settings: Settings, rounds: int) -> Cadence:
   """Return the cadence of a config; 0 means a choice that suits the run."""
-  evaluate = settings['eval_every'] or max(1, rounds // 16)
+  evaluate = settings.evaluation.eval_every or max(1, rounds // 16)
   # On a CPU a round takes seconds, and a dispatch costs nothing beside it.
   log = 1 if jax.default_backend() == 'cpu' else evaluate
   return Cadence(
-    settings['log_every'] or log,
+    settings.system.log_every or log,
     evaluate,
-    settings['checkpoint_every'] or evaluate,
+    settings.system.checkpoint_every or evaluate,
   )
 
 
 def begin_seed_runs(seeds: Sequence[tuple[Experiment, Run]]) -> list[SeedRun]:
   """Return a seed_run for each seed, where its run stopped."""
-  keys = [random_streams(one.settings['seed']) for one, _ in seeds]
+  keys = [random_streams(one.settings.seed) for one, _ in seeds]
   evaluators = make_evaluators(
     [experiment for experiment, _ in seeds], [own['evaluation'] for own in keys]
   )
@@ -343,7 +355,7 @@ def evaluated(seed_run: SeedRun, stage: Stage) -> tuple[SeedRun, Numbers]:
   """
   began = time.perf_counter()
   experiment, state = seed_run.experiment, seed_run.state
-  views = experiment.settings['eval_views']
+  views = experiment.settings.evaluation.eval_views
   if stage is not experiment.stages[-1]:
     names = view_names(
       stage.algorithm, state.server, state.clients, experiment.train
@@ -368,7 +380,7 @@ def finish(seed_run: SeedRun) -> None:
   began = time.perf_counter()
   experiment, state = seed_run.experiment, seed_run.state
   models = Models(experiment, seed_run.run)
-  last, views = experiment.stages[-1], experiment.settings['views']
+  last, views = experiment.stages[-1], experiment.settings.evaluation.views
   scores = seed_run.evaluators.clients(last, state, views, models.keep)
   whole = seed_run.evaluators.whole(last, state.server)
   if multihost.is_first():
@@ -398,13 +410,13 @@ def write_result(
   num_classes = experiment.dataset.num_classes
   run.write_clients(
     scores,
-    np.arange(settings['num_clients']),
+    np.arange(settings.data.num_clients),
     train_count=experiment.train.count,
     train_classes=label_counts_of_clients(experiment.train, num_classes),
     test_classes=label_counts_of_clients(experiment.eval_data[1], num_classes),
   )
   run.write_result(
-    algorithm=settings['algorithm'],
+    algorithm=settings.algorithm,
     dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=seconds,

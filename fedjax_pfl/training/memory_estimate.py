@@ -68,13 +68,13 @@ def forecast_memory(
   """Return the forecast of a stage that begins with states of these shapes."""
   size = experiment.cohort_size
   if stage.full_participation:
-    size = experiment.settings['num_clients']
+    size = experiment.settings.data.num_clients
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(
     stage.prepare_data, states[0], shapes_of(experiment.train)
   )
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
-  chunk = experiment.settings['clients_per_chunk']
+  chunk = experiment.settings.system.clients_per_chunk
   if chunk == 'auto':
     chunk = auto_chunk(stage.algorithm, *states, ids, data, key)
   chunk = min(chunk, size)
@@ -185,7 +185,7 @@ def _known(
     return Memory(
       images, rows, server, clients, results=results, **nothing, host=0
     )
-  share = size / experiment.settings['num_clients']
+  share = size / experiment.settings.data.num_clients
   kept, fed = int(share * clients), int(share * rows)
   return Memory(
     *(images, fed, server, kept, server + kept),
@@ -203,16 +203,16 @@ def _evaluation(
   """Return the work of evaluation; on an accelerator a block side by side."""
   settings = experiment.settings
   last = stage is experiment.stages[-1]
-  views = settings['views'] if last else settings['eval_views']
+  views = settings.evaluation.views if last else settings.evaluation.eval_views
   if not views:
     return 0
-  exact = settings['scoring'] == 'exact'
+  exact = settings.evaluation.scoring == 'exact'
   evaluate = make_evaluate(
     stage.algorithm,
     experiment.task.normalise,
     views,
-    batch_size=TEST_BATCH if exact else settings['batch_size'],
-    score_fn=SCORINGS[settings['scoring']],
+    batch_size=TEST_BATCH if exact else settings.training.batch_size,
+    score_fn=SCORINGS[settings.evaluation.scoring],
     keep_models=last,
   )
   lowered = jax.jit(lambda *args: evaluate(*args)).lower(

@@ -29,7 +29,7 @@ class Models:
 
   def keep(self, ids: np.ndarray, models: dict[str, Params]) -> None:
     """Take what is to be saved of the models of these clients."""
-    chosen = self.experiment.settings['save_clients']
+    chosen = self.experiment.settings.evaluation.save_clients
     for view, stacked in models.items():
       for place, client in enumerate(ids.tolist()):
         if client in chosen:
@@ -51,9 +51,9 @@ class Models:
   def save(self) -> None:
     settings = self.experiment.settings
     about_all = {
-      'model': settings['model'],
-      'algorithm': settings['algorithm'],
-      'dataset': settings['dataset'],
+      'model': settings.model.name,
+      'algorithm': settings.algorithm,
+      'dataset': settings.data.dataset,
       'image_shape': self.experiment.dataset.train.x.shape[1:],
       'num_classes': self.experiment.dataset.num_classes,
       'rounds': self.experiment.rounds,

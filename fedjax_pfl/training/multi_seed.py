@@ -28,6 +28,7 @@ from fedjax_pfl.federated.rounds import Round
 from fedjax_pfl.federated.sharding import spread
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.runs.run_dir import Run
+from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.evaluators import Evaluators
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.state import State
@@ -56,7 +57,7 @@ def check_seeds(
   experiments: Sequence[Experiment], workdirs: Sequence[str]
 ) -> None:
   """Refuse what are not seeds of one experiment, each with its directory."""
-  flat = [flatten(experiment.settings) for experiment in experiments]
+  flat = [flatten(to_config(one.settings)) for one in experiments]
   names = [
     name
     for name in dict.fromkeys(name for one in flat for name in one)
@@ -87,7 +88,7 @@ def share_programs(experiments: Sequence[Experiment]) -> bool:
   with data of its own, or the model of the run that it starts from.
   """
   first = experiments[0]
-  starts = {experiment.settings['init_from'] for experiment in experiments}
+  starts = {experiment.settings.init_from for experiment in experiments}
   knows = any(stage.knows_seed for stage in first.stages)
   return len(experiments) == 1 or (len(starts) == 1 and not knows)
 
@@ -133,8 +134,8 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
   One on a CPU, where clients live on the host, and where seeds do not train on
   the same images.
   """
-  chunk = experiment.settings['clients_per_chunk']
-  if experiment.settings['debug'] or stage.prepare_data is not as_stored:
+  chunk = experiment.settings.system.clients_per_chunk
+  if experiment.settings.system.debug or stage.prepare_data is not as_stored:
     return 1
   if is_on_host(experiment.train):
     return 1

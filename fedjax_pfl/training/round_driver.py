@@ -19,9 +19,9 @@ from fedjax_pfl.federated.cohort import is_on_host, sample_cohorts
 from fedjax_pfl.federated.oom_backoff import until_it_fits
 from fedjax_pfl.federated.padding_overhead import expected_waste, widest_chunk
 from fedjax_pfl.federated.rounds import Round, make_round, make_rounds
-from fedjax_pfl.federated.sharding import mesh_of, spread
+from fedjax_pfl.federated.sharding import spread
 from fedjax_pfl.training import divergence
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.multi_seed import (
   Call,
   Result,
@@ -61,14 +61,14 @@ def make_advance(
     if lost is None:
       return result, metrics, everyone
     refuse_fn = partial(divergence.refusal, seed_run, stage, stop)
-    if settings['on_divergence'] == 'stop':
+    if settings.system.on_divergence == 'stop':
       raise refuse_fn(lost)
     divergence.put_back(call[1], np.unique(call[2]), kept)
     return divergence.play_without(rounds_fn, call, stage, refuse_fn)
 
   def kept_of(call):
     """Return what clients on the host have before they are written over."""
-    if settings['on_divergence'] == 'stop':
+    if settings.system.on_divergence == 'stop':
       return []
     return divergence.keep_rows(call[1], np.unique(call[2]))
 
@@ -88,11 +88,11 @@ def make_advance(
         numbers = {
           'stage': stage.name,
           **training_numbers(
-            one, call, settings['batch_size'], took, took_part
+            one, call, settings.training.batch_size, took, took_part
           ),
           **message_bytes(bytes_of(), call, begins=seed_run.done == first),
         }
-        if settings['on_divergence'] == 'exclude':
+        if settings.system.on_divergence == 'exclude':
           numbers |= told_excluded(seed_run, call, took_part)
         advanced.append((state_after(seed_run, result, took), numbers))
     return advanced
@@ -105,9 +105,9 @@ def make_rounds_fn(
 ) -> Round:
   """Return rounds of cohorts [T, C] as the settings want them run."""
   settings, algorithm = experiment.settings, stage.algorithm
-  if settings['debug']:
+  if settings.system.debug:
     return loop_rounds(make_round(algorithm, backend='loop', name=stage.name))
-  chunk = settings['clients_per_chunk']
+  chunk = settings.system.clients_per_chunk
   chunk = chunk if chunk == 'auto' else int(chunk)
   most = tell_waste(experiment, stage, chunk)
   if is_on_host(experiment.train):
@@ -133,11 +133,11 @@ def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
   """
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
   size = (
-    settings['num_clients']
+    settings.data.num_clients
     if stage.full_participation
     else experiment.cohort_size
   )
-  batch = settings['batch_size']
+  batch = settings.training.batch_size
   if chunk == 'auto' and jax.default_backend() == 'cpu':
     return 1
   most = widest_chunk(counts, size, batch) if chunk == 'auto' else chunk
@@ -177,7 +177,7 @@ def cohorts_of(
   experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
 ) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  num_clients = experiment.settings['num_clients']
+  num_clients = experiment.settings.data.num_clients
   if stage.full_participation:
     return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
   return sample_cohorts(

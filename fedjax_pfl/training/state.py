@@ -98,10 +98,10 @@ def initialize_stage(
 def none_yet(experiment: Experiment) -> dict[str, TestBest]:
   """Return the best rounds before any was evaluated."""
   settings = experiment.settings
-  dtype = jnp.int32 if settings['scoring'] == 'exact' else float
-  unseen = test_selection.init_best(settings['num_clients'], dtype=dtype)
+  dtype = jnp.int32 if settings.evaluation.scoring == 'exact' else float
+  unseen = test_selection.init_best(settings.data.num_clients, dtype=dtype)
   best = jax.tree.map(np.asarray, unseen)
-  views = settings['eval_views']
+  views = settings.evaluation.eval_views
   return {view: TestBest(best, best) for view in views}
 
 

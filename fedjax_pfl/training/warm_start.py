@@ -25,11 +25,11 @@ class Start(NamedTuple):
 
 
 def load_start(
-  workdir: str, settings: Mapping[str, Any], image_shape: tuple, task: Task
+  workdir: str, model: str, image_shape: tuple, task: Task
 ) -> Start:
   """Return the final global model of a finished run, for this task.
 
-  >>> start = load_start('runs/fedavg', settings, (32, 32, 3), task)
+  >>> start = load_start('runs/fedavg', 'convnet4', (32, 32, 3), task)
   """
   run_dir.load_result(workdir)  # a run that is not there, or not finished
   path = pathlib.Path(workdir) / 'model' / 'global.npz'
@@ -42,7 +42,7 @@ def load_start(
     )
   params, about = model_file.load_model(path)
   got = _described(path, about)
-  want = settings['model'], task.num_classes, tuple(image_shape)
+  want = model, task.num_classes, tuple(image_shape)
   like = jax.eval_shape(task.init, jax.random.key(0))
   if got != want or _shapes(params) != _shapes(like):
     raise bad_input(

@@ -10,7 +10,7 @@ from experiments.commandline import read_settings
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.rounds import init_states, make_round
-from fedjax_pfl.training.experiment import build
+from fedjax_pfl.training.experiment import build_experiment
 
 METHOD = '''
 """FedNap: the head rests in every nap-th round t.
@@ -110,7 +110,7 @@ def config(tmp_path, monkeypatch):
 
 
 def test_it_runs_from_its_config(config, quick_compiler):
-  experiment = build(read_settings(config))
+  experiment = build_experiment(read_settings(config))
   (stage,) = experiment.stages
   key = jax.random.key(0)
   server, clients = init_states(stage.algorithm, experiment.train, key)
@@ -127,6 +127,6 @@ def test_it_runs_from_its_config(config, quick_compiler):
 
 def test_mistakes_are_answered_with_its_names(config):
   with pytest.raises(BadInput, match=r'Choices: .*fednap.*mean fednap'):
-    build(read_settings(config, {'algorithm': 'fednapp'}))
+    build_experiment(read_settings(config, {'algorithm': 'fednapp'}))
   with pytest.raises(BadInput, match=r'of fednap.*Choices: nap'):
-    build(read_settings(config, {'hp.naps': '3'}))
+    build_experiment(read_settings(config, {'hp.naps': '3'}))

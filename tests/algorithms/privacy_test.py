@@ -28,6 +28,7 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import build_stages
 from fedjax_pfl.training.loop import (
@@ -88,7 +89,9 @@ def experiments_of(poisoned, name, **changes):
 def run(experiments, folder):
   """Return the seed_runs of the experiments after their last round."""
   runs = [
-    run_dir.open_run(folder / str(number), one.settings, data='', log=print)
+    run_dir.open_run(
+      folder / str(number), to_config(one.settings), data='', log=print
+    )
     for number, one in enumerate(experiments)
   ]
   return run_rounds(begin_seed_runs(list(zip(experiments, runs, strict=True))))
@@ -97,7 +100,7 @@ def run(experiments, folder):
 def models_of(experiment, state, views, compiled):
   """Return {view: models [K]} as the runner's evaluate shows them."""
   kept = {}
-  key = random_streams(experiment.settings['seed'])['evaluation']
+  key = random_streams(experiment.settings.seed)['evaluation']
   scores = make_evaluator(experiment, key, compiled)(
     experiment.stages[-1], state, views, lambda ids, models: kept.update(models)
   )

@@ -1,4 +1,4 @@
-"""The table of methods in README is what the command prints."""
+"""The table of methods in docs/methods.md is what the command prints."""
 
 import pytest
 
@@ -6,6 +6,6 @@ from experiments import methods
 
 
 @pytest.mark.long
-def test_readme_has_the_table_of_today():
-  _, table, _ = methods.split_readme()
+def test_page_has_the_table_of_today():
+  _, table, _ = methods.split_page()
   assert table.strip() == methods.make_table(), 'experiments/methods.py --write'

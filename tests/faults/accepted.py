@@ -15,6 +15,7 @@ from faults.mutations import draw_mutations, settings_of, try_one
 from faults.outcome import Outcome
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.training.loop import train
 
@@ -42,7 +43,7 @@ def _accepted(count: int, seed: int) -> Iterator[tuple[Any, dict[str, Any]]]:
     if not mutation.config.endswith('_digits'):
       continue
     trial = try_one(mutation)
-    if not trial.is_accepted or trial.value.settings['dataset'] != 'digits':
+    if not trial.is_accepted or trial.value.settings.data.dataset != 'digits':
       continue
     found += 1
     yield mutation, _shorter(settings_of(mutation))
@@ -61,13 +62,14 @@ def _shorter(settings: dict[str, Any]) -> dict[str, Any]:
   }
 
 
-def _train(settings: dict[str, Any]) -> None:
+def _train(config: dict[str, Any]) -> None:
+  settings = parse_config(config)
   experiment = Experiment(
     settings,
     *build_data(settings, lambda text: None),
     TASK,
     build_stages(settings, TASK),
-    cohort_size(settings['num_clients'], settings['client_fraction']),
+    cohort_size(settings.data.num_clients, settings.training.client_fraction),
   )
   with tempfile.TemporaryDirectory() as folder:
     train(experiment, str(Path(folder) / 'run'))

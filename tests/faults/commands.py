@@ -76,7 +76,7 @@ def begin(words: list[str]) -> None:
   """Do what the command does, up to the first file that it would write."""
   overrides = commandline.parse_flags(['main.py', *words], NAMES)
   settings = commandline.read_settings(flags.FLAGS.config, overrides)
-  built = experiment.build(settings)
+  built = experiment.build_experiment(settings)
   path = Path(flags.FLAGS.workdir)
   if '\0' in str(path) or not _can_be_made(path):
     identity.claim(path, built.settings, built.data_id, print)

@@ -21,6 +21,7 @@ from faults.watch import Trial, attempt
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.data import Dataset
 from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.settings import flat_config
 from fedjax_pfl.training import experiment
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +82,7 @@ def run(count: int, seed: int) -> Outcome:
 def try_one(mutation: Mutation) -> Trial:
   """Return what came of it, up to where training would begin."""
   with images_once():
-    return attempt(lambda: experiment.build(settings_of(mutation)))
+    return attempt(lambda: experiment.build_experiment(settings_of(mutation)))
 
 
 @contextlib.contextmanager
@@ -90,7 +91,8 @@ def images_once() -> Iterator[None]:
   load = experiment.load_images
 
   def load_once(settings, log):
-    key = tuple(settings[name] for name in IMAGES)
+    config = flat_config(settings)
+    key = tuple(config[name] for name in IMAGES)
     if key not in _LOADED:
       _LOADED[key] = load(settings, log)
     return _LOADED[key]

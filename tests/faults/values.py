@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.settings.validate import RULES
+from fedjax_pfl.settings import FIELDS
 
 NUMBERS = (
   *(-1, 0, 1, 2, 3, 7, 10, 20, 100, 1000, 10**6, 10**9, 2**31 - 1, 2**31),
@@ -70,16 +70,14 @@ def near(word: str, draw: random.Random) -> str:
 
 def known_words(name: str) -> tuple[str, ...]:
   """Return what a field may be, if that is one of several words."""
-  rule = RULES.get(name)
-  choices = rule and rule.choices
-  choices = choices() if callable(choices) else choices or ()
-  return tuple(choice for choice in choices if isinstance(choice, str))
+  choices = FIELDS[name].spec.rule.listed_choices() if name in FIELDS else ()
+  return tuple(choice for choice in choices or () if isinstance(choice, str))
 
 
 def hyperparameters(method: str) -> dict[str, Any]:
   """Return the hyperparameters of a method, as they are by default."""
   fields = algorithms.load(method).HParams()._asdict()
-  return {n: v for n, v in fields.items() if n not in ('train', 'personal')}
+  return {n: v for n, v in fields.items() if n not in ('train', 'finetune')}
 
 
 def close_to(old: Any, draw: random.Random) -> Any:

@@ -7,7 +7,7 @@ from helpers import refused
 from small_runs import settings_of
 
 from configs import fedbabu_cifar10
-from fedjax_pfl.training.experiment import build
+from fedjax_pfl.training.experiment import build_experiment
 
 # Found in the config, by tracing the method on shapes: before any data.
 NO_DATA_NEEDED = [
@@ -15,7 +15,7 @@ NO_DATA_NEEDED = [
   ({'dataset': 'digit'}, '(did you mean digits?)'),
   ({'model': 'convnet5'}, 'Choices: convnet3, convnet4, mobilenet'),
   ({'shards_per_clients': 5}, '(did you mean shards_per_client?)'),
-  ({'finetune__part': 'haed'}, '(did you mean head?)'),
+  ({'finetune__trainable': 'haed'}, '(did you mean head?)'),
   ({'finetune__epoch': 5}, '(did you mean finetune.epochs?)'),
   ({'client_fraction': 1.5}, 'a fraction above 0 and up to 1'),
   ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
@@ -29,7 +29,7 @@ NO_DATA_NEEDED = [
   ({'views': ('finetuned_5',)}, 'fine-tuning that stops at other epochs'),
   ({'eval_views': ('global',)}, "got 'global', expected a view of this method"),
   ({'hp__mu': 0.1}, "hp: got 'mu', expected a hyperparameter of fedbabu"),
-  ({'hp__update_part': 'haed'}, '(did you mean head?)'),
+  ({'hp__trainable': 'haed'}, '(did you mean head?)'),
   (
     {'algorithm': 'lg_fedavg', 'hp__train_fedavg': False},
     'Likely cause: LG-FedAvg without a FedAvg run',
@@ -39,15 +39,15 @@ NO_DATA_NEEDED = [
     'hp.learning_rate: got 0.0, expected a learning rate above 0',
   ),
   ({'init_from': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
-  ({'hp__update_part': 1}, "of the kind of its default, 'body'"),
+  ({'hp__trainable': 1}, "of the kind of its default, 'body'"),
   (
-    {'hp__update_part': 'conv1+bn4'},
+    {'hp__trainable': 'conv1+bn4'},
     "hp.trainable: got 'bn4', expected a part of the model, or names of its "
     "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, conv1, "
     'conv2, conv3 (did you mean bn3?)',
   ),
   (
-    {'finetune__part': 'conv1+bn4'},
+    {'finetune__trainable': 'conv1+bn4'},
     "finetune.trainable: got 'bn4', expected a part",
   ),
   (
@@ -85,7 +85,9 @@ NO_DATA_NEEDED = [
 @pytest.mark.parametrize(('changes', 'words'), NO_DATA_NEEDED)
 def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
   said = []
-  message = refused(lambda: build(settings_of(**changes), said.append))
+  message = refused(
+    lambda: build_experiment(settings_of(**changes), said.append)
+  )
   assert words in message
   assert not said and not compiled
 
@@ -95,9 +97,9 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
   [
     (
       {'num_clients': 15, 'shards_per_client': 3},
-      'shards: got 3, expected a positive multiple of 2: 15 clients x shards '
-      'must be a multiple of 10 classes, so that every class is cut into '
-      'equally many. Choices: 2, 4, 6',
+      'shards_per_client: got 3, expected a positive multiple of 2: 15 clients '
+      'x shards must be a multiple of 10 classes, so that every class is cut '
+      'into equally many. Choices: 2, 4, 6',
     ),
     (
       {'num_clients': 400, 'shards_per_client': 10},
@@ -119,7 +121,7 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
         'num_clients': 15,
         'shards_per_client': 2,
       },
-      'test_shards: got 3, expected a positive multiple of 2: 15 clients',
+      'test_shards_per_client: got 3, expected a positive multiple of 2',
     ),
     (
       {'max_train_examples': 15, 'partition': 'iid'},
@@ -137,24 +139,26 @@ def test_the_partition_is_refused_before_anything_is_compiled(
   compiled, changes, words
 ):
   said = []
-  message = refused(lambda: build(settings_of(**changes), said.append))
+  message = refused(
+    lambda: build_experiment(settings_of(**changes), said.append)
+  )
   assert words in message
   assert not said and not compiled
 
 
 def test_whole_batches_that_no_tests_of_a_client_fill(compiled):
   settings = settings_of(scoring='whole_batches')
-  message = refused(lambda: build(settings))
+  message = refused(lambda: build_experiment(settings))
   got = "got 'whole_batches with a client of 17 tests'"
   assert f'scoring: {got}' in message
   assert 'at least one whole batch, of 20 tests, for each client' in message
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
-  build({**settings, 'batch_size': 17})
+  build_experiment({**settings, 'batch_size': 17})
 
 
 def test_data_that_are_not_there(tmp_path, compiled):
   settings = settings_of(fedbabu_cifar10, data_dir=str(tmp_path))
-  message = refused(lambda: build(settings))
+  message = refused(lambda: build_experiment(settings))
   assert f'which {tmp_path / "cifar10"} does not hold' in message
   assert 'Choices: digits, synthetic' in message
   assert '--config.data_dir=' in message
@@ -165,4 +169,6 @@ def test_a_typing_error_is_told_before_absent_data(tmp_path):
   settings = settings_of(
     fedbabu_cifar10, data_dir=str(tmp_path), eval_views=('inital',)
   )
-  assert '(did you mean initial?)' in refused(lambda: build(settings))
+  assert '(did you mean initial?)' in refused(
+    lambda: build_experiment(settings)
+  )

@@ -4,11 +4,23 @@ import helpers
 import pytest
 
 from configs import common, fedbabu_digits
-from fedjax_pfl.settings.validate import RULES, check_settings, num_rounds
+from fedjax_pfl.settings import (
+  FIELDS,
+  RESUMABLE,
+  Settings,
+  changing,
+  defaults,
+  flat_config,
+  parse_config,
+  replace,
+  to_config,
+)
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.settings.renamed import RENAMED
 
 
 def make_settings(**changes):
-  """Return good settings, changed; finetune__trainable is finetune.trainable."""
+  """Return good settings, changed; finetune__epochs is finetune.epochs."""
   settings = fedbabu_digits.get_config().to_dict()
   for name, value in changes.items():
     group, _, field = name.partition('__')
@@ -20,7 +32,7 @@ def make_settings(**changes):
 
 
 def refused(settings):
-  message = helpers.refused(check_settings, settings)
+  message = helpers.refused(parse_config, settings)
   for part in (': got ', ', expected ', '. Likely cause: '):
     assert message.count(part) == 1, message
   assert message.endswith('.') and '..' not in message
@@ -138,22 +150,20 @@ def test_a_bad_setting_is_a_sentence(name, value, words):
   message = refused(make_settings(**{name: value}))
   assert message.startswith(f'{name.replace("__", ".")}: got ')
   assert words in message
-  rule = RULES.get(name.replace('__', '.'))
-  choices = rule and rule.choices
+  choices = FIELDS[name.replace('__', '.')].spec.rule.listed_choices()
   if choices:
-    choices = choices() if callable(choices) else choices
     assert f'Choices: {", ".join(map(str, choices))}' in message
 
 
 def test_every_field_has_a_bad_value_above():
-  assert {name.replace('__', '.') for name, _, _ in BAD} == {*RULES, 'hp'}
+  assert {name.replace('__', '.') for name, _, _ in BAD} == {*FIELDS}
 
 
 def test_the_rules_are_about_the_fields_of_the_configs():
   settings = common.base().to_dict()
   finetune = settings.pop('finetune')
   fields = {*settings, *(f'finetune.{name}' for name in finetune)}
-  assert fields == {*RULES, 'hp'}
+  assert fields == {*FIELDS}
 
 
 @pytest.mark.parametrize(
@@ -186,7 +196,7 @@ def test_the_rules_are_about_the_fields_of_the_configs():
   ],
 )
 def test_the_ends_of_the_rules_are_good(good):
-  check_settings(make_settings(**good))
+  parse_config(make_settings(**good))
 
 
 def test_a_server_may_not_train_on_what_clients_are_tested_on():
@@ -197,7 +207,7 @@ def test_a_server_may_not_train_on_what_clients_are_tested_on():
     'server_data_fraction: got 0.1, expected 0 with test_partition=split'
     in message
   )
-  check_settings(make_settings(test_partition='split'))
+  parse_config(make_settings(test_partition='split'))
 
 
 def test_a_python_loop_has_its_clients_on_the_device():
@@ -224,31 +234,85 @@ def test_fields_that_are_no_words():
 
 
 def test_an_unknown_field_lists_the_fields():
-  message = refused(make_settings(shard=5))
-  assert "config: got 'shard', expected a field of a config" in message
-  assert '(did you mean shards?)' in message
-  for name in (*RULES, 'hp'):
+  message = refused(make_settings(shard_per_client=5))
+  assert "config: got 'shard_per_client', expected a field of a con" in message
+  assert '(did you mean shards_per_client?)' in message
+  for name in FIELDS:
     assert f'{name}, ' in message or f'{name} (' in message
 
 
 def test_an_unknown_inner_field_lists_those_of_its_group():
   message = refused(make_settings(finetune__epoch=5))
   choices = message.partition('Choices: ')[2].partition(' (did')
-  assert choices[0].split(', ') == [f for f in RULES if 'finetune.' in f]
+  assert choices[0].split(', ') == [f for f in FIELDS if 'finetune.' in f]
   assert choices[2].startswith(' you mean finetune.epochs?)')
   assert 'finetune.trainable' in refused(make_settings(finetune=5))
 
 
-@pytest.mark.parametrize('name', ['seed', 'hp', 'finetune'])
-def test_a_field_that_is_missing(name):
-  settings = make_settings()
-  del settings[name]
-  message = refused(settings)
-  assert f"config: got 'no {name}" in message
-  assert 'configs.common.base' in message
+@pytest.mark.parametrize('old, new', RENAMED.items())
+def test_the_old_name_of_a_field_is_told_the_new(old, new):
+  message = refused({**defaults(), **{old: 1}})
+  assert f'config: got {old!r}' in message
+  assert f'{old} is called {new} now. Choices: {new}' in message
+  assert new in FIELDS and old not in FIELDS
+
+
+@pytest.mark.parametrize('name', ['seed', 'hp', 'finetune', 'num_clients'])
+def test_a_field_that_is_left_out_has_its_default(name):
+  config = defaults()
+  del config[name]
+  assert parse_config(config) == Settings() == parse_config({})
+
+
+def test_settings_and_configs_go_to_and_fro():
+  config = make_settings(finetune__epochs=[1, 2], hp={'trainable': 'head'})
+  settings = parse_config(config)
+  assert settings.finetune.epochs == (1, 2)
+  assert settings.hp['trainable'] == 'head'
+  assert parse_config(to_config(settings)) == settings
+  assert parse_config(flat_config(settings)) == settings
+  assert parse_config(settings) is settings
+  assert {*flat_config(settings)} == {*FIELDS}
+
+
+def test_settings_cannot_be_changed_in_place():
+  settings = parse_config(make_settings(hp={'trainable': 'head'}))
+  with pytest.raises(AttributeError):
+    settings.seed = 1
+  with pytest.raises(AttributeError):
+    settings.data.num_clients = 1
+  with pytest.raises(TypeError):
+    settings.hp['trainable'] = 'body'
+
+
+def test_replaced_settings_are_checked():
+  settings = Settings()
+  other = replace(settings, {'finetune.epochs': (1, 5)}, seed=1)
+  assert (other.seed, other.finetune.epochs) == (1, (1, 5))
+  assert settings == Settings()
+  message = helpers.refused(replace, settings, {'seed': -1})
+  assert message.startswith('seed: got -1')
 
 
 def test_rounds_are_given_or_follow_from_epochs():
-  assert num_rounds(make_settings()) == 80 // 5
-  assert num_rounds(make_settings(total_epochs=84)) == 16
-  assert num_rounds(make_settings(rounds=3)) == 3
+  def rounds(**changes):
+    return parse_config(make_settings(**changes)).num_rounds
+
+  assert rounds() == 80 // 5
+  assert rounds(total_epochs=84) == 16
+  assert rounds(rounds=3) == 3
+
+
+def test_a_field_states_what_it_changes():
+  """The keys by which stored results are found follow from this."""
+  neither = {*FIELDS} - {*changing(TRAINING)} - {*changing(EVALUATION)}
+  assert neither == {
+    *('data_dir', 'conv_impl', 'views', 'save_clients', 'checkpoint_every'),
+    *('log_every', 'clients_per_chunk', 'devices', 'clients_placement'),
+    *('debug', 'quick'),
+  }
+  assert {*changing(EVALUATION)} == {
+    *('adapt_on', 'scoring', 'test_partition', 'test_shards_per_client'),
+    *('test_fraction', *(n for n in FIELDS if n.startswith('finetune.'))),
+  }
+  assert RESUMABLE == ('devices', 'clients_placement')

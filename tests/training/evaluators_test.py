@@ -9,6 +9,7 @@ from small_runs import make_experiment, with_algorithm
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.loop import write_result
 from fedjax_pfl.training.state import State, none_yet
@@ -68,7 +69,9 @@ def test_the_best_of_a_family_of_views_stands_apart(tmp_path):
     'mix_0.5': Scores(count, count),
     'initial': Scores(count, count),
   }
-  run = run_dir.open_run(tmp_path, experiment.settings, data='digits')
+  run = run_dir.open_run(
+    tmp_path, to_config(experiment.settings), data='digits'
+  )
   state = State((), (), np.zeros(()), none_yet(experiment))
   write_result(experiment, run, scores, {}, state, 1.0)
   result = run_dir.load_result(tmp_path)

@@ -15,10 +15,11 @@ from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import load_dataset, transforms
 from fedjax_pfl.models.task import task_from_module
+from fedjax_pfl.settings import parse_config, replace
 from fedjax_pfl.training import experiment
 from fedjax_pfl.training.experiment import (
-  build,
   build_data,
+  build_experiment,
   build_stages,
   build_task,
   peek_shape,
@@ -26,7 +27,7 @@ from fedjax_pfl.training.experiment import (
 
 
 def test_shapes_are_enough_to_know_the_method(compiled):
-  experiment = build(settings_of())
+  experiment = build_experiment(settings_of())
   # Moving arrays to the device goes by this name; nothing else is compiled.
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
   assert experiment.rounds == 16 and experiment.cohort_size == 5
@@ -35,7 +36,7 @@ def test_shapes_are_enough_to_know_the_method(compiled):
 def test_quick_has_a_stand_in_and_says_so(tmp_path):
   said = []
   settings = settings_of(fedbabu_cifar10, 'quick', data_dir=str(tmp_path))
-  experiment = build(settings, said.append)
+  experiment = build_experiment(settings, said.append)
   assert 'synthetic images of its shape stand in' in said[0]
   assert 'say nothing about cifar10' in said[0]
   assert experiment.train.x.shape == (1000, 32, 32, 3)
@@ -44,7 +45,7 @@ def test_quick_has_a_stand_in_and_says_so(tmp_path):
 
 def test_the_user_is_told_what_the_clients_hold():
   said = []
-  build(settings_of(), said.append)
+  build_experiment(settings_of(), said.append)
   assert said[0].startswith('digits, training: 20 clients, 1,442 examples')
   assert said[1].startswith('digits, testing: 20 clients, 355 examples')
 
@@ -63,7 +64,7 @@ def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
   heard = []
   for changes in [{}, *PARTS]:
     said = []
-    experiment = build(settings_of(**changes), said.append)
+    experiment = build_experiment(settings_of(**changes), said.append)
     assert experiment.test.count.shape == (20,)
     for split, line in zip(('training', 'testing'), said, strict=True):
       assert re.match(
@@ -79,7 +80,9 @@ def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
 
 def test_clients_that_are_tested_on_a_split_of_their_training_images():
   said = []
-  experiment = build(settings_of(test_partition='split'), said.append)
+  experiment = build_experiment(
+    settings_of(test_partition='split'), said.append
+  )
   train, test = experiment.train, experiment.test
   assert said[1].startswith(
     'digits, testing, on training images kept apart: 20 clients, '
@@ -97,7 +100,7 @@ def test_clients_that_are_tested_on_a_split_of_their_training_images():
 
 def test_the_user_is_told_of_clients_that_lack_examples():
   said = []
-  experiment = build(
+  experiment = build_experiment(
     settings_of(partition='dirichlet', dirichlet_beta=0.02), said.append
   )
   no_train, no_test = (
@@ -119,10 +122,10 @@ def test_the_argument_after_the_colon():
 
 
 def test_clients_may_adapt_on_half_of_their_tests():
-  experiment = build(settings_of())
+  experiment = build_experiment(settings_of())
   assert experiment.eval_data == (experiment.train, experiment.test)
-  settings = {**experiment.settings, 'adapt_on': 'test_half'}
-  support, query = experiment._replace(settings=settings).evaluation
+  settings = replace(experiment.settings, adapt_on='test_half')
+  support, query = experiment._replace(settings=settings).eval_data
   size = int(experiment.test.count[3])
   assert support.count[3] == size // 2
   both = np.r_[support.index[3, : size // 2], query.index[3, : -(-size // 2)]]
@@ -149,7 +152,7 @@ def test_a_client_that_fills_one_batch_is_told_before_compiling(
   compiled, changes, words
 ):
   changes = {'algorithm': 'per_fedavg', 'views': ('initial',), **changes}
-  message = refused(lambda: build(settings_of(**changes)))
+  message = refused(lambda: build_experiment(settings_of(**changes)))
   assert words in message
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
 
@@ -194,7 +197,9 @@ def test_the_head_begins_as_the_config_says():
 
 def test_a_server_with_data():
   said = []
-  experiment = build(settings_of(server_data_fraction=0.05), said.append)
+  experiment = build_experiment(
+    settings_of(server_data_fraction=0.05), said.append
+  )
   assert said[-1] == 'server: 72 of the 1,442 training examples'
   post_aggregate = experiment.stages[-1].algorithm.post_aggregate
   assert post_aggregate is not as_aggregated
@@ -202,14 +207,16 @@ def test_a_server_with_data():
 
 def test_a_server_without_data_costs_nothing():
   said = []
-  experiment = build(settings_of(), said.append)
+  experiment = build_experiment(settings_of(), said.append)
   assert not [line for line in said if line.startswith('server')]
   post_aggregate = experiment.stages[-1].algorithm.post_aggregate
   assert post_aggregate is as_aggregated
 
 
 def test_a_server_whose_share_is_no_example(compiled):
-  message = refused(lambda: build(settings_of(server_data_fraction=1e-4)))
+  message = refused(
+    lambda: build_experiment(settings_of(server_data_fraction=1e-4))
+  )
   assert (
     'server_data_fraction: got 0.0001, expected 0, or at least 1/1442'
     in message
@@ -218,7 +225,7 @@ def test_a_server_whose_share_is_no_example(compiled):
 
 
 def test_views_follow_from_the_epochs_of_finetuning():
-  build(settings_of(finetune__epochs=(1, 3), views=('finetuned_1',)))
+  build_experiment(settings_of(finetune__epochs=(1, 3), views=('finetuned_1',)))
 
 
 class Headless(nn.Module):
@@ -260,7 +267,7 @@ def test_an_algorithm_that_is_not_there():
 
 
 def test_fewer_examples_keep_their_share_of_tests():
-  experiment = build(settings_of(max_train_examples=500))
+  experiment = build_experiment(settings_of(max_train_examples=500))
   assert len(experiment.dataset.train.y) == 500
   assert len(experiment.dataset.test.y) == round(500 / 1442 * 355)
   assert np.asarray(experiment.train.count).sum() <= 500
@@ -273,18 +280,20 @@ def test_inputs_of_another_recipe_and_size(monkeypatch):
     'quick': True,
   }
   settings = settings_of(fedbabu_cifar10, 'quick', **changes)
+  settings = parse_config(settings)
   assert peek_shape(settings) == ((32, 32, 3), 200)
-  settings['dataset'] = 'digits'
-  settings['preprocessing'] = 'unit'
+  settings = replace(settings, dataset='digits', preprocessing='unit')
   assert peek_shape(settings) == ((8, 8, 1), 10)
-  settings['model'] = 'convnet3'
+  settings = replace(settings, model='convnet3')
   task = build_task(settings, (8, 8, 1), 10)
   assert task.augment is task.normalise  # nothing is augmented
   x = np.full((1, 8, 8, 1), 51, np.uint8)
   np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
   found = transforms.find_recipe('digits')._replace(side=4)
   monkeypatch.setattr(experiment, 'find_recipe', lambda *names: found)
-  dataset, train, *_ = build_data(settings_of(), lambda text: None)
+  dataset, train, *_ = build_data(
+    parse_config(settings_of()), lambda text: None
+  )
   assert train.x.shape == (1442, 4, 4, 1)
   plain = load_dataset('digits')
   assert dataset.fingerprint != plain.fingerprint

@@ -26,6 +26,7 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
+from fedjax_pfl.settings import Settings, replace
 from fedjax_pfl.training.loop import Cadence, cadence, train
 from fedjax_pfl.training.round_driver import mean_metrics
 
@@ -55,12 +56,14 @@ def test_the_next_stop_is_the_nearest_of_all():
 
 
 def test_zero_is_a_choice_that_suits_the_run():
-  zero = {'log_every': 0, 'eval_every': 0, 'checkpoint_every': 0}
-  assert cadence(zero, 320) == (1, 20, 20)  # a CPU logs every round
-  assert cadence(zero, 5) == (1, 1, 1)
-  assert cadence({**zero, 'eval_every': 7}, 320) == (1, 7, 7)
+  def cadences(rounds, **changes):
+    return cadence(replace(Settings(), changes), rounds)
+
+  assert cadences(320) == (1, 20, 20)  # a CPU logs every round
+  assert cadences(5) == (1, 1, 1)
+  assert cadences(320, eval_every=7) == (1, 7, 7)
   given = {'log_every': 5, 'eval_every': 7, 'checkpoint_every': 9}
-  assert cadence(given, 320) == (5, 7, 9)
+  assert cadences(320, **given) == (5, 7, 9)
 
 
 def test_lines_and_checkpoints_follow_the_cadence(fedbabu):
@@ -367,10 +370,10 @@ def test_the_directory_of_another_config_is_refused(fedbabu):
     train(other, workdir)
   message = str(caught.value)
   assert (
-    "config: got {'batch_size': 9, 'shards_per_client': 4}, expected" in message
+    "config: got {'shards_per_client': 4, 'batch_size': 9}, expected" in message
   )
-  assert "where these are {'batch_size': 8, 'shards_per_client': 2}" in message
+  assert "where these are {'shards_per_client': 2, 'batch_size': 8}" in message
   assert 'Choices: another --workdir, the settings of that run' in message
   assert 'Likely cause: a setting was changed' in message
   assert snapshot(workdir) == before
-  assert experiment.settings['shards_per_client'] == 2
+  assert experiment.settings.data.shards_per_client == 2

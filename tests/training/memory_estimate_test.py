@@ -22,7 +22,7 @@ def used(experiment, chunk):
   (stage,), data = experiment.stages, experiment.train
   key, size = jax.random.key(0), experiment.cohort_size
   ids = jnp.arange(size)
-  if experiment.settings['clients_placement'] == 'host':
+  if experiment.settings.system.clients_placement == 'host':
     server, clients = host_offload.begin(stage, data, key)
     lowered = host_offload.compiled_round.lower(
       *(stage.algorithm, chunk, data.index.shape, server),
@@ -39,7 +39,7 @@ def used(experiment, chunk):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-  ('placement', 'clients_per_chunk'),
+  ('placement', 'chunk'),
   [('device', 1), ('host', 4)],
 )
 def test_a_fifth_of_what_is_then_used(placement, chunk):

@@ -27,6 +27,7 @@ from fedjax_pfl.federated.chunking import MEMORY_SHARE, Memory
 from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
+from fedjax_pfl.settings import replace
 from fedjax_pfl.training import multi_seed
 from fedjax_pfl.training.loop import random_streams, train, train_seeds
 
@@ -152,7 +153,7 @@ def test_as_many_seeds_as_fit_run_side_by_side():
   of_three = 3 * 1000 + 2 * trees.num_bytes(states)
 
   def number(free, stage=stage, **changes):
-    settings = {**experiment.settings, **changes}
+    settings = replace(experiment.settings, changes)
     memory = Memory(free / MEMORY_SHARE, client=1000)
     with mock.patch.object(multi_seed, 'memory_of', return_value=memory):
       return multi_seed.num_side_by_side(
@@ -266,8 +267,8 @@ def test_seeds_of_two_experiments(tmp_path):
     train_seeds(experiments, directories(tmp_path))
   assert str(caught.value) == (
     "experiments: got {'learning_rate': [0.02, 0.3]}, expected the same "
-    'settings in all of them but for seed and start. Likely cause: seeds of '
-    'several experiments: train those one after the other.'
+    'settings in all of them but for seed and init_from. Likely cause: seeds '
+    'of several experiments: train those one after the other.'
   )
   assert not any(tmp_path.iterdir())
 

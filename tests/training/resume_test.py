@@ -19,7 +19,7 @@ from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.models.task import make_task
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.training.experiment import build
+from fedjax_pfl.training.experiment import build_experiment
 
 ROOT = Path(run_dir.__file__).parents[2]
 ROUNDS = 8
@@ -182,7 +182,7 @@ def test_a_damaged_checkpoint_is_told(runs):
 def test_a_stored_model_is_built_again_from_the_files_alone(runs):
   _, folder, _ = runs
   workdir = folder / 'unbroken'
-  experiment = build(run_dir.load_config(workdir)['config'])
+  experiment = build_experiment(run_dir.load_config(workdir)['config'])
   params, about = load_model(workdir / 'model' / 'global.npz')
   task = make_task(
     about['model'],

@@ -10,7 +10,8 @@ from configs import fedavg_digits, lg_fedavg_digits
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
-from fedjax_pfl.training.experiment import build, build_task
+from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.experiment import build_experiment, build_task
 from fedjax_pfl.training.warm_start import (
   begin,
   check_same_clients,
@@ -20,7 +21,7 @@ from fedjax_pfl.training.warm_start import (
 
 SHAPE = (8, 8, 1)
 TASK = make_task(shape=SHAPE, classes=10)
-SETTINGS = {'model': 'convnet3'}
+MODEL = 'convnet3'
 
 
 def make_run(path, params, data='images-clients', **about):
@@ -42,7 +43,7 @@ def make_run(path, params, data='images-clients', **about):
 def test_a_run_begins_with_the_model_of_another(tmp_path):
   params = TASK.init(KEY(7))
   run = make_run(tmp_path / 'run', jax.tree.map(np.asarray, params))
-  start = load_start(run, SETTINGS, SHAPE, TASK)
+  start = load_start(run, MODEL, SHAPE, TASK)
   assert_same_bits(begin(TASK, start).init(KEY(8)), params)
   assert start.data_id == 'images-clients'
 
@@ -51,7 +52,7 @@ def test_another_model_makes_another_run(tmp_path):
   digests = set()
   for seed in (1, 2, 2):
     make_run(tmp_path / 'run', TASK.init(KEY(seed)))
-    start = load_start(tmp_path / 'run', SETTINGS, SHAPE, TASK)
+    start = load_start(tmp_path / 'run', MODEL, SHAPE, TASK)
     digests.add(name_data('images-clients', start))
   assert len(digests) == 2
   assert all(name.startswith('images-clients+') for name in digests)
@@ -59,7 +60,7 @@ def test_another_model_makes_another_run(tmp_path):
 
 def test_a_run_that_is_not_there_or_not_finished(tmp_path):
   run = make_run(tmp_path / 'run', TASK.init(KEY(1)))
-  args = SETTINGS, SHAPE, TASK
+  args = MODEL, SHAPE, TASK
   message = refused(load_start, f'{tmp_path}/runn', *args)
   assert f'Choices: {run} (did you mean {run}?)' in message
   (tmp_path / 'run' / run_dir.RESULT).unlink()
@@ -71,7 +72,7 @@ def test_a_run_that_is_not_there_or_not_finished(tmp_path):
 def test_a_run_without_a_global_model(tmp_path):
   run = make_run(tmp_path / 'run', TASK.init(KEY(1)))
   (tmp_path / 'run' / 'model' / 'global.npz').unlink()
-  message = refused(load_start, run, SETTINGS, SHAPE, TASK)
+  message = refused(load_start, run, MODEL, SHAPE, TASK)
   assert 'a run that left a global model' in message
 
 
@@ -87,7 +88,7 @@ def test_a_run_without_a_global_model(tmp_path):
 def test_a_model_of_another_shape(tmp_path, about, hidden, words):
   task = make_task(hidden, shape=SHAPE, classes=10)
   run = make_run(tmp_path / 'run', task.init(KEY(1)), **about)
-  message = refused(load_start, run, SETTINGS, SHAPE, TASK)
+  message = refused(load_start, run, MODEL, SHAPE, TASK)
   got, _, expected = message.partition(', expected ')
   assert words in got
   assert expected.startswith(
@@ -97,7 +98,7 @@ def test_a_model_of_another_shape(tmp_path, about, hidden, words):
 
 def test_clients_of_another_partition(tmp_path):
   run = make_run(tmp_path / 'run', TASK.init(KEY(1)), data='a-b+c')
-  start = load_start(run, SETTINGS, SHAPE, TASK)
+  start = load_start(run, MODEL, SHAPE, TASK)
   check_same_clients(start, 'a-b')
   message = refused(check_same_clients, start, 'a-d')
   assert f'{run}, on the data a-b' in message
@@ -121,10 +122,12 @@ def run(tmp_path):
   """Return a function: settings -> a run that had their data and model."""
 
   def make(settings):
-    task = build_task(settings, SHAPE, 10)
+    task = build_task(parse_config(settings), SHAPE, 10)
     shapes = jax.eval_shape(task.init, KEY(0))
     params = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.5, 'f4'), shapes)
-    data = build({**settings, 'algorithm': 'fedavg', 'hp': {}}).data_id
+    data = build_experiment(
+      {**settings, 'algorithm': 'fedavg', 'hp': {}}
+    ).data_id
     return make_run(tmp_path / 'init_from', params, data=data), data
 
   return make
@@ -134,7 +137,7 @@ def test_a_config_that_only_evaluates_another_partition(run):
   settings = fedavg_digits.get_config().to_dict()
   start, data = run(settings)
   settings |= {'init_from': start, 'rounds': 0, 'shards_per_client': 4}
-  experiment = build(settings)
+  experiment = build_experiment(settings)
   assert experiment.rounds == 0
   assert experiment.data_id.count('+') == 1
   assert not experiment.data_id.startswith(data)
@@ -146,9 +149,9 @@ def test_lg_fedavg_wants_the_clients_of_its_start(run):
   settings = lg_fedavg_digits.get_config().to_dict()
   start, data = run(settings)
   settings |= {'init_from': start, 'hp': {'train_fedavg': False}}
-  experiment = build(settings)
+  experiment = build_experiment(settings)
   assert experiment.data_id.startswith(f'{data}+')
   assert [stage.name for stage in experiment.stages] == ['lg_fedavg']
   assert experiment.rounds == 4  # a quarter of FedAvg's 16
-  message = refused(build, {**settings, 'shards_per_client': 4})
-  assert f"start: got '{start}, on the data {data}" in message
+  message = refused(build_experiment, {**settings, 'shards_per_client': 4})
+  assert f"init_from: got '{start}, on the data {data}" in message

@@ -1,0 +1,56 @@
+"""Where a run's numbers come from: versions, commit, devices, processor."""
+
+import importlib.metadata
+import os
+import pathlib
+import platform
+import subprocess
+from collections import Counter
+from typing import Any
+
+import jax
+
+
+def provenance() -> dict[str, Any]:
+  """Return the versions and devices that a number may depend on."""
+  try:
+    version = importlib.metadata.version('fedjax_pfl')
+  except importlib.metadata.PackageNotFoundError:
+    version = 'not installed'
+  kinds = Counter(f'{d.platform} {d.device_kind}' for d in jax.devices())
+  return {
+    'version': version,
+    'commit': _commit(pathlib.Path(__file__).parents[2]),
+    'jax': jax.__version__,
+    'devices': [f'{number} x {kind}' for kind, number in kinds.items()],
+    'processor': processor(),
+  }
+
+
+def processor() -> str:
+  """Return the processor of this machine and its number of cores."""
+  try:
+    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
+  except OSError:  # not Linux
+    lines = []
+  names = [
+    line.partition(':')[2].strip()
+    for line in lines
+    if line.startswith('model name')
+  ]
+  name = names[0] if names else platform.processor() or platform.machine()
+  return f'{name}, {os.cpu_count()} cores'
+
+
+def _commit(root: pathlib.Path) -> str | None:
+  """Return the commit of the checkout, `-dirty` if edited; else None."""
+  if not (root / '.git').exists():  # installed: git would find another's
+    return None
+  command = 'git describe --always --dirty --exclude=* --abbrev=40'
+  try:
+    done = subprocess.run(
+      command.split(), cwd=root, capture_output=True, text=True, timeout=10
+    )
+  except (OSError, subprocess.SubprocessError):  # no git, or a slow disk
+    return None
+  return done.stdout.strip() or None

@@ -1,0 +1,86 @@
+"""Every field of a config as text: docs/settings.md, and --help of commands."""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Field, Settings
+
+WIDTH = 80
+HEADS = ('field', 'default', 'meaning', 'allowed', 'changes')
+
+
+def as_markdown() -> str:
+  """Return docs/settings.md: a table for each section."""
+  parts = [
+    '# Settings',
+    _paragraph(
+      'Every field of a config, by its name on the command line '
+      '(`--config.num_clients=20`). In Python, `settings.data.num_clients`: '
+      'the headings are the sections of `fedjax_pfl.settings.Settings`. This '
+      'page is written by `python experiments/settings.py --write`.'
+    ),
+    _paragraph(
+      'The last column tells what a field changes: the numbers of training, '
+      'those of evaluation, or none beyond rounding (-). A run directory is '
+      'continued only with the config that it was begun with; fields marked '
+      '"resumable" may differ.'
+    ),
+  ]
+  for section in ('', *SECTIONS):
+    kind = SECTIONS.get(section, Settings)
+    rows = [_row(one) for one in FIELDS.values() if one.section == section]
+    if section:
+      parts.append(f'## {section}')
+      parts.append(kind.__doc__.strip())
+    else:
+      parts.append('## The run')
+    parts.append(_table(rows))
+  return '\n\n'.join(parts) + '\n'
+
+
+def as_text() -> str:
+  """Return the fields for --help: name, default and meaning, a line or two."""
+  lines = ['Fields of a config, as --config.<field>=<value> (default):']
+  for one in FIELDS.values():
+    head = f'  {one.name} ({_shown(one.spec.default)})'
+    lines += textwrap.wrap(
+      f'{head}: {one.spec.help}', WIDTH, subsequent_indent='      '
+    )
+  return '\n'.join(lines)
+
+
+def _row(field: Field) -> tuple[str, ...]:
+  spec = field.spec
+  choices = spec.rule.listed_choices()
+  allowed = spec.rule.expected
+  if choices and field.name != 'algorithm':
+    allowed = ', '.join(f'`{choice}`' for choice in choices)
+  changes = [what for what in (TRAINING, EVALUATION) if what in spec.changes]
+  notes = [*(changes or ['-']), *['resumable'] * spec.resumable]
+  return (
+    f'`{field.name}`',
+    f'`{_shown(spec.default)}`',
+    spec.help,
+    allowed,
+    ', '.join(notes),
+  )
+
+
+def _shown(value: Any) -> str:
+  if isinstance(value, Mapping):
+    value = dict(value)
+  return repr(value) if value == '' else str(value)
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+  ruled = [HEADS, ('---',) * len(HEADS), *rows]
+  return '\n'.join(
+    '| ' + ' | '.join(cell.replace('|', '\\|') for cell in row) + ' |'
+    for row in ruled
+  )
+
+
+def _paragraph(text: str) -> str:
+  return textwrap.fill(text, WIDTH)

@@ -1,0 +1,156 @@
+"""README, BUILD and docs/ are short, and name only what is there."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from configs import common
+from experiments.commandline import read_settings
+from fedjax_pfl.algorithms import available
+from fedjax_pfl.reproduction import where
+
+ROOT = Path(__file__).parents[1]
+MOST_LINES = 150
+SHORT_PAGES = [ROOT / 'README.md', ROOT / 'BUILD.md']
+PAGES = [*SHORT_PAGES, *sorted((ROOT / 'docs').glob('*.md'))]
+LINK = re.compile(r'\]\(([^)\s]+)\)')
+HEADING = re.compile(r'^#+ (.*)$', re.MULTILINE)
+FENCE = re.compile(r'^```.*?^```', re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r'python (experiments/[^\n`]+)')
+CONTINUED = re.compile(r'\\\n\s*')
+DEFINED = re.compile(r"DEFINE_\w+\(\s*'([\w-]+)'")
+FLAG = re.compile(r'--([\w-]+)')
+FIELD = re.compile(r'--config\.([\w.]*\w)')
+# `shards_per_client=10` in the tables of options.
+OPTION = re.compile(r'`([\w.]+)=[^`]*`')
+WHERE = re.compile(r'--where (\S+)')
+CONFIG = re.compile(r'configs/\w+\.py(?::[\w,]+)?')
+FILE = re.compile(r'`([\w/]+\.(?:py|md|csv))(?:: \w+)?`')
+PLACEHOLDER = re.compile(r'[A-Z]{3,}')  # METHOD, METHOD_DATASET, NAME
+# What runs write, and not the repository.
+WRITTEN = {'summary.csv', 'tables/fedbabu_13.csv'}
+
+every_page = pytest.mark.parametrize('page', PAGES, ids=lambda p: p.name)
+ABSL = {'help', 'helpfull', 'flagfile'}
+
+
+def commands_of(page):
+  """Return every command of experiments/ in a page, each on one line."""
+  return COMMAND.findall(CONTINUED.sub(' ', page.read_text()))
+
+
+def anchors_of(page):
+  """Return the anchors of a page's headings, as GitHub makes them."""
+  text = FENCE.sub('', page.read_text())
+  kept = (re.sub(r'[^\w\- ]', '', h.lower()) for h in HEADING.findall(text))
+  return {heading.replace(' ', '-') for heading in kept}
+
+
+@pytest.fixture(scope='module')
+def hyperparameters():
+  """Return the names of every method's hyperparameters."""
+  names = set()
+  for name in available():
+    module = importlib.import_module(f'fedjax_pfl.algorithms.{name}')
+    names |= {*module.HParams._fields}
+  return names
+
+
+@pytest.fixture(scope='module')
+def fields(hyperparameters):
+  """Return every name that may follow --config."""
+  settings = common.base().to_dict()
+  names = {*settings} - {'hp', 'finetune'}
+  names |= {f'finetune.{name}' for name in settings['finetune']}
+  return names | {f'hp.{name}' for name in hyperparameters}
+
+
+def test_there_are_pages():
+  assert len(PAGES) >= 12
+
+
+@pytest.mark.parametrize('page', SHORT_PAGES, ids=lambda p: p.name)
+def test_page_is_short(page):
+  assert len(page.read_text().splitlines()) <= MOST_LINES
+
+
+@every_page
+def test_links_lead_to_files_and_headings(page):
+  text = FENCE.sub('', page.read_text())
+  for link in LINK.findall(text):
+    if '://' in link:
+      continue
+    path, _, anchor = link.partition('#')
+    target = (page.parent / path) if path else page
+    assert target.is_file(), link
+    assert not anchor or anchor in anchors_of(target), link
+
+
+def test_readme_links_to_every_page():
+  text = (ROOT / 'README.md').read_text()
+  for page in PAGES[1:]:
+    assert f'({page.relative_to(ROOT)})' in text, page.name
+
+
+@every_page
+def test_commands_have_their_file_and_flags(page):
+  for command in commands_of(page):
+    file, *words = command.split()
+    assert (ROOT / file).is_file(), command
+    text = (ROOT / file).read_text()
+    known = ABSL | {*DEFINED.findall(text)}
+    for word in words:
+      flag = FLAG.match(word)
+      if flag and not word.startswith('--config.'):
+        assert flag[1] in known, command
+
+
+@every_page
+def test_fields_exist(page, fields):
+  for name in FIELD.findall(page.read_text()):
+    if name != 'FIELD':
+      assert name in fields, name
+
+
+@pytest.mark.parametrize('name', ['data', 'methods'])
+def test_options_exist(name, fields, hyperparameters):
+  text = (ROOT / 'docs' / f'{name}.md').read_text()
+  options = OPTION.findall(text)
+  assert len(options) > 5
+  for option in options:
+    assert option in fields | hyperparameters, option
+
+
+@every_page
+def test_conditions_are_fields_of_tables(page):
+  for conditions in WHERE.findall(page.read_text()):
+    for condition in conditions.split(','):
+      assert condition.partition('=')[0] in where.FIELDS, condition
+
+
+@every_page
+def test_files_exist(page):
+  text = FENCE.sub('', page.read_text())
+  for file in {*FILE.findall(text)} - WRITTEN:
+    if not PLACEHOLDER.search(file):
+      # `lock.py` under the heading of its room, `models/task.py` in any page
+      places = [ROOT / file, *(ROOT / 'fedjax_pfl').rglob(file)]
+      folders = 'experiments', 'configs', 'configs/tables'
+      places += [ROOT / folder / file for folder in folders]
+      assert any(place.is_file() for place in places), file
+
+
+@every_page
+def test_configs_exist(page):
+  for config in set(CONFIG.findall(page.read_text())):
+    if PLACEHOLDER.search(config) or config == 'configs/common.py':
+      continue
+    assert read_settings(str(ROOT / config))['algorithm'] in available()
+
+
+def test_every_method_is_in_the_table():
+  text = (ROOT / 'docs' / 'methods.md').read_text()
+  for name in available():
+    assert f'`algorithms/{name}.py`' in text, name
