@@ -28,7 +28,12 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  optimisers,
+  personalization,
+)
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.checks import check, check_choice, check_protocol
@@ -159,7 +164,7 @@ def alpha_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
     optax.sgd(hp.train.learning_rate(clock)), into_unit_interval()
   )
   if hp.adapt == 'first_step':
-    return local_training.at_steps(sgd, lambda step: step == 0)
+    return optimisers.at_steps(sgd, lambda step: step == 0)
   return sgd
 
 
@@ -214,7 +219,7 @@ def fit_in_turns(task, hp, server, client, data, rng):
   Those of v_i and alpha_i use the new w_i on the same batch. The code adapts
   alpha_i in the first step of a round alone: adapt 'first_step'.
   """
-  at_steps = local_training.at_steps
+  at_steps = optimisers.at_steps
   sgd, alpha = hp.train.sgd(server.round), alpha_optimiser(hp, server.round)
   steps = {
     'w': at_steps(sgd, lambda step: step % 2 == 0),

@@ -16,7 +16,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  optimisers,
+  personalization,
+)
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.parts import part_mask
@@ -50,7 +55,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   trainable = part_mask(task, hp.trainable)
 
   def make_tx(clock):
-    return local_training.freeze_except(hp.train.sgd(clock), trainable)
+    return optimisers.freeze_except(hp.train.sgd(clock), trainable)
 
   def init_server(rng):
     clock, params = jnp.zeros((), jnp.int32), task.init(rng)

@@ -20,7 +20,12 @@ that time was always true: trainable='full' reproduces it.
 
 from typing import NamedTuple
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  optimisers,
+  personalization,
+)
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.parts import part_mask
@@ -47,7 +52,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       server.params,  # b under the fixed head h
       data,
       rng,
-      tx=local_training.freeze_except(hp.train.sgd(server.round), body),
+      tx=optimisers.freeze_except(hp.train.sgd(server.round), body),
       batching=hp.train.batching(task),
     )
     return client, trees.select(params, body), info.metrics()

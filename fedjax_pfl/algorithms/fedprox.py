@@ -22,7 +22,12 @@ program that runs it, and mu = 0.01 alone does not explain its printed numbers.
 
 from typing import NamedTuple
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  optimisers,
+  personalization,
+)
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.checks import check, check_choice
@@ -58,7 +63,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       server.params,
       data,
       rng,
-      tx=local_training.freeze_except(hp.train.sgd(server.round), part),
+      tx=optimisers.freeze_except(hp.train.sgd(server.round), part),
       batching=hp.train.batching(task),
     )
     return client, trees.select(params, part), info.metrics()

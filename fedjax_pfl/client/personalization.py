@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching, rows_in_order
@@ -112,7 +112,7 @@ def finetune(
     params,
     data,
     rng,
-    tx=local_training.freeze_except(
+    tx=optimisers.freeze_except(
       tx, part_mask(task, finetuning.trainable, 'finetune.trainable')
     ),
     batching=Batching(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.algorithm import Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.parts import part_mask
@@ -55,7 +55,7 @@ def share(
       shared,
       key,
       # aggregate has moved the clock to the round to come.
-      tx=local_training.freeze_except(train.sgd(server.round - 1), mask),
+      tx=optimisers.freeze_except(train.sgd(server.round - 1), mask),
       batching=train.batching(task)._replace(epochs=1),
     )
     return server._replace(params=params)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.parts import part_mask
@@ -191,7 +191,7 @@ def build_stages(
       rounds=rounds,
       epochs=settings.training.local_epochs,
       batch_size=settings.training.batch_size,
-      learning_rate=local_training.step_schedule(
+      learning_rate=optimisers.step_schedule(
         settings.training.learning_rate,
         rounds,
         settings.training.lr_milestones,

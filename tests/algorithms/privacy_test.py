@@ -22,7 +22,7 @@ from helpers import (
 from small_runs import TASK, make_experiment, make_settings
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import optimisers
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import view_names
@@ -263,7 +263,7 @@ def test_private_leaves_never_travel(name):
   """
   # With 0.2 and its lam = 5, what pFedMe sends is theta itself, bit by bit:
   # w - eta lam (w - theta), and eta lam = 1.
-  train = TRAIN._replace(learning_rate=local_training.step_schedule(0.15, 3))
+  train = TRAIN._replace(learning_rate=optimisers.step_schedule(0.15, 3))
   stages, private = build(name, train=train), load(name).PRIVATE_LEAVES
   server, clients = begin(stages[0], DATA, KEY(0))
   for stage in stages[1:]:

@@ -19,7 +19,7 @@ from helpers import (
   make_task,
 )
 
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Batch
@@ -150,7 +150,7 @@ def fit_part(tx):
 @pytest.mark.parametrize('part', ['body', 'head'])
 def test_trainable_moves_its_part_alone(part):
   mask = part_mask(TASK, part)
-  tree = fit_part(local_training.freeze_except(TRAIN.sgd(jnp.array(0)), mask))
+  tree = fit_part(optimisers.freeze_except(TRAIN.sgd(jnp.array(0)), mask))
   frozen = trees.invert(mask)
   assert_same_bits(trees.select(tree, frozen), trees.select(PARAMS, frozen))
   for one, other in zip(
@@ -163,7 +163,7 @@ def test_trainable_moves_its_part_alone(part):
 
 def test_frozen_leaves_have_no_momentum():
   body = part_mask(TASK, 'body')
-  state = local_training.freeze_except(optax.sgd(0.1, 0.9), body).init(PARAMS)
+  state = optimisers.freeze_except(optax.sgd(0.1, 0.9), body).init(PARAMS)
   size = trees.num_bytes(trees.select(PARAMS, body))
   floats = [
     leaf
@@ -190,7 +190,7 @@ def test_settings_reach_the_batches():
 
 def test_steps_left_out_move_nothing_and_forget_nothing():
   """g = 1, beta = 1/2: m = 1 and 1 + 1/2, in every other step."""
-  tx = local_training.at_steps(optax.sgd(1.0, 0.5), lambda step: step % 2 == 1)
+  tx = optimisers.at_steps(optax.sgd(1.0, 0.5), lambda step: step % 2 == 1)
   state, moves = tx.init(jnp.zeros(())), []
   for _ in range(4):
     update, state = tx.update(jnp.ones(()), state)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import optimisers
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.task import make_task
@@ -101,9 +101,7 @@ def check_steps(case, run, params, mask, part):
   steps, rate, momentum = re.search(
     r'(\d+) steps .*?lr ([\d.]+), momentum ([\d.]+)', text
   ).groups()
-  tx = local_training.freeze_except(
-    optax.sgd(float(rate), float(momentum)), mask
-  )
+  tx = optimisers.freeze_except(optax.sgd(float(rate), float(momentum)), mask)
 
   @jax.jit
   def move(params, grads, opt_state):
