@@ -14,7 +14,7 @@ from helpers import (
   play,
 )
 
-from fedjax_pfl.algorithms import pfedme
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core.errors import BadInput
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -35,7 +35,7 @@ def test_server_goes_its_own_part_of_the_way():
   """From w = 1 to the mean of 2 and 6, half as far, and twice."""
   for beta, want in ((1.0, 4.0), (0.5, 2.5), (2.0, 7.0)):
     (stage,) = build('pfedme', train=STEADY, beta=beta)
-    server = pfedme.Server(jnp.array(0), jnp.ones(()))
+    server = global_model.Server(jnp.array(0), jnp.ones(()))
     uploads, counts = jnp.array([2.0, 6.0]), jnp.array([5, 5])
     assert stage.algorithm.aggregate(server, uploads, counts).params == want
 

@@ -28,7 +28,7 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import to_config
+from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import build_stages
 from fedjax_pfl.training.loop import (
@@ -78,7 +78,9 @@ def poisoned(quick_compiler):
 
 def experiments_of(poisoned, name, **changes):
   """Return both experiments with another method, all its views evaluated."""
-  settings = make_settings(**{**SETTINGS, 'algorithm': name, **changes})
+  settings = parse_config(
+    make_settings(**{**SETTINGS, 'algorithm': name, **changes})
+  )
   stages = tuple(
     stage._replace(rounds=min(stage.rounds, SETTINGS['rounds']))
     for stage in build_stages(settings, TASK)

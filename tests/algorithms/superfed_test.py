@@ -268,5 +268,5 @@ def test_what_cannot_be_is_refused(hp, sentence):
 def test_another_runs_model_is_refused():
   hp = superfed.HParams()
   superfed.check_start(hp, '')
-  with pytest.raises(BadInput, match=r"start: got 'runs/a'.*begin apart"):
+  with pytest.raises(BadInput, match=r"init_from: got 'runs/a'.*begin apart"):
     superfed.check_start(hp, 'runs/a')

@@ -11,7 +11,7 @@ from fedjax_pfl.client import optimisers
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.task import make_task
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   KEY,
   as_given,
   case_task,
@@ -19,7 +19,7 @@ from golden_cases.settings import (
 )
 
 
-def play_forward(case):
+def check_forward(case):
   """Compare forward and backward, of small networks under both lowerings.
 
   Of large ones the products are compared, and XLA's own convolutions forward:
@@ -118,7 +118,7 @@ def check_steps(case, run, params, mask, part):
   case.check_tree(prefix, params)
 
 
-PLAYS = {
-  'forward and backward pass': play_forward,
-  'forward and backward pass, 3 sgd steps': play_forward,
+CHECKS = {
+  'forward and backward pass': check_forward,
+  'forward and backward pass, 3 sgd steps': check_forward,
 }
