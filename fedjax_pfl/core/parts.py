@@ -10,8 +10,8 @@ PARTS = ('full', 'body', 'head')
 def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
   """Return the mask of 'full', 'body', 'head', or layers: 'conv1+bn1'.
 
-  Layers are the names at the top of the parameters; `field` is what the user
-  calls the setting.
+  Layers are the names at the top of the parameters; an error names `field`, the
+  user's setting.
   """
   masks = {
     'full': trees.everything(task.is_head),

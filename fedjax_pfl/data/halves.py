@@ -1,7 +1,4 @@
-"""Divide the tests of every client into two halves: to adapt on, to evaluate.
-
-The Per-FedAvg paper adapts a client on one half of its tests.
-"""
+"""Divide the tests of every client: one half to adapt on, one to evaluate."""
 
 from fedjax_pfl.core.types import ClientData
 
@@ -10,14 +7,15 @@ ADAPT_ON = ('train', 'test_half')
 
 
 def halves(data: ClientData) -> tuple[ClientData, ClientData]:
-  """Return every other example of every client [K, N], and the rest.
+  """Return every other example of every client [K, N], and the others.
 
-  By turns, because clients hold their examples sorted by class: halves in a
-  row would hold other classes. The rest has the odd one.
+  Alternating, because clients hold their examples sorted by class: the first
+  and the second half would have different classes. With an odd number of
+  examples the second result has one more.
   """
   width = data.index.shape[1]
-  few = data.count // 2  # [K]
+  half = data.count // 2  # [K]
   return (
-    data._replace(index=data.index[:, min(1, width - 1) :: 2], count=few),
-    data._replace(index=data.index[:, ::2], count=data.count - few),
+    data._replace(index=data.index[:, min(1, width - 1) :: 2], count=half),
+    data._replace(index=data.index[:, ::2], count=data.count - half),
   )

@@ -309,7 +309,7 @@ def test_ditto_pulls_its_own_model_to_the_global_one():
   assert personal_models(algorithm, server, clients) == [3.6875, 1.5]
 
 
-def test_ditto_as_released_shows_old_models_of_those_that_rest():
+def test_released_ditto_has_old_models_outside_the_cohort():
   """eta = 1/2 in both rounds; the pull is eta lam = 1/4 of what is too far.
 
   round 1   client 0:  0 + 4 - 0    = 4        4 - 0 - 4/4       = 3

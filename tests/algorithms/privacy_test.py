@@ -132,7 +132,9 @@ def assert_finite(tree):
     for number, name in enumerate(ALGORITHMS)
   ],
 )
-def test_nobody_sees_a_test_or_another_clients_data(name, poisoned, tmp_path):
+def test_neither_tests_nor_data_of_other_clients_are_used(
+  name, poisoned, tmp_path
+):
   experiments = experiments_of(poisoned, name)
   one, two = run(experiments, tmp_path)
   assert_same_bits(two.state[:2], one.state[:2])
@@ -157,14 +159,14 @@ def test_nobody_sees_a_test_or_another_clients_data(name, poisoned, tmp_path):
       count=jnp.where(ODD, 1, train.count),
     )
   )
-  state = one.state._replace(num_clients=poison_rows(clients, ODD))
+  state = one.state._replace(clients=poison_rows(clients, ODD))
   got, _ = models_of(spoilt, state, views, compiled)
   assert_same_bits(trees.gather(got, ~ODD), trees.gather(models, ~ODD))
   assert len(compiled) == 1
 
 
 @pytest.mark.long
-def test_what_is_chosen_by_tests_is_called_so(poisoned, tmp_path):
+def test_only_test_best_depends_on_the_tests(poisoned, tmp_path):
   """The best round on the tests stands apart, in `test_best` alone."""
   experiments = experiments_of(
     poisoned, 'fedbabu', eval_views=('initial',), views=('initial',)
@@ -190,7 +192,7 @@ def bytes_of(leaf):
   return np.asarray(leaf).tobytes()
 
 
-def test_half_of_the_tests_is_seen_where_that_is_asked_for(poisoned):
+def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
   """With adapt_on=test_half: that half, never the half of the evaluation."""
   experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
@@ -256,7 +258,7 @@ def numbers_of(tree):
     )
   ],
 )
-def test_private_leaves_never_travel(name):
+def test_uploads_do_not_depend_on_private_leaves(name):
   """Of the method itself: a stage before it may be another's.
 
   A client without examples takes no step: what it sends then does not depend

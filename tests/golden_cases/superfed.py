@@ -86,7 +86,7 @@ def as_one(case, stages):
 
 
 def recorded_ratios(case):
-  """Yield the lambdas of all steps of personalisation, in the order of the rounds."""
+  """Yield the lambdas of all steps of personalisation, round by round."""
   for number, cohort in enumerate(case['participants'], start=1):
     for i in cohort if case['phase'][number - 1] == 'II' else ():
       steps = case.arrays[f'lambda/client{i}/round{number}']
