@@ -1,6 +1,6 @@
 """Print what a config sends, and how many rounds of FedAvg send as much:
 
-  python experiments/budget.py --config=configs/fedconcat_digits.py
+  python experiments/budget.py --config=configs/digits.py:fedconcat
 
   R = [sum over stages of f T (up + down) + once] / (f 2 P)
 
@@ -19,7 +19,7 @@ from absl import flags, logging
 from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/fedconcat_digits.py[:quick]'
+  'config', None, 'a config file, e.g. configs/digits.py:fedconcat[,quick]'
 )
 
 

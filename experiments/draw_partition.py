@@ -1,6 +1,6 @@
 """Draw how a config divides its images among clients; nothing is trained:
 
-  python experiments/draw_partition.py --config=configs/fedbabu_digits.py \\
+  python experiments/draw_partition.py --config=configs/digits.py:fedbabu \\
       --config.partition=dirichlet --output=runs/dirichlet.png
 
 One row of the picture for each value of a field (as in the FedBABU paper's
@@ -18,7 +18,7 @@ from absl import flags, logging
 from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/fedbabu_digits.py[:quick]'
+  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
 )
 OUTPUT = flags.DEFINE_string('output', None, 'the picture, a .png file')
 VARY = flags.DEFINE_string(

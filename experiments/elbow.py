@@ -1,6 +1,6 @@
 """Draw how many clusters of clients suit a config; nothing is trained:
 
-  python experiments/elbow.py --config=configs/fedconcat_digits.py \\
+  python experiments/elbow.py --config=configs/digits.py:fedconcat \\
       --output=runs/elbow.png
 
 K-means of the label distributions for 1, 2, ... clusters, and the number at
@@ -18,7 +18,7 @@ from absl import flags, logging
 from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/fedconcat_digits.py[:quick]'
+  'config', None, 'a config file, e.g. configs/digits.py:fedconcat[,quick]'
 )
 OUTPUT = flags.DEFINE_string('output', None, 'the picture, a .png file')
 

@@ -1,9 +1,9 @@
 """Run one experiment:
 
-  python experiments/main.py --config=configs/fedbabu_digits.py \\
+  python experiments/main.py --config=configs/digits.py:fedbabu \\
       --workdir=runs/a
 
-Add :quick to the config for a first look. Any field of it can be given:
+Add ,quick to the config for a first look. Any field of it can be given:
 --config.rounds=4 (configs/common.py lists them all). The same command continues
 a run that was stopped, and does nothing for one that is finished. SIGTERM and
 Ctrl-C stop it after the round that it is in, saved (status 143 and 130).
@@ -28,7 +28,7 @@ from absl import flags, logging
 from experiments import commandline, programs
 
 CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/fedbabu_digits.py[:quick]'
+  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'the directory of the run')
 FORECAST = flags.DEFINE_bool(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from configs import common, fedbabu_digits
+from configs import common, digits
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
@@ -18,7 +18,7 @@ COUNT = np.array([10, 20, 30, 40, 50])
 
 
 def make_settings(**changes):
-  return {**fedbabu_digits.get_config().to_dict(), **changes}
+  return {**digits.get_config('fedbabu').to_dict(), **changes}
 
 
 def make_scores(seed=0, more=0.0):

@@ -171,7 +171,7 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
   assert len(frame) == 2 * finished_runs.K
   text = page.render([run])
   assert '<script>x' not in text and '&lt;script&gt;x' in text
-  configs = {'fedbabu_digits': finished_runs.make_settings()}
+  configs = {'digits:fedbabu': finished_runs.make_settings()}
   write_csv(tmp_path / 'ours' / 'rows.csv', summary_rows(file, configs))
   with open(tmp_path / 'ours' / 'rows.csv', newline='') as stream:
     rows = list(csv.DictReader(stream))

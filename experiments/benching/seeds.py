@@ -15,7 +15,7 @@ from experiments.benching.timing import seconds_of
 from fedjax_pfl.training.experiment import build_experiment
 from fedjax_pfl.training.loop import train, train_seeds
 
-CONFIG = 'fedbabu_digits.py:quick'
+CONFIG = 'digits.py:fedbabu,quick'
 SEEDS = 3
 
 

@@ -18,7 +18,7 @@ from experiments.benching.bar import Bar
 from fedjax_pfl.core.errors import bad_input
 
 ROOT = Path(__file__).parents[2]
-CONFIGS = ('fedbabu_digits', 'fedbabu_cifar100:quick')
+CONFIGS = ('digits:fedbabu', 'fedbabu_cifar100:quick')
 FIRST, SECOND = 20, 6  # seconds
 PERIOD = 0.02  # seconds between two looks
 

@@ -37,10 +37,10 @@ def summary_rows(
 ) -> list[Row]:
   """Return a row for every evaluated view, by setting, seed and view.
 
-  `configs` maps the names of config files ('fedavg_cifar10') to their whole
-  settings: a command begins with the one that is nearest. With `trainings`,
-  only of these keys. `mean`, `std` (over clients) and `worst_decile` are in
-  percent; the view 'global' is the server's model on the whole test set.
+  `configs` maps names of configs ('fedavg_cifar10', 'digits:fedbabu') to their
+  whole settings: a command begins with the nearest. With `trainings`, only of
+  these keys. `mean`, `std` (over clients) and `worst_decile` are in percent;
+  the view 'global' is the server's model on the whole test set.
   """
   path, wanted, rows = results_db.locate(results), None, []
   if trainings is not None:
@@ -106,7 +106,8 @@ def command(
 --config.shards_per_client=5 --workdir=runs/a'
   """
   name, fields = nearest(settings, configs)
-  words = [f'--config=configs/{name}.py']
+  file, colon, argument = name.partition(':')
+  words = [f'--config=configs/{file}.py{colon}{argument}']
   words += [f'--config.{field}={_text(fields[field])}' for field in fields]
   words.append(f'--workdir={workdir}')
   return shlex.join(['python', 'experiments/main.py', *words])

@@ -5,7 +5,7 @@ import jax
 import pytest
 import threadpoolctl
 
-from configs import fedbabu_digits
+from configs import digits
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
 from fedjax_pfl.training.loop import train
@@ -15,7 +15,7 @@ TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
 
 def make_experiment(**changes) -> Experiment:
   """Return what `build` returns, but for the model."""
-  settings = fedbabu_digits.get_config().to_dict()
+  settings = digits.get_config('fedbabu').to_dict()
   settings['finetune']['epochs'] = (1,)
   settings |= {
     'num_clients': 10,

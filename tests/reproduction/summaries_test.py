@@ -6,7 +6,7 @@ import shlex
 import pytest
 from finished_runs import DEFAULTS, make_run, make_settings
 
-from configs import fedavg_cifar10, fedbabu_digits, fedconcat_cifar10
+from configs import common
 from experiments.commandline import read_settings
 from fedjax_pfl.reproduction import keys
 from fedjax_pfl.reproduction.results import Results
@@ -18,8 +18,8 @@ from fedjax_pfl.reproduction.summaries import (
 )
 
 CONFIGS = {
-  module.__name__.split('.')[-1]: module.get_config().to_dict()
-  for module in (fedavg_cifar10, fedbabu_digits, fedconcat_cifar10)
+  name: common.load(name).to_dict()
+  for name in ('fedavg_cifar10', 'digits:fedbabu', 'fedconcat:fedconcat')
 }
 
 
@@ -36,10 +36,10 @@ CONFIGS = {
     {'algorithm': 'fedprox', 'hp': {'mu': 0.01, 'trainable': 'body'}},
     {'dataset': 'cifar10', 'preprocessing': 'fedconcat', 'learning_rate': 1.0},
     {
-      **CONFIGS['fedconcat_cifar10'],
+      **CONFIGS['fedconcat:fedconcat'],
       'hp': {},
     },  # no way to take hp.clusters away
-    {**CONFIGS['fedconcat_cifar10'], 'rounds': None, 'lr_milestones': (0.5,)},
+    {**CONFIGS['fedconcat:fedconcat'], 'rounds': None, 'lr_milestones': (0.5,)},
   ],
 )
 def test_a_command_gives_back_its_settings(changes):
@@ -65,16 +65,16 @@ def test_rows_and_their_file(tmp_path):
     results.scan(tmp_path / 'runs')
   rows = summary_rows(tmp_path, CONFIGS)
   assert [(row['setting'], row['seed'], row['view']) for row in rows] == [
-    ('fedbabu_digits', '1', 'global'),
-    ('fedbabu_digits', '1', 'initial'),
-    ('fedbabu_digits shards_per_client=5', '0', 'finetuned'),
-    ('fedbabu_digits shards_per_client=5', '0', 'initial'),
+    ('digits:fedbabu', '1', 'global'),
+    ('digits:fedbabu', '1', 'initial'),
+    ('digits:fedbabu shards_per_client=5', '0', 'finetuned'),
+    ('digits:fedbabu shards_per_client=5', '0', 'initial'),
   ]
   assert (rows[0]['mean'], rows[0]['std']) == ('41.5000', '')
   assert rows[1]['clients'] == '4'  # one has no images to train on
   key = keys.run_key(first, defaults=DEFAULTS)
   assert rows[3]['command'] == (
-    'python experiments/main.py --config=configs/fedbabu_digits.py '
+    'python experiments/main.py --config=configs/digits.py:fedbabu '
     f'--config.shards_per_client=5 --workdir=runs/{key}'
   )
   assert rows[3]['machine'].endswith('cores')
