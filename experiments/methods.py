@@ -46,7 +46,7 @@ def make_table() -> str:
 def rows(name: str) -> Iterator[tuple[str, ...]]:
   """Yield the lines of one method: one for each reading that differs."""
   from fedjax_pfl.algorithms import load
-  from fedjax_pfl.core.algorithm import PROTOCOLS
+  from fedjax_pfl.core.checks import PROTOCOLS
 
   module = load(name)
   title = TITLE.match(module.__doc__)
