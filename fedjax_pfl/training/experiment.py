@@ -13,9 +13,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data import (
   PARTITIONS,
@@ -34,6 +35,7 @@ from fedjax_pfl.data import (
   scale_shape,
   stack_clients,
 )
+from fedjax_pfl.data.halves import halves
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host
@@ -74,7 +76,7 @@ class Experiment(NamedTuple):
   def eval_data(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are evaluated on."""
     if self.settings.evaluation.adapt_on == 'test_half':
-      return personalization.halves(self.test)
+      return halves(self.test)
     return self.train, self.test
 
 
@@ -189,7 +191,7 @@ def build_stages(
       rounds=rounds,
       epochs=settings.training.local_epochs,
       batch_size=settings.training.batch_size,
-      learning_rate=local_training.step_schedule(
+      learning_rate=optimisers.step_schedule(
         settings.training.learning_rate,
         rounds,
         settings.training.lr_milestones,
@@ -205,9 +207,7 @@ def build_stages(
     ),
   }
   check_hyperparameters(settings.algorithm, settings.hp, module.HParams, shared)
-  personalization.part_mask(
-    task, settings.finetune.trainable, 'finetune.trainable'
-  )
+  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
   hp = module.HParams(**shared, **settings.hp)
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)

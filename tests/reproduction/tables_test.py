@@ -13,8 +13,8 @@ from helpers import SHAPE, make_task
 
 from configs.tables import common, fedbabu_appendix
 from fedjax_pfl.analysis.analyse import QUESTIONS, Options
-from fedjax_pfl.client import personalization
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -227,7 +227,7 @@ def check_reading(cell, names, has_model):
 @pytest.mark.parametrize('part', fedbabu_appendix.LAYERS.values())
 def test_layers_are_those_of_the_4convnet(part):
   task = make_model('convnet4', image_shape=(16, 16, 3), num_classes=10)
-  assert any(jax.tree.leaves(personalization.part_mask(task, part)))
+  assert any(jax.tree.leaves(part_mask(task, part)))
 
 
 @pytest.mark.parametrize('name', ALL)

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import optimisers
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.task import make_task
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   KEY,
   as_given,
   case_task,
@@ -18,7 +19,7 @@ from golden_cases.settings import (
 )
 
 
-def play_forward(case):
+def check_forward(case):
   """Compare forward and backward, of small networks under both lowerings.
 
   Of large ones the products are compared, and XLA's own convolutions forward:
@@ -59,9 +60,7 @@ def forward_of_generated(case):
   check_gradients(case, run, params)
   for part in ('full', 'body'):
     if f'steps_{part}/loss' in case.arrays:
-      check_steps(
-        case, run, params, personalization.part_mask(task, part), part
-      )
+      check_steps(case, run, params, part_mask(task, part), part)
 
 
 def generated_task(case, conv_impl):
@@ -102,9 +101,7 @@ def check_steps(case, run, params, mask, part):
   steps, rate, momentum = re.search(
     r'(\d+) steps .*?lr ([\d.]+), momentum ([\d.]+)', text
   ).groups()
-  tx = local_training.freeze_except(
-    optax.sgd(float(rate), float(momentum)), mask
-  )
+  tx = optimisers.freeze_except(optax.sgd(float(rate), float(momentum)), mask)
 
   @jax.jit
   def move(params, grads, opt_state):
@@ -121,7 +118,7 @@ def check_steps(case, run, params, mask, part):
   case.check_tree(prefix, params)
 
 
-PLAYS = {
-  'forward and backward pass': play_forward,
-  'forward and backward pass, 3 sgd steps': play_forward,
+CHECKS = {
+  'forward and backward pass': check_forward,
+  'forward and backward pass, 3 sgd steps': check_forward,
 }

@@ -12,16 +12,7 @@ from fedjax_pfl.algorithms import load
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import test_selection
-from golden_cases.rounds import (
-  check_losses,
-  check_models,
-  check_steps,
-  check_trained,
-  check_views,
-  evaluated,
-  rounds,
-)
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   KEY,
   case_task,
   clients_data,
@@ -29,9 +20,18 @@ from golden_cases.settings import (
   of,
   training,
 )
+from golden_cases.rounds import (
+  check_losses,
+  check_models,
+  check_steps,
+  check_trained,
+  check_views,
+  evaluated,
+  run_rounds,
+)
 
 
-def play_local_only(case):
+def check_local_only(case):
   """A round of the package is an epoch here: each of them is evaluated."""
   rates = jnp.asarray(case['lr_per_epoch'], float)
   train_settings = training(case)._replace(
@@ -48,7 +48,7 @@ def play_local_only(case):
   }
   steps, losses, table = {}, {}, []
   best = None
-  for done in rounds(by_epoch, algorithm, train):
+  for done in run_rounds(by_epoch, algorithm, train):
     number = -(-done.number // each)
     for i, update in done.updates.items():
       info = update.fits[0][1]
@@ -80,7 +80,7 @@ def personalization_of_none(case):
   return load('local_only').HParams().finetune
 
 
-def play_lg_fedavg(case):
+def check_lg_fedavg(case):
   (rate,) = set(case['lr_per_round'])  # constant, by definition
   module = load('lg_fedavg')
   task = case_task(case)
@@ -94,7 +94,7 @@ def play_lg_fedavg(case):
   case.check('table/accuracy_round0', accuracy)
   best = fold(None, accuracy, 0, start, test, replace_ties=True)
   losses, table, table_best = {}, [], []
-  for done in rounds(case, algorithm, train):
+  for done in run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       check_trained(case, i, done.number, update.fits[0][0])
       check_steps(case, i, done.number, update.fits[0][1])
@@ -170,4 +170,4 @@ def fold(best, accuracy, number, models, test, **options):
   return test_selection.update_best(best, scores, number, stacked, **options)
 
 
-PLAYS = {'local-only': play_local_only, 'lg-fedavg': play_lg_fedavg}
+CHECKS = {'local-only': check_local_only, 'lg-fedavg': check_lg_fedavg}

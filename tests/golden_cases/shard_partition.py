@@ -5,7 +5,7 @@ import numpy as np
 from fedjax_pfl.data import deal_blocks
 
 
-def play_partition(case):
+def check_partition(case):
   """Replay the recorded draws: every index must come out, in order."""
   for name in case['sets']:
     for s in case['shards_per_client']:
@@ -47,4 +47,4 @@ def replay(case, place, labels):
   case.check(f'{place}/class_counts', counts)
 
 
-PLAYS = {'shard partition': play_partition}
+CHECKS = {'shard partition': check_partition}

@@ -11,7 +11,7 @@ from fedjax_pfl.data.partitions.dirichlet_capped import (
 )
 
 
-def play_classes(case):
+def check_classes(case):
   """Deal by the seed alone: lists of classes, and every index in order."""
   for name, variant in case['variants'].items():
     indices = deal(case, name, 'classes', 'classes_per_client')
@@ -29,7 +29,7 @@ def play_classes(case):
   case.finish(inputs=[f'{name}/y' for name in case['variants']])
 
 
-def play_dirichlet(case):
+def check_dirichlet(case):
   """Deal by the seed alone, or by the proportions and orders that are given."""
   for name, variant in case['variants'].items():
     if f'{name}/proportions' in case.arrays:
@@ -111,7 +111,7 @@ def num_classes(case, name):
   return case.arrays[f'{name}/class_counts'].shape[1]
 
 
-PLAYS = {
-  '#c=k label partition': play_classes,
-  'dirichlet label partition': play_dirichlet,
+CHECKS = {
+  '#c=k label partition': check_classes,
+  'dirichlet label partition': check_dirichlet,
 }

@@ -6,19 +6,19 @@ import jax.numpy as jnp
 from fedjax_pfl.algorithms import fedlc, fedrs
 from fedjax_pfl.core.types import Batch, Outputs
 from golden_cases import rounds
-from golden_cases.settings import KEY, as_given, case_task
+from golden_cases.case_inputs import KEY, as_given, case_task
 
 
-def play_fedrs(case):
+def check_fedrs(case):
   graded = case.settings.get('graded', False)
-  rounds.play(case, 'fedrs', alpha=case['alpha'], graded=graded)
+  rounds.check_method(case, 'fedrs', alpha=case['alpha'], graded=graded)
 
 
-def play_fedlc(case):
-  rounds.play(case, 'fedlc', tau=case['tau'])
+def check_fedlc(case):
+  rounds.check_method(case, 'fedlc', tau=case['tau'])
 
 
-def play_fedrs_batch(case):
+def check_fedrs_batch(case):
   """Every variant is named after its form and its alpha: graded_0.5."""
   task = case_task(case)
   params, batch = params_and_batch(case)
@@ -47,7 +47,7 @@ def play_fedrs_batch(case):
   case.finish(inputs=('params/', 'x', 'y', 'counts'))
 
 
-def play_fedlc_batch(case):
+def check_fedlc_batch(case):
   task = case_task(case)
   params, batch = params_and_batch(case)
 
@@ -79,9 +79,9 @@ def params_and_batch(case):
   return params, Batch(x, y, jnp.ones(len(x)))
 
 
-PLAYS = {
-  'fedrs (binary form)': play_fedrs,
-  'fedlc': play_fedlc,
-  'fedrs loss and gradients on one batch': play_fedrs_batch,
-  'fedlc loss and gradients on one batch': play_fedlc_batch,
+CHECKS = {
+  'fedrs (binary form)': check_fedrs,
+  'fedlc': check_fedlc,
+  'fedrs loss and gradients on one batch': check_fedrs_batch,
+  'fedlc loss and gradients on one batch': check_fedlc_batch,
 }

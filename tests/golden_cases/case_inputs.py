@@ -10,7 +10,7 @@ from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.models import simple_cnn
 from fedjax_pfl.models.task import make_task, task_from_module
-from golden_cases.stepwise import compiled
+from golden_cases.python_loops import compiled
 
 KEY = jax.random.key  # nothing random is left in a case: any seed will do
 
