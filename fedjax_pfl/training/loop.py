@@ -41,7 +41,7 @@ from fedjax_pfl.training.multi_seed import (
   check_seeds,
   share_programs,
 )
-from fedjax_pfl.training.round_driver import Numbers, make_advance
+from fedjax_pfl.training.advance import Numbers, make_advance
 from fedjax_pfl.training.state import (
   State,
   first_state,

@@ -17,7 +17,7 @@ from small_runs import make_experiment
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated import communication
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import evaluators, round_driver
+from fedjax_pfl.training import advance, evaluators
 from fedjax_pfl.training.loop import train
 
 CLOCKS = ('time', 'images_per_second')
@@ -64,7 +64,7 @@ def compiled_once():
   with contextlib.ExitStack() as stack:
     for module, name, key_fn in (
       (communication, 'watch', lambda stage, server: stage.name),
-      (round_driver, 'make_rounds_fn', lambda _, stage, mesh: stage.name),
+      (advance, 'make_rounds_fn', lambda _, stage, mesh: stage.name),
       (
         evaluators,
         'make_evaluate',

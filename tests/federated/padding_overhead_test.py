@@ -13,7 +13,7 @@ from fedjax_pfl.federated.padding_overhead import (
   wasted_steps,
   widest_chunk,
 )
-from fedjax_pfl.training.round_driver import tell_waste
+from fedjax_pfl.training.advance import tell_waste
 
 LABELS = np.repeat(np.arange(10), 5000)
 

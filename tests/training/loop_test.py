@@ -28,7 +28,7 @@ from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import Settings, replace
 from fedjax_pfl.training.loop import Cadence, cadence, train
-from fedjax_pfl.training.round_driver import mean_metrics
+from fedjax_pfl.training.advance import mean_metrics
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
