@@ -132,7 +132,7 @@ def test_a_signal_saves_every_seed_and_says_so(whole, tmp_path, number):
     pytest.raises(preemption.Stopped) as caught,
   ):
     loop.train_seeds(seeds, folders)
-  assert caught.value.status == 128 + number and caught.value.told
+  assert caught.value.status == 128 + number and caught.value.logged
   assert said.getvalue().splitlines()[-1] == (
     'Saved after round 2; the same command continues.'
   )
@@ -146,25 +146,26 @@ def test_a_signal_saves_every_seed_and_says_so(whole, tmp_path, number):
 
 
 def test_a_second_interrupt_stops_at_once():
-  with pytest.raises(preemption.Stopped), preemption.asked() as asked_fn:
+  stopped = pytest.raises(preemption.Stopped)
+  with stopped, preemption.catch_signals() as signal_fn:
     os.kill(os.getpid(), signal.SIGINT)
-    assert asked_fn() == signal.SIGINT
+    assert signal_fn() == signal.SIGINT
     os.kill(os.getpid(), signal.SIGINT)
     pytest.fail('not stopped')
 
 
 def test_a_signal_after_the_last_question_is_not_lost():
-  with pytest.raises(preemption.Stopped) as caught, preemption.asked():
+  with pytest.raises(preemption.Stopped) as caught, preemption.catch_signals():
     os.kill(os.getpid(), signal.SIGTERM)
-  assert caught.value.status == 143 and not caught.value.told
+  assert caught.value.status == 143 and not caught.value.logged
 
 
 def test_what_is_ignored_stays_so():
   before = signal.signal(signal.SIGINT, signal.SIG_IGN)
   try:
-    with preemption.asked() as asked_fn:
+    with preemption.catch_signals() as signal_fn:
       os.kill(os.getpid(), signal.SIGINT)
-      assert not asked_fn()
+      assert not signal_fn()
   finally:
     signal.signal(signal.SIGINT, before)
 
@@ -173,8 +174,8 @@ def test_in_another_thread_signals_are_left_alone():
   found = []
 
   def ask():
-    with preemption.asked() as asked_fn:
-      found.append(asked_fn())
+    with preemption.catch_signals() as signal_fn:
+      found.append(signal_fn())
 
   thread = threading.Thread(target=ask)
   thread.start()
@@ -187,7 +188,7 @@ def test_in_another_thread_signals_are_left_alone():
   [
     (KeyboardInterrupt(), 130, 'Stopped. What was saved is kept; '),
     (preemption.Stopped(15), 143, 'Stopped. What was saved is kept; '),
-    (preemption.Stopped(15, told=True), 143, ''),
+    (preemption.Stopped(15, logged=True), 143, ''),
   ],
 )
 def test_a_command_ends_with_the_status_of_its_signal(

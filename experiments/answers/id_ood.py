@@ -11,7 +11,7 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.report import plots
 from fedjax_pfl.report.saving import number
 from fedjax_pfl.report.text_table import align, cell
-from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.seed_run import random_streams
 
 WITH_DATA = True
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')

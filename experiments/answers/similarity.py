@@ -16,7 +16,7 @@ from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.similarity_plots import plot_layers
-from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.seed_run import random_streams
 
 WITH_DATA = True
 HEADER = ('run', 'layer', 'epoch', 'cosine')

@@ -1,37 +1,21 @@
-"""From one stop of a run to the next: rounds, and the numbers about them."""
+"""Advance seeds from one stop of a run to the next; measure and check that."""
 
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
-from fedjax_pfl.core import progress
-from fedjax_pfl.core.algorithm import Metrics, Stage
-from fedjax_pfl.core.types import Array, Key
-from fedjax_pfl.federated import communication, host_offload
-from fedjax_pfl.federated.chunking import auto_chunk
-from fedjax_pfl.federated.cohort import is_on_host, sample_cohorts
-from fedjax_pfl.federated.oom_backoff import until_it_fits
-from fedjax_pfl.federated.padding_overhead import expected_waste, widest_chunk
-from fedjax_pfl.federated.rounds import Round, make_round, make_rounds
-from fedjax_pfl.federated.sharding import spread
-from fedjax_pfl.training import divergence
-from fedjax_pfl.training.experiment import Experiment, mesh_of
-from fedjax_pfl.training.multi_seed import (
-  Call,
-  Result,
-  SeedRun,
-  num_side_by_side,
-  side_by_side,
-)
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.federated import communication
+from fedjax_pfl.training import divergence, round_metrics
+from fedjax_pfl.training.drivers.choose import choose_driver
+from fedjax_pfl.training.drivers.driver import Call, Result, RoundDriver
+from fedjax_pfl.training.drivers.without_diverged import without_diverged
+from fedjax_pfl.training.round_metrics import Numbers
+from fedjax_pfl.training.seed_run import SeedRun, make_call
 from fedjax_pfl.training.state import State
 
-Numbers = dict[str, Any]  # of one line of metrics.jsonl
 Advance = Callable[[Sequence[SeedRun], int], list[tuple[State, Numbers]]]
 
 
@@ -40,235 +24,78 @@ def make_advance(
 ) -> Advance:
   """Return (seed_runs, stop) -> [(state after round `stop`, numbers)].
 
-  For seed_runs in this stage that have done as many rounds; `first` is the
-  number of those before it. What runs side by side shares the time that it
-  takes.
+  For seeds that have done equally many rounds of this stage, which begins
+  after round `first`. Seeds that run side by side share the time of the call.
   """
-  seed_run = seed_runs[0]
-  settings = seed_run.experiment.settings
-  stage, bytes_of = communication.watch(stage, seed_run.state.server)
-  mesh = mesh_of(settings)
-  rounds_fn = make_rounds_fn(seed_run.experiment, stage, mesh)
-  play_fn, width = side_by_side(rounds_fn, mesh), 1
-  if len(seed_runs) > 1:
-    call = call_of(seed_run, stage, seed_run.done + 1)
-    width = num_side_by_side(seed_run.experiment, stage, call)
-
-  def finite(seed_run, call, kept, result, metrics, stop):
-    """Return result, metrics and who took part [T, C]; all are finite."""
-    everyone = np.ones(metrics['loss'].shape, bool)
-    lost = divergence.find_lost(call, result, metrics)
-    if lost is None:
-      return result, metrics, everyone
-    refuse_fn = partial(divergence.refusal, seed_run, stage, stop)
-    if settings.system.on_divergence == 'stop':
-      raise refuse_fn(lost)
-    divergence.put_back(call[1], np.unique(call[2]), kept)
-    return divergence.play_without(rounds_fn, call, stage, refuse_fn)
-
-  def kept_of(call):
-    """Return what clients on the host have before they are written over."""
-    if settings.system.on_divergence == 'stop':
-      return []
-    return divergence.keep_rows(call[1], np.unique(call[2]))
+  stage, traffic_fn = communication.watch(stage, seed_runs[0].state.server)
+  driver = choose_driver(seed_runs, stage)
 
   def advance(seed_runs, stop):
     advanced = []
-    for place in range(0, len(seed_runs), width):
-      some, began = seed_runs[place : place + width], time.perf_counter()
-      calls = [call_of(seed_run, stage, stop) for seed_run in some]
-      kept = [kept_of(call) for call in calls]
-      results = play_fn(calls)
-      metrics = jax.tree.map(np.asarray, [one[2] for one in results])  # waits
-      took = (time.perf_counter() - began) / len(some)
-      for seed_run, call, rows, result, one in zip(
-        some, calls, kept, results, metrics, strict=True
-      ):
-        result, one, took_part = finite(seed_run, call, rows, result, one, stop)
+    for place in range(0, len(seed_runs), driver.max_calls):
+      group = seed_runs[place : place + driver.max_calls]
+      for seed_run, call, result, seconds in _run(driver, group, stage, stop):
         numbers = {
           'stage': stage.name,
-          **training_numbers(
-            one, call, settings.training.batch_size, took, took_part
+          **_numbers(seed_run, call, result, seconds),
+          **round_metrics.message_bytes(
+            traffic_fn(), call, starts_stage=seed_run.done == first
           ),
-          **message_bytes(bytes_of(), call, begins=seed_run.done == first),
+          **_excluded(seed_run, call, result),
         }
-        if settings.system.on_divergence == 'exclude':
-          numbers |= told_excluded(seed_run, call, took_part)
-        advanced.append((state_after(seed_run, result, took), numbers))
+        advanced.append((_state_after(seed_run, result, seconds), numbers))
     return advanced
 
   return advance
 
 
-def make_rounds_fn(
-  experiment: Experiment, stage: Stage, mesh: Mesh | None = None
-) -> Round:
-  """Return rounds of cohorts [T, C] as the settings want them run."""
-  settings, algorithm = experiment.settings, stage.algorithm
-  if settings.system.debug:
-    return loop_rounds(make_round(algorithm, backend='loop', name=stage.name))
-  chunk = settings.system.clients_per_chunk
-  chunk = chunk if chunk == 'auto' else int(chunk)
-  most = tell_waste(experiment, stage, chunk)
-  if is_on_host(experiment.train):
-    return host_offload.make_fed_rounds(algorithm, chunk, progress.log, most)
-
-  def make(chunk):
-    rounds_fn = make_rounds(
-      make_round(algorithm, clients_per_chunk=chunk, mesh=mesh)
-    )
-    return spread(rounds_fn, mesh)
-
-  def choose(server, clients, cohorts, data, key):
-    fitting = auto_chunk(algorithm, server, clients, cohorts[0], data, key)
-    return min(fitting, most)
-
-  return until_it_fits(make, chunk, choose, progress.log)
+def _run(driver: RoundDriver, seed_runs: Sequence[SeedRun], stage, stop):
+  """Yield every seed with its call, its finite result and its seconds."""
+  began = time.perf_counter()
+  calls = [make_call(seed_run, stage, stop) for seed_run in seed_runs]
+  rows = [_rows_before(*pair) for pair in zip(seed_runs, calls, strict=True)]
+  results = driver.run(calls)
+  seconds = (time.perf_counter() - began) / len(seed_runs)
+  for seed_run, call, before, result in zip(
+    seed_runs, calls, rows, results, strict=True
+  ):
+    if found := divergence.find_divergence(call, result):
+      error_fn = partial(divergence.divergence_error, seed_run, stage, stop)
+      if not _excludes(seed_run):
+        raise error_fn(found)
+      divergence.restore_rows(call.clients, np.unique(call.cohorts), before)
+      (result,) = without_diverged(driver, stage, error_fn).run([call])
+    yield seed_run, call, result, seconds
 
 
-def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
-  """Return the largest chunk that may be chosen; say what it wastes.
-
-  Nothing is said of one client after the other, which waste nothing.
-  """
-  settings, counts = experiment.settings, np.asarray(experiment.train.count)
-  size = (
-    settings.data.num_clients
-    if stage.full_participation
-    else experiment.cohort_size
-  )
-  batch = settings.training.batch_size
-  if chunk == 'auto' and jax.default_backend() == 'cpu':
-    return 1
-  most = widest_chunk(counts, size, batch) if chunk == 'auto' else chunk
-  if most > 1:
-    share = expected_waste(counts, size, most, batch)
-    progress.log(
-      f'{"At most " * (chunk == "auto")}{most} clients side by side: '
-      f'{100 * share:.1f} % of their steps wait for a larger client.'
-    )
-  return most
+def _excludes(seed_run: SeedRun) -> bool:
+  return seed_run.experiment.settings.system.on_divergence == 'exclude'
 
 
-def call_of(seed_run: SeedRun, stage: Stage, stop: int) -> Call:
-  """Return what the rounds up to `stop` are called with."""
-  cohorts = cohorts_of(
-    seed_run.experiment, stage, seed_run.keys['cohorts'], seed_run.done, stop
-  )
-  state = seed_run.state
-  return (
-    state.server,
-    state.clients,
-    cohorts,
-    seed_run.data,
-    seed_run.keys['rounds'],
-  )
+def _rows_before(seed_run: SeedRun, call: Call) -> list[np.ndarray]:
+  """Return what clients on the host have before rounds write over it."""
+  if not _excludes(seed_run):
+    return []
+  return divergence.rows_on_host(call.clients, np.unique(call.cohorts))
 
 
-def state_after(seed_run: SeedRun, result: Result, seconds: float) -> State:
-  """Return the state of a seed_run after rounds that took so long."""
-  server, clients, _ = result
-  return seed_run.state._replace(
-    server=server, clients=clients, seconds=seed_run.state.seconds + seconds
-  )
-
-
-def cohorts_of(
-  experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
-) -> Array:
-  """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  num_clients = experiment.settings.data.num_clients
-  if stage.full_participation:
-    return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
-  return sample_cohorts(
-    key, done, stop - done, num_clients, experiment.cohort_size
-  )
-
-
-def loop_rounds(round_fn):
-  """Return the same for cohorts [T, C], one round after the other."""
-
-  def rounds(server, clients, cohorts, data, key):
-    metrics = []
-    for cohort in cohorts:
-      server, clients, one = round_fn(server, clients, cohort, data, key)
-      metrics.append(one)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
-    return server, clients, stacked
-
-  return rounds
-
-
-def told_excluded(
-  seed_run: SeedRun, call: Call, took_part: np.ndarray
+def _numbers(
+  seed_run: SeedRun, call: Call, result: Result, seconds: float
 ) -> Numbers:
-  """Return how many took no part, and which: [round, client]; say it, too."""
-  numbers: Numbers = {'excluded': int((~took_part).sum())}
-  pairs = []
-  for number, cohort in enumerate(np.asarray(call[2]), seed_run.done + 1):
-    lost = divergence.ids_of(cohort[~took_part[number - seed_run.done - 1]])
-    pairs += [[number, client] for client in lost]
-    if lost:
-      progress.log(
-        f'Round {number}: without{divergence.told_clients(lost)}, whose '
-        'numbers are not finite.'
-      )
-  return {**numbers, 'excluded_clients': pairs} if pairs else numbers
+  batch_size = seed_run.experiment.settings.training.batch_size
+  return round_metrics.training_numbers(call, result, batch_size, seconds)
 
 
-def training_numbers(
-  metrics: Metrics,
-  call: Call,
-  batch_size: int,
-  seconds: float,
-  took_part: np.ndarray,
-) -> dict[str, float]:
-  """Return means over the rounds of a call, and images per second.
-
-  Clients that took no part [T, C] are in no mean.
-  """
-  _, _, cohorts, data, _ = call
-  counts = np.asarray(data.count)[np.asarray(cohorts)]  # [T, C]
-  images = num_images(metrics['num_steps'], counts, batch_size)
-  return {
-    **mean_metrics(metrics, (counts > 0) & took_part),
-    'images_per_second': images / seconds,
-  }
+def _excluded(seed_run: SeedRun, call: Call, result: Result) -> Numbers:
+  if not _excludes(seed_run):
+    return {}
+  return round_metrics.excluded_clients(call, result.took_part, seed_run.done)
 
 
-def num_images(
-  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
-) -> float:
-  """Return the images in so many steps [T, C]: a batch has fewer at times."""
-  batches = np.maximum(-(-counts // batch_size), 1)
-  return float(np.sum(num_steps * counts / batches))
-
-
-def mean_metrics(
-  metrics: dict[str, np.ndarray], trained: np.ndarray
-) -> dict[str, float]:
-  """Return the means of the scalars over the rounds and clients that trained.
-
-  `trained` is [T, C]. Where nobody did, the means are those of everybody: 0.
-  """
-  used = trained if trained.any() else ~trained
-  return {
-    name: float(np.mean(values[used]))
-    for name, values in metrics.items()
-    if values.ndim == 2  # [T, C]
-  }
-
-
-def message_bytes(
-  bytes_of: communication.Traffic, call: Call, *, begins: bool
-) -> dict[str, int]:
-  """Return what crosses the network in the rounds of a call.
-
-  Where the stage `begins`, all clients are sent what they then hold.
-  """
-  _, _, cohorts, data, _ = call
-  once = data.count.shape[0] * bytes_of.once if begins else 0
-  return {
-    'bytes_down': cohorts.size * bytes_of.down + once,
-    'bytes_up': cohorts.size * bytes_of.up,
-  }
+def _state_after(seed_run: SeedRun, result: Result, seconds: float) -> State:
+  """Return the state after rounds that took so many seconds."""
+  return seed_run.state._replace(
+    server=result.server,
+    clients=result.clients,
+    seconds=seed_run.state.seconds + seconds,
+  )

@@ -31,12 +31,9 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import build_stages
-from fedjax_pfl.training.loop import (
-  begin_seed_runs,
-  finish,
-  random_streams,
-  run_rounds,
-)
+from fedjax_pfl.training.finalize import finalize
+from fedjax_pfl.training.loop import run_rounds
+from fedjax_pfl.training.seed_run import random_streams, start_seed_runs
 from fedjax_pfl.training.state import State, none_yet
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -94,7 +91,7 @@ def run(experiments, folder):
     )
     for number, one in enumerate(experiments)
   ]
-  return run_rounds(begin_seed_runs(list(zip(experiments, runs, strict=True))))
+  return run_rounds(start_seed_runs(list(zip(experiments, runs, strict=True))))
 
 
 def models_of(experiment, state, views, compiled):
@@ -177,7 +174,7 @@ def test_what_is_chosen_by_tests_is_called_so(poisoned, tmp_path):
   ]
   assert set(differ) - {'seconds'} == {'test_best'}
   for seed_run in (one, two):
-    finish(seed_run)
+    finalize(seed_run)
   results = [run_dir.load_result(tmp_path / place) for place in '01']
   assert results[0].keys() == results[1].keys()
   differ = [name for name in results[0] if results[0][name] != results[1][name]]

@@ -17,7 +17,8 @@ from small_runs import make_experiment
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated import communication
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import advance, evaluators
+from fedjax_pfl.training import evaluators
+from fedjax_pfl.training.drivers import compiled
 from fedjax_pfl.training.loop import train
 
 CLOCKS = ('time', 'images_per_second')
@@ -64,7 +65,7 @@ def compiled_once():
   with contextlib.ExitStack() as stack:
     for module, name, key_fn in (
       (communication, 'watch', lambda stage, server: stage.name),
-      (advance, 'make_rounds_fn', lambda _, stage, mesh: stage.name),
+      (compiled, 'make_rounds', lambda _, stage, mesh: stage.name),
       (
         evaluators,
         'make_evaluate',

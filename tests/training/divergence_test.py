@@ -30,6 +30,8 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.rounds import begin, make_rounds
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import divergence
+from fedjax_pfl.training.drivers.driver import Call, in_turn
+from fedjax_pfl.training.drivers.without_diverged import without_diverged
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -105,14 +107,13 @@ def test_who_diverges_is_as_if_not_drawn(name):
       states_without = states
     prepared = stage.prepare_data(states[0], data)
     round_fn = round_of(stage, clients_per_chunk=1)
-    call = (*states, COHORT[None], prepared, KEY(2))
+    driver = without_diverged(in_turn(make_rounds(round_fn)), stage, refuse)
+    call = Call(*states, COHORT[None], prepared, KEY(2))
     if stage.full_participation:
       with pytest.raises(RefusedError, match='in the training of'):
-        divergence.play_without(make_rounds(round_fn), call, stage, refuse)
+        driver.run([call])
       continue
-    (*states, _), metrics, took_part = divergence.play_without(
-      make_rounds(round_fn), call, stage, refuse
-    )
+    ((*states, metrics, took_part),) = driver.run([call])
     others = COHORT[COHORT != SICK]
     *want, _ = round_fn(*states_without, others, prepared, KEY(2))
     assert_close(tuple(states), tuple(want))
@@ -153,7 +154,10 @@ def excluded(tmp_path_factory, quick_compiler):
 def test_a_run_goes_on_without_a_client_and_says_so(excluded):
   workdir, said = excluded
   for number in (1, 2):
-    line = f'Round {number}: without client 3, whose numbers are not finite.'
+    line = (
+      f'Round {number}: excluded client 3, where the loss, the state or the '
+      'upload is NaN or infinite.'
+    )
     assert line in said.splitlines()
   lines = run_dir.load_metrics(workdir)
   assert [line['excluded'] for line in lines] == [2, 0]
@@ -256,5 +260,5 @@ def test_debugging_names_gradients_and_parameters():
 
 
 def test_many_clients_are_cut_short():
-  assert divergence.told_clients(tuple(range(25))).endswith('18, 19 and 5 more')
-  assert divergence.told_clients((7,)) == ' client 7'
+  assert divergence.name_clients(tuple(range(25))).endswith('18, 19 and 5 more')
+  assert divergence.name_clients((7,)) == ' client 7'

@@ -11,7 +11,7 @@ from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.evaluators import make_evaluator
-from fedjax_pfl.training.loop import write_result
+from fedjax_pfl.training.finalize import write_result
 from fedjax_pfl.training.state import State, none_yet
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -27,8 +27,9 @@ from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import Settings, replace
-from fedjax_pfl.training.loop import Cadence, cadence, train
-from fedjax_pfl.training.advance import mean_metrics
+from fedjax_pfl.training.cadence import Cadence, cadence
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.round_metrics import mean_metrics
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -323,12 +324,12 @@ def test_nan_stops_the_run_and_names_the_rounds(tmp_path):
       train(experiment, tmp_path)
     message = str(caught.value)
     assert (
-      "got 'NaN or infinity in rounds 3 to 4 of fedbabu: on the server alone; "
+      "got 'NaN or infinity in rounds 3 to 4 of fedbabu: in the server state; "
       f'seed 0, {tmp_path}' in message
     )
-    assert 'Choices: a smaller learning_rate, debug=True' in message
-    assert 'metrics up to round 2 are kept' in message
-    assert 'the last good checkpoint is that of round 2.' in message
+    assert 'Choices: a smaller learning_rate, debug=True, to name' in message
+    assert 'metrics up to round 2 are stored' in message
+    assert 'the last checkpoint is that of round 2.' in message
     assert 'Likely cause: ' in message
     lines = run_dir.load_metrics(tmp_path)
     assert [line['round'] for line in lines] == [2]
@@ -347,7 +348,7 @@ def test_a_learning_rate_that_is_too_high_is_a_sentence(tmp_path):
     r'in rounds 1 to 2 of fedavg: round 1, in the loss of clients \d, \d',
     message,
   )
-  assert 'the last good checkpoint is not there yet' in message
+  assert 'there is no checkpoint yet' in message
   assert not (tmp_path / run_dir.METRICS).exists()
 
 

@@ -29,7 +29,11 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import replace
 from fedjax_pfl.training import multi_seed
-from fedjax_pfl.training.loop import random_streams, train, train_seeds
+from fedjax_pfl.training.drivers import choose
+from fedjax_pfl.training.drivers import multi_seed as driver
+from fedjax_pfl.training.drivers.driver import Call
+from fedjax_pfl.training.loop import train, train_seeds
+from fedjax_pfl.training.seed_run import SeedRun, random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -105,7 +109,7 @@ def test_side_by_side_the_numbers_are_the_same(ragged, tmp_path):
   """As on an accelerator with much room."""
   experiments, folder = ragged
   much = mock.Mock(return_value=Memory(free=10**12, client=1))
-  with mock.patch.object(multi_seed, 'memory_of', much):
+  with mock.patch.object(driver, 'memory_of', much):
     train_seeds(experiments, directories(tmp_path))
   assert much.call_count == 1
   for name, experiment in zip('01', experiments, strict=True):
@@ -149,25 +153,32 @@ def test_as_many_seeds_as_fit_run_side_by_side():
   (stage,) = experiment.stages
   states = init_states(stage.algorithm, experiment.train, jax.random.key(0))
   cohorts = jnp.zeros((2, 3), int)
-  call = (*states, cohorts, experiment.train, jax.random.key(0))
+  call = Call(*states, cohorts, experiment.train, jax.random.key(0))
   of_three = 3 * 1000 + 2 * trees.num_bytes(states)
 
   def number(free, stage=stage, **changes):
     settings = replace(experiment.settings, changes)
     memory = Memory(free / MEMORY_SHARE, client=1000)
-    with mock.patch.object(multi_seed, 'memory_of', return_value=memory):
-      return multi_seed.num_side_by_side(
+    with mock.patch.object(driver, 'memory_of', return_value=memory):
+      return driver.num_side_by_side(
         experiment._replace(settings=settings), stage, call
       )
 
   assert number(4.5 * of_three) == 4
   assert number(0.5 * of_three) == 1  # some clients at a time, then
   assert number(4.5 * (of_three - 2000), clients_per_chunk=1) == 4
-  assert number(4.5 * of_three, debug=True) == 1
   features = stage._replace(prepare_data=lambda server, data: data)
   assert number(4.5 * of_three, features) == 1
-  with mock.patch.object(multi_seed, 'memory_of', return_value=None):
-    assert multi_seed.num_side_by_side(experiment, stage, call) == 1
+  with mock.patch.object(driver, 'memory_of', return_value=None):
+    assert driver.num_side_by_side(experiment, stage, call) == 1
+
+
+def test_one_seed_at_a_time_where_nothing_is_compiled():
+  experiment = make_experiment(debug=True)
+  rest = SeedRun._fields[1:]
+  seed_run = SeedRun(experiment, **dict.fromkeys(rest))
+  (stage,) = experiment.stages
+  assert choose.choose_driver([seed_run] * 2, stage).max_calls == 1
 
 
 # ---- runs that are continued
@@ -248,7 +259,8 @@ def test_a_seed_that_is_lost_is_named(tmp_path):
   with pytest.raises(BadInput) as caught:
     train_seeds(experiments, directories(tmp_path))
   message = str(caught.value)
-  assert 'NaN or infinity in rounds 3 to 4 of fedbabu: on the server' in message
+  rounds = 'NaN or infinity in rounds 3 to 4 of fedbabu'
+  assert f'{rounds}: in the server state' in message
   assert f'; seed 1, {tmp_path / "1"}' in message
   for experiment, workdir in zip(
     experiments, directories(tmp_path), strict=True
@@ -278,6 +290,6 @@ def test_two_seeds_in_one_directory(tmp_path):
     train_seeds(make_seeds(), [tmp_path / 'a', tmp_path / 'a'])
   assert str(caught.value) == (
     f'workdirs: got {[str(tmp_path / "a")] * 2}, expected 2 directories, '
-    'another one for each seed. Likely cause: a name without the seed in it.'
+    'one for each seed. Likely cause: a name without the seed in it.'
   )
   assert not any(tmp_path.iterdir())
