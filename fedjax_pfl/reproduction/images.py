@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedjax_pfl.data import PARTITIONS
-from fedjax_pfl.training.experiment import divide, identify, load_images
+from fedjax_pfl.training.experiment_data import divide, identify, load_images
 
 Settings = Mapping[str, Any]
 

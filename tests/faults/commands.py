@@ -23,6 +23,7 @@ from faults.mutations import CONFIGS, ROOT, draw_mutations, images_once
 from faults.outcome import Outcome
 from faults.watch import attempt, wrong_sentence
 from fedjax_pfl.runs import identity
+from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import experiment
 
 NAMES = ('config', 'workdir')
@@ -79,7 +80,7 @@ def begin(words: list[str]) -> None:
   built = experiment.build_experiment(settings)
   path = Path(flags.FLAGS.workdir)
   if '\0' in str(path) or not _can_be_made(path):
-    identity.claim(path, built.settings, built.data_id, print)
+    identity.claim(path, to_config(built.settings), built.data_id, print)
     raise AssertionError(f'{path} was made')
 
 

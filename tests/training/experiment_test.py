@@ -16,10 +16,10 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import load_dataset, transforms
 from fedjax_pfl.models.task import task_from_module
 from fedjax_pfl.settings import parse_config, replace
-from fedjax_pfl.training import experiment
-from fedjax_pfl.training.experiment import (
-  build_data,
-  build_experiment,
+from fedjax_pfl.training import experiment_data
+from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.experiment_method import (
   build_stages,
   build_task,
   peek_shape,
@@ -182,7 +182,7 @@ def test_hyperparameters_reach_the_method():
     return jax.eval_shape(upload, one, jax.eval_shape(jax.random.key, 0))
 
   fedavg = uploaded(fedavg_digits)
-  assert uploaded(fedbabu_digits, hp__update_part='full') == fedavg
+  assert uploaded(fedbabu_digits, hp__trainable='full') == fedavg
   assert uploaded(fedbabu_digits)['head'] == {'bias': None, 'kernel': None}
 
 
@@ -290,7 +290,7 @@ def test_inputs_of_another_recipe_and_size(monkeypatch):
   x = np.full((1, 8, 8, 1), 51, np.uint8)
   np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
   found = transforms.find_recipe('digits')._replace(side=4)
-  monkeypatch.setattr(experiment, 'find_recipe', lambda *names: found)
+  monkeypatch.setattr(experiment_data, 'find_recipe', lambda *names: found)
   dataset, train, *_ = build_data(
     parse_config(settings_of()), lambda text: None
   )
