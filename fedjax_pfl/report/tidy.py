@@ -69,7 +69,7 @@ def load(
 
   path = results_db.locate(results)
   with (
-    results_db.told(path),
+    results_db.database_errors(path),
     closing(results_db.connect(path, write=False)) as connection,
   ):
     rows = list(_read(connection, per_client))

@@ -96,7 +96,7 @@ class Results:
 
   def find(self, training: str, evaluation: str, view: str) -> Found | None:
     """Return what a view gave under these keys; None if it is not there."""
-    with results_db.told(self.path):
+    with results_db.database_errors(self.path):
       found = self._evaluation(training, evaluation)
       if not found:
         return None
@@ -127,7 +127,7 @@ class Results:
 
   def _write(self, function: Callable[[], Any]) -> Any:
     with (
-      results_db.told(self.path),
+      results_db.database_errors(self.path),
       results_db.transaction(self._connection),
     ):
       return function()

@@ -80,7 +80,9 @@ def begin(words: list[str]) -> None:
   built = experiment.build_experiment(settings)
   path = Path(flags.FLAGS.workdir)
   if '\0' in str(path) or not _can_be_made(path):
-    identity.claim(path, to_config(built.settings), built.data_id, print)
+    identity.open_directory(
+      path, to_config(built.settings), built.data_id, print
+    )
     raise AssertionError(f'{path} was made')
 
 

@@ -164,7 +164,7 @@ def test_falling_back_says_so_and_the_run_goes_on(tmp_path):
   assert len(said) == 1
   assert said[0].startswith('Checkpoint 8 (state/')
   assert said[0].endswith(
-    ' is missing or not readable) is damaged; going on from 4.'
+    ' is missing or not readable) is damaged; continuing from 4.'
   )
   # The next save may come earlier than the damaged one.
   checkpoint.save(folder, 6, make_state(6))
