@@ -74,7 +74,7 @@ def test_metrics_that_were_changed_are_not_gone_on_with(whole, tmp_path):
   assert damage.evaluate(state, tmp_path / 'run', want) == ''
   assert tiny.last_sentence[-1].startswith('metrics: got ')
   (tmp_path / 'run' / run_dir.METRICS).unlink()  # as the sentence says
-  assert 'is gone: going on' in tiny.play(tmp_path / 'run')
+  assert 'is missing: continuing' in tiny.play(tmp_path / 'run')
 
 
 @pytest.mark.parametrize(('point', 'error'), [(12, 0), (35, 1)])

@@ -24,8 +24,8 @@ def make_advance(
 ) -> Advance:
   """Return (seed_runs, stop) -> [(state after round `stop`, numbers)].
 
-  For seeds that have done equally many rounds of this stage, which begins
-  after round `first`. Seeds that run side by side share the time of the call.
+  For seeds with equally many rounds done in this stage, which starts after
+  round `first`. Seeds that run side by side share the time of the call.
   """
   stage, traffic_fn = communication.watch(stage, seed_runs[0].state.server)
   driver = choose_driver(seed_runs, stage)

@@ -31,10 +31,10 @@ from fedjax_pfl.training.experiment_method import (
   peek_shape,
 )
 from fedjax_pfl.training.warm_start import (
-  begin,
   check_same_clients,
   load_start,
   name_data,
+  start_from,
 )
 
 
@@ -93,7 +93,7 @@ def build_experiment(
     start = load_start(
       settings.init_from, settings.model.name, shape.image_shape, task
     )
-    task = begin(task, start)
+    task = start_from(task, start)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = build_stages(settings, outline(task))

@@ -35,7 +35,7 @@ def build_data(
   pool, testing = dataset.test, 'testing'
   if settings.data.test_partition == 'split':
     pool = Images(train.x, train.y)  # which is on the device already
-    testing = 'testing, on training images kept apart'
+    testing = 'testing, on held-out training images'
   test = stack_clients(pool, indices[1], placement)
   for split, data, rows in zip(
     ('training', testing), (train, test), indices, strict=True
@@ -50,7 +50,7 @@ def build_data(
 
 
 def load_images(settings: Settings, log: Log) -> Dataset:
-  """Return the images of a config, as many and as large as it wants them."""
+  """Return the images of a config, in its number and size."""
   dataset = load_dataset(
     settings.data.dataset,
     data_dir=settings.data.data_dir,

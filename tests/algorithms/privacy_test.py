@@ -34,7 +34,7 @@ from fedjax_pfl.training.experiment import build_stages
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.loop import run_rounds
 from fedjax_pfl.training.seed_run import random_streams, start_seed_runs
-from fedjax_pfl.training.state import State, none_yet
+from fedjax_pfl.training.state import State, init_test_best
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SETTINGS = {
@@ -189,7 +189,7 @@ def test_half_of_the_tests_is_seen_where_that_is_asked_for(poisoned):
   """With adapt_on=test_half: that half, never the half of the evaluation."""
   experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
-  state = State(server, clients, np.zeros(()), none_yet(experiment))
+  state = State(server, clients, np.zeros(()), init_test_best(experiment))
   test, bad = experiment.test, len(experiment.test.y) - 1
   views, compiled = ('initial', 'finetuned', 'templates_cosine'), {}
 

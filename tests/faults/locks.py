@@ -18,13 +18,13 @@ from faults.moments import read
 from faults.outcome import Outcome
 from fedjax_pfl.runs import lock
 
-# The module alone: the package would bring jax, and six seconds of imports.
+# The module only: the package imports jax, which takes six seconds.
 HOLD = f"""
-import importlib.util, pathlib, sys, types
+import pathlib, sys, types
 package = types.ModuleType('fedjax_pfl')
-package.__path__ = [{str(Path(lock.__file__).parent)!r}]
+package.__path__ = [{str(Path(lock.__file__).parents[1])!r}]
 sys.modules['fedjax_pfl'] = package
-from fedjax_pfl import lock
+from fedjax_pfl.runs import lock
 sys.stdin.readline()
 try:
   lock.acquire(pathlib.Path(sys.argv[1]))

@@ -16,7 +16,7 @@ from fedjax_pfl.reproduction.plan import Identity, groups, plan, trainings
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.table import as_text
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.warm_start import begin, load_start, name_data
+from fedjax_pfl.training.warm_start import load_start, name_data, start_from
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DEFAULTS = common.base().to_dict()
@@ -75,7 +75,7 @@ def build(settings, log):
   task = small_runs.TASK
   start = load_start(settings['init_from'], settings, (8, 8, 1), task)
   data_id = name_data(experiment.data_id, start)
-  return experiment._replace(task=begin(task, start), data_id=data_id)
+  return experiment._replace(task=start_from(task, start), data_id=data_id)
 
 
 @pytest.fixture(autouse=True)

@@ -174,7 +174,7 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on(
   last = killed.said(other).splitlines()[-1]
   for part in (
     f'Process {other} of 2 has lost process {place} (',
-    'the checkpoint of round 4 is saved. The same command',
+    'the checkpoint of round 4 was saved. The same command',
   ):
     assert part in last, killed.said(other)
   resumed = Together(workdir, cache).finish()
@@ -202,8 +202,8 @@ def test_processes_with_other_settings_are_refused(tmp_path, cache):
 @pytest.mark.long
 def test_a_coordinator_that_is_not_there_is_a_sentence():
   program = (
-    'from fedjax_pfl import hosts\n'
-    f"hosts.connect('localhost:{free_port()}', 2, 1, start=3)"
+    'from fedjax_pfl.training import multihost\n'
+    f"multihost.connect('localhost:{free_port()}', 2, 1, start=3)"
   )
   done = subprocess.run(
     [sys.executable, '-c', program],

@@ -174,7 +174,7 @@ def test_a_damaged_checkpoint_is_told(runs):
   told = next(line for line in lines if 'is damaged' in line)
   assert told.startswith(f'Checkpoint {newest} (state/')
   assert 'was changed or cut short' in told
-  assert told.endswith(f'going on from {newest - 1}.')
+  assert told.endswith(f'continuing from {newest - 1}.')
   assert f'Continuing after round {newest - 1} of {ROUNDS}.' in lines
   check_end(folder, 'stopped')
 

@@ -1,4 +1,4 @@
-"""Which driver runs the rounds of a stage: chosen once, as the stage begins."""
+"""Which driver runs the rounds of a stage: chosen once, as the stage starts."""
 
 from collections.abc import Sequence
 
