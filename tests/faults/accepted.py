@@ -1,7 +1,7 @@
 """Mutated settings that were accepted really run: a round of a small model.
 
-Most of what is changed stays as it is; what only makes a run longer is cut. A
-sentence is a good end here, too: a learning rate of a billion loses numbers.
+Most of what is changed stays as it is; what only makes a run longer is cut. An
+error message is a good end here, too: a learning rate of a billion diverges.
 """
 
 import tempfile

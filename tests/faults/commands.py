@@ -28,7 +28,7 @@ from fedjax_pfl.training import experiment
 
 NAMES = ('config', 'workdir')
 PROCESSES = 40
-# A file of one line each; the first word says what is wrong with it.
+# A file of one line each; the name says what is wrong with it.
 FILES = {
   'syntax.py': b'def get_config(:',
   'nothing.py': b'x = 1',

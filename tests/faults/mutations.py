@@ -65,7 +65,7 @@ def draw_mutations(count: int, seed: int) -> list[Mutation]:
 
 
 def run(count: int, seed: int) -> Outcome:
-  """Try so many mutations; say how many were refused, and by which field."""
+  """Try so many mutations; print how many were refused, and for which field."""
   failures, refused = [], Counter()
   for mutation in draw_mutations(count, seed):
     trial = try_one(mutation)

@@ -1,6 +1,6 @@
 """The smallest run that has all that a run has, and how one has to end.
 
-It is trained in this process, and what it compiles is kept: a repetition
+It is trained in this process, and its compiled programs are kept: a repetition
 takes a tenth of a second, so that hundreds can be tried.
 """
 
@@ -79,11 +79,11 @@ def compiled_once():
 
 
 def play(folder: Path) -> str:
-  """Give the command of the run once; return all that it said."""
-  said = io.StringIO()
-  with compiled_once(), contextlib.redirect_stdout(said):
+  """Give the command of the run once; return its output."""
+  output = io.StringIO()
+  with compiled_once(), contextlib.redirect_stdout(output):
     train(experiment(), folder)
-  return said.getvalue()
+  return output.getvalue()
 
 
 def how_it_ends(folder: Path, want: dict) -> str:

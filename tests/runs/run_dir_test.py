@@ -1,4 +1,4 @@
-"""A run directory: begun once, continued by the same command."""
+"""A run directory: started once, continued by the same command."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def snapshot(folder):
 # ---- identity
 
 
-def test_config_json_says_what_ran_and_on_what(tmp_path):
+def test_config_json_names_what_ran_and_on_what(tmp_path):
   begin(tmp_path / 'deep' / 'run')
   stored = run_dir.load_config(tmp_path / 'deep' / 'run')
   assert list(stored) == [
@@ -89,7 +89,7 @@ def test_other_data_is_another_run(tmp_path):
   assert "data: got 'digits-2', expected digits-1" in message
 
 
-def test_another_version_is_told_and_allowed(tmp_path):
+def test_another_version_is_logged_and_allowed(tmp_path):
   begin(tmp_path)
   path = tmp_path / 'config.json'
   stored = json.loads(path.read_text())
@@ -139,7 +139,7 @@ def test_a_setting_that_json_cannot_hold(tmp_path):
 def test_half_written_config(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)
   (tmp_path / '.config.json.123.tmp').write_text('{"conf')
-  begin(tmp_path)  # nothing had been computed: nothing is lost
+  begin(tmp_path)  # nothing had been computed
   assert sorted(os.listdir(tmp_path)) == [lock.NAME, 'config.json']
   begin(tmp_path).log(round=1, loss=1.0)
   (tmp_path / 'config.json').write_text(content)
@@ -316,7 +316,7 @@ def test_damaged_clients_are_a_sentence(tmp_path):
   assert "without 'train_count'" in message
 
 
-def test_a_finished_run_says_so(tmp_path):
+def test_a_finished_run_has_its_status(tmp_path):
   run = begin(tmp_path)
   assert (run.status(), run.result()) == ('new', None)
   summary = {'mean': np.float64(50.0), 'interval': (40.0, float('nan'))}
@@ -343,11 +343,11 @@ def test_a_finished_run_says_so(tmp_path):
 
 
 def test_a_damaged_result_is_written_again(tmp_path):
-  said = []
-  run = begin(tmp_path, log=said.append)
+  logged = []
+  run = begin(tmp_path, log=logged.append)
   (tmp_path / 'result.json').write_text('{"status": "fin')
   assert run.status() == 'new'
-  assert 'will be written again' in said[0]
+  assert 'will be written again' in logged[0]
   with pytest.raises(BadInput, match='expected valid JSON'):
     run_dir.load_result(tmp_path)
 

@@ -29,12 +29,12 @@ def test_clients_adapt_on_half_of_their_tests_and_are_evaluated_on_the_rest():
   )
   adapted_on = np.zeros(10, int)
 
-  def keep(ids, models):
+  def record(ids, models):
     adapted_on[ids] = models['initial']
 
   evaluate_fn = make_evaluator(experiment, jax.random.key(0))
   state = State(server, clients, np.zeros(()), init_test_best(experiment))
-  scores = evaluate_fn(stage, state, ('initial',), keep)['initial']
+  scores = evaluate_fn(stage, state, ('initial',), record)['initial']
   tests = np.asarray(experiment.test.count)
   np.testing.assert_array_equal(adapted_on, tests // 2)
   np.testing.assert_array_equal(scores.count, tests - tests // 2)

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 def make_seeds(**changes):
-  """Return two seeds, evaluated in one view unless `changes` say otherwise."""
+  """Return two seeds, evaluated in one view unless `changes` differ."""
   cheap = {'views': ('initial',), 'eval_views': (), **changes}
   return [make_experiment(seed=seed, **cheap) for seed in (0, 1)]
 
@@ -50,7 +50,7 @@ def directories(folder):
 
 @pytest.fixture(scope='module')
 def group(tmp_path_factory, quick_compiler):
-  """Return two seeds, the folder of their runs, and what was said.
+  """Return two seeds, the folder of their runs, and its output.
 
   In `killed` the first seed has the checkpoint of round 4, the other has not.
   """
@@ -65,13 +65,13 @@ def group(tmp_path_factory, quick_compiler):
     if step == 4 and self.path.name == '0':
       shutil.copytree(folder / 'whole', folder / 'killed')
 
-  said = io.StringIO()
+  output = io.StringIO()
   with (
     mock.patch.object(Run, 'save_checkpoint', copy_when_saved),
-    contextlib.redirect_stdout(said),
+    contextlib.redirect_stdout(output),
   ):
     train_seeds(experiments, directories(folder / 'whole'))
-  return experiments, folder, said.getvalue()
+  return experiments, folder, output.getvalue()
 
 
 @pytest.fixture(scope='module')
@@ -184,14 +184,14 @@ def test_one_seed_at_a_time_where_nothing_is_compiled():
 # ---- runs that are continued
 
 
-def test_a_run_that_is_further_waits_for_the_other(group, tmp_path, capsys):
+def test_a_run_that_is_ahead_waits_for_the_other(group, tmp_path, capsys):
   experiments, folder, _ = group
   shutil.copytree(folder / 'killed', tmp_path, dirs_exist_ok=True)
   assert server_of(experiments[0], tmp_path / '0')[0] == 4
   assert not (tmp_path / '1' / 'checkpoints').exists()
   train_seeds(experiments, directories(tmp_path))
-  said = capsys.readouterr().out
-  assert 'after round 0 of 7; 1 of 2 seeds are ahead and wait.' in said
+  output = capsys.readouterr().out
+  assert 'after round 0 of 7; 1 of 2 seeds are ahead and wait.' in output
   for name in '01':
     assert_same_run(tmp_path / name, folder / 'whole' / name)
     assert_same_bits(
@@ -200,33 +200,33 @@ def test_a_run_that_is_further_waits_for_the_other(group, tmp_path, capsys):
 
 
 def test_a_finished_seed_is_left_out(group, tmp_path, capsys):
-  """And a run that was begun beside it goes on alone."""
+  """And a run that was started with it continues alone."""
   experiments, folder, _ = group
   shutil.copytree(folder / 'killed' / '0', tmp_path / '0')
   shutil.copytree(folder / 'whole' / '1', tmp_path / '1')
   before = snapshot(tmp_path / '1')
   results = train_seeds(experiments, directories(tmp_path))
-  said = capsys.readouterr().out
-  assert f'{tmp_path / "1"} is finished: nothing to do.' in said
-  assert f'Continuing after round 4 of {ROUNDS}.' in said
+  output = capsys.readouterr().out
+  assert f'{tmp_path / "1"} is finished: nothing to do.' in output
+  assert f'Continuing after round 4 of {ROUNDS}.' in output
   assert snapshot(tmp_path / '1') == before
   assert results[1] == run_dir.load_result(folder / 'whole' / '1')
   assert_same_run(tmp_path / '0', folder / 'whole' / '0')
   assert train_seeds(experiments, directories(tmp_path)) == results
-  said = capsys.readouterr().out
-  assert said.count('are finished: nothing to do.') == said.count('\n') == 1
+  output = capsys.readouterr().out
+  assert output.count('are finished: nothing to do.') == output.count('\n') == 1
 
 
-def test_what_all_seeds_have_in_common_is_said_once(group):
-  _, _, said = group
-  lines = said.splitlines()
+def test_what_all_seeds_share_is_logged_once(group):
+  _, _, output = group
+  lines = output.splitlines()
   assert lines[0] == 'A note.' and lines.count('A note.') == 1
   assert sum(line.startswith(f'round {ROUNDS}/') for line in lines) == 1
   assert len(lines) < ROUNDS + 2
 
 
-def lose(experiment, seed, broken):
-  """Return the experiment whose server is lost in this seed and round."""
+def spoil(experiment, seed, broken):
+  """Return the experiment whose server becomes NaN in this seed and round."""
   one = experiment.stages[0].algorithm
   marked, _ = jax.random.split(random_streams(seed)['states'])
 
@@ -241,19 +241,19 @@ def lose(experiment, seed, broken):
   def aggregate(server, uploads, counts):
     after = one.aggregate(server, uploads, counts)
     params = after.params
-    is_lost = (after.round == broken) & (params['head']['bias'][0] == 7)
-    lost = jnp.where(is_lost, jnp.nan, params['body']['bias'])
-    return put_bias(after, 'body', lost)
+    is_spoilt = (after.round == broken) & (params['head']['bias'][0] == 7)
+    bias = jnp.where(is_spoilt, jnp.nan, params['body']['bias'])
+    return put_bias(after, 'body', bias)
 
   return with_algorithm(
     experiment, init_server=init_server, aggregate=aggregate
   )
 
 
-def test_a_seed_that_is_lost_is_named(tmp_path):
+def test_a_seed_that_diverges_is_named(tmp_path):
   """What was saved of both is good."""
   experiments = [
-    lose(one, seed=1, broken=4)
+    spoil(one, seed=1, broken=4)
     for one in make_seeds(checkpoint_every=2, eval_every=ROUNDS)
   ]
   with pytest.raises(BadInput) as caught:
