@@ -55,7 +55,7 @@ def main(overrides):
   logging.set_verbosity(logging.WARNING)  # jax tells what it did not find
   import jax
 
-  from experiments.benching import bars, options
+  from experiments.benchmarks import bars, options
 
   cases = options.make_cases({name: flag.value for name, flag in LISTS.items()})
   works = options.make_works(WORK.value)
@@ -81,8 +81,8 @@ def main(overrides):
 
 def measure_cases(cases, works, names) -> list[dict]:
   """Print a table for each kind of work; return all that was measured."""
-  from experiments.benching import bars, screen
-  from experiments.benching.measure import measure
+  from experiments.benchmarks import bars, screen
+  from experiments.benchmarks.measure import measure
 
   measured = []
   for work in works:
@@ -101,7 +101,7 @@ def measure_cases(cases, works, names) -> list[dict]:
 
 def measure_bars(name, function) -> list[dict]:
   """Print the bars of a name as they come; return them."""
-  from experiments.benching import screen
+  from experiments.benchmarks import screen
 
   tell(f'Measuring the bars: {name}')
   records = []
@@ -113,7 +113,7 @@ def measure_bars(name, function) -> list[dict]:
 
 def compare_methods(case, methods) -> dict:
   """Print a line for each method as it comes; return them all."""
-  from experiments.benching import gradients
+  from experiments.benchmarks import gradients
 
   table = {}
   for name, numbers in gradients.compare(case, methods, REPEATS.value):

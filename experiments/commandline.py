@@ -118,7 +118,7 @@ def read_settings(
 ) -> dict[str, Any]:
   """Return the settings of 'FILE[:ARGUMENT]' with fields replaced.
 
-  >>> read_settings('configs/fedbabu_digits.py:quick', {'rounds': '4'})
+  >>> read_settings('configs/digits.py:fedbabu,quick', {'rounds': '4'})
 
   A field may be new (a hyperparameter in `hp`); whether it is a known one,
   and its value a good one, `fedjax_pfl.settings.validate` says.
@@ -252,13 +252,14 @@ def _bad_flag(got: str, expected: str) -> Exception:
 
 
 def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
-  folder = ROOT / 'configs'
+  from configs import common
+
   return _error(
     '--config',
     got=str(got),
-    expected=f'{expected}, as in {os.path.relpath(folder)}',
+    expected=f'{expected}, as in {os.path.relpath(common.FOLDER)}',
     # Without the folder: from afar its path would fill the sentence.
-    choices=sorted(path.name for path in folder.glob('*_*.py')),
+    choices=[path.name for path in common.config_files()],
     cause=cause,
   )
 

@@ -6,11 +6,11 @@ python experiments/settings.py [--write]
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from absl import app, flags
 
+PAGE = Path(__file__).parents[1] / 'docs' / 'settings.md'
 WRITE = flags.DEFINE_bool('write', False, 'Write docs/settings.md.')
 
 
@@ -19,7 +19,7 @@ def main(argv):
   from fedjax_pfl.settings import document
 
   if WRITE.value:
-    (ROOT / 'docs' / 'settings.md').write_text(document.as_markdown())
+    PAGE.write_text(document.as_markdown())
   else:
     print(document.as_text())
 

@@ -5,13 +5,8 @@ The names below are what a notebook needs; everything else is one import away.
 
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.algorithms import load as algorithm
-from fedjax_pfl.client.local_training import (
-  Batching,
-  LocalTraining,
-  fit,
-  freeze_except,
-  step_schedule,
-)
+from fedjax_pfl.client.local_training import Batching, LocalTraining, fit
+from fedjax_pfl.client.optimisers import freeze_except, step_schedule
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput

@@ -6,17 +6,17 @@
   w    <- sum_i a_i w_i / sum_i a_i             a_i = 1 or n_i
   c    <- c + 1/N sum_i (c_i' - c_i)            N clients in all, not |S|
 
-All variates begin at zero: the first round is FedAvg's. A client that ran no
-step changes nothing. Down and up travel two models each.
+All variates begin at zero, so that the first round is FedAvg's. A client
+without a step keeps its variate. A client downloads and uploads two models.
 
 The correction is a step of its own, outside the momentum buffer: with momentum
-beta, (w - w_i) / (T_i eta) is up to 1 / (1 - beta) times a gradient, and
-inside the buffer it would be amplified a second time.
+beta, (w - w_i) / (T_i eta) is up to 1 / (1 - beta) times a gradient, and the
+buffer would amplify it a second time.
 
-Differs from the paper: local momentum, which it does not have; the server's
-rate is 1; weights a_i may be n_i. The public code of FedConcat divides by |S|
-and begins with one random network as the variate of all, which cancels where
-everybody takes part; so does the difference between |S| and N.
+Differs from the paper: local SGD has momentum; the server's learning rate is 1;
+weights a_i may be n_i. The public code of FedConcat divides by |S|, not N, and
+begins with one random network as the variate of all clients; with full
+participation both make no difference.
 """
 
 from typing import NamedTuple
@@ -25,9 +25,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -44,7 +44,7 @@ class Server(NamedTuple):
   round: Array
   params: Params
   total: Params  # sum of c_i over all clients: N c
-  num_clients: Array  # [] N; not known, nor needed, before the first round
+  num_clients: Array  # [] N, from the first round on; 1 before
 
 
 class Down(NamedTuple):
@@ -97,24 +97,20 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
     return server._replace(num_clients=num_clients)
 
-  algorithm = Algorithm(
+  algorithm = global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )._replace(
     init_server=init_server,
     init_client=lambda server, data, rng: zeros_like(server.params),
     download=download,
-    local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.finetune
-    ),
-    predict=personalization.make_predict(task),
-    global_model=lambda server: server.params,
     post_aggregate=post_aggregate,
   )
   return (Stage('scaffold', hp.train.rounds, algorithm),)
 
 
 def against(drift: Params, rate: Array) -> optax.GradientTransformation:
-  """Return updates - rate drift, whatever the gradients were."""
+  """Return updates - rate drift."""
   return optax.stateless(
     lambda updates, params: jax.tree.map(
       lambda update, constant: update - rate * constant, updates, drift

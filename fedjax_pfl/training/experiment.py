@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
 
-from fedjax_pfl.client import personalization
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data import Dataset
+from fedjax_pfl.data.halves import halves
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host
 from fedjax_pfl.federated.sharding import make_mesh
@@ -58,7 +58,7 @@ class Experiment(NamedTuple):
   def eval_data(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are evaluated on."""
     if self.settings.evaluation.adapt_on == 'test_half':
-      return personalization.halves(self.test)
+      return halves(self.test)
     return self.train, self.test
 
 

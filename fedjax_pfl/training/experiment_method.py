@@ -3,8 +3,9 @@
 import dataclasses
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.data import (
   Shape,
@@ -61,9 +62,7 @@ def build_stages(
     'finetune': personalization.Finetuning(**finetune),
   }
   check_hyperparameters(settings.algorithm, settings.hp, module.HParams, shared)
-  personalization.part_mask(
-    task, settings.finetune.trainable, 'finetune.trainable'
-  )
+  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
   hp = module.HParams(**shared, **settings.hp)
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)
@@ -88,7 +87,7 @@ def _local_training(
     rounds=rounds,
     epochs=training.local_epochs,
     batch_size=training.batch_size,
-    learning_rate=local_training.step_schedule(
+    learning_rate=optimisers.step_schedule(
       training.learning_rate, rounds, training.lr_milestones, training.lr_decay
     ),
     momentum=training.momentum,

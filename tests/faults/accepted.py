@@ -42,7 +42,7 @@ def _accepted(count: int, seed: int) -> Iterator[tuple[Any, dict[str, Any]]]:
   for mutation in draw_mutations(100 * count, seed):
     if found == count:
       return
-    if not mutation.config.endswith('_digits'):
+    if not mutation.config.startswith('digits:'):
       continue
     trial = try_one(mutation)
     if not trial.is_accepted or trial.value.settings.data.dataset != 'digits':

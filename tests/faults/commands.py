@@ -19,7 +19,13 @@ from absl import flags
 
 from experiments import commandline
 from faults import values
-from faults.mutations import CONFIGS, ROOT, draw_mutations, images_once
+from faults.mutations import (
+  CONFIGS,
+  ROOT,
+  draw_mutations,
+  images_once,
+  quick_file,
+)
 from faults.outcome import Outcome
 from faults.watch import attempt, wrong_sentence
 from fedjax_pfl.runs import identity
@@ -160,7 +166,7 @@ def _process(words: list[str], folder: Path) -> tuple[str, float]:
 
 
 def _draw_line(draw: random.Random, mutation, folder: Path) -> list[str]:
-  config = f'--config={ROOT}/configs/{mutation.config}.py:quick'
+  config = f'--config={ROOT}/configs/{quick_file(mutation.config)}'
   workdir = '--workdir=run'
   fields = [f'--config.{name}={text}' for name, text in mutation.changes]
   kind = draw.random()
@@ -168,7 +174,7 @@ def _draw_line(draw: random.Random, mutation, folder: Path) -> list[str]:
     config = _draw_config(draw, folder)
   elif kind < 0.4:
     workdir = f'--workdir={draw.choice(_workdirs(folder))}'
-    config, fields = f'--config={ROOT}/configs/fedavg_digits.py:quick', []
+    config, fields = f'--config={ROOT}/configs/digits.py:fedavg,quick', []
   elif kind < 0.75:
     fields.append(draw.choice(_odd_words(draw)))
   words = [config, workdir, *fields]
@@ -180,7 +186,7 @@ def _draw_line(draw: random.Random, mutation, folder: Path) -> list[str]:
 
 
 def _draw_config(draw: random.Random, folder: Path) -> str:
-  name = f'configs/{draw.choice(CONFIGS)}.py'
+  name = f'configs/{draw.choice(CONFIGS).partition(":")[0]}.py'
   known = f'{ROOT}/{name}'
   return '--config=' + draw.choice(
     [

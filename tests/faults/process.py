@@ -48,7 +48,7 @@ class Commands:
     fields = [f'--config.{name}={value}' for name, value in FIELDS.items()]
     train = [
       *(sys.executable, 'experiments/main.py'),
-      '--config=configs/fedavg_digits.py',
+      '--config=configs/digits.py:fedavg',
       *fields,
       f'--workdir={self.workdir}',
     ]

@@ -5,7 +5,11 @@ import math
 import pytest
 
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.compare import compare, over_seeds, published_error
+from fedjax_pfl.reproduction.comparison.compare import (
+  compare,
+  over_seeds,
+  published_error,
+)
 
 
 def printed(mean=50.0, std=10.0, paper='fedbabu', table='13', clients=100):

@@ -25,7 +25,7 @@ from small_runs import (
   with_algorithm,
 )
 
-from fedjax_pfl.client.local_training import Diverged, _check_step
+from fedjax_pfl.client.step_check import Diverged, check_step
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.rounds import begin, make_rounds
 from fedjax_pfl.runs import run_dir
@@ -253,14 +253,14 @@ def test_a_replay_of_a_finished_run_is_refused(excluded):
 
 def test_debugging_names_gradients_and_parameters():
   finite, bad = {'w': jnp.ones(2)}, {'w': jnp.array([1.0, jnp.inf])}
-  _check_step(0, 0, jnp.ones(()), finite, finite)
+  check_step(0, 0, jnp.ones(()), finite, finite)
   for parts, words in (
     ((jnp.ones(()), bad, bad), 'step 3 of epoch 2, in its gradient (w)'),
     ((jnp.ones(()), finite, bad), 'in its parameters after it (w)'),
     ((jnp.array(jnp.nan), finite, finite), 'step 3 of epoch 2, in its loss'),
   ):
     with pytest.raises(Diverged, match=re.escape(words)):
-      _check_step(1, 2, *parts)
+      check_step(1, 2, *parts)
 
 
 def test_many_clients_are_cut_short():

@@ -9,7 +9,7 @@ import pytest
 from helpers import make_data, make_task, refused
 from small_runs import settings_of
 
-from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
+from configs import common, digits, fedbabu_cifar10
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.types import ClientData
@@ -168,22 +168,23 @@ def test_clients_without_examples_are_no_reason_to_refuse():
 def test_hyperparameters_reach_the_method():
   """FedBABU that updates everything uploads what FedAvg uploads."""
 
-  def uploaded(config, **changes):
-    settings = parse_config(settings_of(config, **changes))
+  def uploaded(method, **changes):
+    settings = parse_config(settings_of(digits, method, **changes))
     task = build_task(settings, (8, 8, 1), 10)
-    method = build_stages(settings, task)[0].algorithm
+    algorithm = build_stages(settings, task)[0].algorithm
 
     def upload(data, key):
-      server = method.init_server(key)
-      return method.local_update(method.download(server, ()), (), data, key)[1]
+      server = algorithm.init_server(key)
+      down = algorithm.download(server, ())
+      return algorithm.local_update(down, (), data, key)[1]
 
     shapes = [(1, 8, 8, 1), (1,), (1,), ()]
     one = ClientData(*(jax.ShapeDtypeStruct(s, 'int32') for s in shapes))
     return jax.eval_shape(upload, one, jax.eval_shape(jax.random.key, 0))
 
-  fedavg = uploaded(fedavg_digits)
-  assert uploaded(fedbabu_digits, hp__trainable='full') == fedavg
-  assert uploaded(fedbabu_digits)['head'] == {'bias': None, 'kernel': None}
+  fedavg = uploaded('fedavg')
+  assert uploaded('fedbabu', hp__trainable='full') == fedavg
+  assert uploaded('fedbabu')['head'] == {'bias': None, 'kernel': None}
 
 
 @pytest.mark.long

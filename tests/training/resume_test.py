@@ -26,7 +26,7 @@ ROUNDS = 8
 COMMAND = [
   sys.executable,
   'experiments/main.py',
-  '--config=configs/fedbabu_digits.py',
+  '--config=configs/digits.py:fedbabu',
   '--config.conv_impl=lax',  # compiles in half the time
   '--config.num_clients=10',
   '--config.max_train_examples=200',

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import KEY, assert_same_bits, make_task, refused
 
-from configs import fedavg_digits, lg_fedavg_digits
+from configs import digits
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
@@ -135,7 +135,7 @@ def run(tmp_path):
 
 
 def test_a_config_that_only_evaluates_another_partition(run):
-  settings = fedavg_digits.get_config().to_dict()
+  settings = digits.get_config('fedavg').to_dict()
   start, data = run(settings)
   settings |= {'init_from': start, 'rounds': 0, 'shards_per_client': 4}
   experiment = build_experiment(settings)
@@ -147,7 +147,7 @@ def test_a_config_that_only_evaluates_another_partition(run):
 
 
 def test_lg_fedavg_wants_the_clients_of_its_start(run):
-  settings = lg_fedavg_digits.get_config().to_dict()
+  settings = digits.get_config('lg_fedavg').to_dict()
   start, data = run(settings)
   settings |= {'init_from': start, 'hp': {'train_fedavg': False}}
   experiment = build_experiment(settings)
