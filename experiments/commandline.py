@@ -272,7 +272,7 @@ def _without_traceback(function: Callable, argument: Any) -> Any:
       raise
     sys.exit(f'{error}')
   except KeyboardInterrupt as stop:
-    if not getattr(stop, 'told', False):
+    if not getattr(stop, 'logged', False):
       print('Stopped. What was saved is kept; the same command goes on.')
     sys.exit(getattr(stop, 'status', 128 + signal.SIGINT))
 

@@ -1,4 +1,4 @@
-"""Files and names from elsewhere: read without running them, and kept as text.
+"""Files and names from elsewhere: read as data, and never executed.
 
 A config is the user's own program, and is run; nothing else that is read is.
 """

@@ -22,7 +22,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.report.layout import add_legend, make_figure
 from fedjax_pfl.report.plots import Axis, tidy
-from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.seed_run import random_streams
 
 NEEDS_DATA = True
 HEADER = ('run', 'layer', 'epoch', 'cosine')

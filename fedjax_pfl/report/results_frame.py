@@ -66,7 +66,7 @@ def load_results(
 
   path = results_db.locate(results)
   with (
-    results_db.told(path),
+    results_db.database_errors(path),
     closing(results_db.connect(path, write=False)) as connection,
   ):
     rows = list(_read(connection, per_client))

@@ -30,14 +30,11 @@ from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.evaluators import make_evaluator
-from fedjax_pfl.training.experiment import build_stages
-from fedjax_pfl.training.loop import (
-  begin_seed_runs,
-  finish,
-  random_streams,
-  run_rounds,
-)
-from fedjax_pfl.training.state import State, none_yet
+from fedjax_pfl.training.experiment_method import build_stages
+from fedjax_pfl.training.finalize import finalize
+from fedjax_pfl.training.loop import run_rounds
+from fedjax_pfl.training.seed_run import random_streams, start_seed_runs
+from fedjax_pfl.training.state import State, init_test_best
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SETTINGS = {
@@ -96,7 +93,7 @@ def run(experiments, folder):
     )
     for number, one in enumerate(experiments)
   ]
-  return run_rounds(begin_seed_runs(list(zip(experiments, runs, strict=True))))
+  return run_rounds(start_seed_runs(list(zip(experiments, runs, strict=True))))
 
 
 def models_of(experiment, state, views, compiled):
@@ -181,7 +178,7 @@ def test_only_test_best_depends_on_the_tests(poisoned, tmp_path):
   ]
   assert set(differ) - {'seconds'} == {'test_best'}
   for seed_run in (one, two):
-    finish(seed_run)
+    finalize(seed_run)
   results = [run_dir.load_result(tmp_path / place) for place in '01']
   assert results[0].keys() == results[1].keys()
   differ = [name for name in results[0] if results[0][name] != results[1][name]]
@@ -196,7 +193,7 @@ def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
   """With adapt_on=test_half: that half, never the half of the evaluation."""
   experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
-  state = State(server, clients, np.zeros(()), none_yet(experiment))
+  state = State(server, clients, np.zeros(()), init_test_best(experiment))
   test, bad = experiment.test, len(experiment.test.y) - 1
   views, compiled = ('initial', 'finetuned', 'templates_cosine'), {}
 

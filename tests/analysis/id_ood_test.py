@@ -10,7 +10,7 @@ from fedjax_pfl.analysis.id_ood import id_ood
 from fedjax_pfl.analysis.own_classes import owned_classes
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.seed_run import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 

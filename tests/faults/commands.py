@@ -29,11 +29,12 @@ from faults.mutations import (
 from faults.outcome import Outcome
 from faults.watch import attempt, wrong_sentence
 from fedjax_pfl.runs import identity
+from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import experiment
 
 NAMES = ('config', 'workdir')
 PROCESSES = 40
-# A file of one line each; the first word says what is wrong with it.
+# A file of one line each; the name says what is wrong with it.
 FILES = {
   'syntax.py': b'def get_config(:',
   'nothing.py': b'x = 1',
@@ -85,7 +86,9 @@ def begin(words: list[str]) -> None:
   built = experiment.build_experiment(settings)
   path = Path(flags.FLAGS.workdir)
   if '\0' in str(path) or not _can_be_made(path):
-    identity.claim(path, built.settings, built.data_id, print)
+    identity.open_directory(
+      path, to_config(built.settings), built.data_id, print
+    )
     raise AssertionError(f'{path} was made')
 
 

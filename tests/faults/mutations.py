@@ -21,7 +21,7 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.data import Dataset
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import flat_config
-from fedjax_pfl.training import experiment
+from fedjax_pfl.training import experiment, experiment_data
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = common.available()
@@ -60,7 +60,7 @@ def draw_mutations(count: int, seed: int) -> list[Mutation]:
 
 
 def run(count: int, seed: int) -> Outcome:
-  """Try so many mutations; say how many were refused, and by which field."""
+  """Try so many mutations; print how many were refused, and for which field."""
   failures, refused = [], Counter()
   for mutation in draw_mutations(count, seed):
     trial = try_one(mutation)
@@ -83,7 +83,7 @@ def try_one(mutation: Mutation) -> Trial:
 @contextlib.contextmanager
 def images_once() -> Iterator[None]:
   """Load, or make, the images of equal settings once for all mutations."""
-  load = experiment.load_images
+  load = experiment_data.load_images
 
   def load_once(settings, log):
     config = flat_config(settings)
@@ -92,11 +92,11 @@ def images_once() -> Iterator[None]:
       _LOADED[key] = load(settings, log)
     return _LOADED[key]
 
-  experiment.load_images = load_once
+  experiment_data.load_images = load_once
   try:
     yield
   finally:
-    experiment.load_images = load
+    experiment_data.load_images = load
 
 
 def settings_of(mutation: Mutation) -> dict[str, Any]:

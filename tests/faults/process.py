@@ -1,6 +1,6 @@
 """The tiny run as a user has it: commands in a process of their own.
 
-What one has compiled serves the next, so that most of the time goes into
+The compiled programs are shared, so that most of the time goes into
 importing and tracing.
 """
 

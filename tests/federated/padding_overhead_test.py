@@ -13,7 +13,7 @@ from fedjax_pfl.federated.padding_overhead import (
   wasted_steps,
   widest_chunk,
 )
-from fedjax_pfl.training.round_driver import tell_waste
+from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
 
 LABELS = np.repeat(np.arange(10), 5000)
 
@@ -59,11 +59,11 @@ def test_the_waste_is_said_where_clients_run_side_by_side(capsys):
     partition='dirichlet', dirichlet_beta=0.1, num_clients=20
   )
   (stage,) = experiment.stages
-  assert tell_waste(experiment, stage, 'auto') == 1
+  assert limit_chunk(experiment, stage, 'auto') == 1
   assert not capsys.readouterr().out
-  assert tell_waste(experiment, stage, 3) == 3
+  assert limit_chunk(experiment, stage, 3) == 3
   assert '3 clients side by side: ' in capsys.readouterr().out
   with mock.patch.object(jax, 'default_backend', return_value='gpu'):
-    most = tell_waste(experiment, stage, 'auto')
+    most = limit_chunk(experiment, stage, 'auto')
   counts = np.asarray(experiment.train.count)
   assert most == widest_chunk(counts, experiment.cohort_size, 8)

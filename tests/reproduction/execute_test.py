@@ -23,7 +23,7 @@ from fedjax_pfl.reproduction.planning.plan import (
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
-from fedjax_pfl.training.warm_start import begin, load_start, name_data
+from fedjax_pfl.training.warm_start import load_start, name_data, start_from
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BABU = small_runs.make_settings(rounds=2)
@@ -84,7 +84,7 @@ def build(settings, log):
   task = small_runs.TASK
   start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
   data_id = name_data(experiment.data_id, start)
-  return experiment._replace(task=begin(task, start), data_id=data_id)
+  return experiment._replace(task=start_from(task, start), data_id=data_id)
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import RESUMABLE, to_config
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.seed_run import random_streams
 from fedjax_pfl.training.state import State, state_shapes
 
 OF_CLASSES = ('own', 'other')

@@ -25,15 +25,16 @@ from fedjax_pfl.federated.chunking import auto_chunk
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.settings import Settings, flat_config
-from fedjax_pfl.training.experiment import (
-  Experiment,
-  build_data,
+from fedjax_pfl.training.cadence import cadence
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.experiment_method import (
   build_stages,
   build_task,
   peek_shape,
 )
-from fedjax_pfl.training.loop import cadence, random_streams
 from fedjax_pfl.training.memory_estimate import program_bytes
+from fedjax_pfl.training.seed_run import random_streams
 
 FULL_CLIENT_BELOW = 20.0  # seconds: what a dry run may spend on one client
 REPEATS = 3  # the fastest counts: other processes only slow it down

@@ -57,7 +57,7 @@ def summary_rows(
   if trainings is not None:
     wanted = set(trainings)
   with (
-    results_db.told(path),
+    results_db.database_errors(path),
     closing(results_db.connect(path, write=False)) as connection,
   ):
     known = results_rows.read_trainings(connection)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.experiment import divide, identify, load_images
+from fedjax_pfl.training.experiment_data import divide, identify, load_images
 
 DataOf = Callable[[Settings], str]  # settings -> fingerprint of the data
 

@@ -44,7 +44,7 @@ def renewed(
 def read_file(path: pathlib.Path) -> list[Gathered]:
   """Return all evaluations of another file of results."""
   with (
-    results_db.told(path),
+    results_db.database_errors(path),
     closing(results_db.connect(path, write=False)) as connection,
   ):
     trainings = renewed(results_rows.read_trainings(connection))

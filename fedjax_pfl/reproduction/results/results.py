@@ -92,7 +92,7 @@ class Results:
 
   def find(self, training: str, evaluation: str, view: str) -> Found | None:
     """Return the results of a view under these keys, or None."""
-    with results_db.told(self.path):
+    with results_db.database_errors(self.path):
       found = self._evaluation(training, evaluation)
       if not found:
         return None
@@ -123,7 +123,7 @@ class Results:
 
   def _write(self, function: Callable[[], Any]) -> Any:
     with (
-      results_db.told(self.path),
+      results_db.database_errors(self.path),
       results_db.transaction(self._connection),
     ):
       return function()
