@@ -16,8 +16,9 @@ def budget(method):
 
 def test_fedavg_sends_as_much_as_fedavg():
   (stage,), rounds = budget('fedavg')
-  assert rounds == pytest.approx(stage.rounds)
-  assert stage.traffic.up == stage.traffic.down
+  # Besides the model, a client receives the round: a few bytes.
+  assert rounds == pytest.approx(stage.rounds, rel=1e-4)
+  assert 0 <= stage.traffic.down - stage.traffic.up < 10
   assert f'{rounds:,.1f} rounds of FedAvg' in as_text([stage], rounds)
 
 

@@ -11,7 +11,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import summary
 from fedjax_pfl.report import comparison_figure
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs import checksums, run_dir
 
 
 def make_run(path, algorithm='fedavg', dataset='digits'):
@@ -81,6 +81,7 @@ def test_numbers_that_were_not_finite_are_left_out(tmp_path):
   path = make_run(tmp_path / 'a')
   result = run_dir.load_result(path)
   result['views']['initial'] |= {'mean': None, 'std': None}
+  result = checksums.with_checksums(result, path / 'clients.npz')
   (path / 'result.json').write_text(json.dumps(result))
   out = comparison_figure.compare([path], tmp_path / 'figure.png')
   rows = read_csv(out.with_suffix('.csv'))
