@@ -54,8 +54,8 @@ def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
       words = f'{tick:,g}'
       parts.append(text(x(tick), HEIGHT - BOTTOM + 20, words, 'middle'))
   parts.append(text(WIDTH - RIGHT, HEIGHT - 4, x_label, 'end', 'label'))
-  parts += [_band(one, x, y) for one in series if one.low is not None]
-  parts += [_line(one, x, y) for one in series]
+  parts += [_band(curve, x, y) for curve in series if curve.low is not None]
+  parts += [_line(curve, x, y) for curve in series]
   return drawing(WIDTH, HEIGHT, f'{y_label} against {x_label}', *parts)
 
 
@@ -76,10 +76,10 @@ def line_sample(css: str, style: Style) -> Markup:
 
 def _scales(series: Sequence[Series]) -> tuple[Scale, Scale, list[float]]:
   """Return both scales, and the ticks of y, which need not begin at zero."""
-  x = np.concatenate([one.x for one in series])
-  bands = [one.low for one in series] + [one.high for one in series]
+  x = np.concatenate([curve.x for curve in series])
+  bands = [curve.low for curve in series] + [curve.high for curve in series]
   y = np.concatenate(
-    [one.y for one in series] + [one for one in bands if one is not None]
+    [curve.y for curve in series] + [band for band in bands if band is not None]
   )
   y = y[np.isfinite(y)]
   marks = ticks(float(y.min()), float(y.max()))
@@ -91,30 +91,30 @@ def _scales(series: Sequence[Series]) -> tuple[Scale, Scale, list[float]]:
   )
 
 
-def _band(one: Series, x: Scale, y: Scale) -> Markup:
-  known = np.isfinite(one.low) & np.isfinite(one.high)
-  around = np.concatenate([one.x[known], one.x[known][::-1]])
-  ends = np.concatenate([one.low[known], one.high[known][::-1]])
+def _band(series: Series, x: Scale, y: Scale) -> Markup:
+  known = np.isfinite(series.low) & np.isfinite(series.high)
+  around = np.concatenate([series.x[known], series.x[known][::-1]])
+  ends = np.concatenate([series.low[known], series.high[known][::-1]])
   data = path_through(x(around), y(ends))
-  return tag('path', d=f'{data}z', class_=f'band {one.css}')
+  return tag('path', d=f'{data}z', class_=f'band {series.css}')
 
 
-def _line(one: Series, x: Scale, y: Scale) -> Markup:
+def _line(series: Series, x: Scale, y: Scale) -> Markup:
   parts = [
     tag(
       'path',
-      d=path_through(x(one.x), y(one.y)),
+      d=path_through(x(series.x), y(series.y)),
       class_='line',
-      stroke_dasharray=dash_array(one.style.dash),
+      stroke_dasharray=dash_array(series.style.dash),
     )
   ]
-  step = math.ceil(len(one.x) / MARKS)
+  step = math.ceil(len(series.x) / MARKS)
   # Counted from the end, so that the last value has a mark.
-  for at in range(len(one.x) - 1, -1, -step):
-    if math.isfinite(one.y[at]):
-      words = f'{one.label}, {one.x[at]:,g}: {plain(one.y[at])}'
-      if one.low is not None:
-        words += f' ({plain(one.low[at])} to {plain(one.high[at])})'
-      place = marker(one.style.marker, x(one.x[at]), y(one.y[at]), 4)
+  for at in range(len(series.x) - 1, -1, -step):
+    if math.isfinite(series.y[at]):
+      words = f'{series.label}, {series.x[at]:,g}: {plain(series.y[at])}'
+      if series.low is not None:
+        words += f' ({plain(series.low[at])} to {plain(series.high[at])})'
+      place = marker(series.style.marker, x(series.x[at]), y(series.y[at]), 4)
       parts.append(tag('path', tag('title', words), d=place, class_='mark'))
-  return tag('g', *parts, class_=one.css)
+  return tag('g', *parts, class_=series.css)

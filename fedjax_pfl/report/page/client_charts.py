@@ -51,15 +51,15 @@ def plot_clients(rows: Sequence[Clients]) -> Markup:
   """Draw every client as a dot; box: the middle half, bar: the mean."""
   groups = [
     (
-      one.label,
-      one.css,
+      row.label,
+      row.css,
       {
         kind: partial(_cloud, values=values, kind=kind)
-        for kind, values in (('before', one.before), ('after', one.after))
+        for kind, values in (('before', row.before), ('after', row.after))
         if values is not None
       },
     )
-    for one in rows
+    for row in rows
   ]
   return _rows(groups, 'accuracy of a client, %')
 
@@ -68,25 +68,25 @@ def plot_levels(rows: Sequence[Levels]) -> Markup:
   """Draw numbers before (hollow) and after (filled)."""
   groups = [
     (
-      one.label,
-      one.css,
+      row.label,
+      row.css,
       {
         name: partial(_dumbbell, before=before, after=after)
-        for name, before, after in one.pairs
+        for name, before, after in row.pairs
       },
     )
-    for one in rows
+    for row in rows
   ]
   return _rows(groups, 'accuracy, %')
 
 
-def plot_gains(one: Clients, names: Sequence[str], ends: tuple) -> Markup:
+def plot_gains(clients: Clients, names: Sequence[str], ends: tuple) -> Markup:
   """Draw the gain of every client, from the largest to the smallest.
 
   `ends` are those of the axis, which several charts share.
   """
   height, left = 208, 60
-  gains = one.after - one.before
+  gains = clients.after - clients.before
   order = np.argsort(-gains, kind='stable')
   order = order[np.isfinite(gains[order])]
   marks = ticks(*ends, 4)
@@ -105,7 +105,8 @@ def plot_gains(one: Clients, names: Sequence[str], ends: tuple) -> Markup:
     parts += [
       _bar(
         (x(place), x(place + 1), y(0), y(gains[at])),
-        f'{names[at]}: {plain(one.before[at])} to {plain(one.after[at])} '
+        f'{names[at]}: {plain(clients.before[at])} to '
+        f'{plain(clients.after[at])} '
         f'({gains[at]:+.1f})',
       )
       for place, at in enumerate(order)
@@ -113,8 +114,8 @@ def plot_gains(one: Clients, names: Sequence[str], ends: tuple) -> Markup:
   return drawing(
     WIDTH,
     height,
-    f'{one.label}: gain of every client',
-    tag('g', *parts, class_=one.css),
+    f'{clients.label}: gain of every client',
+    tag('g', *parts, class_=clients.css),
   )
 
 

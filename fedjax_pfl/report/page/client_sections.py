@@ -156,9 +156,9 @@ def _names(group: Group) -> list[str]:
   """Return names for the clients of all seeds."""
   several = len(group.runs) > 1
   return [
-    f'seed {seed}, client {one}' if several else f'client {one}'
+    f'seed {seed}, client {client}' if several else f'client {client}'
     for seed, run in zip(seeds_of(group), group.runs, strict=True)
-    for one in run.clients.ids
+    for client in run.clients.ids
   ]
 
 

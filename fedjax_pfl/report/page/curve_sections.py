@@ -116,7 +116,7 @@ def _over_bytes(
     return []
   largest = max(float(sent.max(initial=0)) for _, sent, *_ in found)
   unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
-  series = [_series(one, x / unit, y, view) for one, x, y, view in found]
+  series = [_series(group, x / unit, y, view) for group, x, y, view in found]
   title = f'{_title(names)} over bytes'
   return _panel(title, series, f'{word} sent, down and up', _what(names))
 
@@ -160,12 +160,12 @@ def _panel(
   title: str, series: Sequence[Series], x_label: str, y_label: str
 ) -> list[Panel]:
   """Return a panel of those lines that have numbers; none without any."""
-  series = [one for one in series if np.isfinite(one.y).any()]
+  series = [line for line in series if np.isfinite(line.y).any()]
   if not series:
     return []
   keys = tuple(
-    Key(line_sample(one.css, one.style), one.label, plain(one.y[-1]))
-    for one in series
+    Key(line_sample(line.css, line.style), line.label, plain(line.y[-1]))
+    for line in series
   )
   return [Panel(title, plot_lines(series, x_label, y_label), keys=keys)]
 

@@ -97,7 +97,8 @@ def numbers(group: Group, view: str, quantity: str) -> np.ndarray:
   """Return a number of a view's summary for every seed, [S]; NaN if absent."""
   summaries = [run.result['views'].get(view, {}) for run in group.runs]
   values = [summary.get(quantity) for summary in summaries]
-  return np.array([np.nan if one is None else one for one in values], float)
+  known = [np.nan if value is None else value for value in values]
+  return np.array(known, float)
 
 
 def curve_of(group: Group, name: str) -> Curve:

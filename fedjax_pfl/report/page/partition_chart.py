@@ -95,4 +95,4 @@ def _numbers(length: int) -> list[int]:
   """Return which of 0 .. length - 1 are labelled on an axis."""
   if length <= FEW:
     return list(range(0, length, 1 if length <= 10 else 2))
-  return [int(one) for one in ticks(0, length - 1, 8) if one < length]
+  return [int(tick) for tick in ticks(0, length - 1, 8) if tick < length]

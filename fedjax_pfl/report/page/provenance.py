@@ -80,5 +80,5 @@ def _recorded(name: str, value: Any) -> Cell:
   if name == 'commit' and value:
     value = value[:10]  # in full in config.json below
   if isinstance(value, list):
-    value = ', '.join(str(one) for one in value)
+    value = ', '.join(str(item) for item in value)
   return Cell(NONE) if value is None else Cell(f'{value}', f'{value}')

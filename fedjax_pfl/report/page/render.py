@@ -198,6 +198,6 @@ def _facts(
   yield 'client fraction', common.get('client_fraction')
   yield 'local epochs', common.get('local_epochs')
   rounds = {run.result['rounds'] for group in groups for run in group.runs}
-  yield 'rounds', ' or '.join(f'{one:,}' for one in sorted(rounds))
+  yield 'rounds', ' or '.join(f'{number:,}' for number in sorted(rounds))
   seeds = {len(group.runs) for group in groups}
-  yield 'seeds', ' or '.join(str(one) for one in sorted(seeds))
+  yield 'seeds', ' or '.join(str(number) for number in sorted(seeds))

@@ -136,7 +136,9 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
   wide = (high - low) or abs(high) or 1.0
   rough = wide / count
   power = 10.0 ** math.floor(math.log10(rough))
-  step = power * min((1, 2, 5, 10), key=lambda one: abs(one * power - rough))
+  step = power * min(
+    (1, 2, 5, 10), key=lambda step_size: abs(step_size * power - rough)
+  )
   first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
   last = max(last, first + 1)
   return [round(step * number, 10) for number in range(first, last + 1)]
@@ -156,13 +158,15 @@ def short(value: Any) -> str:
 
 
 def _corners(number: int, first: float, radii: Sequence[float]) -> list:
-  angles = [math.radians(first + 360 * one / number) for one in range(number)]
+  angles = [
+    math.radians(first + 360 * corner / number) for corner in range(number)
+  ]
   return [
     (
-      radii[one % len(radii)] * math.cos(angle),
-      radii[one % len(radii)] * math.sin(angle),
+      radii[corner % len(radii)] * math.cos(angle),
+      radii[corner % len(radii)] * math.sin(angle),
     )
-    for one, angle in enumerate(angles)
+    for corner, angle in enumerate(angles)
   ]
 
 
