@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from absl import flags, logging
 
 from configs import digits
-from experiments import commandline, programs
+from experiments import commandline
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
@@ -37,13 +37,14 @@ def main(overrides):
   logging.set_verbosity(logging.WARNING)
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
-  from fedjax_pfl.report.figure import compare
+  from fedjax_pfl.report.comparison_figure import compare
   from fedjax_pfl.report.overview import save_overview
   from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.experiment import build_experiment
   from fedjax_pfl.training.loop import train
 
-  programs.keep_programs(progress.log)
+  compile_cache.enable(progress.log)
   methods = METHODS.value
   if methods == ['all']:
     methods = [*digits.EXPERIMENTS]

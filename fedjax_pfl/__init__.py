@@ -32,6 +32,7 @@ from fedjax_pfl.federated.rounds import (
   make_rounds,
 )
 from fedjax_pfl.models.task import make_task, task_from_module
+from fedjax_pfl.report import load_results
 from fedjax_pfl.runs.model_file import load_model, save_model
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
   'init_states',
   'load_dataset',
   'load_model',
+  'load_results',
   'make_evaluate',
   'make_round',
   'make_rounds',

@@ -257,7 +257,7 @@ def table_9():
     return cell_of(published._replace(algorithm='fedavg'), fields)._replace(
       published=published,
       reading=Reading(CENTRAL_VIEWS[epochs]),
-      start=replaced(
+      init_from=replaced(
         load_config('centralized_cifar100'), {'hp.trainable': part, **central}
       ),
     )

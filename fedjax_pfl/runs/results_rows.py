@@ -32,7 +32,7 @@ class Provenance(NamedTuple):
 
 
 class Training(NamedTuple):
-  """What was trained; the keys are those of reproduction/keys.py."""
+  """What was trained; the keys are those of reproduction/planning/keys.py."""
 
   key: str
   setting: str  # the key without the data

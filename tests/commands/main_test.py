@@ -46,8 +46,8 @@ MISTAKES = {
     '(did you mean --config?)',
   ),
   'unknown field': (
-    [f'--config={DIGITS}', '--workdir=a/b', '--config.shard=5'],
-    '(did you mean shards?)',
+    [f'--config={DIGITS}', '--workdir=a/b', '--config.shards_per_clients=5'],
+    '(did you mean shards_per_client?)',
   ),
   'a wrong type': (
     [
@@ -55,7 +55,7 @@ MISTAKES = {
       '--workdir=a/b',
       '--config.shards_per_client=many',
     ],
-    "shards: got 'many', expected a whole number of shards",
+    "shards_per_client: got 'many', expected a whole number of shards",
   ),
   'unknown view': (
     [f'--config={DIGITS}', '--workdir=a/b', '--config.views=inital'],
@@ -277,9 +277,7 @@ def test_fields_inside_others():
   assert settings['finetune']['epochs'] == (5,)
   assert settings['finetune']['new'] == 1  # for check_settings to refuse
   assert settings['hp'] == {'trainable': 'full'}
-  assert 'shards has no fields of its own' in refused(
-    lambda: read('shards.new=1')
-  )
+  assert 'seed has no fields of its own' in refused(lambda: read('seed.new=1'))
 
 
 @pytest.mark.parametrize(

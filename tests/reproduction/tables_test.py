@@ -12,7 +12,7 @@ import pytest
 from helpers import SHAPE, make_task
 
 from configs.tables import common, fedbabu_appendix
-from experiments.answers.ask import QUESTIONS, Options
+from fedjax_pfl.analysis.analyse import QUESTIONS, Options
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData
@@ -21,7 +21,7 @@ from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import Table, field, replaced
-from fedjax_pfl.reproduction.evaluations import OF_SERVER
+from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import experiment
 
@@ -41,7 +41,7 @@ def identify(*parts):
 def trainings(*numbers):
   """Return the distinct trainings of tables of the FedBABU paper."""
   return {
-    identify(cell.settings, cell.start)
+    identify(cell.settings, cell.init_from)
     for number in numbers
     for cell in TABLES[f'fedbabu/{number}'].cells
   }
@@ -57,9 +57,9 @@ def find(name, **fields):
   return cell
 
 
-def startable(settings, start):
-  """Return settings with the place of a run to begin with, if there is one."""
-  return {**settings, 'init_from': 'RUN'} if start else settings
+def parse(config, init_from=None):
+  """Return settings; those of a run that starts from another name one."""
+  return parse_config({**config, **({'init_from': 'RUN'} if init_from else {})})
 
 
 def test_every_printed_number_is_a_cell_once():
@@ -96,15 +96,17 @@ def test_row_and_column_name_one_cell(name):
 
 
 def test_settings_hold_to_the_rules():
-  runs = [run for figure in FIGURES.values() for run in figure.runs.values()]
+  runs = [
+    (run, None) for figure in FIGURES.values() for run in figure.runs.values()
+  ]
   for cell in CELLS:
-    runs.append(startable(cell.settings, cell.start))
-    runs.append(startable(replaced(cell.settings, cell.evaluation), cell.start))
-    if cell.start:
-      runs.append(cell.start)
-  for run in {identify(run): run for run in runs}.values():
-    parse_config(run)
-    assert run['seed'] == 0 and not run['quick']
+    evaluated = replaced(cell.settings, cell.evaluation)
+    runs += [(cell.settings, cell.init_from), (evaluated, cell.init_from)]
+    if cell.init_from:
+      runs.append((cell.init_from, None))
+  for run in {identify(*run): run for run in runs}.values():
+    settings = parse(*run)
+    assert settings.seed == 0 and not settings.system.quick
 
 
 def test_cells_share_trainings():
@@ -136,11 +138,11 @@ def test_a_plain_run_of_a_config_is_a_training():
   assert apfl.settings == common.load_config('superfed:apfl')
 
 
-def test_what_begins_with_another_run():
+def test_runs_that_start_from_another_run():
   where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
   cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
   fedavg = find('fedbabu/13', algorithm='fedavg', **where)
-  assert cell.start == fedavg.settings
+  assert cell.init_from == fedavg.settings
   assert cell.reading == ('initial', 'best_round')
   assert (
     not cell.settings['hp']['train_fedavg'] and not cell.settings['init_from']
@@ -148,11 +150,11 @@ def test_what_begins_with_another_run():
   cell = find(
     'fedbabu/25', algorithm='lg_fedavg', shards_per_client=5, local_epochs=10
   )
-  assert cell.start['total_epochs'] == cell.settings['total_epochs'] == 640
+  assert cell.init_from['total_epochs'] == cell.settings['total_epochs'] == 640
   cell = find(
     'fedbabu/9', shards_per_client=10, trainable='body', finetune_epochs='3'
   )
-  assert cell.start['hp'] == {'trainable': 'body'}
+  assert cell.init_from['hp'] == {'trainable': 'body'}
   assert (cell.settings['rounds'], cell.reading.view) == (0, 'finetuned_3')
 
 
@@ -199,8 +201,7 @@ def test_what_is_read_is_there(cells):
 def trace(cell):
   """Return a method's views, and whether it has a global model; on shapes."""
   settings = replaced(cell.settings, cell.evaluation)
-  settings = parse_config(startable(settings, cell.start))
-  stages = experiment.build_stages(settings, make_task())
+  stages = experiment.build_stages(parse(settings, cell.init_from), make_task())
   data = ClientData(
     jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),
     jax.ShapeDtypeStruct((2,), 'int32'),
