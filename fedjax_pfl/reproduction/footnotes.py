@@ -169,7 +169,7 @@ PROTOCOLS = (
     {
       'paper': ('fedbabu',),
       'table': ('2',),
-      'share_part': ('full',),
+      'server_trainable': ('full',),
     },
     'The public code trains the body alone on shared data; that the whole '
     'model was trained here is read off an older version of it.',
