@@ -19,7 +19,7 @@ from small_runs import (
   with_algorithm,
 )
 
-from fedjax_pfl.algorithms.fedbabu import Server
+from fedjax_pfl.client.global_model import Server
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
