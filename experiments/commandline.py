@@ -4,7 +4,7 @@ A command defines its flags with absl, and with DEFINE_string a flag `config`
 if it takes one: a config file, with an argument after a colon. Fields of the
 config are then given as --config.rounds=5 --config.finetune.epochs=1,5. A
 command with a flag `run` takes them for the configs of run directories. A
-command may ask for words without a flag, and say what they are.
+command may take arguments without a flag.
 """
 
 import ast
@@ -36,17 +36,17 @@ def run(
 ) -> None:
   """Parse the flags and call main(overrides); exit 1 where input is bad.
 
-  A signal ends it in a sentence, with the status that shells give it.
+  On SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
 
-  Where `words` says what words without a flag are, main(overrides, words) is
-  called, with one at least.
+  With `words`, a description of arguments without a flag, it calls
+  main(overrides, words) with at least one of them.
   """
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)
     return (overrides, given) if words else (overrides,)
 
-  # Training takes signals over, and saves; elsewhere there is nothing to save.
+  # During training another handler saves a checkpoint first.
   signal.signal(signal.SIGTERM, _terminate)
   app.run(
     partial(_without_traceback, lambda arguments: main(*arguments)),
@@ -64,7 +64,7 @@ def parse_words(
 ) -> tuple[Overrides, list[str]]:
   """Return the fields that are given, and words without a flag.
 
-  There have to be such words if `expected` says what they are, else none.
+  At least one word is required if `expected` describes them, else none.
   """
   try:
     argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)

@@ -90,7 +90,7 @@ def table_2():
   """Return Table 2: FedAvg whose server has data of its own.
 
     python experiments/reproduce.py --table=fedbabu/2 \\
-        --where shards_per_client=10,share=0.05
+        --where shards_per_client=10,server_data_fraction=0.05
 
   f = 0.1, tau = 10. Varied: the share p of the clients' training images that
   the server has, too, what it trains on them for an epoch after each round
@@ -103,7 +103,7 @@ def table_2():
   return table(
     'fedbabu/2',
     'FedAvg with data shared with the server',
-    rows=('share', 'share_part'),
+    rows=('server_data_fraction', 'server_trainable'),
     columns=('shards_per_client', 'metric'),
     cell=cell_of_shared_data,
   )
@@ -296,10 +296,10 @@ def cell_of(
 
 def cell_of_shared_data(published: Published) -> Cell:
   """Return the cell of Table 2 or 21; p = 0 leaves the config as it is."""
-  share = float(published.variant['share'])
+  share = float(published.variant['server_data_fraction'])
   if not share:
     return cell_of(published)
-  part = published.variant['share_part']
+  part = published.variant['server_trainable']
   return cell_of(
     published, {'server_data_fraction': share, 'server_trainable': part}
   )

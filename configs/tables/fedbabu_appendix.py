@@ -257,7 +257,7 @@ def table_21():
   """Return Table 21: FedBABU whose server has data of its own.
 
     python experiments/reproduce.py --table=fedbabu/21 \\
-        --where shards_per_client=10,share=0.05
+        --where shards_per_client=10,server_data_fraction=0.05
 
   Table 2 for FedBABU: the server trains the body on a share p of the clients'
   training images after each round. p = 0 is FedBABU of Table 5.
@@ -265,7 +265,7 @@ def table_21():
   return table(
     'fedbabu/21',
     'FedBABU with data shared with the server',
-    rows=('share',),
+    rows=('server_data_fraction',),
     columns=('shards_per_client', 'metric'),
     cell=cell_of_shared_data,
   )

@@ -1,4 +1,4 @@
-"""A bar: a number that a measurement has to reach, or must not pass."""
+"""A bar: a limit for a measurement, from above or below."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Bar(NamedTuple):
   bar: float
   unit: str
   sense: str  # 'at least', 'at most' or 'below'
-  how: str = ''  # one sentence: what was measured, or why nothing was
+  how: str = ''  # one sentence: what was measured, or why not
 
   @property
   def met(self) -> bool | None:

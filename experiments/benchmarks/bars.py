@@ -1,7 +1,7 @@
 """The bars of the project, each measured by one function.
 
-A function takes the number of repeats and yields its bars. What cannot be
-measured on this machine is said in a sentence, and neither met nor missed.
+A function takes the number of repeats and yields its bars. A bar that cannot be
+measured on this machine gives the reason, and is neither met nor missed.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def standard_case(model: str) -> Case:
 
 
 def is_bar(case: Case) -> bool:
-  """Return whether a bar runs this case beside PyTorch."""
+  """Return whether a bar compares this case with PyTorch."""
   return (
     has_torch()
     and case.model in AGAINST_TORCH

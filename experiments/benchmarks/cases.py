@@ -50,11 +50,11 @@ class Case(NamedTuple):
 
 
 class Program(NamedTuple):
-  """Something compiled, with all that it is called with."""
+  """A compiled program, with its arguments."""
 
   run: Run
   compile_seconds: float  # tracing, too
-  memory: int  # bytes: what goes in, comes out, lies between
+  memory: int  # bytes of arguments, results and temporaries
   clients_per_chunk: int  # clients side by side
 
 
@@ -134,7 +134,7 @@ def make_evaluation(case: Case) -> Program:
 
 
 def memory_of(compiled: Any) -> int:
-  """Return the bytes of a program: arguments, results, and what is between."""
+  """Return the bytes of arguments, results and temporaries of a program."""
   memory = compiled.memory_analysis()
   return int(
     memory.argument_size_in_bytes
@@ -144,10 +144,10 @@ def memory_of(compiled: Any) -> int:
 
 
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
-  """Return the last stage of the method, its states, what it trains on."""
+  """Return the last stage of the method, its states and its data."""
   module, task = load(case.method), make_task(case)
   hp = {'train': local_training.LocalTraining(epochs=1, batch_size=case.batch)}
-  if 'personal' in module.HParams._fields:
+  if 'finetune' in module.HParams._fields:
     hp['finetune'] = personalization.Finetuning(
       epochs=(case.epochs,), batch_size=case.batch
     )

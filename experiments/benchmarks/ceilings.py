@@ -1,10 +1,9 @@
-"""What this machine can do at most: a large product and a large copy.
+"""The limits of this machine: the speed of a large product and a large copy.
 
 The product is XLA's own of two square matrices in the dtype of the case, at
 the precision that models have (on a GPU float32 may mean tf32, for both). The
-copy is into memory that is there already; it reads and writes each byte once.
-On a CPU numpy does it, a thread for each core: XLA would ask for new pages
-every time, and wait for them.
+copy is into allocated memory; it reads and writes each byte once. On a CPU it
+is numpy's, with a thread for each core: XLA would allocate new pages each time.
 """
 
 import os
@@ -24,7 +23,7 @@ COPIED_ELSEWHERE = 2**31
 
 
 class Ceiling(NamedTuple):
-  """Work that takes as long as the machine needs."""
+  """A run at the limit of the machine."""
 
   run: Run
   amount: float  # FLOPs or bytes of one run

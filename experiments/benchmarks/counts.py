@@ -1,9 +1,9 @@
-"""What the work of a model comes to: FLOPs by the book, bytes as XLA says.
+"""FLOPs and bytes of a model: FLOPs by definition, bytes as counted by XLA.
 
 FLOPs are those of the direct algorithm, 2 for a multiplication and an addition,
 of convolutions and products alone: the forward pass traced in the form 'lax',
-and twice as much for the gradient. A form that saves products (Winograd) is
-credited with what it saves; normalisation, pooling and crops count nothing.
+and twice as much for the gradient. Winograd convolutions count as direct ones;
+normalisation, pooling and crops are not counted.
 """
 
 import functools
@@ -46,10 +46,10 @@ def count_flops(jaxpr: Jaxpr) -> float:
 
 @functools.cache  # training and fine-tuning have the same step
 def step_bytes(case: Case) -> float | None:
-  """Return the bytes that one step of one client moves; None if not known.
+  """Return the bytes that one step of one client moves; None if unknown.
 
-  What XLA counts in the compiled step (crop, flip, gradient, SGD): operands
-  and results of all its fusions, whether or not a cache holds them.
+  As XLA counts them in the compiled step (crop, flip, gradient, SGD): operands
+  and results of all its fusions, in a cache or not.
   """
   with jax.enable_x64(case.dtype == 'float64'):
     task, data = make_task(case), make_clients(case)

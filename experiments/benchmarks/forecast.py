@@ -1,4 +1,4 @@
-"""The forecast of memory against what the compiled programs then take."""
+"""The forecast of memory against the memory of the compiled programs."""
 
 from collections.abc import Iterator
 
@@ -17,19 +17,19 @@ LIMIT = 20  # percent
 
 
 def bars(repeats: int) -> Iterator[Bar]:
-  """Yield how far the forecast of a round is off, at worst."""
+  """Yield the largest relative error of the forecast of a round."""
   del repeats  # bytes do not vary
-  told, off = [], []
+  listed, off = [], []
   for model, chunk in CASES:
     settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
     experiment = build_experiment(
       {**settings, 'model': model, 'clients_per_chunk': chunk}
     )
     ((_, forecast),) = memory_estimate.forecasts(experiment)
-    expected = forecast.round - beside(experiment)
+    expected = forecast.round - bytes_of_tests(experiment)
     used = bytes_of(experiment, chunk)
     off.append(100 * abs(expected / used - 1))
-    told.append(
+    listed.append(
       f'{model}, chunk {chunk}: {expected / 2**20:.1f} MiB for '
       f'{used / 2**20:.1f}'
     )
@@ -39,18 +39,18 @@ def bars(repeats: int) -> Iterator[Bar]:
     LIMIT,
     '%',
     'at most',
-    '; '.join(told),
+    '; '.join(listed),
   )
 
 
-def beside(experiment: Experiment) -> int:
-  """Return the bytes of the tests, which a round is not handed."""
+def bytes_of_tests(experiment: Experiment) -> int:
+  """Return the bytes of the tests, which are no argument of a round."""
   test = experiment.test
   return sum(leaf.nbytes for leaf in (test.x, test.y, test.index, test.count))
 
 
 def bytes_of(experiment: Experiment, chunk: int) -> int:
-  """Return the bytes of the compiled round of all that take part."""
+  """Return the bytes of the compiled round of a cohort."""
   (stage,), data = experiment.stages, experiment.train
   key = jax.random.key(0)
   ids = jnp.arange(experiment.cohort_size)

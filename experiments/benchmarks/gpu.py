@@ -12,15 +12,15 @@ from experiments.benchmarks.timing import spread
 ROUNDS = 320
 ALL = Case(*('mobilenet', 100, 10), method='fedbabu', num_classes=100, epochs=5)
 TENTH = ALL._replace(clients=10)
-WHOLE = f'{ROUNDS} rounds and evaluation, f=1.0'
+WHOLE_RUN = f'{ROUNDS} rounds and evaluation, f=1.0'
 ROUND = 'a round of MobileNet, f=0.1'
 
 
 def bars(repeats: int) -> Iterator[Bar]:
-  """Yield the time of a whole run, and that of a round against PyTorch."""
+  """Yield the time of a full run, and of a round against PyTorch."""
   if jax.default_backend() != 'gpu':
     why = 'no GPU here'
-    yield Bar(WHOLE, None, 180, 's', 'at most', why)
+    yield Bar(WHOLE_RUN, None, 180, 's', 'at most', why)
     yield Bar(ROUND, None, 10, 'x PyTorch', 'at least', why)
     return
   yield whole_run(ALL, repeats)
@@ -36,7 +36,7 @@ def whole_run(case: Case, repeats: int) -> Bar:
     for work in ('training', 'evaluation')
   }
   return Bar(
-    WHOLE,
+    WHOLE_RUN,
     ROUNDS * seconds['training'] + seconds['evaluation'],
     180,
     's',
@@ -57,6 +57,6 @@ def against_torch(case: Case, repeats: int) -> Bar:
     10,
     'x PyTorch',
     'at least',
-    f'{ratio.low:.2f} to {ratio.high:.2f}; the loop of torch_loop.py stands '
-    "for the authors' code, and loads no data",
+    f'{ratio.low:.2f} to {ratio.high:.2f}; torch_loop.py in place of '
+    "the authors' code; it loads no data",
   )

@@ -13,9 +13,9 @@ def compare(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
   """Yield the name of each method and its gradients, seconds and ratio.
 
-  A gradient's time is the round's over the number of gradients that the method
-  says it took. Each method in turn with FedAvg alone, so that what slows the
-  machine down for a while hits both.
+  A gradient's time is that of the round over its number of gradients, which is
+  in the metrics. Each method runs in turn with FedAvg alone, so that the load
+  of the machine affects both.
   """
   fedavg = make_training(case._replace(method='fedavg')).run
   own = _gradients(fedavg)
@@ -33,7 +33,7 @@ def compare(
 
 
 def line(name: str, numbers: dict[str, Any]) -> str:
-  """Return what is printed of a method: its gradient against FedAvg's."""
+  """Return a line for a method: its gradient relative to FedAvg's."""
   ratio: Spread = numbers['ratio']
   seconds = statistics.median(numbers['seconds']['method'])
   return (

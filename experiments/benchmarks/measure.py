@@ -1,8 +1,8 @@
-"""What one case comes to: times, rates, shares of the ceilings, memory.
+"""Measure one case: times, rates, shares of the ceilings, memory.
 
-A case, the ceilings and, where it is asked for, the PyTorch loop run in turn.
-Shares and ratios are taken repeat by repeat, between runs that were neighbours
-in time; then comes the median.
+A case, the ceilings and, on request, the PyTorch loop run in turn. Shares and
+ratios are computed for each repeat, between runs that follow each other; then
+the median is taken.
 """
 
 import functools
@@ -24,14 +24,14 @@ NO_TORCH = 'PyTorch is not installed: pip install -e .[bench]'
 
 
 class Measured(NamedTuple):
-  """What was measured of a case, and what a run of it does."""
+  """Measurements of a case, and the amount of work of a run."""
 
   case: Case
   work: str
   clients_per_chunk: int
   compile_seconds: float
-  memory: int  # bytes, as the compiler says
-  device_peak: int | None  # bytes, of the process so far; a GPU counts them
+  memory: int  # bytes, as reported by the compiler
+  device_peak: int | None  # bytes, of the process so far; on a GPU
   seconds: dict[str, list[float]]  # of ours, product, copy, torch
   images: int
   flops: float
@@ -39,11 +39,11 @@ class Measured(NamedTuple):
   ceilings: dict[str, float]  # FLOPs and bytes of a product and a copy
 
   def rate(self, amount: float) -> Spread:
-    """Return so much a run as so much a second."""
+    """Return an amount per run as a rate per second."""
     return spread([amount / seconds for seconds in self.seconds['ours']])
 
   def share(self, ceiling: str, amount: float) -> Spread:
-    """Return the rate of ours in terms of that of a ceiling."""
+    """Return our rate as a share of that of a ceiling."""
     scale = amount / self.ceilings[ceiling]
     over = ratios(self.seconds[ceiling], self.seconds['ours'])
     return spread([scale * one for one in over])
@@ -55,7 +55,7 @@ class Measured(NamedTuple):
     return spread(ratios(self.seconds['torch'], self.seconds['ours']))
 
   def as_json(self) -> dict[str, Any]:
-    """Return all of it, and what follows from it, for a file."""
+    """Return all measurements and derived numbers for a JSON file."""
     torch = self.against_torch()
     numbers = {
       **self._asdict(),
@@ -72,11 +72,11 @@ class Measured(NamedTuple):
     return numbers
 
 
-@functools.cache  # the table and the bars ask for the same
+@functools.cache  # the table and the bars share cases
 def measure(
   case: Case, work: str, repeats: int, with_torch: bool, with_bytes: bool = True
 ) -> Measured:
-  """Return what `repeats` runs come to; bytes cost another compilation.
+  """Return the measurements of `repeats` runs; bytes cost a compilation.
 
   >>> measure(Case('convnet4'), 'training', 3, with_torch=False)
   """
@@ -111,13 +111,13 @@ def has_torch() -> bool:
 
 
 def device_peak() -> int | None:
-  """Return the most bytes in use so far, where the device counts them."""
+  """Return the peak of bytes in use, where the device counts them."""
   stats = jax.devices()[0].memory_stats() or {}
   return stats.get('peak_bytes_in_use')
 
 
 def _gradients(case: Case, work: str) -> int:
-  """Return how many images a gradient is taken of."""
+  """Return the number of images with a gradient."""
   return case.images * (case.epochs if work == 'evaluation' else 1)
 
 
@@ -130,7 +130,7 @@ def _amounts(case: Case, work: str) -> tuple[int, float]:
 
 
 def _torch_run(case: Case, work: str) -> Run:
-  from experiments import torch_loop  # PyTorch is an extra
+  from experiments.benchmarks import torch_loop  # PyTorch is an extra
 
   make = {
     'training': torch_loop.make_round,

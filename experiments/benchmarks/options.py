@@ -1,4 +1,4 @@
-"""What the flags of bench.py ask for, checked before anything is compiled."""
+"""The flags of bench.py, checked before anything is compiled."""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -16,12 +16,12 @@ DTYPES = ('float32', 'float64')
 
 
 def make_cases(options: dict[str, Any]) -> list[Case]:
-  """Return a case for every combination of what the flags list.
+  """Return a case for every combination of the listed values.
 
-  Clients and steps that are not given are those of the model's bars.
+  Clients and steps default to those of the model's bars.
   """
   models = _words('model', options['model'], MODELS)
-  lowerings = _words('conv_impl', options['conv_impl'], CONV_IMPLS)
+  conv_impls = _words('conv_impl', options['conv_impl'], CONV_IMPLS)
   dtypes = _words('dtype', options['dtype'], DTYPES)
   chunks = [
     _chunk(word)
@@ -33,13 +33,13 @@ def make_cases(options: dict[str, Any]) -> list[Case]:
     clients = _numbers('clients', options['clients']) or [own.clients]
     steps = _numbers('steps', options['steps']) or [own.steps]
     batches = _numbers('batch', options['batch'])
-    grid = product(clients, steps, batches, chunks, lowerings, dtypes)
+    grid = product(clients, steps, batches, chunks, conv_impls, dtypes)
     cases += [Case(model, *choice) for choice in grid]
   return cases
 
 
 def make_methods(words: Sequence[str]) -> list[str]:
-  """Return the names of methods to be compared; none where only FedAvg is."""
+  """Return the names of methods to compare; none for FedAvg alone."""
   if [*words] == ['all']:
     return [*available()]
   names = _words('methods', words, (*available(), 'all'))
@@ -64,7 +64,7 @@ def check_torch(cases: Sequence[Case]) -> None:
     raise bad_input(
       '--torch',
       got='no module torch',
-      expected='PyTorch beside which to run',
+      expected='PyTorch, for a comparison',
       cause=NO_TORCH,
     )
   from experiments.benchmarks.torch_loop import MODELS as THEIRS
@@ -92,7 +92,7 @@ def _words(
       raise bad_input(
         name,
         got=word,
-        expected='one that the bench knows',
+        expected='a known name',
         choices=choices,
         cause='a typing error',
       )
@@ -100,7 +100,7 @@ def _words(
 
 
 def _numbers(name: str, words: Sequence[str]) -> list[int]:
-  """Return whole numbers of 1 or more; none where nothing is given."""
+  """Return whole numbers of 1 or more; none if none are given."""
   for word in words:
     if not word.isdecimal() or int(word) < 1:
       raise bad_input(

@@ -1,8 +1,8 @@
-"""Ragged cohorts: what clients of unlike sizes waste side by side.
+"""Ragged cohorts: padding steps of clients of different sizes in a chunk.
 
-In a chunk all run as many steps as the largest has. Steps are counted as the
-round itself reports them, in the order in which the engine cuts its chunks.
-The clock compares the same program on a cohort of even sizes.
+All clients of a chunk run as many steps as the largest. Steps are counted from
+the metrics of the round, in the order of its chunks. The time is compared with
+the same program on a cohort of equal sizes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def bars(repeats: int) -> Iterator[Bar]:
 
 
 def wasted(steps: Sequence[int], chunk: int) -> float:
-  """Return the share of steps, in percent, that are run for nobody.
+  """Return the share of padding steps, in percent.
 
   >>> wasted([1, 3, 2, 4], 2)
   16.666666666666664

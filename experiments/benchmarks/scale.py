@@ -1,8 +1,8 @@
-"""Scale: a round of ten clients, with ever more clients registered.
+"""Scale: a round of ten clients, with more and more registered clients.
 
-FedAvg keeps nothing for a client; what it has to say of each is which rows of
-the pool are its own. All clients share one small pool. With the rows on the
-device, a round's memory has that table; fed from the host, it has not.
+FedAvg keeps no state for a client, only the indices of its rows in the pool.
+All clients share one small pool. With clients_placement=device a round holds
+the indices of all clients in memory, with host those of its cohort.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ LIMIT = 1.1
 
 
 def bars(repeats: int) -> Iterator[Bar]:
-  """Yield how time and memory grow from the fewest clients to the most."""
+  """Yield the growth of time and memory from 100 to 100,000 clients."""
   programs = {number: make_round_of(number) for number in REGISTERED}
   for program in programs.values():
     program.run()
@@ -76,13 +76,13 @@ def bars(repeats: int) -> Iterator[Bar]:
 
 
 def make_round_of(number: int):
-  """Return a compiled round of ten among so many clients."""
+  """Return a compiled round of ten of these clients."""
   data = registered(number)
   return make_program(CASE, data, draw(number))
 
 
 def draw(number: int) -> np.ndarray:
-  """Return ten of so many clients, as a run draws them."""
+  """Return a cohort of ten, as a run samples it."""
   return np.asarray(
     sample_cohorts(jax.random.key(0), 0, 1, number, CASE.clients)[0]
   )
@@ -99,7 +99,7 @@ def with_draw(number: int, program: Program):
 
 
 def fed_bytes(number: int) -> int:
-  """Return the bytes of the round that is fed its rows from the host."""
+  """Return the bytes of a round with clients_placement=host."""
   data, ids = registered(number), draw(number)
   module = load(CASE.method)
   train = local_training.LocalTraining(epochs=1, batch_size=CASE.batch)
@@ -114,7 +114,7 @@ def fed_bytes(number: int) -> int:
 
 
 def registered(number: int) -> ClientData:
-  """Return clients that take their rows from the pool of a few."""
+  """Return clients that share the rows of a few."""
   few = make_clients(CASE)
   owners = np.arange(number) % CASE.clients
   return few._replace(

@@ -1,4 +1,4 @@
-"""What a person sees: the table of cases and the lines of bars."""
+"""The printed table of cases and lines of bars."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ TITLES = {
   'evaluation': 'Fine-tuning evaluation, {epochs} epochs and {tests} tests',
 }
 SETTINGS = ('clients_per_chunk', 'conv_impl', 'dtype')
-HEADS = (  # one under the other
+HEADS = (  # in two lines
   'clients\nx steps',
   'rounds\n/s',
   'images\n/s',
@@ -54,10 +54,10 @@ def table(rows: Sequence[Measured]) -> Iterator[str]:
 
 
 def columns(lines: Sequence[Sequence[str]], heads: int) -> Iterator[str]:
-  """Yield the lines with their cells below each other; no empty column."""
-  kept = [column for column in zip(*lines, strict=True) if any(column[heads:])]
-  widths = [max(map(len, column)) for column in kept]
-  for first, *rest in zip(*kept, strict=True):
+  """Yield the lines with aligned cells; empty columns are left out."""
+  shown = [column for column in zip(*lines, strict=True) if any(column[heads:])]
+  widths = [max(map(len, column)) for column in shown]
+  for first, *rest in zip(*shown, strict=True):
     cells = [
       cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Seeds: whole runs of three seeds together, against one after another."""
+"""Seeds: runs of three seeds in one program, against one after another."""
 
 import contextlib
 import functools
@@ -20,16 +20,16 @@ SEEDS = 3
 
 
 def bars(repeats: int) -> Iterator[Bar]:
-  """Yield the time of all seeds together in terms of one after another."""
+  """Yield the time of all seeds together relative to one after another."""
   del repeats  # most of it is compilation
   settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
   experiments = [
     build_experiment({**settings, 'seed': seed}) for seed in range(SEEDS)
   ]
-  quiet = contextlib.redirect_stdout(io.StringIO())  # of what runs tell
+  quiet = contextlib.redirect_stdout(io.StringIO())  # the log of the runs
   with quiet, tempfile.TemporaryDirectory() as folder:
     paths = [str(Path(folder) / str(n)) for n in range(2 * SEEDS + 1)]
-    train(experiments[0], paths.pop())  # what both need is compiled here
+    train(experiments[0], paths.pop())  # compiles what both share
     alone = sum(
       seconds_of(functools.partial(train, *one))
       for one in zip(experiments, paths[:SEEDS], strict=True)

@@ -1,8 +1,8 @@
 """Start-up: seconds from the command to the first round's line of metrics.
 
-Two starts of main.py as a user has them, each in a new run directory: with an
-empty cache folder, and with what the first has left in it. CIFAR is replaced
-by synthetic images of its size, so that no data are waited for.
+Two starts of main.py, each in a new run directory: with an empty cache folder,
+and with the cache of the first. Synthetic images of its size replace CIFAR, so
+that no data are loaded.
 """
 
 import os
@@ -20,12 +20,12 @@ from fedjax_pfl.core.errors import bad_input
 ROOT = Path(__file__).parents[2]
 CONFIGS = ('digits:fedbabu', 'fedbabu_cifar100:quick')
 FIRST, SECOND = 20, 6  # seconds
-PERIOD = 0.02  # seconds between two looks
+PERIOD = 0.02  # seconds between two checks
 
 
 def bars(repeats: int) -> Iterator[Bar]:
   """Yield the first and the second start of every config."""
-  del repeats  # a first start is there only once
+  del repeats  # the first start cannot be repeated
   for config in CONFIGS:
     with tempfile.TemporaryDirectory() as folder:
       for name, limit in (('first', FIRST), ('second', SECOND)):
@@ -43,18 +43,18 @@ def bars(repeats: int) -> Iterator[Bar]:
 def start(config: str, folder: Path, name: str) -> tuple[float, float]:
   """Return the seconds until the first round is logged; then stop the run.
 
-  The second number is the processor time, which other programs do not move.
+  The second number is the processor time, which other programs do not change.
   """
   file, _, argument = config.partition(':')
   environ = {**os.environ, 'XDG_CACHE_HOME': str(folder / 'cache')}
   for variable in ('FEDJAX_PFL_CACHE', 'JAX_COMPILATION_CACHE_DIR'):
-    environ.pop(variable, None)  # what a user has who sets nothing
+    environ.pop(variable, None)  # the defaults of a user
   command = [
     sys.executable,
     str(ROOT / 'experiments' / 'main.py'),
     f'--config={ROOT}/configs/{file}.py' + f':{argument}' * bool(argument),
     f'--workdir={folder / name}',
-    f'--config.data_dir={folder / "images"}',  # which is not there
+    f'--config.data_dir={folder / "images"}',  # does not exist
     '--config.log_every=1',
   ]
   before = _processor_seconds()
@@ -70,7 +70,7 @@ def start(config: str, folder: Path, name: str) -> tuple[float, float]:
 
 
 def _processor_seconds() -> float:
-  """Return what all programs took that were started here and have ended."""
+  """Return the processor time of all child processes that have ended."""
   usage = resource.getrusage(resource.RUSAGE_CHILDREN)
   return usage.ru_utime + usage.ru_stime
 

@@ -1,18 +1,18 @@
-"""Runs timed in turn, so that what slows a machine down hits all of them."""
+"""Time runs in turn, so that the load of the machine affects all of them."""
 
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-REST = 0.05  # seconds: threads of one library spin on after their work is done
+REST = 0.05  # seconds: threads of a library keep spinning after their work
 
 Run = Callable[[], Any]  # once, to its end
 Seconds = dict[str, list[float]]  # of every repeat
 
 
 class Spread(NamedTuple):
-  """What repeats came to."""
+  """Median, minimum and maximum of repeats."""
 
   median: float
   low: float
@@ -20,7 +20,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-  """Return the median of the repeats, the least and the most.
+  """Return the median, the minimum and the maximum of the repeats.
 
   >>> spread([3, 1, 2])
   Spread(median=2, low=1, high=3)
@@ -46,7 +46,7 @@ def in_turn(runs: Mapping[str, Run], repeats: int) -> Seconds:
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
-  """Return over / under, repeat by repeat: these two ran side by side.
+  """Return over / under for each repeat: the two ran one after the other.
 
   >>> ratios([4, 9], [2, 3])
   [2.0, 3.0]

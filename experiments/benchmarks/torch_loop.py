@@ -1,8 +1,8 @@
-"""The yardstick of bench.py: plain sequential PyTorch loops over clients.
+"""The baseline of bench.py: plain sequential PyTorch loops over clients.
 
-The networks as one would write them: NCHW, batch statistics, SGD with momentum.
-Images are normalised floats on the device: no data pipeline is paid for. Needs
-PyTorch, which only bench.py loads, through this file.
+Usual networks: NCHW, batch statistics, SGD with momentum. Images are normalised
+floats on the device, without a data pipeline. Only bench.py imports this file,
+which needs PyTorch.
 """
 
 import copy
@@ -114,7 +114,7 @@ MODELS = {
 
 
 class Clients(NamedTuple):
-  """What is timed: equal clients with random images."""
+  """The timed work: equal clients with random images."""
 
   model: str
   clients: int
@@ -183,7 +183,7 @@ def train(net, x, y, *, learning_rate, epochs=1):
 
 @torch.inference_mode()
 def test(net, x, y):
-  """Return how many of the images [N, 3, H, W] are classified rightly."""
+  """Return the number of correctly classified images of [N, 3, H, W]."""
   net.eval()
   batches = zip(x.split(TEST_BATCH), y.split(TEST_BATCH), strict=True)
   return sum(

@@ -158,21 +158,8 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
   """
 
   def local_update(server, client, data, rng):
-    del client
-    sgd = hp.train.sgd(0)  # the code lowers a rate that it does not use
-    fit = partial(local_training.fit, task.loss, server.params, data)
-    batching = hp.train.batching(task)
-    anchor, num_anchor_steps = server.params, 0
-    if hp.anchor == 'local':
-      # The key of a second fit: the fit of u_i has the key as given.
-      anchor, info = fit(jax.random.fold_in(rng, 1), tx=sgd, batching=batching)
-      num_anchor_steps = info.num_steps
-    rate = hp.lam * hp.train.learning_rate(0)
-    tx = optax.chain(sgd, pull(anchor, -rate))
-    params, info = fit(rng, tx=tx, batching=batching)
-    num_steps = info.num_steps + num_anchor_steps
-    client = ReleasedClient(params, server.round + 1)
-    return client, params, {**info.metrics(), 'num_steps': num_steps}
+    params, metrics = fit_with_pull(task, hp, server, data, rng)
+    return ReleasedClient(params, server.round + 1), params, metrics
 
   averaging = global_model.federated_averaging(
     task, hp.train, hp.finetune, local_update
@@ -200,6 +187,23 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
       'personal': personal_model(server, client),
     },
   )
+
+
+def fit_with_pull(task, hp, server, data, rng):
+  """Return u_i and metrics; steps of a local anchor count, too."""
+  sgd = hp.train.sgd(0)  # the code lowers a rate that it does not use
+  fit = partial(local_training.fit, task.loss, server.params, data)
+  batching = hp.train.batching(task)
+  anchor, num_anchor_steps = server.params, 0
+  if hp.anchor == 'local':
+    # The key of a second fit: the fit of u_i has the key as given.
+    anchor, info = fit(jax.random.fold_in(rng, 1), tx=sgd, batching=batching)
+    num_anchor_steps = info.num_steps
+  rate = hp.lam * hp.train.learning_rate(0)
+  tx = optax.chain(sgd, pull(anchor, -rate))
+  params, info = fit(rng, tx=tx, batching=batching)
+  num_steps = info.num_steps + num_anchor_steps
+  return params, {**info.metrics(), 'num_steps': num_steps}
 
 
 def personal_model(server: ReleasedServer, client: ReleasedClient) -> Params:

@@ -26,9 +26,8 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 
 
 class HParams(NamedTuple):
@@ -61,16 +60,6 @@ class Up(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of SCAFFOLD."""
 
-  def init_server(rng):
-    params = task.init(rng)
-    zero = jnp.zeros((), jnp.int32)
-    return Server(zero, params, zeros_like(params), zero + 1)
-
-  def download(server, variate):
-    del variate
-    mean = jax.tree.map(lambda leaf: leaf / server.num_clients, server.total)
-    return Down(server.round, server.params, mean)
-
   def local_update(down, variate, data, rng):
     rate = hp.train.learning_rate(down.round)
     drift = jax.tree.map(jnp.subtract, down.variate, variate)
@@ -86,27 +75,42 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     variate = jax.tree.map(jnp.add, variate, change)
     return variate, Up(params, change), info.metrics()
 
+  averaging = global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )
+
+  def init_server(rng):
+    clock, params = averaging.init_server(rng)
+    return Server(clock, params, zeros_like(params), clock + 1)
+
   def aggregate(server, up, counts):
-    mean = trees.weighted_mean(up.params, hp.train.weights(counts))
+    mean = averaging.aggregate(server, up.params, counts)
     total = jax.tree.map(
       lambda leaf, rows: leaf + rows.sum(0), server.total, up.change
     )
-    return Server(server.round + 1, mean, total, server.num_clients)
+    return Server(*mean, total, server.num_clients)
 
-  def post_aggregate(server, data, rng):
-    num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
-    return server._replace(num_clients=num_clients)
-
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(
+  algorithm = averaging._replace(
     init_server=init_server,
     init_client=lambda server, data, rng: zeros_like(server.params),
     download=download,
     aggregate=aggregate,
-    post_aggregate=post_aggregate,
+    post_aggregate=count_clients,
   )
   return (Stage('scaffold', hp.train.rounds, algorithm),)
+
+
+def download(server: Server, variate: Params) -> Down:
+  """Return the model and c; a client has its own variate."""
+  del variate
+  mean = jax.tree.map(lambda leaf: leaf / server.num_clients, server.total)
+  return Down(server.round, server.params, mean)
+
+
+def count_clients(server: Server, data: ClientData, rng: Key) -> Server:
+  """Return the server that knows N."""
+  num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
+  return server._replace(num_clients=num_clients)
 
 
 def against(drift: Params, rate: Array) -> optax.GradientTransformation:

@@ -1,7 +1,7 @@
 """Cosine between clients' layers while they fine-tune (FedBABU, Figure 12).
 
 All clients fine-tune the same global model: their layers start alike, and the
-cosine says how far apart, layer by layer, their data pull them.
+cosine falls, layer by layer, as their data differ.
 """
 
 import dataclasses

@@ -45,13 +45,9 @@ def head_averaging(
         f = task.features(down.params, batch.x, batch.mask)
       return losses.masked_cross_entropy(linear(head, f), batch)
 
+    head, tx = down.params['head'], train.sgd(down.round)
     head, info = local_training.fit(
-      loss,
-      down.params['head'],
-      data,
-      rng,
-      tx=train.sgd(down.round),
-      batching=batching,
+      loss, head, data, rng, tx=tx, batching=batching
     )
     params = {**down.params, 'head': head}
     return client, trees.select(params, task.is_head), info.metrics()

@@ -186,8 +186,6 @@ def fit_with_snapshots(
   """Return the trees of one fit after each number of epochs in `stops`."""
   num_epochs, has_snapshots = max(stops), len(stops) > 1
   steps = steps_of_epoch(data, batching)  # [] this client's own
-  slots = np.full(num_epochs, len(stops))  # out of range: no snapshot
-  slots[np.array(stops) - 1] = np.arange(len(stops))
   loss = _with_reports(loss)
   run_epoch = _make_epoch(loss, data, rng, tx, batching, steps)
 
@@ -195,7 +193,7 @@ def fit_with_snapshots(
     state, snapshots = carry
     state = run_epoch(number, state)
     if has_snapshots:
-      slot = jnp.asarray(slots)[number]
+      slot = jnp.asarray(_slots(stops))[number]
       snapshots = jax.tree.map(
         lambda rows, leaf: rows.at[slot].set(leaf, mode='drop'),
         snapshots,
@@ -215,6 +213,13 @@ def fit_with_snapshots(
   if not has_snapshots:
     return [tree], info
   return [trees.gather(snapshots, slot) for slot in range(len(stops))], info
+
+
+def _slots(stops):
+  """Return the snapshot after every epoch, or one out of range for none."""
+  slots = np.full(max(stops), len(stops))
+  slots[np.array(stops) - 1] = np.arange(len(stops))
+  return slots
 
 
 def _make_epoch(loss, data, rng, tx, batching, steps):

@@ -17,7 +17,7 @@ from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
 if TYPE_CHECKING:
   import pandas
 
-# Fields of the config that tell the cells of the published tables apart.
+# Fields of the config that identify the cells of the published tables.
 SETTING = (
   *('algorithm', 'dataset', 'model', 'partition', 'num_clients'),
   *('shards_per_client', 'dirichlet_beta', 'classes_per_client'),

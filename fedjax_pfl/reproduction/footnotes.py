@@ -144,8 +144,8 @@ SOURCES = (
   ),
   Footnote(
     {'paper': ('superfed',), 'table': ('1', '2')},
-    'Columns of this table are lost: which number is top 1 of which dataset '
-    'is read off their order.',
+    'The column heads of this table are unknown: which number is top 1 of '
+    'which dataset is inferred from their order.',
   ),
 )
 
@@ -169,7 +169,7 @@ PROTOCOLS = (
     {
       'paper': ('fedbabu',),
       'table': ('2',),
-      'share_part': ('full',),
+      'server_trainable': ('full',),
     },
     'The public code trains the body alone on shared data; that the whole '
     'model was trained here is read off an older version of it.',

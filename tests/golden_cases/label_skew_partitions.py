@@ -10,11 +10,15 @@ from fedjax_pfl.data.partitions.dirichlet_capped import (
   cut_class,
 )
 
+# The settings of the partitions, by their names in the cases.
+CLASSES = {'classes_per_client': 'classes_per_client'}
+DIRICHLET = {'beta': 'dirichlet_beta', 'min_size': 'dirichlet_min_size'}
+
 
 def check_classes(case):
   """Deal by the seed alone: lists of classes, and every index in order."""
   for name, variant in case['variants'].items():
-    indices = deal(case, name, 'classes', 'classes_per_client')
+    indices = deal(case, name, 'classes', CLASSES)
     lists = class_lists(
       variant['clients'],
       num_classes(case, name),
@@ -35,7 +39,7 @@ def check_dirichlet(case):
     if f'{name}/proportions' in case.arrays:
       indices = deal_given(case, name, variant)
     else:
-      indices = deal(case, name, 'dirichlet_capped', 'beta', 'min_size')
+      indices = deal(case, name, 'dirichlet_capped', DIRICHLET)
       check_tries(case, name, variant)
     check_indices(case, name, indices)
   words = ('y', 'proportions', 'class_orders', 'class_sizes')
@@ -44,7 +48,7 @@ def check_dirichlet(case):
   )
 
 
-def deal(case, name, way, *fields):
+def deal(case, name, way, names):
   """Return the index vectors for training, as a run has them."""
   variant, labels = case['variants'][name], case.arrays[f'{name}/y']
   indices, _ = partition(
@@ -55,9 +59,14 @@ def deal(case, name, way, *fields):
     num_classes=num_classes(case, name),
     test_partition='whole',
     seed=variant['seed'],
-    **{field: variant[field] for field in fields if field in variant},
+    **settings_of(variant, names),
   )
   return indices
+
+
+def settings_of(variant, names):
+  """Return the settings that the case has, by their names in the package."""
+  return {new: variant[old] for old, new in names.items() if old in variant}
 
 
 def deal_given(case, name, variant):
@@ -81,12 +90,13 @@ def deal_given(case, name, variant):
 
 
 def check_tries(case, name, variant):
-  fields = {k: variant[k] for k in ('beta', 'min_size') if k in variant}
   counts = np.bincount(
     case.arrays[f'{name}/y'], minlength=num_classes(case, name)
   )
   sizes = Sizes(variant['clients'], counts, variant['seed'])
-  plan = DirichletCapped(**fields).draw(sizes, np.random.default_rng(0))
+  plan = DirichletCapped(**settings_of(variant, DIRICHLET)).draw(
+    sizes, np.random.default_rng(0)
+  )
   assert plan.tries == variant.get('tries', plan.tries)
 
 

@@ -248,7 +248,7 @@ def test_a_file_that_is_not_ours(tmp_path, damage):
           'table': 'CREATE TABLE more (x)',
           'trigger': 'CREATE TRIGGER t AFTER INSERT ON scores BEGIN '
           'DELETE FROM trainings; END',
-          'older': 'ALTER TABLE evaluations RENAME TO judgements',
+          'older': 'ALTER TABLE evaluations RENAME TO cells',
         }[damage]
       )
       connection.commit()

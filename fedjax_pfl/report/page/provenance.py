@@ -63,7 +63,7 @@ def runs(groups: Sequence[Group]) -> Table:
 
 
 def records(groups: Sequence[Group]) -> list[tuple[str, str]]:
-  """Return the whole config.json of every run, as text."""
+  """Return config.json of every run as text."""
   return [
     (f'{run.path}', json.dumps(run.record, indent=2, ensure_ascii=False))
     for group in groups

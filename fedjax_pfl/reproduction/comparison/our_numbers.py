@@ -67,7 +67,7 @@ def number_of(
       'eval_global_model',
       got=f'{found.training.path} without numbers of a global model',
       expected='a run with eval_global_model=True',
-      cause='a file of configs/tables that reads what no config evaluates',
+      cause='a cell of configs/tables whose config does not evaluate it',
     )
   return _of_server(numbers, reading.measure), None, 1
 

@@ -17,8 +17,8 @@ PAPERS = {
   'fedconcat': 'FedConcat',
   'superfed': 'SuPerFed',
 }
-EPOCHS = 320  # in total, where a table does not say
-FINETUNE_EPOCHS = 5  # epochs, where a table does not say
+EPOCHS = 320  # in total, where a table does not state them
+FINETUNE_EPOCHS = 5  # where a table does not state them
 MATCHED = ('dataset', 'model', 'algorithm', 'num_clients', 'shards_per_client')
 MATCHED += ('client_fraction', 'local_epochs', 'partition')
 # Fields that tables vary, or that do not change a published number.
