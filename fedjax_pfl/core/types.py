@@ -73,7 +73,7 @@ class Task(NamedTuple):
 class Scores(NamedTuple):
   """How one view of every client does on that client's test examples.
 
-  What a run of an earlier version has not stored is None.
+  A field that was not computed is None.
   """
 
   correct: Array  # [K] number of correct predictions

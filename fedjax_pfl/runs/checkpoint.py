@@ -139,7 +139,7 @@ def restore(
     raise bad_input(
       'checkpoints',
       got=f'only damaged ones in {folder}: {"; ".join(damages)}',
-      expected='at least one whole checkpoint',
+      expected='at least one undamaged checkpoint',
       choices=[
         'delete the run directory to start anew',
         'give another --workdir',
@@ -248,8 +248,8 @@ def _check_structure(
     'checkpoint',
     got=f'{path} with {len(names)} other leaves ({listed}{more})',
     expected='the state of this version of the program',
-    choices=['the version that began the run', 'another --workdir'],
-    cause='the run was begun by another version of the code',
+    choices=['the version that started the run', 'another --workdir'],
+    cause='the run was started by another version of the code',
   )
 
 

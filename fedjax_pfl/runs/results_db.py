@@ -161,7 +161,7 @@ def _damaged(path: pathlib.Path, problem: object) -> Exception:
   return bad_input(
     'results',
     got=f'{path}, which is damaged',
-    expected='a whole file of results',
+    expected='an undamaged file of results',
     choices=['move it away: it is made again from the run directories'],
     cause=f'a copy that was cut short, or a full disk ({problem})',
   )

@@ -36,7 +36,7 @@ class Training(NamedTuple):
 
   key: str
   setting: str  # the key without the data
-  start: str  # key of the training that it began with, or ''
+  start: str  # key of the training that it started from, or ''
   model: str  # digest of its final global model, or ''
   settings: dict[str, Any]  # every field
   data: str

@@ -15,7 +15,7 @@ from fedjax_pfl.training.state import update_test_best
 
 
 class Cadence(NamedTuple):
-  """After how many rounds what is done."""
+  """After how many rounds a run logs, evaluates, and saves a checkpoint."""
 
   log: int
   evaluate: int

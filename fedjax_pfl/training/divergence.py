@@ -3,7 +3,7 @@
 It is looked for after every call of rounds. With on_divergence='stop' the run
 stops with an error that names the round and the clients; with 'exclude' the
 rounds of that call run once more without these clients
-(drivers/without_diverged.py). Where nobody diverges, nothing else is computed.
+(drivers/without_diverged.py). Without divergence, nothing else is computed.
 """
 
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 
 from fedjax_pfl.core import progress
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Key, Scores
 from fedjax_pfl.evaluation.evaluate import (
   Evaluate,
@@ -57,15 +58,7 @@ def make_evaluator(
   """
   num_clients = experiment.settings.data.num_clients
   support, query = experiment.eval_data
-  scoring = experiment.settings.evaluation.scoring
-  # Per-batch numbers are those of the public code: batches of the training.
-  batch_size = experiment.settings.training.batch_size
-  on_cpu = jax.default_backend() == 'cpu'
-  # As many as a round holds: that has been shown to fit an accelerator.
-  block = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
-  mesh = mesh_of(experiment.settings)
-  if mesh is not None:  # no device is without a client
-    block = -(-block // mesh.size) * mesh.size
+  block = _block_size(experiment)
   compiled = {} if compiled is None else compiled
 
   def evaluate(stage, state, views, on_models=None):
@@ -73,17 +66,10 @@ def make_evaluator(
       return {}
     program = stage.name, tuple(views), on_models is not None
     if program not in compiled:
-      evaluate_fn = make_evaluate(
-        stage.algorithm,
-        experiment.task.normalise,
-        views,
-        batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
-        score_fn=SCORINGS[scoring],
-        keep_models=on_models is not None,
-        clients_per_chunk=1 if on_cpu else block,
-        mesh=mesh,
+      keep_models = on_models is not None
+      compiled[program] = _make_program(
+        experiment, stage, views, keep_models, block
       )
-      compiled[program] = spread(evaluate_fn, mesh)
     with progress.progress('evaluation', num_clients, unit='client') as bar:
       return evaluate_clients(
         compiled[program],
@@ -99,6 +85,42 @@ def make_evaluator(
       )
 
   return evaluate
+
+
+def _block_size(experiment: Experiment) -> int:
+  """Return how many clients one call evaluates."""
+  # As many as a round holds: that is known to fit an accelerator.
+  on_cpu = jax.default_backend() == 'cpu'
+  size = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
+  mesh = mesh_of(experiment.settings)
+  if mesh is not None:  # no device is without a client
+    size = -(-size // mesh.size) * mesh.size
+  return size
+
+
+def _make_program(
+  experiment: Experiment,
+  stage: Stage,
+  views: Sequence[str],
+  keep_models: bool,
+  block: int,
+) -> Evaluate:
+  """Return the program that evaluates a block of clients in these views."""
+  settings, mesh = experiment.settings, mesh_of(experiment.settings)
+  scoring = settings.evaluation.scoring
+  # Per-batch numbers are those of the public code: batches of the training.
+  batch_size = settings.training.batch_size
+  evaluate_fn = make_evaluate(
+    stage.algorithm,
+    experiment.task.normalise,
+    views,
+    batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
+    score_fn=SCORINGS[scoring],
+    keep_models=keep_models,
+    clients_per_chunk=1 if jax.default_backend() == 'cpu' else block,
+    mesh=mesh,
+  )
+  return spread(evaluate_fn, mesh)
 
 
 def accuracies(

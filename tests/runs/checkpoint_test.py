@@ -185,7 +185,7 @@ def test_edited_checksums_are_noticed(tmp_path):
   assert step == 4 and 'checksums.json was changed' in logged[0]
 
 
-def test_all_damaged_never_starts_anew(tmp_path):
+def test_all_damaged_never_starts_again(tmp_path):
   folder = tmp_path / 'c'
   for step in (4, 8):
     checkpoint.save(folder, step, make_state(step))
@@ -194,7 +194,7 @@ def test_all_damaged_never_starts_anew(tmp_path):
     checkpoint.restore(folder, make_state(), print)
   message = str(caught.value)
   assert f"got 'only damaged ones in {folder}: 8 (checksums.json is" in message
-  assert 'expected at least one whole checkpoint' in message
+  assert 'expected at least one undamaged checkpoint' in message
   assert 'Choices: delete the run directory to start anew' in message
   assert 'Likely cause: a full disk' in message
 

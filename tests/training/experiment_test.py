@@ -189,7 +189,7 @@ def test_hyperparameters_reach_the_method():
 
 @pytest.mark.long
 def test_the_head_begins_as_the_config_says():
-  settings = settings_of(head_init='similar', head_bias='zero')
+  settings = parse_config(settings_of(head_init='similar', head_bias='zero'))
   head = build_task(settings, (8, 8, 1), 10).init(jax.random.key(0))['head']
   norms = np.linalg.norm(head['kernel'], axis=0)  # [Y]
   np.testing.assert_allclose(norms, 1, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Rounds once more, one by one, without the clients that diverge in them.
+"""Rounds again, one by one, without the clients that diverge in them.
 
 As if these had not been drawn, whatever the method makes of uploads.
 """
@@ -66,7 +66,7 @@ def _run_round(
   cohort: np.ndarray,
   number: int,
 ) -> Result:
-  """Return the result of one round [1, C]: repeated until nobody diverges."""
+  """Return the result [1, C] of a round, repeated until no client diverges."""
   stays = np.ones(cohort.shape, bool)
   before = rows_on_host(call.clients, cohort)
   while True:
