@@ -176,7 +176,7 @@ def _check_clients(num_clients, train_labels, test_labels, test_partition):
       got=num_clients,
       expected=f'from 1 to {least}, so that each can have an example {splits} '
       f'({len(train_labels)} for training, {len(test_labels)} for testing)',
-      cause='a data set that was shrunk without conv_impl the clients',
+      cause='a data set that was shrunk without fewer clients',
     )
 
 
