@@ -78,7 +78,7 @@ def table(stages, rounds) -> str:
   lines = [head]
   for name, (number, sizes, part) in stages.items():
     total = communication.total([(number, sizes)], part)
-    kilobytes = (sizes.up, sizes.down, sizes.once)
+    kilobytes = (sizes.up, sizes.down, sizes.initial)
     lines.append(
       (
         name,

@@ -99,7 +99,7 @@ def message_sizes(stages) -> tuple[int, int, int]:
   *_, (stage, server, clients) = stage_shapes(stages, data)
 
   sizes = communication.count(stage, server, clients, data)
-  return sizes.kept, sizes.up, sizes.down
+  return sizes.state, sizes.up, sizes.down
 
 
 def describe(num_bytes: int) -> str:

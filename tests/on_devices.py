@@ -18,7 +18,7 @@ from counting_method import counting
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
-from fedjax_pfl.federated.sharding import make_mesh, spread
+from fedjax_pfl.federated.sharding import make_mesh, replicate
 
 ROUNDS = 3
 COUNTING = 'counting'  # of counting_method, which compiles quickly
@@ -57,7 +57,7 @@ def play(stages, cohort, mesh, chunk):
     if number:
       server, clients = stage.initialize(server, clients, data)
     round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
-    rounds_fn = spread(make_rounds(round_fn), mesh)
+    rounds_fn = replicate(make_rounds(round_fn), mesh)
     server, clients, one = rounds_fn(
       server, clients, cohorts, stage.prepare_data(server, data), helpers.KEY(2)
     )
@@ -79,7 +79,7 @@ def evaluate(stages, server, clients, mesh):
   )
   ids = jnp.arange(len(helpers.COUNTS))
   states = server, clients
-  return spread(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
+  return replicate(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
 
 
 def compare(name: str, case='5 on 8') -> dict[str, float]:

@@ -16,8 +16,8 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
+from fedjax_pfl.federated.client_map import map_clients
 from fedjax_pfl.federated.cohort import is_on_host
-from fedjax_pfl.federated.sharding import map_clients
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
 

@@ -14,7 +14,7 @@ from fedjax_pfl.evaluation.evaluate import (
 )
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated.sharding import spread
+from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.global_evaluator import (
   GlobalEvaluator,
@@ -84,7 +84,7 @@ def make_evaluator(
         clients_per_chunk=1 if on_cpu else block,
         mesh=mesh,
       )
-      compiled[program] = spread(evaluate_fn, mesh)
+      compiled[program] = replicate(evaluate_fn, mesh)
     with progress.progress('evaluation', num_clients, unit='client') as bar:
       return evaluate_clients(
         compiled[program],

@@ -21,11 +21,11 @@ from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Metrics, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated.chunking import MEMORY_SHARE, memory_of
+from fedjax_pfl.federated.chunking import device_memory
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.oom_backoff import is_out_of_memory
 from fedjax_pfl.federated.rounds import Round
-from fedjax_pfl.federated.sharding import spread
+from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import to_config
@@ -141,13 +141,12 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
     return 1
   server, clients, cohorts, data, key = call
   cohort = cohorts[0]
-  memory = memory_of(stage.algorithm, server, clients, cohort, data, key)
+  memory = device_memory(stage.algorithm, server, clients, cohort, data, key)
   if memory is None:
     return 1
   size = cohort.shape[0] if chunk == 'auto' else min(int(chunk), cohort.size)
   states = 2 * trees.num_bytes((server, clients))  # before and after
-  fitting = MEMORY_SHARE * memory.free // (size * memory.client + states)
-  return max(1, int(fitting))
+  return max(1, memory.num_fitting(size * memory.per_client + states))
 
 
 def side_by_side(
@@ -176,7 +175,7 @@ def side_by_side(
     results = jax.vmap(one)(*stacked)
     return [trees.gather(results, seed) for seed in range(len(calls))]
 
-  together = spread(jax.jit(together), mesh)
+  together = replicate(jax.jit(together), mesh)
 
   def play(calls):
     if len(calls) > 1 and not failed:

@@ -14,12 +14,12 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Metrics, Stage
 from fedjax_pfl.core.types import Array, Key
 from fedjax_pfl.federated import communication, host_offload
-from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.chunking import chunk_limit, chunk_size
 from fedjax_pfl.federated.cohort import is_on_host, sample_cohorts
-from fedjax_pfl.federated.oom_backoff import until_it_fits
-from fedjax_pfl.federated.padding_overhead import expected_waste, widest_chunk
+from fedjax_pfl.federated.oom_backoff import with_oom_backoff
+from fedjax_pfl.federated.padding_overhead import expected_overhead
 from fedjax_pfl.federated.rounds import Round, make_round, make_rounds
-from fedjax_pfl.federated.sharding import spread
+from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.training import divergence
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.multi_seed import (
@@ -46,7 +46,7 @@ def make_advance(
   """
   seed_run = seed_runs[0]
   settings = seed_run.experiment.settings
-  stage, bytes_of = communication.watch(stage, seed_run.state.server)
+  stage, bytes_of = communication.count_in_trace(stage, seed_run.state.server)
   mesh = mesh_of(settings)
   rounds_fn = make_rounds_fn(seed_run.experiment, stage, mesh)
   play_fn, width = side_by_side(rounds_fn, mesh), 1
@@ -108,46 +108,42 @@ def make_rounds_fn(
   if settings.system.debug:
     return loop_rounds(make_round(algorithm, backend='loop', name=stage.name))
   chunk = settings.system.clients_per_chunk
-  chunk = chunk if chunk == 'auto' else int(chunk)
-  most = tell_waste(experiment, stage, chunk)
+  limit = max_chunk(experiment, stage)
   if is_on_host(experiment.train):
-    return host_offload.make_fed_rounds(algorithm, chunk, progress.log, most)
+    return host_offload.make_host_rounds(
+      algorithm, chunk, limit=limit, log=progress.log
+    )
 
   def make(chunk):
     rounds_fn = make_rounds(
       make_round(algorithm, clients_per_chunk=chunk, mesh=mesh)
     )
-    return spread(rounds_fn, mesh)
+    return replicate(rounds_fn, mesh)
 
   def choose(server, clients, cohorts, data, key):
-    fitting = auto_chunk(algorithm, server, clients, cohorts[0], data, key)
-    return min(fitting, most)
+    args = server, clients, cohorts[0], data, key
+    return chunk_size(chunk, algorithm, *args, limit=limit)
 
-  return until_it_fits(make, chunk, choose, progress.log)
+  return with_oom_backoff(make, chunk, choose, progress.log)
 
 
-def tell_waste(experiment: Experiment, stage: Stage, chunk: int | str) -> int:
-  """Return the largest chunk that may be chosen; say what it wastes.
-
-  Nothing is said of one client after the other, which waste nothing.
-  """
+def max_chunk(experiment: Experiment, stage: Stage) -> int:
+  """Return the limit of a chunk; log the padding overhead that it brings."""
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
   size = (
     settings.data.num_clients
     if stage.full_participation
     else experiment.cohort_size
   )
-  batch = settings.training.batch_size
-  if chunk == 'auto' and jax.default_backend() == 'cpu':
-    return 1
-  most = widest_chunk(counts, size, batch) if chunk == 'auto' else chunk
-  if most > 1:
-    share = expected_waste(counts, size, most, batch)
+  batch, chunk = settings.training.batch_size, settings.system.clients_per_chunk
+  limit = chunk_limit(chunk, counts, size, batch)
+  if limit > 1:
+    share = expected_overhead(counts, size, limit, batch)
     progress.log(
-      f'{"At most " * (chunk == "auto")}{most} clients side by side: '
-      f'{100 * share:.1f} % of their steps wait for a larger client.'
+      f'{"At most " * (chunk == "auto")}{limit} clients at a time: padding '
+      f'overhead {100 * share:.1f} % of their steps.'
     )
-  return most
+  return limit
 
 
 def call_of(seed_run: SeedRun, stage: Stage, stop: int) -> Call:
@@ -260,14 +256,14 @@ def mean_metrics(
 
 
 def message_bytes(
-  bytes_of: communication.Traffic, call: Call, *, begins: bool
+  bytes_of: communication.Communication, call: Call, *, begins: bool
 ) -> dict[str, int]:
   """Return what crosses the network in the rounds of a call.
 
   Where the stage `begins`, all clients are sent what they then hold.
   """
   _, _, cohorts, data, _ = call
-  once = data.count.shape[0] * bytes_of.once if begins else 0
+  once = data.count.shape[0] * bytes_of.initial if begins else 0
   return {
     'bytes_down': cohorts.size * bytes_of.down + once,
     'bytes_up': cohorts.size * bytes_of.up,

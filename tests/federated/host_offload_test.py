@@ -42,7 +42,7 @@ def play_both(stages):
   """Return what rounds make of rows on the host, and on the device."""
   got = play(
     *(stages, on_host(DATA), host_offload.begin, host_offload.initialize_stage),
-    lambda algorithm: host_offload.make_fed_rounds(algorithm, 1),
+    lambda algorithm: host_offload.make_host_rounds(algorithm, 1),
   )
   want = play(
     *(stages, DATA, rounds.begin),

@@ -262,7 +262,9 @@ def test_rounds_in_one_call_are_traced_once():
 @pytest.mark.skipif(jax.default_backend() != 'cpu', reason='not on a CPU')
 def test_auto_chunk_is_one_on_a_cpu():
   arguments = (*start(), jnp.array(COHORT), DATA, KEY(2))
-  assert chunking.auto_chunk(counting(), *arguments) == 1
+  assert chunking.chunk_size('auto', counting(), *arguments) == 1
+  assert chunking.chunk_size(3, counting(), *arguments) == 3
+  assert chunking.chunk_size(30, counting(), *arguments) == len(COHORT)
 
 
 # ---- sentences -------------------------------------------------------------
