@@ -113,7 +113,7 @@ def update_test_best(
     view: TestBest(
       test_selection.update_best(test_best[view].each, one, done),
       test_selection.update_best(
-        test_best[view].together, one, done, together=True
+        test_best[view].together, one, done, shared_round=True
       ),
     )
     for view, one in scores.items()

@@ -147,7 +147,7 @@ def test_the_quick_sizes_give_ten_clients(num_classes, changes):
     (
       {'num_clients': 100},
       'num_clients: got 100, expected a number that comes out .*: in 500 draws '
-      'of sizes from 100 to 799 came from 15 to 27 clients, 19 the most often. '
+      'of sizes from 100 to 799 came 15 to 27 clients, 19 the most often. '
       'Choices: 19. Likely cause: ',
     ),
   ],
