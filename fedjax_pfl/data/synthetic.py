@@ -1,4 +1,4 @@
-"""Synthetic images of any size: for tests, benchmarks and first steps.
+"""Generate synthetic images of any size, for tests and benchmarks.
 
 Image p of class y, with smooth random fields T (one for each class):
 

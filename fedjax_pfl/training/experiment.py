@@ -23,11 +23,11 @@ from fedjax_pfl.data import (
   Images,
   Shape,
   describe,
+  describe_empty_clients,
   find_recipe,
   fingerprint,
   load_dataset,
   make_transforms,
-  note_empty,
   partition,
   peek,
   scale_images,
@@ -249,7 +249,7 @@ def build_data(settings: Settings, log) -> tuple:
       f'{dataset.name}, {split}: {describe(data)}; partition '
       f'{fingerprint(rows)}'
     )
-  if note := note_empty(train, test):
+  if note := describe_empty_clients(train, test):
     log(note)
   return dataset, train, test, identify(dataset, indices)
 

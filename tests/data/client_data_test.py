@@ -8,7 +8,7 @@ from fedjax_pfl.data import (
   Images,
   describe,
   from_arrays,
-  padding_waste,
+  padding_share,
   stack_clients,
 )
 
@@ -34,17 +34,17 @@ def test_rows_of_the_pool_with_padding_behind():
 def test_clients_without_any_example_have_one_padded_row():
   data = stack_clients(pool(), [np.array([], np.int64)] * 2)
   assert data.index.shape == (2, 1)
-  assert padding_waste(data) == 1
+  assert padding_share(data) == 1
 
 
-def test_padding_waste_and_description():
+def test_padding_share_and_description():
   data = stack_clients(pool(), RAGGED)
-  assert padding_waste(data) == pytest.approx(5 / 9)
+  assert padding_share(data) == pytest.approx(5 / 9)
   assert describe(data) == (
     '3 clients, 4 examples, 0 to 3 each, median 1; padding 55.6 %'
   )
   data = stack_clients(pool(), [np.arange(5), np.arange(5, 10)])
-  assert padding_waste(data) == 0
+  assert padding_share(data) == 0
   assert describe(data) == '2 clients, 10 examples, 5 each; padding 0.0 %'
 
 

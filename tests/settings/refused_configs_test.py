@@ -131,7 +131,7 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
     ({'finetune__batch_size': 10**9}, 'finetune.batch_size: got 1000000000'),
     (
       {'partition': 'classes', 'num_clients': 4},
-      'nobody holds class 5',
+      'none holds class 5',
     ),
   ],
 )
