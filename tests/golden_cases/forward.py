@@ -19,7 +19,7 @@ from golden_cases.settings import (
 
 
 def play_forward(case):
-  """Compare forward and backward, of small networks under both lowerings.
+  """Compare forward and backward, of small networks under both implementations.
 
   Of large ones the products are compared, and XLA's own convolutions forward:
   every backward pass takes many seconds to compile.

@@ -1,4 +1,4 @@
-"""All lowerings of a convolution agree: values and gradients."""
+"""All implementations of a convolution agree: values and gradients."""
 
 import jax
 import jax.numpy as jnp
