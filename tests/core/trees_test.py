@@ -117,7 +117,7 @@ def test_segment_mean_is_the_weighted_mean_of_each_segment():
 
 
 def test_weighted_mean_of_whole_numbers_and_holes():
-  """Counts are whole numbers; the dtype stays that of the leaves."""
+  """Counts are integers; the dtype stays that of the leaves."""
   stacked = {'w': jnp.array([[1.0, 8.0], [5.0, 0.0]]), 'hole': None}
   got = trees.weighted_mean(stacked, jnp.array([3, 1]))
   assert got['hole'] is None
