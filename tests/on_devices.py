@@ -1,4 +1,4 @@
-"""Play rounds on one device and on a mesh; print how far they are apart.
+"""Run rounds on one device and on a mesh; print the largest differences.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=8 \\
       PYTHONPATH=.:tests python tests/on_devices.py fedavg ditto
@@ -21,7 +21,9 @@ from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 
 ROUNDS = 3
-COUNTING = 'counting'  # of counting_method, which compiles quickly
+COUNTING = (
+  'counting'  # the method of counting_method.py, which compiles quickly
+)
 # Devices, cohort, chunk. Fewer clients than devices, more of them, as many;
 # chunks that are cut short.
 CASES = {
@@ -41,7 +43,7 @@ def difference(got, want) -> float:
   ):
     one, other = np.asarray(one, float), np.asarray(other, float)
     assert one.shape == other.shape
-    assert (np.isnan(one) == np.isnan(other)).all()  # of who has no tests
+    assert (np.isnan(one) == np.isnan(other)).all()  # of clients without tests
     one, other = np.nan_to_num(one), np.nan_to_num(other)
     scale = max(np.abs(other).max(initial=0.0), 1e-3)
     largest = max(largest, np.abs(one - other).max(initial=0.0) / scale)

@@ -14,7 +14,7 @@ from fedjax_pfl.core import progress
 
 
 class Clock:
-  """A clock that the test moves."""
+  """A clock that the test sets."""
 
   def __init__(self):
     self.now = 100.0
@@ -50,7 +50,7 @@ def test_fast_rounds_have_a_line_a_second_and_the_last():
   assert [line.split()[1] for line in lines] == ['1/8', '5/8', '8/8']
 
 
-def test_a_resumed_run_counts_only_what_it_does_itself():
+def test_time_left_of_a_resumed_run():
   assert play(2.0, rounds=10, start=6)[0].endswith('6 s left')
 
 
@@ -162,7 +162,7 @@ def test_nested_bars_and_lines_on_a_terminal():
   assert 'evaluation' not in last
 
 
-def test_an_error_inside_leaves_the_terminal_usable():
+def test_the_cursor_is_shown_again_after_an_error():
   screen = progress.Screen(Terminal(), {'TERM': 'xterm'})
   for _ in range(2):
     with pytest.raises(KeyError), screen.progress('training', 4):

@@ -215,7 +215,7 @@ def test_scores_come_in_the_order_of_the_views():
 @pytest.mark.parametrize('block', [1, 2, 3, 7, 10])
 def test_blocks_are_filled_up_and_cut(block):
   """Seven clients; the last block of three is 6, 0, 0."""
-  progress, seen = [], []
+  progress, blocks = [], []
 
   def evaluate(server, clients, ids, train, test, key):
     scores = Scores(ids, test.count[ids], *[0.5 * ids] * 4)
@@ -231,14 +231,14 @@ def test_blocks_are_filled_up_and_cut(block):
     KEY(5),
     block=block,
     on_progress=progress.append,
-    on_models=lambda ids, models: seen.append((ids.tolist(), models)),
+    on_models=lambda ids, models: blocks.append((ids.tolist(), models)),
   )
   size = min(block, 7)
   assert progress == [*range(size, 7, size), 7]
-  ids = [i for ids, _ in seen for i in ids]
+  ids = [i for ids, _ in blocks for i in ids]
   assert ids == [*range(7)] + [0] * (len(ids) - 7)
-  assert all(len(ids) == size for ids, _ in seen)
-  assert all((models['only'] == np.add(ids, 1)).all() for ids, models in seen)
+  assert all(len(ids) == size for ids, _ in blocks)
+  assert all((models['only'] == np.add(ids, 1)).all() for ids, models in blocks)
   assert all(isinstance(leaf, np.ndarray) for leaf in scores['only'])
   assert scores['only'].correct.tolist() == [*range(7)]
   assert scores['only'].count.tolist() == list(TEST_COUNTS)

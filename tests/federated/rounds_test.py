@@ -1,4 +1,4 @@
-"""The engine with toy methods that only count: no model, no data, no loss."""
+"""Rounds of a method that only counts, without model and loss."""
 
 import jax
 import jax.numpy as jnp
@@ -38,13 +38,13 @@ def one_round(cohort=COHORT, algorithm=None, **options):
 # ---- states ----------------------------------------------------------------
 
 
-def test_initial_states_are_stacked_and_the_clients_own():
+def test_initial_states_are_stacked_and_depend_on_the_client():
   server, clients = start()
   assert server.round == 0
   assert clients.visits.shape == (len(COUNTS),)
   parts = np.asarray(clients.birth)
   assert len(set(parts - np.array(COUNTS))) == len(COUNTS)
-  assert (np.floor(parts) == COUNTS).all()  # its own data, not another's
+  assert (np.floor(parts) == COUNTS).all()
 
 
 def test_a_clients_first_state_does_not_depend_on_how_many_there_are():
@@ -58,7 +58,7 @@ def test_a_clients_first_state_does_not_depend_on_how_many_there_are():
 # ---- cohorts ---------------------------------------------------------------
 
 
-def test_every_client_is_reached_about_equally_often():
+def test_clients_are_drawn_about_equally_often():
   """400 rounds of 5 of 12: 166.7 visits each, one standard deviation 9.9."""
   cohorts = sample_cohorts(KEY(3), 0, 400, 12, 5)
   visits = np.bincount(np.ravel(cohorts), minlength=12)
@@ -82,7 +82,7 @@ def test_a_cohort_is_the_first_places_of_a_permutation():
     assert_same_bits(sample_cohort(KEY(3), clients, 5), jnp.sort(places))
 
 
-def test_every_one_of_many_clients_is_reached_about_equally_often():
+def test_more_clients_than_are_permuted_are_drawn_about_equally_often():
   """1,000 rounds of 30 of 3,000: 10 visits each, one standard deviation 3.1."""
   visits = np.bincount(np.ravel(sample_cohorts(KEY(3), 0, 1000, 3000, 30)))
   assert visits.shape == (3000,) and visits.sum() == 30_000
@@ -148,8 +148,8 @@ def test_every_chunk_gives_the_same(chunk):
   'options',
   [{'clients_per_chunk': 1}, {'clients_per_chunk': 2}, {'backend': 'loop'}],
 )
-def test_server_is_refined_after_the_aggregation(options):
-  """With the data of all, and the key that no client has."""
+def test_post_aggregate_follows_the_aggregation(options):
+  """It gets the data of all clients, and the key of client id K."""
 
   def post_aggregate(server, data, key):
     drawn = jax.random.uniform(key) + jnp.sum(data.count)
@@ -178,7 +178,7 @@ def test_keys_are_those_of_round_and_client():
     assert clients.last[client] == jax.random.uniform(rng)
 
 
-def test_rounds_in_one_call_count_alike():
+def test_rounds_in_one_call_equal_single_rounds():
   rounds_fn = rounds.make_rounds(rounds.make_round(counting()))
   cohorts = jnp.array([[0, 1], [1, 2], [1, 6]])
   server, clients, metrics = rounds_fn(*start(), cohorts, DATA, KEY(2))
@@ -187,7 +187,7 @@ def test_rounds_in_one_call_count_alike():
   assert metrics['count'].tolist() == [[7, 1], [1, 0], [1, 3]]
 
 
-def test_stages_hand_over_their_states():
+def test_a_stage_begins_with_the_states_of_the_one_before():
   """Two rounds, then `initialize` doubles the visits, then another two."""
 
   def initialize(server, clients, data):
@@ -209,7 +209,7 @@ def test_stages_hand_over_their_states():
   assert clients.visits.tolist() == [6, 0, 0, 0, 6, 0, 0]
 
 
-def test_arrays_of_the_caller_live_on():
+def test_arrays_of_the_caller_are_not_donated():
   states = start()
   cohort, data = jnp.array(COHORT), make_data()
   arguments = (*states, cohort, data, KEY(2))
@@ -267,7 +267,7 @@ def test_auto_chunk_is_one_on_a_cpu():
   assert chunking.chunk_size(30, counting(), *arguments) == len(COHORT)
 
 
-# ---- sentences -------------------------------------------------------------
+# ---- errors -------------------------------------------------------------
 
 
 @pytest.mark.parametrize('chunk', [0, -3, 1.5, 'all'])

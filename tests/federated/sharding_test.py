@@ -1,4 +1,4 @@
-"""A mesh changes where a client is trained, and nothing else."""
+"""A mesh does not change results."""
 
 import gc
 import json
@@ -78,7 +78,7 @@ def differences(*words):
   return json.loads(done.stdout)
 
 
-def test_devices_do_what_one_does():
+def test_results_on_devices_equal_those_on_one():
   """Its clients count their visits: they are scattered to the right rows."""
   (found,) = differences().values()
   assert len(found) == 2 and set(found.values()) == {0.0}, found
@@ -86,7 +86,7 @@ def test_devices_do_what_one_does():
 
 @pytest.mark.long
 def test_every_method_is_the_same_on_eight_devices():
-  """In float64: what is wrong in earnest differs by more than 1e-6."""
+  """In float64, where a real error differs by more than 1e-6."""
   found = differences('--float64', *ALGORITHMS)
   assert {*ALGORITHMS} < {*found}
   for name, cases in found.items():

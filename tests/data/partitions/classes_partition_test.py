@@ -1,6 +1,6 @@
 """k classes for every client, by lists that Python's `random` draws.
 
-That the rows are those of the authors' procedure, the golden cases say.
+The golden cases compare the rows with those of the authors' code.
 """
 
 import random

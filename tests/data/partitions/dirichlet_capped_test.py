@@ -1,6 +1,6 @@
 """Random proportions with a cap and a least size.
 
-That the rows are those of the authors' procedure, the golden cases say.
+The golden cases compare the rows with those of the authors' code.
 """
 
 import numpy as np

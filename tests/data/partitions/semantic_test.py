@@ -95,7 +95,7 @@ def test_rows_are_dealt_by_hand():
 
 
 def one_by_one(total, least, drawn):
-  """Return the sizes by the rule as it is told."""
+  """Return the sizes by a loop that follows the paper's rule."""
   sizes, left = [], total
   for size in drawn:
     if left <= least or size > left:
