@@ -18,25 +18,8 @@ Published for shards_per_client=10 after 0 and 5 epochs: 25.46 +- 6.23 and 50.32
 +- 7.05; with hp.trainable=body 23.86 +- 5.08 and 76.47 +- 5.48.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='centralized',
-    hp={'trainable': 'full'},  # or 'body', 'head'
-    dataset='cifar100',
-    model='mobilenet',
-    partition='iid',
-    test_partition='whole',  # in the order of the file
-    head_bias='zero',
-    num_clients=1,
-    client_fraction=1.0,
-    total_epochs=160,
-    local_epochs=1,
-    batch_size=128,
-    weight_decay=5e-4,
-    views=('initial',),
-    eval_every=1,
-  )
+  return methods.fedbabu_paper(arg, 'centralized', 'cifar100')

@@ -10,15 +10,8 @@ one: add --config.hp.protocol=released. The default is Ditto as its paper has
 it. Wall time: about 70 minutes on 2 CPU cores (twice FedAvg's; not measured).
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='ditto',
-    dataset='cifar10',
-    model='convnet4',
-    shards_per_client=10,
-    views=('initial', 'personal'),
-  )
+  return methods.fedbabu_paper(arg, 'ditto', 'cifar10')

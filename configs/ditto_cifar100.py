@@ -10,15 +10,8 @@ one: add --config.hp.protocol=released. The default is Ditto as its paper has
 it. Wall time: hours on 2 CPU cores (not run there); not measured on a GPU.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='ditto',
-    dataset='cifar100',
-    model='mobilenet',
-    shards_per_client=10,
-    views=('initial', 'personal'),
-  )
+  return methods.fedbabu_paper(arg, 'ditto', 'cifar100')

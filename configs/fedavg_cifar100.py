@@ -8,14 +8,8 @@ and std: 14.40 +- 5.64 initial, 62.67 +- 6.52 personalised. Wall time: hours on
 2 CPU cores (not run there); not measured on a GPU.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='fedavg',
-    dataset='cifar100',
-    model='mobilenet',
-    shards_per_client=10,
-  )
+  return methods.fedbabu_paper(arg, 'fedavg', 'cifar100')

@@ -9,19 +9,8 @@ paper counts 731,668 training images; the split that is distributed has 697,932.
 Wall time: not measured (the images are not part of the installation).
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  c = common.base(
-    arg,
-    algorithm='fedavg',
-    dataset='emnist/byclass',
-    model='convnet3',
-    num_clients=1488,
-    shards_per_client=6,
-    aggregation='examples',  # n_i / n, as the paper writes; its code is 1 / m
-  )
-  if c.quick:
-    c.shards_per_client = 31  # with 10 clients: a multiple of the 62 classes
-  return c
+  return methods.fedbabu_paper(arg, 'fedavg', 'emnist')

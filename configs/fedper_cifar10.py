@@ -9,14 +9,8 @@ after every round, as --config.hp.protocol=released does. Wall time: not
 measured; that of FedAvg is 35 minutes on 2 CPU cores.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='fedper',
-    dataset='cifar10',
-    model='convnet4',
-    shards_per_client=10,
-  )
+  return methods.fedbabu_paper(arg, 'fedper', 'cifar10')

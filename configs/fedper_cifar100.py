@@ -9,14 +9,8 @@ after every round, as --config.hp.protocol=released does. Wall time: hours on 2
 CPU cores (not run there); not measured on a GPU.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='fedper',
-    dataset='cifar100',
-    model='mobilenet',
-    shards_per_client=10,
-  )
+  return methods.fedbabu_paper(arg, 'fedper', 'cifar100')

@@ -11,14 +11,8 @@ not stated must have differed: mu = 0.01 alone gives nearly FedAvg's numbers,
 there); not measured on a GPU.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='fedprox',
-    dataset='cifar100',
-    model='mobilenet',
-    shards_per_client=10,
-  )
+  return methods.fedbabu_paper(arg, 'fedprox', 'cifar100')

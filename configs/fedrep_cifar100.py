@@ -9,14 +9,8 @@ the test as in a round, as --config.hp.protocol=released does. Wall time: hours
 on 2 CPU cores (not run there); not measured on a GPU.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='fedrep',
-    dataset='cifar100',
-    model='mobilenet',
-    shards_per_client=10,
-  )
+  return methods.fedbabu_paper(arg, 'fedrep', 'cifar100')

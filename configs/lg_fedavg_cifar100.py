@@ -17,16 +17,8 @@ the TEST set (see result.json, test_best/initial/each) with a head averaged once
 more. Wall time: not measured; that of FedAvg and a quarter of it.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='lg_fedavg',
-    dataset='cifar100',
-    model='mobilenet',
-    shards_per_client=10,
-    eval_every=1,  # of the public code, for test_best
-    checkpoint_every=2,
-  )
+  return methods.fedbabu_paper(arg, 'lg_fedavg', 'cifar100')

@@ -9,22 +9,8 @@ result.json has under test_best/personal/each. The run prints the last epoch.
 Not run: five times the images of the FedAvg run, in 25 times as many steps.
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='local_only',
-    dataset='cifar10',
-    model='convnet4',
-    shards_per_client=10,
-    client_fraction=1.0,
-    total_epochs=160,
-    local_epochs=1,  # evaluated after each, as the published number needs
-    batch_size=10,  # the paper has none; the default of its public code
-    views=('personal',),
-    eval_views=('personal',),
-    eval_every=1,
-    checkpoint_every=20,
-  )
+  return methods.fedbabu_paper(arg, 'local_only', 'cifar10')

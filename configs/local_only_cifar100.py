@@ -10,22 +10,10 @@ Memory: 100 models with their momenta, 2.6 GB, in each of two checkpoints, too.
 Wall time: days on 2 CPU cores (not run there); not measured on a GPU.
 """
 
-from configs import common
+from configs import methods
+
+CHANGES = {'checkpoint_every': 40}  # one takes 2.6 GB
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='local_only',
-    dataset='cifar100',
-    model='mobilenet',
-    shards_per_client=10,
-    client_fraction=1.0,
-    total_epochs=160,
-    local_epochs=1,  # evaluated after each, as the published number needs
-    batch_size=10,  # the paper has none; the default of its public code
-    views=('personal',),
-    eval_views=('personal',),
-    eval_every=1,
-    checkpoint_every=40,  # one takes 2.6 GB
-  )
+  return methods.fedbabu_paper(arg, 'local_only', 'cifar100', **CHANGES)

@@ -9,16 +9,8 @@ half. Wall time: about 20 minutes on 2 CPU cores (40 gradients where FedAvg has
 100; not measured).
 """
 
-from configs import common
+from configs import methods
 
 
 def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='per_fedavg',
-    dataset='cifar10',
-    model='convnet4',
-    shards_per_client=10,
-    adapt_on='test_half',  # as in the paper's tables; its stds show 50 tests
-    views=('initial', 'adapted'),
-  )
+  return methods.fedbabu_paper(arg, 'per_fedavg', 'cifar10')

@@ -1,10 +1,10 @@
-"""Ask finished runs a question; a picture, and the CSV behind it:
+"""Answer a question about finished runs with a figure and a CSV:
 
   python experiments/analyse.py --what=id_ood --run=runs/a --run=runs/b \\
       --output=runs/id_ood.pdf
 
   id_ood        accuracy on a client's own classes and on others (Table 20)
-  class_curves  the same after every local epoch, played again (Figure 13)
+  class_curves  the same after every local epoch of a replay (Figure 13)
   similarity    cosine between clients' layers, fine-tuning (Figure 12)
   features      t-SNE of the test images' features (Figures 15 and 16)
   training      accuracy by epoch of several runs (Figures 2 to 9)
@@ -14,33 +14,31 @@ directories are read, never written.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline, programs
+from experiments import commandline
 
 WHAT = flags.DEFINE_string('what', None, 'the question, by its name above')
 RUN = flags.DEFINE_multi_string('run', [], 'a run directory')
-OUTPUT = flags.DEFINE_string('output', None, 'the picture: .png, .pdf or .svg')
+OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
 ROUNDS = flags.DEFINE_integer(
-  'rounds', 0, 'class_curves: so many first rounds; 0 = all', lower_bound=0
+  'rounds', 0, 'class_curves: first rounds to replay; 0 = all', lower_bound=0
 )
 CLIENTS = flags.DEFINE_integer(
-  'clients',
-  0,
-  'id_ood, similarity: so many first clients; 0 = all',
-  lower_bound=0,
+  'clients', 0, 'id_ood, similarity: first clients; 0 = all', lower_bound=0
 )
 EPOCHS = flags.DEFINE_integer(
-  'epochs', 20, 'similarity: so many epochs of fine-tuning', lower_bound=1
+  'epochs', 20, 'similarity: epochs of fine-tuning', lower_bound=1
 )
 IMAGES = flags.DEFINE_integer(
   'images',
   0,
-  'class_curves, features: so many test images, evenly spaced; 0 = all',
+  'class_curves, features: test images, evenly spaced; 0 = all',
   lower_bound=0,
 )
 CLASSES = flags.DEFINE_list(
@@ -52,12 +50,13 @@ COLOURS = flags.DEFINE_string(
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
+  logging.set_verbosity(logging.WARNING)  # orbax logs every step
   # Imported here: a mistyped flag should not wait for jax.
-  from experiments.answers.ask import Options, answer
+  from fedjax_pfl.analysis.analyse import Options, analyse
   from fedjax_pfl.core import progress
+  from fedjax_pfl.training import compile_cache
 
-  programs.keep_programs(progress.log)
+  compile_cache.enable(progress.log)
   options = Options(
     rounds=ROUNDS.value,
     clients=CLIENTS.value,
@@ -66,8 +65,14 @@ def main(overrides):
     classes=tuple(CLASSES.value),
     colours=COLOURS.value,
   )
-  path = answer(
-    WHAT.value, RUN.value, OUTPUT.value, options, overrides, progress.log
+  edit = partial(commandline.replace_fields, overrides=overrides)
+  path = analyse(
+    WHAT.value,
+    RUN.value,
+    OUTPUT.value,
+    options,
+    progress.log,
+    edit if overrides else None,
   )
   progress.log(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
 

@@ -6,17 +6,17 @@
   python experiments/bench.py --bars=all       (make bench; about 10 minutes)
   python experiments/bench.py --methods=all
 
-A line for every combination of what is listed with commas: synthetic 32x32x3
-images on the device; crop, flip and normalisation are part of the work. All
-that is compared runs in turn; shown is the median of the repeats. GFLOP/s are
-those of the direct algorithm, beside the share of a large product; GB/s what
-XLA counts in a training step, beside the share of a large copy; memory what
-goes in and out of the program and lies between.
+A line for every combination of the values, listed with commas: synthetic
+32x32x3 images on the device; crop, flip and normalisation are part of the work.
+Programs that are compared run in turn; the table shows medians of the repeats.
+GFLOP/s are those of the direct algorithm, with the share of a large product;
+GB/s are counted by XLA in a training step, with the share of a large copy;
+memory is that of arguments, results and temporaries.
 
 With --torch (pip install -e .[bench]) a plain sequential PyTorch loop does the
-same work: the last column says how many times faster ours is. With --bars the
-bars of the project follow (names, or all), with --methods the time that each
-method takes for one gradient against FedAvg's.
+same work: the last column is our speed relative to it. With --bars the bars of
+the project follow (names, or all), with --methods the time of one gradient of
+each method relative to FedAvg's.
 """
 
 import json
@@ -52,10 +52,10 @@ JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')
 
 def main(overrides):
   del overrides  # there is no config
-  logging.set_verbosity(logging.WARNING)  # jax tells what it did not find
+  logging.set_verbosity(logging.WARNING)  # jax logs missing platforms
   import jax
 
-  from experiments.benching import bars, options
+  from experiments.benchmarks import bars, options
 
   cases = options.make_cases({name: flag.value for name, flag in LISTS.items()})
   works = options.make_works(WORK.value)
@@ -63,10 +63,10 @@ def main(overrides):
   names = options.make_bars(BARS.value)
   if TORCH.value:
     options.check_torch(cases)
-  # What is compiled here is timed, or is never compiled again.
+  # Compilation is timed: no program may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
   machine = describe_machine()
-  log(machine['words'])
+  log(machine['text'])
   result = {'machine': machine}
   if methods:
     result['methods'] = compare_methods(cases[0], methods)
@@ -80,18 +80,18 @@ def main(overrides):
 
 
 def measure_cases(cases, works, names) -> list[dict]:
-  """Print a table for each kind of work; return all that was measured."""
-  from experiments.benching import bars, screen
-  from experiments.benching.measure import measure
+  """Print a table for each kind of work; return all measurements."""
+  from experiments.benchmarks import bars, screen
+  from experiments.benchmarks.measure import measure
 
   measured = []
   for work in works:
     rows = []
     for case in cases:
-      tell(f'Measuring {work} of {case.model}')
-      # What a bar will ask for, too, is measured once for both.
-      beside = TORCH.value or (work in names and bars.is_bar(case))
-      rows.append(measure(case, work, REPEATS.value, beside))
+      log_progress(f'Measuring {work} of {case.model}')
+      # A case of a bar is measured once for the table and the bar.
+      with_torch = TORCH.value or (work in names and bars.is_bar(case))
+      rows.append(measure(case, work, REPEATS.value, with_torch))
     log('', *screen.table(rows))
     if rows[-1].device_peak is not None:
       log(f'Most bytes in use so far: {rows[-1].device_peak / 2**20:,.0f} MiB')
@@ -100,10 +100,10 @@ def measure_cases(cases, works, names) -> list[dict]:
 
 
 def measure_bars(name, function) -> list[dict]:
-  """Print the bars of a name as they come; return them."""
-  from experiments.benching import screen
+  """Print the bars of a name as they are measured; return them."""
+  from experiments.benchmarks import screen
 
-  tell(f'Measuring the bars: {name}')
+  log_progress(f'Measuring the bars: {name}')
   records = []
   for bar in function(REPEATS.value):
     log(*screen.bar_lines(bar))
@@ -112,8 +112,8 @@ def measure_bars(name, function) -> list[dict]:
 
 
 def compare_methods(case, methods) -> dict:
-  """Print a line for each method as it comes; return them all."""
-  from experiments.benching import gradients
+  """Print a line for each method as it is measured; return them all."""
+  from experiments.benchmarks import gradients
 
   table = {}
   for name, numbers in gradients.compare(case, methods, REPEATS.value):
@@ -123,19 +123,19 @@ def compare_methods(case, methods) -> dict:
 
 
 def describe_machine() -> dict:
-  """Return what the numbers were taken on, and how busy it is."""
+  """Return the machine of the measurements, and its load."""
   import jax
 
   load, cores = os.getloadavg()[0], os.cpu_count()
   device = jax.devices()[0].device_kind
-  words = (
+  text = (
     f'{cores} cores, {device}, jax {jax.__version__}; load {load:.1f} '
     'before the first measurement'
   )
   if load > cores / 2:
-    words += '.\nThe machine is busy: no ratio can be trusted'
+    text += '.\nThe machine is busy: ratios are not reliable'
   return {
-    'words': words + '.',
+    'text': text + '.',
     'cores': cores,
     'processor': platform.processor() or platform.machine(),
     'device': device,
@@ -146,13 +146,13 @@ def describe_machine() -> dict:
 
 
 def log(*lines: str) -> None:
-  """Print to those who read; not beside a JSON object."""
+  """Print to stdout, unless --json wants one object there."""
   if not JSON.value:
     print(*lines, sep='\n', flush=True)
 
 
-def tell(text: str) -> None:
-  """Say what goes on to those who wait."""
+def log_progress(text: str) -> None:
+  """Print to stderr, also with --json."""
   print(f'{text} ..', file=sys.stderr, flush=True)
 
 

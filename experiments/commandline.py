@@ -4,7 +4,7 @@ A command defines its flags with absl, and with DEFINE_string a flag `config`
 if it takes one: a config file, with an argument after a colon. Fields of the
 config are then given as --config.rounds=5 --config.finetune.epochs=1,5. A
 command with a flag `run` takes them for the configs of run directories. A
-command may ask for words without a flag, and say what they are.
+command may take arguments without a flag.
 """
 
 import ast
@@ -36,17 +36,17 @@ def run(
 ) -> None:
   """Parse the flags and call main(overrides); exit 1 where input is bad.
 
-  A signal ends it in a sentence, with the status that shells give it.
+  On SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
 
-  Where `words` says what words without a flag are, main(overrides, words) is
-  called, with one at least.
+  With `words`, a description of arguments without a flag, it calls
+  main(overrides, words) with at least one of them.
   """
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)
     return (overrides, given) if words else (overrides,)
 
-  # Training takes signals over, and saves; elsewhere there is nothing to save.
+  # During training another handler saves a checkpoint first.
   signal.signal(signal.SIGTERM, _terminate)
   app.run(
     partial(_without_traceback, lambda arguments: main(*arguments)),
@@ -64,7 +64,7 @@ def parse_words(
 ) -> tuple[Overrides, list[str]]:
   """Return the fields that are given, and words without a flag.
 
-  There have to be such words if `expected` says what they are, else none.
+  At least one word is required if `expected` describes them, else none.
   """
   try:
     argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
@@ -118,7 +118,7 @@ def read_settings(
 ) -> dict[str, Any]:
   """Return the settings of 'FILE[:ARGUMENT]' with fields replaced.
 
-  >>> read_settings('configs/fedbabu_digits.py:quick', {'rounds': '4'})
+  >>> read_settings('configs/digits.py:fedbabu,quick', {'rounds': '4'})
 
   A field may be new (a hyperparameter in `hp`); whether it is a known one,
   and its value a good one, `fedjax_pfl.settings.validate` says.
@@ -252,13 +252,14 @@ def _bad_flag(got: str, expected: str) -> Exception:
 
 
 def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
-  folder = ROOT / 'configs'
+  from configs import common
+
   return _error(
     '--config',
     got=str(got),
-    expected=f'{expected}, as in {os.path.relpath(folder)}',
+    expected=f'{expected}, as in {os.path.relpath(common.FOLDER)}',
     # Without the folder: from afar its path would fill the sentence.
-    choices=sorted(path.name for path in folder.glob('*_*.py')),
+    choices=[path.name for path in common.config_files()],
     cause=cause,
   )
 
@@ -271,7 +272,7 @@ def _without_traceback(function: Callable, argument: Any) -> Any:
       raise
     sys.exit(f'{error}')
   except KeyboardInterrupt as stop:
-    if not getattr(stop, 'told', False):
+    if not getattr(stop, 'logged', False):
       print('Stopped. What was saved is kept; the same command goes on.')
     sys.exit(getattr(stop, 'status', 128 + signal.SIGINT))
 

@@ -7,7 +7,6 @@ Runs the configs, continuing what was broken off, then prints a table and the
 paths of two figures and of a report page. No download.
 """
 
-import importlib
 import sys
 from pathlib import Path
 
@@ -15,19 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from absl import flags, logging
 
-from experiments import commandline, programs
+from configs import digits
+from experiments import commandline
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
-CONFIGS = Path(__file__).parents[1] / 'configs'
 EPOCHS = (1, 2, 5)  # of fine-tuning, after which clients are evaluated
-
-
-def config_names() -> list[str]:
-  """Return the names of the configs to be run."""
-  if METHODS.value == ['all']:
-    return sorted(path.stem for path in CONFIGS.glob('*_digits.py'))
-  return [f'{method}_digits' for method in METHODS.value]
 
 
 def with_epochs(settings):
@@ -45,20 +37,22 @@ def main(overrides):
   logging.set_verbosity(logging.WARNING)
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
-  from fedjax_pfl.report.figure import compare
+  from fedjax_pfl.report.comparison_figure import compare
   from fedjax_pfl.report.overview import save_overview
   from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.experiment import build_experiment
   from fedjax_pfl.training.loop import train
 
-  programs.keep_programs(progress.log)
-  names = config_names()
-  folders = [Path(WORKDIR.value) / name for name in names]
+  compile_cache.enable(progress.log)
+  methods = METHODS.value
+  if methods == ['all']:
+    methods = [*digits.EXPERIMENTS]
+  folders = [Path(WORKDIR.value) / method for method in methods]
   results = []
-  for name, folder in zip(names, folders, strict=True):
-    progress.log(f'configs/{name}.py')
-    config = importlib.import_module(f'configs.{name}').get_config()
-    settings = with_epochs(config.to_dict())
+  for method, folder in zip(methods, folders, strict=True):
+    progress.log(f'configs/digits.py:{method}')
+    settings = with_epochs(digits.get_config(method).to_dict())
     results.append(train(build_experiment(settings, progress.log), str(folder)))
   progress.log(table(results))
   figure = compare(folders, Path(WORKDIR.value) / 'figure.png')

@@ -1,16 +1,16 @@
 """Run one experiment:
 
-  python experiments/main.py --config=configs/fedbabu_digits.py \\
+  python experiments/main.py --config=configs/digits.py:fedbabu \\
       --workdir=runs/a
 
-Add :quick to the config for a first look. Any field of it can be given:
+Add ,quick to the config for a first look. Any field of it can be given:
 --config.rounds=4 (configs/common.py lists them all). The same command continues
 a run that was stopped, and does nothing for one that is finished. SIGTERM and
-Ctrl-C stop it after the round that it is in, saved (status 143 and 130).
---forecast says what memory it takes, and writes nothing.
+Ctrl-C stop it after the current round, with a checkpoint (status 143 and 130).
+--forecast prints the memory that the run takes, and writes nothing.
 
-Several processes, on one machine or many, do one run together; each of them,
-from 0 to 1 here, is started with its own number:
+Several processes, on one machine or many, do one run together; each is started
+with its own number, here 0 or 1:
 
   python experiments/main.py --config=.. --workdir=.. \\
       --coordinator=HOST:PORT --num_processes=2 --process_id=0
@@ -21,28 +21,32 @@ or all of them with --coordinator=auto, on SLURM, TPU pods and the like.
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline, programs
+from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/fedbabu_digits.py[:quick]'
+  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
 )
 WORKDIR = flags.DEFINE_string('workdir', None, 'the directory of the run')
 FORECAST = flags.DEFINE_bool(
-  'forecast', False, 'say what memory the run takes, and do nothing else'
+  'forecast', False, 'print the memory that the run takes, and stop'
 )
 COORDINATOR = flags.DEFINE_string(
-  'coordinator', None, 'HOST:PORT of process 0 where several work; or auto'
+  'coordinator', None, 'HOST:PORT of process 0 of several processes; or auto'
 )
-NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'how many work')
-PROCESS_ID = flags.DEFINE_integer('process_id', None, 'which one this is')
+NUM_PROCESSES = flags.DEFINE_integer(
+  'num_processes', None, 'number of processes'
+)
+PROCESS_ID = flags.DEFINE_integer(
+  'process_id', None, 'number of this process, from 0'
+)
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
+  logging.set_verbosity(logging.WARNING)  # orbax logs every step
   settings = commandline.read_settings(CONFIG.value, overrides)
   if not FORECAST.value:
     commandline.require('workdir')
@@ -51,34 +55,35 @@ def main(overrides):
 
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
   with lost_process.ending():
-    play(settings)
+    run_experiment(settings)
 
 
-def play(settings):
+def run_experiment(settings):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.experiment import build_experiment
   from fedjax_pfl.training.loop import train
 
   if FORECAST.value:
-    tell_memory(build_experiment(settings, progress.log), progress.log)
+    log_memory(build_experiment(settings, progress.log), progress.log)
     return
-  programs.keep_programs(progress.log)
+  compile_cache.enable(progress.log)
   experiment = build_experiment(settings, progress.log)
   result = train(experiment, WORKDIR.value)
   progress.log(table([result]))
   progress.log(f'Everything about this run is in {WORKDIR.value}')
 
 
-def tell_memory(experiment, log):
-  """Say what memory a run takes; refuse one that has not got it."""
+def log_memory(experiment, log):
+  """Log the memory of a run; refuse a run that does not fit."""
   from fedjax_pfl.report.text_table import align
   from fedjax_pfl.training import memory_estimate
 
-  told = memory_estimate.forecasts(experiment)
-  log(align(memory_estimate.as_table(told)))
-  for _, one in told:
-    memory_estimate.check_fits(one)
+  forecasts = memory_estimate.forecasts(experiment)
+  log(align(memory_estimate.as_table(forecasts)))
+  for _, forecast in forecasts:
+    memory_estimate.check_fits(forecast)
 
 
 if __name__ == '__main__':

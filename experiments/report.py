@@ -1,17 +1,16 @@
-"""Finished runs as one page to look at, a file that needs no network:
+"""Write a report of finished runs: one HTML page that needs no network:
 
   python experiments/report.py runs/a runs/b --out=report.html
 
 Run directories are read, never written. Runs that differ in the seed alone
-become one line. Where a paper has a number for the setting of a run, it stands
-beside ours.
+become one line. Where a paper has a number for the setting of a run, it is
+shown beside ours.
 """
 
-import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
@@ -27,24 +26,24 @@ def main(overrides, paths):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
 
-  page.check_name(OUT.value)
+  page.check_output(OUT.value)
   progress.log(f'Report: {page.save(paths, OUT.value, published(paths))}')
 
 
 def published(paths):
-  """Return {run directory: {view: what is printed for it}}."""
-  from fedjax_pfl.reproduction.beside import beside
+  """Return {run directory: {view: the published number}}."""
+  from configs import common
+  from fedjax_pfl.reproduction.comparison.published_for_run import (
+    published_for_run,
+  )
   from fedjax_pfl.runs import run_dir
 
+  configs = [common.load(name).to_dict() for name in common.available()]
   found = {}
   for path in paths:
     rounds = run_dir.load_result(path)['rounds']
-    settings = run_dir.load_config(path)['config']
-    name = f'{settings["algorithm"]}_{settings["dataset"]}.py'
-    file = commandline.ROOT / 'configs' / name
-    if file.exists():  # papers have numbers only for what has a config
-      config = commandline.read_settings(os.fspath(file))
-      found[path] = beside(settings, rounds, config)
+    stored = run_dir.load_config(path)['config']
+    found[path] = published_for_run(stored, rounds, configs)
   return found
 
 

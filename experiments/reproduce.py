@@ -1,19 +1,19 @@
-"""Run a published table, and print ours beside it:
+"""Reproduce a published table, and print our numbers beside the published:
 
   python experiments/reproduce.py --table=fedbabu/13 \\
       --where shards_per_client=5,client_fraction=0.1,local_epochs=10 --seeds=3
 
-Trains what is missing, goes on with what was broken off, leaves out what is
-done; several cells share a training where they can. The table is printed, and
-written below --results, where runs and their numbers are, too:
+Missing trainings are run, stopped ones continue, finished ones are reused;
+cells share a training where their configs agree. The table is printed, and
+written below --results with the runs and their numbers:
 
   results/tables/fedbabu_13.csv, .md   ours, published, difference
   results/summary.csv                  every run: its command and numbers
-  results/results.sqlite               every client; fedjax_pfl.report.load
-  results/runs/                        run directories, as of main.py
+  results/results.sqlite               every client; see pfl.load_results
+  results/runs/                        run directories, as main.py makes them
 
---dry-run lists the cells with the time and the memory each would take here.
---merge=FOLDER,FOLDER takes in the results of other machines. A figure
+--dry-run lists the cells with the time and memory of each on this machine.
+--merge=FOLDER,FOLDER adds the results of other machines. A figure
 (--table=fedbabu/fig12) is drawn into results/tables.
 """
 
@@ -22,11 +22,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the configs import theirs
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline, programs
+from experiments import commandline
 
 TABLE = flags.DEFINE_string('table', None, 'PAPER/NUMBER, e.g. fedbabu/13')
 WHERE = flags.DEFINE_string(
@@ -35,7 +35,7 @@ WHERE = flags.DEFINE_string(
   'which cells: fields and values, e.g. shards_per_client=10,local_epochs=4',
 )
 SEEDS = flags.DEFINE_integer(
-  'seeds', 1, 'how many seeds, from 0 on', lower_bound=1
+  'seeds', 1, 'number of seeds, from 0 on', lower_bound=1
 )
 RESULTS = flags.DEFINE_string('results', 'results', 'where results go')
 DRY_RUN = flags.DEFINE_bool(
@@ -48,35 +48,40 @@ MERGE = flags.DEFINE_list(
 
 def main(overrides):
   del overrides  # a table has its own settings
-  logging.set_verbosity(logging.WARNING)  # orbax tells every step it takes
+  logging.set_verbosity(logging.WARNING)  # orbax logs every step
   # Imported here: a mistyped flag should not wait for jax.
-  from configs import common
-  from configs.tables.common import load_table
-  from experiments.jobs import Drawing, Tabulation
+  from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction.cells import Figure
-  from fedjax_pfl.reproduction.images import make_data_of
-  from fedjax_pfl.reproduction.plan import Identity
-  from fedjax_pfl.reproduction.results import Results, check_mergeable
-  from fedjax_pfl.reproduction.work import open_place
+  from fedjax_pfl.reproduction.execution.execute import open_workspace
+  from fedjax_pfl.reproduction.jobs import FigureJob, TableJob
+  from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
+  from fedjax_pfl.reproduction.results.results import Results, check_mergeable
+  from fedjax_pfl.settings import parse_config
+  from fedjax_pfl.training import compile_cache
 
-  programs.keep_programs(progress.log)
-  # All that can be wrong comes before the first file.
-  table, defaults = load_table(TABLE.value), common.base().to_dict()
-  identity = Identity(defaults, make_data_of(progress.log))
-  make = Drawing if isinstance(table, Figure) else Tabulation
-  job = make(table, WHERE.value, range(SEEDS.value), identity)
+  compile_cache.enable(progress.log)
+  # Every mistake is found before the first file is written.
+  table, data_of = load_table(TABLE.value), make_data_of(progress.log)
+  wanted = (table, WHERE.value, range(SEEDS.value), data_of)
+  if isinstance(table, Figure):
+    job = FigureJob(*wanted)
+  else:
+    configs = load_configs()
+    job = TableJob(
+      *wanted, {name: parse_config(one) for name, one in configs.items()}
+    )
   for other in MERGE.value:
     check_mergeable(other)
   with contextlib.ExitStack() as stack:
     folder = Path(RESULTS.value)
-    if DRY_RUN.value and not folder.exists():  # and it shall not be made
+    if DRY_RUN.value and not folder.exists():  # a dry run makes no folder
       folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    results = stack.enter_context(Results.open(folder, defaults))
+    results = stack.enter_context(Results.open(folder))
     for other in MERGE.value:
       progress.log(f'{other}: {results.merge(other)} new evaluations')
-    place = open_place(folder, results, defaults)
-    job.list(place) if DRY_RUN.value else job.run(place)
+    workspace = open_workspace(folder, results)
+    job.dry_run(workspace) if DRY_RUN.value else job.run(workspace)
 
 
 if __name__ == '__main__':

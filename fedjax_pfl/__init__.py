@@ -1,17 +1,29 @@
-"""Personalised federated learning: a whole round is one compiled function.
+"""Personalised federated learning in JAX: a round is one compiled function.
 
-The names below are what a notebook needs; everything else is one import away.
+`import fedjax_pfl as pfl` gives the names below; everything else is internal.
+
+  Experiments   build_experiment, train, load_results
+  Methods       algorithm, available, Algorithm, Stage
+  Models        make_task, task_from_module, Task, save_model, load_model
+  Data          load_dataset, from_arrays, partition, stack_clients,
+                make_transforms, ClientData, Batch
+  One client    LocalTraining, Finetuning, Batching, fit, freeze_except,
+                step_schedule
+  Rounds        begin, init_states, make_round, make_rounds, cohort_size,
+                sample_cohort, sample_cohorts
+  Evaluation    make_evaluate, evaluate_clients, summarise, Scores
+  Errors        BadInput: every error that a user can correct
+
+>>> config = {'dataset': 'digits', 'model': 'convnet3'}
+>>> experiment = pfl.build_experiment(config)
+>>> experiment.settings.algorithm, experiment.cohort_size
+('fedavg', 10)
 """
 
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.algorithms import load as algorithm
-from fedjax_pfl.client.local_training import (
-  Batching,
-  LocalTraining,
-  fit,
-  freeze_except,
-  step_schedule,
-)
+from fedjax_pfl.client.local_training import Batching, LocalTraining, fit
+from fedjax_pfl.client.optimisers import freeze_except, step_schedule
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
@@ -37,7 +49,10 @@ from fedjax_pfl.federated.rounds import (
   make_rounds,
 )
 from fedjax_pfl.models.task import make_task, task_from_module
+from fedjax_pfl.report import load_results
 from fedjax_pfl.runs.model_file import load_model, save_model
+from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.loop import train
 
 __all__ = [
   'Algorithm',
@@ -53,6 +68,7 @@ __all__ = [
   'algorithm',
   'available',
   'begin',
+  'build_experiment',
   'cohort_size',
   'evaluate_clients',
   'fit',
@@ -61,6 +77,7 @@ __all__ = [
   'init_states',
   'load_dataset',
   'load_model',
+  'load_results',
   'make_evaluate',
   'make_round',
   'make_rounds',
@@ -74,4 +91,5 @@ __all__ = [
   'step_schedule',
   'summarise',
   'task_from_module',
+  'train',
 ]

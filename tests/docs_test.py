@@ -9,7 +9,7 @@ import pytest
 from configs import common
 from experiments.commandline import read_settings
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.reproduction import where
+from fedjax_pfl.reproduction.planning import cell_filter
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 150
@@ -127,7 +127,7 @@ def test_options_exist(name, fields, hyperparameters):
 def test_conditions_are_fields_of_tables(page):
   for conditions in WHERE.findall(page.read_text()):
     for condition in conditions.split(','):
-      assert condition.partition('=')[0] in where.FIELDS, condition
+      assert condition.partition('=')[0] in cell_filter.FIELDS, condition
 
 
 @every_page

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 @pytest.fixture(autouse=True)
-def interrupts_are_heard():
-  """A shell has what it runs in the background ignore them."""
+def interrupts_reach_python():
+  """A shell lets background jobs ignore them."""
   before = signal.signal(signal.SIGINT, signal.default_int_handler)
   yield
   signal.signal(signal.SIGINT, before)
@@ -73,8 +73,8 @@ def test_metrics_that_were_changed_are_not_gone_on_with(whole, tmp_path):
   state = {**state, run_dir.METRICS: changed}
   assert damage.evaluate(state, tmp_path / 'run', want) == ''
   assert tiny.last_sentence[-1].startswith('metrics: got ')
-  (tmp_path / 'run' / run_dir.METRICS).unlink()  # as the sentence says
-  assert 'is gone: going on' in tiny.play(tmp_path / 'run')
+  (tmp_path / 'run' / run_dir.METRICS).unlink()  # as the message suggests
+  assert 'is missing: continuing' in tiny.play(tmp_path / 'run')
 
 
 @pytest.mark.parametrize(('point', 'error'), [(12, 0), (35, 1)])
@@ -96,7 +96,7 @@ def test_a_process_may_open_its_own_run_again(tmp_path):
   assert (tmp_path / lock.NAME).exists()
   lock.release(tmp_path)
   assert not (tmp_path / lock.NAME).exists()
-  lock.release(tmp_path)  # nobody's
+  lock.release(tmp_path)  # not held: no error
 
 
 # ---- signals
@@ -116,55 +116,56 @@ def signalled(number, after):
 
 
 @pytest.mark.parametrize('number', preemption.SIGNALS)
-def test_a_signal_saves_every_seed_and_says_so(whole, tmp_path, number):
+def test_a_signal_saves_every_seed_and_logs_it(whole, tmp_path, number):
   """Two seeds, of which each has a line after the signal's round."""
   seeds = [tiny.experiment(seed)._replace() for seed in (0, 1)]
   seeds = [
     one._replace(settings=replace(one.settings, checkpoint_every=3))
     for one in seeds
   ]
-  folders, said = [tmp_path / '0', tmp_path / '1'], io.StringIO()
+  folders, output = [tmp_path / '0', tmp_path / '1'], io.StringIO()
   before = [signal.getsignal(each) for each in preemption.SIGNALS]
   with (
     signalled(number, after=3),
     tiny.compiled_once(),
-    contextlib.redirect_stdout(said),
+    contextlib.redirect_stdout(output),
     pytest.raises(preemption.Stopped) as caught,
   ):
     loop.train_seeds(seeds, folders)
-  assert caught.value.status == 128 + number and caught.value.told
-  assert said.getvalue().splitlines()[-1] == (
+  assert caught.value.status == 128 + number and caught.value.logged
+  assert output.getvalue().splitlines()[-1] == (
     'Saved after round 2; the same command continues.'
   )
   assert [steps(folder / 'checkpoints') for folder in folders] == [[2], [2]]
   assert not any((folder / lock.NAME).exists() for folder in folders)
   assert [signal.getsignal(each) for each in preemption.SIGNALS] == before
-  with tiny.compiled_once(), contextlib.redirect_stdout(said):
+  with tiny.compiled_once(), contextlib.redirect_stdout(output):
     loop.train_seeds(seeds, folders)
   got = tiny.numbers_of(folders[0])
   assert got == whole[1]
 
 
 def test_a_second_interrupt_stops_at_once():
-  with pytest.raises(preemption.Stopped), preemption.asked() as asked_fn:
+  stopped = pytest.raises(preemption.Stopped)
+  with stopped, preemption.catch_signals() as signal_fn:
     os.kill(os.getpid(), signal.SIGINT)
-    assert asked_fn() == signal.SIGINT
+    assert signal_fn() == signal.SIGINT
     os.kill(os.getpid(), signal.SIGINT)
     pytest.fail('not stopped')
 
 
-def test_a_signal_after_the_last_question_is_not_lost():
-  with pytest.raises(preemption.Stopped) as caught, preemption.asked():
+def test_a_signal_after_the_last_look_is_not_lost():
+  with pytest.raises(preemption.Stopped) as caught, preemption.catch_signals():
     os.kill(os.getpid(), signal.SIGTERM)
-  assert caught.value.status == 143 and not caught.value.told
+  assert caught.value.status == 143 and not caught.value.logged
 
 
 def test_what_is_ignored_stays_so():
   before = signal.signal(signal.SIGINT, signal.SIG_IGN)
   try:
-    with preemption.asked() as asked_fn:
+    with preemption.catch_signals() as signal_fn:
       os.kill(os.getpid(), signal.SIGINT)
-      assert not asked_fn()
+      assert not signal_fn()
   finally:
     signal.signal(signal.SIGINT, before)
 
@@ -173,8 +174,8 @@ def test_in_another_thread_signals_are_left_alone():
   found = []
 
   def ask():
-    with preemption.asked() as asked_fn:
-      found.append(asked_fn())
+    with preemption.catch_signals() as signal_fn:
+      found.append(signal_fn())
 
   thread = threading.Thread(target=ask)
   thread.start()
@@ -183,15 +184,15 @@ def test_in_another_thread_signals_are_left_alone():
 
 
 @pytest.mark.parametrize(
-  ('stop', 'status', 'said'),
+  ('stop', 'status', 'output'),
   [
     (KeyboardInterrupt(), 130, 'Stopped. What was saved is kept; '),
     (preemption.Stopped(15), 143, 'Stopped. What was saved is kept; '),
-    (preemption.Stopped(15, told=True), 143, ''),
+    (preemption.Stopped(15, logged=True), 143, ''),
   ],
 )
 def test_a_command_ends_with_the_status_of_its_signal(
-  capsys, stop, status, said
+  capsys, stop, status, output
 ):
   def main(argument):
     raise stop
@@ -199,7 +200,7 @@ def test_a_command_ends_with_the_status_of_its_signal(
   with pytest.raises(SystemExit) as caught:
     commandline._without_traceback(main, ())
   assert caught.value.code == status
-  assert capsys.readouterr().out.startswith(said)
+  assert capsys.readouterr().out.startswith(output)
 
 
 def test_sigterm_outside_of_training_is_a_sentence(capsys):

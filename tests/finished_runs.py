@@ -5,20 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
-from configs import common, fedbabu_digits
+from configs import digits
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import run_dir
 
-DEFAULTS = common.base().to_dict()
 K = 5
 TRAIN_COUNT = np.array([70, 71, 72, 0, 74])
 COUNT = np.array([10, 20, 30, 40, 50])
 
 
 def make_settings(**changes):
-  return {**fedbabu_digits.get_config().to_dict(), **changes}
+  return {**digits.get_config('fedbabu').to_dict(), **changes}
 
 
 def make_scores(seed=0, more=0.0):
@@ -39,7 +38,7 @@ def make_run(
   scores = {
     view: make_scores(seed + number, more) for number, view in enumerate(views)
   }
-  # As Run.log writes it, but without TensorBoard's file.
+  # As Run.log writes it, without TensorBoard's file.
   lines = [
     {'round': 4, 'time': 1000.0, 'images_per_second': 90.0, 'bytes_up': 7},
     {'round': 8, 'time': 1001.0, 'images_per_second': 110.0, 'bytes_up': 8},

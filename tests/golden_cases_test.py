@@ -3,9 +3,9 @@
   pytest tests/golden_cases_test.py --goldens=DIR
 
 Every case file of DIR and its subfolders is one test; every setting comes from
-the file. How an algorithm is played stands in tests.golden_cases; a case whose
-algorithm is not there yet is skipped by its name. With --short one case of
-every loss and every partition is played, and one of a large network.
+the file. tests.golden_cases has a function for every algorithm; a case of an
+unknown algorithm is skipped. With --short one case of every loss and every
+partition is checked, and one of a large network.
 """
 
 import importlib
@@ -18,19 +18,19 @@ import pytest
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 
 
-def all_plays():
-  """Return {name of an algorithm in a case: function that plays it}."""
-  plays = {}
+def all_checks():
+  """Return {name of an algorithm in a case: function that checks it}."""
+  checks = {}
   for module in pkgutil.iter_modules(golden_cases.__path__):
     family = importlib.import_module(f'golden_cases.{module.name}')
-    plays |= getattr(family, 'PLAYS', {})
-  return plays
+    checks |= getattr(family, 'CHECKS', {})
+  return checks
 
 
-PLAYS = all_plays()
+CHECKS = all_checks()
 
 
-# With --short. Others play the same losses for more rounds, or in other forms.
+# With --short. The others have the same losses in more rounds or other forms.
 SHORT = (
   *('cnn_forward', 'superfed_fedconcat/fedavg', 'fedprox_single_batch'),
   *('fedlc_single_batch', 'fedrs_single_batch', 'moon_single_batch'),
@@ -61,7 +61,7 @@ def pytest_generate_tests(metafunc):
 
 def test_case(path):
   case = goldens.Case(path)
-  play = PLAYS.get(case['algorithm'].lower())
-  if play is None:
+  check = CHECKS.get(case['algorithm'].lower())
+  if check is None:
     pytest.skip(f'{case["case"]}: {case["algorithm"]} is not there yet')
-  play(case)
+  check(case)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.algorithms import available, load
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Algorithm
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData, Outputs, Task
@@ -31,7 +31,7 @@ TRAIN = local_training.LocalTraining(
   rounds=3,
   epochs=2,
   batch_size=BATCH,
-  learning_rate=local_training.step_schedule(0.2, 3),
+  learning_rate=optimisers.step_schedule(0.2, 3),
   momentum=0.9,
   weight_decay=0.01,
   aggregation='examples',

@@ -7,11 +7,13 @@ import helpers
 import numpy as np
 import pytest
 
-from configs import fedbabu_digits
+from configs import digits
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.experiment_method import build_stages
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
@@ -33,7 +35,7 @@ STOPS = [2, 3, 4, 6, 7]
 
 
 def make_settings(**changes):
-  settings = fedbabu_digits.get_config().to_dict()
+  settings = digits.get_config('fedbabu').to_dict()
   settings['finetune']['epochs'] = (1,)
   return {**settings, **SETTINGS, **changes}
 
@@ -84,7 +86,7 @@ def scores_of(workdir):
   return run_dir.load_clients(workdir).scores
 
 
-def settings_of(config=fedbabu_digits, arg='', **changes):
+def settings_of(config=digits, arg='', **changes):
   """Return the settings of a config, some changed: finetune__part='head'."""
   settings = config.get_config(arg).to_dict()
   for name, value in changes.items():

@@ -1,19 +1,20 @@
-"""From a printed number to the run that answers it: what all tables share.
+"""Tables and figures of papers by name, and the config that answers a number.
 
-A table file says which fields of a config its variants stand for; the rest
-follows from the printed cell, by the config file of its method. So a plain run
-of that config, with the cell's shards, fraction and epochs, is the training
-that the cell wants.
+A module holds the tables or the figures of one paper: `table_13`, `figure_15a`.
+A table states which fields of a config its variants stand for; all else comes
+from the config of the method, in which the printed fields (shards per client,
+client fraction, local epochs) are replaced. So a plain run of that config with
+these fields on the command line is the training of the cell.
 """
 
 import copy
 import functools
 import importlib
-import pathlib
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
+from configs import common
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import (
   Cell,
@@ -21,53 +22,15 @@ from fedjax_pfl.reproduction.cells import (
   Published,
   Reading,
   Table,
-  replaced,
 )
 from fedjax_pfl.reproduction.published import load
 
-FOLDER = pathlib.Path(__file__).parent
-NAME = re.compile(r'(fedbabu|fedconcat|superfed)_(\d+|fig\d+[ab]?)')
-SETTING = (
-  'model',
-  'num_clients',
-  'shards_per_client',
-  'client_fraction',
-  'local_epochs',
-)
-EMNIST = {
-  'dataset': 'emnist/byclass',
-  'aggregation': 'examples',  # n_i / n, as the paper writes; its code is 1 / m
+MODULES = {
+  'fedbabu': ('fedbabu', 'fedbabu_appendix', 'fedbabu_figures'),
+  'fedconcat': ('fedconcat',),
+  'superfed': ('superfed',),
 }
-
-
-class Method(NamedTuple):
-  """What made the printed numbers of a method in the FedBABU paper."""
-
-  config: str  # METHOD of configs/METHOD_cifar10.py
-  changes: Mapping[str, Any] = {}
-  personalized: Reading = Reading('finetuned')
-  after: str = ''  # begins with the model of this method's run
-
-
-RELEASED = {'hp.protocol': 'released'}  # the public code; see its file
-METHODS = {
-  'fedavg': Method('fedavg'),
-  'fedbabu': Method('fedbabu'),
-  'fedper': Method('fedper', RELEASED),
-  'lg_fedavg': Method(
-    'lg_fedavg',
-    {'hp.train_fedavg': False},
-    Reading('initial', 'best_round'),  # not fine-tuned
-    after='fedavg',
-  ),
-  'fedrep': Method('fedrep', RELEASED),
-  'per_fedavg': Method('per_fedavg', {}, Reading('adapted')),
-  'ditto': Method('ditto', RELEASED, Reading('personal')),
-  'local_only': Method('local_only', {}, Reading('personal', 'best_round')),
-  'fedprox': Method('fedprox'),  # with mu = 0.01, which is its default
-  'fedprox_babu': Method('fedprox', {'hp.trainable': 'body'}),
-  'partial_update': Method('fedbabu'),  # of which layers: a variant
-}
+FUNCTION = re.compile(r'table_(?P<table>\d+)|figure_(?P<figure>\d+[ab]?)')
 READINGS = {
   'initial_accuracy': Reading('initial'),
   # By Euclidean distance, as the public code; the paper writes of cosine.
@@ -83,9 +46,7 @@ READINGS = {
 
 def available() -> tuple[str, ...]:
   """Return the names of all tables and figures: fedbabu/1, .. superfed/3."""
-  stems = sorted(file.stem for file in FOLDER.glob('*.py'))
-  names = [stem.replace('_', '/') for stem in stems if NAME.fullmatch(stem)]
-  return tuple(sorted(names, key=_place))
+  return tuple(functions())
 
 
 def load_table(name: str) -> Table | Figure:
@@ -94,7 +55,7 @@ def load_table(name: str) -> Table | Figure:
   >>> load_table('fedbabu/13').rows
   ('shards_per_client', 'client_fraction', 'local_epochs')
   """
-  if name not in available():
+  if name not in functions():
     raise bad_input(
       'table',
       got=name,
@@ -102,19 +63,31 @@ def load_table(name: str) -> Table | Figure:
       choices=available(),
       cause='a typing error, or a table that holds no results',
     )
-  module = importlib.import_module(f'configs.tables.{name.replace("/", "_")}')
-  return module.get_table()
+  return functions()[name]()
+
+
+@functools.cache
+def functions() -> dict[str, Callable[[], Table | Figure]]:
+  """Return the function of each table and figure by name, in order."""
+  found = {}
+  for paper, stems in MODULES.items():
+    for stem in stems:
+      module = importlib.import_module(f'configs.tables.{stem}')
+      for name, function in vars(module).items():
+        if match := FUNCTION.fullmatch(name):
+          number = match['table'] or f'fig{match["figure"]}'
+          found[f'{paper}/{number}'] = function
+  return found
 
 
 def load_config(name: str) -> dict[str, Any]:
-  """Return the settings of configs/NAME.py, for the caller to change."""
+  """Return the settings of a config, for the caller to change."""
   return copy.deepcopy(_load_config(name))
 
 
 def load_configs() -> dict[str, dict[str, Any]]:
-  """Return the settings of every configs/NAME.py by its name."""
-  names = sorted(file.stem for file in FOLDER.parent.glob('*_*.py'))
-  return {name: load_config(name) for name in names}
+  """Return the settings of every config by its name."""
+  return {name: load_config(name) for name in common.available()}
 
 
 def table(
@@ -122,57 +95,14 @@ def table(
   title: str,
   rows: tuple[str, ...],
   columns: tuple[str, ...],
-  cell: Callable[[Published], Cell] | None = None,
+  cell: Callable[[Published], Cell],
 ) -> Table:
   """Return a table: `cell` of all that is printed there, in that order."""
   paper, number = name.split('/')
-  printed = [one for one in load() if (one.paper, one.table) == (paper, number)]
-  cells = tuple(map(cell or fedbabu_cell, printed))
-  return Table(name, title, cells, rows, columns)
-
-
-def fedbabu_cell(
-  published: Published,
-  changes: Mapping[str, Any] | None = None,
-  evaluation: Mapping[str, Any] | None = None,
-) -> Cell:
-  """Return the cell of a number in the FedBABU paper.
-
-  `changes` are fields of its training that the method and the setting leave
-  open, `evaluation` those of evaluation alone.
-  """
-  method = METHODS[published.algorithm]
-  own = {**_setting(published), **(changes or {})}
-  settings = replaced(
-    fedbabu_config(method.config, published.dataset), {**method.changes, **own}
-  )
-  start = None
-  if method.after:
-    before = fedbabu_config(METHODS[method.after].config, published.dataset)
-    start = replaced(before, own)
-  reading = READINGS.get(published.metric, method.personalized)
-  return Cell(published, settings, reading, evaluation or {}, start)
-
-
-def fedbabu_config(method: str, dataset: str) -> dict[str, Any]:
-  """Return the config of a method in the FedBABU paper on an image set."""
-  if dataset != 'emnist':
-    return load_config(f'{method}_{dataset}')
-  return replaced(load_config(f'{method}_cifar100'), EMNIST)
-
-
-def _setting(published: Published) -> dict[str, Any]:
-  """Return what is printed beside a number; Local-only has no f, no tau."""
-  fields = {name: getattr(published, name) for name in SETTING}
-  return {name: value for name, value in fields.items() if value is not None}
+  printed = [row for row in load() if (row.paper, row.table) == (paper, number)]
+  return Table(name, title, tuple(map(cell, printed)), rows, columns)
 
 
 @functools.cache
 def _load_config(name: str) -> dict[str, Any]:
-  return importlib.import_module(f'configs.{name}').get_config().to_dict()
-
-
-def _place(name: str) -> tuple:
-  paper, number = name.split('/')
-  digits = int(re.sub(r'\D', '', number))
-  return paper, number.startswith('fig'), digits, number
+  return common.load(name).to_dict()

@@ -3,12 +3,12 @@
   m <- beta m + (g + decay w)      for every batch, epoch after epoch
   w <- w - eta m
 
-It is FedAvg with one client and with the state of the optimiser carried along:
-momentum is not reset between rounds. With trainable 'body' the head stays as
-it began, with 'head' the body does; a part that rests does not decay either.
+It is FedAvg with one client whose optimiser keeps its state: momentum is not
+reset between rounds. With trainable 'body' the head keeps its initial values,
+with 'head' the body does; weight decay leaves the frozen part alone, too.
 
-Differs from the paper: nothing; with more than one client it is FedAvg whose
-momenta are averaged too.
+Differs from the paper: nothing. With more than one client it is FedAvg that
+averages the momenta, too.
 """
 
 from typing import NamedTuple
@@ -16,9 +16,15 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  optimisers,
+  personalization,
+)
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -36,20 +42,20 @@ PRIVATE_LEAVES = ()
 class Server(NamedTuple):
   round: Array
   params: Params
-  opt_state: optax.OptState  # () where it is not kept
+  opt_state: optax.OptState  # () without keep_momentum
 
 
 class Upload(NamedTuple):
-  params: Params  # the part that is trained
+  params: Params  # the trained part
   opt_state: optax.OptState
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of centralised training."""
-  part = personalization.part_mask(task, hp.trainable)
+  trainable = part_mask(task, hp.trainable)
 
   def make_tx(clock):
-    return local_training.freeze_except(hp.train.sgd(clock), part)
+    return optimisers.freeze_except(hp.train.sgd(clock), trainable)
 
   def init_server(rng):
     clock, params = jnp.zeros((), jnp.int32), task.init(rng)
@@ -67,7 +73,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       opt_state=server.opt_state if hp.keep_momentum else None,
     )
     opt_state = info.opt_state if hp.keep_momentum else ()
-    up = Upload(trees.select(params, part), opt_state)
+    up = Upload(trees.select(params, trainable), opt_state)
     return client, up, info.metrics()
 
   def aggregate(server, uploads, counts):
@@ -75,16 +81,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     params = trees.combine(mean.params, server.params)
     return Server(server.round + 1, params, mean.opt_state)
 
-  algorithm = Algorithm(
-    init_server=init_server,
-    init_client=lambda server, data, rng: (),
-    download=lambda server, client: server,
-    local_update=local_update,
-    aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.finetune
-    ),
-    predict=personalization.make_predict(task),
-    global_model=lambda server: server.params,
-  )
+  algorithm = global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )._replace(init_server=init_server, aggregate=aggregate)
   return (Stage('centralized', hp.train.rounds, algorithm),)

@@ -12,22 +12,23 @@ cluster without participants keeps its model. T_e = `train.rounds` rounds are
 those of the clusters, `classifier_rounds` those of C, which begins as a fresh
 linear layer or, with head 'sum', as the sum of the clusters' classifiers.
 
-With distributions 'inferred' (FedConcat-ID) p_i is not told: in the first of
-the T_e rounds ALL clients train the common model, and p_i is the mean softmax
-of theirs on inputs of uniform noise in [0, 1). Those models are then averaged
-inside the clusters. With `cap_factor` no cluster has more than
+With distributions 'inferred' (FedConcat-ID) clients do not send p_i: in the
+first of the T_e rounds ALL clients train the common model, and p_i is the mean
+softmax of theirs on inputs of uniform noise in [0, 1). Those models are then
+averaged inside the clusters. With `cap_factor` no cluster has more than
 floor(cap_factor K / M) clients (1.2 in the paper's code for 100 classes).
 
 The features F(x) are computed once for all rounds where that is exact: no
 augmentation and no layer that depends on the batch. `cache` 'always' does it
 in any case, on images that are not augmented.
 
-Differs from the paper: encoders are as in testing when C is trained and noise
-is shown (no dropout; its code leaves them in training mode); the differential
+Differs from the paper: encoders are as in testing when C is trained and on
+noise (no dropout; its code leaves them in training mode); the differential
 privacy of p_i is left out; learning rate and momentum are those of `train` in
 all stages.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -36,12 +37,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.client import clustering, local_training, personalization
-from fedjax_pfl.core import losses, trees
+from fedjax_pfl.client import (
+  clustering,
+  frozen_features,
+  global_model,
+  local_training,
+  personalization,
+)
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.checks import check, check_choice, is_count
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import Batching
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.models import concatenated
 
@@ -50,7 +56,7 @@ CHOICES = {
   'head': ('fresh', 'sum'),
   'cache': ('exact', 'always', 'never'),
 }
-COUNTED = 'clusters', 'classifier_rounds', 'classifier_steps', 'noise_inputs'
+COUNTS = 'clusters', 'classifier_rounds', 'classifier_steps', 'noise_inputs'
 NOISE_BATCH = 100
 
 
@@ -73,60 +79,46 @@ PRIVATE_LEAVES = ()
 
 
 class Server(NamedTuple):
+  """The server of the clusters; that of C has one model, {encoders, head}."""
+
   round: Array
   params: Params  # [M, ...] of the clusters
   key: Array  # [2] uint32, for what is drawn between the stages
 
 
-class ClassifierServer(NamedTuple):
-  round: Array
-  encoders: Params  # [M, ...] bodies
-  head: Params
-
-
-class Down(NamedTuple):
-  round: Array
-  params: Params  # of one's own cluster
-
-
-class Local(NamedTuple):
-  """What a client has after the round in which distributions are inferred."""
-
-  params: Params
-  shares: Array  # [Y]
-
-
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the stages: (inference,) clusters, classifier."""
-  _check(hp)
-  rounds = hp.train.rounds
-  first = Stage(
+  check_hyperparameters(hp)
+  clusters = Stage(
     'clusters',
-    rounds,
-    cluster_rounds(task, hp),
-    initialize=partial(_enter_with_labels, task, hp),
-    validate_clients=partial(_check_clients, task, hp),
+    hp.train.rounds,
+    cluster_algorithm(task, hp),
+    initialize=partial(cluster_by_labels, task, hp),
+    validate_clients=partial(check_clients, task, hp),
   )
   if hp.distributions == 'true':
-    return first, _classifier(task, hp)
+    return clusters, classifier_stage(task, hp)
   inference = Stage(
     'inference',
     1,
-    inference_round(task, hp),
-    validate_clients=first.validate_clients,
+    inference_algorithm(task, hp),
+    validate_clients=clusters.validate_clients,
     full_participation=True,
   )
-  rest = first._replace(
-    rounds=rounds - 1, initialize=partial(_enter_with_models, hp)
+  clusters = clusters._replace(
+    rounds=hp.train.rounds - 1, initialize=partial(cluster_by_models, hp)
   )
-  return inference, rest, _classifier(task, hp)
+  return inference, clusters, classifier_stage(task, hp)
 
 
-def cluster_rounds(task: Task, hp: HParams) -> Algorithm:
+# ---- Rounds of the clusters --------------------------------------------------
+
+
+def cluster_algorithm(task: Task, hp: HParams) -> Algorithm:
   """Return FedAvg inside every cluster; a client keeps its cluster's number."""
 
   def local_update(down, cluster, data, rng):
-    params, info = _train(task, hp, down, data, rng)
+    params, info = fit(task, hp, down, data, rng)
     return cluster, (params, cluster), info.metrics()
 
   def aggregate(server, uploads, counts):
@@ -137,11 +129,9 @@ def cluster_rounds(task: Task, hp: HParams) -> Algorithm:
     return Server(server.round + 1, means, server.key)
 
   return Algorithm(
-    init_server=partial(_init_server, task, hp),
+    init_server=partial(init_server, task, hp),
     init_client=lambda server, data, rng: jnp.zeros((), jnp.int32),
-    download=lambda server, cluster: Down(
-      server.round, trees.gather(server.params, cluster)
-    ),
+    download=model_of_cluster,
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
@@ -151,49 +141,23 @@ def cluster_rounds(task: Task, hp: HParams) -> Algorithm:
   )
 
 
-def inference_round(task: Task, hp: HParams) -> Algorithm:
-  """Return the round in which clients train alone and are shown noise."""
-
-  def local_update(down, client, data, rng):
-    params, info = _train(task, hp, down, data, rng)
-    shape = jax.eval_shape(task.normalise, data.x[:1], rng)
-    noise_rng = jax.random.fold_in(rng, 1)
-    shares = mean_softmax(
-      task,
-      params,
-      lambda number: jax.random.uniform(
-        jax.random.fold_in(noise_rng, number),
-        (NOISE_BATCH, *shape.shape[1:]),
-        shape.dtype,
-      ),
-      -(-hp.noise_inputs // NOISE_BATCH),
-    )
-    client = Local(params, shares)
-    return client, client, info.metrics()
-
-  def init_client(server, data, rng):
-    shares = jnp.zeros(task.num_classes, float)
-    return Local(trees.gather(server.params, 0), shares)
-
-  return Algorithm(
-    init_server=partial(_init_server, task, hp),
-    init_client=init_client,
-    download=lambda server, client: Down(
-      server.round, trees.gather(server.params, 0)
-    ),
-    local_update=local_update,
-    # The models are averaged when clusters are known: as the next stage begins.
-    aggregate=lambda server, uploads, counts: Server(
-      server.round + 1, server.params, server.key
-    ),
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, client.params, data, rng, hp.finetune
-    ),
-    predict=personalization.make_predict(task),
+def init_server(task: Task, hp: HParams, rng: Key) -> Server:
+  """Return the server with the same initial model for all clusters."""
+  models = jax.tree.map(
+    lambda leaf: jnp.broadcast_to(leaf, (hp.clusters, *leaf.shape)),
+    task.init(rng),
   )
+  key = jax.random.key_data(jax.random.fold_in(rng, 1))
+  return Server(jnp.zeros((), jnp.int32), models, key)
 
 
-def _train(task, hp, down, data, rng):
+def model_of_cluster(server: Server, cluster: Array) -> global_model.Server:
+  """Return what a client of this cluster downloads."""
+  return global_model.Server(server.round, trees.gather(server.params, cluster))
+
+
+def fit(task: Task, hp: HParams, down, data: ClientData, rng: Key):
+  """Return SGD_tau from the model that was downloaded."""
   return local_training.fit(
     task.loss,
     down.params,
@@ -201,6 +165,76 @@ def _train(task, hp, down, data, rng):
     rng,
     tx=hp.train.sgd(down.round),
     batching=hp.train.batching(task),
+  )
+
+
+def cluster_by_labels(task, hp, server, clients, data):
+  """Return the states with clusters by the labels that clients hold."""
+
+  def shares_of(y, index, count):
+    clients = ClientData(None, y, index, count)
+    return label_shares(label_counts_of_clients(clients, task.num_classes))
+
+  arrays = data.y, data.index, data.count
+  return server, cluster_on_host(hp, server, shares_of, *arrays)
+
+
+def cluster_on_host(
+  hp: HParams, server: Server, shares_of: Callable, *arrays: Array
+) -> Array:
+  """Return the clusters [K] of shares_of(*arrays), [K, Y]."""
+
+  def on_host(key, *arrays):
+    seed, shares = int(key[0]), shares_of(*arrays)
+    return clustering.cluster(shares, hp.clusters, seed, hp.cap_factor)
+
+  shape = jax.ShapeDtypeStruct(arrays[-1].shape[:1], jnp.int32)
+  return jax.pure_callback(on_host, shape, server.key, *arrays)
+
+
+# ---- FedConcat-ID: the round in which distributions are inferred -------------
+
+
+class InferenceClient(NamedTuple):
+  params: Params
+  shares: Array  # [Y]
+
+
+def inference_algorithm(task: Task, hp: HParams) -> Algorithm:
+  """Return the round in which clients train alone, and p_i is inferred."""
+
+  def local_update(down, client, data, rng):
+    params, info = fit(task, hp, down, data, rng)
+    image = jax.eval_shape(task.normalise, data.x[:1], rng)  # [1, H, W, ch]
+    noise_rng = jax.random.fold_in(rng, 1)
+    shares = mean_softmax(
+      task,
+      params,
+      lambda number: jax.random.uniform(
+        jax.random.fold_in(noise_rng, number),
+        (NOISE_BATCH, *image.shape[1:]),
+        image.dtype,
+      ),
+      -(-hp.noise_inputs // NOISE_BATCH),
+    )
+    client = InferenceClient(params, shares)
+    return client, client, info.metrics()
+
+  return Algorithm(
+    init_server=partial(init_server, task, hp),
+    init_client=lambda server, data, rng: InferenceClient(
+      trees.gather(server.params, 0), jnp.zeros(task.num_classes, float)
+    ),
+    download=lambda server, client: model_of_cluster(server, 0),
+    local_update=local_update,
+    # The next stage averages the models: it begins with their clusters.
+    aggregate=lambda server, uploads, counts: server._replace(
+      round=server.round + 1
+    ),
+    personalize=lambda server, client, data, rng: personalization.views(
+      task, client.params, data, rng, hp.finetune
+    ),
+    predict=personalization.make_predict(task),
   )
 
 
@@ -215,156 +249,62 @@ def mean_softmax(task: Task, params: Params, inputs_at, batches: int) -> Array:
   return lax.fori_loop(0, batches, add, jnp.zeros(task.num_classes, float))
 
 
-def classifier_rounds(task: Task, hp: HParams, cached: bool) -> Algorithm:
-  """Return the rounds of C on frozen features.
-
-  `cached`: what clients hold are the features themselves.
-  """
-  model = concatenated.widen(task, hp.clusters)
-  sgd = hp.train._replace(weight_decay=hp.classifier_decay).sgd
-  batching = Batching(
-    hp.train.batch_size,
-    1,
-    _as_is if cached else task.augment,
-    hp.train.shuffle,
-    steps=at_most(hp.classifier_steps),
+def cluster_by_models(hp, server, clients, data):
+  """Return the states with clusters by p_i, and the models averaged in them."""
+  cluster = cluster_on_host(hp, server, lambda shares: shares, clients.shares)
+  params = trees.segment_mean(
+    clients.params, hp.train.weights(data.count), cluster, server.params
   )
-
-  def local_update(down, client, data, rng):
-    def loss(head, batch, rng):
-      rows = batch.x
-      if not cached:
-        rows = model.features({'encoders': down.encoders}, batch.x, batch.mask)
-      return losses.masked_cross_entropy(concatenated.linear(head, rows), batch)
-
-    head, info = local_training.fit(
-      loss, down.head, data, rng, tx=sgd(down.round), batching=batching
-    )
-    return client, head, info.metrics()
-
-  def aggregate(server, heads, counts):
-    has_any = jnp.where(jnp.any(counts > 0), counts > 0, True)
-    head = trees.weighted_mean(heads, has_any.astype(float))
-    return ClassifierServer(server.round + 1, server.encoders, head)
-
-  def init_server(rng):
-    params = model.init(rng)
-    return ClassifierServer(jnp.zeros((), jnp.int32), **params)
-
-  return Algorithm(
-    init_server=init_server,
-    init_client=lambda server, data, rng: (),
-    download=lambda server, client: server,
-    local_update=local_update,
-    aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      model, as_params(server), data, rng, hp.finetune
-    ),
-    predict=personalization.make_predict(model),
-    global_model=as_params,
-  )
+  return server._replace(params=params), cluster
 
 
-def at_most(limit: int):
-  """Return n -> min(n, limit), for whole numbers and for traced ones."""
-  return lambda number: number - (number > limit) * (number - limit)
+# ---- Rounds of the classifier C ----------------------------------------------
 
 
-def as_params(server: ClassifierServer) -> Params:
-  """Return the parameters of the wide model."""
-  return {'encoders': server.encoders, 'head': server.head}
-
-
-def _classifier(task, hp):
-  """Return the last stage, with the reason why it caches features or not."""
-  exact = task.batch_independent and task.augment is task.normalise
-  cached = hp.cache == 'always' or (hp.cache == 'exact' and exact)
+def classifier_stage(task: Task, hp: HParams) -> Stage:
+  """Return the last stage; its note tells where features are computed."""
   model = concatenated.widen(task, hp.clusters)
+  is_cached = hp.cache == 'always' or (
+    hp.cache == 'exact' and frozen_features.is_exact(task)
+  )
 
   def initialize(server, clients, data):
-    key = jax.random.wrap_key_data(server.key)
-    head = (
-      concatenated.warm_head(server.params)
-      if hp.head == 'sum'
-      else concatenated.fresh_head(
-        task, hp.clusters, jax.random.fold_in(key, 1)
-      )
-    )
+    if hp.head == 'sum':
+      head = concatenated.warm_head(server.params)
+    else:
+      key = jax.random.fold_in(jax.random.wrap_key_data(server.key), 1)
+      head = concatenated.fresh_head(task, hp.clusters, key)
     encoders = concatenated.encoders_of(task, server.params)
-    return ClassifierServer(server.round, encoders, head), ()
+    params = {'encoders': encoders, 'head': head}
+    return global_model.Server(server.round, params), ()
 
   def prepare_data(server, data):
-    if not cached:
+    if not is_cached:
       return data
-    return concatenated.pool_features(model, as_params(server), data)
+    return concatenated.pool_features(model, server.params, data)
 
   return Stage(
     'classifier',
     hp.classifier_rounds,
-    classifier_rounds(task, hp, cached),
+    frozen_features.head_averaging(
+      model,
+      hp.train._replace(weight_decay=hp.classifier_decay),
+      hp.finetune,
+      hp.classifier_steps,
+      is_cached,
+    ),
     initialize=initialize,
     prepare_data=prepare_data,
-    initial_broadcast=lambda server: server.encoders,
-    note=_note(task, cached, exact),
+    initial_broadcast=lambda server: server.params['encoders'],
+    note=frozen_features.note(task, is_cached),
   )
 
 
-def _note(task, cached, exact):
-  if cached and exact:
-    return 'classifier: features of all images are computed once, exactly.'
-  if cached:
-    return (
-      'classifier: features are computed once, of images that are not '
-      'augmented: not what the paper does (hp.cache).'
-    )
-  reason = 'hp.cache=never'
-  if not task.batch_independent:
-    reason = 'a layer depends on the batch'
-  elif task.augment is not task.normalise:
-    reason = 'images are augmented'
-  return f'classifier: features are computed anew in every step: {reason}.'
+# ---- Checks ------------------------------------------------------------------
 
 
-def _init_server(task, hp, rng):
-  params = task.init(rng)
-  same = jax.tree.map(
-    lambda leaf: jnp.broadcast_to(leaf, (hp.clusters, *leaf.shape)), params
-  )
-  key = jax.random.key_data(jax.random.fold_in(rng, 1))
-  return Server(jnp.zeros((), jnp.int32), same, key)
-
-
-def _enter_with_labels(task, hp, server, clients, data):
-  """Return the states with clusters by the labels that clients hold."""
-
-  def on_host(key, y, index, count):
-    held = label_counts_of_clients(
-      ClientData(None, y, index, count), task.num_classes
-    )
-    shares = label_shares(held)
-    return clustering.cluster(shares, hp.clusters, int(key[0]), hp.cap_factor)
-
-  shape = jax.ShapeDtypeStruct(clients.shape, jnp.int32)
-  return server, jax.pure_callback(
-    on_host, shape, server.key, data.y, data.index, data.count
-  )
-
-
-def _enter_with_models(hp, server, clients, data):
-  """Return the states with clusters by what clients' models say of noise."""
-
-  def on_host(key, shares):
-    return clustering.cluster(shares, hp.clusters, int(key[0]), hp.cap_factor)
-
-  shape = jax.ShapeDtypeStruct(data.count.shape, jnp.int32)
-  cluster = jax.pure_callback(on_host, shape, server.key, clients.shares)
-  params = trees.segment_mean(
-    clients.params, hp.train.weights(data.count), cluster, server.params
-  )
-  return Server(server.round, params, server.key), cluster
-
-
-def _check_clients(task: Task, hp: HParams, data: ClientData) -> None:
+def check_clients(task: Task, hp: HParams, data: ClientData) -> None:
+  """Refuse more clusters than different clients, and a cap without room."""
   if hp.distributions == 'inferred':  # they differ, whatever the labels
     shares = np.eye(data.count.shape[0])
   else:
@@ -374,42 +314,29 @@ def _check_clients(task: Task, hp: HParams, data: ClientData) -> None:
     clustering.check_cap(len(shares), hp.clusters, hp.cap_factor)
 
 
-def _as_is(x: Array, rng: Key) -> Array:
-  del rng
-  return x
-
-
-def _check(hp: HParams) -> None:
+def check_hyperparameters(hp: HParams) -> None:
+  """Refuse unknown words, numbers below 1, and a negative decay."""
   for field, choices in CHOICES.items():
-    if getattr(hp, field) not in choices:
-      raise bad_input(
-        f'hp.{field}',
-        got=getattr(hp, field),
-        expected='a known word',
-        choices=choices,
-        cause='a typing error',
-      )
-  if hp.cap_factor is not None and not isinstance(hp.cap_factor, int | float):
-    raise bad_input(
-      'hp.cap_factor',
-      got=hp.cap_factor,
-      expected='a number above 1, or None: no cap',
-      cause='a word instead of a number',
+    check_choice(hp, field, choices, expected='a known word')
+  for field in COUNTS:
+    check(
+      hp,
+      field,
+      is_count(getattr(hp, field)),
+      expected=f'a whole number of {field.rpartition("_")[2]}, 1 or more',
+      cause='a fraction, or 0 to switch it off: that is another method',
     )
-  if not hp.classifier_decay >= 0:
-    raise bad_input(
-      'hp.classifier_decay',
-      got=hp.classifier_decay,
-      expected='a number, 0 or more',
-      cause='a sign: it is a penalty, written as a positive number',
-    )
-  for field in COUNTED:
-    what = field.rpartition('_')[2]
-    value = getattr(hp, field)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-      raise bad_input(
-        f'hp.{field}',
-        got=value,
-        expected=f'a whole number of {what}, 1 or more',
-        cause='a fraction, or 0 to switch it off: that is another method',
-      )
+  check(
+    hp,
+    'cap_factor',
+    hp.cap_factor is None or isinstance(hp.cap_factor, int | float),
+    expected='a number above 1, or None: no cap',
+    cause='a word instead of a number',
+  )
+  check(
+    hp,
+    'classifier_decay',
+    hp.classifier_decay >= 0,
+    expected='a number, 0 or more',
+    cause='a sign: it is a penalty, written as a positive number',
+  )

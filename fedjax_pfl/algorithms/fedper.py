@@ -1,30 +1,27 @@
-"""FedPer (Arivazhagan et al. 2019): a common body under heads of one's own.
+"""FedPer (Arivazhagan et al. 2019): a common body, and a head for each client.
 
   (b_i, h_i) <- SGD_tau((b, h_i); data of client i)   for i in the cohort S
   b          <- sum_i a_i b_i / sum_i a_i             a_i = 1 or n_i
 
-Body and head are trained together; the head never leaves its client and is
-there again when the client next takes part. A client that never took part has
-the initial head, which is the same for all.
+Body and head are trained together. A client keeps its head h_i between the
+rounds in which it takes part; before its first one it has the initial head,
+which is the same for all clients.
 
-protocol 'paper' is that. 'released' is the FedBABU paper's public code: heads
-are thrown away after each round, so that every participation, fine-tuning and
-test begins with the initial head; clients keep nothing. It is FedBABU with a
-head that may move inside a round.
+protocol 'released': the public code of the FedBABU paper, below.
 
-Differs from the paper: full fine-tuning before the test, momentum 0.9 with a
-buffer that starts anew in every round, and weights a_i that are 1 by default,
-as in all runs of the FedBABU paper.
+Differs from the paper: fine-tuning of body and head before evaluation, momentum
+0.9 with a buffer that starts anew in every round, and weights a_i that are 1 by
+default, as in all runs of the FedBABU paper.
 """
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage, check_protocol
-from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.checks import check_protocol
+from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.types import Mask, Task
 
 
 class HParams(NamedTuple):
@@ -38,47 +35,70 @@ FEDAVG_EQUIVALENT = {'shared': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 
-class Server(NamedTuple):
-  round: Array
-  params: Params  # the common body and the initial head
-
-
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
-  check_protocol(hp.protocol)
-  shared = personalization.part_mask(task, hp.shared)
-  kept = trees.invert(shared)
-  if hp.protocol == 'released':
-    kept = trees.invert(trees.everything(shared))
+  check_protocol(hp)
+  is_released = hp.protocol == 'released'
+  algorithm = released_algorithm if is_released else paper_algorithm
+  body = part_mask(task, hp.shared)
+  return (Stage('fedper', hp.train.rounds, algorithm(task, hp, body)),)
 
-  def download(server, client):
-    return Server(server.round, trees.select(server.params, trees.invert(kept)))
 
-  def local_update(down, head, data, rng):
+def paper_algorithm(task: Task, hp: HParams, body: Mask) -> Algorithm:
+  """Return FedPer with a head for each client, as in the paper."""
+  head = trees.invert(body)
+
+  def local_update(down, client, data, rng):
     params, info = local_training.fit(
       task.loss,
-      trees.combine(head, down.params),
+      trees.combine(client, down.params),  # b under h_i
       data,
       rng,
       tx=hp.train.sgd(down.round),
       batching=hp.train.batching(task),
     )
-    head = trees.select(params, kept)
-    return head, trees.select(params, shared), info.metrics()
+    client, upload = trees.select(params, head), trees.select(params, body)
+    return client, upload, info.metrics()
 
-  def aggregate(server, bodies, counts):
-    mean = trees.weighted_mean(bodies, hp.train.weights(counts))
-    return Server(server.round + 1, trees.combine(mean, server.params))
+  def views(server, client, data, rng):
+    params = trees.combine(client, server.params)
+    return personalization.views(task, params, data, rng, hp.finetune)
 
-  algorithm = Algorithm(
-    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
-    init_client=lambda server, data, rng: trees.select(server.params, kept),
-    download=download,
-    local_update=local_update,
-    aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, trees.combine(client, server.params), data, rng, hp.finetune
+  return global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )._replace(
+    init_client=lambda server, data, rng: trees.select(server.params, head),
+    download=lambda server, client: server._replace(
+      params=trees.select(server.params, body)
     ),
-    predict=personalization.make_predict(task),
+    personalize=views,
+    global_model=None,
   )
-  return (Stage('fedper', hp.train.rounds, algorithm),)
+
+
+# ---- The public code of the FedBABU paper ------------------------------------
+
+
+def released_algorithm(task: Task, hp: HParams, body: Mask) -> Algorithm:
+  """Return FedPer that discards the heads: FedBABU with a trained head.
+
+    (b_i, h_i) <- SGD_tau((b, h); data of client i)   for i in the cohort S
+    b          <- sum_i a_i b_i / sum_i a_i
+
+  Local training, fine-tuning and evaluation begin with the initial head h.
+  """
+
+  def local_update(server, client, data, rng):
+    params, info = local_training.fit(
+      task.loss,
+      server.params,
+      data,
+      rng,
+      tx=hp.train.sgd(server.round),
+      batching=hp.train.batching(task),
+    )
+    return client, trees.select(params, body), info.metrics()
+
+  return global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )._replace(global_model=None)

@@ -1,14 +1,14 @@
-"""Local-only (Oh, Kim and Yun 2022): all alone, from one common beginning.
+"""Local-only (Oh, Kim and Yun 2022): each client trains alone.
 
   w_i <- w                                      before round 0, for all i
   w_i, m_i <- SGD_tau(w_i, m_i; data of i)      momentum m_i is never reset
 
-Nothing travels, and the server only counts rounds; a client has a count of
-its own, of the rounds that it trained in, which sets its learning rate.
+All clients begin with the same w. There is no communication: the server counts
+rounds, and a client counts those in which it trained, for its learning rate.
 
 Differs from the paper: nothing in training. The paper's table prints for every
-client the best TEST accuracy over the epochs; a run stores that beside the
-last round, as `test_best`.
+client the best TEST accuracy over the epochs, which a run stores as `test_best`
+in addition to the accuracy of the last round.
 """
 
 from typing import NamedTuple
@@ -32,11 +32,11 @@ PRIVATE_LEAVES = ('params',)
 
 class Server(NamedTuple):
   round: Array
-  params: Params  # the beginning, common to all
+  params: Params  # w, with which all clients begin
 
 
 class Client(NamedTuple):
-  round: Array  # rounds that it trained in: the server's clock is not sent
+  round: Array  # rounds in which it trained: it has no server's clock
   params: Params
   opt_state: optax.OptState
 

@@ -1,4 +1,4 @@
-"""MOON (Li, He and Song 2021): features near the global model's, not the old.
+"""MOON (Li, He and Song 2021): contrast with the global and the old features.
 
   w_i <- SGD_tau(v -> L_i(v) + mu mean_b l_b(v))     for i in the cohort S
   w   <- sum_i a_i w_i / sum_i a_i                   a_i = 1 or n_i
@@ -9,15 +9,15 @@
 
 z are the features under v, of the forward pass that gives the logits; z_glob
 those under w, z_prev those under the model with which the client ended its
-last round, both without gradient. Before its first round a client has no such
-model, and l is 0. It keeps one model, however long ago it took part.
+last round, however long ago; both without gradient. In a client's first round
+l is 0, as it has no such model.
 
-`loss` and `losses` hold the whole objective, `cross_entropies` L_i alone and
-`contrasts` the mean of l. Personalisation is without the term.
+The metrics `loss` and `losses` are of the objective, `cross_entropies` of L_i
+and `contrasts` of the mean of l. Fine-tuning is without the term.
 
 Differs from the paper: no projection head, z is the input of the model's last
 layer (the default of NIID-Bench); the weights a_i are 1 by default. In the
-paper's code a client that is late begins with the initial model as its last.
+paper's code, z_prev of a client's first round is under the initial model.
 """
 
 import math
@@ -27,10 +27,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core import losses, trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import losses
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.checks import check
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -45,11 +45,6 @@ FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
 
 
-class Server(NamedTuple):
-  round: Array
-  params: Params
-
-
 class Client(NamedTuple):
   params: Params  # after its last local training
   has_trained: Array  # [] bool
@@ -57,7 +52,7 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of MOON."""
-  _check(hp)
+  check_hyperparameters(hp)
 
   def local_update(server, client, data, rng):
     params, info = local_training.fit(
@@ -70,24 +65,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     )
     return Client(params, jnp.array(True)), params, info.metrics()
 
-  def aggregate(server, params, counts):
-    mean = trees.weighted_mean(params, hp.train.weights(counts))
-    return Server(server.round + 1, mean)
+  def init_client(server, data, rng):
+    return Client(server.params, has_trained=jnp.array(False))
 
-  algorithm = Algorithm(
-    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
-    init_client=lambda server, data, rng: Client(
-      server.params, jnp.array(False)
-    ),
-    download=lambda server, client: server,
-    local_update=local_update,
-    aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.finetune
-    ),
-    predict=personalization.make_predict(task),
-    global_model=lambda server: server.params,
-  )
+  algorithm = global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )._replace(init_client=init_client)
   return (Stage('moon', hp.train.rounds, algorithm),)
 
 
@@ -101,15 +84,15 @@ def objective(
 
   def loss(params, batch, rng):
     outputs = task.train_outputs(params, batch, rng)
-    near, far = (
+    to_global, to_previous = (
       cosine(
         outputs.features,
         lax.stop_gradient(task.features(other, batch.x, batch.mask)),
       )
       for other in (anchor, client.params)
     )
-    # -log(e^(near/T) / (e^(near/T) + e^(far/T)))
-    contrasts = jax.nn.softplus((far - near) / temperature)  # [B]
+    # l = log(1 + exp((cos(z, z_prev) - cos(z, z_glob)) / T))
+    contrasts = jax.nn.softplus((to_previous - to_global) / temperature)  # [B]
     contrast = jnp.where(
       client.has_trained, losses.masked_mean(contrasts, batch), 0.0
     )
@@ -125,7 +108,7 @@ def objective(
 def cosine(u: Array, v: Array) -> Array:
   """Return <u, v> / max(|u| |v|, 1e-8) of the rows: [B].
 
-  Rows of zeros, all that dead ReLUs leave, have cosine 0 and no NaN.
+  The cosine of a row of zeros, the output of dead ReLUs, is 0 and not NaN.
   """
   return jnp.sum(u * v, -1) / jnp.maximum(_norm(u) * _norm(v), 1e-8)
 
@@ -137,18 +120,19 @@ def _norm(rows):
   return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, square)))
 
 
-def _check(hp):
-  if not 0 <= hp.mu < math.inf:
-    raise bad_input(
-      'hp.mu',
-      got=hp.mu,
-      expected='a number, 0 or more; 0 is FedAvg',
-      cause='a sign: it would push features away from the global ones',
-    )
-  if not 0 < hp.temperature < math.inf:
-    raise bad_input(
-      'hp.temperature',
-      got=hp.temperature,
-      expected='a number above 0; 0.5 in the paper',
-      cause='0 to switch the contrast off: that is hp.mu=0',
-    )
+def check_hyperparameters(hp: HParams) -> None:
+  """Refuse a negative weight of the contrast, and a temperature of zero."""
+  check(
+    hp,
+    'mu',
+    0 <= hp.mu < math.inf,
+    expected='a number, 0 or more; 0 is FedAvg',
+    cause='a sign: it would push features away from the global ones',
+  )
+  check(
+    hp,
+    'temperature',
+    0 < hp.temperature < math.inf,
+    expected='a number above 0; 0.5 in the paper',
+    cause='0 to switch the contrast off: that is hp.mu=0',
+  )

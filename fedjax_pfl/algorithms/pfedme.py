@@ -1,4 +1,4 @@
-"""pFedMe (Dinh et al. 2020): models of one's own on a leash, which w follows.
+"""pFedMe (Dinh et al. 2020): personal models near w, and w moves towards them.
 
   theta_i, w_i <- w                               for i in the cohort S
   for each batch b of the epochs:
@@ -7,22 +7,21 @@
     w_i     <- w_i - eta lam (w_i - theta_i)
   w <- (1 - beta) w + beta sum_i a_i w_i / sum_i a_i    a_i = 1 or n_i
 
-eta is the learning rate of `train`, that of the round; inner_lr is the same in
-all rounds. theta_i goes on from batch to batch: only a round puts it back on
-w. A client keeps its last theta_i, which never travels; the view 'personal' is
-that model, and the global one for a client that has never trained. Keep eta
-lam at 1 or below, where w_i becomes theta_i: beyond that it overshoots.
+eta is the learning rate of `train` in this round; inner_lr is the same in all
+rounds. theta_i is w at the beginning of a round, not of a batch. A client keeps
+its last theta_i and never uploads it; the view 'personal' is that model, and
+the global one for a client that has never trained. Keep eta lam at 1 or below:
+with 1 w_i becomes theta_i, with more it overshoots.
 
-`loss` and `losses` hold the whole inner objective L + lam/2 |theta - w|^2,
-`cross_entropies` L alone, before every inner step.
+The metrics `loss` and `losses` are of the inner objective L + lam/2 |theta -
+w|^2, `cross_entropies` of L, before every inner step.
 
 With inner_steps = 1, lam = 1 / eta, inner_lr = eta and beta = 1 it is FedAvg
 without momentum.
 
-Differs from the paper: `train.momentum` is not used, as no step of pFedMe has
-any; whole epochs of batches in the place of R steps; the weights a_i; and a
-weight decay, if any, joins the inner gradient (the authors' code has a hidden
-one of 0.001).
+Differs from the paper: whole epochs of batches instead of R steps; the weights
+a_i; and a weight decay, if any, joins the inner gradient (the authors' code has
+an undocumented one of 0.001). `train.momentum` is not used, as in the paper.
 """
 
 import math
@@ -33,10 +32,10 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core import losses, trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import losses
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.checks import check, is_count
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -53,24 +52,19 @@ FEDAVG_EQUIVALENT = None  # by its own settings: those of train matter, too
 PRIVATE_LEAVES = ('personal',)
 
 
-class Server(NamedTuple):
-  round: Array
-  params: Params
-
-
 class Client(NamedTuple):
-  finetune: Params  # theta after its last local training
+  personal: Params  # theta after its last local training
   has_trained: Array  # []
 
 
 class Trained(NamedTuple):
-  finetune: Params  # theta_i
+  personal: Params  # theta_i
   shared: Params  # w_i
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of pFedMe."""
-  _check(hp)
+  check_hyperparameters(hp)
   batching = hp.train.batching(task)._replace(steps_per_batch=hp.inner_steps)
 
   def local_update(server, client, data, rng):
@@ -85,40 +79,41 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     has_trained = client.has_trained | (info.num_steps > 0)
     return Client(tree.personal, has_trained), tree.shared, info.metrics()
 
-  def aggregate(server, params, counts):
-    mean = trees.weighted_mean(params, hp.train.weights(counts))
+  averaging = global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )
+
+  def aggregate(server, uploads, counts):
+    clock, mean = averaging.aggregate(server, uploads, counts)
     params = jax.tree.map(
-      lambda old, new: (1 - hp.beta) * old + hp.beta * new, server.params, mean
+      lambda w, mean: (1 - hp.beta) * w + hp.beta * mean, server.params, mean
     )
-    return Server(server.round + 1, params)
+    return global_model.Server(clock, params)
 
-  def own_model(server, client):
-    return jax.tree.map(
-      lambda own, other: jnp.where(client.has_trained, own, other),
-      client.personal,
-      server.params,
-    )
-
-  algorithm = Algorithm(
-    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
+  algorithm = averaging._replace(
     init_client=lambda server, data, rng: Client(
       server.params, jnp.zeros((), bool)
     ),
-    download=lambda server, client: server,
-    local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: {
       'initial': server.params,
-      'personal': own_model(server, client),
+      'personal': personal_model(server, client),
     },
-    predict=task.logits,
-    global_model=lambda server: server.params,
   )
   return (Stage('pfedme', hp.train.rounds, algorithm),)
 
 
+def personal_model(server: global_model.Server, client: Client) -> Params:
+  """Return the client's last theta, or w if it has never trained."""
+  return jax.tree.map(
+    lambda theta, w: jnp.where(client.has_trained, theta, w),
+    client.personal,
+    server.params,
+  )
+
+
 def objective(task: Task, lam: float) -> local_training.Loss:
-  """Return L(theta) + lam/2 |theta - w|^2, which reports L beside it."""
+  """Return L(theta) + lam/2 |theta - w|^2, with L among the metrics."""
 
   def loss(tree, batch, rng):
     cross_entropy = task.loss(tree.personal, batch, rng)
@@ -130,7 +125,7 @@ def objective(task: Task, lam: float) -> local_training.Loss:
 
 
 def make_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
-  """Return the inner steps of theta; after the last of a batch w follows."""
+  """Return the inner steps of theta, and a step of w after those of a batch."""
   inner = hp.train._replace(
     learning_rate=optax.constant_schedule(hp.inner_lr), momentum=0.0
   )
@@ -142,7 +137,7 @@ def make_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
 
 
 def follow(every: int, rate: Array) -> optax.GradientTransformation:
-  """Return, in every so many steps, w <- w - rate (w - theta), theta new."""
+  """Return w <- w - rate (w - theta), theta new, in one of `every` steps."""
 
   def update(updates, step, params=None):
     step = step + 1
@@ -158,27 +153,30 @@ def follow(every: int, rate: Array) -> optax.GradientTransformation:
   )
 
 
-def _check(hp):
-  """Refuse what leaves theta, or w, where it is."""
-  whole = isinstance(hp.inner_steps, int)
-  if not whole or isinstance(hp.inner_steps, bool) or hp.inner_steps < 1:
-    raise bad_input(
-      'hp.inner_steps',
-      got=hp.inner_steps,
-      expected='a whole number of steps on each batch, 1 or more',
-      cause='epochs, which are train.epochs, or 0 to switch pFedMe off: that '
-      'is another method',
-    )
+def check_hyperparameters(hp: HParams) -> None:
+  """Refuse rates with which theta, or w, would never change."""
+  check(
+    hp,
+    'inner_steps',
+    is_count(hp.inner_steps),
+    expected='a whole number of steps on each batch, 1 or more',
+    cause='epochs, which are train.epochs, or 0 to switch pFedMe off: that '
+    'is another method',
+  )
   for field, meaning, cause in (
     ('inner_lr', 'the learning rate of theta', 'a sign, or a zero too many'),
-    ('lam', 'the pull between theta and w', '0 to switch it off: w would rest'),
+    (
+      'lam',
+      'the pull between theta and w',
+      '0 to switch it off: w would never change',
+    ),
     ('beta', 'the share of the mean in w', '0: w would never change'),
   ):
     value = getattr(hp, field)
-    if not (value > 0 and math.isfinite(value)):
-      raise bad_input(
-        f'hp.{field}',
-        got=value,
-        expected=f'{meaning}, a number above 0',
-        cause=cause,
-      )
+    check(
+      hp,
+      field,
+      value > 0 and math.isfinite(value),
+      expected=f'{meaning}, a number above 0',
+      cause=cause,
+    )

@@ -6,17 +6,17 @@
   w    <- sum_i a_i w_i / sum_i a_i             a_i = 1 or n_i
   c    <- c + 1/N sum_i (c_i' - c_i)            N clients in all, not |S|
 
-All variates begin at zero: the first round is FedAvg's. A client that ran no
-step changes nothing. Down and up travel two models each.
+All variates begin at zero, so that the first round is FedAvg's. A client
+without a step keeps its variate. A client downloads and uploads two models.
 
 The correction is a step of its own, outside the momentum buffer: with momentum
-beta, (w - w_i) / (T_i eta) is up to 1 / (1 - beta) times a gradient, and
-inside the buffer it would be amplified a second time.
+beta, (w - w_i) / (T_i eta) is up to 1 / (1 - beta) times a gradient, and the
+buffer would amplify it a second time.
 
-Differs from the paper: local momentum, which it does not have; the server's
-rate is 1; weights a_i may be n_i. The public code of FedConcat divides by |S|
-and begins with one random network as the variate of all, which cancels where
-everybody takes part; so does the difference between |S| and N.
+Differs from the paper: local SGD has momentum; the server's learning rate is 1;
+weights a_i may be n_i. The public code of FedConcat divides by |S|, not N, and
+begins with one random network as the variate of all clients; with full
+participation both make no difference.
 """
 
 from typing import NamedTuple
@@ -25,10 +25,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 
 
 class HParams(NamedTuple):
@@ -44,7 +43,7 @@ class Server(NamedTuple):
   round: Array
   params: Params
   total: Params  # sum of c_i over all clients: N c
-  num_clients: Array  # [] N; not known, nor needed, before the first round
+  num_clients: Array  # [] N, from the first round on; 1 before
 
 
 class Down(NamedTuple):
@@ -61,16 +60,6 @@ class Up(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of SCAFFOLD."""
 
-  def init_server(rng):
-    params = task.init(rng)
-    zero = jnp.zeros((), jnp.int32)
-    return Server(zero, params, zeros_like(params), zero + 1)
-
-  def download(server, variate):
-    del variate
-    mean = jax.tree.map(lambda leaf: leaf / server.num_clients, server.total)
-    return Down(server.round, server.params, mean)
-
   def local_update(down, variate, data, rng):
     rate = hp.train.learning_rate(down.round)
     drift = jax.tree.map(jnp.subtract, down.variate, variate)
@@ -86,35 +75,46 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     variate = jax.tree.map(jnp.add, variate, change)
     return variate, Up(params, change), info.metrics()
 
+  averaging = global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
+  )
+
+  def init_server(rng):
+    clock, params = averaging.init_server(rng)
+    return Server(clock, params, zeros_like(params), clock + 1)
+
   def aggregate(server, up, counts):
-    mean = trees.weighted_mean(up.params, hp.train.weights(counts))
+    mean = averaging.aggregate(server, up.params, counts)
     total = jax.tree.map(
       lambda leaf, rows: leaf + rows.sum(0), server.total, up.change
     )
-    return Server(server.round + 1, mean, total, server.num_clients)
+    return Server(*mean, total, server.num_clients)
 
-  def post_aggregate(server, data, rng):
-    num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
-    return server._replace(num_clients=num_clients)
-
-  algorithm = Algorithm(
+  algorithm = averaging._replace(
     init_server=init_server,
     init_client=lambda server, data, rng: zeros_like(server.params),
     download=download,
-    local_update=local_update,
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.finetune
-    ),
-    predict=personalization.make_predict(task),
-    global_model=lambda server: server.params,
-    post_aggregate=post_aggregate,
+    post_aggregate=count_clients,
   )
   return (Stage('scaffold', hp.train.rounds, algorithm),)
 
 
+def download(server: Server, variate: Params) -> Down:
+  """Return the model and c; a client has its own variate."""
+  del variate
+  mean = jax.tree.map(lambda leaf: leaf / server.num_clients, server.total)
+  return Down(server.round, server.params, mean)
+
+
+def count_clients(server: Server, data: ClientData, rng: Key) -> Server:
+  """Return the server that knows N."""
+  num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
+  return server._replace(num_clients=num_clients)
+
+
 def against(drift: Params, rate: Array) -> optax.GradientTransformation:
-  """Return updates - rate drift, whatever the gradients were."""
+  """Return updates - rate drift."""
   return optax.stateless(
     lambda updates, params: jax.tree.map(
       lambda update, constant: update - rate * constant, updates, drift

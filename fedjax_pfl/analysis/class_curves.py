@@ -1,123 +1,67 @@
-"""How a client forgets while it trains (FedBABU, Figure 13).
+"""Accuracy by class after every local epoch (FedBABU, Figure 13).
 
-A run is played again, with its own seeds and its own method. Before the first
-and after every local epoch the model of each client of the cohort answers the
-complete test set; its accuracy is split by the client's training classes and
-averaged over the cohort. Averaging pulls it back: the curves are saw-teeth.
-
-The method is not looked into: local training shows its epochs to a `Watch`.
+How a client forgets while it trains: its accuracy on the classes of its
+training data, and on all others, averaged over the cohort. Averaging the
+models undoes the forgetting: the curves are saw-teeth.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from fedjax_pfl.analysis.classes import Split, mean_over_clients, split_accuracy
-from fedjax_pfl.client.local_training import Watch
-from fedjax_pfl.core.algorithm import Server
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Task
-from fedjax_pfl.data.images import Images
-from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
-from fedjax_pfl.federated.cohort import sample_cohorts
-from fedjax_pfl.federated.rounds import begin, make_round
-from fedjax_pfl.training.experiment import Experiment, build_stages
-from fedjax_pfl.training.loop import random_streams
-from fedjax_pfl.training.state import stage_bounds
+from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.own_classes import (
+  Split,
+  mean_over_clients,
+  owned_classes,
+  split_accuracy,
+)
+from fedjax_pfl.analysis.replay import evenly_spaced, replay
+from fedjax_pfl.core import progress
+from fedjax_pfl.report.figure_file import format_number
+from fedjax_pfl.report.layout import add_legend, make_figure
+from fedjax_pfl.report.plots import Axis, Curve, tidy
+from fedjax_pfl.report.styles import style_of
 
+NEEDS_DATA = True
+HEADER = ('run', 'round', 'epoch', 'own_percent', 'other_percent')
+TITLES = {'own': 'Classes of the client', 'other': 'All other classes'}
 
-class Round(NamedTuple):
-  """What was seen of one round; tau epochs make tau + 1 moments."""
-
-  server: Server  # after the round
-  cohort: np.ndarray  # [C] ids
-  correct: np.ndarray  # [C, tau + 1, Y] right answers to the test set
-  loss: float  # mean over clients and steps, as in metrics.jsonl
+SawTooth = tuple[np.ndarray, Split]  # epochs, accuracies
 
 
-def some_images(images: Images, number: int) -> Images:
-  """Return so many of the images, evenly spaced; all if the number is 0."""
-  size = len(images.y)
-  number = min(number or size, size)
-  rows = np.arange(number) * size // number
-  return Images(images.x[rows], images.y[rows])
+def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
+  """Replay the first rounds of every run."""
+  del log
+  curves = {run.label: measure(run, options) for run in runs}
+  rows: list[list[Any]] = []
+  for run in runs:
+    moments = run.settings.training.local_epochs + 1
+    epochs, split = curves[run.label]
+    for moment, (epoch, *pair) in enumerate(zip(epochs, *split, strict=True)):
+      place = [moment // moments + 1, epoch]
+      rows.append([run.label, *place, *map(format_number, pair)])
+  return Answer(draw(curves), HEADER, rows)
 
 
-def make_watch(
-  task: Task, test_rows: Array, batch_size: int = TEST_BATCH
-) -> Watch:
-  """Return (models, data) -> right answers [tau + 1, Y] to the `test_rows`.
-
-  The rows are in the pool that the clients' own examples are in.
-  """
-
-  def watch(models, data):
-    if jax.tree.structure(models[0]) != jax.tree.structure(task.is_head):
-      raise bad_input(
-        'run',
-        got='a method that trains something else than one model',
-        expected='a method whose local training is that of one model',
-        cause='it trains several models at once, such as a mixture',
-      )
-    test = data._replace(
-      index=test_rows, count=jnp.asarray(len(test_rows), jnp.int32)
-    )
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
-    return lax.map(
-      lambda params: (
-        score_classes(
-          task.num_classes,
-          task.logits,
-          params,
-          test,
-          task.normalise,
-          batch_size,
-        ).correct
-      ),
-      stacked,
-    )
-
-  return watch
-
-
-def replay(
-  experiment: Experiment, images: Images, rounds: int
-) -> Iterator[Round]:
-  """Yield the first rounds of a run once more, seen from the inside."""
-  settings, train = experiment.settings, experiment.train
-  pool = _join(train, images)
-  test_rows = jnp.arange(len(train.y), len(pool.y))
-  watch = make_watch(experiment.task, test_rows)
-  stages = build_stages(settings, experiment.task, watch)
-  keys = random_streams(settings['seed'])
-  server, clients = begin(stages[0], train, keys['states'])
-  for stage, first, last in stage_bounds(stages):
-    if first:
-      server, clients = stage.initialize(server, clients, train)
-    round_fn = make_round(
-      stage.algorithm, clients_per_chunk=settings['clients_per_chunk']
-    )
-    for number in range(first, min(last, rounds)):
-      (cohort,) = sample_cohorts(
-        keys['cohorts'],
-        number,
-        1,
-        settings['num_clients'],
-        experiment.cohort_size,
-      )
-      server, clients, metrics = round_fn(
-        server, clients, cohort, pool, keys['rounds']
-      )
-      yield Round(
-        server,
-        np.asarray(cohort),
-        _watched(metrics, stage.name),
-        float(np.mean(metrics['loss'])),
-      )
+def measure(run: OpenRun, options: Options) -> SawTooth:
+  """Return the curves of one run."""
+  experiment = run.experiment
+  images = evenly_spaced(experiment.dataset.test, options.images)
+  num_rounds = min(options.rounds or experiment.rounds, experiment.rounds)
+  seen = []
+  with progress.progress(f'replaying {run.name}', num_rounds) as bar:
+    for replayed in replay(experiment, images, num_rounds):
+      seen.append(replayed)
+      bar.update(len(seen), loss=replayed.loss)
+  classes = experiment.dataset.num_classes
+  cohorts = np.stack([replayed.cohort for replayed in seen])  # [T, C]
+  return saw_tooth(
+    np.stack([replayed.correct for replayed in seen]),
+    np.bincount(images.y, minlength=classes),
+    owned_classes(experiment.train, classes)[cohorts],
+  )
 
 
 def saw_tooth(
@@ -125,8 +69,8 @@ def saw_tooth(
 ) -> tuple[np.ndarray, Split]:
   """Return cumulative epochs [T (tau + 1)], and the mean over the cohort.
 
-  correct [T, C, tau + 1, Y], count [Y] and owned [T, C, Y]. Two moments share
-  an epoch where a round ends and the next begins: trained, then averaged.
+  correct [T, C, tau + 1, Y], count [Y] and owned [T, C, Y]. The last moment of
+  a round and the first of the next share an epoch: before and after averaging.
   """
   num_rounds, _, moments, _ = correct.shape
   epochs = np.arange(num_rounds)[:, None] * (moments - 1) + np.arange(moments)
@@ -137,20 +81,48 @@ def saw_tooth(
   return epochs.reshape(-1), Split(*means)
 
 
-def _join(train: ClientData, images: Images) -> ClientData:
-  """Return the clients with the images behind theirs in the pool."""
-  return train._replace(
-    x=jnp.concatenate([train.x, jnp.asarray(images.x)]),
-    y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
-  )
+def draw(curves: dict[str, SawTooth]):
+  """Return a figure: own classes on the left, other classes on the right."""
+  figure, axes = make_figure(2, 5.2, 4.2, sharey=True)
+  for ax, (kind, title) in zip(axes, TITLES.items(), strict=True):
+    shown = {
+      label: Curve(epochs, getattr(split, kind))
+      for label, (epochs, split) in curves.items()
+    }
+    plot_saw_tooth(ax, shown)
+    ax.set_title(title, fontsize=11)
+  axes[1].set_ylabel('')
+  add_legend(figure, axes[0])
+  return figure
 
 
-def _watched(metrics: dict[str, Any], name: str) -> np.ndarray:
-  if 'watched' not in metrics:
-    raise bad_input(
-      'run',
-      got=f'a run of {name}, whose metrics tell nothing of its epochs',
-      expected='a method whose metrics are those of local.fit',
-      cause='a method that does not train on clients, or by a loop of its own',
+def plot_saw_tooth(ax: Axis, curves: Mapping[str, Curve]) -> Axis:
+  """Draw accuracy against local epochs; a line where a new round begins.
+
+  An epoch that occurs twice ends a round and begins the next one: the models
+  as they were trained, and their average. Curve.rounds are epochs here.
+  """
+  begins: set[float] = set()
+  for algorithm, curve in curves.items():
+    style = style_of(algorithm)
+    starts = [0, *np.flatnonzero(np.diff(curve.rounds) == 0) + 1]
+    begins |= {float(curve.rounds[start]) for start in starts}
+    ax.plot(
+      curve.rounds,
+      curve.accuracy,
+      color=style.colour,
+      linestyle=style.dash,
+      linewidth=1.6,
+      marker=style.marker,
+      markersize=5,
+      markevery=starts,
+      label=style.name,
     )
-  return np.asarray(metrics['watched'])
+  for begin in sorted(begins):
+    ax.axvline(begin, color='#DDDDDD', linewidth=0.8, zorder=0)
+  ax.set_xlim(0, max(curve.rounds[-1] for curve in curves.values()))
+  ax.set_ylim(bottom=0)
+  ax.set_xlabel('local epochs   (marker: a round begins)')
+  ax.set_ylabel('accuracy on the test set [%]')
+  ax.xaxis.get_major_locator().set_params(integer=True)
+  return tidy(ax)

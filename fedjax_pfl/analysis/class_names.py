@@ -1,4 +1,4 @@
-"""What the classes of the image sets are called, and groups of them.
+"""Names of the classes of the image sets, and groups of classes.
 
 CIFAR-100's 100 fine classes are numbered in the order of the alphabet, its 20
 coarse classes as in the list below (Krizhevsky 2009).
@@ -46,7 +46,7 @@ VEHICLES = {  # FedBABU, Figure 16
 
 
 def class_names(dataset: str, num_classes: int) -> tuple[str, ...]:
-  """Return the names of the classes; their numbers where they have none."""
+  """Return the names of the classes; numbers for other data sets."""
   return NAMES.get(dataset, tuple(map(str, range(num_classes))))
 
 

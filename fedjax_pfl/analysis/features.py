@@ -1,21 +1,60 @@
-"""Where a model puts the test images (FedBABU, Figures 15 and 16).
+"""t-SNE of test images' features in the global model (FedBABU, Fig. 15, 16).
 
 Features are the head's input. Images go through the model in stored order, in
-batches of all classes: those that are shown are chosen afterwards, so that
-BatchNorm sees what it sees in a test.
+batches of all classes, and those that are shown are chosen afterwards:
+BatchNorm then normalises by the same batches as in a test.
 """
+
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.class_names import choose_classes, group_classes
+from fedjax_pfl.analysis.final_models import load_global
+from fedjax_pfl.analysis.replay import evenly_spaced
+from fedjax_pfl.analysis.scatter import plot_points
 from fedjax_pfl.core.types import ClientData, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
+from fedjax_pfl.report.layout import add_legend, make_figure
 
+NEEDS_DATA = True
+HEADER = ('run', 'group', 'class', 'x', 'y')
 PERPLEXITY = 30.0
+
+
+def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
+  """Map the chosen classes' images to the plane, run after run."""
+  # The options of all runs are checked before the first map is computed.
+  chosen = [(run, *_choices(run, options)) for run in runs]
+  figure, axes = make_figure(len(runs), 5.4, 5.2)
+  rows = []
+  for ax, (run, classes, group, names) in zip(axes, chosen, strict=True):
+    labels, points = measure(run, classes, options.images, log)
+    plot_points(ax, points, group[labels], names)
+    ax.set_title(f'{run.name}, test images', fontsize=11)
+    for label, point in zip(labels, points, strict=True):
+      place = [f'{value:.4f}' for value in point]
+      rows.append([run.label, names[group[label]], label, *place])
+  add_legend(figure, axes[0], markerscale=1.7)
+  return Answer(figure, HEADER, rows)
+
+
+def measure(
+  run: OpenRun, classes: list[int], num_images: int, log: Log
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return labels [P] and places [P, 2] of the images of these classes."""
+  task = run.experiment.task
+  images = evenly_spaced(run.experiment.dataset.test, num_images)
+  features = image_features(task, load_global(task, run.path), images)
+  shown = np.isin(images.y, classes)
+  log(f'{run.name}: a map of {shown.sum():,} images')
+  return images.y[shown], embed(features[shown])
 
 
 def image_features(
@@ -47,8 +86,8 @@ def image_features(
 def embed(features: np.ndarray, seed: int = 0) -> np.ndarray:
   """Return t-SNE's map of the features [P, F] to the plane: [P, 2].
 
-  The perplexity is 30, or less for few points; begun from the principal
-  components. Axes and distances between groups mean nothing.
+  The perplexity is 30, or less for few points; the map starts from the
+  principal components. Axes and distances between groups mean nothing.
   """
   from sklearn.manifold import TSNE  # 1 s
 
@@ -56,3 +95,9 @@ def embed(features: np.ndarray, seed: int = 0) -> np.ndarray:
   return TSNE(
     perplexity=perplexity, init='pca', random_state=seed, n_jobs=-1
   ).fit_transform(np.asarray(features, np.float32))
+
+
+def _choices(run: OpenRun, options: Options):
+  sizes = run.settings.data.dataset, run.experiment.dataset.num_classes
+  classes = choose_classes(options.classes, *sizes)
+  return classes, *group_classes(options.colours, *sizes)

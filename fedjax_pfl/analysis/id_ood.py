@@ -1,8 +1,9 @@
 """Accuracy on a client's own classes and on others (FedBABU, Table 20).
 
-Each view is asked once for all test examples of a client, own classes and
-others in the same batches, so that they share the statistics of BatchNorm. A
-client whose test set has own classes only has no accuracy on others: NaN.
+ID: classes of which the client has training examples; OOD: all others. Each
+view is evaluated once on all test examples of a client, own classes and others
+in the same batches, so that they share the statistics of BatchNorm. A client
+whose tests are all of its own classes has no accuracy on others: NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,14 +12,74 @@ from functools import partial
 import jax
 import numpy as np
 
-from fedjax_pfl.analysis.classes import Split, owned_classes, split_accuracy
+from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.final_models import load_states
+from fedjax_pfl.analysis.own_classes import (
+  Split,
+  owned_classes,
+  split_accuracy,
+  summary,
+)
+from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
-from fedjax_pfl.core.types import Key
+from fedjax_pfl.core.types import ClientData, Key
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
+from fedjax_pfl.report import plots
+from fedjax_pfl.report.figure_file import format_number
+from fedjax_pfl.report.layout import make_figure
+from fedjax_pfl.report.text_table import align, mean_and_std
 from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.seed_run import random_streams
 
-BLOCK = 10  # clients evaluated between two signs of life
+NEEDS_DATA = True
+HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
+TITLES = {'own': 'classes of the client', 'other': 'all other classes'}
+BLOCK = 10  # clients evaluated between two updates of the progress bar
+
+
+def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
+  """Evaluate the last models of every run in its first and its last view."""
+  splits = {run.label: measure(run, options.clients, log) for run in runs}
+  lines = [('method', 'view', *TITLES.values())]
+  rows = []
+  for run in runs:
+    for view, split in splits[run.label].items():
+      cells = [mean_and_std(summary(values)) for values in split]
+      lines.append((run.name, view, *cells))
+      for client, pair in enumerate(zip(*split, strict=True)):
+        rows.append([run.label, view, client, *map(format_number, pair)])
+    for kind, title in TITLES.items():
+      left_out = summary(getattr(split, kind))['num_left_out']
+      if left_out:
+        log(
+          f'{run.name}: {left_out} of {len(split.own)} clients have no test '
+          f'image of {title}, and are left out there.'
+        )
+  return Answer(draw(splits), HEADER, rows, align(lines))
+
+
+def measure(run: OpenRun, num_clients: int, log: Log) -> dict[str, Split]:
+  """Return {view: accuracies [K]} of the first clients; 0 means all of them."""
+  views = run.settings.evaluation.views
+  server, clients = load_states(run.experiment, run.path, log)
+  total = run.settings.data.num_clients
+  number = min(num_clients or total, total)
+  few = run.experiment._replace(
+    train=first_clients(run.experiment.train, number),
+    test=first_clients(run.experiment.test, number),
+  )
+  with progress.progress(
+    f'evaluation {run.name}', number, unit='client'
+  ) as bar:
+    return id_ood(
+      few,
+      server,
+      trees.gather(clients, np.arange(number)),
+      tuple(dict.fromkeys([views[0], views[-1]])),
+      random_streams(run.settings.seed)['evaluation'],
+      bar.update,
+    )
 
 
 def id_ood(
@@ -31,7 +92,7 @@ def id_ood(
 ) -> dict[str, Split]:
   """Return {view: own and other [K]} with logits over all classes.
 
-  The key is that of the run's evaluation: views are then those it evaluated.
+  With the key of the run's evaluation, the models are those it evaluated.
   """
   scores, owned = score_by_class(
     experiment, server, clients, views, key, on_progress
@@ -50,7 +111,7 @@ def score_by_class(
   key: Key,
   on_progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, ClassScores], np.ndarray]:
-  """Return {view: correct and count [K, Y]}, and who trains on what [K, Y]."""
+  """Return {view: correct and count [K, Y]}, and the owned classes [K, Y]."""
   num_classes = experiment.dataset.num_classes
   evaluate = make_evaluate(
     experiment.stages[-1].algorithm,
@@ -72,3 +133,26 @@ def score_by_class(
     on_progress=on_progress,
   )
   return scores, owned_classes(experiment.train, num_classes)
+
+
+def first_clients(data: ClientData, number: int) -> ClientData:
+  """Return the data of the first clients; the pool of examples stays whole."""
+  return data._replace(index=data.index[:number], count=data.count[:number])
+
+
+def draw(splits: dict[str, dict[str, Split]]):
+  """Return a figure: own classes on the left, other classes on the right."""
+  figure, axes = make_figure(2, 1.5 + 1.8 * len(splits), 4.6)
+  for ax, (kind, title) in zip(axes, TITLES.items(), strict=True):
+    changes = {}
+    for label, views in splits.items():
+      (first, *_), (*_, last) = views, views
+      before = getattr(views[first], kind) if len(views) > 1 else None
+      after = getattr(views[last], kind)
+      changes[label] = plots.Change(before, after, (first, last))
+    plots.plot_clients(ax, changes)
+    ax.set_title(title.capitalize(), fontsize=11)
+    if all(np.isnan(change.after).all() for change in changes.values()):
+      ax.text(0.5, 0.5, 'no test image', ha='center', transform=ax.transAxes)
+  axes[1].set_ylabel('')
+  return figure

@@ -1,61 +1,71 @@
-"""How alike weights are: layers of different clients, classes of a head.
+"""Cosine between clients' layers while they fine-tune (FedBABU, Figure 12).
 
-  mean over i != j of cos(w_i, w_j) = (|sum_i u_i|^2 - K) / (K (K - 1)),
-                                       u_i = w_i / |w_i|
-
-so that the models of all clients need not be held at once.
-
-A layer is a top-level name of the parameters, in order of depth, and its
-weights are all kernels below that name (of convolutions and linear maps) as
-one vector. Biases and the scales and shifts of BatchNorm are left out: one
-scale near 1 in all clients would hide what the kernels do.
+All clients fine-tune the same global model: their layers start alike, and the
+cosine falls, layer by layer, as their data differ.
 """
 
-import re
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.final_models import load_global
+from fedjax_pfl.analysis.weight_cosine import cosine_of_sum, layer_weights
 from fedjax_pfl.client import personalization
 from fedjax_pfl.client.personalization import Finetuning
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.report.layout import add_legend, make_figure
+from fedjax_pfl.report.plots import Axis, tidy
+from fedjax_pfl.training.seed_run import random_streams
 
-BLOCK = 10  # clients between two signs of life
-
-
-def mean_pairwise_cosine(rows: Array) -> Array:
-  """Return the mean of cos(w_i, w_j) over all pairs of different rows [K, D].
-
-  NaN for a single row, and where a row is zero.
-  """
-  units = rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)
-  return _from_sum(jnp.sum(units, 0), rows.shape[0])
+NEEDS_DATA = True
+HEADER = ('run', 'layer', 'epoch', 'cosine')
+BLOCK = 10  # clients between two updates of the progress bar
+MARKERS = 'osD^vP<>Xhp'
 
 
-def head_row_cosine(params: Params) -> float:
-  """Return how alike the classes' weight vectors in the head are.
+def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
+  """Fine-tune the global model of every run on its clients."""
+  del log
+  # Each with its own scale: methods differ by a factor of ten.
+  figure, axes = make_figure(len(runs), 5.2, 4.2)
+  rows = []
+  for ax, run in zip(axes, runs, strict=True):
+    number = _num_clients(run, options)
+    cosines = measure(run, number, options.epochs)
+    plot_layers(ax, cosines)
+    ax.set_title(f'{run.name}, {number} clients', fontsize=11)
+    for layer, values in cosines.items():
+      for epoch, value in enumerate(values):
+        rows.append([run.label, layer, epoch, f'{value:.8f}'])
+  add_legend(figure, axes[0])
+  return Answer(figure, HEADER, rows)
 
-  The rows of the paper's head are the columns of this kernel [F, Y]. About 0
-  where entries are random around 0, and m^2 / (m^2 + s^2) where they have mean
-  m and deviation s: 0.9967 for U(0.45, 0.55), the paper's "similar" head.
-  """
-  return float(mean_pairwise_cosine(jnp.asarray(params['head']['kernel']).T))
 
-
-def layer_weights(params: Params) -> dict[str, Array]:
-  """Return the kernels of every layer as one vector, in order of depth."""
-  kernels: dict[str, list[Array]] = {}
-  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-    names = [key.key for key in path]
-    if names[-1] == 'kernel':
-      kernels.setdefault(names[0], []).append(jnp.ravel(leaf))
-  return {
-    layer: jnp.concatenate(kernels[layer])
-    for layer in sorted(kernels, key=_depth)
-  }
+def measure(
+  run: OpenRun, num_clients: int, epochs: int
+) -> dict[str, np.ndarray]:
+  """Return {layer: [epochs + 1]} of the first clients."""
+  task = run.experiment.task
+  finetune = dataclasses.asdict(run.settings.finetune) | {'epochs': (epochs,)}
+  with progress.progress(
+    f'fine-tuning {run.name}', num_clients, unit='client'
+  ) as bar:
+    return finetuning_cosines(
+      task,
+      load_global(task, run.path),
+      run.experiment.train,
+      np.arange(num_clients),
+      random_streams(run.settings.seed)['evaluation'],
+      Finetuning(**finetune),
+      bar.update,
+    )
 
 
 def finetuning_cosines(
@@ -64,30 +74,32 @@ def finetuning_cosines(
   train: ClientData,
   ids: np.ndarray,
   key: Key,
-  personal: Finetuning,
+  finetuning: Finetuning,
   on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, np.ndarray]:
   """Return {layer: mean cosine between the clients `ids`}, each [E + 1].
 
-  At epochs 0, 1, .., E = max(personal.epochs) of the fine-tuning of one global
-  model. A client's key is that of the run's evaluation: fold_in(key, id).
+  At epochs 0, 1, .., E = max(finetuning.epochs) of the fine-tuning of one
+  global model. A client's key is that of the run's evaluation:
+  fold_in(key, id).
   """
-  personal = personal._replace(epochs=tuple(range(1, max(personal.epochs) + 1)))
-  sum_fn, sums = make_sum_of_units(task, personal), None
+  every_epoch = tuple(range(1, max(finetuning.epochs) + 1))
+  sum_fn = make_sum_of_units(task, finetuning._replace(epochs=every_epoch))
+  sums = None
   for first in range(0, len(ids), BLOCK):
     block = jnp.asarray(ids[first : first + BLOCK])
     part = sum_fn(params, train, block, key)
     sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
     on_progress(min(first + BLOCK, len(ids)))
   cosines = {
-    layer: np.asarray(jax.vmap(lambda s: _from_sum(s, len(ids)))(rows))
+    layer: np.asarray(jax.vmap(lambda s: cosine_of_sum(s, len(ids)))(rows))
     for layer, rows in sums.items()
   }
   return {layer: cosines[layer] for layer in layer_weights(params)}
 
 
 def make_sum_of_units(
-  task: Task, personal: Finetuning
+  task: Task, finetuning: Finetuning
 ) -> Callable[..., dict[str, Array]]:
   """Return (params, train, ids, key) -> {layer: sum of u_i [E + 1, D]}."""
 
@@ -96,7 +108,7 @@ def make_sum_of_units(
       train.x, train.y, train.index[client_id], train.count[client_id]
     )
     models = personalization.finetune(
-      task, params, data, jax.random.fold_in(key, client_id), personal
+      task, params, data, jax.random.fold_in(key, client_id), finetuning
     )
     moments = [params, *models.values()]  # after 0, 1, .., E epochs
     return jax.tree.map(
@@ -117,13 +129,46 @@ def make_sum_of_units(
   return sum_of_units
 
 
-def _from_sum(total: Array, number: int) -> Array:
+def plot_layers(ax: Axis, cosines: Mapping[str, np.ndarray]) -> Axis:
+  """Draw the mean cosine of every layer [E + 1] against fine-tuning epochs.
+
+  Layers come in order of depth, from light to dark; the last, the head, is
+  black and thick.
+  """
+  import matplotlib  # 0.2 s
+
+  *body, head = cosines
+  shades = matplotlib.colormaps['viridis_r'](
+    np.linspace(0.15, 0.85, max(len(body), 1))
+  )
+  for number, (layer, values) in enumerate(cosines.items()):
+    is_head = layer == head
+    ax.plot(
+      np.arange(len(values)),
+      values,
+      color='black' if is_head else shades[number],
+      linewidth=2.4 if is_head else 1.6,
+      marker='*' if is_head else MARKERS[number % len(MARKERS)],
+      markersize=8 if is_head else 5,
+      markevery=max(1, (len(values) - 1) // 5),
+      label=layer,
+    )
+  ax.set_xlim(0, max(len(values) for values in cosines.values()) - 1)
+  ax.yaxis.get_major_formatter().set_useOffset(False)  # '+1' is overlooked
+  ax.set_xlabel('fine-tuning epochs')
+  ax.set_ylabel('mean cosine between clients')
+  ax.xaxis.get_major_locator().set_params(integer=True)
+  return tidy(ax)
+
+
+def _num_clients(run: OpenRun, options: Options) -> int:
+  total = run.settings.data.num_clients
+  number = min(options.clients or total, total)
   if number < 2:
-    return jnp.asarray(jnp.nan)
-  return (jnp.sum(total**2) - number) / (number * (number - 1.0))
-
-
-def _depth(layer: str) -> tuple:
-  """Return what sorts stem, block2, block10, head."""
-  number = re.search(r'\d+', layer)
-  return layer == 'head', int(number[0]) if number else -1, layer
+    raise bad_input(
+      'clients',
+      got=number,
+      expected='two clients or more',
+      cause='a similarity is one between two clients',
+    )
+  return number

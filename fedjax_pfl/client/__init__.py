@@ -1,1 +1,1 @@
-"""What one client does: local training, personalization, clustering."""
+"""What one client does, and the averaging that most methods share."""

@@ -1,8 +1,8 @@
-"""Groups of clients by what labels they hold: K-means on label shares.
+"""Cluster clients by the labels that they hold: K-means on label shares.
 
-  p_i = (n_{i,0}, ..., n_{i,Y-1}) / n_i            in float64, nothing else
+  p_i = (n_{i,0}, ..., n_{i,Y-1}) / n_i            in float64
 
-Everything here is numpy and scikit-learn on the host, once in a run.
+All of it is numpy and scikit-learn on the host, once in a run.
 """
 
 import warnings
@@ -12,9 +12,9 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 
-STARTS = 10  # of K-means, the best of which counts; scikit-learn's old default
+NUM_STARTS = 10  # of K-means, of which the best is used
 CAPPED_ITERATIONS = 100  # as in the public code: no test of convergence
-MOST = 10  # clusters that the elbow looks at
+MAX_CLUSTERS = 10  # of the elbow
 
 
 class Elbow(NamedTuple):
@@ -25,7 +25,7 @@ class Elbow(NamedTuple):
 
 
 def check_clusters(shares: np.ndarray, number: int) -> None:
-  """Refuse more clusters than there are clients, or different clients."""
+  """Refuse more clusters than there are different clients."""
   different = len(np.unique(shares, axis=0))
   if 1 <= number <= different:
     return
@@ -63,7 +63,7 @@ def k_means(shares: np.ndarray, number: int, seed: int):
   with warnings.catch_warnings():
     # Equal rows are refused by `check_clusters`, where they matter.
     warnings.simplefilter('ignore', ConvergenceWarning)
-    return KMeans(number, n_init=STARTS, random_state=seed).fit(shares)
+    return KMeans(number, n_init=NUM_STARTS, random_state=seed).fit(shares)
 
 
 def capped(
@@ -93,12 +93,12 @@ def capped(
 
 
 def _fill(labels: np.ndarray, distance: np.ndarray, cap: int) -> np.ndarray:
-  """Return the labels with everybody above the cap somewhere else."""
+  """Return the labels with the rows above the cap in other clusters."""
   for group in range(distance.shape[1]):
     while (labels == group).sum() > cap:
       members = np.flatnonzero(labels == group)
-      last = members[distance[members, group].argmax()]
-      labels[last], distance[last, group] = -1, np.inf
+      farthest = members[distance[members, group].argmax()]
+      labels[farthest], distance[farthest, group] = -1, np.inf
   for row in np.flatnonzero(labels == -1):
     room = np.bincount(labels[labels >= 0], minlength=distance.shape[1]) < cap
     labels[row] = np.where(room, distance[row], np.inf).argmin()
@@ -120,17 +120,22 @@ def check_cap(num_clients: int, number: int, factor: float) -> int:
   return cap
 
 
-def elbow(shares: np.ndarray, seed: int, most: int = MOST) -> Elbow:
+def elbow(
+  shares: np.ndarray, seed: int, max_clusters: int = MAX_CLUSTERS
+) -> Elbow:
   """Return J(M) for M = 1, 2, ..., and argmax J(M-1) - 2 J(M) + J(M+1).
 
-  As many M as there are different rows, `most` at the most; 1 where there
-  are too few for a bend.
+  M is at most the number of different rows, and that is the best where there
+  are too few M for a bend.
   """
-  most = min(most, len(np.unique(shares, axis=0)))
+  max_clusters = min(max_clusters, len(np.unique(shares, axis=0)))
   inertias = np.array(
-    [k_means(shares, number, seed).inertia_ for number in range(1, most + 1)]
+    [
+      k_means(shares, number, seed).inertia_
+      for number in range(1, max_clusters + 1)
+    ]
   )
-  if most < 3:
-    return Elbow(inertias, most)
+  if max_clusters < 3:
+    return Elbow(inertias, max_clusters)
   bends = inertias[:-2] - 2 * inertias[1:-1] + inertias[2:]
   return Elbow(inertias, 2 + int(bends.argmax()))

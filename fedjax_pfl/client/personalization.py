@@ -1,10 +1,8 @@
-"""The ways in which one global model becomes a client's own.
+"""Personalise a global model for one client: the views of most methods.
 
-  initial      the global model as it is
-  finetuned    after some epochs on the client's own training data
-  templates    without its head: the nearest class mean of features
-
-FedAvg, FedBABU and their relatives are all evaluated by these views.
+initial      the global model as it is
+finetuned    after some epochs on the client's training data
+templates    the nearest class mean of its features, in place of its head
 """
 
 from typing import NamedTuple
@@ -14,31 +12,44 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import local_training
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Key, Mask, Params, Task
+from fedjax_pfl.client import local_training, optimisers
+from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching, rows_in_order
-
-PARTS = ('full', 'body', 'head')
-# What a client adapts on: its training data, or half of its tests.
-ADAPT_ON = ('train', 'test_half')
 
 
 class Finetuning(NamedTuple):
-  """How a client turns the global model into its own."""
+  """How a client fine-tunes the global model on its training data.
 
-  epochs: tuple[int, ...] = (5,)  # tau_f; several: one run, seen at each
-  trainable: str = 'full'  # or 'body', 'head', layers: 'conv1+bn1'
+  Args:
+    epochs: the numbers of epochs (tau_f) after which the model is evaluated.
+      Several are snapshots of one fit, not several fits.
+    trainable: the part that is trained: 'full', 'body', 'head', or layers
+      joined by '+', such as 'conv1+bn1'.
+    learning_rate: of SGD, constant.
+    momentum: of SGD; its buffer begins at zero.
+    batch_size: B, examples of a step.
+    shuffle: whether each epoch has a new order of the examples.
+    template_batch: batch size of the forward passes whose features make the
+      class templates; with BatchNorm each batch has its own statistics.
+
+  >>> finetuning = pfl.Finetuning(epochs=(1, 5), trainable='head')
+  >>> fedbabu = pfl.algorithm('fedbabu')
+  >>> fedbabu.HParams(finetune=finetuning).finetune.epochs
+  (1, 5)
+  """
+
+  epochs: tuple[int, ...] = (5,)
+  trainable: str = 'full'
   learning_rate: float = 1e-3
   momentum: float = 0.9
   batch_size: int = 50
   shuffle: bool = True
-  template_batch: int = 128  # BatchNorm sees the classes of such a batch
+  template_batch: int = 128
 
 
 class Templates(NamedTuple):
-  """A body whose head is replaced by class means of its features."""
+  """A model whose head is replaced by class means of its features."""
 
   params: Params
   means: Array  # [Y, F]
@@ -60,61 +71,21 @@ class Cosine(NamedTuple):
 View = Params | Euclidean | Cosine
 
 
-def halves(data: ClientData) -> tuple[ClientData, ClientData]:
-  """Return every other example of every client [K, N], and the rest.
-
-  By turns, because clients hold their examples sorted by class: halves in a
-  row would hold other classes. The rest has the odd one.
-  """
-  width = data.index.shape[1]
-  few = data.count // 2  # [K]
-  return (
-    data._replace(index=data.index[:, min(1, width - 1) :: 2], count=few),
-    data._replace(index=data.index[:, ::2], count=data.count - few),
-  )
-
-
-def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
-  """Return the mask of 'full', 'body', 'head', or layers: 'conv1+bn1'.
-
-  Layers are the names at the top of the parameters; `field` is what the user
-  calls the setting.
-  """
-  masks = {
-    'full': trees.everything(task.is_head),
-    'body': trees.invert(task.is_head),
-    'head': task.is_head,
-  }
-  if part in masks:
-    return masks[part]
-  layers, known = part.split('+'), trees.layer_names(task.is_head)
-  for layer in layers:
-    if layer not in known:
-      raise bad_input(
-        field,
-        got=layer,
-        expected="a part of the model, or names of its layers joined by '+'",
-        choices=dict.fromkeys((*PARTS, *known)),
-        cause='a typing error, or a layer of another model',
-      )
-  return trees.layer_mask(task.is_head, layers)
-
-
 def views(
   task: Task,
   params: Params,
   data: ClientData,
   rng: Key,
-  personal: Finetuning,
+  finetuning: Finetuning,
 ) -> dict[str, View]:
-  """Return every model that a global model may be evaluated by.
+  """Return all views of a global model.
 
-  What a caller does not use is never computed: compilers drop it.
+  XLA removes the computation of views that the caller does not use.
   """
-  model = class_templates(task, params, data, rng, personal.template_batch)
+  model = class_templates(task, params, data, rng, finetuning.template_batch)
   return {
     'initial': params,
-    **finetune(task, params, data, rng, personal),
+    **finetune(task, params, data, rng, finetuning),
     'templates_euclidean': Euclidean(model),
     'templates_cosine': Cosine(model),
   }
@@ -125,27 +96,27 @@ def finetune(
   params: Params,
   data: ClientData,
   rng: Key,
-  personal: Finetuning,
+  finetuning: Finetuning,
   loss: local_training.Loss | None = None,
 ) -> dict[str, Params]:
-  """Return 'finetuned', the model after the last of `epochs`, and the others.
+  """Return the models after each number of epochs, by the names of their views.
 
-  With epochs (1, 5, 10): 'finetuned_1', 'finetuned_5' and 'finetuned'. Plain
-  SGD with momentum on the part; the rest of the model stays as it is. The loss
-  is the task's, unless another is given.
+  With epochs (1, 5, 10): 'finetuned_1', 'finetuned_5' and 'finetuned'. SGD with
+  momentum on the part `trainable`, without weight decay. The loss is the
+  task's, unless another is given.
   """
-  stops = tuple(sorted(set(personal.epochs)))
-  tx = optax.sgd(personal.learning_rate, personal.momentum or None)
+  stops = tuple(sorted(set(finetuning.epochs)))
+  tx = optax.sgd(finetuning.learning_rate, finetuning.momentum or None)
   models, _ = local_training.fit_with_snapshots(
     loss or task.loss,
     params,
     data,
     rng,
-    tx=local_training.freeze_except(
-      tx, part_mask(task, personal.trainable, 'finetune.trainable')
+    tx=optimisers.freeze_except(
+      tx, part_mask(task, finetuning.trainable, 'finetune.trainable')
     ),
     batching=Batching(
-      personal.batch_size, stops[-1], task.augment, personal.shuffle
+      finetuning.batch_size, stops[-1], task.augment, finetuning.shuffle
     ),
     stops=stops,
   )
@@ -153,7 +124,7 @@ def finetune(
 
 
 def names_of(stops: tuple[int, ...]) -> list[str]:
-  """Return what the models after so many epochs are called as views."""
+  """Return the names of the views after these numbers of epochs."""
   return [f'finetuned_{stop}' for stop in stops[:-1]] + ['finetuned']
 
 
@@ -178,9 +149,9 @@ def class_templates(
     return sums, counts.at[y].add(real)
 
   rows = jax.eval_shape(task.augment, data.x[:1], rng)
-  width = jax.eval_shape(task.features, params, rows, jnp.ones(1, rows.dtype))
+  f = jax.eval_shape(task.features, params, rows, jnp.ones(1, rows.dtype))
   zeros = (
-    jnp.zeros((task.num_classes, width.shape[1]), width.dtype),
+    jnp.zeros((task.num_classes, f.shape[1]), f.dtype),
     jnp.zeros(task.num_classes, rows.dtype),
   )
   sums, counts = lax.fori_loop(0, -(-data.count // size), add_batch, zeros)
@@ -200,8 +171,8 @@ def make_predict(task: Task):
       return task.logits(view, x, mask)
     params, means, present = view.model
     f = task.features(params, x, mask)  # [B, F]
-    near = _cosine if isinstance(view, Cosine) else _minus_distance
-    return jnp.where(present, near(f, means), -jnp.inf)  # [B, Y]
+    closeness = _cosine if isinstance(view, Cosine) else _minus_distance
+    return jnp.where(present, closeness(f, means), -jnp.inf)  # [B, Y]
 
   return predict
 

@@ -1,13 +1,12 @@
-"""The record that a federated method is.
+"""The two records of a federated method: `Algorithm` and `Stage`.
 
-Server, Client, Down, Up and View are pytrees that the method owns and the
-engine never opens, but for the clock `server.round`.
+Server, Client, Down, Up and View are pytrees of the method. Of these the engine
+reads only the clock `server.round`.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 
 Server = Client = Down = Up = View = PyTree
@@ -15,7 +14,7 @@ Metrics = dict[str, Array]
 
 
 def as_aggregated(server: Server, data: ClientData, key: Key) -> Server:
-  """Return the server as it is: it learns from uploads alone."""
+  """Return the server unchanged."""
   del data, key
   return server
 
@@ -23,22 +22,43 @@ def as_aggregated(server: Server, data: ClientData, key: Key) -> Server:
 class Algorithm(NamedTuple):
   """A method as pure functions, each written for ONE client.
 
-  `personalize` is handed training data alone: no example that a client is
-  evaluated on can reach it.
-  `post_aggregate` comes after `aggregate` and sees the training data of all
-  clients. `global_model` is the one model of the server, to be evaluated on the
-  whole test set; None: it has no whole model.
+  The engine vmaps them over a cohort of C of the K clients.
+
+  Args:
+    init_server: key -> server, whose clock `round` is 0.
+    init_client: (server, data, key) -> client, what one client keeps.
+    download: (server, client) -> down, what the server sends to the client.
+    local_update: (down, client, data, key) -> (client, up, metrics): local
+      training on data (index [N], count []). `up` is what the client sends;
+      metrics are reported and have at least 'loss' [] and 'num_steps' [].
+    aggregate: (server, up, counts) -> server, from the uploads [C, ...] and the
+      numbers of examples [C] of the cohort; adds 1 to the clock.
+    personalize: (server, client, data, key) -> {name: view}, the models by
+      which the client is evaluated, from its training data alone.
+    predict: (view, x, mask) -> logits [B, Y] of inputs [B, ...]; mask [B] is 0
+      for padding.
+    post_aggregate: (server, data, key) -> server, after `aggregate`, with the
+      training data of all clients (index [K, N]).
+    global_model: server -> view, the one model of the server, which is
+      evaluated on the whole test set; None if the server has no such model.
+
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
+  >>> fedavg = pfl.algorithm('fedavg')
+  >>> (stage,) = fedavg.build(task, fedavg.HParams())
+  >>> server = stage.algorithm.init_server(jax.random.key(0))
+  >>> int(server.round)
+  0
   """
 
   init_server: Callable[[Key], Server]
   init_client: Callable[[Server, ClientData, Key], Client]
-  download: Callable[[Server, Client], Down]  # what crosses the network
+  download: Callable[[Server, Client], Down]
   local_update: Callable[
     [Down, Client, ClientData, Key], tuple[Client, Up, Metrics]
   ]
-  aggregate: Callable[[Server, Up, Array], Server]  # (.., Up[C], counts[C])
+  aggregate: Callable[[Server, Up, Array], Server]
   personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
-  predict: Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
+  predict: Callable[[View, Array, Array], Array]
   post_aggregate: Callable[[Server, ClientData, Key], Server] = as_aggregated
   global_model: Callable[[Server], View] | None = None
 
@@ -46,24 +66,24 @@ class Algorithm(NamedTuple):
 def unchanged(
   server: Server, clients: Client, data: ClientData
 ) -> tuple[Server, Client]:
-  """Enter a stage with the states in which the last one ended."""
+  """Return the states in which the stage before ended."""
   del data
   return server, clients
 
 
 def any_clients(data: ClientData) -> None:
-  """Accept whatever training examples clients have."""
+  """Accept all clients."""
   del data
 
 
 def as_stored(server: Server, data: ClientData) -> ClientData:
-  """Train on the examples as they are."""
+  """Return the training data unchanged."""
   del server
   return data
 
 
 def nothing(server: Server) -> tuple:
-  """Send no more than each round sends."""
+  """Return no leaf: there is no broadcast before the rounds."""
   del server
   return ()
 
@@ -71,14 +91,29 @@ def nothing(server: Server) -> tuple:
 class Stage(NamedTuple):
   """Rounds of one algorithm.
 
-  `initialize` makes its states from those in which the stage before ended, the
-  first stage from fresh ones; `prepare_data` makes what its rounds train on,
-  and is asked again where a run goes on. Both see the training data of all
-  clients. `validate_clients` refuses clients whose examples the method cannot
-  use. `initial_broadcast` is the part of each download that clients have since
-  the stage began: it is sent once, to all of them. `knows_seed`: its functions
-  hold the seed of the run, beside the keys that they are given. What is
-  compiled for one seed then serves no other.
+  Args:
+    name: of the stage, in logs and results.
+    rounds: T, how many.
+    algorithm: of all these rounds.
+    initialize: (server, clients, data) -> (server, clients), the states with
+      which the stage begins, from those in which the stage before ended; the
+      first stage is handed fresh ones. `data` are those of all K clients.
+    validate_clients: data -> None; raises BadInput for clients whose examples
+      the method cannot use.
+    prepare_data: (server, data) -> data, what the rounds train on. A resumed
+      run calls it again.
+    initial_broadcast: server -> the part of each download that does not change
+      in this stage; it is sent once, to all clients.
+    full_participation: whether all K clients take part in every round.
+    knows_seed: whether the functions hold the seed of the run in addition to
+      their keys; a program compiled for one seed is then not used for another.
+    note: a sentence that a run logs as the stage begins.
+
+  >>> fedavg = pfl.algorithm('fedavg')
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
+  >>> (stage,) = fedavg.build(task, fedavg.HParams())
+  >>> stage.name, stage.rounds
+  ('fedavg', 32)
   """
 
   name: str
@@ -90,23 +125,6 @@ class Stage(NamedTuple):
   validate_clients: Callable[[ClientData], None] = any_clients
   prepare_data: Callable[[Server, ClientData], ClientData] = as_stored
   initial_broadcast: Callable[[Server], PyTree] = nothing
-  full_participation: bool = (
-    False  # all clients in every round, whatever the fraction
-  )
+  full_participation: bool = False
   knows_seed: bool = False
-  note: str = ''  # a sentence for the user, as the stage begins
-
-
-PROTOCOLS = ('paper', 'released')
-
-
-def check_protocol(protocol: str, choices: tuple[str, ...] = PROTOCOLS) -> None:
-  """Refuse what is neither the paper's text nor its public code."""
-  if protocol not in choices:
-    raise bad_input(
-      'hp.protocol',
-      got=protocol,
-      expected='a reading of the paper',
-      choices=choices,
-      cause='a typing error',
-    )
+  note: str = ''

@@ -1,7 +1,7 @@
-"""What objectives are made of: cross-entropy, distances, a squared cosine.
+"""The terms of objectives: cross-entropy, distances, a squared cosine.
 
-What goes over whole trees is compiled by itself: where local training runs
-step by step in Python, it is one call and not one for every tensor.
+Functions of parameter trees are compiled by themselves: where local training
+runs step by step in Python, they are one call and not one for every tensor.
 """
 
 import jax
@@ -31,16 +31,16 @@ def sum_squares(tree: PyTree, anchor: PyTree) -> Array:
 
 @jax.jit
 def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
-  """Return sum_t |v_t - w_t|: not squared, tensor by tensor.
+  """Return sum_t |v_t - w_t|, the norms of tensors, not squared.
 
-  Its gradient at v_t = w_t is 0 here; a plain square root would give NaN, and
-  every round begins there.
+  The gradient at v_t = w_t, where every round begins, is 0; that of a plain
+  square root would be NaN.
   """
 
   def norm(v, w):
     square = jnp.sum((v - w) ** 2)
-    apart = square > 0
-    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+    differs = square > 0
+    return jnp.where(differs, jnp.sqrt(jnp.where(differs, square, 1.0)), 0.0)
 
   return sum(jax.tree.leaves(jax.tree.map(norm, tree, anchor)))
 
@@ -51,14 +51,14 @@ def squared_cosine(tree: PyTree, other: PyTree, offset: float = 0.0) -> Array:
 
     s = sum_t <v_t, w_t> + offset P,  a = sum_t |v_t|^2,  b = sum_t |w_t|^2
 
-  with P entries. Without an offset it is 0 where a tree is 0, and so is its
-  gradient.
+  with P entries. Without an offset, the value and the gradient at a tree of
+  zeros are 0.
   """
   products = jax.tree.map(lambda v, w: jnp.sum(v * w), tree, other)
   size = sum(leaf.size for leaf in jax.tree.leaves(tree))
   s = sum(jax.tree.leaves(products)) + offset * size
   a, b = (
-    sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(one))
-    for one in (tree, other)
+    sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(vector))
+    for vector in (tree, other)
   )
   return s**2 / jnp.maximum(a * b, 1e-12)

@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.algorithm import Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 
 SERVER_TRAINABLE = ('full', 'body')
@@ -40,7 +41,7 @@ def share(
   server trains it.
   """
   _check_server(stages, task, fraction)
-  mask = personalization.part_mask(task, part, 'server_trainable')
+  mask = part_mask(task, part, 'server_trainable')
 
   def post_aggregate(server, data, key):
     # The rows depend on the number of examples only, not on the examples.
@@ -54,7 +55,7 @@ def share(
       shared,
       key,
       # aggregate has incremented the round.
-      tx=local_training.freeze_except(train.sgd(server.round - 1), mask),
+      tx=optimisers.freeze_except(train.sgd(server.round - 1), mask),
       batching=train.batching(task)._replace(epochs=1),
     )
     return server._replace(params=params)

@@ -1,5 +1,5 @@
-"""From what runs left behind to numbers, figures and tables."""
+"""From results of runs to figures, tables, a page, and a data frame."""
 
-from fedjax_pfl.report.tidy import load
+from fedjax_pfl.report.results_frame import load_results
 
-__all__ = ['load']
+__all__ = ['load_results']

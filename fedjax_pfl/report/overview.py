@@ -1,13 +1,13 @@
-"""One line a method: mean accuracy before and after personalisation."""
+"""A figure of all methods: mean accuracy before and after personalisation."""
 
 import os
 import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedjax_pfl.report import plots, reading
-from fedjax_pfl.report.names import look
-from fedjax_pfl.report.saving import number, save
+from fedjax_pfl.report import finished_runs, plots
+from fedjax_pfl.report.figure_file import format_number, save
+from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.runs import run_dir
 
 HEADER = ('algorithm', 'before', 'after', 'worst_decile_after')
@@ -29,7 +29,7 @@ def save_overview(
   from matplotlib.figure import Figure  # 0.6 s
 
   results = {str(path): run_dir.load_result(path) for path in workdirs}
-  reading.check_comparable(
+  finished_runs.check_comparable(
     {path: result['dataset'] for path, result in results.items()}
   )
   gains = sorted(map(read_gain, results.values()), key=lambda g: -g.after)
@@ -45,7 +45,7 @@ def save_overview(
     ncols=3,
     frameon=False,
   )
-  rows = ((g.algorithm, *map(number, g[1:])) for g in gains)
+  rows = ((g.algorithm, *map(format_number, g[1:])) for g in gains)
   return save(figure, out, HEADER, rows)
 
 
@@ -60,7 +60,7 @@ def read_gain(result: dict) -> Gain:
 def plot_gains(ax: plots.Axis, gains: Sequence[Gain]) -> plots.Axis:
   """Draw a line from before (hollow) to after (filled), with its number."""
   for row, gain in enumerate(gains):
-    style = look(gain.algorithm)
+    style = style_of(gain.algorithm)
     ax.plot(
       [gain.before, gain.after], [row, row], color=style.colour, linewidth=2
     )
@@ -79,7 +79,7 @@ def plot_gains(ax: plots.Axis, gains: Sequence[Gain]) -> plots.Axis:
       gain.worst_decile, row, marker='x', color=style.colour, markersize=6
     )
     ax.text(104, row, f'{gain.after:.1f}', va='center', ha='left')
-  names = [look(gain.algorithm).name for gain in gains]
+  names = [style_of(gain.algorithm).name for gain in gains]
   ax.set_yticks(range(len(gains)), names)
   ax.set_ylim(len(gains) - 0.5, -0.5)  # the best on top
   ax.set_xlim(0, 102)  # room for half a marker

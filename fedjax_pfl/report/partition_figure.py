@@ -1,7 +1,6 @@
-"""What the clients hold: examples of every class, client by client.
+"""A figure of a partition: examples by client and class, with its CSV.
 
-As a picture with one row for each partition, training on the left, testing on
-the right; and the CSV behind it.
+One row for each partition, training on the left, testing on the right.
 """
 
 import csv
@@ -17,7 +16,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.plots import GREY, Axis
 
-FEW = 20  # clients and classes that leave room for a bubble each
+FEW = 20  # clients or classes: each gets a bubble
 BLUE = '#0072B2'
 EMPTY = '#D55E00'
 
@@ -33,8 +32,8 @@ class Part(NamedTuple):
 def plot_class_counts(ax: Axis, counts: np.ndarray) -> Axis:
   """Draw examples [K, Y] by client and class; white is none.
 
-  Few clients are bubbles, whose areas are the counts; many are a map, whose
-  colours are. A mark below the axis is a client without any example.
+  Up to 20 clients: bubbles, whose areas are the counts. More: a map, whose
+  colours are. A triangle below the axis marks a client without examples.
   """
   num_clients, num_classes = counts.shape
   words = ['client']
@@ -107,8 +106,8 @@ def draw(parts: Sequence[Part]):
   return figure
 
 
-def check_name(out: str | os.PathLike) -> pathlib.Path:
-  """Return the path; refuse another kind of picture."""
+def check_output(out: str | os.PathLike) -> pathlib.Path:
+  """Return the path; refuse another format."""
   out = pathlib.Path(out)
   if out.suffix != '.png':
     raise bad_input(
@@ -116,14 +115,14 @@ def check_name(out: str | os.PathLike) -> pathlib.Path:
       got=str(out),
       expected='a name that ends in .png',
       choices=[out.with_suffix('.png')],
-      cause='a folder, or another kind of picture',
+      cause='a folder, or another format',
     )
   return out
 
 
 def save(parts: Sequence[Part], out: str | os.PathLike) -> pathlib.Path:
   """Save `out` (.png) and the CSV beside it; return `out`."""
-  out = check_name(out)
+  out = check_output(out)
   stream = io.BytesIO()
   draw(parts).savefig(stream, format='png', dpi=160)
   out.parent.mkdir(parents=True, exist_ok=True)
@@ -134,11 +133,11 @@ def save(parts: Sequence[Part], out: str | os.PathLike) -> pathlib.Path:
 
 def _bubbles(ax: Axis, counts: np.ndarray) -> None:
   client, label = np.nonzero(counts)
-  held = counts[client, label]
-  # Points squared: the largest, one above the other, just do not touch.
+  number = counts[client, label]
+  # Points squared: the largest bubbles almost touch.
   largest = 290 * (10 / max(10, *counts.shape)) ** 2
-  area = largest * held / max(held, default=1)
-  # One example of many is a dot that can be seen.
+  area = largest * number / max(number, default=1)
+  # A single example remains visible.
   ax.scatter(client, label, s=np.maximum(area, 3), color=BLUE, linewidths=0)
 
 

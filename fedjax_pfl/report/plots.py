@@ -1,7 +1,7 @@
-"""Figures: every function takes an axis and arrays, and returns the axis.
+"""Plots: every function takes an axis and arrays, and returns the axis.
 
-No file, no global style. Accuracies are in percent. A method looks the same
-in all of them (`names.py`).
+No file, no global style. Accuracies are in percent. A method has the same
+style in all of them (`styles.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.report.names import Look, look
+from fedjax_pfl.report.styles import Style, style_of
 
 Axis = Any  # matplotlib.axes.Axes; importing it costs 0.6 s
 GREY = '#555555'
@@ -33,11 +33,11 @@ class Change(NamedTuple):
 def plot_curves(
   ax: Axis,
   curves: Mapping[str, Curve],
-  look_fn: Callable[[str], Look] = look,
+  style_fn: Callable[[str], Style] = style_of,
 ) -> Axis:
   """Draw accuracy against rounds; a band from lowest to highest seed."""
   for algorithm, curve in curves.items():
-    style = look_fn(algorithm)
+    style = style_fn(algorithm)
     accuracy = np.atleast_2d(curve.accuracy)  # [S, T]
     seeds = f' ({len(accuracy)} seeds)' if len(accuracy) > 1 else ''
     ax.plot(
@@ -71,7 +71,7 @@ def plot_clients(ax: Axis, changes: Mapping[str, Change]) -> Axis:
   """
   ticks: dict[float, str] = {}
   for number, (algorithm, change) in enumerate(changes.items()):
-    style = look(algorithm)
+    style = style_of(algorithm)
     left, middle, right = 3.0 * number + np.array([0.0, 0.75, 1.5])
     ticks[middle] = f'\n{style.name}'
     if change.before is None:
@@ -82,7 +82,7 @@ def plot_clients(ax: Axis, changes: Mapping[str, Change]) -> Axis:
       [left + 0.2, right - 0.2],
       np.stack([change.before, change.after]),  # [2, K]
       color=style.colour,
-      # A hundred lines should not become one blot.
+      # A hundred lines stay distinguishable.
       alpha=float(np.clip(10 / len(change.after), 0.15, 0.5)),
       linewidth=1,
       zorder=1,
@@ -100,7 +100,7 @@ def plot_clients(ax: Axis, changes: Mapping[str, Change]) -> Axis:
   return ax
 
 
-def _cloud(ax: Axis, x: float, values: np.ndarray, style: Look, side: int):
+def _cloud(ax: Axis, x: float, values: np.ndarray, style: Style, side: int):
   """Draw one dot per client beside a box of the middle half and the mean."""
   values = np.sort(values[~np.isnan(values)])
   if not values.size:
@@ -129,10 +129,10 @@ def plot_summary(
 ) -> Axis:
   """Draw (algorithm, views of result.json) as mean ± std; x: worst decile.
 
-  A method's first view is hollow, its last one filled: see `summary_keys`.
+  The marker of a method's first view is hollow, of its last one filled.
   """
   for row, (algorithm, views) in enumerate(results):
-    style = look(algorithm)
+    style = style_of(algorithm)
     shown = list(views.values())
     shown = shown if len(shown) == 1 else [shown[0], shown[-1]]
     for part, summary in enumerate(shown):
@@ -153,7 +153,8 @@ def plot_summary(
       ax.plot(
         summary['worst_decile'], y, marker='x', color=style.colour, markersize=6
       )
-  ax.set_yticks(range(len(results)), [look(name).name for name, _ in results])
+  names = [style_of(name).name for name, _ in results]
+  ax.set_yticks(range(len(results)), names)
   ax.set_ylim(len(results) - 0.5, -0.5)  # the first on top, as in the table
   ax.set_xlim(0, 102)  # room for half a marker
   ax.set_xlabel('test accuracy [%], mean ± std over clients')
@@ -178,7 +179,7 @@ def summary_keys(before: str, after: str) -> list[Any]:
 
 
 def tidy(ax: Axis) -> Axis:
-  """Keep of frame and grid what helps to read a value, and nothing else."""
+  """Draw two sides of the frame and a light horizontal grid."""
   ax.spines[['top', 'right']].set_visible(False)
   ax.spines[['left', 'bottom']].set_color(GREY)
   ax.tick_params(colors=GREY, labelcolor='black')

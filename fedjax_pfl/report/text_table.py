@@ -1,10 +1,10 @@
-"""Results and other rows as a table of plain text."""
+"""Tables of plain text, of results and of other rows."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedjax_pfl.report.names import display_name
+from fedjax_pfl.report.styles import display_name
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
@@ -17,20 +17,22 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   ---------  -----------  -----------  -------
   FedBABU    62.1 ± 11.4  85.0 ±  7.3     41.2
 
-  Of fine-tuning with several stops the last is shown, 'finetuned'. Where a
-  result has it, 'global' is the accuracy of the one global model on
-  the whole test set. A note below says how many clients are left out of means.
+  Of several lengths of fine-tuning the last is shown, 'finetuned'. 'global' is
+  the accuracy of the global model on the whole test set, where a result has
+  it. A note below the table counts clients that are left out of means.
   """
-  views = list(dict.fromkeys(view for one in results for view in one['views']))
+  views = list(
+    dict.fromkeys(view for result in results for view in result['views'])
+  )
   if 'finetuned' in views:
     views = [view for view in views if not view.startswith('finetuned_')]
-  has_global = any('global' in one for one in results)
+  has_global = any('global' in result for result in results)
   rows = [('algorithm', *views, *['global'] * has_global, 'seconds')]
-  for one in results:
-    cells = [cell(one['views'].get(view)) for view in views]
-    cells += [_global_cell(one.get('global'))] * has_global
-    name = display_name(one['algorithm'])
-    rows.append((name, *cells, f'{one["seconds"]:.1f}'))
+  for result in results:
+    cells = [mean_and_std(result['views'].get(view)) for view in views]
+    cells += [_global_cell(result.get('global'))] * has_global
+    name = display_name(result['algorithm'])
+    rows.append((name, *cells, f'{result["seconds"]:.1f}'))
   return '\n'.join([align(rows), *_notes(results)])
 
 
@@ -49,12 +51,13 @@ def align(rows: Sequence[tuple[str, ...]]) -> str:
 def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
   """Return a line for every result that leaves out clients."""
   lines = []
-  for one in results:
-    parts = [view.get('num_left_out', 0) for view in one['views'].values()]
+  for result in results:
+    parts = [view.get('num_left_out', 0) for view in result['views'].values()]
     if out := max(parts, default=0):
+      name = display_name(result['algorithm'])
       lines.append(
-        f'{display_name(one["algorithm"])}: clients left out of the means, for '
-        f'want of training or test examples: {out:,}'
+        f'{name}: clients left out of the means, for want of training or test '
+        f'examples: {out:,}'
       )
   return lines
 
@@ -65,8 +68,8 @@ def _global_cell(numbers: Mapping[str, Any] | None) -> str:
   return f'{numbers["accuracy"]:.1f}'
 
 
-def cell(summary: Mapping[str, Any] | None) -> str:
-  """Return 'mean ± std'; '-' where a method has no such view or no number."""
+def mean_and_std(summary: Mapping[str, Any] | None) -> str:
+  """Return 'mean ± std'; '-' where there is no such view or no number."""
   if summary is None or summary['mean'] is None or math.isnan(summary['mean']):
     return '-'
   return f'{summary["mean"]:.1f} ± {summary["std"]:4.1f}'

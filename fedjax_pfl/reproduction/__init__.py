@@ -1,1 +1,10 @@
-"""Published tables: their cells, and how what was run compares with them."""
+"""Published tables, and ours beside them.
+
+cells, published, footnotes   the published numbers, and what is known of them
+planning     from cells and seeds to trainings and evaluations, by their keys
+execution    train and evaluate what is missing; forecast what it takes
+results      gather runs in one file of results, and merge files
+comparison   our number for a cell or a run beside the published one
+output       tables and summaries as text, Markdown and CSV
+jobs         all of it for one table or figure: experiments/reproduce.py
+"""

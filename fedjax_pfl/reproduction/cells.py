@@ -1,17 +1,17 @@
-"""A published table as a grid: which run answers which printed number.
+"""Records of published tables: each number, and the run that reproduces it.
 
-Files in configs/tables/ fill these records; nothing here trains.
+Files in configs/tables/ make these records.
 """
 
 import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# What is read off an evaluated view. The first three are a number for each
-# client, the others one number of the server's model on the whole test set.
+# Numbers of an evaluated view: one for each client, or, from 'global' on, one
+# of the server's model on the whole test set.
 MEASURES = (
   'accuracy',  # on the client's tests
-  'own',  # on those of its tests whose class it trains on
+  'own',  # on its tests of classes in its training data
   'other',  # on the rest of them
   'best_round',  # the client's best evaluated round by TEST accuracy
   'global',  # accuracy after the last round
@@ -21,7 +21,7 @@ MEASURES = (
 
 
 class Published(NamedTuple):
-  """One printed number, as in published.csv; None: not stated, or not used."""
+  """One published number, as in published.csv; None: not stated or not used."""
 
   paper: str
   table: str
@@ -40,22 +40,22 @@ class Published(NamedTuple):
 
 
 class Reading(NamedTuple):
-  """Where the number stands in what was evaluated."""
+  """A view and a measure: the number to read from an evaluation."""
 
   view: str
   measure: str = 'accuracy'
 
 
 class Cell(NamedTuple):
-  """A printed number, and what has to be run for ours."""
+  """A published number, and the run that gives ours."""
 
   published: Published
-  settings: dict[str, Any]  # a whole config: what is trained
+  settings: dict[str, Any]  # a config: what is trained
   reading: Reading
   # Fields replaced for evaluation alone: {'finetune.trainable': 'body'}. Cells
-  # that differ in nothing else share one training.
+  # that differ only in these share one training.
   evaluation: Mapping[str, Any] = {}
-  start: dict[str, Any] | None = None  # a whole config: the run it begins with
+  init_from: dict[str, Any] | None = None  # config of the run it starts from
 
 
 class Table(NamedTuple):
@@ -70,15 +70,20 @@ class Table(NamedTuple):
   rows: tuple[str, ...]
   columns: tuple[str, ...]
 
+  @property
+  def key_fields(self) -> tuple[str, ...]:
+    """Return the fields that identify a cell."""
+    return (*self.rows, *self.columns)
+
 
 class Figure(NamedTuple):
-  """A figure of a paper: runs, and the question that draws them."""
+  """A figure of a paper: runs, and the analysis that draws them."""
 
   name: str  # 'fedbabu/fig12'
   title: str
-  runs: Mapping[str, dict[str, Any]]  # label -> a whole config
+  runs: Mapping[str, dict[str, Any]]  # label -> a config
   what: str  # as experiments/analyse.py has it, or 'partition'
-  options: Mapping[str, Any]  # fields of its Options
+  options: Mapping[str, Any]  # fields of analysis.answer.Options
 
 
 def field(published: Published, name: str) -> Any:
@@ -89,15 +94,15 @@ def field(published: Published, name: str) -> Any:
 
 
 def replaced(
-  settings: Mapping[str, Any], fields: Mapping[str, Any]
+  config: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Return the settings with fields replaced; a dot leads into a group.
+  """Return a config with fields replaced; a dot separates group and field.
 
-  >>> replaced(settings, {'finetune.trainable': 'body', 'shards_per_client': 5})
+  >>> replaced(config, {'finetune.trainable': 'body', 'shards_per_client': 5})
 
-  A hyperparameter, hp.<name>, may be new: a method checks its own.
+  A hyperparameter, hp.<name>, may be new: the method checks it.
   """
-  changed = copy.deepcopy(dict(settings))
+  changed = copy.deepcopy(dict(config))
   for name, value in fields.items():
     *group, field = name.split('.')
     place = changed[group[0]] if group else changed

@@ -1,7 +1,7 @@
-"""The published numbers, and what is doubtful about some of them.
+"""The published numbers, and their footnotes.
 
-`published.csv` holds every printed cell, `published.md` where each stands in
-its paper and how the file was checked.
+`published.csv` holds every printed cell, `published.md` its source and how the
+file was checked.
 """
 
 import csv
@@ -9,7 +9,7 @@ import functools
 import pathlib
 
 from fedjax_pfl.reproduction.cells import Published, field
-from fedjax_pfl.reproduction.doubts import GROUPS, Doubt
+from fedjax_pfl.reproduction.footnotes import GROUPS, Footnote
 
 FILE = pathlib.Path(__file__).with_name('published.csv')
 
@@ -22,19 +22,16 @@ def load() -> tuple[Published, ...]:
 
 
 def footnote(published: Published) -> str:
-  """Return what is doubtful about a printed number; '' if nothing is."""
-  return ' '.join(doubts(published))
+  """Return the footnote of a published number, or ''."""
+  return ' '.join(footnotes_of(published))
 
 
-def doubts(published: Published) -> tuple[str, ...]:
-  """Return the sentences of the footnote.
-
-  One of every kind of doubt: the first that is about this cell.
-  """
+def footnotes_of(published: Published) -> tuple[str, ...]:
+  """Return the footnotes: of each group, the first that applies."""
   found = []
   for group in GROUPS:
-    about = (doubt.says for doubt in group if _applies(doubt, published))
-    found.append(next(about, ''))
+    texts = (note.text for note in group if _applies(note, published))
+    found.append(next(texts, ''))
   return tuple(filter(None, found))
 
 
@@ -55,7 +52,7 @@ def _published(row: dict[str, str]) -> Published:
   return Published(**{**row, **numbers, 'variant': variant, 'mean': mean})
 
 
-def _applies(doubt: Doubt, published: Published) -> bool:
+def _applies(note: Footnote, published: Published) -> bool:
   return all(
-    field(published, name) in values for name, values in doubt.where.items()
+    field(published, name) in values for name, values in note.where.items()
   )

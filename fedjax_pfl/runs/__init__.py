@@ -1,1 +1,1 @@
-"""What a run leaves on the disk, and the file of all results."""
+"""The files that a run writes, and the database of all results."""

@@ -1,4 +1,4 @@
-"""Digests by which a run notices that its files are not those it wrote."""
+"""Checksums by which a run recognises damage to its files."""
 
 import hashlib
 import json
@@ -18,14 +18,14 @@ def check_metrics(
   step: int,
   log: Callable[[str], None],
 ) -> None:
-  """Refuse metrics that are not those with which a checkpoint was saved.
+  """Refuse metrics that changed after a checkpoint was saved.
 
-  To go on without them, a user deletes the file: that is only told.
+  A user who deletes the file continues without them: that is only logged.
   """
-  if not checksum:  # of an earlier version
+  if not checksum:  # nothing was logged before the checkpoint
     return
   if not path.exists():
-    log(f'{path} is gone: going on without what it said.')
+    log(f'{path} is missing: continuing without the metrics before.')
     return
   head = path.read_bytes()[: checksum['bytes']]
   if hashlib.sha256(head).hexdigest() != checksum['sha256']:
@@ -35,7 +35,7 @@ def check_metrics(
       expected='the lines that were there when that round was saved',
       choices=[
         'put back a copy of it',
-        'delete it, to go on without what it said',
+        'delete it, to continue without these metrics',
       ],
       cause='a full disk, a damaged one, or a file edited by hand',
     )
@@ -44,7 +44,7 @@ def check_metrics(
 def with_checksums(
   result: Mapping[str, Any], clients: pathlib.Path
 ) -> dict[str, Any]:
-  """Return what result.json shall hold, with digests of it and of the file."""
+  """Return the content of result.json: the result with checksums."""
   result = atomic_files.plain(result)
   digests = {
     'rest': _digest(result),
@@ -54,7 +54,7 @@ def with_checksums(
 
 
 def checksum_of(path: pathlib.Path) -> dict[str, Any]:
-  """Return the length and the digest of a file; {} if there is none."""
+  """Return the length and the checksum of a file; {} if there is none."""
   if not path.exists():
     return {}
   content = path.read_bytes()
@@ -70,18 +70,11 @@ def _digest(result: Mapping[str, Any]) -> str:
 def read_result(
   path: pathlib.Path, clients: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
-  """Return result.json and the digests in it; a ValueError if it is damaged.
-
-  Earlier versions wrote none.
-  """
+  """Return result.json and its checksums; a ValueError if it is damaged."""
   result = json.loads(path.read_bytes())
-  if not isinstance(result, dict):
-    raise ValueError('no object')
-  digests = result.pop(DIGESTS, None)
-  renamed = [v for v in result.values() if isinstance(v, dict) and clients in v]
-  if digests is None and not renamed:
-    return result, {}
-  wanted = digests if isinstance(digests, dict) else {}
-  if wanted.get('rest') != _digest(result) or clients not in wanted:
+  digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
+  if not isinstance(digests, dict) or clients not in digests:
+    raise ValueError('no checksums')
+  if digests.get('rest') != _digest(result):
     raise ValueError('not as it was written')
-  return result, wanted
+  return result, digests

@@ -1,4 +1,4 @@
-"""Whether a run directory holds this run: the same config, the same data."""
+"""The identity of a run: a directory is of one config and one data set."""
 
 import json
 import os
@@ -15,21 +15,21 @@ CONFIG = 'config.json'
 ABSENT = '(absent)'
 
 
-def claim(
+def open_directory(
   path: pathlib.Path,
   config: Mapping[str, Any],
   data: str,
   log: Callable[[str], None],
   resumable: Collection[str] = (),
 ) -> None:
-  """Make `path` the directory of this run, or see that it already is.
+  """Make `path` the directory of this run, or check that it already is.
 
   Fields of the config that are `resumable` may differ from those with which
-  the run began.
+  the run was started.
 
-  Raises, before anything is written, where another run or something else
-  than a run lies there, or another process is at work on it: the lock is held
-  until `lock.release`.
+  Raises, before anything is written, where the directory has another run or
+  other files, or another process writes it: the lock is held until
+  `lock.release`.
   """
   now = {'config': _plain_config(config), 'data': data, **provenance()}
   try:
@@ -50,7 +50,7 @@ def claim(
     raise bad_input(
       'workdir',
       got=str(path),
-      expected='a directory that can be made and written',
+      expected='a directory that can be created and written',
       choices=['another --workdir'],
       cause=f'{reason}'.lower(),
     ) from error
@@ -62,7 +62,7 @@ def _check(
   log: Callable[[str], None],
   resumable: Collection[str],
 ) -> bool:
-  """Return whether the run is there; refuse another one."""
+  """Return whether the run was started there; refuse another one."""
   stored = _read(path)
   if stored is None:
     return False
@@ -97,12 +97,12 @@ def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
         choices=['number', 'string', 'bool', 'None', 'list', 'dict'],
         cause='an object was put into the config instead of its name',
       ) from error
-  # An infinite setting (never, no limit) is legal, and must compare equal.
+  # An infinite setting (never, no limit) is valid, and must compare equal.
   return atomic_files.plain(config, nonfinite=str)
 
 
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
-  """Return the stored config.json; None where a run may begin."""
+  """Return the stored config.json; None where a run may start."""
   names = [entry.name for entry in path.iterdir()]
   others = sorted(
     name
@@ -118,7 +118,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
         'data': stored['data'],
       }
     except (ValueError, TypeError, KeyError) as error:
-      if not others:  # nothing was computed yet, so nothing can be lost
+      if not others:  # nothing was computed yet
         return None
       raise bad_input(
         'workdir',
@@ -150,35 +150,45 @@ def _compare(
   log: Callable[[str], None],
   resumable: Collection[str],
 ) -> None:
-  """Raise unless both are the same run; tell what else is different."""
-  before, given = (
-    {
-      name: value
-      for name, value in flatten(one['config']).items()
-      if name not in resumable
-    }
-    for one in (stored, now)
-  )
+  """Raise unless both are the same run; log other differences."""
+  before, given = flatten(stored['config']), flatten(now['config'])
+  may_differ = [
+    {name: flat.pop(name) for name in resumable if name in flat}
+    for flat in (before, given)
+  ]
   if before != given:
     raise _other_config(path, before, given)
   if stored['data'] != now['data']:
     raise bad_input(
       'data',
       got=now['data'],
-      expected=f'{stored["data"]}, on which {path} was begun',
+      expected=f'{stored["data"]}, with which {path} was started',
       choices=['another --workdir', 'the data of that run'],
       cause='the files of the data set, how they are read, or the model of '
       'the run to start from (after a +) have changed',
     )
-  for name in now:
-    if name in stored and stored[name] != now[name]:
+  old, new = (
+    {**record, **fields}
+    for record, fields in zip((stored, now), may_differ, strict=True)
+  )
+  for name in new:
+    if name != 'config' and old.get(name) != new[name]:
       log(
-        f'{path} was begun with {name} {stored.get(name)}, this is '
-        f'{now[name]}: numbers may differ in their last digits.'
+        f'{path} was started with {name} {old.get(name)}, this is {new[name]}: '
+        'numbers may differ in their last digits.'
       )
 
 
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
+  unknown, absent = _fields(stored) - {*given}, _fields(given) - {*stored}
+  if unknown and absent:
+    return bad_input(
+      'config',
+      got=f'{path}, a run with the fields {", ".join(sorted(unknown))}',
+      expected=f'a run with the fields {", ".join(sorted(absent))}',
+      choices=['another --workdir', 'version 0.1, to continue that run'],
+      cause='a run of version 0.1, whose fields have other names',
+    )
   names = [
     name
     for name in {**stored, **given}
@@ -188,9 +198,14 @@ def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
     'config',
     got={name: given.get(name, ABSENT) for name in names},
     expected=(
-      f'the config that {path} was begun with, where these are '
+      f'the config of {path}, where these are '
       f'{ {name: stored.get(name, ABSENT) for name in names} }'
     ),
     choices=['another --workdir', 'the settings of that run'],
     cause='a setting was changed and the directory was not',
   )
+
+
+def _fields(flat: dict) -> set[str]:
+  """Return the fields of a flat config, less the method's own."""
+  return {name for name in flat if not name.startswith('hp.')}

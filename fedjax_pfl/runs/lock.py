@@ -1,10 +1,9 @@
 """One process at a time writes a run directory.
 
-The lock is `flock` on an open file in it, so it goes away with the process,
-however that ends; the text in the file says who holds it, and counts for
-nothing once nobody does. On NFS, Linux keeps such locks on the server, for all
-machines, unless it is mounted with `nolock` or `local_lock`; where a file
-system has no locks at all, runs go on without.
+The lock is `flock` on an open file in it, so it is released when the process
+ends, in any way; the text in the file names the process that holds it. On NFS,
+Linux has such locks on the server, for all machines, unless it is mounted with
+`nolock` or `local_lock`; where a file system has no locks, runs go without.
 """
 
 import contextlib
@@ -24,16 +23,16 @@ except ImportError:  # Windows has no flock
 
 NAME = '.lock'
 ABSENT = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-# What this process holds: {directory: [handle, how often]}. flock would keep
-# a notebook from its own run after an exception.
+# What this process holds: {directory: [handle, how often]}. With flock alone a
+# notebook could not open its own run again after an exception.
 _held: dict[str, list[int]] = {}
 
 
 def acquire(folder: pathlib.Path) -> None:
   """Take the lock of a directory; refuse where another process has it.
 
-  A process may take it again, and gives it back as often. A refused one has
-  written nothing.
+  A process may take it again, and releases it as often. Where it is refused,
+  nothing is written.
   """
   key = os.path.realpath(folder)
   if key in _held:
@@ -43,20 +42,20 @@ def acquire(folder: pathlib.Path) -> None:
 
 
 def release(folder: pathlib.Path) -> None:
-  """Give the lock back, and remove its file with the last of it."""
+  """Release the lock; the last release removes its file."""
   key = os.path.realpath(folder)
   if key not in _held:
     return
   _held[key][1] -= 1
   if _held[key][1] == 0:
     handle, _ = _held.pop(key)
-    with contextlib.suppress(OSError):  # a directory that has since gone
-      os.unlink(folder / NAME)  # while it is held: nobody else can have it
+    with contextlib.suppress(OSError):  # the directory was removed meanwhile
+      os.unlink(folder / NAME)  # while the lock is held
     os.close(handle)
 
 
 def _open_locked(folder: pathlib.Path) -> int:
-  """Return the open file of the lock, with our name in it."""
+  """Return the open file of the lock, with the name of this process."""
   for handle in _opened(folder / NAME):
     try:
       fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +69,7 @@ def _open_locked(folder: pathlib.Path) -> int:
         raise
     if _is_file(handle, folder / NAME):
       break
-    os.close(handle)  # its owner removed it meanwhile
+    os.close(handle)  # its owner removed the file meanwhile
   now = time.strftime('%Y-%m-%d %H:%M:%S')
   text = f'process {os.getpid()} on {socket.gethostname()} since {now}'
   os.ftruncate(handle, 0)
@@ -84,7 +83,7 @@ def _opened(path: pathlib.Path) -> Iterator[int]:
 
 
 def _is_file(handle: int, path: pathlib.Path) -> bool:
-  """Return whether the open file is the one of that name."""
+  """Return whether the open file is the one with that name."""
   try:
     return os.path.samestat(os.fstat(handle), os.stat(path))
   except FileNotFoundError:
@@ -95,7 +94,7 @@ def _refusal(folder: pathlib.Path, owner: str) -> Exception:
   return bad_input(
     'workdir',
     got=f'{folder}, which {owner or "another process"} is writing',
-    expected='a run that no other process is at work on',
+    expected='a run that no other process writes',
     choices=['wait until it is done', 'stop it', 'another --workdir'],
     cause='the same command was started twice',
   )

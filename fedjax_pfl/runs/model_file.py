@@ -1,4 +1,4 @@
-"""One model in one .npz file, to be loaded without this package if need be.
+"""One model in one .npz file, which numpy alone can read.
 
 Every leaf is an array under its path, `body/conv1/kernel`; the array `meta` is
 a JSON string with what is needed to build the model again. No pickle.
@@ -24,13 +24,20 @@ META = 'meta'
 def save_model(
   path: str | os.PathLike, params: Params, meta: Mapping[str, Any]
 ) -> None:
-  """Write a nested dict of arrays, and what else is to be known of it.
+  """Write a model to a file.
+
+  Args:
+    path: of the file, which is replaced if there is one: `*.npz`.
+    params: the parameters: a nested dict of arrays.
+    meta: what describes the model, such as its name: values that JSON can hold.
+
+  Returns:
+    None; the file is complete when the function returns.
 
   >>> import tempfile
-  >>> path = pathlib.Path(tempfile.mkdtemp()) / 'model.npz'
-  >>> save_model(path, {'head': {'bias': np.ones(2)}}, {'model': 'convnet4'})
-  >>> load_model(path)
-  ({'head': {'bias': array([1., 1.])}}, {'model': 'convnet4'})
+  >>> path = tempfile.mkdtemp() + '/model.npz'
+  >>> params = {'head': {'bias': np.ones(2)}}
+  >>> pfl.save_model(path, params, {'model': 'convnet4', 'client': 7})
   """
   arrays, dtypes = {}, {}
   for keys, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
@@ -47,7 +54,20 @@ def save_model(
 
 
 def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
-  """Return (params, meta): a nested dict of numpy arrays, and a dict."""
+  """Return the model of a file.
+
+  Args:
+    path: of a file that `save_model` wrote, as runs do: `model/global.npz`.
+
+  Returns:
+    (params, meta): a nested dict of numpy arrays, and a dict.
+
+  >>> import tempfile
+  >>> path = tempfile.mkdtemp() + '/model.npz'
+  >>> pfl.save_model(path, {'bias': np.ones(2)}, {'model': 'convnet4'})
+  >>> pfl.load_model(path)
+  ({'bias': array([1., 1.])}, {'model': 'convnet4'})
+  """
   path = pathlib.Path(path)
   if not path.is_file():
     raise bad_input(
@@ -61,7 +81,7 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
   try:
     header = json.loads(str(arrays.pop(META)))
     meta, dtypes = header['meta'], header['dtypes']
-    # A damaged archive may lose its last members without a word.
+    # A damaged archive may lack its last members without an error.
     arrays = {name: arrays[name] for name in dtypes}
     params = _nest(arrays, dtypes)
     if not isinstance(meta, dict):
@@ -93,8 +113,8 @@ def _nest(
 
 
 def _key(key: Any) -> str:
-  # A field of a NamedTuple, such as the class means of a template view, comes
-  # back as an entry of a dict.
+  # A field of a NamedTuple, such as the class means of a template view, becomes
+  # an entry of a dict.
   name = getattr(key, 'name', getattr(key, 'key', None))
   assert isinstance(name, str) and '/' not in name, f'bad key {key!r}'
   return name

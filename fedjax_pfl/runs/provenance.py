@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: versions, commit, devices, processor."""
+"""The provenance of a run: versions, commit, devices, processor."""
 
 import importlib.metadata
 import os
@@ -44,7 +44,7 @@ def processor() -> str:
 
 def _commit(root: pathlib.Path) -> str | None:
   """Return the commit of the checkout, `-dirty` if edited; else None."""
-  if not (root / '.git').exists():  # installed: git would find another's
+  if not (root / '.git').exists():  # installed: git would find another one
     return None
   command = 'git describe --always --dirty --exclude=* --abbrev=40'
   try:

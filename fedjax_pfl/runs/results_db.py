@@ -1,12 +1,12 @@
-"""The file of results: every client of every evaluated view, in SQLite.
+"""The database of results: every client of every evaluated view, in SQLite.
 
-  trainings   what was trained, on which data, where, and what it cost
+  trainings    what was trained, on which data, where, and what it cost
   evaluations  a way in which its last models were evaluated: result.json
-  scores      a row for every view and client
+  scores       a row for every view and client
 
-It is derived from run directories, or from the files of other machines, and
-one file that can be copied. What is in it: resultrows.py. A transaction is
-written whole or not at all.
+It is derived from run directories, or from the databases of other machines: a
+single file that can be copied. results_rows.py has its records. A transaction
+is written whole or not at all.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ SCHEMA = (
 
 
 def locate(results: str | os.PathLike) -> pathlib.Path:
-  """Return the file of a folder of results, or the file itself."""
+  """Return the database of a folder of results, or the path itself."""
   path = pathlib.Path(results)
   return path if path.suffix == '.sqlite' else path / NAME
 
@@ -62,8 +62,8 @@ def locate(results: str | os.PathLike) -> pathlib.Path:
 def connect(path: pathlib.Path, *, write: bool) -> sqlite3.Connection:
   """Return a connection that opens no transaction by itself.
 
-  With `write` the file is made where there is none. Whatever else than our
-  own tables is in it, it is refused.
+  With `write` the file is created where there is none. A file with other
+  tables is refused.
   """
   if not write and not path.is_file():
     raise bad_input(
@@ -71,12 +71,12 @@ def connect(path: pathlib.Path, *, write: bool) -> sqlite3.Connection:
       got=str(path),
       expected='a file of results',
       choices=sorted(map(str, path.parent.parent.glob(f'*/{path.name}'))),
-      cause='a mistyped path, or nothing was gathered yet',
+      cause='a mistyped path, or no run was gathered yet',
     )
-  with told(path):
+  with database_errors(path):
     if write:
       path.parent.mkdir(parents=True, exist_ok=True)
-    # Who only reads may have to mend what a killed process left: 'rw'.
+    # A reader may have to repair what a killed process left: 'rw'.
     uri = f'{path.resolve().as_uri()}?mode={"rwc" if write else "rw"}'
     connection = sqlite3.connect(
       uri, uri=True, timeout=PATIENCE, isolation_level=None
@@ -95,7 +95,7 @@ def connect(path: pathlib.Path, *, write: bool) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-  """Keep all that is written inside, or, if anything fails, nothing."""
+  """Write everything inside the block, or, where it raises, nothing."""
   connection.execute('BEGIN IMMEDIATE')  # waits for another writer, PATIENCE
   try:
     yield
@@ -106,8 +106,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told(path: pathlib.Path) -> Iterator[None]:
-  """Say in a sentence what is wrong with the file or the disk."""
+def database_errors(path: pathlib.Path) -> Iterator[None]:
+  """Raise errors of the file or the disk as `BadInput`."""
   try:
     yield
   except BadInput:
@@ -119,7 +119,7 @@ def told(path: pathlib.Path) -> Iterator[None]:
       expected='a file that can be opened and written here',
       choices=['another --results'],
       cause=f'{error}: no permission, no space, or another program that '
-      f'kept it for more than {PATIENCE:.0f} s',
+      f'locked it for more than {PATIENCE:.0f} s',
     ) from error
   except sqlite3.DatabaseError as error:
     raise _damaged(path, error) from error
@@ -133,20 +133,20 @@ def _objects(connection: sqlite3.Connection) -> list[tuple]:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-  with transaction(connection):  # two processes may begin at once
+  with transaction(connection):  # two processes may start at once
     if not _objects(connection):
       for statement in SCHEMA:
         connection.execute(statement)
 
 
 def _check(connection: sqlite3.Connection, path: pathlib.Path) -> None:
-  """Refuse damage, and tables, views or triggers that are not ours."""
+  """Refuse damage, and any table, view or trigger outside SCHEMA."""
   problem = connection.execute('PRAGMA quick_check(1)').fetchone()[0]
   if problem != 'ok':
     raise _damaged(path, problem)
-  with contextlib.closing(sqlite3.connect(':memory:')) as ours:
-    ours.executescript(';'.join(SCHEMA))
-    if _objects(connection) == _objects(ours):
+  with contextlib.closing(sqlite3.connect(':memory:')) as expected:
+    expected.executescript(';'.join(SCHEMA))
+    if _objects(connection) == _objects(expected):
       return
   raise bad_input(
     'results',

@@ -1,6 +1,6 @@
-"""What a file of results holds, as records: in and out.
+"""The records of the database of results: written and read.
 
-The connection is one of resultfile.py.
+A connection is one of results_db.connect.
 """
 
 import json
@@ -15,7 +15,7 @@ from fedjax_pfl.runs.results_db import SCORED
 
 
 class Provenance(NamedTuple):
-  """Where numbers come from; '' and None: not recorded."""
+  """Which run gave the numbers, and where; '' and None: not recorded."""
 
   path: str  # the run directory, on the machine of the run
   version: str
@@ -32,7 +32,7 @@ class Provenance(NamedTuple):
 
 
 class Training(NamedTuple):
-  """What was trained; the keys are those of reproduction/keys.py."""
+  """A training; its keys are made by the room `reproduction`."""
 
   key: str
   setting: str  # the key without the data
@@ -49,7 +49,7 @@ class Training(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-  """How the last models of a training were evaluated."""
+  """An evaluation of the last models of a training."""
 
   training: str
   evaluation: str
@@ -60,7 +60,7 @@ class Evaluation(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-  """What one view gave, client by client."""
+  """The scores of the clients in one view."""
 
   ids: np.ndarray  # [K]
   train_count: np.ndarray  # [K]
@@ -89,7 +89,7 @@ def insert_scores(
   view: str,
   evaluated: Evaluated,
 ) -> None:
-  """Insert a row for every client; NaN, and what was not scored, is NULL."""
+  """Insert a row for every client; NaN, and a score that is None, is NULL."""
   absent = np.full(len(evaluated.ids), np.nan)
   columns = [
     absent if values is None else np.asarray(values, np.float64)
@@ -120,29 +120,32 @@ def replace_result(
 def replace_keys(
   connection: sqlite3.Connection,
   trainings: Mapping[str, Training],
-  evaluate_fn: Callable[[Evaluation], str],
+  key_fn: Callable[[Evaluation], str],
 ) -> None:
-  """Give new keys to the trainings {old key: training} and evaluations."""
+  """Replace the keys of the trainings {old key: new} and of evaluations.
+
+  key_fn returns the new key of an evaluation.
+  """
   evaluations = read_evaluations(connection)
-  # In two steps: the new key of one may be the old one of another.
+  # In two steps: a new key may equal the old key of another training.
   connection.execute("UPDATE trainings SET key = 'old ' || key")
   connection.execute("UPDATE evaluations SET training = 'old ' || training")
-  for old, one in trainings.items():
+  for old, new in trainings.items():
     connection.execute(
       'UPDATE trainings SET key = ?, setting = ?, start = ? WHERE key = ?',
-      (one.key, one.setting, one.start, f'old {old}'),
+      (new.key, new.setting, new.start, f'old {old}'),
     )
-  for number, one in evaluations.items():
+  for number, evaluation in evaluations.items():
     connection.execute(
       'UPDATE evaluations SET training = ?, evaluation = ? WHERE id = ?',
-      (trainings[one.training].key, evaluate_fn(one), number),
+      (trainings[evaluation.training].key, key_fn(evaluation), number),
     )
 
 
 def read_trainings(
   connection: sqlite3.Connection, key: str = ''
 ) -> dict[str, Training]:
-  """Return trainings by key: all, or this one."""
+  """Return trainings by key: all, or the one with this key."""
   names = [*Training._fields[:-1], *Provenance._fields]
   rows = connection.execute(
     f'SELECT {_quoted(names)} FROM trainings {"WHERE key = ?" if key else ""}',
@@ -182,7 +185,7 @@ def read_evaluations(
 def read_scores(
   connection: sqlite3.Connection, evaluation: int, view: str
 ) -> Evaluated | None:
-  """Return what a view gave, or None where it was not evaluated."""
+  """Return the scores of a view, or None where it was not evaluated."""
   rows = connection.execute(
     f'SELECT client, train_count, {", ".join(SCORED)} FROM scores '
     'WHERE evaluation = ? AND view = ? ORDER BY client',
@@ -215,5 +218,5 @@ def _mapping(text: str) -> dict[str, Any]:
   except (ValueError, RecursionError):
     value = None
   if not isinstance(value, dict):
-    raise sqlite3.DatabaseError(f'{text[:20]!r} where fields belong')
+    raise sqlite3.DatabaseError(f'{text[:20]!r} is no JSON object')
   return value

@@ -1,15 +1,15 @@
-"""The run directory: all that a run leaves behind, and all it resumes from.
+"""The run directory: everything that a run writes, and resumes from.
 
-  config.json     the resolved config, and what it ran on
+  config.json     the resolved config, and its provenance
   metrics.jsonl   one object a line: round, time, named numbers
   clients.npz     per client: ids, counts, and the scores of every view
   result.json     status, summary of every view and of test_best; written last
-  checkpoints/    see checkpoints.py
-  tb/             the metrics once more, for TensorBoard: events.py
-  model/          see modelfile.py
+  checkpoints/    checkpoint.py
+  tb/             the metrics for TensorBoard: tensorboard.py
+  model/          model_file.py
 
-A run that is killed at any moment is continued by opening it again. What was
-damaged since is noticed: result.json and every checkpoint hold digests.
+A run that was killed at any moment continues when it is opened again. Damaged
+files are recognised: result.json and every checkpoint hold checksums.
 """
 
 import json
@@ -26,25 +26,24 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, checksums, identity, lock
-from fedjax_pfl.runs.tensorboard import Events
+from fedjax_pfl.runs.tensorboard import EventsFile
 
 METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
 RESULT = 'result.json'
-# Fields of Scores: those that every version stores, and those since added.
-SCORED_ALWAYS = ('correct', 'count')
-SCORED_LATER = Scores._fields[len(SCORED_ALWAYS) :]
+# Fields of Scores that every view has; the others may be None.
+ALWAYS_SCORED = ('correct', 'count')
 
 
 class Clients(NamedTuple):
-  """What clients.npz holds; arrays are [K], where nothing else is said."""
+  """The content of clients.npz."""
 
-  ids: np.ndarray
-  train_count: np.ndarray
-  scores: dict[str, Scores]  # by view, in the order of writing
-  # [K, Y] examples of every class; older versions did not store them.
-  train_classes: np.ndarray | None = None
-  test_classes: np.ndarray | None = None
+  ids: np.ndarray  # [K]
+  train_count: np.ndarray  # [K]
+  scores: dict[str, Scores]  # by view, in the order of writing; fields [K]
+  # Examples of every class; None where only an evaluation was stored.
+  train_classes: np.ndarray | None = None  # [K, Y]
+  test_classes: np.ndarray | None = None  # [K, Y]
 
 
 def open_run(
@@ -55,19 +54,19 @@ def open_run(
   log: Callable[[str], None] = print,
   resumable: Collection[str] = (),
 ) -> 'Run':
-  """Return the run in `workdir`, begun now or to be continued.
+  """Return the run in `workdir`, started now or to be continued.
 
-  `data` is the fingerprint of the data. A directory that was begun with
-  another config or other data is refused and left as it is; fields that are
-  `resumable` may differ, and other versions and devices are only logged.
+  `data` is the fingerprint of the data. A directory of a run with another
+  config or other data is refused, and not changed; fields that are `resumable`
+  may differ, and other versions and devices are only logged.
   """
   path = pathlib.Path(workdir)
-  identity.claim(path, config, data, log, resumable)
+  identity.open_directory(path, config, data, log, resumable)
   return Run(path, log)
 
 
 class Run:
-  """A run directory that is open for writing; every write is whole."""
+  """A run directory that is open for writing; every write is atomic."""
 
   def __init__(self, path: pathlib.Path, log: Callable[[str], None]):
     self.path = path
@@ -84,10 +83,9 @@ class Run:
     return 'started' if checkpoint.steps(self._checkpoints) else 'new'
 
   def result(self) -> dict[str, Any] | None:
-    """Return result.json, or None while there is none that can be read.
+    """Return result.json; None if it, or its clients.npz, is damaged.
 
-    It is none without the clients.npz of which it is the summary. Both are
-    derived: the run writes them again at its end.
+    Both are derived: the run writes them again at its end.
     """
     path = self.path / RESULT
     try:
@@ -97,7 +95,7 @@ class Run:
     except ValueError:
       self._log(f'{path} is damaged and will be written again.')
       return None
-    if digests and atomic_files.sha256(self.path / CLIENTS) != digests[CLIENTS]:
+    if atomic_files.sha256(self.path / CLIENTS) != digests[CLIENTS]:
       self._log(
         f'{self.path / CLIENTS} is damaged or missing and will be written '
         'again.'
@@ -108,8 +106,9 @@ class Run:
   def log(self, **numbers: Any) -> None:
     """Append one line of metrics: `log(round=8, loss=1.2)`.
 
-    Log before `save_checkpoint` of the same round: a line that is lost is
-    lost, one too many is dropped by `rewind`. NaN and infinity become null.
+    Log before `save_checkpoint` of the same round: `rewind` drops lines after
+    the checkpoint, and cannot restore earlier ones. NaN and infinity become
+    null.
     """
     assert 'round' in numbers and 'time' not in numbers, numbers
     now = time.time()
@@ -123,7 +122,7 @@ class Run:
       stream.write(json.dumps(record, allow_nan=False) + '\n')
       stream.flush()
       os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
-    self._mirror(record['round'], now, numbers)
+    self._write_events(record['round'], now, numbers)
 
   def rewind(self, last_round: int | None) -> None:
     """Drop the metrics after `last_round` (None: all) and a torn last line."""
@@ -132,17 +131,17 @@ class Run:
       return
     lines = path.read_bytes().splitlines(keepends=True)
     limit = -1 if last_round is None else last_round
-    kept = [line for line in lines if _round_of(line) <= limit]
-    if kept != lines:
+    earlier = [line for line in lines if _round_of(line) <= limit]
+    if earlier != lines:
       with atomic_files.writing(path):
-        atomic_files.write_bytes(path, b''.join(kept))
+        atomic_files.write_bytes(path, b''.join(earlier))
     self._purge_step = limit + 1
 
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
-    """Save what the next round needs, after `step` rounds; keep two."""
+    """Save the state after `step` rounds; the newest two are kept."""
     with atomic_files.writing(self._checkpoints):
       metrics = checksums.checksum_of(self.path / METRICS)
-      checkpoint.save(self._checkpoints, step, tree, beside=metrics)
+      checkpoint.save(self._checkpoints, step, tree, metadata=metrics)
 
   def has_checkpoint(self, step: int) -> bool:
     """Return whether a checkpoint of this step was saved."""
@@ -155,7 +154,7 @@ class Run:
   def restore_checkpoint(
     self, like: PyTree | Callable[[int], PyTree]
   ) -> tuple[int, PyTree] | None:
-    """Return the newest whole checkpoint, or None if there is none yet."""
+    """Return the newest undamaged checkpoint; None if there is none yet."""
     return checkpoint.restore(self._checkpoints, like, self._log)
 
   def resume(
@@ -164,10 +163,9 @@ class Run:
     """Return `restore_checkpoint(like)`, with the metrics rewound to it."""
     restored = self.restore_checkpoint(like)
     if restored:
-      checksum = checkpoint.beside(self._checkpoints, restored[0])
-      checksums.check_metrics(
-        self.path / METRICS, checksum, restored[0], self._log
-      )
+      step = restored[0]
+      checksum = checkpoint.read_metadata(self._checkpoints, step)
+      checksums.check_metrics(self.path / METRICS, checksum, step, self._log)
     self.rewind(restored[0] if restored else None)
     return restored
 
@@ -182,15 +180,15 @@ class Run:
   ) -> None:
     """Replace clients.npz by the scores of the last evaluation.
 
-    `train_classes` and `test_classes` [K, Y] are what the clients hold.
+    `train_classes` and `test_classes` [K, Y] count the examples of the clients.
     """
     arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
     classes = {'train_classes': train_classes, 'test_classes': test_classes}
     for name, counts in classes.items():
       if counts is not None:
         arrays[name] = np.asarray(counts, np.int32)
-    for view, one in scores.items():
-      for field, array in one._asdict().items():
+    for view, score in scores.items():
+      for field, array in score._asdict().items():
         if array is not None:
           arrays[f'{view}/{field}'] = np.asarray(array)
     for name, array in arrays.items():
@@ -210,9 +208,9 @@ class Run:
     status: str = 'finished',
     **more: Any,
   ) -> None:
-    """Write result.json; with status 'finished' the run is over.
+    """Write result.json; with status 'finished' the run is finished.
 
-    `views` maps every view to its `report.summary.summarise`.
+    `views` maps every view to its `summarise`.
     """
     result = {'status': status, 'algorithm': algorithm, 'dataset': dataset}
     result |= {'rounds': rounds, 'seconds': seconds, 'views': views, **more}
@@ -221,19 +219,19 @@ class Run:
       atomic_files.write_json(self.path / RESULT, result)
 
   def model_path(self, name: str) -> pathlib.Path:
-    """Return where the model of this name belongs: model/<name>.npz."""
+    """Return the path of the model of this name: model/<name>.npz."""
     if not name or pathlib.PurePath(name).name != name or '\\' in name:
       raise bad_input(
         'view',
         got=name,
-        expected='a name that can be one of a file',
+        expected='a name that a file can have',
         cause='a method whose view has a slash in its name',
       )
     (self.path / 'model').mkdir(exist_ok=True)
     return self.path / 'model' / f'{name}.npz'
 
   def close(self) -> None:
-    """Close what is open; the directory is free for other processes."""
+    """Close the files and release the lock of the directory."""
     if self._is_closed:
       return
     self._is_closed = True
@@ -245,16 +243,18 @@ class Run:
   def _checkpoints(self) -> pathlib.Path:
     return self.path / 'checkpoints'
 
-  def _mirror(self, at: int, now: float, numbers: Mapping[str, Any]) -> None:
+  def _write_events(
+    self, step: int, now: float, numbers: Mapping[str, Any]
+  ) -> None:
     """Write the numbers into tb/ as well."""
     with atomic_files.writing(self.path / 'tb'):
       if self._events is None:
-        self._events = Events(self.path / 'tb', self._purge_step)
-      self._events.write(at, now, numbers)
+        self._events = EventsFile(self.path / 'tb', self._purge_step)
+      self._events.write(step, now, numbers)
 
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
-  """Return config.json: `config`, `data` and what the run ran on."""
+  """Return config.json: `config`, `data` and the provenance of the run."""
   return _load_json(_existing(workdir, identity.CONFIG))
 
 
@@ -275,18 +275,16 @@ def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
-  """Return the scores of every client at the last evaluation.
-
-  What versions of that time did not score is None.
-  """
+  """Return the scores of every client at the last evaluation."""
   path = _existing(workdir, CLIENTS)
   arrays = atomic_files.read_npz(path)
   views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
+  maybe_scored = [name for name in Scores._fields if name not in ALWAYS_SCORED]
   try:
     scores = {
       view: Scores(
-        *(arrays[f'{view}/{field}'] for field in SCORED_ALWAYS),
-        *(arrays.get(f'{view}/{field}') for field in SCORED_LATER),
+        **{field: arrays[f'{view}/{field}'] for field in ALWAYS_SCORED},
+        **{field: arrays.get(f'{view}/{field}') for field in maybe_scored},
       )
       for view in views
       if view

@@ -1,7 +1,7 @@
-"""The metrics once more, in the files that TensorBoard reads.
+"""The metrics as TensorBoard reads them.
 
-Written at once, by the thread that trains. tensorboardX's SummaryWriter has a
-thread of its own: on a full disk that dies, and the run waits for it forever.
+Written by the thread that trains. tensorboardX's SummaryWriter has a thread of
+its own: on a full disk it ends, and the run would wait for it forever.
 """
 
 import contextlib
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Events:
-  """An events file; `purge_step` hides what earlier ones say from there on."""
+class EventsFile:
+  """An events file; `purge_step` hides later steps of earlier files."""
 
   def __init__(self, folder: pathlib.Path, purge_step: int | None):
     # 0.05 s; 2 s where PyTorch is installed, which it imports.
@@ -28,7 +28,7 @@ class Events:
       self._writer.write_event(Event(step=purge_step, session_log=start))
 
   def write(self, step: int, now: float, numbers: Mapping[str, Any]) -> None:
-    """Write what is a number; flush it."""
+    """Write the values that are numbers, and flush them."""
     from tensorboardX.summary import scalar
 
     for name, number in numbers.items():
@@ -40,5 +40,5 @@ class Events:
     self._writer.flush()
 
   def close(self) -> None:
-    with contextlib.suppress(OSError):  # a full disk: all else is written
+    with contextlib.suppress(OSError):  # a full disk
       self._writer.close()

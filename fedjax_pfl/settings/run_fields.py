@@ -1,7 +1,7 @@
 """The sections `evaluation` and `system`: what a run evaluates, how it runs."""
 
-from fedjax_pfl.client.personalization import ADAPT_ON
 from fedjax_pfl.data import PLACEMENTS
+from fedjax_pfl.data.halves import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record

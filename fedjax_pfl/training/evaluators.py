@@ -27,22 +27,21 @@ Evaluator = Callable[..., dict[str, Scores]]
 
 
 class Evaluators(NamedTuple):
+  """Both evaluations of a run."""
+
   clients: Evaluator  # (stage, state, views, on_models): {view: Scores [K]}
-  whole: (
-    GlobalEvaluator  # (stage, server): numbers; empty if there is no such model
-  )
+  global_model: GlobalEvaluator  # (stage, server): numbers; {} without a model
 
 
 def make_evaluators(
   experiments: Sequence[Experiment], keys: Sequence[Key]
 ) -> list[Evaluators]:
-  """Return what evaluates each seed of an experiment, compiled once for all."""
-  whole = make_global_evaluator(
-    experiments[0]
-  )  # its tests are those of all seeds
+  """Return the evaluators of each seed; they share their compiled programs."""
+  # The test set is that of all seeds.
+  global_evaluator = make_global_evaluator(experiments[0])
   compiled = {}
   return [
-    Evaluators(make_evaluator(experiment, key, compiled), whole)
+    Evaluators(make_evaluator(experiment, key, compiled), global_evaluator)
     for experiment, key in zip(experiments, keys, strict=True)
   ]
 
@@ -54,7 +53,7 @@ def make_evaluator(
 ) -> Evaluator:
   """Return (stage, state, views, on_models) -> {view: Scores [K]}.
 
-  `compiled` holds the programs that evaluate other seeds, and takes new ones.
+  `compiled` is the cache of programs that several seeds share.
   """
   num_clients = experiment.settings.data.num_clients
   support, query = experiment.eval_data

@@ -1,8 +1,8 @@
-"""The one model of the server, evaluated on the whole test set.
+"""Evaluate the global model of a server on the whole test set.
 
-Beside the models of the clients, which are evaluated on each client's own
-tests: all tests of the dataset, whatever clients are tested on, in stored order
-and in batches of TEST_BATCH. A method whose server has no whole model has none.
+The models of clients are evaluated on each client's own test examples; the
+global model on all of the dataset, in stored order and in batches of
+TEST_BATCH. A method whose server holds a part of the model only has none.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ NUM_LAST = 10
 def make_global_evaluator(experiment: Experiment) -> GlobalEvaluator:
   """Return (stage, server) -> accuracy, top5, loss, ece, mce and count.
 
-  Empty where it is not wanted, or where the stage has no global model.
+  It returns {} without `eval_global_model`, or where the stage has no model.
   """
   programs, tests = {}, []
 
@@ -48,14 +48,14 @@ def make_global_evaluator(experiment: Experiment) -> GlobalEvaluator:
           TEST_BATCH,
         )
       )
-    if not tests:  # uint8 images on the device: once, and only if wanted
-      tests.append(one_client(experiment.dataset.test))
+    if not tests:  # uint8 images on the device, at the first evaluation
+      tests.append(as_one_client(experiment.dataset.test))
     return percentages(programs[stage.name](server, tests[0]))
 
   return evaluate
 
 
-def one_client(images: Images) -> ClientData:
+def as_one_client(images: Images) -> ClientData:
   """Return all images as those of one client: index [N], count []."""
   size = len(images.y)
   return ClientData(
@@ -76,7 +76,7 @@ def percentages(scores: Scores) -> dict[str, Any]:
   return {'accuracy': accuracy, **others, 'count': count}
 
 
-def last_ones(
+def last_evaluations(
   metrics: list[Mapping[str, Any]], stage: str
 ) -> dict[str, float | int]:
   """Return mean and deviation (ddof 0) of the last evaluations of a stage."""

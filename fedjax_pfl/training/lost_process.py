@@ -1,8 +1,8 @@
-"""What becomes of a run of several processes when one of them is lost.
+"""End a run of several processes when one of them is lost.
 
-It ends the others as well: at once where the network says so, and after
-HEARTBEAT seconds of silence anywhere. Each of them says in a sentence what is
-kept, and the same command goes on from the last checkpoint.
+The others end, too: at once where the network reports it, and in any case after
+HEARTBEAT seconds without a heartbeat. Each of them prints an error that names
+the last checkpoint, from which the same command continues.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ import jax
 
 from fedjax_pfl.core.errors import BadInput
 
-HEARTBEAT = 60  # seconds without a sign of life until a process is lost
+HEARTBEAT = 60  # seconds without a heartbeat until a process is lost
 
 
 class LostError(RuntimeError):
-  """Another process of the run is gone; the message says what is left."""
+  """Another process of the run ended; the message names the checkpoint."""
 
 
 @contextlib.contextmanager
 def watching(runs: Sequence[Any]) -> Iterator[None]:
-  """Say in a sentence that another process was lost, and what is kept."""
+  """Raise or print `lost_sentence` when another process is lost."""
   if jax.process_count() == 1:
     yield
     return
@@ -41,7 +41,7 @@ def watching(runs: Sequence[Any]) -> Iterator[None]:
 
 
 def is_loss(error: Exception) -> bool:
-  """Return whether an exception says that another process does not answer."""
+  """Return whether an exception is caused by the loss of another process."""
   text = str(error)
   if isinstance(error, BadInput) or 'RESOURCE_EXHAUSTED' in text:
     return False
@@ -50,24 +50,25 @@ def is_loss(error: Exception) -> bool:
 
 
 def lost_sentence(runs: Sequence[Any], reason: str) -> str:
+  """Return the error that names both processes and the last checkpoint."""
   others = [n for n in range(jax.process_count()) if n != jax.process_index()]
   who = f'process {others[0]}' if len(others) == 1 else 'another process'
   saved = [run.saved for run in runs if run.saved is not None]
-  kept = f'the checkpoint of round {min(saved)} is' if saved else 'nothing was'
+  last = f'the checkpoint of round {min(saved)}' if saved else 'no checkpoint'
   return (
     f'Process {jax.process_index()} of {jax.process_count()} has lost {who} '
-    f'({reason}); {kept} saved. The same command, given to all of them, goes '
-    f'on {"from there" if saved else "from the start"}.'
+    f'({reason}); {last} was saved. The same command in all processes '
+    f'continues from {"there" if saved else "the start"}.'
   )
 
 
 @contextlib.contextmanager
 def on_abort(sentence_fn: Callable[[], str]) -> Iterator[None]:
-  """Say a sentence where jax aborts.
+  """Print a sentence and end the process where jax aborts it.
 
-  Where process 0 is lost, or never came, jax's own threads end this one as a
-  bug would: no exception reaches Python, and no handler of its `signal`, which
-  run between two lines of Python alone.
+  Where process 0 is lost, or was never started, threads of jax abort this
+  process. No exception reaches Python then, and handlers of its `signal` do not
+  run: these run between two lines of Python only.
   """
 
   @ctypes.CFUNCTYPE(None, ctypes.c_int)
@@ -86,9 +87,9 @@ def on_abort(sentence_fn: Callable[[], str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-  """End the process at once where several work and this one fails.
+  """End this process at once where it fails and there are others.
 
-  Else its end would wait for the others, and they for it.
+  Otherwise its end would wait for the others, and theirs for it.
   """
   if jax.process_count() == 1:
     yield
@@ -98,7 +99,7 @@ def ending() -> Iterator[None]:
       yield
   except (BadInput, LostError) as error:
     leave(1, str(error))
-  except KeyboardInterrupt as stop:  # see stopping.py
+  except KeyboardInterrupt as stop:  # see preemption.py
     leave(getattr(stop, 'status', 128 + signal.SIGINT))
   except SystemExit as error:
     leave(error.code if isinstance(error.code, int) else 1)
@@ -107,7 +108,7 @@ def ending() -> Iterator[None]:
 
 
 def leave(status: int, text: str = '') -> None:
-  """End this process, whatever its threads wait for."""
+  """End this process, even if its threads are blocked."""
   with contextlib.suppress(Exception):
     sys.stdout.flush()
   os.write(2, f'{text}\n'.encode() if text else b'')

@@ -1,14 +1,14 @@
-"""What a run will hold in memory, told before its round is compiled.
+"""Estimate the memory of a run, before its round is compiled.
 
   round    arguments: images, rows of indices, server, clients
            results: server, clients
            work: C (own state before and after + upload)  +  c w
   evaluation  the same arguments  +  b v        c, b clients side by side
 
-w and v, the work of one client, are what the compiler says of the program of
-one client: that is compiled, without optimising its code, which leaves its
-memory as it is; the round is not. Clients on the host count there, and on the
-device a cohort of them does.
+w and v, the work of one client, are the compiler's memory analysis of the
+program of one client: that is compiled, without optimisation, which does not
+change its memory; the round is not. Clients on the host count there, and on the
+device only a cohort of them.
 """
 
 import os
@@ -27,8 +27,8 @@ from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.experiment import Experiment
 
-BLOCK = 10  # clients evaluated in a call, at least: evaluation.CPU_BLOCK
-# Machine code that runs slowly, in the same buffers.
+BLOCK = 10  # clients evaluated in a call, at least: evaluators.CPU_BLOCK
+# Slower machine code with the same buffers, which compiles sooner.
 UNOPTIMISED = {
   'xla_backend_optimization_level': 0,
   'xla_llvm_disable_expensive_passes': True,
@@ -36,21 +36,21 @@ UNOPTIMISED = {
 
 
 class Memory(NamedTuple):
-  """Bytes of a stage; on the device unless a word says otherwise."""
+  """Bytes of a stage, on the device but for `host`."""
 
   images: int
   rows: int  # of indices
   server: int
-  clients: int  # what they keep
-  results: int  # of a round: server and clients once more
+  clients: int  # their states
+  results: int  # of a round: server and clients again
   cohort: int  # states before and after, and uploads
   work: int  # of the clients side by side
   evaluation: int  # of those evaluated side by side
-  host: int  # clients and their rows, where they live there
+  host: int  # clients and their rows, with clients_placement=host
 
   @property
   def round(self) -> int:
-    """Return what is held while a round runs."""
+    """Return the bytes while a round runs."""
     return self._arguments + self.results + self.cohort + self.work
 
   @property
@@ -65,7 +65,7 @@ class Memory(NamedTuple):
 def forecast_memory(
   experiment: Experiment, stage: Stage, states: tuple[Server, Client]
 ) -> Memory:
-  """Return the forecast of a stage that begins with states of these shapes."""
+  """Return the memory of a stage that starts with states of these shapes."""
   size = experiment.cohort_size
   if stage.full_participation:
     size = experiment.settings.data.num_clients
@@ -80,24 +80,24 @@ def forecast_memory(
   row, upload, metrics = program.out_info
   work = program.compile(compiler_options=_options()).memory_analysis()
   own, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
-  one = work.temp_size_in_bytes
+  per_client = work.temp_size_in_bytes
   if chunk > 1:  # on their way to the results
-    one += own + up
+    per_client += own + up
   known = _known(experiment, states, size)
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
   return known._replace(
     images=known.images + made,
     # On the host, they are arguments and results.
     cohort=size * (up if known.host else 2 * own + up),
-    work=chunk * one,
+    work=chunk * per_client,
     evaluation=_evaluation(experiment, stage, states, size),
   )
 
 
 def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
-  """Return the forecast of every stage, with its name.
+  """Return the name and the memory of every stage.
 
-  >>> forecasts(build(settings))[0][1].peak
+  >>> forecasts(build_experiment(config))[0][1].peak
   """
   data = shapes_of(experiment.train)
   return [
@@ -107,9 +107,9 @@ def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
 
 
 def check_room(experiment: Experiment) -> None:
-  """Refuse what memory cannot hold, whatever the round then takes.
+  """Refuse a run whose data and states exceed the memory.
 
-  Of shapes alone: nothing is compiled.
+  From shapes: nothing is compiled.
   """
   stages = stage_shapes(experiment.stages, shapes_of(experiment.train))
   for _, *states in stages:
@@ -118,7 +118,7 @@ def check_room(experiment: Experiment) -> None:
 
 
 def check_fits(memory: Memory) -> None:
-  """Refuse what is more than the device has, or the host."""
+  """Refuse a run that needs more than the device has, or the host."""
   for place, need, has in (
     ('the device', memory.peak, room_on_device()),
     ('the host', memory.host, room_on_host()),
@@ -140,7 +140,7 @@ def check_fits(memory: Memory) -> None:
 
 
 def room_on_device() -> int | None:
-  """Return the bytes that the device has; of a CPU they are the host's."""
+  """Return the memory of the device in bytes; of a CPU it is the host's."""
   device = jax.devices()[0]
   if device.platform == 'cpu':
     return room_on_host()
@@ -155,7 +155,7 @@ def room_on_host() -> int | None:
 
 
 def program_bytes(program: jax.stages.Compiled) -> int:
-  """Return the memory of a program: what goes in, comes out, lies between."""
+  """Return the memory of a program: arguments, results, temporaries."""
   memory = program.memory_analysis()
   return int(
     memory.argument_size_in_bytes
@@ -171,7 +171,7 @@ def gigabytes(number: int) -> str:
 def _known(
   experiment: Experiment, states: tuple[Server, Client], size: int
 ) -> Memory:
-  """Return what follows from shapes alone; no work, and no upload."""
+  """Return the part that follows from shapes: without work and uploads."""
   train, test = experiment.train, experiment.test
   server, clients = map(trees.num_bytes, states)
   rows = trees.num_bytes([train.index, train.count, test.index, test.count])
@@ -184,9 +184,9 @@ def _known(
       images, rows, server, clients, results=results, **nothing, host=0
     )
   share = size / experiment.settings.data.num_clients
-  kept, fed = int(share * clients), int(share * rows)
+  states, fed = int(share * clients), int(share * rows)
   return Memory(
-    *(images, fed, server, kept, server + kept),
+    *(images, fed, server, states, server + states),
     **nothing,
     host=clients + rows,
   )
@@ -198,7 +198,7 @@ def _evaluation(
   states: tuple[Server, Client],
   size: int,
 ) -> int:
-  """Return the work of evaluation; on an accelerator a block side by side."""
+  """Return the work of an evaluation: of a block of clients."""
   settings = experiment.settings
   last = stage is experiment.stages[-1]
   views = settings.evaluation.views if last else settings.evaluation.eval_views
@@ -227,7 +227,7 @@ def _evaluation(
 
 
 def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
-  """Return lines of words: a column for each stage, the sums below."""
+  """Return lines of cells: a column for each stage, the sums below."""
   lines = [('memory', *(name for name, _ in forecasts))]
   for name in (*Memory._fields, 'round', 'peak'):
     values = (getattr(memory, name) for _, memory in forecasts)

@@ -1,9 +1,10 @@
-"""One run by several processes, on one machine or on many: jax.distributed.
+"""One run by several processes, on one or several machines: jax.distributed.
 
 Each process reads the data and holds the whole state; its devices train and
-evaluate their share of the clients (mesh.py). Only the first one touches the
-run directory and prints: the others need no common disk. What it finds there, a
-checkpoint above all, it sends to them, so that all go on from the same round.
+evaluate their share of the clients (federated/sharding.py). Only the first
+process reads and writes the run directory, and prints: no common disk is
+needed. It broadcasts what it reads, above all a checkpoint, so that all
+processes continue from the same round.
 """
 
 import hashlib
@@ -22,9 +23,9 @@ from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.training.lost_process import HEARTBEAT, first_line, on_abort
 
 AUTO = 'auto'
-START = 300  # seconds for all processes to come
-# What a run directory is asked, beside what is written to it.
-ASKED = ('status', 'result', 'has_checkpoint', 'last_checkpoint')
+START = 300  # seconds within which all processes have to connect
+# Methods of a run that only read; their results are broadcast.
+READS = ('status', 'result', 'has_checkpoint', 'last_checkpoint')
 
 
 def connect(
@@ -34,19 +35,19 @@ def connect(
   *,
   start: int = START,
 ) -> None:
-  """Join the other processes; without a coordinator there are none.
+  """Connect to the other processes; without a coordinator there are none.
 
-  Before jax is asked for its devices. The first process prints, no other.
+  To be called before jax lists its devices. Only the first process prints.
 
   >>> connect('10.0.0.1:1234', num_processes=2, process_id=0)
-  >>> connect('auto')  # SLURM, TPU pods, Kubernetes, MPI: jax asks them
+  >>> connect('auto')  # SLURM, TPU pods, Kubernetes, MPI: found by jax
   """
   given = {'num_processes': num_processes, 'process_id': process_id}
   check_places(coordinator, **given)
   if not coordinator:
     return
   address = {} if coordinator == AUTO else {'coordinator_address': coordinator}
-  # It would take SIGTERM for itself, and nothing would stop a process.
+  # It would handle SIGTERM, and a process could not be stopped.
   jax.config.update('jax_enable_preemption_service', False)
   try:
     with on_abort(lambda: str(_refused(coordinator, start, 'see above'))):
@@ -66,7 +67,7 @@ def _refused(coordinator: str, start: int, reason: str) -> BadInput:
   return bad_input(
     'coordinator',
     got=f'{coordinator} ({reason})',
-    expected='process 0 to listen there, and as many as num_processes to come '
+    expected='process 0 to listen there, and num_processes of them to connect '
     f'within {start} s',
     choices=['HOST:PORT of the machine of process 0', AUTO],
     cause='a port that is taken or closed, a process that did not start or '
@@ -77,7 +78,7 @@ def _refused(coordinator: str, start: int, reason: str) -> BadInput:
 def check_places(
   coordinator: str | None, num_processes: int | None, process_id: int | None
 ) -> None:
-  """Refuse flags that do not say where each process is."""
+  """Refuse flags that do not give each process its place."""
   given = {'num_processes': num_processes, 'process_id': process_id}
   absent = [name for name, number in given.items() if number is None]
   wrong = None
@@ -97,13 +98,13 @@ def check_places(
     raise bad_input(
       'coordinator',
       got=wrong,
-      expected='an address that is the same for all processes, how many they '
-      'are, and for each its own number, from 0',
+      expected='the same address and number of processes in all of them, and '
+      'in each its own number, from 0',
       choices=[
         '--coordinator=HOST:PORT --num_processes=N --process_id=0 .. N-1',
         f'--coordinator={AUTO}, where a batch system starts them',
       ],
-      cause='a flag that was forgotten, or process numbers that begin with 1',
+      cause='a missing flag, or process numbers that start with 1',
     )
 
 
@@ -113,20 +114,20 @@ def is_first() -> bool:
 
 
 def open_run(workdir: str | os.PathLike, *arguments, **more) -> Any:
-  """Return `store.open_run(..)`, which is that of the first process."""
+  """Return `run_dir.open_run(..)`, opened by the first process."""
   if jax.process_count() == 1:
     return run_dir.open_run(workdir, *arguments, **more)
   opened = []
-  ask_first(
+  from_first(
     lambda: opened.append(run_dir.open_run(workdir, *arguments, **more))
   )
   return SharedRun(workdir, opened[0] if opened else None)
 
 
 class SharedRun:
-  """The run directory of the first process, for all: `store.Run`, or nobody.
+  """The `run_dir.Run` of the first process, with its methods for all of them.
 
-  Every process asks and writes alike; the first one does it.
+  Every process calls the same methods; only the first reads and writes.
   """
 
   def __init__(self, path: str | os.PathLike, run: run_dir.Run | None):
@@ -136,38 +137,40 @@ class SharedRun:
 
   def __getattr__(self, name: str) -> Callable:
     def call(*arguments, **more):
-      def done():
+      def call_first():
         return getattr(self._run, name)(*arguments, **more)
 
-      if name in ASKED:
-        return ask_first(done)
-      return done() if self._run is not None else None
+      if name in READS:
+        return from_first(call_first)
+      return call_first() if self._run is not None else None
 
     return call
 
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
-    """Save what the next round needs; the first process has all of it."""
+    """Save the state, which the first process holds as well."""
     if self._run is not None:
       self._run.save_checkpoint(step, tree)
     self.saved = step
 
   def resume(self, like: Callable[[int], PyTree]) -> tuple[int, PyTree] | None:
     """Return the newest checkpoint, which the first process reads."""
-    found = {}
+    trees = []
 
-    def look():
-      found['it'] = self._run.resume(like)
-      return found['it'] and found['it'][0]
+    def resume():
+      restored = self._run.resume(like)
+      if restored is None:
+        return None
+      trees.append(restored[1])
+      return restored[0]
 
-    self.saved = ask_first(look)
+    self.saved = from_first(resume)
     if self.saved is None:
       return None
-    tree = found['it'][1] if found else None
-    return self.saved, send(tree, like(self.saved))
+    return self.saved, broadcast(trees[0] if trees else None, like(self.saved))
 
 
 def check_alike(name: str, value: Any) -> None:
-  """Refuse processes that were not told the same: no two would fit."""
+  """Refuse processes whose values differ: their programs would not match."""
   if jax.process_count() == 1:
     return
   text = json.dumps(value, sort_keys=True, default=str)
@@ -177,18 +180,17 @@ def check_alike(name: str, value: Any) -> None:
   if len(others):
     raise bad_input(
       name,
-      got=f'another one in process {", ".join(map(str, others))} than in '
+      got=f'in process {", ".join(map(str, others))} another value than in '
       'process 0',
       expected='the same command, data and version in every process',
-      cause='a machine with other files, or a command that was changed for '
-      'some of them',
+      cause='a machine with other files, or a command that differs',
     )
 
 
 def any_of(number: int) -> int:
-  """Return to all the largest number that a process has.
+  """Return the largest number of all processes, in each of them.
 
-  A signal may come to one of them alone, and all have to stop together.
+  A signal may reach a single process, and all have to stop together.
   """
   if jax.process_count() == 1:
     return number
@@ -196,10 +198,10 @@ def any_of(number: int) -> int:
   return int(numbers.max())
 
 
-def ask_first(fn: Callable[[], Any]) -> Any:
-  """Return to all what fn returns in the first process: what JSON can hold.
+def from_first(fn: Callable[[], Any]) -> Any:
+  """Return in all processes what fn returns in the first: a JSON value.
 
-  What it raises there is raised in all of them.
+  An exception there is raised in all of them.
   """
   answer, error = {}, None
   if is_first():
@@ -217,10 +219,10 @@ def ask_first(fn: Callable[[], Any]) -> Any:
   return answer['value']
 
 
-def send(tree: PyTree | None, like: PyTree) -> PyTree:
-  """Return to all the tree of the first process, bit for bit.
+def broadcast(tree: PyTree | None, like: PyTree) -> PyTree:
+  """Return in all processes the tree of the first, bit for bit.
 
-  `like` has its shapes; elsewhere the tree is not looked at.
+  `like` has its shapes; in other processes `tree` is not used.
   """
   leaves = jax.tree.leaves(tree) if is_first() else []
   own = b''.join(np.asarray(leaf).tobytes() for leaf in leaves)
@@ -239,15 +241,15 @@ def send(tree: PyTree | None, like: PyTree) -> PyTree:
 
 
 def _from_first(own: bytes, size: int) -> bytes:
-  """Return the bytes of the first process, of which there are so many."""
-  room = 1 << (size - 1).bit_length() if size > 1 else 1  # few programs
-  content = np.zeros(room, np.uint8)
+  """Return the `size` bytes of the first process."""
+  padded = 1 << (size - 1).bit_length() if size > 1 else 1  # few programs
+  content = np.zeros(padded, np.uint8)
   if is_first():
     content[:size] = np.frombuffer(own, np.uint8)
   return np.asarray(_utils().broadcast_one_to_all(content)).tobytes()[:size]
 
 
 def _utils():
-  from jax.experimental import multihost_utils  # 0.1 s, and seldom needed
+  from jax.experimental import multihost_utils  # 0.1 s, and rarely needed
 
   return multihost_utils

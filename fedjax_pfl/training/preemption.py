@@ -1,9 +1,9 @@
-"""Signals that ask a run to stop: it saves what it has, and says so.
+"""Preemption: a run saves a checkpoint and stops after SIGTERM or SIGINT.
 
 SIGTERM comes before a preemptible machine is taken away, SIGINT from Ctrl-C.
-Between compiled calls a run is `asked`: a call is never broken off, so what a
-signal waits for is one call (a round on a CPU; else log_every of them), and,
-at the beginning, its compilation. A second Ctrl-C stops at once.
+A run looks for signals between compiled calls: a call is never interrupted, so
+a signal waits for one call (a round on a CPU; else log_every of them), and, at
+the beginning, for its compilation. A second Ctrl-C stops at once.
 """
 
 import contextlib
@@ -15,36 +15,36 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(KeyboardInterrupt):
-  """A signal ended the program; nothing that was complete is lost."""
+  """A signal ended the program; all checkpoints that were saved are whole."""
 
-  def __init__(self, number: int, *, told: bool = False):
+  def __init__(self, number: int, *, logged: bool = False):
     super().__init__()
     self.status = 128 + number  # as shells have it: 143 for SIGTERM
-    self.told = told  # somebody has said that the run is saved
+    self.logged = logged  # whether it was logged that the run is saved
 
 
 @contextlib.contextmanager
-def asked() -> Iterator[Callable[[], int]]:
-  """Only take note of signals; yield what returns the one that came, or 0.
+def catch_signals() -> Iterator[Callable[[], int]]:
+  """Record signals; yield a function that returns the first one, or 0.
 
-  Signals reach the main thread alone: in another nothing is done. Nor is it
-  with one that is ignored, as SIGINT is in a job behind `&`.
+  Signals reach the main thread only: in another thread nothing is recorded. A
+  signal that is ignored stays so, as SIGINT is in a job behind `&`.
   """
-  came = []
+  received = []
 
-  def note(number, frame):
-    if number == signal.SIGINT and came:
+  def handle(number, frame):
+    if number == signal.SIGINT and received:
       raise Stopped(number)
-    came.append(number)
+    received.append(number)
 
   def first():
-    return came[0] if came else 0
+    return received[0] if received else 0
 
   if threading.current_thread() is not threading.main_thread():
     yield first
     return
   before = {
-    number: signal.signal(number, note)
+    number: signal.signal(number, handle)
     for number in SIGNALS
     if signal.getsignal(number) is not signal.SIG_IGN
   }
@@ -52,7 +52,7 @@ def asked() -> Iterator[Callable[[], int]]:
     yield first
   finally:
     for number, old in before.items():
-      # None: it was set by other than Python, and cannot be put back by it.
+      # None: a handler that was not set by Python, which cannot restore it.
       signal.signal(number, signal.SIG_DFL if old is None else old)
-  if came:  # after the last time that anybody has asked
-    raise Stopped(came[0])
+  if received:  # after the run looked for the last time
+    raise Stopped(received[0])

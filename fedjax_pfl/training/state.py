@@ -1,7 +1,7 @@
-"""What a run is between two rounds: what a checkpoint holds.
+"""The state of a run between two rounds: the content of a checkpoint.
 
-Every stage has states of its own structure, so the round of a checkpoint tells
-which one it has.
+Every stage has states of its own structure; which one a checkpoint has follows
+from its round.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,13 @@ from fedjax_pfl.training.experiment import Experiment
 class TestBest(NamedTuple):
   """The best rounds of one view on the test set: see test_selection.py."""
 
-  each: test_selection.Best  # every client has a round of its own
-  together: (
-    test_selection.Best
-  )  # all have the one with the best pooled accuracy
+  each: test_selection.Best  # a best round for every client
+  # The round with the best pooled accuracy, for all.
+  together: test_selection.Best
 
 
 class State(NamedTuple):
-  """What a checkpoint holds."""
+  """The content of a checkpoint."""
 
   server: Server
   clients: Client
@@ -54,14 +53,14 @@ def first_state(
 ) -> tuple[State, int]:
   """Return the newest checkpoint's state and round, or the initial ones.
 
-  Where a run `writes`, its metrics begin anew from there.
+  Where the run `writes`, later lines of its metrics are dropped.
   """
   restore_fn = run.resume if writes else run.restore_checkpoint
   restored = restore_fn(partial(state_shapes, experiment))
   if restored is None:
     begin_fn = host_offload.begin if is_on_host(experiment.train) else begin
     states = begin_fn(experiment.stages[0], experiment.train, key)
-    return State(*states, np.zeros(()), none_yet(experiment)), 0
+    return State(*states, np.zeros(()), init_test_best(experiment)), 0
   done, state = restored
   return state, done
 
@@ -69,8 +68,8 @@ def first_state(
 def state_shapes(experiment: Experiment, step: int) -> State:
   """Return the shapes of the state after `step` rounds.
 
-  They are those of the stage that ran round `step`: a run that goes on enters
-  the next one.
+  They are those of the stage that ran round `step`: a run that continues
+  initializes the next stage.
   """
   last = 0
   for stage, server, clients in stage_shapes(
@@ -80,27 +79,27 @@ def state_shapes(experiment: Experiment, step: int) -> State:
     if step <= last:
       if is_on_host(experiment.train):
         clients = host_offload.shapes_on_host(clients)
-      return State(server, clients, np.zeros(()), none_yet(experiment))
+      return State(server, clients, np.zeros(()), init_test_best(experiment))
   raise AssertionError(f'round {step} of {last}')
 
 
 def initialize_stage(
   experiment: Experiment, stage: Stage, state: State
 ) -> State:
-  """Return the state with which a later stage begins."""
+  """Return the state with which a later stage starts."""
   initialize_fn = stage.initialize
   if is_on_host(experiment.train):
     initialize_fn = partial(host_offload.initialize_stage, stage)
   server, clients = initialize_fn(state.server, state.clients, experiment.train)
-  return State(server, clients, state.seconds, none_yet(experiment))
+  return State(server, clients, state.seconds, init_test_best(experiment))
 
 
-def none_yet(experiment: Experiment) -> dict[str, TestBest]:
+def init_test_best(experiment: Experiment) -> dict[str, TestBest]:
   """Return the best rounds before any was evaluated."""
   settings = experiment.settings
   dtype = jnp.int32 if settings.evaluation.scoring == 'exact' else float
-  unseen = test_selection.init_best(settings.data.num_clients, dtype=dtype)
-  best = jax.tree.map(np.asarray, unseen)
+  first = test_selection.init_best(settings.data.num_clients, dtype=dtype)
+  best = jax.tree.map(np.asarray, first)
   views = settings.evaluation.eval_views
   return {view: TestBest(best, best) for view in views}
 
@@ -108,17 +107,17 @@ def none_yet(experiment: Experiment) -> dict[str, TestBest]:
 def update_test_best(
   test_best: dict[str, TestBest], scores: dict[str, Scores], done: int
 ) -> dict[str, TestBest]:
-  """Return the best rounds with those of the latest evaluation."""
-  folded = {
+  """Return the best rounds after the evaluation of round `done`."""
+  updated = {
     view: TestBest(
-      test_selection.update_best(test_best[view].each, one, done),
+      test_selection.update_best(test_best[view].each, score, done),
       test_selection.update_best(
-        test_best[view].together, one, done, shared_round=True
+        test_best[view].together, score, done, shared_round=True
       ),
     )
-    for view, one in scores.items()
+    for view, score in scores.items()
   }
-  return {**test_best, **jax.tree.map(np.asarray, folded)}
+  return {**test_best, **jax.tree.map(np.asarray, updated)}
 
 
 def summarise_best(

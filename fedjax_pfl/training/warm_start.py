@@ -1,4 +1,4 @@
-"""Begin where another run ended: with its final global model."""
+"""Warm start: a run starts with the final global model of another run."""
 
 import hashlib
 import os
@@ -16,12 +16,12 @@ from fedjax_pfl.runs import model_file, run_dir
 
 
 class Start(NamedTuple):
-  """What a run takes from the one that it starts from."""
+  """The run to start from: its model, its data, its directory."""
 
   workdir: str
   params: Params
   data_id: str  # of the data of that run
-  digest: str  # of the file: another model makes another run
+  digest: str  # of the file: with another model it is another run
 
 
 def load_start(
@@ -31,17 +31,17 @@ def load_start(
 
   >>> start = load_start('runs/fedavg', 'convnet4', (32, 32, 3), task)
   """
-  run_dir.load_result(workdir)  # a run that is not there, or not finished
+  run_dir.load_result(workdir)  # refuses a run that is not finished
   path = pathlib.Path(workdir) / 'model' / 'global.npz'
   if not path.is_file():
     raise bad_input(
       'init_from',
       got=str(workdir),
-      expected='a run that left a global model, model/global.npz',
+      expected='a run with a global model, model/global.npz',
       cause='a method without one, or a run whose views had no "initial"',
     )
   params, about = model_file.load_model(path)
-  got = _described(path, about)
+  got = _read_about(path, about)
   want = model, task.num_classes, tuple(image_shape)
   like = jax.eval_shape(task.init, jax.random.key(0))
   if got != want or _shapes(params) != _shapes(like):
@@ -66,32 +66,32 @@ def model_digest(workdir: str | os.PathLike) -> str:
   return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
-def begin(task: Task, start: Start) -> Task:
+def start_from(task: Task, start: Start) -> Task:
   """Return the task whose first parameters are those of the other run."""
   return task._replace(init=lambda key: start.params)
 
 
 def name_data(data_id: str, start: Start) -> str:
-  """Return the fingerprint of the data with that of the first parameters."""
+  """Return the fingerprint of the data and of the first parameters."""
   return f'{data_id}+{start.digest}'
 
 
 def check_same_clients(start: Start, data_id: str) -> None:
-  """Refuse a run on other clients: they would get another one's model."""
-  theirs = start.data_id.partition('+')[0]
-  if theirs == data_id:
+  """Refuse another partition: a client would get the model of another one."""
+  of_start = start.data_id.partition('+')[0]
+  if of_start == data_id:
     return
   raise bad_input(
     'init_from',
-    got=f'{start.workdir}, on the data {theirs}',
+    got=f'{start.workdir}, on the data {of_start}',
     expected=f'a run on the data of this one, {data_id}: the same images, '
-    'dealt to the same clients',
+    'with the same partition',
     cause='another seed, partition, number of clients or of examples',
   )
 
 
-def _described(path: pathlib.Path, about: Mapping[str, Any]) -> tuple:
-  """Return model, classes and image shape as the file says."""
+def _read_about(path: pathlib.Path, about: Mapping[str, Any]) -> tuple:
+  """Return model, classes and image shape as the file has them."""
   try:
     return about['model'], about['num_classes'], tuple(about['image_shape'])
   except (KeyError, TypeError) as error:

@@ -13,7 +13,7 @@ import pytest
 from helpers import KEY, client_of, from_lists
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Outputs, Task
 from fedjax_pfl.federated.rounds import init_states, make_round
@@ -153,7 +153,7 @@ def test_weight_decay_joins_the_gradient():
 
 def test_learning_rate_is_that_of_the_round():
   """x = 8, w = 0: one step of eta gives w = 8 eta."""
-  schedule = local_training.step_schedule(0.5, 4)
+  schedule = optimisers.step_schedule(0.5, 4)
   train = local_training.LocalTraining(
     learning_rate=schedule, momentum=0, epochs=1
   )
@@ -174,7 +174,7 @@ def test_learning_rate_is_that_of_the_round():
 )
 def test_learning_rate_drops(rounds, first_of_second, first_of_third):
   """By rounds, at floor(K/2) and floor(3K/4); to a tenth each time."""
-  schedule = local_training.step_schedule(0.1, rounds)
+  schedule = optimisers.step_schedule(0.1, rounds)
   want = np.full(rounds, 0.1)
   want[first_of_second or rounds :] = 0.01
   want[first_of_third or rounds :] = 0.001
@@ -184,14 +184,13 @@ def test_learning_rate_drops(rounds, first_of_second, first_of_third):
 
 def test_drops_may_be_elsewhere():
   got = [
-    float(local_training.step_schedule(1.0, 10, (0.2,))(r))
-    for r in (0, 1, 2, 9)
+    float(optimisers.step_schedule(1.0, 10, (0.2,))(r)) for r in (0, 1, 2, 9)
   ]
   np.testing.assert_allclose(got, [1, 1, 0.1, 0.1], rtol=1e-6)
 
 
 def test_decay_has_begun_in_the_first_round():
-  schedule = local_training.step_schedule(1.0, 10, (0.5,), 0.9)
+  schedule = optimisers.step_schedule(1.0, 10, (0.5,), 0.9)
   got = [float(schedule(r)) for r in (0, 1, 5)]
   np.testing.assert_allclose(got, [0.9, 0.81, 0.1 * 0.9**6], rtol=1e-6)
 
@@ -256,7 +255,7 @@ def test_gradients_pass_through_the_frozen_head():
     {'body': jnp.array(1.0), 'head': jnp.array(3.0)},
     client_of(from_lists([[5.0]]), 0),
     KEY(0),
-    tx=local_training.freeze_except(optax.sgd(0.5), trees.invert(IS_HEAD)),
+    tx=optimisers.freeze_except(optax.sgd(0.5), trees.invert(IS_HEAD)),
     batching=local_training.Batching(1, 1, lambda x, key: x),
   )
   assert {part: float(w) for part, w in params.items()} == {
@@ -310,7 +309,7 @@ def test_ditto_pulls_its_own_model_to_the_global_one():
   assert personal_models(algorithm, server, clients) == [3.6875, 1.5]
 
 
-def test_ditto_as_released_shows_old_models_of_those_that_rest():
+def test_released_ditto_has_old_models_outside_the_cohort():
   """eta = 1/2 in both rounds; the pull is eta lam = 1/4 of what is too far.
 
   round 1   client 0:  0 + 4 - 0    = 4        4 - 0 - 4/4       = 3

@@ -143,7 +143,7 @@ def test_bytes_are_noted_while_a_round_is_traced(name):
 
 
 @every_method()
-def test_what_is_learnt_is_uploaded_or_kept(name):
+def test_a_client_uploads_or_keeps_parameters(name):
   for stage, server, clients in stage_shapes(build(name), DATA):
     client, up, _ = message_of(stage.algorithm, server, row_of(clients))
     assert trees.num_bytes(up) > 0 or trees.num_bytes(client) > 0
@@ -182,13 +182,13 @@ def test_one_clock_advances_by_one(name):
 
 @with_64_bits
 @every_method()
-def test_untouched_clients_keep_their_bits(name):
+def test_clients_outside_the_cohort_keep_their_bits(name):
   stages = stages_of(name)
   _, before = begin(stages[0], DATA, KEY(1))
   _, after, _ = play(stages[:1], DATA, rounds=1, seed=1)
-  rest = np.setdiff1d(np.arange(len(DATA.count)), COHORT)
-  assert len(rest) >= 2
-  assert_same_bits(trees.gather(after, rest), trees.gather(before, rest))
+  others = np.setdiff1d(np.arange(len(DATA.count)), COHORT)
+  assert len(others) >= 2
+  assert_same_bits(trees.gather(after, others), trees.gather(before, others))
 
 
 @every_method()
@@ -222,7 +222,7 @@ def test_personalize_is_handed_training_data_alone(name):
 
 @with_64_bits
 @every_method()
-def test_a_cohort_without_any_example_loses_no_number(name):
+def test_a_cohort_without_any_example_gives_finite_values(name):
   """Weights n_i are all 0 then."""
   empty = DATA._replace(count=jnp.zeros_like(DATA.count))
   server, clients, _ = play(stages_of(name), empty, rounds=1)

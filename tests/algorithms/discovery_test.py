@@ -44,7 +44,7 @@ def test_a_new_file_is_all_it_takes(tmp_path, monkeypatch):
     sys.modules.pop('fedjax_pfl.algorithms.fednew', None)
 
 
-def test_stage_enters_with_the_states_it_is_given():
+def test_a_stage_begins_with_the_states_it_is_given():
   stage = Stage('only', 1, None)
   server, clients = object(), jnp.zeros(3)
   assert stage.initialize(server, clients, None) == (server, clients)

@@ -22,7 +22,7 @@ from fedjax_pfl.federated.rounds import begin, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
-EVERYONE = tuple(range(len(DATA.count)))
+ALL_CLIENTS = tuple(range(len(DATA.count)))
 # Neither noise nor statistics of the batch: features can be stored.
 PLAIN = make_task(noise=0, normalised=False)
 PLAIN = PLAIN._replace(augment=PLAIN.normalise, batch_independent=True)
@@ -42,7 +42,7 @@ def test_inferred_clusters_average_the_models_of_the_first_round():
   )
   server, clients = begin(inference, DATA, KEY(1))
   round_fn = make_round(inference.algorithm)
-  cohort = jnp.array(EVERYONE)
+  cohort = jnp.array(ALL_CLIENTS)
   server, clients, _ = round_fn(server, clients, cohort, DATA, KEY(2))
   np.testing.assert_allclose(clients.shares.sum(1), 1, rtol=1e-5)
   after, cluster = rest.initialize(server, clients, DATA)
@@ -61,7 +61,7 @@ def test_clients_of_one_cluster_do_not_move_the_other():
   first, _ = small()
   server, cluster = begin(first, DATA, KEY(1))
   members = jnp.flatnonzero(cluster == cluster[0])
-  assert 0 < len(members) < len(EVERYONE)
+  assert 0 < len(members) < len(ALL_CLIENTS)
   round_fn = make_round(first.algorithm)
   after, same, _ = round_fn(server, cluster, members, DATA, KEY(2))
   assert_same_bits(same, cluster)
@@ -106,12 +106,12 @@ def test_features_are_not_stored_where_that_is_not_exact(task, reason):
   assert 'not what the paper does' in always.note
 
 
-def test_encoders_rest_while_the_classifier_learns():
+def test_encoders_are_frozen_while_the_classifier_learns():
   first, last = small()
   states = begin(first, DATA, KEY(1))
   server, clients = last.initialize(*states, DATA)
   assert_same_bits(
-    server.encoders,
+    server.params['encoders'],
     trees.select(
       states[0].params,
       {
@@ -121,10 +121,11 @@ def test_encoders_rest_while_the_classifier_learns():
     ),
   )
   round_fn = make_round(last.algorithm)
-  cohort = jnp.array(EVERYONE)
+  cohort = jnp.array(ALL_CLIENTS)
   after, _, _ = round_fn(server, clients, cohort, DATA, KEY(2))
-  assert_same_bits(after.encoders, server.encoders)
-  assert (after.head['kernel'] != server.head['kernel']).any()
+  assert_same_bits(after.params['encoders'], server.params['encoders'])
+  kernel, start = (s.params['head']['kernel'] for s in (after, server))
+  assert (kernel != start).any()
 
 
 def test_a_client_takes_three_steps_at_most():
@@ -141,18 +142,18 @@ def test_a_client_takes_three_steps_at_most():
 def test_more_clusters_than_clients():
   first, _ = small(clusters=8)
   with pytest.raises(BadInput, match='7 clients have'):
-    first.check(DATA)
+    first.validate_clients(DATA)
   inference, _, _ = small(clusters=8, distributions='inferred')
   with pytest.raises(BadInput, match='7 clients have 7 different'):
-    inference.check(DATA)
-  small()[0].check(DATA)
+    inference.validate_clients(DATA)
+  small()[0].validate_clients(DATA)
 
 
 def test_a_cap_that_leaves_no_room():
   first, _ = small(cap_factor=1.0)
   with pytest.raises(BadInput, match='7 clients in 2 clusters, instead of 3'):
-    first.check(DATA)
-  small(cap_factor=1.2)[0].check(DATA)
+    first.validate_clients(DATA)
+  small(cap_factor=1.2)[0].validate_clients(DATA)
 
 
 @pytest.mark.parametrize(

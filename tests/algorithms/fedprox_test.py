@@ -29,7 +29,7 @@ def test_body_without_a_term_is_fedbabu():
 
 
 @pytest.mark.usefixtures('float64')
-def test_local_update_keeps_the_pull():
+def test_the_view_local_update_is_trained_with_the_term():
   """FedProx's; fine-tuning, and FedAvg's by either name, are without one."""
   data, params = client_of(make_data(), 4), make_task().init(KEY(7))
 
@@ -57,6 +57,6 @@ def test_unknown_distance_is_refused():
     build('fedprox', distance='squares')
 
 
-def test_a_pull_the_wrong_way_is_refused():
+def test_a_negative_mu_is_refused():
   with pytest.raises(BadInput, match=r'hp\.mu: got -0\.1.*a sign'):
     build('fedprox', mu=-0.1)

@@ -40,6 +40,6 @@ def test_only_the_papers_reading_is_seen_at_each_number_of_epochs():
     ({'protocol': 'code'}, r"hp\.protocol: got 'code'.*paper, released"),
   ],
 )
-def test_what_cannot_be_is_refused(hp, sentence):
+def test_bad_hyperparameters_are_refused(hp, sentence):
   with pytest.raises(BadInput, match=sentence):
     build('fedrep', **hp)

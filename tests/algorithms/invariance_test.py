@@ -143,7 +143,7 @@ def test_twice_the_padding_of_personal_models(name):
 
 
 @every_method(3)
-def test_padding_may_hold_anything(name):
+def test_the_content_of_padding_changes_nothing(name):
   poisoned = pad(DATA, max(COUNTS), row=-1)
   assert (poisoned.index != DATA.index).any()
   got = play_three(name, poisoned, clients_per_chunk=1)

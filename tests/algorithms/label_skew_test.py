@@ -12,7 +12,7 @@ from fedjax_pfl.core.types import Batch
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
-def test_padding_may_be_of_a_class_that_fedlc_left_out():
+def test_padding_of_a_class_that_fedlc_leaves_out_changes_nothing():
   task = make_task()
   batch = Batch(
     jnp.ones((2, 2, 2, 1)), jnp.array([0, 2]), jnp.array([1.0, 0.0])
@@ -33,7 +33,7 @@ def test_padding_may_be_of_a_class_that_fedlc_left_out():
     ('fedlc', 'tau', -1.0, 'a sign'),
   ],
 )
-def test_what_no_logits_can_have_is_refused(name, field, value, cause):
+def test_bad_hyperparameters_are_refused(name, field, value, cause):
   message = rf'hp\.{field}: got {value}, expected a number.*{cause}'
   with pytest.raises(BadInput, match=message):
     build(name, **{field: value})

@@ -32,7 +32,7 @@ def mean_accuracies(name):
     dataset.test.y,
     num_clients=CLIENTS,
     num_classes=CLASSES,
-    shards=2,
+    shards_per_client=2,
     seed=0,
   )
   train = stack_clients(dataset.train, indices[0])

@@ -73,12 +73,12 @@ def test_local_only_rounds_are_one_fit():
 
 
 @pytest.mark.parametrize(
-  ('part', 'rests'), [('body', 'head'), ('head', 'body')]
+  ('part', 'frozen'), [('body', 'head'), ('head', 'body')]
 )
-def test_a_part_that_rests_does_not_decay(part, rests):
+def test_a_frozen_part_does_not_decay(part, frozen):
   assert PLAIN.weight_decay > 0
   start, server, _ = played('centralized', trainable=part)
-  assert_same_bits(server.params[rests], start[rests])
+  assert_same_bits(server.params[frozen], start[frozen])
   moved = jax.tree.map(
     lambda one, other: np.abs(one - other).max(),
     server.params[part],

@@ -70,7 +70,7 @@ def test_cosine_of_dead_features():
     ('temperature', 0.0, r'that is hp\.mu=0'),
   ],
 )
-def test_what_is_no_contrast_is_refused(field, value, cause):
+def test_bad_hyperparameters_are_refused(field, value, cause):
   message = rf'hp\.{field}: got {value}, expected a number.*{cause}'
   with pytest.raises(BadInput, match=message):
     build('moon', **{field: value})

@@ -13,7 +13,7 @@ from fedjax_pfl.federated.rounds import init_states, make_round
 from fedjax_pfl.training.experiment import build_experiment
 
 METHOD = '''
-"""FedNap: the head rests in every nap-th round t.
+"""FedNap: the head is frozen in every nap-th round t.
 
   w <- sum_i a_i/a SGD_tau(w; head frozen if nap divides t)
 """
@@ -23,9 +23,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core.algorithm import Stage
 
 
 class HParams(NamedTuple):
@@ -34,24 +33,19 @@ class HParams(NamedTuple):
   nap: int = 2
 
 
-class Server(NamedTuple):
-  round: jax.Array
-  params: dict
-
-
 def build(task, hp):
   def local_update(server, client, data, rng):
-    asleep = (server.round + 1) % hp.nap == 0
+    is_frozen = (server.round + 1) % hp.nap == 0
 
     def loss(params, batch, rng):
-      rested = jax.tree.map(
+      params = jax.tree.map(
         lambda head, leaf: jnp.where(
-          head & asleep, jax.lax.stop_gradient(leaf), leaf
+          head & is_frozen, jax.lax.stop_gradient(leaf), leaf
         ),
         task.is_head,
         params,
       )
-      return task.loss(rested, batch, rng)
+      return task.loss(params, batch, rng)
 
     params, info = local_training.fit(
       loss,
@@ -63,22 +57,13 @@ def build(task, hp):
     )
     return client, params, info.metrics()
 
-  algorithm = Algorithm(
-    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
-    init_client=lambda server, data, rng: (),
-    download=lambda server, client: server,
-    local_update=local_update,
-    aggregate=lambda server, params, counts: Server(
-      server.round + 1,
-      trees.weighted_mean(params, hp.train.weights(counts)),
-    ),
-    personalize=lambda server, client, data, rng: {'initial': server.params},
-    predict=personalization.make_predict(task),
+  algorithm = global_model.federated_averaging(
+    task, hp.train, hp.finetune, local_update
   )
   return (Stage('fednap', hp.train.rounds, algorithm),)
 '''
 CONFIG = '''
-"""FedNap on digits, asleep in all rounds."""
+"""FedNap on digits, with a frozen head in all rounds."""
 
 from configs import common
 
@@ -121,11 +106,11 @@ def test_it_runs_from_its_config(config, quick_compiler):
   moved = jax.tree.map(
     lambda one, other: bool((one != other).any()), server.params, after.params
   )
-  assert not any(moved['head'].values())  # it always rests
+  assert not any(moved['head'].values())  # it is frozen in all rounds
   assert moved['conv1']['kernel'] and moved['bn3']['scale']
 
 
-def test_mistakes_are_answered_with_its_names(config):
+def test_errors_name_the_new_method_and_its_hyperparameters(config):
   with pytest.raises(BadInput, match=r'Choices: .*fednap.*mean fednap'):
     build_experiment(read_settings(config, {'algorithm': 'fednapp'}))
   with pytest.raises(BadInput, match=r'of fednap.*Choices: nap'):

@@ -14,7 +14,7 @@ from helpers import (
   play,
 )
 
-from fedjax_pfl.algorithms import pfedme
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core.errors import BadInput
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -22,7 +22,7 @@ DATA = make_data()
 STEADY = TRAIN._replace(learning_rate=optax.constant_schedule(0.125))
 
 
-def test_one_inner_step_and_a_leash_of_one_step_is_fedavg():
+def test_one_inner_step_and_lam_of_one_over_eta_is_fedavg():
   """Without momentum: that of `train` is not used."""
   plain = STEADY._replace(momentum=0.0)
   want, _, _ = play(build('fedavg', train=plain)[:1], DATA)
@@ -31,16 +31,16 @@ def test_one_inner_step_and_a_leash_of_one_step_is_fedavg():
   assert_close(got.params, want.params)
 
 
-def test_server_goes_its_own_part_of_the_way():
+def test_beta_is_the_share_of_the_mean():
   """From w = 1 to the mean of 2 and 6, half as far, and twice."""
   for beta, want in ((1.0, 4.0), (0.5, 2.5), (2.0, 7.0)):
     (stage,) = build('pfedme', train=STEADY, beta=beta)
-    server = pfedme.Server(jnp.array(0), jnp.ones(()))
+    server = global_model.Server(jnp.array(0), jnp.ones(()))
     uploads, counts = jnp.array([2.0, 6.0]), jnp.array([5, 5])
     assert stage.algorithm.aggregate(server, uploads, counts).params == want
 
 
-def test_who_has_not_trained_shows_the_global_model():
+def test_a_client_that_never_trained_is_evaluated_by_the_global_model():
   """Client 4 trained, client 3 did not, client 2 has nothing to train on."""
   (stage,) = build('pfedme', train=STEADY)
   server, clients, _ = play((stage,), DATA, rounds=1, cohort=(2, 4))

@@ -22,22 +22,19 @@ from helpers import (
 from small_runs import TASK, make_experiment, make_settings
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import optimisers
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import to_config
+from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.evaluators import make_evaluator
-from fedjax_pfl.training.experiment import build_stages
-from fedjax_pfl.training.loop import (
-  begin_seed_runs,
-  finish,
-  random_streams,
-  run_rounds,
-)
-from fedjax_pfl.training.state import State, none_yet
+from fedjax_pfl.training.experiment_method import build_stages
+from fedjax_pfl.training.finalize import finalize
+from fedjax_pfl.training.loop import run_rounds
+from fedjax_pfl.training.seed_run import random_streams, start_seed_runs
+from fedjax_pfl.training.state import State, init_test_best
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SETTINGS = {
@@ -78,7 +75,9 @@ def poisoned(quick_compiler):
 
 def experiments_of(poisoned, name, **changes):
   """Return both experiments with another method, all its views evaluated."""
-  settings = make_settings(**{**SETTINGS, 'algorithm': name, **changes})
+  settings = parse_config(
+    make_settings(**{**SETTINGS, 'algorithm': name, **changes})
+  )
   stages = tuple(
     stage._replace(rounds=min(stage.rounds, SETTINGS['rounds']))
     for stage in build_stages(settings, TASK)
@@ -94,7 +93,7 @@ def run(experiments, folder):
     )
     for number, one in enumerate(experiments)
   ]
-  return run_rounds(begin_seed_runs(list(zip(experiments, runs, strict=True))))
+  return run_rounds(start_seed_runs(list(zip(experiments, runs, strict=True))))
 
 
 def models_of(experiment, state, views, compiled):
@@ -130,7 +129,9 @@ def assert_finite(tree):
     for number, name in enumerate(ALGORITHMS)
   ],
 )
-def test_nobody_sees_a_test_or_another_clients_data(name, poisoned, tmp_path):
+def test_neither_tests_nor_data_of_other_clients_are_used(
+  name, poisoned, tmp_path
+):
   experiments = experiments_of(poisoned, name)
   one, two = run(experiments, tmp_path)
   assert_same_bits(two.state[:2], one.state[:2])
@@ -155,14 +156,14 @@ def test_nobody_sees_a_test_or_another_clients_data(name, poisoned, tmp_path):
       count=jnp.where(ODD, 1, train.count),
     )
   )
-  state = one.state._replace(num_clients=poison_rows(clients, ODD))
+  state = one.state._replace(clients=poison_rows(clients, ODD))
   got, _ = models_of(spoilt, state, views, compiled)
   assert_same_bits(trees.gather(got, ~ODD), trees.gather(models, ~ODD))
   assert len(compiled) == 1
 
 
 @pytest.mark.long
-def test_what_is_chosen_by_tests_is_called_so(poisoned, tmp_path):
+def test_only_test_best_depends_on_the_tests(poisoned, tmp_path):
   """The best round on the tests stands apart, in `test_best` alone."""
   experiments = experiments_of(
     poisoned, 'fedbabu', eval_views=('initial',), views=('initial',)
@@ -177,7 +178,7 @@ def test_what_is_chosen_by_tests_is_called_so(poisoned, tmp_path):
   ]
   assert set(differ) - {'seconds'} == {'test_best'}
   for seed_run in (one, two):
-    finish(seed_run)
+    finalize(seed_run)
   results = [run_dir.load_result(tmp_path / place) for place in '01']
   assert results[0].keys() == results[1].keys()
   differ = [name for name in results[0] if results[0][name] != results[1][name]]
@@ -188,11 +189,11 @@ def bytes_of(leaf):
   return np.asarray(leaf).tobytes()
 
 
-def test_half_of_the_tests_is_seen_where_that_is_asked_for(poisoned):
+def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
   """With adapt_on=test_half: that half, never the half of the evaluation."""
   experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
-  state = State(server, clients, np.zeros(()), none_yet(experiment))
+  state = State(server, clients, np.zeros(()), init_test_best(experiment))
   test, bad = experiment.test, len(experiment.test.y) - 1
   views, compiled = ('initial', 'finetuned', 'templates_cosine'), {}
 
@@ -254,7 +255,7 @@ def numbers_of(tree):
     )
   ],
 )
-def test_private_leaves_never_travel(name):
+def test_uploads_do_not_depend_on_private_leaves(name):
   """Of the method itself: a stage before it may be another's.
 
   A client without examples takes no step: what it sends then does not depend
@@ -263,7 +264,7 @@ def test_private_leaves_never_travel(name):
   """
   # With 0.2 and its lam = 5, what pFedMe sends is theta itself, bit by bit:
   # w - eta lam (w - theta), and eta lam = 1.
-  train = TRAIN._replace(learning_rate=local_training.step_schedule(0.15, 3))
+  train = TRAIN._replace(learning_rate=optimisers.step_schedule(0.15, 3))
   stages, private = build(name, train=train), load(name).PRIVATE_LEAVES
   server, clients = begin(stages[0], DATA, KEY(0))
   for stage in stages[1:]:

@@ -69,7 +69,7 @@ def test_equal_rates_are_one_optimiser():
   assert make_optimiser(make_task(), TRAIN, 0.1) != TRAIN.sgd
 
 
-def test_three_rounds_of_fedavg_do_something():
+def test_three_rounds_of_fedavg_change_every_leaf():
   """Without this, a method that never learns could equal FedAvg."""
   server, _, _ = play(build('fedavg')[:1], DATA, 0)
   for start, end in (

@@ -20,8 +20,9 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.loop import random_streams, train
-from fedjax_pfl.training.round_driver import num_images
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.round_metrics import num_images
+from fedjax_pfl.training.seed_run import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -136,7 +137,9 @@ def test_stages_of_other_states_are_resumed_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.long
-def test_a_stage_may_ask_everyone_prepare_data_and_send_once(tmp_path, capsys):
+def test_full_participation_prepared_data_and_initial_broadcast(
+  tmp_path, capsys
+):
   experiment = make_experiment(rounds=2, log_every=1, save_clients=())
   (stage,) = experiment.stages
   prepared = []

@@ -118,7 +118,7 @@ def test_on_the_federated_model_it_is_fedprox():
   assert_close(server.params, want.params)
 
 
-def test_the_own_model_rests_during_federation():
+def test_local_models_do_not_change_during_federation():
   """And does not decay, either."""
   assert TRAIN.weight_decay > 0
   stages = build('superfed', pairing='stale')
@@ -134,7 +134,7 @@ def test_the_own_model_rests_during_federation():
 
 
 def test_every_step_of_every_client_draws_anew():
-  """Own models of 1 and a server of 0, at rest: losses are lambdas."""
+  """Local models of 1, a server of 0 and no learning: losses are lambdas."""
   train = TRAIN._replace(learning_rate=lambda clock: 0.0)
   task = TASK._replace(
     init=lambda key: jax.tree.map(jnp.zeros_like, TASK.init(key)),
@@ -217,7 +217,7 @@ def test_what_a_client_keeps_and_sends(form, numbers):
 
 
 @pytest.mark.parametrize('local_init', ['client', 'shared'])
-def test_own_models_begin_apart_from_the_servers(local_init):
+def test_local_models_begin_apart_from_the_global_one(local_init):
   _, server, clients = states(local_init=local_init)
   kernels = clients.local['body']['kernel']
   assert not (kernels == server.params['body']['kernel']).any()
@@ -260,7 +260,7 @@ def test_views_lie_between_the_models(pairing):
     ({'grid': (1.0, 0.0)}, 'another order'),
   ],
 )
-def test_what_cannot_be_is_refused(hp, sentence):
+def test_bad_hyperparameters_are_refused(hp, sentence):
   with pytest.raises(BadInput, match=sentence):
     build('superfed', **hp)
 
@@ -268,5 +268,5 @@ def test_what_cannot_be_is_refused(hp, sentence):
 def test_another_runs_model_is_refused():
   hp = superfed.HParams()
   superfed.check_start(hp, '')
-  with pytest.raises(BadInput, match=r"start: got 'runs/a'.*begin apart"):
+  with pytest.raises(BadInput, match=r"init_from: got 'runs/a'.*begin apart"):
     superfed.check_start(hp, 'runs/a')

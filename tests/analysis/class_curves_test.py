@@ -1,4 +1,4 @@
-"""Rounds played again: the same rounds, and every epoch seen."""
+"""Replayed rounds are those of the run; curves by class."""
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,8 @@ from helpers import (
   make_task,
 )
 
-from fedjax_pfl.analysis import class_curves
-from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.analysis import class_curves, replay
+from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 def updated(name, train):
-  """Return the server, and what one client sends and tells."""
+  """Return the server, and the local update of one client."""
   algorithm = build(name, train=train)[0].algorithm
   server = algorithm.init_server(KEY(1))
   data = client_of(make_data(), 0)
@@ -54,8 +54,8 @@ def test_the_models_seen_are_those_of_the_method(name):
 def test_a_replay_is_the_run(tiny_run):
   """Servers and losses are the run's; the last round ends where it did."""
   experiment, workdir = tiny_run
-  images = class_curves.some_images(experiment.dataset.test, 0)
-  rounds = [*class_curves.replay(experiment, images, 9)]
+  images = replay.evenly_spaced(experiment.dataset.test, 0)
+  rounds = [*replay.replay(experiment, images, 9)]
   assert len(rounds) == 3
   server, _ = load_states(experiment, workdir, print)
   assert_close(rounds[-1].server, server)
@@ -102,17 +102,17 @@ def test_saw_tooth_by_hand():
 @pytest.mark.parametrize(
   ('number', 'rows'), [(0, range(7)), (9, range(7)), (3, (0, 2, 4))]
 )
-def test_some_images_are_evenly_spaced(number, rows):
+def test_images_are_evenly_spaced(number, rows):
   images = Images(np.arange(7)[:, None], np.arange(7) * 10)
-  got = class_curves.some_images(images, number)
+  got = replay.evenly_spaced(images, number)
   assert got.x[:, 0].tolist() == [*rows]
   assert got.y.tolist() == [10 * row for row in rows]
 
 
 def test_methods_that_cannot_be_watched():
   task = make_task()
-  watch = class_curves.make_watch(task, jnp.arange(2))
+  watch = replay.make_watch(task, jnp.arange(2))
   with pytest.raises(BadInput, match='trains something else than one model'):
     watch([{'fed': {}, 'loc': {}}], make_data())
-  with pytest.raises(BadInput, match='a run of own, whose metrics tell'):
-    class_curves._watched({'loss': 1.0}, 'own')
+  with pytest.raises(BadInput, match='whose metrics do not cover'):
+    replay._watched({'loss': 1.0}, 'own')

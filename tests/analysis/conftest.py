@@ -1,13 +1,16 @@
-"""One tiny finished run, for all that is asked of runs."""
+"""One tiny finished run for all analyses."""
 
 import helpers
 import jax
 import pytest
 import threadpoolctl
 
-from configs import fedbabu_digits
+from configs import digits
 from fedjax_pfl.federated.cohort import cohort_size
-from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
+from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.experiment_method import build_stages
 from fedjax_pfl.training.loop import train
 
 TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
@@ -15,9 +18,9 @@ TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
 
 def make_experiment(**changes) -> Experiment:
   """Return what `build` returns, but for the model."""
-  settings = fedbabu_digits.get_config().to_dict()
-  settings['finetune']['epochs'] = (1,)
-  settings |= {
+  config = digits.get_config('fedbabu').to_dict()
+  config['finetune']['epochs'] = (1,)
+  config |= {
     'num_clients': 10,
     'max_train_examples': 200,
     'client_fraction': 0.3,
@@ -27,19 +30,20 @@ def make_experiment(**changes) -> Experiment:
     'learning_rate': 0.02,
     **changes,
   }
+  settings = parse_config(config)
   return Experiment(
     settings,
     *build_data(settings, lambda text: None),
     TASK,
     build_stages(settings, TASK),
-    cohort_size(settings['num_clients'], settings['client_fraction']),
+    cohort_size(settings.data.num_clients, settings.training.client_fraction),
   )
 
 
 @pytest.fixture(scope='session', autouse=True)
 def one_thread():
-  """Let t-SNE have one thread: several spin while a busy machine keeps one."""
-  import sklearn.manifold  # noqa: F401, what is not loaded is not limited
+  """Give t-SNE one thread: several would wait actively on a busy machine."""
+  import sklearn.manifold  # noqa: F401, only loaded libraries are limited
 
   with threadpoolctl.threadpool_limits(1, 'openmp'):
     yield

@@ -5,26 +5,26 @@ import numpy as np
 import pytest
 from helpers import client_of
 
-from fedjax_pfl.analysis.classes import owned_classes
+from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.analysis.id_ood import id_ood
-from fedjax_pfl.analysis.runs import load_states
+from fedjax_pfl.analysis.own_classes import owned_classes
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.loop import random_streams
+from fedjax_pfl.training.seed_run import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
-def ask(experiment, workdir):
+def split_of(experiment, workdir):
   states = load_states(experiment, workdir, print)
-  key = random_streams(experiment.settings['seed'])['evaluation']
+  key = random_streams(experiment.settings.seed)['evaluation']
   return id_ood(experiment, *states, ('initial', 'finetuned'), key)
 
 
 def test_own_and_other_make_up_what_the_run_evaluated(tiny_run):
   """Shards give a client tests of its own classes alone: its accuracy."""
   experiment, workdir = tiny_run
-  splits = ask(experiment, workdir)
+  splits = split_of(experiment, workdir)
   scores = run_dir.load_clients(workdir).scores
   for view, split in splits.items():
     want = 100 * scores[view].correct / scores[view].count
@@ -38,7 +38,7 @@ def test_every_test_image_is_on_one_side(tiny_run):
   everything = experiment.test._replace(
     index=jnp.tile(jnp.arange(40), (10, 1)), count=jnp.full(10, 40)
   )
-  split = ask(experiment._replace(test=everything), workdir)['initial']
+  split = split_of(experiment._replace(test=everything), workdir)['initial']
   y = np.asarray(experiment.test.y)[:40]
   own = owned_classes(experiment.train, 10)[:, y].sum(1)  # [K] images
   hits = (split.own * own + split.other * (40 - own)) / 100

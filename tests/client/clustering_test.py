@@ -10,7 +10,7 @@ from fedjax_pfl.core.errors import BadInput
 KINDS = np.eye(3)[np.arange(12) % 3] * 0.9 + 0.01 * np.arange(12)[:, None]
 
 
-def test_clusters_are_the_kinds():
+def test_clients_of_one_kind_share_a_cluster():
   labels = clustering.cluster(KINDS, 3, seed=0)
   assert all(len(set(labels[kind::3].tolist())) == 1 for kind in range(3))
   assert len(set(labels.tolist())) == 3
@@ -31,7 +31,7 @@ def test_a_cap_without_room():
 
 
 def test_an_empty_cluster_begins_anew():
-  """The third centre is nearest to nobody at first."""
+  """The third centre is the nearest of no row at first."""
   centres = np.array([[0.9, 0, 0], [0, 0.9, 0], [50, 50, 50]])
   rng = np.random.default_rng(0)
   labels = clustering.capped(KINDS, centres, 12, rng)
@@ -48,7 +48,7 @@ def test_more_clusters_than_kinds_of_clients(number):
 
 
 def test_the_elbow_is_at_the_number_of_kinds():
-  found = clustering.elbow(KINDS, seed=0, most=6)
+  found = clustering.elbow(KINDS, seed=0, max_clusters=6)
   assert found.best == 3 and len(found.inertias) == 6
   assert (np.diff(found.inertias) < 0).all()
 

@@ -1,4 +1,4 @@
-"""The local training loop: it is the loop that one would write."""
+"""Local training is the plain loop over epochs and batches."""
 
 from functools import partial
 
@@ -13,23 +13,17 @@ from helpers import (
   KEY,
   TRAIN,
   assert_close,
-  assert_same_bits,
   client_of,
   make_data,
   make_task,
 )
 
 from fedjax_pfl.client import local_training
-from fedjax_pfl.client.personalization import part_mask
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Batch
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, DATA = make_task(), make_data()
 PARAMS = TASK.init(KEY(7))
-
-
-# ---- the fit ---------------------------------------------------------------
 
 
 def by_python(data, epochs, tx):
@@ -54,7 +48,7 @@ def quiet_task(monkeypatch):
 
 
 @pytest.mark.usefixtures('quiet_task')
-def test_fit_is_the_loop_one_would_write():
+def test_fit_is_a_plain_loop_over_batches():
   """Clients with two batches and one example more, and with just one."""
   tx = TRAIN.sgd(jnp.array(0))
   batching = local_training.Batching(BATCH, 2, TASK.augment, shuffle=False)
@@ -75,7 +69,7 @@ def test_fit_is_the_loop_one_would_write():
 
 
 @pytest.mark.usefixtures('float64')
-def test_stops_are_the_fits_that_end_there():
+def test_a_snapshot_is_the_fit_that_ends_there():
   data, tx = client_of(DATA, 4), optax.sgd(0.1, 0.9)
 
   def fits(stops):
@@ -86,19 +80,17 @@ def test_stops_are_the_fits_that_end_there():
       )
     )()
 
-  kept, info = fits((1, 5, 2))
+  snapshots, info = fits((1, 5, 2))
   for place, stop in enumerate((1, 5)):
     (alone,), _ = fits((stop,))
-    assert_close(kept[place], alone)
+    assert_close(snapshots[place], alone)
   assert info.num_steps == 5 * 3
-  assert not np.allclose(kept[0]['head']['bias'], kept[2]['head']['bias'])
-
-
-# ---- trainable -------------------------------------------------------------
+  first, last = (snapshots[place]['head']['bias'] for place in (0, 2))
+  assert not np.allclose(first, last)
 
 
 @pytest.mark.usefixtures('quiet_task')
-def test_a_fit_goes_on_with_its_state():
+def test_a_fit_continues_with_the_state_of_its_optimiser():
   tx, data = optax.sgd(0.1, 0.9), client_of(DATA, 4)
   halves = local_training.Batching(BATCH, 1, TASK.augment, shuffle=False)
 
@@ -114,14 +106,14 @@ def test_a_fit_goes_on_with_its_state():
       opt_state=opt_state,
     )
 
-  whole, _ = fit(PARAMS, None, halves._replace(epochs=2))
+  both, _ = fit(PARAMS, None, halves._replace(epochs=2))
   half, info = fit(PARAMS)
-  assert_close(fit(half, info.opt_state)[0], whole)
+  assert_close(fit(half, info.opt_state)[0], both)
   anew = fit(half)[0]['body']['kernel']
-  assert jnp.abs(anew - whole['body']['kernel']).max() > 1e-3
+  assert jnp.abs(anew - both['body']['kernel']).max() > 1e-3
 
 
-def test_what_a_loss_reports_is_recorded_beside_it():
+def test_metrics_of_a_loss_are_recorded():
   def loss(tree, batch, key):
     return tree**2 + 1, {'square': tree**2}
 
@@ -135,64 +127,9 @@ def test_what_a_loss_reports_is_recorded_beside_it():
   np.testing.assert_array_equal(info.metrics()['square'], [1, 0.25, 0, 0, 0])
 
 
-def fit_part(tx):
-  tree, _ = local_training.fit(
-    TASK.loss,
-    PARAMS,
-    client_of(DATA, 0),
-    KEY(0),
-    tx=tx,
-    batching=TRAIN.batching(TASK),
-  )
-  return tree
-
-
-@pytest.mark.parametrize('part', ['body', 'head'])
-def test_trainable_moves_its_part_alone(part):
-  mask = part_mask(TASK, part)
-  tree = fit_part(local_training.freeze_except(TRAIN.sgd(jnp.array(0)), mask))
-  frozen = trees.invert(mask)
-  assert_same_bits(trees.select(tree, frozen), trees.select(PARAMS, frozen))
-  for one, other in zip(
-    jax.tree.leaves(trees.select(tree, mask)),
-    jax.tree.leaves(trees.select(PARAMS, mask)),
-    strict=True,
-  ):
-    assert (one != other).any()
-
-
-def test_frozen_leaves_have_no_momentum():
-  body = part_mask(TASK, 'body')
-  state = local_training.freeze_except(optax.sgd(0.1, 0.9), body).init(PARAMS)
-  size = trees.num_bytes(trees.select(PARAMS, body))
-  floats = [
-    leaf
-    for leaf in jax.tree.leaves(state)
-    if jnp.issubdtype(leaf.dtype, jnp.floating)
-  ]
-  assert trees.num_bytes(floats) == size
-
-
-def test_the_trap_that_trainable_avoids():
-  """optax.masked hands the raw gradient of a frozen leaf through."""
-  body = part_mask(TASK, 'body')
-  tree = fit_part(optax.masked(optax.sgd(0.1), body))
-  assert (tree['head']['kernel'] != PARAMS['head']['kernel']).all()
-
-
 def test_settings_reach_the_batches():
   batching = TRAIN._replace(shuffle=False).batching(TASK)
   assert batching == local_training.Batching(
     BATCH, 2, TASK.augment, shuffle=False
   )
   assert TRAIN.batching(TASK).shuffle and FINETUNE.shuffle
-
-
-def test_steps_left_out_move_nothing_and_forget_nothing():
-  """g = 1, beta = 1/2: m = 1 and 1 + 1/2, in every other step."""
-  tx = local_training.at_steps(optax.sgd(1.0, 0.5), lambda step: step % 2 == 1)
-  state, moves = tx.init(jnp.zeros(())), []
-  for _ in range(4):
-    update, state = tx.update(jnp.ones(()), state)
-    moves.append(float(update))
-  assert moves == [0.0, -1.0, 0.0, -1.5]

@@ -15,20 +15,17 @@ from helpers import (
   from_lists,
   make_data,
   make_task,
-  pad,
 )
 
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.parts import PARTS
 from fedjax_pfl.core.types import Batch
-from fedjax_pfl.models import task as models
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, DATA = make_task(), make_data()
 PARAMS = TASK.init(KEY(7))
 ONE = client_of(DATA, 4)
-SIZES = (5, 4, 1, 0, 2)
 
 
 def test_views():
@@ -43,7 +40,7 @@ def test_views():
   assert_same_bits(got['initial'], PARAMS)
 
 
-@pytest.mark.parametrize('part', personalization.PARTS)
+@pytest.mark.parametrize('part', PARTS)
 def test_finetuning_moves_its_part_alone(part):
   personal = FINETUNE._replace(trainable=part, epochs=(2,))
   models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
@@ -75,54 +72,6 @@ def test_finetuning_is_a_fit_on_training_inputs():
     stops=(1, 3),
   )
   assert_close([models['finetuned_1'], models['finetuned']], want)
-
-
-def test_unknown_part():
-  with pytest.raises(BadInput, match=r'did you mean body\?') as error:
-    personalization.part_mask(TASK, 'bodi')
-  assert "part: got 'bodi'" in str(error.value)
-  assert 'Choices: full, body, head' in str(error.value)
-
-
-def names_under(mask):
-  chosen = zip(trees.leaf_names(mask), jax.tree.leaves(mask), strict=True)
-  return [name for name, selected in chosen if selected]
-
-
-def test_part_may_name_layers():
-  """Those of the paper's Conv12: convolution and normalisation of two blocks.
-
-  Order and repetition do not matter; all layers are the whole model.
-  """
-  task = models.make_task('convnet4', image_shape=(32, 32, 3), num_classes=10)
-  mask = personalization.part_mask(task, 'conv2+bn1+conv1+bn2+bn1')
-  assert names_under(mask) == [
-    *('bn1/bias', 'bn1/scale', 'bn2/bias', 'bn2/scale'),
-    *('conv1/bias', 'conv1/kernel', 'conv2/bias', 'conv2/kernel'),
-  ]
-  blocks = '+'.join(f'conv{j}+bn{j}' for j in (1, 2, 3, 4))
-  body = personalization.part_mask(task, 'body')
-  assert personalization.part_mask(task, blocks) == body
-  full = personalization.part_mask(task, 'full')
-  assert personalization.part_mask(task, f'{blocks}+head') == full
-
-
-def test_layer_that_is_not_there():
-  task = models.make_task('convnet4', image_shape=(32, 32, 3), num_classes=10)
-  with pytest.raises(BadInput) as error:
-    personalization.part_mask(task, 'conv1+bn5', 'hp.trainable')
-  assert str(error.value) == (
-    "hp.trainable: got 'bn5', expected a part of the model, or names of its "
-    "layers joined by '+'. Choices: full, body, head, bn1, bn2, bn3, bn4, "
-    'conv1, conv2, conv3, conv4 (did you mean bn4?). Likely cause: a typing '
-    'error, or a layer of another model.'
-  )
-
-
-def test_parts_are_complements():
-  head, body = (personalization.part_mask(TASK, p) for p in ('head', 'body'))
-  assert head == TASK.is_head == trees.invert(body)
-  assert all(jax.tree.leaves(personalization.part_mask(TASK, 'full')))
 
 
 # ---- templates -------------------------------------------------------------
@@ -213,23 +162,3 @@ def test_loss_of_templates_needs_every_class():
   view = personalization.Euclidean(model)
   logits = personalization.make_predict(task)(view, batch.x, batch.mask)
   assert -jax.nn.log_softmax(logits)[0, 2] == np.inf
-
-
-def test_halves_of_every_client():
-  """Of 5, 4, 1, 0 and 2 examples, the first the fullest."""
-  rows = [[[10.0 * i + j] for j in range(n)] for i, n in enumerate(SIZES)]
-  for data in (from_lists(*rows), pad(from_lists(*rows), 9)):
-    got = [
-      [
-        half.x[half.index[i, : half.count[i]], 0].tolist()
-        for half in personalization.halves(data)
-      ]
-      for i in range(len(SIZES))
-    ]
-    assert got == [
-      [[1, 3], [0, 2, 4]],
-      [[11, 13], [10, 12]],
-      [[], [20]],
-      [[], []],
-      [[41], [40]],
-    ]

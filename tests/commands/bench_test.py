@@ -9,10 +9,17 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benching import bars, ceilings, counts, options, ragged, screen
-from experiments.benching.bar import Bar
-from experiments.benching.cases import Case
-from experiments.benching.measure import Measured, measure
+from experiments.benchmarks import (
+  bars,
+  ceilings,
+  counts,
+  options,
+  ragged,
+  screen,
+)
+from experiments.benchmarks.bar import Bar
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.measure import Measured, measure
 from fedjax_pfl.core.errors import BadInput
 
 BENCH = Path(options.__file__).parents[1] / 'bench.py'

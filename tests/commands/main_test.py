@@ -14,7 +14,7 @@ from experiments import commandline
 
 ROOT = Path(commandline.__file__).parents[1]
 MAIN = ROOT / 'experiments' / 'main.py'
-DIGITS = 'configs/fedbabu_digits.py'
+DIGITS = 'configs/digits.py:fedbabu'
 
 
 def refused(call):
@@ -46,16 +46,16 @@ MISTAKES = {
     '(did you mean --config?)',
   ),
   'unknown field': (
-    [f'--config={DIGITS}', '--workdir=a/b', '--config.shard=5'],
-    '(did you mean shards?)',
+    [f'--config={DIGITS}', '--workdir=a/b', '--config.shards_per_clients=5'],
+    '(did you mean shards_per_client?)',
   ),
   'a wrong type': (
     [
-      f'--config={DIGITS}:quick',
+      f'--config={DIGITS},quick',
       '--workdir=a/b',
       '--config.shards_per_client=many',
     ],
-    "shards: got 'many', expected a whole number of shards",
+    "shards_per_client: got 'many', expected a whole number of shards",
   ),
   'unknown view': (
     [f'--config={DIGITS}', '--workdir=a/b', '--config.views=inital'],
@@ -92,7 +92,7 @@ def test_a_mistake_is_a_sentence_and_leaves_no_file(mistakes, name):
 
 def test_help_is_short_and_shows_a_command():
   done = start('--help')
-  assert '--config=configs/fedbabu_digits.py' in done.stdout
+  assert '--config=configs/digits.py:fedbabu' in done.stdout
   assert '--workdir: the directory of the run' in done.stdout
   assert len(done.stdout.splitlines()) < 35 and not done.stderr
 
@@ -228,10 +228,12 @@ def read(*overrides, config=str(ROOT / DIGITS)):
 
 def test_the_argument_goes_to_the_config():
   assert read()['num_clients'] == 20 and read()['quick'] is False
-  settings = read('num_clients=20', config=f'{ROOT / DIGITS}:quick')
+  settings = read('num_clients=20', config=f'{ROOT / DIGITS},quick')
   assert settings['quick'] is True and settings['num_clients'] == 20
-  assert "got 'fast', expected nothing or a known word" in refused(
-    lambda: read(config=f'{ROOT / DIGITS}:fast')
+  settings = read(config=str(ROOT / 'configs' / 'digits.py:ditto'))
+  assert settings['algorithm'] == 'ditto'
+  assert "got 'fast', expected an experiment, quick, or both" in refused(
+    lambda: read(config=f'{ROOT / DIGITS},fast')
   )
 
 
@@ -275,9 +277,7 @@ def test_fields_inside_others():
   assert settings['finetune']['epochs'] == (5,)
   assert settings['finetune']['new'] == 1  # for check_settings to refuse
   assert settings['hp'] == {'trainable': 'full'}
-  assert 'shards has no fields of its own' in refused(
-    lambda: read('shards.new=1')
-  )
+  assert 'seed has no fields of its own' in refused(lambda: read('seed.new=1'))
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_config_that_does_not_work_is_a_sentence(tmp_path, name, text, words):
     path.write_text(text)
   message = refused(lambda: read(config=str(path)))
   assert words in message
-  assert 'fedavg_digits.py' in message
+  assert ' digits.py' in message
   written = [name] if text is not None else []
   assert [p.name for p in tmp_path.iterdir() if p.is_file()] == written
 
@@ -320,6 +320,6 @@ def test_the_sentence_about_a_config_is_short_from_far_away_too(
   far = tmp_path.joinpath(*['below'] * 20)
   far.mkdir(parents=True)
   monkeypatch.chdir(far)
-  message = refused(lambda: read(config='configs/fedbabu_digit.py'))
-  assert 'did you mean fedbabu_digits.py?' in message
+  message = refused(lambda: read(config='configs/fedbabu_cifar.py'))
+  assert 'did you mean fedbabu_cifar10.py?' in message
   assert len(message) < 2500

@@ -1,11 +1,12 @@
-"""The table of methods in docs/methods.md is what the command prints."""
+"""The table of methods in the docs is what the command prints."""
 
 import pytest
 
 from experiments import methods
+from fedjax_pfl.analysis.method_table import method_table
 
 
 @pytest.mark.long
-def test_page_has_the_table_of_today():
-  _, table, _ = methods.split_page()
-  assert table.strip() == methods.make_table(), 'experiments/methods.py --write'
+def test_the_docs_have_the_current_table():
+  _, table, _ = methods.split_file()
+  assert table.strip() == method_table(), 'experiments/methods.py --write'

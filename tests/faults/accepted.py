@@ -1,7 +1,7 @@
 """Mutated settings that were accepted really run: a round of a small model.
 
-Most of what is changed stays as it is; what only makes a run longer is cut. A
-sentence is a good end here, too: a learning rate of a billion loses numbers.
+Most of what is changed stays as it is; what only makes a run longer is cut. An
+error message is a good end here, too: a learning rate of a billion diverges.
 """
 
 import tempfile
@@ -16,7 +16,9 @@ from faults.outcome import Outcome
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import Experiment, build_data, build_stages
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.experiment_method import build_stages
 from fedjax_pfl.training.loop import train
 
 
@@ -40,7 +42,7 @@ def _accepted(count: int, seed: int) -> Iterator[tuple[Any, dict[str, Any]]]:
   for mutation in draw_mutations(100 * count, seed):
     if found == count:
       return
-    if not mutation.config.endswith('_digits'):
+    if not mutation.config.startswith('digits:'):
       continue
     trial = try_one(mutation)
     if not trial.is_accepted or trial.value.settings.data.dataset != 'digits':

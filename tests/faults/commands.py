@@ -19,15 +19,22 @@ from absl import flags
 
 from experiments import commandline
 from faults import values
-from faults.mutations import CONFIGS, ROOT, draw_mutations, images_once
+from faults.mutations import (
+  CONFIGS,
+  ROOT,
+  draw_mutations,
+  images_once,
+  quick_file,
+)
 from faults.outcome import Outcome
 from faults.watch import attempt, wrong_sentence
 from fedjax_pfl.runs import identity
+from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import experiment
 
 NAMES = ('config', 'workdir')
 PROCESSES = 40
-# A file of one line each; the first word says what is wrong with it.
+# A file of one line each; the name says what is wrong with it.
 FILES = {
   'syntax.py': b'def get_config(:',
   'nothing.py': b'x = 1',
@@ -79,7 +86,9 @@ def begin(words: list[str]) -> None:
   built = experiment.build_experiment(settings)
   path = Path(flags.FLAGS.workdir)
   if '\0' in str(path) or not _can_be_made(path):
-    identity.claim(path, built.settings, built.data_id, print)
+    identity.open_directory(
+      path, to_config(built.settings), built.data_id, print
+    )
     raise AssertionError(f'{path} was made')
 
 
@@ -157,7 +166,7 @@ def _process(words: list[str], folder: Path) -> tuple[str, float]:
 
 
 def _draw_line(draw: random.Random, mutation, folder: Path) -> list[str]:
-  config = f'--config={ROOT}/configs/{mutation.config}.py:quick'
+  config = f'--config={ROOT}/configs/{quick_file(mutation.config)}'
   workdir = '--workdir=run'
   fields = [f'--config.{name}={text}' for name, text in mutation.changes]
   kind = draw.random()
@@ -165,7 +174,7 @@ def _draw_line(draw: random.Random, mutation, folder: Path) -> list[str]:
     config = _draw_config(draw, folder)
   elif kind < 0.4:
     workdir = f'--workdir={draw.choice(_workdirs(folder))}'
-    config, fields = f'--config={ROOT}/configs/fedavg_digits.py:quick', []
+    config, fields = f'--config={ROOT}/configs/digits.py:fedavg,quick', []
   elif kind < 0.75:
     fields.append(draw.choice(_odd_words(draw)))
   words = [config, workdir, *fields]
@@ -177,7 +186,7 @@ def _draw_line(draw: random.Random, mutation, folder: Path) -> list[str]:
 
 
 def _draw_config(draw: random.Random, folder: Path) -> str:
-  name = f'configs/{draw.choice(CONFIGS)}.py'
+  name = f'configs/{draw.choice(CONFIGS).partition(":")[0]}.py'
   known = f'{ROOT}/{name}'
   return '--config=' + draw.choice(
     [

@@ -64,6 +64,6 @@ def damage(state: State, rng: np.random.Generator) -> tuple[str, State]:
     damaged[name] = content[:place]
   elif how == 'empty':
     damaged[name] = b''
-  elif name != run_dir.METRICS:  # to delete that is how one goes on without it
+  elif name != run_dir.METRICS:  # a user deletes it to continue without
     del damaged[name]
   return f'{how} at {place} of {name}', damaged

@@ -18,13 +18,13 @@ from faults.moments import read
 from faults.outcome import Outcome
 from fedjax_pfl.runs import lock
 
-# The module alone: the package would bring jax, and six seconds of imports.
+# The module only: the package imports jax, which takes six seconds.
 HOLD = f"""
-import importlib.util, pathlib, sys, types
+import pathlib, sys, types
 package = types.ModuleType('fedjax_pfl')
-package.__path__ = [{str(Path(lock.__file__).parent)!r}]
+package.__path__ = [{str(Path(lock.__file__).parents[1])!r}]
 sys.modules['fedjax_pfl'] = package
-from fedjax_pfl import lock
+from fedjax_pfl.runs import lock
 sys.stdin.readline()
 try:
   lock.acquire(pathlib.Path(sys.argv[1]))
@@ -39,7 +39,7 @@ else:
 
 @contextlib.contextmanager
 def holders(folder: Path, number: int):
-  """Yield processes that want the lock, once they are told to: see `tell`."""
+  """Yield processes that take the lock after `proceed`."""
   processes = [
     subprocess.Popen(
       [sys.executable, '-c', HOLD, str(folder)],
@@ -57,8 +57,8 @@ def holders(folder: Path, number: int):
       process.communicate()
 
 
-def tell(process: subprocess.Popen) -> None:
-  """Let a process go on: take the lock, and then give it back."""
+def proceed(process: subprocess.Popen) -> None:
+  """Let a process proceed: take the lock, or then release it."""
   process.stdin.write('\n')
   process.stdin.flush()
 
@@ -85,20 +85,23 @@ def pair(folder: Path, is_killed: int, want: dict) -> str:
   """Return '' if a run waits for the owner of its directory in a sentence."""
   folder.mkdir()
   with holders(folder, 1) as (owner,):
-    tell(owner)
+    proceed(owner)
     owner.stdout.readline()
     before = read(folder)
     end = tiny.how_it_ends(folder, want)
-    told = end == 'a sentence' and tiny.last_sentence[-1]
-    if not told or f'process {owner.pid} on {os.uname().nodename}' not in told:
-      return f'second process: {end} {told}'
+    refusal = end == 'a sentence' and tiny.last_sentence[-1]
+    if (
+      not refusal
+      or f'process {owner.pid} on {os.uname().nodename}' not in refusal
+    ):
+      return f'second process: {end} {refusal}'
     if read(folder) != before:
       return f'the second process wrote {sorted(read(folder))}'
     if is_killed:
       owner.send_signal(signal.SIGKILL)
       owner.wait()
     else:
-      tell(owner)
+      proceed(owner)
       owner.wait()
       if lock.NAME in read(folder):
         return 'the lock stayed behind'
@@ -107,12 +110,12 @@ def pair(folder: Path, is_killed: int, want: dict) -> str:
 
 
 def race(folder: Path, number: int = 4) -> str:
-  """Return '' if one of several gets the directory, and the others are told."""
+  """Return '' if one of several gets the directory; the others are refused."""
   folder.mkdir()
   with holders(folder, number) as processes:
     for process in processes:
-      tell(process)
-    said = [process.stdout.readline().strip() for process in processes]
-    told = [line for line in said if line.startswith('workdir: got')]
-    alone = said.count('held') == 1 and len(told) == number - 1
-    return '' if alone else f'{said}'
+      proceed(process)
+    output = [process.stdout.readline().strip() for process in processes]
+    refused = [line for line in output if line.startswith('workdir: got')]
+    alone = output.count('held') == 1 and len(refused) == number - 1
+    return '' if alone else f'{output}'

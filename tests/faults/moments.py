@@ -1,6 +1,6 @@
 """A run that is killed at every moment at which its files change.
 
-While one run goes on, its directory is copied before each change of a file
+While a run is on its way, its directory is copied before each change of a file
 and after each flush: these are all the states in which a kill can leave it.
 The same command then has to end every one of them with the bits of the run
 that was not broken off. Every second one has its newest file torn as well.
@@ -72,15 +72,15 @@ def all_states(folder: Path) -> list[State]:
 @contextlib.contextmanager
 def watching(folder: Path, look):
   """Call look(what) before every change of a file below, and at each flush."""
-  guard, flush = threading.RLock(), os.fsync
+  mutex, flush = threading.RLock(), os.fsync
   inside = threading.local()
 
-  def tell(what):
+  def notify(what):
     if getattr(inside, 'busy', False):
       return
     inside.busy = True
     try:
-      with guard:
+      with mutex:
         look(what)
     finally:
       inside.busy = False
@@ -89,11 +89,11 @@ def watching(folder: Path, look):
     if isinstance(path, bytes):
       path = os.fsdecode(path)
     if str(path).startswith(str(folder)):
-      tell(what)
+      notify(what)
 
   def fsync(handle):
     flush(handle)
-    tell('flush')
+    notify('flush')
 
   _listeners.append(on_change)
   with mock.patch.object(os, 'fsync', fsync):
@@ -119,7 +119,7 @@ sys.addaudithook(_audit)
 
 
 def read(folder: Path) -> State:
-  """Return what is in a folder now; files may go while they are read."""
+  """Return what is in a folder now; files may vanish while they are read."""
   state: State = {}
   for parent, folders, names in os.walk(folder):
     for name in folders:

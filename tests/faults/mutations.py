@@ -6,7 +6,6 @@ program, or as written on a command line. Nothing is trained.
 """
 
 import contextlib
-import importlib
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,14 +21,10 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.data import Dataset
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import flat_config
-from fedjax_pfl.training import experiment
+from fedjax_pfl.training import experiment, experiment_data
 
 ROOT = Path(__file__).parents[2]
-CONFIGS = sorted(
-  file.stem
-  for file in (ROOT / 'configs').glob('*_*.py')
-  if not file.stem.startswith('_')
-)
+CONFIGS = common.available()
 ABSENT = object()
 FIELDS = [name for name in flatten(common.base().to_dict()) if name != 'hp']
 STRANGE = (
@@ -65,7 +60,7 @@ def draw_mutations(count: int, seed: int) -> list[Mutation]:
 
 
 def run(count: int, seed: int) -> Outcome:
-  """Try so many mutations; say how many were refused, and by which field."""
+  """Try so many mutations; print how many were refused, and for which field."""
   failures, refused = [], Counter()
   for mutation in draw_mutations(count, seed):
     trial = try_one(mutation)
@@ -88,7 +83,7 @@ def try_one(mutation: Mutation) -> Trial:
 @contextlib.contextmanager
 def images_once() -> Iterator[None]:
   """Load, or make, the images of equal settings once for all mutations."""
-  load = experiment.load_images
+  load = experiment_data.load_images
 
   def load_once(settings, log):
     config = flat_config(settings)
@@ -97,23 +92,28 @@ def images_once() -> Iterator[None]:
       _LOADED[key] = load(settings, log)
     return _LOADED[key]
 
-  experiment.load_images = load_once
+  experiment_data.load_images = load_once
   try:
     yield
   finally:
-    experiment.load_images = load
+    experiment_data.load_images = load
 
 
 def settings_of(mutation: Mutation) -> dict[str, Any]:
   """Return the settings as a program makes them, or as a command reads them."""
   if mutation.written:
-    path = ROOT / 'configs' / f'{mutation.config}.py'
-    return commandline.read_settings(f'{path}:quick', dict(mutation.changes))
-  module = importlib.import_module(f'configs.{mutation.config}')
-  settings = module.get_config('quick').to_dict()
+    path = f'{ROOT}/configs/{quick_file(mutation.config)}'
+    return commandline.read_settings(path, dict(mutation.changes))
+  settings = common.load(mutation.config, quick=True).to_dict()
   for name, value in mutation.changes:
     _put(settings, name, value)
   return settings
+
+
+def quick_file(config: str) -> str:
+  """Return 'digits.py:fedavg,quick' for 'digits:fedavg'."""
+  file, colon, argument = config.partition(':')
+  return f'{file}.py:{argument}{"," if colon else ""}{common.QUICK}'
 
 
 def _put(settings: dict[str, Any], name: str, value: Any) -> None:
@@ -131,10 +131,9 @@ def _put(settings: dict[str, Any], name: str, value: Any) -> None:
 
 def _draw_one(draw: random.Random) -> Mutation:
   # Digits cost the least; every config comes up all the same.
-  small = [name for name in CONFIGS if name.endswith('_digits')]
+  small = [name for name in CONFIGS if name.startswith('digits:')]
   config = draw.choice(small if draw.random() < 0.7 else CONFIGS)
-  module = importlib.import_module(f'configs.{config}')
-  settings = flatten(module.get_config('quick').to_dict())
+  settings = flatten(common.load(config, quick=True).to_dict())
   written = draw.random() < 0.4
   number = draw.choice([1, 1, 1, 2, 2, 3])
   changes = [_draw_change(settings, written, draw) for _ in range(number)]

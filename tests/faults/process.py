@@ -1,6 +1,6 @@
 """The tiny run as a user has it: commands in a process of their own.
 
-What one has compiled serves the next, so that most of the time goes into
+The compiled programs are shared, so that most of the time goes into
 importing and tracing.
 """
 
@@ -48,7 +48,7 @@ class Commands:
     fields = [f'--config.{name}={value}' for name, value in FIELDS.items()]
     train = [
       *(sys.executable, 'experiments/main.py'),
-      '--config=configs/fedavg_digits.py',
+      '--config=configs/digits.py:fedavg',
       *fields,
       f'--workdir={self.workdir}',
     ]

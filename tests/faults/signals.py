@@ -1,8 +1,8 @@
 """SIGTERM and Ctrl-C at random moments of a command.
 
-It ends with the status that shells give the signal, in words and without a
+It ends with the status that shells give the signal, with a sentence and no
 traceback; if rounds were done, with a checkpoint of the last of them. The same
-command then goes on, and ends with the numbers of the unbroken run.
+command then continues, and ends with the numbers of the unbroken run.
 """
 
 import signal
@@ -38,8 +38,8 @@ def run(count: int, seed: int) -> list[Outcome]:
           if status == 0:
             break
           tried += 1
-          said = commands.log.read_bytes()[size:]
-          if wrong := evaluate(commands, status, number, said):
+          output = commands.log.read_bytes()[size:]
+          if wrong := evaluate(commands, status, number, output):
             failures.append(f'{number.name} after {after:.1f} s: {wrong}')
         print(f'{number.name}: {tried} of {count // 2}', flush=True)
         if commands.numbers() != want:
@@ -50,15 +50,17 @@ def run(count: int, seed: int) -> list[Outcome]:
   return outcomes
 
 
-def evaluate(commands: Commands, status: int, number: int, said: bytes) -> str:
+def evaluate(
+  commands: Commands, status: int, number: int, output: bytes
+) -> str:
   """Return what is wrong with how the command ended, or ''."""
   if status not in (128 + number, -number):
-    return f'status {status}: {said.decode()}'
-  if TORN.search(said):
-    return said.decode()
+    return f'status {status}: {output.decode()}'
+  if TORN.search(output):
+    return output.decode()
   metrics = commands.workdir / run_dir.METRICS
   saved = checkpoint.steps(commands.workdir / 'checkpoints')
-  if metrics.exists() and b'Saved after round' in said:
+  if metrics.exists() and b'Saved after round' in output:
     last = run_dir.load_metrics(commands.workdir)[-1]['round']
     if saved[-1] != last:
       return f'round {last} is logged, and {saved} are saved'

@@ -1,6 +1,6 @@
 """The smallest run that has all that a run has, and how one has to end.
 
-It is trained in this process, and what it compiles is kept: a repetition
+It is trained in this process, and its compiled programs are kept: a repetition
 takes a tenth of a second, so that hundreds can be tried.
 """
 
@@ -17,7 +17,8 @@ from small_runs import make_experiment
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated import communication
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import evaluators, round_driver
+from fedjax_pfl.training import evaluators
+from fedjax_pfl.training.drivers import compiled
 from fedjax_pfl.training.loop import train
 
 CLOCKS = ('time', 'images_per_second')
@@ -64,7 +65,7 @@ def compiled_once():
   with contextlib.ExitStack() as stack:
     for module, name, key_fn in (
       (communication, 'count_in_trace', lambda stage, server: stage.name),
-      (round_driver, 'make_rounds_fn', lambda _, stage, mesh: stage.name),
+      (compiled, 'make_rounds', lambda _, stage, mesh: stage.name),
       (
         evaluators,
         'make_evaluate',
@@ -78,11 +79,11 @@ def compiled_once():
 
 
 def play(folder: Path) -> str:
-  """Give the command of the run once; return all that it said."""
-  said = io.StringIO()
-  with compiled_once(), contextlib.redirect_stdout(said):
+  """Give the command of the run once; return its output."""
+  output = io.StringIO()
+  with compiled_once(), contextlib.redirect_stdout(output):
     train(experiment(), folder)
-  return said.getvalue()
+  return output.getvalue()
 
 
 def how_it_ends(folder: Path, want: dict) -> str:

@@ -125,7 +125,7 @@ def _audit(event: str, args: tuple) -> None:
 
 
 def _is_cache(path: str) -> bool:
-  """Return whether Python or jax keeps there what it has compiled."""
+  """Return whether it is a cache of Python or jax."""
   folder = jax.config.jax_compilation_cache_dir
   return '__pycache__' in path or bool(folder and path.startswith(folder))
 

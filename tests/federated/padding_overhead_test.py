@@ -13,7 +13,7 @@ from fedjax_pfl.federated.padding_overhead import (
   largest_chunk,
   overhead,
 )
-from fedjax_pfl.training.round_driver import max_chunk
+from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
 
 LABELS = np.repeat(np.arange(10), 5000)
 
@@ -62,7 +62,7 @@ def test_the_overhead_is_logged_where_several_clients_run_at_a_time(capsys):
       num_clients=20,
       clients_per_chunk=chunk,
     )
-    return max_chunk(experiment, experiment.stages[0]), experiment
+    return limit_chunk(experiment, experiment.stages[0]), experiment
 
   assert limit('auto')[0] == 1
   assert not capsys.readouterr().out

@@ -1,1 +1,1 @@
-"""How the golden cases are played: one family of algorithms a file."""
+"""Checks of the golden cases: one family of algorithms a file."""

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.algorithms import apfl
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import global_model, local_training
 from fedjax_pfl.core.types import Batch
-from golden_cases import rounds as play
-from golden_cases.settings import (
+from golden_cases import rounds
+from golden_cases.case_inputs import (
   KEY,
   as_given,
   case_task,
@@ -17,12 +17,12 @@ from golden_cases.settings import (
   stack,
   training,
 )
-from golden_cases.stepwise import stepwise
+from golden_cases.python_loops import stepwise
 
 ADAPTATIONS = {'first_step_of_round': 'first_step'}
 
 
-def play_paper(case):
+def check_paper(case):
   how = case.settings.get('alpha_update', 'every_step')
   hp = apfl.HParams(
     training(case),
@@ -30,41 +30,41 @@ def play_paper(case):
     adapt=ADAPTATIONS.get(how, how),
     order=case.settings.get('update_order', 'simultaneous'),
   )
-  play_rounds(case, hp)
+  check_rounds(case, hp)
 
 
-def play_released(case):
+def check_released(case):
   hp = apfl.HParams(
     training(case),
     alpha=case['alpha'],
     protocol='released',
     private_decay=case['weight_decay_v'],
   )
-  play_rounds(case, hp)
+  check_rounds(case, hp)
 
 
-def play_rounds(case, hp):
+def check_rounds(case, hp):
   algorithm = apfl.build(case_task(case), hp)[0].algorithm
   train, test = clients_data(case)
   losses, alphas = {}, []
   shared = [case_task(case).init(None)] * case['clients']
-  for done in play.rounds(case, algorithm, train):
+  for done in rounds.run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       check_metrics(case, i, done.number, update)
       losses[done.number, i] = update.metrics['loss']
       shared[i] = update.upload
     for i, client in enumerate(done.clients):
       place = f'client{i}/round{done.number}'
-      play.check_stored(case, f'{place}/w', shared[i])
-      play.check_stored(case, f'{place}/v', client.private)
+      rounds.check_stored(case, f'{place}/w', shared[i])
+      rounds.check_stored(case, f'{place}/v', client.private)
     alphas.append([client.alpha for client in done.clients])
     case.check_tree(f'global/round{done.number}', done.server.params)
-  play.check_losses(case, losses)
+  rounds.check_losses(case, losses)
   if 'alpha' in case.arrays:
     case.check('alpha', np.transpose(alphas))  # [client, round]
   for i, client in enumerate(done.clients):
     views = algorithm.personalize(done.server, client, of(train, i), KEY(0))
-    logits, _, _ = play.evaluated(algorithm, views['personal'], test, i)
+    logits, _, _ = rounds.evaluated(algorithm, views['personal'], test, i)
     case.check(f'personalized/client{i}/logits', logits)
   case.finish()
 
@@ -84,14 +84,14 @@ def check_metrics(case, i, number, update):
     case.check(f'{name}/client{i}/round{number}', values)
 
 
-def play_single_step(case):
+def check_single_step(case):
   """One batch, one epoch: from each of the private models of the case."""
   task, arrays = case_task(case), dict(case.arrays)
   shared = as_given(case.subtree(arrays, 'w/'))
   variants = [key.removesuffix('/alpha') for key in arrays if '/alpha' in key]
   variants = [name for name in variants if f'{name}/alpha' in arrays]
   for name in variants:
-    play_variant(case, task, shared, name)
+    check_variant(case, task, shared, name)
   inputs = [
     f'{name}/{part}' for name in variants for part in ('v/', 'x', 'y', 'lr')
   ]
@@ -100,7 +100,7 @@ def play_single_step(case):
   case.finish(inputs=('w/', *inputs))
 
 
-def play_variant(case, task, shared, name):
+def check_variant(case, task, shared, name):
   given = {
     key.removeprefix(f'{name}/'): value
     for key, value in case.arrays.items()
@@ -119,14 +119,14 @@ def play_variant(case, task, shared, name):
   private = as_given(case.subtree(given, 'v/'))
   before = apfl.Client(private, jnp.asarray(given['alpha']))
   client, params, metrics = stepwise(algorithm.local_update)(
-    apfl.Server(jnp.array(0), shared),
+    global_model.Server(jnp.array(0), shared),
     before,
     of(stack(x[None], y[None], len(y)), 0),
     KEY(0),
   )
-  tree = apfl.Trained(shared, *before, jnp.zeros(()))
+  tree = apfl.Trained(shared, *before)
   batch = Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(len(y)))
-  grads, _ = jax.grad(apfl.make_loss(task), has_aux=True)(tree, batch, KEY(0))
+  grads, _ = jax.grad(apfl.objective(task), has_aux=True)(tree, batch, KEY(0))
   case.check(f'{name}/loss_w', metrics['losses'][0])
   case.check(f'{name}/loss_mixed', metrics['mixed_losses'][0])
   case.check(f'{name}/grad_alpha', grads.alpha)
@@ -137,15 +137,15 @@ def play_variant(case, task, shared, name):
 
 
 DENG = 'apfl (deng et al. 2020 form, '
-PLAYS = {
-  f'{DENG}alpha adapted at every local step)': play_paper,
+CHECKS = {
+  f'{DENG}alpha adapted at every local step)': check_paper,
   f'{DENG}alpha adapted only at the first local step of each round)': (
-    play_paper
+    check_paper
   ),
-  f'{DENG}w stepped before v, alpha adapted at every local step)': play_paper,
+  f'{DENG}w stepped before v, alpha adapted at every local step)': check_paper,
   'apfl (deng et al. form), one plain-sgd step incl. clipping of alpha': (
-    play_single_step
+    check_single_step
   ),
   'apfl as coded in the final superfed repository (fixed alpha, stale w) - '
-  'not the published algorithm': play_released,
+  'not the published algorithm': check_released,
 }

@@ -12,12 +12,12 @@ from fedjax_pfl.evaluation import calibration, test_selection
 from fedjax_pfl.evaluation.grid import grid
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.evaluation.summary import other_measures
-from golden_cases.settings import as_given, case_task, clients_data
+from golden_cases.case_inputs import as_given, case_task, clients_data
 
 NAMES = {'loss': 'ce'}  # what the case calls otherwise
 
 
-def play_calibration(case):
+def check_calibration(case):
   for name, settings in case['cases'].items():
     logits, y = (case.arrays[f'{name}/{what}'] for what in ('logits', 'labels'))
     bins, ece, mce = in_two_batches(logits, y, settings['n_bins'])
@@ -61,7 +61,7 @@ def added_up(num_bins):
   return run
 
 
-def play_grid(case):
+def check_lambda_grid(case):
   """Evaluate every mixture of every client, paired in both ways."""
   tables = {}
   for pair in ('fresh', 'stale'):
@@ -159,7 +159,7 @@ def check_choices(case, accuracy, batched):
     case.check(f'select/head_{NAMES.get(name, name)}', values)
 
 
-PLAYS = {
-  'ece / mce, bins (lo, hi] of equal width, dataset-level': play_calibration,
-  'superfed evaluation over the lambda grid': play_grid,
+CHECKS = {
+  'ece / mce, bins (lo, hi] of equal width, dataset-level': check_calibration,
+  'superfed evaluation over the lambda grid': check_lambda_grid,
 }

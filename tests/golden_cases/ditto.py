@@ -3,12 +3,12 @@
 import numpy as np
 
 from fedjax_pfl.algorithms import load
-from golden_cases import rounds as play
-from golden_cases.settings import KEY, case_task, clients_data, of, training
-from golden_cases.stepwise import stepwise
+from golden_cases import rounds
+from golden_cases.case_inputs import KEY, case_task, clients_data, of, training
+from golden_cases.python_loops import stepwise
 
 
-def play_paper(case):
+def check_paper(case):
   epochs = case.settings.get('personal_epochs')
   algorithm = build(
     case,
@@ -17,10 +17,10 @@ def play_paper(case):
   )
   train, test = clients_data(case)
   losses = {}
-  for done in play.rounds(case, algorithm, train):
+  for done in rounds.run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       _, (_, personal) = update.fits
-      play.check_steps(case, i, done.number, personal)
+      rounds.check_steps(case, i, done.number, personal)
       losses[done.number, i] = update.metrics['loss']
     for i, client in enumerate(done.clients):
       name = f'client{i}/round{done.number}'
@@ -28,35 +28,35 @@ def play_paper(case):
       if any(key.startswith(name) for key in case.arrays.files):
         case.check_tree(name, client)
     case.check_tree(f'global/round{done.number}', done.server.params)
-  play.check_losses(case, losses)
+  rounds.check_losses(case, losses)
   finish(case, algorithm, done, train, test)
 
 
-def play_table(case):
-  play_released(case, 'global')
+def check_table(case):
+  check_released(case, 'global')
 
 
-def play_last(case):
-  play_released(case, 'local')
+def check_last(case):
+  check_released(case, 'local')
 
 
-def play_released(case, anchor):
+def check_released(case, anchor):
   algorithm = build(case, protocol='released', anchor=anchor)
   train, test = clients_data(case)
   losses = {}
   accuracies = np.zeros((case['rounds'], case['clients']))
   personalize = stepwise(algorithm.personalize)
-  for done in play.rounds(case, algorithm, train):
+  for done in rounds.run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
-      play.check_trained(case, i, done.number, update.upload)
-      play.check_steps(case, i, done.number, update.fits[-1][1])
+      rounds.check_trained(case, i, done.number, update.upload)
+      rounds.check_steps(case, i, done.number, update.fits[-1][1])
       losses[done.number, i] = update.metrics['loss']
     case.check_tree(f'global/round{done.number}', done.server.params)
     for i, client in enumerate(done.clients):
       models = personalize(done.server, client, of(train, i), KEY(0))
-      _, accuracy, _ = play.evaluated(algorithm, models['personal'], test, i)
+      _, accuracy, _ = rounds.evaluated(algorithm, models['personal'], test, i)
       accuracies[done.number - 1, i] = accuracy
-  play.check_losses(case, losses)
+  rounds.check_losses(case, losses)
   case.check('table/accuracy', accuracies)
   finish(case, algorithm, done, train, test)
 
@@ -70,12 +70,12 @@ def build(case, **hp):
 
 def finish(case, algorithm, done, train, test):
   names = {'initial': 'initial', 'personalized': 'personal'}
-  play.check_views(case, algorithm, done, train, test, names)
+  rounds.check_views(case, algorithm, done, train, test, names)
   case.finish(inputs=('train_mask', 'test_mask'))
 
 
-PLAYS = {
-  'ditto, as intended': play_paper,
-  'ditto, table mode': play_table,
-  'ditto, last version of the official code': play_last,
+CHECKS = {
+  'ditto, as intended': check_paper,
+  'ditto, table mode': check_table,
+  'ditto, last version of the official code': check_last,
 }

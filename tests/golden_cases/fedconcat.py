@@ -9,8 +9,8 @@ from fedjax_pfl.client import clustering
 from fedjax_pfl.core import trees
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.models import concatenated
-from golden_cases import rounds as play
-from golden_cases.settings import (
+from golden_cases import rounds
+from golden_cases.case_inputs import (
   as_given,
   case_task,
   client_rows,
@@ -19,7 +19,7 @@ from golden_cases.settings import (
 )
 
 
-def play_fedconcat(case):
+def check_fedconcat(case):
   task, train_settings = case_task(case), training(case)
   hp = fedconcat.HParams(
     train_settings._replace(rounds=case['encoder_rounds']),
@@ -37,25 +37,26 @@ def play_fedconcat(case):
   encoders = first.algorithm._replace(
     init_client=lambda server, data, rng: jnp.asarray(next(assignment))
   )
-  for done in play_rounds(case, encoders, train, 'participants_encoder'):
+  for done in run_stage(case, encoders, train, 'participants_encoder'):
     for i, update in done.updates.items():
-      play.check_trained(case, i, done.number, update.fits[0][0])
-      play.check_steps(case, i, done.number, update.fits[0][1])
+      rounds.check_trained(case, i, done.number, update.fits[0][0])
+      rounds.check_steps(case, i, done.number, update.fits[0][1])
     for k in range(case['clusters']):
       model = trees.gather(done.server.params, k)
       case.check_tree(f'cluster{k}/round{done.number}', model)
-  play_classifier(case, task, hp, last, done.server, train, test)
+  check_classifier(case, task, hp, last, done.server, train, test)
   case.finish(inputs=('train_mask', 'test_mask'))
 
 
-def play_classifier(case, task, hp, stage, clusters_server, train, test):
+def check_classifier(case, task, hp, stage, clusters_server, train, test):
   start, _ = stage.initialize(clusters_server, (), train)
   if case['warm_start']:
-    check_head(case, 'head_init', start.head)
+    check_head(case, 'head_init', start.params['head'])
   else:
-    head = {leaf: case.arrays[f'head_init/{leaf}'] for leaf in start.head}
-    assert jax.tree.map(jnp.shape, head) == jax.tree.map(jnp.shape, start.head)
-    start = start._replace(head=as_given(head))
+    fresh = start.params['head']
+    head = {leaf: case.arrays[f'head_init/{leaf}'] for leaf in fresh}
+    assert jax.tree.map(jnp.shape, head) == jax.tree.map(jnp.shape, fresh)
+    start = start._replace(params={**start.params, 'head': as_given(head)})
     for leaf in head:
       case.seen.add(f'head_init/{leaf}')
   start = start._replace(round=jnp.zeros((), jnp.int32))
@@ -64,7 +65,7 @@ def play_classifier(case, task, hp, stage, clusters_server, train, test):
   images = [client_rows(test, i)[0] for i in range(case['clients'])]
 
   def of_tests(fn, server):
-    params = fedconcat.as_params(server)
+    params = server.params
     return np.stack([fn(params, x, jnp.ones(len(x))) for x in images])
 
   if 'features/test' in case.arrays:
@@ -73,12 +74,12 @@ def play_classifier(case, task, hp, stage, clusters_server, train, test):
     case.check('logits/round0', of_tests(logits, start))
   train = stage.prepare_data(start, train)
   algorithm = stage.algorithm._replace(init_server=lambda rng: start)
-  for done in play_rounds(case, algorithm, train, 'participants_classifier'):
+  for done in run_stage(case, algorithm, train, 'participants_classifier'):
     for i, update in done.updates.items():
       info = update.fits[0][1]
       name = f'head_client_loss/client{i}/round{done.number}'
       case.check(name, info.losses[: int(info.num_steps)])
-    check_head(case, f'head/round{done.number}', done.server.head)
+    check_head(case, f'head/round{done.number}', done.server.params['head'])
     case.check(f'logits/round{done.number}', of_tests(logits, done.server))
   hits = [
     of.argmax(1) == client_rows(test, i)[1]
@@ -98,12 +99,12 @@ def check_groups(case, name, got):
   case.seen.add(name)
 
 
-def play_rounds(case, algorithm, train, participants):
+def run_stage(case, algorithm, train, participants):
   part = {'clients': case['clients'], 'participants': case[participants]}
-  return play.rounds(part, algorithm, train)
+  return rounds.run_rounds(part, algorithm, train)
 
 
-def play_inference(case):
+def check_inference(case):
   task = case_task(case)
   inputs = jnp.asarray(case.arrays['inputs'])  # [K, r, H, W, ch]
   arrays, q = dict(case.arrays), []
@@ -126,7 +127,7 @@ def play_inference(case):
   case.finish(inputs=('inputs', 'client'))
 
 
-def play_clusters(case):
+def check_clusters(case):
   arrays = case.arrays
   for name, about in case['sets'].items():
     x, want = arrays[f'{name}/x'], arrays[f'{name}/labels']
@@ -170,11 +171,11 @@ def inertia_of(x, labels):
   )
 
 
-PLAYS = {
-  'fedconcat': play_fedconcat,
+CHECKS = {
+  'fedconcat': check_fedconcat,
   'fedconcat with warm-started classifier and partial participation': (
-    play_fedconcat
+    check_fedconcat
   ),
-  'fedconcat-id label-distribution inference': play_inference,
-  'clustering of label distributions': play_clusters,
+  'fedconcat-id label-distribution inference': check_inference,
+  'clustering of label distributions': check_clusters,
 }

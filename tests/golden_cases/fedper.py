@@ -1,30 +1,30 @@
-"""FedPer: heads that stay with their clients, or are thrown away."""
+"""FedPer: heads that clients keep, or discard after a round."""
 
 from fedjax_pfl.algorithms import fedper
-from golden_cases.rounds import (
-  check_losses,
-  check_steps,
-  check_trained,
-  check_views,
-  rounds,
-)
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   case_task,
   clients_data,
   finetuning_settings,
   training,
 )
+from golden_cases.rounds import (
+  check_losses,
+  check_steps,
+  check_trained,
+  check_views,
+  run_rounds,
+)
 
 
-def play_paper(case):
-  play(case, 'paper')
+def check_paper(case):
+  check_rounds(case, 'paper')
 
 
-def play_released(case):
-  play(case, 'released')
+def check_released(case):
+  check_rounds(case, 'released')
 
 
-def play(case, protocol):
+def check_rounds(case, protocol):
   hp = fedper.HParams(
     training(case),
     finetuning_settings(case),
@@ -34,7 +34,7 @@ def play(case, protocol):
   algorithm = fedper.build(case_task(case), hp)[0].algorithm
   train, test = clients_data(case)
   losses = {}
-  for done in rounds(case, algorithm, train):
+  for done in run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       ((params, info),) = update.fits
       check_trained(case, i, done.number, params)
@@ -52,12 +52,12 @@ def check_states(case, done):
   body = {name: at for name, at in done.server.params.items() if name != 'head'}
   case.check_tree(f'global/round{done.number}', body)
   for i, client in enumerate(done.clients):
-    kept = {name: at for name, at in client.items() if name == 'head'}
-    if kept['head']['bias'] is not None:
-      case.check_tree(f'client{i}/round{done.number}', kept)
+    if client:
+      head = {'head': client['head']}
+      case.check_tree(f'client{i}/round{done.number}', head)
 
 
-PLAYS = {
-  'fedper, as intended': play_paper,
-  'fedper, table mode': play_released,
+CHECKS = {
+  'fedper, as intended': check_paper,
+  'fedper, table mode': check_released,
 }

@@ -5,15 +5,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import fedprox
 from fedjax_pfl.core.types import Batch
-from golden_cases.rounds import (
-  check_final,
-  check_losses,
-  check_steps,
-  check_trained,
-  check_views,
-  rounds,
-)
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   KEY,
   as_given,
   case_task,
@@ -21,23 +13,33 @@ from golden_cases.settings import (
   finetuning_settings,
   training,
 )
+from golden_cases.rounds import (
+  check_final,
+  check_losses,
+  check_steps,
+  check_trained,
+  check_views,
+  run_rounds,
+)
 
 
-def play(case):
+def check_rounds(case):
   hp = fedprox.HParams(
     training(case),
     finetuning_settings(case),
     mu=case['mu'],
     trainable=case.settings.get('local_update_part', 'full'),
   )
-  play_both_losses(case, fedprox.build(case_task(case), hp)[0].algorithm)
+  check_rounds_of_objective(
+    case, fedprox.build(case_task(case), hp)[0].algorithm
+  )
 
 
-def play_both_losses(case, algorithm):
+def check_rounds_of_objective(case, algorithm):
   """Play a method whose loss reports the cross-entropy beside the objective."""
   train, test = clients_data(case)
   losses = {}
-  for done in rounds(case, algorithm, train):
+  for done in run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       ((params, info),) = update.fits
       check_trained(case, i, done.number, params)
@@ -64,7 +66,7 @@ def check_both_losses(case, i, number, info):
     check_steps(case, i, number, info, cross_entropies)
 
 
-def play_single_batch(case):
+def check_single_batch(case):
   task = case_task(case)
   arrays = dict(case.arrays)
   params, anchor = (
@@ -85,9 +87,9 @@ def play_single_batch(case):
   case.finish(inputs=('params/', 'global/', 'x', 'y', 'mu'))
 
 
-PLAYS = {
-  'fedprox': play,
-  'fedprox + fedbabu': play,
-  'fedprox (fedconcat / niid-bench convention)': play,
-  'fedprox loss and gradients on one batch': play_single_batch,
+CHECKS = {
+  'fedprox': check_rounds,
+  'fedprox + fedbabu': check_rounds,
+  'fedprox (fedconcat / niid-bench convention)': check_rounds,
+  'fedprox loss and gradients on one batch': check_single_batch,
 }

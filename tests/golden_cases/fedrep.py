@@ -6,23 +6,23 @@ import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import fedrep
 from fedjax_pfl.client.personalization import Finetuning
+from golden_cases.case_inputs import KEY, case_task, clients_data, training
 from golden_cases.rounds import (
   check_models,
   check_steps,
   check_trained,
   check_views,
-  rounds,
+  run_rounds,
 )
-from golden_cases.settings import KEY, case_task, clients_data, training
 
 
-def play(case):
+def check_rounds(case):
   task = case_task(case)
   build = make_build(case, task)
   algorithm = build(protocol='released')
   train, test = clients_data(case)
   stored = [task.init(KEY(0))] * case['clients']
-  for done in rounds(case, algorithm, train):
+  for done in run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       ((stored[i], info),) = update.fits
       check_trained(case, i, done.number, stored[i])
@@ -71,4 +71,4 @@ def adaptations(case):
   return {**own, **others}.items()
 
 
-PLAYS = {'fedrep': play}
+CHECKS = {'fedrep': check_rounds}

@@ -8,7 +8,7 @@ import pytest
 
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.types import Batch
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   KEY,
   case_task,
   client_rows,
@@ -16,10 +16,10 @@ from golden_cases.settings import (
   of,
   start_params,
 )
-from golden_cases.stepwise import stepwise
+from golden_cases.python_loops import stepwise
 
 
-def play_finetuning(case):
+def check_finetuning(case):
   task = case_task(case)
   train, test = clients_data(case)
   start = start_params(case)
@@ -71,7 +71,7 @@ def play_finetuning(case):
   case.finish(inputs=('train_mask', 'test_mask'))
 
 
-def play_without_head(case):
+def check_without_head(case):
   task = case_task(case)
   train, test = clients_data(case)
   start = start_params(case)
@@ -122,7 +122,7 @@ def padded_batches(x, size):
     yield jnp.pad(rows, rest), (jnp.arange(size) < len(rows)).astype(x.dtype)
 
 
-PLAYS = {
-  'fine-tuning': play_finetuning,
-  'accuracy without the head (nearest class template)': play_without_head,
+CHECKS = {
+  'fine-tuning': check_finetuning,
+  'accuracy without the head (nearest class template)': check_without_head,
 }

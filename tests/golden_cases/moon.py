@@ -5,30 +5,30 @@ import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import moon
 from fedjax_pfl.core.types import Batch
-from golden_cases.fedprox import play_both_losses
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   KEY,
   as_given,
   case_task,
   finetuning_settings,
   training,
 )
+from golden_cases.fedprox import check_rounds_of_objective
 
 MODELS = ('local', 'global', 'previous', 'local_dead')
 SETTINGS = ('mu', 'temperature')
 
 
-def play(case):
+def check_rounds(case):
   hp = moon.HParams(
     training(case),
     finetuning_settings(case),
     mu=case['mu'],
     temperature=case['temperature'],
   )
-  play_both_losses(case, moon.build(case_task(case), hp)[0].algorithm)
+  check_rounds_of_objective(case, moon.build(case_task(case), hp)[0].algorithm)
 
 
-def play_single_batch(case):
+def check_single_batch(case):
   task, arrays = case_task(case), dict(case.arrays)
   models = {name: as_given(case.subtree(arrays, f'{name}/')) for name in MODELS}
   x, y = jnp.asarray(arrays['x']), jnp.asarray(arrays['y'])
@@ -63,7 +63,7 @@ def check_features(case, task, models, batch):
     case.check(f'full/cos_{name}', moon.cosine(z, other))
 
 
-PLAYS = {
-  'moon (head-less form)': play,
-  'moon loss and gradients on one batch': play_single_batch,
+CHECKS = {
+  'moon (head-less form)': check_rounds,
+  'moon loss and gradients on one batch': check_single_batch,
 }

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core.types import Batch
-from golden_cases import rounds as play
-from golden_cases.settings import (
+from golden_cases import rounds
+from golden_cases.case_inputs import (
   KEY,
   case_task,
   client_rows,
@@ -16,26 +16,26 @@ from golden_cases.settings import (
   of,
   training,
 )
-from golden_cases.stepwise import stepwise
+from golden_cases.python_loops import stepwise
 
 RATES = 'alpha_per_round', 'beta_per_round'
 
 
-def play_per_fedavg(case):
+def check_per_fedavg(case):
   task, hp = case_task(case), hyperparameters(case)
   (stage,) = load('per_fedavg').build(task, hp)
   algorithm = stage.algorithm
   train, test = clients_data(case)
   stage.validate_clients(train)
   losses = {}
-  for done in play.rounds(case, algorithm, train):
+  for done in rounds.run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
-      play.check_trained(case, i, done.number, update.upload)
-      play.check_steps(case, i, done.number, update.fits[0][1])
+      rounds.check_trained(case, i, done.number, update.upload)
+      rounds.check_steps(case, i, done.number, update.fits[0][1])
       losses[done.number, i] = update.metrics['loss']
     case.check_tree(f'global/round{done.number}', done.server.params)
-  play.check_losses(case, losses)
-  play.check_views(case, algorithm, done, train, test, {'initial': 'initial'})
+  rounds.check_losses(case, losses)
+  rounds.check_views(case, algorithm, done, train, test, {'initial': 'initial'})
   check_adapted(case, task, algorithm, done.server, test)
   check_helpers(case, algorithm, done.server, test)
   case.finish(inputs=('train_mask', 'test_mask'))
@@ -75,7 +75,7 @@ def check_adapted(case, task, algorithm, server, test):
     x, y = client_rows(support, i)
     batch = Batch(x, y, jnp.ones(len(y)))
     before.append(task.loss(server.params, batch, KEY(0)))
-    scores = play.evaluated(algorithm, adapt(of(support, i)), query, i)
+    scores = rounds.evaluated(algorithm, adapt(of(support, i)), query, i)
     case.check(f'personalized/client{i}/logits', scores[0])
   case.check('personalized/support_loss', before)
 
@@ -104,7 +104,7 @@ def check_helpers(case, algorithm, server, test):
   last = models[case['participants'][-1][-1]]
   for i, model in enumerate(models):
     for name, other in (('helper', model), ('table', last)):
-      logits, _, _ = play.evaluated(algorithm, other, test, i)
+      logits, _, _ = rounds.evaluated(algorithm, other, test, i)
       case.check(f'{name}/client{i}/logits', logits)
 
 
@@ -116,4 +116,4 @@ def make_adapt(algorithm, server, view):
   return adapt
 
 
-PLAYS = {'per-fedavg, first order': play_per_fedavg}
+CHECKS = {'per-fedavg, first order': check_per_fedavg}

@@ -4,16 +4,16 @@ import jax
 import optax
 
 from fedjax_pfl.algorithms import pfedme
-from golden_cases import rounds as play
-from golden_cases.settings import KEY, case_task, clients_data, of, training
+from golden_cases import rounds
+from golden_cases.case_inputs import KEY, case_task, clients_data, of, training
 
 
-def play_pfedme(case):
+def check_pfedme(case):
   hp = hyperparameters(case)
   algorithm = pfedme.build(case_task(case), hp)[0].algorithm
   train, test = clients_data(case)
   losses, shared = {}, [case_task(case).init(None)] * case['clients']
-  for done in play.rounds(case, algorithm, train, run=jax.jit):
+  for done in rounds.run_rounds(case, algorithm, train, run=jax.jit):
     for i, update in done.updates.items():
       steps = int(update.metrics['num_steps'])
       alone = update.metrics['cross_entropies'][:steps]
@@ -25,13 +25,13 @@ def play_pfedme(case):
       shared[i] = update.upload
     for i, client in enumerate(done.clients):
       place = f'client{i}/round{done.number}'
-      play.check_stored(case, f'{place}/w', shared[i])
-      play.check_stored(case, f'{place}/theta', client.personal)
+      rounds.check_stored(case, f'{place}/w', shared[i])
+      rounds.check_stored(case, f'{place}/theta', client.personal)
     case.check_tree(f'global/round{done.number}', done.server.params)
-  play.check_losses(case, losses)
+  rounds.check_losses(case, losses)
   for i, client in enumerate(done.clients):
     views = algorithm.personalize(done.server, client, of(train, i), KEY(0))
-    logits, _, _ = play.evaluated(algorithm, views['personal'], test, i)
+    logits, _, _ = rounds.evaluated(algorithm, views['personal'], test, i)
     case.check(f'personalized/client{i}/logits', logits)
   case.finish()
 
@@ -51,4 +51,4 @@ def hyperparameters(case):
   )
 
 
-PLAYS = {'pfedme (original)': play_pfedme}
+CHECKS = {'pfedme (original)': check_pfedme}

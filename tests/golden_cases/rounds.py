@@ -1,4 +1,4 @@
-"""Whole rounds: what every method that plays them is compared in."""
+"""Whole rounds: run them, and compare what all methods have in common."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.algorithm import Algorithm
 from fedjax_pfl.federated.rounds import init_states, make_round
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   KEY,
   case_task,
   client_rows,
@@ -22,11 +22,11 @@ from golden_cases.settings import (
   training,
   upload_name,
 )
-from golden_cases.stepwise import stepwise
+from golden_cases.python_loops import stepwise
 
 
 class Update(NamedTuple):
-  """What the local training of one client came to."""
+  """The results of the local training of one client."""
 
   client: Any
   upload: Any
@@ -35,7 +35,7 @@ class Update(NamedTuple):
 
 
 class Round(NamedTuple):
-  """A round, after its end."""
+  """The state after a round."""
 
   number: int  # from 1
   updates: dict[int, Update]  # of its participants
@@ -43,17 +43,17 @@ class Round(NamedTuple):
   clients: list[Any]  # what each keeps
 
 
-def play_fedavg(case):
-  play(case, 'fedavg')
+def check_fedavg(case):
+  check_method(case, 'fedavg')
 
 
-def play_head_lr_ratio(case):
-  play(case, 'fedavg', head_lr_ratio=case['head_lr_ratio'])
+def check_head_lr_ratio(case):
+  check_method(case, 'fedavg', head_lr_ratio=case['head_lr_ratio'])
 
 
-def play_fedavg_ragged(case):
-  """Play it by the engine as well, as one compiled program a round."""
-  play(case, 'fedavg')
+def check_fedavg_ragged(case):
+  """Check the rounds of the engine, too: one compiled program a round."""
+  check_method(case, 'fedavg')
   if training(case).aggregation == 'uniform':  # one of them is enough
     return
   module = load('fedavg')
@@ -67,18 +67,18 @@ def play_fedavg_ragged(case):
     case.check_tree(f'global/round{number}', states[0].params)
 
 
-def play_fedbabu(case):
-  play(case, 'fedbabu')
+def check_fedbabu(case):
+  check_method(case, 'fedbabu')
 
 
-def play(case, name, **hp):
-  """Play a method that keeps nothing per client and has a global model."""
+def check_method(case, name, **hp):
+  """Check a method that keeps nothing per client and has a global model."""
   module = load(name)
   hp = {'train': training(case), 'finetune': finetuning_settings(case), **hp}
   algorithm = module.build(case_task(case), module.HParams(**hp))[0].algorithm
   train, test = clients_data(case)
   losses = {}
-  for done in rounds(case, algorithm, train):
+  for done in run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       check_trained(case, i, done.number, update.fits[0][0])
       check_steps(case, i, done.number, update.fits[0][1])
@@ -93,10 +93,12 @@ def play(case, name, **hp):
   case.finish(inputs=('train_mask', 'test_mask'))
 
 
-def rounds(case, algorithm: Algorithm, train, run=stepwise) -> Iterator[Round]:
+def run_rounds(
+  case, algorithm: Algorithm, train, run=stepwise
+) -> Iterator[Round]:
   """Yield every round of the case.
 
-  Client after client and step after step in Python: see stepwise.py. With
+  Client after client and step after step in Python: see python_loops.py. With
   run=jax.jit a client's round is one program: quicker from some hundred steps
   of a narrow network on.
   """
@@ -123,7 +125,7 @@ def rounds(case, algorithm: Algorithm, train, run=stepwise) -> Iterator[Round]:
 
 
 def with_fits(algorithm: Algorithm):
-  """Return local_update with everything that it fitted, also what it drops."""
+  """Return local_update with all its fits, also those it does not return."""
 
   def local_update(*args):
     fits = []
@@ -221,10 +223,10 @@ def check_final(case, algorithm, server, test):
   case.check('final/accuracy', [scale * hits for _, hits, _ in scores])
 
 
-PLAYS = {
-  'fedavg': play_fedavg,
-  'fedavg on clients of different size': play_fedavg_ragged,
-  'fedavg with a smaller head learning rate': play_head_lr_ratio,
-  'fedbabu': play_fedbabu,
-  'fedbabu on clients of different size': play_fedbabu,
+CHECKS = {
+  'fedavg': check_fedavg,
+  'fedavg on clients of different size': check_fedavg_ragged,
+  'fedavg with a smaller head learning rate': check_head_lr_ratio,
+  'fedbabu': check_fedbabu,
+  'fedbabu on clients of different size': check_fedbabu,
 }

@@ -1,27 +1,27 @@
 """SCAFFOLD, option II."""
 
 from fedjax_pfl.algorithms import scaffold
-from golden_cases.rounds import (
-  check_final,
-  check_losses,
-  check_steps,
-  check_trained,
-  rounds,
-)
-from golden_cases.settings import (
+from golden_cases.case_inputs import (
   case_task,
   clients_data,
   finetuning_settings,
   training,
 )
+from golden_cases.rounds import (
+  check_final,
+  check_losses,
+  check_steps,
+  check_trained,
+  run_rounds,
+)
 
 
-def play(case):
+def check_rounds(case):
   hp = scaffold.HParams(training(case), finetuning_settings(case))
   algorithm = scaffold.build(case_task(case), hp)[0].algorithm
   train, test = clients_data(case)
   losses = {}
-  for done in rounds(case, algorithm, train):
+  for done in run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       ((params, info),) = update.fits
       check_trained(case, i, done.number, params)
@@ -38,7 +38,7 @@ def play(case):
   case.finish(inputs=('train_mask', 'test_mask'))
 
 
-PLAYS = {
-  'scaffold, option ii': play,
-  'scaffold, option ii, partial participation': play,
+CHECKS = {
+  'scaffold, option ii': check_rounds,
+  'scaffold, option ii, partial participation': check_rounds,
 }

@@ -10,8 +10,8 @@ import numpy as np
 from fedjax_pfl.algorithms import superfed
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.types import Batch
-from golden_cases import rounds as game
-from golden_cases.settings import (
+from golden_cases import rounds
+from golden_cases.case_inputs import (
   KEY,
   as_given,
   case_task,
@@ -29,7 +29,7 @@ PROTOCOLS = {
 }
 
 
-def play(case, protocol):
+def check_rounds(case, protocol):
   federation = case['phase'].count('I')
   assert case['phase'] == sorted(case['phase'])
   hp = superfed.HParams(
@@ -86,7 +86,7 @@ def as_one(case, stages):
 
 
 def recorded_ratios(case):
-  """Yield the lambdas of all steps of personalisation, as they are played."""
+  """Yield the lambdas of all steps of personalisation, round by round."""
   for number, cohort in enumerate(case['participants'], start=1):
     for i in cohort if case['phase'][number - 1] == 'II' else ():
       steps = case.arrays[f'lambda/client{i}/round{number}']
@@ -104,10 +104,10 @@ def next_of(drawn, rng, number):
 
 def compare(case, algorithm, train):
   objectives = {}
-  for done in game.rounds(case, algorithm, train):
+  for done in rounds.run_rounds(case, algorithm, train):
     for i, update in done.updates.items():
       ((_, info),) = update.fits
-      game.check_steps(case, i, done.number, info)
+      rounds.check_steps(case, i, done.number, info)
       check_parts(case, i, done.number, info)
       objectives[done.number, i] = update.metrics['loss']
     for i, client in enumerate(done.clients):
@@ -115,7 +115,7 @@ def compare(case, algorithm, train):
       case.check_tree(f'{place}/fed', client.federated)
       case.check_tree(f'{place}/local', without_holes(client.local))
     case.check_tree(f'global/round{done.number}', done.server.params)
-  game.check_losses(case, objectives)
+  rounds.check_losses(case, objectives)
   return done
 
 
@@ -150,7 +150,7 @@ def without_holes(tree):
   }
 
 
-def play_single_batch(case):
+def check_single_batch(case):
   arrays = dict(case.arrays)
   anchor, federated, own = (
     as_given(case.subtree(arrays, f'{name}/')) for name in ('w_g', 'w_f', 'w_l')
@@ -210,8 +210,8 @@ def terms(case, anchor):
   }
 
 
-PLAYS = {
-  f'superfed-{mode} ({form})': partial(play, protocol=protocol)
+CHECKS = {
+  f'superfed-{mode} ({form})': partial(check_rounds, protocol=protocol)
   for mode in MIXINGS
   for form, protocol in PROTOCOLS.items()
-} | {'superfed loss terms and gradients on one batch': play_single_batch}
+} | {'superfed loss terms and gradients on one batch': check_single_batch}

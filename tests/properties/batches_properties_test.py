@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedjax_pfl.client.personalization import halves
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.batching import (
   Batching,
   batches_of_epoch,
   steps_of_epoch,
 )
+from fedjax_pfl.data.halves import halves
 from fedjax_pfl.data.label_counts import label_counts
 from fedjax_pfl.federated.cohort import cohort_size, sample_cohort
 

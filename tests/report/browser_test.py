@@ -30,7 +30,7 @@ frame.onload = () => {
   answers.given = column(0);
   press(2);
   answers.highest_first = column(2);
-  answers.told = table.tHead.rows[0].cells[2].getAttribute('aria-sort');
+  answers.direction = table.tHead.rows[0].cells[2].getAttribute('aria-sort');
   press(2);
   answers.lowest_first = column(2);
   press(0);
@@ -53,7 +53,7 @@ frame.srcdoc = PAGE;
 
 @pytest.fixture(scope='module')
 def asked(tmp_path_factory):
-  """Return what the page answered, and what the browser complained of."""
+  """Return the answers of the page, and the errors of the browser."""
   folder = tmp_path_factory.mktemp('browser')
   runs = []
   for place, name in enumerate(['fedrep', 'fedavg', 'moon', 'fedbabu']):
@@ -79,22 +79,22 @@ def asked(tmp_path_factory):
     timeout=120,
   )
   found = re.search(r'<title>answers (.*?)</title>', run.stdout)
-  complaints = re.findall(r'.*CONSOLE.*', run.stderr)
-  assert found, complaints or run.stderr[-2000:]
-  return json.loads(found[1].replace('&amp;', '&')), complaints
+  errors = re.findall(r'.*CONSOLE.*', run.stderr)
+  assert found, errors or run.stderr[-2000:]
+  return json.loads(found[1].replace('&amp;', '&')), errors
 
 
-def test_nothing_is_complained_of(asked):
+def test_the_browser_reports_no_error(asked):
   assert asked[1] == []
 
 
-def test_a_table_sorts_both_ways_and_keeps_gaps_last(asked):
+def test_a_table_sorts_both_ways_and_empty_cells_come_last(asked):
   answers, _ = asked
   assert answers['given'][0] == 'FedRep'
   shown = answers['highest_first']
   values = [float(text.split()[0]) for text in shown]
   assert values == sorted(values, reverse=True) and len(set(values)) == 5
-  assert answers['told'] == 'descending'
+  assert answers['direction'] == 'descending'
   assert answers['lowest_first'] == shown[::-1]
   assert answers['by_name'] == sorted(answers['given'])
 

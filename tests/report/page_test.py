@@ -21,7 +21,7 @@ SECTIONS = [
   'Before and after personalisation',
   'What each client gained or lost',
   'Fine-tuning',
-  'What the clients hold',
+  'Examples of the clients',
   'Cost',
   'All numbers',
   'Settings and provenance',
@@ -88,7 +88,7 @@ def test_the_best_of_a_column_is_bold(two):
   cells = re.findall(
     r'<td class="number best"[^>]*>([^<]*)', sections(two)['Cost']
   )
-  # Equal in all but the time, which is equal, too: nobody is worse.
+  # All columns are equal, and so all cells are best.
   assert cells == ['1,000', '4.0 MB', '2.0 MB', '1.5 MB', '90 s'] * 2
   numbers = sections(two)['All numbers'].split('</table>')[0]
   bold = re.findall(r'<td class="number best"[^>]*>([^<]*)', numbers)
@@ -116,7 +116,7 @@ def test_fine_tuning_is_drawn_by_epochs(two):
   assert '<title>FedAvg, 5: 30.0</title>' in text  # the worst tenth
 
 
-def test_every_client_is_told_what_it_gained(two):
+def test_the_gain_of_every_client_is_shown(two):
   text = sections(two)['What each client gained or lost']
   assert '3 of 4 clients gained, 1 lost; median +50.0.' in text
   assert '<title>client 3: 40.0 to 30.0 (-10.0)</title>' in text
@@ -134,8 +134,10 @@ def test_cost_partition_and_provenance(two):
     '1.5 MB',
     '90 s',
   ]
-  assert parts['What the clients hold'].count('<svg') == 2  # one division
-  assert 'client 0: 35 examples of 2 classes' in parts['What the clients hold']
+  assert parts['Examples of the clients'].count('<svg') == 2  # one division
+  assert (
+    'client 0: 35 examples of 2 classes' in parts['Examples of the clients']
+  )
   settings = html.unescape(parts['Settings and provenance'])
   assert '"jax": "' in settings and 'data-1' in settings
   assert ['algorithm', '"fedavg"', '"fedbabu"'] in rows(settings)
@@ -196,11 +198,11 @@ def test_a_run_of_an_earlier_version(tmp_path):
   path = make_run(tmp_path / 'a', classes=None)
   (tmp_path / 'a' / 'metrics.jsonl').write_text('{"round": 1, "loss": 2.0}\n')
   parts = sections(page.render([path]))
-  told = parts['What the clients hold']
-  assert 'Not told by the directory of an earlier version: FedAvg.' in told
-  assert '<svg' not in told
+  partition = parts['Examples of the clients']
+  assert 'Not recorded by runs of an earlier version: FedAvg.' in partition
+  assert '<svg' not in partition
   assert (
-    'These runs were not evaluated while they went on.' in parts['Learning']
+    'These runs were not evaluated during their rounds.' in parts['Learning']
   )
   assert rows(parts['Cost'])[1][2:6] == ['–'] * 4
 

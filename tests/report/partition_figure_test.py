@@ -94,7 +94,7 @@ def command(monkeypatch):
 def test_the_command_draws_a_row_for_each_value(command, tmp_path, capsys):
   picture = tmp_path / 'new' / 'x.png'
   command(
-    f'--config={ROOT}/configs/fedbabu_digits.py',
+    f'--config={ROOT}/configs/digits.py:fedbabu',
     '--config.partition=dirichlet',
     '--vary=dirichlet_beta=1.0,0.02',
     f'--output={picture}',
@@ -135,7 +135,7 @@ def test_the_command_draws_a_row_for_each_value(command, tmp_path, capsys):
 def test_mistakes_leave_no_file(command, tmp_path, argument, words):
   with pytest.raises(BadInput) as caught:
     command(
-      f'--config={ROOT}/configs/fedbabu_digits.py',
+      f'--config={ROOT}/configs/digits.py:fedbabu',
       '--config.partition=dirichlet',
       f'--output={tmp_path}/x.png',
       argument,

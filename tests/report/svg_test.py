@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from fedjax_pfl.report import names
-from fedjax_pfl.report.page import charts, client_charts, holdings, svg
+from fedjax_pfl.report import styles
+from fedjax_pfl.report.page import charts, client_charts, partition_chart, svg
 
 
 def attributes(drawing, tag, name):
@@ -32,22 +32,22 @@ def test_ticks_are_round_and_enclose(low, high, expected):
 
 def test_every_look_can_be_drawn():
   drawn = set()
-  for look in names.LOOKS.values():
-    data = svg.marker(look.marker, 10.0, 10.0, 4.0)
+  for style in styles.STYLES.values():
+    data = svg.marker(style.marker, 10.0, 10.0, 4.0)
     # Around its place, and of about the same size.
     corners = np.array(re.findall(r'[ML](\S+) ([^LzaM]+)', data), float)
     assert (np.abs(corners - 10) < 6).all() and data.endswith('z')
-    drawn.add((look.marker, data))
-    assert (svg.dash_array(look.dash) is None) == (look.dash == '-')
+    drawn.add((style.marker, data))
+    assert (svg.dash_array(style.dash) is None) == (style.dash == '-')
   assert len({data for _, data in drawn}) == len({kind for kind, _ in drawn})
 
 
 def test_a_line_stands_where_its_numbers_are():
-  look = names.look('fedavg')
+  style = styles.style_of('fedavg')
   line = charts.Series(
     'a < b',
     'c0',
-    look,
+    style,
     np.array([0.0, 5, 10]),
     np.array([0.0, np.nan, 100]),
   )
@@ -66,7 +66,7 @@ def test_every_tick_is_inside(low):
   """Round ends may ask for other ticks than the numbers between them."""
   for high in np.linspace(low + 0.5, 99.0, 30):
     ends = np.array([low, high])
-    line = charts.Series('a', 'c0', names.look('fedavg'), ends, ends)
+    line = charts.Series('a', 'c0', styles.style_of('fedavg'), ends, ends)
     drawn = charts.plot_lines([line], '', '')
     places = re.findall(r'<text x="36" y="(\S+)" class="end"', drawn)
     places = np.array(places, float) - 4
@@ -97,7 +97,7 @@ def test_many_clients_are_a_shape():
 
 def test_dots_have_the_area_of_their_counts():
   counts = np.array([[100, 25, 0], [0, 0, 0], [100, 100, 100]])
-  drawn = holdings.plot_holdings(counts, [4, 5, 6], 100)
+  drawn = partition_chart.plot_partition(counts, [4, 5, 6], 100)
   full, half, same = (
     float(one) for one in attributes(drawn, 'path', 'stroke-width')
   )

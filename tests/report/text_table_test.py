@@ -36,8 +36,8 @@ def test_the_table_has_the_global_model_where_there_is_one():
   view = {'mean': 62.14, 'std': 11.36}
   result = {'algorithm': 'fedper', 'views': {'own': view}, 'seconds': 1}
   evaluated = {**result, 'algorithm': 'fedavg', 'global': {'accuracy': 47.09}}
-  lost = {**evaluated, 'global': {'accuracy': None}}
-  heads, _, *rows = table([result, evaluated, lost]).splitlines()
+  unknown = {**evaluated, 'global': {'accuracy': None}}
+  heads, _, *rows = table([result, evaluated, unknown]).splitlines()
   assert heads.split() == ['algorithm', 'own', 'global', 'seconds']
   assert [row.split()[-2] for row in rows] == ['-', '47.1', '-']
   assert 'global' not in table([result])

@@ -1,11 +1,15 @@
-"""Ours beside a printed number: when both agree."""
+"""Our number beside a published one: when both agree."""
 
 import math
 
 import pytest
 
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.compare import compare, over_seeds, published_error
+from fedjax_pfl.reproduction.comparison.compare import (
+  compare,
+  over_seeds,
+  published_error,
+)
 
 
 def printed(mean=50.0, std=10.0, paper='fedbabu', table='13', clients=100):
@@ -43,13 +47,13 @@ def test_several_runs_have_the_error_over_seeds():
     ('superfed', '1', None, None),
   ],
 )
-def test_what_a_printed_deviation_says_of_the_mean(paper, table, std, error):
+def test_the_error_of_a_printed_mean(paper, table, std, error):
   published = printed(std=std, paper=paper, table=table)
   assert published_error(published) == pytest.approx(error)
 
 
-def test_without_any_error_nothing_is_evaluated():
-  """One number of one global model beside a number without deviation."""
+def test_without_any_error_agreement_is_unknown():
+  """One number of a global model, and a published one without deviation."""
   alone = over_seeds([46.0], [None], 1, [0])
   compared = compare(cell(std=None, paper='superfed', table='1'), alone)
   assert compared.agrees is None and compared.tolerance is None

@@ -1,25 +1,24 @@
-"""What makes two trainings, and two ways of evaluation, the same."""
+"""When two trainings, and two ways of evaluation, have one key."""
 
 import json
 
 import pytest
-from finished_runs import DEFAULTS, make_run, make_settings
+from finished_runs import make_run, make_settings
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction import keys
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.settings import parse_config
 
 
 def training(data='a-b', start_key='', drop=(), **changes):
-  settings = make_settings(**changes)
+  config = make_settings(**changes)
   for name in drop:
-    del settings[name]
-  return keys.training_key(
-    settings, data, defaults=DEFAULTS, start_key=start_key
-  )
+    del config[name]
+  return keys.training_key(parse_config(config), data, start_key)
 
 
 def evaluation(**changes):
-  return keys.evaluation_key(make_settings(**changes), defaults=DEFAULTS)
+  return keys.evaluation_key(parse_config(make_settings(**changes)))
 
 
 def finetune(**changes):
@@ -27,12 +26,12 @@ def finetune(**changes):
 
 
 def test_a_key_is_that_of_what_config_json_gives_back():
-  settings = make_settings(hp={'mu': 1.0, 'clip': float('inf')})
-  key = keys.training_key(settings, 'a-b', defaults=DEFAULTS)
-  plain = {**settings, 'hp': {'clip': 'inf', 'mu': 1}}
+  config = make_settings(hp={'mu': 1.0, 'clip': float('inf')})
+  key = keys.training_key(parse_config(config), 'a-b')
+  plain = {**config, 'hp': {'clip': 'inf', 'mu': 1}}
   plain = json.loads(json.dumps(dict(reversed(plain.items()))))
   assert isinstance(plain['lr_milestones'], list)
-  assert keys.training_key(plain, 'a-b', defaults=DEFAULTS) == key
+  assert keys.training_key(parse_config(plain), 'a-b') == key
   assert len(key) == 16 and int(key, 16)
 
 
@@ -75,22 +74,21 @@ def test_the_same_training(same):
     {'eval_views': ('initial', 'finetuned')},
     {'eval_global_model': True},  # its last ten rounds
     {'test_partition': 'whole'},
-    {'unknown': 1},
   ],
 )
 def test_another_training(other):
   assert training(**other) != training()
 
 
-def test_a_field_added_later_leaves_keys_as_they_are():
+def test_a_field_added_later_leaves_keys_as_they_are(monkeypatch):
   """Stored results are found by keys of the time when they were stored."""
-  defaults = {**DEFAULTS, 'warm_up': 0}
-  settings = make_settings()
-  assert keys.training_key(settings, 'a-b', defaults=defaults) == training()
-  later = {**settings, 'warm_up': 0}
-  assert keys.training_key(later, 'a-b', defaults=defaults) == training()
-  later = {**settings, 'warm_up': 5}
-  assert keys.training_key(later, 'a-b', defaults=defaults) != training()
+  before, flat = training(), keys.flat
+  monkeypatch.setattr(keys, 'flat', lambda one: {**flat(one), 'warm_up': 0})
+  assert training() == before
+  defaults = keys.default_fields()
+  monkeypatch.setattr(keys, 'default_fields', lambda: defaults)
+  monkeypatch.setattr(keys, 'flat', lambda one: {**flat(one), 'warm_up': 5})
+  assert training() != before
 
 
 def test_evaluation():
@@ -109,41 +107,32 @@ def test_evaluation():
   assert len(set(others)) == len(others)
 
 
-def test_rounds_that_are_none():
-  with pytest.raises(BadInput) as caught:
-    training(local_epochs='5')
-  message = str(caught.value)
-  assert "'local_epochs': '5'" in message and 'Likely cause' in message
-
-
-def run_key(path, **known):
-  return keys.run_key(path, defaults=DEFAULTS, **known)
-
-
-def test_the_run_that_another_began_with(tmp_path):
-  """Found at its path, beside the run, or among those that are known."""
+def test_the_run_that_another_started_from(tmp_path):
+  """Found at its path, in the same folder, or among those that are known."""
   first = make_run(tmp_path / 'first', model=b'1')
   digest = keys.model_digest(first)
   begun = {'init_from': str(first), 'data': f'images-clients+{digest}'}
   second = make_run(tmp_path / 'second', model=b'2', **begun)
-  expected = training('images-clients', run_key(first), init_from='elsewhere')
-  assert run_key(second) == expected
+  expected = training(
+    'images-clients', keys.run_key(first), init_from='elsewhere'
+  )
+  assert keys.run_key(second) == expected
   moved = first.rename(tmp_path / 'moved')
-  # A run of no rounds ends with the model that it began with.
+  # A run of no rounds ends with its initial model.
   evaluated = make_run(tmp_path / 'alike', model=b'1', rounds=0, **begun)
-  assert run_key(second) == expected
-  key = run_key(evaluated)
+  assert keys.run_key(second) == expected
+  key = keys.run_key(evaluated)
   moved.rename(tmp_path / 'first')
-  assert run_key(evaluated) == key
+  assert keys.run_key(evaluated) == key
   (tmp_path / 'first' / 'model' / 'global.npz').unlink()
-  assert run_key(second, known={digest: run_key(first)}) == expected
+  assert keys.run_key(second, known={digest: keys.run_key(first)}) == expected
   with pytest.raises(BadInput) as caught:
-    run_key(second)
-  assert 'began with the final model of' in str(caught.value)
+    keys.run_key(second)
+  assert 'started from the final model of' in str(caught.value)
 
 
 def test_a_directory_of_something_else(tmp_path):
   (tmp_path / 'config.json').write_text('[1]')
   with pytest.raises(BadInput) as caught:
-    run_key(tmp_path)
+    keys.run_key(tmp_path)
   assert 'another program' in str(caught.value)

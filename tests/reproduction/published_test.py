@@ -1,10 +1,10 @@
-"""The published numbers as they are printed, and what is doubtful of them."""
+"""The published numbers as they are printed, and their footnotes."""
 
 import collections
 
 import pytest
 
-from fedjax_pfl.reproduction import doubts, published
+from fedjax_pfl.reproduction import footnotes, published
 from fedjax_pfl.reproduction.cells import field
 
 # Rows of a table, as published.md has them.
@@ -47,7 +47,7 @@ def test_numbers_are_numbers():
     client_fraction=0.1,
     local_epochs=1,
   )
-  assert (row.mean, row.std, row.clients) == (82.76, 6.47, 100)
+  assert (row.mean, row.std, row.num_clients) == (82.76, 6.47, 100)
   (row,) = find('fedbabu', '13', algorithm='local_only', shards_per_client=2)
   assert (row.client_fraction, row.local_epochs, row.variant) == (
     None,
@@ -71,20 +71,20 @@ def test_no_two_cells_are_alike():
 
 
 @pytest.mark.parametrize(
-  'doubt', [one for group in doubts.GROUPS for one in group]
+  'note', [note for group in footnotes.GROUPS for note in group]
 )
-def test_every_doubt_is_about_some_cell(doubt):
+def test_every_footnote_is_about_some_cell(note):
   """A misspelt field or value would silently drop a footnote."""
   noted = [
-    row for row in published.load() if doubt.says in published.footnote(row)
+    row for row in published.load() if note.text in published.footnote(row)
   ]
   assert noted
-  for name, values in doubt.where.items():
+  for name, values in note.where.items():
     assert {field(row, name) for row in noted} >= set(values), name
-  assert doubt.says.endswith('.')
+  assert note.text.endswith('.')
 
 
-def test_footnotes_of_doubtful_cells():
+def test_footnotes_of_special_cells():
   (row,) = find(
     'fedbabu',
     '22',

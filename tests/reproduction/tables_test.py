@@ -3,7 +3,7 @@
 Nothing is compiled; methods are traced on tiny shapes.
 """
 
-import importlib
+import inspect
 import json
 import re
 
@@ -11,23 +11,23 @@ import jax
 import pytest
 from helpers import SHAPE, make_task
 
-from configs.tables import common, fedbabu_14
-from experiments.answers.ask import QUESTIONS, Options
-from fedjax_pfl.client import personalization
+from configs.tables import common, fedbabu_appendix
+from fedjax_pfl.analysis.analyse import QUESTIONS, Options
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.evaluations import OF_SERVER
-from fedjax_pfl.settings.validate import check_settings
+from fedjax_pfl.reproduction.cells import Table, field, replaced
+from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import experiment
 
 ALL = {name: common.load_table(name) for name in common.available()}
-TABLES = {name: one for name, one in ALL.items() if isinstance(one, Table)}
-FIGURES = {name: one for name, one in ALL.items() if name not in TABLES}
+TABLES = {name: item for name, item in ALL.items() if isinstance(item, Table)}
+FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
 CELLS = [cell for table in TABLES.values() for cell in table.cells]
 
 every_table = pytest.mark.parametrize('name', TABLES)
@@ -41,7 +41,7 @@ def identify(*parts):
 def trainings(*numbers):
   """Return the distinct trainings of tables of the FedBABU paper."""
   return {
-    identify(cell.settings, cell.start)
+    identify(cell.settings, cell.init_from)
     for number in numbers
     for cell in TABLES[f'fedbabu/{number}'].cells
   }
@@ -57,14 +57,24 @@ def find(name, **fields):
   return cell
 
 
-def startable(settings, start):
-  """Return settings with the place of a run to begin with, if there is one."""
-  return {**settings, 'init_from': 'RUN'} if start else settings
+def parse(config, init_from=None):
+  """Return settings; those of a run that starts from another name one."""
+  return parse_config({**config, **({'init_from': 'RUN'} if init_from else {})})
 
 
 def test_every_printed_number_is_a_cell_once():
   cells = sorted((cell.published for cell in CELLS), key=str)
   assert cells == sorted(published.load(), key=str)
+
+
+def test_tables_have_their_names_in_the_order_of_the_papers():
+  assert [item.name for item in ALL.values()] == [*ALL]
+  papers, numbers = zip(*(name.split('/') for name in ALL), strict=True)
+  assert [*papers] == sorted(papers)
+  for paper in ('fedbabu', 'fedconcat', 'superfed'):
+    own = [n for p, n in zip(papers, numbers, strict=True) if p == paper]
+    places = [(n.startswith('fig'), int(re.sub(r'\D', '', n)), n) for n in own]
+    assert places == sorted(places)
 
 
 def test_the_figures_are_there():
@@ -86,17 +96,17 @@ def test_row_and_column_name_one_cell(name):
 
 
 def test_settings_hold_to_the_rules():
-  runs = [run for figure in FIGURES.values() for run in figure.runs.values()]
+  runs = [
+    (run, None) for figure in FIGURES.values() for run in figure.runs.values()
+  ]
   for cell in CELLS:
-    runs.append(startable(cell.settings, cell.start))
-    runs.append(
-      startable(common.replaced(cell.settings, cell.evaluation), cell.start)
-    )
-    if cell.start:
-      runs.append(cell.start)
-  for run in {identify(run): run for run in runs}.values():
-    check_settings(run)
-    assert run['seed'] == 0 and not run['quick']
+    evaluated = replaced(cell.settings, cell.evaluation)
+    runs += [(cell.settings, cell.init_from), (evaluated, cell.init_from)]
+    if cell.init_from:
+      runs.append((cell.init_from, None))
+  for run in {identify(*run): run for run in runs}.values():
+    settings = parse(*run)
+    assert settings.seed == 0 and not settings.system.quick
 
 
 def test_cells_share_trainings():
@@ -125,14 +135,14 @@ def test_a_plain_run_of_a_config_is_a_training():
   apfl = find(
     'superfed/1', algorithm='apfl', dataset='cifar10', metric='global_accuracy'
   )
-  assert apfl.settings == common.load_config('apfl_cifar10')
+  assert apfl.settings == common.load_config('superfed:apfl')
 
 
-def test_what_begins_with_another_run():
+def test_runs_that_start_from_another_run():
   where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
   cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
   fedavg = find('fedbabu/13', algorithm='fedavg', **where)
-  assert cell.start == fedavg.settings
+  assert cell.init_from == fedavg.settings
   assert cell.reading == ('initial', 'best_round')
   assert (
     not cell.settings['hp']['train_fedavg'] and not cell.settings['init_from']
@@ -140,11 +150,11 @@ def test_what_begins_with_another_run():
   cell = find(
     'fedbabu/25', algorithm='lg_fedavg', shards_per_client=5, local_epochs=10
   )
-  assert cell.start['total_epochs'] == cell.settings['total_epochs'] == 640
+  assert cell.init_from['total_epochs'] == cell.settings['total_epochs'] == 640
   cell = find(
     'fedbabu/9', shards_per_client=10, trainable='body', finetune_epochs='3'
   )
-  assert cell.start['hp'] == {'trainable': 'body'}
+  assert cell.init_from['hp'] == {'trainable': 'body'}
   assert (cell.settings['rounds'], cell.reading.view) == (0, 'finetuned_3')
 
 
@@ -152,7 +162,7 @@ def test_as_many_epochs_of_fine_tuning_as_printed():
   for cell in CELLS:
     printed = field(cell.published, 'finetune_epochs')
     if printed is not None:
-      settings = common.replaced(cell.settings, cell.evaluation)
+      settings = replaced(cell.settings, cell.evaluation)
       name, _, epochs = cell.reading.view.partition('_')
       last = settings['finetune']['epochs'][-1] if name == 'finetuned' else 0
       assert int(epochs or last) == int(printed)
@@ -173,7 +183,7 @@ def kinds():
   }
   programs = {}
   for cell in cells.values():
-    settings = common.replaced(cell.settings, cell.evaluation)
+    settings = replaced(cell.settings, cell.evaluation)
     program = [settings[name] for name in ('algorithm', 'hp', 'finetune')]
     programs.setdefault(identify(program), []).append(cell)
   return programs.values()
@@ -190,8 +200,8 @@ def test_what_is_read_is_there(cells):
 
 def trace(cell):
   """Return a method's views, and whether it has a global model; on shapes."""
-  settings = common.replaced(cell.settings, cell.evaluation)
-  stages = experiment.build_stages(startable(settings, cell.start), make_task())
+  settings = replaced(cell.settings, cell.evaluation)
+  stages = experiment.build_stages(parse(settings, cell.init_from), make_task())
   data = ClientData(
     jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),
     jax.ShapeDtypeStruct((2,), 'int32'),
@@ -214,16 +224,16 @@ def check_reading(cell, names, has_model):
     assert settings['eval_every'] == 1 and view in settings['eval_views']
 
 
-@pytest.mark.parametrize('part', fedbabu_14.LAYERS.values())
+@pytest.mark.parametrize('part', fedbabu_appendix.LAYERS.values())
 def test_layers_are_those_of_the_4convnet(part):
   task = make_model('convnet4', image_shape=(16, 16, 3), num_classes=10)
-  assert any(jax.tree.leaves(personalization.part_mask(task, part)))
+  assert any(jax.tree.leaves(part_mask(task, part)))
 
 
 @pytest.mark.parametrize('name', ALL)
 def test_docstring_has_a_command_that_matches(name):
-  module = f'configs.tables.{name.replace("/", "_")}'
-  text = re.sub(r'\\\n\s*', '', importlib.import_module(module).__doc__)
+  text = inspect.getdoc(common.functions()[name])
+  text = re.sub(r'\\\n\s*', '', text)
   (command,) = re.findall(r'^  (python .*)$', text, re.MULTILINE)
   start = f'python experiments/reproduce.py --table={name}'
   match = re.fullmatch(re.escape(start) + r'(?: --where (\S+))?', command)

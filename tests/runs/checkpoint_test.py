@@ -1,4 +1,4 @@
-"""Checkpoints keep every bit, and damage of every kind is noticed."""
+"""Checkpoints keep every bit, and every kind of damage is detected."""
 
 import json
 import shutil
@@ -117,9 +117,9 @@ def test_killed_while_saving(tmp_path):
   checkpoint.save(folder, 4, make_state(4))
   shutil.copytree(folder / '4', folder / '.8.tmp')
   (folder / '.8.tmp' / checkpoint.CHECKSUMS).unlink()
-  said = []
-  assert checkpoint.restore(folder, make_state(), said.append)[0] == 4
-  assert not said  # an unfinished save is no damage
+  logged = []
+  assert checkpoint.restore(folder, make_state(), logged.append)[0] == 4
+  assert not logged  # an unfinished save is no damage
   checkpoint.save(folder, 8, make_state(8))
   assert sorted(p.name for p in folder.iterdir()) == ['4', '8']
 
@@ -144,27 +144,27 @@ def test_damage_to_any_file_is_noticed(tmp_path, harm):
   damaged = [path for path in (folder / '8').rglob('*') if path.is_file()]
   assert len(damaged) > 3
   for path in damaged:
-    said = []
+    logged = []
     harm(path)
-    step, restored = checkpoint.restore(folder, make_state(), said.append)
-    assert step == 4 and path.name in said[0]
+    step, restored = checkpoint.restore(folder, make_state(), logged.append)
+    assert step == 4 and path.name in logged[0]
     assert_same_bits(restored, old)
     shutil.rmtree(folder / '8')
     shutil.copytree(tmp_path / 'whole', folder / '8')
   assert_same_bits(checkpoint.restore(folder, new, print)[1], new)
 
 
-def test_falling_back_says_so_and_the_run_goes_on(tmp_path):
+def test_an_older_checkpoint_is_restored_and_logged(tmp_path):
   folder = tmp_path / 'c'
   for step in (4, 8):
     checkpoint.save(folder, step, make_state(step))
   shutil.rmtree(folder / '8' / 'state')
-  said = []
-  assert checkpoint.restore(folder, make_state(), said.append)[0] == 4
-  assert len(said) == 1
-  assert said[0].startswith('Checkpoint 8 (state/')
-  assert said[0].endswith(
-    ' is missing or not readable) is damaged; going on from 4.'
+  logged = []
+  assert checkpoint.restore(folder, make_state(), logged.append)[0] == 4
+  assert len(logged) == 1
+  assert logged[0].startswith('Checkpoint 8 (state/')
+  assert logged[0].endswith(
+    ' is missing or not readable) is damaged; continuing from 4.'
   )
   # The next save may come earlier than the damaged one.
   checkpoint.save(folder, 6, make_state(6))
@@ -178,9 +178,11 @@ def test_edited_checksums_are_noticed(tmp_path):
   content = json.loads(path.read_text())
   content['leaves']['x']['shape'] = [4]
   path.write_text(json.dumps(content))
-  said = []
-  step, _ = checkpoint.restore(tmp_path / 'c', {'x': np.arange(3)}, said.append)
-  assert step == 4 and 'checksums.json was changed' in said[0]
+  logged = []
+  step, _ = checkpoint.restore(
+    tmp_path / 'c', {'x': np.arange(3)}, logged.append
+  )
+  assert step == 4 and 'checksums.json was changed' in logged[0]
 
 
 def test_all_damaged_never_starts_anew(tmp_path):

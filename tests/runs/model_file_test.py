@@ -1,4 +1,4 @@
-"""A model file gives back its bits, and says so when it cannot."""
+"""A model file keeps every bit, and damage is detected."""
 
 import ml_dtypes
 import numpy as np
@@ -85,17 +85,17 @@ def test_no_flipped_byte_and_no_cut_gives_a_wrong_number(tmp_path):
   damaged = [whole[:length] for length in (0, 10, len(whole) - 1)]
   for at in range(0, len(whole), 3):
     damaged.append(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-  noticed = 0
+  detected = 0
   for content in damaged:
     path.write_bytes(content)
     try:
       got, _ = load_model(path)
     except BadInput:
-      noticed += 1
+      detected += 1
       continue
     # Some bytes of a zip archive (times, attributes) have no meaning.
     np.testing.assert_equal(got, params)
-  assert noticed > len(damaged) / 2
+  assert detected > len(damaged) / 2
 
 
 def test_objects_that_need_pickle_are_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""A run directory: begun once, continued by the same command."""
+"""A run directory: started once, continued by the same command."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def snapshot(folder):
 # ---- identity
 
 
-def test_config_json_says_what_ran_and_on_what(tmp_path):
+def test_config_json_names_what_ran_and_on_what(tmp_path):
   begin(tmp_path / 'deep' / 'run')
   stored = run_dir.load_config(tmp_path / 'deep' / 'run')
   assert list(stored) == [
@@ -89,16 +89,44 @@ def test_other_data_is_another_run(tmp_path):
   assert "data: got 'digits-2', expected digits-1" in message
 
 
-def test_another_version_is_told_and_allowed(tmp_path):
+def test_another_version_is_logged_and_allowed(tmp_path):
   begin(tmp_path)
   path = tmp_path / 'config.json'
   stored = json.loads(path.read_text())
-  del stored['processor']  # as in runs of earlier versions: nothing to tell
   path.write_text(json.dumps({**stored, 'jax': '0.1.2'}))
-  said = []
-  begin(tmp_path, log=said.append)
-  assert len(said) == 1
-  assert 'was begun with jax 0.1.2' in said[0]
+  logged = []
+  begin(tmp_path, log=logged.append)
+  assert len(logged) == 1
+  assert 'was started with jax 0.1.2' in logged[0]
+
+
+def test_a_resumable_field_may_differ_and_is_logged(tmp_path):
+  def begin_on(devices, log):
+    config = {**CONFIG, 'devices': devices}
+    run_dir.open_run(tmp_path, config, data='d', log=log, resumable=['devices'])
+
+  begin_on(1, pytest.fail)
+  logged = []
+  begin_on(2, logged.append)
+  assert logged == [
+    f'{tmp_path} was started with devices 1, this is 2: numbers may differ in '
+    'their last digits.'
+  ]
+
+
+def test_a_run_of_version_0_1_is_a_sentence_with_its_fields(tmp_path):
+  config = {**CONFIG, 'num_clients': 10}
+  del config['shards_per_client']
+  old = {**CONFIG, 'clients': 10, 'shards': 2, 'hp': {'update_part': 'body'}}
+  del old['shards_per_client']
+  run_dir.open_run(tmp_path, old, data='d')
+  message = refused(lambda: run_dir.open_run(tmp_path, config, data='d'))
+  assert message == (
+    f"config: got '{tmp_path}, a run with the fields clients, shards', "
+    'expected a run with the fields num_clients. Choices: another --workdir, '
+    'version 0.1, to continue that run. Likely cause: a run of version 0.1, '
+    'whose fields have other names.'
+  )
 
 
 def test_a_setting_that_json_cannot_hold(tmp_path):
@@ -111,7 +139,7 @@ def test_a_setting_that_json_cannot_hold(tmp_path):
 def test_half_written_config(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)
   (tmp_path / '.config.json.123.tmp').write_text('{"conf')
-  begin(tmp_path)  # nothing had been computed: nothing is lost
+  begin(tmp_path)  # nothing had been computed
   assert sorted(os.listdir(tmp_path)) == [lock.NAME, 'config.json']
   begin(tmp_path).log(round=1, loss=1.0)
   (tmp_path / 'config.json').write_text(content)
@@ -123,7 +151,7 @@ def test_a_path_that_is_a_file(tmp_path):
   (tmp_path / 'file').write_text('mine')
   for path in (tmp_path / 'file', tmp_path / 'file' / 'below'):
     message = refused(lambda path=path: begin(path))
-    assert 'a directory that can be made and written' in message
+    assert 'a directory that can be created and written' in message
   assert (tmp_path / 'file').read_text() == 'mine'
 
 
@@ -142,12 +170,12 @@ def test_a_directory_that_may_not_be_written(tmp_path):
     path.chmod(0o500)
     message = refused(lambda path=path: begin(path))
     path.chmod(0o700)
-    assert 'a directory that can be made and written' in message
+    assert 'a directory that can be created and written' in message
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='/proc is of Linux')
 def test_a_directory_that_nobody_can_make():
-  assert 'can be made' in refused(lambda: begin('/proc/no_such_run'))
+  assert 'can be created' in refused(lambda: begin('/proc/no_such_run'))
 
 
 # ---- metrics
@@ -256,23 +284,24 @@ def test_clients_come_back_in_order(tmp_path):
       assert np.array_equal(got, array)
 
 
-def test_clients_of_an_earlier_version(tmp_path):
-  """They have three numbers a view, and no classes; those are not known."""
-  begin(tmp_path)
-  old = make_scores([1, 2])._asdict()
-  arrays = {f'v/{name}': old[name] for name in ('correct', 'count', 'loss')}
+def test_scores_that_were_not_computed_stay_none(tmp_path):
   ids = np.arange(2)
-  path = tmp_path / 'clients.npz'
-  np.savez(path, ids=ids, train_count=ids, **arrays)
+  scores = {'v': Scores(ids, ids + 1, loss=ids / 8)}
+  begin(tmp_path).write_clients(scores, ids, train_count=ids)
   clients = run_dir.load_clients(tmp_path)
-  assert clients.scores['v'].loss.tolist() == [1 / 8, 2 / 8]
-  assert clients.train_classes is clients.test_classes is None
+  assert clients.scores['v'].loss.tolist() == [0, 1 / 8]
   assert clients.scores['v'][3:] == (None, None, None)
-  begin(tmp_path).write_clients(clients.scores, ids, train_count=ids)
-  assert run_dir.load_clients(tmp_path).scores['v'][3:] == (None, None, None)
-  del arrays['v/count']
-  np.savez(path, ids=ids, train_count=ids, **arrays)
+  assert clients.train_classes is clients.test_classes is None
+  path = tmp_path / 'clients.npz'
+  np.savez(path, **{'ids': ids, 'train_count': ids, 'v/correct': ids})
   assert "without 'v/count'" in refused(lambda: run_dir.load_clients(tmp_path))
+
+
+def test_a_result_without_checksums_is_damaged(tmp_path):
+  logged = []
+  run = begin(tmp_path, log=logged.append)
+  (tmp_path / 'result.json').write_text('{"status": "finished"}')
+  assert run.status() == 'new' and 'is damaged' in logged[0]
 
 
 def test_damaged_clients_are_a_sentence(tmp_path):
@@ -287,7 +316,7 @@ def test_damaged_clients_are_a_sentence(tmp_path):
   assert "without 'train_count'" in message
 
 
-def test_a_finished_run_says_so(tmp_path):
+def test_a_finished_run_has_its_status(tmp_path):
   run = begin(tmp_path)
   assert (run.status(), run.result()) == ('new', None)
   summary = {'mean': np.float64(50.0), 'interval': (40.0, float('nan'))}
@@ -314,11 +343,11 @@ def test_a_finished_run_says_so(tmp_path):
 
 
 def test_a_damaged_result_is_written_again(tmp_path):
-  said = []
-  run = begin(tmp_path, log=said.append)
+  logged = []
+  run = begin(tmp_path, log=logged.append)
   (tmp_path / 'result.json').write_text('{"status": "fin')
   assert run.status() == 'new'
-  assert 'will be written again' in said[0]
+  assert 'will be written again' in logged[0]
   with pytest.raises(BadInput, match='expected valid JSON'):
     run_dir.load_result(tmp_path)
 

@@ -1,39 +1,57 @@
-"""Every config is a program that says how to run it, and one that traces.
+"""Every config resolves, validates and traces; its docstring has its command.
 
 Configs are found, not named; nothing is compiled and no data are read.
 """
 
 import importlib
 import re
+import shlex
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import SHAPE, every_method, make_task
+from helpers import SHAPE, every_method, make_task, refused
 
+from configs import common, digits
+from experiments import commandline
+from fedjax_pfl import algorithms
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import check_views, view_names
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.settings.validate import check_settings
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import experiment
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(
-  file.stem
-  for file in (ROOT / 'configs').glob('*.py')
-  if file.stem not in ('common', '__init__')
-)
+NAMES = common.available()
+FILES = sorted({name.partition(':')[0] for name in NAMES})
 EXAMPLES = 60  # of a client: more than one batch
+FIELD = re.compile(r'--config\.([\w.]+)=(\S*[^\s.,;:)])')
 
 every_config = pytest.mark.parametrize('name', NAMES)
+every_file = pytest.mark.parametrize('file', FILES)
 
 
-def load_config(name, arg=''):
-  module = importlib.import_module(f'configs.{name}')
-  return module.get_config(arg) if arg else module.get_config()
+def docstring(file):
+  """Return the text of a file; a command in it goes over one line."""
+  text = importlib.import_module(f'configs.{file}').__doc__
+  return re.sub(r'\\\n\s*', '', text)
+
+
+def check(settings):
+  """Validate settings, and the hyperparameters and views of their method."""
+  settings = parse_config(settings)
+  stages = experiment.build_stages(settings, make_task())
+  data = make_shapes(2, SHAPE)
+  *_, (last, *states) = stage_shapes(stages, data)
+  names = view_names(last.algorithm, *states, data)
+  check_views(wanted_views(settings), names)
+
+
+def wanted_views(settings):
+  return [*settings.evaluation.views, *settings.evaluation.eval_views]
 
 
 def make_shapes(clients, image_shape):
@@ -47,37 +65,76 @@ def make_shapes(clients, image_shape):
   )
 
 
-def test_there_are_configs():
-  assert len(NAMES) >= 6
+def test_every_file_but_the_helpers_is_a_config():
+  files = {path.stem for path in (ROOT / 'configs').glob('*.py')}
+  assert files - {*FILES} == {'common', 'methods'}
+  methods = {common.load(name).algorithm for name in NAMES}
+  assert methods == {*algorithms.available()}
+  assert {*digits.EXPERIMENTS} == methods
 
 
-@every_config
-def test_docstring_has_the_command(name):
-  text = importlib.import_module(f'configs.{name}').__doc__
-  text = re.sub(r'\\\n\s*', '', text)  # a command may go over two lines
-  commands = [line for line in text.splitlines() if 'python ' in line]
+@every_file
+def test_a_file_without_an_argument_is_one_of_its_experiments(file):
+  own = [name for name in NAMES if name.partition(':')[0] == file]
+  default = common.load(file).to_dict()
+  assert default in [common.load(name).to_dict() for name in own]
+
+
+@every_file
+def test_commands_of_the_docstring_are_settings_that_validate(file):
+  commands = re.findall(r'^  (python .*)$', docstring(file), re.MULTILINE)
   assert commands, 'no command line'
   for command in commands:
-    assert command.strip().startswith('python experiments/')
-    assert re.search(rf'--config=configs/{name}\.py(:\w+)?( |$)', command)
-    assert '--workdir=' in command
-    assert (ROOT / command.split()[1]).exists()
+    python, program, config, *fields, workdir = shlex.split(command)
+    assert (python, program) == ('python', 'experiments/main.py')
+    assert config.partition(':')[0] == f'--config=configs/{file}.py'
+    assert workdir.startswith('--workdir=')
+    path = ROOT / config.removeprefix('--config=')
+    pairs = [field.removeprefix('--config.').split('=') for field in fields]
+    check(commandline.read_settings(str(path), dict(pairs)))
+
+
+@every_file
+def test_fields_in_the_text_of_a_docstring_exist(file):
+  """Of some experiment of the file: which one, the text says."""
+  text = re.sub(r'^  python .*$', '', docstring(file), flags=re.MULTILINE)
+  own = [name for name in NAMES if name.partition(':')[0] == file]
+  for name, value in FIELD.findall(text):
+    assert any(is_valid(config, name, value) for config in own), (name, value)
+
+
+def is_valid(config, name, value):
+  settings = common.load(config).to_dict()
+  commandline.replace_fields(settings, {name: value})
+  if name == 'rounds' and not settings['rounds']:
+    settings['init_from'] = 'RUN'  # such a run only evaluates
+  try:
+    check(settings)
+  except ValueError:
+    return False
+  return True
+
+
+@pytest.mark.parametrize('name', [name for name in NAMES if ':' in name])
+def test_the_table_of_a_docstring_names_every_argument(name):
+  file, _, argument = name.partition(':')
+  assert re.search(rf'^  {argument}\b', docstring(file), re.MULTILINE)
 
 
 @every_config
-@pytest.mark.parametrize('arg', ['', 'quick'])
-def test_config_can_be_locked_and_holds_to_the_rules(name, arg):
-  config = load_config(name, arg)
+@pytest.mark.parametrize('quick', [False, True])
+def test_config_can_be_locked_and_holds_to_the_rules(name, quick):
+  config = common.load(name, quick)
   config.lock()
   with pytest.raises((AttributeError, KeyError)):
     config.learning_rat = 0.1
-  check_settings(config.to_dict())
-  assert config.quick == (arg == 'quick')
+  parse_config(config.to_dict())
+  assert config.quick == quick
 
 
 @every_config
 def test_quick_is_smaller(name):
-  full, quick = (load_config(name, arg).to_dict() for arg in ('', 'quick'))
+  full, quick = (common.load(name, q).to_dict() for q in (False, True))
   assert quick['num_clients'] <= 10 and 0 < quick['max_train_examples'] <= 1000
   assert quick['rounds'] <= 4 and quick['local_epochs'] == 1
   for field in ('algorithm', 'dataset', 'model', 'partition', 'hp'):
@@ -86,7 +143,7 @@ def test_quick_is_smaller(name):
 
 def config_of(method):
   """Return the first config of a method: others differ in data and numbers."""
-  return next(name for name in NAMES if load_config(name).algorithm == method)
+  return next(name for name in NAMES if common.load(name).algorithm == method)
 
 
 @every_method(3, 2)
@@ -95,14 +152,15 @@ def test_config_traces(name):
 
   Of a small network: a large one takes seconds, and tests/models has them.
   """
-  settings = load_config(config_of(name), 'quick').to_dict()
-  settings['model'] = 'convnet3'
+  config = common.load(config_of(name), quick=True).to_dict()
+  settings = parse_config({**config, 'model': 'convnet3'})
   image_shape, num_classes = experiment.peek_shape(settings)
   task = experiment.build_task(settings, image_shape, num_classes)
-  data = make_shapes(settings['num_clients'], image_shape)
+  num_clients = settings.data.num_clients
+  data = make_shapes(num_clients, image_shape)
   key = jax.random.key(0)
   cohort = np.arange(
-    cohort_size(settings['num_clients'], settings['client_fraction'])
+    cohort_size(num_clients, settings.training.client_fraction)
   )
   stages = experiment.build_stages(settings, task)
   for stage, *states in stage_shapes(stages, data):
@@ -111,23 +169,37 @@ def test_config_traces(name):
     *after, metrics = jax.eval_shape(round_fn, *states, cohort, ready, key)
     assert jax.tree.structure(after) == jax.tree.structure([*states])
     assert metrics['loss'].shape == cohort.shape
-  views = view_names(stage.algorithm, *states, data)
-  check_views([*settings['views'], *settings['eval_views']], views)
+  names = view_names(stage.algorithm, *states, data)
+  check_views(wanted_views(settings), names)
 
 
 @every_config
 def test_views_of_the_whole_config_exist(name):
   """The full config fine-tunes for other epochs; views ask for no model."""
-  settings = load_config(name).to_dict()
+  settings = parse_config(common.load(name).to_dict())
   stages = experiment.build_stages(settings, make_task())
   assert sum(stage.rounds for stage in stages) >= 1
-  data = make_shapes(settings['num_clients'], SHAPE)
+  data = make_shapes(settings.data.num_clients, SHAPE)
   *_, (last, *states) = stage_shapes(stages, data)
-  views = view_names(last.algorithm, *states, data)
-  check_views([*settings['views'], *settings['eval_views']], views)
+  names = view_names(last.algorithm, *states, data)
+  check_views(wanted_views(settings), names)
 
 
-def test_unknown_word_after_the_colon():
-  common = importlib.import_module('configs.common')
-  with pytest.raises(ValueError, match='quick'):
-    common.base('quik')
+@pytest.mark.parametrize(
+  ('name', 'got', 'end'),
+  [
+    ('fedavg_cifar10:quik', 'quik', 'Choices: quick (did you mean quick?).'),
+    ('fedavg_cifar10:quick,quick', 'quick,quick', 'Choices: quick'),
+    ('digits:fedbab', 'fedbab', 'superfed, quick (did you mean fedbabu?).'),
+    ('digits:fedbab,quick', 'fedbab', '(did you mean fedbabu?).'),
+    ('digits:fedavg,fedbabu', 'fedavg,fedbabu', 'Choices: apfl, '),
+    ('digits:fedavg,', '', 'Choices: apfl, '),
+    ('superfed:cifar', 'cifar', '(did you mean cifar10?).'),
+    ('fedconcat:scafold', 'scafold', '(did you mean scaffold?).'),
+  ],
+)
+def test_unknown_word_after_the_colon(name, got, end):
+  message = refused(lambda: common.load(name))
+  assert message.startswith(f'config argument: got {got!r}, expected ')
+  assert end in message
+  assert message.endswith('Likely cause: a typing error after the colon.')

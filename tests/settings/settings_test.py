@@ -3,7 +3,7 @@
 import helpers
 import pytest
 
-from configs import common, fedbabu_digits
+from configs import common, digits
 from fedjax_pfl.settings import (
   FIELDS,
   RESUMABLE,
@@ -21,7 +21,7 @@ from fedjax_pfl.settings.renamed import RENAMED
 
 def make_settings(**changes):
   """Return good settings, changed; finetune__epochs is finetune.epochs."""
-  settings = fedbabu_digits.get_config().to_dict()
+  settings = digits.get_config('fedbabu').to_dict()
   for name, value in changes.items():
     group, _, field = name.partition('__')
     if field:

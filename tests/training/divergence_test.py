@@ -1,4 +1,4 @@
-"""Clients that diverge: named, left out, or traced to their first bad step."""
+"""Clients that diverge: named, excluded, or traced to the first bad step."""
 
 import contextlib
 import io
@@ -25,16 +25,18 @@ from small_runs import (
   with_algorithm,
 )
 
-from fedjax_pfl.client.local_training import Diverged, _check_step
+from fedjax_pfl.client.step_check import Diverged, check_step
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.rounds import begin, make_rounds
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import divergence
+from fedjax_pfl.training.drivers.driver import Call, in_turn
+from fedjax_pfl.training.drivers.without_diverged import without_diverged
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 COHORT = jnp.array([0, 3, 5])
-SICK = 3
+DIVERGING = 3
 SMALL = {
   'algorithm': 'fedavg',
   'num_clients': 5,
@@ -47,7 +49,7 @@ SMALL = {
 }
 
 
-def sick_task():
+def diverging_task():
   """Return the task of the tests, to which a white image is NaN."""
   task = make_task()
 
@@ -73,19 +75,19 @@ def sick_task():
   )
 
 
-def sick_data():
+def diverging_data():
   """Return clients, one of which has the white image at the pool's end."""
   data = make_data(counts=(7, 5, 4, 6, 9, 8))
   white = len(data.x) - 1
-  return data._replace(index=data.index.at[SICK, 2].set(white))
+  return data._replace(index=data.index.at[DIVERGING, 2].set(white))
 
 
 class RefusedError(Exception):
-  """What a run would say in a sentence."""
+  """The error of a run."""
 
 
-def refuse(lost):
-  return RefusedError(lost)
+def refuse(found):
+  return RefusedError(found)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +97,9 @@ def refuse(lost):
     for name in ALGORITHMS
   ],
 )
-def test_who_diverges_is_as_if_not_drawn(name):
+def test_clients_that_diverge_are_as_if_not_sampled(name):
   """For every stage of every method: the server, and every client's rows."""
-  stages, data = build(name, sick_task()), sick_data()
+  stages, data = build(name, diverging_task()), diverging_data()
   states, states_without = (begin(stages[0], data, KEY(1)),) * 2
   for number, stage in enumerate(stages):
     if number:
@@ -105,15 +107,14 @@ def test_who_diverges_is_as_if_not_drawn(name):
       states_without = states
     prepared = stage.prepare_data(states[0], data)
     round_fn = round_of(stage, clients_per_chunk=1)
-    call = (*states, COHORT[None], prepared, KEY(2))
+    driver = without_diverged(in_turn(make_rounds(round_fn)), stage, refuse)
+    call = Call(*states, COHORT[None], prepared, KEY(2))
     if stage.full_participation:
       with pytest.raises(RefusedError, match='in the training of'):
-        divergence.play_without(make_rounds(round_fn), call, stage, refuse)
+        driver.run([call])
       continue
-    (*states, _), metrics, took_part = divergence.play_without(
-      make_rounds(round_fn), call, stage, refuse
-    )
-    others = COHORT[COHORT != SICK]
+    ((*states, metrics, took_part),) = driver.run([call])
+    others = COHORT[COHORT != DIVERGING]
     *want, _ = round_fn(*states_without, others, prepared, KEY(2))
     assert_close(tuple(states), tuple(want))
     assert took_part.tolist() == [[True, False, True]]
@@ -121,50 +122,55 @@ def test_who_diverges_is_as_if_not_drawn(name):
     assert np.isfinite(metrics['loss']).all()
 
 
-def lose_upload(experiment, client, rounds):
-  """Return the experiment in which a client's upload is lost in `rounds`."""
+def spoil_upload(experiment, client, rounds):
+  """Return the experiment in which a client uploads NaN in `rounds`."""
   update = experiment.stages[-1].algorithm.local_update
   first = experiment.train.index[client, 0]
 
-  def lose(down, own, data, rng):
+  def spoil(down, own, data, rng):
     own, up, metrics = update(down, own, data, rng)
-    is_lost = (data.index[0] == first) & jnp.isin(down.round, jnp.array(rounds))
-    factor = jnp.where(is_lost, jnp.nan, 1.0)
+    is_spoilt = (data.index[0] == first) & jnp.isin(
+      down.round, jnp.array(rounds)
+    )
+    factor = jnp.where(is_spoilt, jnp.nan, 1.0)
     return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
 
-  return with_algorithm(experiment, local_update=lose)
+  return with_algorithm(experiment, local_update=spoil)
 
 
 @pytest.fixture(scope='module')
 def excluded(tmp_path_factory, quick_compiler):
-  """Return a run without client 3 in rounds 1 and 2, and what was said.
+  """Return a run without client 3 in rounds 1 and 2, and its output.
 
   Its losses are finite: what it sends is not.
   """
   experiment = make_experiment(
     **SMALL, on_divergence='exclude', checkpoint_every=2
   )
-  workdir, said = tmp_path_factory.mktemp('excluded') / 'run', io.StringIO()
-  with contextlib.redirect_stdout(said):
-    train(lose_upload(experiment, SICK, [0, 1]), workdir)
-  return workdir, said.getvalue()
+  workdir, output = tmp_path_factory.mktemp('excluded') / 'run', io.StringIO()
+  with contextlib.redirect_stdout(output):
+    train(spoil_upload(experiment, DIVERGING, [0, 1]), workdir)
+  return workdir, output.getvalue()
 
 
-def test_a_run_goes_on_without_a_client_and_says_so(excluded):
-  workdir, said = excluded
+def test_a_run_continues_without_a_client_and_logs_it(excluded):
+  workdir, output = excluded
   for number in (1, 2):
-    line = f'Round {number}: without client 3, whose numbers are not finite.'
-    assert line in said.splitlines()
+    line = (
+      f'Round {number}: excluded client 3, where the loss, the state or the '
+      'upload is NaN or infinite.'
+    )
+    assert line in output.splitlines()
   lines = run_dir.load_metrics(workdir)
   assert [line['excluded'] for line in lines] == [2, 0]
-  assert lines[0]['excluded_clients'] == [[1, SICK], [2, SICK]]
+  assert lines[0]['excluded_clients'] == [[1, DIVERGING], [2, DIVERGING]]
   assert 'excluded_clients' not in lines[1]
   assert all(np.isfinite(line['loss']) for line in lines)
   assert run_dir.load_result(workdir)['status'] == 'finished'
 
 
 @pytest.mark.long
-def test_nobody_diverges_no_bit_is_moved(tmp_path):
+def test_without_divergence_no_bit_changes(tmp_path):
   """And the number of those left out is the one thing that is added."""
   servers, lines = [], []
   for diverged in ('stop', 'exclude'):
@@ -180,19 +186,19 @@ def test_nobody_diverges_no_bit_is_moved(tmp_path):
 
 @pytest.mark.long
 def test_clients_on_the_host_are_as_they_were(tmp_path):
-  """Their rows are written in place: those of a lost call are put back."""
+  """Their rows are written in place: those of a diverged call are restored."""
   states = []
   for placement in ('device', 'host'):
     small = {**SMALL, 'algorithm': 'fedper', 'clients_placement': placement}
     experiment = make_experiment(**small, on_divergence='exclude')
-    experiment = lose_upload(experiment, SICK, [1])
+    experiment = spoil_upload(experiment, DIVERGING, [1])
     train(experiment, tmp_path / placement)
     states.append(restored(experiment, tmp_path / placement)[:2])
   assert_close(*(jax.tree.map(np.asarray, state) for state in states))
 
 
 @pytest.mark.long
-def test_where_all_diverge_the_run_stops(tmp_path):
+def test_where_all_clients_diverge_the_run_stops(tmp_path):
   experiment = make_experiment(
     **SMALL, on_divergence='exclude', learning_rate=1e30
   )
@@ -207,35 +213,37 @@ def test_where_all_diverge_the_run_stops(tmp_path):
 
 
 @pytest.mark.long
-def test_debugging_replays_what_was_lost_and_names_the_step(tmp_path):
+def test_debugging_replays_the_rounds_and_names_the_step(tmp_path):
   """After the last good checkpoint, on the loop backend; nothing is written."""
   update = make_experiment(**SMALL).stages[-1].algorithm.local_update
 
-  def sick(down, own, data, rng):
+  def diverge(down, own, data, rng):
     """Train on images that make the loss NaN, in the third round."""
-    sick_now = (down.round == 2) & (data.index[0] == first)
-    factor = jnp.where(sick_now, jnp.nan, 1.0)
+    diverges = (down.round == 2) & (data.index[0] == first)
+    factor = jnp.where(diverges, jnp.nan, 1.0)
     params = jax.tree.map(lambda leaf: factor * leaf, down.params)
     return update(down._replace(params=params), own, data, rng)
 
   def make(**changes):
     experiment = make_experiment(**SMALL, checkpoint_every=2, **changes)
-    return with_algorithm(experiment, local_update=sick)
+    return with_algorithm(experiment, local_update=diverge)
 
-  first = make_experiment(**SMALL).train.index[SICK, 0]
-  with pytest.raises(BadInput, match=f'round 3, in the loss of client {SICK};'):
+  first = make_experiment(**SMALL).train.index[DIVERGING, 0]
+  with pytest.raises(
+    BadInput, match=f'round 3, in the loss of client {DIVERGING};'
+  ):
     train(make(), tmp_path)
   before = snapshot(tmp_path)
   with pytest.raises(BadInput) as caught:
     train(make(debug=True), tmp_path)
   assert str(caught.value).startswith(
-    f"training: got 'NaN or infinity: client {SICK}, round 3 of fedavg, step 1 "
-    "of epoch 1, in its loss', expected finite numbers. Choices: "
+    f"training: got 'NaN or infinity: client {DIVERGING}, round 3 of fedavg, "
+    "step 1 of epoch 1, in its loss', expected finite numbers. Choices: "
   )
   assert snapshot(tmp_path) == before
 
 
-def test_a_replay_that_finds_nothing_says_so(excluded):
+def test_a_replay_of_a_finished_run_is_refused(excluded):
   experiment = make_experiment(
     **SMALL, on_divergence='exclude', checkpoint_every=2, debug=True
   )
@@ -244,17 +252,17 @@ def test_a_replay_that_finds_nothing_says_so(excluded):
 
 
 def test_debugging_names_gradients_and_parameters():
-  one, lost = {'w': jnp.ones(2)}, {'w': jnp.array([1.0, jnp.inf])}
-  _check_step(0, 0, jnp.ones(()), one, one)
+  finite, bad = {'w': jnp.ones(2)}, {'w': jnp.array([1.0, jnp.inf])}
+  check_step(0, 0, jnp.ones(()), finite, finite)
   for parts, words in (
-    ((jnp.ones(()), lost, lost), 'step 3 of epoch 2, in its gradient (w)'),
-    ((jnp.ones(()), one, lost), 'in its parameters after it (w)'),
-    ((jnp.array(jnp.nan), one, one), 'step 3 of epoch 2, in its loss'),
+    ((jnp.ones(()), bad, bad), 'step 3 of epoch 2, in its gradient (w)'),
+    ((jnp.ones(()), finite, bad), 'in its parameters after it (w)'),
+    ((jnp.array(jnp.nan), finite, finite), 'step 3 of epoch 2, in its loss'),
   ):
     with pytest.raises(Diverged, match=re.escape(words)):
-      _check_step(1, 2, *parts)
+      check_step(1, 2, *parts)
 
 
 def test_many_clients_are_cut_short():
-  assert divergence.told_clients(tuple(range(25))).endswith('18, 19 and 5 more')
-  assert divergence.told_clients((7,)) == ' client 7'
+  assert divergence.name_clients(tuple(range(25))).endswith('18, 19 and 5 more')
+  assert divergence.name_clients((7,)) == ' client 7'

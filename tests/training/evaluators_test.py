@@ -11,8 +11,8 @@ from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.evaluators import make_evaluator
-from fedjax_pfl.training.loop import write_result
-from fedjax_pfl.training.state import State, none_yet
+from fedjax_pfl.training.finalize import write_result
+from fedjax_pfl.training.state import State, init_test_best
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -29,12 +29,12 @@ def test_clients_adapt_on_half_of_their_tests_and_are_evaluated_on_the_rest():
   )
   adapted_on = np.zeros(10, int)
 
-  def keep(ids, models):
+  def record(ids, models):
     adapted_on[ids] = models['initial']
 
   evaluate_fn = make_evaluator(experiment, jax.random.key(0))
-  state = State(server, clients, np.zeros(()), none_yet(experiment))
-  scores = evaluate_fn(stage, state, ('initial',), keep)['initial']
+  state = State(server, clients, np.zeros(()), init_test_best(experiment))
+  scores = evaluate_fn(stage, state, ('initial',), record)['initial']
   tests = np.asarray(experiment.test.count)
   np.testing.assert_array_equal(adapted_on, tests // 2)
   np.testing.assert_array_equal(scores.count, tests - tests // 2)
@@ -48,7 +48,7 @@ def test_scores_by_the_batch_are_of_the_size_of_the_training():
     predict=lambda view, x, mask: jnp.zeros((len(x), 10)),
   )
   (stage,) = experiment.stages
-  state = State((), (), np.zeros(()), none_yet(experiment))
+  state = State((), (), np.zeros(()), init_test_best(experiment))
   evaluate_fn = make_evaluator(experiment, jax.random.key(0))
   scores = evaluate_fn(stage, state, ('initial',))['initial']
   test = experiment.test
@@ -72,7 +72,7 @@ def test_the_best_of_a_family_of_views_stands_apart(tmp_path):
   run = run_dir.open_run(
     tmp_path, to_config(experiment.settings), data='digits'
   )
-  state = State((), (), np.zeros(()), none_yet(experiment))
+  state = State((), (), np.zeros(()), init_test_best(experiment))
   write_result(experiment, run, scores, {}, state, 1.0)
   result = run_dir.load_result(tmp_path)
   assert 'global' not in result

@@ -1,4 +1,4 @@
-"""From a config to clients, task and stages, and what the user is told."""
+"""From a config to clients, task and stages, and what is logged."""
 
 import re
 
@@ -9,17 +9,17 @@ import pytest
 from helpers import make_data, make_task, refused
 from small_runs import settings_of
 
-from configs import common, fedavg_digits, fedbabu_cifar10, fedbabu_digits
+from configs import common, digits, fedbabu_cifar10
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import load_dataset, transforms
 from fedjax_pfl.models.task import task_from_module
 from fedjax_pfl.settings import parse_config, replace
-from fedjax_pfl.training import experiment
-from fedjax_pfl.training.experiment import (
-  build_data,
-  build_experiment,
+from fedjax_pfl.training import experiment_data
+from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.experiment_method import (
   build_stages,
   build_task,
   peek_shape,
@@ -33,21 +33,21 @@ def test_shapes_are_enough_to_know_the_method(compiled):
   assert experiment.rounds == 16 and experiment.cohort_size == 5
 
 
-def test_quick_has_a_stand_in_and_says_so(tmp_path):
-  said = []
+def test_quick_has_a_stand_in_and_logs_it(tmp_path):
+  logged = []
   settings = settings_of(fedbabu_cifar10, 'quick', data_dir=str(tmp_path))
-  experiment = build_experiment(settings, said.append)
-  assert 'synthetic images of its shape stand in' in said[0]
-  assert 'say nothing about cifar10' in said[0]
+  experiment = build_experiment(settings, logged.append)
+  assert 'synthetic images of its shape stand in' in logged[0]
+  assert 'say nothing about cifar10' in logged[0]
   assert experiment.train.x.shape == (1000, 32, 32, 3)
   assert 'synthetic' in experiment.dataset.name
 
 
-def test_the_user_is_told_what_the_clients_hold():
-  said = []
-  build_experiment(settings_of(), said.append)
-  assert said[0].startswith('digits, training: 20 clients, 1,442 examples')
-  assert said[1].startswith('digits, testing: 20 clients, 355 examples')
+def test_the_examples_of_the_clients_are_logged():
+  logged = []
+  build_experiment(settings_of(), logged.append)
+  assert logged[0].startswith('digits, training: 20 clients, 1,442 examples')
+  assert logged[1].startswith('digits, testing: 20 clients, 355 examples')
 
 
 PARTS = [
@@ -60,32 +60,32 @@ PARTS = [
 ]
 
 
-def test_the_user_is_told_padding_and_fingerprint_of_every_partition():
-  heard = []
+def test_padding_and_fingerprint_of_every_partition_are_logged():
+  all_logged = []
   for changes in [{}, *PARTS]:
-    said = []
-    experiment = build_experiment(settings_of(**changes), said.append)
+    logged = []
+    experiment = build_experiment(settings_of(**changes), logged.append)
     assert experiment.test.count.shape == (20,)
-    for split, line in zip(('training', 'testing'), said, strict=True):
+    for split, line in zip(('training', 'testing'), logged, strict=True):
       assert re.match(
         rf'digits, {split}: 20 clients, [\d,]+ examples, .*; '
         r'padding \d+\.\d %; partition [0-9a-f]{12}$',
         line,
       )
-    heard.append(said)
-  assert len({training for training, _ in heard}) == 4
-  assert len({testing for _, testing in heard}) == 7 - 1  # two are iid
-  assert len({tuple(said) for said in heard}) == 7
+    all_logged.append(logged)
+  assert len({training for training, _ in all_logged}) == 4
+  assert len({testing for _, testing in all_logged}) == 7 - 1  # two are iid
+  assert len({tuple(logged) for logged in all_logged}) == 7
 
 
 def test_clients_that_are_tested_on_a_split_of_their_training_images():
-  said = []
+  logged = []
   experiment = build_experiment(
-    settings_of(test_partition='split'), said.append
+    settings_of(test_partition='split'), logged.append
   )
   train, test = experiment.train, experiment.test
-  assert said[1].startswith(
-    'digits, testing, on training images kept apart: 20 clients, '
+  assert logged[1].startswith(
+    'digits, testing, on held-out training images: 20 clients, '
   )
   # One pool, on the device once.
   assert test.x is train.x and test.y is train.y
@@ -98,16 +98,16 @@ def test_clients_that_are_tested_on_a_split_of_their_training_images():
   assert len(set().union(*rows)) == 1442
 
 
-def test_the_user_is_told_of_clients_that_lack_examples():
-  said = []
+def test_clients_that_lack_examples_are_logged():
+  logged = []
   experiment = build_experiment(
-    settings_of(partition='dirichlet', dirichlet_beta=0.02), said.append
+    settings_of(partition='dirichlet', dirichlet_beta=0.02), logged.append
   )
   no_train, no_test = (
     np.asarray(data.count) == 0 for data in (experiment.train, experiment.test)
   )
   assert 0 < no_train.sum() < no_test.sum() < 20
-  assert said[2:] == [
+  assert logged[2:] == [
     f'Clients without training examples: {no_train.sum()} of 20; without test '
     f'examples: {no_test.sum()}; left out of all means: {no_test.sum()}. They '
     'are kept and counted.'
@@ -148,7 +148,7 @@ def test_clients_may_adapt_on_half_of_their_tests():
     ),
   ],
 )
-def test_a_client_that_fills_one_batch_is_told_before_compiling(
+def test_a_client_that_fills_one_batch_is_refused_before_compiling(
   compiled, changes, words
 ):
   changes = {'algorithm': 'per_fedavg', 'views': ('initial',), **changes}
@@ -168,22 +168,23 @@ def test_clients_without_examples_are_no_reason_to_refuse():
 def test_hyperparameters_reach_the_method():
   """FedBABU that updates everything uploads what FedAvg uploads."""
 
-  def uploaded(config, **changes):
-    settings = settings_of(config, **changes)
+  def uploaded(method, **changes):
+    settings = parse_config(settings_of(digits, method, **changes))
     task = build_task(settings, (8, 8, 1), 10)
-    method = build_stages(settings, task)[0].algorithm
+    algorithm = build_stages(settings, task)[0].algorithm
 
     def upload(data, key):
-      server = method.init_server(key)
-      return method.local_update(method.download(server, ()), (), data, key)[1]
+      server = algorithm.init_server(key)
+      down = algorithm.download(server, ())
+      return algorithm.local_update(down, (), data, key)[1]
 
     shapes = [(1, 8, 8, 1), (1,), (1,), ()]
     one = ClientData(*(jax.ShapeDtypeStruct(s, 'int32') for s in shapes))
     return jax.eval_shape(upload, one, jax.eval_shape(jax.random.key, 0))
 
-  fedavg = uploaded(fedavg_digits)
-  assert uploaded(fedbabu_digits, hp__update_part='full') == fedavg
-  assert uploaded(fedbabu_digits)['head'] == {'bias': None, 'kernel': None}
+  fedavg = uploaded('fedavg')
+  assert uploaded('fedbabu', hp__trainable='full') == fedavg
+  assert uploaded('fedbabu')['head'] == {'bias': None, 'kernel': None}
 
 
 @pytest.mark.long
@@ -196,19 +197,19 @@ def test_the_head_begins_as_the_config_says():
 
 
 def test_a_server_with_data():
-  said = []
+  logged = []
   experiment = build_experiment(
-    settings_of(server_data_fraction=0.05), said.append
+    settings_of(server_data_fraction=0.05), logged.append
   )
-  assert said[-1] == 'server: 72 of the 1,442 training examples'
+  assert logged[-1] == 'server: 72 of the 1,442 training examples'
   post_aggregate = experiment.stages[-1].algorithm.post_aggregate
   assert post_aggregate is not as_aggregated
 
 
 def test_a_server_without_data_costs_nothing():
-  said = []
-  experiment = build_experiment(settings_of(), said.append)
-  assert not [line for line in said if line.startswith('server')]
+  logged = []
+  experiment = build_experiment(settings_of(), logged.append)
+  assert not [line for line in logged if line.startswith('server')]
   post_aggregate = experiment.stages[-1].algorithm.post_aggregate
   assert post_aggregate is as_aggregated
 
@@ -290,7 +291,7 @@ def test_inputs_of_another_recipe_and_size(monkeypatch):
   x = np.full((1, 8, 8, 1), 51, np.uint8)
   np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
   found = transforms.find_recipe('digits')._replace(side=4)
-  monkeypatch.setattr(experiment, 'find_recipe', lambda *names: found)
+  monkeypatch.setattr(experiment_data, 'find_recipe', lambda *names: found)
   dataset, train, *_ = build_data(
     parse_config(settings_of()), lambda text: None
   )

@@ -19,7 +19,7 @@ from small_runs import (
   with_algorithm,
 )
 
-from fedjax_pfl.algorithms.fedbabu import Server
+from fedjax_pfl.client.global_model import Server
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
@@ -27,8 +27,9 @@ from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import Settings, replace
-from fedjax_pfl.training.loop import Cadence, cadence, train
-from fedjax_pfl.training.round_driver import mean_metrics
+from fedjax_pfl.training.cadence import Cadence, cadence
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.round_metrics import mean_metrics
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -120,7 +121,7 @@ def test_fedbabu_uploads_what_fedavg_does_less_the_head(fedbabu, tmp_path):
   assert ours['bytes_down'] >= theirs['bytes_up']
 
 
-def test_the_result_says_what_ran(fedbabu):
+def test_the_result_names_what_ran(fedbabu):
   experiment, workdir = fedbabu
   result = run_dir.load_result(workdir)
   assert result['status'] == 'finished'
@@ -151,7 +152,7 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
   assert best['together']['round'] == winner['round']
   assert best['together']['pooled'] == winner['initial/pooled']
   assert best['together']['mean'] == winner['initial/accuracy']
-  # The number of correct answers is all that is kept of every client.
+  # Only the number of correct answers is stored for every client.
   unknown = {'loss', 'top5', 'ece', 'mce'}
   keys = result['views']['initial'].keys()
   assert best['together'].keys() - {'round'} == best['each'].keys()
@@ -202,7 +203,7 @@ def assert_same_answers(params, experiment, client, stored):
   np.testing.assert_allclose(scores.loss, stored.loss[client], rtol=1e-5)
 
 
-def test_stored_models_answer_as_often_rightly_as_stored(fedbabu):
+def test_stored_models_have_the_stored_accuracy(fedbabu):
   experiment, workdir = fedbabu
   stored = scores_of(workdir)
   names = sorted(path.stem for path in (workdir / 'model').iterdir())
@@ -249,8 +250,8 @@ def test_the_mean_loss_is_that_of_the_clients_that_trained():
   metrics = {'loss': np.array([[2.0, 0.0], [4.0, 9.0]]), 'losses': np.ones(3)}
   trained = np.array([[True, False], [True, True]])
   assert mean_metrics(metrics, trained) == {'loss': 5.0}
-  nobody = {'loss': np.zeros((2, 2))}
-  assert mean_metrics(nobody, np.zeros((2, 2), bool)) == {'loss': 0.0}
+  no_loss = {'loss': np.zeros((2, 2))}
+  assert mean_metrics(no_loss, np.zeros((2, 2), bool)) == {'loss': 0.0}
 
 
 # ---- what does not change the numbers
@@ -304,31 +305,31 @@ def test_a_model_of_each_client_is_no_global_model(tmp_path):
 
 
 def break_round(experiment, broken):
-  """Return the experiment whose server is lost in round `broken`."""
+  """Return the experiment whose server becomes NaN in round `broken`."""
   aggregate = experiment.stages[-1].algorithm.aggregate
 
-  def lose(server, uploads, counts):
+  def spoil(server, uploads, counts):
     after = aggregate(server, uploads, counts)
     factor = jnp.where(after.round == broken, jnp.nan, 1.0)
     params = jax.tree.map(lambda leaf: factor * leaf, after.params)
     return after._replace(params=params)
 
-  return with_algorithm(experiment, aggregate=lose)
+  return with_algorithm(experiment, aggregate=spoil)
 
 
 def test_nan_stops_the_run_and_names_the_rounds(tmp_path):
   experiment = break_round(make_experiment(checkpoint_every=2, eval_every=7), 4)
-  for _ in range(2):  # the same command once more says the same
+  for _ in range(2):  # the same command again fails alike
     with pytest.raises(BadInput) as caught:
       train(experiment, tmp_path)
     message = str(caught.value)
     assert (
-      "got 'NaN or infinity in rounds 3 to 4 of fedbabu: on the server alone; "
+      "got 'NaN or infinity in rounds 3 to 4 of fedbabu: in the server state; "
       f'seed 0, {tmp_path}' in message
     )
-    assert 'Choices: a smaller learning_rate, debug=True' in message
-    assert 'metrics up to round 2 are kept' in message
-    assert 'the last good checkpoint is that of round 2.' in message
+    assert 'Choices: a smaller learning_rate, debug=True, to name' in message
+    assert 'metrics up to round 2 are stored' in message
+    assert 'the last checkpoint is that of round 2.' in message
     assert 'Likely cause: ' in message
     lines = run_dir.load_metrics(tmp_path)
     assert [line['round'] for line in lines] == [2]
@@ -347,11 +348,11 @@ def test_a_learning_rate_that_is_too_high_is_a_sentence(tmp_path):
     r'in rounds 1 to 2 of fedavg: round 1, in the loss of clients \d, \d',
     message,
   )
-  assert 'the last good checkpoint is not there yet' in message
+  assert 'there is no checkpoint yet' in message
   assert not (tmp_path / run_dir.METRICS).exists()
 
 
-def test_a_finished_run_says_so_and_touches_nothing(fedbabu, capsys):
+def test_a_finished_run_is_not_changed(fedbabu, capsys):
   experiment, workdir = fedbabu
   before = snapshot(workdir)
   capsys.readouterr()

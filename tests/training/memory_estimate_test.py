@@ -42,7 +42,7 @@ def used(experiment, chunk):
   ('placement', 'chunk'),
   [('device', 1), ('host', 4)],
 )
-def test_a_fifth_of_what_is_then_used(placement, chunk):
+def test_the_estimate_is_within_a_fifth_of_the_program(placement, chunk):
   experiment = make_experiment(
     algorithm='ditto',
     num_clients=40,
@@ -51,15 +51,17 @@ def test_a_fifth_of_what_is_then_used(placement, chunk):
     clients_per_chunk=chunk,
     views=('initial',),
   )
-  ((name, told),) = memory_estimate.forecasts(experiment)
+  ((name, memory),) = memory_estimate.forecasts(experiment)
   test = experiment.test
   beside = test.x.nbytes + test.y.nbytes
   if placement == 'device':
     beside += test.index.nbytes + test.count.nbytes
   assert name == 'ditto'
-  assert told.round - beside == pytest.approx(used(experiment, chunk), rel=0.2)
-  assert (told.host > 0) == (placement == 'host')
-  assert told.evaluation > 0
+  assert memory.round - beside == pytest.approx(
+    used(experiment, chunk), rel=0.2
+  )
+  assert (memory.host > 0) == (placement == 'host')
+  assert memory.evaluation > 0
 
 
 def test_what_memory_cannot_hold_is_a_sentence(tmp_path):
@@ -74,5 +76,5 @@ def test_what_memory_cannot_hold_is_a_sentence(tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-def test_a_machine_says_what_it_has():
+def test_a_machine_has_memory():
   assert memory_estimate.room_on_device() > 2**20

@@ -29,13 +29,17 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import replace
 from fedjax_pfl.training import multi_seed
-from fedjax_pfl.training.loop import random_streams, train, train_seeds
+from fedjax_pfl.training.drivers import choose
+from fedjax_pfl.training.drivers import multi_seed as driver
+from fedjax_pfl.training.drivers.driver import Call
+from fedjax_pfl.training.loop import train, train_seeds
+from fedjax_pfl.training.seed_run import SeedRun, random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 def make_seeds(**changes):
-  """Return two seeds, evaluated in one view unless `changes` say otherwise."""
+  """Return two seeds, evaluated in one view unless `changes` differ."""
   cheap = {'views': ('initial',), 'eval_views': (), **changes}
   return [make_experiment(seed=seed, **cheap) for seed in (0, 1)]
 
@@ -46,7 +50,7 @@ def directories(folder):
 
 @pytest.fixture(scope='module')
 def group(tmp_path_factory, quick_compiler):
-  """Return two seeds, the folder of their runs, and what was said.
+  """Return two seeds, the folder of their runs, and its output.
 
   In `killed` the first seed has the checkpoint of round 4, the other has not.
   """
@@ -61,13 +65,13 @@ def group(tmp_path_factory, quick_compiler):
     if step == 4 and self.path.name == '0':
       shutil.copytree(folder / 'whole', folder / 'killed')
 
-  said = io.StringIO()
+  output = io.StringIO()
   with (
     mock.patch.object(Run, 'save_checkpoint', copy_when_saved),
-    contextlib.redirect_stdout(said),
+    contextlib.redirect_stdout(output),
   ):
     train_seeds(experiments, directories(folder / 'whole'))
-  return experiments, folder, said.getvalue()
+  return experiments, folder, output.getvalue()
 
 
 @pytest.fixture(scope='module')
@@ -105,7 +109,7 @@ def test_side_by_side_the_numbers_are_the_same(ragged, tmp_path):
   """As on an accelerator with much room."""
   experiments, folder = ragged
   much = mock.Mock(return_value=DeviceMemory(free=10**12, per_client=1))
-  with mock.patch.object(multi_seed, 'device_memory', much):
+  with mock.patch.object(driver, 'device_memory', much):
     train_seeds(experiments, directories(tmp_path))
   assert much.call_count == 1
   for name, experiment in zip('01', experiments, strict=True):
@@ -149,38 +153,45 @@ def test_as_many_seeds_as_fit_run_side_by_side():
   (stage,) = experiment.stages
   states = init_states(stage.algorithm, experiment.train, jax.random.key(0))
   cohorts = jnp.zeros((2, 3), int)
-  call = (*states, cohorts, experiment.train, jax.random.key(0))
+  call = Call(*states, cohorts, experiment.train, jax.random.key(0))
   of_three = 3 * 1000 + 2 * trees.num_bytes(states)
 
   def number(free, stage=stage, **changes):
     settings = replace(experiment.settings, changes)
     memory = DeviceMemory(free / MEMORY_SHARE, per_client=1000)
-    with mock.patch.object(multi_seed, 'device_memory', return_value=memory):
-      return multi_seed.num_side_by_side(
+    with mock.patch.object(driver, 'device_memory', return_value=memory):
+      return driver.num_side_by_side(
         experiment._replace(settings=settings), stage, call
       )
 
   assert number(4.5 * of_three) == 4
   assert number(0.5 * of_three) == 1  # some clients at a time, then
   assert number(4.5 * (of_three - 2000), clients_per_chunk=1) == 4
-  assert number(4.5 * of_three, debug=True) == 1
   features = stage._replace(prepare_data=lambda server, data: data)
   assert number(4.5 * of_three, features) == 1
-  with mock.patch.object(multi_seed, 'device_memory', return_value=None):
-    assert multi_seed.num_side_by_side(experiment, stage, call) == 1
+  with mock.patch.object(driver, 'device_memory', return_value=None):
+    assert driver.num_side_by_side(experiment, stage, call) == 1
+
+
+def test_one_seed_at_a_time_where_nothing_is_compiled():
+  experiment = make_experiment(debug=True)
+  rest = SeedRun._fields[1:]
+  seed_run = SeedRun(experiment, **dict.fromkeys(rest))
+  (stage,) = experiment.stages
+  assert choose.choose_driver([seed_run] * 2, stage).max_calls == 1
 
 
 # ---- runs that are continued
 
 
-def test_a_run_that_is_further_waits_for_the_other(group, tmp_path, capsys):
+def test_a_run_that_is_ahead_waits_for_the_other(group, tmp_path, capsys):
   experiments, folder, _ = group
   shutil.copytree(folder / 'killed', tmp_path, dirs_exist_ok=True)
   assert server_of(experiments[0], tmp_path / '0')[0] == 4
   assert not (tmp_path / '1' / 'checkpoints').exists()
   train_seeds(experiments, directories(tmp_path))
-  said = capsys.readouterr().out
-  assert 'after round 0 of 7; 1 of 2 seeds are ahead and wait.' in said
+  output = capsys.readouterr().out
+  assert 'after round 0 of 7; 1 of 2 seeds are ahead and wait.' in output
   for name in '01':
     assert_same_run(tmp_path / name, folder / 'whole' / name)
     assert_same_bits(
@@ -189,33 +200,33 @@ def test_a_run_that_is_further_waits_for_the_other(group, tmp_path, capsys):
 
 
 def test_a_finished_seed_is_left_out(group, tmp_path, capsys):
-  """And a run that was begun beside it goes on alone."""
+  """And a run that was started with it continues alone."""
   experiments, folder, _ = group
   shutil.copytree(folder / 'killed' / '0', tmp_path / '0')
   shutil.copytree(folder / 'whole' / '1', tmp_path / '1')
   before = snapshot(tmp_path / '1')
   results = train_seeds(experiments, directories(tmp_path))
-  said = capsys.readouterr().out
-  assert f'{tmp_path / "1"} is finished: nothing to do.' in said
-  assert f'Continuing after round 4 of {ROUNDS}.' in said
+  output = capsys.readouterr().out
+  assert f'{tmp_path / "1"} is finished: nothing to do.' in output
+  assert f'Continuing after round 4 of {ROUNDS}.' in output
   assert snapshot(tmp_path / '1') == before
   assert results[1] == run_dir.load_result(folder / 'whole' / '1')
   assert_same_run(tmp_path / '0', folder / 'whole' / '0')
   assert train_seeds(experiments, directories(tmp_path)) == results
-  said = capsys.readouterr().out
-  assert said.count('are finished: nothing to do.') == said.count('\n') == 1
+  output = capsys.readouterr().out
+  assert output.count('are finished: nothing to do.') == output.count('\n') == 1
 
 
-def test_what_all_seeds_have_in_common_is_said_once(group):
-  _, _, said = group
-  lines = said.splitlines()
+def test_what_all_seeds_share_is_logged_once(group):
+  _, _, output = group
+  lines = output.splitlines()
   assert lines[0] == 'A note.' and lines.count('A note.') == 1
   assert sum(line.startswith(f'round {ROUNDS}/') for line in lines) == 1
   assert len(lines) < ROUNDS + 2
 
 
-def lose(experiment, seed, broken):
-  """Return the experiment whose server is lost in this seed and round."""
+def spoil(experiment, seed, broken):
+  """Return the experiment whose server becomes NaN in this seed and round."""
   one = experiment.stages[0].algorithm
   marked, _ = jax.random.split(random_streams(seed)['states'])
 
@@ -230,25 +241,26 @@ def lose(experiment, seed, broken):
   def aggregate(server, uploads, counts):
     after = one.aggregate(server, uploads, counts)
     params = after.params
-    is_lost = (after.round == broken) & (params['head']['bias'][0] == 7)
-    lost = jnp.where(is_lost, jnp.nan, params['body']['bias'])
-    return put_bias(after, 'body', lost)
+    is_spoilt = (after.round == broken) & (params['head']['bias'][0] == 7)
+    bias = jnp.where(is_spoilt, jnp.nan, params['body']['bias'])
+    return put_bias(after, 'body', bias)
 
   return with_algorithm(
     experiment, init_server=init_server, aggregate=aggregate
   )
 
 
-def test_a_seed_that_is_lost_is_named(tmp_path):
+def test_a_seed_that_diverges_is_named(tmp_path):
   """What was saved of both is good."""
   experiments = [
-    lose(one, seed=1, broken=4)
+    spoil(one, seed=1, broken=4)
     for one in make_seeds(checkpoint_every=2, eval_every=ROUNDS)
   ]
   with pytest.raises(BadInput) as caught:
     train_seeds(experiments, directories(tmp_path))
   message = str(caught.value)
-  assert 'NaN or infinity in rounds 3 to 4 of fedbabu: on the server' in message
+  rounds = 'NaN or infinity in rounds 3 to 4 of fedbabu'
+  assert f'{rounds}: in the server state' in message
   assert f'; seed 1, {tmp_path / "1"}' in message
   for experiment, workdir in zip(
     experiments, directories(tmp_path), strict=True
@@ -278,6 +290,6 @@ def test_two_seeds_in_one_directory(tmp_path):
     train_seeds(make_seeds(), [tmp_path / 'a', tmp_path / 'a'])
   assert str(caught.value) == (
     f'workdirs: got {[str(tmp_path / "a")] * 2}, expected 2 directories, '
-    'another one for each seed. Likely cause: a name without the seed in it.'
+    'one for each seed. Likely cause: a name without the seed in it.'
   )
   assert not any(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Several processes do one run; what is wrong with them ends in a sentence."""
+"""Several processes do one run; errors end in a sentence."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def test_places_that_are_wrong_are_a_sentence(name):
   assert expected in message
 
 
-def test_a_single_process_needs_nobody(tmp_path):
+def test_a_single_process_needs_no_coordinator(tmp_path):
   multihost.connect(None)
   run = multihost.open_run(tmp_path / 'run', {}, data='x')
   assert type(run) is run_dir.Run
@@ -62,7 +62,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize('text', LOSSES)
-def test_a_loss_is_told_from_other_errors(text):
+def test_a_loss_differs_from_other_errors(text):
   assert lost_process.is_loss(ValueError(text)) == LOSSES[text]
   assert not lost_process.is_loss(BadInput(text))
 
@@ -77,7 +77,7 @@ def free_port():
 
 
 class Together:
-  """Processes that do one run, with what each of them says in a file."""
+  """Processes that do one run, with the output of each in a file."""
 
   def __init__(self, workdir, cache, *, number=2, changes=('{}', '{}')):
     self.workdir = workdir
@@ -102,19 +102,19 @@ class Together:
       for place, log in enumerate(self.logs)
     ]
 
-  def said(self, place=0):
+  def output(self, place=0):
     return self.logs[place].read_text()
 
   def finish(self):
     for place, process in enumerate(self.processes):
-      assert process.wait(timeout=WAIT) == 0, self.said(place)
+      assert process.wait(timeout=WAIT) == 0, self.output(place)
     return self
 
   def kill(self, place, step):
     """Kill one process once this checkpoint is there; wait for the others."""
     folder, process = self.workdir / 'checkpoints', self.processes[place]
     while step not in checkpoint.steps(folder):
-      assert process.poll() is None, self.said(place)
+      assert process.poll() is None, self.output(place)
       time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     began = time.monotonic()
@@ -155,36 +155,36 @@ def test_two_processes_do_what_one_does(unbroken, tmp_path, cache):
       np.testing.assert_allclose(array, want[name], atol=2e-6 * scale)
     else:
       np.testing.assert_array_equal(array, want[name])
-  assert '2 devices of 2 processes' in unbroken.said(0)
-  assert 'round 7/7' in unbroken.said(0)
-  assert 'round' not in unbroken.said(1)  # the first one speaks for all
+  assert '2 devices of 2 processes' in unbroken.output(0)
+  assert 'round 7/7' in unbroken.output(0)
+  assert 'round' not in unbroken.output(1)  # only the first process prints
 
 
 @pytest.mark.long
 @pytest.mark.parametrize('place', [0, 1])
-def test_a_lost_process_ends_the_others_and_the_run_goes_on(
+def test_a_lost_process_ends_the_others_and_the_run_continues(
   place, unbroken, tmp_path, cache
 ):
   workdir = tmp_path / 'killed'
   slow = ['{"seconds": 1}'] * 2
   killed = Together(workdir, cache, changes=slow).kill(place, step=4)
   other = 1 - place
-  assert killed.processes[other].returncode == 1, killed.said(other)
+  assert killed.processes[other].returncode == 1, killed.output(other)
   assert killed.took < 30
-  last = killed.said(other).splitlines()[-1]
+  last = killed.output(other).splitlines()[-1]
   for part in (
     f'Process {other} of 2 has lost process {place} (',
-    'the checkpoint of round 4 is saved. The same command',
+    'the checkpoint of round 4 was saved. The same command',
   ):
-    assert part in last, killed.said(other)
+    assert part in last, killed.output(other)
   resumed = Together(workdir, cache).finish()
-  assert 'Continuing after round 4 of 7' in resumed.said(0)
+  assert 'Continuing after round 4 of 7' in resumed.output(0)
   got, want = arrays_of(workdir), arrays_of(unbroken.workdir)
   assert got.keys() == want.keys()
   for name, array in got.items():
     assert array.tobytes() == want[name].tobytes(), name
   again = Together(workdir, cache).finish()
-  assert 'finished: nothing to do' in again.said(0)
+  assert 'finished: nothing to do' in again.output(0)
 
 
 @pytest.mark.long
@@ -194,16 +194,16 @@ def test_processes_with_other_settings_are_refused(tmp_path, cache):
   apart = Together(tmp_path / 'run', cache, changes=changes)
   assert [one.wait(timeout=WAIT) for one in apart.processes] == [1, 1]
   for place in range(2):
-    assert 'config: got ' in apart.said(place).splitlines()[-1]
-    assert 'in process 1' in apart.said(place)
+    assert 'config: got ' in apart.output(place).splitlines()[-1]
+    assert 'in process 1' in apart.output(place)
   assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.long
 def test_a_coordinator_that_is_not_there_is_a_sentence():
   program = (
-    'from fedjax_pfl import hosts\n'
-    f"hosts.connect('localhost:{free_port()}', 2, 1, start=3)"
+    'from fedjax_pfl.training import multihost\n'
+    f"multihost.connect('localhost:{free_port()}', 2, 1, start=3)"
   )
   done = subprocess.run(
     [sys.executable, '-c', program],

@@ -1,4 +1,4 @@
-"""A run that is killed goes on, and ends with the bits of an unbroken one."""
+"""A killed run continues, and ends with the bits of an unbroken run."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ ROUNDS = 8
 COMMAND = [
   sys.executable,
   'experiments/main.py',
-  '--config=configs/fedbabu_digits.py',
+  '--config=configs/digits.py:fedbabu',
   '--config.conv_impl=lax',  # compiles in half the time
   '--config.num_clients=10',
   '--config.max_train_examples=200',
@@ -42,7 +42,7 @@ CLOCKS = ('time', 'images_per_second')
 
 
 def start(workdir, cache, *changes):
-  """Start the command as a user does; its output goes to files beside."""
+  """Start the command as a user does; its output goes to files."""
   environ = {
     **os.environ,
     'XLA_FLAGS': QUICK,  # quick to compile
@@ -60,11 +60,11 @@ def start(workdir, cache, *changes):
 
 
 def finish(process, workdir):
-  """Wait for the end of a run; return all that it said."""
+  """Wait for the end of a run; return its output."""
   status = process.wait(timeout=600)
-  said = Path(f'{workdir}.log').read_text()
-  assert status == 0, said
-  return said
+  output = Path(f'{workdir}.log').read_text()
+  assert status == 0, output
+  return output
 
 
 def kill_in_the_middle(process, workdir, lines=3):
@@ -87,7 +87,7 @@ def arrays_of(path):
 
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory):
-  """Return what both runs said, and the folder that holds their workdirs.
+  """Return the output of both runs, and the folder that holds their workdirs.
 
   unbroken and killed; stopped is a copy of the latter as the kill left it.
   """
@@ -101,8 +101,8 @@ def runs(tmp_path_factory):
   newest = checkpoint.steps(folder / 'stopped' / 'checkpoints')[-1]
   # Both at once, and what the first has compiled serves them.
   processes = {name: start(path, cache) for name, path in paths.items()}
-  said = {name: finish(processes[name], paths[name]) for name in paths}
-  return said, folder, newest
+  output = {name: finish(processes[name], paths[name]) for name in paths}
+  return output, folder, newest
 
 
 def check_end(folder, name):
@@ -133,10 +133,10 @@ def check_end(folder, name):
 
 
 def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs):
-  said, folder, newest = runs
-  assert 'Continuing' not in said['unbroken']
+  output, folder, newest = runs
+  assert 'Continuing' not in output['unbroken']
   assert 0 < newest < ROUNDS
-  assert f'Continuing after round {newest} of {ROUNDS}.' in said['killed']
+  assert f'Continuing after round {newest} of {ROUNDS}.' in output['killed']
   check_end(folder, 'killed')
 
 
@@ -162,7 +162,7 @@ def test_another_process_ends_with_the_same_bits(runs, tmp_path, changes):
 
 @pytest.mark.long
 def test_a_damaged_checkpoint_is_told(runs):
-  """The newest is cut short: the run goes on from the one before it."""
+  """The newest is cut short: the run continues from the one before."""
   _, folder, newest = runs
   largest = max(
     (folder / 'stopped' / 'checkpoints' / str(newest)).rglob('*'),
@@ -171,10 +171,10 @@ def test_a_damaged_checkpoint_is_told(runs):
   largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
   workdir = folder / 'stopped'
   lines = finish(start(workdir, folder / 'compiled'), workdir).splitlines()
-  told = next(line for line in lines if 'is damaged' in line)
-  assert told.startswith(f'Checkpoint {newest} (state/')
-  assert 'was changed or cut short' in told
-  assert told.endswith(f'going on from {newest - 1}.')
+  line = next(line for line in lines if 'is damaged' in line)
+  assert line.startswith(f'Checkpoint {newest} (state/')
+  assert 'was changed or cut short' in line
+  assert line.endswith(f'continuing from {newest - 1}.')
   assert f'Continuing after round {newest - 1} of {ROUNDS}.' in lines
   check_end(folder, 'stopped')
 

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from helpers import KEY, assert_same_bits, make_task, refused
 
-from configs import fedavg_digits, lg_fedavg_digits
+from configs import digits
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import build_experiment, build_task
+from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.experiment_method import build_task
 from fedjax_pfl.training.warm_start import (
-  begin,
   check_same_clients,
   load_start,
   name_data,
+  start_from,
 )
 
 SHAPE = (8, 8, 1)
@@ -44,7 +45,7 @@ def test_a_run_begins_with_the_model_of_another(tmp_path):
   params = TASK.init(KEY(7))
   run = make_run(tmp_path / 'run', jax.tree.map(np.asarray, params))
   start = load_start(run, MODEL, SHAPE, TASK)
-  assert_same_bits(begin(TASK, start).init(KEY(8)), params)
+  assert_same_bits(start_from(TASK, start).init(KEY(8)), params)
   assert start.data_id == 'images-clients'
 
 
@@ -73,7 +74,7 @@ def test_a_run_without_a_global_model(tmp_path):
   run = make_run(tmp_path / 'run', TASK.init(KEY(1)))
   (tmp_path / 'run' / 'model' / 'global.npz').unlink()
   message = refused(load_start, run, MODEL, SHAPE, TASK)
-  assert 'a run that left a global model' in message
+  assert 'a run with a global model' in message
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def run(tmp_path):
 
 
 def test_a_config_that_only_evaluates_another_partition(run):
-  settings = fedavg_digits.get_config().to_dict()
+  settings = digits.get_config('fedavg').to_dict()
   start, data = run(settings)
   settings |= {'init_from': start, 'rounds': 0, 'shards_per_client': 4}
   experiment = build_experiment(settings)
@@ -146,7 +147,7 @@ def test_a_config_that_only_evaluates_another_partition(run):
 
 
 def test_lg_fedavg_wants_the_clients_of_its_start(run):
-  settings = lg_fedavg_digits.get_config().to_dict()
+  settings = digits.get_config('lg_fedavg').to_dict()
   start, data = run(settings)
   settings |= {'init_from': start, 'hp': {'train_fedavg': False}}
   experiment = build_experiment(settings)

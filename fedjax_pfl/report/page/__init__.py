@@ -1,5 +1,5 @@
-"""Run directories -> one HTML page; its parts, each a file of this folder."""
+"""Run directories -> one HTML page; each part of it is a file here."""
 
-from fedjax_pfl.report.page.render import check_name, render, save
+from fedjax_pfl.report.page.render import check_output, render, save
 
-__all__ = ['check_name', 'render', 'save']
+__all__ = ['check_output', 'render', 'save']

@@ -1,4 +1,4 @@
-"""Curves as drawings for a page; accuracies are in percent.
+"""Curves as SVG for the page; accuracies are in percent.
 
 Colours come from the CSS class of a series; see svg.py.
 """
@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.names import Look
 from fedjax_pfl.report.page.svg import (
   Scale,
   dash_array,
@@ -23,10 +22,11 @@ from fedjax_pfl.report.page.svg import (
   text,
   ticks,
 )
+from fedjax_pfl.report.styles import Style
 
 WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 34, 46
-MARKS = 9  # on a line, so that its dashes can be seen between them
+MARKS = 9  # on a line; its dashes stay visible between them
 
 
 class Series(NamedTuple):
@@ -34,7 +34,7 @@ class Series(NamedTuple):
 
   label: str
   css: str
-  look: Look
+  style: Style
   x: np.ndarray
   y: np.ndarray
   low: np.ndarray | None = None
@@ -42,7 +42,7 @@ class Series(NamedTuple):
 
 
 def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
-  """Draw lines over bands; every mark tells its numbers."""
+  """Draw lines over bands; a mark shows its numbers as a tooltip."""
   x, y, marks = _scales(series)
   parts = [text(0, 14, y_label, 'label')]
   for tick in marks:
@@ -59,12 +59,12 @@ def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
   return drawing(WIDTH, HEIGHT, f'{y_label} against {x_label}', *parts)
 
 
-def line_sample(css: str, look: Look) -> Markup:
-  """Draw the line and the mark of a series, for a legend."""
+def line_sample(css: str, style: Style) -> Markup:
+  """Draw the line and the mark of a series for a legend."""
   stroke = tag(
-    'path', d='M0 8h34', class_='line', stroke_dasharray=dash_array(look.dash)
+    'path', d='M0 8h34', class_='line', stroke_dasharray=dash_array(style.dash)
   )
-  mark = tag('path', d=marker(look.marker, 17, 8, 4), class_='mark')
+  mark = tag('path', d=marker(style.marker, 17, 8, 4), class_='mark')
   return tag(
     'svg',
     *(stroke, mark),
@@ -75,10 +75,7 @@ def line_sample(css: str, look: Look) -> Markup:
 
 
 def _scales(series: Sequence[Series]) -> tuple[Scale, Scale, list[float]]:
-  """Return the axes, and the ticks of the second, from its end to its end.
-
-  It need not begin at zero.
-  """
+  """Return both scales, and the ticks of y, which need not begin at zero."""
   x = np.concatenate([one.x for one in series])
   bands = [one.low for one in series] + [one.high for one in series]
   y = np.concatenate(
@@ -108,16 +105,16 @@ def _line(one: Series, x: Scale, y: Scale) -> Markup:
       'path',
       d=path_through(x(one.x), y(one.y)),
       class_='line',
-      stroke_dasharray=dash_array(one.look.dash),
+      stroke_dasharray=dash_array(one.style.dash),
     )
   ]
   step = math.ceil(len(one.x) / MARKS)
-  # Counted from the end: the last number is the one that is compared.
+  # Counted from the end, so that the last value has a mark.
   for at in range(len(one.x) - 1, -1, -step):
     if math.isfinite(one.y[at]):
       words = f'{one.label}, {one.x[at]:,g}: {plain(one.y[at])}'
       if one.low is not None:
         words += f' ({plain(one.low[at])} to {plain(one.high[at])})'
-      place = marker(one.look.marker, x(one.x[at]), y(one.y[at]), 4)
+      place = marker(one.style.marker, x(one.x[at]), y(one.y[at]), 4)
       parts.append(tag('path', tag('title', words), d=place, class_='mark'))
   return tag('g', *parts, class_=one.css)

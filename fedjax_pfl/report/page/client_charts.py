@@ -1,4 +1,4 @@
-"""What the clients have and hold, as drawings for a page.
+"""Accuracies of the clients and their gains as SVG for the page.
 
 Accuracies are in percent. Colours come from a CSS class; see svg.py.
 """
@@ -26,12 +26,12 @@ from fedjax_pfl.report.page.svg import (
 
 WIDTH = 560  # in units of text that is 12 high
 LEFT, RIGHT = 170, 58  # of charts whose rows have names
-NAME, ROW, GAP = 24, 26, 14  # heights: of a name, of what is below it
-MANY = 150  # clients whose dots would be one blot: their density is drawn
+NAME, ROW, GAP = 24, 26, 14  # heights: of a name, a row, the gap below
+MAX_DOTS = 150  # of more clients, the density is drawn
 
 
 class Clients(NamedTuple):
-  """A line of the report: its clients before and after, [K]."""
+  """One group of runs: accuracies of its clients before and after, [K]."""
 
   label: str
   css: str
@@ -40,7 +40,7 @@ class Clients(NamedTuple):
 
 
 class Levels(NamedTuple):
-  """A line of the report: its numbers before and after, by name."""
+  """One group of runs: its numbers before and after, by name."""
 
   label: str
   css: str
@@ -81,9 +81,9 @@ def plot_levels(rows: Sequence[Levels]) -> Markup:
 
 
 def plot_gains(one: Clients, names: Sequence[str], ends: tuple) -> Markup:
-  """Draw what every client gained, from the largest gain to the last.
+  """Draw the gain of every client, from the largest to the smallest.
 
-  `ends` are those of the axis, which several drawings share.
+  `ends` are those of the axis, which several charts share.
   """
   height, left = 208, 60
   gains = one.after - one.before
@@ -99,7 +99,7 @@ def plot_gains(one: Clients, names: Sequence[str], ends: tuple) -> Markup:
     parts.append(
       text(left - 8, y(tick) + 4, f'{tick:+g}'.replace('+0', '0'), 'end')
     )
-  if len(order) > MANY:
+  if len(order) > MAX_DOTS:
     parts.append(_area(x, y, gains[order]))
   else:
     parts += [
@@ -166,12 +166,13 @@ def _cloud(x: Scale, y: float, values: np.ndarray, kind: str) -> Markup:
     class_='box',
   )
   mean = line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
-  people = _density(x, y, values) if values.size > MANY else _dots(x, y, values)
-  return tag('g', tag('title', words), people, box, mean, class_=kind)
+  draw_fn = _density if values.size > MAX_DOTS else _dots
+  points = draw_fn(x, y, values)
+  return tag('g', tag('title', words), points, box, mean, class_=kind)
 
 
 def _dots(x: Scale, y: float, values: np.ndarray) -> Markup:
-  # Equal accuracies are common with few test images: spread, not stacked.
+  # Equal accuracies are common with few test images: dots are spread.
   spread = 18 * (np.arange(values.size) * 0.618 % 1) - 9
   return dots(x(values), y + spread, 4.4)
 
@@ -222,7 +223,7 @@ def _bar(ends: tuple[float, float, float, float], words: str) -> Markup:
 
 def _area(x: Scale, y: Scale, gains: np.ndarray) -> Markup:
   """Draw many sorted bars as one shape."""
-  # A thousand corners are as exact as a screen can show.
+  # A thousand corners are more than a screen resolves.
   places = np.unique(np.linspace(0, len(gains) - 1, 1000).astype(int))
   across = x([places[0], *(places + 0.5), len(gains)])
   data = path_through(

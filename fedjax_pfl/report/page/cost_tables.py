@@ -1,11 +1,11 @@
-"""What the runs of a page cost, and their clients, as tables."""
+"""Tables of communication, speed and time, and of every client."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import reading
+from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.page.groups import Group
 from fedjax_pfl.report.page.table_cells import (
   NONE,
@@ -19,11 +19,11 @@ from fedjax_pfl.report.page.table_cells import (
 )
 from fedjax_pfl.report.page.tables import METHOD, name_cell
 
-MOST_ROWS = 3000  # of clients: more make a page slow, and nobody reads them
+MAX_ROWS = 3000  # of clients: more make the page slow
 
 
 def cost(groups: Sequence[Group]) -> Table:
-  """Return what a line has sent, and how fast it was."""
+  """Return bytes sent, images per second and time of each group."""
   columns = (
     METHOD,
     Column('Rounds'),
@@ -56,9 +56,9 @@ def cost(groups: Sequence[Group]) -> Table:
 
 
 def clients(groups: Sequence[Group]) -> Table | None:
-  """Return a row for every client of every run; None: too many to read."""
+  """Return a row for every client of every run; None if there are too many."""
   runs = [(group, run) for group in groups for run in group.runs]
-  if sum(len(run.clients.ids) for _, run in runs) > MOST_ROWS:
+  if sum(len(run.clients.ids) for _, run in runs) > MAX_ROWS:
     return None
   columns = (
     METHOD,
@@ -70,7 +70,7 @@ def clients(groups: Sequence[Group]) -> Table | None:
     Column('After'),
     Column('Gain', 'points'),
   )
-  rows = [row for group, run in runs for row in _people(group, run)]
+  rows = [row for group, run in runs for row in _client_rows(group, run)]
   return make_table('Every client', columns, rows)
 
 
@@ -85,15 +85,19 @@ def _sent(group: Group, name: str) -> float:
 
 def _speed(group: Group) -> float:
   name = 'images_per_second'
-  speeds = [reading.curve(run.metrics, name)[1] for run in group.runs]
+  speeds = [finished_runs.curve(run.metrics, name)[1] for run in group.runs]
   return float(np.median(np.concatenate(speeds))) if len(speeds[0]) else np.nan
 
 
-def _people(group: Group, run: reading.Finished) -> list[list[Cell]]:
-  first, last = reading.before_and_after(run)
-  after = reading.accuracy(run, last)
-  before = after * np.nan if first is None else reading.accuracy(run, first)
-  held = run.clients.train_classes
+def _client_rows(
+  group: Group, run: finished_runs.FinishedRun
+) -> list[list[Cell]]:
+  first, last = finished_runs.before_and_after(run)
+  after = finished_runs.accuracy(run, last)
+  before = (
+    after * np.nan if first is None else finished_runs.accuracy(run, first)
+  )
+  counts = run.clients.train_classes
   seed = run.config.get('seed', NONE)
   return [
     [
@@ -101,7 +105,7 @@ def _people(group: Group, run: reading.Finished) -> list[list[Cell]]:
       Cell(f'{one}', int(one)),
       Cell(f'{seed}', seed),
       number(run.clients.train_count[at], '{:,.0f}'),
-      number(math.nan if held is None else (held[at] > 0).sum(), '{:.0f}'),
+      number(math.nan if counts is None else (counts[at] > 0).sum(), '{:.0f}'),
       number(before[at], '{:.1f}'),
       number(after[at], '{:.1f}'),
       number(after[at] - before[at], '{:+.1f}'),

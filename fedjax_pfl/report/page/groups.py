@@ -1,7 +1,7 @@
-"""Runs that differ in the seed alone are one line of a report.
+"""Group the runs that differ only in the seed; name and style each group.
 
-And what a line is called: its method, with the settings in which it differs
-from other lines of that method.
+The label of a group is its method, with the settings in which it differs from
+other groups of that method.
 """
 
 import collections
@@ -10,14 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.report import reading
-from fedjax_pfl.report.names import DASHED, SOLID, SPARE_DASHES, Look, look
+from fedjax_pfl.report import finished_runs
+from fedjax_pfl.report.finished_runs import FinishedRun
 from fedjax_pfl.report.plots import Change, Curve
-from fedjax_pfl.report.reading import Finished
+from fedjax_pfl.report.styles import (
+  DASHED,
+  SOLID,
+  SPARE_DASHES,
+  Style,
+  style_of,
+)
 from fedjax_pfl.runs.identity import flatten
 
-# Fields that say where or how often, and not what is trained.
-ASIDE = (
+# Fields that do not change what is trained.
+UNTRAINED = (
   *(
     'seed',
     'data_dir',
@@ -29,24 +35,24 @@ ASIDE = (
   ),
   *('log_every', 'eval_every', 'checkpoint_every'),
 )
-MOST_WORDS = 3  # a label with more settings is not read; the folder's name is
+MAX_SETTINGS = 3  # in a label; with more, it has the folder's name instead
 
 
 class Group(NamedTuple):
-  """A line of the report: one or more seeds of one setting."""
+  """One or more seeds of one setting: a line of the report."""
 
   label: str
-  look: Look
+  style: Style
   css: str  # the class of its method, which holds its colour
-  runs: tuple[Finished, ...]
+  runs: tuple[FinishedRun, ...]
 
 
-def make_groups(runs: Sequence[Finished]) -> list[Group]:
+def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
   """Return the runs in groups, in the order in which they were given."""
-  found: dict[Any, list[Finished]] = {}
+  found: dict[Any, list[FinishedRun]] = {}
   for run in runs:
     key, copies = _setting(run), 0
-    # The same seed twice is no second seed.
+    # A run with the same seed starts another group.
     while any(_seed(run) == _seed(one) for one in found.get((key, copies), [])):
       copies += 1
     found.setdefault((key, copies), []).append(run)
@@ -58,12 +64,12 @@ def make_groups(runs: Sequence[Finished]) -> list[Group]:
   groups = []
   for one, label, method in zip(sets, labels, methods, strict=True):
     css = f'c{order.index(method)}'
-    groups.append(Group(label, _look(method, met[method]), css, tuple(one)))
+    groups.append(Group(label, _style(method, met[method]), css, tuple(one)))
     met[method] += 1
   return groups
 
 
-def seeds(group: Group) -> list[Any]:
+def seeds_of(group: Group) -> list[Any]:
   return [_seed(run) for run in group.runs]
 
 
@@ -77,9 +83,9 @@ def common_settings(groups: Sequence[Group]) -> dict[str, Any]:
   }
 
 
-def change(group: Group) -> Change:
+def change_of(group: Group) -> Change:
   """Return the accuracy of the clients of all seeds, before and after."""
-  before, after = reading.before_and_after(group.runs[0])
+  before, after = finished_runs.before_and_after(group.runs[0])
   return Change(
     None if before is None else _pooled(group, before),
     _pooled(group, after),
@@ -88,15 +94,15 @@ def change(group: Group) -> Change:
 
 
 def numbers(group: Group, view: str, quantity: str) -> np.ndarray:
-  """Return a number of a view's summary for every seed, [S]; NaN: not there."""
+  """Return a number of a view's summary for every seed, [S]; NaN if absent."""
   summaries = [run.result['views'].get(view, {}) for run in group.runs]
   values = [summary.get(quantity) for summary in summaries]
   return np.array([np.nan if one is None else one for one in values], float)
 
 
-def curve(group: Group, name: str) -> Curve:
-  """Return a number of the metrics of all seeds, [S, T], where all have it."""
-  curves = [reading.curve(run.metrics, name) for run in group.runs]
+def curve_of(group: Group, name: str) -> Curve:
+  """Return a number in the metrics [S, T], at rounds that all seeds have."""
+  curves = [finished_runs.curve(run.metrics, name) for run in group.runs]
   rounds = curves[0][0]
   for other, _ in curves[1:]:
     rounds = np.intersect1d(rounds, other)
@@ -105,20 +111,24 @@ def curve(group: Group, name: str) -> Curve:
 
 
 def _pooled(group: Group, view: str) -> np.ndarray:
-  return np.concatenate([reading.accuracy(run, view) for run in group.runs])
+  return np.concatenate(
+    [finished_runs.accuracy(run, view) for run in group.runs]
+  )
 
 
-def _seed(run: Finished) -> Any:
+def _seed(run: FinishedRun) -> Any:
   return run.config.get('seed')
 
 
-def _setting(run: Finished) -> str:
+def _setting(run: FinishedRun) -> str:
   flat = flatten(run.config)
-  return repr(sorted((k, repr(v)) for k, v in flat.items() if k not in ASIDE))
+  return repr(
+    sorted((k, repr(v)) for k, v in flat.items() if k not in UNTRAINED)
+  )
 
 
-def _labels(sets: Sequence[list[Finished]], methods: Sequence[str]) -> list:
-  """Return names of lines, each its own."""
+def _labels(sets: Sequence[list[FinishedRun]], methods: Sequence[str]) -> list:
+  """Return a label for every group; all differ."""
   labels = []
   for one, method in zip(sets, methods, strict=True):
     peers = [
@@ -130,11 +140,11 @@ def _labels(sets: Sequence[list[Finished]], methods: Sequence[str]) -> list:
     words = [
       f'{field.rpartition(".")[2]}={value}'
       for field, value in flat.items()
-      if field not in ASIDE
+      if field not in UNTRAINED
       and any(peer.get(field, value) != value for peer in peers)
     ]
-    name = look(method).name
-    if len(words) > MOST_WORDS or (len(peers) > 1 and not words):
+    name = style_of(method).name
+    if len(words) > MAX_SETTINGS or (len(peers) > 1 and not words):
       words = [one[0].path.resolve().name]
     labels.append(', '.join([name, *words]))
   twice = collections.Counter(labels)
@@ -144,9 +154,9 @@ def _labels(sets: Sequence[list[Finished]], methods: Sequence[str]) -> list:
   ]
 
 
-def _look(method: str, number: int) -> Look:
-  """Return the look of a method's line; later ones have another dash."""
-  first = look(method)
+def _style(method: str, number: int) -> Style:
+  """Return the style of a group; later groups of a method differ in dash."""
+  first = style_of(method)
   if not number:
     return first
   spare = [

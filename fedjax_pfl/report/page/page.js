@@ -1,5 +1,5 @@
-// Tables sort by a click on a head and are filtered by words. Without this
-// script the page is whole.
+// Tables are sorted by a click on a column head and filtered by words. The
+// page is complete without this script.
 'use strict';
 for (const table of document.querySelectorAll('table.data')) {
   const body = table.tBodies[0];
@@ -12,7 +12,7 @@ for (const table of document.querySelectorAll('table.data')) {
   };
   const sort = (column, sign) => {
     const key = (row) => row.cells[column].dataset.sort;
-    // Cells without a number come last, whichever way.
+    // Cells without a number come last in both directions.
     body.append(...[...given].sort((a, b) => {
       const x = key(a), y = key(b);
       if (x === undefined || y === undefined) {

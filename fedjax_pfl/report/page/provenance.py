@@ -1,4 +1,4 @@
-"""What the runs of a page were told, and what they ran on."""
+"""Settings of the runs, and the data and devices they ran on."""
 
 import json
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ RECORDED = ('data', 'version', 'commit', 'jax', 'devices')
 
 
 def differences(groups: Sequence[Group]) -> Table | None:
-  """Return the fields in which the lines differ; None: in none."""
+  """Return the fields in which the groups differ; None if there are none."""
   common = common_settings(groups)
-  # The seeds of a line stand in the table of runs.
+  # Seeds are in the table of runs.
   flats = [flatten(group.runs[0].config) for group in groups]
   fields = dict.fromkeys(
     field for flat in flats for field in flat if field not in common
@@ -47,7 +47,7 @@ def agreements(groups: Sequence[Group]) -> list[tuple[str, str]]:
 
 
 def runs(groups: Sequence[Group]) -> Table:
-  """Return where every run lies, and what it ran on."""
+  """Return the directory, data and devices of every run."""
   columns = [Column('Run', is_number=False), Column('Seed')]
   columns += [Column(name.capitalize(), is_number=False) for name in RECORDED]
   rows = [
@@ -63,7 +63,7 @@ def runs(groups: Sequence[Group]) -> Table:
 
 
 def records(groups: Sequence[Group]) -> list[tuple[str, str]]:
-  """Return the whole config.json of every run, as text."""
+  """Return config.json of every run as text."""
   return [
     (f'{run.path}', json.dumps(run.record, indent=2, ensure_ascii=False))
     for group in groups
@@ -78,7 +78,7 @@ def _value(flat: dict[str, Any], field: str) -> Cell:
 
 def _recorded(name: str, value: Any) -> Cell:
   if name == 'commit' and value:
-    value = value[:10]  # the whole of it is in config.json below
+    value = value[:10]  # in full in config.json below
   if isinstance(value, list):
     value = ', '.join(str(one) for one in value)
   return Cell(NONE) if value is None else Cell(f'{value}', f'{value}')

@@ -1,7 +1,7 @@
-"""Run directories -> one HTML file that needs nothing else, not even scripts.
+"""Run directories -> one HTML file that works offline and without scripts.
 
-The template is page.html.jinja, with page.css and page.js in it. All that
-comes from a run is text: the template escapes it.
+The template, page.html.jinja, includes page.css and page.js. Everything that
+comes from a run is text, which the template escapes.
 """
 
 import math
@@ -14,17 +14,22 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report.names import look
-from fedjax_pfl.report.page import cost_tables, panels, provenance, tables
+from fedjax_pfl.report.finished_runs import before_and_after, read_comparable
+from fedjax_pfl.report.page import (
+  client_sections,
+  cost_tables,
+  provenance,
+  tables,
+)
 from fedjax_pfl.report.page.groups import (
   Group,
   common_settings,
   make_groups,
   numbers,
 )
-from fedjax_pfl.report.reading import before_and_after, read_comparable
+from fedjax_pfl.report.styles import style_of
 
-# {run directory: what is printed for its views}
+# {run directory: published numbers of its views}
 Published = Mapping[str, tables.Printed]
 TEMPLATE = 'page.html.jinja'
 DATASETS = {  # as papers write them
@@ -48,7 +53,7 @@ def save(
   published: Published | None = None,
 ) -> pathlib.Path:
   """Write the page of finished runs to `out` (.html); return `out`."""
-  out = check_name(out)
+  out = check_output(out)
   html = render(workdirs, published)
   try:
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -64,8 +69,8 @@ def save(
   return out
 
 
-def check_name(out: str | os.PathLike) -> pathlib.Path:
-  """Return the path; refuse what is no name of a page."""
+def check_output(out: str | os.PathLike) -> pathlib.Path:
+  """Return the path; refuse a name that is not that of a page."""
   out = pathlib.Path(out)
   if out.suffix != '.html' or out.is_dir():
     raise bad_input(
@@ -91,7 +96,7 @@ def render(
     **_head(groups),
     methods=_methods(groups),
     summary=tables.summary(groups, printed),
-    panels=panels.make_panels(groups),
+    sections=client_sections.make_sections(groups),
     cost=cost_tables.cost(groups),
     all_views=tables.all_views(groups),
     clients=cost_tables.clients(groups),
@@ -119,8 +124,10 @@ def _template():
 def _printed(
   groups: Sequence[Group], published: Published
 ) -> list[tables.Printed]:
-  """Return what is published for every line: that of its first such run."""
-  known = {os.path.realpath(path): one for path, one in published.items()}
+  """Return the published numbers for every line: those of its first run."""
+  known = {
+    os.path.realpath(path): numbers for path, numbers in published.items()
+  }
   return [
     next(
       (
@@ -135,14 +142,14 @@ def _printed(
 
 
 def _methods(groups: Sequence[Group]) -> dict[str, Any]:
-  """Return the look of every class of the style sheet."""
+  """Return the line style for every class of the style sheet."""
   return {
-    group.css: look(group.runs[0].result['algorithm']) for group in groups
+    group.css: style_of(group.runs[0].result['algorithm']) for group in groups
   }
 
 
 def _head(groups: Sequence[Group]) -> dict[str, Any]:
-  """Return title, the one sentence that a reader should keep, and the facts."""
+  """Return the title, the result in one sentence, and the facts."""
   common = common_settings(groups)
   dataset = groups[0].runs[0].result['dataset']
   return {
@@ -153,15 +160,15 @@ def _head(groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def _lead(groups: Sequence[Group]) -> str:
-  """Return which line ends highest, and by how much."""
+  """Return the line with the highest accuracy, and its lead."""
   means = []
   for group in groups:
     before, after = before_and_after(group.runs[0])
     means.append((float(np.mean(numbers(group, after, 'mean'))), before, group))
-  means = [one for one in means if math.isfinite(one[0])]
+  means = [entry for entry in means if math.isfinite(entry[0])]
   if not means:
     return 'No client has an accuracy.'
-  means.sort(key=lambda one: -one[0])
+  means.sort(key=lambda entry: -entry[0])
   (best, before, group), *others = means
   if others:
     ahead = best - others[0][0]
@@ -181,14 +188,14 @@ def _lead(groups: Sequence[Group]) -> str:
 def _facts(
   groups: Sequence[Group], common: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-  """Yield what all lines have in common, in words."""
+  """Yield settings that all lines share: (name, value)."""
   yield 'model', common.get('model')
   yield 'clients', common.get('num_clients')
   way = common.get('partition')
   detail, word = DETAILS.get(way, ('', ''))
   words = f', {word.format(common[detail])}' if detail in common else ''
   yield 'partition', way and f'{way}{words}'
-  yield 'fraction a round', common.get('client_fraction')
+  yield 'client fraction', common.get('client_fraction')
   yield 'local epochs', common.get('local_epochs')
   rounds = {run.result['rounds'] for group in groups for run in group.runs}
   yield 'rounds', ' or '.join(f'{one:,}' for one in sorted(rounds))

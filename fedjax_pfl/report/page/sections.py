@@ -1,4 +1,4 @@
-"""What a page is made of below its tables: drawings in sections."""
+"""Records of the page below its tables: sections of charts."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Panel(NamedTuple):
   note: str = ''
   keys: tuple[Key, ...] = ()
   is_wide: bool = False
-  css: str = ''  # the method that a panel is about
+  css: str = ''  # of the method shown
 
 
 class Section(NamedTuple):

@@ -1,8 +1,8 @@
-"""What drawings are made of: inline SVG, written as text.
+"""Elements of inline SVG, written as text.
 
-Text stays text, and colours are CSS variables (`--c` is that of the method
-whose class an element has), so that a drawing follows its page into dark mode
-and onto paper. Everything that comes from a run is escaped here.
+Text stays text, and colours are CSS variables (`--c` is the colour of the
+method whose class an element has), so that a chart has the colours of its page
+in dark mode and in print. Everything that comes from a run is escaped here.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 LINE_WIDTH = 2.0  # dashes are in units of it
-# Corners of markers: number of sides, and the angle of the first one.
+# Corners of markers: number of sides, and the angle of the first corner.
 POLYGONS = {
   's': (4, 45),
   'D': (4, 0),
@@ -32,7 +32,7 @@ PLUS = PLUS + [(-x, -y) for x, y in PLUS]
 
 
 class Scale(NamedTuple):
-  """From numbers to places: `low` lies at `start`, `high` at `end`."""
+  """A linear map from numbers to positions: low to start, high to end."""
 
   low: float
   high: float
@@ -60,7 +60,7 @@ def tag(name: str, *children: Any, **attributes: Any) -> Markup:
 
 
 def drawing(width: float, height: float, label: str, *children: Any) -> Markup:
-  """Return an svg element that a screen reader calls by its label."""
+  """Return an svg element with a label for screen readers."""
   return tag(
     'svg',
     *children,
@@ -97,7 +97,7 @@ def dots(x: Iterable[float], y: Iterable[float], size: float) -> Markup:
 
 
 def marker(kind: str, x: float, y: float, size: float) -> str:
-  """Return the data of a path around what matplotlib calls a marker."""
+  """Return the path data of a marker of matplotlib."""
   if kind == 'o':
     arc = f'a{short(size)} {short(size)} 0 1 0 '
     across = short(2 * size)
@@ -121,14 +121,14 @@ def marker(kind: str, x: float, y: float, size: float) -> str:
 
 
 def dash_array(dash: Any) -> str | None:
-  """Return what SVG calls a dash that matplotlib calls '-' or (0, (5, 2))."""
+  """Return the SVG dash array of a matplotlib linestyle: '-', (0, (5, 2))."""
   if dash == '-':
     return None
   return ' '.join(short(LINE_WIDTH * length) for length in dash[1])
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-  """Return about `count` round numbers that enclose what lies between.
+  """Return about `count` round numbers that enclose low and high.
 
   >>> ticks(3.0, 98.0)
   [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
@@ -143,12 +143,12 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def plain(value: float) -> str:
-  """Return a number of a reader: one digit behind the point, or a dash."""
+  """Return a number with one decimal, or a dash where it is not finite."""
   return f'{value:.1f}' if math.isfinite(value) else '–'
 
 
 def short(value: Any) -> str:
-  """Return a number with one digit behind the point at most; other as text."""
+  """Return a float with at most one decimal; other values as text."""
   if isinstance(value, float | np.floating):
     words = f'{value:.1f}'.removesuffix('.0')
     return '0' if words == '-0' else words

@@ -1,4 +1,4 @@
-"""Tables as records: what is written in a cell, and what it sorts by."""
+"""Records of tables: the text of a cell, and the key it is sorted by."""
 
 import math
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ NONE = '–'
 
 class Cell(NamedTuple):
   text: str
-  sort: float | str | None = None  # None: last, whichever way
+  sort: float | str | None = None  # None: last in both directions
   below: tuple[str, ...] = ()  # smaller lines
   is_best: bool = False
-  css: str = ''  # the method whose colour stands before the text
+  css: str = ''  # of the method whose colour precedes the text
 
 
 class Column(NamedTuple):
   name: str
   hint: str = ''
   is_number: bool = True
-  best: str = ''  # 'max' or 'min': which number is set in bold
+  best: str = ''  # 'max' or 'min' is printed in bold
 
 
 class Table(NamedTuple):
@@ -37,10 +37,10 @@ def make_table(
   rows: Sequence[Sequence[Cell]],
   notes: tuple[str, ...] = (),
 ) -> Table:
-  """Return the table with the best of its columns marked; ties are shared."""
+  """Return the table; the best cell of a column, or several, are marked."""
   marked = [list(row) for row in rows]
   for at, column in enumerate(columns):
-    # As they are printed: what looks equal is equally good.
+    # Compared as they are printed: equal texts are equally good.
     values = [_rounded(row[at].sort) for row in rows]
     known = [value for value in values if value is not None]
     if not column.best or len(known) < 2:
@@ -58,7 +58,7 @@ def make_table(
 
 
 def number(value: float, form: str = '{:.2f}', below: tuple = ()) -> Cell:
-  """Return a number in this form, or a dash where there is none."""
+  """Return a number in this format, or a dash where it is not finite."""
   value = float(value)
   if not math.isfinite(value):
     return Cell(NONE, None, below)
@@ -71,7 +71,7 @@ def mean(values: np.ndarray, form: str = '{:.2f}') -> Cell:
 
 
 def size(value: float) -> Cell:
-  """Return bytes in the unit that reads best: '18.1 MB'."""
+  """Return bytes in a fitting unit: '18.1 MB'."""
   if not math.isfinite(value):
     return Cell(NONE)
   power = min(4, int(math.log10(max(value, 1)) / 3))
@@ -81,7 +81,7 @@ def size(value: float) -> Cell:
 
 
 def duration(seconds: float) -> Cell:
-  """Return a time in the two units that read best: '1 h 09 min'."""
+  """Return a time in fitting units: '1 h 09 min'."""
   seconds = float(seconds)
   minutes = round(seconds / 60)
   if seconds < 120:

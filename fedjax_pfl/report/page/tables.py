@@ -1,13 +1,12 @@
-"""Accuracies of a page as tables, in percent, with what was printed."""
+"""Tables of accuracies in percent, with published numbers."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import reading
-from fedjax_pfl.report.page import groups as lines
-from fedjax_pfl.report.page.groups import Group
+from fedjax_pfl.report import finished_runs
+from fedjax_pfl.report.page.groups import Group, change_of, numbers
 from fedjax_pfl.report.page.table_cells import (
   NONE,
   Cell,
@@ -19,8 +18,7 @@ from fedjax_pfl.report.page.table_cells import (
 )
 from fedjax_pfl.report.plots import Change
 
-# {view: (mean, std, where it is printed, what is doubtful about it)}, the last
-# in sentences; std None: not printed.
+# {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
 METHOD = Column('Method', is_number=False)
 MEASURED = (
@@ -37,8 +35,8 @@ MEASURED = (
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
-  """Return a row a line: before, after, what it gained, what was printed."""
-  pairs = [reading.before_and_after(group.runs[0]) for group in groups]
+  """Return a row for each group: before, after, gain, published numbers."""
+  pairs = [finished_runs.before_and_after(group.runs[0]) for group in groups]
   first, last = (set(views) for views in zip(*pairs, strict=True))
   has_server = any('global' in run.result for g in groups for run in g.runs)
   columns = [
@@ -52,14 +50,14 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   ]
   rows = []
   for group, (before, after), known in zip(groups, pairs, printed, strict=True):
-    change = lines.change(group)
+    change = change_of(group)
     rows.append(
       [
         name_cell(group),
-        _accuracy(group, before, known, tell=len(first) > 1),
-        _accuracy(group, after, known, tell=len(last) > 1),
+        _accuracy(group, before, known, name_view=len(first) > 1),
+        _accuracy(group, after, known, name_view=len(last) > 1),
         _gain(group, before, after),
-        mean(lines.numbers(group, after, 'worst_decile')),
+        mean(numbers(group, after, 'worst_decile')),
         _lost(change),
         *[_server(group)] * has_server,
       ]
@@ -68,14 +66,16 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
 
 
 def all_views(groups: Sequence[Group]) -> Table:
-  """Return a row for every view of every line, with all that was measured."""
+  """Return a row for every view of every group, with all metrics."""
   found = [
-    (group, view) for group in groups for view in reading.views(group.runs[0])
+    (group, view)
+    for group in groups
+    for view in finished_runs.views(group.runs[0])
   ]
   kinds = [
     kind
     for kind in MEASURED
-    if any(np.isfinite(lines.numbers(*one, kind[0])).any() for one in found)
+    if any(np.isfinite(numbers(*one, kind[0])).any() for one in found)
   ]
   columns = [
     METHOD,
@@ -87,10 +87,7 @@ def all_views(groups: Sequence[Group]) -> Table:
     [
       name_cell(group),
       Cell(view, view),
-      *(
-        mean(lines.numbers(group, view, kind), _form(kind))
-        for kind, *_ in kinds
-      ),
+      *(mean(numbers(group, view, kind), _form(kind)) for kind, *_ in kinds),
       _interval(group, view),
     ]
     for group, view in found
@@ -108,19 +105,19 @@ def name_cell(group: Group) -> Cell:
 
 
 def _common(views: set[str | None]) -> str:
-  """Return the view that all lines have, or nothing."""
+  """Return the view that all groups share, or ''."""
   return next(iter(views)) or '' if len(views) == 1 else ''
 
 
 def _accuracy(
-  group: Group, view: str | None, printed: Printed, *, tell: bool
+  group: Group, view: str | None, printed: Printed, *, name_view: bool
 ) -> Cell:
-  """Return mean ± std over clients, with what was printed below."""
+  """Return mean ± std over clients, with the published number below."""
   if view is None:
     return Cell(NONE)
-  means = lines.numbers(group, view, 'mean')
-  spread = np.mean(lines.numbers(group, view, 'std'))
-  below = [view] if tell else []
+  means = numbers(group, view, 'mean')
+  spread = np.mean(numbers(group, view, 'std'))
+  below = [view] if name_view else []
   if len(means) > 1:
     below.append(f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}')
   value = float(np.mean(means))
@@ -134,12 +131,12 @@ def _accuracy(
 def _gain(group: Group, before: str | None, after: str) -> Cell:
   if before is None:
     return Cell(NONE)
-  gains = lines.numbers(group, after, 'mean')
-  return mean(gains - lines.numbers(group, before, 'mean'), '{:+.2f}')
+  gains = numbers(group, after, 'mean')
+  return mean(gains - numbers(group, before, 'mean'), '{:+.2f}')
 
 
 def _lost(change: Change) -> Cell:
-  """Return the share of clients that are worse off after personalisation."""
+  """Return the share of clients that lose by personalisation."""
   if change.before is None:
     return Cell(NONE)
   gains = change.after - change.before
@@ -160,14 +157,14 @@ def _server(group: Group) -> Cell:
 def _notes(
   groups: Sequence[Group], printed: Sequence[Printed]
 ) -> tuple[str, ...]:
-  """Return what a reader has to know about the summary."""
+  """Return the notes below the summary."""
   notes = [
     'Mean ± standard deviation over clients, in percent. Worst tenth: the mean '
     'over the tenth of the clients with the lowest accuracy. Lost: clients '
     'whose accuracy is lower after personalisation than before.'
   ]
   if all(len(group.runs) == 1 for group in groups):
-    notes.append('One seed each: nothing is known of the spread over seeds.')
+    notes.append('One seed each: the spread over seeds is unknown.')
   left_out: dict[int, list[str]] = {}
   for group in groups:
     number = max(
@@ -188,20 +185,22 @@ def _notes(
     notes.append(
       f'Published: {"; ".join(sources)}; in brackets, ours less theirs.'
     )
-  return (*notes, *_doubts(groups, printed))
+  return (*notes, *_footnotes(groups, printed))
 
 
-def _doubts(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
-  """Return what is doubtful about printed numbers, and which it concerns."""
+def _footnotes(
+  groups: Sequence[Group], printed: Sequence[Printed]
+) -> list[str]:
+  """Return the footnotes of published numbers, and the numbers they concern."""
   concerns: dict[str, list[str]] = {}
   for group, one in zip(groups, printed, strict=True):
-    for view, (*_, doubts) in one.items():
-      for doubt in doubts:
-        concerns.setdefault(doubt, []).append(f'{group.label}, {view}')
+    for view, (*_, footnotes) in one.items():
+      for note in footnotes:
+        concerns.setdefault(note, []).append(f'{group.label}, {view}')
   number = sum(len(one) for one in printed)
   return [
-    doubt if len(whose) == number else f'{"; ".join(whose)}: {doubt}'
-    for doubt, whose in concerns.items()
+    note if len(views) == number else f'{"; ".join(views)}: {note}'
+    for note, views in concerns.items()
   ]
 
 
@@ -214,7 +213,7 @@ def _interval(group: Group, view: str) -> Cell:
   if len(group.runs) == 1:
     ends = group.runs[0].result['views'][view].get('interval') or [None]
   else:
-    means = lines.numbers(group, view, 'mean')
+    means = numbers(group, view, 'mean')
     ends = [float(means.min()), float(means.max())]
   if any(end is None or not math.isfinite(end) for end in ends):
     return Cell(NONE)

@@ -1,0 +1,122 @@
+"""SuperFed (first version): its four data sets, and baselines on CIFAR-10.
+
+  python experiments/main.py --config=configs/superfed.py:cifar10 \\
+      --workdir=runs/superfed_cifar10
+
+SuperFed-MM on CIFAR-10, two classes a client; the default. LM:
+--config.hp.mixing=layer --config.hp.phase_start=0.8. The loss of the first
+public code: --config.hp.protocol=first_code. Published, on the global test set
+after the last round:
+
+  argument        rounds  top-1                   top-5
+  cifar10         200     45.35 (MM), 47.06 (LM)  89.87 and 90.07
+  cifar100        300     17.62 (MM), 18.17 (LM)  43.36 and 43.85
+  emnist          100     73.53 (MM), 73.85 (LM)  97.15 and 97.28
+  tiny_imagenet   500     9.09 (MM), 9.02 (LM)    23.75 and 25.10
+  fedavg          200     47.09                   89.37
+  fedprox         200     45.17                   89.22
+  apfl            200     31.60                   79.36
+  pfedme          200     none
+
+cifar10: the personal accuracies of this version are lost. The KDD version's
+setting (other network, 500 rounds, 5 clients a round, every client its best
+lambda by TEST accuracy): 93.25 +- 3.80. Wall time: 0.4 million steps of 20
+images.
+
+cifar100: as in the paper's text, 100 clients of 500 images and two classes; its
+script has 200 of five classes (--config.num_clients=200
+--config.shards_per_client=5).
+
+emnist: EMNIST by classes, 1,543 clients of one of five clusters of classes, 100
+to 799 images each. tiny_imagenet: 390 clients of one of ten clusters of
+classes, 100 to 399 images each.
+
+fedavg, fedprox, apfl and pfedme are on CIFAR-10. FedAvg-LU and FedProx-LU are
+the view `local_update`: an epoch on the client's own images, in which FedProx
+keeps its distance term.
+
+apfl: its tuning there is not published. What the final public code calls APFL
+(alpha = 0.25, fixed): --config.hp.protocol=released. KDD version: 91.73 +- 4.61
+personal.
+
+pfedme: published by the KDD version (another network, 500 rounds): 92.07 +-
+5.05; but its commands ran APFL under this name.
+"""
+
+from configs import common
+from configs.methods import METHODS
+
+PROTOCOL = {
+  'dataset': 'cifar10',
+  'preprocessing': 'unit',
+  'model': 'superfed_cnn',
+  'partition': 'pathological',
+  'num_clients': 100,
+  'shards_per_client': 2,
+  'test_partition': 'split',  # a fifth of a client's own images
+  'eval_global_model': True,  # the server's model: on the 10,000 test images
+  'client_fraction': 0.1,
+  'rounds': 200,
+  'local_epochs': 10,
+  'batch_size': 20,
+  'learning_rate': 0.01,
+  'lr_decay': 0.995,
+  'lr_milestones': (),
+  'aggregation': 'examples',
+}
+SUPERFED = {
+  'algorithm': 'superfed',
+  'views': ('initial', *(f'mix_{value / 10}' for value in range(11))),
+}
+LOCAL_UPDATE = {
+  'views': ('initial', 'local_update'),
+  'finetune': {'epochs': (1,), 'learning_rate': 0.01, 'batch_size': 20},
+}
+BASELINES = {
+  'apfl': {'algorithm': 'apfl', **METHODS['apfl']},
+  'fedavg': {'algorithm': 'fedavg', **LOCAL_UPDATE},
+  'fedprox': {
+    'algorithm': 'fedprox',
+    # The distance is not squared, as in its public code.
+    'hp': {'mu': 0.01, 'distance': 'norm'},
+    **LOCAL_UPDATE,
+  },
+  'pfedme': {'algorithm': 'pfedme', **METHODS['pfedme']},
+}
+EXPERIMENTS = {
+  'cifar10': {
+    **SUPERFED,
+    'hp': {'mixing': 'model', 'phase_start': 0.4, 'mu': 0.01, 'nu': 2.0},
+  },
+  'cifar100': {
+    **SUPERFED,
+    'hp': {'phase_start': 0.5},
+    'dataset': 'cifar100',
+    'rounds': 300,
+  },
+  'emnist': {
+    **SUPERFED,
+    'dataset': 'emnist/byclass',
+    'partition': 'semantic',
+    'num_clients': 1543,
+    'class_families': (10, 26, 26),  # digits, upper and lower case
+    'client_fraction': 0.01,
+    'rounds': 100,
+  },
+  'tiny_imagenet': {
+    **SUPERFED,
+    'dataset': 'tiny_imagenet',
+    'partition': 'semantic',
+    'num_clients': 390,
+    'class_clusters': 10,
+    'max_client_size': 400,
+    'client_fraction': 0.03,
+    'rounds': 500,
+  },
+  **BASELINES,
+}
+
+
+def get_config(arg=''):
+  experiment, arg = common.choose(arg, EXPERIMENTS, default='cifar10')
+  return common.base(arg, **PROTOCOL | EXPERIMENTS[experiment])

@@ -1,0 +1,163 @@
+"""One case of the bench: its task, its clients, and its compiled programs."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.benchmarks.timing import Run
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, ClientData, Task
+from fedjax_pfl.data import (
+  Synthetic,
+  make_synthetic,
+  make_transforms,
+  stack_clients,
+)
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.federated.chunking import chunk_size
+from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.models import task as tasks
+
+VIEW = 'finetuned'
+
+
+class Case(NamedTuple):
+  """A setting that is timed; every client has `steps` full batches."""
+
+  model: str
+  clients: int = 2  # of a round
+  steps: int = 1
+  batch: int = 50
+  clients_per_chunk: str = 'auto'
+  conv_impl: str = 'auto'
+  dtype: str = 'float32'
+  method: str = 'fedavg'
+  image_shape: tuple[int, int, int] = (32, 32, 3)
+  num_classes: int = 10
+  epochs: int = 2  # of fine-tuning
+  tests: int = 100  # images of a client
+
+  @property
+  def images(self) -> int:
+    """Return how many images go through a round."""
+    return self.clients * self.steps * self.batch
+
+
+class Program(NamedTuple):
+  """A compiled program, with its arguments."""
+
+  run: Run
+  compile_seconds: float  # tracing, too
+  memory: int  # bytes of arguments, results and temporaries
+  clients_per_chunk: int  # clients side by side
+
+
+def make_task(case: Case) -> Task:
+  """Return the task, with crop, flip and normalisation of CIFAR."""
+  augment, normalise = make_transforms('cifar10', case.image_shape)
+  return tasks.make_task(
+    case.model,
+    image_shape=case.image_shape,
+    num_classes=case.num_classes,
+    augment=augment,
+    normalise=normalise,
+    conv_impl=case.conv_impl,
+  )
+
+
+def make_clients(case: Case, test: bool = False) -> ClientData:
+  """Return clients that each hold synthetic images of their own."""
+  each = case.tests if test else case.steps * case.batch
+  size = max(case.clients * each, case.num_classes)
+  spec = Synthetic(
+    case.image_shape, case.num_classes, size, test_size=case.num_classes
+  )
+  rows = np.arange(case.clients * each).reshape(case.clients, each)
+  return stack_clients(make_synthetic(spec).train, rows)
+
+
+def make_training(case: Case) -> Program:
+  """Return one round of all clients of the case."""
+  return make_program(case, make_clients(case), np.arange(case.clients))
+
+
+def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
+  """Return one round of a cohort; of several stages, one of the last."""
+  with jax.enable_x64(case.dtype == 'float64'):
+    stage, state, data = _start(case, data)
+    arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
+    chunk = case.clients_per_chunk
+    chunk = chunk if chunk == 'auto' else int(chunk)
+    chunk = chunk_size(chunk, stage.algorithm, *arguments)
+    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
+    compiled, seconds = _compile(round_fn, *arguments)
+
+  def run():
+    with jax.enable_x64(case.dtype == 'float64'):
+      return jax.block_until_ready(compiled(*arguments))
+
+  return Program(run, seconds, memory_of(compiled), chunk)
+
+
+def make_evaluation(case: Case) -> Program:
+  """Return the fine-tuning and evaluation of all clients, as in a run."""
+  with jax.enable_x64(case.dtype == 'float64'):
+    stage, state, data = _start(case, make_clients(case))
+    test = make_clients(case, test=True)
+    chunk = case.clients_per_chunk
+    if chunk == 'auto':  # as fedjax_pfl/training/evaluators.py has it
+      chunk = 1 if jax.default_backend() == 'cpu' else case.clients
+    chunk = min(int(chunk), case.clients)
+    evaluate = make_evaluate(
+      stage.algorithm,
+      make_task(case).normalise,
+      (VIEW,),
+      clients_per_chunk=chunk,
+    )
+    everyone, key = jnp.arange(case.clients), jax.random.key(0)
+    compiled, seconds = _compile(evaluate, *state, everyone, data, test, key)
+
+  def run():
+    with jax.enable_x64(case.dtype == 'float64'):
+      return evaluate_clients(
+        compiled, (VIEW,), *state, data, test, key, block=case.clients
+      )
+
+  return Program(run, seconds, memory_of(compiled), chunk)
+
+
+def memory_of(compiled: Any) -> int:
+  """Return the bytes of arguments, results and temporaries of a program."""
+  memory = compiled.memory_analysis()
+  return int(
+    memory.argument_size_in_bytes
+    + memory.output_size_in_bytes
+    + memory.temp_size_in_bytes
+  )
+
+
+def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
+  """Return the last stage of the method, its states and its data."""
+  module, task = load(case.method), make_task(case)
+  hp = {'train': local_training.LocalTraining(epochs=1, batch_size=case.batch)}
+  if 'finetune' in module.HParams._fields:
+    hp['finetune'] = personalization.Finetuning(
+      epochs=(case.epochs,), batch_size=case.batch
+    )
+  stages = module.build(task, module.HParams(**hp))
+  state = begin(stages[0], data, jax.random.key(0))
+  for stage in stages[1:]:
+    state = stage.initialize(*state, data)
+  return stages[-1], state, stages[-1].prepare_data(state[0], data)
+
+
+def _compile(function: Callable, *arguments) -> tuple[Any, float]:
+  began = time.perf_counter()
+  compiled = jax.jit(function).lower(*arguments).compile()
+  return compiled, time.perf_counter() - began

@@ -1,0 +1,150 @@
+"""Measure one case: times, rates, shares of the ceilings, memory.
+
+A case, the ceilings and, on request, the PyTorch loop run in turn. Shares and
+ratios are computed for each repeat, between runs that follow each other; then
+the median is taken.
+"""
+
+import functools
+import importlib.util
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments.benchmarks import cases, counts
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.ceilings import make_ceilings
+from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
+
+WORKS = {
+  'training': cases.make_training,
+  'evaluation': cases.make_evaluation,
+}
+NO_TORCH = 'PyTorch is not installed: pip install -e .[bench]'
+
+
+class Measured(NamedTuple):
+  """Measurements of a case, and the amount of work of a run."""
+
+  case: Case
+  work: str
+  clients_per_chunk: int
+  compile_seconds: float
+  memory: int  # bytes, as reported by the compiler
+  device_peak: int | None  # bytes, of the process so far; on a GPU
+  seconds: dict[str, list[float]]  # of ours, product, copy, torch
+  images: int
+  flops: float
+  bytes: float | None
+  ceilings: dict[str, float]  # FLOPs and bytes of a product and a copy
+
+  def rate(self, amount: float) -> Spread:
+    """Return an amount per run as a rate per second."""
+    return spread([amount / seconds for seconds in self.seconds['ours']])
+
+  def share(self, ceiling: str, amount: float) -> Spread:
+    """Return our rate as a share of that of a ceiling."""
+    scale = amount / self.ceilings[ceiling]
+    over = ratios(self.seconds[ceiling], self.seconds['ours'])
+    return spread([scale * one for one in over])
+
+  def against_torch(self) -> Spread | None:
+    """Return how many times faster than PyTorch ours is."""
+    if 'torch' not in self.seconds:
+      return None
+    return spread(ratios(self.seconds['torch'], self.seconds['ours']))
+
+  def as_json(self) -> dict[str, Any]:
+    """Return all measurements and derived numbers for a JSON file."""
+    torch = self.against_torch()
+    numbers = {
+      **self._asdict(),
+      'case': self.case._asdict(),
+      'runs_per_second': self.rate(1)._asdict(),
+      'images_per_second': self.rate(self.images)._asdict(),
+      'flops_per_second': self.rate(self.flops)._asdict(),
+      'share_of_product': self.share('product', self.flops)._asdict(),
+      'against_torch': torch and torch._asdict(),
+    }
+    if self.bytes is not None:
+      numbers['bytes_per_second'] = self.rate(self.bytes)._asdict()
+      numbers['share_of_copy'] = self.share('copy', self.bytes)._asdict()
+    return numbers
+
+
+@functools.cache  # the table and the bars share cases
+def measure(
+  case: Case, work: str, repeats: int, with_torch: bool, with_bytes: bool = True
+) -> Measured:
+  """Return the measurements of `repeats` runs; bytes cost a compilation.
+
+  >>> measure(Case('convnet4'), 'training', 3, with_torch=False)
+  """
+  program = WORKS[work](case)
+  ceilings = make_ceilings(case.dtype)
+  runs = {'ours': program.run}
+  if with_torch:
+    runs['torch'] = _torch_run(case, work)
+  for run in runs.values():
+    run()  # the first call warms up
+  runs |= {name: ceiling.run for name, ceiling in ceilings.items()}
+  seconds = in_turn(runs, repeats)
+  images, flops = _amounts(case, work)
+  step = counts.step_bytes(case) if with_bytes else None
+  return Measured(
+    case,
+    work,
+    program.clients_per_chunk,
+    program.compile_seconds,
+    program.memory,
+    device_peak(),
+    seconds,
+    images,
+    flops,
+    step and step / case.batch * _gradients(case, work),
+    {name: ceiling.amount for name, ceiling in ceilings.items()},
+  )
+
+
+def has_torch() -> bool:
+  return importlib.util.find_spec('torch') is not None
+
+
+def device_peak() -> int | None:
+  """Return the peak of bytes in use, where the device counts them."""
+  stats = jax.devices()[0].memory_stats() or {}
+  return stats.get('peak_bytes_in_use')
+
+
+def _gradients(case: Case, work: str) -> int:
+  """Return the number of images with a gradient."""
+  return case.images * (case.epochs if work == 'evaluation' else 1)
+
+
+def _amounts(case: Case, work: str) -> tuple[int, float]:
+  """Return the images and the FLOPs of a run."""
+  forward = counts.forward_flops(case.model, case.image_shape, case.num_classes)
+  trained = _gradients(case, work)
+  tested = case.clients * case.tests if work == 'evaluation' else 0
+  return trained + tested, forward * (counts.GRADIENT * trained + tested)
+
+
+def _torch_run(case: Case, work: str) -> Run:
+  from experiments.benchmarks import torch_loop  # PyTorch is an extra
+
+  make = {
+    'training': torch_loop.make_round,
+    'evaluation': torch_loop.make_evaluation,
+  }
+  return make[work](
+    torch_loop.Clients(
+      case.model,
+      case.clients,
+      case.steps,
+      case.batch,
+      case.num_classes,
+      case.epochs,
+      case.tests,
+      'cuda' if jax.default_backend() == 'gpu' else 'cpu',
+    )
+  )

@@ -1,0 +1,116 @@
+"""The flags of bench.py, checked before anything is compiled."""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
+
+from experiments.benchmarks.bars import BARS, standard_case
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.measure import NO_TORCH, WORKS, has_torch
+from fedjax_pfl.algorithms import available
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.models.ops.conv import CONV_IMPLS
+from fedjax_pfl.models.task import MODELS
+
+DTYPES = ('float32', 'float64')
+
+
+def make_cases(options: dict[str, Any]) -> list[Case]:
+  """Return a case for every combination of the listed values.
+
+  Clients and steps default to those of the model's bars.
+  """
+  models = _words('model', options['model'], MODELS)
+  conv_impls = _words('conv_impl', options['conv_impl'], CONV_IMPLS)
+  dtypes = _words('dtype', options['dtype'], DTYPES)
+  chunks = [
+    _chunk(word)
+    for word in _given('clients_per_chunk', options['clients_per_chunk'])
+  ]
+  cases = []
+  for model in models:
+    own = standard_case(model)
+    clients = _numbers('clients', options['clients']) or [own.clients]
+    steps = _numbers('steps', options['steps']) or [own.steps]
+    batches = _numbers('batch', options['batch'])
+    grid = product(clients, steps, batches, chunks, conv_impls, dtypes)
+    cases += [Case(model, *choice) for choice in grid]
+  return cases
+
+
+def make_methods(words: Sequence[str]) -> list[str]:
+  """Return the names of methods to compare; none for FedAvg alone."""
+  if [*words] == ['all']:
+    return [*available()]
+  names = _words('methods', words, (*available(), 'all'))
+  return [] if names == ['fedavg'] else names
+
+
+def make_bars(words: Sequence[str]) -> list[str]:
+  """Return the names of bars to be measured."""
+  if [*words] in (['all'], ['none']):
+    return [*BARS] if words[0] == 'all' else []
+  return _words('bars', words, (*BARS, 'all', 'none'))
+
+
+def make_works(words: Sequence[str]) -> list[str]:
+  """Return the kinds of work to be timed."""
+  return _words('work', words, WORKS)
+
+
+def check_torch(cases: Sequence[Case]) -> None:
+  """Refuse a comparison for which there is no PyTorch loop."""
+  if not has_torch():
+    raise bad_input(
+      '--torch',
+      got='no module torch',
+      expected='PyTorch, for a comparison',
+      cause=NO_TORCH,
+    )
+  from experiments.benchmarks.torch_loop import MODELS as THEIRS
+
+  _words('--torch, model', [case.model for case in cases], THEIRS)
+  _words('--torch, dtype', [case.dtype for case in cases], ('float32',))
+
+
+def _given(name: str, words: Sequence[str]) -> Sequence[str]:
+  if not words or not all(words):
+    raise bad_input(
+      name,
+      got=','.join(words),
+      expected='one or more values',
+      cause='a comma too many, or nothing behind "="',
+    )
+  return words
+
+
+def _words(
+  name: str, words: Sequence[str], choices: Iterable[str]
+) -> list[str]:
+  for word in _given(name, words):
+    if word not in choices:
+      raise bad_input(
+        name,
+        got=word,
+        expected='a known name',
+        choices=choices,
+        cause='a typing error',
+      )
+  return [*words]
+
+
+def _numbers(name: str, words: Sequence[str]) -> list[int]:
+  """Return whole numbers of 1 or more; none if none are given."""
+  for word in words:
+    if not word.isdecimal() or int(word) < 1:
+      raise bad_input(
+        name,
+        got=word,
+        expected='a whole number, 1 or more; several with commas',
+        cause='a typing error',
+      )
+  return [int(word) for word in words]
+
+
+def _chunk(word: str) -> str:
+  return word if word == 'auto' else str(*_numbers('clients_per_chunk', [word]))

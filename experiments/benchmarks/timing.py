@@ -1,0 +1,54 @@
+"""Time runs in turn, so that the load of the machine affects all of them."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+REST = 0.05  # seconds: threads of a library keep spinning after their work
+
+Run = Callable[[], Any]  # once, to its end
+Seconds = dict[str, list[float]]  # of every repeat
+
+
+class Spread(NamedTuple):
+  """Median, minimum and maximum of repeats."""
+
+  median: float
+  low: float
+  high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+  """Return the median, the minimum and the maximum of the repeats.
+
+  >>> spread([3, 1, 2])
+  Spread(median=2, low=1, high=3)
+  """
+  return Spread(statistics.median(values), min(values), max(values))
+
+
+def seconds_of(run: Run) -> float:
+  """Return how long one call takes."""
+  began = time.perf_counter()
+  run()
+  return time.perf_counter() - began
+
+
+def in_turn(runs: Mapping[str, Run], repeats: int) -> Seconds:
+  """Return the seconds of every repeat: each run once, then all again."""
+  seconds = {name: [] for name in runs}
+  for _ in range(repeats):
+    for name, run in runs.items():
+      time.sleep(REST)
+      seconds[name].append(seconds_of(run))
+  return seconds
+
+
+def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
+  """Return over / under for each repeat: the two ran one after the other.
+
+  >>> ratios([4, 9], [2, 3])
+  [2.0, 3.0]
+  """
+  return [one / other for one, other in zip(over, under, strict=True)]

@@ -1,0 +1,53 @@
+"""Answer a question about finished runs with a figure and a CSV."""
+
+import pathlib
+from collections.abc import Sequence
+
+from fedjax_pfl.analysis import (
+  class_curves,
+  features,
+  id_ood,
+  similarity,
+  training_curves,
+)
+from fedjax_pfl.analysis.answer import Log, Options
+from fedjax_pfl.analysis.open_runs import Edit, open_runs
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.report.figure_file import check_output, save
+
+QUESTIONS = {
+  'id_ood': id_ood,
+  'class_curves': class_curves,
+  'similarity': similarity,
+  'features': features,
+  'training': training_curves,
+}
+
+
+def analyse(
+  what: str,
+  workdirs: Sequence[str],
+  output: str,
+  options: Options,
+  log: Log,
+  edit: Edit | None = None,
+) -> pathlib.Path:
+  """Save the figure and, beside it, the CSV; return the figure's path.
+
+  >>> analyse('id_ood', ['runs/a'], 'a.png', Options(), print)
+  """
+  if what not in QUESTIONS:
+    raise bad_input(
+      'what',
+      got=what,
+      expected='a known analysis',
+      choices=QUESTIONS,
+      cause='a typing error',
+    )
+  check_output(output)
+  question = QUESTIONS[what]
+  runs = open_runs(workdirs, log, edit, with_data=question.NEEDS_DATA)
+  result = question.answer(runs, options, log)
+  if result.text:
+    log(result.text)
+  return save(result.figure, output, result.header, result.rows)

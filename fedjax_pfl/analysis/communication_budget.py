@@ -1,0 +1,95 @@
+"""Bytes that a config sends, and the rounds of FedAvg that send as many.
+
+  R = [sum over stages of f T (up + down) + once] / (f 2 P)
+
+Bytes to and from one client, with f of the clients in a round of T, and P the
+bytes of the config's model. Counted in the messages of the method; nothing is
+trained.
+"""
+
+from typing import NamedTuple
+
+import jax
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data import peek
+from fedjax_pfl.federated import communication
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.report.text_table import align
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.experiment_method import build_stages, build_task
+
+HEADER = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
+
+
+class StageBudget(NamedTuple):
+  """Messages of one stage."""
+
+  name: str
+  rounds: int
+  client_fraction: float
+  sizes: communication.Communication
+
+  @property
+  def total(self) -> float:
+    """Return the bytes to and from one client, on average."""
+    pair = (self.rounds, self.sizes)
+    return communication.total([pair], self.client_fraction)
+
+
+def communication_budget(
+  settings: Settings,
+) -> tuple[list[StageBudget], float]:
+  """Return the stages, and the rounds of FedAvg that send as much."""
+
+  def shape(*sizes, dtype='int32'):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+  image, num_classes = peek(settings.data.dataset, settings.data.data_dir)
+  task = build_task(settings, image, num_classes)
+  num_clients = settings.data.num_clients
+  data = ClientData(
+    shape(1, *image, dtype='uint8'),
+    shape(1),
+    shape(num_clients, settings.training.batch_size),
+    shape(num_clients),
+  )
+  cohort = cohort_size(num_clients, settings.training.client_fraction)
+  fraction = cohort / num_clients
+  budgets = [
+    StageBudget(
+      stage.name,
+      stage.rounds,
+      1.0 if stage.full_participation else fraction,
+      communication.count(stage, *states, data),
+    )
+    for stage, *states in stage_shapes(build_stages(settings, task), data)
+  ]
+  model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+  total = sum(budget.total for budget in budgets)
+  return budgets, total / (fraction * 2 * trees.num_bytes(model))
+
+
+def as_text(budgets: list[StageBudget], fedavg_rounds: float) -> str:
+  """Return the stages as a table of plain text, and FedAvg's rounds."""
+  lines = [HEADER]
+  for budget in budgets:
+    sizes = budget.sizes
+    lines.append(
+      (
+        budget.name,
+        f'{budget.rounds:,}',
+        f'{100 * budget.client_fraction:.4g} %',
+        *(
+          f'{size / 1000:,.1f}'
+          for size in (sizes.up, sizes.down, sizes.initial)
+        ),
+        f'{budget.total / 1e6:,.1f}',
+      )
+    )
+  return (
+    f'{align(lines)}\n\nTo and from a client on average, as much as '
+    f'{fedavg_rounds:,.1f} rounds of FedAvg with this model.'
+  )

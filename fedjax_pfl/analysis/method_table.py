@@ -1,0 +1,98 @@
+"""The table of all methods: paper, file, and bytes per client, in Markdown.
+
+The bytes that a client keeps, uploads and downloads are counted in the state
+and the messages of the method, traced with its default hyperparameters. Where
+the public code of a paper keeps or sends something else than its text, that is
+a line of its own.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.checks import PROTOCOLS
+from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.federated import communication
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.models.task import make_task
+
+MODEL, IMAGE, NUM_CLASSES, NUM_CLIENTS = 'convnet4', (32, 32, 3), 10, 100
+HEADER = (
+  'method',
+  'paper',
+  'file',
+  'client keeps',
+  'upload',
+  'download',
+  'is FedAvg when',
+)
+TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): ')
+
+
+def method_table() -> str:
+  """Return the table in Markdown."""
+  task = make_task(
+    MODEL,
+    image_shape=IMAGE,
+    num_classes=NUM_CLASSES,
+    conv_impl='lax',  # traced in half the time; bytes are the same
+  )
+  lines = [HEADER, ('---',) * len(HEADER)]
+  for name in available():
+    lines += rows_of(name, task)
+  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def rows_of(name: str, task: Task) -> Iterator[tuple[str, ...]]:
+  """Yield the lines of one method: one for each reading that differs."""
+  module = load(name)
+  title = TITLE.match(module.__doc__)
+  assert title, f'{name}: the docstring begins with "Name (paper): ..."'
+  hp = module.HParams()
+  protocols = (None,)
+  if hasattr(hp, 'protocol'):
+    protocols = getattr(module, 'PROTOCOLS', PROTOCOLS)
+  seen = set()
+  for protocol in protocols:
+    chosen = hp if protocol is None else hp._replace(protocol=protocol)
+    cells = tuple(map(in_kilobytes, message_sizes(module.build(task, chosen))))
+    if cells in seen:
+      continue
+    label = f', {protocol}' if seen else ''
+    seen.add(cells)
+    yield (
+      title['name'] + label,
+      title['paper'],
+      f'`algorithms/{name}.py`',
+      *cells,
+      condition(module.FEDAVG_EQUIVALENT),
+    )
+
+
+def message_sizes(stages: Sequence[Stage]) -> tuple[int, int, int]:
+  """Return the bytes that a client keeps, uploads and downloads a round."""
+
+  def shape(*sizes, dtype='int32'):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+  pool = shape(1, *IMAGE, dtype='uint8'), shape(1)
+  data = ClientData(*pool, shape(NUM_CLIENTS, 100), shape(NUM_CLIENTS))
+  *_, (stage, server, clients) = stage_shapes(stages, data)
+  sizes = communication.count(stage, server, clients, data)
+  return sizes.state, sizes.up, sizes.down
+
+
+def in_kilobytes(num_bytes: int) -> str:
+  return f'{num_bytes / 1000:,.1f} kB' if num_bytes else 'nothing'
+
+
+def condition(hyperparameters: Mapping[str, Any] | None) -> str:
+  """Return the hyperparameters with which the method is FedAvg."""
+  if hyperparameters is None:
+    return 'never'
+  settings = [f'`{name}={value!r}`' for name, value in hyperparameters.items()]
+  return ', '.join(settings) or 'always'

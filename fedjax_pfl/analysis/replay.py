@@ -1,0 +1,137 @@
+"""Run the rounds of a finished run again, and score every local epoch.
+
+A replay has the seeds and the method of the run. Before the first and after
+every local epoch the model of each client of the cohort is evaluated on the
+complete test set, class by class. It works for any method: local training
+calls a `Watch` with the models of its epochs.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedjax_pfl.client.local_training import Watch
+from fedjax_pfl.core.algorithm import Server
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, Task
+from fedjax_pfl.data.images import Images
+from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
+from fedjax_pfl.federated.cohort import sample_cohorts
+from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment_method import build_stages
+from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.state import stage_bounds
+
+
+class Round(NamedTuple):
+  """One replayed round; tau epochs make tau + 1 moments."""
+
+  server: Server  # after the round
+  cohort: np.ndarray  # [C] ids
+  correct: np.ndarray  # [C, tau + 1, Y] right answers to the test set
+  loss: float  # mean over clients and steps, as in metrics.jsonl
+
+
+def evenly_spaced(images: Images, number: int) -> Images:
+  """Return this number of the images, evenly spaced; all of them if 0."""
+  size = len(images.y)
+  number = min(number or size, size)
+  rows = np.arange(number) * size // number
+  return Images(images.x[rows], images.y[rows])
+
+
+def replay(
+  experiment: Experiment, images: Images, num_rounds: int
+) -> Iterator[Round]:
+  """Yield the first rounds of a run, scored after every local epoch."""
+  settings, train = experiment.settings, experiment.train
+  pool = _append(train, images)
+  test_rows = jnp.arange(len(train.y), len(pool.y))
+  watch = make_watch(experiment.task, test_rows)
+  stages = build_stages(settings, experiment.task, watch)
+  keys = random_streams(settings.seed)
+  server, clients = begin(stages[0], train, keys['states'])
+  for stage, first, last in stage_bounds(stages):
+    if first:
+      server, clients = stage.initialize(server, clients, train)
+    round_fn = make_round(
+      stage.algorithm, clients_per_chunk=settings.system.clients_per_chunk
+    )
+    for number in range(first, min(last, num_rounds)):
+      (cohort,) = sample_cohorts(
+        keys['cohorts'],
+        number,
+        1,
+        settings.data.num_clients,
+        experiment.cohort_size,
+      )
+      server, clients, metrics = round_fn(
+        server, clients, cohort, pool, keys['rounds']
+      )
+      yield Round(
+        server,
+        np.asarray(cohort),
+        _watched(metrics, stage.name),
+        float(np.mean(metrics['loss'])),
+      )
+
+
+def make_watch(
+  task: Task, test_rows: Array, batch_size: int = TEST_BATCH
+) -> Watch:
+  """Return (models, data) -> right answers [tau + 1, Y] to the `test_rows`.
+
+  The rows are in the pool that also holds the clients' own examples.
+  """
+
+  def watch(models, data):
+    if jax.tree.structure(models[0]) != jax.tree.structure(task.is_head):
+      raise bad_input(
+        'run',
+        got='a method that trains something else than one model',
+        expected='a method whose local training is that of one model',
+        cause='it trains several models at once, such as a mixture',
+      )
+    test = data._replace(
+      index=test_rows, count=jnp.asarray(len(test_rows), jnp.int32)
+    )
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+    return lax.map(
+      lambda params: (
+        score_classes(
+          task.num_classes,
+          task.logits,
+          params,
+          test,
+          task.normalise,
+          batch_size,
+        ).correct
+      ),
+      stacked,
+    )
+
+  return watch
+
+
+def _append(train: ClientData, images: Images) -> ClientData:
+  """Return the clients with these images at the end of their pool."""
+  return train._replace(
+    x=jnp.concatenate([train.x, jnp.asarray(images.x)]),
+    y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
+  )
+
+
+def _watched(metrics: dict[str, Any], name: str) -> np.ndarray:
+  if 'watched' not in metrics:
+    raise bad_input(
+      'run',
+      got=f'a run of {name}, whose metrics do not cover its epochs',
+      expected='a method whose metrics are those of local_training.fit',
+      cause='a method that does not train on clients, or by a loop of its own',
+    )
+  return np.asarray(metrics['watched'])

@@ -1,0 +1,90 @@
+"""Train a linear head on the features of a frozen body.
+
+The features F(x) of all images are computed once where that is exact: images
+are not augmented, and no layer depends on the batch.
+"""
+
+from functools import partial
+
+import jax.numpy as jnp
+
+from fedjax_pfl.client import global_model, local_training
+from fedjax_pfl.client.personalization import Finetuning
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.algorithm import Algorithm
+from fedjax_pfl.core.types import Array, Task
+from fedjax_pfl.data.batching import Batching
+from fedjax_pfl.models.concatenated import linear
+
+
+def head_averaging(
+  task: Task,
+  train: local_training.LocalTraining,
+  finetune: Finetuning,
+  max_steps: int,
+  is_cached: bool,
+) -> Algorithm:
+  """Return the rounds that train and average the head of {encoders, head}.
+
+  A client has `max_steps` steps in a round at most, and the mean over clients
+  that have examples is unweighted. `is_cached`: clients hold features, not
+  images.
+  """
+  batching = Batching(
+    train.batch_size,
+    1,
+    (lambda features, rng: features) if is_cached else task.augment,
+    train.shuffle,
+    steps=partial(at_most, max_steps),
+  )
+
+  def local_update(down, client, data, rng):
+    def loss(head, batch, rng):
+      f = batch.x
+      if not is_cached:
+        f = task.features(down.params, batch.x, batch.mask)
+      return losses.masked_cross_entropy(linear(head, f), batch)
+
+    head, tx = down.params['head'], train.sgd(down.round)
+    head, info = local_training.fit(
+      loss, head, data, rng, tx=tx, batching=batching
+    )
+    params = {**down.params, 'head': head}
+    return client, trees.select(params, task.is_head), info.metrics()
+
+  averaging = global_model.federated_averaging(
+    task, train._replace(aggregation='examples'), finetune, local_update
+  )
+
+  def aggregate(server, uploads, counts):
+    has_examples = (counts > 0).astype(jnp.int32)
+    return averaging.aggregate(server, uploads, has_examples)
+
+  return averaging._replace(aggregate=aggregate)
+
+
+def at_most(limit: int, number: int | Array) -> int | Array:
+  """Return min(number, limit), for whole numbers and for traced ones."""
+  return number - (number > limit) * (number - limit)
+
+
+def is_exact(task: Task) -> bool:
+  """Return whether features computed once are those of every step."""
+  return task.batch_independent and task.augment is task.normalise
+
+
+def note(task: Task, is_cached: bool) -> str:
+  """Return the sentence that a run logs as the stage begins."""
+  if is_cached and is_exact(task):
+    return 'classifier: features of all images are computed once, exactly.'
+  if is_cached:
+    return (
+      'classifier: features are computed once, of images that are not '
+      'augmented: not what the paper does (hp.cache).'
+    )
+  reason = 'hp.cache=never'
+  if not task.batch_independent:
+    reason = 'a layer depends on the batch'
+  elif task.augment is not task.normalise:
+    reason = 'images are augmented'
+  return f'classifier: features are computed anew in every step: {reason}.'

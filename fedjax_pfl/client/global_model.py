@@ -1,0 +1,52 @@
+"""Federated averaging: the algorithm of a server with one global model.
+
+w_i <- local_update(w; data of client i)      for i in the cohort S
+w   <- sum_i a_i w_i / sum_i a_i              a_i = 1 or n_i
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from fedjax_pfl.client import personalization
+from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm
+from fedjax_pfl.core.types import Array, Params, Task
+
+
+class Server(NamedTuple):
+  round: Array  # [] rounds so far
+  params: Params
+
+
+def federated_averaging(
+  task: Task,
+  train: LocalTraining,
+  finetune: personalization.Finetuning,
+  local_update: Callable,
+) -> Algorithm:
+  """Return the algorithm that averages what `local_update` uploads.
+
+  A leaf that is not uploaded keeps its value on the server. Clients download
+  the server's state, keep nothing, and are evaluated by the global model in all
+  views. A method replaces the functions in which it differs.
+  """
+
+  def aggregate(server, uploads, counts):
+    mean = trees.weighted_mean(uploads, train.weights(counts))
+    return Server(server.round + 1, trees.combine(mean, server.params))
+
+  return Algorithm(
+    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
+    init_client=lambda server, data, rng: (),
+    download=lambda server, client: server,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=lambda server, client, data, rng: personalization.views(
+      task, server.params, data, rng, finetune
+    ),
+    predict=personalization.make_predict(task),
+    global_model=lambda server: server.params,
+  )

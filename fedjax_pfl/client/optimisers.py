@@ -1,0 +1,86 @@
+"""Learning rates of the rounds, and optimisers of some leaves or some steps."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_pfl.core.types import Array, Mask
+
+
+def step_schedule(
+  learning_rate: float,
+  rounds: int,
+  drops: tuple[float, ...] = (0.5, 0.75),
+  decay: float = 1.0,
+) -> optax.Schedule:
+  """Return eta(round): constant, then divided by 10 at each of the drops.
+
+  Args:
+    learning_rate: eta of the first rounds.
+    rounds: T, of the whole run.
+    drops: fractions of T; from round floor(drop T) on eta is a tenth.
+    decay: another factor, decay^(round + 1), of every round.
+
+  Returns:
+    round [] -> eta [].
+
+  >>> schedule = pfl.step_schedule(0.1, 32)
+  >>> [round(float(schedule(r)), 4) for r in (0, 15, 16, 24)]
+  [0.1, 0.1, 0.01, 0.001]
+  """
+  boundaries = {int(rounds * drop): 0.1 for drop in drops}
+  boundaries.pop(0, None)  # a drop in round 0: with one round, 0.5 * 1 is 0
+  steps = optax.piecewise_constant_schedule(learning_rate, boundaries)
+  if decay == 1:
+    return steps
+  return lambda clock: steps(clock) * decay ** (clock + 1)
+
+
+def freeze_except(
+  tx: optax.GradientTransformation, mask: Mask
+) -> optax.GradientTransformation:
+  """Return tx for the leaves under the mask; the others are frozen.
+
+  A frozen leaf has no momentum either. (optax.masked would apply the raw
+  gradient to it.)
+
+  Args:
+    tx: the optimiser of the trained leaves.
+    mask: bools in the structure of the parameters; True: is trained.
+
+  Returns:
+    The optimiser of all leaves.
+
+  >>> params = {'body': jnp.ones(2), 'head': jnp.ones(2)}
+  >>> tx = pfl.freeze_except(optax.sgd(0.5), {'body': True, 'head': False})
+  >>> updates, _ = tx.update(params, tx.init(params))
+  >>> updates['body'].tolist(), updates['head'].tolist()
+  ([-0.5, -0.5], [0.0, 0.0])
+  """
+  labels = jax.tree.map(lambda train: 'train' if train else 'freeze', mask)
+  return optax.partition({'train': tx, 'freeze': optax.set_to_zero()}, labels)
+
+
+def at_steps(
+  tx: optax.GradientTransformation, when: Callable[[Array], Array]
+) -> optax.GradientTransformation:
+  """Return tx for the steps (from 0) where `when` holds, else updates of 0.
+
+  In the other steps the state of tx, such as momentum, does not change. (optax
+  has this with a `cond`, which compiles anew wherever a loop runs in Python.)
+  """
+
+  def update(updates, state, params=None):
+    step, inner = state
+    new = tx.update(updates, inner, params)
+    still = optax.tree.zeros_like(updates), inner
+    pick = partial(jnp.where, when(step))
+    updates, inner = jax.tree.map(pick, new, still)
+    return updates, (step + 1, inner)
+
+  return optax.GradientTransformation(
+    lambda params: (jnp.zeros((), jnp.int32), tx.init(params)), update
+  )

@@ -1,0 +1,46 @@
+"""Refuse hyperparameters that a method cannot use, before it is traced."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fedjax_pfl.core.errors import bad_input
+
+PROTOCOLS = ('paper', 'released')
+
+
+def check(
+  hp: tuple,
+  field: str,
+  holds: bool,
+  expected: str,
+  cause: str,
+  choices: Iterable[object] | None = None,
+) -> None:
+  """Refuse the value of hp.field, unless the rule `holds`."""
+  if not holds:
+    raise bad_input(
+      f'hp.{field}',
+      got=getattr(hp, field),
+      expected=expected,
+      choices=choices,
+      cause=cause,
+    )
+
+
+def check_choice(
+  hp: tuple, field: str, choices: Iterable[str], expected: str
+) -> None:
+  """Refuse a word that is not among the choices."""
+  choices = tuple(choices)
+  is_known = getattr(hp, field) in choices
+  check(hp, field, is_known, expected, 'a typing error', choices)
+
+
+def check_protocol(hp: tuple, choices: Iterable[str] = PROTOCOLS) -> None:
+  """Refuse what is neither the paper's text nor its public code."""
+  check_choice(hp, 'protocol', choices, 'a reading of the paper')
+
+
+def is_count(value: Any, smallest: int = 1) -> bool:
+  """Return whether the value is a whole number, `smallest` or more."""
+  return type(value) is int and value >= smallest

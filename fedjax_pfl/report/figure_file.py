@@ -1,0 +1,52 @@
+"""Save a figure, and its numbers as a CSV beside it."""
+
+import csv
+import io
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
+
+FORMATS = ('.png', '.pdf', '.svg')
+
+
+def check_output(out: str | os.PathLike) -> pathlib.Path:
+  """Return the path of a figure; refuse another format."""
+  out = pathlib.Path(out)
+  if out.suffix not in FORMATS:
+    raise bad_input(
+      'output',
+      got=str(out),
+      expected='a file name with the ending of a figure',
+      choices=FORMATS,
+      cause='a folder, or no ending; the numbers go to .csv beside it',
+    )
+  return out
+
+
+def save(
+  figure: Any,
+  out: str | os.PathLike,
+  header: Sequence[str],
+  rows: Iterable[Sequence[Any]],
+) -> pathlib.Path:
+  """Save a matplotlib Figure and, as .csv beside it, its numbers."""
+  out = check_output(out)
+  image = io.BytesIO()
+  figure.savefig(image, format=out.suffix[1:], dpi=160)
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(header)
+  writer.writerows(rows)
+  out.parent.mkdir(parents=True, exist_ok=True)
+  atomic_files.write_bytes(out, image.getvalue())
+  atomic_files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())
+  return out
+
+
+def format_number(value: float) -> str:
+  """Return a number as text for a CSV; NaN is empty."""
+  return '' if value != value else f'{value:.4f}'

@@ -1,0 +1,94 @@
+"""Read the directories of finished runs for a report."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.runs import run_dir
+
+
+class FinishedRun(NamedTuple):
+  """A run directory in memory."""
+
+  path: pathlib.Path
+  record: dict[str, Any]  # config.json: the config, and what it ran on
+  result: dict[str, Any]
+  metrics: list[dict[str, Any]]
+  clients: run_dir.Clients
+
+  @property
+  def config(self) -> dict[str, Any]:
+    return self.record['config']
+
+
+def read(workdir: str | os.PathLike) -> FinishedRun:
+  """Return a finished run; refuse any other directory."""
+  record = run_dir.load_config(workdir)
+  result = run_dir.load_result(workdir)
+  path = pathlib.Path(workdir)
+  # An evaluation of models that were trained elsewhere has no metrics.
+  metrics = (
+    run_dir.load_metrics(path) if (path / run_dir.METRICS).exists() else []
+  )
+  return FinishedRun(path, record, result, metrics, run_dir.load_clients(path))
+
+
+def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
+  """Return finished runs, each once, that may share an axis."""
+  paths = {os.path.realpath(path): path for path in workdirs}
+  runs = [read(path) for path in paths.values()]
+  check_comparable({str(run.path): run.result['dataset'] for run in runs})
+  return runs
+
+
+def check_comparable(datasets: dict[str, str]) -> None:
+  """Refuse {run: dataset} with accuracies on different data sets."""
+  if len(set(datasets.values())) != 1:
+    raise bad_input(
+      'runs',
+      got=datasets,
+      expected='one or more runs on one dataset',
+      choices=dict.fromkeys(datasets.values()),
+      cause='a run directory of another experiment',
+    )
+
+
+def views(run: FinishedRun) -> list[str]:
+  """Return the views of a run, in the order of its config."""
+  known = list(run.clients.scores)
+  asked = [view for view in run.config.get('views', ()) if view in known]
+  return list(dict.fromkeys([*asked, *known]))
+
+
+def before_and_after(run: FinishedRun) -> tuple[str | None, str]:
+  """Return the views before and after personalisation.
+
+  A method with one view has None before.
+  """
+  first, *rest = views(run)
+  if not rest:
+    return None, first
+  return first, 'finetuned' if 'finetuned' in rest else rest[-1]
+
+
+def accuracy(run: FinishedRun, view: str) -> np.ndarray:
+  """Return the accuracy of every client in percent, [K]."""
+  return accuracies(run.clients.scores[view], run.clients.train_count)
+
+
+def curve(
+  lines: Sequence[dict[str, Any]], name: str
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return the rounds and values [T] of a number in the metrics."""
+  points = [
+    (line['round'], line[name])
+    for line in lines
+    if line.get(name) is not None  # null: it was not finite
+  ]
+  rounds, values = np.array(points, float).reshape(-1, 2).T
+  return rounds, values

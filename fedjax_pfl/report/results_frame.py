@@ -1,0 +1,175 @@
+"""The results of many runs as one tidy table, for notebooks."""
+
+import math
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.summary import accuracies, other_measures
+from fedjax_pfl.runs import results_db, results_rows
+from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
+
+if TYPE_CHECKING:
+  import pandas
+
+# Fields of the config that identify the cells of the published tables.
+SETTING = (
+  *('algorithm', 'dataset', 'model', 'partition', 'num_clients'),
+  *('shards_per_client', 'dirichlet_beta', 'classes_per_client'),
+  *('client_fraction', 'local_epochs', 'server_data_fraction'),
+  *('adapt_on', 'scoring', 'test_partition'),
+)
+SUMMARY = (
+  *('mean', 'std', 'pooled', 'worst_decile', 'top5', 'loss', 'ece', 'mce'),
+  *('num_clients', 'num_left_out'),
+)
+MEASURES = ('loss', 'top5', 'ece', 'mce')
+COSTS = ('images_per_second', 'bytes_down', 'bytes_up')
+ORIGIN = ('data', 'version', 'commit', 'devices', 'processor', 'path')
+
+
+def load_results(
+  results: str | os.PathLike, *, per_client: bool = True
+) -> 'pandas.DataFrame':
+  """Return the results of many runs as a tidy table.
+
+  >>> frame = load_results('results')
+  >>> frame.groupby(['algorithm', 'shards_per_client', 'view']).accuracy.mean()
+
+  Args:
+    results: the folder of results that experiments/reproduce.py writes, or its
+      file results.sqlite.
+    per_client: a row for every client of every view; else one for every view.
+
+  Returns:
+    A pandas.DataFrame with these columns:
+
+    setting     algorithm, dataset, model, partition, num_clients, .., hp,
+                finetune_epochs, finetune_trainable, rounds, seed
+    view        'initial', 'finetuned', ..; after a colon, which tests or round:
+                'initial:own' (tests of classes in the client's training data),
+                ':other' (the rest), ':best_round' (by test accuracy)
+    per client  client, train_count, test_count, correct, accuracy, loss, top5,
+                ece, mce; accuracy and top5 in percent; accuracy is NaN for a
+                client without training or test examples
+    per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
+                and seconds, images_per_second and bytes of the training
+    origin      key (of the training), evaluation (key of how it was
+                evaluated), data, version, commit, devices, processor, path
+  """
+  import pandas
+
+  path = results_db.locate(results)
+  with (
+    results_db.database_errors(path),
+    closing(results_db.connect(path, write=False)) as connection,
+  ):
+    rows = list(_read(connection, per_client))
+  if not rows:
+    raise bad_input(
+      'results',
+      got=f'{path}, which is empty',
+      expected='the results of at least one run',
+      cause='no run is finished yet, or none was gathered',
+    )
+  names = ('setting', 'numbers', 'origin')
+  parts = [pandas.DataFrame([row[name] for row in rows]) for name in names]
+  if per_client:
+    sizes = [len(row['numbers']['client']) for row in rows]
+    index = np.repeat(np.arange(len(rows)), sizes)
+    parts[0], parts[2] = (
+      part.iloc[index].reset_index(drop=True) for part in parts[::2]
+    )
+    parts[1] = pandas.DataFrame(_joined([row['numbers'] for row in rows]))
+  return pandas.concat(parts, axis=1)
+
+
+def _read(
+  connection: sqlite3.Connection, per_client: bool
+) -> Iterator[dict[str, dict[str, Any]]]:
+  """Yield setting, numbers and origin of every evaluated view."""
+  trainings = results_rows.read_trainings(connection)
+  for number, evaluation in results_rows.read_evaluations(connection).items():
+    training = trainings[evaluation.training]
+    setting = _setting(evaluation, training)
+    origin = {
+      'key': training.key,
+      'evaluation': evaluation.evaluation,
+      'data': evaluation.data,
+      **{name: getattr(training.provenance, name) for name in ORIGIN[1:]},
+    }
+    for view in results_rows.view_names(connection, number):
+      if per_client:
+        numbers = _clients(results_rows.read_scores(connection, number, view))
+      else:
+        numbers = _summary(evaluation, training, view)
+      yield {
+        'setting': {**setting, 'view': view},
+        'numbers': numbers,
+        'origin': origin,
+      }
+
+
+def _setting(evaluation: Evaluation, training: Training) -> dict[str, Any]:
+  settings = evaluation.settings
+  finetune = settings.get('finetune') or {}
+  hp = sorted((settings.get('hp') or {}).items())
+  return {
+    **{name: settings.get(name) for name in SETTING},
+    'hp': ' '.join(f'{name}={value}' for name, value in hp),
+    'finetune_epochs': ','.join(map(str, finetune.get('epochs') or ())),
+    'finetune_trainable': finetune.get('trainable'),
+    'rounds': training.rounds,
+    'seed': training.seed,
+  }
+
+
+def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
+  """Return the scores of every client, [K] each."""
+  scores = evaluated.scores
+  absent = np.full(len(evaluated.ids), np.nan)
+  others = other_measures(scores)
+  return {
+    'client': evaluated.ids,
+    'train_count': evaluated.train_count,
+    'test_count': scores.count.astype(int),
+    'correct': scores.correct,
+    'accuracy': accuracies(scores, evaluated.train_count),
+    **{name: others.get(name, absent) for name in MEASURES},
+  }
+
+
+def _summary(
+  evaluation: Evaluation, training: Training, view: str
+) -> dict[str, Any]:
+  """Return the summary of a view, and the cost of its training."""
+  summary = evaluation.result['views'].get(view, {})
+  low, high = summary.get('interval') or (None, None)
+  numbers = {
+    **{name: summary.get(name) for name in SUMMARY},
+    'low': low,
+    'high': high,
+    'seconds': training.provenance.seconds,
+    **{name: getattr(training, name) for name in COSTS},
+  }
+  # pandas makes a column of None one of objects.
+  return {
+    name: math.nan if value is None else value
+    for name, value in numbers.items()
+  }
+
+
+def _joined(numbers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+  """Return the columns of all views, one after the other."""
+  joined = {
+    name: np.concatenate([view[name] for view in numbers])
+    for name in numbers[0]
+  }
+  if not (joined['correct'] % 1).any():  # means of batches are fractions
+    joined['correct'] = joined['correct'].astype(int)
+  return joined

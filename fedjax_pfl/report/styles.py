@@ -1,0 +1,97 @@
+"""The name and the line style of each method, the same in all figures.
+
+Colours are from Okabe and Ito (2008) and Paul Tol's schemes, for colour-blind
+readers. They are assigned so that methods compared in one paper stay apart
+(CIELAB distance over 17 for normal sight, protanopia and deuteranopia); lines
+also differ in dash and marker. The colours for a dark background have the same
+distances and a contrast of at least 4.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Style(NamedTuple):
+  name: str  # as its paper writes it
+  colour: str  # on white
+  dark: str  # on a dark background, of the same hue
+  dash: Any  # linestyle of matplotlib
+  marker: str
+
+
+SOLID = '-'
+DASHED = (0, (5, 1.5))
+DOTTED = (0, (1, 1.2))
+DASHDOT = (0, (5, 1.2, 1, 1.2))
+LONG = (0, (9, 2))
+DOUBLE = (0, (5, 1.2, 1, 1.2, 1, 1.2))
+
+STYLES = {
+  'fedavg': Style('FedAvg', '#0072B2', '#317DBA', SOLID, 'o'),
+  'fedbabu': Style('FedBABU', '#D55E00', '#E47433', DASHED, 's'),
+  'fedprox': Style('FedProx', '#661100', '#C0583E', DASHDOT, '^'),
+  'fedper': Style('FedPer', '#44AA99', '#1BAAA5', DOTTED, 'D'),
+  'lg_fedavg': Style('LG-FedAvg', '#DDCC77', '#E3D27F', DASHDOT, 'v'),
+  'fedrep': Style('FedRep', '#117733', '#5FAD6E', LONG, 'P'),
+  'per_fedavg': Style('Per-FedAvg', '#332288', '#8161DF', DOTTED, '<'),
+  'ditto': Style('Ditto', '#56B4E9', '#5DB9ED', DASHED, '>'),
+  'pfedme': Style('pFedMe', '#CC79A7', '#DE8CB9', DOUBLE, 'h'),
+  'local_only': Style('Local only', '#AA3377', '#C34F77', DOUBLE, 'X'),
+  'centralized': Style('Centralized', '#000000', '#E9E9E9', LONG, '*'),
+  'superfed': Style('SuPerFed', '#009E73', '#25B385', SOLID, 'p'),
+  'apfl': Style('APFL', '#EE7733', '#F97828', DASHED, 'd'),
+  'fedconcat': Style('FedConcat', '#CC3311', '#DD3D15', SOLID, 'H'),
+  'scaffold': Style('SCAFFOLD', '#882255', '#C24D88', DASHED, '8'),
+  'moon': Style('MOON', '#E69F00', '#ECA410', DASHDOT, '^'),
+  'fedrs': Style('FedRS', '#88CCEE', '#8BCEF0', LONG, 'v'),
+  'fedlc': Style('FedLC', '#CC6677', '#C7596C', DOTTED, 'D'),
+}
+SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
+
+
+def style_of(algorithm: str) -> Style:
+  """Return the style of a method; one that is not listed has a fixed one, too.
+
+  'fedavg (run_2)' is FedAvg's second line in one figure: another dash.
+  """
+  if algorithm in STYLES:
+    return STYLES[algorithm]
+  method, bracket, rest = algorithm.partition(' (')
+  if bracket and method in STYLES:
+    first = STYLES[method]
+    dash = SPARE_DASHES[zlib.crc32(rest.encode()) % len(SPARE_DASHES)]
+    return first._replace(name=f'{first.name} ({rest}', dash=dash)
+  number = zlib.crc32(algorithm.encode())  # hash() differs between processes
+  listed = list(STYLES.values())[number % len(STYLES)]
+  return Style(
+    name=algorithm,
+    colour=listed.colour,
+    dark=listed.dark,
+    dash=SPARE_DASHES[number // 32 % len(SPARE_DASHES)],
+    marker='X',
+  )
+
+
+def distinct_styles(labels: Sequence[str]) -> dict[str, Style]:
+  """Return styles, assigned in order, for labels that are not methods.
+
+  Such as classes, or runs of one method that differ in a setting.
+  """
+  colours = [(style.colour, style.dark) for style in STYLES.values()]
+  markers = [style.marker for style in STYLES.values()]
+  dashes = (SOLID, *SPARE_DASHES, DASHED)
+  return {
+    label: Style(
+      label,
+      *colours[number % len(colours)],
+      dashes[number % len(dashes)],
+      # Where colours repeat, markers are others.
+      markers[(number + number // len(colours)) % len(markers)],
+    )
+    for number, label in enumerate(labels)
+  }
+
+
+def display_name(algorithm: str) -> str:
+  return style_of(algorithm).name

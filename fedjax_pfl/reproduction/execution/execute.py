@@ -1,0 +1,174 @@
+"""Train and evaluate what the results lack; a stopped command can be repeated.
+
+Finished runs are found by the content of their directories, and stopped ones
+continue from their last checkpoint.
+"""
+
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from fedjax_pfl.reproduction.cells import Reading
+from fedjax_pfl.reproduction.execution.evaluate_again import (
+  OF_SERVER,
+  evaluate_again,
+  stored_name,
+)
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.planning.plan import (
+  Evaluation,
+  Training,
+  distinct_trainings,
+  group_seeds,
+  without_seed,
+)
+from fedjax_pfl.reproduction.results.gather import is_finished
+from fedjax_pfl.reproduction.results.results import Found, Results
+from fedjax_pfl.runs import identity, run_dir
+from fedjax_pfl.settings import Settings, parse_config, replace
+from fedjax_pfl.training.experiment import Experiment, build_experiment
+from fedjax_pfl.training.loop import train_seeds
+
+RUNS = 'runs'  # the folder of the run directories in that of the results
+
+Log = Callable[[str], None]
+
+
+class Workspace(NamedTuple):
+  """A folder of results, its file of results, and its runs."""
+
+  folder: pathlib.Path
+  results: Results
+  found: Mapping[str, pathlib.Path]  # {training key: run directory}
+
+  @property
+  def runs(self) -> pathlib.Path:
+    return self.folder / RUNS
+
+
+def open_workspace(folder: pathlib.Path, results: Results) -> Workspace:
+  """Return the workspace; gather its finished runs, whatever their names."""
+  found = {}
+  for path in sorted((folder / RUNS).glob(f'*/{identity.CONFIG}')):
+    key = keys.run_key(path.parent)
+    if key not in found or is_finished(path.parent):
+      found[key] = path.parent
+  results.scan(folder / RUNS)
+  return Workspace(folder, results, found)
+
+
+def execute(
+  evaluations: Sequence[Evaluation],
+  workspace: Workspace,
+  log: Log,
+  on_done: Callable[[], None] = lambda: None,
+) -> None:
+  """Train and evaluate what the results lack, and gather it at once.
+
+  `on_done` is called after each group of trainings.
+  """
+  missing = [one for one in evaluations if is_missing(one, workspace.results)]
+  for group in group_seeds(distinct_trainings(missing)):
+    train_missing(group, workspace, log)
+    keys_of_group = {training.key for training in group}
+    for evaluation in missing:
+      if evaluation.training.key in keys_of_group:
+        evaluate_missing(evaluation, workspace, log)
+    on_done()
+
+
+def is_missing(evaluation: Evaluation, results: Results) -> bool:
+  """Return whether the results lack a reading of the evaluation."""
+  return any(
+    find(results, evaluation, reading) is None
+    for reading in evaluation.readings
+  )
+
+
+def find(
+  results: Results, evaluation: Evaluation, reading: Reading
+) -> Found | None:
+  """Return the results that hold the number of a reading, or None."""
+  # Numbers of the server's model are stored with its view.
+  view = reading.view if reading.measure in OF_SERVER else stored_name(reading)
+  return results.find(evaluation.training.key, evaluation.key, view)
+
+
+def run_path(training: Training, workspace: Workspace) -> pathlib.Path:
+  """Return the directory of a training: that of its run, or a new one."""
+  return workspace.found.get(training.key, workspace.runs / training.name)
+
+
+def train_missing(
+  group: Sequence[Training], workspace: Workspace, log: Log
+) -> None:
+  """Train the seeds of a config that are not finished, in one program."""
+  found = [(training, run_path(training, workspace)) for training in group]
+  todo = [(training, path) for training, path in found if not is_finished(path)]
+  programs: dict[str, list[tuple[Settings, pathlib.Path]]] = {}
+  for training, path in todo:
+    settings = settings_of(training, workspace, path)
+    # Stopped runs may differ in fields that do not change the training.
+    shared = repr(without_seed(settings))
+    programs.setdefault(shared, []).append((settings, path))
+  for runs in programs.values():
+    seeds = ', '.join(str(settings.seed) for settings, _ in runs)
+    log(f'{runs[0][0].algorithm}: training seed {seeds}')
+    train_seeds(
+      [build_experiment(settings, log) for settings, _ in runs],
+      [str(path) for _, path in runs],
+    )
+  for _, path in todo:
+    workspace.results.add_run(path)
+
+
+def evaluate_missing(
+  evaluation: Evaluation, workspace: Workspace, log: Log
+) -> None:
+  """Compute the readings of a finished training that the results lack."""
+  path = run_path(evaluation.training, workspace)
+  workspace.results.add_run(path)
+  readings = [
+    reading
+    for reading in evaluation.readings
+    if find(workspace.results, evaluation, reading) is None
+  ]
+  if not readings:
+    return
+  names = ', '.join(stored_name(reading) for reading in readings)
+  log(f'{path.name}: evaluation {names}')
+  experiment = experiment_of(evaluation, workspace, log)
+  evaluate_again(experiment, path, evaluation.key, readings, log)
+  workspace.results.add_run(path)
+
+
+def settings_of(
+  training: Training, workspace: Workspace, path: pathlib.Path
+) -> Settings:
+  """Return the settings with which a training starts, or continues.
+
+  A stopped run continues with its own: they may differ in fields that do not
+  change the training. A new run gets the path of the run it starts from.
+  """
+  if (path / identity.CONFIG).is_file():
+    return parse_config(run_dir.load_config(path)['config'])
+  return with_init_from(training.settings, training, workspace)
+
+
+def experiment_of(
+  evaluation: Evaluation, workspace: Workspace, log: Log
+) -> Experiment:
+  """Return the experiment of a training, with other fields of evaluation."""
+  settings = with_init_from(evaluation.settings, evaluation.training, workspace)
+  return build_experiment(settings, log)
+
+
+def with_init_from(
+  settings: Settings, training: Training, workspace: Workspace
+) -> Settings:
+  """Return the settings with the path of the run at init_from."""
+  if training.init_from is None:
+    return settings
+  return replace(
+    settings, init_from=str(run_path(training.init_from, workspace))
+  )

@@ -1,0 +1,183 @@
+"""A CSV of all runs: a row for every evaluated view, to be committed.
+
+Its numbers, the command that reproduces it, and the machine it ran on; paths of
+the machine are left out.
+"""
+
+import csv
+import io
+import os
+import pathlib
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.report.figure_file import format_number
+from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.runs import results_db, results_rows
+from fedjax_pfl.runs.results_rows import Evaluation, Provenance, Training
+from fedjax_pfl.settings import (
+  FIELDS,
+  Settings,
+  changing,
+  parse_config,
+  replace,
+)
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
+
+COLUMNS = (
+  *('setting', 'seed', 'view', 'mean', 'std', 'num_clients', 'worst_decile'),
+  *('command', 'commit', 'machine', 'seconds'),
+)
+# Fields that are in the command, but not in the name of a setting.
+UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'init_from')
+# Fields that are not in the command: they do not change a number.
+LEFT_OUT = {*FIELDS} - {*changing(TRAINING), *changing(EVALUATION)}
+LEFT_OUT -= {'views', 'quick'}
+
+Row = dict[str, str]
+
+
+def summary_rows(
+  results: str | os.PathLike,
+  configs: Mapping[str, Settings],
+  *,
+  trainings: Iterable[str] | None = None,
+) -> list[Row]:
+  """Return a row for every evaluated view, by setting, seed and view.
+
+  `configs` maps names of configs ('fedavg_cifar10', 'digits:fedbabu') to their
+  settings: a command begins with the nearest one. With `trainings`,
+  only of these keys. `mean`, `std` (over clients) and `worst_decile` are in
+  percent; the view 'global' is the server's model on the whole test set.
+  """
+  path, wanted, rows = results_db.locate(results), None, []
+  if trainings is not None:
+    wanted = set(trainings)
+  with (
+    results_db.database_errors(path),
+    closing(results_db.connect(path, write=False)) as connection,
+  ):
+    known = results_rows.read_trainings(connection)
+    for evaluation in results_rows.read_evaluations(connection).values():
+      if wanted is None or evaluation.training in wanted:
+        training = known[evaluation.training]
+        rows += _rows_of(evaluation, training, configs)
+  return sorted(
+    rows, key=lambda row: (row['setting'], int(row['seed']), row['view'])
+  )
+
+
+def write_csv(path: str | os.PathLike, rows: Iterable[Row]) -> None:
+  """Replace a CSV file by these rows, with a header."""
+  text = io.StringIO()
+  writer = csv.DictWriter(text, COLUMNS, lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(rows)
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  atomic_files.write_bytes(path, text.getvalue().encode())
+
+
+def nearest(
+  settings: Settings, configs: Mapping[str, Settings]
+) -> tuple[str, dict[str, Any]]:
+  """Return the config that differs in the fewest fields, and these fields.
+
+  A config with a hyperparameter that the settings lack is left out: a command
+  cannot remove it.
+  """
+  given = keys.flat(settings)
+  found = {}
+  for name, config in configs.items():
+    known = keys.flat(config)
+    if known.keys() <= given.keys():
+      found[name] = {
+        field: value
+        for field, value in given.items()
+        if field not in LEFT_OUT
+        and (field not in known or value != known[field])
+      }
+  assert found, f'no config without hyperparameters among {list(configs)}'
+  name = min(found, key=lambda one: (len(found[one]), one))
+  return name, found[name]
+
+
+def command(
+  settings: Settings,
+  configs: Mapping[str, Settings],
+  workdir: str,
+) -> str:
+  """Return the command that runs these settings.
+
+  >>> command(settings, {'fedavg_cifar10': base}, 'runs/a')
+  'python experiments/main.py --config=configs/fedavg_cifar10.py \
+--config.shards_per_client=5 --workdir=runs/a'
+  """
+  name, fields = nearest(settings, configs)
+  file, colon, argument = name.partition(':')
+  words = [f'--config=configs/{file}.py{colon}{argument}']
+  words += [f'--config.{field}={_text(fields[field])}' for field in fields]
+  words.append(f'--workdir={workdir}')
+  return shlex.join(['python', 'experiments/main.py', *words])
+
+
+def _rows_of(
+  evaluation: Evaluation,
+  training: Training,
+  configs: Mapping[str, Settings],
+) -> list[Row]:
+  settings = parse_config(evaluation.settings)
+  if training.start:  # named by its key, as the run itself below
+    settings = replace(settings, init_from=f'runs/{training.start}')
+  name, fields = nearest(settings, configs)
+  words = [
+    f'{field}={_text(value)}'
+    for field, value in fields.items()
+    if field not in UNNAMED
+  ]
+  again = evaluation.provenance.path != training.provenance.path
+  workdir = f'runs/{training.key}' + again * f'_{evaluation.evaluation}'
+  shared = {
+    'setting': ' '.join([name, *words]),
+    'seed': str(training.seed),
+    'command': command(settings, configs, workdir),
+    'commit': evaluation.provenance.commit,
+    'machine': _machine(evaluation.provenance),
+    'seconds': f'{training.provenance.seconds:.0f}',
+  }
+  views = dict(evaluation.result['views'])
+  if 'global' in evaluation.result:
+    views['global'] = {'mean': evaluation.result['global']['accuracy']}
+  return [
+    shared
+    | {
+      'view': view,
+      'mean': _number(one.get('mean')),
+      'std': _number(one.get('std')),
+      'worst_decile': _number(one.get('worst_decile')),
+      'num_clients': str(one.get('num_clients', '')),
+    }
+    for view, one in views.items()
+  ]
+
+
+def _machine(provenance: Provenance) -> str:
+  """Return 'Intel(R) Xeon(R) CPU @ 2.80GHz, 2 cores', or the accelerators."""
+  devices, processor = provenance.devices, provenance.processor
+  if devices.endswith('cpu cpu'):
+    return processor or 'CPU'  # older runs lack its name
+  return '; '.join(filter(None, (devices, processor)))
+
+
+def _number(value: float | None) -> str:
+  return '' if value is None else format_number(value)
+
+
+def _text(value: Any) -> str:
+  """Return a setting as it is written on a command line."""
+  if isinstance(value, list | tuple):
+    return ','.join(map(str, value)) if value else '()'
+  return str(value)

@@ -1,0 +1,174 @@
+"""Keys that identify a training, and a way to evaluate it.
+
+A key is a hash of the fields that differ from their defaults, so a field that
+is added later, with a default that changes nothing, leaves the keys of older
+results as they are.
+
+  training_key    the fields that change the numbers of training, the
+                  fingerprint of the data, the number of rounds, and, for a run
+                  that starts from the model of another, the key of that run
+  evaluation_key  the fields that change the numbers of evaluation: what a
+                  client adapts on and how, its tests, their scoring
+
+Views are in neither key: results are looked up by two keys and a view.
+eval_every, eval_views and eval_global_model are part of the training, because
+best and last rounds cannot be evaluated afterwards. Fields of the test
+partition are in both: a run's own tests belong to its data, and its models can
+be evaluated on others later.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import (
+  FIELDS,
+  Settings,
+  changing,
+  flat_config,
+  parse_config,
+)
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.training.warm_start import model_digest
+
+# The number of rounds stands for total_epochs, the key of a run for its path.
+UNTRAINED = {*FIELDS} - {*changing(TRAINING)} | {'total_epochs', 'init_from'}
+EVALUATED = {*changing(EVALUATION)}
+
+
+def training_key(settings: Settings, data: str, start_key: str = '') -> str:
+  """Return the key of a training, 16 hexadecimal digits.
+
+  `data` is the fingerprint of the data; the digest of an initial model, after
+  a +, is left out of it.
+
+  >>> training_key(parse_config(config), 'images-clients')
+  """
+  fields = {
+    name: value
+    for name, value in differing(settings).items()
+    if name not in UNTRAINED
+  }
+  fields['rounds'] = settings.num_rounds
+  return _hash([fields, data.partition('+')[0], start_key])
+
+
+def evaluation_key(settings: Settings) -> str:
+  """Return the key of a way to evaluate models, 16 hexadecimal digits."""
+  fields = {
+    name: value
+    for name, value in differing(settings).items()
+    if name in EVALUATED
+  }
+  return _hash(fields)
+
+
+def run_key(
+  workdir: str | os.PathLike, known: Mapping[str, str] | None = None
+) -> str:
+  """Return the training key of a run directory; see `start_key`."""
+  stored = load_config(workdir)
+  start = start_key(workdir, known)
+  return training_key(parse_config(stored['config']), stored['data'], start)
+
+
+def start_key(
+  workdir: str | os.PathLike, known: Mapping[str, str] | None = None
+) -> str:
+  """Return the training key of the run whose model this one started from.
+
+  '' for a fresh model. The fingerprint of the data ends with the digest of the
+  initial model. Its run is the one at `init_from`, if the model there still has
+  this digest, or one that is `known` ({digest of the final model: training
+  key}), or is in the same folder as this one.
+  """
+  stored, path = load_config(workdir), pathlib.Path(workdir)
+  digest = stored['data'].partition('+')[2]
+  if not digest:
+    return ''
+  named = pathlib.Path(stored['config'].get('init_from', ''))
+  known = known or {}
+  if _trained(named, digest):
+    return run_key(named, known)
+  if digest in known:
+    return known[digest]
+  for sibling in sorted(path.resolve().parent.iterdir()):
+    if _trained(sibling, digest):
+      return run_key(sibling, known)
+  raise bad_input(
+    'init_from',
+    got=f'{path}, which started from the final model of {named}',
+    expected='that run, where it was or in the same folder as this one: it is '
+    'a part of the training',
+    cause='it was moved, trained again, or not copied with this one',
+  )
+
+
+def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
+  """Return config.json of a run; refuse one that does not hold a run."""
+  stored = run_dir.load_config(workdir)
+  fields = stored if isinstance(stored, Mapping) else {}
+  if isinstance(fields.get('config'), Mapping) and 'data' in fields:
+    return stored
+  raise bad_input(
+    'run',
+    got=str(workdir),
+    expected='a run directory whose config.json holds a config and the '
+    'fingerprint of its data',
+    cause='a config.json of another program',
+  )
+
+
+def differing(settings: Settings) -> dict[str, Any]:
+  """Return the fields that differ from their defaults: {'hp.mu': 0.1}."""
+  defaults = default_fields()
+  return {
+    name: value
+    for name, value in flat(settings).items()
+    if name not in defaults or value != defaults[name]
+  }
+
+
+def default_fields() -> dict[str, Any]:
+  return flat(Settings())
+
+
+def flat(settings: Settings) -> dict[str, Any]:
+  """Return {'hp.mu': 0.1, 'seed': 0, ..} with plain values."""
+  fields = flat_config(settings)
+  hp = fields.pop('hp')
+  fields |= {f'hp.{name}': value for name, value in hp.items()}
+  return {name: plain(value) for name, value in fields.items()}
+
+
+def plain(value: Any) -> Any:
+  """Return a value as JSON gives it back; a whole number as an int."""
+  value = atomic_files.plain(value, nonfinite=str)
+  if isinstance(value, list):
+    return [plain(item) for item in value]
+  is_whole = isinstance(value, float) and value.is_integer()
+  return int(value) if is_whole else value
+
+
+def digest_of_defaults() -> str:
+  """Return a digest of all defaults: other defaults make other keys."""
+  return _hash(default_fields())
+
+
+def _trained(workdir: pathlib.Path, digest: str) -> bool:
+  """Return whether this run trained the model with this digest."""
+  if model_digest(workdir) != digest:
+    return False
+  # A run of no rounds, that only evaluates, ends with its initial model.
+  return load_config(workdir)['data'].partition('+')[2] != digest
+
+
+def _hash(value: Any) -> str:
+  text = json.dumps(value, sort_keys=True, separators=(',', ':'))
+  return hashlib.sha256(text.encode()).hexdigest()[:16]

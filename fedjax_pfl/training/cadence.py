@@ -1,0 +1,82 @@
+"""What a run does every so many rounds: evaluate, log, save a checkpoint."""
+
+import time
+from typing import NamedTuple
+
+import jax
+
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.evaluation.evaluate import view_names
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.evaluators import accuracies
+from fedjax_pfl.training.round_metrics import Numbers
+from fedjax_pfl.training.seed_run import SeedRun
+from fedjax_pfl.training.state import update_test_best
+
+
+class Cadence(NamedTuple):
+  """After how many rounds what is done."""
+
+  log: int
+  evaluate: int
+  save: int
+
+  def next_stop(self, done: int, last: int) -> int:
+    """Return the round up to which the next compiled call may run."""
+    return min(last, *((done // every + 1) * every for every in self))
+
+
+def cadence(settings: Settings, rounds: int) -> Cadence:
+  """Return the cadence of a config; 0 means a choice that suits the run."""
+  evaluate = settings.evaluation.eval_every or max(1, rounds // 16)
+  # On a CPU a round takes seconds, and a dispatch costs nothing beside it.
+  log = 1 if jax.default_backend() == 'cpu' else evaluate
+  return Cadence(
+    settings.system.log_every or log,
+    evaluate,
+    settings.system.checkpoint_every or evaluate,
+  )
+
+
+def record(
+  seed_run: SeedRun, numbers: Numbers, stage: Stage, last: int, every: Cadence
+) -> SeedRun:
+  """Return the seed run, evaluated, logged and saved where that is due.
+
+  `last` is the last round of the stage.
+  """
+  done, rounds = seed_run.done, seed_run.experiment.rounds
+  if done % every.evaluate == 0 or done == rounds:
+    seed_run, accuracy = evaluate(seed_run, stage)
+    numbers = {**numbers, **accuracy}
+  seed_run.run.log(round=done, **numbers)
+  if done % every.save == 0 or done == last:
+    seed_run.run.save_checkpoint(done, seed_run.state)
+  return seed_run
+
+
+def evaluate(seed_run: SeedRun, stage: Stage) -> tuple[SeedRun, Numbers]:
+  """Return the seed run after an evaluation, and its numbers.
+
+  A stage is evaluated in those of `eval_views` that it has; the last has all.
+  """
+  began = time.perf_counter()
+  experiment, state = seed_run.experiment, seed_run.state
+  views = experiment.settings.evaluation.eval_views
+  if stage is not experiment.stages[-1]:
+    names = view_names(
+      stage.algorithm, state.server, state.clients, experiment.train
+    )
+    views = [view for view in views if view in names]
+  scores = seed_run.evaluators.clients(stage, state, views)
+  test_best = update_test_best(state.test_best, scores, seed_run.done)
+  numbers = accuracies(scores, experiment.train.count)
+  of_server = seed_run.evaluators.global_model(stage, state.server)
+  numbers |= {
+    f'global/{name}': number
+    for name, number in of_server.items()
+    if name != 'count'
+  }
+  seconds = state.seconds + time.perf_counter() - began
+  state = state._replace(seconds=seconds, test_best=test_best)
+  return seed_run._replace(state=state), numbers

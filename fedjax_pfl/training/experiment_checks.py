@@ -1,0 +1,80 @@
+"""Settings that do not fit the data or the method: refused before training."""
+
+import jax
+import numpy as np
+
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.evaluation import evaluate
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.settings import Settings
+
+SMALL_BATCH = 1000  # may be padding for the most part: it costs little
+
+
+def check_global_model(settings: Settings, method: Algorithm) -> None:
+  """Refuse to evaluate a global model where the server has none."""
+  if settings.evaluation.eval_global_model and method.global_model is None:
+    raise bad_input(
+      'eval_global_model',
+      got=True,
+      expected=f'False for {settings.algorithm}: its server holds no whole '
+      'model that could be evaluated on the whole test set',
+      choices=[
+        'eval_global_model=False, to evaluate the models of the clients alone',
+        "test_partition='whole', to evaluate each of them on all tests",
+      ],
+      cause='a method whose clients hold a part of the model, or all of it',
+    )
+
+
+def check_batches(settings: Settings, num_examples: int) -> None:
+  """Refuse large batches that all clients together cannot fill."""
+  largest = max(num_examples, SMALL_BATCH)
+  for name, batch_size in (
+    ('batch_size', settings.training.batch_size),
+    ('finetune.batch_size', settings.finetune.batch_size),
+  ):
+    if batch_size > largest:
+      raise bad_input(
+        name,
+        got=batch_size,
+        expected=f'at most {largest}: all clients have {num_examples} training '
+        'examples, and a batch with fewer examples is padded and computed',
+        cause='a digit too many, or a data set that was shrunk',
+      )
+
+
+def check_scoring(settings: Settings, test: ClientData) -> None:
+  """Refuse clients whose tests fill no batch, where only such count."""
+  counts = np.asarray(test.count)  # [K]
+  if settings.evaluation.adapt_on == 'test_half':
+    counts = counts - counts // 2
+  size = settings.training.batch_size
+  few = (counts > 0) & (counts < size)
+  if settings.evaluation.scoring == 'whole_batches' and few.any():
+    raise bad_input(
+      'scoring',
+      got=f'whole_batches with a client of {counts[few].min()} tests',
+      expected=f'at least one whole batch, of {size} tests, for each client',
+      choices=["scoring='exact'", 'a smaller batch_size', 'fewer clients'],
+      cause='a scoring that drops the last batch if it is not full',
+    )
+
+
+def check_views(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Refuse views that the method does not have; traces, computes nothing."""
+  clients = settings.data.num_clients
+  data = ClientData(
+    jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
+    jax.ShapeDtypeStruct((1,), 'int32'),
+    jax.ShapeDtypeStruct((clients, 1), 'int32'),
+    jax.ShapeDtypeStruct((clients,), 'int32'),
+  )
+  *_, (last, *states) = stage_shapes(stages, data)
+  names = evaluate.view_names(last.algorithm, *states, data)
+  for views in (settings.evaluation.views, settings.evaluation.eval_views):
+    evaluate.check_views(views, names)

@@ -1,0 +1,101 @@
+"""The data of an experiment: its images, partitioned among the clients."""
+
+from collections.abc import Callable
+
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data import (
+  PARTITIONS,
+  Dataset,
+  Images,
+  describe,
+  describe_empty_clients,
+  find_recipe,
+  fingerprint,
+  load_dataset,
+  partition,
+  scale_images,
+  stack_clients,
+)
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.experiment_checks import check_batches
+
+Log = Callable[[str], None]
+Rows = list  # K arrays of indices into the images
+
+
+def build_data(
+  settings: Settings, log: Log
+) -> tuple[Dataset, ClientData, ClientData, str]:
+  """Return (dataset, train, test, fingerprint)."""
+  dataset = load_images(settings, log)
+  check_batches(settings, len(dataset.train.y))
+  indices = divide(settings, dataset)
+  placement = settings.system.clients_placement
+  train = stack_clients(dataset.train, indices[0], placement)
+  pool, testing = dataset.test, 'testing'
+  if settings.data.test_partition == 'split':
+    pool = Images(train.x, train.y)  # which is on the device already
+    testing = 'testing, on held-out training images'
+  test = stack_clients(pool, indices[1], placement)
+  for split, data, rows in zip(
+    ('training', testing), (train, test), indices, strict=True
+  ):
+    log(
+      f'{dataset.name}, {split}: {describe(data)}; partition '
+      f'{fingerprint(rows)}'
+    )
+  if note := describe_empty_clients(train, test):
+    log(note)
+  return dataset, train, test, identify(dataset, indices)
+
+
+def load_images(settings: Settings, log: Log) -> Dataset:
+  """Return the images of a config, in its number and size."""
+  dataset = load_dataset(
+    settings.data.dataset,
+    data_dir=settings.data.data_dir,
+    fallback_to_synthetic=settings.system.quick,
+    log_fn=log,
+  )
+  if dataset.note:
+    log(dataset.note)
+  dataset = _first_examples(dataset, settings.data.max_train_examples)
+  recipe = find_recipe(settings.data.dataset, settings.data.preprocessing)
+  return scale_images(dataset, recipe.side)
+
+
+def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, Rows]:
+  """Return the rows of every client for training, and those for testing."""
+  data = settings.data
+  names = PARTITIONS[data.partition]._fields
+  return partition(
+    data.partition,
+    dataset.train.y,
+    dataset.test.y,
+    num_clients=data.num_clients,
+    num_classes=dataset.num_classes,
+    test_partition=data.test_partition,
+    test_shards_per_client=data.test_shards_per_client,
+    test_fraction=data.test_fraction,
+    seed=settings.seed,
+    **{name: getattr(data, name) for name in names},
+  )
+
+
+def identify(dataset: Dataset, indices: tuple[Rows, Rows]) -> str:
+  """Return the fingerprint of the images and of their partition."""
+  return f'{dataset.fingerprint}-{fingerprint(indices[0] + indices[1])}'
+
+
+def _first_examples(dataset: Dataset, limit: int) -> Dataset:
+  """Return the first `limit` training images, and as large a part of tests."""
+  size = len(dataset.train.y)
+  if not 0 < limit < size:
+    return dataset
+  share = limit / size
+  num_tests = max(dataset.num_classes, round(share * len(dataset.test.y)))
+  train, test = dataset.train, dataset.test
+  return dataset._replace(
+    train=Images(train.x[:limit], train.y[:limit]),
+    test=Images(test.x[:num_tests], test.y[:num_tests]),
+  )

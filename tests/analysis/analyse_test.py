@@ -1,0 +1,236 @@
+"""Analyses of runs, from their directories to a figure and a CSV."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import make_experiment
+from helpers import assert_same_bits, refused
+
+from configs import common
+from fedjax_pfl.analysis import analyse, training_curves
+from fedjax_pfl.analysis.answer import OpenRun, Options
+from fedjax_pfl.analysis.final_models import load_global, load_states
+from fedjax_pfl.analysis.open_runs import absent_fields, open_runs
+from fedjax_pfl.report.figure_file import save
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.model_file import load_model, save_model
+from fedjax_pfl.settings import to_config
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+OPTIONS = Options(rounds=1, clients=3, epochs=2, images=40)
+
+
+def read_csv(path):
+  with open(path, newline='') as stream:
+    return [*csv.DictReader(stream)]
+
+
+def answer_tiny(what, tiny_run, tmp_path, options=OPTIONS):
+  """Return the rows of the CSV, and what was logged."""
+  experiment, workdir = tiny_run
+  run = OpenRun('fedbabu', workdir, experiment.settings, experiment)
+  logged = []
+  before = {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
+  result = analyse.QUESTIONS[what].answer([run], options, logged.append)
+  out = save(result.figure, tmp_path / 'a.png', result.header, result.rows)
+  after = {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
+  assert after == before  # runs are read only
+  logged.append(result.text)
+  return read_csv(out.with_suffix('.csv')), '\n'.join(logged)
+
+
+# ---- questions
+
+
+def test_id_ood(tiny_run, tmp_path):
+  rows, logged = answer_tiny('id_ood', tiny_run, tmp_path, Options())
+  result = run_dir.load_result(tiny_run[1])['views']
+  for view in ('initial', 'finetuned'):
+    own = [float(r['own_percent']) for r in rows if r['view'] == view]
+    assert len(own) == 10
+    assert np.mean(own) == pytest.approx(result[view]['mean'], abs=1e-3)
+    mean, std = result[view]['mean'], result[view]['std']
+    assert f'{mean:.1f} ± {std:4.1f}' in logged
+  assert {row['other_percent'] for row in rows} == {''}
+  assert 'FedBABU: 10 of 10 clients have no test image of all other' in logged
+  few, _ = answer_tiny('id_ood', tiny_run, tmp_path, OPTIONS)
+  assert few == [row for row in rows if int(row['client']) < 3]
+
+
+def test_class_curves(tiny_run, tmp_path):
+  rows, _ = answer_tiny('class_curves', tiny_run, tmp_path)
+  places = [(row['round'], row['epoch']) for row in rows]
+  assert places == [('1', '0'), ('1', '1'), ('1', '2')]
+  assert all(0 <= float(row['other_percent']) <= 100 for row in rows)
+
+
+def test_similarity(tiny_run, tmp_path):
+  rows, _ = answer_tiny('similarity', tiny_run, tmp_path)
+  head = [float(row['cosine']) for row in rows if row['layer'] == 'head']
+  assert len(head) == 3 and head[0] == pytest.approx(1, abs=1e-5)
+  assert head[0] > head[1] > head[2]
+  message = refused(
+    lambda: answer_tiny('similarity', tiny_run, tmp_path, Options(clients=1))
+  )
+  assert message.startswith('clients: got 1, expected two clients or more')
+
+
+def test_features(tiny_run, tmp_path):
+  options = OPTIONS._replace(classes=('3', '5'))
+  rows, logged = answer_tiny('features', tiny_run, tmp_path, options)
+  assert {row['class'] for row in rows} == {'3', '5'}
+  assert f'a map of {len(rows)} images' in logged
+  bad = OPTIONS._replace(classes=('cat',))
+  assert "classes: got 'cat'" in refused(
+    lambda: answer_tiny('features', tiny_run, tmp_path, bad)
+  )
+
+
+# ---- the command, on metrics alone
+
+
+def make_run(path, part, kernel=None, **fields):
+  path.mkdir()
+  config = common.base(local_epochs=2, **fields).to_dict()
+  del (
+    config['clients_per_chunk'],
+    config['finetune']['trainable'],
+  )  # begun long ago
+  (path / 'config.json').write_text(
+    json.dumps({'config': config, 'data': 'none'})
+  )
+  lines = [{'round': at, 'initial/accuracy': at * part} for at in (1, 2, 3)]
+  lines.append({'round': 4, 'initial/accuracy': None})
+  text = ''.join(f'{json.dumps(line)}\n' for line in lines)
+  (path / 'metrics.jsonl').write_text(text)
+  if kernel is not None:
+    (path / 'model').mkdir()
+    save_model(path / 'model' / 'global.npz', {'head': {'kernel': kernel}}, {})
+  return str(path)
+
+
+def test_training_curves_of_two_runs_of_one_method(tmp_path):
+  kernel = np.array([[1.0, 1], [0, 1]])
+  runs = [
+    make_run(tmp_path / 'full', 10.0, kernel),
+    make_run(tmp_path / 'body', 5.0),
+  ]
+  logged = []
+  out = analyse.analyse(
+    'training', runs, str(tmp_path / 'a.pdf'), Options(), logged.append
+  )
+  assert out.read_bytes().startswith(b'%PDF')
+  rows = read_csv(out.with_suffix('.csv'))
+  full = [row for row in rows if row['run'] == 'fedavg (full)']
+  assert [(row['epoch'], row['percent']) for row in full] == [
+    ('2', '10.0000'),
+    ('4', '20.0000'),
+    ('6', '30.0000'),
+  ]
+  assert full[0]['head_cosine'] == '0.7071'
+  assert [row['head_cosine'] for row in rows[3:]] == [''] * 3
+  assert "  finetune.trainable='full', clients_per_chunk='auto'" in logged
+  opened = open_runs(runs, logged.append, with_data=False)
+  styles = training_curves.make_styles(
+    opened, {'fedavg (full)': 0.5, 'fedavg (body)': np.nan}
+  )
+  one, other = styles.values()
+  assert one.name == 'FedAvg (full), head cosine 0.5000'
+  assert other.name == 'FedAvg (body)'
+  assert one.colour != other.colour and one.dash != other.dash
+
+
+def test_bad_questions(tmp_path):
+  def put(what='training', run='a', output='a.png'):
+    runs, out = [str(tmp_path / run)], str(tmp_path / output)
+    return refused(lambda: analyse.analyse(what, runs, out, Options(), print))
+
+  make_run(tmp_path / 'a', 1.0)
+  assert put(what='tsne').startswith("what: got 'tsne', expected a known anal")
+  assert 'Choices: .png, .pdf, .svg' in put(output='a')
+  message = put(run='b')
+  assert 'expected a run directory that holds config.json' in message
+  assert f'did you mean {tmp_path / "a"}?' in message
+  (tmp_path / 'a' / 'metrics.jsonl').write_text('{"round": 1, "loss": 2.0}\n')
+  assert 'without a value of initial/accuracy' in put()
+  (tmp_path / 'a' / 'config.json').write_text('{}')
+  assert 'whose config.json holds a config' in put()
+  assert not (tmp_path / 'a.png').exists()
+
+
+# ---- from the directory to the experiment
+
+
+def test_absent_fields_are_filled_and_lists_become_tuples(tmp_path):
+  config = {'lr_milestones': [0.25], 'finetune': {'epochs': [6]}}
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps({'config': config, 'data': 'none'}))
+  logged = []
+  (run,) = open_runs([str(tmp_path)], logged.append, with_data=False)
+  assert run.settings.training.lr_milestones == (0.25,)
+  assert run.settings.finetune.epochs == (6,)
+  assert run.settings.data.num_clients == 100
+  added = absent_fields(config, run.settings)
+  assert added['finetune.trainable'] == 'full' and added['seed'] == 0
+  assert not {'finetune.epochs', 'lr_milestones', 'hp'} & added.keys()
+  assert "finetune.trainable='full'" in logged[1]
+
+
+def digits_run(tmp_path, data):
+  """Return a directory that holds a config of digits and nothing else."""
+  settings = to_config(make_experiment().settings)
+  (tmp_path / 'config.json').write_text(
+    json.dumps({'config': settings, 'data': data})
+  )
+  return str(tmp_path)
+
+
+def test_data_have_to_be_those_of_the_run(tmp_path):
+  want = make_experiment().data_id
+  path = digits_run(tmp_path, want)
+  (run,) = open_runs([path], print, with_data=True)
+  assert run.experiment.data_id == want
+  logged = []
+  (run,) = open_runs(
+    [path],
+    logged.append,
+    lambda config: config.update(shards_per_client=4),
+    with_data=True,
+  )
+  assert (
+    run.settings.data.shards_per_client == 4 and run.experiment.data_id != want
+  )
+  assert logged[-1].startswith('These data are not those of the run')
+  digits_run(tmp_path, 'another')
+  message = refused(lambda: open_runs([path], print, with_data=True))
+  assert f"data: got '{want}', expected the fingerprint of the run" in message
+
+
+def test_states_are_those_of_the_last_round(tiny_run, tmp_path):
+  experiment, workdir = tiny_run
+  server, clients = load_states(experiment, workdir, pytest.fail)
+  assert server.round == 3 and clients == ()
+  params = load_global(experiment.task, workdir)
+  assert_same_bits(server.params, params)
+  copy = tmp_path / 'copy'
+  shutil.copytree(workdir, copy)
+  shutil.rmtree(copy / 'checkpoints' / '3')
+  saved = refused(lambda: load_states(experiment, copy, print))
+  assert "round 2 saved', expected the checkpoint after its last" in saved
+  shutil.rmtree(copy / 'checkpoints')
+  assert 'no checkpoint' in refused(
+    lambda: load_states(experiment, copy, print)
+  )
+  path = copy / 'model' / 'global.npz'
+  params, meta = load_model(path)
+  save_model(path, {'conv1': params['body'], 'head': params['head']}, meta)
+  assert 'with the layers conv1, head' in refused(
+    lambda: load_global(experiment.task, copy)
+  )
+  path.unlink()
+  assert 'or a run that is not finished' in refused(
+    lambda: load_global(experiment.task, copy)
+  )

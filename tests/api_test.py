@@ -1,0 +1,109 @@
+"""The public names: documented, and with examples that run."""
+
+import doctest
+import inspect
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import fedjax_pfl as pfl
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+RECORDS = [
+  name for name in pfl.__all__ if hasattr(getattr(pfl, name), '_fields')
+]
+FUNCTIONS = [
+  name for name in pfl.__all__ if not inspect.isclass(getattr(pfl, name))
+]
+
+# Without such a docstring; to be removed from here as they get one.
+INCOMPLETE = {
+  'Batching',
+  'Task',
+  'begin',
+  'cohort_size',
+  'evaluate_clients',
+  'from_arrays',
+  'init_states',
+  'load_dataset',
+  'load_results',
+  'make_evaluate',
+  'make_round',
+  'make_rounds',
+  'make_task',
+  'make_transforms',
+  'partition',
+  'sample_cohort',
+  'sample_cohorts',
+  'stack_clients',
+  'summarise',
+  'task_from_module',
+}
+
+
+def public(names):
+  """Return a mark: for each of these names."""
+  skip = pytest.mark.skip(reason='incomplete')
+  return pytest.mark.parametrize(
+    'name',
+    [pytest.param(name, marks=[skip] * (name in INCOMPLETE)) for name in names],
+  )
+
+
+def run_examples(text, name):
+  """Return how many examples there are, and a report of those that fail."""
+  names = {'pfl': pfl, 'np': np, 'jax': jax, 'jnp': jnp, 'optax': optax}
+  test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
+  report = []
+  doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+  return len(test.examples), ''.join(report)
+
+
+def test_the_names_are_those_of_the_docstring():
+  listed = re.findall(r'\w+', pfl.__doc__)
+  assert {*pfl.__all__} <= {*listed}
+  assert pfl.__all__ == sorted(pfl.__all__)
+  number, report = run_examples(pfl.__doc__, 'fedjax_pfl')
+  assert number and not report, report
+
+
+@public(FUNCTIONS)
+def test_a_function_has_arguments_results_and_an_example(
+  name, tmp_path, monkeypatch
+):
+  function = getattr(pfl, name)
+  text = inspect.getdoc(function)
+  arguments, _, returns = text.partition('\nReturns:\n')
+  described = {*re.findall(r'\w+', arguments.partition('\nArgs:\n')[2])}
+  assert {*inspect.signature(function).parameters} <= described
+  assert returns
+  monkeypatch.chdir(tmp_path)
+  number, report = run_examples(text, name)
+  assert number and not report, report
+
+
+@public(RECORDS)
+def test_every_field_of_a_record_is_explained(name):
+  record = getattr(pfl, name)
+  text = inspect.getdoc(record)
+  lines = inspect.getsource(record).splitlines()
+  for field in record._fields:
+    explained = [
+      line
+      for before, line in itertools.pairwise(lines)
+      if re.match(rf' +{field}: ', line)
+      and ('#' in line or before.lstrip().startswith('#'))
+    ]
+    described = re.search(rf'^ +{field}: ', text, re.MULTILINE)
+    assert explained or described, field
+  _, report = run_examples(text, name)
+  assert not report, report
+
+
+def test_errors_are_a_sentence_for_users():
+  assert issubclass(pfl.BadInput, ValueError) and pfl.BadInput.__doc__

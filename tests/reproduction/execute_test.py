@@ -1,0 +1,244 @@
+"""A table from nothing to its files, also when it is stopped on the way."""
+
+import shutil
+
+import pytest
+import small_runs
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
+from fedjax_pfl.reproduction.comparison.our_numbers import compare_all
+from fedjax_pfl.reproduction.execution import execute as module
+from fedjax_pfl.reproduction.execution.dry_run import list_cells
+from fedjax_pfl.reproduction.output.comparison_table import (
+  as_text,
+  write_files,
+)
+from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
+from fedjax_pfl.reproduction.planning.plan import (
+  distinct_trainings,
+  group_seeds,
+  plan,
+)
+from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import to_config
+from fedjax_pfl.training.warm_start import load_start, name_data, start_from
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+BABU = small_runs.make_settings(rounds=2)
+LG = small_runs.make_settings(
+  algorithm='lg_fedavg', rounds=2, hp={'train_fedavg': False}, eval_every=1
+)
+SEEDS = (0, 1)
+
+
+def silent(text):
+  pass
+
+
+def printed(algorithm, metric, mean=50.0, **variant):
+  setting = ('digits', 'tiny', algorithm, 10, 2, 0.3, 1, 'shards')
+  return Published('fedbabu', '99', *setting, metric, variant, mean, 9.0)
+
+
+def make_cell(metric, reading, settings=BABU, **others):
+  published = printed(
+    settings['algorithm'], metric, **others.pop('variant', {})
+  )
+  return Cell(published, settings, reading, **others)
+
+
+CELLS = (
+  make_cell('initial_accuracy', Reading('initial')),
+  make_cell('personalized_accuracy', Reading('finetuned')),
+  make_cell(
+    'personalized_accuracy',
+    Reading('finetuned'),
+    evaluation={'finetune.trainable': 'body', 'finetune.learning_rate': 1.0},
+    variant={'finetune_trainable': 'body'},
+  ),
+  make_cell(
+    'id_accuracy_after',
+    Reading('finetuned', 'own'),
+    evaluation={'test_partition': 'independent', 'test_shards_per_client': 10},
+  ),
+  make_cell(
+    'personalized_accuracy',
+    Reading('initial', 'best_round'),
+    LG,
+    init_from=BABU,
+  ),
+)
+FEW = CELLS[:-1]
+TABLE = Table(
+  'fedbabu/99', 'A toy', CELLS, ('finetune_trainable',), ('algorithm', 'metric')
+)
+
+
+def build(settings, log):
+  """Return an experiment whose model compiles quickly."""
+  experiment = small_runs.make_experiment(**to_config(settings))
+  if not settings.init_from:
+    return experiment
+  task = small_runs.TASK
+  start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
+  data_id = name_data(experiment.data_id, start)
+  return experiment._replace(task=start_from(task, start), data_id=data_id)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+  monkeypatch.setattr(module, 'build_experiment', build)
+
+
+@pytest.fixture(scope='module')
+def data_of():
+  return make_data_of(silent)
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory, quick_compiler, data_of):
+  """Return the workspace of the first cells, and how often what was called."""
+  workspace = open_workspace(tmp_path_factory.mktemp('results'))
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(module, 'build_experiment', build)
+    calls = count_calls(patched)
+    for _ in range(2):  # the second time there is nothing to do
+      module.execute(plan(FEW, (0,), data_of), workspace, silent)
+  return workspace, calls
+
+
+def open_workspace(folder):
+  results = Results.open(folder)
+  return module.open_workspace(folder, results)
+
+
+def test_every_training_and_evaluation_is_planned_once(data_of):
+  evaluations = plan(CELLS, SEEDS, data_of)
+  # The run's own, the body alone, other tests, and LG-FedAvg's.
+  assert len(evaluations) == 4 * len(SEEDS)
+  ordered = distinct_trainings(evaluations)
+  names = [one.settings.algorithm for one in ordered]
+  assert names.count('fedbabu') == names.count('lg_fedavg') == len(SEEDS)
+  for place, one in enumerate(ordered):  # runs come after those they start from
+    assert one.init_from is None or one.init_from in ordered[:place]
+  assert [len(group) for group in group_seeds(ordered)] == [2, 2]
+  own = evaluations[0]
+  assert own.readings == (Reading('initial'), Reading('finetuned'))
+  assert len({one.name for one in ordered}) == len(ordered)
+
+
+def test_each_thing_is_done_once(finished, data_of):
+  workspace, calls = finished
+  assert calls == {
+    'train_seeds': 1,
+    'evaluate_again': 2,
+  }  # own classes, the body alone
+  compared = compare_all(FEW, SEEDS, workspace.results, data_of)
+  assert all(one.ours.seeds == (0,) for one in compared)
+  views = run_dir.load_result(next(workspace.runs.iterdir()))['views']
+  assert compared[0].ours.mean == views['initial']['mean']
+  assert compared[1].ours.mean == views['finetuned']['mean']
+  assert compared[2].ours.mean != compared[1].ours.mean
+  assert compared[3].ours.mean != compared[1].ours.mean
+
+
+def test_the_files_of_a_table_have_all_its_cells(tmp_path, finished, data_of):
+  compared = compare_all(CELLS, SEEDS, finished[0].results, data_of)
+  assert compared[-1].ours is None
+  path = write_files(TABLE, compared, tmp_path)
+  assert '4 of 5 cells run' in path.read_text()
+  lines = path.with_suffix('.csv').read_text().splitlines()
+  assert len(lines) == 1 + len(CELLS)
+  assert '4 of 5 cells run' in as_text(TABLE, compared)
+
+
+def test_images_that_are_not_here_are_cells_not_run(
+  tmp_path, finished, data_of
+):
+  """Of a table on several image sets, one can be run without the others."""
+  settings = {**BABU, 'dataset': 'cifar100', 'data_dir': str(tmp_path)}
+  cell = make_cell('initial_accuracy', Reading('initial'), settings)
+  cells = [cell, FEW[0]]
+  compared = compare_all(cells, (0,), finished[0].results, data_of)
+  assert compared[0].ours is None and compared[1].ours is not None
+
+
+@pytest.mark.long
+def test_a_run_that_begins_with_another(tmp_path, data_of):
+  """The model comes first; a best round is read from the checkpoint."""
+  workspace = open_workspace(tmp_path)
+  module.execute(plan(CELLS[-1:], (0,), data_of), workspace, silent)
+  (one,) = compare_all(CELLS[-1:], (0,), workspace.results, data_of)
+  best = run_dir.load_result(next(tmp_path.glob('runs/lg*')))['test_best']
+  assert one.ours.mean == best['initial']['each']['mean']
+  assert len(list(workspace.runs.iterdir())) == 2
+
+
+def test_a_run_is_found_by_its_content(tmp_path, finished, data_of):
+  """A directory of any name counts; another machine's results do, too."""
+  evaluations = plan(FEW, (0,), data_of)
+  run = next(finished[0].runs.iterdir())
+  copied = tmp_path / 'copied' / 'runs' / 'another_name'
+  shutil.copytree(run, copied)
+  workspace = open_workspace(tmp_path / 'copied')
+  assert module.run_path(evaluations[0].training, workspace) == copied
+  results = workspace.results
+  assert not any(module.is_missing(one, results) for one in evaluations)
+  merged = open_workspace(tmp_path / 'merged')
+  assert merged.results.merge(finished[0].folder) == 3
+  assert not any(module.is_missing(one, merged.results) for one in evaluations)
+
+
+def test_a_table_that_is_stopped_ends_the_same(
+  tmp_path, finished, data_of, monkeypatch
+):
+  evaluations = plan(FEW[:3], (0,), data_of)
+  stopped = open_workspace(tmp_path)
+  with monkeypatch.context() as patched:
+    patched.setattr(module, 'evaluate_again', killed)
+    with pytest.raises(KeyboardInterrupt):
+      module.execute(evaluations, stopped, silent)
+  with monkeypatch.context() as patched:
+    patched.setattr(module, 'train_seeds', killed)  # it is not trained again
+    module.execute(evaluations, stopped, silent)
+  workspaces = finished[0], stopped
+  ours, theirs = (
+    compare_all(FEW[:3], (0,), one.results, data_of) for one in workspaces
+  )
+  assert ours == theirs
+
+
+def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, data_of):
+  workspace, logged = open_workspace(tmp_path), []
+  list_cells(TABLE, CELLS[:3], (0,), workspace, data_of, logged.append)
+  first, second, third = logged[0].splitlines()[2:]
+  assert ' train ' in first and ' s ' in first and 'MiB' in first
+  assert 'with a cell above' in second
+  assert 'evaluate' in third
+  assert '3 cells, 1 seed' in logged[1]
+  assert not workspace.runs.exists()
+
+
+def test_numbers_of_the_server_need_eval_global_model(finished, data_of):
+  cell = make_cell('global_accuracy', Reading('initial', 'global'))
+  with pytest.raises(BadInput, match='eval_global_model'):
+    compare_all([cell], (0,), finished[0].results, data_of)
+
+
+def count_calls(monkeypatch):
+  calls = {}
+  for name in ('train_seeds', 'evaluate_again'):
+    function = getattr(module, name)
+
+    def counted(*args, name=name, function=function):
+      calls[name] = calls.get(name, 0) + 1
+      return function(*args)
+
+    monkeypatch.setattr(module, name, counted)
+  return calls
+
+
+def killed(*args):
+  raise KeyboardInterrupt

@@ -1,0 +1,130 @@
+"""Compiled programs are stored for the next start; damaged ones replaced."""
+
+import os
+import warnings
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.training import compile_cache
+
+NAMES = (
+  'jax_compilation_cache_dir',
+  'jax_persistent_cache_min_compile_time_secs',
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  """Let a command of this user's begin: nothing given, an empty folder."""
+  before = {name: getattr(jax.config, name) for name in NAMES}
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
+  monkeypatch.setattr(warnings, 'showwarning', warnings.showwarning)
+  jax.config.update('jax_compilation_cache_dir', None)
+  yield tmp_path / 'cache' / 'programs'
+  for name, value in before.items():
+    jax.config.update(name, value)
+  jax.experimental.compilation_cache.compilation_cache.reset_cache()
+
+
+def enable():
+  logged = []
+  compile_cache.enable(logged.append)
+  jax.experimental.compilation_cache.compilation_cache.reset_cache()
+  return logged
+
+
+def compute():
+  """Compile a program anew, as another process would."""
+  return float(jax.jit(lambda x: jnp.sin(x) + 41)(0.0))
+
+
+def entries(folder):
+  return sorted(folder.glob('*/jit__lambda*-cache'))
+
+
+def test_a_program_is_stored_in_a_folder_of_this_machine(cache, capfd):
+  assert not enable()
+  assert compute() == 41
+  (entry,) = entries(cache)
+  assert entry.parent.name == compile_cache.machine()
+  assert entry.parent.stat().st_mode & 0o077 == 0  # no one else's code
+  hits = []
+
+  def note(event, **_):
+    if event.endswith('cache_hits'):
+      hits.append(event)
+
+  jax.monitoring.register_event_listener(note)
+  try:
+    assert compute() == 41
+  finally:
+    jax.monitoring.unregister_event_listener(note)
+  assert hits
+  assert capfd.readouterr() == ('', '')
+
+
+def test_an_entry_that_is_cut_short_is_written_again(cache, recwarn):
+  """As a process leaves it that is killed while it writes."""
+  enable()
+  compute()
+  (entry,) = entries(cache)
+  content = entry.read_bytes()
+  entry.write_bytes(content[: len(content) // 2])
+  assert compute() == 41
+  (entry,) = entries(cache)
+  assert len(entry.read_bytes()) > len(content) // 2
+  assert not recwarn.list
+
+
+def test_other_warnings_are_shown(cache):
+  shown = []
+  show = compile_cache.remove_damaged(None, lambda *args: shown.append(args))
+  show('Error in the user', UserWarning, 'file', 1)
+  assert shown == [('Error in the user', UserWarning, 'file', 1)]
+
+
+@pytest.mark.parametrize('missing', ['a file is there', 'no home'])
+def test_a_run_goes_on_without_a_cache(cache, monkeypatch, missing):
+  if missing == 'no home':
+    monkeypatch.delenv('FEDJAX_PFL_CACHE')
+    monkeypatch.setenv('XDG_CACHE_HOME', '~nobody-at-all/.cache')
+  else:
+    cache.parent.write_text('not a folder')
+  (sentence,) = enable()
+  assert sentence.startswith('Compiled programs are not stored, each start ')
+  assert jax.config.jax_compilation_cache_dir is None
+  assert compute() == 41
+
+
+def test_the_folder_of_the_users_choice(cache, tmp_path):
+  jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'own' / 'one'))
+  assert not enable()
+  compute()
+  assert list((tmp_path / 'own' / 'one').glob('jit__lambda*'))
+  assert not cache.exists()
+
+
+def test_a_file_is_no_folder_for_programs(cache, tmp_path):
+  (tmp_path / 'file').write_text('')
+  jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'file'))
+  with pytest.raises(BadInput) as error:
+    enable()
+  message = str(error.value)
+  assert message.startswith(f"JAX_COMPILATION_CACHE_DIR: got '{tmp_path}/file'")
+  for part in (', expected a folder', 'unset it', 'FileExistsError'):
+    assert part in message
+
+
+def test_what_was_used_the_longest_ago_goes_first(tmp_path):
+  folder = tmp_path / 'machine'
+  folder.mkdir()
+  for age in range(6):
+    (folder / f'{age}').write_bytes(b'0' * 100)
+    os.utime(folder / f'{age}', (1000 - age, 1000 - age))
+  compile_cache.prune(tmp_path, limit=600)
+  assert len(list(folder.iterdir())) == 6
+  compile_cache.prune(tmp_path, limit=599)
+  assert sorted(path.name for path in folder.iterdir()) == ['0', '1']
