@@ -1,4 +1,4 @@
-"""A toy method whose clients only count: no model, no data, no loss."""
+"""A method whose clients only count visits, without model and loss."""
 
 from typing import NamedTuple
 
@@ -15,13 +15,13 @@ DATA = make_data()
 
 class Server(NamedTuple):
   round: Array
-  total: Array  # of all examples that were ever sent
+  total: Array  # of all examples, over all rounds
 
 
 class Client(NamedTuple):
   visits: Array
-  birth: Array  # the random number of its first day
-  last: Array  # what its last fit drew
+  birth: Array  # a random number of its initial state
+  last: Array  # a random number of its last round
 
 
 def counting(fail_at=None) -> Algorithm:

@@ -1,4 +1,4 @@
-"""Play rounds on one device and on a mesh; print how far they are apart.
+"""Run rounds on one device and on a mesh; print the largest differences.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=8 \\
       PYTHONPATH=.:tests python tests/on_devices.py fedavg ditto
@@ -18,10 +18,12 @@ from counting_method import counting
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
-from fedjax_pfl.federated.sharding import make_mesh, spread
+from fedjax_pfl.federated.sharding import make_mesh, replicate
 
 ROUNDS = 3
-COUNTING = 'counting'  # of counting_method, which compiles quickly
+COUNTING = (
+  'counting'  # the method of counting_method.py, which compiles quickly
+)
 # Devices, cohort, chunk. Fewer clients than devices, more of them, as many;
 # chunks that are cut short.
 CASES = {
@@ -41,7 +43,7 @@ def difference(got, want) -> float:
   ):
     one, other = np.asarray(one, float), np.asarray(other, float)
     assert one.shape == other.shape
-    assert (np.isnan(one) == np.isnan(other)).all()  # of who has no tests
+    assert (np.isnan(one) == np.isnan(other)).all()  # of clients without tests
     one, other = np.nan_to_num(one), np.nan_to_num(other)
     scale = max(np.abs(other).max(initial=0.0), 1e-3)
     largest = max(largest, np.abs(one - other).max(initial=0.0) / scale)
@@ -57,7 +59,7 @@ def play(stages, cohort, mesh, chunk):
     if number:
       server, clients = stage.initialize(server, clients, data)
     round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
-    rounds_fn = spread(make_rounds(round_fn), mesh)
+    rounds_fn = replicate(make_rounds(round_fn), mesh)
     server, clients, one = rounds_fn(
       server, clients, cohorts, stage.prepare_data(server, data), helpers.KEY(2)
     )
@@ -79,7 +81,7 @@ def evaluate(stages, server, clients, mesh):
   )
   ids = jnp.arange(len(helpers.COUNTS))
   states = server, clients
-  return spread(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
+  return replicate(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
 
 
 def compare(name: str, case='5 on 8') -> dict[str, float]:

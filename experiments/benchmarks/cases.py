@@ -20,7 +20,7 @@ from fedjax_pfl.data import (
   stack_clients,
 )
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
-from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.models import task as tasks
 
@@ -93,9 +93,8 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
     stage, state, data = _start(case, data)
     arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
     chunk = case.clients_per_chunk
-    if chunk == 'auto':
-      chunk = auto_chunk(stage.algorithm, *arguments)
-    chunk = min(int(chunk), len(cohort))
+    chunk = chunk if chunk == 'auto' else int(chunk)
+    chunk = chunk_size(chunk, stage.algorithm, *arguments)
     round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
     compiled, seconds = _compile(round_fn, *arguments)
 

@@ -30,12 +30,12 @@ class StageBudget(NamedTuple):
   name: str
   rounds: int
   client_fraction: float
-  traffic: communication.Traffic
+  sizes: communication.Communication
 
   @property
   def total(self) -> float:
     """Return the bytes to and from one client, on average."""
-    pair = (self.rounds, self.traffic)
+    pair = (self.rounds, self.sizes)
     return communication.total([pair], self.client_fraction)
 
 
@@ -76,7 +76,7 @@ def as_text(budgets: list[StageBudget], fedavg_rounds: float) -> str:
   """Return the stages as a table of plain text, and FedAvg's rounds."""
   lines = [HEADER]
   for budget in budgets:
-    traffic = budget.traffic
+    sizes = budget.sizes
     lines.append(
       (
         budget.name,
@@ -84,7 +84,7 @@ def as_text(budgets: list[StageBudget], fedavg_rounds: float) -> str:
         f'{100 * budget.client_fraction:.4g} %',
         *(
           f'{size / 1000:,.1f}'
-          for size in (traffic.up, traffic.down, traffic.once)
+          for size in (sizes.up, sizes.down, sizes.initial)
         ),
         f'{budget.total / 1e6:,.1f}',
       )

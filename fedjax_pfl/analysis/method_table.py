@@ -83,7 +83,7 @@ def message_sizes(stages: Sequence[Stage]) -> tuple[int, int, int]:
   data = ClientData(*pool, shape(NUM_CLIENTS, 100), shape(NUM_CLIENTS))
   *_, (stage, server, clients) = stage_shapes(stages, data)
   sizes = communication.count(stage, server, clients, data)
-  return sizes.kept, sizes.up, sizes.down
+  return sizes.state, sizes.up, sizes.down
 
 
 def in_kilobytes(num_bytes: int) -> str:

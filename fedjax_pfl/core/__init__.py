@@ -1,1 +1,1 @@
-"""The words that all rooms speak: types, trees, losses, errors, the records."""
+"""What all rooms use: types, trees, losses, errors, the records."""

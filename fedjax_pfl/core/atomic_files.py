@@ -1,4 +1,4 @@
-"""Read and write whole files: what lies on the disk is never half a file.
+"""Write files atomically: a file is complete or it does not exist.
 
 A file is written beside its place, flushed to the disk and moved there, so a
 process killed at any moment leaves the old file or the new one. Temporary
@@ -22,7 +22,7 @@ from fedjax_pfl.core.errors import bad_input
 
 
 def cache_root(cache_dir: str = '') -> pathlib.Path:
-  """Return the folder of all that can be made again; an OSError without one.
+  """Return the folder of caches; raise OSError if there is none.
 
   In order: the argument, $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl,
   ~/.cache/fedjax_pfl.
@@ -54,7 +54,7 @@ def write_bytes(path: pathlib.Path, content: bytes) -> None:
 
 
 def sync_folder(folder: pathlib.Path) -> None:
-  """Make the names in a folder survive a power cut, where the system can."""
+  """Write the entries of a folder to the disk, where the system can."""
   try:
     handle = os.open(folder, os.O_RDONLY)
   except OSError:  # Windows opens no folders
@@ -69,7 +69,7 @@ def sync_folder(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: pathlib.Path) -> Iterator[None]:
-  """Say in a sentence that the disk refused what was to be written."""
+  """Raise BadInput instead of OSError if a file cannot be written."""
   try:
     yield
   except OSError as error:
@@ -96,16 +96,16 @@ def is_temporary(name: str) -> bool:
 
 
 def remove_temporary(folder: pathlib.Path) -> None:
-  """Remove what a killed process had begun to write."""
+  """Remove temporary files that a killed process left."""
   for path in folder.iterdir():
     if is_temporary(path.name):
       shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def plain(value: Any, nonfinite: Callable[[float], Any] = lambda _: None):
-  """Return the value as JSON knows it: arrays as lists, NaN and inf as null.
+  """Return the value in the types of JSON: arrays as lists, NaN as null.
 
-  Strict JSON has no NaN, and readers other than Python's refuse it.
+  Strict JSON has neither NaN nor infinity: most readers fail on them.
   """
   if hasattr(value, 'tolist'):  # numpy and jax, arrays and scalars
     value = value.tolist()

@@ -1,19 +1,26 @@
-"""The one exception for input that a user can mend.
+"""BadInput: the exception for input that a user can correct.
 
-A message has four parts: what was got, what was expected, the choices, and
-the likely cause. Commands print it and exit with status 1; no traceback.
+A message has four parts: the value, what was expected, the choices, and the
+likely cause. Commands print it and exit with status 1, without a traceback.
 """
 
 import difflib
 import re
 from collections.abc import Iterable
 
-LONGEST = 800  # letters of what was got that are worth reading
-LONGEST_WORD = 100  # letters of what may be a misspelt choice
+MAX_SHOWN = 800  # characters of a value that a message shows
+MAX_WORD = 100  # characters of a value that may be a misspelt choice
 
 
 class BadInput(ValueError):
-  """A setting, a file or an array that its user can mend; never our bug."""
+  """A setting, a file or an array that the user can correct; never a bug.
+
+  >>> try:
+  ...   pfl.make_task('resnet9', image_shape=(32, 32, 3), num_classes=10)
+  ... except pfl.BadInput as error:
+  ...   print(str(error)[:44])
+  model: got 'resnet9', expected a known model
+  """
 
 
 def bad_input(
@@ -37,15 +44,15 @@ def bad_input(
     message += f' Choices: {", ".join(words) if words else "none"}'
     word = str(got)
     near = []
-    if len(word) <= LONGEST_WORD:
+    if len(word) <= MAX_WORD:
       near = difflib.get_close_matches(word, words, n=1)
     message += f' (did you mean {near[0]}?).' if near else '.'
   return BadInput(f'{message} Likely cause: {cause}.')
 
 
 def _shown(got: object) -> str:
-  """Return the value in one line, without the middle of a very long one."""
+  """Return the value in one line; of a long one, begin and end."""
   text = re.sub(r'\s*\n\s*', ' ', repr(got))  # arrays take several
-  if len(text) <= LONGEST:
+  if len(text) <= MAX_SHOWN:
     return text
-  return f'{text[: LONGEST // 2]} ... {text[-LONGEST // 4 :]}'
+  return f'{text[: MAX_SHOWN // 2]} ... {text[-MAX_SHOWN // 4 :]}'

@@ -22,7 +22,7 @@ PATIENCE = 5.0  # seconds that inner work may take before it has lines
 
 
 class Bar(Protocol):
-  """What `progress` hands out."""
+  """The progress bar, or the lines in its place."""
 
   def update(self, done: int, **numbers: float) -> None:
     """Show that `done` of the total are done, and the latest numbers."""
@@ -56,7 +56,7 @@ class Screen:
     return can_draw and not self._is_silent
 
   def silence(self) -> None:
-    """Print nothing more: another process says it all."""
+    """Print nothing from now on: another process of the run prints."""
     self._is_silent = True
 
   def log(self, text: str) -> None:
@@ -69,15 +69,15 @@ class Screen:
     encoding = getattr(self.stream, 'encoding', None) or 'utf-8'
     try:
       text.encode(encoding)
-    except UnicodeEncodeError:  # LANG=C of a batch job: better '+-' than dead
+    except UnicodeEncodeError:  # LANG=C of a batch job: replace, do not raise
       text = (
         text.replace('±', '+-').encode(encoding, 'replace').decode(encoding)
       )
     self.stream.write(text + '\n')
-    self.stream.flush()  # a log file is read while the run goes on
+    self.stream.flush()  # a log file may be read during the run
 
   def warn(self, text: str) -> None:
-    """Print a line that should not be overlooked."""
+    """Print a line as a warning."""
     if self._live is not None:
       self._live.console.print(
         f'Warning: {text}', style='yellow', markup=False, highlight=False
@@ -126,7 +126,7 @@ class Screen:
 
 
 class _Pace:
-  """Time left, from the latest updates: compiling is soon forgotten."""
+  """Time left, from the last 8 updates: the time to compile drops out."""
 
   def __init__(self, clock: Callable[[], float], start: int, total: int):
     self.clock, self.start, self.total = clock, start, total
@@ -142,7 +142,7 @@ class _Pace:
 
 
 class _Lines:
-  """Progress as plain lines; none of work that ends within its patience."""
+  """Progress as plain lines; none for work that ends within `patience`."""
 
   def __init__(self, screen: Screen, unit: str, pace: _Pace, patience: float):
     self._screen, self._unit, self._pace = screen, unit, pace
@@ -179,7 +179,7 @@ class _Drawn:
 
 
 def format_numbers(numbers: Mapping[str, float]) -> list[str]:
-  """Return each number as a person reads it.
+  """Return each number with its unit, rounded for reading.
 
   >>> format_numbers({'loss': 1.2345, 'images_per_second': 812.3})
   ['loss 1.234', '812 images/s']

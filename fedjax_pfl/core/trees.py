@@ -1,7 +1,7 @@
 """Split, join, average and index parameter trees.
 
-A part of a tree is the tree with None in the other places: a hole has no leaf
-and no byte, travels for nothing and cannot be averaged by mistake.
+A part of a tree is the tree with None in the other places. None has no leaf: it
+takes no memory, is not transmitted and cannot be averaged by mistake.
 """
 
 from collections.abc import Callable, Collection
@@ -34,7 +34,7 @@ def path_mask(tree: PyTree, matches: Callable[[str], bool]) -> Mask:
       got=f'{sum(hits)} of {len(hits)} leaves selected',
       expected='a mask that selects some leaves but not all',
       choices=leaf_names(tree),
-      cause='a layer has another name than the mask looks for '
+      cause='a layer with another name than the mask expects '
       '(is the last layer called "head"?)',
     )
   return mask
@@ -70,7 +70,7 @@ def select(tree: PyTree, mask: Mask) -> PyTree:
 
 
 def combine(first: PyTree, second: PyTree) -> PyTree:
-  """Fill the holes of the first part with the second: undoes `select`."""
+  """Return the first part with its None replaced by the second part."""
   return jax.tree.map(
     lambda a, b: b if a is None else a,
     first,
@@ -101,8 +101,8 @@ def segment_mean(
 
     out_m = sum_{c in m} a_c x_c / sum_{c in m} a_c
 
-  Row c belongs to segment segments[c]; one without weight is as in `otherwise`,
-  whose leaves have the leading M.
+  Row c belongs to segment segments[c]. A segment without weight is taken
+  from `otherwise`, whose leaves are [M, ...].
   """
   num_segments = jax.tree.leaves(otherwise)[0].shape[0]
   total = jax.ops.segment_sum(weights, segments, num_segments)  # [M]
@@ -128,12 +128,12 @@ def scatter(stacked: PyTree, index: Array, rows: PyTree) -> PyTree:
 
 
 def num_bytes(tree: PyTree) -> int:
-  """Return the bytes that the leaves hold; holes hold none."""
+  """Return the bytes of all leaves."""
   return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def is_traced(tree: PyTree) -> bool:
-  """Return whether a program is being made: nothing is computed yet."""
+  """Return whether a leaf is a tracer, as inside jit."""
   return any(
     isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)
   )

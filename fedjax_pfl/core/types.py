@@ -1,10 +1,10 @@
-"""The words of the project: its types and its alphabet of shapes.
+"""Types of the whole package, and the alphabet of shapes.
 
 Shapes are commented with one alphabet throughout:
 
   K clients      C clients of a cohort     N padded examples of a client
   B batch        S seeds                   T rounds
-  M clusters     F features                Y classes      P examples of a pool
+  M clusters     F features                Y classes      P examples of a set
 """
 
 from collections.abc import Callable
@@ -18,24 +18,36 @@ PyTree = Any
 Params = PyTree  # leaves are arrays
 Mask = PyTree  # leaves are Python bools, in the structure of Params
 
-# A transform turns uint8 rows of the pool [B, H, W, ch] into model inputs.
+# A transform turns uint8 images [B, H, W, ch] into model inputs.
 Transform = Callable[[Array, Key], Array]
 
 
 class ClientData(NamedTuple):
-  """Examples, stored once, and for every client the rows that are its own.
+  """Examples, stored once, and for every client the rows of its own.
 
-  Inside the function of one client the K axis is gone: index [N], count [].
+  Inside the functions of one client there is no K axis: index [N], count [].
+
+  >>> data = pfl.ClientData(
+  ...   x=jnp.zeros((5, 8, 8, 1), jnp.uint8), y=jnp.arange(5),
+  ...   index=jnp.array([[0, 1, 2], [3, 4, 0]]), count=jnp.array([3, 2]))
+  >>> data.y[data.index[1, : data.count[1]]].tolist()
+  [3, 4]
   """
 
   x: Array  # [P, H, W, ch] uint8
   y: Array  # [P] int32
-  index: Array  # [K, N] int32 rows of the pool; index[k, count[k]:] is padding
-  count: Array  # [K] int32 real examples
+  index: Array  # [K, N] int32 rows of x; index[k, count[k]:] is padding
+  count: Array  # [K] int32 examples without padding
 
 
 class Batch(NamedTuple):
-  """Model inputs (after the transform), labels, and 1. where a row is real."""
+  """Model inputs (after the transform), labels, and the mask of real rows.
+
+  >>> batch = pfl.Batch(jnp.zeros((2, 8, 8, 1)), jnp.array([3, 0]),
+  ...                   mask=jnp.array([1.0, 0.0]))
+  >>> batch.x.shape, float(batch.mask.sum())
+  ((2, 8, 8, 1), 1.0)
+  """
 
   x: Array  # [B, H, W, ch] float
   y: Array  # [B] int32
@@ -43,18 +55,24 @@ class Batch(NamedTuple):
 
 
 class Outputs(NamedTuple):
-  """What a model makes of a training batch."""
+  """The outputs of a model for a training batch."""
 
   features: Array  # [B, F] the input of the head
   logits: Array  # [B, Y]
 
 
 class Task(NamedTuple):
-  """Everything that an algorithm may know about the model and its inputs.
+  """A model and its inputs as pure functions: all that an algorithm uses.
 
-  The mask reaches BatchNorm: padding must not move its statistics.
-  `train_outputs` is the forward pass of training, random where the model is;
-  `loss` is its cross-entropy, and `features` and `logits` are for testing.
+  The mask is for BatchNorm: padding must not change its statistics.
+  `train_outputs` is the forward pass of training, with the model's randomness;
+  `loss` is its cross-entropy; `features` and `logits` are for testing.
+
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
+  >>> params = task.init(jax.random.key(0))
+  >>> batch = pfl.Batch(jnp.zeros((2, 8, 8, 1)), jnp.zeros(2, int), jnp.ones(2))
+  >>> task.loss(params, batch, jax.random.key(1)).shape
+  ()
   """
 
   init: Callable[[Key], Params]
@@ -66,14 +84,18 @@ class Task(NamedTuple):
   normalise: Transform  # for testing; ignores its key
   is_head: Mask  # Python bools, known before tracing
   num_classes: int
-  # Features of a row depend on that row alone: no statistics of the batch.
+  # The features of a row depend on that row only: no statistics of the batch.
   batch_independent: bool = False
 
 
 class Scores(NamedTuple):
-  """How one view of every client does on that client's test examples.
+  """The scores of one view of every client on that client's test examples.
 
   A field that was not computed is None.
+
+  >>> scores = pfl.Scores(correct=np.array([3, 4]), count=np.array([4, 8]))
+  >>> (scores.correct / scores.count).tolist()
+  [0.75, 0.5]
   """
 
   correct: Array  # [K] number of correct predictions

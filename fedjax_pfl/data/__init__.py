@@ -1,11 +1,11 @@
-"""Image sets, their division among clients, and what is done to a batch."""
+"""From image files to the examples of clients, and to batches."""
 
 from fedjax_pfl.data.client_data import (
   PLACEMENTS,
   describe,
+  describe_empty_clients,
   from_arrays,
-  note_empty,
-  padding_waste,
+  padding_share,
   stack_clients,
 )
 from fedjax_pfl.data.datasets import NAMES, is_available, load_dataset, peek
@@ -25,17 +25,17 @@ from fedjax_pfl.data.partitions.shards import (
 from fedjax_pfl.data.resize import scale_images, scale_shape
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 from fedjax_pfl.data.transforms import (
-  INPUTS,
+  PREPROCESSINGS,
   crop_flip,
   find_recipe,
   make_transforms,
 )
 
 __all__ = [
-  'INPUTS',
   'NAMES',
   'PARTITIONS',
   'PLACEMENTS',
+  'PREPROCESSINGS',
   'TEST_PARTITIONS',
   'Dataset',
   'Images',
@@ -44,6 +44,7 @@ __all__ = [
   'crop_flip',
   'deal_blocks',
   'describe',
+  'describe_empty_clients',
   'find_recipe',
   'fingerprint',
   'from_arrays',
@@ -52,8 +53,7 @@ __all__ = [
   'load_dataset',
   'make_synthetic',
   'make_transforms',
-  'note_empty',
-  'padding_waste',
+  'padding_share',
   'partition',
   'peek',
   'scale_images',

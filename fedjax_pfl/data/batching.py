@@ -1,6 +1,6 @@
-"""How the examples of one client become batches, epoch after epoch.
+"""Divide the examples of one client into batches, epoch after epoch.
 
-A client has its own number of batches. The last may be partial: its missing
+Each client has its own number of batches. The last may be partial: its missing
 rows are masked.
 """
 
@@ -19,43 +19,46 @@ from fedjax_pfl.core.types import (
   Transform,
 )
 
-# Shown the tree before the first and after every epoch, and the client's data.
+# (parameters before the first and after every epoch, data) -> any pytree.
 Watch = Callable[[list[PyTree], ClientData], PyTree]
 
 
 class Batching(NamedTuple):
-  """How the examples of a client become batches.
+  """How the examples of a client become batches and steps.
 
-  `steps` tells the steps of an epoch from the number of batches, if it is not
-  one for each; where the batches run out, a new order of them begins. With
-  `batches_per_step` above 1 (and `steps` given) a step has so many of them,
-  stacked. With `steps_per_batch` above 1 (and without `steps`) each batch,
-  transformed once, has so many steps in a row.
+  By default an epoch has one step for each batch. `steps`, a function of the
+  number of batches, gives another number of steps; when the batches run out,
+  they are reshuffled. With `batches_per_step` above 1 (only with `steps`) a
+  step has so many consecutive batches, stacked. With `steps_per_batch` above 1
+  (only without `steps`) each batch, transformed once, has so many consecutive
+  steps.
+
+  >>> augment, _ = pfl.make_transforms('digits', (8, 8, 1))
+  >>> pfl.Batching(size=50, epochs=2, transform=augment).shuffle
+  True
   """
 
   size: int
   epochs: int
   transform: Transform
-  shuffle: bool = True  # anew in every epoch; False: in stored order
+  shuffle: bool = True  # in every epoch; False: in stored order
   steps: Callable[[Array], Array] | None = None
-  batches_per_step: int = (
-    1  # consecutive batches in one step: [batches_per_step, B, ...]
-  )
-  steps_per_batch: int = 1  # consecutive steps on one batch
+  batches_per_step: int = 1  # the batch of a step is [batches_per_step, B, ...]
+  steps_per_batch: int = 1
   watch: Watch | None = None
 
 
 def rows_in_order(
   data: ClientData, order: Array, position: Array, size: int
 ) -> tuple[Array, Array, Array]:
-  """Return uint8 images, labels and truth of batch `position` of an order."""
+  """Return images, labels and mask of batch `position` in an order of rows."""
   slots = position * size + jnp.arange(size)  # [B]
   rows = data.index[order[jnp.minimum(slots, order.shape[0] - 1)]]
   return data.x[rows], data.y[rows], slots < data.count
 
 
 def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
-  """Return how many steps this client's epoch has: []."""
+  """Return the number of steps of this client in an epoch: []."""
   batches = _ceil_div(data.count, batching.size)
   if batching.steps is None:
     return batching.steps_per_batch * batches
@@ -63,7 +66,7 @@ def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
 
 
 def max_steps_of_epoch(data: ClientData, batching: Batching) -> int:
-  """Return the most steps that a client of this padding can have."""
+  """Return the maximum number of steps for clients of this padding."""
   most = _ceil_div(data.index.shape[0], batching.size)
   if batching.steps is None:
     return batching.steps_per_batch * most
@@ -75,12 +78,12 @@ def batches_of_epoch(
 ) -> Callable[[Array, Key], tuple[Batch, Key]]:
   """Return (position, key) -> (batch, key) for the steps of one epoch.
 
-  The key given is that of the epoch's steps; the one returned is for what else
-  is random in the step.
+  The key given is that of the epoch's steps; the key returned is for the rest
+  of the step, such as dropout.
   """
   order = _order(data, rng, batching)
   if batching.steps is None:
-    return _repeated(
+    return _repeat_steps(
       lambda position, key: _batch(data, order, position, key, batching),
       batching.steps_per_batch,
     )
@@ -96,22 +99,22 @@ def batches_of_epoch(
     order = orders[position // batches]
     return _batch(data, order, position % batches, key, batching)
 
-  return _repeated(_together(batch_at, batching.batches_per_step), 1)
+  return _repeat_steps(_stack_batches(batch_at, batching.batches_per_step), 1)
 
 
 def example_batch(
   data: ClientData, rng: Key, batching: Batching
 ) -> tuple[Batch, Key]:
-  """Return a batch and a key as every step has them, for their shapes."""
+  """Return a batch and a key with the shapes of those of every step."""
   order = jnp.arange(data.index.shape[0])
-  return _together(
+  return _stack_batches(
     lambda position, key: _batch(data, order, 0, key, batching),
     batching.batches_per_step,
   )(0, rng)
 
 
-def _repeated(batch_at, steps_per_batch):
-  """Return the same where every batch has `steps_per_batch` steps."""
+def _repeat_steps(batch_at, steps_per_batch):
+  """Return the function of steps, `steps_per_batch` for each batch."""
 
   def step_at(position, steps_rng):
     place = position // steps_per_batch
@@ -123,8 +126,8 @@ def _repeated(batch_at, steps_per_batch):
   return step_at
 
 
-def _together(batch_at, number):
-  """Return the same for `number` batches at each position."""
+def _stack_batches(batch_at, number):
+  """Return the function of `number` stacked batches at each position."""
   if number == 1:
     return batch_at
 
@@ -157,13 +160,13 @@ def _batch(data, order, position, rng, batching):
 def _order(data, rng, batching):
   """Return places [N] of the client's examples, the real ones first.
 
-  Every place has its own random bits, whatever the padding behind it.
+  The random number of a place does not depend on the padding after it.
   """
   places = jnp.arange(data.index.shape[0])
   if not batching.shuffle:
     return places
-  ticket = jax.random.uniform(rng, places.shape)
-  return jnp.argsort(jnp.where(places < data.count, ticket, 2.0))
+  draw = jax.random.uniform(rng, places.shape)
+  return jnp.argsort(jnp.where(places < data.count, draw, 2.0))
 
 
 def _ceil_div(a, b):

@@ -1,9 +1,9 @@
-"""Decoded image sets on disk, so that only the first start decodes.
+"""Cache decoded image sets on disk, so that only the first start decodes.
 
-An entry is one folder of .npy files and a meta.json, written aside and moved
-into place: it is whole or it is not there. Trouble with the cache is never
-the user's trouble: an entry that cannot be read is built again, one that
-cannot be written is done without.
+An entry is one folder of .npy files and a meta.json, written to a temporary
+folder and moved, so that it is complete or absent. Errors of the cache never
+stop a run: an unreadable entry is built again, and without write access there
+is no cache.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import numpy as np
 from fedjax_pfl.core.atomic_files import cache_root
 from fedjax_pfl.data.images import Dataset, Images
 
-FORMAT = 'v1'  # part of the entry's name: raise it when the layout changes
+FORMAT = 'v1'  # part of the entry's name; to be raised with another layout
 SPLITS = ('train', 'test')
 
 
@@ -28,10 +28,10 @@ def load_cached(
 ) -> Dataset:
   """Return the entry if it can be read, else what build_fn returns.
 
-  The key must change whenever build_fn would return something else.
+  The key must identify what build_fn returns.
   """
   entry = f'{name.replace("/", "_")}-{key}-{FORMAT}'
-  # Whatever a damaged file raises, the answer is to build it again.
+  # A damaged file may raise anything; the entry is then built again.
   with contextlib.suppress(Exception):
     return _read(cache_root(cache_dir) / entry)
   dataset = build_fn()
@@ -58,17 +58,17 @@ def _load(file: pathlib.Path) -> np.ndarray:
 
 def _write(folder: pathlib.Path, dataset: Dataset) -> None:
   folder.parent.mkdir(parents=True, exist_ok=True)
-  aside = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=folder.parent))
+  temporary = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=folder.parent))
   try:
     for split in SPLITS:
       for part, array in getattr(dataset, split)._asdict().items():
-        np.save(aside / f'{split}_{part}.npy', array)
+        np.save(temporary / f'{split}_{part}.npy', array)
     meta = dataset._asdict()
     meta['shapes'] = [meta.pop(split).x.shape for split in SPLITS]
-    (aside / 'meta.json').write_text(json.dumps(meta))
-    # What stands there was found unreadable, or was put there meanwhile by a
-    # process that built the same arrays: both may go.
+    (temporary / 'meta.json').write_text(json.dumps(meta))
+    # An existing entry is unreadable, or another process has just written the
+    # same arrays: either may be replaced.
     shutil.rmtree(folder, ignore_errors=True)
-    os.replace(aside, folder)
+    os.replace(temporary, folder)
   finally:
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(temporary, ignore_errors=True)

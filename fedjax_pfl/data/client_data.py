@@ -1,4 +1,4 @@
-"""Examples and index vectors -> `ClientData`, what the engine works on."""
+"""Make `ClientData` from arrays, or from images and index vectors."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,24 @@ PLACEMENTS = ('device', 'host')
 def stack_clients(
   images: Images, indices: Sequence[np.ndarray], placement: str = 'device'
 ) -> ClientData:
-  """Return the clients whose examples are these rows of one pool.
+  """Return the clients whose examples are rows of one set of images.
 
-  The pool goes to the device once; a client costs its row of indices. Rows
-  are padded with 0, a valid index, up to the largest client. With placement
-  'host' the rows are numpy arrays.
+  The images are stored once; a client adds its row of indices, padded with 0
+  (a valid index) up to the largest client.
+
+  Args:
+    images: all examples, `dataset.train` or `dataset.test`.
+    indices: for each of K clients a vector of rows of the images, as
+      `partition` returns them.
+    placement: where the indices are: 'device', or 'host' as numpy arrays.
+
+  Returns:
+    ClientData with index [K, N] and count [K]; N is the largest count.
+
+  >>> images = pfl.load_dataset('digits').train
+  >>> data = pfl.stack_clients(images, [np.arange(3), np.arange(3, 8)])
+  >>> data.x.shape, data.index.shape, data.count.tolist()
+  ((1442, 8, 8, 1), (2, 5), [3, 5])
   """
   indices = [np.asarray(rows) for rows in indices]
   _check_images(images)
@@ -41,13 +54,19 @@ def from_arrays(
 ) -> ClientData:
   """Return the clients that hold x_i and y_i, for i = 0 .. K-1.
 
+  Args:
+    xs: for each of K clients its images [n_i, H, W, ch]. They keep their dtype
+      (float64 only with jax_enable_x64); images that are model inputs already
+      go with the transforms called 'none'.
+    ys: for each client its labels [n_i], integers from 0.
+
+  Returns:
+    ClientData with index [K, N] and count [K]; N is the largest n_i.
+
   >>> xs = [np.zeros((3, 8, 8, 1)), np.zeros((5, 8, 8, 1))]
-  >>> data = from_arrays(xs, [np.zeros(3, int), np.ones(5, int)])
+  >>> data = pfl.from_arrays(xs, [np.zeros(3, int), np.ones(5, int)])
   >>> data.index.shape, data.count.tolist()
   ((2, 5), [3, 5])
-
-  The x keep their dtype (float64 only where jax_enable_x64 is on): floats
-  that are already normalised go with the transforms called 'none'.
   """
   xs, ys = [np.asarray(x) for x in xs], [np.asarray(y) for y in ys]
   _check_arrays(xs, ys)
@@ -56,7 +75,7 @@ def from_arrays(
   return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
 
 
-def padding_waste(data: ClientData) -> float:
+def padding_share(data: ClientData) -> float:
   """Return the share of padded rows: 1 - sum_k n_k / (K N)."""
   return 1 - float(np.sum(np.asarray(data.count))) / data.index.size
 
@@ -70,12 +89,12 @@ def describe(data: ClientData) -> str:
     sizes = f'{count.min():,} to {count.max():,} each, median {middle}'
   return (
     f'{len(count):,} client{"s" * (len(count) > 1)}, {count.sum():,} examples, '
-    f'{sizes}; padding {100 * padding_waste(data):.1f} %'
+    f'{sizes}; padding {100 * padding_share(data):.1f} %'
   )
 
 
-def note_empty(train: ClientData, test: ClientData) -> str:
-  """Return a sentence about clients that lack examples; '' if none does."""
+def describe_empty_clients(train: ClientData, test: ClientData) -> str:
+  """Return a line about clients without examples; '' if there are none."""
   no_train, no_test = (np.asarray(data.count) == 0 for data in (train, test))
   either = int((no_train | no_test).sum())
   if not either:
@@ -88,7 +107,10 @@ def note_empty(train: ClientData, test: ClientData) -> str:
 
 
 def _check_images(images: Images) -> None:
-  """Refuse what no model reads, where numpy holds it: on a device it was."""
+  """Raise BadInput for images or labels of a wrong shape, dtype or value.
+
+  Values are read in numpy arrays only: to copy those of a device takes time.
+  """
   x, y = images
   got = None
   if len(x) != len(y) or x.ndim < 2 or y.ndim != 1:
@@ -99,7 +121,7 @@ def _check_images(images: Images) -> None:
     got = f'labels of dtype {y.dtype}'
   elif isinstance(y, np.ndarray) and len(y) and not 0 <= y.min() < 2**31:
     got = f'labels from {y.min()}'
-  elif isinstance(x, np.ndarray) and _is(x, np.floating) and _is_lost(x):
+  elif isinstance(x, np.ndarray) and _is(x, np.floating) and _is_nonfinite(x):
     got = f'{np.sum(~np.isfinite(x)):,} values that are NaN or infinite'
   if got:
     raise bad_input(
@@ -112,7 +134,7 @@ def _check_images(images: Images) -> None:
     )
 
 
-def _is_lost(x: np.ndarray) -> bool:
+def _is_nonfinite(x: np.ndarray) -> bool:
   return not np.isfinite(x).all()
 
 

@@ -1,11 +1,11 @@
-"""Named image sets as uint8 arrays.
+"""Load image sets by name, as uint8 arrays.
 
   digits         scikit-learn's 8x8 digits, part of the installation
-  synthetic      made on the spot, in any size (synthetic.py)
-  cifar10, ...   prepared by TensorFlow Datasets (prepared.py)
-  tiny_imagenet, folder    image files in class folders (folder.py)
+  synthetic      generated, in any size (synthetic.py)
+  cifar10, ...   prepared by TensorFlow Datasets (tfds_reader.py)
+  tiny_imagenet, folder    image files in class folders (image_folder.py)
 
-What has to be decoded is decoded once for all runs (cache.py).
+Image files are decoded once; later runs read the decoded arrays (cache.py).
 """
 
 import importlib.util
@@ -35,17 +35,25 @@ def load_dataset(
   fallback_to_synthetic: bool = False,
   log_fn: Callable[[str], None] = lambda _: None,
 ) -> Dataset:
-  """Return the image set of this name.
+  """Return an image set by its name.
 
-  >>> dataset = load_dataset('digits')
+  Args:
+    name: one of `fedjax_pfl.data.NAMES`.
+    data_dir: the folder of the data; '' is $TFDS_DATA_DIR, or else
+      ~/tensorflow_datasets. 'digits' and 'synthetic' need none.
+    cache_dir: the folder of decoded images; '' is that of core/atomic_files.py.
+    synthetic: shape, classes and sizes of the set 'synthetic'.
+    fallback_to_synthetic: whether synthetic images of the same shape replace a
+      set that is not there; the note of the result then says it.
+    log_fn: is called with a line of text before images are decoded.
+
+  Returns:
+    Dataset with train.x and test.x [P, H, W, ch] uint8, train.y and test.y [P]
+    int32, num_classes, and a fingerprint of the content.
+
+  >>> dataset = pfl.load_dataset('digits')
   >>> dataset.train.x.shape, dataset.test.x.shape, dataset.num_classes
   ((1442, 8, 8, 1), (355, 8, 8, 1), 10)
-
-  Real data come from data_dir (default: $TFDS_DATA_DIR, then
-  ~/tensorflow_datasets). `synthetic` matters to that set only. With
-  `fallback_to_synthetic`, images of the same shape and number of classes
-  stand in for data that are not there, and the note says so. `log_fn` hears
-  of a decoding that takes more than a moment, before it starts.
   """
   shape = peek(name, data_dir, synthetic)
   if name == 'digits':
@@ -54,7 +62,7 @@ def load_dataset(
     return make_synthetic(synthetic)
   if not is_available(name, data_dir):
     if fallback_to_synthetic:
-      return _stand_in(name, shape, data_dir)
+      return _synthetic_instead(name, shape, data_dir)
     raise _absent(name, data_dir)
   if name in FOLDERS:
     dataset = _load_folder(name, data_dir, cache_dir, log_fn)
@@ -67,9 +75,9 @@ def load_dataset(
 def peek(
   name: str, data_dir: str = '', synthetic: Synthetic = DEFAULT
 ) -> Shape:
-  """Return image shape and number of classes, and read no data.
+  """Return image shape and number of classes without reading the data.
 
-  Only for `folder` is anything opened: its first image.
+  For `folder`, the first image is opened.
   """
   _check_name(name)
   if name == 'synthetic':
@@ -82,7 +90,7 @@ def peek(
 
 
 def is_available(name: str, data_dir: str = '') -> bool:
-  """Return whether `load_dataset` would find the data; a cheap look."""
+  """Return whether `load_dataset` would find the data, without reading it."""
   _check_name(name)
   if name in BUILT_IN:
     return True
@@ -92,9 +100,9 @@ def is_available(name: str, data_dir: str = '') -> bool:
 
 
 def _load_digits() -> Dataset:
-  """Every fifth image of a class is for testing: 1,442 and 355 images.
+  """Return the digits; every fifth image of a class is for testing.
 
-  The order inside a class is that of the file. Values 0 .. 16 are scaled to
+  1,442 and 355 images, in the order of the file. Values 0 .. 16 are scaled to
   0 .. 255.
   """
   x, y = _read_digits()
@@ -111,7 +119,7 @@ def _load_digits() -> Dataset:
 def _read_digits() -> tuple[np.ndarray, np.ndarray]:
   """Return pixels [P, 64] and labels [P] from the file in scikit-learn.
 
-  Read without it where that is possible: it takes two seconds to import.
+  Without importing scikit-learn where possible: that takes two seconds.
   """
   package = importlib.util.find_spec('sklearn')
   for place in package.submodule_search_locations if package else ():
@@ -158,10 +166,10 @@ def _folder(name: str, data_dir: str) -> pathlib.Path:
   return place
 
 
-def _stand_in(name: str, shape: Shape, data_dir: str) -> Dataset:
+def _synthetic_instead(name: str, shape: Shape, data_dir: str) -> Dataset:
   note = (
     f'{name} is not in {tfds_reader.data_root(data_dir)}: synthetic images of '
-    f'its shape stand in, and accuracies say nothing about {name}.'
+    f'its shape replace it; accuracies are not those of {name}.'
   )
   return make_synthetic(Synthetic(*shape), note)
 

@@ -1,4 +1,4 @@
-"""Image sets that are folders of image files, one folder for each class.
+"""Read image sets from folders of image files, one folder for each class.
 
   train/<class>/*.png          and  test/<class>/*.png (or val/<class>/)
   train/<class>/images/*.JPEG  and  val/images with val/val_annotations.txt
@@ -36,7 +36,7 @@ def find_folder(root: pathlib.Path) -> pathlib.Path | None:
 
 
 def list_folder(root: pathlib.Path) -> Listing:
-  """Return the files of both splits; a part that is absent is an error."""
+  """Return the files of both splits; raise BadInput if one is missing."""
   classes = sorted(p.name for p in _children(root / 'train') if p.is_dir())
   label = {name: k for k, name in enumerate(classes)}
   train = _by_class(root / 'train', label)
@@ -63,7 +63,7 @@ def read_folder(listing: Listing) -> tuple[Images, Images]:
 
 
 def not_a_folder(root: pathlib.Path, got: str) -> BadInput:
-  """Return the sentence that explains the two layouts."""
+  """Return the exception that explains the two layouts."""
   return bad_input(
     'data_dir',
     got=f'{root}, {got}',
@@ -101,11 +101,11 @@ def _number(
   pairs: list[tuple[pathlib.Path, str]],
   label: dict[str, int],
 ) -> Labelled:
-  strangers = sorted({name for _, name in pairs} - label.keys())
-  if strangers:
+  unknown = sorted({name for _, name in pairs} - label.keys())
+  if unknown:
     raise not_a_folder(
       folder.parent,
-      f'where {folder.name} has classes that train lacks: {strangers[:5]}',
+      f'where {folder.name} has classes that train lacks: {unknown[:5]}',
     )
   return [(file, label[name]) for file, name in pairs]
 
@@ -128,7 +128,7 @@ def _read(files: Labelled, shape: tuple[int, int, int]) -> Images:
 
 
 def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
-  """Return [H, W, ch]; grey images are repeated where colour is wanted."""
+  """Return [H, W, ch]; grey images are repeated for 3 channels."""
   from PIL import Image
 
   try:
@@ -139,7 +139,7 @@ def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
     raise bad_input(
       'data_dir',
       got=f'{file}, which does not decode: {error}',
-      expected='whole image files',
+      expected='complete image files',
       cause='a download or a copy that was cut short',
     ) from error
   return x if x.ndim == 3 else x[:, :, None]

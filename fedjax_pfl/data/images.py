@@ -1,4 +1,4 @@
-"""Image sets in memory, and what names their content."""
+"""Image sets in memory, and fingerprints of their content."""
 
 import hashlib
 from typing import NamedTuple
@@ -7,14 +7,14 @@ import numpy as np
 
 
 class Images(NamedTuple):
-  """Examples of one split, as they are before any transform."""
+  """Examples of one split, before any transform."""
 
   x: np.ndarray  # [P, H, W, ch] uint8
   y: np.ndarray  # [P] int32
 
 
 class Shape(NamedTuple):
-  """What a model must know of an image set before any image is read."""
+  """The shapes of an image set, known before any image is read."""
 
   image_shape: tuple[int, int, int]  # (H, W, ch)
   num_classes: int
@@ -28,7 +28,7 @@ class Dataset(NamedTuple):
   test: Images
   num_classes: int
   fingerprint: str  # of the content: equal on every machine
-  note: str = ''  # a sentence for the user, or nothing
+  note: str = ''  # a sentence for the user
 
 
 def make_dataset(
@@ -40,7 +40,7 @@ def make_dataset(
 
 
 def digest(*arrays: np.ndarray) -> str:
-  """Return 12 hexadecimal digits that name shapes, dtypes and contents."""
+  """Return 12 hexadecimal digits of a hash of shapes, dtypes and contents."""
   content = hashlib.sha256()
   for array in arrays:
     content.update(f'{array.shape} {array.dtype.str};'.encode())

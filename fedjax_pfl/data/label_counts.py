@@ -1,4 +1,4 @@
-"""How many examples of every class clients hold."""
+"""Count the examples of every class that clients hold."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from fedjax_pfl.core.types import Array, ClientData
 
 
 def label_counts(data: ClientData, num_classes: int) -> Array:
-  """Return the examples of every class that this ONE client holds: [Y] int."""
+  """Return the label counts of ONE client: [Y] int."""
   real = jnp.arange(data.index.shape[0]) < data.count  # [N]
   none = jnp.zeros(num_classes, jnp.int32)
   return none.at[data.y[data.index]].add(real.astype(jnp.int32))
 
 
 def label_counts_of_clients(data: ClientData, num_classes: int) -> np.ndarray:
-  """Return the same of every client, on the host: [K, Y]."""
+  """Return the label counts of every client, computed on the host: [K, Y]."""
   index, count = np.asarray(data.index), np.asarray(data.count)
   client, place = np.nonzero(np.arange(index.shape[1]) < count[:, None])
   label = np.asarray(data.y)[index[client, place]]
@@ -26,6 +26,6 @@ def label_counts_of_clients(data: ClientData, num_classes: int) -> np.ndarray:
 
 
 def label_shares(counts: Any) -> np.ndarray:
-  """Return p [K, Y] of counts [K, Y]; zeros for an empty client."""
+  """Return the shares [K, Y] of counts [K, Y]; zeros for an empty client."""
   counts = np.asarray(counts, np.float64)
   return counts / np.maximum(counts.sum(1, keepdims=True), 1)

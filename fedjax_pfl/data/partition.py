@@ -1,10 +1,10 @@
-"""Labels -> for every client the rows that are its own. Pure numpy.
+"""Divide the examples of an image set among clients. Pure numpy.
 
 A partition is two lists of index vectors, one vector a client: for training
-and for testing. They index the two splits of an image set; where clients are
-tested on a part of their own training rows, both index the training set.
+and for testing. They index the two splits of an image set; with test_partition
+'split', both index the training set.
 
-The ways to divide are the files of `partitions/`; to add one, write a record
+Each file of `partitions/` is a method of division; to add one, write a record
 like theirs and name it in `PARTITIONS`.
 """
 
@@ -52,27 +52,39 @@ def partition(
   seed: int = 0,
   **settings: Any,
 ) -> tuple[Indices, Indices]:
-  """Return (train, test) index vectors of every client.
+  """Return the rows of every client, for training and for testing.
+
+  The seed is split in four: the draws for the clients (their classes), for
+  training, for testing and for independent test classes are independent.
+
+  Args:
+    name: how training examples are divided, one of
+      `fedjax_pfl.data.PARTITIONS`.
+    train_labels: the labels of the training set [P].
+    test_labels: the labels of the test set.
+    num_clients: K.
+    num_classes: Y.
+    test_partition: how test examples are divided:
+      same          as the training set: a client has the same classes in both
+      independent   by itself, into `test_shards_per_client` shards a client
+      whole         not at all: every client has all of them, in stored order
+      iid           into equal random parts
+      split         they are not used: a client is tested on `test_fraction` of
+                    its training rows, drawn at random and left out of training
+    test_shards_per_client: for 'independent'.
+    test_fraction: for 'split'.
+    seed: of all draws.
+    **settings: fields of PARTITIONS[name], such as `shards_per_client`.
+
+  Returns:
+    (train, test): for each client a vector of rows of the training set, and one
+    of the test set (with 'split' of the training set).
 
   >>> labels = np.repeat(np.arange(10), 20)
-  >>> train, test = partition('shards', labels, labels, num_clients=5,
-  ...                         num_classes=10, shards_per_client=4)
+  >>> train, test = pfl.partition('shards', labels, labels, num_clients=5,
+  ...                             num_classes=10, shards_per_client=4)
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
-
-  `settings` are the fields of PARTITIONS[name]. The test set is divided
-
-    same          as the training set: a client's classes are the same in both
-    independent   by itself, into `test_shards_per_client` shards a client
-    whole         not at all: every client has all of it, in stored order
-    iid           into equal random parts
-    split         not used: every client is tested on `test_fraction` of its own
-                  training rows, drawn at random and kept from training, so
-                  that both vectors index the training set
-
-  The seed is split in four: what is drawn for the clients (their classes),
-  for training, for testing and for independent test classes are independent
-  of each other.
   """
   _check_name('partition', name, PARTITIONS)
   _check_name('test_partition', test_partition, TEST_PARTITIONS)
@@ -107,7 +119,7 @@ def partition(
 def _deal_training(
   kind: Any, plan: Any, labels: np.ndarray, rng: np.random.Generator
 ) -> Indices:
-  """Return the rows for training, which may be those of published code."""
+  """Return the rows for training; `replay` has those of published code."""
   if hasattr(kind, 'replay'):
     return kind.replay(plan, labels)
   return kind.deal(plan, labels, rng)
@@ -116,7 +128,7 @@ def _deal_training(
 def split(
   indices: Sequence[np.ndarray], test_fraction: float, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-  """Return floor((1 - share) n) random rows of every client, and the rest."""
+  """Return floor((1 - test_fraction) n) rows of every client, and the rest."""
   if not 0 < test_fraction < 1:
     raise bad_input(
       'test_fraction',
@@ -134,13 +146,13 @@ def split(
 
 
 def fingerprint(indices: Sequence[np.ndarray]) -> str:
-  """Return 12 hexadecimal digits: equal for equal vectors in equal order."""
+  """Return 12 hexadecimal digits that identify the vectors and their order."""
   counts = np.array([len(rows) for rows in indices], '<i8')
   return digest(counts, np.concatenate([*indices]).astype('<i8'))
 
 
 def _fill(name: str, settings: Mapping[str, Any]):
-  """Return the record of the way of this name with these settings."""
+  """Return the record of the partition of this name with these settings."""
   kind = PARTITIONS[name]
   for field in settings:
     if field not in kind._fields:
@@ -159,7 +171,7 @@ def _check_name(field: str, name: str, choices) -> None:
     raise bad_input(
       field,
       got=name,
-      expected='a known way to divide the examples',
+      expected='a known partition',
       choices=choices,
       cause='a misspelt name',
     )
@@ -176,7 +188,7 @@ def _check_clients(num_clients, train_labels, test_labels, test_partition):
       got=num_clients,
       expected=f'from 1 to {least}, so that each can have an example {splits} '
       f'({len(train_labels)} for training, {len(test_labels)} for testing)',
-      cause='a data set that was shrunk without conv_impl the clients',
+      cause='a data set that was shrunk without fewer clients',
     )
 
 

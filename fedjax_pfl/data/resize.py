@@ -1,4 +1,4 @@
-"""Images of another size, made once when they are loaded."""
+"""Resize images, once, when they are loaded."""
 
 from concurrent import futures
 
@@ -17,8 +17,8 @@ def scale_shape(shape: Shape, side: int) -> Shape:
 def scale_images(dataset: Dataset, side: int) -> Dataset:
   """Return the images scaled to side x side; side 0 changes nothing.
 
-  PIL's bilinear filter, which reads as many pixels as one is made of; the
-  results are bytes again. Tiny-ImageNet takes some 10 seconds.
+  With PIL's bilinear filter, which averages when it shrinks; the results are
+  uint8. Tiny-ImageNet takes some 10 seconds.
   """
   if not side or dataset.train.x.shape[1:3] == (side, side):
     return dataset

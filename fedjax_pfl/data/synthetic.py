@@ -1,4 +1,4 @@
-"""Synthetic images of any size: for tests, benchmarks and first steps.
+"""Generate synthetic images of any size, for tests and benchmarks.
 
 Image p of class y, with smooth random fields T (one for each class):
 
@@ -97,5 +97,5 @@ def _check(spec: Synthetic) -> None:
       expected=f'from 2 to the smaller split, {spec.train_size} training and '
       f'{spec.test_size} test images',
       choices=[10, 100],
-      cause='sizes that were lowered without conv_impl num_classes',
+      cause='sizes that were lowered without lowering num_classes',
     )

@@ -1,8 +1,8 @@
-"""Image sets that TensorFlow Datasets has prepared, read without TensorFlow.
+"""Read image sets that TensorFlow Datasets has prepared, without TensorFlow.
 
 `tfds.data_source` reads array_record files in pure Python. Preparing them
 (tfds 4.9: download, decode, re-encode) needs TensorFlow, which this package
-never imports: the sentence for absent data says how it is done elsewhere.
+never imports: the error for missing data has the command.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def data_root(data_dir: str = '') -> pathlib.Path:
 def find_prepared(name: str, data_dir: str = '') -> pathlib.Path | None:
   """Return the folder of the newest prepared version, or None.
 
-  Only small text files are looked at, and tfds is not imported.
+  Reads small text files only; tfds is not imported.
   """
   found = [v for v in _versions(name, data_dir) if _format(v) == FORMAT]
   return max(found, key=_version_number, default=None)
@@ -50,7 +50,7 @@ def read_prepared(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
 
   Examples with an `id` (train_00017 in CIFAR) are sorted by it: that is the
   order of the original release, whichever way tfds shuffled them. EMNIST is
-  turned upright.
+  transposed back.
   """
   import tensorflow_datasets as tfds
 
@@ -65,7 +65,7 @@ def read_prepared(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
     raise bad_input(
       'dataset',
       got=f'{name}, and while reading {folder}: {error}',
-      expected='whole array_record files with the features image and label',
+      expected='complete array_record files with the features image and label',
       cause='an interrupted copy or preparation: delete the folder and '
       'prepare it again',
     ) from error
@@ -103,7 +103,7 @@ def _decode(record: dict) -> tuple[bytes, np.ndarray, int]:
 
 
 def files_key(files: Iterable[pathlib.Path]) -> str:
-  """Return a short name for the state of files, from a look at none."""
+  """Return a hash of names, sizes and times of files, without reading them."""
   state = hashlib.sha256()
   for file in sorted(files):
     stat = file.stat()
@@ -112,7 +112,7 @@ def files_key(files: Iterable[pathlib.Path]) -> str:
 
 
 def not_prepared(name: str, data_dir: str, choices: Iterable[str]) -> BadInput:
-  """Return the sentence that says what to put where."""
+  """Return the exception with the folder and the command to prepare it."""
   root = data_root(data_dir)
   others = {_format(v) for v in _versions(name, data_dir)} - {FORMAT, ''}
   got = f'{name}, which {root / name} does not hold'

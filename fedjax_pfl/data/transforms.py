@@ -1,12 +1,12 @@
-"""From uint8 rows to model inputs, on the device: crop, flip, turn, normalise.
+"""Turn uint8 images into model inputs: crop, flip, rotate, normalise.
 
   augment(x)   = normalise(rotate(flip(window(pad(x, 4)))))
   normalise(x) = (x / 255 - mean) / std
 
-Zeros are padded before normalising: a padded pixel becomes -mean / std. What of
-this happens is a recipe; the field `inputs` of a config names one for each set:
+Zeros are padded before normalising: a padded pixel becomes -mean / std. The
+steps and constants of an image set are its recipe; `preprocessing` selects:
 
-  default    RECIPES, what FedBABU's tables were made with
+  default    RECIPES, those of FedBABU's tables
   unit       x / 255 alone (SuperFed)
   fedconcat  FEDCONCAT, for the sets of that paper
 """
@@ -23,27 +23,27 @@ PAD = 4  # pixels on each side; windows start at 0 .. 2 PAD
 
 
 class Recipe(NamedTuple):
-  """How the images of one set are treated; one number serves all channels."""
+  """The transforms of one image set; one constant is for all channels."""
 
   mean: tuple[float, ...] = (0.0,)
   std: tuple[float, ...] = (1.0,)
   crop: bool = False
   flip: bool = False
   pad: str = 'constant'  # with zeros; or 'reflect': without the edge itself
-  degrees: float = 0.0  # turned by an angle of U(-degrees, degrees)
+  degrees: float = 0.0  # rotated by an angle of U(-degrees, degrees)
   side: int = 0  # images are scaled to side x side when they are loaded
 
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 INK = Recipe((0.1307,), (0.3081,))  # measured on MNIST; flips change letters
 RECIPES = {
-  # ImageNet's constants: what FedBABU's tables were made with.
+  # ImageNet's constants, as in FedBABU's tables.
   'cifar10': Recipe(*IMAGENET, crop=True, flip=True),
   'cifar100': Recipe(
     (0.507, 0.487, 0.441), (0.267, 0.256, 0.276), crop=True, flip=True
   ),
   'tiny_imagenet': Recipe(*IMAGENET, crop=True, flip=True),
-  # A mirrored house number is another number, or none. Constants: its own.
+  # Not flipped: a mirrored digit is another one, or none. Its own constants.
   'svhn_cropped': Recipe(
     (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970), crop=True
   ),
@@ -71,17 +71,18 @@ FEDCONCAT = {
     (0.5,), (0.5,), crop=True, flip=True, degrees=15, side=32
   ),
 }
-INPUTS = ('default', 'unit', 'fedconcat')
+PREPROCESSINGS = ('default', 'unit', 'fedconcat')
 
 
-def find_recipe(name: str, inputs: str = 'default') -> Recipe:
-  """Return how the images of a set become inputs; see INPUTS."""
-  table = FEDCONCAT if inputs == 'fedconcat' else RECIPES
+def find_recipe(name: str, preprocessing: str = 'default') -> Recipe:
+  """Return the recipe of an image set; see PREPROCESSINGS."""
+  table = FEDCONCAT if preprocessing == 'fedconcat' else RECIPES
   if name not in table and name in RECIPES:
     raise bad_input(
       'dataset',
       got=name,
-      expected=f'an image set that preprocessing={inputs} has a recipe for',
+      expected='an image set that preprocessing='
+      f'{preprocessing} has a recipe for',
       choices=table,
       cause="that paper does not use it; preprocessing='unit' is for all sets",
     )
@@ -93,22 +94,35 @@ def find_recipe(name: str, inputs: str = 'default') -> Recipe:
       choices=[*RECIPES, 'none'],
       cause="a misspelt name; 'none' leaves images as they are",
     )
-  return UNIT if inputs == 'unit' else table[name]
+  return UNIT if preprocessing == 'unit' else table[name]
 
 
 def make_transforms(
-  name: str, image_shape: tuple[int, int, int], inputs: str = 'default'
+  name: str, image_shape: tuple[int, int, int], preprocessing: str = 'default'
 ) -> tuple[Transform, Transform]:
-  """Return (augment, normalise) for an image set; see `find_recipe`.
+  """Return the transforms of an image set, for training and for testing.
 
-  The set called 'none' is left as it is: for floats that are model inputs
-  already. Both functions take (x [B, H, W, ch], key) and return the default
-  float dtype. Row b of an augmented batch depends on key and b alone, not on
-  how many rows follow. Where nothing is augmented both are one function.
+  Row b of an augmented batch depends on the key and on b alone, not on the
+  number of rows. Without augmentation both are the same function.
+
+  Args:
+    name: the image set; 'none' leaves images as they are, for floats that are
+      model inputs already.
+    image_shape: (H, W, ch).
+    preprocessing: one of PREPROCESSINGS.
+
+  Returns:
+    (augment, normalise), both (x [B, H, W, ch] uint8, key) -> inputs [B, H, W,
+    ch] of the default float dtype; normalise ignores the key.
+
+  >>> augment, normalise = pfl.make_transforms('cifar10', (32, 32, 3))
+  >>> x = jnp.zeros((5, 32, 32, 3), jnp.uint8)
+  >>> augment(x, jax.random.key(0)).shape, normalise(x, None).dtype
+  ((5, 32, 32, 3), dtype('float32'))
   """
   if name == 'none':
-    return _unchanged, _unchanged
-  recipe = find_recipe(name, inputs)
+    return _identity, _identity
+  recipe = find_recipe(name, preprocessing)
   _check_channels(name, recipe, image_shape)
 
   def normalise(x: Array, rng: Key) -> Array:
@@ -158,33 +172,33 @@ def crop_flip(
   """
   padded = jnp.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)), mode)
 
-  def one(image: Array, dy: Array, dx: Array, flip: Array) -> Array:
+  def crop(image: Array, dy: Array, dx: Array, flip: Array) -> Array:
     window = jax.lax.dynamic_slice(image, (dy, dx, 0), x.shape[1:])
     return jnp.where(flip, window[:, ::-1], window)
 
-  return jax.vmap(one)(padded, dy, dx, flip)
+  return jax.vmap(crop)(padded, dy, dx, flip)
 
 
 def rotate(x: Array, degrees: Array) -> Array:
-  """Return row b turned about its middle, counterclockwise; corners are 0.
+  """Return row b rotated about its centre, counterclockwise; corners are 0.
 
     out[b, i, j] = x[b, floor(s)],
     s = c + R (i + 1/2 - c_y, j + 1/2 - c_x),  c = (H/2, W/2)
 
-  The nearest pixel, as PIL takes it.
+  The nearest pixel, as in PIL.
   """
   height, width = x.shape[1:3]
   y = jnp.arange(height)[:, None] + 0.5 - height / 2
   z = jnp.arange(width) + 0.5 - width / 2
 
-  def one(image: Array, angle: Array) -> Array:
+  def rotate_image(image: Array, angle: Array) -> Array:
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     i = jnp.floor(cos * y + sin * z + height / 2).astype(int)
     j = jnp.floor(cos * z - sin * y + width / 2).astype(int)
     inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
     return jnp.where(inside[..., None], image[i, j], 0)
 
-  return jax.vmap(one)(x, jnp.deg2rad(degrees))
+  return jax.vmap(rotate_image)(x, jnp.deg2rad(degrees))
 
 
 def standardise(
@@ -197,7 +211,7 @@ def standardise(
   )
 
 
-def _unchanged(x: Array, rng: Key) -> Array:
+def _identity(x: Array, rng: Key) -> Array:
   del rng
   return x
 

@@ -1,15 +1,15 @@
-"""Is a model right as often as it says that it is? Sums over bins, and errors.
+"""Calibration: predictions in bins of confidence, and the errors from them.
 
   ECE = sum_b n_b / n |conf_b - acc_b|      expected calibration error
   MCE = max_b |conf_b - acc_b|              maximum calibration error
 
 The confidence in a prediction, the first class of largest probability, is
 that probability. Bin b of B holds the n_b predictions whose confidence is in
-(b / B, (b + 1) / B]; conf_b and acc_b are their mean confidence and the share
-of them that is right. Empty bins do not count.
+(b / B, (b + 1) / B]; conf_b is their mean confidence, acc_b the share of
+correct ones. Empty bins do not count.
 
-All that both need are sums, so batches can be added: the errors are those of
-the whole set of examples, not means over batches.
+Both errors follow from sums, and the bins of batches add up: the errors are
+those of all examples, not means over batches.
 """
 
 from typing import NamedTuple
@@ -24,15 +24,15 @@ NUM_BINS = 15
 
 
 class Bins(NamedTuple):
-  """Sums over the predictions of each bin; those of two sets add up."""
+  """Sums over the predictions of each bin; the bins of two sets add up."""
 
   count: Array  # [bins]
   confidence: Array  # [bins]
-  hits: Array  # [bins] how many predictions are right
+  hits: Array  # [bins] correct predictions
 
 
 def empty(num_bins: int, dtype: np.dtype) -> Bins:
-  """Return the bins of no prediction."""
+  """Return the bins of no predictions."""
   none = jnp.zeros(num_bins, jnp.int32)
   return Bins(none, jnp.zeros(num_bins, dtype), none)
 
@@ -40,11 +40,14 @@ def empty(num_bins: int, dtype: np.dtype) -> Bins:
 def fill(
   logits: Array, y: Array, real: Array, num_bins: int = NUM_BINS
 ) -> Bins:
-  """Return the bins of one batch: logits [B, Y], labels [B], truth [B]."""
+  """Return the bins of one batch.
+
+  logits [B, Y], labels y [B]; real [B] is False where a row is padding.
+  """
   confidence = jnp.max(jax.nn.softmax(logits), -1)  # [B]
   hit = jnp.argmax(logits, -1) == y
-  # By numpy, which divides: compilers multiply by 1 / B instead, and 0.2 would
-  # be another number than 3 / 15.
+  # In numpy, which divides: XLA multiplies by 1 / B instead, and the edge 0.2
+  # would differ from 3 / 15.
   dtype = np.dtype(confidence.dtype)
   edges = np.arange(1, num_bins, dtype=dtype) / dtype.type(num_bins)
   place = jnp.searchsorted(jnp.asarray(edges), confidence, side='left')
@@ -57,7 +60,7 @@ def fill(
 
 
 def errors(bins: Bins) -> tuple[Array, Array]:
-  """Return the expected and the maximum calibration error; 0 if all is empty.
+  """Return the expected and the maximum calibration error; 0 without examples.
 
   >>> ece, mce = errors(fill(logits, y, real))
   """

@@ -1,7 +1,7 @@
-"""How good the models of every client are, on that client's test examples.
+"""Evaluate the models of every client on that client's test examples.
 
-The views that a method may be evaluated by come from its own `personalize`,
-which never sees the examples that it is evaluated on; this file only counts.
+The views come from the method's own `personalize`, which is given training
+data only.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
+from fedjax_pfl.federated.client_map import map_clients
 from fedjax_pfl.federated.cohort import is_on_host
-from fedjax_pfl.federated.sharding import map_clients
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
 
@@ -25,18 +25,18 @@ Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
 def view_names(
   algorithm: Algorithm, server: Server, clients: Client, data: ClientData
 ) -> tuple[str, ...]:
-  """Return the names of all views of a method, without computing any."""
+  """Return the names of all views of a method; only shapes are computed."""
 
   def personalize(server, clients, data):
-    one = ClientData(data.x, data.y, data.index[0], data.count[0])
+    own = ClientData(data.x, data.y, data.index[0], data.count[0])
     client = trees.gather(clients, 0)
-    return algorithm.personalize(server, client, one, jax.random.key(0))
+    return algorithm.personalize(server, client, own, jax.random.key(0))
 
   return tuple(jax.eval_shape(personalize, server, clients, data))
 
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
-  """Refuse a view that the method does not have."""
+  """Raise BadInput for a view that the method does not have."""
   for name in names:
     if name not in choices:
       raise bad_input(
@@ -59,17 +59,39 @@ def make_evaluate(
   keep_models: bool = False,
   score_fn: Callable[..., PyTree] | None = None,
 ) -> Evaluate:
-  """Return (server, clients, ids [C], train, test, key) -> (scores, models).
+  """Return the function that evaluates some clients.
 
-  Scores are {view: Scores [C]}, or what a `score_fn` with the arguments of
-  `score_view` returns; models are {view: View [C]}, or empty.
+  A client is personalised on its training data and evaluated on all its test
+  examples, in stored order, in batches of at most `batch_size`: BatchNorm uses
+  the statistics of this client's test batch. Predictions are over ALL classes.
 
-  A client is personalised on its training data and evaluated on its whole test
-  set, in stored order, in batches of at most `batch_size`: BatchNorm sees one
-  client's test images only. The class predicted is the best of ALL classes.
-  Views that are not asked for are not computed. Of clients on the host, the
-  rows of those C alone come to the device. The devices of a `mesh` each
-  evaluate a share of the clients.
+  Args:
+    algorithm: the functions of the method.
+    normalise: the transform of test images, `task.normalise`.
+    views: which of the method's views; others are not computed.
+    batch_size: test images in a forward pass.
+    clients_per_chunk: how many clients are evaluated at the same time.
+    mesh: the devices that share the clients; see federated/sharding.py.
+    keep_models: whether to return the models.
+    score_fn: another function with the arguments of `metrics.score_view`.
+
+  Returns:
+    (server, clients [K, ...], ids [C], train, test, key) -> (scores {view:
+    Scores [C]}, models {view: pytree [C, ...]}); without `keep_models`
+    models are empty. For clients on the host (`stack_clients`), only the rows
+    of those C are copied to the device.
+
+  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
+  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
+  >>> fedavg, key = pfl.algorithm('fedavg'), jax.random.key(0)
+  >>> (stage,) = fedavg.build(task, fedavg.HParams())
+  >>> states = pfl.begin(stage, data, key)
+  >>> evaluate = pfl.make_evaluate(
+  ...   stage.algorithm, task.normalise, ['initial'])
+  >>> scores, _ = evaluate(*states, jnp.arange(3), data, data, key)
+  >>> scores['initial'].count.tolist()
+  [2, 2, 2]
   """
   score_fn = score_fn or score_view
 
@@ -126,11 +148,35 @@ def evaluate_clients(
   on_progress: Callable[[int], None] | None = None,
   on_models: Callable[[np.ndarray, dict[str, View]], None] | None = None,
 ) -> dict[str, Scores]:
-  """Return the scores of all K clients, block after block, as numpy arrays.
+  """Return the scores of all K clients, evaluated block by block.
 
-  Blocks of one size, so that one compilation serves them all; the last is
-  filled up with client 0, whose second score is dropped. `on_models` is shown
-  the ids and the models of every block, before they are gone.
+  All blocks have one size, so that one compilation serves them all; the last
+  is filled up with client 0, whose repeated scores are dropped.
+
+  Args:
+    evaluate: what `make_evaluate` returns.
+    views: the views that it evaluates, in the order of the result.
+    server: the state of the server.
+    clients: the states of all clients [K, ...].
+    train: the training examples of all clients.
+    test: their test examples.
+    key: a JAX key; client k personalises with fold_in(key, k).
+    block: how many clients are evaluated in one call.
+    on_progress: is called with the number of clients done after every block.
+    on_models: is called with the ids and the models of every block.
+
+  Returns:
+    {view: Scores [K]} of numpy arrays.
+
+  >>> def evaluate(server, clients, ids, train, test, key):
+  ...   count = test.count[ids]
+  ...   return {'always_right': pfl.Scores(correct=count, count=count)}, {}
+  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
+  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> scores = pfl.evaluate_clients(evaluate, ['always_right'], None, None,
+  ...                               data, data, jax.random.key(0), block=2)
+  >>> scores['always_right'].correct
+  array([2, 2, 2], dtype=int32)
   """
   num_clients = train.count.shape[0]
   block = min(block, num_clients)

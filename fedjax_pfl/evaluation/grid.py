@@ -1,7 +1,7 @@
-"""Views that differ in one number: a family, and its table of scores.
+"""Families of views that differ in one number, and their tables of scores.
 
-Their names say so: mix_0.0, mix_0.1, .., mix_1.0 are the family 'mix'. A view
-without a number, such as 'finetuned' beside 'finetuned_1', is in none.
+The views mix_0.0, mix_0.1, .., mix_1.0 are the family 'mix'. A view without a
+number, such as 'finetuned' beside 'finetuned_1', is in no family.
 """
 
 import re
@@ -15,7 +15,7 @@ MEMBER = re.compile(r'(?P<family>.+)_(?P<value>\d+(\.\d+)?)')
 
 
 def families(views: Iterable[str]) -> dict[str, list[str]]:
-  """Return the views of every family of two or more, by their numbers.
+  """Return the views of every family of two or more, sorted by number.
 
   >>> families(['initial', 'mix_1.0', 'mix_0.5', 'finetuned_1'])
   {'mix': ['mix_0.5', 'mix_1.0']}

@@ -1,15 +1,17 @@
-"""How one view of one client is evaluated on that client's tests.
+"""Score one view of one client on the test examples of that client.
 
-  exact           every number is that of the whole test set
-  batches         each number is computed in each batch, and the mean of the
-                  batches is taken, a short last one counting as much as all
-  whole_batches   the same without a short last batch; but hits are divided by
-                  the number of ALL tests, so what is left out counts as wrong
+  exact           every metric is that of all test examples
+  batches         the mean over batches of the metric of each batch; a smaller
+                  last batch has the same weight as the others
+  whole_batches   the same without a smaller last batch; but correct predictions
+                  are divided by the number of ALL test examples, so those left
+                  out count as wrong
 
-SuPerFed's tables were made with the second (its final public code) and the
-third (its first), in batches of the training's size. Both make calibration
-look worse than it is, the third accuracy as well: at most 80 % can be reached
-with 50 tests in batches of 20. They are here for comparison with those tables.
+SuPerFed's tables were made with 'batches' (its final public code) and
+'whole_batches' (its first), with the batch size of training. Both overestimate
+calibration errors; 'whole_batches' underestimates accuracy: with 50 test
+examples in batches of 20 it is at most 80 %. They exist for comparison with
+those tables.
 """
 
 from collections.abc import Callable
@@ -27,11 +29,11 @@ from fedjax_pfl.evaluation import calibration
 
 Predict = Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
 TEST_BATCH = 128  # images per forward pass, as in the FedBABU paper's code
-NUM_BEST = 5  # of top5
+TOP_K = 5
 
 
 class Tally(NamedTuple):
-  """Sums over examples; those of two sets of examples add up."""
+  """Sums over examples; the sums of two sets of examples add up."""
 
   correct: Array  # []
   top5: Array  # []
@@ -40,9 +42,9 @@ class Tally(NamedTuple):
 
 
 class Measures(NamedTuple):
-  """The numbers of one set of examples."""
+  """The metrics of one set of examples; shares from 0 to 1, not percentages."""
 
-  accuracy: Array  # [] the share that is right, like all others no percentage
+  accuracy: Array  # []
   top5: Array
   loss: Array
   ece: Array
@@ -50,7 +52,7 @@ class Measures(NamedTuple):
 
 
 class ClassScores(NamedTuple):
-  """How one view of every client does on the examples of every class."""
+  """The scores of one view of every client, class by class."""
 
   correct: Array  # [K, Y] number of correct predictions
   count: Array  # [K, Y] number of test examples
@@ -65,11 +67,11 @@ def score_view(
   *,
   num_bins: int = calibration.NUM_BINS,
 ) -> Scores:
-  """Return the scores of one view on the whole test set: 'exact'."""
+  """Return the scores of one view on all test examples: the rule 'exact'."""
 
   def add(carry, logits, y, real):
-    one = tally(logits, y, real, num_bins)
-    return jax.tree.map(lambda a, b: a + b.astype(a.dtype), carry, one)
+    batch = tally(logits, y, real, num_bins)
+    return jax.tree.map(lambda a, b: a + b.astype(a.dtype), carry, batch)
 
   rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
   none = jnp.zeros((), jnp.int32)
@@ -97,21 +99,21 @@ def score_batches(
   batch_size: int = TEST_BATCH,
   *,
   num_bins: int = calibration.NUM_BINS,
-  is_whole: bool = False,
+  full_only: bool = False,
 ) -> Scores:
-  """Return the means of the scores of the batches: 'batches'.
+  """Return the means of the scores of the batches: the rule 'batches'.
 
-  With `is_whole` of whole batches alone: 'whole_batches'. `correct` is what
-  makes correct / count the accuracy, and no whole number.
+  With `full_only` those of full batches: 'whole_batches'. `correct` is defined
+  by correct / count = accuracy, and is no integer.
   """
 
   def add(carry, logits, y, real):
     sums, number = carry
     seen = jnp.sum(real, dtype=jnp.int32)
-    one = measures(tally(logits, y, real, num_bins), seen)
-    counts = (seen == batch_size) if is_whole else (seen > 0)
+    batch = measures(tally(logits, y, real, num_bins), seen)
+    counts = (seen == batch_size) if full_only else (seen > 0)
     sums = jax.tree.map(
-      lambda a, b: a + jnp.where(counts, b, 0).astype(a.dtype), sums, one
+      lambda a, b: a + jnp.where(counts, b, 0).astype(a.dtype), sums, batch
     )
     return sums, number + counts
 
@@ -127,7 +129,7 @@ def score_batches(
     batch_size,
   )
   mean = jax.tree.map(lambda total: total / jnp.maximum(number, 1), sums)
-  seen = number * batch_size if is_whole else test.count
+  seen = number * batch_size if full_only else test.count
   return Scores(
     mean.accuracy * seen,
     test.count,
@@ -141,40 +143,43 @@ def score_batches(
 SCORINGS: dict[str, Callable[..., Scores]] = {
   'exact': score_view,
   'batches': score_batches,
-  'whole_batches': partial(score_batches, is_whole=True),
+  'whole_batches': partial(score_batches, full_only=True),
 }
 
 
 def tally(logits: Array, y: Array, real: Array, num_bins: int) -> Tally:
-  """Return the sums over one batch: logits [B, Y], labels [B], truth [B]."""
+  """Return the sums over one batch.
+
+  logits [B, Y], labels y [B]; real [B] is False where a row is padding.
+  """
   loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1)[:, 0]
   hit = (jnp.argmax(logits, -1) == y) & real
-  near = is_among_best(logits, y) & real
+  in_top = is_in_top_k(logits, y) & real
   return Tally(
     jnp.sum(hit, dtype=jnp.int32),
-    jnp.sum(near, dtype=jnp.int32),
+    jnp.sum(in_top, dtype=jnp.int32),
     jnp.sum(jnp.where(real, loss, 0)),
     calibration.fill(logits, y, real, num_bins),
   )
 
 
-def is_among_best(logits: Array, y: Array, number: int = NUM_BEST) -> Array:
-  """Return whether the class y is among the best so many: [B] bool.
+def is_in_top_k(logits: Array, y: Array, k: int = TOP_K) -> Array:
+  """Return whether the class y has one of the k largest logits: [B] bool.
 
-  Of equal logits the first class is better, as argmax has it. Those that are
-  no numbers win against nothing.
+  Of equal logits that of the first class ranks higher, as in argmax. A NaN
+  ranks lowest.
   """
   num_classes = logits.shape[-1]
   own = jnp.take_along_axis(logits, y[:, None], 1)  # [B, 1]
   later = jnp.arange(num_classes) > y[:, None]  # [B, Y]
   beaten = (own > logits) | ((own == logits) & later)
-  return jnp.sum(beaten, -1) >= num_classes - number
+  return jnp.sum(beaten, -1) >= num_classes - k
 
 
 def measures(total: Tally, count: Array) -> Measures:
-  """Return the numbers of `count` examples; 0 of none."""
+  """Return the metrics of `count` examples; 0 without examples."""
   ece, mce = calibration.errors(total.bins)
-  # In the dtype of the losses: of whole numbers jax makes 32 bits.
+  # In the dtype of the losses: JAX would turn integers into float32.
   number = jnp.maximum(count, 1).astype(total.loss.dtype)
   return Measures(
     total.correct / number,
@@ -193,7 +198,7 @@ def score_classes(
   normalise: Transform,
   batch_size: int = TEST_BATCH,
 ) -> ClassScores:
-  """Return the correct answers and the examples of every class of one view."""
+  """Return correct predictions and examples of every class, of one view."""
 
   def add(carry, logits, y, real):
     hit = (jnp.argmax(logits, -1) == y) & real
@@ -216,10 +221,10 @@ def fold_batches(
   normalise: Transform,
   batch_size: int = TEST_BATCH,
 ) -> PyTree:
-  """Return add(.. add(start, logits, y, real) .., logits, y, real).
+  """Return the carry after add(carry, logits, y, real) of every batch.
 
-  The batches [B] of one client's tests in stored order; `real` is False where
-  a row is padding. What `predict` returns is called logits here.
+  The batches [B] of one client's test examples, in stored order; `real` is
+  False where a row is padding. Logits are whatever `predict` returns.
   """
   size = min(batch_size, test.index.shape[0])
   order = jnp.arange(test.index.shape[0])

@@ -1,7 +1,7 @@
-"""From the scores of clients to the numbers of a table. Pure numpy.
+"""Summary statistics over clients. Pure numpy.
 
-All accuracies are in percent, over clients that have examples for training and
-for testing; calibration errors are shares, from 0 to 1.
+Accuracies are in percent, over clients that have training and test examples;
+calibration errors are shares, from 0 to 1.
 """
 
 import math
@@ -11,14 +11,14 @@ import numpy as np
 
 from fedjax_pfl.core.types import Scores
 
-NUM_RESAMPLES = 4000  # the interval's ends then move by about 2% of its width
+NUM_RESAMPLES = 4000  # its ends then vary by about 2% of its width
 
 
 def accuracies(scores: Scores, train_count: Any = None) -> np.ndarray:
   """Return the accuracy of every client in percent, [K]; NaN without tests.
 
   With `train_count` [K], NaN without training examples as well: such a client
-  has no model of its own to be evaluated.
+  has no model of its own.
   """
   correct, count = np.asarray(scores.correct), np.asarray(scores.count)
   assert correct.shape == count.shape and correct.ndim == 1, correct.shape
@@ -30,9 +30,9 @@ def accuracies(scores: Scores, train_count: Any = None) -> np.ndarray:
 
 
 def other_measures(scores: Scores) -> dict[str, np.ndarray]:
-  """Return top5 in percent, loss, ece and mce of every client.
+  """Return top5 in percent, loss, ece and mce, in the shape of the scores.
 
-  In the shape of the scores; without those that they lack.
+  Those that are None in the scores are left out.
   """
   measures = {
     'top5': scores.top5,
@@ -51,20 +51,31 @@ def other_measures(scores: Scores) -> dict[str, np.ndarray]:
 
 
 def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
-  """Return the summary of one view.
+  """Return the statistics of one view over clients.
 
-    mean           unweighted over clients: every client matters alike
+    mean           unweighted over clients
     std            population standard deviation over clients (ddof 0)
-    pooled         100 sum(correct) / sum(count): every example matters alike
+    pooled         100 sum(correct) / sum(count): weighted by test examples
     worst_decile   mean of the lowest ceil(K/10) clients
     interval       95% bootstrap interval of the mean over clients, [low, high]
     top5, loss     means over clients; top5 in percent
     ece, mce       means over clients of calibration errors: calibration.py
     num_clients    clients in these numbers
-    num_left_out   clients without test examples, or, where `train_count` [K]
-                   is given, without training examples: in none of them
+    num_left_out   clients without test examples, or, where `train_count` is
+                   given, without training examples: in none of the numbers
 
-  All numbers are NaN where no client is left; what the scores lack is left out.
+  Args:
+    scores: of all K clients, of one view.
+    train_count: the training examples of each client [K], or None.
+
+  Returns:
+    {name: number}. All are NaN where no client is left; what is None in the
+    scores is left out.
+
+  >>> scores = pfl.Scores(correct=np.array([3, 4]), count=np.array([4, 16]))
+  >>> summary = pfl.summarise(scores)
+  >>> summary['mean'], summary['pooled'], summary['num_clients']
+  (50.0, 35.0, 2)
   """
   accuracy = accuracies(scores, train_count)
   is_used = ~np.isnan(accuracy)
@@ -93,8 +104,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
 def bootstrap_interval(values: np.ndarray, *, seed: int = 0) -> list[float]:
   """Return the 95% percentile interval of the mean, [low, high].
 
-  It tells how the mean would move with other clients of the same kind; not
-  how it moves with the seed of the training.
+  It covers the choice of clients, not the seed of the training.
   """
   rng = np.random.default_rng(seed)
   # A million indices at once are 8 MB; all at once might be gigabytes.

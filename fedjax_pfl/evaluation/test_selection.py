@@ -1,9 +1,9 @@
-"""Choices by TEST accuracy: oracles, beside the honest last round.
+"""Test selection: the best round or view by TEST accuracy.
 
-Public tables print them now and then: of each client's best round, or of the
-best member of a grid of views. It is no way to choose a model: it looks at
-the examples by which the model is evaluated. So it stands apart from the
-methods, and what is made with it is called `test_best` wherever it is stored.
+Some published tables have the accuracy of each client's best round, or of the
+best member of a family of views. It is optimistic: the choice is made with the
+examples on which the model is evaluated. Results have it apart from those of
+the last round, under the key `test_best`.
 """
 
 from collections.abc import Mapping
@@ -19,22 +19,23 @@ from fedjax_pfl.evaluation.summary import other_measures
 
 
 class Best(NamedTuple):
-  """The best round so far."""
+  """The best round so far, of every client."""
 
   round: Array  # [K] -1 before the first
-  correct: Array  # [K] correct answers in that round
-  models: PyTree = ()  # [K, ...] the models of that round, if wanted
+  correct: Array  # [K] correct predictions in that round
+  models: PyTree = ()  # [K, ...] the models of that round, if requested
 
 
 def init_best(
   num_clients: int, models: PyTree = (), dtype: Any = jnp.int32
 ) -> Best:
-  """Return what every round is better than; models give shapes alone.
+  """Return the state before the first round: any round is better.
 
-  `dtype` is that of `correct`: no whole number where it is a mean of batches.
+  Of `models` only the shapes matter. `dtype` is that of `correct`: a float
+  where it is a mean over batches.
   """
-  none = jnp.full(num_clients, -1, jnp.int32)
-  return Best(none, none.astype(dtype), models)
+  before = jnp.full(num_clients, -1, jnp.int32)
+  return Best(before, before.astype(dtype), models)
 
 
 def update_best(
@@ -44,36 +45,37 @@ def update_best(
   models: PyTree = (),
   *,
   replace_ties: bool = False,
-  together: bool = False,
+  shared_round: bool = False,
 ) -> Best:
   """Return the best of the rounds so far and round `number`.
 
-  Every client has a best round of its own or, `together`, all have the one
-  with the most correct answers in all: the best pooled accuracy. Of equal
-  rounds the first stays, with `replace_ties` the last.
+  Every client has a best round of its own or, with `shared_round`, all have
+  the one with the most correct predictions in total: the best pooled accuracy.
+  Of equal rounds the first is kept, with `replace_ties` the last.
 
-  >>> best = fold(unseen(num_clients), scores, 1)
+  >>> best = update_best(init_best(num_clients), scores, 1)
   """
   old, new = best.correct, scores.correct
-  if together:
+  if shared_round:
     old, new = (jnp.broadcast_to(jnp.sum(c), c.shape) for c in (old, new))
   wins = new >= old if replace_ties else new > old  # [K]
 
-  def pick(one, other):
-    return jnp.where(wins.reshape((-1,) + (1,) * (one.ndim - 1)), one, other)
+  def pick(latest, earlier):
+    is_better = wins.reshape((-1,) + (1,) * (latest.ndim - 1))
+    return jnp.where(is_better, latest, earlier)
 
   return jax.tree.map(
     pick, Best(jnp.full_like(best.round, number), scores.correct, models), best
   )
 
 
-def best_together(accuracy: np.ndarray) -> int:
-  """Return the column of [K, G] with the best mean; of equals the first."""
+def best_column(accuracy: np.ndarray) -> int:
+  """Return the column of [K, G] with the best mean; of equal ones the first."""
   return int(np.argmax(np.mean(accuracy, axis=0)))
 
 
-def best_of_each(accuracy: np.ndarray) -> np.ndarray:
-  """Return the best column of every row of [K, G], of equals the first."""
+def best_column_of_rows(accuracy: np.ndarray) -> np.ndarray:
+  """Return the best column of each row of [K, G]; of equal ones the first."""
   return np.argmax(accuracy, axis=1)
 
 
@@ -84,25 +86,25 @@ def released_choice(
 
     max over g in {g_1, .., g_K} of table[k, g],  g_i the best of client i
 
-  The tables [K, G] are accuracy, by which clients choose, and others. For
-  accuracy that is the client's best; of losses and of calibration errors it
-  is the worst, and of top5 the best, that ANY client's choice would give.
+  `tables` [K, G] has 'accuracy', by which the g_i are chosen, and others. For
+  accuracy the maximum is the client's best; for losses and calibration errors
+  it is the worst, for top5 the best, over the choices of ALL clients.
   """
-  chosen = np.unique(best_of_each(tables['accuracy']))
+  chosen = np.unique(best_column_of_rows(tables['accuracy']))
   return {name: table[:, chosen].max(1) for name, table in tables.items()}
 
 
 def best_views(
   scores: Mapping[str, Scores], train_count: Any
 ) -> dict[str, dict[str, Any]]:
-  """Return the choices within every family of views, for result.json.
+  """Return the best view of every family, for result.json.
 
-    together   the view with the best mean over clients, for all: its mean,
-               its deviation over clients with ddof 0 (std) and 1 (std_sample)
-    each       every client its own best view
+    together   the view with the best mean over clients, shared by all: its
+               mean, and its deviation with ddof 0 (std) and 1 (std_sample)
+    each       the best view of each client
     released   `released_choice`: means over clients
 
-  Over the clients that have examples for training and for testing.
+  Over the clients that have training and test examples.
   """
   return {
     family: _best_view(views, grid(scores, family)[1], train_count)
@@ -118,18 +120,20 @@ def _best_view(
     return {}
   table = jax.tree.map(lambda rows: rows[is_used], table)  # [K, G]
   accuracy = table.correct / table.count
-  column = best_together(accuracy)
-  common, own = 100 * accuracy[:, column], 100 * accuracy.max(1)
+  column = best_column(accuracy)
+  shared, own = 100 * accuracy[:, column], 100 * accuracy.max(1)
   released = released_choice(
     {'accuracy': 100 * accuracy, **other_measures(table)}
   )
   return {
     'together': {
       'view': views[column],
-      'mean': float(common.mean()),
-      'std': float(common.std()),
-      'std_sample': float(common.std(ddof=1)) if common.size > 1 else None,
+      'mean': float(shared.mean()),
+      'std': float(shared.std()),
+      'std_sample': float(shared.std(ddof=1)) if shared.size > 1 else None,
     },
     'each': {'mean': float(own.mean()), 'std': float(own.std())},
-    'released': {name: float(one.mean()) for name, one in released.items()},
+    'released': {
+      name: float(values.mean()) for name, values in released.items()
+    },
   }

@@ -1,77 +1,111 @@
-"""How many clients run side by side, and what memory that takes."""
+"""How many clients run at the same time: the size of a chunk.
 
-from collections.abc import Callable
+  clients_per_chunk = n       n clients
+  'auto' on a CPU             1: one product fills all cores, and several at a
+                              time take longer (BUILD.md, "Speed")
+  'auto' on an accelerator    as many as fit into free memory, at most the
+                              limit that padding_overhead.py sets
+
+An 'auto' chunk that still runs out of memory is halved by oom_backoff.py.
+"""
+
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax import lax
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
+from fedjax_pfl.federated.padding_overhead import largest_chunk
 
-MEMORY_SHARE = 0.8  # of what an accelerator says it has; the rest fragments
-
-
-def map_clients(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
-  """Return fn of every row [C, ...], `chunk` rows side by side.
-
-  A chunk of one has no client axis at all: its loops stop where the client's
-  own data end, and its products are plain ones.
-  """
-  size = jax.tree.leaves(rows)[0].shape[0]
-  if chunk >= size:
-    return jax.vmap(fn)(rows)
-  if chunk == 1:
-    return lax.map(fn, rows)
-  return lax.map(fn, rows, batch_size=chunk)
+MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
 
 
-class Memory(NamedTuple):
-  """What an accelerator has, and what clients side by side take, in bytes."""
+class DeviceMemory(NamedTuple):
+  """Free memory of a device, and what one more client in a chunk takes."""
 
-  free: int
-  client: int  # that the program of one client needs
+  free: int  # bytes
+  per_client: int  # bytes
+
+  def num_fitting(self, bytes_each: int) -> int:
+    """Return how many things of this size fit; it may be 0."""
+    return int(MEMORY_SHARE * self.free // bytes_each)
 
 
-def auto_chunk(
-  algorithm: Algorithm,
-  server: Server,
-  clients: Client,
-  cohort: Array,
-  data: ClientData,
-  key: Key,
+def check_clients_per_chunk(clients_per_chunk: int | str) -> None:
+  """Raise BadInput if this is neither 'auto' nor a number of clients."""
+  is_number = isinstance(clients_per_chunk, int) and clients_per_chunk >= 1
+  if clients_per_chunk != 'auto' and not is_number:
+    raise bad_input(
+      'clients_per_chunk',
+      got=clients_per_chunk,
+      expected='"auto" or a whole number of clients, 1 or more',
+      cause='a typing error',
+    )
+
+
+def chunk_limit(
+  clients_per_chunk: int | str,
+  counts: np.ndarray,
+  cohort_size: int,
+  batch_size: int,
 ) -> int:
-  """Return how many clients of the cohort should run side by side.
+  """Return the largest chunk of a round, before memory is looked at.
 
-  On a CPU one: a product fills all cores, and side by side the same work
-  takes longer (BUILD.md, "Speed"). On an accelerator as many as fit. Only the
-  shapes of the arguments matter.
+  `counts` [K] are the examples of all clients. The limit of 'auto' on an
+  accelerator keeps the padding overhead low.
   """
+  if clients_per_chunk != 'auto':
+    return clients_per_chunk
   if jax.default_backend() == 'cpu':
     return 1
-  memory = memory_of(algorithm, server, clients, cohort, data, key)
-  if memory is None:
-    return cohort.shape[0]
-  fitting = MEMORY_SHARE * memory.free // memory.client
-  return int(np.clip(fitting, 1, cohort.shape[0]))
+  return largest_chunk(counts, cohort_size, batch_size)
 
 
-def memory_of(
+def chunk_size(
+  clients_per_chunk: int | str,
   algorithm: Algorithm,
   server: Server,
   clients: Client,
   cohort: Array,
   data: ClientData,
   key: Key,
-) -> Memory | None:
-  """Return the free memory, and what the compiler says that a client needs.
+  *,
+  limit: int | None = None,
+) -> int:
+  """Return how many clients of a cohort run at the same time.
 
-  None where the device does not say what it has, as a CPU. Only the shapes of
-  the arguments matter.
+  `limit` is that of `chunk_limit`. Of the arguments of the round only the
+  shapes matter.
+  """
+  most = cohort.shape[0]
+  if clients_per_chunk != 'auto':
+    return min(clients_per_chunk, most)
+  if jax.default_backend() == 'cpu':
+    return 1
+  most = most if limit is None else min(most, limit)
+  memory = device_memory(algorithm, server, clients, cohort, data, key)
+  if memory is None:
+    return most
+  return int(np.clip(memory.num_fitting(memory.per_client), 1, most))
+
+
+def device_memory(
+  algorithm: Algorithm,
+  server: Server,
+  clients: Client,
+  cohort: Array,
+  data: ClientData,
+  key: Key,
+) -> DeviceMemory | None:
+  """Return free memory, and what the compiler says that one client needs.
+
+  None where the device does not report its memory, as a CPU. Only the shapes
+  of the arguments matter.
   """
   stats = jax.local_devices()[0].memory_stats() or {}
   if jax.default_backend() == 'cpu' or 'bytes_limit' not in stats:
@@ -80,25 +114,26 @@ def memory_of(
   memory = program.compile().memory_analysis()
   need = memory.temp_size_in_bytes + memory.output_size_in_bytes
   free = stats['bytes_limit'] - stats.get('bytes_in_use', 0)
-  return Memory(free, max(need, 1))
+  return DeviceMemory(free, max(need, 1))
 
 
 def shapes_of(tree: PyTree) -> PyTree:
-  """Return the tree with shapes in the place of its arrays."""
+  """Return the tree with the shapes of its arrays as leaves."""
   return jax.tree.map(
     lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree
   )
 
 
 def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:
-  """Return the program of one client in a round with these arguments.
+  """Return the program of one client in a round, not yet compiled.
 
-  Its results are the client, its upload and its metrics. To be compiled.
+  `args` are (server, clients, cohort, data, key); the program returns the
+  client, its upload and its metrics.
   """
   return _first_client.lower(algorithm, *shapes_of(args))
 
 
 @partial(jax.jit, static_argnums=0)
 def _first_client(algorithm, server, clients, cohort, data, key):
-  one = trees.gather(gather(clients, cohort, data), 0)
-  return client_update(algorithm, server, data, key)(one)
+  row = trees.gather(gather(clients, cohort, data), 0)
+  return client_update(algorithm, server, data, key)(row)

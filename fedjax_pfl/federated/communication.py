@@ -1,4 +1,4 @@
-"""What crosses the network and what clients keep, counted in the pytrees."""
+"""Bytes that cross the network or stay with clients, from the pytrees."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -10,61 +10,64 @@ from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import ClientData
 
 
-class Traffic(NamedTuple):
+class Communication(NamedTuple):
   """Bytes of one client in one stage."""
 
-  kept: int  # between rounds
-  up: int  # in a round
-  down: int  # in a round
-  once: int  # as the stage begins
+  state: int  # kept between rounds
+  up: int  # sent in a round
+  down: int  # received in a round
+  initial: int  # received as the stage begins
 
 
 def count(
   stage: Stage, server: Server, clients: Client, data: ClientData
-) -> Traffic:
-  """Return the bytes of a stage, whose arguments may be shapes alone."""
+) -> Communication:
+  """Return the bytes of a stage; the arguments may be shapes alone."""
 
   def messages(server, clients, data):
     data = stage.prepare_data(server, data)
     client = trees.gather(clients, 0)
-    one = ClientData(data.x, data.y, data.index[0], data.count[0])
+    own = ClientData(data.x, data.y, data.index[0], data.count[0])
     down = stage.algorithm.download(server, client)
     _, up, _ = stage.algorithm.local_update(
-      down, client, one, jax.random.key(0)
+      down, client, own, jax.random.key(0)
     )
     return client, up, down, stage.initial_broadcast(server)
 
   shapes = jax.eval_shape(messages, server, clients, data)
-  kept, up, down, once = map(trees.num_bytes, shapes)
-  return Traffic(kept, up, down - once, once)
+  state, up, down, initial = map(trees.num_bytes, shapes)
+  return Communication(state, up, down - initial, initial)
 
 
-def watch(stage: Stage, server: Server) -> tuple[Stage, Callable[[], Traffic]]:
-  """Return the stage, and what tells its bytes as soon as a client trains.
+def count_in_trace(
+  stage: Stage, server: Server
+) -> tuple[Stage, Callable[[], Communication]]:
+  """Return the stage, and a function of its bytes after the first round.
 
-  The same as `count`, noted while a round is traced: tracing a deep model only
-  to count takes a second. It leaves no mark in the program.
+  They are those of `count`, counted while a round is traced: to trace a deep
+  model only for this takes a second. The compiled program is the same.
   """
-  method, seen = stage.algorithm, []
-  once = trees.num_bytes(jax.eval_shape(stage.initial_broadcast, server))
+  algorithm, counted = stage.algorithm, []
+  initial = trees.num_bytes(jax.eval_shape(stage.initial_broadcast, server))
 
   def local_update(down, client, data, rng):
-    new_client, up, metrics = method.local_update(down, client, data, rng)
-    kept, up_bytes, down_bytes = map(trees.num_bytes, (client, up, down))
-    seen[:] = [Traffic(kept, up_bytes, down_bytes - once, once)]
+    new_client, up, metrics = algorithm.local_update(down, client, data, rng)
+    state, up_bytes, down_bytes = map(trees.num_bytes, (client, up, down))
+    counted[:] = [Communication(state, up_bytes, down_bytes - initial, initial)]
     return new_client, up, metrics
 
-  watched = method._replace(local_update=local_update)
-  return stage._replace(algorithm=watched), lambda: seen[0]
+  counting = algorithm._replace(local_update=local_update)
+  return stage._replace(algorithm=counting), lambda: counted[0]
 
 
 def total(
-  stages: Iterable[tuple[int, Traffic]], fraction: float = 1.0
+  stages: Iterable[tuple[int, Communication]], fraction: float = 1.0
 ) -> float:
-  """Return the bytes to and from a client in (rounds, traffic) of all stages.
+  """Return the bytes to and from a client in (rounds, bytes) of all stages.
 
-  sum_s f T_s (up_s + down_s) + once_s          f of the clients take part
+  sum_s f T_s (up_s + down_s) + initial_s       f of the clients take part
   """
   return sum(
-    fraction * rounds * (one.up + one.down) + one.once for rounds, one in stages
+    fraction * rounds * (sizes.up + sizes.down) + sizes.initial
+    for rounds, sizes in stages
   )

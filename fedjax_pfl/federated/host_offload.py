@@ -1,11 +1,12 @@
-"""Clients whose rows live on the host: a round is fed those of its cohort.
+"""Host offload: the states and rows of clients are numpy arrays on the host.
 
   rows on the host -> those of the cohort -> train_cohort -> written back
 
-What a device holds does not grow with the number of registered clients: it
-has the images, the server, and two cohorts. The next one is fetched while a
-round runs; of clients that are in both, what the round makes of them is taken
-on the device. The numbers are those of rows on the device, bit for bit.
+The memory of a device does not grow with the number of registered clients: it
+holds the images, the server, and two cohorts. The next cohort is copied while a
+round runs; the states of clients that are in both are taken from the round's
+result on the device. The results are those of clients on the device, bit for
+bit.
 """
 
 from collections.abc import Callable
@@ -26,23 +27,23 @@ from fedjax_pfl.core.algorithm import (
 )
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.cohort import Cohort, gather
-from fedjax_pfl.federated.oom_backoff import until_it_fits
+from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 from fedjax_pfl.federated.rounds import Round, init_clients, train_cohort
 
-BLOCK = 256  # clients that begin at once
+INIT_BLOCK = 256  # clients whose states are made in one call
 
 
-class _Running(NamedTuple):
-  """The clients of a round that may not be over, and what becomes of them."""
+class _InFlight(NamedTuple):
+  """The clients of a round that may still run, and their new states."""
 
   ids: np.ndarray  # [C] in the order of training
   rows: Client  # [C, ...] on the device
 
 
 def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
-  """Return the states with which a method begins, the clients' on the host."""
+  """Return the states with which a method begins; clients are on the host."""
   server_key, clients_key = jax.random.split(key)
   algorithm, num_clients = stage.algorithm, data.count.shape[0]
   server = algorithm.init_server(server_key)
@@ -51,29 +52,29 @@ def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
     rows = data._replace(index=data.index[ids], count=data.count[ids])
     return init_clients(algorithm, server, rows, clients_key, ids)
 
-  one = jax.eval_shape(lambda: init(np.arange(1)))
+  shapes = jax.eval_shape(lambda: init(np.arange(1)))
   clients = jax.tree.map(
-    lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype), one
+    lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype), shapes
   )
   if jax.tree.leaves(clients):
-    for first in range(0, num_clients, BLOCK):
-      ids = np.arange(first, min(first + BLOCK, num_clients))
-      _write(clients, _Running(ids, init(ids)))
+    for first in range(0, num_clients, INIT_BLOCK):
+      ids = np.arange(first, min(first + INIT_BLOCK, num_clients))
+      _write(clients, _InFlight(ids, init(ids)))
   return initialize_stage(stage, server, clients, data)
 
 
 def initialize_stage(
   stage: Stage, server: Server, clients: Client, data: ClientData
 ) -> tuple[Server, Client]:
-  """Return the states with which a stage begins, the clients' on the host.
+  """Return the states with which a stage begins; clients are on the host.
 
-  A stage that makes its states from those of all clients has them on the
-  device for that moment.
+  A stage whose `initialize` reads the states of all clients has them on the
+  device during that call.
   """
   if stage.initialize is unchanged:
     return server, clients
   server, clients = stage.initialize(server, clients, data)
-  return server, jax.tree.map(np.array, clients)  # which can be written
+  return server, jax.tree.map(np.array, clients)  # writeable copies
 
 
 def shapes_on_host(clients: Client) -> Client:
@@ -83,30 +84,36 @@ def shapes_on_host(clients: Client) -> Client:
   )
 
 
-def make_fed_rounds(
+def make_host_rounds(
   algorithm: Algorithm,
-  chunk: int | str = 'auto',
+  clients_per_chunk: int | str = 'auto',
+  *,
+  limit: int | None = None,
   log: Callable[[str], None] = lambda text: None,
-  most: int | None = None,
 ) -> Round:
-  """Return rounds of cohorts [T, C] for clients and rows on the host.
+  """Return the function of rounds of cohorts [T, C] for clients on the host.
 
-  They write what becomes of clients into the arrays that they are given: a
-  copy of all clients would take longer than the round. `most` clients run side
-  by side where the chunk is 'auto'.
+  It updates the given arrays of client states in place: to copy those of all
+  clients would take longer than the round. `limit` is the largest 'auto'
+  chunk, see chunking.py.
   """
 
-  def choose(server, cohort, place, data, key):
+  def choose(server, cohort, position, data, key):
     rows = data._replace(index=cohort.index, count=cohort.count)
-    chunk = auto_chunk(algorithm, server, cohort.clients, place, rows, key)
-    return chunk if most is None else min(chunk, most)
+    return chunk_size(
+      *(clients_per_chunk, algorithm, server, cohort.clients),
+      *(position, rows, key),
+      limit=limit,
+    )
 
-  play = until_it_fits(partial(partial, _play, algorithm), chunk, choose, log)
-  return partial(_rounds, play)
+  round_fn = with_oom_backoff(
+    partial(partial, _run_round, algorithm), clients_per_chunk, choose, log
+  )
+  return partial(_run_rounds, round_fn)
 
 
 def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
-  """Refuse a method whose server looks at the rows of clients itself."""
+  """Raise BadInput if a method's server reads the rows of all clients."""
   key = jax.eval_shape(jax.random.key, 0)
 
   def post_aggregate(algorithm, x, y, server, key):
@@ -123,15 +130,15 @@ def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
       raise bad_input(
         'clients_placement',
         got='host',
-        expected='device for this method: after every round its server looks '
-        'at what all clients have',
+        expected='device for this method: after every round its server reads '
+        'the examples of all clients',
         choices=['device'],
         cause=f'stage {stage.name}: {str(error).splitlines()[0][:80]}',
       ) from error
 
 
 def without_rows(x: Array, y: Array, shape: tuple[int, int]) -> ClientData:
-  """Return data that tell how many clients there are, and nothing of them."""
+  """Return data with the shapes of index and count in place of the arrays."""
   return ClientData(
     x,
     y,
@@ -140,79 +147,83 @@ def without_rows(x: Array, y: Array, shape: tuple[int, int]) -> ClientData:
   )
 
 
-def _rounds(
-  play: Callable,
+def _run_rounds(
+  round_fn: Callable,
   server: Server,
   clients: Client,
   cohorts: Array,
   data: ClientData,
   key: Key,
-):
-  metrics, running = [], None
+) -> tuple[Server, Client, dict[str, Array]]:
+  metrics, in_flight = [], None
   for ids in np.asarray(cohorts):
-    order = np.lexsort((ids, data.count[ids]))  # as cohorts.by_size
-    cohort = _fetch(clients, ids[order], data, running)
-    server, rows, one = play(server, cohort, np.argsort(order), data, key)
-    if running is not None:  # it is over when this round begins
-      _write(clients, running)
-    running = _Running(ids[order], rows)
-    metrics.append(one)
-  _write(clients, running)
+    order = np.lexsort((ids, data.count[ids]))  # as cohort.by_size
+    cohort = _fetch(clients, ids[order], data, in_flight)
+    server, rows, own = round_fn(server, cohort, np.argsort(order), data, key)
+    if in_flight is not None:  # that round has ended when this one begins
+      _write(clients, in_flight)
+    in_flight = _InFlight(ids[order], rows)
+    metrics.append(own)
+  _write(clients, in_flight)
   stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
   return server, clients, stacked
 
 
-def _play(algorithm, chunk, server, cohort, place, data, key):
+def _run_round(algorithm, chunk, server, cohort, position, data, key):
   return compiled_round(
     *(algorithm, chunk, data.index.shape),
-    *(server, cohort, place, data.x, data.y, key),
+    *(server, cohort, position, data.x, data.y, key),
   )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def compiled_round(
-  algorithm, chunk, shape, server, cohort, place, x, y, key
+  algorithm, chunk, shape, server, cohort, position, x, y, key
 ) -> tuple[Server, Client, dict[str, Array]]:
   """Return (server, rows in the order of training, metrics in that of ids).
 
-  One program, whoever the cohort is; `shape` [K, N] is that of all rows.
+  One program for every cohort. `shape` [K, N] is that of the indices of all
+  clients; `position` [C] is where each id of the cohort is trained.
   """
   data = without_rows(x, y, shape)
   server, rows, metrics = train_cohort(
     algorithm, chunk, server, cohort, data, key
   )
-  return server, rows, trees.gather(metrics, place)
+  return server, rows, trees.gather(metrics, position)
 
 
 def _fetch(
-  clients: Client, ids: np.ndarray, data: ClientData, running: _Running | None
+  clients: Client,
+  ids: np.ndarray,
+  data: ClientData,
+  in_flight: _InFlight | None,
 ) -> Cohort:
-  """Return the cohort, on its way to the device."""
+  """Return the rows of a cohort; the copy to the device is asynchronous."""
   cohort = jax.device_put(gather(clients, ids, data))
-  if running is None or not jax.tree.leaves(cohort.clients):
+  if in_flight is None or not jax.tree.leaves(cohort.clients):
     return cohort
-  places = {client: place for place, client in enumerate(running.ids.tolist())}
-  source = np.array([places.get(client, -1) for client in ids.tolist()])
+  position = {own: place for place, own in enumerate(in_flight.ids.tolist())}
+  source = np.array([position.get(own, -1) for own in ids.tolist()])
   if np.all(source < 0):
     return cohort
-  renewed = _renew(cohort.clients, running.rows, source)
-  return cohort._replace(clients=renewed)
+  latest = _replace_rows(cohort.clients, in_flight.rows, source)
+  return cohort._replace(clients=latest)
 
 
 @jax.jit
-def _renew(rows: Client, running: Client, source: Array) -> Client:
-  """Return the rows, with running[source] where source is not negative."""
+def _replace_rows(rows: Client, others: Client, source: Array) -> Client:
+  """Return the rows, with others[source] where source is not negative."""
 
   def pick(row, other):
     is_new = (source >= 0).reshape((-1,) + (1,) * (row.ndim - 1))
     return jnp.where(is_new, other[source], row)
 
-  return jax.tree.map(pick, rows, running)
+  return jax.tree.map(pick, rows, others)
 
 
-def _write(clients: Client, running: _Running) -> None:
-  """Put rows from the device into the arrays on the host; waits for them."""
+def _write(clients: Client, in_flight: _InFlight) -> None:
+  """Wait for the rows of a round, and write them into the host's arrays."""
   for leaf, rows in zip(
-    jax.tree.leaves(clients), jax.tree.leaves(running.rows), strict=True
+    jax.tree.leaves(clients), jax.tree.leaves(in_flight.rows), strict=True
   ):
-    leaf[running.ids] = np.asarray(rows)
+    leaf[in_flight.ids] = np.asarray(rows)

@@ -1,8 +1,7 @@
-"""As many clients side by side as memory holds, at last found out by trying.
+"""Halve the chunk of a round that runs out of memory, and run it again.
 
-What a chunk will take is reckoned before (chunks.py), and memory may be more
-scattered than that. Where the allocator fails, half as many clients run side
-by side: arguments are not given away, so the round is begun once more.
+`chunking.py` computes how many clients fit, but memory may be fragmented. The
+arguments of a round are not donated, so it can be run once more.
 """
 
 from collections.abc import Callable
@@ -13,38 +12,40 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput, bad_input
 
 
-def until_it_fits(
+def with_oom_backoff(
   make_fn: Callable[[int], Callable],
-  chunk: int | str,
+  clients_per_chunk: int | str,
   choose_fn: Callable[..., int],
   log: Callable[[str], None] = lambda text: None,
 ) -> Callable:
-  """Return make_fn(chunk) as a function, with a chunk that fits memory.
+  """Return make_fn(chunk) as a function, with a chunk that fits into memory.
 
-  'auto' begins with choose_fn(*args), asked once, and halves it where memory
-  does not hold it. A number is not changed: it is refused with a sentence.
+  The chunk of 'auto' is choose_fn(*args) of the first call, halved as long as
+  memory does not hold it. A number is not changed: BadInput is raised.
   """
-  chosen = []  # [chunk, function, whether it was seen to fit]
+  chosen = []  # [chunk, function, whether a call has succeeded]
 
   def call(*args):
     if not chosen:
-      first = choose_fn(*args) if chunk == 'auto' else chunk
+      is_auto = clients_per_chunk == 'auto'
+      first = choose_fn(*args) if is_auto else clients_per_chunk
       chosen[:] = first, make_fn(first), False
-    size, function, fits = chosen
+    chunk, function, fits = chosen
     if fits or trees.is_traced(args):
       return function(*args)
     try:
-      # The allocator of an accelerator fails when nobody is looking any more.
+      # Execution is asynchronous: without waiting, an accelerator's allocator
+      # fails after this block.
       result = jax.block_until_ready(function(*args))
     except jax.errors.JaxRuntimeError as error:
       if not is_out_of_memory(error):
         raise
-      if chunk != 'auto' or size == 1:
-        raise _too_large(size, error) from error
-      chosen[:] = size // 2, make_fn(size // 2), False
+      if clients_per_chunk != 'auto' or chunk == 1:
+        raise _too_large(chunk, error) from error
+      chosen[:] = chunk // 2, make_fn(chunk // 2), False
       log(
-        f'{size} clients side by side are more than memory holds: going on '
-        f'with {size // 2}. The numbers are the same.'
+        f'{chunk} clients at a time run out of memory: going on with '
+        f'{chunk // 2}. The results are the same.'
       )
       return call(*args)
     chosen[2] = True
@@ -54,22 +55,22 @@ def until_it_fits(
 
 
 def is_out_of_memory(error: Exception) -> bool:
-  """Return whether an allocator gave up, on a device or on the host."""
+  """Return whether an allocator failed, of a device or of the host."""
   return 'RESOURCE_EXHAUSTED' in str(error)
 
 
-def _too_large(size: int, error: Exception) -> BadInput:
+def _too_large(chunk: int, error: Exception) -> BadInput:
   choices = ['a smaller batch_size', 'a smaller model']
-  if size > 1:
+  if chunk > 1:
     choices = [
       'clients_per_chunk=auto',
-      f'clients_per_chunk={size // 2}',
+      f'clients_per_chunk={chunk // 2}',
       *choices,
     ]
   return bad_input(
     'clients_per_chunk',
-    got=size,
-    expected='as many clients side by side as memory holds',
+    got=chunk,
+    expected='as many clients at a time as fit into memory',
     choices=[*choices, 'clients_placement=host'],
     cause=str(error).splitlines()[0][:120],
   )

@@ -3,8 +3,8 @@
   gather the cohort's rows -> local_update of every client -> aggregate
   -> post_aggregate -> scatter the rows
 
-It never asks which algorithm it runs. Results move neither with the order of
-the cohort, nor the chunk, nor the padding, beyond rounding.
+It does not depend on the algorithm. Up to rounding, results depend neither on
+the order of the cohort, nor on the chunk, nor on the padding.
 """
 
 import contextlib
@@ -21,10 +21,13 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.chunking import (
+  check_clients_per_chunk,
+  chunk_size,
+)
+from fedjax_pfl.federated.client_map import map_clients
 from fedjax_pfl.federated.cohort import Cohort, by_size, client_update, gather
-from fedjax_pfl.federated.oom_backoff import until_it_fits
-from fedjax_pfl.federated.sharding import map_clients
+from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 
 Round = Callable[
   [Server, Client, Array, ClientData, Key], tuple[Server, Client, Metrics]
@@ -35,7 +38,28 @@ BACKENDS = ('vmap', 'loop')
 def init_states(
   algorithm: Algorithm, data: ClientData, key: Key
 ) -> tuple[Server, Client]:
-  """Return the server and the stacked clients [K, ...] before round 0."""
+  """Return the states of server and clients before round 0.
+
+  `begin` adds what the stage makes of them; most stages change nothing.
+
+  Args:
+    algorithm: the functions of the method.
+    data: the training examples of all K clients.
+    key: a JAX key.
+
+  Returns:
+    (server, clients): two pytrees of the method's own; every leaf of the
+    second is stacked over the clients, [K, ...].
+
+  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
+  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
+  >>> ditto, key = pfl.algorithm('ditto'), jax.random.key(0)
+  >>> (stage,) = ditto.build(task, ditto.HParams())
+  >>> server, clients = pfl.init_states(stage.algorithm, data, key)
+  >>> server.round.item(), {len(leaf) for leaf in jax.tree.leaves(clients)}
+  (0, {3})
+  """
   server_key, clients_key = jax.random.split(key)
   server = algorithm.init_server(server_key)
   ids = jnp.arange(data.count.shape[0])
@@ -45,15 +69,15 @@ def init_states(
 def init_clients(
   algorithm: Algorithm, server: Server, data: ClientData, key: Key, ids: Array
 ) -> Client:
-  """Return the stacked states [C, ...] of these clients before round 0.
+  """Return the stacked states [C, ...] of clients `ids` before round 0.
 
-  Of the rows of indices, `data` has those of these clients alone.
+  The rows of indices in `data` are those of these clients alone.
   """
 
   def init_client(index, count, client_id):
-    one = ClientData(data.x, data.y, index, count)
+    own = ClientData(data.x, data.y, index, count)
     return algorithm.init_client(
-      server, one, jax.random.fold_in(key, client_id)
+      server, own, jax.random.fold_in(key, client_id)
     )
 
   return jax.vmap(init_client)(data.index, data.count, ids)
@@ -62,7 +86,22 @@ def init_clients(
 def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
   """Return the states with which the first stage of a method begins.
 
-  >>> server, clients = begin(stages[0], data, jax.random.key(0))
+  Args:
+    stage: the first stage that the method's `build` returns.
+    data: the training examples of all K clients.
+    key: a JAX key.
+
+  Returns:
+    (server, clients) for the first round; the leaves of clients are [K, ...].
+
+  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
+  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
+  >>> fedavg = pfl.algorithm('fedavg')
+  >>> (stage,) = fedavg.build(task, fedavg.HParams())
+  >>> server, clients = pfl.begin(stage, data, jax.random.key(0))
+  >>> server.params['head']['kernel'].shape
+  (64, 2)
   """
   return stage.initialize(*init_states(stage.algorithm, data, key), data)
 
@@ -70,7 +109,7 @@ def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
 def stage_shapes(
   stages: Sequence[Stage], data: ClientData
 ) -> Iterator[tuple[Stage, Server, Client]]:
-  """Yield every stage with its states as it begins, as shapes alone."""
+  """Yield every stage with the shapes of the states with which it begins."""
   states = None
   for stage in stages:
     if states is None:
@@ -89,18 +128,34 @@ def make_round(
   backend: str = 'vmap',
   name: str = 'round',
 ) -> Round:
-  """Return (server, clients, cohort, data, key) -> (server, clients, metrics).
+  """Return the function of one round.
 
-  `clients_per_chunk` clients run side by side, chunk after chunk: 'auto' takes
-  the largest number that fits memory and is not slower. The devices of a `mesh`
-  each have a share of the clients; see mesh.py. The backend 'loop' runs client
-  after client in Python, without compilation, and its exceptions name client,
-  stage and round. Keys: fold_in(fold_in(key, round), client); the server's is
-  that of client K, who does not exist.
+  Keys: fold_in(fold_in(key, server.round), client id); the server's is that of
+  id K.
 
-  >>> round_fn = make_round(algorithm)
-  >>> for _ in range(3):
-  ...   server, clients, metrics = round_fn(server, clients, cohort, data, key)
+  Args:
+    algorithm: the functions of the method.
+    clients_per_chunk: how many clients run at the same time, chunk after
+      chunk. 'auto': as many as fit into memory, one on a CPU.
+    mesh: the devices that share the clients of a round; see sharding.py.
+    backend: 'vmap', or 'loop': client after client in Python, not compiled;
+      its exceptions name client, stage and round.
+    name: the stage, for these exceptions.
+
+  Returns:
+    (server, clients [K, ...], cohort [C], data, key) -> (server, clients,
+    metrics {name: [C]}), compiled at the first call.
+
+  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
+  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
+  >>> fedavg, key = pfl.algorithm('fedavg'), jax.random.key(0)
+  >>> (stage,) = fedavg.build(task, fedavg.HParams())
+  >>> server, clients = pfl.begin(stage, data, key)
+  >>> round_fn, cohort = pfl.make_round(stage.algorithm), jnp.array([0, 2])
+  >>> server, _, metrics = round_fn(server, clients, cohort, data, key)
+  >>> server.round.item(), metrics['loss'].shape
+  (1, (2,))
   """
   if backend not in BACKENDS:
     raise bad_input(
@@ -112,22 +167,32 @@ def make_round(
     )
   if backend == 'loop':
     return partial(_loop_round, algorithm, name)
+  check_clients_per_chunk(clients_per_chunk)
   if clients_per_chunk == 'auto':
     return _auto_round(algorithm, mesh)
-  if not isinstance(clients_per_chunk, int) or clients_per_chunk < 1:
-    raise bad_input(
-      'clients_per_chunk',
-      got=clients_per_chunk,
-      expected='"auto" or a whole number of clients, 1 or more',
-      cause='a typing error',
-    )
   return jax.jit(partial(_compiled_round, algorithm, clients_per_chunk, mesh))
 
 
 def make_rounds(round_fn: Round) -> Round:
-  """Return the same for cohorts [T, C]: one dispatch for T rounds.
+  """Return the function of several rounds: one dispatch, one program.
 
-  Metrics gain a leading T.
+  Args:
+    round_fn: what `make_round` returns, with backend 'vmap'.
+
+  Returns:
+    The same function for cohorts [T, C]; its metrics are [T, C].
+
+  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
+  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
+  >>> fedavg, key = pfl.algorithm('fedavg'), jax.random.key(0)
+  >>> (stage,) = fedavg.build(task, fedavg.HParams())
+  >>> rounds_fn = pfl.make_rounds(pfl.make_round(stage.algorithm))
+  >>> cohorts = pfl.sample_cohorts(key, 0, 5, num_clients=3, size=2)
+  >>> server, clients = pfl.begin(stage, data, key)
+  >>> server, _, metrics = rounds_fn(server, clients, cohorts, data, key)
+  >>> server.round.item(), metrics['loss'].shape
+  (5, (5, 2))
   """
 
   @jax.jit
@@ -153,22 +218,23 @@ def train_cohort(
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
 
-  The cohort comes in the order of `by_size`. Of `data`, the rows of clients
-  are not looked at.
+  The cohort is in the order of `by_size`. The rows of indices in `data` are not
+  read: `cohort` has them.
   """
 
-  def update(shared, one):
-    return client_update(algorithm, *shared)(one)
+  def update(shared, row):
+    return client_update(algorithm, *shared)(row)
 
   rows, uploads, metrics = map_clients(
     update, (server, data, key), cohort, chunk, mesh
   )
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
-  return _learn(algorithm, server, uploads, cohort, data, key), rows, metrics
+  server = _update_server(algorithm, server, uploads, cohort, data, key)
+  return server, rows, metrics
 
 
-def _learn(algorithm, server, uploads, cohort, data, key) -> Server:
+def _update_server(algorithm, server, uploads, cohort, data, key) -> Server:
   server_key = _server_key(server, data, key)
   server = algorithm.aggregate(server, uploads, cohort.count)
   return algorithm.post_aggregate(server, data, server_key)
@@ -197,14 +263,14 @@ def _loop_round(algorithm, name, server, clients, ids, data, key):
     lambda *leaves: jnp.stack(leaves), *results
   )
   with _named('server', name, server):
-    server = _learn(algorithm, server, uploads, cohort, data, key)
+    server = _update_server(algorithm, server, uploads, cohort, data, key)
   clients = trees.scatter(clients, cohort.ids, rows)
   return server, clients, trees.gather(metrics, jnp.argsort(order))
 
 
 @contextlib.contextmanager
 def _named(who, stage, server):
-  """Run without compilation; say in an exception who failed, and when."""
+  """Disable compilation; add client, stage and round to an exception."""
   try:
     with jax.disable_jit():
       yield
@@ -225,22 +291,22 @@ def _named(who, stage, server):
 
 
 def _server_key(server, data, key):
-  """Return the key that follows those of all clients of this round."""
+  """Return the key of the server in this round: that of client id K."""
   num_clients = data.count.shape[0]
   return jax.random.fold_in(jax.random.fold_in(key, server.round), num_clients)
 
 
 def _auto_round(algorithm, mesh):
-  """Return the round whose chunk is chosen at the first call of a shape."""
-  chosen: dict[int, Round] = {}
+  """Return the round with a chunk chosen for each size of a cohort."""
+  chosen: dict[int, Round] = {}  # by the size of the cohort
 
   def round_fn(server, clients, cohort, data, key):
     size = cohort.shape[0]
     if size not in chosen:
-      chosen[size] = until_it_fits(
+      chosen[size] = with_oom_backoff(
         lambda chunk: make_round(algorithm, clients_per_chunk=chunk, mesh=mesh),
         'auto',
-        partial(auto_chunk, algorithm),
+        partial(chunk_size, 'auto', algorithm),
       )
     return chosen[size](server, clients, cohort, data, key)
 

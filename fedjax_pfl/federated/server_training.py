@@ -1,13 +1,13 @@
-"""A server with training data of its own (FedBABU paper, tables 2 and 21).
+"""Train the server on data of its own (FedBABU paper, tables 2 and 21).
 
   w <- aggregate(w_1, ..., w_C)
   w <- SGD_1(w; shared examples)      one epoch on 'full', or on the 'body'
 
-An option of any method whose server holds a whole model, not a method: it is
-the `post_aggregate` of its stage. floor(p P) of the P training examples are
-shared, drawn once from all of them; the clients keep theirs. Batch size,
+An option of any method whose server has a complete model: it becomes the
+`post_aggregate` of its stage. floor(p P) of the P training examples are shared,
+drawn once from all of them; clients still train on theirs. Batch size,
 momentum, decay and transform are the clients', the learning rate is that of the
-round just played, and the buffer starts anew in every round.
+same round, and the momentum buffer is zero in every round.
 """
 
 import math
@@ -37,14 +37,14 @@ def share(
 ) -> tuple[Stage, ...]:
   """Return the method with a server that trains after every aggregation.
 
-  The head of FedBABU stays fixed with part 'body' (table 21); with 'full' the
-  server would train it.
+  With part 'body' the head of FedBABU stays fixed (table 21); with 'full' the
+  server trains it.
   """
   _check_server(stages, task, fraction)
   mask = part_mask(task, part, 'server_trainable')
 
   def post_aggregate(server, data, key):
-    # The pool is an argument of the round; its size alone decides the rows.
+    # The rows depend on the number of examples only, not on the examples.
     rows = shared_rows(seed, fraction, data.y.shape[0])
     shared = ClientData(
       data.x, data.y, jnp.asarray(rows, jnp.int32), jnp.asarray(rows.size)
@@ -54,7 +54,7 @@ def share(
       server.params,
       shared,
       key,
-      # aggregate has moved the clock to the round to come.
+      # aggregate has incremented the round.
       tx=optimisers.freeze_except(train.sgd(server.round - 1), mask),
       batching=train.batching(task)._replace(epochs=1),
     )
@@ -80,25 +80,25 @@ def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:
 
 
 def _check_server(stages, task, fraction) -> None:
-  """Refuse a method whose server has no model that could be trained."""
+  """Raise BadInput if the server has no model that could be trained."""
   key = jax.eval_shape(jax.random.key, 0)
-  want = jax.eval_shape(task.init, key)
+  model = jax.eval_shape(task.init, key)
   cause = 'a method whose clients keep a part of the model, or all of it'
   if len(stages) == 1:
     algorithm = stages[0].algorithm
     server = jax.eval_shape(algorithm.init_server, key)
-    whole = _kinds(getattr(server, 'params', ())) == _kinds(want)
-    if whole and algorithm.post_aggregate is as_aggregated:
+    has_model = _kinds(getattr(server, 'params', ())) == _kinds(model)
+    if has_model and algorithm.post_aggregate is as_aggregated:
       return
-    if whole:
+    if has_model:
       cause = 'a method whose server has a step of its own after each round'
   else:
     cause = f'a method of {len(stages)} stages, each with rates of its own'
   raise bad_input(
     'server_data_fraction',
     got=fraction,
-    expected='0 for this method: its server has no whole model `params` that '
-    'could be trained at the learning rate of the round',
+    expected='0 for this method: its server has no complete model `params` '
+    'that could be trained at the learning rate of the round',
     cause=cause,
   )
 

@@ -1,1 +1,1 @@
-"""Models, and the Task that an algorithm sees of them."""
+"""Architectures, and the Task record through which algorithms use them."""

@@ -1,4 +1,4 @@
-"""A wide model: several encoders side by side, one linear head on them all.
+"""A wide model: several encoders, and one linear head on all their features.
 
   F(x)      = [E_1(x), ..., E_M(x)]                        in cluster order
   logits(x) = F(x) K + b            K [M F, Y], b [Y]
@@ -71,9 +71,9 @@ def linear(head: Params, rows: Array) -> Array:
 
 
 def concatenate(features_fn, task: Task, encoders: PyTree) -> Array:
-  """Return features_fn of every encoder, side by side: [B, M F].
+  """Return the concatenated features of all encoders: [B, M F].
 
-  On a CPU one encoder after the other: its products fill the cores.
+  On a CPU one encoder after the other: one product fills all cores.
   """
   shape = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   no_head = jax.tree.map(
@@ -81,11 +81,11 @@ def concatenate(features_fn, task: Task, encoders: PyTree) -> Array:
     trees.select(shape, task.is_head),
   )
 
-  def one(encoder):
+  def encode(encoder):
     return features_fn(trees.combine(encoder, no_head))
 
   each = lax.map if jax.default_backend() == 'cpu' else _vmapped
-  rows = each(one, encoders)  # [M, B, F]
+  rows = each(encode, encoders)  # [M, B, F]
   return jnp.moveaxis(rows, 0, 1).reshape(rows.shape[1], -1)
 
 
@@ -99,7 +99,7 @@ def encoders_of(task: Task, models: Params) -> Params:
 
 
 def fresh_head(task: Task, number: int, key: Key) -> Params:
-  """Return K, b ~ U(-1/sqrt(M F), 1/sqrt(M F)), as PyTorch begins a layer."""
+  """Return K, b ~ U(-1/sqrt(M F), 1/sqrt(M F)), as in PyTorch."""
   shape = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))['head']
   width, classes = shape['kernel'].shape
   bound = (number * width) ** -0.5
@@ -123,7 +123,7 @@ def warm_head(models: Params) -> Params:
 
 
 def pool_features(wide: Task, params: Params, data: ClientData) -> ClientData:
-  """Return the data with F(x) [P, M F] in the place of all images x.
+  """Return the data with the features F(x) [P, M F] in place of the images x.
 
   Exact where images are not augmented and no layer depends on the batch.
   """

@@ -42,6 +42,6 @@ class ConvNet(nn.Module):
     return self.head(self.features(x, mask))
 
 
-def least(depth: int) -> int:
-  """Return the least image side that leaves one pixel after the pools."""
+def min_side(depth: int) -> int:
+  """Return the smallest image side that leaves a pixel after the pooling."""
   return 2**depth

@@ -1,8 +1,8 @@
-"""How the head begins: the variants of the FedBABU paper (figures 3, 5, 7, 9).
+"""Initialise the head: the variants of the FedBABU paper (figures 3, 5, 7, 9).
 
 For a head W of Y classes and F features, with the gain sqrt(2) of a ReLU:
 
-  default          as the model says: U(-1/sqrt(F), 1/sqrt(F))
+  default          that of the model: U(-1/sqrt(F), 1/sqrt(F))
   xavier_uniform   U(-a, a),    a = sqrt(2) sqrt(6 / (F + Y))
   xavier_normal    N(0, std^2), std = sqrt(2) sqrt(2 / (F + Y))
   he_uniform       U(-a, a),    a = sqrt(6 / F)
@@ -49,7 +49,7 @@ HEAD_BIASES = (DEFAULT, 'zero')
 
 
 def with_head(task: Task, init: str = DEFAULT, bias: str = DEFAULT) -> Task:
-  """Return the task whose head begins like this; its body stays as it was.
+  """Return the task with another initialisation of its head.
 
   >>> task = with_head(make_task('convnet4', image_shape=(32, 32, 3),
   ...                            num_classes=10), 'orthogonal', 'zero')
@@ -62,7 +62,7 @@ def with_head(task: Task, init: str = DEFAULT, bias: str = DEFAULT) -> Task:
       raise bad_input(
         field,
         got=value,
-        expected='a known way to begin the head',
+        expected='a known initialisation of the head',
         choices=choices,
         cause='a typing error',
       )

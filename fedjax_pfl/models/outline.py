@@ -1,9 +1,9 @@
-"""A model that computes nothing, for questions that its numbers do not answer.
+"""A model that computes nothing, to get shapes and names quickly.
 
-Tracing a deep model takes longer than all else before a run's first round;
-what a method is evaluated by can be asked of any model with the same layers.
-Each but the head has a single parameter here: every leaf of a tree is traced
-anew in every sum and product of an optimiser.
+Tracing a deep model takes longer than all else before a run's first round. The
+views of a method, for example, are the same for any model with the same layers.
+Each layer but the head has a single parameter here: an optimiser traces every
+leaf of a tree in each of its sums and products.
 """
 
 import jax
@@ -13,9 +13,9 @@ from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree, Task
 
 
 def outline(task: Task) -> Task:
-  """Return the task with a model of these layers whose outputs are 0.
+  """Return the task with a model of the same layers whose outputs are 0.
 
-  >>> stages = module.build(outline(task), hp)     # what are their shapes?
+  >>> stages = module.build(outline(task), hp)
   """
   params = jax.eval_shape(lambda: task.init(jax.random.key(0)))
   head = params['head']['kernel']
@@ -47,7 +47,7 @@ def outline(task: Task) -> Task:
 
 
 def thinned(layers: PyTree) -> PyTree:
-  """Return the layers with one leaf each; the head as it is."""
+  """Return the layers with one leaf each; the head is unchanged."""
   return {
     name: layer if name == 'head' else jax.tree.leaves(layer)[0]
     for name, layer in layers.items()

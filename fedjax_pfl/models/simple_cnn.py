@@ -7,8 +7,8 @@
   head   linear
 
 62,006 parameters on 32x32x3 images of 10 classes, 44,426 on 28x28x1. The
-encoder of the public code owns one more layer that nothing ever reads; it is
-left out.
+encoder of the public code has one more layer, which is never used; it is left
+out.
 """
 
 import flax.linen as nn
@@ -16,11 +16,11 @@ import flax.linen as nn
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import layers
 
-LEAST = 16  # the least image side that leaves one pixel
+MIN_SIDE = 16  # of an image: one pixel is left
 
 
 class SimpleCNN(nn.Module):
-  """conv1, conv2, fc1, fc2, head, as wide as `widths` says."""
+  """conv1, conv2, fc1, fc2, head, of these widths."""
 
   num_classes: int
   conv_impl: str = 'auto'

@@ -11,8 +11,8 @@
   head       linear
   parameters 109,022           94,186 / 140,356  181,416 (62, 10 / 100, 200)
 
-No padding, ReLU after all but the head, poolings as far apart as they are
-large. Kernels begin as N(0, 2 / (fan_in + fan_out)), biases at 0. fc1 and head
+No padding, ReLU after all but the head, pooling with stride = size. Kernels
+are initialised as N(0, 2 / (fan_in + fan_out)), biases at 0. fc1 and head
 are 1x1 convolutions in the paper, of a map of one pixel: the same.
 """
 

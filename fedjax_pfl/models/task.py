@@ -1,4 +1,4 @@
-"""From the name of a model, or from a flax module, to a Task."""
+"""Make a Task from the name of a model, or from a flax module."""
 
 import functools
 import inspect
@@ -29,18 +29,18 @@ from fedjax_pfl.models import (
   superfed_cnn,
   vgg9,
 )
-from fedjax_pfl.models.ops import conv as lowerings
+from fedjax_pfl.models.ops.conv import resolve
 
-# Of XLA; at level 0 products and sums are not contracted, which moves bits.
-QUICKLY = {'xla_backend_optimization_level': 1}
+# Of XLA; at level 0 products and sums are not contracted, which changes bits.
+FAST_COMPILE = {'xla_backend_optimization_level': 1}
 
 
 class Model(NamedTuple):
-  """How to make a model, and what it can read."""
+  """How to make a model, and the images that it accepts."""
 
   make: Callable[..., nn.Module]  # (num_classes=, conv_impl=) -> module
-  least: int = 1  # image side
-  sides: tuple[int, ...] = ()  # square images of these alone; make(side=) too
+  min_side: int = 1  # of an image
+  sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
   batch_independent: bool = False  # see Task
 
 
@@ -49,21 +49,21 @@ def _resnet(block: type[nn.Module], *blocks: int) -> Model:
 
 
 MODELS = {
-  'convnet3': Model(functools.partial(convnet.ConvNet, 3), convnet.least(3)),
-  'convnet4': Model(functools.partial(convnet.ConvNet, 4), convnet.least(4)),
+  'convnet3': Model(functools.partial(convnet.ConvNet, 3), convnet.min_side(3)),
+  'convnet4': Model(functools.partial(convnet.ConvNet, 4), convnet.min_side(4)),
   'mobilenet': Model(mobilenet.MobileNet),
   'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
   'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
   'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
   'simple_cnn': Model(
-    simple_cnn.SimpleCNN, simple_cnn.LEAST, batch_independent=True
+    simple_cnn.SimpleCNN, simple_cnn.MIN_SIDE, batch_independent=True
   ),
   'superfed_cnn': Model(
     superfed_cnn.SuperFedCNN,
     sides=(*superfed_cnn.SIDES,),
     batch_independent=True,
   ),
-  'vgg9': Model(vgg9.VGG9, vgg9.LEAST, batch_independent=True),
+  'vgg9': Model(vgg9.VGG9, vgg9.MIN_SIDE, batch_independent=True),
 }
 
 
@@ -76,9 +76,23 @@ def make_task(
   normalise: Transform | None = None,
   conv_impl: str = 'auto',
 ) -> Task:
-  """Return the Task of a model by its name, for images (H, W, channels).
+  """Return the Task of a model by its name.
 
-  >>> task = make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
+  Args:
+    name: 'convnet3', 'convnet4', 'mobilenet', 'resnet10', 'resnet18',
+      'resnet50', 'simple_cnn', 'superfed_cnn' or 'vgg9'.
+    image_shape: (H, W, ch).
+    num_classes: Y.
+    augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;
+      None divides uint8 images by 255. See `make_transforms`.
+    normalise: the transform of test images; likewise.
+    conv_impl: how convolutions are computed: 'lax', 'gemm', or 'auto', which is
+      'gemm' on a CPU and 'lax' elsewhere.
+
+  Returns:
+    Task: the model as pure functions.
+
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
   >>> params = task.init(jax.random.key(0))
   >>> task.features(params, jnp.zeros((5, 8, 8, 1)), jnp.ones(5)).shape
   (5, 64)
@@ -89,10 +103,10 @@ def make_task(
       got=name,
       expected='a known model',
       choices=MODELS,
-      cause='a typo; a module of your own goes to task_from_module',
+      cause='a typo; for a module of your own, use task_from_module',
     )
   model = MODELS[name]
-  lowerings.resolve(conv_impl)
+  resolve(conv_impl)
   _check_shape(image_shape)
   _check_sides(name, model, image_shape)
   size = {'side': image_shape[0]} if model.sides else {}
@@ -115,27 +129,48 @@ def task_from_module(
   normalise: Transform | None = None,
   batch_independent: bool = False,
 ) -> Task:
-  """Return the Task of a flax module of your own.
+  """Return the Task of a flax module.
 
-  Called with (x [B, H, W, ch], mask [B]) it returns logits [B, Y]; its method
-  `features` returns the input [B, F] of the last layer, which is its attribute
-  `head`. BatchNorm must be the one of `layers`: no collection but the
-  parameters is kept. A `features` that takes `train` is called with train=True
-  where the model is trained; its nn.Dropout layers then have a key. Say
-  `batch_independent` if a row of features depends on that row of x alone.
+  Args:
+    module: called with (x [B, H, W, ch], mask [B]) it returns logits [B, Y].
+      Its method `features` returns the input [B, F] of its last layer, which is
+      its attribute `head`. If `features` has an argument `train`, it is True in
+      training, with a key for nn.Dropout. BatchNorm must be that of
+      `models.ops.layers`: there are no collections besides parameters.
+    image_shape: (H, W, ch).
+    num_classes: Y.
+    augment: the transform of training images; see `make_task`.
+    normalise: the transform of test images.
+    batch_independent: whether a row of features depends on that row of x only.
+
+  Returns:
+    Task: the model as pure functions.
+
+  >>> import flax.linen as nn
+  >>> class Perceptron(nn.Module):
+  ...   def setup(self):
+  ...     self.body, self.head = nn.Dense(16), nn.Dense(10)
+  ...   def features(self, x, mask):
+  ...     return nn.relu(self.body(x.reshape(len(x), -1)))
+  ...   def __call__(self, x, mask):
+  ...     return self.head(self.features(x, mask))
+  >>> task = pfl.task_from_module(
+  ...   Perceptron(), image_shape=(8, 8, 1), num_classes=10)
+  >>> task.is_head['head'], task.is_head['body']['bias']
+  ({'bias': True, 'kernel': True}, False)
   """
   _check_shape(image_shape)
   is_random = 'train' in inspect.signature(_features_of(module)).parameters
 
-  @jax.jit  # traced once: for the check, for shapes, and for the draws
+  @jax.jit  # traced once: for the check, for shapes, for initialisation
   def begin(key: Key) -> tuple[Array, dict[str, Params]]:
     return module.init_with_output(key, *_example(image_shape))
 
   def init(key: Key) -> Params:
     return begin(key)[1]['params']
 
-  # A round asks for the shapes of the loss and then for its gradient,
-  # evaluation for as much again: traced once, in the place of each call.
+  # A round traces the loss for its shapes and for its gradient, evaluation once
+  # more: an inlined jit traces it once.
   traced_once = functools.partial(jax.jit, inline=True)
 
   @traced_once
@@ -185,18 +220,17 @@ def unit_range(x: Array, key: Key) -> Array:
 
 
 def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
-  """Return the same, without the forward pass that flax learns shapes from.
+  """Return init, compiled without the forward pass that flax needs for shapes.
 
-  A program for every layer, that runs once: to compile it well took 6 s of the
-  4convNet's start on a CPU, to compile it quickly takes 1.4 s. The bits are
-  the same. Inside another program that one's options count.
+  The program runs once. On a CPU, compiling it for the 4convNet took 6 s with
+  full optimisation and takes 1.4 s with little; the bits are the same. Inside
+  another program the options of that program apply.
   """
   inner = jax.jit(init)
-  outer = jax.jit(inner, compiler_options=QUICKLY)
+  outer = jax.jit(inner, compiler_options=FAST_COMPILE)
 
   def init_params(key: Key) -> Params:
-    # Inside another program whatever is computed is traced; under vmap alone
-    # it is not.
+    # Inside jit, all arrays are traced; under vmap alone they are not.
     traced = isinstance(jnp.zeros(()), jax.core.Tracer)
     on_cpu = jax.default_backend() == 'cpu'
     return (outer if on_cpu and not traced else inner)(key)
@@ -205,7 +239,7 @@ def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
 
 
 def _both(module: nn.Module, x: Array, mask: Array, **how) -> Outputs:
-  """Return features and logits of one forward pass."""
+  """Return the features and the logits of one forward pass."""
   features = module.features(x, mask, **how)
   return Outputs(features, module.head(features))
 
@@ -232,16 +266,16 @@ def _check_sides(name: str, model: Model, image_shape) -> None:
       f'image_shape of {name}',
       got=tuple(image_shape),
       expected=f'{sizes} pixels',
-      cause='it is defined for the image sets of its paper alone; '
-      'convnet3 reads 8x8, mobilenet and the resnets any size',
+      cause='it is defined for the image sets of its paper only; '
+      'convnet3 accepts 8x8, mobilenet and the resnets any size',
     )
-  if min(height, width) < model.least:
+  if min(height, width) < model.min_side:
     raise bad_input(
       f'image_shape of {name}',
       got=tuple(image_shape),
-      expected=f'at least {model.least}x{model.least} pixels',
-      cause='its poolings leave no pixel of a smaller image; '
-      'convnet3 reads 8x8, mobilenet and the resnets any size',
+      expected=f'at least {model.min_side}x{model.min_side} pixels',
+      cause='its pooling leaves no pixel of a smaller image; '
+      'convnet3 accepts 8x8, mobilenet and the resnets any size',
     )
 
 
@@ -252,15 +286,15 @@ def _features_of(module: nn.Module) -> Callable[..., Array]:
       f'module {type(module).__name__}',
       got='no method `features`',
       expected='features(x, mask) -> [B, F], the input of the head',
-      cause='__call__ does it all; split it before its last layer',
+      cause='__call__ has all layers; split it before its last layer',
     )
   return features
 
 
 def _check_module(module: nn.Module, begin, num_classes: int) -> Params:
-  """Return the shapes of the parameters; raise if it is no model for a Task."""
+  """Return the shapes of the parameters; raise BadInput for a wrong module."""
   name = f'module {type(module).__name__}'
-  logits, variables = jax.eval_shape(  # all of it inside: nothing is compiled
+  logits, variables = jax.eval_shape(  # with the key inside: nothing compiles
     lambda: begin(jax.random.key(0))
   )
   if set(variables) != {'params'}:
@@ -289,7 +323,7 @@ def _head_mask(params: Params) -> Mask:
       'module',
       got=f'a head mask that selects {hit} of {len(names)} leaves',
       expected=f'some but not all of the leaves {", ".join(names)}',
-      cause='another name. Is the last layer called "head"?',
+      cause='another name: is the last layer called "head"?',
     )
   return jax.tree_util.tree_map_with_path(
     lambda path, _: path[0].key == 'head', params

@@ -17,7 +17,7 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import layers
 
 WIDTHS = (32, 64, 128, 128, 256, 256)
-LEAST = 8  # the least image side that leaves one pixel
+MIN_SIDE = 8  # of an image: one pixel is left
 
 
 class VGG9(nn.Module):

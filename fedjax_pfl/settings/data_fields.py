@@ -1,6 +1,6 @@
 """The section `data`: images, and their division among clients."""
 
-from fedjax_pfl.data import INPUTS, NAMES, PARTITIONS, TEST_PARTITIONS
+from fedjax_pfl.data import NAMES, PARTITIONS, PREPROCESSINGS, TEST_PARTITIONS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import BOTH, NOTHING, field, record
 from fedjax_pfl.settings.rules import at_least, number, one_of, tuple_of
@@ -32,7 +32,7 @@ class DataSettings:
   )
   preprocessing: str = field(
     'default',
-    one_of(INPUTS, 'a way to make inputs of images'),
+    one_of(PREPROCESSINGS, 'a way to make inputs of images'),
     'default: crop, flip, mean and std; unit: pixels / 255 (SuPerFed); '
     "fedconcat: that paper's",
   )

@@ -27,7 +27,9 @@ def make_advance(
   For seeds with equally many rounds done in this stage, which starts after
   round `first`. Seeds that run side by side share the time of the call.
   """
-  stage, traffic_fn = communication.watch(stage, seed_runs[0].state.server)
+  stage, bytes_fn = communication.count_in_trace(
+    stage, seed_runs[0].state.server
+  )
   driver = choose_driver(seed_runs, stage)
 
   def advance(seed_runs, stop):
@@ -39,7 +41,7 @@ def make_advance(
           'stage': stage.name,
           **_numbers(seed_run, call, result, seconds),
           **round_metrics.message_bytes(
-            traffic_fn(), call, starts_stage=seed_run.done == first
+            bytes_fn(), call, starts_stage=seed_run.done == first
           ),
           **_excluded(seed_run, call, result),
         }

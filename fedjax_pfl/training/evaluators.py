@@ -15,7 +15,7 @@ from fedjax_pfl.evaluation.evaluate import (
 )
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated.sharding import spread
+from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.global_evaluator import (
   GlobalEvaluator,
@@ -120,7 +120,7 @@ def _make_program(
     clients_per_chunk=1 if jax.default_backend() == 'cpu' else block,
     mesh=mesh,
   )
-  return spread(evaluate_fn, mesh)
+  return replicate(evaluate_fn, mesh)
 
 
 def accuracies(

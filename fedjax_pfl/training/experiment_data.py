@@ -8,10 +8,10 @@ from fedjax_pfl.data import (
   Dataset,
   Images,
   describe,
+  describe_empty_clients,
   find_recipe,
   fingerprint,
   load_dataset,
-  note_empty,
   partition,
   scale_images,
   stack_clients,
@@ -44,7 +44,7 @@ def build_data(
       f'{dataset.name}, {split}: {describe(data)}; partition '
       f'{fingerprint(rows)}'
     )
-  if note := note_empty(train, test):
+  if note := describe_empty_clients(train, test):
     log(note)
   return dataset, train, test, identify(dataset, indices)
 

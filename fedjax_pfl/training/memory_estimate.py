@@ -22,7 +22,7 @@ from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
-from fedjax_pfl.federated.chunking import auto_chunk, client_program, shapes_of
+from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.experiment import Experiment
@@ -74,10 +74,8 @@ def forecast_memory(
     stage.prepare_data, states[0], shapes_of(experiment.train)
   )
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
-  chunk = experiment.settings.system.clients_per_chunk
-  if chunk == 'auto':
-    chunk = auto_chunk(stage.algorithm, *states, ids, data, key)
-  chunk = min(chunk, size)
+  setting = experiment.settings.system.clients_per_chunk
+  chunk = chunk_size(setting, stage.algorithm, *states, ids, data, key)
   program = client_program(stage.algorithm, *states, ids, data, key)
   row, upload, metrics = program.out_info
   work = program.compile(compiler_options=_options()).memory_analysis()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.federated.communication import Traffic
+from fedjax_pfl.federated.communication import Communication
 from fedjax_pfl.training import divergence
 from fedjax_pfl.training.drivers.driver import Call, Result
 
@@ -54,17 +54,17 @@ def mean_metrics(
 
 
 def message_bytes(
-  traffic: Traffic, call: Call, *, starts_stage: bool
+  sizes: Communication, call: Call, *, starts_stage: bool
 ) -> dict[str, int]:
   """Return the bytes that cross the network in the rounds of a call.
 
   With the first rounds of a stage goes the broadcast to all clients.
   """
   cohorts = call.cohorts
-  once = call.data.count.shape[0] * traffic.once if starts_stage else 0
+  initial = call.data.count.shape[0] * sizes.initial if starts_stage else 0
   return {
-    'bytes_down': cohorts.size * traffic.down + once,
-    'bytes_up': cohorts.size * traffic.up,
+    'bytes_down': cohorts.size * sizes.down + initial,
+    'bytes_up': cohorts.size * sizes.up,
   }
 
 

@@ -112,7 +112,7 @@ def update_test_best(
     view: TestBest(
       test_selection.update_best(test_best[view].each, score, done),
       test_selection.update_best(
-        test_best[view].together, score, done, together=True
+        test_best[view].together, score, done, shared_round=True
       ),
     )
     for view, score in scores.items()

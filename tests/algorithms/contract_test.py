@@ -135,7 +135,7 @@ def test_bytes_are_noted_while_a_round_is_traced(name):
   for stage, server, clients in stage_shapes(build(name), DATA):
     data = jax.eval_shape(stage.prepare_data, server, DATA)
     counted = communication.count(stage, server, clients, DATA)
-    watched, bytes_of = communication.watch(stage, server)
+    watched, bytes_of = communication.count_in_trace(stage, server)
     round_fn = make_round(watched.algorithm, clients_per_chunk=2)
     cohort = jnp.array(COHORT)
     jax.eval_shape(round_fn, server, clients, cohort, data, RNG)

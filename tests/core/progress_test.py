@@ -14,7 +14,7 @@ from fedjax_pfl.core import progress
 
 
 class Clock:
-  """A clock that the test moves."""
+  """A clock that the test sets."""
 
   def __init__(self):
     self.now = 100.0
@@ -50,11 +50,11 @@ def test_fast_rounds_have_a_line_a_second_and_the_last():
   assert [line.split()[1] for line in lines] == ['1/8', '5/8', '8/8']
 
 
-def test_a_resumed_run_counts_only_what_it_does_itself():
+def test_time_left_of_a_resumed_run():
   assert play(2.0, rounds=10, start=6)[0].endswith('6 s left')
 
 
-def test_a_slow_first_round_is_forgotten():
+def test_a_slow_first_round_drops_out_of_the_time_left():
   stream, clock = io.StringIO(), Clock()
   screen = progress.Screen(stream, {}, clock)
   with screen.progress('training', 100) as bar:
@@ -97,7 +97,7 @@ def test_what_counts_as_a_terminal(environ, expected):
   assert not progress.Screen(io.StringIO(), environ).is_terminal()
 
 
-def test_seconds_and_numbers_as_a_person_reads_them():
+def test_format_of_seconds_and_numbers():
   got = [progress.format_seconds(s) for s in (0.4, 59.4, 185, 7625)]
   assert got == ['0 s', '59 s', '3 min 05 s', '2 h 07 min']
   numbers = {'accuracy': 45.26, 'up_mb': 1.23456, 'images_per_second': 8123.4}
@@ -114,7 +114,7 @@ def test_module_functions_write_to_the_stdout_of_the_moment(capsys):
   assert capsys.readouterr().out == '50 [bold] ± 3\nWarning: careful\n'
 
 
-def test_a_log_file_without_unicode_kills_no_run():
+def test_a_log_file_without_unicode():
   raw = io.BytesIO()
   stream = io.TextIOWrapper(raw, encoding='ascii')
   progress.Screen(stream, {}).log('50 ± 3 –')
@@ -134,7 +134,7 @@ def on_a_terminal(code):
   while select.select([leader], [], [], 30)[0]:
     try:
       chunk = os.read(leader, 65536)
-    except OSError:  # Linux tells the end of a pseudo-terminal so
+    except OSError:  # the end of a pseudo-terminal on Linux
       break
     if not chunk:
       break
@@ -146,14 +146,14 @@ def on_a_terminal(code):
 
 def test_nested_bars_and_lines_on_a_terminal():
   drawn = on_a_terminal(
-    'from fedjax_pfl import progress\n'
-    "with console.progress('training', 4) as bar:\n"
+    'from fedjax_pfl.core import progress\n'
+    "with progress.progress('training', 4) as bar:\n"
     '  for done in range(1, 5):\n'
     '    bar.update(done, loss=1.5, images_per_second=812.)\n'
-    "    with console.progress('evaluation', 20, unit='client') as inner:\n"
+    "    with progress.progress('evaluation', 20, unit='client') as inner:\n"
     '      inner.update(20)\n'
     "  progress.log('checkpoint [8] ± is damaged')\n"
-    "  console.warn('careful')\n"
+    "  progress.warn('careful')\n"
   )
   assert 'checkpoint [8] ± is damaged' in drawn
   assert 'Warning: careful' in drawn
@@ -162,7 +162,7 @@ def test_nested_bars_and_lines_on_a_terminal():
   assert 'evaluation' not in last
 
 
-def test_an_error_inside_leaves_the_terminal_usable():
+def test_the_cursor_is_shown_again_after_an_error():
   screen = progress.Screen(Terminal(), {'TERM': 'xterm'})
   for _ in range(2):
     with pytest.raises(KeyError), screen.progress('training', 4):

@@ -1,4 +1,4 @@
-"""What a fit is handed: which examples, in which order, with which keys.
+"""The batches of a fit: which examples, in which order, with which keys.
 
 Many losses here only report: they return what the loop hands them, and it is
 read off `FitInfo.losses`. An example is a power of two, so that the sum of a
@@ -80,7 +80,7 @@ def draw(batch, key):
 
 
 @pytest.mark.parametrize('count', [1, 2, 5, 6])
-def test_every_epoch_shows_every_example_once(count):
+def test_every_epoch_has_every_example_once(count):
   sums = report(examples, client(count), size=2)
   assert sums.shape == (3, -(-count // 2))
   for epoch in sums:
@@ -90,14 +90,14 @@ def test_every_epoch_shows_every_example_once(count):
     assert all(len(batch) == 2 for batch in batches[:-1])
 
 
-def test_epochs_are_shuffled_anew():
+def test_every_epoch_is_reshuffled():
   sums = report(examples, client(9))
   assert len({tuple(epoch) for epoch in sums.tolist()}) == 3
   other = report(examples, client(9), seed=1)
   assert (sums != other).any()
 
 
-def test_shuffling_favours_no_place():
+def test_shuffling_is_uniform():
   """Which of 4 comes first, in 400 epochs: 100 each, deviation 8.7."""
   sums = report(examples, client(4), size=1, epochs=400)
   first = np.bincount([decode(total).pop() for total in sums[:, 0]])
@@ -113,7 +113,7 @@ def one_more(batches):
   return batches + 1
 
 
-def test_batches_begin_anew_where_they_run_out():
+def test_batches_are_repeated_when_they_run_out():
   got = report(examples, client(5), shuffle=False, steps=one_more)
   np.testing.assert_array_equal(got, [[3, 12, 16, 3]] * 3)
   assert report(examples, client(0), steps=one_more).size == 0
@@ -158,7 +158,7 @@ def test_batches_of_one_step_have_keys_of_their_own():
   assert len(set(info.losses.tolist())) == 3 and info.losses.all()
 
 
-def test_batches_that_begin_anew_are_shuffled_anew():
+def test_repeated_batches_are_reshuffled():
   def twice(batches):
     return 2 * batches
 
@@ -169,7 +169,7 @@ def test_batches_that_begin_anew_are_shuffled_anew():
   np.testing.assert_array_equal(orders[:8], usual)
 
 
-def test_mask_is_one_for_examples_alone():
+def test_mask_is_one_for_examples_only():
   size = report(lambda batch, key: batch.mask.sum(), client(5))
   np.testing.assert_array_equal(size, [[2, 2, 1]] * 3)
 
@@ -195,7 +195,7 @@ def test_client_without_examples_takes_no_step():
 
 
 def test_a_batch_may_have_several_steps():
-  """In a row, of the same inputs; all else that is random is drawn anew."""
+  """Consecutive, with the same inputs; the loss has a new key in each."""
 
   def blurred(x, key):
     return x + 0.1 * jax.random.uniform(key, x.shape)
@@ -233,14 +233,14 @@ def test_label_counts_leave_the_padding_out():
 # ---- keys ------------------------------------------------------------------
 
 
-def test_key_of_a_step_depends_on_epoch_and_number_alone():
+def test_key_of_a_step_depends_on_epoch_and_step_only():
   """Not on how many steps an epoch has: 3 of them here, 5 there."""
   few, many = report(draw, client(5)), report(draw, client(9))
   assert_same_bits(few, many[:, :3])
   assert len(set(many.ravel().tolist())) == many.size
 
 
-def test_key_of_a_fit_moves_all_of_its_steps():
+def test_key_of_a_fit_changes_all_of_its_steps():
   one, other = report(draw, client(5)), report(draw, client(5), seed=1)
   assert (one != other).all()
 

@@ -17,7 +17,7 @@ def build():
   return make_dataset('a/b', train, test, 3)
 
 
-def refuse():
+def must_not_build():
   raise AssertionError('built although the entry was there')
 
 
@@ -30,12 +30,12 @@ def assert_same(got, want):
     assert a.dtype == b.dtype
 
 
-def test_second_time_is_read_not_built(tmp_path):
+def test_the_second_start_reads_the_cache(tmp_path):
   first = cache.load_cached('a/b', 'key', build, str(tmp_path))
-  again = cache.load_cached('a/b', 'key', refuse, str(tmp_path))
+  again = cache.load_cached('a/b', 'key', must_not_build, str(tmp_path))
   assert_same(again, first)
   with pytest.raises(AssertionError):
-    cache.load_cached('a/b', 'other key', refuse, str(tmp_path))
+    cache.load_cached('a/b', 'other key', must_not_build, str(tmp_path))
   assert not list(tmp_path.glob('.half*'))
 
 
@@ -46,31 +46,33 @@ def test_second_time_is_read_not_built(tmp_path):
 def test_damaged_entry_is_built_again(tmp_path, name, damage):
   want = cache.load_cached('a/b', 'key', build, str(tmp_path))
   file = next(tmp_path.glob(f'*/{name}.*'))
-  whole = file.read_bytes()
+  content = file.read_bytes()
   file.unlink()
   if damage != 'gone':
-    file.write_bytes(whole[: len(whole) // 2 if damage == 'short' else 0])
+    file.write_bytes(content[: len(content) // 2 if damage == 'short' else 0])
   assert_same(cache.load_cached('a/b', 'key', build, str(tmp_path)), want)
-  assert_same(cache.load_cached('a/b', 'key', refuse, str(tmp_path)), want)
+  assert_same(
+    cache.load_cached('a/b', 'key', must_not_build, str(tmp_path)), want
+  )
 
 
-def test_arrays_of_another_entry_are_not_believed(tmp_path):
+def test_arrays_of_another_entry_are_not_used(tmp_path):
   cache.load_cached('a/b', 'key', build, str(tmp_path))
   file = next(tmp_path.glob('*/train_y.npy'))
   np.save(file, np.zeros(7, np.int32))
   with pytest.raises(AssertionError):
-    cache.load_cached('a/b', 'key', refuse, str(tmp_path))
+    cache.load_cached('a/b', 'key', must_not_build, str(tmp_path))
 
 
-def test_unwritable_cache_is_done_without(tmp_path):
+def test_an_unwritable_cache_is_ignored(tmp_path):
   blocked = tmp_path / 'file'
   blocked.write_text('not a folder')
   assert_same(cache.load_cached('a/b', 'key', build, str(blocked)), build())
 
 
-def test_failed_build_leaves_nothing(tmp_path):
+def test_a_failed_build_writes_nothing(tmp_path):
   with pytest.raises(AssertionError):
-    cache.load_cached('a/b', 'key', refuse, str(tmp_path))
+    cache.load_cached('a/b', 'key', must_not_build, str(tmp_path))
   assert not list(tmp_path.iterdir())
 
 

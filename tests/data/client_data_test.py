@@ -8,7 +8,7 @@ from fedjax_pfl.data import (
   Images,
   describe,
   from_arrays,
-  padding_waste,
+  padding_share,
   stack_clients,
 )
 
@@ -21,7 +21,7 @@ def pool(size=10):
 RAGGED = [np.array([4, 2, 7]), np.array([], np.int64), np.array([9])]
 
 
-def test_rows_of_the_pool_with_padding_behind():
+def test_rows_are_padded_behind():
   data = stack_clients(pool(), RAGGED)
   assert data.index.tolist() == [[4, 2, 7], [0, 0, 0], [9, 0, 0]]
   assert data.count.tolist() == [3, 0, 1]
@@ -34,17 +34,17 @@ def test_rows_of_the_pool_with_padding_behind():
 def test_clients_without_any_example_have_one_padded_row():
   data = stack_clients(pool(), [np.array([], np.int64)] * 2)
   assert data.index.shape == (2, 1)
-  assert padding_waste(data) == 1
+  assert padding_share(data) == 1
 
 
-def test_padding_waste_and_description():
+def test_padding_share_and_description():
   data = stack_clients(pool(), RAGGED)
-  assert padding_waste(data) == pytest.approx(5 / 9)
+  assert padding_share(data) == pytest.approx(5 / 9)
   assert describe(data) == (
     '3 clients, 4 examples, 0 to 3 each, median 1; padding 55.6 %'
   )
   data = stack_clients(pool(), [np.arange(5), np.arange(5, 10)])
-  assert padding_waste(data) == 0
+  assert padding_share(data) == 0
   assert describe(data) == '2 clients, 10 examples, 5 each; padding 0.0 %'
 
 
@@ -78,7 +78,7 @@ def test_from_arrays_keeps_doubles_under_x64():
     ([np.array([-1])], 'rows from -1'),
   ],
 )
-def test_indices_sentences(indices, message):
+def test_errors_of_indices(indices, message):
   with pytest.raises(BadInput, match=message):
     stack_clients(pool(), indices)
 
@@ -102,7 +102,7 @@ def image(size, side=2, dtype=np.uint8):
     ([image(2)], [np.zeros((2, 10))], 'one-hot labels'),
   ],
 )
-def test_from_arrays_sentences(xs, ys, message):
+def test_errors_of_from_arrays(xs, ys, message):
   with pytest.raises(BadInput, match=message):
     from_arrays(xs, ys)
 
@@ -132,7 +132,7 @@ def spoilt(x=None, y=None):
     (spoilt(x=np.full((10, 2, 2, 1), np.inf)), '40 values that are NaN'),
   ],
 )
-def test_images_and_labels_that_no_model_reads(images, got):
+def test_errors_of_images_and_labels(images, got):
   with pytest.raises(BadInput) as caught:
     stack_clients(images, RAGGED)
   message = str(caught.value)
@@ -144,18 +144,18 @@ def test_images_and_labels_that_no_model_reads(images, got):
 @pytest.mark.parametrize(
   'rows', [[0.5], [[0, 1]], [True, False], 3, ['a'], [None]]
 )
-def test_indices_that_are_no_row_numbers(rows):
+def test_errors_of_index_types(rows):
   with pytest.raises(BadInput) as caught:
     stack_clients(pool(), [rows])
   assert 'a vector of whole numbers for each client' in str(caught.value)
 
 
-def test_a_single_client_that_is_in_no_list():
+def test_error_of_a_single_client_without_a_list():
   with pytest.raises(BadInput) as caught:
     from_arrays([1.0], [1])
   assert "xs, ys: got 'a single number'" in str(caught.value)
 
 
-def test_one_client_one_example_and_a_class_that_nobody_has():
+def test_one_client_one_example_and_a_class_without_examples():
   data = from_arrays([pool(1).x], [np.array([7])])
   assert data.index.shape == (1, 1) and data.y.tolist() == [7]

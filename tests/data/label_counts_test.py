@@ -1,4 +1,4 @@
-"""Counts of labels: padding is nobody's example."""
+"""Counts of labels leave out padding."""
 
 import numpy as np
 from helpers import COUNTS, make_data

@@ -266,7 +266,7 @@ def test_fingerprint_is_stable_and_sees_order_and_borders():
     (
       'iid',
       {'test_partition': 'independent', 'test_shards_per_client': 7},
-      'test_shards: got 7, expected a positive multiple of 5',
+      'test_shards_per_client: got 7, expected a positive multiple of 5',
     ),
   ],
 )

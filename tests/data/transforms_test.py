@@ -191,9 +191,9 @@ def test_rotation_is_pils(shape):
 
 
 def test_fedconcat_turns_each_row_by_an_angle_of_its_own(monkeypatch):
-  seen = []
+  angles = []
   monkeypatch.setattr(
-    transforms, 'rotate', lambda x, degrees: seen.append(degrees) or x
+    transforms, 'rotate', lambda x, degrees: angles.append(degrees) or x
   )
   x = batch(900, SMALL)
   augment, normalise = make_transforms('cifar100', SMALL, 'fedconcat')
@@ -201,14 +201,14 @@ def test_fedconcat_turns_each_row_by_an_angle_of_its_own(monkeypatch):
   mean, std = (FEDCONCAT['cifar100'][i] for i in (0, 1))
   windows = find_window(x, np.rint((out * std + np.array(mean)) * 255))
   assert windows.min() == 0
-  degrees = np.asarray(seen[0])
+  degrees = np.asarray(angles[0])
   assert degrees.shape == (900,)
   assert -15 <= degrees.min() < -14.5 and 14.5 < degrees.max() <= 15
   assert abs(degrees.mean()) < 4 * 15 / np.sqrt(3 * 900)
   correlation = np.corrcoef(np.c_[windows, degrees].T) - np.eye(4)
   assert abs(correlation).max() < 0.15
   augment(x[:5], KEY(0))
-  np.testing.assert_array_equal(seen[1], degrees[:5])
+  np.testing.assert_array_equal(angles[1], degrees[:5])
   want = (x / 255 - np.array(mean)) / np.array(std)
   np.testing.assert_allclose(normalise(x, KEY(0)), want, rtol=1e-5, atol=1e-6)
 
@@ -216,11 +216,11 @@ def test_fedconcat_turns_each_row_by_an_angle_of_its_own(monkeypatch):
 def test_rows_do_not_depend_on_the_padding_behind_them():
   augment = jax.jit(make_transforms('cifar10', SMALL)[0])
   x, key = batch(50, SMALL), jax.random.key(3)
-  whole = augment(x, key)
+  full = augment(x, key)
   for size in (1, 32):
-    np.testing.assert_array_equal(augment(x[:size], key), whole[:size])
+    np.testing.assert_array_equal(augment(x[:size], key), full[:size])
   longer = np.concatenate([x, np.zeros_like(x)])
-  np.testing.assert_array_equal(augment(longer, key)[:50], whole)
+  np.testing.assert_array_equal(augment(longer, key)[:50], full)
 
 
 def test_rows_and_keys_differ():

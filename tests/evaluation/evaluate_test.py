@@ -1,4 +1,4 @@
-"""Counting right answers: batches, blocks, views."""
+"""Scores of batches, of blocks of clients, of views."""
 
 import functools
 
@@ -72,7 +72,7 @@ def test_score_against_numpy(count):
 
 
 def test_classes_against_numpy():
-  """10 = 4 + 4 + 2; what is right and what there is, class by class."""
+  """Correct predictions and examples, class by class; 10 = 4 + 4 + 2."""
   data = client_of(make_data((10, 12), seed=2), 0)
   got = score_classes(CLASSES, TASK.logits, PARAMS, data, TASK.normalise, 4)
   rows = np.asarray(data.index[:10])
@@ -101,9 +101,9 @@ def test_all_classes_compete():
   assert (got.correct, got.count) == (0, 3)
 
 
-@pytest.mark.parametrize('shards, spread', [(10, 3.1), (50, 1.4)])
-def test_constant_predictor(shards, spread):
-  """100 clients, 100 classes: 1.00 % on average, and a spread over clients.
+@pytest.mark.parametrize('shards, deviation', [(10, 3.1), (50, 1.4)])
+def test_constant_predictor(shards, deviation):
+  """100 clients, 100 classes: 1.00 % on average, with a deviation.
 
   A client's hits are its shards of the one class: binomial, whose deviation
   is sqrt(s * 0.01 * 0.99) shards of 100 / s images.
@@ -134,7 +134,7 @@ def test_constant_predictor(shards, spread):
   scores = score(data.index, data.count)
   accuracy = 100 * np.asarray(scores.correct) / np.asarray(scores.count)
   np.testing.assert_allclose(accuracy.mean(), 1.0)
-  np.testing.assert_allclose(accuracy.std(), spread, atol=0.3)
+  np.testing.assert_allclose(accuracy.std(), deviation, atol=0.3)
 
 
 # ---- all views of all clients ----------------------------------------------
@@ -150,7 +150,7 @@ def fedavg():
 def evaluate(test=TEST, **options):
   """Return the scores of all clients, and the ids and models of each block."""
   _, server, clients = fedavg()
-  shown = []
+  blocks = []
   scores = evaluate_clients(
     evaluate_fn(),
     VIEWS,
@@ -160,10 +160,10 @@ def evaluate(test=TEST, **options):
     test,
     KEY(5),
     block=7,
-    on_models=lambda *args: shown.append(args),
+    on_models=lambda *args: blocks.append(args),
     **options,
   )
-  return scores, shown
+  return scores, blocks
 
 
 @functools.cache
@@ -201,11 +201,10 @@ def test_scores_are_those_of_the_models_on_the_clients_tests():
       assert scores[view].count[i] == count
 
 
-def test_models_never_see_a_test():
-  """The same models, whatever the test set is."""
+def test_models_do_not_depend_on_the_test_set():
   other = TEST._replace(x=255 - TEST.x, y=(TEST.y + 1) % CLASSES)
-  (scores, shown), (other_scores, other_shown) = evaluate(), evaluate(other)
-  assert_same_bits(shown, other_shown)
+  (scores, blocks), (other_scores, other_blocks) = evaluate(), evaluate(other)
+  assert_same_bits(blocks, other_blocks)
   assert (scores['initial'].loss != other_scores['initial'].loss).any()
 
 
@@ -216,7 +215,7 @@ def test_scores_come_in_the_order_of_the_views():
 @pytest.mark.parametrize('block', [1, 2, 3, 7, 10])
 def test_blocks_are_filled_up_and_cut(block):
   """Seven clients; the last block of three is 6, 0, 0."""
-  told, seen = [], []
+  progress, blocks = [], []
 
   def evaluate(server, clients, ids, train, test, key):
     scores = Scores(ids, test.count[ids], *[0.5 * ids] * 4)
@@ -231,15 +230,15 @@ def test_blocks_are_filled_up_and_cut(block):
     TEST,
     KEY(5),
     block=block,
-    on_progress=told.append,
-    on_models=lambda ids, models: seen.append((ids.tolist(), models)),
+    on_progress=progress.append,
+    on_models=lambda ids, models: blocks.append((ids.tolist(), models)),
   )
   size = min(block, 7)
-  assert told == [*range(size, 7, size), 7]
-  ids = [i for ids, _ in seen for i in ids]
+  assert progress == [*range(size, 7, size), 7]
+  ids = [i for ids, _ in blocks for i in ids]
   assert ids == [*range(7)] + [0] * (len(ids) - 7)
-  assert all(len(ids) == size for ids, _ in seen)
-  assert all((models['only'] == np.add(ids, 1)).all() for ids, models in seen)
+  assert all(len(ids) == size for ids, _ in blocks)
+  assert all((models['only'] == np.add(ids, 1)).all() for ids, models in blocks)
   assert all(isinstance(leaf, np.ndarray) for leaf in scores['only'])
   assert scores['only'].correct.tolist() == [*range(7)]
   assert scores['only'].count.tolist() == list(TEST_COUNTS)

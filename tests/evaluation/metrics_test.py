@@ -1,4 +1,4 @@
-"""Scores under each rule, against numpy; the models are tables of logits."""
+"""Scores by each rule against numpy; the models are tables of logits."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 
 from fedjax_pfl.core.types import ClientData, Scores
 from fedjax_pfl.evaluation import test_selection
-from fedjax_pfl.evaluation.metrics import SCORINGS, is_among_best
+from fedjax_pfl.evaluation.metrics import SCORINGS, is_in_top_k
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 COUNT, CLASSES, SIZE = 12, 7, 5  # 5 + 5 + 2
@@ -62,7 +62,7 @@ def test_scores_against_numpy(rule):
     'batches': np.mean([by_numpy(rows) for rows in batches], 0),
     'whole_batches': np.mean([by_numpy(rows) for rows in batches[:2]], 0),
   }[rule]
-  if rule == 'whole_batches':  # all that it left out is wrong
+  if rule == 'whole_batches':  # what is left out counts as wrong
     want[:2] *= 10 / 12
   assert 0 < want[0] < want[1] < 1
   shares = [got.correct / 12, got.top5 / 12, got.loss, got.ece, got.mce]
@@ -76,20 +76,20 @@ def test_a_client_without_tests_scores_zero_under_every_rule():
     assert not any(map(float, score(rule, none)))
 
 
-def test_equal_logits_go_by_class_and_no_numbers_win_nothing():
+def test_equal_logits_rank_by_class_and_nan_ranks_lowest():
   ties = jnp.zeros((6, 6))
   y = jnp.arange(6)
-  assert is_among_best(ties, y).tolist() == [True] * 5 + [False]
-  assert not is_among_best(jnp.full((6, 6), jnp.nan), y).any()
-  assert is_among_best(ties[:4, :4], y[:4]).all()  # four classes: all are best
+  assert is_in_top_k(ties, y).tolist() == [True] * 5 + [False]
+  assert not is_in_top_k(jnp.full((6, 6), jnp.nan), y).any()
+  assert is_in_top_k(ties[:4, :4], y[:4]).all()  # all four classes
 
 
 @pytest.mark.parametrize('rule', SCORINGS)
-def test_the_best_round_keeps_its_kind(rule):
-  """Else a checkpoint would not be what a resumed run expects."""
+def test_the_best_round_keeps_its_dtype(rule):
+  """A resumed run expects it in the checkpoint."""
   scores = jax.tree.map(lambda leaf: leaf[None], score(rule))
-  kind = int if rule == 'exact' else float
-  none = test_selection.init_best(1, dtype=kind)
+  dtype = int if rule == 'exact' else float
+  none = test_selection.init_best(1, dtype=dtype)
   best = test_selection.update_best(none, scores, 3)
   assert best.correct.dtype == none.correct.dtype
   assert best.correct == scores.correct
@@ -112,7 +112,7 @@ def family(*columns, count=(4, 4, 2)):
   }
 
 
-def test_the_best_view_for_all_and_for_each():
+def test_the_best_view_of_all_and_of_each():
   """Shares (0 .5 .5), (1 0 .5), (.5 .5 .5): the second ties with the third."""
   scores = family([0, 2, 1], [4, 0, 1], [2, 2, 1])
   got = test_selection.best_views(
@@ -135,7 +135,7 @@ def test_the_best_view_for_all_and_for_each():
   assert got['released']['top5'] == pytest.approx(100)
 
 
-def test_clients_that_lack_examples_choose_nothing():
+def test_clients_without_examples_are_left_out():
   scores = family([4, 0, 0], [0, 4, 0], [0, 3, 0], count=(4, 4, 0))
   got = test_selection.best_views(scores, np.array([0, 9, 9]))['mix']
   assert got['together'] == {

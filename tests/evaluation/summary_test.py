@@ -25,7 +25,7 @@ def test_three_unequal_clients_by_hand():
 
 
 def test_other_measures_by_hand():
-  """Means over clients that have examples; what is not known is left out."""
+  """Means over clients with examples; without measures that are None."""
   scores = make_scores([5, 2, 0, 1], [10, 2, 0, 4])._replace(
     loss=np.array([1.0, 3.0, 9.0, 9.0]),
     top5=np.array([8, 2, 0, 4]),
@@ -36,8 +36,8 @@ def test_other_measures_by_hand():
   assert got['loss'] == pytest.approx(2)
   assert got['ece'] == pytest.approx(0.2)
   assert 'mce' not in got
-  nobody = summary.summarise(scores, np.zeros(4))
-  assert nobody.keys() == got.keys() and math.isnan(nobody['ece'])
+  empty = summary.summarise(scores, np.zeros(4))
+  assert empty.keys() == got.keys() and math.isnan(empty['ece'])
 
 
 def test_worst_decile_is_the_lowest_ceil_of_a_tenth():
@@ -70,7 +70,7 @@ def test_clients_without_training_examples_are_left_out():
   assert got == want
 
 
-def test_no_tests_at_all_is_nan_and_not_a_number_that_looks_good():
+def test_without_any_tests_all_is_nan():
   got = summary.summarise(make_scores([0, 0], [0, 0]))
   assert math.isnan(got['mean']) and math.isnan(got['interval'][1])
   assert (got['num_clients'], got['num_left_out']) == (0, 2)

@@ -9,7 +9,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import test_selection
 
 COUNT = jnp.array([4, 4, 4])
-# Correct answers of each client in rounds 0 to 3.
+# Correct predictions of each client in rounds 0 to 3.
 ROUNDS = jnp.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]])
 
 
@@ -17,16 +17,16 @@ def scores_of(correct):
   return Scores(correct, COUNT, jnp.zeros(3))
 
 
-def folded(**options):
-  """Fold all rounds; the model of client i in round r is (r, 10 i)."""
+def best_of_rounds(**options):
+  """Return the best of all rounds; client i has model (r, 10 i) in round r."""
   models = {'w': jnp.zeros((3, 2))}
   best = test_selection.init_best(3, models)
-  fold = jax.jit(
-    test_selection.update_best, static_argnames=('replace_ties', 'together')
+  update = jax.jit(
+    test_selection.update_best, static_argnames=('replace_ties', 'shared_round')
   )
   for number, correct in enumerate(ROUNDS):
     w = jnp.stack([jnp.full(3, float(number)), 10.0 * jnp.arange(3)], 1)
-    best = fold(best, scores_of(correct), number, {'w': w}, **options)
+    best = update(best, scores_of(correct), number, {'w': w}, **options)
   return best
 
 
@@ -35,34 +35,36 @@ def folded(**options):
   [
     ({}, [1, 0, 0], [2, 2, 3]),
     ({'replace_ties': True}, [3, 2, 2], [2, 2, 3]),
-    # In all 5, 5, 6 and 3 answers of each round are correct.
-    ({'together': True}, [2, 2, 2], [1, 2, 3]),
+    # In total 5, 5, 6 and 3 predictions of each round are correct.
+    ({'shared_round': True}, [2, 2, 2], [1, 2, 3]),
   ],
 )
 def test_the_best_round(options, rounds, correct):
-  best = folded(**options)
+  best = best_of_rounds(**options)
   assert best.round.tolist() == rounds
   assert best.correct.tolist() == correct
   want = [[float(number), 10.0 * i] for i, number in enumerate(rounds)]
   np.testing.assert_array_equal(best.models['w'], want)
 
 
-def test_ties_of_all_clients_together():
+def test_ties_of_a_shared_round():
   first, second = scores_of(ROUNDS[0]), scores_of(ROUNDS[1])
   for options, want in (({}, 0), ({'replace_ties': True}, 1)):
     best = test_selection.update_best(
-      test_selection.init_best(3), first, 0, together=True
+      test_selection.init_best(3), first, 0, shared_round=True
     )
-    best = test_selection.update_best(best, second, 1, together=True, **options)
+    best = test_selection.update_best(
+      best, second, 1, shared_round=True, **options
+    )
     assert best.round.tolist() == [want] * 3
 
 
-def test_the_first_round_wins_even_without_a_correct_answer():
-  for together in (False, True):
+def test_the_first_round_wins_even_without_a_correct_prediction():
+  for shared_round in (False, True):
     best = test_selection.update_best(
       test_selection.init_best(3),
       scores_of(jnp.zeros(3, int)),
       5,
-      together=together,
+      shared_round=shared_round,
     )
     assert best.round.tolist() == [5] * 3

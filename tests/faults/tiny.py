@@ -64,7 +64,7 @@ def compiled_once():
   """Use the programs of the tiny run again wherever it is run."""
   with contextlib.ExitStack() as stack:
     for module, name, key_fn in (
-      (communication, 'watch', lambda stage, server: stage.name),
+      (communication, 'count_in_trace', lambda stage, server: stage.name),
       (compiled, 'make_rounds', lambda _, stage, mesh: stage.name),
       (
         evaluators,

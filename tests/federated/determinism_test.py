@@ -1,7 +1,7 @@
-"""The same bits, however many rounds are in one call.
+"""Results have the same bits for any number of rounds in one call.
 
-With the compiler as users have it: where it is told not to optimise, a call of
-one round, whose loop it takes away, is another program than one of three. That
+With full optimisation, as users have it: without, XLA removes the loop of a
+call of one round, which is then another program than a call of three. That
 two processes, and a resumed one, have the same bits: resume_test.py.
 """
 

@@ -1,4 +1,4 @@
-"""Clients on the host: the numbers are those of clients on the device."""
+"""Host offload: results are those of clients on the device."""
 
 import jax
 import jax.numpy as jnp
@@ -39,10 +39,10 @@ def play(stages, data, begin, initialize, make_rounds):
 
 
 def play_both(stages):
-  """Return what rounds make of rows on the host, and on the device."""
+  """Return the results of rounds with rows on the host, and on the device."""
   got = play(
     *(stages, on_host(DATA), host_offload.begin, host_offload.initialize_stage),
-    lambda algorithm: host_offload.make_fed_rounds(algorithm, 1),
+    lambda algorithm: host_offload.make_host_rounds(algorithm, 1),
   )
   want = play(
     *(stages, DATA, rounds.begin),
@@ -55,7 +55,7 @@ def play_both(stages):
   return got, want
 
 
-def test_a_client_goes_on_where_it_stopped():
+def test_a_client_continues_from_its_last_state():
   """In the next round, in a later one, or in a later stage."""
   stages = (
     Stage('one', 3, counting()),
@@ -78,7 +78,7 @@ def test_the_bits_are_those_of_rows_on_the_device(name):
 
 
 def sizes(num_clients):
-  """Return the bytes that go into a compiled round, and lie in it."""
+  """Return the bytes of a compiled round: arguments and temporaries."""
   algorithm, ids = counting(), jnp.arange(3)
   server, clients = rounds.init_states(algorithm, DATA, KEY(1))
   compiled = host_offload.compiled_round.lower(
@@ -89,17 +89,21 @@ def sizes(num_clients):
   return memory.argument_size_in_bytes, memory.temp_size_in_bytes
 
 
-def test_the_device_holds_as_much_for_a_hundred_thousand_clients():
+def test_device_memory_does_not_grow_with_registered_clients():
   assert sizes(100) == sizes(100_000)
 
 
-def test_a_server_that_looks_at_all_clients_is_a_sentence():
+def test_a_server_that_reads_the_rows_of_all_clients():
   def post_aggregate(server, data, key):
     return server._replace(total=data.count[jnp.argmax(server.total)])
 
-  stage = Stage('nosy', 3, counting()._replace(post_aggregate=post_aggregate))
+  stage = Stage(
+    'reads_all', 3, counting()._replace(post_aggregate=post_aggregate)
+  )
   with pytest.raises(BadInput, match=r'clients_placement: got .host.') as error:
     host_offload.check_stages((stage,), on_host(DATA))
   assert 'Choices: device' in str(error.value)
-  assert 'stage nosy' in str(error.value)
-  host_offload.check_stages(build('scaffold'), on_host(DATA))  # asks how many
+  assert 'stage reads_all' in str(error.value)
+  host_offload.check_stages(
+    build('scaffold'), on_host(DATA)
+  )  # reads their number only

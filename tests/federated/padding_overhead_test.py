@@ -1,4 +1,4 @@
-"""What clients side by side wait for, and the chunk that follows from it."""
+"""The padding overhead of chunks, and the limit of a chunk from it."""
 
 from unittest import mock
 
@@ -9,9 +9,9 @@ from small_runs import make_experiment
 
 from fedjax_pfl.data import partition
 from fedjax_pfl.federated.padding_overhead import (
-  expected_waste,
-  wasted_steps,
-  widest_chunk,
+  expected_overhead,
+  largest_chunk,
+  overhead,
 )
 from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
 
@@ -30,7 +30,7 @@ def dirichlet(beta=0.1):
 
 
 @pytest.mark.parametrize(
-  ('counts', 'chunk', 'waste'),
+  ('counts', 'chunk', 'expected'),
   [
     ((40, 10, 20), 1, 0),
     ((40, 10, 20), 3, 1 - 7 / 12),
@@ -40,30 +40,35 @@ def dirichlet(beta=0.1):
     ((0, 10), 2, 0.5),
   ],
 )
-def test_by_hand(counts, chunk, waste):
-  assert wasted_steps(np.array(counts), chunk, 10) == pytest.approx(waste)
+def test_by_hand(counts, chunk, expected):
+  assert overhead(np.array(counts), chunk, 10) == pytest.approx(expected)
 
 
-def test_ragged_clients_waste_less_than_a_tenth():
+def test_the_limit_keeps_the_overhead_of_ragged_clients_below_a_tenth():
   counts = dirichlet()
-  chunk = widest_chunk(counts, 100, 50)
+  chunk = largest_chunk(counts, 100, 50)
   assert chunk > 1
-  assert expected_waste(counts, 100, chunk, 50) < 0.1
-  assert expected_waste(counts, 100, chunk + 1, 50) >= 0.1
-  assert expected_waste(counts, 100, 100, 50) > 0.5  # all at once
-  assert widest_chunk(np.full(100, 500), 10, 50) == 10  # equal ones wait not
+  assert expected_overhead(counts, 100, chunk, 50) < 0.1
+  assert expected_overhead(counts, 100, chunk + 1, 50) >= 0.1
+  assert expected_overhead(counts, 100, 100, 50) > 0.5  # all at once
+  assert largest_chunk(np.full(100, 500), 10, 50) == 10  # of equal sizes
 
 
-def test_the_waste_is_said_where_clients_run_side_by_side(capsys):
-  experiment = make_experiment(
-    partition='dirichlet', dirichlet_beta=0.1, num_clients=20
-  )
-  (stage,) = experiment.stages
-  assert limit_chunk(experiment, stage, 'auto') == 1
+def test_the_overhead_is_logged_where_several_clients_run_at_a_time(capsys):
+  def limit(chunk):
+    experiment = make_experiment(
+      partition='dirichlet',
+      dirichlet_beta=0.1,
+      num_clients=20,
+      clients_per_chunk=chunk,
+    )
+    return limit_chunk(experiment, experiment.stages[0]), experiment
+
+  assert limit('auto')[0] == 1
   assert not capsys.readouterr().out
-  assert limit_chunk(experiment, stage, 3) == 3
-  assert '3 clients side by side: ' in capsys.readouterr().out
+  assert limit(3)[0] == 3
+  assert '3 clients at a time: padding overhead ' in capsys.readouterr().out
   with mock.patch.object(jax, 'default_backend', return_value='gpu'):
-    most = limit_chunk(experiment, stage, 'auto')
+    most, experiment = limit('auto')
   counts = np.asarray(experiment.train.count)
-  assert most == widest_chunk(counts, experiment.cohort_size, 8)
+  assert most == largest_chunk(counts, experiment.cohort_size, 8)

@@ -1,4 +1,4 @@
-"""Runs whose clients live on the host end as those on the device do."""
+"""Runs with clients on the host have the results of those on the device."""
 
 import shutil
 
@@ -36,7 +36,7 @@ def runs(tmp_path_factory, quick_compiler):
   return folder / 'device', folder / 'host'
 
 
-def test_a_run_on_the_host_leaves_what_one_on_the_device_leaves(runs):
+def test_a_run_on_the_host_writes_what_one_on_the_device_writes(runs):
   device, host = runs
   experiment = on_host()
   assert isinstance(experiment.train.index, np.ndarray)
@@ -49,7 +49,7 @@ def test_a_run_on_the_host_leaves_what_one_on_the_device_leaves(runs):
 
 
 @pytest.mark.parametrize('then', ['device', 'host'])
-def test_a_run_goes_on_in_the_other_place(runs, tmp_path, then):
+def test_a_run_resumes_with_the_other_placement(runs, tmp_path, then):
   device, host = runs
   path = tmp_path / 'run'
   shutil.copytree(host if then == 'device' else device, path)

@@ -1,4 +1,4 @@
-"""The engine with toy methods that only count: no model, no data, no loss."""
+"""Rounds of a method that only counts, without model and loss."""
 
 import jax
 import jax.numpy as jnp
@@ -38,13 +38,13 @@ def one_round(cohort=COHORT, algorithm=None, **options):
 # ---- states ----------------------------------------------------------------
 
 
-def test_initial_states_are_stacked_and_the_clients_own():
+def test_initial_states_are_stacked_and_depend_on_the_client():
   server, clients = start()
   assert server.round == 0
   assert clients.visits.shape == (len(COUNTS),)
   parts = np.asarray(clients.birth)
   assert len(set(parts - np.array(COUNTS))) == len(COUNTS)
-  assert (np.floor(parts) == COUNTS).all()  # its own data, not another's
+  assert (np.floor(parts) == COUNTS).all()
 
 
 def test_a_clients_first_state_does_not_depend_on_how_many_there_are():
@@ -58,7 +58,7 @@ def test_a_clients_first_state_does_not_depend_on_how_many_there_are():
 # ---- cohorts ---------------------------------------------------------------
 
 
-def test_every_client_is_reached_about_equally_often():
+def test_clients_are_drawn_about_equally_often():
   """400 rounds of 5 of 12: 166.7 visits each, one standard deviation 9.9."""
   cohorts = sample_cohorts(KEY(3), 0, 400, 12, 5)
   visits = np.bincount(np.ravel(cohorts), minlength=12)
@@ -66,12 +66,28 @@ def test_every_client_is_reached_about_equally_often():
   assert np.abs(visits - 2000 / 12).max() < 4 * 9.9
 
 
-@pytest.mark.parametrize('clients', [2_001, 100_000])  # sorted once, twice
-def test_cohorts_of_many_are_those_of_a_permutation(clients):
-  cohorts = sample_cohorts(KEY(0), 5, 2, clients, 40)
+@pytest.mark.parametrize('clients', [12, 2_000, 2_001, 100_000])
+def test_cohorts_of_several_rounds_are_those_of_single_rounds(clients):
+  cohorts = sample_cohorts(KEY(0), 5, 2, clients, 10)
   for number, cohort in zip((5, 6), cohorts, strict=True):
     key = jax.random.fold_in(KEY(0), number)
-    assert_same_bits(cohort, sample_cohort(key, clients, 40))
+    assert_same_bits(cohort, sample_cohort(key, clients, 10))
+    assert (jnp.diff(cohort) > 0).all() and cohort[-1] < clients
+
+
+def test_a_cohort_is_the_first_places_of_a_permutation():
+  """Stored results depend on it: of up to 2,000 clients."""
+  for clients in (6, 100, 1488, 1543, 2000):
+    places = jax.random.permutation(KEY(3), clients)[:5]
+    assert_same_bits(sample_cohort(KEY(3), clients, 5), jnp.sort(places))
+
+
+def test_more_clients_than_are_permuted_are_drawn_about_equally_often():
+  """1,000 rounds of 30 of 3,000: 10 visits each, one standard deviation 3.1."""
+  visits = np.bincount(np.ravel(sample_cohorts(KEY(3), 0, 1000, 3000, 30)))
+  assert visits.shape == (3000,) and visits.sum() == 30_000
+  assert visits.std() == pytest.approx(3.15, rel=0.1)
+  assert abs(visits[:1500].sum() - 15_000) < 4 * 87
 
 
 def test_fixed_seed_gives_fixed_cohorts():
@@ -121,7 +137,7 @@ def test_metrics_follow_the_order_of_the_cohort(backend):
   assert metrics['count'].tolist() == [COUNTS[i] for i in COHORT]
 
 
-@pytest.mark.parametrize('clients_per_chunk', [1, 2, 3, 5, 9, 'auto'])
+@pytest.mark.parametrize('chunk', [1, 2, 3, 5, 9, 'auto'])
 def test_every_chunk_gives_the_same(chunk):
   assert_same_bits(
     one_round(clients_per_chunk=chunk), one_round(backend='loop')
@@ -132,8 +148,8 @@ def test_every_chunk_gives_the_same(chunk):
   'options',
   [{'clients_per_chunk': 1}, {'clients_per_chunk': 2}, {'backend': 'loop'}],
 )
-def test_server_is_refined_after_the_aggregation(options):
-  """With the data of all, and the key that no client has."""
+def test_post_aggregate_follows_the_aggregation(options):
+  """It gets the data of all clients, and the key of client id K."""
 
   def post_aggregate(server, data, key):
     drawn = jax.random.uniform(key) + jnp.sum(data.count)
@@ -162,7 +178,7 @@ def test_keys_are_those_of_round_and_client():
     assert clients.last[client] == jax.random.uniform(rng)
 
 
-def test_rounds_in_one_call_count_alike():
+def test_rounds_in_one_call_equal_single_rounds():
   rounds_fn = rounds.make_rounds(rounds.make_round(counting()))
   cohorts = jnp.array([[0, 1], [1, 2], [1, 6]])
   server, clients, metrics = rounds_fn(*start(), cohorts, DATA, KEY(2))
@@ -171,7 +187,7 @@ def test_rounds_in_one_call_count_alike():
   assert metrics['count'].tolist() == [[7, 1], [1, 0], [1, 3]]
 
 
-def test_stages_hand_over_their_states():
+def test_a_stage_begins_with_the_states_of_the_one_before():
   """Two rounds, then `initialize` doubles the visits, then another two."""
 
   def initialize(server, clients, data):
@@ -193,7 +209,7 @@ def test_stages_hand_over_their_states():
   assert clients.visits.tolist() == [6, 0, 0, 0, 6, 0, 0]
 
 
-def test_arrays_of_the_caller_live_on():
+def test_arrays_of_the_caller_are_not_donated():
   states = start()
   cohort, data = jnp.array(COHORT), make_data()
   arguments = (*states, cohort, data, KEY(2))
@@ -246,17 +262,19 @@ def test_rounds_in_one_call_are_traced_once():
 @pytest.mark.skipif(jax.default_backend() != 'cpu', reason='not on a CPU')
 def test_auto_chunk_is_one_on_a_cpu():
   arguments = (*start(), jnp.array(COHORT), DATA, KEY(2))
-  assert chunking.auto_chunk(counting(), *arguments) == 1
+  assert chunking.chunk_size('auto', counting(), *arguments) == 1
+  assert chunking.chunk_size(3, counting(), *arguments) == 3
+  assert chunking.chunk_size(30, counting(), *arguments) == len(COHORT)
 
 
-# ---- sentences -------------------------------------------------------------
+# ---- errors -------------------------------------------------------------
 
 
-@pytest.mark.parametrize('clients_per_chunk', [0, -3, 1.5, 'all'])
+@pytest.mark.parametrize('chunk', [0, -3, 1.5, 'all'])
 def test_bad_chunk(chunk):
   with pytest.raises(BadInput, match=r'"auto" or a whole number') as error:
     rounds.make_round(counting(), clients_per_chunk=chunk)
-  assert str(error.value).startswith(f'chunk: got {chunk!r}')
+  assert str(error.value).startswith(f'clients_per_chunk: got {chunk!r}')
 
 
 def test_bad_backend():

@@ -1,4 +1,4 @@
-"""A server that trains on examples of its own, after the aggregation."""
+"""Training of the server on data of its own, after the aggregation."""
 
 from typing import NamedTuple
 
@@ -61,7 +61,7 @@ def test_rows_are_the_floor_of_a_share_and_distinct(fraction, size, number):
   assert sorted(server_training.shared_rows(0, 1.0, 7).tolist()) == [*range(7)]
 
 
-def test_rows_are_the_seeds_and_uniform():
+def test_rows_depend_on_the_seed_and_are_uniform():
   """1000 seeds draw 6 of 20: each row 300 times, +- 14.5."""
   draws = [server_training.shared_rows(seed, 0.3, 20) for seed in range(1000)]
   assert_same_bits(server_training.shared_rows(5, 0.3, 20), draws[5])
@@ -82,7 +82,7 @@ def test_share_of_no_example():
 # ---- the training ----------------------------------------------------------
 
 
-def test_refinement_is_a_fit():
+def test_server_training_is_a_fit():
   """At 0.02, of the second round; the first has 0.2, the third 0.002."""
   task, stage = make_task(), shared('fedavg')
   server = server_of(stage)
@@ -143,7 +143,7 @@ def test_pool_is_an_argument_of_the_round():
 
 
 @pytest.mark.parametrize('name', ALGORITHMS)
-def test_every_method_is_shared_or_refused_in_a_sentence(name):
+def test_every_method_is_accepted_or_raises_bad_input(name):
   stages = build(name)
   server = jax.eval_shape(stages[0].algorithm.init_server, KEY(0))
   before = trees.leaf_names(server)
@@ -191,6 +191,6 @@ def test_servers_without_a_whole_model():
   assert 'a step of its own' in refused(stage._replace(algorithm=refines))
 
 
-def test_methods_come_without_data_for_the_server():
+def test_methods_have_no_server_training_by_default():
   for name in ('fedavg', 'fedbabu'):
     assert build(name)[0].algorithm.post_aggregate is as_aggregated

@@ -1,4 +1,4 @@
-"""A mesh changes where a client is trained, and nothing else."""
+"""A mesh does not change results."""
 
 import gc
 import json
@@ -12,58 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiler import QUICK
-from helpers import ALGORITHMS, KEY, assert_same_bits, make_data
+from helpers import ALGORITHMS, KEY
 from jax.sharding import Mesh
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated import sharding
-from fedjax_pfl.federated.cohort import gather
 
 ROOT = Path(sharding.__file__).parents[2]
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
 
-@pytest.mark.parametrize(
-  'size, devices', [(1, 8), (5, 8), (8, 8), (9, 8), (7, 2), (12, 3)]
-)
-def test_rows_are_dealt_in_turn(size, devices):
-  """Every row once; no device has two more than another, nor the large ones."""
-  seats = sharding.deal(size, devices)
-  assert len(seats) % devices == 0 and len(seats) - size < devices
-  assert sorted(seats[seats >= 0]) == list(range(size))
-  hands = seats.reshape(devices, -1)
-  totals = [hand[hand >= 0].sum() for hand in hands]
-  assert max(totals) - min(totals) <= size
-
-
-def test_the_absent_have_no_examples():
-  data = make_data()
-  rows = gather((), jnp.array([4, 0, 5]), data)
-  seated = sharding._seat(rows, sharding.deal(3, 2))
-  assert seated.count.tolist() == [0, 7, 9, 5]
-
-
-def test_rows_come_back_as_they_were():
-  """Whatever their type: on a mesh of one device, which divides nothing."""
-  rows = {
-    'real': jnp.linspace(0, 1, 6).reshape(3, 2),
-    'whole': jnp.arange(3),
-    'yes': jnp.array([True, False, True]),
-    'small': jnp.arange(3, dtype=jnp.bfloat16),
-  }
-
-  def fn(shared, row):
-    return {**row, 'sum': shared + row['whole']}
-
-  got, want = (
-    sharding.map_clients(fn, jnp.array(7), rows, 1, where)
-    for where in (SINGLE, None)
-  )
-  assert_same_bits(got, want)
-
-
-def test_spread_keeps_copies_as_long_as_their_arrays_live():
-  calls = sharding.spread(
+def test_copies_are_kept_as_long_as_their_arrays_live():
+  calls = sharding.replicate(
     lambda x, key, weak: (x + weak, jax.random.fold_in(key, 1)), SINGLE
   )
   before, x, key = len(sharding._copies), jnp.zeros(3), KEY(0)
@@ -76,13 +36,12 @@ def test_spread_keeps_copies_as_long_as_their_arrays_live():
   assert len(sharding._copies) == before
 
 
-def test_spread_promotes_as_without():
+def test_types_are_promoted_as_without_a_mesh():
   half = jnp.ones(3, jnp.bfloat16)
   weak = jnp.asarray(2.0)
   assert weak.weak_type
-  assert (
-    sharding.spread(lambda x, w: x * w, SINGLE)(half, weak).dtype == half.dtype
-  )
+  product = sharding.replicate(lambda x, w: x * w, SINGLE)(half, weak)
+  assert product.dtype == half.dtype
 
 
 def test_one_device_is_no_mesh():
@@ -91,7 +50,7 @@ def test_one_device_is_no_mesh():
   assert sharding.describe(SINGLE).startswith('1 devices (cpu): each')
 
 
-def test_devices_that_are_not_there_are_a_sentence():
+def test_more_devices_than_there_are():
   with pytest.raises(BadInput) as caught:
     sharding.make_mesh(2)
   message = str(caught.value)
@@ -119,7 +78,7 @@ def differences(*words):
   return json.loads(done.stdout)
 
 
-def test_devices_do_what_one_does():
+def test_results_on_devices_equal_those_on_one():
   """Its clients count their visits: they are scattered to the right rows."""
   (found,) = differences().values()
   assert len(found) == 2 and set(found.values()) == {0.0}, found
@@ -127,7 +86,7 @@ def test_devices_do_what_one_does():
 
 @pytest.mark.long
 def test_every_method_is_the_same_on_eight_devices():
-  """In float64: what is wrong in earnest differs by more than 1e-6."""
+  """In float64, where a real error differs by more than 1e-6."""
   found = differences('--float64', *ALGORITHMS)
   assert {*ALGORITHMS} < {*found}
   for name, cases in found.items():

@@ -142,18 +142,18 @@ def score_all(rule, size, num_bins):
 
 
 def check_choices(case, accuracy, batched):
-  column = test_selection.best_together(accuracy)
+  column = test_selection.best_column(accuracy)
   common = accuracy[:, column]
   case.check('select/best_common_index', column, exact=True)
   case.check('select/best_common_mean', common.mean())
   case.check('select/best_common_std_sample', common.std(ddof=1))
-  own = test_selection.best_of_each(accuracy)
+  own = test_selection.best_column_of_rows(accuracy)
   best = np.take_along_axis(accuracy, own[:, None], 1)[:, 0]
   case.check('select/oracle_index', own, exact=True)
   case.check('select/oracle_accuracy', best)
   case.check('select/oracle_mean', best.mean())
   case.check('select/oracle_std_population', best.std())
-  chosen = test_selection.best_of_each(batched['accuracy'])
+  chosen = test_selection.best_column_of_rows(batched['accuracy'])
   case.check('select/head_best_index', chosen, exact=True)
   for name, values in test_selection.released_choice(batched).items():
     case.check(f'select/head_{NAMES.get(name, name)}', values)

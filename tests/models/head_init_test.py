@@ -130,7 +130,7 @@ def test_it_traces():
 @pytest.mark.parametrize(
   'options, words',
   [
-    ({'init': 'he'}, "head_init: got 'he', expected a known way to begin"),
+    ({'init': 'he'}, "head_init: got 'he', expected a known initialisation"),
     ({'init': 'xavier_unifrom'}, 'did you mean xavier_uniform?'),
     ({'bias': 'zeros'}, 'Choices: default, zero (did you mean zero?)'),
   ],

@@ -72,7 +72,7 @@ def test_parameter_counts(name, shape, classes, total, head):
 ROW_WISE = {'simple_cnn': 16, 'superfed_cnn': 28, 'vgg9': 8}  # a small image
 
 
-def test_which_models_see_one_row_at_a_time():
+def test_which_models_are_batch_independent():
   assert {name for name, m in MODELS.items() if m.batch_independent} == set(
     ROW_WISE
   )
@@ -87,7 +87,7 @@ def test_which_models_see_one_row_at_a_time():
     pytest.param('vgg9', marks=pytest.mark.long),
   ],
 )
-def test_features_of_a_row_see_no_other_row(name):
+def test_features_of_a_row_do_not_depend_on_other_rows(name):
   side = ROW_WISE.get(name, 8)
   task = make_task(name, image_shape=(side, side, 1), num_classes=10)
   params, mask = task.init(jax.random.key(0)), jnp.ones(3)
@@ -174,7 +174,7 @@ def test_transforms_scale_bytes_and_keep_floats():
 
 
 class Tiny(nn.Module):
-  """A module of a user: its last layer is called as `last` says."""
+  """A module whose last layer has the name `last`."""
 
   last: str = 'head'
   norm: type[nn.Module] | None = None
@@ -234,12 +234,12 @@ def test_module_of_a_user():
 
 
 def test_first_parameters_have_the_same_bits_inside_another_program():
-  """On their own they are compiled at another level of optimisation."""
+  """Alone, init is compiled at another level of optimisation."""
   task = task_from_module(Tiny(), image_shape=(9, 9, 3), num_classes=3)
   key = KEY(3)
   jax.config.update('jax_disable_most_optimizations', False)
   alone = task.init(key)
-  inside = jax.jit(lambda: task.init(key))()  # which knows its key
+  inside = jax.jit(lambda: task.init(key))()  # the key is a constant
   jax.config.update('jax_disable_most_optimizations', True)
   for one, other in zip(
     jax.tree.leaves(alone), jax.tree.leaves(inside), strict=True
@@ -248,7 +248,7 @@ def test_first_parameters_have_the_same_bits_inside_another_program():
 
 
 @pytest.mark.long
-def test_dropout_is_for_training_and_blind_to_padding():
+def test_dropout_is_for_training_and_ignores_padding():
   task = task_from_module(Dropping(), image_shape=(2, 2, 1), num_classes=3)
   params = task.init(jax.random.key(0))
   few, many = (
@@ -256,12 +256,12 @@ def test_dropout_is_for_training_and_blind_to_padding():
     for x in [jax.random.normal(jax.random.key(1), (64, 2, 2, 1))]
     for rows in (40, 64)
   )
-  whole = task.features(params, many.x, many.mask)
+  full = task.features(params, many.x, many.mask)
   outputs = jax.jit(task.train_outputs)
   one, two = (outputs(params, many, jax.random.key(seed)) for seed in (0, 1))
   kept = one.features != 0
   np.testing.assert_allclose(
-    one.features, jnp.where(kept, whole / 0.75, 0), rtol=1e-5
+    one.features, jnp.where(kept, full / 0.75, 0), rtol=1e-5
   )
   assert 0.7 < float(kept.mean()) < 0.8
   assert (kept != (two.features != 0)).any(1).all()  # of every row
@@ -273,20 +273,20 @@ def test_dropout_is_for_training_and_blind_to_padding():
   np.testing.assert_allclose(losses[1], want, rtol=1e-5)
 
 
-def test_vgg9_drops_where_the_paper_does():
-  seen = []
+def test_vgg9_has_the_dropout_of_the_paper():
+  calls = []
 
   def watch(call, args, how, context):
     if isinstance(context.module, nn.Dropout):
       rest = how['deterministic'], context.module.broadcast_dims
-      seen.append((context.module.rate, args[0].shape[1:], *rest))
+      calls.append((context.module.rate, args[0].shape[1:], *rest))
     return call(*args, **how)
 
   task = make_task('vgg9', image_shape=(8, 8, 1), num_classes=3)
   params, key = jax.eval_shape(lambda: (task.init(KEY(0)), KEY(0)))
   with nn.intercept_methods(watch):
     features, _ = jax.eval_shape(task.train_outputs, params, batch(), key)
-    training = [*seen]
+    training = [*calls]
     jax.eval_shape(task.logits, params, batch().x, batch().mask)
   assert features.shape == (6, 512)
   assert training == [
@@ -294,7 +294,7 @@ def test_vgg9_drops_where_the_paper_does():
     (0.1, (256,), False, ()),
     (0.1, (512,), False, ()),
   ]
-  assert [is_still for _, _, is_still, _ in seen[3:]] == [True] * 3
+  assert [is_still for _, _, is_still, _ in calls[3:]] == [True] * 3
 
 
 @pytest.mark.parametrize(

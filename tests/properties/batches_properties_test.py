@@ -1,7 +1,4 @@
-"""Of any client and any size of batch: what an epoch shows, and what it hides.
-
-And of any cohort: who is in it.
-"""
+"""Properties of the batches of an epoch, of label counts, and of cohorts."""
 
 import functools
 
@@ -56,8 +53,8 @@ def epoch(data, seed, size, shuffle):
 
 
 @given(COUNTS, SIZES, st.booleans(), SEEDS)
-def test_an_epoch_shows_every_example_once(count, size, shuffle, seed):
-  """And does not depend on what lies behind the last one."""
+def test_an_epoch_has_every_example_once(count, size, shuffle, seed):
+  """And does not depend on the padding."""
   data = client(count, seed)
   x, y, mask = epoch(data, seed, size, shuffle)
   assert len(x) == -(-count // size)

@@ -1,4 +1,4 @@
-"""What is written comes back: models, scores, rows of results, settings."""
+"""Properties of files: what is written is what is read."""
 
 import contextlib
 import string
@@ -72,7 +72,7 @@ def test_a_model(folder, params, meta):
 
 @st.composite
 def tables(draw):
-  """Draw the scores of some clients; what is not scored is None."""
+  """Draw the scores of some clients; missing measures are None."""
   size = draw(st.integers(1, 4))
   rng = np.random.default_rng(draw(SEEDS))
   columns = [rng.integers(0, 99, size) for _ in range(2)]
@@ -154,7 +154,7 @@ def test_rows_of_results(folder, training, evaluation, views):
 
 
 def as_stored(value):
-  """Return what JSON has for a setting: no tuple, and NaN and inf by name."""
+  """Return a setting in the types of JSON: lists, and NaN and inf by name."""
   if isinstance(value, dict):
     return {name: as_stored(own) for name, own in value.items()}
   if isinstance(value, tuple):
@@ -171,7 +171,7 @@ def claim(path, config):
 
 @given(config=CONFIGS, other=CONFIGS)
 def test_settings_are_their_own_and_no_others(tmp_path_factory, config, other):
-  """A run goes on with equal settings, and with no others."""
+  """A run resumes with equal settings only."""
   path = Path(tmp_path_factory.mktemp('run'))
   claim(path, config)
   stored = run_dir.load_config(path)['config']

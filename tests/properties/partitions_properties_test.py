@@ -1,7 +1,7 @@
-"""Of every way to divide examples, whatever the labels and the settings.
+"""Properties of every partition, for any labels and settings.
 
-Nobody holds a row twice, and no two clients the same one; where the way says
-so, every row is somebody's, and sizes and classes are what it promises.
+No row is dealt twice; sizes, classes and the number of rows are those that the
+partition documents.
 """
 
 import math
@@ -79,7 +79,7 @@ def check_clients(
   dirichlet_min_size=0,
   **settings,
 ):
-  """Check what the docstring of a way says of its clients."""
+  """Check what the docstring of a partition states about its clients."""
   sizes = np.array([len(rows) for rows in indices])
   held = np.array(
     [np.bincount(labels[rows], minlength=num_classes) for rows in indices]
@@ -129,7 +129,7 @@ def arguments(draw, name):
 
 
 def divide(name, labels, **settings):
-  """Return the division; what is refused is no example."""
+  """Return the partition; reject settings that raise BadInput."""
   try:
     return partition(name, *labels, **settings)
   except BadInput:  # such as sizes that never come to so many clients
@@ -138,14 +138,14 @@ def divide(name, labels, **settings):
 
 @pytest.fixture(autouse=True, scope='module')
 def few_tries():
-  """Give up soon on a number of clients that does not come out."""
+  """Draw sizes a few times only: some numbers of clients never result."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr('fedjax_pfl.data.partitions.semantic.TRIES', 50)
     patch.setattr('fedjax_pfl.data.partitions.dirichlet_capped.TRIES', 50)
     yield
 
 
-def test_every_way_has_settings_here():
+def test_every_partition_has_settings_here():
   assert SETTINGS.keys() == PARTITIONS.keys()
 
 
@@ -163,7 +163,7 @@ def test_rows_are_dealt_once(name, data):
 
 @every_way
 @given(data=st.data())
-def test_clients_are_what_the_way_says(name, data):
+def test_clients_are_as_documented(name, data):
   labels, settings = data.draw(arguments(name))
   train, _ = divide(name, labels, **settings)
   check_clients(name, labels[0], train, **settings)
@@ -174,11 +174,11 @@ def test_clients_are_what_the_way_says(name, data):
 def test_rows_for_testing_are_kept_from_training(name, data, share):
   """With the same seed, a part of the rows that a client would train on."""
   labels, settings = data.draw(arguments(name))
-  whole, _ = divide(name, labels, **settings)
+  undivided, _ = divide(name, labels, **settings)
   parts = partition(
     name, *labels, test_partition='split', test_fraction=share, **settings
   )
-  for own, kept, rows in zip(*parts, whole, strict=True):
+  for own, kept, rows in zip(*parts, undivided, strict=True):
     both = np.concatenate([own, kept])
     np.testing.assert_array_equal(np.sort(both), np.sort(rows))
     assert len(own) <= (1 - share) * len(rows) + 1e-6 < len(own) + 1.001

@@ -1,4 +1,4 @@
-"""Of any predictions: what scikit-learn, or a plain loop, says of them."""
+"""Scores and summaries against scikit-learn and plain loops."""
 
 import functools
 
@@ -102,7 +102,7 @@ def test_calibration_errors_are_those_of_a_plain_loop(logits, y, count):
 
 @st.composite
 def clients(draw):
-  """Draw right answers, tests and training examples of some clients."""
+  """Draw correct predictions, test and training examples of some clients."""
   size = draw(st.integers(1, 25))
   count = draw(arrays.arrays(int, size, elements=st.integers(0, 30)))
   trained = draw(arrays.arrays(int, size, elements=st.integers(0, 1)))
@@ -111,8 +111,8 @@ def clients(draw):
 
 
 @given(clients())
-def test_a_summary_is_that_of_the_single_answers(drawn):
-  """Of a row of right and wrong answers for every client."""
+def test_a_summary_is_that_of_the_single_predictions(drawn):
+  """Of a row of correct and wrong predictions for every client."""
   scores, trained = drawn
   got = summarise(scores, trained)
   answers = [

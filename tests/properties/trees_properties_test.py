@@ -1,4 +1,4 @@
-"""Of any tree: parts of it, rows of it, means of it."""
+"""Properties of the parts, the rows and the means of trees."""
 
 import functools
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def masked(draw):
 
 
 @given(masked())
-def test_parts_are_put_together_again(pair):
+def test_combine_undoes_select(pair):
   tree, mask = pair
   part = trees.select(tree, mask)
   rest = trees.select(tree, trees.invert(mask))
@@ -75,7 +75,7 @@ def test_a_part_has_the_leaves_and_the_bytes_under_its_mask(pair):
 
 
 @given(masked())
-def test_a_mask_by_path_is_that_mask_or_a_sentence(pair):
+def test_a_mask_by_path_is_that_mask_or_bad_input(pair):
   tree, mask = pair
   hits = jax.tree.leaves(mask)
   named = dict(zip(trees.leaf_names(tree), hits, strict=True))
@@ -140,7 +140,7 @@ def test_the_mean_of_a_segment_is_numpys(stacked, weights, segments):
 
 @functools.partial(jax.jit, static_argnums=2)
 def take_and_put(stacked, order, size):
-  """Return rows, the tree with them put back, and with others put there."""
+  """Return rows, the tree with them scattered back, and with other rows."""
   own = trees.gather(stacked, order[:size])
   other = jax.tree.map(lambda leaf: leaf + 1, own)
   back, after = (trees.scatter(stacked, order[:size], x) for x in (own, other))
@@ -150,7 +150,7 @@ def take_and_put(stacked, order, size):
 @given(
   st.permutations(range(ROWS)), st.sampled_from([1, 3, ROWS]), st.integers(0, 9)
 )
-def test_rows_that_are_put_are_the_rows_that_are_taken(order, size, seed):
+def test_gather_returns_the_rows_of_scatter(order, size, seed):
   rng, order = np.random.default_rng(seed), np.array(order)
   stacked = {
     'a': rng.standard_normal((ROWS, 3), np.float32),

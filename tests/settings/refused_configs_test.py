@@ -125,13 +125,13 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
     ),
     (
       {'max_train_examples': 15, 'partition': 'iid'},
-      'a data set that was shrunk without conv_impl the clients',
+      'a data set that was shrunk without fewer clients',
     ),
     ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
     ({'finetune__batch_size': 10**9}, 'finetune.batch_size: got 1000000000'),
     (
       {'partition': 'classes', 'num_clients': 4},
-      'nobody holds class 5',
+      'none holds class 5',
     ),
   ],
 )

@@ -23,7 +23,7 @@ from small_runs import (
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.federated.chunking import MEMORY_SHARE, Memory
+from fedjax_pfl.federated.chunking import MEMORY_SHARE, DeviceMemory
 from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
@@ -108,8 +108,8 @@ def test_ragged_seeds_have_the_numbers_that_they_have_alone(ragged, tmp_path):
 def test_side_by_side_the_numbers_are_the_same(ragged, tmp_path):
   """As on an accelerator with much room."""
   experiments, folder = ragged
-  much = mock.Mock(return_value=Memory(free=10**12, client=1))
-  with mock.patch.object(driver, 'memory_of', much):
+  much = mock.Mock(return_value=DeviceMemory(free=10**12, per_client=1))
+  with mock.patch.object(driver, 'device_memory', much):
     train_seeds(experiments, directories(tmp_path))
   assert much.call_count == 1
   for name, experiment in zip('01', experiments, strict=True):
@@ -158,8 +158,8 @@ def test_as_many_seeds_as_fit_run_side_by_side():
 
   def number(free, stage=stage, **changes):
     settings = replace(experiment.settings, changes)
-    memory = Memory(free / MEMORY_SHARE, client=1000)
-    with mock.patch.object(driver, 'memory_of', return_value=memory):
+    memory = DeviceMemory(free / MEMORY_SHARE, per_client=1000)
+    with mock.patch.object(driver, 'device_memory', return_value=memory):
       return driver.num_side_by_side(
         experiment._replace(settings=settings), stage, call
       )
@@ -169,7 +169,7 @@ def test_as_many_seeds_as_fit_run_side_by_side():
   assert number(4.5 * (of_three - 2000), clients_per_chunk=1) == 4
   features = stage._replace(prepare_data=lambda server, data: data)
   assert number(4.5 * of_three, features) == 1
-  with mock.patch.object(driver, 'memory_of', return_value=None):
+  with mock.patch.object(driver, 'device_memory', return_value=None):
     assert driver.num_side_by_side(experiment, stage, call) == 1
 
 

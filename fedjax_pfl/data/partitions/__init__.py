@@ -1,13 +1,12 @@
-"""The ways to divide examples among clients, one a file.
+"""The partitions, one a file.
 
-A way is a frozen record of its settings, named like the fields of a config,
-with two functions: `draw` what the clients are (their classes, their shares),
-and `deal` them the rows of a split. What is drawn once serves training and
-testing, so that a client is tested on what it trains for.
+A partition is a frozen record of its settings, named like the fields of a
+config, with two functions: `draw` returns a plan for the clients (their classes
+or shares), and `deal` returns the rows of a split by that plan. One plan serves
+training and testing, so that a client has the same classes in both.
 
-A way whose authors published a division for every seed has a third, `replay`:
-it gives the training rows of that division, which their generators decide;
-`deal` is then for testing alone.
+A partition whose authors published code has a third, `replay`: the training
+rows of that code, from its random generators; `deal` is then for testing only.
 """
 
 from typing import NamedTuple
@@ -20,7 +19,7 @@ Indices = list[np.ndarray]  # one int64 vector for each client
 
 
 class Sizes(NamedTuple):
-  """What `draw` is told: the rows themselves come with `deal`."""
+  """The arguments of `draw`; rows are passed to `deal`."""
 
   num_clients: int
   class_counts: np.ndarray  # [Y] training examples
@@ -36,7 +35,7 @@ class Sizes(NamedTuple):
 
 
 def legacy_generator(seed: int) -> np.random.RandomState:
-  """Return NumPy's legacy generator, whose bits are frozen for ever."""
+  """Return NumPy's legacy generator, whose stream never changes."""
   if not 0 <= seed < 2**32:
     raise bad_input(
       'seed',

@@ -9,7 +9,7 @@ depends on how many share its classes. With k = Y nothing is drawn.
 The lists and the rows for training are bit by bit those of the authors' code
 (FedConcat's partition_data, that of NIID-Bench) for the same seed: Python's
 `random` draws the lists, NumPy's legacy generator shuffles the rows. There, a
-class without a holder is a crash; here, a sentence.
+class without a client is a crash; here, BadInput.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Classes(NamedTuple):
 
   def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
     del rng
-    legacy_generator(sizes.seed)  # refused here, before any list is drawn
+    legacy_generator(sizes.seed)  # raises for a bad seed, before any draw
     lists = class_lists(
       sizes.num_clients,
       sizes.num_classes,
@@ -113,7 +113,7 @@ def _no_holder(
   num_classes: int,
   seed: int,
 ) -> BadInput:
-  """Return the sentence with the fewest clients that hold all classes.
+  """Return the exception with the fewest clients that hold all classes.
 
   More clients begin with the same lists, so going on drawing finds the
   number; the Y-th client at the latest begins with the last class.
@@ -126,8 +126,8 @@ def _no_holder(
     'num_clients',
     got=len(lists),
     expected=f'at least {number}: with seed {seed} and {len(lists[0])} of '
-    f'{num_classes} classes a client, {number} clients are the fewest who hold '
-    f'every class; of {len(lists)} nobody holds class {min(absent)}'
+    f'{num_classes} classes a client, {number} clients are the fewest that '
+    f'hold every class; of {len(lists)} none holds class {min(absent)}'
     + (f' and {len(absent) - 1} others' if len(absent) > 1 else ''),
     choices=sorted({number, num_classes}),
     cause='clients chosen for a data set of fewer classes; as many clients as '

@@ -1,12 +1,12 @@
-"""Every class is shared out among the clients in random proportions.
+"""Every class is divided among the clients in random proportions.
 
   p_c ~ Dir(beta 1_K)    for every class c
 
 The shuffled rows of class c are cut at round(|c| cumsum(p_c)); the same p_c
 cut the test set. The smaller beta, the more uneven; a client may get few rows,
 or none. Every row is dealt exactly once. The generator of the FedBABU paper's
-Table 18 is not public: this is the usual one, without a least size that has to
-be drawn for again and again (dirichlet_capped.py has one).
+Table 18 is not public: this is the usual one, without a minimum size for which
+the draw is repeated (dirichlet_capped.py has one).
 """
 
 import math
@@ -52,7 +52,7 @@ def deal_shares(
 
 
 def check_beta(beta: float) -> None:
-  """Refuse what is no parameter of a Dirichlet distribution."""
+  """Raise BadInput if beta is no parameter of a Dirichlet distribution."""
   if beta > 0 and math.isfinite(beta):
     return
   raise bad_input(

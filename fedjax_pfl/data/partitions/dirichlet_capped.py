@@ -1,4 +1,4 @@
-"""Random proportions of every class, none for clients that are full.
+"""Random proportions of every class, 0 for clients that are full.
 
   p_c ~ Dir(beta 1_K)                          for c = 1 .. Y, one by one
   p_c[k] = 0 where |D_k| >= P / K so far;  p_c /= sum p_c
@@ -7,12 +7,12 @@
 All classes are drawn again until the smallest client has `dirichlet_min_size`
 examples. That is the rule of NIID-Bench, which FedConcat and other papers
 divide by. The rows for training are bit by bit those of that code for the same
-seed: NumPy's legacy generator goes on from try to try, and shuffles every
-client's rows at the end. That code may draw for ever; here TRIES draws are the
-end.
+seed: NumPy's legacy generator continues from draw to draw, and shuffles every
+client's rows at the end. That code may never end; here BadInput is raised after
+TRIES draws.
 
-The test set is cut by the shares that came out for training. A class that
-nobody trains on is shared out equally.
+The test set is cut by the resulting shares of training. A class without
+training examples is divided equally.
 """
 
 from typing import NamedTuple

@@ -7,10 +7,10 @@
 The division of EMNIST (families: 10 digits, 26 upper and 26 lower case
 letters; 5 clusters) and of Tiny-ImageNet (one family; 10 clusters; 100 to
 400) in the SuPerFed paper. A part is floor(|family| / clusters) classes, the
-last has the rest. The rows that are left over in a cluster are nobody's.
+last has the rest. Rows left over in a cluster belong to no client.
 
-How many clients there are is an outcome: sizes are drawn again until it is
-K, and TRIES draws are the end. The test rows of a cluster are divided in
+The number of clients is random: sizes are drawn until it is K, at most TRIES
+times. The test rows of a cluster are divided in
 proportion, with as large a share left over.
 """
 
@@ -45,7 +45,7 @@ class Semantic(NamedTuple):
     self._check_sizes()
     classes = self._draw_classes(sizes.num_classes, rng)
     totals = [int(sizes.class_counts[own].sum()) for own in classes]
-    seen: Counter[int] = Counter()
+    outcomes: Counter[int] = Counter()
     for _ in range(TRIES):
       drawn = [
         draw_sizes(total, self.min_client_size, self.max_client_size, rng)
@@ -54,8 +54,8 @@ class Semantic(NamedTuple):
       number = sum(map(len, drawn))
       if number == sizes.num_clients:
         return [*map(Cluster, classes, drawn, totals)]
-      seen[number] += 1
-    raise self._never(sizes, seen)
+      outcomes[number] += 1
+    raise self._never(sizes, outcomes)
 
   def deal(
     self, plan: list[Cluster], labels: np.ndarray, rng: np.random.Generator
@@ -108,14 +108,14 @@ class Semantic(NamedTuple):
         cause='the two sizes interchanged',
       )
 
-  def _never(self, sizes: Sizes, seen: Counter[int]) -> BadInput:
-    (usual, _), *_ = seen.most_common(1)
+  def _never(self, sizes: Sizes, outcomes: Counter[int]) -> BadInput:
+    (usual, _), *_ = outcomes.most_common(1)
     return bad_input(
       'num_clients',
       got=sizes.num_clients,
       expected=f'a number that comes out of the draw: in {TRIES:,} draws of '
       f'sizes from {self.min_client_size} to {self.max_client_size - 1} came '
-      f'{min(seen)} to {max(seen)} clients, {usual} the most often',
+      f'{min(outcomes)} to {max(outcomes)} clients, {usual} the most often',
       choices=[usual],
       cause='sizes or clients of another data set: clients are somewhat fewer '
       'than examples / mean size',

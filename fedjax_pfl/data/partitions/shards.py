@@ -45,7 +45,7 @@ def shard_assignment(
 ) -> np.ndarray:
   """Return A [K, s]: the classes of every client's shards.
 
-  `field` and `who` are the words of the sentence about a bad number.
+  `field` and `who` are for the error message.
   """
   check_shards(num_clients, shards, num_classes, field, who)
   each = shards * num_clients // num_classes  # q
@@ -107,7 +107,7 @@ def cut(rows: np.ndarray, num_blocks: int) -> Indices:
 def check_shards(
   num_rows: int, num_shards: int, num_classes: int, field: str, who: str
 ) -> None:
-  """Refuse a number of shards that gives classes unequally many blocks."""
+  """Raise BadInput if classes would have different numbers of blocks."""
   # s K is a multiple of C exactly for the multiples of this step.
   step = num_classes // math.gcd(num_rows, num_classes)
   if num_shards >= 1 and num_shards % step == 0:

@@ -7,10 +7,9 @@ K-1-i, a small and a large one, share the same s classes, and draw floor(n_i/s)
 random rows of each, no row twice. v counts training examples; for the test
 set it shrinks with the sizes.
 
-With classes of equal size that uses up every class exactly, but for what the
-rounding leaves. Of a class that has fewer rows than it is asked for, every
-client gets the same share of what it asks: none is served first, none is drawn
-for again.
+With classes of equal size that uses every row, but for rounding. If a class has
+fewer rows than its clients should get in total, each gets the same share of its
+number.
 """
 
 from typing import NamedTuple
@@ -64,13 +63,13 @@ class Unbalanced(NamedTuple):
       raise _too_many_shards(
         self.shards_per_client, int(sizes.max()), len(labels)
       )
-    asked = np.broadcast_to(each[:, None], plan.assignment.shape)
+    requested = np.broadcast_to(each[:, None], plan.assignment.shape)
     parts = np.empty(plan.assignment.shape, object)
     for label in np.unique(plan.assignment):
       places = plan.assignment == label
       rows = rng.permutation(np.flatnonzero(labels == label))
-      ends = np.cumsum(asked[places])
-      # In whole numbers, so that a class that suffices is cut as asked.
+      ends = np.cumsum(requested[places])
+      # In integers: a class with enough rows is cut exactly as requested.
       ends = ends * min(len(rows), ends[-1]) // max(ends[-1], 1)
       pieces = np.split(rows, ends)[:-1]
       for place, piece in zip(np.argwhere(places), pieces, strict=True):

@@ -3,8 +3,8 @@
   x = (y - mean) / sqrt(var + eps),   z = relu(scale x + bias + skip)
 
 Arrays are [C, n]: channels, and the pixels of all examples; w [n] is 1 for the
-pixels of an example, 0 for those of padding. Padding has no part in mean and
-(biased) variance, and leaves as zeros. The gradient is written by hand:
+pixels of an example, 0 for those of padding. Padding does not enter mean and
+(biased) variance, and its outputs are zeros. The gradient is written by hand:
 
   g = dz where z > 0,   dbias = sum g,   dscale = sum g x,
   dy = scale / sqrt(var + eps) (g - (dbias + x dscale) / n)
@@ -54,7 +54,7 @@ norm.defvjp(_norm_forward, _norm_backward)
 
 @jax.custom_vjp
 def pooled(y: list[Array], scale: Array, bias: Array, w: Array) -> Array:
-  """Return z [C, h w B] of y as `products.windows` returns it.
+  """Return z [C, h w B] of y as `matmul_conv.windows` returns it.
 
   y is four of [C, h, w, B], or one image [C, 2h, 2w, B].
   """
@@ -74,7 +74,7 @@ def _pooled_forward(y, scale, bias, w):
   inverse = _inverse(y, n)
   top = _extreme(y, jnp.where(scale < 0, -1, 1).astype(scale.dtype))
   z = _activate(top, scale * inverse, bias, w, None)
-  # A slice of no channels tells the backward pass a shape for no memory.
+  # An array of no channels: its shape for the backward pass, without memory.
   like = jnp.zeros((0, *shape[1:]), z.dtype)
   return z, (y, top, z, scale, inverse, w, n, like)
 
@@ -138,7 +138,7 @@ def _split_subtract(y, mean, w):
 
 @one_pass
 def _extreme(y, sign):
-  # A negative scale makes the least pixel the greatest.
+  # With a negative scale the smallest pixel becomes the largest.
   sign = _column(sign, y[0])
   a, b, c, d = (sign * t for t in y)
   return sign * lax.max(lax.max(a, b), lax.max(c, d))

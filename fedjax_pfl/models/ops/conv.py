@@ -1,15 +1,15 @@
-"""Which form a convolution takes: one function, several lowerings.
+"""Convolutions, in one of several implementations: the setting `conv_impl`.
 
   y[b, i, j, :] = sum_{u, v} x[b, s i + u - p, s j + v - p, :] K[u, v]
 
 Images are [B, H, W, C], kernels [k, k, in, out]; p pixels of zeros lie on
 every side, also for stride 2 ('SAME' would put them on one side only). The
-lowerings agree to rounding:
+implementations agree up to rounding:
 
   lax    lax.conv_general_dilated
   gemm   matrix products, on images [C, H, W, B] inside
 
-The transpositions around gemm cancel between a layer and the next one.
+The transpositions around gemm cancel between consecutive layers.
 """
 
 import functools
@@ -30,14 +30,14 @@ def resolve(conv_impl: str) -> str:
     raise bad_input(
       'conv_impl',
       got=conv_impl,
-      expected='a known conv_impl',
+      expected='a known implementation of convolutions',
       choices=CONV_IMPLS,
       cause='a typo',
     )
   if conv_impl != 'auto':
     return conv_impl
-  # Measured on a CPU only, where lax.conv in a loop is 40 times slower. That
-  # lax is right for accelerators is a guess until somebody measures there.
+  # On a CPU lax.conv inside a loop is 40 times slower. For accelerators lax is
+  # assumed, not measured.
   return 'gemm' if jax.default_backend() == 'cpu' else 'lax'
 
 
@@ -46,8 +46,8 @@ def batch_last(x: Array) -> Array:
   return x.transpose(3, 1, 2, 0)
 
 
-# Swapping the first and the last axis is its own inverse; two names, because
-# a reader wants to know which way an array goes.
+# Swapping the first and the last axis is its own inverse; the two names state
+# the direction.
 batch_first = batch_last
 
 
@@ -68,8 +68,8 @@ def depthwise(x: Array, kernel: Array, *, stride: int, conv_impl: str) -> Array:
   return _gemm_depthwise(x, kernel, stride)
 
 
-# Compiled, so that layers of one shape are traced and lowered once; XLA takes
-# such a call apart again.
+# Jitted, so that layers of one shape are traced and lowered once; XLA inlines
+# the calls.
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _gemm_conv(x, kernel, stride, padding) -> Array:
   x = batch_last(x)

@@ -1,9 +1,9 @@
-"""One pass over memory: where XLA's CPU compiler may fuse, and where not.
+"""Control fusion on a CPU: compute an intermediate result in one pass.
 
-XLA fuses an elementwise result into each of its readers and so computes it
-again for each one: the 16 readers of a gradient in `winograd.py` took 50 ms
-where writing it once takes 1 ms. On a CPU `lax.optimization_barrier` is
-removed before fusion; a call that is not inlined holds.
+XLA fuses an elementwise result into each of its readers and computes it again
+for each one: the 16 readers of a gradient in `winograd.py` took 50 ms, writing
+it once takes 1 ms. On a CPU `lax.optimization_barrier` is removed before
+fusion; a call that is not inlined is kept.
 """
 
 import functools
@@ -17,9 +17,10 @@ from fedjax_pfl.core.types import Array
 
 
 def one_pass(f: Callable) -> Callable:
-  """Return f, whose results are written to memory before anybody reads them.
+  """Return f as a call that is not fused with the readers of its results.
 
-  Inside f call lax instead of jnp: what jnp jits would be a pass of its own.
+  Inside f call lax instead of jnp: functions that jnp jits would be separate
+  passes.
   """
   jitted = jax.jit(f)
 
@@ -34,7 +35,7 @@ def one_pass(f: Callable) -> Callable:
 
 
 def combine(terms: Sequence[tuple[float, Array]]) -> Array:
-  """Return sum_i c_i x_i; terms with c_i = 0 cost nothing."""
+  """Return sum_i c_i x_i; without terms of c_i = 0."""
   total = None
   for c, x in terms:
     if c == 0:

@@ -1,8 +1,8 @@
 """The layers of the models: convolutions, batch-statistic BatchNorm, Dense.
 
-Images go in and out as [B, H, W, C] under every conv_impl. Initialisers are
-PyTorch's, unless a model says otherwise: kernels and biases are U(-b, b) with
-b = 1/sqrt(fan_in). Parameters are as wide as JAX's default float.
+Inputs and outputs are images [B, H, W, C] with every conv_impl. By default
+initialisers are PyTorch's: kernels and biases are U(-b, b) with b =
+1/sqrt(fan_in). Parameters have JAX's default float dtype.
 """
 
 import functools
@@ -16,10 +16,9 @@ from jax import lax
 from jax.nn import initializers
 
 from fedjax_pfl.core.types import Array, Key
-from fedjax_pfl.models.ops import batch_norm, matmul_conv, relu_pool
-from fedjax_pfl.models.ops import conv as lowerings
+from fedjax_pfl.models.ops import batch_norm, conv, matmul_conv, relu_pool
 
-Images = Array | list[Array]  # [B, H, W, C], or what Conv(pooled=True) says
+Images = Array | list[Array]  # [B, H, W, C], or windows: see Conv
 Init = Callable[[Key, tuple[int, ...]], Array]
 Inits = Callable[[tuple[int, ...]], tuple[Init, Init]]
 
@@ -35,14 +34,14 @@ def uniform(fan_in: int) -> Init:
 
 
 def pytorch(shape: tuple[int, ...]) -> tuple[Init, Init]:
-  """Return how a kernel [..., in, out] of this shape and its bias begin."""
+  """Return the initialisers of a kernel [..., in, out] and of its bias."""
   init = uniform(math.prod(shape[:-1]))
   return init, init
 
 
 def glorot_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
-  """Return the same: N(0, 2 / (fan_in + fan_out)), not truncated; biases 0."""
-  del shape  # the initialiser is told it later
+  """Return initialisers N(0, 2 / (fan_in + fan_out)), not truncated, and 0."""
+  del shape  # the initialiser gets it
   kernel = initializers.variance_scaling(1.0, 'fan_avg', 'normal', dtype=float)
   return kernel, lambda _, shape: jnp.zeros(shape, float)
 
@@ -50,10 +49,9 @@ def glorot_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
 class Conv(nn.Module):
   """Convolve with a kernel [k, k, in, out].
 
-  With `pooled`, the output must go to BatchNorm(pooled=True). For an image of
-  even sides, gemm then returns what `products.windows` says, and leaves out
-  the bias, which the normalisation would take away again: its gradient is
-  exactly zero.
+  With `pooled`, the output must go to BatchNorm(pooled=True). For images of
+  even sides, gemm then returns the windows of `matmul_conv.windows`, without
+  the bias, which the normalisation removes: its gradient is exactly zero.
   """
 
   features: int
@@ -73,8 +71,8 @@ class Conv(nn.Module):
     if self.use_bias:
       bias = self.param('bias', bias_init, (self.features,))
     if self.pooled and self._has_windows(x):
-      return matmul_conv.windows(lowerings.batch_last(x), kernel)
-    y = lowerings.conv(
+      return matmul_conv.windows(conv.batch_last(x), kernel)
+    y = conv.conv(
       x,
       kernel,
       stride=self.stride,
@@ -86,7 +84,7 @@ class Conv(nn.Module):
   def _has_windows(self, x: Array) -> bool:
     plain = (self.kernel, self.stride, self.padding) == ((3, 3), 1, 1)
     even = x.shape[1] % 2 == x.shape[2] % 2 == 0
-    return plain and even and lowerings.resolve(self.conv_impl) == 'gemm'
+    return plain and even and conv.resolve(self.conv_impl) == 'gemm'
 
 
 class ConvReluPool(nn.Module):
@@ -105,13 +103,13 @@ class ConvReluPool(nn.Module):
     kernel_init, bias_init = self.inits(shape)
     kernel = self.param('kernel', kernel_init, shape)
     bias = self.param('bias', bias_init, (self.features,))
-    y = lowerings.conv(
+    y = conv.conv(
       x, kernel, stride=1, padding=self.padding, conv_impl=self.conv_impl
     )
-    if lowerings.resolve(self.conv_impl) == 'lax':
+    if conv.resolve(self.conv_impl) == 'lax':
       return max_pool(nn.relu(y + bias), self.pool)
-    z = relu_pool.relu_pool(lowerings.batch_last(y), bias, self.pool)
-    return lowerings.batch_first(z)
+    z = relu_pool.relu_pool(conv.batch_last(y), bias, self.pool)
+    return conv.batch_first(z)
 
 
 class DepthwiseConv(nn.Module):
@@ -123,7 +121,7 @@ class DepthwiseConv(nn.Module):
   @nn.compact
   def __call__(self, x: Array) -> Array:
     kernel = self.param('kernel', uniform(9), (3, 3, x.shape[-1]))
-    return lowerings.depthwise(
+    return conv.depthwise(
       x, kernel, stride=self.stride, conv_impl=self.conv_impl
     )
 
@@ -138,7 +136,7 @@ class Pointwise(nn.Module):
   def __call__(self, x: Array) -> Array:
     shape = (x.shape[-1], self.features)
     kernel = self.param('kernel', uniform(shape[0]), shape)
-    return lowerings.conv(
+    return conv.conv(
       x, kernel[None, None], stride=1, padding=0, conv_impl=self.conv_impl
     )
 
@@ -163,9 +161,9 @@ class BatchNorm(nn.Module):
     y = relu(scale (x - mean) / sqrt(var + eps) + bias + skip)
 
   `relu`, `skip` and `pooled` (a 2x2 max-pool after the ReLU) are optional.
-  Mean and biased variance run over space and the rows of the mask [B] only;
-  the other rows leave as zeros, so that garbage cannot grow on its way
-  through the layers. There are no running averages.
+  Mean and biased variance are over space and the rows of the mask [B] only;
+  the output of other rows is zero, so that their values cannot grow from layer
+  to layer. There are no running averages.
   """
 
   relu: bool = False
@@ -182,7 +180,7 @@ class BatchNorm(nn.Module):
     bias = self.param('bias', lambda _, c: jnp.zeros(c, float), channels)
     if windows:
       return _pooled(x, scale, bias, mask)
-    if lowerings.resolve(self.conv_impl) == 'lax':
+    if conv.resolve(self.conv_impl) == 'lax':
       y = _plain(x, skip, scale, bias, mask)
       y = nn.relu(y) if self.relu else y
     else:
@@ -191,7 +189,7 @@ class BatchNorm(nn.Module):
 
 
 def max_pool(x: Array, size: int = 2) -> Array:
-  """Return the maximum of every size x size pixels; a rest is left out.
+  """Return the maximum of every size x size pixels; the remainder is left out.
 
   Slices and maxima: the gradient of lax.reduce_window is slow on a CPU.
   """
@@ -206,7 +204,7 @@ def max_pool(x: Array, size: int = 2) -> Array:
 
 def _plain(x, skip, scale, bias, mask) -> Array:
   rows = mask.reshape(-1, 1, 1, 1).astype(x.dtype)
-  # At least 1, so that a batch without examples divides by something.
+  # At least 1: a batch without examples must not divide by 0.
   weight = rows / jnp.maximum(rows.sum() * x.shape[1] * x.shape[2], 1)
   mean = (weight * x).sum((0, 1, 2))
   var = (weight * (x - mean) ** 2).sum((0, 1, 2))
@@ -217,13 +215,13 @@ def _plain(x, skip, scale, bias, mask) -> Array:
 @functools.partial(jax.jit, static_argnums=5)  # traced once for each shape
 def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
   def flat(x):
-    return lowerings.batch_last(x).reshape(x.shape[-1], -1)
+    return conv.batch_last(x).reshape(x.shape[-1], -1)
 
   b, h, w, c = x.shape
   weight = _pixels(mask, h * w, x)
   skip = None if skip is None else flat(skip)
   y = batch_norm.norm(flat(x), skip, scale, bias, weight, relu)
-  return lowerings.batch_first(y.reshape(c, h, w, b))
+  return conv.batch_first(y.reshape(c, h, w, b))
 
 
 @jax.jit  # as _fused
@@ -232,7 +230,7 @@ def _pooled(windows, scale, bias, mask) -> Array:
   if len(windows) == 1:
     h, w = h // 2, w // 2
   z = batch_norm.pooled(windows, scale, bias, _pixels(mask, h * w, windows[0]))
-  return lowerings.batch_first(z.reshape(c, h, w, b))
+  return conv.batch_first(z.reshape(c, h, w, b))
 
 
 def _pixels(mask: Array, times: int, like: Array) -> Array:

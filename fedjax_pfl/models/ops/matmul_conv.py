@@ -1,8 +1,8 @@
 """Convolutions as matrix products, on images [C, H, W, B].
 
-With the batch last, a shift or a stride in space moves whole runs of B
-numbers, and every product contracts the way that is fast on a CPU (one with
-a transposed left operand costs twice as much):
+With the batch last, a shift or a stride in space moves B consecutive numbers,
+and every product has the layout that is fast on a CPU (one with a transposed
+left operand takes twice as long):
 
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k k C, h w B] of x
 """
@@ -27,9 +27,9 @@ def conv(x: Array, kernel: Array, *, stride: int, padding: int) -> Array:
 
 
 def windows(x: Array, kernel: Array) -> list[Array]:
-  """Convolve x [C, 2h, 2w, B] with a 3x3 kernel, in front of `norm.pooled`.
+  """Convolve x [C, 2h, 2w, B] with a 3x3 kernel; `batch_norm.pooled` follows.
 
-  Returns y[:, p::2, q::2] for p, q, if it comes apart anyway; else [y].
+  Returns y[:, p::2, q::2] for p, q if winograd computes these; else [y].
   """
   if not _worth_winograd(x, kernel):
     return [_conv(x, kernel, 1, 1)]
@@ -38,7 +38,7 @@ def windows(x: Array, kernel: Array) -> list[Array]:
 
 
 def _worth_winograd(x: Array, kernel: Array) -> bool:
-  # Below, its many small passes cost more time, above all to compile.
+  # For smaller ones its many small passes take longer, above all to compile.
   _, h, w, _ = x.shape
   return kernel.shape[:2] == (3, 3) and kernel.shape[2] >= 16 and h * w >= 64
 
@@ -135,7 +135,7 @@ def _columns(kernel: Array) -> Array:
 
 
 def _shape(x: Array) -> Array:
-  # A slice of no channels tells the backward pass a shape for no memory.
+  # An array of no channels: its shape for the backward pass, without memory.
   return x[:0]
 
 

@@ -2,13 +2,13 @@
 
   z = relu(top + bias),  top = the maximum of every size x size pixels of y
 
-The greatest pixel of a window is so after adding the bias and after the ReLU:
-both come last, on fewer pixels. The gradient is written by hand:
+The bias and the ReLU do not change which pixel of a window is the largest: both
+are applied last, to fewer pixels. The gradient is written by hand:
 
   g = dz where top + bias > 0,  dbias = sum g,
   dy = g at the first pixel of its window that equals top, as in PyTorch
 
-A rest of lines that fills no window is left out; its gradient is zero.
+Rows and columns that fill no window are left out; their gradient is zero.
 """
 
 import functools
@@ -38,7 +38,7 @@ def _backward(size, saved, dz):
   # A product, because sums along the last axes are slow.
   flat = g.reshape(len(g), -1)
   dbias = lax.dot(flat, jnp.ones(flat.shape[1], flat.dtype))
-  return _spread(size)(y, top, g), dbias
+  return _unpool(size)(y, top, g), dbias
 
 
 relu_pool.defvjp(_forward, _backward)
@@ -73,9 +73,9 @@ def _maximum(size: int):
 
 
 @functools.cache
-def _spread(size: int):
+def _unpool(size: int):
   @one_pass
-  def spread(y, top, g):
+  def unpool(y, top, g):
     zero = lax.full_like(g, 0)
     free = lax.full_like(g, True, bool)
     dy = []
@@ -85,7 +85,7 @@ def _spread(size: int):
       free = free & ~hit
     c, h, w, b = g.shape
     rows = [jnp.stack(dy[i : i + size], 3) for i in range(0, size**2, size)]
-    whole = jnp.stack(rows, 2).reshape(c, h * size, w * size, b)
-    return pad(whole, *((0, n % size) for n in y.shape[1:3]))
+    joined = jnp.stack(rows, 2).reshape(c, h * size, w * size, b)
+    return pad(joined, *((0, n % size) for n in y.shape[1:3]))
 
-  return spread
+  return unpool

@@ -7,9 +7,9 @@ matrices of Lavin and Gray (2016)
   y = A^T M A
 
 Exact up to rounding. The tile of outputs is the window of a 2x2 max-pool, so
-`phases` returns its four pixels apart: pooling is then a maximum of arrays.
-The gradient is written by hand: derived from the above, it would add padded,
-strided slices one by one, at nine times the cost.
+`phases` returns its four pixels as separate arrays: pooling is then a maximum
+of arrays. The gradient is written by hand: automatic differentiation adds
+padded, strided slices one by one, which takes nine times as long.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def _forward(x, kernel):
   v = [t.reshape(len(x), -1) for t in _input(pad(x, (1, 1), (1, 1)))]
   u = _kernel(kernel)
   y = _output([lax.dot(a.T, b) for a, b in zip(u, v, strict=True)])
-  # A slice of no channels tells the backward pass a shape for no memory.
+  # An array of no channels: its shape for the backward pass, without memory.
   return y, (u, v, x[:0])
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData
-from fedjax_pfl.federated.chunking import auto_chunk
+from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.settings import Settings, flat_config
@@ -131,7 +131,9 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
   cohort = jnp.arange(size)
   side_by_side = settings.system.clients_per_chunk
   if side_by_side == 'auto':
-    side_by_side = auto_chunk(stage.algorithm, *state, cohort, data, key)
+    side_by_side = chunk_size(
+      'auto', stage.algorithm, *state, cohort, data, key
+    )
   side_by_side = min(side_by_side, size)
   began = time.perf_counter()
   round_fn = make_round(stage.algorithm, clients_per_chunk=side_by_side)

@@ -5,10 +5,10 @@ from jax.sharding import Mesh
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated import rounds
-from fedjax_pfl.federated.chunking import auto_chunk
-from fedjax_pfl.federated.oom_backoff import until_it_fits
-from fedjax_pfl.federated.sharding import spread
-from fedjax_pfl.training.drivers.chunk_limit import chunk_of, limit_chunk
+from fedjax_pfl.federated.chunking import chunk_size
+from fedjax_pfl.federated.oom_backoff import with_oom_backoff
+from fedjax_pfl.federated.sharding import replicate
+from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
 from fedjax_pfl.training.experiment import Experiment
 
 
@@ -17,15 +17,15 @@ def make_rounds(
 ) -> rounds.Round:
   """Return rounds of cohorts [T, C], with chunks of clients that fit memory."""
   algorithm = stage.algorithm
-  chunk = chunk_of(experiment)
-  limit = limit_chunk(experiment, stage, chunk)
+  setting = experiment.settings.system.clients_per_chunk
+  limit = limit_chunk(experiment, stage)
 
   def make(chunk):
     round_fn = rounds.make_round(algorithm, clients_per_chunk=chunk, mesh=mesh)
-    return spread(rounds.make_rounds(round_fn), mesh)
+    return replicate(rounds.make_rounds(round_fn), mesh)
 
   def choose(server, clients, cohorts, data, key):
-    fitting = auto_chunk(algorithm, server, clients, cohorts[0], data, key)
-    return min(fitting, limit)
+    args = server, clients, cohorts[0], data, key
+    return chunk_size(setting, algorithm, *args, limit=limit)
 
-  return until_it_fits(make, chunk, choose, progress.log)
+  return with_oom_backoff(make, setting, choose, progress.log)

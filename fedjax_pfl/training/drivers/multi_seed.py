@@ -13,10 +13,10 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Stage, as_stored
-from fedjax_pfl.federated.chunking import MEMORY_SHARE, memory_of
+from fedjax_pfl.federated.chunking import device_memory
 from fedjax_pfl.federated.oom_backoff import is_out_of_memory
 from fedjax_pfl.federated.rounds import Round
-from fedjax_pfl.federated.sharding import spread
+from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.training.drivers.driver import (
   Call,
   RoundDriver,
@@ -34,7 +34,7 @@ def side_by_side(
   Their data share the images. A single call has no axis [S]; calls that do not
   fit memory at once run one after the other, from then on.
   """
-  stacked_fn = spread(jax.jit(_stacked(rounds_fn)), mesh)
+  stacked_fn = replicate(jax.jit(_stacked(rounds_fn)), mesh)
   errors = []  # out of memory
 
   def run(calls):
@@ -83,7 +83,7 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
   if stage.prepare_data is not as_stored:
     return 1
   cohort = call.cohorts[0]
-  memory = memory_of(
+  memory = device_memory(
     *(stage.algorithm, call.server, call.clients, cohort, call.data, call.key)
   )
   if memory is None:
@@ -91,5 +91,4 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
   chunk = experiment.settings.system.clients_per_chunk
   size = cohort.shape[0] if chunk == 'auto' else min(int(chunk), cohort.size)
   states = 2 * trees.num_bytes((call.server, call.clients))  # before and after
-  fitting = MEMORY_SHARE * memory.free // (size * memory.client + states)
-  return max(1, int(fitting))
+  return max(1, memory.num_fitting(size * memory.per_client + states))

@@ -1,6 +1,6 @@
 """k classes for every client, by lists that Python's `random` draws.
 
-That the rows are those of the authors' procedure, the golden cases say.
+The golden cases compare the rows with those of the authors' code.
 """
 
 import random
@@ -107,7 +107,7 @@ def test_the_least_number_of_clients_is_told(num_classes, num_own, seed):
     ({'seed': 2**32}, 'seed: got 4294967296, expected from 0 to 4294967295'),
     (
       {'num_clients': 4},
-      'at least 9: .*; of 4 nobody holds class 5 and 3 others. Choices: 9, 10',
+      'at least 9: .*; of 4 none holds class 5 and 3 others. Choices: 9, 10',
     ),
   ],
 )

@@ -1,6 +1,6 @@
 """Random proportions with a cap and a least size.
 
-That the rows are those of the authors' procedure, the golden cases say.
+The golden cases compare the rows with those of the authors' code.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def test_a_class_is_cut_by_hand():
 
 
 @pytest.mark.parametrize(
-  ('num_clients', 'dirichlet_beta', 'seed', 'tries', 'sizes'),
+  ('num_clients', 'beta', 'seed', 'tries', 'sizes'),
   [
     (40, 0.1, 1, 2, (25, 1272, 3134)),
     (100, 0.1, 0, 13, (14, 455.5, 1595)),
@@ -42,8 +42,8 @@ def test_a_class_is_cut_by_hand():
 )
 def test_sizes_of_the_authors(num_clients, beta, seed, tries, sizes):
   """CIFAR-10; with seed 1, 200 clients need 1,166 tries, 1.7 s of a core."""
-  sizes_told = Sizes(num_clients, CIFAR, seed)
-  plan = DirichletCapped(beta).draw(sizes_told, np.random.default_rng(0))
+  class_sizes = Sizes(num_clients, CIFAR, seed)
+  plan = DirichletCapped(beta).draw(class_sizes, np.random.default_rng(0))
   held = plan.counts.sum(0)
   assert (plan.tries, held.min(), np.median(held), held.max()) == (
     tries,

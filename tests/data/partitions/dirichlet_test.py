@@ -51,8 +51,8 @@ def test_testing_has_the_proportions_of_training():
   assert np.abs(a / 500 - b[::-1] / 100).max() > 0.1
 
 
-@pytest.mark.parametrize(('dirichlet_beta', 'spread'), [(1.0, 50), (0.5, 70)])
-def test_sizes_of_cifar100(beta, spread):
+@pytest.mark.parametrize(('beta', 'deviation'), [(1.0, 50), (0.5, 70)])
+def test_sizes_of_cifar100(beta, deviation):
   """100 classes of 500: a part has mean 5 and variance 500^2 var(p)."""
   train, test = shuffled_labels(500, 100), shuffled_labels(100, 100)
   indices = divide(
@@ -60,10 +60,10 @@ def test_sizes_of_cifar100(beta, spread):
   )
   sizes = np.array([len(rows) for rows in indices[0]])
   assert sizes.mean() == 500
-  assert sizes.std() == pytest.approx(spread, rel=0.15)
+  assert sizes.std() == pytest.approx(deviation, rel=0.15)
 
 
-@pytest.mark.parametrize('dirichlet_beta', [5e-324, 1e-3, 1e5, 1.7e308])
+@pytest.mark.parametrize('beta', [5e-324, 1e-3, 1e5, 1.7e308])
 def test_every_beta_ends_and_deals_every_example_once(beta):
   train = shuffled_labels((120, 99, 101, 100, 7, 143, 50, 100, 100, 0), 10)
   indices = divide(train, train[::3], dirichlet_beta=beta)
@@ -76,7 +76,7 @@ def test_every_beta_ends_and_deals_every_example_once(beta):
     assert np.ptp(sizes) <= 10
 
 
-@pytest.mark.parametrize('dirichlet_beta', [0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize('beta', [0, -1.0, math.inf, math.nan])
 def test_a_bad_beta_is_a_sentence(beta):
   labels = shuffled_labels(10, 10)
   with pytest.raises(BadInput) as caught:

@@ -95,7 +95,7 @@ def test_rows_are_dealt_by_hand():
 
 
 def one_by_one(total, least, drawn):
-  """Return the sizes by the rule as it is told."""
+  """Return the sizes by a loop that follows the paper's rule."""
   sizes, left = [], total
   for size in drawn:
     if left <= least or size > left:
@@ -147,7 +147,7 @@ def test_the_quick_sizes_give_ten_clients(num_classes, changes):
     (
       {'num_clients': 100},
       'num_clients: got 100, expected a number that comes out .*: in 500 draws '
-      'of sizes from 100 to 799 came from 15 to 27 clients, 19 the most often. '
+      'of sizes from 100 to 799 came 15 to 27 clients, 19 the most often. '
       'Choices: 19. Likely cause: ',
     ),
   ],

@@ -20,15 +20,15 @@ def test_deal_blocks_by_hand():
   # go one each to the first blocks: (0, 4) (1, 6) (2).
   labels = np.array([0, 0, 0, 1, 0, 1, 0])
   assignment = np.array([[0, 1], [0, 0]])
-  asked = []
+  calls = []
 
   def last(client, position, left):
-    asked.append((client, position, left))
+    calls.append((client, position, left))
     return left - 1
 
   indices = deal_blocks(labels, assignment, last)
   assert [rows.tolist() for rows in indices] == [[2, 3, 5], [1, 6, 0, 4]]
-  assert asked == [(0, 0, 3), (0, 1, 1), (1, 0, 2), (1, 1, 1)]
+  assert calls == [(0, 0, 3), (0, 1, 1), (1, 0, 2), (1, 1, 1)]
   indices = deal_blocks(labels, assignment, first)
   assert [rows.tolist() for rows in indices] == [[0, 4, 3, 5], [1, 6, 2]]
 

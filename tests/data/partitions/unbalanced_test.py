@@ -58,7 +58,7 @@ def test_the_first_and_the_last_client_share_their_classes():
 
 
 def test_a_class_that_does_not_suffice_by_hand():
-  """Class 0 is asked for 8 + 2 and has 5: 4 and 1. Class 1 has enough."""
+  """Class 0 has 5 of the requested 8 + 2: 4 and 1. Class 1 has enough."""
   labels = np.array([0] * 5 + [1] * 15)
   plan = Plan(np.array([[0, 1], [1, 0]]), np.array([1.6, 0.4]))
   indices = Unbalanced(shards_per_client=2).deal(
@@ -74,9 +74,9 @@ def test_unequal_classes_end_and_nobody_gets_more_than_asked():
   indices, _ = divide(train, CIFAR[1], size_step=30)
   rows = np.concatenate(indices)
   assert len(np.unique(rows)) == len(rows)
-  asked = 200 + 30 * (np.arange(20) // 5 - 1.5)
-  assert (sizes_of(indices) <= asked).all()
-  assert min(sizes_of(indices)) < 0.7 * asked.min()
+  requested = 200 + 30 * (np.arange(20) // 5 - 1.5)
+  assert (sizes_of(indices) <= requested).all()
+  assert min(sizes_of(indices)) < 0.7 * requested.min()
 
 
 def test_the_smallest_may_get_nothing():

@@ -1,4 +1,4 @@
-"""All lowerings of a convolution agree: values and gradients."""
+"""All implementations of a convolution agree: values and gradients."""
 
 import jax
 import jax.numpy as jnp
@@ -121,6 +121,6 @@ def test_gemm_under_vmap_over_kernels_is_a_loop():
   assert_close(jax.vmap(grad)(x, kernels), want, 'float32')
 
 
-def test_unknown_lowering_lists_the_known():
+def test_unknown_conv_impl_lists_the_choices():
   with pytest.raises(BadInput, match=r'Choices: auto, lax, gemm .*mean gemm'):
     conv.resolve('gem')

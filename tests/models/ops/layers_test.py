@@ -43,8 +43,8 @@ def test_norm_by_hand(how):
 
 @pytest.mark.parametrize('how', HOW)
 @pytest.mark.parametrize('pooled', [False, True])
-def test_padding_is_invisible(how, pooled):
-  """Neither outputs nor gradients see what stands in the padded rows."""
+def test_padding_does_not_matter(how, pooled):
+  """Outputs and gradients do not depend on padded rows."""
   conv = layers.Conv(4, conv_impl=how, pooled=pooled, use_bias=True)
   bn = layers.BatchNorm(relu=True, conv_impl=how, pooled=pooled)
   kernel = {'kernel': 0.3 * images(3, 3, 4, 4), 'bias': jnp.ones(4)}
@@ -85,7 +85,7 @@ def test_empty_batch_is_finite(how, pooled):
   'options', [{}, {'relu': True}, {'relu': True, 'pooled': True}], ids=str
 )
 def test_norm_gradients_agree(options):
-  """Also where the scale is negative: there the least pixel is the greatest."""
+  """Also with a negative scale: the smallest pixel is then the largest."""
   x, mask = images(4, 6, 4, 5), jnp.array([1.0, 1, 1, 0])
 
   def f(how, x, skip, scale):
