@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags
 from ml_collections import config_dict
@@ -46,12 +46,23 @@ def run(
     overrides, given = parse_words(argv, required, words)
     return (overrides, given) if words else (overrides,)
 
+  if _takes_fields() and {'--help', '-help', '-h'} & {*sys.argv[1:]}:
+    print_help()
   # During training another handler saves a checkpoint first.
   signal.signal(signal.SIGTERM, _terminate)
   app.run(
     partial(_without_traceback, lambda arguments: main(*arguments)),
     flags_parser=partial(_without_traceback, parse),
   )
+
+
+def print_help() -> NoReturn:
+  """Print what absl prints, then every field of a config."""
+  from fedjax_pfl.settings import document
+
+  app.usage(shorthelp=True, writeto_stdout=True)
+  print(f'\n{document.as_text()}')
+  sys.exit(0)
 
 
 def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:

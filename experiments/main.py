@@ -3,11 +3,11 @@
   python experiments/main.py --config=configs/digits.py:fedbabu \\
       --workdir=runs/a
 
-Add ,quick to the config for a first look. Any field of it can be given:
---config.rounds=4 (configs/common.py lists them all). The same command continues
-a run that was stopped, and does nothing for one that is finished. SIGTERM and
-Ctrl-C stop it after the current round, with a checkpoint (status 143 and 130).
---forecast prints the memory that the run takes, and writes nothing.
+Add ,quick to the config for a first look. Any field of it can be given, as
+--config.rounds=4; --help lists them. The same command continues a run that was
+stopped, and does nothing for one that is finished. SIGTERM and Ctrl-C stop it
+after the current round, with a checkpoint (status 143 and 130). --forecast
+prints the memory that the run takes, and writes nothing.
 
 Several processes, on one machine or many, do one run together; each is started
 with its own number, here 0 or 1:

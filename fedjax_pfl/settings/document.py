@@ -43,11 +43,14 @@ def as_markdown() -> str:
 def as_text() -> str:
   """Return the fields for --help: name, default and meaning, a line or two."""
   lines = ['Fields of a config, as --config.<field>=<value> (default):']
-  for one in FIELDS.values():
-    head = f'  {one.name} ({_shown(one.spec.default)})'
-    lines += textwrap.wrap(
-      f'{head}: {one.spec.help}', WIDTH, subsequent_indent='      '
-    )
+  for section in ('', *SECTIONS):
+    lines.append(f'\n{section}:' if section else '')
+    for one in FIELDS.values():
+      if one.section == section:
+        head = f'  {one.name} ({_shown(one.spec.default)})'
+        lines += textwrap.wrap(
+          f'{head}: {one.spec.help}', WIDTH, subsequent_indent='      '
+        )
   return '\n'.join(lines)
 
 

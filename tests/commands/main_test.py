@@ -90,11 +90,14 @@ def test_a_mistake_is_a_sentence_and_leaves_no_file(mistakes, name):
   assert files == ['configs']
 
 
-def test_help_is_short_and_shows_a_command():
+def test_help_shows_a_command_its_flags_and_every_field():
   done = start('--help')
-  assert '--config=configs/digits.py:fedbabu' in done.stdout
-  assert '--workdir: the directory of the run' in done.stdout
-  assert len(done.stdout.splitlines()) < 35 and not done.stderr
+  usage, found, fields = done.stdout.partition('Fields of a config')
+  assert '--config=configs/digits.py:fedbabu' in usage
+  assert '--workdir: the directory of the run' in usage
+  assert len(usage.splitlines()) < 35 and found and not done.stderr
+  assert '  num_clients (100): registered clients, K' in fields
+  assert done.returncode == 0
 
 
 def test_what_is_no_mistake_of_the_user_keeps_its_traceback(tmp_path):
