@@ -22,14 +22,16 @@ METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
 EPOCHS = (1, 2, 5)  # of fine-tuning, after which clients are evaluated
 
 
-def with_epochs(settings):
-  """Return the settings, evaluated while clients fine-tune, where they do."""
+def evaluated_on_the_way(settings):
+  """Return the settings, evaluated several times during fine-tuning."""
+  from fedjax_pfl.settings import replace
+
+  views = settings.evaluation.views
+  if 'finetuned' not in views:
+    return settings
   *stops, _ = (f'finetuned_{stop}' for stop in EPOCHS)
-  if 'finetuned' in settings['views']:
-    first, *rest = settings['views']
-    settings['views'] = (first, *stops, *rest)
-    settings['finetune']['epochs'] = EPOCHS
-  return settings
+  views = (views[0], *stops, *views[1:])
+  return replace(settings, {'views': views, 'finetune.epochs': EPOCHS})
 
 
 def main(overrides):
@@ -40,6 +42,7 @@ def main(overrides):
   from fedjax_pfl.report.comparison_figure import compare
   from fedjax_pfl.report.overview import save_overview
   from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.experiment import build_experiment
   from fedjax_pfl.training.loop import train
@@ -52,8 +55,9 @@ def main(overrides):
   results = []
   for method, folder in zip(methods, folders, strict=True):
     progress.log(f'configs/digits.py:{method}')
-    settings = with_epochs(digits.get_config(method).to_dict())
-    results.append(train(build_experiment(settings, progress.log), str(folder)))
+    settings = parse_config(digits.get_config(method).to_dict())
+    experiment = build_experiment(evaluated_on_the_way(settings), progress.log)
+    results.append(train(experiment, str(folder)))
   progress.log(table(results))
   figure = compare(folders, Path(WORKDIR.value) / 'figure.png')
   overview = save_overview(folders, Path(WORKDIR.value) / 'methods.png')
