@@ -21,18 +21,6 @@ FUNCTIONS = [
   name for name in pfl.__all__ if not inspect.isclass(getattr(pfl, name))
 ]
 
-# Without such a docstring; to be removed from here as they get one.
-INCOMPLETE = {'Batching', 'Task', 'load_results'}
-
-
-def public(names):
-  """Return a mark: for each of these names."""
-  skip = pytest.mark.skip(reason='incomplete')
-  return pytest.mark.parametrize(
-    'name',
-    [pytest.param(name, marks=[skip] * (name in INCOMPLETE)) for name in names],
-  )
-
 
 def run_examples(text, name):
   """Return how many examples there are, and a report of those that fail."""
@@ -51,7 +39,7 @@ def test_the_names_are_those_of_the_docstring():
   assert number and not report, report
 
 
-@public(FUNCTIONS)
+@pytest.mark.parametrize('name', FUNCTIONS)
 def test_a_function_has_arguments_results_and_an_example(
   name, tmp_path, monkeypatch
 ):
@@ -66,7 +54,7 @@ def test_a_function_has_arguments_results_and_an_example(
   assert number and not report, report
 
 
-@public(RECORDS)
+@pytest.mark.parametrize('name', RECORDS)
 def test_every_field_of_a_record_is_explained(name):
   record = getattr(pfl, name)
   text = inspect.getdoc(record)

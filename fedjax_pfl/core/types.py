@@ -75,15 +75,15 @@ class Task(NamedTuple):
   ()
   """
 
-  init: Callable[[Key], Params]
+  init: Callable[[Key], Params]  # the first parameters
   features: Callable[[Params, Array, Array], Array]  # (params, x, mask): [B, F]
   logits: Callable[[Params, Array, Array], Array]  # (params, x, mask): [B, Y]
   loss: Callable[[Params, Batch, Key], Array]  # masked mean over the batch
-  train_outputs: Callable[[Params, Batch, Key], Outputs]
+  train_outputs: Callable[[Params, Batch, Key], Outputs]  # [B, F], [B, Y]
   augment: Transform  # for training and fine-tuning
   normalise: Transform  # for testing; ignores its key
   is_head: Mask  # Python bools, known before tracing
-  num_classes: int
+  num_classes: int  # Y
   # The features of a row depend on that row only: no statistics of the batch.
   batch_independent: bool = False
 

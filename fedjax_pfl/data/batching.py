@@ -38,14 +38,14 @@ class Batching(NamedTuple):
   True
   """
 
-  size: int
-  epochs: int
-  transform: Transform
+  size: int  # B, examples of a batch
+  epochs: int  # over the examples of the client
+  transform: Transform  # of the images of a batch: augmentation
   shuffle: bool = True  # in every epoch; False: in stored order
-  steps: Callable[[Array], Array] | None = None
+  steps: Callable[[Array], Array] | None = None  # of an epoch, from batches
   batches_per_step: int = 1  # the batch of a step is [batches_per_step, B, ...]
-  steps_per_batch: int = 1
-  watch: Watch | None = None
+  steps_per_batch: int = 1  # consecutive steps on one batch
+  watch: Watch | None = None  # is called before the first and after every epoch
 
 
 def rows_in_order(

@@ -38,8 +38,8 @@ def load_results(
 ) -> 'pandas.DataFrame':
   """Return the results of many runs as a tidy table.
 
-  >>> frame = load_results('results')
-  >>> frame.groupby(['algorithm', 'shards_per_client', 'view']).accuracy.mean()
+  >>> frame = pfl.load_results('results')  # doctest: +SKIP
+  >>> frame.groupby(['algorithm', 'view']).accuracy.mean()  # doctest: +SKIP
 
   Args:
     results: the folder of results that experiments/reproduce.py writes, or its
