@@ -138,6 +138,32 @@ def test_a_plain_run_of_a_config_is_a_training():
   assert apfl.settings == common.load_config('superfed:apfl')
 
 
+def test_table_3_of_fedconcat_begins_and_decays_as_its_code():
+  """FedBABU's ResNet50 begins otherwise: PyTorch's default."""
+  cells = TABLES['fedconcat/3'].cells
+  assert {cell.settings['model'] for cell in cells} == {'resnet50_he'}
+  models = {cell.settings['model'] for cell in TABLES['fedbabu/17'].cells}
+  assert models == {'resnet50'}
+  decays = {
+    (cell.published.dataset, cell.published.partition): cell.settings[
+      'weight_decay'
+    ]
+    for cell in cells
+  }
+  assert len(cells) == 58 and decays == {
+    ('cifar100', ''): 1e-5,  # centralised: no partition
+    ('cifar100', 'classes_2'): 1e-3,
+    ('cifar100', 'classes_3'): 1e-3,
+    ('cifar100', 'dirichlet_0.1'): 2e-3,
+    ('cifar100', 'dirichlet_0.5'): 5e-3,
+    ('tiny_imagenet', ''): 1e-5,
+    ('tiny_imagenet', 'classes_2'): 1e-3,
+    ('tiny_imagenet', 'classes_3'): 1e-3,
+    ('tiny_imagenet', 'dirichlet_0.1'): 2e-3,
+    ('tiny_imagenet', 'dirichlet_0.5'): 2e-3,
+  }
+
+
 def test_runs_that_start_from_another_run():
   where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
   cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
