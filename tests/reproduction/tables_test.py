@@ -164,6 +164,25 @@ def test_table_3_of_fedconcat_begins_and_decays_as_its_code():
   }
 
 
+def test_trainings_of_public_codes():
+  """Where the printed number is that of a code, and not of the paper."""
+  for method in ('fedper', 'fedrep', 'ditto'):
+    cells = [c for c in CELLS if c.published.algorithm == method]
+    assert {cell.settings['hp'].get('protocol') for cell in cells} == {
+      'released'
+    }
+    assert cells
+  cells = [c for c in CELLS if c.settings['algorithm'] == 'superfed']
+  assert len(cells) == 2 * (2 + 2 + 2 + 2) + 40
+  own = [parse(cell.settings).hp for cell in cells]
+  assert {(hp['protocol'], hp['local_init']) for hp in own} == {
+    ('first_code', 'shared')
+  }
+  assert {(hp.get('mu', 0.01), hp.get('nu', 2.0)) for hp in own} == {
+    (0.01, 2.0)
+  }
+
+
 def test_runs_that_start_from_another_run():
   where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
   cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
