@@ -6,6 +6,7 @@ Nothing is compiled; methods are traced on tiny shapes.
 import inspect
 import json
 import re
+from pathlib import Path
 
 import jax
 import pytest
@@ -22,9 +23,11 @@ from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import Table, field, replaced
 from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
+from fedjax_pfl.reproduction.planning.plan import distinct_trainings, plan
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import experiment
 
+ROOT = Path(__file__).parents[2]
 ALL = {name: common.load_table(name) for name in common.available()}
 TABLES = {name: item for name, item in ALL.items() if isinstance(item, Table)}
 FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
@@ -121,6 +124,20 @@ def test_cells_share_trainings():
     assert len(trainings(number) - trainings(5)) == own, number
   mixing = TABLES['superfed/1'].cells + TABLES['superfed/3'].cells
   assert len({identify(cell.settings) for cell in mixing}) == 10 + 20 - 2
+
+
+def test_the_page_has_the_number_of_trainings():
+  """By their keys; a run of no rounds evaluates the model of another."""
+  runs = distinct_trainings(
+    plan(CELLS, (0,), lambda settings: 'images-clients')
+  )
+  trained = sum(run.settings.num_rounds > 0 for run in runs)
+  text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
+  assert (
+    f'{len(CELLS):,} published numbers. {trained} trainings and '
+    f'{len(runs) - trained} runs that only evaluate (Table 9) answer all of '
+    'them for one seed'
+  ) in text
 
 
 def test_a_plain_run_of_a_config_is_a_training():
