@@ -3,9 +3,12 @@
   python experiments/main.py --config=configs/local_only_cifar10.py \\
       --config.shards_per_client=5 --workdir=runs/local_only_s5
 
-Published for shards_per_client=10, 5 and 2, mean and std: 55.40 +- 11.78, 68.79
-+- 13.38 and 90.85 +- 9.10: each client's best epoch on the TEST set, which
-result.json has under test_best/personal/each. The run prints the last epoch.
+Published (fedbabu/13, personalised): 68.79 +- 13.38
+  55.40 +- 11.78  --config.shards_per_client=10
+  90.85 +- 9.10   --config.shards_per_client=2
+
+mean and std, of each client's best epoch on the TEST set, which result.json has
+under test_best/personal/each. The run prints the last epoch.
 Not run: five times the images of the FedAvg run, in 25 times as many steps.
 """
 

@@ -4,8 +4,9 @@
       --where shards_per_client=5,client_fraction=0.1,local_epochs=10 --seeds=3
 
 Missing trainings are run, stopped ones continue, finished ones are reused;
-cells share a training where their configs agree. The table is printed, and
-written below --results with the runs and their numbers:
+cells share a training where their configs agree. One that diverges ends alone:
+the others go on. The table is printed, and written below --results with the
+runs and their numbers:
 
   results/tables/fedbabu_13.csv, .md   ours, published, difference
   results/summary.csv                  every run: its command and numbers

@@ -9,7 +9,6 @@ from fedjax_pfl.reproduction.cells import Cell, Published, replaced
 # A baseline's fields come from its config, all others from the data set's.
 FIELDS = 'algorithm', 'hp', 'views', 'finetune'
 MIXING = {'superfed_mm': 'model', 'superfed_lm': 'layer'}
-FIRST_CODE = {'hp.protocol': 'first_code', 'hp.local_init': 'shared'}
 LM_START = {'cifar10': 0.8}  # elsewhere that of MM
 
 
@@ -104,7 +103,7 @@ def cell_of(
 
 def _mixing(published):
   """Return the hyperparameters of SuperFed-MM, or of -LM."""
-  fields = {**FIRST_CODE, 'hp.mixing': MIXING[published.algorithm]}
+  fields = {'hp.mixing': MIXING[published.algorithm]}
   if published.algorithm == 'superfed_lm' and published.dataset in LM_START:
     fields['hp.phase_start'] = LM_START[published.dataset]
   return fields

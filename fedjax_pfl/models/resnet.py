@@ -8,6 +8,10 @@
 BatchNorm uses the statistics of the batch, like all models here. The released
 code keeps running statistics for these networks (and averages them like
 weights); that variant is not written.
+
+`inits` are the initialisers of all convolutions: PyTorch's in FedBABU, He's
+(normal, by fan_out) in FedConcat. The head has PyTorch's in both, BatchNorm
+scale 1 and shift 0, also that of a block's last convolution.
 """
 
 import flax.linen as nn
@@ -24,10 +28,11 @@ class BasicBlock(nn.Module):
   width: int
   stride: int
   conv_impl: str
+  inits: layers.Inits = layers.pytorch
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.conv_impl)
+    conv, norm = _layers(self.conv_impl, self.inits)
     y = conv(self.width, 3, self.stride, 'conv1')(x)
     y = norm('bn1', relu=True)(y, mask)
     y = conv(self.width, 3, 1, 'conv2')(y)
@@ -43,10 +48,11 @@ class Bottleneck(nn.Module):
   width: int
   stride: int
   conv_impl: str
+  inits: layers.Inits = layers.pytorch
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.conv_impl)
+    conv, norm = _layers(self.conv_impl, self.inits)
     y = conv(self.width, 1, 1, 'conv1')(x)
     y = norm('bn1', relu=True)(y, mask)
     y = conv(self.width, 3, self.stride, 'conv2')(y)
@@ -66,12 +72,15 @@ class Stage(nn.Module):
   width: int
   stride: int
   conv_impl: str
+  inits: layers.Inits = layers.pytorch
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
     for b in range(self.blocks):
       stride = self.stride if b == 0 else 1
-      block = self.block(self.width, stride, self.conv_impl, name=f'block{b}')
+      block = self.block(
+        self.width, stride, self.conv_impl, self.inits, name=f'block{b}'
+      )
       x = block(x, mask)
     return x
 
@@ -83,15 +92,18 @@ class ResNet(nn.Module):
   blocks: tuple[int, int, int, int]
   num_classes: int
   conv_impl: str = 'auto'
+  inits: layers.Inits = layers.pytorch
 
   def setup(self):
-    self.stem = layers.Conv(64, conv_impl=self.conv_impl)
+    self.stem = layers.Conv(64, conv_impl=self.conv_impl, inits=self.inits)
     self.stem_bn = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
     for s, (blocks, width) in enumerate(
       zip(self.blocks, WIDTHS, strict=True), 1
     ):
       stride = 1 if s == 1 else 2
-      stage = Stage(self.block, blocks, width, stride, self.conv_impl)
+      stage = Stage(
+        self.block, blocks, width, stride, self.conv_impl, self.inits
+      )
       setattr(self, f'stage{s}', stage)
     self.head = layers.Dense(self.num_classes)
 
@@ -105,10 +117,16 @@ class ResNet(nn.Module):
     return self.head(self.features(x, mask))
 
 
-def _layers(conv_impl: str):
+def _layers(conv_impl: str, inits: layers.Inits):
   def conv(features: int, size: int, stride: int, name: str) -> layers.Conv:
     return layers.Conv(
-      features, (size, size), stride, size // 2, conv_impl=conv_impl, name=name
+      features,
+      (size, size),
+      stride,
+      size // 2,
+      conv_impl=conv_impl,
+      inits=inits,
+      name=name,
     )
 
   def norm(name: str, relu: bool = False) -> layers.BatchNorm:

@@ -29,6 +29,7 @@ from fedjax_pfl.models import (
   superfed_cnn,
   vgg9,
 )
+from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.ops.conv import resolve
 
 # Of XLA; at level 0 products and sums are not contracted, which changes bits.
@@ -44,8 +45,10 @@ class Model(NamedTuple):
   batch_independent: bool = False  # see Task
 
 
-def _resnet(block: type[nn.Module], *blocks: int) -> Model:
-  return Model(functools.partial(resnet.ResNet, block, blocks))
+def _resnet(
+  block: type[nn.Module], *blocks: int, inits: layers.Inits = layers.pytorch
+) -> Model:
+  return Model(functools.partial(resnet.ResNet, block, blocks, inits=inits))
 
 
 MODELS = {
@@ -55,6 +58,8 @@ MODELS = {
   'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
   'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
   'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
+  # As FedConcat's code begins it.
+  'resnet50_he': _resnet(resnet.Bottleneck, 3, 4, 6, 3, inits=layers.he_normal),
   'simple_cnn': Model(
     simple_cnn.SimpleCNN, simple_cnn.MIN_SIDE, batch_independent=True
   ),
@@ -80,7 +85,7 @@ def make_task(
 
   Args:
     name: 'convnet3', 'convnet4', 'mobilenet', 'resnet10', 'resnet18',
-      'resnet50', 'simple_cnn', 'superfed_cnn' or 'vgg9'.
+      'resnet50', 'resnet50_he', 'simple_cnn', 'superfed_cnn' or 'vgg9'.
     image_shape: (H, W, ch).
     num_classes: Y.
     augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;

@@ -14,6 +14,7 @@ from fedjax_pfl.reproduction.comparison import our_numbers
 from fedjax_pfl.reproduction.execution import dry_run
 from fedjax_pfl.reproduction.execution.execute import (
   Workspace,
+  diverged_of,
   execute,
   run_path,
   train_missing,
@@ -88,7 +89,11 @@ class TableJob:
 
   def _compare(self, cells, workspace):
     return our_numbers.compare_all(
-      cells, self._seeds, workspace.results, self._data_of
+      cells,
+      self._seeds,
+      workspace.results,
+      self._data_of,
+      lambda training: diverged_of(training, workspace),
     )
 
 
@@ -141,6 +146,13 @@ class FigureJob:
     workdirs = []
     for training in self._trainings.values():
       train_missing([training], workspace, progress.log)
+      if sentence := diverged_of(training, workspace):
+        raise bad_input(
+          'figure',
+          got=f'{self._figure.name}, of which a run diverged',
+          expected='runs whose numbers stay finite',
+          cause=sentence.removesuffix('.'),
+        )
       workdirs.append(str(run_path(training, workspace)))
     options = Options(**self._figure.options)
     return analyse(self._figure.what, workdirs, output, options, progress.log)

@@ -255,7 +255,7 @@ class Run:
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return config.json: `config`, `data` and the provenance of the run."""
-  return _load_json(_existing(workdir, identity.CONFIG))
+  return load_json(_existing(workdir, identity.CONFIG))
 
 
 def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
@@ -329,7 +329,8 @@ def _existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
   )
 
 
-def _load_json(path: pathlib.Path) -> dict[str, Any]:
+def load_json(path: pathlib.Path) -> dict[str, Any]:
+  """Return the content of a JSON file; refuse one that is damaged."""
   try:
     return json.loads(path.read_bytes())
   except ValueError as error:

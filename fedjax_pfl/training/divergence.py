@@ -6,6 +6,7 @@ rounds of that call run once more without these clients
 (drivers/without_diverged.py). Without divergence, nothing else is computed.
 """
 
+import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,14 @@ from fedjax_pfl.training.drivers.driver import Call, Result
 from fedjax_pfl.training.seed_run import SeedRun
 
 NUM_SHOWN = 20  # clients in a message
+
+
+class Diverged(BadInput):
+  """The error of a run with NaN or infinity, with its directory."""
+
+  def __init__(self, message: str, workdir: pathlib.Path):
+    super().__init__(message)
+    self.workdir = workdir
 
 
 class Divergence(NamedTuple):
@@ -49,7 +58,7 @@ def find_divergence(call: Call, result: Result) -> Divergence | None:
 
 def divergence_error(
   seed_run: SeedRun, stage: Stage, stop: int, divergence: Divergence
-) -> BadInput:
+) -> Diverged:
   """Return the error of a run that diverged in the rounds up to `stop`."""
   settings, done = seed_run.experiment.settings, seed_run.done
   name = settings.algorithm
@@ -59,7 +68,7 @@ def divergence_error(
   first = '' if number is None else f'round {done + number + 1}, '
   saved = seed_run.run.last_checkpoint()
   exclude = "on_divergence='exclude', to continue without such clients"
-  return bad_input(
+  error = bad_input(
     'training',
     got=f'NaN or infinity in rounds {done + 1} to {stop} of {name}: {first}'
     f'{divergence.place}{name_clients(divergence.clients)}; '
@@ -78,6 +87,7 @@ def divergence_error(
       else f'the last checkpoint is that of round {saved}'
     ),
   )
+  return Diverged(str(error), seed_run.run.path)
 
 
 def name_clients(ids: tuple[int, ...]) -> str:

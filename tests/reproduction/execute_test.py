@@ -1,15 +1,23 @@
 """A table from nothing to its files, also when it is stopped on the way."""
 
 import shutil
+from functools import partial
 
 import pytest
 import small_runs
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
+from fedjax_pfl.reproduction.cells import (
+  Cell,
+  Figure,
+  Published,
+  Reading,
+  Table,
+)
 from fedjax_pfl.reproduction.comparison.our_numbers import compare_all
 from fedjax_pfl.reproduction.execution import execute as module
 from fedjax_pfl.reproduction.execution.dry_run import list_cells
+from fedjax_pfl.reproduction.jobs import FigureJob
 from fedjax_pfl.reproduction.output.comparison_table import (
   as_text,
   write_files,
@@ -23,6 +31,7 @@ from fedjax_pfl.reproduction.planning.plan import (
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
+from fedjax_pfl.training.divergence import Diverged
 from fedjax_pfl.training.warm_start import load_start, name_data, start_from
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -219,6 +228,111 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, data_of):
   assert 'evaluate' in third
   assert '3 cells, 1 seed' in logged[1]
   assert not workspace.runs.exists()
+
+
+HOT = small_runs.make_settings(rounds=2, learning_rate=1e30)
+DIVERGING = (
+  make_cell('initial_accuracy', Reading('initial'), HOT),
+  make_cell('personalized_accuracy', Reading('initial', 'best_round'), LG,
+            init_from=HOT),
+  FEW[0],
+)  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def diverging(tmp_path_factory, quick_compiler, data_of):
+  """Return workspace, calls and log of a table in which a training diverges."""
+  workspace = open_workspace(tmp_path_factory.mktemp('diverging'))
+  evaluations, logs = plan(DIVERGING, (0,), data_of), ([], [])
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(module, 'build_experiment', build)
+    calls = count_calls(patched)
+    for log in logs:  # the same command, and once more
+      module.execute(evaluations, workspace, log.append)
+  return workspace, calls, logs
+
+
+def compare_diverging(workspace, data_of, seeds=(0,)):
+  return compare_all(
+    DIVERGING,
+    seeds,
+    workspace.results,
+    data_of,
+    lambda training: module.diverged_of(training, workspace),
+  )
+
+
+def test_a_training_that_diverges_ends_alone(diverging, data_of):
+  """Nor is the run that was to begin with it trained; the next cell is."""
+  workspace, calls, (first, again) = diverging
+  assert calls['train_seeds'] == 2  # the second command trains nothing
+  assert sum('NaN or infinity in rounds' in line for line in first) == 2
+  assert sum('diverged before' in line for line in again) == 2
+  hot, begun, cool = compare_diverging(workspace, data_of)
+  assert hot.ours is begun.ours is None
+  assert (hot.diverged, begun.diverged, cool.diverged) == ((0,), (0,), ())
+  assert cool.ours.seeds == (0,)
+
+
+def test_a_table_lists_what_diverged(tmp_path, diverging, data_of):
+  table = TABLE._replace(cells=DIVERGING)
+  compared = compare_diverging(diverging[0], data_of)
+  text = as_text(table, compared)
+  assert '1 of 3 cells run; 2 diverged' in text
+  assert sum(' diverged ' in line for line in text.splitlines()[3:5]) == 2
+  assert 'Our training diverged with seed 0; the printed number, too' in text
+  path = write_files(table, compared, tmp_path)
+  assert '| diverged | 50.00' in path.read_text()
+  lines = path.with_suffix('.csv').read_text().splitlines()
+  assert sum(',diverged,' in line for line in lines) == 2
+
+
+def test_a_dry_run_names_what_diverged(diverging, data_of):
+  logged = []
+  table = TABLE._replace(cells=DIVERGING)
+  list_cells(table, DIVERGING[:2], (0,), diverging[0], data_of, logged.append)
+  first, second = logged[0].splitlines()[2:]
+  assert ' diverged ' in first and ' diverged ' in second
+
+
+def test_a_figure_of_a_run_that_diverged_is_refused(diverging, data_of):
+  figure = Figure('fedbabu/fig99', 'A toy', {'hot': HOT}, 'features', {})
+  with pytest.raises(BadInput, match='fig99, of which a run diverged'):
+    FigureJob(figure, '', (0,), data_of).run(diverging[0])
+
+
+def test_other_seeds_go_on_without_one_that_diverged(
+  tmp_path, data_of, monkeypatch
+):
+  """Without the file in its directory, that seed is trained again."""
+  workspace = open_workspace(tmp_path)
+  evaluations = plan(FEW[:2], SEEDS, data_of)
+  lost = workspace.runs / evaluations[1].training.name
+  train = module.train_seeds
+
+  def train_seeds(experiments, workdirs):
+    if str(lost) in workdirs and lost not in seen:
+      seen.append(lost)
+      lost.mkdir(parents=True)
+      raise Diverged('NaN or infinity', lost)
+    return train(experiments, workdirs)
+
+  seen = []
+  monkeypatch.setattr(module, 'train_seeds', train_seeds)
+  module.execute(evaluations, workspace, silent)
+
+  def compared():
+    diverged_fn = partial(module.diverged_of, workspace=workspace)
+    return compare_all(FEW[:2], SEEDS, workspace.results, data_of, diverged_fn)
+
+  assert [(one.ours.seeds, one.diverged) for one in compared()] == [
+    ((0,), (1,))
+  ] * 2
+  assert 'diverged with seed 1' in as_text(TABLE, compared())
+  (lost / 'diverged.json').unlink()
+  lost.rmdir()
+  module.execute(evaluations, workspace, silent)
+  assert [one.ours.seeds for one in compared()] == [SEEDS] * 2
 
 
 def test_numbers_of_the_server_need_eval_global_model(finished, data_of):

@@ -5,9 +5,11 @@ import json
 import pytest
 from finished_runs import make_run, make_settings
 
+from fedjax_pfl import algorithms
+from fedjax_pfl.algorithms import fedprox
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.planning import keys
-from fedjax_pfl.settings import parse_config
+from fedjax_pfl.settings import parse_config, to_config
 
 
 def training(data='a-b', start_key='', drop=(), **changes):
@@ -89,6 +91,46 @@ def test_a_field_added_later_leaves_keys_as_they_are(monkeypatch):
   monkeypatch.setattr(keys, 'default_fields', lambda: defaults)
   monkeypatch.setattr(keys, 'flat', lambda one: {**flat(one), 'warm_up': 5})
   assert training() != before
+
+
+def hyperparameters():
+  """Return (method, name, default) of every hyperparameter."""
+  return [
+    (method, name, value)
+    for method in algorithms.available()
+    for name, value in algorithms.load(method).HParams()._asdict().items()
+    if name not in keys.SHARED_RECORDS
+  ]
+
+
+@pytest.mark.parametrize('method', algorithms.available())
+def test_writing_out_a_default_changes_no_key(method):
+  """Of hyperparameters, one by one and together, and of all other fields."""
+  key = training(algorithm=method, hp={})
+  own = {name: value for one, name, value in hyperparameters() if one == method}
+  for name, value in own.items():
+    assert training(algorithm=method, hp={name: value}) == key, name
+  assert training(algorithm=method, hp=own) == key
+  whole = to_config(parse_config(make_settings(algorithm=method, hp={})))
+  assert keys.training_key(parse_config(whole), 'a-b') == key
+
+
+@pytest.mark.parametrize(
+  ('method', 'name', 'value'),
+  [one for one in hyperparameters() if isinstance(one[2], int | float)],
+)
+def test_another_hyperparameter_changes_the_key(method, name, value):
+  other = not value if isinstance(value, bool) else value + 1
+  key = training(algorithm=method, hp={})
+  assert training(algorithm=method, hp={name: other}) != key
+
+
+def test_another_default_of_a_method_is_noticed(monkeypatch):
+  """Then a file of results computes its keys again."""
+  before = keys.digest_of_defaults()
+  new = fedprox.HParams._field_defaults | {'mu': 0.5}
+  monkeypatch.setattr(fedprox.HParams.__new__, '__defaults__', (*new.values(),))
+  assert keys.digest_of_defaults() != before
 
 
 def test_evaluation():

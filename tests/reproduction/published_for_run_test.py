@@ -2,7 +2,13 @@
 
 import pytest
 
-from configs import fedavg_cifar10, fedbabu_cifar10, lg_fedavg_cifar10
+from configs import (
+  fedavg_cifar10,
+  fedbabu_cifar10,
+  fedper_cifar10,
+  lg_fedavg_cifar10,
+  per_fedavg_cifar10,
+)
 from fedjax_pfl.reproduction.comparison import published_for_run as module
 from fedjax_pfl.reproduction.comparison.published_for_run import (
   published_for_run,
@@ -67,6 +73,15 @@ def test_a_number_of_another_variant_is_not_taken(monkeypatch):
   assert published_for_run(config, 320 // row.local_epochs, [config])
   monkeypatch.setattr(module, 'load', lambda: (row,))
   assert published_for_run(config, 320 // row.local_epochs, [config]) == {}
+
+
+def test_a_number_of_the_public_code_is_not_that_of_the_paper():
+  config = fedper_cifar10.get_config().to_dict()
+  assert ask(config) == ask(config, hp={'protocol': 'paper'}) == {}
+  found = ask(config, hp={'protocol': 'released'})
+  assert found['finetuned'][:2] == (74.92, 8.32)
+  config = per_fedavg_cifar10.get_config().to_dict()
+  assert ask(config)['adapted'][:2] == (47.48, 13.76)
 
 
 def test_numbers_chosen_by_test_accuracy_are_not_compared():

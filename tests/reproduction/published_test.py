@@ -116,6 +116,28 @@ def test_footnotes_of_special_cells():
   assert '63.29 ± 8.71' in published.footnote(row)
 
 
+@pytest.mark.parametrize(
+  ('paper', 'tables', 'fields', 'words', 'number'),
+  [
+    ('superfed', '12', {'algorithm': 'apfl'}, 'In APFL no private model', 8),
+    ('superfed', '12', {'algorithm': 'fedprox'}, 'mu of FedProx is not', 8),
+    (
+      'fedbabu',
+      ['18', '19'],
+      {'algorithm': 'local_only'},
+      'the recipe (160',
+      5,
+    ),
+    ('fedconcat', '3', {}, 'BatchNorm uses the statistics of the batch', 58),
+  ],
+)
+def test_how_many_cells_carry_a_footnote(paper, tables, fields, words, number):
+  """Those of these tables and fields, and no other cell."""
+  noted = [row for row in published.load() if words in published.footnote(row)]
+  expected = [row for table in tables for row in find(paper, table, **fields)]
+  assert noted == expected and len(noted) == number
+
+
 def test_plain_cells_have_no_footnote():
   for table in ('1', '4', '6', '21', '24'):
     assert not any(map(published.footnote, find('fedbabu', table)))

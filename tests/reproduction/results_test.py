@@ -201,6 +201,22 @@ def test_runs_that_started_from_another(tmp_path):
   assert key in trainings
 
 
+def test_one_training_under_two_keys_of_an_older_version(tmp_path, monkeypatch):
+  """With a default of a method written out, and without."""
+  make_run(tmp_path / 'runs' / 'a')
+  make_run(tmp_path / 'runs' / 'b', hp={'trainable': 'body'})
+  with monkeypatch.context() as patched:
+    patched.setattr(keys, 'default_hyperparameters', lambda method: {})
+    with Results.open(tmp_path) as results:
+      assert results.scan(tmp_path / 'runs') == 2
+  before = content(tmp_path / 'results.sqlite')
+  assert 'one training under two keys' in refused(Results.open, tmp_path)
+  assert content(tmp_path / 'results.sqlite') == before
+  (tmp_path / 'results.sqlite').unlink()
+  with Results.open(tmp_path) as results:
+    assert results.scan(tmp_path / 'runs') == 1  # both agree
+
+
 def test_a_kill_in_the_middle_leaves_the_file_as_it_was(tmp_path, monkeypatch):
   run = make_run(tmp_path / 'a')
   make_run(tmp_path / 'b', seed=1)

@@ -6,6 +6,7 @@ Nothing is compiled; methods are traced on tiny shapes.
 import inspect
 import json
 import re
+from pathlib import Path
 
 import jax
 import pytest
@@ -22,9 +23,11 @@ from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import Table, field, replaced
 from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
+from fedjax_pfl.reproduction.planning.plan import distinct_trainings, plan
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import experiment
 
+ROOT = Path(__file__).parents[2]
 ALL = {name: common.load_table(name) for name in common.available()}
 TABLES = {name: item for name, item in ALL.items() if isinstance(item, Table)}
 FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
@@ -123,6 +126,20 @@ def test_cells_share_trainings():
   assert len({identify(cell.settings) for cell in mixing}) == 10 + 20 - 2
 
 
+def test_the_page_has_the_number_of_trainings():
+  """By their keys; a run of no rounds evaluates the model of another."""
+  runs = distinct_trainings(
+    plan(CELLS, (0,), lambda settings: 'images-clients')
+  )
+  trained = sum(run.settings.num_rounds > 0 for run in runs)
+  text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
+  assert (
+    f'{len(CELLS):,} published numbers. {trained} trainings and '
+    f'{len(runs) - trained} runs that only evaluate (Table 9) answer all of '
+    'them for one seed'
+  ) in text
+
+
 def test_a_plain_run_of_a_config_is_a_training():
   where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
   cell = find('fedbabu/13', algorithm='fedbabu', **where)
@@ -136,6 +153,51 @@ def test_a_plain_run_of_a_config_is_a_training():
     'superfed/1', algorithm='apfl', dataset='cifar10', metric='global_accuracy'
   )
   assert apfl.settings == common.load_config('superfed:apfl')
+
+
+def test_table_3_of_fedconcat_begins_and_decays_as_its_code():
+  """FedBABU's ResNet50 begins otherwise: PyTorch's default."""
+  cells = TABLES['fedconcat/3'].cells
+  assert {cell.settings['model'] for cell in cells} == {'resnet50_he'}
+  models = {cell.settings['model'] for cell in TABLES['fedbabu/17'].cells}
+  assert models == {'resnet50'}
+  decays = {
+    (cell.published.dataset, cell.published.partition): cell.settings[
+      'weight_decay'
+    ]
+    for cell in cells
+  }
+  assert len(cells) == 58 and decays == {
+    ('cifar100', ''): 1e-5,  # centralised: no partition
+    ('cifar100', 'classes_2'): 1e-3,
+    ('cifar100', 'classes_3'): 1e-3,
+    ('cifar100', 'dirichlet_0.1'): 2e-3,
+    ('cifar100', 'dirichlet_0.5'): 5e-3,
+    ('tiny_imagenet', ''): 1e-5,
+    ('tiny_imagenet', 'classes_2'): 1e-3,
+    ('tiny_imagenet', 'classes_3'): 1e-3,
+    ('tiny_imagenet', 'dirichlet_0.1'): 2e-3,
+    ('tiny_imagenet', 'dirichlet_0.5'): 2e-3,
+  }
+
+
+def test_trainings_of_public_codes():
+  """Where the printed number is that of a code, and not of the paper."""
+  for method in ('fedper', 'fedrep', 'ditto'):
+    cells = [c for c in CELLS if c.published.algorithm == method]
+    assert {cell.settings['hp'].get('protocol') for cell in cells} == {
+      'released'
+    }
+    assert cells
+  cells = [c for c in CELLS if c.settings['algorithm'] == 'superfed']
+  assert len(cells) == 2 * (2 + 2 + 2 + 2) + 40
+  own = [parse(cell.settings).hp for cell in cells]
+  assert {(hp['protocol'], hp['local_init']) for hp in own} == {
+    ('first_code', 'shared')
+  }
+  assert {(hp.get('mu', 0.01), hp.get('nu', 2.0)) for hp in own} == {
+    (0.01, 2.0)
+  }
 
 
 def test_runs_that_start_from_another_run():

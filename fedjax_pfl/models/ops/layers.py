@@ -46,6 +46,15 @@ def glorot_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
   return kernel, lambda _, shape: jnp.zeros(shape, float)
 
 
+def he_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
+  """Return initialisers N(0, 2 / fan_out), not truncated, and PyTorch's.
+
+  fan_out of a convolution is k k out.
+  """
+  kernel = initializers.variance_scaling(2.0, 'fan_out', 'normal', dtype=float)
+  return kernel, pytorch(shape)[1]
+
+
 class Conv(nn.Module):
   """Convolve with a kernel [k, k, in, out].
 

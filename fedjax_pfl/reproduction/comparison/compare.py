@@ -37,6 +37,7 @@ class Comparison(NamedTuple):
   difference: float | None
   tolerance: float | None  # twice the combined standard error
   agrees: bool | None  # None: not run, or no error is known at all
+  diverged: tuple[int, ...] = ()  # the seeds whose training diverged
 
 
 def over_seeds(

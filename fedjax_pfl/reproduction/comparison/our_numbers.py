@@ -1,6 +1,6 @@
 """Our number for every cell of a table, from the results."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
@@ -16,7 +16,11 @@ from fedjax_pfl.reproduction.comparison.compare import (
 from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
 from fedjax_pfl.reproduction.execution.execute import find
 from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
-from fedjax_pfl.reproduction.planning.plan import evaluation_of, settings_of
+from fedjax_pfl.reproduction.planning.plan import (
+  Training,
+  evaluation_of,
+  settings_of,
+)
 from fedjax_pfl.reproduction.results.results import Found, Results
 
 
@@ -25,33 +29,50 @@ def compare_all(
   seeds: Sequence[int],
   results: Results,
   data_of: DataOf,
+  diverged_fn: Callable[[Training], object] = lambda training: False,
 ) -> list[Comparison]:
   """Return every cell with our number, over the seeds that were run.
 
-  A cell whose images are not on this machine counts as not run.
+  A cell whose images are not on this machine counts as not run. `diverged_fn`
+  tells whether a training that has no result diverged.
   """
-  return [
-    compare(cell, ours_of(cell, seeds, results, data_of)) for cell in cells
-  ]
+  compared = []
+  for cell in cells:
+    found, diverged = find_seeds(cell, seeds, results, data_of, diverged_fn)
+    one = compare(cell, ours_of(found, cell.reading))
+    compared.append(one._replace(diverged=diverged))
+  return compared
 
 
-def ours_of(
-  cell: Cell, seeds: Sequence[int], results: Results, data_of: DataOf
-) -> OurNumber | None:
-  """Return our number for a cell; None where no seed was run."""
+def find_seeds(
+  cell: Cell,
+  seeds: Sequence[int],
+  results: Results,
+  data_of: DataOf,
+  diverged_fn: Callable[[Training], object],
+) -> tuple[dict[int, Found], tuple[int, ...]]:
+  """Return the results of the seeds that were run, and those that diverged."""
   data = settings_of(cell.settings, cell.init_from, seed=0).data
   if not is_available(data.dataset, data.data_dir):
-    return None
-  summaries = {}
+    return {}, ()
+  results_of, diverged = {}, []
   for seed in seeds:
     evaluation = evaluation_of(cell, seed, data_of)
     found = find(results, evaluation, cell.reading)
     if found is not None:
-      summaries[seed] = number_of(found, cell.reading)
-  if not summaries:
+      results_of[seed] = found
+    elif diverged_fn(evaluation.training):
+      diverged.append(seed)
+  return results_of, tuple(diverged)
+
+
+def ours_of(found: Mapping[int, Found], reading: Reading) -> OurNumber | None:
+  """Return our number from the results of seeds; None where there are none."""
+  if not found:
     return None
-  means, stds, sizes = zip(*summaries.values(), strict=True)
-  return over_seeds(means, stds, sizes[0], tuple(summaries))
+  summaries = [number_of(one, reading) for one in found.values()]
+  means, stds, sizes = zip(*summaries, strict=True)
+  return over_seeds(means, stds, sizes[0], tuple(found))
 
 
 def number_of(

@@ -35,6 +35,8 @@ FREE |= {'save_clients', 'log_every', 'eval_every', 'checkpoint_every'}
 FREE |= {'hp.protocol'}
 # Published for these: each client's best round by TEST accuracy.
 BEST_ROUND = ('lg_fedavg', 'local_only')
+# Published for these: the training of the public code.
+RELEASED = ('fedper', 'fedrep', 'ditto')
 METRICS = {
   'initial': 'initial_accuracy',
   'templates_euclidean': 'initial_accuracy_without_head',
@@ -72,6 +74,9 @@ def _numbers_of_config(
   settings = parse_config({**config, **stored})
   fields = flat(settings)
   if settings.algorithm in BEST_ROUND or not _is_canonical(fields, config):
+    return {}
+  protocol = 'released' if settings.algorithm in RELEASED else 'paper'
+  if fields.get('hp.protocol', 'paper') != protocol:
     return {}
   total = rounds * settings.training.local_epochs
   rows = [row for row in load() if _matches(row, fields, total)]

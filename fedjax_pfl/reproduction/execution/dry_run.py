@@ -8,6 +8,7 @@ from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Cell, Table, field
 from fedjax_pfl.reproduction.execution.execute import (
   Workspace,
+  diverged_of,
   is_missing,
   run_path,
 )
@@ -28,7 +29,7 @@ from fedjax_pfl.reproduction.results.gather import is_finished
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.settings import replace
 
-DONE, SHARED = 'done', 'with a cell above'
+DONE, SHARED, DIVERGED = 'done', 'with a cell above', 'diverged'
 
 
 class DryRun:
@@ -47,6 +48,11 @@ class DryRun:
     ]
     if not todo:
       return DONE, '-', '-'
+    todo = [
+      one for one in todo if not diverged_of(one.training, self._workspace)
+    ]
+    if not todo:
+      return DIVERGED, '-', '-'
     seconds, states, most = 0.0, [], 0
     for evaluation in todo:
       for training in evaluation.training.chain:
@@ -63,6 +69,8 @@ class DryRun:
 
   def training_line(self, training: Training) -> tuple[str, str, str]:
     """Return state, time and memory of a training alone."""
+    if diverged_of(training, self._workspace):
+      return DIVERGED, '-', '-'
     state, seconds, size = self._training(training)
     self.seconds += seconds
     return (state, _time(seconds), _size(size)) if state else (DONE, '-', '-')

@@ -1,7 +1,8 @@
 """Train and evaluate what the results lack; a stopped command can be repeated.
 
 Finished runs are found by the content of their directories, and stopped ones
-continue from their last checkpoint.
+continue from their last checkpoint. A training that diverges ends alone: the
+others go on, and it is not repeated (diverged.py).
 """
 
 import pathlib
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedjax_pfl.reproduction.cells import Reading
+from fedjax_pfl.reproduction.execution import diverged
 from fedjax_pfl.reproduction.execution.evaluate_again import (
   OF_SERVER,
   evaluate_again,
@@ -26,6 +28,7 @@ from fedjax_pfl.reproduction.results.gather import is_finished
 from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import Settings, parse_config, replace
+from fedjax_pfl.training.divergence import Diverged
 from fedjax_pfl.training.experiment import Experiment, build_experiment
 from fedjax_pfl.training.loop import train_seeds
 
@@ -72,7 +75,8 @@ def execute(
     train_missing(group, workspace, log)
     keys_of_group = {training.key for training in group}
     for evaluation in missing:
-      if evaluation.training.key in keys_of_group:
+      training = evaluation.training
+      if training.key in keys_of_group and not diverged_of(training, workspace):
         evaluate_missing(evaluation, workspace, log)
     on_done()
 
@@ -99,12 +103,27 @@ def run_path(training: Training, workspace: Workspace) -> pathlib.Path:
   return workspace.found.get(training.key, workspace.runs / training.name)
 
 
+def diverged_of(training: Training, workspace: Workspace) -> str:
+  """Return the sentence of a training that diverged, or began with one; ''."""
+  paths = (run_path(one, workspace) for one in training.chain)
+  return next(filter(None, map(diverged.sentence_of, paths)), '')
+
+
 def train_missing(
   group: Sequence[Training], workspace: Workspace, log: Log
 ) -> None:
   """Train the seeds of a config that are not finished, in one program."""
-  found = [(training, run_path(training, workspace)) for training in group]
-  todo = [(training, path) for training, path in found if not is_finished(path)]
+  todo = []
+  for training in group:
+    path = run_path(training, workspace)
+    if sentence := diverged_of(training, workspace):
+      log(
+        f'{path.name} is not trained: it, or the run it begins with, diverged '
+        f'before ({diverged.NAME} in the run directory; without this file it '
+        f'is trained again). {sentence}'
+      )
+    elif not is_finished(path):
+      todo.append((training, path))
   programs: dict[str, list[tuple[Settings, pathlib.Path]]] = {}
   for training, path in todo:
     settings = settings_of(training, workspace, path)
@@ -112,14 +131,33 @@ def train_missing(
     shared = repr(without_seed(settings))
     programs.setdefault(shared, []).append((settings, path))
   for runs in programs.values():
-    seeds = ', '.join(str(settings.seed) for settings, _ in runs)
-    log(f'{runs[0][0].algorithm}: training seed {seeds}')
-    train_seeds(
-      [build_experiment(settings, log) for settings, _ in runs],
-      [str(path) for _, path in runs],
+    train_together(
+      [(build_experiment(settings, log), path) for settings, path in runs], log
     )
   for _, path in todo:
-    workspace.results.add_run(path)
+    if is_finished(path):
+      workspace.results.add_run(path)
+
+
+def train_together(
+  runs: Sequence[tuple[Experiment, pathlib.Path]], log: Log
+) -> None:
+  """Train the seeds of one program; without those that diverge."""
+  while runs:
+    settings = [experiment.settings for experiment, _ in runs]
+    seeds = ', '.join(str(one.seed) for one in settings)
+    log(f'{settings[0].algorithm}: training seed {seeds}')
+    try:
+      train_seeds(
+        [experiment for experiment, _ in runs], [str(path) for _, path in runs]
+      )
+      return
+    except Diverged as error:
+      diverged.record(error)
+      log(f'{error}')
+      left = [run for run in runs if run[1] != error.workdir]
+      assert len(left) == len(runs) - 1, error.workdir
+      runs = left  # they continue after their last checkpoints
 
 
 def evaluate_missing(

@@ -15,6 +15,7 @@ from fedjax_pfl.reproduction.published import footnote
 
 FOLDER = 'tables'
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')
+DIVERGED = 'diverged'  # in the place of our number
 AGREES = {True: 'yes', False: 'no', None: '-'}
 CSV_HEADER = (
   *('metric', 'seeds', 'ours_mean', 'ours_std'),
@@ -55,14 +56,16 @@ def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
     values = {
       'metric': published.metric,
       'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
-      'ours_mean': _decimal(ours and ours.mean),
+      'ours_mean': DIVERGED
+      if comparison.diverged and not ours
+      else _decimal(ours and ours.mean),
       'ours_std': _decimal(ours and ours.std),
       'published_mean': published.mean,
       'published_std': '' if published.std is None else published.std,
       'difference': _decimal(comparison.difference),
       'two_standard_errors': _decimal(comparison.tolerance),
       'within': '' if comparison.agrees is None else AGREES[comparison.agrees],
-      'footnote': footnote(published),
+      'footnote': _note(comparison),
     }
     settings = [_plain(field(published, name)) for name in names]
     writer.writerow([*settings, *(values[name] for name in own)])
@@ -87,6 +90,8 @@ def summary_of(compared: Sequence[Comparison]) -> str:
   done = [comparison for comparison in compared if comparison.ours]
   agreeing = [one.agrees for one in done if one.agrees is not None]
   text = f'{len(done)} of {len(compared)} cells run'
+  if number := sum(bool(one.diverged) for one in compared):
+    text += f'; {number} diverged'
   if agreeing:
     text += (
       f'; {sum(agreeing)} of {len(agreeing)} within twice the combined error'
@@ -102,24 +107,41 @@ def _lines(
   names = table.key_fields
   lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
   for comparison in compared:
-    if comparison.ours is None:
+    if comparison.ours is None and not comparison.diverged:
       continue
     published, ours = comparison.cell.published, comparison.ours
     mark = ''
-    if note := footnote(published):
+    if note := _note(comparison):
       mark = f' [{notes.setdefault(note, len(notes) + 1)}]'
     settings = [_shown(name, field(published, name)) for name in names]
+    printed = _pair(published.mean, published.std) + mark
+    if ours is None:
+      lines.append((*settings, DIVERGED, printed, '-', '-', AGREES[None]))
+      continue
     lines.append(
       (
         *settings,
         _pair(ours.mean, ours.std) + _seeds(ours.seeds),
-        _pair(published.mean, published.std) + mark,
+        printed,
         f'{comparison.difference:+.2f}',
         '-' if comparison.tolerance is None else f'{comparison.tolerance:.2f}',
         AGREES[comparison.agrees],
       )
     )
   return lines, notes
+
+
+def _note(comparison: Comparison) -> str:
+  """Return the footnote of a cell; of seeds that diverged, too."""
+  text = footnote(comparison.cell.published)
+  if not comparison.diverged:
+    return text
+  seeds = ', '.join(map(str, comparison.diverged))
+  own = (
+    f'Our training diverged with seed {seeds}; the printed number, too, may be '
+    'what a diverged model gives.'
+  )
+  return f'{own} {text}'.rstrip()
 
 
 def _pair(mean: float, std: float | None) -> str:

@@ -2,7 +2,8 @@
 
 A key is a hash of the fields that differ from their defaults, so a field that
 is added later, with a default that changes nothing, leaves the keys of older
-results as they are.
+results as they are. A hyperparameter that is given as its method's default is
+left out like any other field.
 
   training_key    the fields that change the numbers of training, the
                   fingerprint of the data, the number of rounds, and, for a run
@@ -24,6 +25,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from fedjax_pfl import algorithms
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs import run_dir
@@ -40,6 +42,8 @@ from fedjax_pfl.training.warm_start import model_digest
 # The number of rounds stands for total_epochs, the key of a run for its path.
 UNTRAINED = {*FIELDS} - {*changing(TRAINING)} | {'total_epochs', 'init_from'}
 EVALUATED = {*changing(EVALUATION)}
+# Hyperparameters that are records of other fields of the config.
+SHARED_RECORDS = 'train', 'finetune'
 
 
 def training_key(settings: Settings, data: str, start_key: str = '') -> str:
@@ -127,7 +131,7 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
 
 def differing(settings: Settings) -> dict[str, Any]:
   """Return the fields that differ from their defaults: {'hp.mu': 0.1}."""
-  defaults = default_fields()
+  defaults = default_fields() | default_hyperparameters(settings.algorithm)
   return {
     name: value
     for name, value in flat(settings).items()
@@ -137,6 +141,16 @@ def differing(settings: Settings) -> dict[str, Any]:
 
 def default_fields() -> dict[str, Any]:
   return flat(Settings())
+
+
+def default_hyperparameters(method: str) -> dict[str, Any]:
+  """Return {'hp.mu': 0.01, ..}: what a method fills in, with plain values."""
+  fields = algorithms.load(method).HParams()._asdict()
+  return {
+    f'hp.{name}': plain(value)
+    for name, value in fields.items()
+    if name not in SHARED_RECORDS
+  }
 
 
 def flat(settings: Settings) -> dict[str, Any]:
@@ -158,7 +172,10 @@ def plain(value: Any) -> Any:
 
 def digest_of_defaults() -> str:
   """Return a digest of all defaults: other defaults make other keys."""
-  return _hash(default_fields())
+  methods = {
+    method: default_hyperparameters(method) for method in algorithms.available()
+  }
+  return _hash([default_fields(), methods])
 
 
 def _trained(workdir: pathlib.Path, digest: str) -> bool:

@@ -208,11 +208,21 @@ class Results:
       (now,)
     ]:
       return
+    renewed = rekey.renewed(results_rows.read_trainings(self._connection))
+    if len({one.key for one in renewed.values()}) < len(renewed):
+      raise bad_input(
+        'results',
+        got=f'{self.path}, with one training under two keys',
+        expected='a key for each training',
+        choices=['move it away: it is made again from the run directories'],
+        cause='an older version told fields that are written out as their '
+        'defaults from fields that are left out',
+      )
     self._connection.execute('DELETE FROM defaults')
     self._connection.execute('INSERT INTO defaults VALUES (?)', (now,))
     results_rows.replace_keys(
       self._connection,
-      rekey.renewed(results_rows.read_trainings(self._connection)),
+      renewed,
       lambda evaluation: keys.evaluation_key(parse_config(evaluation.settings)),
     )
 
