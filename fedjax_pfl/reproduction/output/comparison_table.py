@@ -94,7 +94,8 @@ def summary_of(compared: Sequence[Comparison]) -> str:
     text += f'; {number} diverged'
   if agreeing:
     text += (
-      f'; {sum(agreeing)} of {len(agreeing)} within twice the combined error'
+      f'; {sum(agreeing)} of {len(agreeing)} within twice the combined '
+      'standard error'
     )
   return f'{text}.'
 
