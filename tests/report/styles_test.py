@@ -77,7 +77,9 @@ def test_companions_are_seen_on_dark_ground():
 
 @pytest.mark.long
 def test_unknown_names_look_the_same_in_every_process():
-  code = "from fedjax_pfl.report import styles; print(styles.style_of('fednap'))"
+  code = (
+    "from fedjax_pfl.report import styles; print(styles.style_of('fednap'))"
+  )
   printed = [
     subprocess.run(
       [sys.executable, '-c', code], capture_output=True, text=True, check=True
