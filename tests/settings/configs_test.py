@@ -18,6 +18,7 @@ from configs import common, digits
 from experiments import commandline
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data import peek
 from fedjax_pfl.evaluation.evaluate import check_views, view_names
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
@@ -147,6 +148,15 @@ def test_quick_is_smaller(name):
 def config_of(method):
   """Return the first config of a method: others differ in data and numbers."""
   return next(name for name in NAMES if common.load(name).algorithm == method)
+
+
+@every_config
+@pytest.mark.parametrize('quick', [False, True])
+def test_clients_share_the_shards_of_a_class_equally(name, quick):
+  data = parse_config(common.load(name, quick).to_dict()).data
+  if data.partition in ('shards', 'pathological'):
+    _, num_classes = peek(data.dataset, data.data_dir)
+    assert data.num_clients * data.shards_per_client % num_classes == 0
 
 
 @every_method(3, 2)
