@@ -38,7 +38,7 @@ LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas', 'jinja2'}
 
 
 CELLS = 'fedjax_pfl.reproduction.cells'
-FOUND_BY = 'available', 'load', 'check_protocol'
+FOUND_BY = 'available', 'load'
 
 
 def modules():
