@@ -9,7 +9,6 @@ whose tests are all of its own classes has no accuracy on others: NaN.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import jax
 import numpy as np
 
 from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
@@ -22,6 +21,7 @@ from fedjax_pfl.analysis.own_classes import (
 )
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import ClientData, Key
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
@@ -118,7 +118,7 @@ def score_by_class(
     experiment.task.normalise,
     views,
     # As in the run itself: on a CPU clients run one after the other.
-    clients_per_chunk=1 if jax.default_backend() == 'cpu' else BLOCK,
+    clients_per_chunk=1 if target() == 'cpu' else BLOCK,
     score_fn=partial(score_classes, num_classes),
   )
   scores = evaluate_clients(

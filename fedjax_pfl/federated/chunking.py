@@ -18,6 +18,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.padding_overhead import largest_chunk
@@ -61,7 +62,7 @@ def chunk_limit(
   """
   if clients_per_chunk != 'auto':
     return clients_per_chunk
-  if jax.default_backend() == 'cpu':
+  if target() == 'cpu':
     return 1
   return largest_chunk(counts, cohort_size, batch_size)
 
@@ -85,7 +86,7 @@ def chunk_size(
   most = cohort.shape[0]
   if clients_per_chunk != 'auto':
     return min(clients_per_chunk, most)
-  if jax.default_backend() == 'cpu':
+  if target() == 'cpu':
     return 1
   most = most if limit is None else min(most, limit)
   memory = device_memory(algorithm, server, clients, cohort, data, key)
@@ -108,7 +109,7 @@ def device_memory(
   of the arguments matter.
   """
   stats = jax.local_devices()[0].memory_stats() or {}
-  if jax.default_backend() == 'cpu' or 'bytes_limit' not in stats:
+  if target() == 'cpu' or 'bytes_limit' not in stats:
     return None
   program = client_program(algorithm, server, clients, cohort, data, key)
   memory = program.compile().memory_analysis()

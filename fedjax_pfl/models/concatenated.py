@@ -12,6 +12,7 @@ from jax import lax
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import masked_cross_entropy
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import (
   Array,
   ClientData,
@@ -84,7 +85,7 @@ def concatenate(features_fn, task: Task, encoders: PyTree) -> Array:
   def encode(encoder):
     return features_fn(trees.combine(encoder, no_head))
 
-  each = lax.map if jax.default_backend() == 'cpu' else _vmapped
+  each = lax.map if target() == 'cpu' else _vmapped
   rows = each(encode, encoders)  # [M, B, F]
   return jnp.moveaxis(rows, 0, 1).reshape(rows.shape[1], -1)
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import masked_cross_entropy
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import (
   Array,
   Batch,
@@ -237,7 +238,7 @@ def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
   def init_params(key: Key) -> Params:
     # Inside jit, all arrays are traced; under vmap alone they are not.
     traced = isinstance(jnp.zeros(()), jax.core.Tracer)
-    on_cpu = jax.default_backend() == 'cpu'
+    on_cpu = target() == 'cpu'
     return (outer if on_cpu and not traced else inner)(key)
 
   return init_params

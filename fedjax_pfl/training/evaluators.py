@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
-
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, Key, Scores
 from fedjax_pfl.evaluation.evaluate import (
   Evaluate,
@@ -90,7 +89,7 @@ def make_evaluator(
 def _block_size(experiment: Experiment) -> int:
   """Return how many clients one call evaluates."""
   # As many as a round holds: that is known to fit an accelerator.
-  on_cpu = jax.default_backend() == 'cpu'
+  on_cpu = target() == 'cpu'
   size = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
   mesh = mesh_of(experiment.settings)
   if mesh is not None:  # no device is without a client
@@ -117,7 +116,7 @@ def _make_program(
     batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
     score_fn=SCORINGS[scoring],
     keep_models=keep_models,
-    clients_per_chunk=1 if jax.default_backend() == 'cpu' else block,
+    clients_per_chunk=1 if target() == 'cpu' else block,
     mesh=mesh,
   )
   return replicate(evaluate_fn, mesh)

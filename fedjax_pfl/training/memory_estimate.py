@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
@@ -221,7 +222,7 @@ def _evaluation(
   )
   compiled = lowered.compile(compiler_options=_options())
   memory, block = compiled.memory_analysis(), max(BLOCK, size)
-  if jax.default_backend() == 'cpu':  # one after the other
+  if target() == 'cpu':  # one after the other
     return memory.temp_size_in_bytes + BLOCK * memory.output_size_in_bytes
   return block * (memory.temp_size_in_bytes + memory.output_size_in_bytes)
 
@@ -236,4 +237,4 @@ def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
 
 
 def _options() -> dict[str, int | bool]:
-  return UNOPTIMISED if jax.default_backend() == 'cpu' else {}
+  return UNOPTIMISED if target() == 'cpu' else {}

@@ -1,12 +1,10 @@
 """The padding overhead of chunks, and the limit of a chunk from it."""
 
-from unittest import mock
-
-import jax
 import numpy as np
 import pytest
 from small_runs import make_experiment
 
+from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.data import partition
 from fedjax_pfl.federated.padding_overhead import (
   expected_overhead,
@@ -68,7 +66,7 @@ def test_the_overhead_is_logged_where_several_clients_run_at_a_time(capsys):
   assert not capsys.readouterr().out
   assert limit(3)[0] == 3
   assert '3 clients at a time: padding overhead ' in capsys.readouterr().out
-  with mock.patch.object(jax, 'default_backend', return_value='gpu'):
+  with compiling_for('gpu'):
     most, experiment = limit('auto')
   counts = np.asarray(experiment.train.count)
   assert most == largest_chunk(counts, experiment.cohort_size, 8)

@@ -18,6 +18,7 @@ import jax
 from jax import lax
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import matmul_conv
 
@@ -38,7 +39,7 @@ def resolve(conv_impl: str) -> str:
     return conv_impl
   # On a CPU lax.conv inside a loop is 40 times slower. For accelerators lax is
   # assumed, not measured.
-  return 'gemm' if jax.default_backend() == 'cpu' else 'lax'
+  return 'gemm' if target() == 'cpu' else 'lax'
 
 
 def batch_last(x: Array) -> Array:

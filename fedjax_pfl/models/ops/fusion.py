@@ -13,6 +13,7 @@ import jax
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 
 
@@ -26,7 +27,7 @@ def one_pass(f: Callable) -> Callable:
 
   @functools.wraps(f)
   def call(*args):
-    if jax.default_backend() != 'cpu':
+    if target() != 'cpu':
       return f(*args)
     with set_xla_metadata(inlineable='false'):
       return jitted(*args)

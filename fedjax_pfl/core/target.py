@@ -1,0 +1,53 @@
+"""The platform that a program is compiled for: 'cpu', 'gpu' or 'tpu'.
+
+Code that is traced asks `target()`, never `jax.default_backend()`: a program
+may be compiled for a device that this machine does not have, and then the
+backend here says nothing about it.
+
+  with compiling_for('tpu'):
+    round_fn.lower(*arguments).compile()   # arguments placed on TPU devices
+
+JAX keeps what it has traced. One process compiles for one platform: functions
+that were traced for another would be found again.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+import jax
+
+from fedjax_pfl.core.errors import bad_input
+
+PLATFORMS = ('cpu', 'gpu', 'tpu')
+
+_TARGET: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+  'target', default=None
+)
+
+
+def target() -> str:
+  """Return what programs are compiled for: by default, this machine's backend.
+
+  >>> target()
+  'cpu'
+  """
+  return _TARGET.get() or jax.default_backend()
+
+
+@contextlib.contextmanager
+def compiling_for(platform: str) -> Iterator[None]:
+  """Trace what is inside for this platform."""
+  if platform not in PLATFORMS:
+    raise bad_input(
+      'platform',
+      got=platform,
+      expected='a kind of device',
+      choices=PLATFORMS,
+      cause='a typing error; an NVIDIA or AMD device is a gpu',
+    )
+  token = _TARGET.set(platform)
+  try:
+    yield
+  finally:
+    _TARGET.reset(token)
