@@ -2,7 +2,8 @@
 
   digits         scikit-learn's 8x8 digits, part of the installation
   synthetic      generated, in any size (synthetic.py)
-  cifar10, ...   prepared by TensorFlow Datasets (tfds_reader.py)
+  cifar10, ...   arrays that experiments/prepare.py wrote (prepared_arrays.py),
+                 or prepared by TensorFlow Datasets (tfds_reader.py)
   tiny_imagenet, folder    image files in class folders (image_folder.py)
 
 Image files are decoded once; later runs read the decoded arrays (cache.py).
@@ -15,7 +16,11 @@ from collections.abc import Callable
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data import image_folder, tfds_reader
+from fedjax_pfl.data import (
+  image_folder,
+  prepared_arrays,
+  tfds_reader,
+)
 from fedjax_pfl.data.cache import load_cached
 from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
@@ -94,9 +99,11 @@ def is_available(name: str, data_dir: str = '') -> bool:
   _check_name(name)
   if name in BUILT_IN:
     return True
+  root = tfds_reader.data_root(data_dir)
   if name in FOLDERS:
-    return image_folder.find_folder(tfds_reader.data_root(data_dir)) is not None
-  return tfds_reader.find_prepared(name, data_dir) is not None
+    return image_folder.find_folder(root) is not None
+  arrays = prepared_arrays.has_arrays(name, root)
+  return arrays or tfds_reader.find_prepared(name, data_dir) is not None
 
 
 def _load_digits() -> Dataset:
@@ -133,6 +140,9 @@ def _read_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _load_prepared(name, data_dir, cache_dir, log_fn) -> Dataset:
+  root = tfds_reader.data_root(data_dir)
+  if prepared_arrays.has_arrays(name, root):
+    return prepared_arrays.read_arrays(name, root)
   place = tfds_reader.find_prepared(name, data_dir)
 
   def build() -> Dataset:
@@ -176,9 +186,12 @@ def _synthetic_instead(name: str, shape: Shape, data_dir: str) -> Dataset:
 
 def _absent(name: str, data_dir: str) -> BadInput:
   if name in FOLDERS:
-    return image_folder.not_a_folder(
-      tfds_reader.data_root(data_dir), 'without train/'
+    root = tfds_reader.data_root(data_dir)
+    can_download = name == 'tiny_imagenet'
+    command = (
+      tfds_reader.prepare_command(name, data_dir) if can_download else ''
     )
+    return image_folder.not_a_folder(root, 'without train/', command)
   ready = [n for n in NAMES if n not in FOLDERS and is_available(n, data_dir)]
   return tfds_reader.not_prepared(name, data_dir, choices=ready)
 
