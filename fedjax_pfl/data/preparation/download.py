@@ -33,8 +33,8 @@ def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
     _check(archive, place)
     return place
   part = folder / f'{archive.name}.part'
-  total = _megabytes(archive.size)
-  with progress.progress(archive.name, total, unit='MB') as bar:
+  total, start = _megabytes(archive.size), _size(part) // MEGABYTE
+  with progress.progress(archive.name, total, unit='MB', start=start) as bar:
     while _size(part) < archive.size:
       before = _size(part)
       error = _receive(archive, part, bar)
