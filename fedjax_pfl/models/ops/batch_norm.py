@@ -23,6 +23,24 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import one_pass
 
 EPSILON = 1e-5
+MASKED_NORM = 'masked_batch_norm'  # what jaxprs call the function
+
+
+@jax.jit
+def masked_batch_norm(
+  x: Array, scale: Array, bias: Array, mask: Array
+) -> Array:
+  """Return the normalised images [B, H, W, C]; rows outside of the mask are 0.
+
+  By the definition: `replace_layers` has `norm` and `pooled` in its place.
+  """
+  rows = mask.reshape(-1, 1, 1, 1).astype(x.dtype)
+  # At least 1: a batch without examples must not divide by 0.
+  weight = rows / jnp.maximum(rows.sum() * x.shape[1] * x.shape[2], 1)
+  mean = (weight * x).sum((0, 1, 2))
+  var = (weight * (x - mean) ** 2).sum((0, 1, 2))
+  y = (x - mean) * (scale * lax.rsqrt(var + EPSILON)) + bias
+  return rows * y
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
