@@ -73,6 +73,11 @@ def evaluation_key(settings: Settings) -> str:
   return _hash(fields)
 
 
+def row_key(training: str, evaluation: str, own: str) -> str:
+  """Return the key of a row of summary.csv; `own` is that of the run itself."""
+  return training if evaluation == own else f'{training}_{evaluation}'
+
+
 def run_key(
   workdir: str | os.PathLike, known: Mapping[str, str] | None = None
 ) -> str:
