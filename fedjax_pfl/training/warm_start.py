@@ -38,7 +38,8 @@ def load_start(
       'init_from',
       got=str(workdir),
       expected='a run with a global model, model/global.npz',
-      cause='a method without one, or a run whose views had no "initial"',
+      cause='a method without one, a run whose views had no "initial", or a '
+      'copy without model/',
     )
   params, about = model_file.load_model(path)
   got = _read_about(path, about)
@@ -59,11 +60,16 @@ def load_start(
 
 
 def model_digest(workdir: str | os.PathLike) -> str:
-  """Return the digest of the final global model of a run; '' without one."""
+  """Return the digest of the final global model of a run; '' without one.
+
+  A copy of a run without model/ has it in result.json.
+  """
   path = pathlib.Path(workdir) / 'model' / 'global.npz'
-  if not path.is_file():
-    return ''
-  return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+  if path.is_file():
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+  if (pathlib.Path(workdir) / run_dir.RESULT).is_file():
+    return run_dir.load_result(workdir).get('model', '')
+  return ''
 
 
 def start_from(task: Task, start: Start) -> Task:
