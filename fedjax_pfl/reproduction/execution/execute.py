@@ -51,8 +51,9 @@ class Workspace(NamedTuple):
 
 def open_workspace(folder: pathlib.Path, results: Results) -> Workspace:
   """Return the workspace; gather its finished runs, whatever their names."""
+  found = find_directories(folder)
   results.scan(folder / RUNS)
-  return Workspace(folder, results, find_directories(folder))
+  return Workspace(folder, results, found)
 
 
 def find_directories(folder: pathlib.Path) -> dict[str, pathlib.Path]:
