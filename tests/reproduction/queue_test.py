@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import small_queue
 from faults import locks, moments
-from faults.process import heed_interrupts
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -173,7 +172,6 @@ def start(folder, *words):
       env={**os.environ, 'PYTHONPATH': str(ROOT)},
       stdout=log,
       stderr=subprocess.STDOUT,
-      preexec_fn=heed_interrupts,
     )
 
 
