@@ -109,11 +109,11 @@ def build(settings, log):
 
 
 def rows_of(folder):
-  """Return everything that a queue leaves in a folder, but its times."""
+  """Return what a queue leaves in a folder, but times and the commit."""
   rows = {}
   with open(folder / 'summary.csv', newline='') as stream:
     lines = list(csv.DictReader(stream))
-  rows['summary.csv'] = [{**line, SECONDS: ''} for line in lines]
+  rows['summary.csv'] = [{**line, SECONDS: '', 'commit': ''} for line in lines]
   for path in sorted(folder.glob('tables/*')):
     rows[path.name] = path.read_bytes()
   for path in sorted(folder.glob('runs/**/result.json')):

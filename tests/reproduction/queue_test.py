@@ -238,6 +238,22 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
   assert small_queue.rows_of(tmp_path / 'results') == done[1]
 
 
+def test_a_signal_beside_a_divergence_is_not_lost(done, tmp_path, monkeypatch):
+  """A queue goes on after the divergence of a step, not after a signal."""
+  small_queue.write_queue(tmp_path / 'queue.toml')
+  check = Diverged.__init__
+
+  def diverged(self, *args):
+    os.kill(os.getpid(), signal.SIGTERM)
+    check(self, *args)
+
+  trained = count_trainings(monkeypatch)
+  monkeypatch.setattr(Diverged, '__init__', diverged)
+  with pytest.raises(KeyboardInterrupt):
+    run(tmp_path)
+  assert trained == [['fedavg']]
+
+
 def fake_timer(made):
   """Return a timer that is up at once, without its signal."""
 
