@@ -36,7 +36,7 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   assert not results.exists()
   refused = run('--minutes=1', f'--results={results}', **place)
   assert refused.returncode == 1 and refused.stdout == ''
-  assert 'download_and_prepare()' in refused.stderr
+  assert 'experiments/prepare.py cifar10' in refused.stderr
   assert {path.name for path in results.iterdir()} == {'results.sqlite'}
 
 
