@@ -32,6 +32,7 @@ from fedjax_pfl.models import (
 )
 from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models.precision import in_precision
 
 # Of XLA; at level 0 products and sums are not contracted, which changes bits.
 FAST_COMPILE = {'xla_backend_optimization_level': 1}
@@ -81,6 +82,7 @@ def make_task(
   augment: Transform | None = None,
   normalise: Transform | None = None,
   conv_impl: str = 'auto',
+  precision: str = 'float32',
 ) -> Task:
   """Return the Task of a model by its name.
 
@@ -93,6 +95,7 @@ def make_task(
       None divides uint8 images by 255. See `make_transforms`.
     normalise: the transform of test images; likewise.
     conv_impl: how convolutions are computed; see `task_from_module`.
+    precision: of its products: 'float32', 'tf32' or 'mixed'.
 
   Returns:
     Task: the model as pure functions.
@@ -122,6 +125,7 @@ def make_task(
     normalise=normalise,
     batch_independent=model.batch_independent,
     conv_impl=conv_impl,
+    precision=precision,
   )
 
 
@@ -134,6 +138,7 @@ def task_from_module(
   normalise: Transform | None = None,
   batch_independent: bool = False,
   conv_impl: str = 'auto',
+  precision: str = 'float32',
 ) -> Task:
   """Return the Task of a flax module.
 
@@ -151,6 +156,8 @@ def task_from_module(
     conv_impl: how convolutions, pooling and BatchNorm are computed: 'lax', as
       the module has them; 'gemm', by matrix products (`replace_layers`); or
       'auto': 'gemm' on a CPU and 'lax' elsewhere.
+    precision: 'float32' on every device; 'tf32', rounded inputs of products;
+      or 'mixed', bfloat16 activations beside float32 parameters.
 
   Returns:
     Task: the model as pure functions.
@@ -181,7 +188,8 @@ def task_from_module(
   def fast(fn: Callable) -> Callable:
     # A round traces the loss for its shapes and for its gradient, evaluation
     # once more: an inlined jit traces it once.
-    return jax.jit(replace_layers(fn, conv_impl), inline=True)
+    fn = replace_layers(in_precision(fn, precision), conv_impl)
+    return jax.jit(fn, inline=True)
 
   @fast
   def features(params: Params, x: Array, mask: Array) -> Array:

@@ -15,6 +15,7 @@ The transpositions around gemm cancel between consecutive layers.
 import functools
 
 import jax
+from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
@@ -55,13 +56,23 @@ batch_first = batch_last
 
 # Jitted, so that layers of one shape are traced and lowered once; XLA inlines
 # the calls.
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def conv(x: Array, kernel: Array, stride: int, padding: Padding) -> Array:
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def conv(
+  x: Array,
+  kernel: Array,
+  stride: int,
+  padding: Padding,
+  precision: PrecisionLike = None,
+) -> Array:
   """Convolve x [B, H, W, I] with kernel [k, l, I, O]."""
   x, edge = batch_last(x), padding[0][0]
   if padding != ((edge, edge),) * 2:
     x, edge = pad(x, *padding), 0
-  return batch_first(matmul_conv.conv(x, kernel, stride=stride, padding=edge))
+  return batch_first(
+    matmul_conv.conv(
+      x, kernel, stride=stride, padding=edge, precision=precision
+    )
+  )
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -70,6 +81,8 @@ def depthwise(x: Array, kernel: Array, stride: int) -> Array:
   return batch_first(matmul_conv.depthwise(batch_last(x), kernel, stride))
 
 
-def windows(x: Array, kernel: Array) -> list[Array]:
+def windows(
+  x: Array, kernel: Array, precision: PrecisionLike = None
+) -> list[Array]:
   """Return the windows of `matmul_conv.windows` of x [B, H, W, I]."""
-  return matmul_conv.windows(batch_last(x), kernel)
+  return matmul_conv.windows(batch_last(x), kernel, precision)

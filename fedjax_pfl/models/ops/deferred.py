@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm, conv, pool, relu_pool
@@ -44,8 +45,9 @@ class Conv(NamedTuple):
   x: Array
   kernel: Array
   stride: int
-  padding: tuple[tuple[int, int], tuple[int, int]]
+  padding: conv.Padding
   depthwise: bool
+  precision: PrecisionLike
 
 
 class Bias(NamedTuple):
@@ -113,8 +115,8 @@ def _compute(layer: Layer) -> Array:
   match layer:
     case Conv(x, kernel, stride, _, depthwise=True):
       return conv.depthwise(x, kernel, stride)
-    case Conv(x, kernel, stride, padding):
-      return conv.conv(x, kernel, stride, padding)
+    case Conv(x, kernel, stride, padding, _, precision):
+      return conv.conv(x, kernel, stride, padding, precision)
     case Bias(of, bias):
       return compute(of) + bias
     case Relu(Deferred(Pool(Deferred(Conv() | Bias()) as of, size))):
@@ -123,7 +125,7 @@ def _compute(layer: Layer) -> Array:
       return _relu_pool(of, size)
     case Pool(Deferred(Relu(Deferred(Norm() as n))), 2) if _has_windows(n):
       y = _without_bias(n.of).layer
-      windows = conv.windows(y.x, y.kernel)
+      windows = conv.windows(y.x, y.kernel, y.precision)
       return _pooled(windows, n.scale, n.bias, n.mask)
     case Norm():
       return _normalise(layer, None, relu=False)
@@ -182,13 +184,14 @@ def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
 @functools.partial(jax.jit, static_argnums=5)  # traced once for each shape
 def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
   def flat(x):
-    return conv.batch_last(x).reshape(x.shape[-1], -1)
+    return batch_norm.wide(conv.batch_last(x).reshape(x.shape[-1], -1))
 
   b, h, w, c = x.shape
-  weight = _pixels(mask, h * w, x)
+  dtype, scale, bias = x.dtype, batch_norm.wide(scale), batch_norm.wide(bias)
+  weight = _pixels(mask, h * w, scale)
   skip = None if skip is None else flat(skip)
   y = batch_norm.norm(flat(x), skip, scale, bias, weight, relu)
-  return conv.batch_first(y.reshape(c, h, w, b))
+  return conv.batch_first(y.reshape(c, h, w, b)).astype(dtype)
 
 
 @jax.jit  # as _fused
@@ -196,8 +199,10 @@ def _pooled(windows, scale, bias, mask) -> Array:
   c, h, w, b = windows[0].shape
   if len(windows) == 1:
     h, w = h // 2, w // 2
-  z = batch_norm.pooled(windows, scale, bias, _pixels(mask, h * w, windows[0]))
-  return conv.batch_first(z.reshape(c, h, w, b))
+  dtype = windows[0].dtype
+  windows, scale, bias = jax.tree.map(batch_norm.wide, (windows, scale, bias))
+  z = batch_norm.pooled(windows, scale, bias, _pixels(mask, h * w, scale))
+  return conv.batch_first(z.reshape(c, h, w, b)).astype(dtype)
 
 
 def _pixels(mask: Array, times: int, like: Array) -> Array:

@@ -13,28 +13,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import winograd
 from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
 
 
-def conv(x: Array, kernel: Array, *, stride: int, padding: int) -> Array:
+def conv(
+  x: Array,
+  kernel: Array,
+  *,
+  stride: int,
+  padding: int,
+  precision: PrecisionLike = None,
+) -> Array:
   """Convolve x [C, H, W, B] with kernel [k, l, C, O] to [O, h, w, B]."""
   if stride == padding == 1 and _worth_winograd(x, kernel):
-    return winograd.conv(x, kernel)
-  return _conv(x, kernel, stride, padding)
+    return winograd.conv(x, kernel, precision)
+  return _conv(x, kernel, stride, padding, precision)
 
 
-def windows(x: Array, kernel: Array) -> list[Array]:
+def windows(
+  x: Array, kernel: Array, precision: PrecisionLike = None
+) -> list[Array]:
   """Convolve x [C, 2h, 2w, B] with a 3x3 kernel; `batch_norm.pooled` follows.
 
   Returns y[:, p::2, q::2] for p, q if winograd computes these; else [y].
   """
   if not _worth_winograd(x, kernel):
-    return [_conv(x, kernel, 1, 1)]
+    return [_conv(x, kernel, 1, 1, precision)]
   tile = (-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3])
-  return [y.reshape(tile) for y in winograd.phases(x, kernel)]
+  phases = winograd.phases(x, kernel, precision)
+  return [y.reshape(tile) for y in phases]
 
 
 def _worth_winograd(x: Array, kernel: Array) -> bool:
@@ -43,25 +54,28 @@ def _worth_winograd(x: Array, kernel: Array) -> bool:
   return kernel.shape[:2] == (3, 3) and kernel.shape[2] >= 16 and h * w >= 64
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _conv(x: Array, kernel: Array, stride: int, padding: int) -> Array:
-  return _conv_forward(x, kernel, stride, padding)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _conv(
+  x: Array, kernel: Array, stride: int, padding: int, precision: PrecisionLike
+) -> Array:
+  return _conv_forward(x, kernel, stride, padding, precision)[0]
 
 
-def _conv_forward(x, kernel, stride, padding):
+def _conv_forward(x, kernel, stride, padding, precision):
   *size, _, o = kernel.shape
   taps = _patches(x, size, stride, padding)  # [k l C, h, w, B]
   patches = taps.reshape(len(taps), -1)
-  y = lax.dot(kernel.reshape(-1, o).T, patches)
+  y = lax.dot(kernel.reshape(-1, o).T, patches, precision=precision)
   return y.reshape(o, *taps.shape[1:]), (patches, kernel, _shape(x))
 
 
-def _conv_backward(stride, padding, saved, dy):
+def _conv_backward(stride, padding, precision, saved, dy):
   patches, kernel, x = saved
   *size, c, o = kernel.shape
   flat = dy.reshape(o, -1)
-  dk = lax.dot(patches, flat.T).reshape(kernel.shape)
-  taps = lax.dot(kernel.reshape(-1, o), flat)
+  dot = functools.partial(lax.dot, precision=precision)
+  dk = dot(patches, flat.T).reshape(kernel.shape)
+  taps = dot(kernel.reshape(-1, o), flat)
   taps = taps.reshape(size[0] * size[1], c, *dy.shape[1:])
   return _fold(taps, None, size, stride, padding, x.shape[1:]), dk
 

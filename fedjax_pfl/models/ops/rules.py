@@ -55,7 +55,8 @@ def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Value | str:
       return f'a convolution of {groups} groups, kernel {shape}'
     kernel = kernel[:, :, 0]
   shape = _shape_after(x, kernel, strides[0], padding)
-  layer = Deferred(Conv(x, kernel, strides[0], padding, depthwise), shape)
+  conv = Conv(x, kernel, strides[0], padding, depthwise, p['precision'])
+  layer = Deferred(conv, shape)
   back = _inverse((out[0], *out[2:], out[1]))
   if not is_line and back == (0, 1, 2, 3):
     return layer
