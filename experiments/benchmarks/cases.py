@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.benchmarks.plain_models import PLAIN
 from experiments.benchmarks.timing import Run
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training, personalization
@@ -42,6 +43,7 @@ class Case(NamedTuple):
   num_classes: int = 10
   epochs: int = 2  # of fine-tuning
   tests: int = 100  # images of a client
+  momentum: float = 0.9
 
   @property
   def images(self) -> int:
@@ -59,8 +61,19 @@ class Program(NamedTuple):
 
 
 def make_task(case: Case) -> Task:
-  """Return the task, with crop, flip and normalisation of CIFAR."""
+  """Return the task, with crop, flip and normalisation of CIFAR.
+
+  Plain modules are not augmented, as in the benchmarks that they are from.
+  """
   augment, normalise = make_transforms('cifar10', case.image_shape)
+  if case.model in PLAIN:
+    return tasks.task_from_module(
+      PLAIN[case.model](case.num_classes),
+      image_shape=case.image_shape,
+      num_classes=case.num_classes,
+      augment=normalise,
+      normalise=normalise,
+    )
   return tasks.make_task(
     case.model,
     image_shape=case.image_shape,
@@ -145,7 +158,10 @@ def memory_of(compiled: Any) -> int:
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   """Return the last stage of the method, its states and its data."""
   module, task = load(case.method), make_task(case)
-  hp = {'train': local_training.LocalTraining(epochs=1, batch_size=case.batch)}
+  train = local_training.LocalTraining(
+    epochs=1, batch_size=case.batch, momentum=case.momentum
+  )
+  hp = {'train': train}
   if 'finetune' in module.HParams._fields:
     hp['finetune'] = personalization.Finetuning(
       epochs=(case.epochs,), batch_size=case.batch
