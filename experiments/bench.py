@@ -43,6 +43,9 @@ LISTS = {
   ),
   'conv_impl': flags.DEFINE_list('conv_impl', ['auto'], 'Convolutions.'),
   'dtype': flags.DEFINE_list('dtype', ['float32'], 'Or float64.'),
+  'devices': flags.DEFINE_list(
+    'devices', ['1'], 'That share the clients of training.'
+  ),
 }
 WORK = flags.DEFINE_list('work', ['training'], 'Or evaluation, or both.')
 METHODS = flags.DEFINE_list('methods', ['fedavg'], 'Methods, or all.')
@@ -65,6 +68,9 @@ def main(overrides):
   names = options.make_bars(BARS.value)
   if TORCH.value:
     options.check_torch(cases)
+  if (most := max(case.devices for case in cases)) > 1:
+    # A CPU has as many devices as JAX is told before it looks for them.
+    jax.config.update('jax_num_cpu_devices', most)
   # Compilation is timed: no program may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
   machine = describe_machine()

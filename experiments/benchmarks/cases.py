@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
 from experiments.benchmarks.plain_models import PLAIN
 from experiments.benchmarks.timing import Run
@@ -23,6 +25,7 @@ from fedjax_pfl.data import (
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models import task as tasks
 
 VIEW = 'finetuned'
@@ -44,6 +47,7 @@ class Case(NamedTuple):
   epochs: int = 2  # of fine-tuning
   tests: int = 100  # images of a client
   momentum: float = 0.9
+  devices: int = 1  # that share the clients of a round
 
   @property
   def images(self) -> int:
@@ -108,7 +112,10 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
     chunk = case.clients_per_chunk
     chunk = chunk if chunk == 'auto' else int(chunk)
     chunk = chunk_size(chunk, stage.algorithm, *arguments)
-    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
+    mesh = make_mesh(case.devices)
+    if mesh is not None:
+      arguments = jax.device_put(arguments, NamedSharding(mesh, Spec()))
+    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
     compiled, seconds = _compile(round_fn, *arguments)
 
   def run():

@@ -29,14 +29,18 @@ def make_cases(options: dict[str, Any]) -> list[Case]:
     _chunk(word)
     for word in _given('clients_per_chunk', options['clients_per_chunk'])
   ]
+  devices = _numbers('devices', _given('devices', options['devices']))
   cases = []
   for model in models:
     own = standard_case(model)
     clients = _numbers('clients', options['clients']) or [own.clients]
     steps = _numbers('steps', options['steps']) or [own.steps]
     batches = _numbers('batch', options['batch']) or [own.batch]
-    grid = product(clients, steps, batches, chunks, conv_impls, dtypes)
-    cases += [Case(model, *choice, momentum=own.momentum) for choice in grid]
+    grid = product(clients, steps, batches, chunks, conv_impls, dtypes, devices)
+    cases += [
+      Case(model, *choice, momentum=own.momentum, devices=number)
+      for *choice, number in grid
+    ]
   return cases
 
 

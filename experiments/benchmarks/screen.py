@@ -13,7 +13,7 @@ TITLES = {
   'training': 'Local training, a round of FedAvg',
   'evaluation': 'Fine-tuning evaluation, {epochs} epochs and {tests} tests',
 }
-SETTINGS = ('batch', 'clients_per_chunk', 'conv_impl', 'dtype')
+SETTINGS = ('batch', 'clients_per_chunk', 'conv_impl', 'dtype', 'devices')
 HEADS = (  # in two lines
   'clients\nx steps',
   'rounds\n/s',
@@ -40,7 +40,9 @@ def table(rows: Sequence[Measured]) -> Iterator[str]:
     if len({setting[name] for setting in settings}) > 1
   ]
   common = [
-    f'{name} {settings[0][name]}' for name in SETTINGS if name not in varying
+    f'{name} {settings[0][name]}'
+    for name in SETTINGS
+    if name not in varying and (name, settings[0][name]) != ('devices', '1')
   ]
   title = TITLES[first.work].format(**first.case._asdict())
   yield from textwrap.wrap(': '.join([title, ', '.join(common)]), WIDTH)
@@ -99,6 +101,7 @@ def _settings(row: Measured) -> dict[str, str]:
     else chunk,
     'conv_impl': resolve(case.conv_impl),
     'dtype': case.dtype,
+    'devices': str(case.devices),
   }
 
 

@@ -35,6 +35,7 @@ ASKED = {
   'clients_per_chunk': ['auto'],
   'conv_impl': ['auto'],
   'dtype': ['float32'],
+  'devices': ['1'],
 }
 
 
@@ -157,6 +158,7 @@ def test_line_of_a_bar(bar, verdict):
       "got '0', expected a whole number, 1 or more",
     ),
     ({'clients': ['ten']}, "got 'ten', expected a whole number"),
+    ({'devices': ['0']}, "got '0', expected a whole number, 1 or more"),
     ({'model': []}, "got '', expected one or more values"),
   ],
 )
@@ -209,6 +211,11 @@ def test_cases_are_every_combination():
 def test_defaults_are_those_of_the_first_bar():
   (case,) = options.make_cases({**ASKED, 'model': ['pfl_cnn'], 'batch': []})
   assert case == Case('pfl_cnn', 50, 5, 10, momentum=0.0)
+
+
+def test_a_case_for_each_number_of_devices():
+  cases = options.make_cases({**ASKED, 'devices': ['1', '2']})
+  assert [case.devices for case in cases] == [1, 2]
 
 
 def test_bars_of_every_model_by_name():
