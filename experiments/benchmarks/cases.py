@@ -77,6 +77,7 @@ def make_task(case: Case) -> Task:
       num_classes=case.num_classes,
       augment=normalise,
       normalise=normalise,
+      conv_impl=case.conv_impl,
     )
   return tasks.make_task(
     case.model,
