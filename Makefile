@@ -53,8 +53,7 @@ audit:
 bench: $(VENV)/installed
 	-$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip \
 	  install --quiet --retries=1 -c constraints.txt $(TORCH) -e '.[bench]'
-	$(BIN)/python experiments/bench.py --model=convnet4,mobilenet,resnet18 \
-	  --work=training,evaluation --bars=all
+	$(BIN)/python experiments/bench.py --bars=all
 
 browser:
 	apt-get update
