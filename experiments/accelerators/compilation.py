@@ -77,15 +77,14 @@ def compile_program(program: Program, device: Device, kind: str) -> Compiled:
   `kind` is the platform as core/target.py calls it.
   """
   began = time.perf_counter()
+  with compiling_for(kind, device.memory):
+    lowered = program.function.lower(*program.arguments)
   try:
-    with compiling_for(kind, device.memory):
-      lowered = program.function.lower(*program.arguments)
-      compiled = lowered.compile()
+    compiled = lowered.compile()
   except JaxRuntimeError as error:
     seconds = time.perf_counter() - began
-    return Compiled(
-      program, device, seconds, memory.why_not(error, program, device)
-    )
+    why = memory.why_not(error, lowered.as_text(), program, device)
+    return Compiled(program, device, seconds, why)
   seconds = time.perf_counter() - began
   used = memory.memory_of(compiled)
   module = hlo_text.parse(compiled.as_text())

@@ -39,7 +39,7 @@ def _tpu(name, memory, bandwidth, bfloat16, clock) -> Device:
 # TPUs: cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e}, "key chip specifications".
 # Clocks follow from the peak and the products of a cycle (v5e: four units of
 # 128 x 128); v6e's is left out, since the units of that page do not give it.
-# The compiler refuses what exceeds 15.75 GiB of a v5e.
+# The compiler refuses what exceeds 15.75 of a v5e's 16 GiB.
 #
 # H100 SXM: NVIDIA H100 datasheet, dense: TF32 989 / 2, BF16 1,979 / 2, FP32 67
 # TFLOP/s; memory and bandwidth are those of h100.txtpb, what such a device
@@ -47,7 +47,7 @@ def _tpu(name, memory, bandwidth, bfloat16, clock) -> Device:
 # Graphs" has 3.8 us for a kernel of 2.9 us in a stream, 9.6 us where the host
 # waits for each (on a V100).
 DEVICES = {
-  'v5e': _tpu('TPU v5e', 16 * 2**30, 819 * GB, 197 * TFLOPS, 1.5e9),
+  'v5e': _tpu('TPU v5e', int(15.75 * 2**30), 819 * GB, 197 * TFLOPS, 1.5e9),
   'v4': _tpu('TPU v4', 32 * 2**30, 1228 * GB, 275 * TFLOPS, 1.05e9),
   'v5p': _tpu('TPU v5p', 95 * 2**30, 2765 * GB, 459 * TFLOPS, 1.75e9),
   'v6e': _tpu('TPU v6e', 32 * 2**30, 1638 * GB, 918 * TFLOPS, None),

@@ -1,5 +1,6 @@
 """The memory of a compiled program, and why one does not fit a device."""
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,12 +14,10 @@ from fedjax_pfl.core.errors import bad_input
 
 UNITS = {'B': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
 # What the TPU compiler writes if its device is too small.
-USED = re.compile(r'Used ([\d.]+)([BKMGT]) of ([\d.]+)([BKMGT]) (\w+)')
-ALLOCATION = re.compile(
-  r'Size: ([\d.]+)([BKMGT]).*?(?:Operator: op_name="([^"]*)".*?)?'
-  r'Shape: (\w+\[[\d,]*\])',
-  re.DOTALL,
-)
+EXCEEDED = re.compile(r'HLO temporaries \(([\d.]+)([BKMGT])\) exceeds')
+# The result of an operation of a lowered program.
+TENSOR = re.compile(r'= "?stablehlo\.(\w+).*(?:->|:) tensor<((?:\d+x)+)(\w+)>')
+WIDTHS = re.compile(r'\d+')
 
 
 class Memory(NamedTuple):
@@ -68,24 +67,24 @@ def too_much(
   return str(_does_not_fit(program, device, used.total, resident, largest))
 
 
-def why_not(error: Exception, program: Program, device: Device) -> str:
-  """Return the sentence about a program that the compiler refused."""
-  text = str(error)
-  used = USED.search(text)
-  if 'RESOURCE_EXHAUSTED' not in text or not used:
+def why_not(
+  error: Exception, lowered: str, program: Program, device: Device
+) -> str:
+  """Return the sentence about a program that the compiler refused.
+
+  `lowered` is its text before the compiler: where memory is too small, the
+  largest array is looked up there, since the compiler names none.
+  """
+  text = str(error).strip()
+  exceeded = EXCEEDED.search(text)
+  if not exceeded:
     return str(_does_not_compile(program, text))
-  found = [
-    Largest(shape, place or 'an argument', _bytes(size, unit))
-    for size, unit, place, shape in ALLOCATION.findall(text)
-  ]
-  found += _arguments(program)
-  largest = max(found, key=lambda array: array.nbytes)
+  arrays = [*_arguments(program), *_lowered(lowered)]
+  largest = max(arrays, key=lambda array: array.nbytes)
   resident = sum(array.nbytes for array in _arguments(program))
-  return str(
-    _does_not_fit(
-      program, device, _bytes(*used.groups()[:2]), resident, largest
-    )
-  )
+  temporary = int(float(exceeded[1]) * UNITS[exceeded[2]])
+  used = resident + temporary
+  return str(_does_not_fit(program, device, used, resident, largest))
 
 
 def fitting_chunk(used: int, resident: int, chunk: int, device: Device) -> int:
@@ -122,9 +121,9 @@ def _does_not_fit(program, device, used, resident, largest) -> Exception:
 def _does_not_compile(program: Program, text: str) -> Exception:
   return bad_input(
     'compiler',
-    got=text.strip().splitlines()[0][:300] if text.strip() else 'no reason',
+    got=text.splitlines()[0] if text else 'an error without a reason',
     expected=f'a program for {_named(program)} that it compiles',
-    cause='an operation that this compiler does not have for the device',
+    cause='an operation, or a size, that this compiler cannot do on the device',
   )
 
 
@@ -162,8 +161,13 @@ def _computed(module: Module) -> Iterator[Largest]:
         yield Largest(f'{array.dtype}[{shape}]', place, array.nbytes)
 
 
-def _bytes(number: str, unit: str) -> int:
-  return int(float(number) * UNITS[unit])
+def _lowered(text: str) -> Iterator[Largest]:
+  """Yield the results of the operations of a lowered program, not padded."""
+  for operation, sizes, dtype in TENSOR.findall(text):
+    shape = [int(size) for size in sizes.split('x') if size]
+    bits = int((WIDTHS.findall(dtype) or ['8'])[-1])
+    nbytes = math.prod(shape) * max(bits, 8) // 8
+    yield Largest(f'{dtype}{shape}'.replace(' ', ''), operation, nbytes)
 
 
 def gib(number: float) -> str:

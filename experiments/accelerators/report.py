@@ -2,12 +2,14 @@
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 
 from experiments.accelerators import screen, targets
 from experiments.accelerators.compilation import Compiled, compile_program
+from experiments.accelerators.devices import Device
 from experiments.accelerators.plan import Plan, make_plan
 from experiments.accelerators.programs import make_programs
 from experiments.benchmarks.screen import WIDTH
@@ -25,8 +27,13 @@ class Where(NamedTuple):
   devices: int
 
   @property
-  def device(self):
+  def device(self) -> Device:
     return targets.device_of(self.platform, self.topology)
+
+  @property
+  def kind(self) -> str:
+    """Return the platform as core/target.py calls it."""
+    return targets.KINDS[self.platform]
 
 
 class Member(NamedTuple):
@@ -59,21 +66,32 @@ def compile_all(
 
   All configs are checked before the first is compiled.
   """
-  devices = targets.devices_of(*where)
-  device, kind = where.device, targets.KINDS[where.platform]
-  with compiling_for(kind, device.memory):
-    plans = {label: make_plan(config) for label, config in members.items()}
+  plans = {label: plan_for(where, config) for label, config in members.items()}
   result = {}
   for label, plan in plans.items():
-    compiled = []
-    with compiling_for(kind, device.memory):
-      for program in make_programs(plan, devices):
-        if kinds and program.kind not in kinds:
-          continue
-        log(f'Compiling {program.kind} of {program.stage} {label}'.rstrip())
-        compiled.append(compile_program(program, device, kind))
-    result[label] = Member(plan, tuple(compiled))
+    log_member = partial(_log_with, log, label)
+    programs = compile_plan(where, plan, kinds, log_member)
+    result[label] = Member(plan, tuple(programs))
   return result
+
+
+def plan_for(where: Where, config: Mapping[str, Any]) -> Plan:
+  """Return the plan of a config, traced for the devices."""
+  targets.devices_of(*where)  # refuses what is not there
+  with compiling_for(where.kind, where.device.memory):
+    return make_plan(config)
+
+
+def compile_plan(
+  where: Where, plan: Plan, kinds: Sequence[str], log: Callable[[str], None]
+) -> Iterator[Compiled]:
+  """Yield the programs of these kinds, of all if there are none, compiled."""
+  devices, device = targets.devices_of(*where), where.device
+  with compiling_for(where.kind, device.memory):
+    for program in make_programs(plan, devices):
+      if not kinds or program.kind in kinds:
+        log(f'Compiling {program.kind} of {program.stage}')
+        yield compile_program(program, device, where.kind)
 
 
 def lines(
@@ -125,6 +143,10 @@ def as_json(where: Where, result: Mapping[str, Member]) -> dict[str, Any]:
 def has_failed(result: Mapping[str, Member]) -> bool:
   """Return whether a program did not compile or does not fit."""
   return any(row.error for member in result.values() for row in member.programs)
+
+
+def _log_with(log, label: str, text: str) -> None:
+  log(f'{text} {label}'.rstrip())
 
 
 def _label(choice: str, compiled: Compiled) -> str:
