@@ -1,8 +1,9 @@
 """Sums over a program: its loops, its step, what all of it does.
 
-A loop counts as often as it runs: the compiler writes down how often where it
-knows that, and else the caller says it. The step is the innermost loop with
-most FLOPs: that of local training, in a round.
+A loop counts as often as it runs: where the compiler knows how often, it writes
+that down (for a GPU) or the condition of the loop has it; else the caller says
+it. The step is the innermost loop with most FLOPs: in a round, that of local
+training.
 """
 
 from collections import Counter
@@ -44,7 +45,7 @@ def total(module: Module, trips: Trips = once, name: str = '') -> Costs:
       branches = [total(module, trips, n) for n in instruction.calls()]
       costs = costs.plus(max(branches, key=lambda branch: branch.bytes))
     elif instruction.op in ('while', 'call', 'async-start'):
-      times = times_of(instruction, trips)
+      times = times_of(instruction, module, trips)
       for called in instruction.calls():
         costs = costs.plus(total(module, trips, called), times)
     elif hlo_costs.is_kernel(instruction):
@@ -52,12 +53,13 @@ def total(module: Module, trips: Trips = once, name: str = '') -> Costs:
   return costs
 
 
-def times_of(instruction: Instruction, trips: Trips) -> float:
+def times_of(instruction: Instruction, module: Module, trips: Trips) -> float:
   """Return how often its computations run; 1 of what is no loop."""
   if instruction.op != 'while':
     return 1
   known = TRIPS.search(instruction.attributes)
-  return int(known[1]) if known else trips(instruction)
+  number = int(known[1]) if known else _bound(instruction, module)
+  return trips(instruction) if number is None else number
 
 
 def step(module: Module) -> Costs | None:
@@ -80,16 +82,6 @@ def collectives(
   return {name: (found[name], moved[name]) for name in found}
 
 
-def kinds(module: Module, name: str = '') -> Counter:
-  """Return how many kernels of each kind a computation has."""
-  computation = module.computations[name or module.entry]
-  return Counter(
-    instruction.target or instruction.op
-    for instruction in computation.values()
-    if hlo_costs.is_kernel(instruction)
-  )
-
-
 def _costs_of(instruction, computation, module) -> Costs:
   moved = hlo_costs.traffic(instruction, computation, module)
   flops = hlo_costs.flops(instruction, computation, module)
@@ -97,6 +89,20 @@ def _costs_of(instruction, computation, module) -> Costs:
   # What is moved behind other kernels (copy-start) takes no time of its own.
   hidden = cycles or instruction.op.endswith('-start')
   return Costs(1, flops, moved, cycles, 0 if hidden else moved)
+
+
+def _bound(loop: Instruction, module: Module) -> int | None:
+  """Return the constant below which its counter is; None: it is computed.
+
+  JAX's loops count from 0, one by one.
+  """
+  (name,) = loop.calls('condition')
+  condition = module.computations[name]
+  (root,) = (one for one in condition.values() if one.is_root)
+  if root.op != 'compare' or 'direction=LT' not in root.attributes:
+    return None
+  bound = condition[root.operands[1]]
+  return int(bound.argument) if bound.op == 'constant' else None
 
 
 def _loop_bodies(module: Module):
@@ -127,6 +133,6 @@ def _add_collectives(module, trips, name, times, found, moved):
       found[kind] += times
       moved[kind] += times * hlo_costs.collective_bytes(instruction)
     elif instruction.op in ('while', 'call', 'conditional', 'async-start'):
-      inner = times * times_of(instruction, trips)
+      inner = times * times_of(instruction, module, trips)
       for called in instruction.calls():
         _add_collectives(module, trips, called, inner, found, moved)

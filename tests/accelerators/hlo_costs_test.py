@@ -3,7 +3,15 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from accelerators.programs import EPOCHS, KNOWN, LIBRARIES, LOOP, MESH, TILED
+from accelerators.programs import (
+  BOUNDED,
+  EPOCHS,
+  KNOWN,
+  LIBRARIES,
+  LOOP,
+  MESH,
+  TILED,
+)
 
 from experiments.accelerators import hlo_costs, hlo_totals
 from experiments.accelerators.hlo_text import parse
@@ -26,7 +34,7 @@ def test_a_step():
 
 @pytest.mark.parametrize(
   ('text', 'trips', 'times'),
-  [(LOOP, 1, 1), (LOOP, 10, 10), (KNOWN, 10, 7)],
+  [(LOOP, 1, 1), (LOOP, 10, 10), (KNOWN, 10, 7), (BOUNDED, 10, 7)],
 )
 def test_a_loop_counts_as_often_as_it_runs(text, trips, times):
   costs = hlo_totals.total(parse(text), lambda loop: trips)
@@ -36,11 +44,11 @@ def test_a_loop_counts_as_often_as_it_runs(text, trips, times):
 
 
 def test_the_step_is_an_innermost_loop():
-  """The loop around it does as much in each of its runs."""
+  """The loop around it has a product more."""
   module = parse(EPOCHS)
   assert hlo_totals.step(module) == hlo_totals.step(parse(LOOP))
   twice = hlo_totals.total(module, lambda loop: 2)
-  assert twice.flops == 4 * STEP_FLOPS
+  assert twice.flops == 2 * (2 + 1) * STEP_FLOPS
 
 
 def test_no_loop_no_step():
