@@ -11,14 +11,15 @@ began with FedAvg's run, of the same settings and seed:
       --config.shards_per_client=5 --workdir=runs/fedavg_s5
   python experiments/main.py --config=configs/lg_fedavg_cifar10.py \\
       --config.shards_per_client=5 --config.init_from=runs/fedavg_s5 \\
-      --config.hp.train_fedavg=False --workdir=runs/lg_fedavg_s5_after
+      --config.hp.train_fedavg=False --config.hp.protocol=released \\
+      --workdir=runs/lg_fedavg_s5_after
 
 Published (fedbabu/13, personalised): 55.19 +- 13.91
 
 with 5 shards a client, f = 0.1 and tau = 10, mean and std, without
-fine-tuning, of every client the best round on the TEST set (see result.json,
-test_best/initial/each) with a head averaged once more. Wall time: not measured;
-that of FedAvg and a quarter of it.
+fine-tuning, of every client the model of its best round on the TEST set, with
+the mean head of those models (result.json, test_best/initial/finished). Wall
+time: not measured; that of FedAvg and a quarter of it.
 """
 
 from configs import methods

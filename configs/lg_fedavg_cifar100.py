@@ -11,14 +11,14 @@ began with FedAvg's run, of the same settings and seed:
       --workdir=runs/fedavg_cifar100
   python experiments/main.py --config=configs/lg_fedavg_cifar100.py \\
       --config.init_from=runs/fedavg_cifar100 --config.hp.train_fedavg=False \\
-      --workdir=runs/lg_fedavg_cifar100_after
+      --config.hp.protocol=released --workdir=runs/lg_fedavg_cifar100_after
 
 Published (fedbabu/5, personalised): 25.04 +- 12.02
 
 with 10 shards a client, f = 0.1 and tau = 10, mean and std, without
-fine-tuning, of every client the best round on the TEST set (see result.json,
-test_best/initial/each) with a head averaged once more. Wall time: not measured;
-that of FedAvg and a quarter of it.
+fine-tuning, of every client the model of its best round on the TEST set, with
+the mean head of those models (result.json, test_best/initial/finished). Wall
+time: not measured; that of FedAvg and a quarter of it.
 """
 
 from configs import methods

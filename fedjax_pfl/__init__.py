@@ -4,7 +4,8 @@
 
   Experiments   build_experiment, train, load_results
   Methods       algorithm, available, Algorithm, Stage
-  Models        make_task, task_from_module, Task, save_model, load_model
+  Models        make_task, task_from_module, replace_layers, Task, save_model,
+                load_model
   Data          load_dataset, from_arrays, partition, stack_clients,
                 make_transforms, ClientData, Batch
   One client    LocalTraining, Finetuning, Batching, fit, freeze_except,
@@ -48,6 +49,7 @@ from fedjax_pfl.federated.rounds import (
   make_round,
   make_rounds,
 )
+from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.task import make_task, task_from_module
 from fedjax_pfl.report import load_results
 from fedjax_pfl.runs.model_file import load_model, save_model
@@ -84,6 +86,7 @@ __all__ = [
   'make_task',
   'make_transforms',
   'partition',
+  'replace_layers',
   'sample_cohort',
   'sample_cohorts',
   'save_model',

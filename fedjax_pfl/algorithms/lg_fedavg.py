@@ -8,13 +8,24 @@
 Momentum begins anew in every round. The second stage has a quarter of the
 first one's rounds.
 
+protocol 'released': the public code of the FedBABU paper, whose tables have
+
+  (b_i*, h_i*)  the model (b_i, h) of client i, without fine-tuning, in the
+                round of its best TEST accuracy: the start of the second stage
+                is one of them, and the later of equal ones is kept
+  h*            <- sum_i h_i* / K               over all K clients
+  printed       accuracy of (b_i*, h*) on the tests of client i
+
+after the last round; stored as `test_best/initial/finished`. Training is the
+same.
+
 Differs from the paper: begins with FedAvg's model, as in the FedBABU paper,
-whose text fine-tunes body and head afterwards (view 'finetuned'). That paper's
-printed tables evaluate the view 'initial' of every client in the round with its
-best TEST accuracy (which a run stores as `test_best`), after they averaged the
-heads of those models once more.
+whose text fine-tunes body and head afterwards (view 'finetuned'). 'released'
+begins with FedAvg's last model, the public code with that of its best TEST
+accuracy.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,8 +34,8 @@ import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.checks import check
+from fedjax_pfl.core.algorithm import Algorithm, KeepBest, Stage
+from fedjax_pfl.core.checks import check, check_protocol
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Mask, Params, Task
 
@@ -34,6 +45,7 @@ class HParams(NamedTuple):
   finetune: personalization.Finetuning = personalization.Finetuning()
   learning_rate: float = 1e-3  # eta of the second stage, all its rounds
   train_fedavg: bool = True  # False: begin with the model of another run
+  protocol: str = 'paper'  # or 'released'
 
 
 FEDAVG_EQUIVALENT = {'train_fedavg': True}  # in its first stage
@@ -66,6 +78,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     expected='a learning rate above 0',
     cause='a sign, or a zero too many',
   )
+  check_protocol(hp)
   train = hp.train._replace(
     learning_rate=optax.constant_schedule(hp.learning_rate)
   )
@@ -79,6 +92,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       copies(trees.select(server.params, body), data.count.shape[0]),
     ),
   )
+  if hp.protocol == 'released':
+    last = last._replace(
+      keep_best=KeepBest(
+        'initial', partial(with_mean_part, shared=task.is_head)
+      )
+    )
   if not hp.train_fedavg:
     return (last,)
   all_parts = trees.everything(task.is_head)
@@ -91,6 +110,14 @@ def copies(tree: Params, num_clients: int) -> Params:
   return jax.tree.map(
     lambda leaf: jnp.broadcast_to(leaf, (num_clients, *leaf.shape)), tree
   )
+
+
+def with_mean_part(models: Params, shared: Mask) -> Params:
+  """Return the models [K, ...], in each the mean of their shared parts."""
+  num_clients = len(jax.tree.leaves(models)[0])
+  part = trees.select(models, shared)
+  mean = trees.weighted_mean(part, jnp.ones(num_clients))
+  return trees.combine(copies(mean, num_clients), models)
 
 
 def share_part(

@@ -88,6 +88,23 @@ def nothing(server: Server) -> tuple:
   return ()
 
 
+class KeepBest(NamedTuple):
+  """Every client keeps the model of its best round by TEST accuracy.
+
+  The model with which the stage begins is one of them, and the later of equal
+  ones is kept: the public code of a published table does so. A run evaluates
+  those of its last stage.
+
+  Args:
+    view: the name of the view that clients keep.
+    finish: models [K, ...] -> models [K, ...], of which the end of the run
+      stores the scores, beside those of the last models.
+  """
+
+  view: str
+  finish: Callable[[View], View]
+
+
 class Stage(NamedTuple):
   """Rounds of one algorithm.
 
@@ -108,6 +125,7 @@ class Stage(NamedTuple):
     knows_seed: whether the functions hold the seed of the run in addition to
       their keys; a program compiled for one seed is then not used for another.
     note: a sentence that a run logs as the stage begins.
+    keep_best: the models that clients keep of their best rounds, if any.
 
   >>> fedavg = pfl.algorithm('fedavg')
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
@@ -128,3 +146,4 @@ class Stage(NamedTuple):
   full_participation: bool = False
   knows_seed: bool = False
   note: str = ''
+  keep_best: KeepBest | None = None

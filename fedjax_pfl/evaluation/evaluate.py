@@ -26,13 +26,20 @@ def view_names(
   algorithm: Algorithm, server: Server, clients: Client, data: ClientData
 ) -> tuple[str, ...]:
   """Return the names of all views of a method; only shapes are computed."""
+  return tuple(view_shapes(algorithm, server, clients, data))
+
+
+def view_shapes(
+  algorithm: Algorithm, server: Server, clients: Client, data: ClientData
+) -> dict[str, View]:
+  """Return the shapes of all views of one client, by name."""
 
   def personalize(server, clients, data):
     own = ClientData(data.x, data.y, data.index[0], data.count[0])
     client = trees.gather(clients, 0)
     return algorithm.personalize(server, client, own, jax.random.key(0))
 
-  return tuple(jax.eval_shape(personalize, server, clients, data))
+  return jax.eval_shape(personalize, server, clients, data)
 
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:

@@ -20,22 +20,18 @@ class ConvNet(nn.Module):
 
   depth: int
   num_classes: int
-  conv_impl: str = 'auto'
 
   def setup(self):
     for i in range(1, self.depth + 1):
-      conv = layers.Conv(
-        WIDTH, use_bias=True, conv_impl=self.conv_impl, pooled=True
-      )
-      norm = layers.BatchNorm(relu=True, pooled=True, conv_impl=self.conv_impl)
-      setattr(self, f'conv{i}', conv)
-      setattr(self, f'bn{i}', norm)
+      setattr(self, f'conv{i}', layers.Conv(WIDTH, use_bias=True))
+      setattr(self, f'bn{i}', layers.BatchNorm())
     self.head = layers.Dense(self.num_classes)
 
   def features(self, x: Array, mask: Array) -> Array:
     for i in range(1, self.depth + 1):
       x = getattr(self, f'conv{i}')(x)
       x = getattr(self, f'bn{i}')(x, mask)
+      x = layers.max_pool(nn.relu(x))
     return x.reshape(x.shape[0], -1)
 
   def __call__(self, x: Array, mask: Array) -> Array:

@@ -30,34 +30,32 @@ class Block(nn.Module):
 
   channels: int
   stride: int
-  conv_impl: str
 
   def setup(self):
-    self.depthwise = layers.DepthwiseConv(self.stride, self.conv_impl)
-    self.bn1 = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
-    self.pointwise = layers.Pointwise(self.channels, self.conv_impl)
-    self.bn2 = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
+    self.depthwise = layers.DepthwiseConv(self.stride)
+    self.bn1 = layers.BatchNorm()
+    self.pointwise = layers.Pointwise(self.channels)
+    self.bn2 = layers.BatchNorm()
 
   def __call__(self, x: Array, mask: Array) -> Array:
-    x = self.bn1(self.depthwise(x), mask)
-    return self.bn2(self.pointwise(x), mask)
+    x = nn.relu(self.bn1(self.depthwise(x), mask))
+    return nn.relu(self.bn2(self.pointwise(x), mask))
 
 
 class MobileNet(nn.Module):
   """stem, stem_bn, block0, ..., block12, head."""
 
   num_classes: int
-  conv_impl: str = 'auto'
 
   def setup(self):
-    self.stem = layers.Conv(32, conv_impl=self.conv_impl)
-    self.stem_bn = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
+    self.stem = layers.Conv(32)
+    self.stem_bn = layers.BatchNorm()
     for i, (channels, stride) in enumerate(BLOCKS):
-      setattr(self, f'block{i}', Block(channels, stride, self.conv_impl))
+      setattr(self, f'block{i}', Block(channels, stride))
     self.head = layers.Dense(self.num_classes)
 
   def features(self, x: Array, mask: Array) -> Array:
-    x = self.stem_bn(self.stem(x), mask)
+    x = nn.relu(self.stem_bn(self.stem(x), mask))
     for i in range(len(BLOCKS)):
       x = getattr(self, f'block{i}')(x, mask)
     return x.mean((1, 2))

@@ -27,19 +27,18 @@ class BasicBlock(nn.Module):
 
   width: int
   stride: int
-  conv_impl: str
   inits: layers.Inits = layers.pytorch
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.conv_impl, self.inits)
+    conv, norm = _layers(self.inits)
     y = conv(self.width, 3, self.stride, 'conv1')(x)
-    y = norm('bn1', relu=True)(y, mask)
+    y = nn.relu(norm('bn1')(y, mask))
     y = conv(self.width, 3, 1, 'conv2')(y)
     if x.shape != y.shape:
       x = conv(self.width, 1, self.stride, 'shortcut')(x)
       x = norm('shortcut_bn')(x, mask)
-    return norm('bn2', relu=True)(y, mask, skip=x)
+    return nn.relu(norm('bn2')(y, mask) + x)
 
 
 class Bottleneck(nn.Module):
@@ -47,21 +46,20 @@ class Bottleneck(nn.Module):
 
   width: int
   stride: int
-  conv_impl: str
   inits: layers.Inits = layers.pytorch
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.conv_impl, self.inits)
+    conv, norm = _layers(self.inits)
     y = conv(self.width, 1, 1, 'conv1')(x)
-    y = norm('bn1', relu=True)(y, mask)
+    y = nn.relu(norm('bn1')(y, mask))
     y = conv(self.width, 3, self.stride, 'conv2')(y)
-    y = norm('bn2', relu=True)(y, mask)
+    y = nn.relu(norm('bn2')(y, mask))
     y = conv(4 * self.width, 1, 1, 'conv3')(y)
     if x.shape != y.shape:
       x = conv(4 * self.width, 1, self.stride, 'shortcut')(x)
       x = norm('shortcut_bn')(x, mask)
-    return norm('bn3', relu=True)(y, mask, skip=x)
+    return nn.relu(norm('bn3')(y, mask) + x)
 
 
 class Stage(nn.Module):
@@ -71,16 +69,13 @@ class Stage(nn.Module):
   blocks: int
   width: int
   stride: int
-  conv_impl: str
   inits: layers.Inits = layers.pytorch
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
     for b in range(self.blocks):
       stride = self.stride if b == 0 else 1
-      block = self.block(
-        self.width, stride, self.conv_impl, self.inits, name=f'block{b}'
-      )
+      block = self.block(self.width, stride, self.inits, name=f'block{b}')
       x = block(x, mask)
     return x
 
@@ -91,24 +86,21 @@ class ResNet(nn.Module):
   block: type[nn.Module]
   blocks: tuple[int, int, int, int]
   num_classes: int
-  conv_impl: str = 'auto'
   inits: layers.Inits = layers.pytorch
 
   def setup(self):
-    self.stem = layers.Conv(64, conv_impl=self.conv_impl, inits=self.inits)
-    self.stem_bn = layers.BatchNorm(relu=True, conv_impl=self.conv_impl)
+    self.stem = layers.Conv(64, inits=self.inits)
+    self.stem_bn = layers.BatchNorm()
     for s, (blocks, width) in enumerate(
       zip(self.blocks, WIDTHS, strict=True), 1
     ):
       stride = 1 if s == 1 else 2
-      stage = Stage(
-        self.block, blocks, width, stride, self.conv_impl, self.inits
-      )
+      stage = Stage(self.block, blocks, width, stride, self.inits)
       setattr(self, f'stage{s}', stage)
     self.head = layers.Dense(self.num_classes)
 
   def features(self, x: Array, mask: Array) -> Array:
-    x = self.stem_bn(self.stem(x), mask)
+    x = nn.relu(self.stem_bn(self.stem(x), mask))
     for s in range(1, len(self.blocks) + 1):
       x = getattr(self, f'stage{s}')(x, mask)
     return x.mean((1, 2))
@@ -117,19 +109,18 @@ class ResNet(nn.Module):
     return self.head(self.features(x, mask))
 
 
-def _layers(conv_impl: str, inits: layers.Inits):
+def _layers(inits: layers.Inits):
   def conv(features: int, size: int, stride: int, name: str) -> layers.Conv:
     return layers.Conv(
       features,
       (size, size),
       stride,
       size // 2,
-      conv_impl=conv_impl,
       inits=inits,
       name=name,
     )
 
-  def norm(name: str, relu: bool = False) -> layers.BatchNorm:
-    return layers.BatchNorm(relu, conv_impl=conv_impl, name=name)
+  def norm(name: str) -> layers.BatchNorm:
+    return layers.BatchNorm(name=name)
 
   return conv, norm

@@ -23,12 +23,11 @@ class SimpleCNN(nn.Module):
   """conv1, conv2, fc1, fc2, head, of these widths."""
 
   num_classes: int
-  conv_impl: str = 'auto'
   widths: tuple[int, int, int, int] = (6, 16, 120, 84)
 
   def setup(self):
     def conv(width: int) -> nn.Module:
-      return layers.ConvReluPool(width, (5, 5), 0, conv_impl=self.conv_impl)
+      return layers.Conv(width, (5, 5), padding=0, use_bias=True)
 
     self.conv1, self.conv2 = map(conv, self.widths[:2])
     self.fc1, self.fc2 = map(layers.Dense, self.widths[2:])
@@ -36,7 +35,8 @@ class SimpleCNN(nn.Module):
 
   def features(self, x: Array, mask: Array) -> Array:
     del mask
-    x = self.conv2(self.conv1(x))
+    x = layers.max_pool(nn.relu(self.conv1(x)))
+    x = layers.max_pool(nn.relu(self.conv2(x)))
     x = nn.relu(self.fc1(x.reshape(x.shape[0], -1)))
     return nn.relu(self.fc2(x))
 

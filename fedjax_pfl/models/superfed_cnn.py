@@ -30,14 +30,17 @@ class SuperFedCNN(nn.Module):
 
   num_classes: int
   side: int = 32
-  conv_impl: str = 'auto'
 
   def setup(self):
-    pool, last = SIDES[self.side]
+    _, last = SIDES[self.side]
 
     def conv(width: int, size: int) -> nn.Module:
-      return layers.ConvReluPool(
-        width, (size, size), 0, pool, self.conv_impl, layers.glorot_normal
+      return layers.Conv(
+        width,
+        (size, size),
+        padding=0,
+        use_bias=True,
+        inits=layers.glorot_normal,
       )
 
     self.conv1, self.conv2, self.conv3 = (
@@ -50,7 +53,9 @@ class SuperFedCNN(nn.Module):
 
   def features(self, x: Array, mask: Array) -> Array:
     del mask
-    x = self.conv3(self.conv2(self.conv1(x)))
+    pool, _ = SIDES[self.side]
+    for conv in (self.conv1, self.conv2, self.conv3):
+      x = layers.max_pool(nn.relu(conv(x)), pool)
     return nn.relu(self.fc1(x.reshape(x.shape[0], -1)))
 
   def __call__(self, x: Array, mask: Array) -> Array:

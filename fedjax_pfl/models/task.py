@@ -31,7 +31,8 @@ from fedjax_pfl.models import (
   vgg9,
 )
 from fedjax_pfl.models.ops import layers
-from fedjax_pfl.models.ops.conv import resolve
+from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models.precision import in_precision
 
 # Of XLA; at level 0 products and sums are not contracted, which changes bits.
 FAST_COMPILE = {'xla_backend_optimization_level': 1}
@@ -40,7 +41,7 @@ FAST_COMPILE = {'xla_backend_optimization_level': 1}
 class Model(NamedTuple):
   """How to make a model, and the images that it accepts."""
 
-  make: Callable[..., nn.Module]  # (num_classes=, conv_impl=) -> module
+  make: Callable[..., nn.Module]  # (num_classes=) -> module
   min_side: int = 1  # of an image
   sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
   batch_independent: bool = False  # see Task
@@ -81,6 +82,7 @@ def make_task(
   augment: Transform | None = None,
   normalise: Transform | None = None,
   conv_impl: str = 'auto',
+  precision: str = 'float32',
 ) -> Task:
   """Return the Task of a model by its name.
 
@@ -92,8 +94,8 @@ def make_task(
     augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;
       None divides uint8 images by 255. See `make_transforms`.
     normalise: the transform of test images; likewise.
-    conv_impl: how convolutions are computed: 'lax', 'gemm', or 'auto', which is
-      'gemm' on a CPU and 'lax' elsewhere.
+    conv_impl: how convolutions are computed; see `task_from_module`.
+    precision: of its products: 'float32', 'tf32' or 'mixed'.
 
   Returns:
     Task: the model as pure functions.
@@ -112,17 +114,18 @@ def make_task(
       cause='a typo; for a module of your own, use task_from_module',
     )
   model = MODELS[name]
-  resolve(conv_impl)
   _check_shape(image_shape)
   _check_sides(name, model, image_shape)
   size = {'side': image_shape[0]} if model.sides else {}
   return task_from_module(
-    model.make(num_classes=num_classes, conv_impl=conv_impl, **size),
+    model.make(num_classes=num_classes, **size),
     image_shape=image_shape,
     num_classes=num_classes,
     augment=augment,
     normalise=normalise,
     batch_independent=model.batch_independent,
+    conv_impl=conv_impl,
+    precision=precision,
   )
 
 
@@ -134,6 +137,8 @@ def task_from_module(
   augment: Transform | None = None,
   normalise: Transform | None = None,
   batch_independent: bool = False,
+  conv_impl: str = 'auto',
+  precision: str = 'float32',
 ) -> Task:
   """Return the Task of a flax module.
 
@@ -148,6 +153,11 @@ def task_from_module(
     augment: the transform of training images; see `make_task`.
     normalise: the transform of test images.
     batch_independent: whether a row of features depends on that row of x only.
+    conv_impl: how convolutions, pooling and BatchNorm are computed: 'lax', as
+      the module has them; 'gemm', by matrix products (`replace_layers`); or
+      'auto': 'gemm' on a CPU and 'lax' elsewhere.
+    precision: 'float32' on every device; 'tf32', rounded inputs of products;
+      or 'mixed', bfloat16 activations beside float32 parameters.
 
   Returns:
     Task: the model as pure functions.
@@ -175,19 +185,21 @@ def task_from_module(
   def init(key: Key) -> Params:
     return begin(key)[1]['params']
 
-  # A round traces the loss for its shapes and for its gradient, evaluation once
-  # more: an inlined jit traces it once.
-  traced_once = functools.partial(jax.jit, inline=True)
+  def fast(fn: Callable) -> Callable:
+    # A round traces the loss for its shapes and for its gradient, evaluation
+    # once more: an inlined jit traces it once.
+    fn = replace_layers(in_precision(fn, precision), conv_impl)
+    return jax.jit(fn, inline=True)
 
-  @traced_once
+  @fast
   def features(params: Params, x: Array, mask: Array) -> Array:
     return module.apply({'params': params}, x, mask, method='features')
 
-  @traced_once
+  @fast
   def logits(params: Params, x: Array, mask: Array) -> Array:
     return module.apply({'params': params}, x, mask)
 
-  @traced_once
+  @fast
   def train_outputs(params: Params, batch: Batch, key: Key) -> Outputs:
     if not is_random:
       return module.apply({'params': params}, batch.x, batch.mask, method=_both)

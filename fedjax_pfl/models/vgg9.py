@@ -24,15 +24,10 @@ class VGG9(nn.Module):
   """conv1, ..., conv6, fc1, fc2, head."""
 
   num_classes: int
-  conv_impl: str = 'auto'
 
   def setup(self):
     for i, width in enumerate(WIDTHS, 1):
-      if i % 2:
-        conv = layers.Conv(width, use_bias=True, conv_impl=self.conv_impl)
-      else:
-        conv = layers.ConvReluPool(width, conv_impl=self.conv_impl)
-      setattr(self, f'conv{i}', conv)
+      setattr(self, f'conv{i}', layers.Conv(width, use_bias=True))
     self.drop_channels = nn.Dropout(0.05, broadcast_dims=(1, 2))
     self.drop = nn.Dropout(0.1)
     self.fc1, self.fc2 = layers.Dense(512), layers.Dense(512)
@@ -40,10 +35,12 @@ class VGG9(nn.Module):
 
   def features(self, x: Array, mask: Array, train: bool = False) -> Array:
     del mask
-    x = self.conv2(nn.relu(self.conv1(x)))
-    x = self.conv4(nn.relu(self.conv3(x)))
+    x = nn.relu(self.conv2(nn.relu(self.conv1(x))))
+    x = nn.relu(self.conv4(nn.relu(self.conv3(layers.max_pool(x)))))
+    x = layers.max_pool(x)
     x = self.drop_channels(x, deterministic=not train)
-    x = self.conv6(nn.relu(self.conv5(x)))
+    x = nn.relu(self.conv6(nn.relu(self.conv5(x))))
+    x = layers.max_pool(x)
     x = self.drop(x.reshape(x.shape[0], -1), deterministic=not train)
     x = nn.relu(self.fc2(nn.relu(self.fc1(x))))
     return self.drop(x, deterministic=not train)

@@ -53,7 +53,8 @@ def load_results(
                 finetune_epochs, finetune_trainable, rounds, seed
     view        'initial', 'finetuned', ..; after a colon, which tests or round:
                 'initial:own' (tests of classes in the client's training data),
-                ':other' (the rest), ':best_round' (by test accuracy)
+                ':other' (the rest), ':best_round' (by test accuracy),
+                ':best_finished' (`finished` of test_best)
     per client  client, train_count, test_count, correct, accuracy, loss, top5,
                 ece, mce; accuracy and top5 in percent; accuracy is NaN for a
                 client without training or test examples

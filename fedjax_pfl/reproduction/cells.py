@@ -14,6 +14,7 @@ MEASURES = (
   'own',  # on its tests of classes in its training data
   'other',  # on the rest of them
   'best_round',  # the client's best evaluated round by TEST accuracy
+  'best_finished',  # that model of it, finished: `Stage.keep_best`
   'global',  # accuracy after the last round
   'global_last10',  # mean of the last ten evaluated rounds
   'global_top5',

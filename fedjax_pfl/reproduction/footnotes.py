@@ -186,8 +186,10 @@ PROTOCOLS = (
   ),
   Footnote(
     {'paper': ('fedbabu',), 'algorithm': ('lg_fedavg',)},
-    "Each client's best round was in all likelihood chosen by its TEST "
-    'accuracy, without the fine-tuning that the paper writes of.',
+    "Each client's best model was in all likelihood chosen by its TEST "
+    'accuracy, without the fine-tuning that the paper writes of, and tested '
+    'with the mean head of all these models, as in the public code; so is '
+    'ours.',
   ),
   Footnote(
     {

@@ -4,6 +4,7 @@ from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.ops.conv import CONV_IMPLS
+from fedjax_pfl.models.precision import PRECISIONS
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
@@ -41,6 +42,16 @@ class ModelSettings:
     one_of(CONV_IMPLS, 'a way to compute convolutions'),
     'how convolutions are computed; auto: gemm on a CPU, else lax',
     NOTHING,
+  )
+  precision: str = field(
+    'float32',
+    one_of(
+      PRECISIONS,
+      'a precision of products',
+      'a dtype: bfloat16 activations are called mixed',
+    ),
+    'float32 on every device; tf32: products with rounded inputs; mixed: '
+    'bfloat16 activations, float32 parameters',
   )
 
 

@@ -8,6 +8,7 @@ import jax
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.best_models import evaluate_and_keep
 from fedjax_pfl.training.evaluators import accuracies
 from fedjax_pfl.training.round_metrics import Numbers
 from fedjax_pfl.training.seed_run import SeedRun
@@ -55,6 +56,24 @@ def record(
   return seed_run
 
 
+def evaluate_start(seed_run: SeedRun, stage: Stage, first: int) -> SeedRun:
+  """Return the seed run, evaluated once more if its stage has just begun.
+
+  Where clients keep models of the stage, which begins after round `first`:
+  those with which it begins are candidates.
+  """
+  if seed_run.done != first or stage.keep_best is None:
+    return seed_run
+  began, state = time.perf_counter(), seed_run.state
+  scores, models = evaluate_and_keep(
+    seed_run.evaluators.clients, stage, state, [stage.keep_best.view]
+  )
+  test_best = update_test_best(state.test_best, scores, first, models)
+  seconds = state.seconds + time.perf_counter() - began
+  state = state._replace(seconds=seconds, test_best=test_best)
+  return seed_run._replace(state=state)
+
+
 def evaluate(seed_run: SeedRun, stage: Stage) -> tuple[SeedRun, Numbers]:
   """Return the seed run after an evaluation, and its numbers.
 
@@ -68,8 +87,10 @@ def evaluate(seed_run: SeedRun, stage: Stage) -> tuple[SeedRun, Numbers]:
       stage.algorithm, state.server, state.clients, experiment.train
     )
     views = [view for view in views if view in names]
-  scores = seed_run.evaluators.clients(stage, state, views)
-  test_best = update_test_best(state.test_best, scores, seed_run.done)
+  scores, models = evaluate_and_keep(
+    seed_run.evaluators.clients, stage, state, views
+  )
+  test_best = update_test_best(state.test_best, scores, seed_run.done, models)
   numbers = accuracies(scores, experiment.train.count)
   of_server = seed_run.evaluators.global_model(stage, state.server)
   numbers |= {

@@ -78,3 +78,15 @@ def check_views(
   names = evaluate.view_names(last.algorithm, *states, data)
   for views in (settings.evaluation.views, settings.evaluation.eval_views):
     evaluate.check_views(views, names)
+  eval_views = settings.evaluation.eval_views
+  if last.keep_best and last.keep_best.view not in eval_views:
+    view = last.keep_best.view
+    raise bad_input(
+      'eval_views',
+      got=eval_views,
+      expected=f'{view} among them: of it the clients of '
+      f'{settings.algorithm} keep the models of their best rounds',
+      choices=[f'eval_views={",".join((*eval_views, view))}'],
+      cause='the protocol of printed numbers, in a run that evaluates nothing '
+      'on the way',
+    )

@@ -42,6 +42,7 @@ def build_task(
     augment=augment,
     normalise=normalise,
     conv_impl=settings.model.conv_impl,
+    precision=settings.model.precision,
   )
   return with_head(task, settings.model.head_init, settings.model.head_bias)
 

@@ -1,6 +1,7 @@
 """The end of a run: the last evaluation, its models, and its result."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.run_dir import Run, load_metrics
 from fedjax_pfl.training import multihost
+from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.global_evaluator import last_evaluations
 from fedjax_pfl.training.model_export import ModelExport
@@ -26,12 +28,17 @@ def finalize(seed_run: SeedRun) -> None:
   models = ModelExport(experiment, seed_run.run)
   last, views = experiment.stages[-1], experiment.settings.evaluation.views
   scores = seed_run.evaluators.clients(last, state, views, models.add)
+  finished = evaluate_finished(
+    experiment, seed_run.evaluators.clients, last, state.test_best
+  )
   of_server = seed_run.evaluators.global_model(last, state.server)
   if multihost.is_first():
     with atomic_files.writing(seed_run.run.path):
       models.save()
     seconds = float(state.seconds) + time.perf_counter() - began
-    write_result(experiment, seed_run.run, scores, of_server, state, seconds)
+    write_result(
+      experiment, seed_run.run, scores, of_server, state, seconds, finished
+    )
   seed_run.run.close()
 
 
@@ -42,10 +49,12 @@ def write_result(
   of_server: dict[str, Any],
   state: State,
   seconds: float,
+  finished: Mapping[str, Scores] = {},
 ) -> None:
   """Write clients.npz, then result.json: the run is finished.
 
-  `of_server` is the evaluation of the global model; {} without one.
+  `of_server` is the evaluation of the global model; {} without one; `finished`
+  that of the best models, by view, where clients keep them.
   """
   settings, more = experiment.settings, {}
   if of_server:
@@ -72,7 +81,10 @@ def write_result(
       for view, score in scores.items()
     },
     test_best=summarise_best(
-      state.test_best, experiment.eval_data[1].count, experiment.train.count
+      state.test_best,
+      experiment.eval_data[1].count,
+      experiment.train.count,
+      finished,
     ),
     **more,
   )

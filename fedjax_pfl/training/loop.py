@@ -24,7 +24,7 @@ from fedjax_pfl.training import (
   preemption,
 )
 from fedjax_pfl.training.advance import make_advance
-from fedjax_pfl.training.cadence import cadence, record
+from fedjax_pfl.training.cadence import cadence, evaluate_start, record
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.multi_seed import align, check_seeds, share_programs
@@ -142,7 +142,8 @@ def run_rounds(seed_runs: Sequence[SeedRun]) -> list[SeedRun]:
   ):
     for stage, first, last in stage_bounds(experiment.stages):
       seed_runs = [
-        start_stage(seed_run, stage, first, last) for seed_run in seed_runs
+        evaluate_start(start_stage(seed_run, stage, first, last), stage, first)
+        for seed_run in seed_runs
       ]
       if any(seed_run.done < last for seed_run in seed_runs):
         if stage.note:

@@ -26,7 +26,9 @@ from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.training.best_models import COPIES
 from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.state import best_model_shapes
 
 BLOCK = 10  # clients evaluated in a call, at least: evaluators.CPU_BLOCK
 # Slower machine code with the same buffers, which compiles sooner.
@@ -48,6 +50,7 @@ class Memory(NamedTuple):
   work: int  # of the clients side by side
   evaluation: int  # of those evaluated side by side
   host: int  # clients and their rows, with clients_placement=host
+  best: int  # on the host: models of best rounds, while they are chosen
 
   @property
   def round(self) -> int:
@@ -84,7 +87,7 @@ def forecast_memory(
   per_client = work.temp_size_in_bytes
   if chunk > 1:  # on their way to the results
     per_client += own + up
-  known = _known(experiment, states, size)
+  known = _known(experiment, stage, states, size)
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
   return known._replace(
     images=known.images + made,
@@ -113,8 +116,8 @@ def check_room(experiment: Experiment) -> None:
   From shapes: nothing is compiled.
   """
   stages = stage_shapes(experiment.stages, shapes_of(experiment.train))
-  for _, *states in stages:
-    known = _known(experiment, tuple(states), experiment.cohort_size)
+  for stage, *states in stages:
+    known = _known(experiment, stage, tuple(states), experiment.cohort_size)
     check_fits(known)
 
 
@@ -122,7 +125,7 @@ def check_fits(memory: Memory) -> None:
   """Refuse a run that needs more than the device has, or the host."""
   for place, need, has in (
     ('the device', memory.peak, room_on_device()),
-    ('the host', memory.host, room_on_host()),
+    ('the host', memory.host + memory.best, room_on_host()),
   ):
     if has is not None and need > has:
       raise bad_input(
@@ -170,7 +173,10 @@ def gigabytes(number: int) -> str:
 
 
 def _known(
-  experiment: Experiment, states: tuple[Server, Client], size: int
+  experiment: Experiment,
+  stage: Stage,
+  states: tuple[Server, Client],
+  size: int,
 ) -> Memory:
   """Return the part that follows from shapes: without work and uploads."""
   train, test = experiment.train, experiment.test
@@ -178,17 +184,19 @@ def _known(
   rows = trees.num_bytes([train.index, train.count, test.index, test.count])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes(list(pools.values()))
-  nothing = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
+  more = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
+  kept = best_model_shapes(experiment, stage, *states)
+  more['best'] = COPIES * trees.num_bytes(kept)
   if not is_on_host(train):
     results = server + clients
     return Memory(
-      images, rows, server, clients, results=results, **nothing, host=0
+      images, rows, server, clients, results=results, **more, host=0
     )
   share = size / experiment.settings.data.num_clients
   states, fed = int(share * clients), int(share * rows)
   return Memory(
     *(images, fed, server, states, server + states),
-    **nothing,
+    **more,
     host=clients + rows,
   )
 

@@ -4,7 +4,7 @@ Every stage has states of its own structure; which one a checkpoint has follows
 from its round.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage
-from fedjax_pfl.core.types import Array, Key, Scores
+from fedjax_pfl.core.types import Array, Key, PyTree, Scores
 from fedjax_pfl.evaluation import test_selection
+from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated import host_offload
 from fedjax_pfl.federated.cohort import is_on_host
@@ -26,7 +27,8 @@ from fedjax_pfl.training.experiment import Experiment
 class TestBest(NamedTuple):
   """The best rounds of one view on the test set: see test_selection.py."""
 
-  each: test_selection.Best  # a best round for every client
+  # A best round for every client; with its model if the stage asks for it.
+  each: test_selection.Best
   # The round with the best pooled accuracy, for all.
   together: test_selection.Best
 
@@ -60,7 +62,9 @@ def first_state(
   if restored is None:
     begin_fn = host_offload.begin if is_on_host(experiment.train) else begin
     states = begin_fn(experiment.stages[0], experiment.train, key)
-    return State(*states, np.zeros(()), init_test_best(experiment)), 0
+    shapes = best_model_shapes(experiment, experiment.stages[0], *states)
+    best = init_test_best(experiment, shapes)
+    return State(*states, np.zeros(()), best), 0
   done, state = restored
   return state, done
 
@@ -79,7 +83,9 @@ def state_shapes(experiment: Experiment, step: int) -> State:
     if step <= last:
       if is_on_host(experiment.train):
         clients = host_offload.shapes_on_host(clients)
-      return State(server, clients, np.zeros(()), init_test_best(experiment))
+      shapes = best_model_shapes(experiment, stage, server, clients)
+      best = init_test_best(experiment, shapes)
+      return State(server, clients, np.zeros(()), best)
   raise AssertionError(f'round {step} of {last}')
 
 
@@ -91,26 +97,65 @@ def initialize_stage(
   if is_on_host(experiment.train):
     initialize_fn = partial(host_offload.initialize_stage, stage)
   server, clients = initialize_fn(state.server, state.clients, experiment.train)
-  return State(server, clients, state.seconds, init_test_best(experiment))
+  shapes = best_model_shapes(experiment, stage, server, clients)
+  best = init_test_best(experiment, shapes)
+  return State(server, clients, state.seconds, best)
 
 
-def init_test_best(experiment: Experiment) -> dict[str, TestBest]:
-  """Return the best rounds before any was evaluated."""
+def best_model_shapes(
+  experiment: Experiment, stage: Stage, server: Server, clients: Client
+) -> dict[str, PyTree]:
+  """Return {view: models [K, ...] without memory} of what the stage keeps."""
+  if stage.keep_best is None:
+    return {}
+  view = stage.keep_best.view
+  shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
+  num_clients = experiment.settings.data.num_clients
+
+  def stacked(leaf):
+    return np.broadcast_to(np.zeros((), leaf.dtype), (num_clients, *leaf.shape))
+
+  return {view: jax.tree.map(stacked, shapes[view])}
+
+
+def init_test_best(
+  experiment: Experiment, models: Mapping[str, PyTree] = {}
+) -> dict[str, TestBest]:
+  """Return the best rounds before any was evaluated.
+
+  `models` are those that clients keep, by view; only their shapes matter.
+  """
   settings = experiment.settings
   dtype = jnp.int32 if settings.evaluation.scoring == 'exact' else float
   first = test_selection.init_best(settings.data.num_clients, dtype=dtype)
   best = jax.tree.map(np.asarray, first)
   views = settings.evaluation.eval_views
-  return {view: TestBest(best, best) for view in views}
+  return {
+    view: TestBest(best._replace(models=models.get(view, ())), best)
+    for view in views
+  }
 
 
 def update_test_best(
-  test_best: dict[str, TestBest], scores: dict[str, Scores], done: int
+  test_best: dict[str, TestBest],
+  scores: dict[str, Scores],
+  done: int,
+  models: Mapping[str, PyTree] = {},
 ) -> dict[str, TestBest]:
-  """Return the best rounds after the evaluation of round `done`."""
+  """Return the best rounds after the evaluation of round `done`.
+
+  `models` {view: [K, ...]} are those of this round, where clients keep them;
+  of equal ones they keep the last.
+  """
   updated = {
     view: TestBest(
-      test_selection.update_best(test_best[view].each, score, done),
+      test_selection.update_best(
+        test_best[view].each,
+        score,
+        done,
+        models.get(view, ()),
+        replace_ties=view in models,
+      ),
       test_selection.update_best(
         test_best[view].together, score, done, shared_round=True
       ),
@@ -121,13 +166,24 @@ def update_test_best(
 
 
 def summarise_best(
-  test_best: dict[str, TestBest], test_count: Array, train_count: Array
+  test_best: dict[str, TestBest],
+  test_count: Array,
+  train_count: Array,
+  finished: Mapping[str, Scores] = {},
 ) -> dict[str, dict[str, Any]]:
-  """Return {view: {'each': summary, 'together': summary and its round}}."""
+  """Return {view: {'each': summary, 'together': summary and its round}}.
+
+  And 'finished': summary, of views whose best models were evaluated once more.
+  """
 
   def summary(best):
     scores = Scores(best.correct, np.asarray(test_count))
     return summarise(scores, train_count)
+
+  again = {
+    view: {'finished': summarise(scores, train_count)}
+    for view, scores in finished.items()
+  }
 
   return {
     view: {
@@ -136,6 +192,7 @@ def summarise_best(
         'round': int(best.together.round[0]),
         **summary(best.together),
       },
+      **again.get(view, {}),
     }
     for view, best in test_best.items()
     if best.together.round[0] >= 0

@@ -163,10 +163,17 @@ def test_neither_tests_nor_data_of_other_clients_are_used(
 
 
 @pytest.mark.long
-def test_only_test_best_depends_on_the_tests(poisoned, tmp_path):
-  """The best round on the tests stands apart, in `test_best` alone."""
+@pytest.mark.parametrize(
+  ('name', 'changes'),
+  [('fedbabu', {}), ('lg_fedavg', {'hp': {'protocol': 'released'}})],
+)
+def test_only_test_best_depends_on_the_tests(name, changes, poisoned, tmp_path):
+  """The best round on the tests stands apart, in `test_best` alone.
+
+  So do the models of the best rounds that clients keep.
+  """
   experiments = experiments_of(
-    poisoned, 'fedbabu', eval_views=('initial',), views=('initial',)
+    poisoned, name, eval_views=('initial',), views=('initial',), **changes
   )
   one, two = run(experiments, tmp_path)
   states = one.state._asdict(), two.state._asdict()

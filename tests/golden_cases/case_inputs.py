@@ -125,8 +125,9 @@ def network(model, shape, classes, widths, conv_impl):
   """Return the task of a network; widths are those of the narrow one."""
   sizes = {'image_shape': shape, 'num_classes': classes}
   if model == 'narrow':
-    module = simple_cnn.SimpleCNN(classes, conv_impl, widths)
-    return compiled(task_from_module(module, batch_independent=True, **sizes))
+    module = simple_cnn.SimpleCNN(classes, widths)
+    sizes |= {'conv_impl': conv_impl, 'batch_independent': True}
+    return compiled(task_from_module(module, **sizes))
   return compiled(make_task(model, conv_impl=conv_impl, **sizes))
 
 

@@ -85,9 +85,14 @@ def check_lg_fedavg(case):
   module = load('lg_fedavg')
   task = case_task(case)
   hp = module.HParams(
-    training(case), finetuning_settings(case), rate, train_fedavg=False
+    training(case),
+    finetuning_settings(case),
+    rate,
+    train_fedavg=False,
+    protocol='released',
   )
-  algorithm = module.build(task, hp)[0].algorithm
+  (stage,) = module.build(task, hp)
+  algorithm, finish_fn = stage.algorithm, stage.keep_best.finish
   train, test = clients_data(case)
   start = [task.init(KEY(0))] * case['clients']
   accuracy = accuracies(algorithm, start, test)
@@ -103,7 +108,8 @@ def check_lg_fedavg(case):
     models = views_of(algorithm, done, train, 'initial')
     table.append(accuracies(algorithm, models, test))
     best = fold(best, table[-1], done.number, models, test, replace_ties=True)
-    printed = with_mean_head(best.models, task)
+    finished = finish_fn(best.models)
+    printed = [trees.gather(finished, i) for i in range(case['clients'])]
     table_best.append(accuracies(algorithm, printed, test))
     for i, model in enumerate(printed):
       logits, _, _ = evaluated(algorithm, model, test, i)
@@ -129,16 +135,6 @@ def check_parts(case, done):
         for key in case.arrays.files
       ):
         case.check(f'{prefix}/{name}', leaf)
-
-
-def with_mean_head(models, task):
-  """Return each of the stacked models with the mean of their heads."""
-  number = len(jax.tree.leaves(models)[0])
-  heads = trees.select(models, task.is_head)
-  head = trees.weighted_mean(heads, jnp.ones(number))
-  return [
-    trees.combine(head, trees.gather(models, place)) for place in range(number)
-  ]
 
 
 def views_of(algorithm, done, train, view):

@@ -37,7 +37,10 @@ from fedjax_pfl.training.warm_start import load_start, name_data, start_from
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BABU = small_runs.make_settings(rounds=2)
 LG = small_runs.make_settings(
-  algorithm='lg_fedavg', rounds=2, hp={'train_fedavg': False}, eval_every=1
+  algorithm='lg_fedavg',
+  rounds=2,
+  hp={'train_fedavg': False, 'protocol': 'released', 'learning_rate': 0.3},
+  eval_every=1,
 )
 SEEDS = (0, 1)
 
@@ -74,7 +77,7 @@ CELLS = (
   ),
   make_cell(
     'personalized_accuracy',
-    Reading('initial', 'best_round'),
+    Reading('initial', 'best_finished'),
     LG,
     init_from=BABU,
   ),
@@ -176,12 +179,13 @@ def test_images_that_are_not_here_are_cells_not_run(
 
 @pytest.mark.long
 def test_a_run_that_begins_with_another(tmp_path, data_of):
-  """The model comes first; a best round is read from the checkpoint."""
+  """The model comes first; the best models are read from the checkpoint."""
   workspace = open_workspace(tmp_path)
   module.execute(plan(CELLS[-1:], (0,), data_of), workspace, silent)
   (one,) = compare_all(CELLS[-1:], (0,), workspace.results, data_of)
   best = run_dir.load_result(next(tmp_path.glob('runs/lg*')))['test_best']
-  assert one.ours.mean == best['initial']['each']['mean']
+  assert one.ours.mean == best['initial']['finished']['mean']
+  assert one.ours.mean != best['initial']['each']['mean']
   assert len(list(workspace.runs.iterdir())) == 2
 
 
@@ -233,7 +237,7 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, data_of):
 HOT = small_runs.make_settings(rounds=2, learning_rate=1e30)
 DIVERGING = (
   make_cell('initial_accuracy', Reading('initial'), HOT),
-  make_cell('personalized_accuracy', Reading('initial', 'best_round'), LG,
+  make_cell('personalized_accuracy', Reading('initial', 'best_finished'), LG,
             init_from=HOT),
   FEW[0],
 )  # fmt: skip

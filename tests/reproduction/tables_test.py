@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 ALL = {name: common.load_table(name) for name in common.available()}
 TABLES = {name: item for name, item in ALL.items() if isinstance(item, Table)}
 FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
+OF_ALL_ROUNDS = 'best_round', 'best_finished', 'global_last10'
 CELLS = [cell for table in TABLES.values() for cell in table.cells]
 
 every_table = pytest.mark.parametrize('name', TABLES)
@@ -183,7 +184,7 @@ def test_table_3_of_fedconcat_begins_and_decays_as_its_code():
 
 def test_trainings_of_public_codes():
   """Where the printed number is that of a code, and not of the paper."""
-  for method in ('fedper', 'fedrep', 'ditto'):
+  for method in ('fedper', 'lg_fedavg', 'fedrep', 'ditto'):
     cells = [c for c in CELLS if c.published.algorithm == method]
     assert {cell.settings['hp'].get('protocol') for cell in cells} == {
       'released'
@@ -205,7 +206,8 @@ def test_runs_that_start_from_another_run():
   cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
   fedavg = find('fedbabu/13', algorithm='fedavg', **where)
   assert cell.init_from == fedavg.settings
-  assert cell.reading == ('initial', 'best_round')
+  assert cell.reading == ('initial', 'best_finished')
+  assert cell.settings['hp']['protocol'] == 'released'
   assert (
     not cell.settings['hp']['train_fedavg'] and not cell.settings['init_from']
   )
@@ -255,13 +257,13 @@ def kinds():
   'cells', kinds(), ids=lambda cells: cells[0].settings['algorithm']
 )
 def test_what_is_read_is_there(cells):
-  names, has_model = trace(cells[0])
+  names, stage = trace(cells[0])
   for cell in cells:
-    check_reading(cell, names, has_model)
+    check_reading(cell, names, stage)
 
 
 def trace(cell):
-  """Return a method's views, and whether it has a global model; on shapes."""
+  """Return a method's views and its last stage; on shapes."""
   settings = replaced(cell.settings, cell.evaluation)
   stages = experiment.build_stages(parse(settings, cell.init_from), make_task())
   data = ClientData(
@@ -272,18 +274,22 @@ def trace(cell):
   )
   *_, (last, *states) = stage_shapes(stages, data)
   names = evaluate.view_names(last.algorithm, *states, data)
-  return names, last.algorithm.global_model is not None
+  return names, last
 
 
-def check_reading(cell, names, has_model):
+def check_reading(cell, names, stage):
   """Assert that a run of the cell holds what is read."""
   settings, (view, measure) = cell.settings, cell.reading
   assert view in names, cell.published
   evaluate.check_views((*settings['views'], *settings['eval_views']), names)
   if measure in OF_SERVER:
-    assert settings['eval_global_model'] and has_model
-  if measure in ('best_round', 'global_last10'):  # of all rounds
+    assert settings['eval_global_model'] and stage.algorithm.global_model
+  if measure in OF_ALL_ROUNDS:
     assert settings['eval_every'] == 1 and view in settings['eval_views']
+  if measure == 'best_finished':
+    assert stage.keep_best.view == view
+  else:
+    assert stage.keep_best is None
 
 
 @pytest.mark.parametrize('part', fedbabu_appendix.LAYERS.values())

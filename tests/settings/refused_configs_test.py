@@ -38,6 +38,20 @@ NO_DATA_NEEDED = [
     {'algorithm': 'lg_fedavg', 'hp__learning_rate': 0.0},
     'hp.learning_rate: got 0.0, expected a learning rate above 0',
   ),
+  (
+    {'algorithm': 'lg_fedavg', 'hp__protocol': 'public'},
+    "hp.protocol: got 'public', expected a reading of the paper",
+  ),
+  (
+    {
+      'algorithm': 'lg_fedavg',
+      'hp__protocol': 'released',
+      'eval_views': ('finetuned',),
+    },
+    "eval_views: got ('finetuned',), expected initial among them: of it the "
+    'clients of lg_fedavg keep the models of their best rounds. Choices: '
+    'eval_views=finetuned,initial',
+  ),
   ({'init_from': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
   ({'hp__trainable': 1}, "of the kind of its default, 'body'"),
   (

@@ -51,6 +51,7 @@ BAD = [
   ('head_init', None, 'got None'),
   ('head_bias', 0, 'Choices: default, zero'),
   ('conv_impl', 'conv', 'Choices: auto, lax, gemm'),
+  ('precision', 'bfloat16', 'Choices: float32, tf32, mixed'),
   ('partition', 'shard', 'did you mean shards?'),
   ('aggregation', 'uniforn', 'did you mean uniform?'),
   ('finetune__trainable', 'conv1++bn1', "names of layers joined by '+'"),

@@ -78,3 +78,17 @@ def test_what_memory_cannot_hold_is_a_sentence(tmp_path):
 
 def test_a_machine_has_memory():
   assert memory_estimate.room_on_device() > 2**20
+
+
+def test_models_of_best_rounds_are_on_the_host(tmp_path):
+  """Of LG-FedAvg as released: a whole model a client, three times."""
+  hp = {'protocol': 'released'}
+  experiment = make_experiment(algorithm='lg_fedavg', hp=hp, views=('initial',))
+  shapes = jax.eval_shape(experiment.task.init, jax.random.key(0))
+  model = sum(4 * leaf.size for leaf in jax.tree.leaves(shapes))
+  first, last = memory_estimate.forecasts(experiment)
+  assert first[1].best == 0 and last[1].best == 3 * 10 * model
+  rooms = {'room_on_device': lambda: 2**40, 'room_on_host': lambda: 10_000}
+  refused = pytest.raises(BadInput, match='GiB of the host')
+  with mock.patch.multiple(memory_estimate, **rooms), refused:
+    train(experiment, tmp_path / 'run')

@@ -23,6 +23,32 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import one_pass
 
 EPSILON = 1e-5
+# Products that are sums: an accelerator must not round what it adds up.
+_dot = functools.partial(lax.dot, precision=lax.Precision.HIGHEST)
+MASKED_NORM = 'masked_batch_norm'  # what jaxprs call the function
+
+
+def wide(x: Array) -> Array:
+  """Return x in at least float32: bfloat16 is too coarse for statistics."""
+  return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+@jax.jit
+def masked_batch_norm(
+  x: Array, scale: Array, bias: Array, mask: Array
+) -> Array:
+  """Return the normalised images [B, H, W, C]; rows outside of the mask are 0.
+
+  By the definition: `replace_layers` has `norm` and `pooled` in its place.
+  """
+  dtype, x = x.dtype, wide(x)
+  rows = mask.reshape(-1, 1, 1, 1).astype(x.dtype)
+  # At least 1: a batch without examples must not divide by 0.
+  weight = rows / jnp.maximum(rows.sum() * x.shape[1] * x.shape[2], 1)
+  mean = (weight * x).sum((0, 1, 2))
+  var = (weight * (x - mean) ** 2).sum((0, 1, 2))
+  y = (x - mean) * (scale * lax.rsqrt(var + EPSILON)) + bias
+  return (rows * y).astype(dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
@@ -35,7 +61,7 @@ def norm(
 
 def _norm_forward(y, skip, scale, bias, w, relu):
   n = jnp.maximum(w.sum(), 1)
-  (y,) = _subtract([y], lax.dot(y, w) / n, w)
+  (y,) = _subtract([y], _dot(y, w) / n, w)
   inverse = _inverse([y], n)
   z = (_activate if relu else _affine)(y, scale * inverse, bias, w, skip)
   return z, (y, z if relu else None, skip, scale, inverse, w, n)
@@ -65,12 +91,12 @@ def _pooled_forward(y, scale, bias, w):
   n = jnp.maximum(4 * w.sum(), 1)
   _, h, wide, b = shape = y[0].shape
   if len(y) == 1:
-    mean = lax.dot(_flat(y[0]), jnp.tile(w, 4)) / n
+    mean = _dot(_flat(y[0]), jnp.tile(w, 4)) / n
     y = _split_subtract(y[0], mean, w.reshape(h // 2, wide // 2, b))
     y = [_flat(t) for t in y]
   else:
     y = [_flat(t) for t in y]
-    y = _subtract(y, sum(lax.dot(t, w) for t in y) / n, w)
+    y = _subtract(y, sum(_dot(t, w) for t in y) / n, w)
   inverse = _inverse(y, n)
   top = _extreme(y, jnp.where(scale < 0, -1, 1).astype(scale.dtype))
   z = _activate(top, scale * inverse, bias, w, None)
@@ -105,7 +131,7 @@ def _flat(x: Array) -> Array:
 
 
 def _inner(a: Array, b: Array) -> Array:
-  return jnp.einsum('cn,cn->c', a, b)
+  return jnp.einsum('cn,cn->c', a, b, precision=lax.Precision.HIGHEST)
 
 
 def _inverse(y: list[Array], n: Array) -> Array:
@@ -113,7 +139,7 @@ def _inverse(y: list[Array], n: Array) -> Array:
 
 
 def _sums(g: Array, y: Array, inverse: Array) -> tuple[Array, Array]:
-  return lax.dot(g, jnp.ones(g.shape[1], g.dtype)), _inner(g, y) * inverse
+  return _dot(g, jnp.ones(g.shape[1], g.dtype)), _inner(g, y) * inverse
 
 
 def _factors(scale, inverse, dbias, dscale, n):

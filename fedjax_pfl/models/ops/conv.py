@@ -15,13 +15,15 @@ The transpositions around gemm cancel between consecutive layers.
 import functools
 
 import jax
-from jax import lax
+from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import matmul_conv
+from fedjax_pfl.models.ops.fusion import pad
 
+Padding = tuple[tuple[int, int], tuple[int, int]]
 CONV_IMPLS = ('auto', 'lax', 'gemm')
 
 
@@ -52,44 +54,35 @@ def batch_last(x: Array) -> Array:
 batch_first = batch_last
 
 
-def conv(
-  x: Array, kernel: Array, *, stride: int, padding: int, conv_impl: str
-) -> Array:
-  """Convolve x [B, H, W, I] with kernel [k, k, I, O]."""
-  if resolve(conv_impl) == 'lax':
-    return _lax_conv(x, kernel, stride, padding, 1)
-  return _gemm_conv(x, kernel, stride, padding)
-
-
-def depthwise(x: Array, kernel: Array, *, stride: int, conv_impl: str) -> Array:
-  """Convolve every channel of x [B, H, W, C] with its own kernel [3, 3, C]."""
-  if resolve(conv_impl) == 'lax':
-    groups = x.shape[-1]
-    return _lax_conv(x, kernel[:, :, None], stride, 1, groups)
-  return _gemm_depthwise(x, kernel, stride)
-
-
 # Jitted, so that layers of one shape are traced and lowered once; XLA inlines
 # the calls.
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _gemm_conv(x, kernel, stride, padding) -> Array:
-  x = batch_last(x)
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def conv(
+  x: Array,
+  kernel: Array,
+  stride: int,
+  padding: Padding,
+  precision: PrecisionLike = None,
+) -> Array:
+  """Convolve x [B, H, W, I] with kernel [k, l, I, O]."""
+  x, edge = batch_last(x), padding[0][0]
+  if padding != ((edge, edge),) * 2:
+    x, edge = pad(x, *padding), 0
   return batch_first(
-    matmul_conv.conv(x, kernel, stride=stride, padding=padding)
+    matmul_conv.conv(
+      x, kernel, stride=stride, padding=edge, precision=precision
+    )
   )
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _gemm_depthwise(x, kernel, stride) -> Array:
+def depthwise(x: Array, kernel: Array, stride: int) -> Array:
+  """Convolve every channel of x [B, H, W, C] with its own kernel [3, 3, C]."""
   return batch_first(matmul_conv.depthwise(batch_last(x), kernel, stride))
 
 
-def _lax_conv(x, kernel, stride, padding, groups) -> Array:
-  return lax.conv_general_dilated(
-    x,
-    kernel,
-    (stride, stride),
-    [(padding, padding)] * 2,
-    dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
-    feature_group_count=groups,
-  )
+def windows(
+  x: Array, kernel: Array, precision: PrecisionLike = None
+) -> list[Array]:
+  """Return the windows of `matmul_conv.windows` of x [B, H, W, I]."""
+  return matmul_conv.windows(batch_last(x), kernel, precision)

@@ -4,7 +4,7 @@ With the batch last, a shift or a stride in space moves B consecutive numbers,
 and every product has the layout that is fast on a CPU (one with a transposed
 left operand takes twice as long):
 
-  y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k k C, h w B] of x
+  y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k l C, h w B] of x
 """
 
 import functools
@@ -13,28 +13,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import winograd
 from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
 
 
-def conv(x: Array, kernel: Array, *, stride: int, padding: int) -> Array:
-  """Convolve x [C, H, W, B] with kernel [k, k, C, O] to [O, h, w, B]."""
+def conv(
+  x: Array,
+  kernel: Array,
+  *,
+  stride: int,
+  padding: int,
+  precision: PrecisionLike = None,
+) -> Array:
+  """Convolve x [C, H, W, B] with kernel [k, l, C, O] to [O, h, w, B]."""
   if stride == padding == 1 and _worth_winograd(x, kernel):
-    return winograd.conv(x, kernel)
-  return _conv(x, kernel, stride, padding)
+    return winograd.conv(x, kernel, precision)
+  return _conv(x, kernel, stride, padding, precision)
 
 
-def windows(x: Array, kernel: Array) -> list[Array]:
+def windows(
+  x: Array, kernel: Array, precision: PrecisionLike = None
+) -> list[Array]:
   """Convolve x [C, 2h, 2w, B] with a 3x3 kernel; `batch_norm.pooled` follows.
 
   Returns y[:, p::2, q::2] for p, q if winograd computes these; else [y].
   """
   if not _worth_winograd(x, kernel):
-    return [_conv(x, kernel, 1, 1)]
+    return [_conv(x, kernel, 1, 1, precision)]
   tile = (-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3])
-  return [y.reshape(tile) for y in winograd.phases(x, kernel)]
+  phases = winograd.phases(x, kernel, precision)
+  return [y.reshape(tile) for y in phases]
 
 
 def _worth_winograd(x: Array, kernel: Array) -> bool:
@@ -43,27 +54,30 @@ def _worth_winograd(x: Array, kernel: Array) -> bool:
   return kernel.shape[:2] == (3, 3) and kernel.shape[2] >= 16 and h * w >= 64
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _conv(x: Array, kernel: Array, stride: int, padding: int) -> Array:
-  return _conv_forward(x, kernel, stride, padding)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _conv(
+  x: Array, kernel: Array, stride: int, padding: int, precision: PrecisionLike
+) -> Array:
+  return _conv_forward(x, kernel, stride, padding, precision)[0]
 
 
-def _conv_forward(x, kernel, stride, padding):
-  size, _, _, o = kernel.shape
-  taps = _patches(x, size, stride, padding)  # [k k C, h, w, B]
+def _conv_forward(x, kernel, stride, padding, precision):
+  *size, _, o = kernel.shape
+  taps = _patches(x, size, stride, padding)  # [k l C, h, w, B]
   patches = taps.reshape(len(taps), -1)
-  y = lax.dot(kernel.reshape(-1, o).T, patches)
+  y = lax.dot(kernel.reshape(-1, o).T, patches, precision=precision)
   return y.reshape(o, *taps.shape[1:]), (patches, kernel, _shape(x))
 
 
-def _conv_backward(stride, padding, saved, dy):
+def _conv_backward(stride, padding, precision, saved, dy):
   patches, kernel, x = saved
-  size, _, c, o = kernel.shape
+  *size, c, o = kernel.shape
   flat = dy.reshape(o, -1)
-  dk = lax.dot(patches, flat.T).reshape(kernel.shape)
-  taps = lax.dot(kernel.reshape(-1, o), flat)
-  taps = taps.reshape(size * size, c, *dy.shape[1:])
-  return _fold(taps, None, stride, padding, x.shape[1:]), dk
+  dot = functools.partial(lax.dot, precision=precision)
+  dk = dot(patches, flat.T).reshape(kernel.shape)
+  taps = dot(kernel.reshape(-1, o), flat)
+  taps = taps.reshape(size[0] * size[1], c, *dy.shape[1:])
+  return _fold(taps, None, size, stride, padding, x.shape[1:]), dk
 
 
 _conv.defvjp(_conv_forward, _conv_backward)
@@ -88,7 +102,8 @@ def _depthwise_backward(stride, saved, dy):
     turned = _columns(kernel[::-1, ::-1])
     dx = _multiply_add(1)(_margin(dy), turned)
   else:
-    dx = _fold(dy, _columns(kernel), stride, 1, (high - 2, wide - 2, b))
+    image = high - 2, wide - 2, b
+    dx = _fold(dy, _columns(kernel), (3, 3), stride, 1, image)
   return dx, dk.reshape(kernel.shape)
 
 
@@ -148,16 +163,15 @@ def _taps(x: Array, size: int, stride: int) -> list[Array]:
   ]  # fmt: skip
 
 
-def _patches(x: Array, size: int, stride: int, padding: int) -> Array:
+def _patches(x: Array, size: list[int], stride: int, padding: int) -> Array:
   """Return all taps, one after the other along the channels.
 
   First the shifts along rows, then along columns: 3 + 3 copies, not 9.
   """
-  if size == stride == 1:
-    return x
-  x = pad(x, (padding, padding), (padding, padding))
+  x = pad(x, (padding, padding), (padding, padding)) if padding else x
   for axis in (2, 1):
-    x = _shifts(size, stride, axis)(x)
+    if size[axis - 1] * stride > 1:
+      x = _shifts(size[axis - 1], stride, axis)(x)
   return x
 
 
@@ -172,17 +186,19 @@ def _shifts(size: int, stride: int, axis: int):
   return shifts
 
 
-def _fold(taps: Array, kernel: Array | None, stride, padding, shape) -> Array:
-  """Return the sum of taps [k k, C, h, w, B] at their places in the image.
+def _fold(
+  taps: Array, kernel: Array | None, size, stride, padding, shape
+) -> Array:
+  """Return the sum of taps [k l, C, h, w, B] at their places in the image.
 
-  With a kernel [k k, C, 1, 1, 1] the taps are its products with one array.
+  With a kernel [k l, C, 1, 1, 1] the taps are its products with one array.
   Taps that meet the same rows and columns modulo the stride are added up
   shifted; the sums are then interleaved.
   """
   if kernel is None and len(taps) == stride == 1:
     return taps[0]
   h, w, _ = shape
-  sums = _overlap(stride, padding, h, w)(taps, kernel)
+  sums = _overlap(*size, stride, padding, h, w)(taps, kernel)
   if stride == 1:
     return sums[0][0]
   y = jnp.stack([jnp.stack(row, 3) for row in sums], 2)
@@ -191,27 +207,27 @@ def _fold(taps: Array, kernel: Array | None, stride, padding, shape) -> Array:
 
 
 @functools.cache
-def _overlap(stride: int, padding: int, h: int, w: int):
+def _overlap(k: int, m: int, stride: int, padding: int, h: int, w: int):
+  """Return the function of `_fold` for a kernel of k x m taps."""
   high, wide = -(-h // stride), -(-w // stride)
+
+  # Of an axis: taps that reach pixels p, p + stride, ..., and their shifts.
+  def meeting(size, p):
+    shifts = ((u, u - padding - p) for u in range(size))
+    return [(u, s // stride) for u, s in shifts if s % stride == 0]
 
   @one_pass
   def overlap(taps, kernel):
-    size = round(len(taps if kernel is None else kernel) ** 0.5)
     rows, columns = taps.shape[-3:-1]
 
     def shifted(u, i, v, j):
-      tap = size * u + v
+      tap = m * u + v
       x = taps[tap] if kernel is None else taps * kernel[tap]
       return pad(x, (i, high - rows - i), (j, wide - columns - j))
 
-    def meeting(p):  # taps that reach pixels p, p + stride, ..., and shifts
-      shifts = ((u, u - padding - p) for u in range(size))
-      return [(u, s // stride) for u, s in shifts if s % stride == 0]
-
     def add(p, q):
-      terms = [
-        (1, shifted(u, i, v, j)) for u, i in meeting(p) for v, j in meeting(q)
-      ]
+      meet = [(u, v) for u in meeting(k, p) for v in meeting(m, q)]
+      terms = [(1, shifted(*u, *v)) for u, v in meet]
       return combine(terms or [(1, lax.full_like(shifted(0, 0, 0, 0), 0))])
 
     return [[add(p, q) for q in range(stride)] for p in range(stride)]

@@ -37,7 +37,8 @@ def _backward(size, saved, dz):
   g = _gate(top, bias, dz)
   # A product, because sums along the last axes are slow.
   flat = g.reshape(len(g), -1)
-  dbias = lax.dot(flat, jnp.ones(flat.shape[1], flat.dtype))
+  ones = jnp.ones(flat.shape[1], flat.dtype)
+  dbias = lax.dot(flat, ones, precision=lax.Precision.HIGHEST)
   return _unpool(size)(y, top, g), dbias
 
 

@@ -12,11 +12,13 @@ of arrays. The gradient is written by hand: automatic differentiation adds
 padded, strided slices one by one, which takes nine times as long.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
@@ -32,34 +34,36 @@ _OVERLAP = ((0, 1, -1, 1, -1, 0), (-1, 1, 1, 0, 0, 1))
 _ROWS = ((0, 0), (1, 0), (2, 0), (3, 0), (3, 1), (0, -1))  # (row, shift)
 
 
-def conv(x: Array, kernel: Array) -> Array:
+def conv(x: Array, kernel: Array, precision: PrecisionLike) -> Array:
   """Convolve x [C, H, W, B] with kernel [3, 3, C, O] to [O, H, W, B]."""
   _, h, w, b = x.shape
   x = jnp.pad(x, ((0, 0), (0, h % 2), (0, w % 2), (0, 0)))
   tiles = [y.reshape(-1, x.shape[1] // 2, x.shape[2] // 2, b)
-           for y in phases(x, kernel)]  # fmt: skip
+           for y in phases(x, kernel, precision)]  # fmt: skip
   return _interleave(tiles)[:, :h, :w]
 
 
-@jax.custom_vjp
-def phases(x: Array, kernel: Array) -> list[Array]:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def phases(x: Array, kernel: Array, precision: PrecisionLike) -> list[Array]:
   """Convolve x [C, 2h, 2w, B]; returns y[:, p::2, q::2] as 4 of [O, h w B]."""
-  return _forward(x, kernel)[0]
+  return _forward(x, kernel, precision)[0]
 
 
-def _forward(x, kernel):
+def _forward(x, kernel, precision):
   v = [t.reshape(len(x), -1) for t in _input(pad(x, (1, 1), (1, 1)))]
   u = _kernel(kernel)
-  y = _output([lax.dot(a.T, b) for a, b in zip(u, v, strict=True)])
+  dot = functools.partial(lax.dot, precision=precision)
+  y = _output([dot(a.T, b) for a, b in zip(u, v, strict=True)])
   # An array of no channels: its shape for the backward pass, without memory.
   return y, (u, v, x[:0])
 
 
-def _backward(saved, dy):
+def _backward(precision, saved, dy):
   u, v, x = saved
+  dot = functools.partial(lax.dot, precision=precision)
   dm = _output_gradient(dy)
-  du = [lax.dot(a, b.T) for a, b in zip(v, dm, strict=True)]
-  dv = [lax.dot(a, b) for a, b in zip(u, dm, strict=True)]
+  du = [dot(a, b.T) for a, b in zip(v, dm, strict=True)]
+  dv = [dot(a, b) for a, b in zip(u, dm, strict=True)]
   dv = [t.reshape(-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3]) for t in dv]
   return _input_gradient(dv), _kernel_gradient(du)
 

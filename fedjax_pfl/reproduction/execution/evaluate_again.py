@@ -25,10 +25,11 @@ from fedjax_pfl.reproduction.cells import Reading
 from fedjax_pfl.reproduction.results.gather import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import RESUMABLE, to_config
+from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.seed_run import random_streams
-from fedjax_pfl.training.state import State, state_shapes
+from fedjax_pfl.training.state import State, TestBest, state_shapes
 
 OF_CLASSES = ('own', 'other')
 OF_SERVER = ('global', 'global_last10', 'global_top5')
@@ -115,6 +116,9 @@ def scores_of(
   views = _views(readings, ('best_round',))
   if views:
     scores |= best_rounds(experiment, workdir, views, log)
+  views = _views(readings, ('best_finished',))
+  if views:
+    scores |= finished_models(experiment, workdir, views, log)
   return scores
 
 
@@ -140,19 +144,46 @@ def best_rounds(
   log: Callable[[str], None],
 ) -> dict[str, Scores]:
   """Return every client's best evaluated round by TEST accuracy."""
+  test_best = _load_test_best(experiment, workdir, log)
+  count = np.asarray(experiment.eval_data[1].count)
+  return {
+    stored_name(Reading(view, 'best_round')): Scores(
+      np.maximum(test_best[view].each.correct, 0), count
+    )
+    for view in views
+  }
+
+
+def finished_models(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  views: Sequence[str],
+  log: Callable[[str], None],
+) -> dict[str, Scores]:
+  """Return the scores of every client's best model, finished by its stage."""
+  key = random_streams(experiment.settings.seed)['evaluation']
+  scores = evaluate_finished(
+    experiment,
+    make_evaluator(experiment, key),
+    experiment.stages[-1],
+    _load_test_best(experiment, workdir, log),
+  )
+  return {
+    stored_name(Reading(view, 'best_finished')): scores[view] for view in views
+  }
+
+
+def _load_test_best(
+  experiment: Experiment, workdir: pathlib.Path, log: Callable[[str], None]
+) -> dict[str, TestBest]:
+  """Return the best rounds that the newest checkpoint has."""
 
   def like(step):
     return {'test_best': state_shapes(experiment, step).test_best}
 
   folder = workdir / 'checkpoints'
   _, restored = checkpoint.restore(folder, like, log, part=True)
-  count = np.asarray(experiment.eval_data[1].count)
-  return {
-    stored_name(Reading(view, 'best_round')): Scores(
-      np.maximum(restored['test_best'][view].each.correct, 0), count
-    )
-    for view in views
-  }
+  return restored['test_best']
 
 
 def _views(readings: Sequence[Reading], measures: Sequence[str]) -> list[str]:

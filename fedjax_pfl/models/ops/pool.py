@@ -1,0 +1,77 @@
+"""Pooling of images [B, H, W, C] without XLA's windows.
+
+The gradient of lax.reduce_window is a scatter: slow on a CPU, and more traffic
+than a comparison on an accelerator. Here a max-pooling keeps which pixel of a
+window won, one byte a window:
+
+  z = max_k x_k,   won = the first k with x_k = z,   dx_k = dz where won = k
+
+So the gradient reads neither x nor z. Comparing them again would also be wrong
+where XLA computes x twice and rounds it differently. Lines that fill no window
+are left out; their gradient is zero.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_pfl.core.types import Array
+
+LARGEST = 11  # pixels a side of a window: 121 winners fit into a byte
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def max_pool(x: Array, size: int) -> Array:
+  """Return the maximum of every size x size pixels, side by side."""
+  return _forward(x, size)[0]
+
+
+def _forward(x, size):
+  h, w = (side // size * size for side in x.shape[1:3])
+  pixels = [
+    x[:, p:h:size, q:w:size] for p in range(size) for q in range(size)
+  ]  # fmt: skip
+  z, won = pixels[0], jnp.zeros(pixels[0].shape, jnp.int8)
+  for k, pixel in enumerate(pixels[1:], 1):
+    won = jnp.where(pixel > z, jnp.int8(k), won)
+    z = jnp.maximum(z, pixel)
+  # An array of no images: its shape for the backward pass, without memory.
+  return z, (won, x[:0])
+
+
+def _backward(size, saved, dz):
+  won, like = saved
+  b, h, w, c = dz.shape
+  k = jnp.arange(size * size, dtype=jnp.int8).reshape(size, 1, size, 1)
+  wide = (slice(None), slice(None), None, slice(None), None, slice(None))
+  dx = jnp.where(won[wide] == k, dz[wide], jnp.zeros((), dz.dtype))
+  dx = dx.reshape(b, h * size, w * size, c)
+  rest = (like.shape[1] - size * h), (like.shape[2] - size * w)
+  return (jnp.pad(dx, ((0, 0), (0, rest[0]), (0, rest[1]), (0, 0))),)
+
+
+max_pool.defvjp(_forward, _backward)
+
+
+def by_slices(
+  x: Array,
+  window: Sequence[int],
+  strides: Sequence[int],
+  combine: Callable[[Array, Array], Array],
+) -> Array:
+  """Return the combination of all numbers of a window, axis after axis.
+
+  Axis after axis: a + b terms for a window of a x b pixels, not a b.
+  """
+  for axis, (size, stride) in enumerate(zip(window, strides, strict=True)):
+    if size == stride == 1:
+      continue
+    last = x.shape[axis] - size + 1
+    offsets = [
+      lax.slice_in_dim(x, i, i + last, stride, axis) for i in range(size)
+    ]
+    x = functools.reduce(combine, offsets)
+  return x

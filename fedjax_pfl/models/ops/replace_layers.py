@@ -1,0 +1,172 @@
+"""Run a function with the project's convolutions, pooling and BatchNorm.
+
+The function is traced, and its jaxpr is evaluated equation by equation. An
+equation that has a rule gives a `Deferred` layer in place of an array; what
+reads one extends it (a bias, a ReLU, a pooling), and all other equations
+compute it first. So a module of plain `nn.Conv`, `nn.relu` and `nn.max_pool`
+runs as the fused passes of this folder, whoever wrote it: flax.linen,
+flax.nnx, haiku, or lax alone.
+
+Differentiate the result, not the argument: the layers have gradients of their
+own. What has no rule stays as it is, and is named once in the log.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from absl import logging
+from jax.extend import core
+
+from fedjax_pfl.models.ops import rules
+from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
+from fedjax_pfl.models.ops.conv import resolve
+from fedjax_pfl.models.ops.deferred import compute
+
+# Equations that run jaxprs of their own, in these parameters.
+INNER = {
+  'scan': ('jaxpr',),
+  'while': ('cond_jaxpr', 'body_jaxpr'),
+  'cond': ('branches',),
+}
+LAYERS = {'conv_general_dilated', 'reduce_window_max', 'reduce_window_sum'}
+Way = dict[str, rules.Rule]
+
+
+def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
+  """Return fn with the layers that the project computes faster.
+
+  Equal up to rounding, gradients too; of equal pixels under a max-pooling the
+  first has the gradient.
+
+  Args:
+    fn: a function of pytrees of arrays, without side effects.
+    conv_impl: 'gemm': all of them, as suits a CPU; 'lax': pooling only;
+      'auto': 'gemm' on a CPU, 'lax' elsewhere.
+
+  Returns:
+    A function of the same arguments; differentiate it, map it, compile it.
+
+  >>> import flax.linen as nn
+  >>> def layer(x, kernel):
+  ...   y = jax.lax.conv_general_dilated(
+  ...     x, kernel, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
+  ...   return nn.max_pool(nn.relu(y), (2, 2), (2, 2))
+  >>> x, kernel = jnp.ones((5, 8, 8, 3)), jnp.ones((3, 3, 3, 4))
+  >>> y = jax.jit(pfl.replace_layers(layer))(x, kernel)
+  >>> y.shape, bool(jnp.allclose(y, layer(x, kernel)))
+  ((5, 4, 4, 4), True)
+  """
+  resolve(conv_impl)
+  traced = jax.jit(fn)  # finds what it has traced for these shapes
+
+  @functools.wraps(fn)
+  def replaced(*args):
+    trace = traced.trace(*args)
+    way = rules.RULES[resolve(conv_impl)]
+    closed, leaves = trace.jaxpr, jax.tree.leaves(args)
+    results = _evaluate(way, closed.jaxpr, closed.consts, leaves)
+    return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
+
+  return replaced
+
+
+def _evaluate(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
+  """Return the results of a jaxpr as arrays."""
+  return [compute(value) for value in _run(way, jaxpr, consts, args)]
+
+
+def _run(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
+  """Return the results of a jaxpr, of which some may be deferred."""
+  values = dict(zip(jaxpr.constvars, consts, strict=True))
+  values |= zip(jaxpr.invars, args, strict=True)
+
+  def read(atom) -> Any:
+    return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+  for eqn in jaxpr.eqns:
+    with eqn.ctx.manager:
+      results = _equation(way, eqn, [read(atom) for atom in eqn.invars])
+    values |= zip(eqn.outvars, results, strict=True)
+  return [read(atom) for atom in jaxpr.outvars]
+
+
+def _equation(way: Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
+  """Return the results of one equation."""
+  name = eqn.primitive.name
+  if name in way:
+    result = way[name](eqn, *inputs)
+    if isinstance(result, str):
+      _log_once(result)
+    elif result is not None:
+      return [result]
+  elif name == 'jit' and eqn.params['name'] == MASKED_NORM and 'add' in way:
+    return [rules.norm(*inputs)]
+  elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
+    inner = eqn.params['jaxpr']
+    return _run(way, inner.jaxpr, inner.consts, inputs)
+  return _bind(way, eqn, [compute(value) for value in inputs])
+
+
+def _bind(way: Way, eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
+  """Return the results of an equation as jax has it; inner ones replaced."""
+  params = dict(eqn.params)
+  if eqn.primitive.name == 'remat2' and _is_concerned(params['jaxpr']):
+    inner = functools.partial(_evaluate, way, params['jaxpr'], ())
+    how = {name: params[name] for name in ('prevent_cse', 'policy')}
+    return jax.checkpoint(lambda *args: inner(args), **how)(*inputs)
+  for name in INNER.get(eqn.primitive.name, ()):
+    params[name] = jax.tree.map(
+      functools.partial(_replaced, way),
+      params[name],
+      is_leaf=lambda leaf: isinstance(leaf, core.ClosedJaxpr),
+    )
+  return _apply(eqn.replace(params=params), inputs)
+
+
+def _apply(eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
+  """Return the results of one equation, evaluated as a jaxpr of its own.
+
+  `Primitive.bind` takes other parameters than an equation has, for calls of
+  functions; a jaxpr is evaluated the same way in all versions of JAX.
+  """
+  values = {
+    atom: value
+    for atom, value in zip(eqn.invars, inputs, strict=True)
+    if not isinstance(atom, core.Literal)
+  }
+  kept = [var for var in eqn.outvars if not isinstance(var, core.DropVar)]
+  about = core.DebugInfo('replace_layers', eqn.primitive.name, None, None)
+  jaxpr = core.Jaxpr((), [*values], kept, [eqn], eqn.effects, about)
+  closed = core.ClosedJaxpr(jaxpr, ())
+  results = iter(core.jaxpr_as_fun(closed)(*values.values()))
+  return [next(results) if var in kept else None for var in eqn.outvars]
+
+
+def _replaced(way: Way, closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
+  if not _is_concerned(closed.jaxpr):
+    return closed
+  inner = functools.partial(_evaluate, way, closed.jaxpr, closed.consts)
+  shapes = [
+    jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    for aval in closed.in_avals
+  ]
+  return jax.make_jaxpr(lambda *args: inner(args))(*shapes)
+
+
+@functools.lru_cache(maxsize=4096)  # JAX traces a jitted function once, too
+def _is_concerned(jaxpr: core.Jaxpr) -> bool:
+  """Return whether a layer is somewhere in the jaxpr."""
+  return any(
+    eqn.primitive.name in LAYERS
+    or eqn.params.get('name') == MASKED_NORM
+    or any(map(_is_concerned, core.jaxprs_in_params(eqn.params)))
+    for eqn in jaxpr.eqns
+  )
+
+
+@functools.cache
+def _log_once(what: str) -> None:
+  what = what[0].upper() + what[1:]
+  logging.warning('%s stays as it is, and may be slow on a CPU', what)

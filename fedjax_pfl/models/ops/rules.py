@@ -1,0 +1,217 @@
+"""What replaces an equation of a traced function: one rule a primitive.
+
+A rule gets the equation and its inputs, of which some may be deferred layers.
+It returns the result, a `str` that says why the equation stays as it is, or
+None where the equation is none of its business.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import JaxprEqn
+
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import pool
+from fedjax_pfl.models.ops.deferred import (
+  Add,
+  Bias,
+  Conv,
+  Deferred,
+  Norm,
+  Pool,
+  Relu,
+  Row,
+  Value,
+  compute,
+  masked_by,
+)
+
+Rule = Callable[..., Any]
+MOST_SLICES = 64  # of a pooling: a slice for each line of its window
+
+
+def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Value | str:
+  """Return a deferred convolution of one or two spatial axes."""
+  p = eqn.params
+  numbers, strides = p['dimension_numbers'], p['window_strides']
+  reason = _unusual(p, compute(x).dtype)
+  if reason:
+    return reason
+  lhs, rhs, out = numbers
+  x = _transposed(compute(x), (lhs[0], *lhs[2:], lhs[1]))
+  kernel = _transposed(compute(kernel), (*rhs[2:], rhs[1], rhs[0]))
+  padding = p['padding']
+  is_line = len(strides) == 1
+  if is_line:  # an image of one row
+    x, kernel = x[:, None], kernel[None]
+    padding = ((0, 0), *padding)
+  depthwise = p['feature_group_count'] > 1
+  if depthwise:
+    known = kernel.shape[:2] == (3, 3) and padding == ((1, 1), (1, 1))
+    if not (known and kernel.shape[2:] == (1, x.shape[3])):
+      groups, shape = p['feature_group_count'], 'x'.join(map(str, kernel.shape))
+      return f'a convolution of {groups} groups, kernel {shape}'
+    kernel = kernel[:, :, 0]
+  shape = _shape_after(x, kernel, strides[0], padding)
+  conv = Conv(x, kernel, strides[0], padding, depthwise, p['precision'])
+  layer = Deferred(conv, shape)
+  back = _inverse((out[0], *out[2:], out[1]))
+  if not is_line and back == (0, 1, 2, 3):
+    return layer
+  y = compute(layer)
+  return _transposed(y[:, 0] if is_line else y, back)
+
+
+def add(eqn: JaxprEqn, a: Value, b: Value) -> Value | None:
+  """Return a convolution and its bias, or a normalisation and its skip."""
+  for x, y in ((a, b), (b, a)):
+    match x:
+      case Deferred(Conv()) if (vector := _channels(y, x.shape)) is not None:
+        return Deferred(Bias(x, vector), x.shape)
+      case Deferred(Norm(mask=mask)) if masked_by(y) is mask:
+        return Deferred(Add(x, y), x.shape)
+  return None
+
+
+def relu(eqn: JaxprEqn, *inputs: Value) -> Value | None:
+  """Return a deferred ReLU: jax has it as a function with a derivative."""
+  body = eqn.params['call_jaxpr'].jaxpr.eqns
+  if [inner.params.get('name') for inner in body] != ['relu']:
+    return None
+  (x,) = inputs
+  return Deferred(Relu(x), x.shape)
+
+
+def broadcast(eqn: JaxprEqn, x: Value, *dynamic) -> Value | None:
+  """Return a bias that is written as an image: haiku does."""
+  p = eqn.params
+  shape = p['shape']
+  is_row = p['broadcast_dimensions'] == (len(shape) - 1,)
+  if len(shape) != 4 or not is_row or jnp.ndim(compute(x)) != 1:
+    return None
+  return Deferred(Row(compute(x), shape), shape)
+
+
+def norm(x: Value, scale: Value, bias: Value, mask: Value) -> Value:
+  """Return a deferred BatchNorm."""
+  return Deferred(
+    Norm(x, compute(scale), compute(bias), compute(mask)), x.shape
+  )
+
+
+def max_window(eqn: JaxprEqn, x: Value) -> Value | str:
+  """Return a max-pooling; one of k x k pixels side by side is deferred."""
+  return side_by_side(eqn, x) or _by_slices(
+    eqn, compute(x), jnp.maximum, -jnp.inf
+  )
+
+
+def side_by_side(eqn: JaxprEqn, x: Value) -> Value | None:
+  """Return a deferred max-pooling of k x k pixels, where it is one."""
+  p = eqn.params
+  window = p['window_dimensions']
+  if not _is_plain(p) or window != (1, window[1], window[1], 1):
+    return None
+  if window[1] > pool.LARGEST:
+    return None
+  b, h, w, c = x.shape
+  size = window[1]
+  return Deferred(Pool(x, size), (b, h // size, w // size, c))
+
+
+def sum_window(eqn: JaxprEqn, x: Value) -> Value | str:
+  """Return the sums of an average pooling."""
+  return _by_slices(eqn, compute(x), jnp.add, 0)
+
+
+# By conv_impl. With 'lax' convolutions and BatchNorm stay as they are.
+RULES: dict[str, dict[str, Rule]] = {
+  'gemm': {
+    'conv_general_dilated': convolution,
+    'add': add,
+    'custom_jvp_call': relu,
+    'broadcast_in_dim': broadcast,
+    'reduce_window_max': max_window,
+    'reduce_window_sum': sum_window,
+  },
+  'lax': {
+    'custom_jvp_call': relu,
+    'reduce_window_max': side_by_side,
+  },
+}
+
+
+def _unusual(p: dict, dtype) -> str | None:
+  """Return what no function of this folder computes, if there is any."""
+  words = {
+    'batch groups': p['batch_group_count'] != 1,
+    'a dilated kernel': set(p['rhs_dilation']) != {1},
+    'a dilated image': set(p['lhs_dilation']) != {1},
+    f'{len(p["window_strides"])} spatial axes': (
+      len(p['window_strides']) not in (1, 2)
+    ),
+    f'strides {p["window_strides"]}': len(set(p['window_strides'])) != 1,
+    'a result of another dtype': (
+      p['preferred_element_type'] not in (None, dtype)
+    ),
+    'negative padding': min(sum(p['padding'], ())) < 0,
+  }
+  found = [word for word, is_so in words.items() if is_so]
+  return f'a convolution with {found[0]}' if found else None
+
+
+def _transposed(x: Array, order: tuple[int, ...]) -> Array:
+  return x if order == (*range(x.ndim),) else x.transpose(order)
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+  return tuple(order.index(axis) for axis in range(len(order)))
+
+
+def _shape_after(x: Array, kernel: Array, stride: int, padding) -> tuple:
+  sides = [
+    (side + sum(edge) - size) // stride + 1
+    for side, size, edge in zip(
+      x.shape[1:3], kernel.shape[:2], padding, strict=True
+    )
+  ]
+  return (len(x), *sides, kernel.shape[-1])
+
+
+def _channels(value: Value, shape: tuple[int, ...]) -> Array | None:
+  """Return the vector [C] that is added to images of this shape, if it is."""
+  if getattr(value, 'shape', ()) not in (shape, (1, 1, 1, shape[-1])):
+    return None
+  match value:
+    case Deferred(Row(vector)):
+      return vector
+    case Deferred():
+      return None
+  return value.reshape(-1) if value.size == shape[-1] else None
+
+
+def _is_plain(p: dict) -> bool:
+  """Return whether windows lie side by side, from the first pixel on."""
+  return (
+    p['window_dimensions'] == p['window_strides']
+    and not any(sum(p['padding'], ()))
+    and _is_dense(p)
+  )
+
+
+def _is_dense(p: dict) -> bool:
+  return {*p['base_dilation'], *p['window_dilation']} == {1}
+
+
+def _by_slices(eqn, x: Array, combine, fill) -> Array | str:
+  p = eqn.params
+  window = p['window_dimensions']
+  if not _is_dense(p) or sum(window) - len(window) > MOST_SLICES:
+    shape = 'x'.join(map(str, window))
+    return f'a pooling with dilation or a window of {shape}'
+  edges = [(low, high, 0) for low, high in p['padding']]
+  if any(sum(p['padding'], ())):
+    x = lax.pad(x, jnp.asarray(fill, x.dtype), edges)
+  return pool.by_slices(x, window, p['window_strides'], combine)

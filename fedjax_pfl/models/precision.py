@@ -1,0 +1,58 @@
+"""The precision of a model's arithmetic: the setting `precision`.
+
+  float32   products of float32 as they are, on every device: without it a TPU
+            rounds their inputs to bfloat16, and an H100 to TensorFloat-32
+  tf32      inputs of products have 10 bits after the point where the device
+            has such products (TensorFloat-32; three bfloat16 passes on a TPU)
+  mixed     parameters are float32; activations and products are bfloat16.
+            Statistics of BatchNorm, logits, losses, gradients of parameters
+            and their updates are float32
+
+On a CPU float32 and tf32 are the same. float64 parameters stay float64 in the
+first two.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import PyTree
+
+PRECISIONS = ('float32', 'tf32', 'mixed')
+_JAX_NAMES = {'float32': 'float32', 'tf32': 'tensorfloat32'}
+
+
+def in_precision(fn: Callable, precision: str) -> Callable:
+  """Return fn(*args), a function of parameters and images, in this precision.
+
+  Its results are float32 again in mixed precision.
+  """
+  if precision not in PRECISIONS:
+    raise bad_input(
+      'precision',
+      got=precision,
+      expected='a known precision of products',
+      choices=PRECISIONS,
+      cause='a typing error; bfloat16 is "mixed": parameters stay float32',
+    )
+
+  @functools.wraps(fn)
+  def run(*args: PyTree) -> Any:
+    if precision == 'mixed':
+      return _cast(fn(*_cast(args, jnp.bfloat16)), jnp.float32)
+    with jax.default_matmul_precision(_JAX_NAMES[precision]):
+      return fn(*args)
+
+  return run
+
+
+def _cast(tree: PyTree, dtype) -> PyTree:
+  def cast(leaf):
+    is_float = jnp.issubdtype(leaf.dtype, jnp.floating)  # a key is not
+    return leaf.astype(dtype) if is_float else leaf
+
+  return jax.tree.map(cast, tree)

@@ -1,0 +1,91 @@
+"""The precision that was asked for is that of every product in the program."""
+
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Batch
+from fedjax_pfl.models.task import make_task, task_from_module
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+MODEL = {'image_shape': (8, 8, 1), 'num_classes': 3}
+
+
+def batch():
+  x = jax.random.normal(jax.random.key(1), (6, 8, 8, 1))
+  return Batch(x, jnp.arange(6) % 3, jnp.ones(6))
+
+
+def program(conv_impl, precision):
+  """Return the lowered gradient of a convolutional network."""
+  task = make_task(
+    'convnet3', **MODEL, conv_impl=conv_impl, precision=precision
+  )
+  params = jax.eval_shape(task.init, jax.random.key(0))
+  grad = jax.jit(jax.grad(task.loss))
+  return grad.lower(params, batch(), jax.random.key(0)).as_text()
+
+
+def precisions(text):
+  """Return the precisions of all convolutions and products of a program."""
+  lines = re.findall(r'.*(?:dot_general|stablehlo\.convolution).*', text)
+  return {*re.findall(r'\b(DEFAULT|HIGHEST|HIGH)\b', '\n'.join(lines))}
+
+
+@pytest.mark.parametrize('conv_impl', ['lax', 'gemm'])
+def test_products_have_the_precision(conv_impl):
+  assert precisions(program(conv_impl, 'float32')) == {'HIGHEST'}
+  tf32 = precisions(program(conv_impl, 'tf32'))
+  # Sums that are written as products are never rounded.
+  assert tf32 == ({'HIGH'} if conv_impl == 'lax' else {'HIGH', 'HIGHEST'})
+  for name in ('float32', 'tf32'):
+    assert 'bf16' not in program(conv_impl, name)
+
+
+@pytest.mark.parametrize('conv_impl', ['lax', 'gemm'])
+def test_mixed_has_bfloat16_products_and_float32_outside(conv_impl):
+  text = program(conv_impl, 'mixed')
+  products = re.findall(r'stablehlo\.(?:convolution|dot_general).*', text)
+  big = [line for line in products if 'HIGHEST' not in line]
+  assert big
+  assert all('bf16' in line for line in big)
+  task = make_task('convnet3', **MODEL, conv_impl=conv_impl, precision='mixed')
+  params = task.init(jax.random.key(0))
+  value, grads = jax.jit(jax.value_and_grad(task.loss))(
+    params, batch(), jax.random.key(0)
+  )
+  outputs = jax.jit(task.train_outputs)(params, batch(), jax.random.key(0))
+  for leaf in jax.tree.leaves((params, value, grads, outputs)):
+    assert leaf.dtype == jnp.float32
+  exact = make_task('convnet3', **MODEL, conv_impl=conv_impl)
+  want = jax.jit(exact.loss)(params, batch(), jax.random.key(0))
+  assert 0 < abs(float(value - want)) < 0.05
+
+
+def test_a_module_with_dropout_keeps_its_key():
+  class Net(nn.Module):
+    def setup(self):
+      self.body, self.head = nn.Dense(4), nn.Dense(3)
+      self.drop = nn.Dropout(0.5)
+
+    def features(self, x, mask, train=False):
+      x = self.body(x.reshape(len(x), -1))
+      return self.drop(x, deterministic=not train)
+
+    def __call__(self, x, mask):
+      return self.head(self.features(x, mask))
+
+  task = task_from_module(Net(), **MODEL, precision='mixed')
+  params = task.init(jax.random.key(0))
+  loss = jax.jit(task.loss)(params, batch(), jax.random.key(0))
+  assert np.isfinite(loss)
+
+
+def test_an_unknown_precision():
+  with pytest.raises(BadInput, match='Choices: float32, tf32, mixed'):
+    make_task('convnet3', **MODEL, precision='bfloat16')
