@@ -21,6 +21,7 @@ class Compiled(NamedTuple):
 
   program: Program
   device: Device
+  precision: str  # of its products, as configs have it
   seconds: float  # of lowering and compiling
   error: str = ''  # why it did not compile, or does not fit
   memory: Memory | None = None  # None where it did not compile
@@ -31,11 +32,13 @@ class Compiled(NamedTuple):
   @property
   def call_seconds(self) -> float:
     """Return the roofline time of one call."""
-    return roofline.seconds(self.call, self.device)
+    return roofline.seconds(self.call, self.device, self.precision)
 
   @property
   def step_seconds(self) -> float | None:
-    return roofline.seconds(self.step, self.device) if self.step else None
+    if self.step is None:
+      return None
+    return roofline.seconds(self.step, self.device, self.precision)
 
   def as_json(self) -> dict[str, Any]:
     """Return all numbers as one record."""
@@ -46,6 +49,7 @@ class Compiled(NamedTuple):
       'clients_per_chunk': program.chunk,
       'images_per_step': program.images,
       'calls': program.calls,
+      'precision': self.precision,
       'compiles': self.memory is not None,
       'error': self.error,
       'compile_seconds': round(self.seconds, 1),
@@ -71,7 +75,9 @@ class Compiled(NamedTuple):
     return {**costs._asdict(), 'seconds': seconds, 'compiler_seconds': own}
 
 
-def compile_program(program: Program, device: Device, kind: str) -> Compiled:
+def compile_program(
+  program: Program, device: Device, kind: str, precision: str
+) -> Compiled:
   """Return what the compiler says; an error that it raises is a part of it.
 
   `kind` is the platform as core/target.py calls it.
@@ -84,7 +90,7 @@ def compile_program(program: Program, device: Device, kind: str) -> Compiled:
   except JaxRuntimeError as error:
     seconds = time.perf_counter() - began
     why = memory.why_not(error, lowered.as_text(), program, device)
-    return Compiled(program, device, seconds, why)
+    return Compiled(program, device, precision, seconds, why)
   seconds = time.perf_counter() - began
   used = memory.memory_of(compiled)
   module = hlo_text.parse(compiled.as_text())
@@ -92,6 +98,7 @@ def compile_program(program: Program, device: Device, kind: str) -> Compiled:
   return Compiled(
     program,
     device,
+    precision,
     seconds,
     memory.too_much(used, module, program, device),
     used,

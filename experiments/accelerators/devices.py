@@ -1,9 +1,8 @@
 """What one device can do: memory, bandwidth, peaks, the cost of a launch.
 
-Peaks are those of products, of the manufacturer, without sparsity. `default` is
-how XLA computes float32 products there if nobody asks for more: on a TPU in one
-pass of bfloat16, on an H100 as TF32. On a TPU 'float32' takes six passes of
-bfloat16 (jax.lax.Precision.HIGHEST).
+Peaks are those of products, of the manufacturer, without sparsity, by the
+setting `precision` of a config: a TPU multiplies bfloat16 only, three passes for
+tf32 and six for float32 (jax.lax.Precision.HIGH and HIGHEST).
 """
 
 from typing import NamedTuple
@@ -19,21 +18,16 @@ class Device(NamedTuple):
   name: str
   memory: int  # bytes
   bandwidth: float  # bytes/s of the main memory
-  peaks: dict[str, float]  # FLOP/s by precision
-  default: str  # precision of float32 products
+  peaks: dict[str, float]  # FLOP/s by the precision of a config
   launch: float = 0  # s that a kernel costs in addition to its work
   clock: float | None = None  # Hz of the compiler's cycles
-
-  @property
-  def peak(self) -> float:
-    return self.peaks[self.default]
 
 
 def _tpu(name, memory, bandwidth, bfloat16, clock) -> Device:
   # One program runs all operations: none is launched by a host. The compiler's
   # estimate of cycles has their overheads.
-  peaks = {'bfloat16': bfloat16, 'float32': bfloat16 / 6}
-  return Device(name, memory, bandwidth, peaks, 'bfloat16', 0, clock)
+  peaks = {'float32': bfloat16 / 6, 'tf32': bfloat16 / 3, 'mixed': bfloat16}
+  return Device(name, memory, bandwidth, peaks, 0, clock)
 
 
 # TPUs: cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e}, "key chip specifications".
@@ -55,8 +49,7 @@ DEVICES = {
     'H100 SXM',
     84_942_979_072,
     3.352 * TB,
-    {'tf32': 494.7 * TFLOPS, 'bfloat16': 989.4 * TFLOPS, 'float32': 67e12},
-    'tf32',
+    {'float32': 67 * TFLOPS, 'tf32': 494.7 * TFLOPS, 'mixed': 989.4 * TFLOPS},
     launch=2e-6,
   ),
 }

@@ -87,11 +87,12 @@ def compile_plan(
 ) -> Iterator[Compiled]:
   """Yield the programs of these kinds, of all if there are none, compiled."""
   devices, device = targets.devices_of(*where), where.device
+  precision = plan.settings.model.precision
   with compiling_for(where.kind, device.memory):
     for program in make_programs(plan, devices):
       if not kinds or program.kind in kinds:
         log(f'Compiling {program.kind} of {program.stage}')
-        yield compile_program(program, device, where.kind)
+        yield compile_program(program, device, where.kind, precision)
 
 
 def lines(
@@ -102,7 +103,8 @@ def lines(
   first = next(iter(result.values())).plan.settings
   title = (
     f'{config} on {where.device.name}{many} ({where.topology}): '
-    f'{first.algorithm}, {first.model.name}; jax {jax.__version__}'
+    f'{first.algorithm}, {first.model.name}, {first.model.precision}; '
+    f'jax {jax.__version__}'
   )
   yield from textwrap.wrap(title, WIDTH)
   notes = {note for member in result.values() for note in member.plan.notes}

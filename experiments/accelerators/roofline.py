@@ -12,23 +12,23 @@ from experiments.accelerators.devices import Device
 from experiments.accelerators.hlo_totals import Costs
 
 
-def seconds(costs: Costs, device: Device) -> float:
-  """Return the roofline time of these costs.
+def seconds(costs: Costs, device: Device, precision: str) -> float:
+  """Return the roofline time of these costs, in a precision of configs.
 
   >>> h100 = devices.DEVICES['h100']
-  >>> seconds(Costs(kernels=100, bytes=3.352e9), h100)
+  >>> seconds(Costs(kernels=100, bytes=3.352e9), h100, 'float32')
   0.0012
   """
   moving = costs.bytes / device.bandwidth
-  computing = costs.flops / device.peak
+  computing = costs.flops / device.peaks[precision]
   return max(moving, computing) + costs.kernels * device.launch
 
 
-def limit(costs: Costs, device: Device) -> str:
+def limit(costs: Costs, device: Device, precision: str) -> str:
   """Return what takes most of that time: memory, products, or launches."""
   parts = {
     'memory': costs.bytes / device.bandwidth,
-    'products': costs.flops / device.peak,
+    'products': costs.flops / device.peaks[precision],
     'launches': costs.kernels * device.launch,
   }
   return max(parts, key=parts.get)

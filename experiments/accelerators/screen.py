@@ -103,7 +103,7 @@ def _work(row: Compiled) -> tuple[str, ...]:
       number(step.bytes / 1e6),
       number(step.bytes / 1e6 / images),
       number(1e6 * row.step_seconds / images),
-      roofline.limit(step, row.device),
+      roofline.limit(step, row.device, row.precision),
       number(1e6 * own / images) if own else '',
     )
   calls = row.program.calls

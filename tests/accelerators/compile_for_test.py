@@ -44,6 +44,7 @@ def test_a_small_round(platform):
     member['programs'][0] for member in json.loads(done.stdout)['members']
   )
   assert (one['images_per_step'], two['images_per_step']) == (20, 40)
+  assert one['precision'] == 'float32'
   assert not one['error'] and one['memory']['arguments'] > 0
   # Twice the images, twice the products, about as many kernels.
   ratio = two['step']['flops'] / one['step']['flops']

@@ -5,9 +5,10 @@ import pytest
 from experiments.accelerators import roofline
 from experiments.accelerators.devices import BY_PLATFORM, DEVICES, Device
 from experiments.accelerators.hlo_totals import Costs
+from fedjax_pfl.models.precision import PRECISIONS
 
 # 100 bytes/s, 1,000 FLOP/s, 0.5 s a launch, 10 cycles a second.
-SLOW = Device('slow', 10**6, 100, {'tf32': 1000}, 'tf32', launch=0.5, clock=10)
+SLOW = Device('slow', 10**6, 100, {'tf32': 1000}, launch=0.5, clock=10)
 
 
 @pytest.mark.parametrize(
@@ -19,8 +20,8 @@ SLOW = Device('slow', 10**6, 100, {'tf32': 1000}, 'tf32', launch=0.5, clock=10)
   ],
 )
 def test_time_and_what_limits_it(costs, seconds, limit):
-  assert roofline.seconds(costs, SLOW) == seconds
-  assert roofline.limit(costs, SLOW) == limit
+  assert roofline.seconds(costs, SLOW, 'tf32') == seconds
+  assert roofline.limit(costs, SLOW, 'tf32') == limit
 
 
 def test_the_compilers_cycles():
@@ -39,6 +40,7 @@ def test_costs_add_up():
 def test_every_device_belongs_to_a_platform():
   assert {n for names in BY_PLATFORM.values() for n in names} == {*DEVICES}
   for device in DEVICES.values():
-    assert device.peak == device.peaks[device.default]
+    assert {*device.peaks} == {*PRECISIONS}
+    exact, rounded, half = (device.peaks[name] for name in PRECISIONS)
     # More FLOPs than bytes a second, and a memory read in less than a minute.
-    assert device.peak > device.bandwidth > device.memory / 60
+    assert half > rounded > exact > device.bandwidth > device.memory / 60
