@@ -1,8 +1,8 @@
 """What one device can do: memory, bandwidth, peaks, the cost of a launch.
 
 Peaks are those of products, of the manufacturer, without sparsity, by the
-setting `precision` of a config: a TPU multiplies bfloat16 only, three passes for
-tf32 and six for float32 (jax.lax.Precision.HIGH and HIGHEST).
+setting `precision` of a config: a TPU multiplies bfloat16 only, three passes
+for tf32 and six for float32 (jax.lax.Precision.HIGH and HIGHEST).
 """
 
 from typing import NamedTuple
