@@ -13,6 +13,9 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import small_archives
+
+from fedjax_pfl.data.preparation.archives import ARCHIVES
 
 FOLDER = Path(__file__).parents[1] / 'notebooks'
 TAG = 'parameters'
@@ -25,6 +28,7 @@ SHORT = {
     'COHORT': 2,
     'EXAMPLES': 20,
   },
+  'your_own_data': {'ROUNDS': 1},
 }
 every_notebook = pytest.mark.parametrize('name', SHORT)
 
@@ -121,3 +125,19 @@ def test_your_own_method(tmp_path, monkeypatch, capsys, drawing):
       for score in views.values():
         assert score.correct.shape == (6,)
         assert np.isfinite(score.loss).all()
+
+
+def test_your_own_data(tmp_path, monkeypatch, capsys, drawing):
+  archives, images = small_archives.write_archives(
+    tmp_path / 'net', ['fashion_mnist']
+  )
+  monkeypatch.setitem(ARCHIVES, 'fashion_mnist', archives['fashion_mnist'])
+  scope, figures = execute('your_own_data', tmp_path, monkeypatch)
+  assert len(figures) == 2
+  assert scope['images'].x.shape == images['fashion_mnist'][0][0].shape
+  assert scope['counts'].sum() == 1442 and len(scope['counts']) == 20
+  first = scope['result']['views']['finetuned']
+  assert first['num_clients'] == 20
+  sizes = scope['experiment'].train.count + scope['experiment'].test.count
+  assert sizes.tolist() == np.bincount(scope['clients']).tolist()
+  assert 'round 1/1' in capsys.readouterr().out

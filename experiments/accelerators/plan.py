@@ -16,6 +16,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data import Images, Shape, is_available
 from fedjax_pfl.data.halves import halves
+from fedjax_pfl.data.image_pool import pool_of
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings, parse_config
@@ -99,8 +100,10 @@ def _stack(images: Images, rows: list[np.ndarray]) -> ClientData:
   """Return clients as `stack_clients` does, with shapes for the images."""
   count = np.array([len(own) for own in rows], np.int32)
   index = np.zeros((len(rows), max(1, count.max())), np.int32)  # [K, N]
+  pool = jax.ShapeDtypeStruct(images.x.shape, images.x.dtype)
   return ClientData(
-    jax.ShapeDtypeStruct(images.x.shape, images.x.dtype),
+    # A function of its own: jax would find the trace for another target.
+    jax.eval_shape(lambda images: pool_of(images), pool),
     jax.ShapeDtypeStruct(images.y.shape, np.int32),
     index,
     count,

@@ -40,6 +40,14 @@ class Round(NamedTuple):
 def evenly_spaced(images: Images, number: int) -> Images:
   """Return this number of the images, evenly spaced; all of them if 0."""
   size = len(images.y)
+  if not size:
+    raise bad_input(
+      'run',
+      got='a run whose data set has no test images of its own',
+      expected='test images that all clients share',
+      choices=["the words 'test' in `split` of the .npz file"],
+      cause='own arrays whose clients are tested on training images',
+    )
   number = min(number or size, size)
   rows = np.arange(number) * size // number
   return Images(images.x[rows], images.y[rows])
@@ -121,7 +129,7 @@ def make_watch(
 def _append(train: ClientData, images: Images) -> ClientData:
   """Return the clients with these images at the end of their pool."""
   return train._replace(
-    x=jnp.concatenate([train.x, jnp.asarray(images.x)]),
+    x=jnp.concatenate([train.x[:], jnp.asarray(images.x)]),
     y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
   )
 

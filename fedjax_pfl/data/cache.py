@@ -33,14 +33,15 @@ def load_cached(
   entry = f'{name.replace("/", "_")}-{key}-{FORMAT}'
   # A damaged file may raise anything; the entry is then built again.
   with contextlib.suppress(Exception):
-    return _read(cache_root(cache_dir) / entry)
+    return read_entry(cache_root(cache_dir) / entry)
   dataset = build_fn()
   with contextlib.suppress(OSError):  # no home, a full or a read-only disk
-    _write(cache_root(cache_dir) / entry, dataset)
+    write_entry(cache_root(cache_dir) / entry, dataset)
   return dataset
 
 
-def _read(folder: pathlib.Path) -> Dataset:
+def read_entry(folder: pathlib.Path) -> Dataset:
+  """Return the arrays of an entry, mapped into memory, not copied."""
   meta = json.loads((folder / 'meta.json').read_text())
   splits = [
     Images(*(_load(folder / f'{split}_{part}.npy') for part in 'xy'))
@@ -56,7 +57,8 @@ def _load(file: pathlib.Path) -> np.ndarray:
   return np.load(file, mmap_mode='r', allow_pickle=False)
 
 
-def _write(folder: pathlib.Path, dataset: Dataset) -> None:
+def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
+  """Replace the entry by one of these arrays, whole or not at all."""
   folder.parent.mkdir(parents=True, exist_ok=True)
   temporary = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=folder.parent))
   try:

@@ -2,8 +2,10 @@
 
   digits         scikit-learn's 8x8 digits, part of the installation
   synthetic      generated, in any size (synthetic.py)
-  cifar10, ...   prepared by TensorFlow Datasets (tfds_reader.py)
+  cifar10, ...   arrays that experiments/prepare.py wrote (prepared_arrays.py),
+                 or prepared by TensorFlow Datasets (tfds_reader.py)
   tiny_imagenet, folder    image files in class folders (image_folder.py)
+  npz            the user's own arrays, and who holds them (npz_files.py)
 
 Image files are decoded once; later runs read the decoded arrays (cache.py).
 """
@@ -15,7 +17,12 @@ from collections.abc import Callable
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data import image_folder, tfds_reader
+from fedjax_pfl.data import (
+  image_folder,
+  npz_files,
+  prepared_arrays,
+  tfds_reader,
+)
 from fedjax_pfl.data.cache import load_cached
 from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
@@ -23,7 +30,8 @@ from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 BUILT_IN = {'digits': Shape((8, 8, 1), 10), 'synthetic': None}
 FOLDERS = {'tiny_imagenet': Shape((64, 64, 3), 200), 'folder': None}
 DEFAULT = Synthetic()
-NAMES = (*BUILT_IN, *tfds_reader.PREPARED, *FOLDERS)
+NPZ = 'npz'
+NAMES = (*BUILT_IN, *tfds_reader.PREPARED, *FOLDERS, NPZ)
 
 
 def load_dataset(
@@ -40,7 +48,8 @@ def load_dataset(
   Args:
     name: one of `fedjax_pfl.data.NAMES`.
     data_dir: the folder of the data; '' is $TFDS_DATA_DIR, or else
-      ~/tensorflow_datasets. 'digits' and 'synthetic' need none.
+      ~/tensorflow_datasets. 'digits' and 'synthetic' need none; for 'npz' it is
+      the file, or the folder of one file a client.
     cache_dir: the folder of decoded images; '' is that of core/atomic_files.py.
     synthetic: shape, classes and sizes of the set 'synthetic'.
     fallback_to_synthetic: whether synthetic images of the same shape replace a
@@ -49,7 +58,8 @@ def load_dataset(
 
   Returns:
     Dataset with train.x and test.x [P, H, W, ch] uint8, train.y and test.y [P]
-    int32, num_classes, and a fingerprint of the content.
+    int32, num_classes, a fingerprint of the content, and the clients that hold
+    the examples where they are known.
 
   >>> dataset = pfl.load_dataset('digits')
   >>> dataset.train.x.shape, dataset.test.x.shape, dataset.num_classes
@@ -60,6 +70,8 @@ def load_dataset(
     return _load_digits()
   if name == 'synthetic':
     return make_synthetic(synthetic)
+  if name == NPZ:
+    return npz_files.load_npz(data_dir)
   if not is_available(name, data_dir):
     if fallback_to_synthetic:
       return _synthetic_instead(name, shape, data_dir)
@@ -77,11 +89,13 @@ def peek(
 ) -> Shape:
   """Return image shape and number of classes without reading the data.
 
-  For `folder`, the first image is opened.
+  For `folder`, the first image is opened; for `npz`, all but the images read.
   """
   _check_name(name)
   if name == 'synthetic':
     return Shape(tuple(synthetic.image_shape), synthetic.num_classes)
+  if name == NPZ:
+    return npz_files.peek_npz(data_dir)
   if name == 'folder':
     return image_folder.peek_folder(
       image_folder.list_folder(_folder(name, data_dir))
@@ -94,9 +108,13 @@ def is_available(name: str, data_dir: str = '') -> bool:
   _check_name(name)
   if name in BUILT_IN:
     return True
+  if name == NPZ:
+    return bool(npz_files.find_files(data_dir))
+  root = tfds_reader.data_root(data_dir)
   if name in FOLDERS:
-    return image_folder.find_folder(tfds_reader.data_root(data_dir)) is not None
-  return tfds_reader.find_prepared(name, data_dir) is not None
+    return image_folder.find_folder(root) is not None
+  arrays = prepared_arrays.has_arrays(name, root)
+  return arrays or tfds_reader.find_prepared(name, data_dir) is not None
 
 
 def _load_digits() -> Dataset:
@@ -133,6 +151,9 @@ def _read_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _load_prepared(name, data_dir, cache_dir, log_fn) -> Dataset:
+  root = tfds_reader.data_root(data_dir)
+  if prepared_arrays.has_arrays(name, root):
+    return prepared_arrays.read_arrays(name, root)
   place = tfds_reader.find_prepared(name, data_dir)
 
   def build() -> Dataset:
@@ -176,10 +197,14 @@ def _synthetic_instead(name: str, shape: Shape, data_dir: str) -> Dataset:
 
 def _absent(name: str, data_dir: str) -> BadInput:
   if name in FOLDERS:
-    return image_folder.not_a_folder(
-      tfds_reader.data_root(data_dir), 'without train/'
+    root = tfds_reader.data_root(data_dir)
+    can_download = name == 'tiny_imagenet'
+    command = (
+      tfds_reader.prepare_command(name, data_dir) if can_download else ''
     )
-  ready = [n for n in NAMES if n not in FOLDERS and is_available(n, data_dir)]
+    return image_folder.not_a_folder(root, 'without train/', command)
+  others = {*FOLDERS, NPZ}
+  ready = [n for n in NAMES if n not in others and is_available(n, data_dir)]
   return tfds_reader.not_prepared(name, data_dir, choices=ready)
 
 
@@ -190,7 +215,7 @@ def _check_name(name: str) -> None:
       got=name,
       expected='a known image set',
       choices=NAMES,
-      cause='a misspelt name; own images go under the name `folder`',
+      cause='a misspelt name; own images go under the names `folder` and `npz`',
     )
 
 

@@ -62,8 +62,12 @@ def read_folder(listing: Listing) -> tuple[Images, Images]:
   return _read(listing.train, shape), _read(listing.test, shape)
 
 
-def not_a_folder(root: pathlib.Path, got: str) -> BadInput:
-  """Return the exception that explains the two layouts."""
+def not_a_folder(root: pathlib.Path, got: str, command: str = '') -> BadInput:
+  """Return the exception that explains the two layouts.
+
+  `command` downloads the set, where one does.
+  """
+  download = f', or a set that was never prepared: {command}' if command else ''
   return bad_input(
     'data_dir',
     got=f'{root}, {got}',
@@ -71,7 +75,7 @@ def not_a_folder(root: pathlib.Path, got: str) -> BadInput:
     "Tiny-ImageNet's layout with val/val_annotations.txt",
     choices=sorted(SUFFIXES),
     cause='a path one level too high or too low (--config.data_dir=...), or '
-    'an archive that was unpacked in part',
+    f'an archive that was unpacked in part{download}',
   )
 
 

@@ -29,6 +29,8 @@ class Dataset(NamedTuple):
   num_classes: int
   fingerprint: str  # of the content: equal on every machine
   note: str = ''  # a sentence for the user
+  # The client of every example, for training [P] and for testing, where known.
+  clients: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def make_dataset(

@@ -20,6 +20,7 @@ from fedjax_pfl.data.partitions.classes import Classes
 from fedjax_pfl.data.partitions.dirichlet import Dirichlet
 from fedjax_pfl.data.partitions.dirichlet_capped import DirichletCapped
 from fedjax_pfl.data.partitions.iid import Iid, iid
+from fedjax_pfl.data.partitions.natural import Natural, Owners, check_owners
 from fedjax_pfl.data.partitions.pathological import Pathological
 from fedjax_pfl.data.partitions.semantic import Semantic
 from fedjax_pfl.data.partitions.shards import Shards, shard_assignment, shards
@@ -34,6 +35,7 @@ PARTITIONS = {
   'dirichlet_capped': DirichletCapped,
   'pathological': Pathological,
   'semantic': Semantic,
+  'natural': Natural,
 }
 TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split')
 ROUNDING = 1e-9  # (1 - 0.9) * 10 is 0.9999999999
@@ -50,6 +52,7 @@ def partition(
   test_shards_per_client: int = 100,
   test_fraction: float = 0.2,
   seed: int = 0,
+  clients: Owners | None = None,
   **settings: Any,
 ) -> tuple[Indices, Indices]:
   """Return the rows of every client, for training and for testing.
@@ -74,6 +77,8 @@ def partition(
     test_shards_per_client: for 'independent'.
     test_fraction: for 'split'.
     seed: of all draws.
+    clients: for 'natural': who holds each training example [P], and each test
+      example, whole numbers from 0; `Dataset.clients`.
     **settings: fields of PARTITIONS[name], such as `shards_per_client`.
 
   Returns:
@@ -90,19 +95,25 @@ def partition(
   _check_name('test_partition', test_partition, TEST_PARTITIONS)
   kind = _fill(name, settings)
   train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
-  _check_clients(num_clients, train_labels, test_labels, test_partition)
-  _check_labels((train_labels, test_labels), num_classes)
+  labels = train_labels, test_labels
+  _check_labels(labels, num_classes)
+  _check_tests(test_labels, test_partition)
+  dealt = labels
+  if name == 'natural':
+    dealt = check_owners(clients, num_clients, test_partition)
+  if (name, test_partition) != ('natural', 'same'):
+    _check_clients(num_clients, *labels, test_partition)
   for_clients, for_train, for_test, for_test_classes = (
     np.random.default_rng(child)
     for child in np.random.SeedSequence(seed).spawn(4)
   )
   class_counts = np.bincount(train_labels, minlength=num_classes)
   plan = kind.draw(Sizes(num_clients, class_counts, seed), for_clients)
-  train = _deal_training(kind, plan, train_labels, for_train)
+  train = _deal_training(kind, plan, dealt[0], for_train)
   if test_partition == 'split':
     return split(train, test_fraction, for_test)
   if test_partition == 'same':
-    test = kind.deal(plan, test_labels, for_test)
+    test = kind.deal(plan, dealt[1], for_test)
   elif test_partition == 'independent':
     among = num_clients, test_shards_per_client, num_classes
     assignment = shard_assignment(
@@ -177,6 +188,18 @@ def _check_name(field: str, name: str, choices) -> None:
     )
 
 
+def _check_tests(test_labels: np.ndarray, test_partition: str) -> None:
+  if not len(test_labels) and test_partition != 'split':
+    raise bad_input(
+      'test_partition',
+      got=test_partition,
+      expected='split: the data set has no test examples, so that clients are '
+      'tested on a part of their training examples',
+      choices=['test_partition=split'],
+      cause='own arrays without `split`, or without the word test in it',
+    )
+
+
 def _check_clients(num_clients, train_labels, test_labels, test_partition):
   least, splits = len(train_labels), 'for training'
   if test_partition not in ('whole', 'split'):
@@ -193,7 +216,8 @@ def _check_clients(num_clients, train_labels, test_labels, test_partition):
 
 
 def _check_labels(labels, num_classes: int) -> None:
-  low, high = min(y.min() for y in labels), max(y.max() for y in labels)
+  there = np.concatenate(labels)
+  low, high = there.min(), there.max()
   if low < 0 or high >= num_classes:
     raise bad_input(
       'num_classes',

@@ -26,9 +26,10 @@ def scale_images(dataset: Dataset, side: int) -> Dataset:
     Images(_scale(split.x, side), split.y)
     for split in (dataset.train, dataset.test)
   )
-  return make_dataset(
+  scaled = make_dataset(
     dataset.name, train, test, dataset.num_classes, dataset.note
   )
+  return scaled._replace(clients=dataset.clients)
 
 
 def _scale(x: np.ndarray, side: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 `tfds.data_source` reads array_record files in pure Python. Preparing them
 (tfds 4.9: download, decode, re-encode) needs TensorFlow, which this package
-never imports: the error for missing data has the command.
+never imports. experiments/prepare.py makes the same arrays without it.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pathlib
+import shlex
 from collections.abc import Iterable
 from concurrent import futures
 
@@ -118,22 +119,22 @@ def not_prepared(name: str, data_dir: str, choices: Iterable[str]) -> BadInput:
   got = f'{name}, which {root / name} does not hold'
   if others:
     got = f'{name}, prepared as {" and ".join(sorted(others))} in {root / name}'
-  command = (
-    'python -c "import tensorflow_datasets as tfds; '
-    f"tfds.builder('{name}', data_dir='{root}', file_format='{FORMAT}')"
-    '.download_and_prepare()"'
-  )
   return bad_input(
     'dataset',
     got=got,
-    expected=f'files that tfds prepared in {FORMAT} format, in '
-    f'{root / name}/<version>',
+    expected=f'what experiments/prepare.py wrote, or files that tfds prepared '
+    f'in {FORMAT} format, in {root / name}/<version>',
     choices=choices,
     cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir=...) '
-    'or that were never prepared; this package does not download, because '
-    'preparing needs TensorFlow. Where there is that and a network, run: '
-    f'{command}',
+    'or that were never prepared. Where there is a network, run: '
+    f'{prepare_command(name, data_dir)}',
   )
+
+
+def prepare_command(name: str, data_dir: str) -> str:
+  """Return the command that downloads and prepares an image set."""
+  place = shlex.quote(str(data_root(data_dir)))
+  return f'python experiments/prepare.py {name} --data_dir={place}'
 
 
 def _versions(name: str, data_dir: str) -> list[pathlib.Path]:

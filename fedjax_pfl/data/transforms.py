@@ -53,6 +53,7 @@ RECIPES = {
   'digits': Recipe((0.3052,), (0.3760,)),  # of its training images
   'synthetic': Recipe((0.492,), (0.162,)),  # of every size alike
   'folder': Recipe((0.5,), (0.25,)),  # unknown images: inputs in [-2, 2]
+  'npz': Recipe((0.5,), (0.25,)),
 }
 UNIT = Recipe()
 # Section 3.3 of the protocol; the others of that paper are not images.

@@ -15,20 +15,22 @@ class DataSettings:
     one_of(
       NAMES,
       'a known image set',
-      'a typing error; own images go under "folder"',
+      'a typing error; own images go under "folder" or "npz"',
     ),
     'the image set',
   )
   data_dir: str = field(
     '',
     rules.path('a path as a string; "" is the default place'),
-    'where prepared images are; "": $TFDS_DATA_DIR, ~/tensorflow_datasets',
+    'where prepared images are; "": $TFDS_DATA_DIR, ~/tensorflow_datasets; '
+    'npz: the file, or the folder of one file a client',
     NOTHING,
   )
   max_train_examples: int = field(
     0,
     at_least(0, 'training images (0 = all)', 'a fraction instead of a number'),
-    'use the first so many training images, and tests in proportion; 0: all',
+    'use the first so many training images, and tests in proportion; 0: all; '
+    'npz with clients: of every client in proportion',
   )
   preprocessing: str = field(
     'default',
@@ -39,7 +41,7 @@ class DataSettings:
   partition: str = field(
     'shards',
     one_of(PARTITIONS, 'a way to deal examples to clients'),
-    'how training examples are divided among clients',
+    'how training examples are divided among clients; natural: as the data are',
   )
   num_clients: int = field(
     100,

@@ -6,6 +6,7 @@ import numpy as np
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data import Dataset
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
@@ -26,6 +27,18 @@ def check_global_model(settings: Settings, method: Algorithm) -> None:
         "test_partition='whole', to evaluate each of them on all tests",
       ],
       cause='a method whose clients hold a part of the model, or all of it',
+    )
+
+
+def check_global_tests(settings: Settings, dataset: Dataset) -> None:
+  """Refuse to evaluate a global model on a test set without examples."""
+  if settings.evaluation.eval_global_model and not len(dataset.test.y):
+    raise bad_input(
+      'eval_global_model',
+      got=True,
+      expected='False: the data set has no test examples of its own',
+      choices=['eval_global_model=False', "the words 'test' in `split`"],
+      cause='own arrays whose clients are tested on training images',
     )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import (
   PARTITIONS,
@@ -17,7 +19,10 @@ from fedjax_pfl.data import (
   stack_clients,
 )
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.experiment_checks import check_batches
+from fedjax_pfl.training.experiment_checks import (
+  check_batches,
+  check_global_tests,
+)
 
 Log = Callable[[str], None]
 Rows = list  # K arrays of indices into the images
@@ -29,6 +34,7 @@ def build_data(
   """Return (dataset, train, test, fingerprint)."""
   dataset = load_images(settings, log)
   check_batches(settings, len(dataset.train.y))
+  check_global_tests(settings, dataset)
   indices = divide(settings, dataset)
   placement = settings.system.clients_placement
   train = stack_clients(dataset.train, indices[0], placement)
@@ -78,6 +84,7 @@ def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, Rows]:
     test_shards_per_client=data.test_shards_per_client,
     test_fraction=data.test_fraction,
     seed=settings.seed,
+    clients=dataset.clients,
     **{name: getattr(data, name) for name in names},
   )
 
@@ -88,14 +95,39 @@ def identify(dataset: Dataset, indices: tuple[Rows, Rows]) -> str:
 
 
 def first_examples(dataset: Dataset, limit: int) -> Dataset:
-  """Return the first `limit` training images, and as large a part of tests."""
+  """Return the first `limit` training images, and as large a part of tests.
+
+  Where the data say who holds an image, as large a part of each client's.
+  """
   size = len(dataset.train.y)
   if not 0 < limit < size:
     return dataset
   share = limit / size
-  num_tests = max(dataset.num_classes, round(share * len(dataset.test.y)))
-  train, test = dataset.train, dataset.test
-  return dataset._replace(
-    train=Images(train.x[:limit], train.y[:limit]),
-    test=Images(test.x[:num_tests], test.y[:num_tests]),
+  if dataset.clients:
+    rows = [_first_of_each(owners, share) for owners in dataset.clients]
+    clients = tuple(
+      owners[own] for owners, own in zip(dataset.clients, rows, strict=True)
+    )
+  else:
+    num_tests = max(dataset.num_classes, round(share * len(dataset.test.y)))
+    rows, clients = [slice(limit), slice(num_tests)], None
+  train, test = (
+    Images(images.x[own], images.y[own])
+    for images, own in zip((dataset.train, dataset.test), rows, strict=True)
   )
+  return dataset._replace(train=train, test=test, clients=clients)
+
+
+def _first_of_each(owners: np.ndarray, share: float) -> np.ndarray:
+  """Return whether a row is in the first `share` of its client's, rounded up.
+
+  Rounded up: every client keeps an example.
+  """
+  order = np.argsort(owners, kind='stable')
+  _, first, client, count = np.unique(
+    owners[order], return_index=True, return_inverse=True, return_counts=True
+  )
+  place = np.arange(len(owners)) - first[client]  # within the client
+  is_kept = np.empty(len(owners), bool)
+  is_kept[order] = place < np.ceil(share * count[client])
+  return is_kept

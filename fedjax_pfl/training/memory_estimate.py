@@ -182,7 +182,10 @@ def _known(
   train, test = experiment.train, experiment.test
   server, clients = map(trees.num_bytes, states)
   rows = trees.num_bytes([train.index, train.count, test.index, test.count])
-  pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
+  pools = {
+    id(leaf): leaf
+    for leaf in jax.tree.leaves((train.x, train.y, test.x, test.y))
+  }
   images = trees.num_bytes(list(pools.values()))
   more = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
   kept = best_model_shapes(experiment, stage, *states)

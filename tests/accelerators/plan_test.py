@@ -43,6 +43,14 @@ def test_a_data_set_that_is_not_prepared(nothing_prepared):
   )
 
 
+def test_images_are_stored_as_the_platform_stores_them(nothing_prepared):
+  with compiling_for('tpu'):
+    own = plan.make_plan(config('fedbabu_cifar10'))
+  (pool,) = jax.tree.leaves(own.train.x)
+  assert own.train.x.shape == (50_000, 32, 32, 3)
+  assert pool.shape == (50_000, 3072)
+
+
 def test_every_data_set_that_can_be_prepared_has_a_size():
   for name, shape in tfds_reader.PREPARED.items():
     made = stand_in.stand_in(name, Shape(*shape))

@@ -12,6 +12,7 @@ from helpers import (
   client_of,
   make_data,
   make_task,
+  refused,
 )
 
 from fedjax_pfl.analysis import class_curves, replay
@@ -107,6 +108,11 @@ def test_images_are_evenly_spaced(number, rows):
   got = replay.evenly_spaced(images, number)
   assert got.x[:, 0].tolist() == [*rows]
   assert got.y.tolist() == [10 * row for row in rows]
+
+
+def test_no_images_to_space_sentence():
+  nothing = Images(np.zeros((0, 2, 2, 1)), np.zeros(0, int))
+  assert 'no test images' in refused(replay.evenly_spaced, nothing, 3)
 
 
 def test_methods_that_cannot_be_watched():

@@ -44,7 +44,7 @@ def test_digits_are_split_by_class_in_the_order_of_the_file():
 
 
 def test_every_name_can_be_peeked_at_and_has_transforms():
-  for name in set(NAMES) - {'folder'}:
+  for name in set(NAMES) - {'folder', 'npz'}:
     shape = peek(name)
     assert len(shape.image_shape) == 3, name
     assert shape.num_classes >= 10, name

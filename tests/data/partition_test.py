@@ -22,8 +22,9 @@ SETTINGS = {
     'min_client_size': 20,
     'max_client_size': 100,
   },
+  'natural': {},
 }
-DETERMINISTIC = ('pathological',)
+DETERMINISTIC = ('pathological', 'natural')
 every_way = pytest.mark.parametrize('name', PARTITIONS)
 
 
@@ -64,6 +65,7 @@ def divide(name, train, test, **settings):
     name,
     train,
     test,
+    clients=tuple(np.arange(len(y)) * 3 // 5 % 4 for y in (train, test)),
     **{'num_clients': 4, 'num_classes': 10, **SETTINGS[name], **settings},
   )
 

@@ -80,8 +80,8 @@ def test_absent_data_sentence_names_folder_and_command(tmp_path):
   assert f'{tmp_path}/cifar10/<version>' in message
   assert 'Choices: digits.' in message
   assert '--config.data_dir' in message
-  assert "tfds.builder('cifar10'" in message
-  assert "file_format='array_record'" in message
+  command = f'experiments/prepare.py cifar10 --data_dir={tmp_path}'
+  assert command in message and 'in array_record format' in message
 
 
 def test_other_format_sentence(tmp_path):

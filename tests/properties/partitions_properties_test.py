@@ -59,9 +59,11 @@ SETTINGS = {
   },
   'unbalanced': unbalanced,
   'semantic': semantic,
+  'natural': lambda draw, clients, classes, size: {},
 }
 every_way = pytest.mark.parametrize('name', PARTITIONS)
 COMPLETE = (
+  'natural',
   'shards',
   'pathological',
   'dirichlet',
@@ -101,6 +103,10 @@ def check_clients(
     for own, size in zip(held.T, there, strict=True):
       parts = own[own > 0]
       assert size == parts.sum() and (size == 0 or np.ptp(parts) <= 1)
+  if name == 'natural':
+    for number, rows in enumerate(indices):
+      assert (settings['clients'][0][rows] == number).all()
+      assert (np.diff(rows) > 0).all()
   assert sizes.min() >= dirichlet_min_size
   if name == 'semantic':
     assert settings['min_client_size'] <= sizes.min()
@@ -124,6 +130,10 @@ def arguments(draw, name):
     'num_clients': num_clients,
     'num_classes': num_classes,
     'seed': draw(st.integers(0, 2**32 - 1)),
+    # For 'natural'; at least one for training, in any order.
+    'clients': tuple(
+      rng.permutation(np.arange(len(y)) % num_clients) for y in labels
+    ),
     **SETTINGS[name](draw, num_clients, num_classes, len(labels[0])),
   }
 

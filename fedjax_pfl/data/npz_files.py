@@ -1,0 +1,263 @@
+"""Read the user's own arrays: one .npz file, or a folder with one a client.
+
+  images       [P, H, W, ch] or [P, H, W] uint8
+  labels       [P] whole numbers from 0
+  split        [P] 'train' or 'test'; without it every example is for training
+  num_classes  a number; without it every class has a training example
+  clients      [P] who holds the example, whole numbers from 0; one file only
+
+In a folder, client k is the k-th file by name. partition='natural' divides by
+these clients; the other partitions ignore them. Nothing is unpickled.
+"""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
+
+REQUIRED = ('images', 'labels')
+OPTIONAL = ('split', 'num_classes')
+SPLITS = ('train', 'test')
+FIELD = 'data_dir'  # of a config: which every message is about
+
+
+class Part(NamedTuple):
+  """What one file holds, but for its images."""
+
+  file: pathlib.Path
+  shape: tuple[int, ...]  # of all its images, as stored
+  labels: np.ndarray  # [P]
+  is_test: np.ndarray  # [P] bool
+  clients: np.ndarray | None  # [P]
+  num_classes: int  # 0: not given
+
+
+def find_files(place: str) -> list[pathlib.Path]:
+  """Return the file, or those of a folder by name; [] if there are none."""
+  path = pathlib.Path(place).expanduser()
+  if path.suffix == '.npz' and path.is_file():
+    return [path]
+  return sorted(path.glob('*.npz')) if place and path.is_dir() else []
+
+
+def peek_npz(place: str) -> Shape:
+  """Return image shape and number of classes; images are not read."""
+  parts = _read_parts(place)
+  return Shape(_image_shape(parts[0]), _count_classes(parts))
+
+
+def load_npz(place: str) -> Dataset:
+  """Return the image set, with the client of every example if it is known."""
+  parts = _read_parts(place)
+  x = np.concatenate([_read_images(part) for part in parts])
+  y = np.concatenate([part.labels for part in parts]).astype(np.int32)
+  is_test = np.concatenate([part.is_test for part in parts])
+  train, test = (Images(x[rows], y[rows]) for rows in (~is_test, is_test))
+  dataset = make_dataset('npz', train, test, _count_classes(parts))
+  if parts[0].clients is None:
+    return dataset
+  clients = np.concatenate([part.clients for part in parts])
+  return dataset._replace(clients=(clients[~is_test], clients[is_test]))
+
+
+def _read_parts(place: str) -> list[Part]:
+  """Return all files, checked each and beside one another."""
+  files = find_files(place)
+  if not files:
+    raise _refuse(
+      place,
+      'a .npz file, or a folder with a .npz file for each client',
+      'a path from another folder, or --config.data_dir that was left out',
+    )
+  is_folder = pathlib.Path(place).expanduser().is_dir()
+  parts = [
+    _read_part(file, client if is_folder else None)
+    for client, file in enumerate(files)
+  ]
+  _check_alike(parts)
+  return parts
+
+
+def _check_alike(parts: Sequence[Part]) -> None:
+  """Refuse files of one folder that are not of one image set."""
+  first, *others = parts
+  want = _image_shape(first), first.num_classes
+  for part in others:
+    if (_image_shape(part), part.num_classes) != want:
+      raise _refuse(
+        f'{part.file} with images {_image_shape(part)}, num_classes '
+        f'{part.num_classes or "not given"}',
+        f'those of {first.file.name}: images {want[0]}, num_classes '
+        f'{want[1] or "not given"}',
+        'files of different sets, or images that were not scaled to one size',
+      )
+
+
+def _read_part(file: pathlib.Path, client: int | None) -> Part:
+  """Return what a file holds; `client` is its number in a folder, or None."""
+  with _opened(file) as arrays:
+    allowed = (*REQUIRED, *OPTIONAL, *(('clients',) if client is None else ()))
+    _check_keys(file, arrays.files, allowed)
+    shape = _peek_images(file, arrays)
+    rest = {key: arrays[key] for key in arrays.files if key != 'images'}
+  size = shape[0]
+  labels = _whole_numbers(file, 'labels', rest['labels'], size)
+  clients = rest.get('clients')
+  if clients is not None:
+    clients = _whole_numbers(file, 'clients', clients, size)
+  if client is not None:
+    clients = np.full(size, client)
+  num_classes = _read_num_classes(file, rest.get('num_classes'))
+  if num_classes and labels.max() >= num_classes:
+    raise _refuse(
+      f'{file} with labels up to {labels.max()}',
+      f'labels below num_classes, {num_classes}',
+      'labels from 1 instead of 0, or num_classes of another set',
+    )
+  is_test = _read_split(file, rest.get('split'), size)
+  return Part(file, shape, labels, is_test, clients, num_classes)
+
+
+@contextlib.contextmanager
+def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
+  try:
+    with np.load(file, allow_pickle=False) as arrays:
+      yield arrays
+  except BadInput:
+    raise
+  except Exception as error:  # zipfile and numpy raise a dozen kinds
+    raise _refuse(
+      f'{file}, which cannot be read: {error}',
+      'a file of np.savez without Python objects',
+      'a list of arrays of unlike shapes, which numpy stores as objects, or a '
+      'copy that was cut short',
+    ) from error
+
+
+def _peek_images(file: pathlib.Path, arrays) -> tuple[int, ...]:
+  """Return the shape of the images, from the header of their array."""
+  with arrays.zip.open('images.npy') as stream:
+    version = np.lib.format.read_magic(stream)
+    read = {
+      (1, 0): np.lib.format.read_array_header_1_0,
+      (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, _, dtype = read(stream)
+  if dtype != np.uint8 or len(shape) not in (3, 4) or min(shape) < 1:
+    raise _refuse(
+      f'{file} with images {dtype.name}{list(shape)}',
+      'images uint8 [P, H, W, ch] or [P, H, W], at least one',
+      'images that were divided by 255 already, channels before pixels that '
+      'were flattened, or a list of images of unlike sizes',
+    )
+  return shape
+
+
+def _read_images(part: Part) -> np.ndarray:
+  with _opened(part.file) as arrays:
+    return arrays['images'].reshape(-1, *_image_shape(part))
+
+
+def _image_shape(part: Part) -> tuple[int, int, int]:
+  """Return (H, W, ch); images without channels have one."""
+  height, width, *channels = part.shape[1:]
+  return (height, width, *channels) if channels else (height, width, 1)
+
+
+def _check_keys(
+  file: pathlib.Path, keys: Sequence[str], allowed: Sequence[str]
+) -> None:
+  missing = [key for key in REQUIRED if key not in keys]
+  unknown = [key for key in keys if key not in allowed]
+  if missing or unknown:
+    wrong = f'no {missing[0]}' if missing else f'an unknown {unknown[0]}'
+    raise bad_input(
+      FIELD,
+      got=f'{file} with {wrong}',
+      expected=f'arrays {", ".join(REQUIRED)}, and optionally '
+      f'{", ".join(allowed[len(REQUIRED) :])}',
+      choices=allowed,
+      cause='arrays of other names (np.savez(file, images=x, labels=y)), or '
+      '`clients` in a folder, where every file is a client',
+    )
+
+
+def _whole_numbers(
+  file: pathlib.Path, key: str, array: np.ndarray, size: int
+) -> np.ndarray:
+  """Return the array if it has a number from 0 for every image."""
+  is_whole = np.issubdtype(array.dtype, np.integer)
+  got = None
+  if array.shape != (size,) or not is_whole:
+    got = f'{array.dtype.name}{list(array.shape)}'
+  elif array.min() < 0 or array.max() >= 2**31:
+    got = f'from {array.min()} to {array.max()}'
+  if got:
+    causes = {
+      'labels': 'one-hot or float labels, or -1 for "no label"',
+      'clients': 'names of clients: number them with np.unique(names, '
+      'return_inverse=True)[1]; or the clients of one split only',
+    }
+    raise _refuse(
+      f'{file} with {key} {got}',
+      f'{key} [{size}], a whole number from 0 for each image',
+      causes[key],
+    )
+  return array.astype(np.int64)
+
+
+def _read_num_classes(file: pathlib.Path, array: np.ndarray | None) -> int:
+  if array is None:
+    return 0
+  is_whole = array.shape == () and np.issubdtype(array.dtype, np.integer)
+  if not is_whole or not 1 <= array < 2**31:
+    raise _refuse(
+      f'{file} with num_classes {array.dtype.name}{list(array.shape)}',
+      'num_classes as one whole number above 0',
+      'the names or the counts of the classes',
+    )
+  return int(array)
+
+
+def _read_split(
+  file: pathlib.Path, split: np.ndarray | None, size: int
+) -> np.ndarray:
+  """Return whether an example is for testing [P]."""
+  if split is None:
+    return np.zeros(size, bool)
+  is_known = split.shape == (size,) and np.isin(split, SPLITS).all()
+  if split.dtype.kind != 'U' or not is_known:
+    raise _refuse(
+      f'{file} with split {split.dtype.name}{list(split.shape)}',
+      f"split [{size}], the word 'train' or 'test' for each image",
+      "numbers: write np.where(is_test, 'test', 'train'); or other words",
+    )
+  return split == 'test'
+
+
+def _count_classes(parts: Sequence[Part]) -> int:
+  """Return the number given; else that of classes, all with an example."""
+  if parts[0].num_classes:
+    return parts[0].num_classes
+  labels = [part.labels[~part.is_test] for part in parts]
+  there = np.unique(np.concatenate(labels))
+  every = np.unique(np.concatenate([part.labels for part in parts]))
+  missing = np.setdiff1d([*range(len(every)), *every], there)
+  if len(missing):
+    file = parts[0].file
+    raise _refuse(
+      f'{file if len(parts) == 1 else file.parent} without a training example '
+      f'of class {missing[0]}',
+      'one of every class from 0, or the number of classes as num_classes',
+      'labels from 1 instead of 0, or all examples in the split test',
+    )
+  return len(every)
+
+
+def _refuse(got: str, expected: str, cause: str) -> BadInput:
+  return bad_input(FIELD, got=got, expected=expected, cause=cause)
