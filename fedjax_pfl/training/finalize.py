@@ -19,6 +19,7 @@ from fedjax_pfl.training.global_evaluator import last_evaluations
 from fedjax_pfl.training.model_export import ModelExport
 from fedjax_pfl.training.seed_run import SeedRun
 from fedjax_pfl.training.state import State, summarise_best
+from fedjax_pfl.training.warm_start import model_digest
 
 
 def finalize(seed_run: SeedRun) -> None:
@@ -63,6 +64,8 @@ def write_result(
     more['global'] = {**of_server, 'last10': last}
   if families := best_views(scores, experiment.train.count):
     more['test_best_view'] = families
+  if digest := model_digest(run.path):
+    more['model'] = digest  # by which runs that start from it are recognised
   num_classes = experiment.dataset.num_classes
   run.write_clients(
     scores,
