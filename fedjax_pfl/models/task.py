@@ -153,9 +153,8 @@ def task_from_module(
     augment: the transform of training images; see `make_task`.
     normalise: the transform of test images.
     batch_independent: whether a row of features depends on that row of x only.
-    conv_impl: how convolutions, pooling and BatchNorm are computed: 'lax', as
-      the module has them; 'gemm', by matrix products (`replace_layers`); or
-      'auto': 'gemm' on a CPU and 'lax' elsewhere.
+    conv_impl: how convolutions, pooling and BatchNorm are computed; see
+      `replace_layers`.
     precision: 'float32' on every device; 'tf32', rounded inputs of products;
       or 'mixed', bfloat16 activations beside float32 parameters.
 

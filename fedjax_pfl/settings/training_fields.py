@@ -40,7 +40,8 @@ class ModelSettings:
   conv_impl: str = field(
     'auto',
     one_of(CONV_IMPLS, 'a way to compute convolutions'),
-    'how convolutions are computed; auto: gemm on a CPU, else lax',
+    'how convolutions are computed; auto: gemm on a CPU, fused on a GPU, lax '
+    'on a TPU',
     NOTHING,
   )
   precision: str = field(

@@ -37,17 +37,17 @@ def precisions(text):
   return {*re.findall(r'\b(DEFAULT|HIGHEST|HIGH)\b', '\n'.join(lines))}
 
 
-@pytest.mark.parametrize('conv_impl', ['lax', 'gemm'])
+@pytest.mark.parametrize('conv_impl', ['lax', 'fused', 'gemm'])
 def test_products_have_the_precision(conv_impl):
   assert precisions(program(conv_impl, 'float32')) == {'HIGHEST'}
   tf32 = precisions(program(conv_impl, 'tf32'))
   # Sums that are written as products are never rounded.
-  assert tf32 == ({'HIGH'} if conv_impl == 'lax' else {'HIGH', 'HIGHEST'})
+  assert tf32 == ({'HIGH', 'HIGHEST'} if conv_impl == 'gemm' else {'HIGH'})
   for name in ('float32', 'tf32'):
     assert 'bf16' not in program(conv_impl, name)
 
 
-@pytest.mark.parametrize('conv_impl', ['lax', 'gemm'])
+@pytest.mark.parametrize('conv_impl', ['lax', 'fused', 'gemm'])
 def test_mixed_has_bfloat16_products_and_float32_outside(conv_impl):
   text = program(conv_impl, 'mixed')
   products = re.findall(r'stablehlo\.(?:convolution|dot_general).*', text)

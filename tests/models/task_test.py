@@ -137,7 +137,7 @@ def test_digits_have_64_features(conv_impl):
   ],
 )
 @pytest.mark.parametrize('stride', [1, 2])
-@pytest.mark.parametrize('how', ['gemm', 'lax'])
+@pytest.mark.parametrize('how', ['gemm', 'fused'])
 def test_blocks_agree(how, stride, module, sides, channels):
   """One block of each kind; with a stride, so with a projection."""
   x = np.random.default_rng(0).normal(size=(4, *sides, channels))

@@ -50,7 +50,7 @@ BAD = [
   ('head_init', 'orthogonl', 'did you mean orthogonal?'),
   ('head_init', None, 'got None'),
   ('head_bias', 0, 'Choices: default, zero'),
-  ('conv_impl', 'conv', 'Choices: auto, lax, gemm'),
+  ('conv_impl', 'conv', 'Choices: auto, lax, fused, gemm'),
   ('precision', 'bfloat16', 'Choices: float32, tf32, mixed'),
   ('partition', 'shard', 'did you mean shards?'),
   ('aggregation', 'uniforn', 'did you mean uniform?'),

@@ -2,14 +2,19 @@
 
   y[b, i, j, :] = sum_{u, v} x[b, s i + u - p, s j + v - p, :] K[u, v]
 
-Images are [B, H, W, C], kernels [k, k, in, out]; p pixels of zeros lie on
-every side, also for stride 2 ('SAME' would put them on one side only). The
-implementations agree up to rounding:
+Images are [B, H, W, C], kernels [k, k, in, out]. The implementations agree up
+to rounding:
 
-  lax    lax.conv_general_dilated
-  gemm   matrix products, on images [C, H, W, B] inside
+  gemm    matrix products, on images [C, H, W, B] inside: for a CPU, where
+          XLA's own under a client axis are 40 times slower. The transpositions
+          around them cancel between consecutive layers
+  fused   XLA's convolutions; BatchNorm, ReLU, pooling and separable
+          convolutions in few passes over memory: for a GPU
+  lax     XLA's convolutions, and the rest as the module has it: for a TPU,
+          whose compiler keeps a client's images in fast memory anyway
 
-The transpositions around gemm cancel between consecutive layers.
+Which one suits a GPU and a TPU is what their compilers say (docs/performance,
+"On accelerators"), not a measurement.
 """
 
 import functools
@@ -24,11 +29,12 @@ from fedjax_pfl.models.ops import matmul_conv
 from fedjax_pfl.models.ops.fusion import pad
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
-CONV_IMPLS = ('auto', 'lax', 'gemm')
+CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')
+AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'lax'}
 
 
 def resolve(conv_impl: str) -> str:
-  """Return 'lax' or 'gemm'; 'auto' is gemm on a CPU, lax elsewhere."""
+  """Return the implementation; 'auto' is that of the target."""
   if conv_impl not in CONV_IMPLS:
     raise bad_input(
       'conv_impl',
@@ -37,11 +43,7 @@ def resolve(conv_impl: str) -> str:
       choices=CONV_IMPLS,
       cause='a typo',
     )
-  if conv_impl != 'auto':
-    return conv_impl
-  # On a CPU lax.conv inside a loop is 40 times slower. For accelerators lax is
-  # assumed, not measured.
-  return 'gemm' if target() == 'cpu' else 'lax'
+  return AUTO[target()] if conv_impl == 'auto' else conv_impl
 
 
 def batch_last(x: Array) -> Array:

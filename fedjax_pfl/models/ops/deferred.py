@@ -3,7 +3,7 @@
 A convolution is a `Deferred`; a bias, a ReLU, a pooling that follow wrap it in
 another one. Whoever needs numbers calls `compute`. Then a `Fuse` function
 takes the largest group of layers for which it has one function: `fuse_gemm.py`
-for a CPU, `fuse_lax.py` for accelerators.
+for a CPU, `fuse_passes.py` for a GPU.
 """
 
 import functools
@@ -48,7 +48,7 @@ class Conv(NamedTuple):
 class Bias(NamedTuple):
   """of + bias, with one number a channel."""
 
-  of: Deferred
+  of: Value
   bias: Array
 
 
@@ -105,3 +105,14 @@ def masked_by(value: Value) -> Array | None:
     case Deferred(Relu(of)) | Deferred(Pool(of)):
       return masked_by(of)
   return None
+
+
+def without_bias(value: Value) -> Value:
+  """Return what is normalised, without a bias, which the mean removes.
+
+  Its gradient is exactly zero.
+  """
+  match value:
+    case Deferred(Bias(of)):
+      return of
+  return value

@@ -24,6 +24,7 @@ from fedjax_pfl.models.ops.deferred import (
   Row,
   Value,
   compute,
+  without_bias,
 )
 
 
@@ -41,7 +42,7 @@ def fuse(layer: Layer) -> Array:
     case Pool(Deferred(Relu(Deferred(Conv() | Bias()) as of)), size):
       return _relu_pool(of, size)
     case Pool(Deferred(Relu(Deferred(Norm() as n))), 2) if _has_windows(n):
-      y = _without_bias(n.of).layer
+      y = without_bias(n.of).layer
       windows = conv.windows(y.x, y.kernel, y.precision)
       return _pooled(windows, n.scale, n.bias, n.mask)
     case Norm():
@@ -73,19 +74,8 @@ def _relu_pool(of: Deferred, size: int) -> Array:
   return conv.batch_first(relu_pool.relu_pool(conv.batch_last(y), bias, size))
 
 
-def _without_bias(value: Value) -> Value:
-  """Return what is normalised, without a bias, which the mean removes.
-
-  Its gradient is exactly zero.
-  """
-  match value:
-    case Deferred(Bias(of)):
-      return of
-  return value
-
-
 def _has_windows(norm: Norm) -> bool:
-  match _without_bias(norm.of):
+  match without_bias(norm.of):
     case Deferred(Conv(x, kernel, 1, ((1, 1), (1, 1)), depthwise=False)):
       even = x.shape[1] % 2 == x.shape[2] % 2 == 0
       return kernel.shape[:2] == (3, 3) and even
@@ -93,7 +83,7 @@ def _has_windows(norm: Norm) -> bool:
 
 
 def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
-  x = compute(_without_bias(norm.of))
+  x = compute(without_bias(norm.of))
   skip = None if skip is None else compute(skip)
   return _fused(x, skip, norm.scale, norm.bias, norm.mask, relu)
 

@@ -26,10 +26,11 @@ LARGEST = 11  # pixels a side of a window: 121 winners fit into a byte
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def max_pool(x: Array, size: int) -> Array:
   """Return the maximum of every size x size pixels, side by side."""
-  return _forward(x, size)[0]
+  return forward(x, size)[0]
 
 
-def _forward(x, size):
+def forward(x: Array, size: int) -> tuple[Array, Array]:
+  """Return (maximum, which pixel won: int8), both [B, h, w, C]."""
   h, w = (side // size * size for side in x.shape[1:3])
   pixels = [
     x[:, p:h:size, q:w:size] for p in range(size) for q in range(size)
@@ -38,19 +39,29 @@ def _forward(x, size):
   for k, pixel in enumerate(pixels[1:], 1):
     won = jnp.where(pixel > z, jnp.int8(k), won)
     z = jnp.maximum(z, pixel)
+  return z, won
+
+
+def backward(dz: Array, won: Array, size: int, sides: tuple[int, int]) -> Array:
+  """Return dx [B, H, W, C] of images of these sides (H, W)."""
+  b, h, w, c = dz.shape
+  k = jnp.arange(size * size, dtype=jnp.int8).reshape(size, 1, size, 1)
+  wide = (slice(None), slice(None), None, slice(None), None, slice(None))
+  dx = jnp.where(won[wide] == k, dz[wide], jnp.zeros((), dz.dtype))
+  dx = dx.reshape(b, h * size, w * size, c)
+  rest = sides[0] - size * h, sides[1] - size * w
+  return jnp.pad(dx, ((0, 0), (0, rest[0]), (0, rest[1]), (0, 0)))
+
+
+def _forward(x, size):
+  z, won = forward(x, size)
   # An array of no images: its shape for the backward pass, without memory.
   return z, (won, x[:0])
 
 
 def _backward(size, saved, dz):
   won, like = saved
-  b, h, w, c = dz.shape
-  k = jnp.arange(size * size, dtype=jnp.int8).reshape(size, 1, size, 1)
-  wide = (slice(None), slice(None), None, slice(None), None, slice(None))
-  dx = jnp.where(won[wide] == k, dz[wide], jnp.zeros((), dz.dtype))
-  dx = dx.reshape(b, h * size, w * size, c)
-  rest = (like.shape[1] - size * h), (like.shape[2] - size * w)
-  return (jnp.pad(dx, ((0, 0), (0, rest[0]), (0, rest[1]), (0, 0))),)
+  return (backward(dz, won, size, like.shape[1:3]),)
 
 
 max_pool.defvjp(_forward, _backward)

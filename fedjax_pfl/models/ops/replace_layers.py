@@ -41,9 +41,9 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
 
   Args:
     fn: a function of pytrees of arrays, without side effects.
-    conv_impl: 'gemm': matrix products, as suits a CPU; 'lax': XLA's own
-      convolutions, with few passes over memory around them; 'auto': 'gemm' on
-      a CPU, 'lax' elsewhere.
+    conv_impl: 'gemm': matrix products, for a CPU; 'fused': XLA's convolutions
+      with few passes over memory around them, for a GPU; 'lax': max-pooling
+      alone, for a TPU; 'auto': as suits the device.
 
   Returns:
     A function of the same arguments; differentiate it, map it, compile it.
@@ -97,7 +97,7 @@ def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   name, result = eqn.primitive.name, None
   if name in way.rules:
     result = way.rules[name](eqn, *inputs)
-  elif name == 'jit' and eqn.params['name'] == MASKED_NORM:
+  elif _is_norm(eqn) and way.has_norm:
     result = rules.norm(*inputs)
   elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
     inner = eqn.params['jaxpr']
@@ -109,6 +109,10 @@ def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   elif result is not None:
     return [result]
   return _bind(way, eqn, [compute(value) for value in inputs])
+
+
+def _is_norm(eqn: core.JaxprEqn) -> bool:
+  return eqn.primitive.name == 'jit' and eqn.params['name'] == MASKED_NORM
 
 
 def _bind(

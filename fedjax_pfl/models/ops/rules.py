@@ -8,12 +8,13 @@ says why the equation stays as it is; or None where it is none of its business.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import fuse_gemm, fuse_lax, pool
+from fedjax_pfl.models.ops import fuse_gemm, fuse_passes, pool
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -92,10 +93,13 @@ def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
   return None
 
 
-def add_skip(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
-  """Return a normalisation and its skip."""
-  layer = add(eqn, a, b)
-  return layer if isinstance(layer, Add) else None
+def add_rows(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
+  """Return any images and their bias, or a normalisation and its skip."""
+  for x, y in ((a, b), (b, a)):
+    is_image = isinstance(x, jax.Array) and x.ndim == 4 and x.shape[0] > 1
+    if is_image and (vector := _channels(y, x.shape)) is not None:
+      return Bias(x, vector)
+  return add(eqn, a, b)
 
 
 def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
@@ -149,6 +153,7 @@ class Way(NamedTuple):
 
   rules: dict[str, Rule]  # by the name of the primitive
   fuse: Fuse
+  has_norm: bool  # whether BatchNorm has a function of its own
 
 
 WAYS = {
@@ -162,15 +167,23 @@ WAYS = {
       'reduce_window_sum': sum_window,
     },
     fuse_gemm.fuse,
+    has_norm=True,
   ),
-  'lax': Way(
+  'fused': Way(
     {
       'conv_general_dilated': separable,
-      'add': add_skip,
+      'add': add_rows,
       'custom_jvp_call': relu,
+      'broadcast_in_dim': broadcast,
       'reduce_window_max': side_by_side,
     },
-    fuse_lax.fuse,
+    fuse_passes.fuse,
+    has_norm=True,
+  ),
+  'lax': Way(
+    {'custom_jvp_call': relu, 'reduce_window_max': side_by_side},
+    fuse_passes.fuse,
+    has_norm=False,
   ),
 }
 

@@ -133,5 +133,7 @@ def test_under_vmap_over_kernels_is_a_loop():
 
 
 def test_unknown_conv_impl_lists_the_choices():
-  with pytest.raises(BadInput, match=r'Choices: auto, lax, gemm .*mean gemm'):
+  with pytest.raises(
+    BadInput, match=r'Choices: auto, lax, fused, gemm .*mean gemm'
+  ):
     conv.resolve('gem')

@@ -64,7 +64,7 @@ class PlainCNN(nn.Module):
     return nn.Dense(3, param_dtype=float)(x.reshape(len(x), -1))
 
 
-@pytest.mark.parametrize('conv_impl', ['gemm', 'lax'])
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused', 'lax'])
 def test_flax_linen(conv_impl):
   net, x = PlainCNN(), normal(4, 17, 16, 3)
   params = net.init(jax.random.key(0), x)
@@ -74,7 +74,7 @@ def test_flax_linen(conv_impl):
     return net.apply(params, x, train=True, rngs=rngs)
 
   program = check(fn, params, x, conv_impl=conv_impl)
-  assert bool(convolutions(program)) == (conv_impl == 'lax')
+  assert bool(convolutions(program)) == (conv_impl != 'gemm')
   if conv_impl == 'gemm':
     assert 'reduce_window' not in program
     assert 'select_and_scatter' not in program

@@ -1,20 +1,22 @@
-"""Layers with XLA's convolutions: the way of accelerators, `conv_impl='lax'`.
+"""Layers in few passes over memory: the way of a GPU, `conv_impl='fused'`.
 
-  relu(norm(x) + skip)           lax_batch_norm.py
+  relu(norm(x) + skip)           fused_norm.py
+  pool(relu(norm(x)))            fused_norm.py
   depthwise(relu(norm(x)))       separable.py
   pointwise, depthwise           separable.py
   pool(relu(x))                  relu(pool(x)): the ReLU of fewer pixels
 
-All other convolutions are XLA's.
+All other convolutions are XLA's. `conv_impl='lax'` has the last line alone.
 """
 
 import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import lax_batch_norm, pool, separable
+from fedjax_pfl.models.ops import fused_norm, pool, separable
 from fedjax_pfl.models.ops.deferred import (
   Add,
+  Bias,
   Conv,
   Deferred,
   Layer,
@@ -24,6 +26,7 @@ from fedjax_pfl.models.ops.deferred import (
   Row,
   Value,
   compute,
+  without_bias,
 )
 
 
@@ -31,12 +34,17 @@ def fuse(layer: Layer) -> Array:
   """Return the result of a layer, with what it is made of."""
   match layer:
     case Conv(Deferred(Relu(Deferred(Norm() as n))), kernel, s, depthwise=True):
-      x = compute(n.of), n.scale, n.bias, n.mask
-      return separable.norm_depthwise(*x, kernel, s)
+      x = compute(without_bias(n.of))
+      return separable.norm_depthwise(x, n.scale, n.bias, n.mask, kernel, s)
     case Conv(x, kernel, stride, depthwise=True):
       return separable.depthwise(compute(x), kernel, stride)
     case Conv(x, kernel, precision=precision):
       return separable.pointwise(compute(x), kernel[0, 0], precision)
+    case Pool(Deferred(Relu(Deferred(Norm() as n))), size):
+      x = compute(without_bias(n.of))
+      return fused_norm.norm_pool(x, n.scale, n.bias, n.mask, size)
+    case Bias(of, bias):
+      return compute(of) + bias
     case Norm():
       return _normalise(layer, None, relu=False)
     case Add(Deferred(Norm() as norm), skip):
@@ -58,5 +66,5 @@ def fuse(layer: Layer) -> Array:
 
 def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
   skip = None if skip is None else compute(skip)
-  x = compute(norm.of)
-  return lax_batch_norm.norm(x, skip, norm.scale, norm.bias, norm.mask, relu)
+  x = compute(without_bias(norm.of))
+  return fused_norm.norm(x, skip, norm.scale, norm.bias, norm.mask, relu)

@@ -1,4 +1,4 @@
-"""BatchNorm for accelerators: images [B, H, W, C], few passes over memory.
+"""BatchNorm for a GPU: images [B, H, W, C], few passes over memory.
 
   x^ = (x - mean) / sqrt(var + eps),   z = relu(scale x^ + bias + skip) w
 
@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import pool
 from fedjax_pfl.models.ops.batch_norm import EPSILON, wide
 
 
@@ -87,12 +88,48 @@ def _backward(relu, saved, dz):
     return dx, None, dscale, dbias, None
   g = wide(dz) * of.weight
   g = jnp.where(z > 0, g, 0) if relu else g
-  dx, dscale, dbias = _gradient(x, x, g, g, scale, bias, of)
+  sums = _sums(x, g, of)
+  dx, dscale, dbias = _gradient(x, g, sums, scale, bias, of)
   dskip = None if skip is None else g.astype(skip.dtype)
   return dx, dskip, dscale, dbias, None
 
 
 norm.defvjp(_forward, _backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def norm_pool(
+  x: Array, scale: Array, bias: Array, mask: Array, size: int
+) -> Array:
+  """Return the maximum of every size x size pixels of relu(norm(x)).
+
+  The largest pixel of a window is that with the largest x, or, where scale is
+  negative, with the smallest. Both sums of the gradient are over these pixels
+  alone; the gradient of the pooling is never written to memory.
+  """
+  return _pool_forward(x, scale, bias, mask, size)[0]
+
+
+def _pool_forward(x, scale, bias, mask, size):
+  of = moments(x, mask)
+  a, c = affine(scale, bias, of)
+  sign = jnp.where(a < 0, -1, 1).astype(x.dtype)
+  top, won = pool.forward(x * sign, size)
+  top = top * sign
+  z = (jnp.maximum(wide(top) * a + c, 0) * of.weight).astype(x.dtype)
+  return z, (x, top, won, scale, bias, of)
+
+
+def _pool_backward(size, saved, dz):
+  x, top, won, scale, bias, of = saved
+  a, c = affine(scale, bias, of)
+  g = jnp.where(wide(top) * a + c > 0, wide(dz) * of.weight, 0)
+  sums = _sums(top, g, of)
+  spread = pool.backward(g, won, size, x.shape[1:3])
+  return *_gradient(x, spread, sums, scale, bias, of), None
+
+
+norm_pool.defvjp(_pool_forward, _pool_backward)
 
 
 def gradient(
@@ -105,17 +142,21 @@ def gradient(
     return jnp.where(wide(x) * a + c > 0, wide(dz) * of.weight, 0)
 
   again = lax.optimization_barrier(x)
-  return _gradient(x, again, gated(x), gated(again), scale, bias, of)
+  sums = _sums(again, gated(again), of)
+  return _gradient(x, gated(x), sums, scale, bias, of)
 
 
-def _gradient(x, again, g, g_again, scale, bias, of):
-  normed = (wide(again) - of.mean) * of.inverse
-  dbias, dscale = g_again.sum((0, 1, 2)), (g_again * normed).sum((0, 1, 2))
+def _sums(x, g, of) -> tuple[Array, Array]:
+  """Return dbias and dscale."""
+  normed = (wide(x) - of.mean) * of.inverse
+  return g.sum((0, 1, 2)), (g * normed).sum((0, 1, 2))
+
+
+def _gradient(x, g, sums, scale, bias, of) -> tuple[Array, Array, Array]:
+  """Return (dx, dscale, dbias) from g and the sums (dbias, dscale)."""
+  dbias, dscale = sums
   normed = (wide(x) - of.mean) * of.inverse
   shared = (dbias + normed * dscale) / of.number
-  dx = wide(scale) * of.inverse * (g - shared) * of.weight
-  return (
-    dx.astype(x.dtype),
-    dscale.astype(scale.dtype),
-    dbias.astype(bias.dtype),
-  )
+  dx = wide(scale) * of.inverse * (g - shared * of.weight)
+  dscale, dbias = dscale.astype(scale.dtype), dbias.astype(bias.dtype)
+  return dx.astype(x.dtype), dscale, dbias
