@@ -3,6 +3,8 @@
 #   make demo   FedAvg and FedBABU on handwritten digits: a table and a page
 #   make test   linter, formatter check and tests
 #
+#   make evidence  published cells, one after the other, at the lowest priority:
+#                  MINUTES=150 stops then, CORES=1 leaves the other cores alone
 #   make compare   every method on the digits: a table and a figure
 #   make test-all  every golden case and every loop, too
 #   make audit     known weaknesses of the pinned packages; needs a network
@@ -18,12 +20,16 @@ TORCH ?=
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
-.PHONY: demo compare test test-all faults audit bench browser clean
+.PHONY: demo compare evidence test test-all faults audit bench browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
 compare: $(VENV)/installed
 	$(BIN)/python experiments/demo.py --methods=all --workdir=runs/compare
+
+evidence: $(VENV)/installed
+	$(BIN)/python experiments/evidence.py $(if $(MINUTES),--minutes=$(MINUTES)) \
+	  $(if $(CORES),--cores=$(CORES))
 
 test: $(VENV)/installed
 	$(BIN)/ruff check

@@ -8,6 +8,7 @@ The number of devices has to be set before jax starts: not in a test's process.
 
 import json
 import sys
+from functools import partial
 
 import helpers
 import jax
@@ -17,6 +18,7 @@ from counting_method import counting
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 
@@ -24,12 +26,14 @@ ROUNDS = 3
 COUNTING = (
   'counting'  # the method of counting_method.py, which compiles quickly
 )
-# Devices, cohort, chunk. Fewer clients than devices, more of them, as many;
-# chunks that are cut short.
+# Devices, cohort, chunk: of 7 clients, whose states no number of devices here
+# divides evenly. Fewer clients than devices, more of them; chunks that are cut
+# short; all clients, each of which then stays on the device of its state.
 CASES = {
   '5 on 8': (8, helpers.COHORT, 1),
-  '7 on 2 by 3': (2, range(7), 3),
-  '7 on 2': (2, range(7), 1),
+  '5 on 2 by 2': (2, helpers.COHORT, 2),
+  '7 on 2 by 3': (2, (6, 0, 2, 4, 5, 1, 3), 3),
+  '7 on 8': (8, range(7), 1),
   '6 on 3': (3, (6, 0, 2, 5, 1, 3), 'auto'),
 }
 
@@ -52,19 +56,36 @@ def difference(got, want) -> float:
 
 def play(stages, cohort, mesh, chunk):
   """Return server, clients and metrics after ROUNDS of each stage."""
-  data, metrics = helpers.make_data(), []
-  server, clients = begin(stages[0], data, helpers.KEY(1))
+  data, metrics, begin_fn = helpers.make_data(), [], begin
+  if mesh is not None:
+    begin_fn = partial(mesh_states.begin, mesh=mesh)
+  server, clients = begin_fn(stages[0], data, helpers.KEY(1))
   cohorts = jnp.tile(jnp.array(cohort), (ROUNDS, 1))
   for number, stage in enumerate(stages):
-    if number:
+    if number and mesh is None:
       server, clients = stage.initialize(server, clients, data)
+    elif number:
+      server, clients = mesh_states.initialize_stage(
+        stage, server, clients, data, mesh
+      )
     round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
     rounds_fn = replicate(make_rounds(round_fn), mesh)
     server, clients, one = rounds_fn(
       server, clients, cohorts, stage.prepare_data(server, data), helpers.KEY(2)
     )
     metrics.append(one)
+  if mesh is not None:
+    check_shares(clients, len(data.count), mesh.size)
+    clients = mesh_states.to_host(clients, len(data.count))
   return server, clients, metrics
+
+
+def check_shares(clients, num_clients, devices):
+  """Check that each device has the states of K / D clients, rounded up."""
+  for leaf in jax.tree.leaves(clients):
+    shapes = [shard.data.shape for shard in leaf.addressable_shards]
+    share = -(-num_clients // devices), *leaf.shape[1:]
+    assert shapes == [share] * devices, (shapes, share)
 
 
 def evaluate(stages, server, clients, mesh):
@@ -80,6 +101,8 @@ def evaluate(stages, server, clients, mesh):
     mesh=mesh,
   )
   ids = jnp.arange(len(helpers.COUNTS))
+  if mesh is not None:
+    clients = mesh_states.divide(jax.tree.map(np.asarray, clients), mesh)
   states = server, clients
   return replicate(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
 
@@ -110,7 +133,7 @@ if __name__ == '__main__':
   jax.config.update('jax_disable_most_optimizations', True)
   jax.config.update('jax_enable_x64', '--float64' in sys.argv)
   names = [name for name in sys.argv[1:] if not name.startswith('--')]
-  cases = list(CASES) if names else list(CASES)[:2]  # or in a short time
+  cases = list(CASES) if names else list(CASES)[:3:2]  # or in a short time
   table = {COUNTING: compare_counting(cases)}
   table |= {name: compare(name) for name in names}
   print(json.dumps(table))

@@ -4,6 +4,8 @@ from functools import partial
 from pathlib import Path
 
 import helpers
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -59,6 +61,22 @@ def with_algorithm(experiment, **functions):
   return experiment._replace(
     stages=(*stages, last._replace(algorithm=algorithm))
   )
+
+
+def spoil_upload(experiment, client, rounds):
+  """Return the experiment in which a client uploads NaN in `rounds`."""
+  update = experiment.stages[-1].algorithm.local_update
+  first = experiment.train.index[client, 0]
+
+  def spoil(down, own, data, rng):
+    own, up, metrics = update(down, own, data, rng)
+    is_spoilt = (data.index[0] == first) & jnp.isin(
+      down.round, jnp.array(rounds)
+    )
+    factor = jnp.where(is_spoilt, jnp.nan, 1.0)
+    return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
+
+  return with_algorithm(experiment, local_update=spoil)
 
 
 def snapshot(folder):

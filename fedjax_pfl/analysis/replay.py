@@ -129,7 +129,7 @@ def make_watch(
 def _append(train: ClientData, images: Images) -> ClientData:
   """Return the clients with these images at the end of their pool."""
   return train._replace(
-    x=jnp.concatenate([train.x, jnp.asarray(images.x)]),
+    x=jnp.concatenate([train.x[:], jnp.asarray(images.x)]),
     y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
   )
 

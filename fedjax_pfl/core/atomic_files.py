@@ -125,13 +125,19 @@ def write_json(path: pathlib.Path, value: Any) -> None:
   write_bytes(path, f'{text}\n'.encode())
 
 
-def write_npz(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
+def write_npz(
+  path: pathlib.Path,
+  arrays: Mapping[str, np.ndarray],
+  *,
+  compressed: bool = False,
+) -> None:
   """Write named arrays; arrays of Python objects would need pickle."""
   for name, array in arrays.items():
     assert not array.dtype.hasobject, f'{name} holds Python objects'
     assert array.dtype.kind != 'V', f'{name}: .npy forgets {array.dtype}'
   stream = io.BytesIO()
-  np.savez(stream, **arrays)
+  save = np.savez_compressed if compressed else np.savez
+  save(stream, **arrays)
   write_bytes(path, stream.getvalue())
 
 

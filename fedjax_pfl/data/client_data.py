@@ -7,6 +7,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data.image_pool import pool_of
 from fedjax_pfl.data.images import Images
 
 PLACEMENTS = ('device', 'host')
@@ -45,7 +46,7 @@ def stack_clients(
   if placement == 'device':
     index, count = jnp.asarray(index), jnp.asarray(count)
   return ClientData(
-    jnp.asarray(images.x), jnp.asarray(images.y, jnp.int32), index, count
+    pool_of(images.x), jnp.asarray(images.y, jnp.int32), index, count
   )
 
 

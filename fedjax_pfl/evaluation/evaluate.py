@@ -16,8 +16,10 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
-from fedjax_pfl.federated.client_map import map_clients
+from fedjax_pfl.federated.client_map import map_chunks, map_on_mesh
 from fedjax_pfl.federated.cohort import is_on_host
+from fedjax_pfl.federated.dealing import deal_as_given, num_places
+from fedjax_pfl.federated.mesh_round import pad_rows
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
 
@@ -78,7 +80,7 @@ def make_evaluate(
     views: which of the method's views; others are not computed.
     batch_size: test images in a forward pass.
     clients_per_chunk: how many clients are evaluated at the same time.
-    mesh: the devices that share the clients; see federated/sharding.py.
+    mesh: the devices that share the clients; see federated/mesh_round.py.
     keep_models: whether to return the models.
     score_fn: another function with the arguments of `metrics.score_view`.
 
@@ -102,9 +104,8 @@ def make_evaluate(
   """
   score_fn = score_fn or score_view
 
-  def one_client(shared, row):
+  def one_client(shared, client, client_id, place):
     server, train, test, key = shared
-    client, client_id, place = row
     data = ClientData(train.x, train.y, train.index[place], train.count[place])
     models = algorithm.personalize(
       server, client, data, jax.random.fold_in(key, client_id)
@@ -120,12 +121,14 @@ def make_evaluate(
 
   @jax.jit
   def evaluate(server, clients, ids, places, train, test, key):
-    return map_clients(
-      one_client,
-      (server, train, test, key),
-      (trees.gather(clients, places), ids, places),
-      clients_per_chunk,
-      mesh,
+    shared = server, train, test, key
+    if mesh is not None:
+      return _evaluate_on_mesh(
+        one_client, shared, clients, ids, clients_per_chunk, mesh
+      )
+    rows = trees.gather(clients, places), ids, places
+    return map_chunks(
+      lambda row: one_client(shared, *row), rows, clients_per_chunk
     )
 
   def evaluate_rows(server, clients, ids, train, test, key):
@@ -140,6 +143,19 @@ def make_evaluate(
     return evaluate(server, clients, ids, places, train, test, key)
 
   return evaluate_rows
+
+
+def _evaluate_on_mesh(one_client, shared, clients, ids, chunk, mesh):
+  """Return what one_client returns for `ids`, on all devices of the mesh."""
+  train = shared[1]
+
+  def run(shared, client, client_id):
+    return None, (), one_client(shared, client, client_id, client_id)
+
+  deal = deal_as_given(ids, mesh.size)
+  padded = pad_rows(clients, num_places(train.count.shape[0], mesh.size))
+  _, _, results = map_on_mesh(run, shared, padded, deal, deal.ids, chunk, mesh)
+  return results
 
 
 def evaluate_clients(

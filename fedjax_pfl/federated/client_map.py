@@ -1,65 +1,31 @@
 """Run a function for every client: chunk by chunk, divided over devices.
 
-Rows are sorted by size before they come here. With a mesh they are assigned to
-the devices in turn, so that every device has small clients and large ones and
-all end at about the same time. Each device runs its clients, and an all-gather
-then gives every device the results of all of them. It moves C uploads where a
-sum over devices would move two, which a fast link does in less time than a
-client takes for one step; in return no sum depends on the number of devices.
+The clients of a cohort are dealt to the devices of a mesh (dealing.py). Their
+states are divided over the mesh as well, by id (mesh_states.py): each device
+fetches the states of the clients that it runs, and every owner gets back the
+new ones (row_exchange.py).
+
+What clients upload stays on the device that ran them. A sum over clients, in
+what a method writes as its `aggregate`, is a sum on each device and then an
+all-reduce: it depends on the number of devices by rounding, and moves a model,
+not C of them.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import PyTree
-from fedjax_pfl.federated.cohort import Cohort
-from fedjax_pfl.federated.sharding import AXIS
+from fedjax_pfl.federated import row_exchange
+from fedjax_pfl.federated.dealing import Deal
+from fedjax_pfl.federated.row_exchange import AXIS
 
-
-def map_clients(
-  fn: Callable[[PyTree, PyTree], PyTree],
-  shared: PyTree,
-  rows: PyTree,
-  chunk: int,
-  mesh: Mesh | None = None,
-) -> PyTree:
-  """Return fn(shared, row) of every row [C, ...].
-
-  `chunk` clients run at the same time on each device. Where the rows do not
-  divide evenly, the first devices get a dummy client without examples, whose
-  results are dropped.
-  """
-  if mesh is None:
-    return map_chunks(partial(fn, shared), rows, chunk)
-  size = jax.tree.leaves(rows)[0].shape[0]
-  order = device_order(size, mesh.size)
-
-  def run_share(shared, rows):
-    row_fn = partial(fn, shared)
-    if chunk == 1:  # no client axis even for a single row: the same bits
-      results = lax.map(row_fn, rows)
-    else:
-      results = map_chunks(row_fn, rows, chunk)
-    return jax.tree.map(
-      lambda leaf: lax.all_gather(leaf, AXIS, tiled=True), results
-    )
-
-  results = jax.shard_map(
-    run_share,
-    mesh=mesh,
-    in_specs=(Spec(), Spec(AXIS)),
-    out_specs=Spec(),
-    check_vma=False,  # the carry of a loop begins equal on all and then differs
-  )(shared, _with_dummies(rows, order))
-  return trees.gather(results, np.argsort(order)[len(order) - size :])
+# (shared, state, row) -> (state, upload, metrics) of one client
+ClientFn = Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, PyTree]]
 
 
 def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
@@ -76,20 +42,62 @@ def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
   return lax.map(fn, rows, batch_size=chunk)
 
 
-def device_order(size: int, num_devices: int) -> np.ndarray:
-  """Return the rows of the first device, of the second, ...; -1: a dummy.
+def map_on_mesh(
+  fn: ClientFn,
+  shared: PyTree,
+  clients: PyTree,
+  deal: Deal,
+  rows: PyTree,
+  chunk: int,
+  mesh: Mesh,
+) -> tuple[PyTree, PyTree, PyTree]:
+  """Return (clients, uploads, metrics) of fn for the C clients of a deal.
 
-  >>> device_order(5, 2)  # the first device runs rows 1 and 3
-  array([-1,  1,  3,  0,  2,  4])
+  A state that fn returns as None stays as it was. `rows` is what a client has
+  besides its state, for every place of the deal; `shared` is on all devices.
+  Uploads [C, ...] are in the order of the deal and stay divided; metrics
+  [C, ...] are in the order of the cohort, on all devices.
   """
-  dummies = -size % num_devices
-  in_turn = np.arange(-dummies, size).reshape(-1, num_devices)
-  return np.maximum(in_turn.T.ravel(), -1)
+
+  def run_share(shared, share, ids, own_ids, rows):
+    if deal.at_home:
+      places = row_exchange.own_places(share, own_ids)
+      states = trees.gather(share, places)
+    else:
+      states = row_exchange.fetch(share, ids)
+    fresh, uploads, metrics = _map_share(fn, shared, (states, rows), chunk)
+    if fresh is None:
+      metrics = row_exchange.to_all(metrics)
+    elif deal.at_home:
+      share = trees.scatter(share, places, fresh)
+      metrics = row_exchange.to_all(metrics)
+    else:  # one collective for both
+      fresh, metrics = row_exchange.to_all((fresh, metrics))
+      real = slice(deal.size)
+      fresh = trees.gather(fresh, real)
+      share = row_exchange.keep_own(share, ids[real], fresh)
+    return share, uploads, metrics
+
+  clients, uploads, metrics = jax.shard_map(
+    run_share,
+    mesh=mesh,
+    in_specs=(Spec(), Spec(AXIS), Spec(), Spec(AXIS), Spec(AXIS)),
+    out_specs=(Spec(AXIS), Spec(AXIS), Spec()),
+    check_vma=False,  # the carry of a loop begins equal on all and then differs
+  )(shared, clients, deal.ids, deal.ids, rows)
+  divided = NamedSharding(mesh, Spec(AXIS))
+  # The places without a client are the last ones, as those are by which the
+  # compiler makes C divisible: to cut them off moves nothing.
+  uploads = lax.with_sharding_constraint(
+    trees.gather(uploads, slice(deal.size)), divided
+  )
+  return clients, uploads, trees.gather(metrics, deal.position)
 
 
-def _with_dummies(rows: PyTree, order: np.ndarray) -> PyTree:
-  """Return the rows in this order; a dummy is row 0, without its examples."""
-  ordered = trees.gather(rows, np.maximum(order, 0))
-  if isinstance(ordered, Cohort):
-    return ordered._replace(count=jnp.where(order < 0, 0, ordered.count))
-  return ordered
+def _map_share(fn, shared, rows, chunk):
+  def run(row):
+    return fn(shared, *row)
+
+  if chunk == 1:  # no client axis even for a single row: the same bits
+    return lax.map(run, rows)
+  return map_chunks(run, rows, chunk)

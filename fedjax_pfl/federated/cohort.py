@@ -1,4 +1,4 @@
-"""Cohorts: draw the clients of a round, gather their rows, run their update."""
+"""Cohorts: who takes part, their rows, and the updates of both sides."""
 
 from collections.abc import Callable
 from functools import partial
@@ -129,3 +129,19 @@ def client_update(
     )
 
   return update
+
+
+def server_update(
+  algorithm: Algorithm,
+  server: Server,
+  uploads: Up,
+  counts: Array,
+  data: ClientData,
+  key: Key,
+) -> Server:
+  """Return the server after the uploads [C, ...]; its key is that of id K."""
+  num_clients = data.count.shape[0]
+  round_key = jax.random.fold_in(key, server.round)
+  server_key = jax.random.fold_in(round_key, num_clients)
+  server = algorithm.aggregate(server, uploads, counts)
+  return algorithm.post_aggregate(server, data, server_key)

@@ -25,8 +25,15 @@ from fedjax_pfl.federated.chunking import (
   check_clients_per_chunk,
   chunk_size,
 )
-from fedjax_pfl.federated.client_map import map_clients
-from fedjax_pfl.federated.cohort import Cohort, by_size, client_update, gather
+from fedjax_pfl.federated.client_map import map_chunks
+from fedjax_pfl.federated.cohort import (
+  Cohort,
+  by_size,
+  client_update,
+  gather,
+  server_update,
+)
+from fedjax_pfl.federated.mesh_round import run_round
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 
 Round = Callable[
@@ -137,14 +144,16 @@ def make_round(
     algorithm: the functions of the method.
     clients_per_chunk: how many clients run at the same time, chunk after
       chunk. 'auto': as many as fit into memory, one on a CPU.
-    mesh: the devices that share the clients of a round; see sharding.py.
+    mesh: the devices over which clients and their states are divided; see
+      mesh_round.py.
     backend: 'vmap', or 'loop': client after client in Python, not compiled;
       its exceptions name client, stage and round.
     name: the stage, for these exceptions.
 
   Returns:
     (server, clients [K, ...], cohort [C], data, key) -> (server, clients,
-    metrics {name: [C]}), compiled at the first call.
+    metrics {name: [C]}), compiled at the first call. The ids of a cohort are
+    distinct.
 
   >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
   >>> data = pfl.from_arrays([x] * 3, [y] * 3)
@@ -170,7 +179,9 @@ def make_round(
   check_clients_per_chunk(clients_per_chunk)
   if clients_per_chunk == 'auto':
     return _auto_round(algorithm, mesh)
-  return jax.jit(partial(_compiled_round, algorithm, clients_per_chunk, mesh))
+  if mesh is not None:
+    return jax.jit(partial(run_round, algorithm, clients_per_chunk, mesh))
+  return jax.jit(partial(_compiled_round, algorithm, clients_per_chunk))
 
 
 def make_rounds(round_fn: Round) -> Round:
@@ -214,38 +225,26 @@ def train_cohort(
   cohort: Cohort,
   data: ClientData,
   key: Key,
-  mesh: Mesh | None = None,
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
 
   The cohort is in the order of `by_size`. The rows of indices in `data` are not
   read: `cohort` has them.
   """
-
-  def update(shared, row):
-    return client_update(algorithm, *shared)(row)
-
-  rows, uploads, metrics = map_clients(
-    update, (server, data, key), cohort, chunk, mesh
-  )
+  update = client_update(algorithm, server, data, key)
+  rows, uploads, metrics = map_chunks(update, cohort, chunk)
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
-  server = _update_server(algorithm, server, uploads, cohort, data, key)
+  server = server_update(algorithm, server, uploads, cohort.count, data, key)
   return server, rows, metrics
 
 
-def _update_server(algorithm, server, uploads, cohort, data, key) -> Server:
-  server_key = _server_key(server, data, key)
-  server = algorithm.aggregate(server, uploads, cohort.count)
-  return algorithm.post_aggregate(server, data, server_key)
-
-
-def _compiled_round(algorithm, chunk, mesh, server, clients, ids, data, key):
+def _compiled_round(algorithm, chunk, server, clients, ids, data, key):
   assert ids.ndim == 1, ids.shape  # [C]
   order = by_size(ids, data.count)
   cohort = gather(clients, ids[order], data)
   server, rows, metrics = train_cohort(
-    algorithm, chunk, server, cohort, data, key, mesh
+    algorithm, chunk, server, cohort, data, key
   )
   clients = trees.scatter(clients, cohort.ids, rows)
   return server, clients, trees.gather(metrics, jnp.argsort(order))
@@ -263,7 +262,7 @@ def _loop_round(algorithm, name, server, clients, ids, data, key):
     lambda *leaves: jnp.stack(leaves), *results
   )
   with _named('server', name, server):
-    server = _update_server(algorithm, server, uploads, cohort, data, key)
+    server = server_update(algorithm, server, uploads, cohort.count, data, key)
   clients = trees.scatter(clients, cohort.ids, rows)
   return server, clients, trees.gather(metrics, jnp.argsort(order))
 
@@ -288,12 +287,6 @@ def _named(who, stage, server):
       f'{who}, stage "{stage}", round {int(server.round)}: '
       f'{type(error).__name__}: {error}'
     ) from error
-
-
-def _server_key(server, data, key):
-  """Return the key of the server in this round: that of client id K."""
-  num_clients = data.count.shape[0]
-  return jax.random.fold_in(jax.random.fold_in(key, server.round), num_clients)
 
 
 def _auto_round(algorithm, mesh):

@@ -1,9 +1,9 @@
-"""Meshes of devices, and functions whose arguments are replicated over them.
+"""Meshes of devices, and functions that run on all devices of one.
 
-Only the work for each client is divided (client_map.py). The rest of a round is
-computed alike on every device, on a copy of server, clients and images. A
-device needs the memory that a single one would, less that of the clients which
-the others run. Processes of several hosts: training/multihost.py.
+Divided over a mesh are the work for each client and its state (mesh_round.py).
+Server, images and tables of indices are copied to every device, and what does
+not depend on a single client is computed alike on all of them. Processes of
+several hosts: training/multihost.py.
 """
 
 import weakref
@@ -19,8 +19,7 @@ from jax.sharding import PartitionSpec as Spec
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array
-
-AXIS = 'clients'
+from fedjax_pfl.federated.row_exchange import AXIS
 
 
 def make_mesh(devices: int = 0) -> Mesh | None:
@@ -71,15 +70,15 @@ def replicate(fn: Callable, mesh: Mesh | None) -> Callable:
   """Return fn, compiled for the devices of a mesh, on arrays of this process.
 
   Arguments are copied to all devices, once as long as they live (the images
-  are not moved again); results are the copies of this process. Every process
-  has to call it, with the same values.
+  are not moved again); results are the copies of this process. What is divided
+  over the devices, as the states of clients are (mesh_states.py), stays so.
+  Every process has to call it, with the same values.
 
   >>> rounds_fn = replicate(make_rounds(make_round(algorithm, mesh=mesh)), mesh)
   """
   if mesh is None:
     return fn
-  replicated = NamedSharding(mesh, Spec())
-  compiled = jax.jit(fn, out_shardings=replicated)
+  replicated, compiled = NamedSharding(mesh, Spec()), jax.jit(fn)
 
   def call(*args):
     if trees.is_traced(args):  # a part of a larger program
@@ -90,13 +89,20 @@ def replicate(fn: Callable, mesh: Mesh | None) -> Callable:
   return call
 
 
+def is_divided(leaf: Any) -> bool:
+  """Return whether no device has all of this array."""
+  return isinstance(leaf, Array) and not leaf.sharding.is_fully_replicated
+
+
 # (id of a local array, sharding) -> (the array, its replicated copies). An
 # entry is removed with its array.
 _copies: dict[tuple, tuple[weakref.ref, Array]] = {}
 
 
 def _replicated(leaf: Any, replicated: NamedSharding) -> Any:
-  """Return the array with a copy on all devices of the mesh."""
+  """Return the array with a copy on all devices of the mesh, if undivided."""
+  if is_divided(leaf):
+    return leaf
   leaf = jnp.asarray(leaf)
   if getattr(leaf, 'weak_type', False) and not leaf.ndim:
     return leaf.item()  # an array of a mesh would be promoted differently
@@ -115,6 +121,8 @@ def _replicated(leaf: Any, replicated: NamedSharding) -> Any:
 
 def _local_copy(result: Array) -> Array:
   """Return this process's copy of a replicated array, and remember both."""
+  if is_divided(result):
+    return result
   data = result.addressable_data(0)  # held by `result`: not a new object
   leaf = jax.make_array_from_single_device_arrays(
     data.shape, data.sharding, [data]

@@ -10,7 +10,6 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report import partition_figure
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Figure, Table
-from fedjax_pfl.reproduction.comparison import our_numbers
 from fedjax_pfl.reproduction.execution import dry_run
 from fedjax_pfl.reproduction.execution.execute import (
   Workspace,
@@ -19,18 +18,17 @@ from fedjax_pfl.reproduction.execution.execute import (
   run_path,
   train_missing,
 )
-from fedjax_pfl.reproduction.output.comparison_table import (
-  FOLDER,
-  as_text,
-  write_files,
-)
-from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
+from fedjax_pfl.reproduction.output.comparison_table import FOLDER, as_text
 from fedjax_pfl.reproduction.planning.cell_filter import filter_cells
 from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.reproduction.planning.plan import plan, training_of
+from fedjax_pfl.reproduction.write_results import (
+  check_summary,
+  compare_cells,
+  write_summary,
+  write_table,
+)
 from fedjax_pfl.settings import Settings, parse_config
-
-SUMMARY = 'summary.csv'  # every view of every run, with its command
 
 
 class TableJob:
@@ -51,7 +49,8 @@ class TableJob:
       where: which cells are run; see `filter_cells`.
       seeds: of each cell.
       data_of: see `make_data_of`.
-      configs: settings of the config files by name, for commands in SUMMARY.
+      configs: settings of the config files by name, for the commands in the
+        summary.
     """
     self._table, self._seeds, self._data_of = table, seeds, data_of
     self._configs = configs
@@ -71,30 +70,24 @@ class TableJob:
 
   def run(self, workspace: Workspace) -> None:
     """Run what the cells lack; write and print the table."""
+    check_summary(workspace.folder)
     execute(
       self._evaluations,
       workspace,
       progress.log,
       on_done=lambda: self._write(workspace),
     )
-    path = self._write(workspace)
-    progress.log(as_text(self._table, self._compare(self._cells, workspace)))
+    path, rows = self._write(workspace)
+    compared = compare_cells(
+      self._cells, self._seeds, workspace, self._data_of, rows
+    )
+    progress.log(as_text(self._table, compared))
     progress.log(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
 
   def _write(self, workspace):
-    rows = summary_rows(workspace.folder, self._configs)
-    write_csv(workspace.folder / SUMMARY, rows)
-    compared = self._compare(self._table.cells, workspace)
-    return write_files(self._table, compared, workspace.folder)
-
-  def _compare(self, cells, workspace):
-    return our_numbers.compare_all(
-      cells,
-      self._seeds,
-      workspace.results,
-      self._data_of,
-      lambda training: diverged_of(training, workspace),
-    )
+    rows = write_summary(workspace, self._configs, progress.log)
+    path = write_table(self._table, self._seeds, workspace, self._data_of, rows)
+    return path, rows
 
 
 class FigureJob:

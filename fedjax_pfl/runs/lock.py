@@ -12,7 +12,7 @@ import os
 import pathlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fedjax_pfl.core.errors import bad_input
 
@@ -28,17 +28,21 @@ ABSENT = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _held: dict[str, list[int]] = {}
 
 
-def acquire(folder: pathlib.Path) -> None:
+def acquire(
+  folder: pathlib.Path,
+  refusal: Callable[[pathlib.Path, str], Exception] | None = None,
+) -> None:
   """Take the lock of a directory; refuse where another process has it.
 
   A process may take it again, and releases it as often. Where it is refused,
-  nothing is written.
+  nothing is written; `refusal` makes the exception from the directory and the
+  words for its owner.
   """
   key = os.path.realpath(folder)
   if key in _held:
     _held[key][1] += 1
   elif fcntl is not None:
-    _held[key] = [_open_locked(folder), 1]
+    _held[key] = [_open_locked(folder, refusal or _of_run), 1]
 
 
 def release(folder: pathlib.Path) -> None:
@@ -54,7 +58,9 @@ def release(folder: pathlib.Path) -> None:
     os.close(handle)
 
 
-def _open_locked(folder: pathlib.Path) -> int:
+def _open_locked(
+  folder: pathlib.Path, refusal: Callable[[pathlib.Path, str], Exception]
+) -> int:
   """Return the open file of the lock, with the name of this process."""
   for handle in _opened(folder / NAME):
     try:
@@ -62,7 +68,7 @@ def _open_locked(folder: pathlib.Path) -> int:
     except BlockingIOError as error:
       owner = os.pread(handle, 200, 0).decode(errors='replace')
       os.close(handle)
-      raise _refusal(folder, owner) from error
+      raise refusal(folder, owner or 'another process') from error
     except OSError as error:
       if error.errno not in ABSENT:
         os.close(handle)
@@ -90,10 +96,10 @@ def _is_file(handle: int, path: pathlib.Path) -> bool:
     return False
 
 
-def _refusal(folder: pathlib.Path, owner: str) -> Exception:
+def _of_run(folder: pathlib.Path, owner: str) -> Exception:
   return bad_input(
     'workdir',
-    got=f'{folder}, which {owner or "another process"} is writing',
+    got=f'{folder}, which {owner} is writing',
     expected='a run that no other process writes',
     choices=['wait until it is done', 'stop it', 'another --workdir'],
     cause='the same command was started twice',

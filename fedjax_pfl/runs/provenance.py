@@ -28,7 +28,7 @@ def provenance() -> dict[str, Any]:
 
 
 def processor() -> str:
-  """Return the processor of this machine and its number of cores."""
+  """Return the processor, and how many of its cores this process may use."""
   try:
     lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
   except OSError:  # not Linux
@@ -39,18 +39,32 @@ def processor() -> str:
     if line.startswith('model name')
   ]
   name = names[0] if names else platform.processor() or platform.machine()
+  if hasattr(os, 'sched_getaffinity'):  # Linux
+    return f'{name}, {len(os.sched_getaffinity(0))} cores'
   return f'{name}, {os.cpu_count()} cores'
 
 
 def _commit(root: pathlib.Path) -> str | None:
-  """Return the commit of the checkout, `-dirty` if edited; else None."""
+  """Return the commit of the checkout, `-dirty` if edited; else None.
+
+  What was run may be written into results/ meanwhile: that is no code.
+  """
   if not (root / '.git').exists():  # installed: git would find another one
     return None
-  command = 'git describe --always --dirty --exclude=* --abbrev=40'
   try:
-    done = subprocess.run(
-      command.split(), cwd=root, capture_output=True, text=True, timeout=10
-    )
+    commit = _git(root, 'rev-parse HEAD')
+    edited = _git(root, 'status --porcelain -uno -- . :(exclude)results')
   except (OSError, subprocess.SubprocessError):  # no git, or a slow disk
     return None
-  return done.stdout.strip() or None
+  return f'{commit}-dirty' if edited else commit or None
+
+
+def _git(root: pathlib.Path, command: str) -> str:
+  done = subprocess.run(
+    ['git', *command.split()],
+    cwd=root,
+    capture_output=True,
+    text=True,
+    timeout=10,
+  )
+  return done.stdout.strip()

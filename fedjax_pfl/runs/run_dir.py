@@ -195,7 +195,10 @@ class Run:
       shape = array.shape[:1] if name in classes else array.shape
       assert shape == arrays['ids'].shape, (name, array.shape)
     with atomic_files.writing(self.path):
-      atomic_files.write_npz(self.path / CLIENTS, arrays)
+      # Its result is of other scores: a process killed here is not finished.
+      (self.path / RESULT).unlink(missing_ok=True)
+      # Small, for it is committed with results: 7 kB for 100 clients.
+      atomic_files.write_npz(self.path / CLIENTS, arrays, compressed=True)
 
   def write_result(
     self,
@@ -265,6 +268,29 @@ def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
     return checksums.read_result(path, CLIENTS)[0]
   except ValueError as error:
     raise _damaged_json(path) from error
+
+
+def check_clients(workdir: str | os.PathLike) -> None:
+  """Refuse a finished run whose clients.npz is not as the run wrote it."""
+  path = pathlib.Path(workdir)
+  result = _existing(workdir, RESULT)
+  try:
+    digests = checksums.read_result(result, CLIENTS)[1]
+  except ValueError as error:
+    raise _damaged_json(result) from error
+  if atomic_files.sha256(path / CLIENTS) == digests[CLIENTS]:
+    return
+  raise bad_input(
+    'file',
+    got=f'{path / CLIENTS}, which is missing or not as the run wrote it',
+    expected=f'the file with the checksum in {RESULT}',
+    choices=[
+      'put back a copy of it',
+      f'delete {RESULT} of this run: the same command ends it again, from its '
+      'last checkpoint if that is there',
+    ],
+    cause='a full disk, a damaged one, or a file edited by hand',
+  )
 
 
 def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:

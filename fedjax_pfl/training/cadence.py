@@ -13,7 +13,7 @@ from fedjax_pfl.training.evaluators import accuracies
 from fedjax_pfl.training.final_views import candidate_views
 from fedjax_pfl.training.round_metrics import Numbers
 from fedjax_pfl.training.seed_run import SeedRun
-from fedjax_pfl.training.state import update_test_best
+from fedjax_pfl.training.state import save_state, update_test_best
 from fedjax_pfl.training.validation import (
   Chosen,
   choose,
@@ -59,7 +59,7 @@ def record(
     numbers = {**numbers, **accuracy}
   seed_run.run.log(round=done, **numbers)
   if done % every.save == 0 or done == last:
-    seed_run.run.save_checkpoint(done, seed_run.state)
+    save_state(seed_run.experiment, seed_run.run, seed_run.state, done)
   return seed_run
 
 

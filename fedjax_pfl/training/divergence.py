@@ -17,6 +17,8 @@ import numpy as np
 from fedjax_pfl.core.algorithm import Client, Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, PyTree
+from fedjax_pfl.federated import mesh_states
+from fedjax_pfl.federated.sharding import is_divided
 from fedjax_pfl.training.drivers.driver import Call, Result
 from fedjax_pfl.training.seed_run import SeedRun
 
@@ -126,11 +128,15 @@ def finite_rows(clients: PyTree, ids: np.ndarray) -> np.ndarray:
   """Return whether all numbers of these rows are finite: [n] bool.
 
   In numpy: jax would compile programs for every shape. On an accelerator, only
-  the rows themselves are copied.
+  the rows themselves are copied. Rows that are divided over a mesh are looked
+  at where they are, all of them.
   """
+  floating = _floating(clients)
+  if any(map(is_divided, floating)):
+    return mesh_states.finite(floating)[ids]
   on_cpu = jax.default_backend() == 'cpu'
   finite = np.ones(len(ids), bool)
-  for leaf in _floating(clients):
+  for leaf in floating:
     rows = np.asarray(leaf)[ids] if on_cpu else np.asarray(leaf[ids])
     finite &= np.isfinite(rows).reshape(len(ids), -1).all(1)
   return finite

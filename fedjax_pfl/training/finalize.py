@@ -19,13 +19,14 @@ from fedjax_pfl.runs.run_dir import Run, load_metrics
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.cadence import validate
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.final_views import final_views, main_view
 from fedjax_pfl.training.global_evaluator import last_evaluations
 from fedjax_pfl.training.model_export import ModelExport
 from fedjax_pfl.training.seed_run import SeedRun
 from fedjax_pfl.training.state import State, summarise_best
 from fedjax_pfl.training.validation import chosen_states, describe
+from fedjax_pfl.training.warm_start import model_digest
 
 
 def finalize(seed_run: SeedRun) -> None:
@@ -72,7 +73,8 @@ def _selectable(experiment: Experiment, state: State) -> dict[str, State]:
   """Return {select: the state whose models are evaluated}."""
   if not state.chosen:
     return {'last': state}
-  server, clients = chosen_states(experiment, state.chosen)
+  mesh = mesh_of(experiment.settings)
+  server, clients = chosen_states(experiment, state.chosen, mesh)
   chosen = state._replace(server=server, clients=clients)
   return {'last': state, 'validation': chosen}
 
@@ -129,6 +131,8 @@ def write_result(
     more['global'] = {**of_server, 'last10': last}
   if families := best_views(scores, experiment.train.count):
     more['test_best_view'] = families
+  if digest := model_digest(run.path):
+    more['model'] = digest  # by which runs that start from it are recognised
   num_classes = experiment.dataset.num_classes
   run.write_clients(
     scores,

@@ -34,7 +34,7 @@ from fedjax_pfl.training.seed_run import (
   start_seed_runs,
   start_stage,
 )
-from fedjax_pfl.training.state import stage_bounds
+from fedjax_pfl.training.state import save_state, stage_bounds
 
 
 def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
@@ -209,8 +209,9 @@ def run_stage(
 def save_and_stop(seed_runs: Sequence[SeedRun], number: int) -> NoReturn:
   """Save a checkpoint of every seed run, log it, and stop after a signal."""
   for seed_run in seed_runs:
-    if seed_run.done and not seed_run.run.has_checkpoint(seed_run.done):
-      seed_run.run.save_checkpoint(seed_run.done, seed_run.state)
+    experiment, run, done = seed_run.experiment, seed_run.run, seed_run.done
+    if done and not run.has_checkpoint(done):
+      save_state(experiment, run, seed_run.state, done)
   done = sorted({seed_run.done for seed_run in seed_runs})
   rounds = ' and '.join(map(str, done))
   progress.log(f'Saved after round {rounds}; the same command continues.')

@@ -8,7 +8,9 @@
 w and v, the work of one client, are the compiler's memory analysis of the
 program of one client: that is compiled, without optimisation, which does not
 change its memory; the round is not. Clients on the host count there, and on the
-device only a cohort of them.
+device only a cohort of them. On a mesh it is the memory of each device: of D,
+it owns the states of K / D clients and runs C / D; the states of a cohort on
+their way between devices are on each of them, twice.
 """
 
 import os
@@ -28,7 +30,7 @@ from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training import validation
 from fedjax_pfl.training.best_models import COPIES
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.final_views import final_views
 from fedjax_pfl.training.state import best_model_shapes
 
@@ -41,7 +43,7 @@ UNOPTIMISED = {
 
 
 class Memory(NamedTuple):
-  """Bytes of a stage, on the device but for `host`."""
+  """Bytes of a stage, on each device but for `host`."""
 
   images: int
   rows: int  # of indices
@@ -91,11 +93,15 @@ def forecast_memory(
     per_client += own + up
   known = _known(experiment, stage, states, size)
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
+  devices, moved = _num_devices(experiment), 0
+  here = -(-size // devices)  # clients that one device runs
+  if devices > 1 and size < experiment.settings.data.num_clients:
+    moved = 2 * here * devices * own
   return known._replace(
     images=known.images + made,
     # On the host, they are arguments and results.
-    cohort=size * (up if known.host else 2 * own + up),
-    work=chunk * per_client,
+    cohort=moved + here * (up if known.host else 2 * own + up),
+    work=min(chunk, here) * per_client,
     evaluation=_evaluation(experiment, stage, states, size),
   )
 
@@ -183,9 +189,13 @@ def _known(
   """Return the part that follows from shapes: without work and uploads."""
   train, test = experiment.train, experiment.test
   server, clients = map(trees.num_bytes, states)
+  num_clients = experiment.settings.data.num_clients
   splits = train, test, *filter(None, [experiment.validation])
   rows = trees.num_bytes([(data.index, data.count) for data in splits])
-  pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
+  pools = {
+    id(leaf): leaf
+    for leaf in jax.tree.leaves((train.x, train.y, test.x, test.y))
+  }
   images = trees.num_bytes(list(pools.values()))
   more = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
   kept = best_model_shapes(experiment, stage, *states)
@@ -193,17 +203,26 @@ def _known(
   if validation.has_candidates(experiment, stage):
     more['best'] += validation.COPIES * (server + clients)
   if not is_on_host(train):
+    clients = -(-num_clients // _num_devices(experiment)) * (
+      clients // num_clients
+    )
     results = server + clients
     return Memory(
       images, rows, server, clients, results=results, **more, host=0
     )
-  share = size / experiment.settings.data.num_clients
+  share = size / num_clients
   states, fed = int(share * clients), int(share * rows)
   return Memory(
     *(images, fed, server, states, server + states),
     **more,
     host=clients + rows,
   )
+
+
+def _num_devices(experiment: Experiment) -> int:
+  """Return over how many devices clients and their states are divided."""
+  mesh = mesh_of(experiment.settings)
+  return 1 if mesh is None else mesh.size
 
 
 def _evaluation(
@@ -237,7 +256,8 @@ def _evaluation(
   memory, block = compiled.memory_analysis(), max(BLOCK, size)
   if target() == 'cpu':  # one after the other
     return memory.temp_size_in_bytes + BLOCK * memory.output_size_in_bytes
-  return block * (memory.temp_size_in_bytes + memory.output_size_in_bytes)
+  here = -(-block // _num_devices(experiment))
+  return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 
 def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:

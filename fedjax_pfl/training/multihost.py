@@ -1,10 +1,10 @@
 """One run by several processes, on one or several machines: jax.distributed.
 
-Each process reads the data and holds the whole state; its devices train and
-evaluate their share of the clients (federated/sharding.py). Only the first
-process reads and writes the run directory, and prints: no common disk is
-needed. It broadcasts what it reads, above all a checkpoint, so that all
-processes continue from the same round.
+Each process reads the data and has the server; the states of clients are
+divided over all devices, which train and evaluate their share of the clients
+(federated/mesh_round.py). Only the first process reads and writes the run
+directory, and prints: no common disk is needed. It broadcasts what it reads,
+above all a checkpoint, so that all processes continue from the same round.
 """
 
 import hashlib
@@ -24,6 +24,7 @@ from fedjax_pfl.training.lost_process import HEARTBEAT, first_line, on_abort
 
 AUTO = 'auto'
 START = 300  # seconds within which all processes have to connect
+PIECE = 2**26  # bytes in one broadcast
 # Methods of a run that only read; their results are broadcast.
 READS = ('status', 'result', 'has_checkpoint', 'last_checkpoint')
 
@@ -241,7 +242,17 @@ def broadcast(tree: PyTree | None, like: PyTree) -> PyTree:
 
 
 def _from_first(own: bytes, size: int) -> bytes:
-  """Return the `size` bytes of the first process."""
+  """Return the `size` bytes of the first process.
+
+  Piece by piece: each passes through the memory of every device.
+  """
+  return b''.join(
+    _piece_from_first(own[first : first + PIECE], min(PIECE, size - first))
+    for first in range(0, size, PIECE)
+  )
+
+
+def _piece_from_first(own: bytes, size: int) -> bytes:
   padded = 1 << (size - 1).bit_length() if size > 1 else 1  # few programs
   content = np.zeros(padded, np.uint8)
   if is_first():

@@ -50,6 +50,11 @@ def catch_signals() -> Iterator[Callable[[], int]]:
   }
   try:
     yield first
+  except Exception as error:
+    if not received:
+      raise
+    # A caller that goes on after the error would go on after the signal, too.
+    raise Stopped(received[0]) from error
   finally:
     for number, old in before.items():
       # None: a handler that was not set by Python, which cannot restore it.

@@ -17,11 +17,11 @@ from fedjax_pfl.core.types import Array, Key, PyTree, Scores
 from fedjax_pfl.evaluation import test_selection
 from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated import host_offload
+from fedjax_pfl.federated import host_offload, mesh_states
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.validation import Chosen, init_chosen
 
 
@@ -60,16 +60,42 @@ def first_state(
   Where the run `writes`, later lines of its metrics are dropped.
   """
   restore_fn = run.resume if writes else run.restore_checkpoint
-  restored = restore_fn(partial(state_shapes, experiment))
+  mesh = mesh_of(experiment.settings)
+  shapes_fn = partial(state_shapes, experiment)
+  if mesh is not None:
+    shapes_fn = partial(_shapes_on_host, experiment)
+  restored = restore_fn(shapes_fn)
   if restored is None:
     begin_fn = host_offload.begin if is_on_host(experiment.train) else begin
+    if mesh is not None:
+      begin_fn = partial(mesh_states.begin, mesh=mesh)
     states = begin_fn(experiment.stages[0], experiment.train, key)
     shapes = best_model_shapes(experiment, experiment.stages[0], *states)
     best = init_test_best(experiment, shapes)
     chosen = init_chosen(experiment, experiment.stages[0], *states)
     return State(*states, np.zeros(()), best, chosen), 0
   done, state = restored
+  if mesh is not None:
+    state = state._replace(clients=mesh_states.divide(state.clients, mesh))
   return state, done
+
+
+def _shapes_on_host(experiment: Experiment, step: int) -> State:
+  """Return `state_shapes` with clients as arrays on the host."""
+  state = state_shapes(experiment, step)
+  return state._replace(clients=host_offload.shapes_on_host(state.clients))
+
+
+def save_state(experiment: Experiment, run: Run, state: State, done: int):
+  """Save the checkpoint of round `done`: all K clients, for any devices.
+
+  Every process has to call it.
+  """
+  if mesh_of(experiment.settings) is not None:
+    num_clients = experiment.settings.data.num_clients
+    clients = mesh_states.to_host(state.clients, num_clients)
+    state = state._replace(clients=clients)
+  run.save_checkpoint(done, state)
 
 
 def state_shapes(experiment: Experiment, step: int) -> State:
@@ -100,6 +126,9 @@ def initialize_stage(
   initialize_fn = stage.initialize
   if is_on_host(experiment.train):
     initialize_fn = partial(host_offload.initialize_stage, stage)
+  mesh = mesh_of(experiment.settings)
+  if mesh is not None:
+    initialize_fn = partial(mesh_states.initialize_stage, stage, mesh=mesh)
   server, clients = initialize_fn(state.server, state.clients, experiment.train)
   shapes = best_model_shapes(experiment, stage, server, clients)
   best = init_test_best(experiment, shapes)

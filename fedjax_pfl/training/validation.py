@@ -18,11 +18,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, Scores
 from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.cohort import is_on_host
+from fedjax_pfl.federated.sharding import is_divided
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.final_views import candidate_views
 
@@ -54,14 +57,21 @@ def init_chosen(
   if not has_candidates(experiment, stage):
     return ()
 
+  num_clients = experiment.settings.data.num_clients
+
   def nothing(leaf):
     return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+
+  def rows(leaf):  # on a mesh there are more, for an equal share of each device
+    zero = np.zeros((), leaf.dtype)
+    return np.broadcast_to(zero, (num_clients, *leaf.shape[1:]))
 
   return Chosen(
     np.array(-1, np.int32),
     np.array(0, np.int32),
     np.array(-1.0),
-    *jax.tree.map(nothing, (server, clients)),
+    jax.tree.map(nothing, server),
+    jax.tree.map(rows, clients),
   )
 
 
@@ -80,6 +90,9 @@ def choose(
   view = int(np.argmax(means))
   if not means[view] > chosen.accuracy:
     return chosen
+  if any(map(is_divided, jax.tree.leaves(clients))):
+    num_clients = len(jax.tree.leaves(chosen.clients)[0])
+    clients = mesh_states.to_host(clients, num_clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
   copies = jax.tree.map(np.array, (server, clients))
   return Chosen(
@@ -101,11 +114,13 @@ def mean_accuracies(
 
 
 def chosen_states(
-  experiment: Experiment, chosen: Chosen
+  experiment: Experiment, chosen: Chosen, mesh: Mesh | None = None
 ) -> tuple[Server, Client]:
-  """Return the states of the chosen round, where a run has them."""
+  """Return the states of the chosen round; clients divided over the mesh."""
   server, clients = jax.tree.map(jnp.asarray, chosen.server), chosen.clients
-  if not is_on_host(experiment.train):
+  if mesh is not None:
+    clients = mesh_states.divide(clients, mesh)
+  elif not is_on_host(experiment.train):
     clients = jax.tree.map(jnp.asarray, clients)
   return server, clients
 

@@ -14,6 +14,8 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import model_file, run_dir
 
+MODEL = 'model/global.npz'  # in a run directory
+
 
 class Start(NamedTuple):
   """The run to start from: its model, its data, its directory."""
@@ -32,13 +34,14 @@ def load_start(
   >>> start = load_start('runs/fedavg', 'convnet4', (32, 32, 3), task)
   """
   run_dir.load_result(workdir)  # refuses a run that is not finished
-  path = pathlib.Path(workdir) / 'model' / 'global.npz'
+  path = pathlib.Path(workdir) / MODEL
   if not path.is_file():
     raise bad_input(
       'init_from',
       got=str(workdir),
-      expected='a run with a global model, model/global.npz',
-      cause='a method without one, or a run whose views had no "initial"',
+      expected=f'a run with a global model, {MODEL}',
+      cause='a method without one, a run whose views had no "initial", or a '
+      'copy without model/',
     )
   params, about = model_file.load_model(path)
   got = _read_about(path, about)
@@ -59,11 +62,16 @@ def load_start(
 
 
 def model_digest(workdir: str | os.PathLike) -> str:
-  """Return the digest of the final global model of a run; '' without one."""
-  path = pathlib.Path(workdir) / 'model' / 'global.npz'
-  if not path.is_file():
-    return ''
-  return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+  """Return the digest of the final global model of a run; '' without one.
+
+  A copy of a run without model/ has it in result.json.
+  """
+  path = pathlib.Path(workdir) / MODEL
+  if path.is_file():
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+  if (pathlib.Path(workdir) / run_dir.RESULT).is_file():
+    return run_dir.load_result(workdir).get('model', '')
+  return ''
 
 
 def start_from(task: Task, start: Start) -> Task:

@@ -1,53 +1,39 @@
-"""Rows that are mapped over chunks and devices; no result depends on either."""
+"""States that travel between devices keep their bits."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from helpers import assert_same_bits, make_data
+from helpers import assert_same_bits
 from jax.sharding import Mesh
 
-from fedjax_pfl.federated import client_map
-from fedjax_pfl.federated.cohort import gather
-from fedjax_pfl.federated.sharding import AXIS
+from fedjax_pfl.federated.client_map import map_on_mesh
+from fedjax_pfl.federated.dealing import deal_as_given
+from fedjax_pfl.federated.row_exchange import AXIS
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (AXIS,))
 
 
-@pytest.mark.parametrize(
-  'size, devices', [(1, 8), (5, 8), (8, 8), (9, 8), (7, 2), (12, 3)]
-)
-def test_rows_are_assigned_to_devices_in_turn(size, devices):
-  """Every row once; no device has two more than another, nor the large ones."""
-  order = client_map.device_order(size, devices)
-  assert len(order) % devices == 0 and len(order) - size < devices
-  assert sorted(order[order >= 0]) == list(range(size))
-  shares = order.reshape(devices, -1)
-  totals = [share[share >= 0].sum() for share in shares]
-  assert max(totals) - min(totals) <= size
-
-
-def test_dummy_clients_have_no_examples():
-  data = make_data()
-  rows = gather((), jnp.array([4, 0, 5]), data)
-  ordered = client_map._with_dummies(rows, client_map.device_order(3, 2))
-  assert ordered.count.tolist() == [0, 7, 9, 5]
-
-
 def test_a_mesh_of_one_device_returns_what_none_returns():
-  """For leaves of every type."""
-  rows = {
-    'float': jnp.linspace(0, 1, 6).reshape(3, 2),
-    'int': jnp.arange(3),
-    'bool': jnp.array([True, False, True]),
-    'bfloat16': jnp.arange(3, dtype=jnp.bfloat16),
+  """For leaves of every type and shape; -0.0 stays what it is."""
+  clients = {
+    'float': jnp.linspace(-1, 1, 8).reshape(4, 2).at[1, 0].set(-0.0),
+    'int': jnp.arange(4),
+    'bool': jnp.array([True, False, True, False]),
+    'bfloat16': jnp.arange(12, dtype=jnp.bfloat16).reshape(4, 1, 3),
+    'nan': jnp.full((4,), jnp.nan),
   }
+  ids = jnp.array([3, 0, 1])
 
-  def fn(shared, row):
-    return {**row, 'sum': shared + row['int']}
+  def fn(shared, client, number):
+    told = {**client, 'sum': shared + number + client['int']}
+    return {**client, 'int': client['int'] + 10}, client['float'], told
 
-  got, want = (
-    client_map.map_clients(fn, jnp.array(7), rows, 1, mesh)
-    for mesh in (SINGLE, None)
+  new, uploads, told = map_on_mesh(
+    *(fn, jnp.array(7), clients, deal_as_given(ids, 1)),
+    *(jnp.array([5, 6, 7]), 1, SINGLE),
   )
-  assert_same_bits(got, want)
+  rows = jax.tree.map(lambda leaf: leaf[ids], clients)
+  assert_same_bits(told, {**rows, 'sum': jnp.array([15, 13, 15])})
+  assert_same_bits(uploads, rows['float'])
+  want = {**clients, 'int': jnp.array([10, 11, 2, 13])}
+  assert_same_bits(new, want)

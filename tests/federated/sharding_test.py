@@ -90,4 +90,4 @@ def test_every_method_is_the_same_on_eight_devices():
   found = differences('--float64', *ALGORITHMS)
   assert {*ALGORITHMS} < {*found}
   for name, cases in found.items():
-    assert max(cases.values()) < 1e-9, (name, cases)
+    assert max(cases.values()) < 1e-12, (name, cases)

@@ -32,7 +32,12 @@ from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.divergence import Diverged
-from fedjax_pfl.training.warm_start import load_start, name_data, start_from
+from fedjax_pfl.training.warm_start import (
+  load_start,
+  model_digest,
+  name_data,
+  start_from,
+)
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BABU = small_runs.make_settings(rounds=2)
@@ -149,7 +154,10 @@ def test_each_thing_is_done_once(finished, data_of):
   }  # own classes, the body alone
   compared = compare_all(FEW, SEEDS, workspace.results, data_of)
   assert all(one.ours.seeds == (0,) for one in compared)
-  views = run_dir.load_result(next(workspace.runs.iterdir()))['views']
+  (run,) = workspace.runs.iterdir()
+  result = run_dir.load_result(run)
+  assert result['model'] == model_digest(run)
+  views = result['views']
   assert compared[0].ours.mean == views['initial']['mean']
   assert compared[1].ours.mean == views['finetuned']['mean']
   assert compared[2].ours.mean != compared[1].ours.mean

@@ -1,6 +1,7 @@
 """When two trainings, and two ways of evaluation, have one key."""
 
 import json
+import shutil
 
 import pytest
 from finished_runs import make_run, make_settings
@@ -189,6 +190,18 @@ def test_the_run_that_another_started_from(tmp_path):
   with pytest.raises(BadInput) as caught:
     keys.run_key(second)
   assert 'started from the final model of' in str(caught.value)
+
+
+def test_a_run_is_known_without_its_model_file(tmp_path):
+  """As a clone has it, which has no models: by the digest in result.json."""
+  first = make_run(tmp_path / 'first', model=b'1')
+  digest = keys.model_digest(first)
+  begun = {'init_from': 'elsewhere', 'data': f'images-clients+{digest}'}
+  second = make_run(tmp_path / 'second', **begun)
+  expected = keys.run_key(second)
+  shutil.rmtree(first)
+  make_run(tmp_path / 'first', result={'model': digest})
+  assert keys.run_key(second) == expected
 
 
 def test_a_directory_of_something_else(tmp_path):

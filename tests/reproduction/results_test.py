@@ -10,7 +10,9 @@ import pytest
 from finished_runs import TRAIN_COUNT, make_run, make_settings
 from helpers import refused
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.reproduction.planning import keys
+from fedjax_pfl.reproduction.results import gather
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import results_db, results_rows, run_dir
 from fedjax_pfl.settings import parse_config
@@ -53,6 +55,35 @@ def test_every_number_of_every_client_comes_back(tmp_path):
     (one,) = results_rows.read_trainings(connection).values()
   assert (one.seed, one.rounds, one.images_per_second) == (0, 16, 100.0)
   assert (one.bytes_down, one.bytes_up) == (None, 24)
+
+
+@pytest.mark.parametrize('damage', [b'', None, 'flip'])
+def test_a_finished_run_with_a_damaged_file_is_refused(tmp_path, damage):
+  path = make_run(tmp_path / 'runs' / 'a') / run_dir.CLIENTS
+  content = path.read_bytes()
+  if damage == 'flip':  # a readable file with another number
+    arrays = atomic_files.read_npz(path)
+    arrays['train_count'] = arrays['train_count'] + 1
+    atomic_files.write_npz(path, arrays, compressed=True)
+    damage = path.read_bytes()
+  path.unlink()
+  if damage is not None:
+    path.write_bytes(damage)
+  with Results.open(tmp_path) as results:
+    message = refused(results.scan, tmp_path / 'runs')
+    assert f'{path}, which is missing or not as the run wrote it' in message
+    path.write_bytes(content)
+    assert results.scan(tmp_path / 'runs') == 1
+
+
+def test_scores_without_their_result_are_not_finished(tmp_path):
+  """An evaluation that was killed while it added views is made again."""
+  path = make_run(tmp_path / 'a')
+  settings = run_dir.load_config(path)['config']
+  run = run_dir.open_run(path, settings, data='images-clients', log=print)
+  run.write_clients({}, [0], train_count=[1])
+  run.close()
+  assert not gather.is_finished(path)
 
 
 def test_what_was_gathered_is_not_gathered_again(tmp_path):
@@ -99,19 +130,6 @@ def test_other_tests_are_an_evaluation_and_no_training(tmp_path):
     make_run(copy / 'evaluations' / 'a', **{**others, 'data': 'images-more'})
     message = refused(results.add_run, copy)
   assert "got 'images-more in" in message and str(again) in message
-
-
-def test_views_without_a_summary_are_left_out(tmp_path):
-  run = make_run(tmp_path / 'run')
-  clients = run_dir.load_clients(run)
-  scores = {**clients.scores, 'finetuned': clients.scores['initial']}
-  opened = run_dir.open_run(
-    run, make_settings(), data='images-clients', log=print
-  )
-  opened.write_clients(scores, clients.ids, train_count=TRAIN_COUNT)
-  with Results.open(tmp_path) as results:
-    results.add_run(run)
-    assert find(results, run, 'finetuned') is None
 
 
 def test_merging_skips_what_is_equal_and_refuses_what_is_not(tmp_path):

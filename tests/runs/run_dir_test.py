@@ -62,7 +62,7 @@ def test_config_json_names_what_ran_and_on_what(tmp_path):
   }
   assert stored['data'] == 'digits-1'
   assert all(' x ' in device for device in stored['devices'])
-  assert stored['processor'].endswith(f'{os.cpu_count()} cores')
+  assert stored['processor'].endswith(' cores')
 
 
 def test_same_config_continues_and_rewrites_nothing(tmp_path):

@@ -22,6 +22,7 @@ from small_runs import (
   restored,
   server_of,
   snapshot,
+  spoil_upload,
   with_algorithm,
 )
 
@@ -120,22 +121,6 @@ def test_clients_that_diverge_are_as_if_not_sampled(name):
     assert took_part.tolist() == [[True, False, True]]
     assert (metrics['num_steps'] > 0).tolist() == took_part.tolist()
     assert np.isfinite(metrics['loss']).all()
-
-
-def spoil_upload(experiment, client, rounds):
-  """Return the experiment in which a client uploads NaN in `rounds`."""
-  update = experiment.stages[-1].algorithm.local_update
-  first = experiment.train.index[client, 0]
-
-  def spoil(down, own, data, rng):
-    own, up, metrics = update(down, own, data, rng)
-    is_spoilt = (data.index[0] == first) & jnp.isin(
-      down.round, jnp.array(rounds)
-    )
-    factor = jnp.where(is_spoilt, jnp.nan, 1.0)
-    return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
-
-  return with_algorithm(experiment, local_update=spoil)
 
 
 @pytest.fixture(scope='module')

@@ -38,6 +38,7 @@ class Comparison(NamedTuple):
   tolerance: float | None  # twice the combined standard error
   agrees: bool | None  # None: not run, or no error is known at all
   diverged: tuple[int, ...] = ()  # the seeds whose training diverged
+  kept: tuple[int, ...] = ()  # the seeds whose run directory is gone
 
 
 def over_seeds(

@@ -1,7 +1,8 @@
 """Our number for every cell of a table, from the results."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data import is_available
@@ -13,15 +14,42 @@ from fedjax_pfl.reproduction.comparison.compare import (
   compare,
   over_seeds,
 )
-from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
+from fedjax_pfl.reproduction.execution.evaluate_again import (
+  OF_SERVER,
+  stored_name,
+)
 from fedjax_pfl.reproduction.execution.execute import find
+from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.reproduction.planning.plan import (
+  Evaluation,
   Training,
   evaluation_of,
-  settings_of,
 )
 from fedjax_pfl.reproduction.results.results import Found, Results
+from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings.data_fields import DataSettings
+
+# Rows of summary.csv by key and view.
+Rows = Mapping[tuple[str, str], Mapping[str, str]]
+NO_ROWS: Rows = {}
+Division = tuple[DataSettings, bool, int]
+
+
+class Number(NamedTuple):
+  """Our number for one seed of a cell."""
+
+  mean: float
+  std: float | None  # over clients
+  num_clients: int
+  is_kept: bool = False  # whether only its row in summary.csv is left
+
+
+class Seeds(NamedTuple):
+  """What became of the seeds of a cell."""
+
+  numbers: dict[int, Number]
+  diverged: tuple[int, ...] = ()
 
 
 def compare_all(
@@ -30,18 +58,47 @@ def compare_all(
   results: Results,
   data_of: DataOf,
   diverged_fn: Callable[[Training], object] = lambda training: False,
+  rows: Rows = NO_ROWS,
 ) -> list[Comparison]:
   """Return every cell with our number, over the seeds that were run.
 
-  A cell whose images are not on this machine counts as not run. `diverged_fn`
-  tells whether a training that has no result diverged.
+  Images that are not on this machine count as those of the runs in the results
+  with the same partition and seed. `diverged_fn` tells whether a training that
+  has no result diverged. `rows` of summary.csv answer what the results lack.
   """
-  compared = []
+  compared, data_of = [], data_or_recorded(data_of, results)
   for cell in cells:
-    found, diverged = find_seeds(cell, seeds, results, data_of, diverged_fn)
-    one = compare(cell, ours_of(found, cell.reading))
-    compared.append(one._replace(diverged=diverged))
+    found = find_seeds(cell, seeds, results, data_of, diverged_fn, rows)
+    kept = (seed for seed, one in found.numbers.items() if one.is_kept)
+    one = compare(cell, ours_of(found.numbers))
+    compared.append(one._replace(diverged=found.diverged, kept=tuple(kept)))
   return compared
+
+
+def data_or_recorded(data_of: DataOf, results: Results) -> DataOf:
+  """Return `data_of`, which takes what was recorded for images not here.
+
+  Without a record the fingerprint is '', which no run has.
+  """
+  recorded: dict[Division, str] = {}
+
+  def found(settings: Settings) -> str:
+    if is_available(settings.data.dataset, settings.data.data_dir):
+      return data_of(settings)
+    if not recorded:
+      recorded.update(
+        (division_of(parse_config(one.settings)), one.data.partition('+')[0])
+        for one in results.trainings().values()
+      )
+    return recorded.get(division_of(settings), '')
+
+  return found
+
+
+def division_of(settings: Settings) -> Division:
+  """Return what the fingerprint of the data depends on."""
+  data = dataclasses.replace(settings.data, data_dir='')
+  return data, settings.system.quick, settings.seed
 
 
 def find_seeds(
@@ -50,29 +107,45 @@ def find_seeds(
   results: Results,
   data_of: DataOf,
   diverged_fn: Callable[[Training], object],
-) -> tuple[dict[int, Found], tuple[int, ...]]:
-  """Return the results of the seeds that were run, and those that diverged."""
-  data = settings_of(cell.settings, cell.init_from, seed=0).data
-  if not is_available(data.dataset, data.data_dir):
-    return {}, ()
-  results_of, diverged = {}, []
+  rows: Rows = NO_ROWS,
+) -> Seeds:
+  """Return the numbers of the seeds that were run, and those that diverged."""
+  numbers, diverged = {}, []
   for seed in seeds:
     evaluation = evaluation_of(cell, seed, data_of)
-    found = find(results, evaluation, cell.reading)
-    if found is not None:
-      results_of[seed] = found
+    row = row_of(evaluation, cell.reading, rows)
+    if found := find(results, evaluation, cell.reading):
+      is_kept = row is not None and not row['run']
+      numbers[seed] = Number(*number_of(found, cell.reading), is_kept)
+    elif row is not None:
+      std, clients = row['std'], row['num_clients']
+      numbers[seed] = Number(
+        float(row['mean']), float(std) if std else None, int(clients or 1), True
+      )
     elif diverged_fn(evaluation.training):
       diverged.append(seed)
-  return results_of, tuple(diverged)
+  return Seeds(numbers, tuple(diverged))
 
 
-def ours_of(found: Mapping[int, Found], reading: Reading) -> OurNumber | None:
-  """Return our number from the results of seeds; None where there are none."""
-  if not found:
+def row_of(
+  evaluation: Evaluation, reading: Reading, rows: Rows
+) -> Mapping[str, str] | None:
+  """Return the row of summary.csv with the number of a reading, or None."""
+  training = evaluation.training
+  own = keys.evaluation_key(training.settings)
+  view = stored_name(reading)
+  if reading.measure in OF_SERVER:  # of these it has the last accuracy alone
+    view = 'global' if reading.measure == 'global' else ''
+  row = rows.get((keys.row_key(training.key, evaluation.key, own), view))
+  return row if row and row['mean'] else None
+
+
+def ours_of(numbers: Mapping[int, Number]) -> OurNumber | None:
+  """Return our number from those of seeds; None where there are none."""
+  if not numbers:
     return None
-  summaries = [number_of(one, reading) for one in found.values()]
-  means, stds, sizes = zip(*summaries, strict=True)
-  return over_seeds(means, stds, sizes[0], tuple(found))
+  means, stds, sizes, _ = zip(*numbers.values(), strict=True)
+  return over_seeds(means, stds, sizes[0], tuple(numbers))
 
 
 def number_of(

@@ -51,13 +51,19 @@ class Workspace(NamedTuple):
 
 def open_workspace(folder: pathlib.Path, results: Results) -> Workspace:
   """Return the workspace; gather its finished runs, whatever their names."""
+  found = find_directories(folder)
+  results.scan(folder / RUNS)
+  return Workspace(folder, results, found)
+
+
+def find_directories(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Return {training key: run directory} of a folder of results."""
   found = {}
   for path in sorted((folder / RUNS).glob(f'*/{identity.CONFIG}')):
     key = keys.run_key(path.parent)
     if key not in found or is_finished(path.parent):
       found[key] = path.parent
-  results.scan(folder / RUNS)
-  return Workspace(folder, results, found)
+  return found
 
 
 def execute(

@@ -133,16 +133,22 @@ def _lines(
 
 
 def _note(comparison: Comparison) -> str:
-  """Return the footnote of a cell; of seeds that diverged, too."""
-  text = footnote(comparison.cell.published)
-  if not comparison.diverged:
-    return text
-  seeds = ', '.join(map(str, comparison.diverged))
-  own = (
-    f'Our training diverged with seed {seeds}; the printed number, too, may be '
-    'what a diverged model gives.'
-  )
-  return f'{own} {text}'.rstrip()
+  """Return the footnote of a cell; of seeds that diverged or are gone, too."""
+  notes = [footnote(comparison.cell.published)]
+  if comparison.diverged:
+    seeds = ', '.join(map(str, comparison.diverged))
+    notes.insert(
+      0,
+      f'Our training diverged with seed {seeds}; the printed number, too, may '
+      'be what a diverged model gives.',
+    )
+  if comparison.kept:
+    seeds = ', '.join(map(str, comparison.kept))
+    notes.insert(
+      0,
+      f'Ours, seed {seeds}: a row of summary.csv whose run directory is gone.',
+    )
+  return ' '.join(filter(None, notes))
 
 
 def _pair(mean: float, std: float | None) -> str:

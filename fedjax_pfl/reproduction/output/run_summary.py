@@ -1,7 +1,9 @@
 """A CSV of all runs: a row for every evaluated view, to be committed.
 
 Its numbers, the command that reproduces it, and the machine it ran on; paths of
-the machine are left out.
+the machine are left out. `key` is that of the training, followed by that of the
+evaluation where it is not the run's own; `data` is the fingerprint of its data;
+`run` is its directory in results/runs, '' where it is not there.
 """
 
 import csv
@@ -29,7 +31,7 @@ from fedjax_pfl.settings.field import EVALUATION, TRAINING
 
 COLUMNS = (
   *('setting', 'seed', 'view', 'mean', 'std', 'num_clients', 'worst_decile'),
-  *('command', 'commit', 'machine', 'seconds'),
+  *('command', 'commit', 'machine', 'seconds', 'data', 'key', 'run'),
 )
 # Fields that are in the command, but not in the name of a setting.
 UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'init_from')
@@ -45,13 +47,15 @@ def summary_rows(
   configs: Mapping[str, Settings],
   *,
   trainings: Iterable[str] | None = None,
+  runs: Mapping[str, pathlib.Path] = {},
 ) -> list[Row]:
   """Return a row for every evaluated view, by setting, seed and view.
 
   `configs` maps names of configs ('fedavg_cifar10', 'digits:fedbabu') to their
   settings: a command begins with the nearest one. With `trainings`,
-  only of these keys. `mean`, `std` (over clients) and `worst_decile` are in
-  percent; the view 'global' is the server's model on the whole test set.
+  only of these keys. `runs` has run directories by training key. `mean`, `std`
+  (over clients) and `worst_decile` are in percent; the view 'global' is the
+  server's model on the whole test set.
   """
   path, wanted, rows = results_db.locate(results), None, []
   if trainings is not None:
@@ -64,9 +68,17 @@ def summary_rows(
     for evaluation in results_rows.read_evaluations(connection).values():
       if wanted is None or evaluation.training in wanted:
         training = known[evaluation.training]
-        rows += _rows_of(evaluation, training, configs)
+        place = runs.get(training.key)
+        run = place.name if place else ''
+        rows += _rows_of(evaluation, training, run, configs)
+  return sort_rows(rows)
+
+
+def sort_rows(rows: Iterable[Row]) -> list[Row]:
+  """Return rows in the order of the file."""
   return sorted(
-    rows, key=lambda row: (row['setting'], int(row['seed']), row['view'])
+    rows,
+    key=lambda row: (row['setting'], int(row['seed']), row['view'], row['key']),
   )
 
 
@@ -127,6 +139,7 @@ def command(
 def _rows_of(
   evaluation: Evaluation,
   training: Training,
+  run: str,
   configs: Mapping[str, Settings],
 ) -> list[Row]:
   settings = parse_config(evaluation.settings)
@@ -138,15 +151,18 @@ def _rows_of(
     for field, value in fields.items()
     if field not in UNNAMED
   ]
-  again = evaluation.provenance.path != training.provenance.path
-  workdir = f'runs/{training.key}' + again * f'_{evaluation.evaluation}'
+  own = keys.evaluation_key(parse_config(training.settings))
+  key = keys.row_key(training.key, evaluation.evaluation, own)
   shared = {
     'setting': ' '.join([name, *words]),
     'seed': str(training.seed),
-    'command': command(settings, configs, workdir),
+    'command': command(settings, configs, f'runs/{key}'),
     'commit': evaluation.provenance.commit,
     'machine': _machine(evaluation.provenance),
     'seconds': f'{training.provenance.seconds:.0f}',
+    'data': training.data.partition('+')[0],
+    'key': key,
+    'run': run,
   }
   views = dict(evaluation.result['views'])
   if 'global' in evaluation.result:

@@ -29,7 +29,7 @@ from typing import Any
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import (
   FIELDS,
@@ -88,13 +88,22 @@ def evaluation_key(settings: Settings) -> str:
   return _hash(fields)
 
 
+def row_key(training: str, evaluation: str, own: str) -> str:
+  """Return the key of a row of summary.csv; `own` is that of the run itself."""
+  return training if evaluation == own else f'{training}_{evaluation}'
+
+
 def run_key(
   workdir: str | os.PathLike, known: Mapping[str, str] | None = None
 ) -> str:
   """Return the training key of a run directory; see `start_key`."""
   stored = load_config(workdir)
   start = start_key(workdir, known)
-  return training_key(parse_config(stored['config']), stored['data'], start)
+  try:
+    settings = parse_config(stored['config'])
+  except BadInput as error:  # a run of another version
+    raise BadInput(f'{workdir}: {error}') from error
+  return training_key(settings, stored['data'], start)
 
 
 def start_key(

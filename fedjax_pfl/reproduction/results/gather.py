@@ -104,13 +104,12 @@ def trained_model(training: Training) -> bool:
 
 def read_evaluation(folder: pathlib.Path, training: Training) -> Gathered:
   """Return the evaluation in a run directory, or in one of its folders."""
+  run_dir.check_clients(folder)
   stored, result = keys.load_config(folder), run_dir.load_result(folder)
   clients = run_dir.load_clients(folder)
-  # result.json is written last: views that it lacks may be incomplete.
   views = {
     view: Evaluated(clients.ids, clients.train_count, scores)
     for view, scores in clients.scores.items()
-    if view in result['views']
   }
   settings = parse_config(stored['config'])
   evaluation = Evaluation(

@@ -112,6 +112,11 @@ class Results:
       evaluation.provenance,
     )
 
+  def trainings(self) -> dict[str, Training]:
+    """Return every training by its key."""
+    with results_db.database_errors(self.path):
+      return results_rows.read_trainings(self._connection)
+
   def close(self) -> None:
     self._connection.close()
 

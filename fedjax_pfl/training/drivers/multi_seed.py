@@ -23,7 +23,7 @@ from fedjax_pfl.training.drivers.driver import (
   run_in_turn,
   to_results,
 )
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment import Experiment, mesh_of
 
 
 def side_by_side(
@@ -90,5 +90,7 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
     return 1
   chunk = experiment.settings.system.clients_per_chunk
   size = cohort.shape[0] if chunk == 'auto' else min(int(chunk), cohort.size)
-  states = 2 * trees.num_bytes((call.server, call.clients))  # before and after
+  mesh = mesh_of(experiment.settings)
+  own = trees.num_bytes(call.clients) // (mesh.size if mesh else 1)
+  states = 2 * (trees.num_bytes(call.server) + own)  # before and after
   return max(1, memory.num_fitting(size * memory.per_client + states))

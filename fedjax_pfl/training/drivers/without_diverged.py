@@ -11,10 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.cohort import client_update, gather
+from fedjax_pfl.federated.sharding import is_divided
 from fedjax_pfl.training.divergence import (
   Divergence,
   as_ids,
@@ -97,8 +100,11 @@ def _finite_uploads(
 
   By training these clients once more: it is rare enough.
   """
-  data = call.data
-  rows = gather(call.clients, ids, data)
+  data, clients, places = call.data, call.clients, ids
+  if any(map(is_divided, jax.tree.leaves(clients))):
+    clients, places = mesh_states.rows(clients, ids), np.arange(len(ids))
+  rows = gather((), ids, data)
+  rows = rows._replace(clients=trees.gather(clients, places))
   uploads = _uploads(algorithm, call.server, rows, data.x, data.y, call.key)
   return finite_rows(uploads, np.arange(len(ids)))
 

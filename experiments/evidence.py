@@ -1,0 +1,69 @@
+"""Work through the queue of published cells, at the lowest priority:
+
+  python experiments/evidence.py --minutes=150 --cores=1
+
+(make evidence MINUTES=150 CORES=1). The queue, results/queue.toml, lists cells
+in the order of their worth. Finished ones are reused, stopped ones continue
+after their last checkpoint, and one that diverges ends alone. When the time is
+up, a training saves a checkpoint after its round; the same command goes on.
+
+Below --results it leaves what experiments/reproduce.py leaves: the summary, the
+tables, and run directories, of which git keeps the numbers.
+
+--dry-run prints what is done, what is next, and the hours left. Images come
+from $TFDS_DATA_DIR.
+"""
+
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+
+from absl import flags, logging
+
+from experiments import commandline, priority
+
+QUEUE = flags.DEFINE_string('queue', 'results/queue.toml', 'the queue')
+RESULTS = flags.DEFINE_string('results', 'results', 'where results go')
+MINUTES = flags.DEFINE_float(
+  'minutes', None, 'when to stop; without it, when all is done'
+)
+CORES = flags.DEFINE_integer('cores', None, 'number of cores; default: all')
+DRY_RUN = flags.DEFINE_bool(
+  'dry-run', False, 'print the queue and its state; train nothing'
+)
+
+
+def main(overrides):
+  del overrides  # cells have their own settings
+  priority.lower(CORES.value)
+  logging.set_verbosity(logging.WARNING)  # orbax logs every step
+  # Imported here: threads of jax are to have the priority, too.
+  from configs.tables.common import load_configs, load_table
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
+  from fedjax_pfl.reproduction.queue.deadline import check_minutes
+  from fedjax_pfl.reproduction.queue.entries import load_queue
+  from fedjax_pfl.reproduction.queue.work import QueueJob
+  from fedjax_pfl.settings import parse_config
+  from fedjax_pfl.training import compile_cache
+
+  check_minutes(MINUTES.value)
+  queue = load_queue(Path(QUEUE.value), load_table)
+  configs = {name: parse_config(one) for name, one in load_configs().items()}
+  compile_cache.enable(progress.log)
+  job = QueueJob(queue, load_table, make_data_of(progress.log), configs)
+  folder = Path(RESULTS.value)
+  if not DRY_RUN.value:
+    job.run(folder, MINUTES.value)
+    return
+  with contextlib.ExitStack() as stack:
+    if not folder.exists():  # a dry run makes no folder
+      folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    job.dry_run(folder)
+
+
+if __name__ == '__main__':
+  commandline.run(main)

@@ -1,0 +1,104 @@
+"""A round whose clients, and their states, are divided over a mesh.
+
+  states of the cohort -> the devices that train them      reduce-scatter [C]
+  new states, metrics -> their owners                      all-gather [C]
+  aggregate(server, uploads divided over devices)          one all-reduce
+
+Between devices move the states of the cohort and one reduction of the model,
+however many clients are registered. Server, images and tables of indices are
+on every device: a table is small beside the images that it points to.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
+from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
+from fedjax_pfl.federated.client_map import map_on_mesh
+from fedjax_pfl.federated.cohort import Cohort, client_update, server_update
+from fedjax_pfl.federated.dealing import (
+  Deal,
+  deal_at_home,
+  deal_in_turn,
+  num_places,
+)
+from fedjax_pfl.federated.row_exchange import AXIS
+
+
+def run_round(
+  algorithm: Algorithm,
+  chunk: int,
+  mesh: Mesh,
+  server: Server,
+  clients: Client,
+  ids: Array,
+  data: ClientData,
+  key: Key,
+) -> tuple[Server, Client, Metrics]:
+  """Return (server, clients, metrics) after a round of clients `ids` [C].
+
+  Clients are what `mesh_states.divide` returns, or whole arrays [K, ...], and
+  come back in the same shape.
+  """
+  num_clients = data.count.shape[0]
+  deal = _choose_deal(clients, ids, data.count, mesh)
+  known = jnp.minimum(deal.ids, num_clients - 1)  # in places left over, too
+  rows = Cohort((), data.index[known], deal.count, known)
+
+  def update(shared, client, row):
+    return client_update(algorithm, *shared)(row._replace(clients=client))
+
+  divided, uploads, metrics = map_on_mesh(
+    update,
+    (server, data, key),
+    pad_rows(clients, num_places(num_clients, mesh.size)),
+    deal,
+    rows,
+    chunk,
+    mesh,
+  )
+  counts = _on_all(deal.count[: deal.size], mesh)
+  server = server_update(algorithm, server, uploads, counts, data, key)
+  clients = jax.tree.map(
+    lambda new, old: _constrain(new[: len(old)], mesh), divided, clients
+  )
+  return _on_all(server, mesh), clients, metrics
+
+
+def pad_rows(clients: PyTree, size: int) -> PyTree:
+  """Return the rows [K, ...] as [size, ...], filled up with the last one."""
+
+  def pad(leaf):
+    missing = size - leaf.shape[0]
+    if not missing:
+      return leaf
+    last = jnp.broadcast_to(leaf[-1:], (missing, *leaf.shape[1:]))
+    return jnp.concatenate([leaf, last])
+
+  return jax.tree.map(pad, clients)
+
+
+def _choose_deal(clients: Client, ids: Array, count: Array, mesh: Mesh) -> Deal:
+  """Return the deal that moves no states, if all clients take part."""
+  everyone = jax.tree.leaves(clients) and ids.shape == count.shape
+  deal_fn = deal_at_home if everyone else deal_in_turn
+  *arrays, at_home = deal_fn(ids, count, mesh.size)
+  # Computed on every device: to divide such short arrays would cost messages.
+  return Deal(*_on_all(arrays, mesh), at_home)
+
+
+def _on_all(tree: PyTree, mesh: Mesh) -> PyTree:
+  return lax.with_sharding_constraint(tree, NamedSharding(mesh, Spec()))
+
+
+def _constrain(leaf: Array, mesh: Mesh) -> Array:
+  """Return the rows divided over the mesh; on every device if that is uneven.
+
+  No program returns an array that is divided into unlike parts.
+  """
+  is_even = leaf.shape[0] % mesh.size == 0
+  spec = Spec(AXIS) if is_even else Spec()
+  return lax.with_sharding_constraint(leaf, NamedSharding(mesh, spec))

@@ -1,0 +1,117 @@
+"""Compile rounds for a mesh from shapes alone; print what they move and hold.
+
+  XLA_FLAGS=--xla_force_host_platform_device_count=16 \\
+      PYTHONPATH=.:tests python tests/on_a_pod.py fedper,9,40 pod
+
+A word is a method, the clients of a cohort, and those that are registered; or
+`pod`: 100,000 clients with a personal head, and the forecast of a run of it.
+"""
+
+import json
+import sys
+
+import helpers
+import jax
+import jax.numpy as jnp
+import small_runs
+from collectives import collectives
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.dealing import num_places
+from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.federated.row_exchange import AXIS
+from fedjax_pfl.federated.sharding import make_mesh
+from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment_method import build_stages
+from fedjax_pfl.training.memory_estimate import forecasts
+
+EXAMPLES = 4
+POD = {
+  'algorithm': 'fedper',
+  'num_clients': 100_000,
+  'client_fraction': 0.001,
+  'views': ('initial',),
+  'clients_per_chunk': 1,
+}
+HIDDEN = 2000  # the head then takes 24 kB
+
+
+def shapes(*sizes, dtype=jnp.int32):
+  return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+def data_of(num_clients):
+  pool = num_clients * EXAMPLES
+  return ClientData(
+    shapes(pool, *helpers.SHAPE, dtype=jnp.uint8),
+    shapes(pool),
+    shapes(num_clients, EXAMPLES),
+    shapes(num_clients),
+  )
+
+
+def on(mesh, spec, tree):
+  where = NamedSharding(mesh, spec)
+  return jax.tree.map(
+    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+    tree,
+  )
+
+
+def measure(stages, data, cohort):
+  """Return the collectives and the memory of a round of the first stage."""
+  mesh = make_mesh()
+  stage, server, clients = next(stage_shapes(stages, data))
+  key = jax.eval_shape(jax.random.key, 0)
+  places = num_places(data.count.shape[0], mesh.size)
+  clients = jax.tree.map(
+    lambda leaf: shapes(places, *leaf.shape[1:], dtype=leaf.dtype), clients
+  )
+  server, ids, data, key = on(mesh, Spec(), (server, shapes(cohort), data, key))
+  clients = on(mesh, Spec(AXIS), clients)
+  round_fn = make_round(stage.algorithm, clients_per_chunk=1, mesh=mesh)
+  program = round_fn.lower(server, clients, ids, data, key).compile()
+  memory = program.memory_analysis()
+  return {
+    'collectives': collectives(program.as_text(), mesh.size),
+    'states': trees.num_bytes(clients),
+    'server': trees.num_bytes(server),
+    'data': trees.num_bytes(data),
+    'arguments': memory.argument_size_in_bytes,
+    'results': memory.output_size_in_bytes,
+    'temporary': memory.temp_size_in_bytes,
+  }
+
+
+def measure_pod():
+  """Return these of POD, and its forecast."""
+  settings = parse_config(small_runs.make_settings(**POD))
+  task = helpers.make_task(HIDDEN)
+  size = cohort_size(
+    settings.data.num_clients, settings.training.client_fraction
+  )
+  train = data_of(settings.data.num_clients)
+  experiment = Experiment(
+    *(settings, None, train, train, ''),
+    *(task, build_stages(settings, task), size),
+  )
+  ((_, memory),) = forecasts(experiment)
+  forecast = {'forecast': memory._asdict(), 'round': memory.round}
+  return {**measure(experiment.stages, train, size), **forecast}
+
+
+if __name__ == '__main__':
+  found = {}
+  for word in sys.argv[1:]:
+    if word == 'pod':
+      found[word] = measure_pod()
+    else:
+      name, cohort, num_clients = word.split(',')
+      data = data_of(int(num_clients))
+      found[word] = measure(helpers.build(name), data, int(cohort))
+  print(json.dumps(found))

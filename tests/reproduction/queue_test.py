@@ -1,0 +1,433 @@
+"""A queue is worked through: once, in its order, also when it is stopped."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small_queue
+from faults import locks, moments
+
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.reproduction.execution import execute
+from fedjax_pfl.reproduction.queue import deadline
+from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.training.divergence import Diverged
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+  monkeypatch.setattr(execute, 'build_experiment', small_queue.build)
+
+
+@pytest.fixture(scope='module')
+def done(tmp_path_factory, quick_compiler):
+  """Return a folder with a finished queue, its rows, and states on the way."""
+  folder = tmp_path_factory.mktemp('queue')
+  small_queue.write_queue(folder / 'queue.toml')
+  states = []
+  with (
+    pytest.MonkeyPatch.context() as patched,
+    moments.watching(
+      folder / 'results',
+      lambda what: states.append(moments.read(folder / 'results')),
+    ),
+  ):
+    patched.setattr(execute, 'build_experiment', small_queue.build)
+    (folder / 'results').mkdir()
+    run(folder)
+  return folder, small_queue.rows_of(folder / 'results'), states
+
+
+def run(folder, **options):
+  job = small_queue.make_job(folder / 'queue.toml')
+  job.run(folder / 'results', **options)
+
+
+def copied(done, tmp_path):
+  shutil.copytree(done[0], tmp_path, dirs_exist_ok=True)
+  return tmp_path
+
+
+def count_trainings(monkeypatch):
+  """Return a list that grows by what is trained."""
+  trained, train = [], execute.train_seeds
+
+  def counted(experiments, workdirs):
+    trained.append([one.settings.algorithm for one in experiments])
+    return train(experiments, workdirs)
+
+  monkeypatch.setattr(execute, 'train_seeds', counted)
+  return trained
+
+
+def test_what_a_queue_leaves(done):
+  folder, rows, _ = done
+  runs = sorted(path.name[:-17] for path in (folder / 'results/runs').iterdir())
+  assert runs == [
+    'fedavg_digits_seed0',
+    'fedbabu_digits_seed0',
+    'fedbabu_digits_seed1',
+    'lg_fedavg_digits_seed0',
+  ]
+  assert '1 of 2 cells run; 1 diverged' in rows['fedbabu_98.md'].decode()
+  assert '2 of 2 cells run' in rows['fedbabu_99.md'].decode()
+  assert '(2 seeds)' in rows['fedbabu_99.md'].decode()
+  assert len(rows['summary.csv']) > 6
+  left = {path.name for path in (folder / 'results').iterdir()}
+  assert left == {'runs', 'tables', 'summary.csv', 'results.sqlite'}
+
+
+def test_a_finished_queue_runs_nothing(done, tmp_path, monkeypatch, capsys):
+  folder = copied(done, tmp_path)
+  trained = count_trainings(monkeypatch)
+  run(folder)
+  assert trained == []
+  assert small_queue.rows_of(folder / 'results') == done[1]
+  output = capsys.readouterr().out
+  assert '3 of 4 done, 1 diverged; 0 min left' in output
+
+
+def test_a_clone_without_models_runs_nothing(done, tmp_path, monkeypatch):
+  """Of what git keeps: the file of results and all models are absent."""
+  folder = copied(done, tmp_path)
+  (folder / 'results' / 'results.sqlite').unlink()
+  for name in ('model', 'checkpoints', 'tb'):
+    for path in (folder / 'results' / 'runs').glob(f'*/{name}'):
+      shutil.rmtree(path)
+  trained = count_trainings(monkeypatch)
+  run(folder)
+  assert trained == []
+  assert small_queue.rows_of(folder / 'results') == done[1]
+
+
+def test_a_model_that_is_needed_and_gone(done, tmp_path, capsys):
+  """The step is left out with a sentence; the others go on."""
+  folder = copied(done, tmp_path)
+  (folder / 'results' / 'results.sqlite').unlink()
+  (begun,) = (folder / 'results' / 'runs').glob('lg_fedavg*')
+  shutil.rmtree(begun)
+  (first,) = (folder / 'results' / 'runs').glob('fedbabu*seed0*')
+  shutil.rmtree(first / 'model')
+  (other,) = (folder / 'results' / 'runs').glob('fedbabu*seed1*')
+  shutil.rmtree(other)
+  run(folder)
+  output = capsys.readouterr().out
+  assert f'{first} without model/global.npz' in output
+  assert '2 of 4 done, 1 diverged, 1 blocked' in output
+  # Its row stays all the same.
+  rows = small_queue.rows_of(folder / 'results')['summary.csv']
+  gone = [line['key'] for line in rows if not line['run']]
+  assert len(rows) == len(done[1]['summary.csv']) and len(gone) == 3
+
+
+def end_of(done, state):
+  """Return what differs after the same command, from this state on."""
+  folder, want, _ = done
+  results, whole = folder / 'results', folder / 'whole'
+  results.rename(whole)
+  try:
+    moments.write(state, results)
+    run(folder)
+    got = small_queue.rows_of(results)
+    left = list(results.glob('*/.*.tmp'))
+  finally:
+    shutil.rmtree(results)
+    whole.rename(results)
+  other = [name for name in {**want, **got} if got.get(name) != want.get(name)]
+  return other + left
+
+
+def test_a_queue_that_is_killed_ends_in_the_same_rows(done):
+  """At moments at which its files change."""
+  states = done[2]
+  assert len(states) > 100
+  for place in np.linspace(0.1, 0.9, 3):
+    assert end_of(done, states[int(place * len(states))]) == []
+
+
+@pytest.mark.long
+def test_a_queue_that_is_killed_at_any_change_of_a_file(done):
+  states = done[2]
+  rng = np.random.default_rng(0)
+  for place in np.sort(rng.choice(len(states), 40, replace=False)):
+    assert end_of(done, states[place]) == [], place
+
+
+def start(folder, *words):
+  with open(folder / 'log', 'ab') as log:
+    return subprocess.Popen(
+      [sys.executable, 'tests/small_queue.py', str(folder), *words],
+      cwd=ROOT,
+      env={**os.environ, 'PYTHONPATH': str(ROOT)},
+      stdout=log,
+      stderr=subprocess.STDOUT,
+    )
+
+
+@pytest.mark.long
+def test_a_process_that_is_killed_at_random_ends_in_the_same_rows(tmp_path):
+  seconds, want = 0.0, None
+  for name in ('compiles', 'whole'):
+    folder = tmp_path / name
+    folder.mkdir()
+    small_queue.write_queue(folder / 'queue.toml')
+    began = time.perf_counter()
+    assert start(folder).wait() == 0, (folder / 'log').read_text()
+    seconds = time.perf_counter() - began
+    rows = small_queue.rows_of(folder / 'results')
+    assert want is None or rows == want
+    want = rows
+  rng, kills = np.random.default_rng(0), 0
+  folder = tmp_path / 'killed'
+  folder.mkdir()
+  small_queue.write_queue(folder / 'queue.toml')
+  while True:
+    process = start(folder)
+    try:
+      # Enough is let through for it to end some day.
+      status = process.wait(
+        rng.uniform(0.3, 1) * seconds * 1.2 ** min(kills, 5)
+      )
+    except subprocess.TimeoutExpired:
+      process.send_signal(signal.SIGKILL)
+      process.wait()
+      kills += 1
+      continue
+    assert status == 0, (folder / 'log').read_text()
+    break
+  assert kills >= 2
+  assert small_queue.rows_of(folder / 'results') == want
+
+
+def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
+  """The training saves after its round, and the command ends as if done."""
+  small_queue.write_queue(tmp_path / 'queue.toml')
+  save, saved = run_dir.Run.save_checkpoint, []
+
+  def is_over(self, step, tree):
+    if not saved:
+      os.kill(os.getpid(), signal.SIGTERM)  # as the timer does
+    saved.append(step)
+    return save(self, step, tree)
+
+  timers = []
+  monkeypatch.setattr(run_dir.Run, 'save_checkpoint', is_over)
+  monkeypatch.setattr(deadline.threading, 'Timer', fake_timer(timers))
+  run(tmp_path, minutes=2.5)
+  assert timers[0].seconds == 150 and timers[0].is_cancelled
+  output = capsys.readouterr().out
+  assert 'Saved after round 1' in output
+  assert 'The 2.5 minutes are over.' in output
+  assert '1 diverged' in output and 'round 1/5' in output
+  (first,) = (tmp_path / 'results' / 'runs').glob('fedbabu*seed0*')
+  assert checkpoint.steps(first / 'checkpoints') == [1]
+  monkeypatch.undo()
+  monkeypatch.setattr(execute, 'build_experiment', small_queue.build)
+  run(tmp_path)
+  assert small_queue.rows_of(tmp_path / 'results') == done[1]
+
+
+def test_a_signal_beside_a_divergence_is_not_lost(done, tmp_path, monkeypatch):
+  """A queue goes on after the divergence of a step, not after a signal."""
+  small_queue.write_queue(tmp_path / 'queue.toml')
+  check = Diverged.__init__
+
+  def diverged(self, *args):
+    os.kill(os.getpid(), signal.SIGTERM)
+    check(self, *args)
+
+  trained = count_trainings(monkeypatch)
+  monkeypatch.setattr(Diverged, '__init__', diverged)
+  with pytest.raises(KeyboardInterrupt):
+    run(tmp_path)
+  assert trained == [['fedavg']]
+
+
+def fake_timer(made):
+  """Return a timer that is up at once, without its signal."""
+
+  class Timer:
+    is_cancelled = False
+
+    def __init__(self, seconds, function):
+      self.seconds, self.function = seconds, function
+      made.append(self)
+
+    def start(self):
+      with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, 'kill', lambda pid, number: None)
+        self.function()
+
+    def cancel(self):
+      self.is_cancelled = True
+
+  return Timer
+
+
+def test_a_timer_ends_what_is_no_training():
+  with (
+    pytest.raises(KeyboardInterrupt),
+    handled(),
+    deadline.deadline(0.05 / 60) as is_up_fn,
+  ):
+    assert not is_up_fn()
+    time.sleep(10)
+  assert is_up_fn()
+  with deadline.deadline(None) as is_up_fn:
+    pass
+  assert not is_up_fn()
+
+
+@contextlib.contextmanager
+def handled():
+  """Turn SIGTERM into KeyboardInterrupt, as commands do."""
+
+  def stop(number, frame):
+    raise KeyboardInterrupt
+
+  before = signal.signal(signal.SIGTERM, stop)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize('minutes', [0, -1, float('nan'), float('inf')])
+def test_no_time_is_refused(minutes):
+  with pytest.raises(BadInput, match='a number of minutes above 0'):
+    deadline.check_minutes(minutes)
+
+
+def test_a_signal_of_somebody_else_ends_it(tmp_path, monkeypatch):
+  small_queue.write_queue(tmp_path / 'queue.toml')
+
+  def interrupted(*args):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(execute, 'train_seeds', interrupted)
+  with pytest.raises(KeyboardInterrupt):
+    run(tmp_path, minutes=100)
+  assert not (tmp_path / 'results' / '.lock').exists()
+
+
+def test_a_second_process_names_the_first_and_runs_nothing(done, tmp_path):
+  folder = copied(done, tmp_path)
+  before = moments.read(folder / 'results')
+  with locks.holders(folder / 'results', 1) as (owner,):
+    locks.proceed(owner)
+    owner.stdout.readline()
+    with pytest.raises(BadInput) as caught:
+      run(folder)
+    words = f'process {owner.pid} on {os.uname().nodename} since 20'
+    assert words in str(caught.value)
+    assert 'works through a queue' in str(caught.value)
+    locks.proceed(owner)
+    owner.wait()
+  assert moments.read(folder / 'results') == before
+
+
+def damage_clients(run):
+  (run / 'clients.npz').write_bytes(b'')
+  return 'clients.npz, which is missing or not as the run wrote it'
+
+
+def damage_result(run):
+  path = run / 'result.json'
+  path.write_text(path.read_text().replace('"mean": ', '"mean": 1'))
+  return 'result.json'
+
+
+def damage_config(run):
+  path = run / 'config.json'
+  path.write_text(path.read_text().replace('"shards_per_client"', '"shards"'))
+  return 'shards'
+
+
+def damage_summary(run):
+  path = run.parents[1] / 'summary.csv'
+  path.write_text(path.read_text().replace(',num_clients,', ',clients,'))
+  return 'summary.csv with the columns'
+
+
+@pytest.mark.parametrize(
+  'damage', [damage_clients, damage_result, damage_config, damage_summary]
+)
+def test_damage_and_other_versions_are_a_sentence(
+  done, tmp_path, monkeypatch, damage
+):
+  """Nothing is run, and no file is changed but what is derived."""
+  folder = copied(done, tmp_path)
+  (lost,) = (folder / 'results' / 'runs').glob('lg_fedavg*')
+  shutil.rmtree(lost)  # something is to be run
+  (first,) = (folder / 'results' / 'runs').glob('fedbabu*seed0*')
+  words = damage(first)
+  before = without_database(moments.read(folder / 'results'))
+  trained = count_trainings(monkeypatch)
+  with pytest.raises(BadInput) as caught:
+    run(folder)
+  assert words in str(caught.value) and 'Likely cause' in str(caught.value)
+  assert str(folder / 'results') in str(caught.value)
+  assert trained == []
+  assert without_database(moments.read(folder / 'results')) == before
+
+
+def without_database(state):
+  return {name: text for name, text in state.items() if 'sqlite' not in name}
+
+
+def absent(settings):
+  raise bad_input('dataset', got='x', expected='images', cause='no images')
+
+
+def test_without_images_nothing_is_run(tmp_path, capsys):
+  path = small_queue.write_queue(tmp_path / 'queue.toml')
+  job = small_queue.make_job(path, absent)
+  with pytest.raises(BadInput, match=r'dataset: got .x., expected images'):
+    job.run(tmp_path / 'results')
+  job.dry_run(tmp_path / 'results')
+  output = capsys.readouterr().out
+  assert output.count('blocked') == 4 + 1 and '6 min left' in output
+
+
+def test_a_dry_run_shows_the_queue(done, tmp_path, capsys, monkeypatch):
+  folder = copied(done, tmp_path)
+  trained = count_trainings(monkeypatch)
+  job = small_queue.make_job(folder / 'queue.toml')
+  job.dry_run(tmp_path / 'new')
+  output = capsys.readouterr().out
+  assert 'a  the first\nb  the second\n' in output
+  assert '0 of 4 done; 6 min left by the estimates.' in output
+  assert 'Next: (a) FedAvg, seed 0, fedbabu/98, about 1 min' in output
+  lines = [line.split() for line in output.splitlines() if 'fedbabu/9' in line]
+  assert lines[0] == ['a', 'FedAvg', 'fedbabu/98', '1', 'min', 'next']
+  assert lines[2][:2] == ['b', 'FedBABU'] and lines[2][-2:] == ['.', '.']
+  job.dry_run(folder / 'results')
+  lines = capsys.readouterr().out.splitlines()
+  assert 'diverged' in ''.join(lines) and 'Next' not in ''.join(lines)
+  assert trained == []
+
+
+def test_a_diverged_step_is_not_repeated(done, tmp_path, monkeypatch):
+  folder = copied(done, tmp_path)
+  (hot,) = (folder / 'results' / 'runs').glob('fedavg*')
+  assert (hot / 'diverged.json').is_file()
+
+  def train_seeds(*args):
+    raise Diverged('NaN', hot)
+
+  monkeypatch.setattr(execute, 'train_seeds', train_seeds)
+  logged = []
+  monkeypatch.setattr(progress, 'log', logged.append)
+  run(folder)
+  assert not any('training seed' in line for line in logged)

@@ -1,0 +1,143 @@
+"""A queue of small trainings on the digits; as a process of its own, too:
+
+python tests/small_queue.py FOLDER [MINUTES]
+"""
+
+import csv
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import small_runs
+
+from configs import common
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
+from fedjax_pfl.reproduction.execution import execute
+from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
+from fedjax_pfl.reproduction.queue.entries import load_queue
+from fedjax_pfl.reproduction.queue.work import QueueJob
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.training.warm_start import load_start, name_data, start_from
+
+EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}
+BABU = small_runs.make_settings(rounds=3, **EVERY_ROUND)
+LG = small_runs.make_settings(
+  algorithm='lg_fedavg', rounds=2, hp={'train_fedavg': False}, **EVERY_ROUND
+)
+HOT = small_runs.make_settings(
+  algorithm='fedavg', rounds=2, learning_rate=1e30, **EVERY_ROUND
+)
+TEXT = """
+[claims]
+a = 'the first'
+b = 'the second'
+"""
+ENTRY = """
+[[cells]]
+claim = '{}'
+table = '{}'
+where = '{}'
+seeds = {}
+minutes = {}
+"""
+ENTRIES = (
+  ('a', 'fedbabu/98', 'algorithm=fedavg', [0], 1),
+  ('a', 'fedbabu/98', 'algorithm=lg_fedavg', [0], 2),
+  ('b', 'fedbabu/99', 'algorithm=fedbabu', [0, 1], 1.5),
+)
+SECONDS = 'seconds'
+CLOCKS = ('time', 'images_per_second')
+
+
+def cell_of(settings, metric, reading, table='98', **more):
+  setting = ('digits', 'tiny', settings['algorithm'], 10, 2, 0.3, 1, 'shards')
+  published = Published('fedbabu', table, *setting, metric, {}, 50.0, 9.0)
+  return Cell(published, settings, reading, **more)
+
+
+BEST = Reading('initial', 'best_round')
+BODY = {'finetune.trainable': 'body'}
+CELLS = {
+  '98': (
+    cell_of(HOT, 'initial_accuracy', Reading('initial')),
+    cell_of(LG, 'personalized_accuracy', BEST, init_from=BABU),
+  ),
+  '99': (
+    cell_of(BABU, 'initial_accuracy', Reading('initial'), '99'),
+    cell_of(
+      *(BABU, 'personalized_accuracy', Reading('finetuned'), '99'),
+      evaluation=BODY,
+    ),
+  ),
+}
+
+
+def load_table(name):
+  number = name.partition('/')[2]
+  if number not in CELLS:
+    raise bad_input(
+      'table', got=name, expected='a table', choices=CELLS, cause='a typo'
+    )
+  return Table(name, 'A toy', CELLS[number], ('algorithm',), ('metric',))
+
+
+def write_queue(path, entries=ENTRIES):
+  path.write_text(TEXT + ''.join(ENTRY.format(*entry) for entry in entries))
+  return path
+
+
+def make_job(path, data_of=None):
+  """Return the job of the queue at `path`."""
+  configs = {'digits': parse_config(common.load('digits:fedbabu').to_dict())}
+  queue = load_queue(path, load_table)
+  return QueueJob(
+    queue, load_table, data_of or make_data_of(lambda text: None), configs
+  )
+
+
+def build(settings, log):
+  """Return an experiment whose model compiles quickly."""
+  experiment = small_runs.make_experiment(**to_config(settings))
+  if not settings.init_from:
+    return experiment
+  task = small_runs.TASK
+  start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
+  data_id = name_data(experiment.data_id, start)
+  return experiment._replace(task=start_from(task, start), data_id=data_id)
+
+
+def rows_of(folder):
+  """Return what a queue leaves in a folder, but times and the commit."""
+  rows = {}
+  with open(folder / 'summary.csv', newline='') as stream:
+    lines = list(csv.DictReader(stream))
+  rows['summary.csv'] = [{**line, SECONDS: '', 'commit': ''} for line in lines]
+  for path in sorted(folder.glob('tables/*')):
+    rows[path.name] = path.read_bytes()
+  for path in sorted(folder.glob('runs/**/result.json')):
+    run = path.parent
+    result = run_dir.load_result(run)
+    del result[SECONDS]
+    metrics = run / run_dir.METRICS
+    metrics = run_dir.load_metrics(run) if metrics.exists() else []
+    for line in metrics:
+      for clock in CLOCKS:
+        line.pop(clock, None)
+    with np.load(run / run_dir.CLIENTS, allow_pickle=False) as arrays:
+      clients = {name: arrays[name].tobytes() for name in arrays.files}
+    rows[str(run.relative_to(folder))] = result, metrics, clients
+  return rows
+
+
+if __name__ == '__main__':
+  from experiments import commandline
+
+  def main(overrides, words):
+    folder = Path(words[0])
+    with mock.patch.object(execute, 'build_experiment', build):
+      minutes = float(words[1]) if len(words) > 1 else None
+      make_job(folder / 'queue.toml').run(folder / 'results', minutes)
+
+  commandline.run(main, words='a folder with queue.toml')
