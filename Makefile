@@ -10,6 +10,7 @@
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
 #   make faults    every fault and bad input: how many were tried, ended well
+#   make accelerators  what compilers for a TPU and an H100 say: the tables
 #   make browser   Chromium, for the tests of the report page (Debian; root)
 
 PYTHON ?= python3
@@ -17,10 +18,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # More for pip where PyTorch is installed: an index of builds for a CPU, say.
 TORCH ?=
+# Compilers for devices that are not there, 1.4 GB. Those of CUDA go with jax.
+COMPILERS := libtpu==0.0.42.1 jax-cuda13-pjrt==0.10.2 \
+  jax-cuda13-plugin==0.10.2 nvidia-cuda-nvcc==13.5.37 nvidia-nvvm==13.5.37
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
-.PHONY: demo compare evidence test test-all faults audit bench browser clean
+.PHONY: demo compare evidence test test-all faults audit bench accelerators \
+  browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
@@ -53,8 +58,14 @@ audit:
 bench: $(VENV)/installed
 	-$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip \
 	  install --quiet --retries=1 -c constraints.txt $(TORCH) -e '.[bench]'
-	$(BIN)/python experiments/bench.py --model=convnet4,mobilenet,resnet18 \
-	  --work=training,evaluation --bars=all
+	$(BIN)/python experiments/bench.py --bars=all
+
+# Each platform is a process of its own: jax keeps what it traced for another.
+accelerators: $(VENV)-accelerators/installed
+	$(VENV)-accelerators/bin/python experiments/accelerator_tables.py \
+	  --platform=cuda --devices=4
+	$(VENV)-accelerators/bin/python experiments/accelerator_tables.py \
+	  --platform=tpu --devices=4
 
 browser:
 	apt-get update
@@ -66,5 +77,15 @@ $(VENV)/installed: setup.cfg constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	touch $@
 
+# Without their dependencies: nothing is run, so no cuDNN and no driver.
+$(VENV)-accelerators/installed: setup.cfg constraints.txt
+	$(PYTHON) -m venv $(VENV)-accelerators
+	$(VENV)-accelerators/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-accelerators/bin/python -m pip install --quiet \
+	  -c constraints.txt -e .
+	$(VENV)-accelerators/bin/python -m pip install --quiet --no-deps \
+	  $(COMPILERS)
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-audit .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-accelerators .pytest_cache .ruff_cache .hypothesis

@@ -3,7 +3,8 @@
   python experiments/bench.py --model=convnet4,mobilenet --torch
   python experiments/bench.py --clients=2,10 --clients_per_chunk=1,2,10 --json
   python experiments/bench.py --work=evaluation --torch
-  python experiments/bench.py --bars=all       (make bench; about 10 minutes)
+  python experiments/bench.py --bars=all       (make bench)
+  python experiments/bench.py --bars=fedavg_cnn,simple_cnn
   python experiments/bench.py --methods=all
 
 A line for every combination of the values, listed with commas: synthetic
@@ -13,10 +14,11 @@ GFLOP/s are those of the direct algorithm, with the share of a large product;
 GB/s are counted by XLA in a training step, with the share of a large copy;
 memory is that of arguments, results and temporaries.
 
-With --torch (pip install -e .[bench]) a plain sequential PyTorch loop does the
-same work: the last column is our speed relative to it. With --bars the bars of
-the project follow (names, or all), with --methods the time of one gradient of
-each method relative to FedAvg's.
+With --torch (pip install -e .[bench]) PyTorch at its best does the same work:
+the last column is our speed relative to it, and experiments/benchmarks/
+yardstick.py says what its best is. With --bars the bars of the project follow
+(names, or all), with --methods the time of one gradient of each method relative
+to FedAvg's.
 """
 
 import json
@@ -35,18 +37,21 @@ LISTS = {
   'model': flags.DEFINE_list('model', ['convnet4'], 'Names of models.'),
   'clients': flags.DEFINE_list('clients', [], 'Clients of a round.'),
   'steps': flags.DEFINE_list('steps', [], 'Batches of a client.'),
-  'batch': flags.DEFINE_list('batch', ['50'], 'Images of a batch.'),
+  'batch': flags.DEFINE_list('batch', [], 'Images of a batch.'),
   'clients_per_chunk': flags.DEFINE_list(
     'clients_per_chunk', ['auto'], 'Clients side by side.'
   ),
   'conv_impl': flags.DEFINE_list('conv_impl', ['auto'], 'Convolutions.'),
   'dtype': flags.DEFINE_list('dtype', ['float32'], 'Or float64.'),
+  'devices': flags.DEFINE_list(
+    'devices', ['1'], 'That share the clients of training.'
+  ),
 }
 WORK = flags.DEFINE_list('work', ['training'], 'Or evaluation, or both.')
 METHODS = flags.DEFINE_list('methods', ['fedavg'], 'Methods, or all.')
 BARS = flags.DEFINE_list('bars', ['none'], 'Bars, or all.')
 REPEATS = flags.DEFINE_integer('repeats', 5, 'Timed repeats.', 1)
-TORCH = flags.DEFINE_bool('torch', False, 'Run a PyTorch loop in turn.')
+TORCH = flags.DEFINE_bool('torch', False, 'Run PyTorch in turn.')
 JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')
 
 
@@ -63,6 +68,9 @@ def main(overrides):
   names = options.make_bars(BARS.value)
   if TORCH.value:
     options.check_torch(cases)
+  if (most := max(case.devices for case in cases)) > 1:
+    # A CPU has as many devices as JAX is told before it looks for them.
+    jax.config.update('jax_num_cpu_devices', most)
   # Compilation is timed: no program may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
   machine = describe_machine()
@@ -71,7 +79,9 @@ def main(overrides):
   if methods:
     result['methods'] = compare_methods(cases[0], methods)
   else:
-    result['cases'] = measure_cases(cases, works, names)
+    # Asked for bars alone: no table.
+    with_table = LISTS['model'].present or not names
+    result['cases'] = measure_cases(cases, works) if with_table else []
   result['bars'] = [
     bar for name in names for bar in measure_bars(name, bars.BARS[name])
   ]
@@ -79,9 +89,9 @@ def main(overrides):
     print(json.dumps(result))
 
 
-def measure_cases(cases, works, names) -> list[dict]:
+def measure_cases(cases, works) -> list[dict]:
   """Print a table for each kind of work; return all measurements."""
-  from experiments.benchmarks import bars, screen
+  from experiments.benchmarks import screen
   from experiments.benchmarks.measure import measure
 
   measured = []
@@ -89,9 +99,7 @@ def measure_cases(cases, works, names) -> list[dict]:
     rows = []
     for case in cases:
       log_progress(f'Measuring {work} of {case.model}')
-      # A case of a bar is measured once for the table and the bar.
-      with_torch = TORCH.value or (work in names and bars.is_bar(case))
-      rows.append(measure(case, work, REPEATS.value, with_torch))
+      rows.append(measure(case, work, REPEATS.value, TORCH.value))
     log('', *screen.table(rows))
     if rows[-1].device_peak is not None:
       log(f'Most bytes in use so far: {rows[-1].device_peak / 2**20:,.0f} MiB')

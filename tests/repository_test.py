@@ -5,6 +5,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 from configs import common
+from experiments.accelerators.targets import DISTRIBUTIONS
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,6 +18,15 @@ def test_pre_commit_takes_the_ruff_of_the_constraints():
   (pinned,) = re.findall(r'^ruff==(.+)$', read('constraints.txt'), re.MULTILINE)
   (rev,) = re.findall(r'rev: v(\S+)', read('.pre-commit-config.yaml'))
   assert rev == pinned
+
+
+def test_compilers_of_cuda_are_those_of_the_pinned_jax():
+  (jax,) = re.findall(r'^jax==(.+)$', read('constraints.txt'), re.MULTILINE)
+  compilers = re.search(r'^COMPILERS := (.+\\\n.+)$', read('Makefile'), re.M)[1]
+  pinned = dict(word.split('==') for word in compilers.split() if '==' in word)
+  assert pinned['jax-cuda13-pjrt'] == pinned['jax-cuda13-plugin'] == jax
+  names = {name for names in DISTRIBUTIONS.values() for name in names}
+  assert {*pinned} == names
 
 
 def test_the_license_is_the_one_of_the_package():

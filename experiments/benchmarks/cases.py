@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
+from experiments.benchmarks.plain_models import PLAIN
 from experiments.benchmarks.timing import Run
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training, personalization
@@ -22,6 +25,7 @@ from fedjax_pfl.data import (
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models import task as tasks
 
 VIEW = 'finetuned'
@@ -42,6 +46,8 @@ class Case(NamedTuple):
   num_classes: int = 10
   epochs: int = 2  # of fine-tuning
   tests: int = 100  # images of a client
+  momentum: float = 0.9
+  devices: int = 1  # that share the clients of a round
 
   @property
   def images(self) -> int:
@@ -59,8 +65,20 @@ class Program(NamedTuple):
 
 
 def make_task(case: Case) -> Task:
-  """Return the task, with crop, flip and normalisation of CIFAR."""
+  """Return the task, with crop, flip and normalisation of CIFAR.
+
+  Plain modules are not augmented, as in the benchmarks that they are from.
+  """
   augment, normalise = make_transforms('cifar10', case.image_shape)
+  if case.model in PLAIN:
+    return tasks.task_from_module(
+      PLAIN[case.model](case.num_classes),
+      image_shape=case.image_shape,
+      num_classes=case.num_classes,
+      augment=normalise,
+      normalise=normalise,
+      conv_impl=case.conv_impl,
+    )
   return tasks.make_task(
     case.model,
     image_shape=case.image_shape,
@@ -95,7 +113,10 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
     chunk = case.clients_per_chunk
     chunk = chunk if chunk == 'auto' else int(chunk)
     chunk = chunk_size(chunk, stage.algorithm, *arguments)
-    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
+    mesh = make_mesh(case.devices)
+    if mesh is not None:
+      arguments = jax.device_put(arguments, NamedSharding(mesh, Spec()))
+    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
     compiled, seconds = _compile(round_fn, *arguments)
 
   def run():
@@ -145,7 +166,10 @@ def memory_of(compiled: Any) -> int:
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   """Return the last stage of the method, its states and its data."""
   module, task = load(case.method), make_task(case)
-  hp = {'train': local_training.LocalTraining(epochs=1, batch_size=case.batch)}
+  train = local_training.LocalTraining(
+    epochs=1, batch_size=case.batch, momentum=case.momentum
+  )
+  hp = {'train': train}
   if 'finetune' in module.HParams._fields:
     hp['finetune'] = personalization.Finetuning(
       epochs=(case.epochs,), batch_size=case.batch

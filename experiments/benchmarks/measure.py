@@ -1,20 +1,21 @@
 """Measure one case: times, rates, shares of the ceilings, memory.
 
-A case, the ceilings and, on request, the PyTorch loop run in turn. Shares and
-ratios are computed for each repeat, between runs that follow each other; then
-the median is taken.
+A case, the ceilings and, on request, the best variants of PyTorch run in turn.
+Shares and ratios are computed for each repeat, between runs that follow each
+other; then the median is taken.
 """
 
+import contextlib
 import functools
 import importlib.util
 from typing import Any, NamedTuple
 
 import jax
 
-from experiments.benchmarks import cases, counts
+from experiments.benchmarks import cases, counts, yardstick
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.ceilings import make_ceilings
-from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
+from experiments.benchmarks.timing import Spread, in_turn, ratios, spread
 
 WORKS = {
   'training': cases.make_training,
@@ -32,7 +33,8 @@ class Measured(NamedTuple):
   compile_seconds: float
   memory: int  # bytes, as reported by the compiler
   device_peak: int | None  # bytes, of the process so far; on a GPU
-  seconds: dict[str, list[float]]  # of ours, product, copy, torch
+  seconds: dict[str, list[float]]  # of ours, product, copy
+  torch_seconds: dict[str, list[float]]  # of the best variants of PyTorch
   images: int
   flops: float
   bytes: float | None
@@ -48,11 +50,18 @@ class Measured(NamedTuple):
     over = ratios(self.seconds[ceiling], self.seconds['ours'])
     return spread([scale * one for one in over])
 
+  @property
+  def torch_variant(self) -> str | None:
+    """Return the name of the fastest variant of PyTorch."""
+    times = self.torch_seconds
+    return yardstick.fastest(times) if times else None
+
   def against_torch(self) -> Spread | None:
-    """Return how many times faster than PyTorch ours is."""
-    if 'torch' not in self.seconds:
+    """Return how many times faster than the fastest PyTorch ours is."""
+    if not self.torch_seconds:
       return None
-    return spread(ratios(self.seconds['torch'], self.seconds['ours']))
+    theirs = self.torch_seconds[self.torch_variant]
+    return spread(ratios(theirs, self.seconds['ours']))
 
   def as_json(self) -> dict[str, Any]:
     """Return all measurements and derived numbers for a JSON file."""
@@ -65,6 +74,7 @@ class Measured(NamedTuple):
       'flops_per_second': self.rate(self.flops)._asdict(),
       'share_of_product': self.share('product', self.flops)._asdict(),
       'against_torch': torch and torch._asdict(),
+      'torch_variant': self.torch_variant,
     }
     if self.bytes is not None:
       numbers['bytes_per_second'] = self.rate(self.bytes)._asdict()
@@ -81,14 +91,16 @@ def measure(
   >>> measure(Case('convnet4'), 'training', 3, with_torch=False)
   """
   program = WORKS[work](case)
+  program.run()  # the first call warms up
   ceilings = make_ceilings(case.dtype)
-  runs = {'ours': program.run}
-  if with_torch:
-    runs['torch'] = _torch_run(case, work)
-  for run in runs.values():
-    run()  # the first call warms up
-  runs |= {name: ceiling.run for name, ceiling in ceilings.items()}
-  seconds = in_turn(runs, repeats)
+  ours = {'ours': program.run}
+  with contextlib.ExitStack() as stack:
+    theirs = {}
+    if with_torch:
+      theirs = stack.enter_context(yardstick.finalists(case, work))
+    ends = {name: ceiling.run for name, ceiling in ceilings.items()}
+    seconds = in_turn({**ours, **theirs, **ends}, repeats)
+  torch_seconds = {name: seconds.pop(name) for name in theirs}
   images, flops = _amounts(case, work)
   step = counts.step_bytes(case) if with_bytes else None
   return Measured(
@@ -99,6 +111,7 @@ def measure(
     program.memory,
     device_peak(),
     seconds,
+    torch_seconds,
     images,
     flops,
     step and step / case.batch * _gradients(case, work),
@@ -127,24 +140,3 @@ def _amounts(case: Case, work: str) -> tuple[int, float]:
   trained = _gradients(case, work)
   tested = case.clients * case.tests if work == 'evaluation' else 0
   return trained + tested, forward * (counts.GRADIENT * trained + tested)
-
-
-def _torch_run(case: Case, work: str) -> Run:
-  from experiments.benchmarks import torch_loop  # PyTorch is an extra
-
-  make = {
-    'training': torch_loop.make_round,
-    'evaluation': torch_loop.make_evaluation,
-  }
-  return make[work](
-    torch_loop.Clients(
-      case.model,
-      case.clients,
-      case.steps,
-      case.batch,
-      case.num_classes,
-      case.epochs,
-      case.tests,
-      'cuda' if jax.default_backend() == 'gpu' else 'cpu',
-    )
-  )

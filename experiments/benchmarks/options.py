@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
-from experiments.benchmarks.bars import BARS, standard_case
+from experiments.benchmarks.against_torch import standard_case
+from experiments.benchmarks.bars import BARS
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.measure import NO_TORCH, WORKS, has_torch
+from experiments.benchmarks.plain_models import PLAIN
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.models.ops.conv import CONV_IMPLS
@@ -18,23 +20,27 @@ DTYPES = ('float32', 'float64')
 def make_cases(options: dict[str, Any]) -> list[Case]:
   """Return a case for every combination of the listed values.
 
-  Clients and steps default to those of the model's bars.
+  Clients, steps and batch default to those of the model's first bar.
   """
-  models = _words('model', options['model'], MODELS)
+  models = _words('model', options['model'], (*MODELS, *PLAIN))
   conv_impls = _words('conv_impl', options['conv_impl'], CONV_IMPLS)
   dtypes = _words('dtype', options['dtype'], DTYPES)
   chunks = [
     _chunk(word)
     for word in _given('clients_per_chunk', options['clients_per_chunk'])
   ]
+  devices = _numbers('devices', _given('devices', options['devices']))
   cases = []
   for model in models:
     own = standard_case(model)
     clients = _numbers('clients', options['clients']) or [own.clients]
     steps = _numbers('steps', options['steps']) or [own.steps]
-    batches = _numbers('batch', options['batch'])
-    grid = product(clients, steps, batches, chunks, conv_impls, dtypes)
-    cases += [Case(model, *choice) for choice in grid]
+    batches = _numbers('batch', options['batch']) or [own.batch]
+    grid = product(clients, steps, batches, chunks, conv_impls, dtypes, devices)
+    cases += [
+      Case(model, *choice, momentum=own.momentum, devices=number)
+      for *choice, number in grid
+    ]
   return cases
 
 
@@ -67,7 +73,7 @@ def check_torch(cases: Sequence[Case]) -> None:
       expected='PyTorch, for a comparison',
       cause=NO_TORCH,
     )
-  from experiments.benchmarks.torch_loop import MODELS as THEIRS
+  from experiments.benchmarks.torch_models import MODELS as THEIRS
 
   _words('--torch, model', [case.model for case in cases], THEIRS)
   _words('--torch, dtype', [case.dtype for case in cases], ('float32',))

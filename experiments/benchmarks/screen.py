@@ -13,7 +13,7 @@ TITLES = {
   'training': 'Local training, a round of FedAvg',
   'evaluation': 'Fine-tuning evaluation, {epochs} epochs and {tests} tests',
 }
-SETTINGS = ('clients_per_chunk', 'conv_impl', 'dtype')
+SETTINGS = ('batch', 'clients_per_chunk', 'conv_impl', 'dtype', 'devices')
 HEADS = (  # in two lines
   'clients\nx steps',
   'rounds\n/s',
@@ -40,11 +40,12 @@ def table(rows: Sequence[Measured]) -> Iterator[str]:
     if len({setting[name] for setting in settings}) > 1
   ]
   common = [
-    f'{name} {settings[0][name]}' for name in SETTINGS if name not in varying
+    f'{name} {settings[0][name]}'
+    for name in SETTINGS
+    if name not in varying and (name, settings[0][name]) != ('devices', '1')
   ]
   title = TITLES[first.work].format(**first.case._asdict())
-  words = ', '.join([f'batch {first.case.batch}', *common])
-  yield from textwrap.wrap(f'{title}: {words}', WIDTH)
+  yield from textwrap.wrap(': '.join([title, ', '.join(common)]), WIDTH)
   heads = [f'\n{name}' for name in ('model', *varying)] + [*HEADS]
   lines = [*zip(*(head.split('\n') for head in heads), strict=True)]
   for row, setting in zip(rows, settings, strict=True):
@@ -94,11 +95,13 @@ def _settings(row: Measured) -> dict[str, str]:
   case = row.case
   chunk = str(row.clients_per_chunk)
   return {
+    'batch': str(case.batch),
     'clients_per_chunk': f'auto ({chunk})'
     if case.clients_per_chunk == 'auto'
     else chunk,
     'conv_impl': resolve(case.conv_impl),
     'dtype': case.dtype,
+    'devices': str(case.devices),
   }
 
 

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 
@@ -85,9 +86,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def aggregate(server, up, counts):
     mean = averaging.aggregate(server, up.params, counts)
-    total = jax.tree.map(
-      lambda leaf, rows: leaf + rows.sum(0), server.total, up.change
-    )
+    change = trees.weighted_sum(up.change, jnp.ones(counts.shape))
+    total = jax.tree.map(jnp.add, server.total, change)
     return Server(*mean, total, server.num_clients)
 
   algorithm = averaging._replace(

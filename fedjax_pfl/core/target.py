@@ -24,6 +24,9 @@ PLATFORMS = ('cpu', 'gpu', 'tpu')
 _TARGET: contextvars.ContextVar[str | None] = contextvars.ContextVar(
   'target', default=None
 )
+_MEMORY: contextvars.ContextVar[int | None] = contextvars.ContextVar(
+  'memory', default=None
+)
 
 
 def target() -> str:
@@ -35,9 +38,18 @@ def target() -> str:
   return _TARGET.get() or jax.default_backend()
 
 
+def target_memory() -> int | None:
+  """Return the bytes of the device of `compiling_for`; None: ask the device.
+
+  >>> target_memory() is None
+  True
+  """
+  return _MEMORY.get()
+
+
 @contextlib.contextmanager
-def compiling_for(platform: str) -> Iterator[None]:
-  """Trace what is inside for this platform."""
+def compiling_for(platform: str, memory: int | None = None) -> Iterator[None]:
+  """Trace what is inside for this platform, for a device with this memory."""
   if platform not in PLATFORMS:
     raise bad_input(
       'platform',
@@ -46,8 +58,9 @@ def compiling_for(platform: str) -> Iterator[None]:
       choices=PLATFORMS,
       cause='a typing error; an NVIDIA or AMD device is a gpu',
     )
-  token = _TARGET.set(platform)
+  tokens = _TARGET.set(platform), _MEMORY.set(memory)
   try:
     yield
   finally:
-    _TARGET.reset(token)
+    _TARGET.reset(tokens[0])
+    _MEMORY.reset(tokens[1])

@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, Mask, Params, PyTree
 
 
@@ -80,18 +82,41 @@ def combine(first: PyTree, second: PyTree) -> PyTree:
 
 
 def weighted_mean(stacked: PyTree, weights: Array) -> PyTree:
-  """Return sum_c a_c x_c / sum_c a_c over the leading axis of every leaf.
+  """Return sum_c a_c x_c / sum_c a_c over the leading axis of every leaf."""
+  return weighted_sum(stacked, weights / jnp.sum(weights))
 
-  A sum of products, not a matrix product: accelerators round the inputs of
-  their products to fewer bits by default.
+
+def weighted_sum(stacked: PyTree, scale: Array) -> PyTree:
+  """Return sum_c s_c x_c over the leading axis of every leaf.
+
+  On a CPU row after row: XLA's reduction over the first axis jumps from row to
+  row for every number, which took 40 to 400 times as long. Elsewhere one
+  reduction; not a matrix product, whose inputs accelerators round to fewer
+  bits by default.
   """
-  share = weights / jnp.sum(weights)  # [C]
+  if target() == 'cpu':
+    return _sum_of_rows(stacked, scale)
 
-  def mean(leaf):
-    a = share.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1))
-    return jnp.sum(a * leaf, axis=0)
+  def total(leaf):
+    s = scale.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1))
+    return jnp.sum(s * leaf, axis=0)
 
-  return jax.tree.map(mean, stacked)
+  return jax.tree.map(total, stacked)
+
+
+def _sum_of_rows(stacked, scale):
+  """Return the sums in the order of the rows: one loop for all leaves."""
+
+  def add_row(c, totals):
+    def add(total, leaf):
+      return total + scale[c].astype(leaf.dtype) * jnp.asarray(leaf)[c]
+
+    return jax.tree.map(add, totals, stacked)
+
+  zeros = jax.tree.map(
+    lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), stacked
+  )
+  return lax.fori_loop(0, scale.shape[0], add_row, zeros)
 
 
 def segment_mean(
@@ -159,4 +184,5 @@ __all__ = [
   'segment_mean',
   'select',
   'weighted_mean',
+  'weighted_sum',
 ]

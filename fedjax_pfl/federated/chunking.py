@@ -18,7 +18,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import target, target_memory
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.padding_overhead import largest_chunk
@@ -108,21 +108,37 @@ def device_memory(
   None where the device does not report its memory, as a CPU. Only the shapes
   of the arguments matter.
   """
-  stats = jax.local_devices()[0].memory_stats() or {}
-  if target() == 'cpu' or 'bytes_limit' not in stats:
+  free = _free_memory((server, clients, data))
+  if target() == 'cpu' or free is None:
     return None
   program = client_program(algorithm, server, clients, cohort, data, key)
   memory = program.compile().memory_analysis()
   need = memory.temp_size_in_bytes + memory.output_size_in_bytes
-  free = stats['bytes_limit'] - stats.get('bytes_in_use', 0)
   return DeviceMemory(free, max(need, 1))
 
 
+def _free_memory(resident: PyTree) -> int | None:
+  """Return the free bytes of the device; `resident` lies on one not there."""
+  if (memory := target_memory()) is not None:
+    return max(memory - trees.num_bytes(resident), 0)
+  stats = jax.local_devices()[0].memory_stats() or {}
+  if 'bytes_limit' not in stats:
+    return None
+  return stats['bytes_limit'] - stats.get('bytes_in_use', 0)
+
+
 def shapes_of(tree: PyTree) -> PyTree:
-  """Return the tree with the shapes of its arrays as leaves."""
-  return jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree
-  )
+  """Return the tree with the shapes of its arrays as leaves.
+
+  Leaves that are shapes stay: theirs may name the device to compile for.
+  """
+
+  def shape_of(leaf):
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+      return leaf
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+  return jax.tree.map(shape_of, tree)
 
 
 def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:

@@ -71,7 +71,7 @@ def load_images(settings: Settings, log: Log) -> Dataset:
   )
   if dataset.note:
     log(dataset.note)
-  dataset = _first_examples(dataset, settings.data.max_train_examples)
+  dataset = first_examples(dataset, settings.data.max_train_examples)
   recipe = find_recipe(settings.data.dataset, settings.data.preprocessing)
   return scale_images(dataset, recipe.side)
 
@@ -108,7 +108,7 @@ def identify(dataset: Dataset, indices: tuple[Rows, ...]) -> str:
   return f'{dataset.fingerprint}-{fingerprint(rows)}'
 
 
-def _first_examples(dataset: Dataset, limit: int) -> Dataset:
+def first_examples(dataset: Dataset, limit: int) -> Dataset:
   """Return the first `limit` training images, and as large a part of tests.
 
   Where the data say who holds an image, as large a part of each client's.

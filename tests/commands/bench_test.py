@@ -1,8 +1,10 @@
 """The bench: what it counts, what it prints, and what it refuses."""
 
+import contextlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -10,15 +12,16 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.benchmarks import (
-  bars,
+  against_torch,
   ceilings,
   counts,
   options,
   ragged,
   screen,
+  yardstick,
 )
 from experiments.benchmarks.bar import Bar
-from experiments.benchmarks.cases import Case
+from experiments.benchmarks.cases import Case, make_task
 from experiments.benchmarks.measure import Measured, measure
 from fedjax_pfl.core.errors import BadInput
 
@@ -32,6 +35,7 @@ ASKED = {
   'clients_per_chunk': ['auto'],
   'conv_impl': ['auto'],
   'dtype': ['float32'],
+  'devices': ['1'],
 }
 
 
@@ -69,14 +73,23 @@ def made_up(**changes) -> Measured:
   case = Case('convnet4', clients=10, steps=4, **changes)
   seconds = {
     'ours': [2.0, 1.0, 4.0],
-    'torch': [3.0, 2.0, 4.0],
     'product': [0.2, 0.1, 0.4],
     'copy': [0.1, 0.05, 0.2],
   }
-  ceilings = {'product': 20e9, 'copy': 1e9}
-  work = 'training'
+  theirs = {'eager, one process': [9.0] * 3, 'eager, 2 processes': [3, 2, 4]}
   return Measured(
-    case, work, 1, 8.4, 3 * 2**20, None, seconds, 2000, 80e9, 2e9, ceilings
+    case=case,
+    work='training',
+    clients_per_chunk=1,
+    compile_seconds=8.4,
+    memory=3 * 2**20,
+    device_peak=None,
+    seconds=seconds,
+    torch_seconds=theirs,
+    images=2000,
+    flops=80e9,
+    bytes=2e9,
+    ceilings={'product': 20e9, 'copy': 1e9},
   )
 
 
@@ -86,7 +99,19 @@ def test_shares_are_taken_repeat_by_repeat():
   # All repeats have the same share, however busy the machine was.
   assert one.share('product', one.flops) == pytest.approx((0.4, 0.4, 0.4))
   assert one.share('copy', one.bytes) == pytest.approx((0.1, 0.1, 0.1))
+
+
+def test_the_ratio_is_to_the_fastest_pytorch(monkeypatch):
+  one = made_up()
+  assert one.torch_variant == 'eager, 2 processes'
   assert one.against_torch() == (1.5, 1.0, 2.0)
+  no_compiler = 'torch.compile is left out: InvalidCxxCompiler: g++'
+  ranking = yardstick.Ranking((), no_compiler)
+  monkeypatch.setattr(yardstick, 'ranking', lambda case: ranking)
+  assert against_torch.how_measured(one) == (
+    'against eager, 2 processes: 1.00 to 2.00 in 3 repeats; 1,000 images/s; '
+    + no_compiler
+  )
 
 
 def squeezed(line):
@@ -133,6 +158,7 @@ def test_line_of_a_bar(bar, verdict):
       "got '0', expected a whole number, 1 or more",
     ),
     ({'clients': ['ten']}, "got 'ten', expected a whole number"),
+    ({'devices': ['0']}, "got '0', expected a whole number, 1 or more"),
     ({'model': []}, "got '', expected one or more values"),
   ],
 )
@@ -146,7 +172,7 @@ def test_a_wrong_case_is_a_sentence(change, near):
   ('check', 'word', 'near'),
   [
     (options.make_methods, 'fedprix', 'did you mean fedprox?'),
-    (options.make_bars, 'trainings', 'did you mean training?'),
+    (options.make_bars, 'startups', 'did you mean startup?'),
     (options.make_works, 'evaluations', 'did you mean evaluation?'),
   ],
 )
@@ -157,8 +183,8 @@ def test_a_wrong_name_is_a_sentence(check, word, near):
 
 
 def test_without_pytorch_the_bars_say_how_to_get_it(monkeypatch):
-  monkeypatch.setattr(bars, 'has_torch', lambda: False)
-  for bar in bars.evaluation(1):
+  monkeypatch.setattr(against_torch, 'has_torch', lambda: False)
+  for bar in against_torch.evaluation(1):
     assert bar.met is None and 'pip install -e .[bench]' in bar.how
   monkeypatch.setattr(options, 'has_torch', lambda: False)
   with pytest.raises(BadInput, match=r'pip install -e \.\[bench\]'):
@@ -179,7 +205,80 @@ def test_cases_are_every_combination():
     ('resnet18', '2'),
   ]
   # Where nothing else is asked for, the table has the cases of the bars.
-  assert cases[0] == bars.standard_case('convnet4')
+  assert cases[0] == against_torch.standard_case('convnet4')
+
+
+def test_defaults_are_those_of_the_first_bar():
+  (case,) = options.make_cases({**ASKED, 'model': ['pfl_cnn'], 'batch': []})
+  assert case == Case('pfl_cnn', 50, 5, 10, momentum=0.0)
+
+
+def test_a_case_for_each_number_of_devices():
+  cases = options.make_cases({**ASKED, 'devices': ['1', '2']})
+  assert [case.devices for case in cases] == [1, 2]
+
+
+def test_bars_of_every_model_by_name():
+  names = options.make_bars(['all'])
+  assert {*against_torch.TRAINING} < {*names}
+  assert options.make_bars(['pfl_cnn', 'resnet50']) == ['pfl_cnn', 'resnet50']
+  fedavg_cnn = against_torch.TRAINING['fedavg_cnn']
+  assert [case.batch for case in fedavg_cnn] == [10, 50]
+  # So that clients are dealt out evenly over two processes.
+  cases = [case for own in against_torch.TRAINING.values() for case in own]
+  assert all(case.clients % 2 == 0 for case in cases)
+
+
+def test_variants_of_pytorch():
+  case = Case('convnet4', clients=4)
+  names = [one.name for one in yardstick.variants(case, 2, 'cpu')]
+  assert names == [
+    f'{form}, {how}'
+    for form in ('eager', 'channels_last', 'compiled')
+    for how in ('one process', '2 processes')
+  ]
+  # Never more processes than clients; a GPU has one.
+  assert yardstick.variants(case, 16, 'cpu')[1].processes == 4
+  for cores, backend in ((1, 'cpu'), (16, 'gpu')):
+    alone = yardstick.variants(case, cores, backend)
+    assert [one.processes for one in alone] == [0, 0, 0]
+
+
+def test_clients_are_dealt_out():
+  assert yardstick.deal(8, 2) == [4, 4]
+  assert yardstick.deal(7, 3) == [3, 2, 2]
+
+
+def test_a_failed_compilation_is_a_sentence(monkeypatch):
+  """The other variants are ranked; an error of theirs is not hidden."""
+  seconds = {'eager': 0.02, 'channels_last': 0.0}
+
+  @contextlib.contextmanager
+  def running(case, work, variant):
+    if variant.form not in seconds:
+      raise RuntimeError('No working C++ compiler found\n in /usr/bin')
+    yield lambda: time.sleep(seconds[variant.form])
+
+  monkeypatch.setattr(yardstick, 'running', running)
+  ranking = yardstick.ranking(Case('convnet4', clients=1))
+  forms = [one.form for one in ranking.variants]
+  assert forms == ['channels_last', 'eager']
+  assert ranking.left_out == (
+    'torch.compile is left out: RuntimeError: No working C++ compiler found'
+  )
+  del seconds['eager']
+  with pytest.raises(RuntimeError, match='No working'):
+    yardstick.ranking(Case('convnet4', clients=1, steps=2))
+
+
+@pytest.mark.parametrize(
+  ('model', 'size'), [('fedavg_cnn', 878_538), ('pfl_cnn', 1_626_442)]
+)
+def test_plain_modules_have_the_published_sizes(model, size):
+  task = make_task(Case(model))
+  params = jax.eval_shape(task.init, jax.random.key(0))
+  assert sum(leaf.size for leaf in jax.tree.leaves(params)) == size
+  assert task.augment is task.normalise
 
 
 @pytest.mark.long
@@ -198,7 +297,7 @@ def test_a_small_case_from_end_to_end(work, quick_compiler, monkeypatch):
     assert one.images == 3 * images + tests
     assert one.flops == (9 * images + tests) * forward
   assert one.bytes > 0 and one.memory > 0
-  assert one.against_torch() is None
+  assert one.against_torch() is None and one.torch_variant is None
   json.dumps(one.as_json())
 
 

@@ -10,6 +10,7 @@ from helpers import KEY, assert_close, assert_same_bits
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.target import compiling_for
 
 
 class Pair(NamedTuple):
@@ -123,6 +124,23 @@ def test_weighted_mean_of_integers_and_holes():
   assert got['hole'] is None
   assert got['w'].tolist() == [2.0, 6.0]
   assert got['w'].dtype == jnp.float32
+
+
+def test_weighted_sum_is_in_the_order_of_the_rows():
+  """float32 has 24 bits: 1e8 + 1 is 1e8."""
+  rows = np.array([1e8, 1, -1e8], np.float32)
+  for order, want in (((0, 1, 2), 0.0), ((0, 2, 1), 1.0)):
+    assert trees.weighted_sum(rows[np.array(order)], jnp.ones(3)) == want
+
+
+def test_weighted_sum_is_the_same_for_every_platform():
+  stacked, scale = make_tree(5), jnp.array([0.5, -1, 0, 2, 0.25])
+  want = trees.weighted_sum(stacked, scale)
+  with compiling_for('gpu'):
+    assert_close(trees.weighted_sum(stacked, scale), want)
+  kernel = np.asarray(stacked['block']['conv1']['kernel'])
+  by_hand = np.einsum('c,cij->ij', scale, kernel)
+  assert_close(want['block']['conv1']['kernel'], by_hand)
 
 
 def test_num_bytes():

@@ -136,12 +136,14 @@ def test_digits_have_64_features(conv_impl):
     (resnet.Bottleneck, (4, 4), 8),
   ],
 )
-def test_blocks_agree(module, sides, channels):
-  """One block of each kind, with stride and so with a projection."""
+@pytest.mark.parametrize('stride', [1, 2])
+@pytest.mark.parametrize('how', ['gemm', 'lax'])
+def test_blocks_agree(how, stride, module, sides, channels):
+  """One block of each kind; with a stride, so with a projection."""
   x = np.random.default_rng(0).normal(size=(4, *sides, channels))
   with jax.enable_x64(True):
     x, mask = jnp.asarray(x), jnp.array([1.0, 1, 1, 0])
-    block = module(4, 2)
+    block = module(4, stride)
     params = jax.jit(block.init)(jax.random.key(0), x, mask)
 
     def value(params):
@@ -149,7 +151,7 @@ def test_blocks_agree(module, sides, channels):
 
     got, want = (
       jax.jit(jax.value_and_grad(fn))(params)
-      for fn in (replace_layers(value, 'gemm'), value)
+      for fn in (replace_layers(value, how), value)
     )
   for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)

@@ -22,7 +22,7 @@ from jax.extend import core
 from fedjax_pfl.models.ops import rules
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
 from fedjax_pfl.models.ops.conv import resolve
-from fedjax_pfl.models.ops.deferred import compute
+from fedjax_pfl.models.ops.deferred import Deferred, Layer, compute
 
 # Equations that run jaxprs of their own, in these parameters.
 INNER = {
@@ -31,7 +31,6 @@ INNER = {
   'cond': ('branches',),
 }
 LAYERS = {'conv_general_dilated', 'reduce_window_max', 'reduce_window_sum'}
-Way = dict[str, rules.Rule]
 
 
 def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
@@ -42,8 +41,9 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
 
   Args:
     fn: a function of pytrees of arrays, without side effects.
-    conv_impl: 'gemm': all of them, as suits a CPU; 'lax': pooling only;
-      'auto': 'gemm' on a CPU, 'lax' elsewhere.
+    conv_impl: 'gemm': matrix products, as suits a CPU; 'lax': XLA's own
+      convolutions, with few passes over memory around them; 'auto': 'gemm' on
+      a CPU, 'lax' elsewhere.
 
   Returns:
     A function of the same arguments; differentiate it, map it, compile it.
@@ -64,7 +64,7 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
   @functools.wraps(fn)
   def replaced(*args):
     trace = traced.trace(*args)
-    way = rules.RULES[resolve(conv_impl)]
+    way = rules.WAYS[resolve(conv_impl)]
     closed, leaves = trace.jaxpr, jax.tree.leaves(args)
     results = _evaluate(way, closed.jaxpr, closed.consts, leaves)
     return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
@@ -72,12 +72,12 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
   return replaced
 
 
-def _evaluate(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
+def _evaluate(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
   """Return the results of a jaxpr as arrays."""
   return [compute(value) for value in _run(way, jaxpr, consts, args)]
 
 
-def _run(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
+def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
   """Return the results of a jaxpr, of which some may be deferred."""
   values = dict(zip(jaxpr.constvars, consts, strict=True))
   values |= zip(jaxpr.invars, args, strict=True)
@@ -92,24 +92,28 @@ def _run(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
   return [read(atom) for atom in jaxpr.outvars]
 
 
-def _equation(way: Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
+def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   """Return the results of one equation."""
-  name = eqn.primitive.name
-  if name in way:
-    result = way[name](eqn, *inputs)
-    if isinstance(result, str):
-      _log_once(result)
-    elif result is not None:
-      return [result]
-  elif name == 'jit' and eqn.params['name'] == MASKED_NORM and 'add' in way:
-    return [rules.norm(*inputs)]
+  name, result = eqn.primitive.name, None
+  if name in way.rules:
+    result = way.rules[name](eqn, *inputs)
+  elif name == 'jit' and eqn.params['name'] == MASKED_NORM:
+    result = rules.norm(*inputs)
   elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
     inner = eqn.params['jaxpr']
     return _run(way, inner.jaxpr, inner.consts, inputs)
+  if isinstance(result, str):
+    _log_once(result)
+  elif isinstance(result, Layer):
+    return [Deferred(result, eqn.outvars[0].aval.shape, way.fuse)]
+  elif result is not None:
+    return [result]
   return _bind(way, eqn, [compute(value) for value in inputs])
 
 
-def _bind(way: Way, eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
+def _bind(
+  way: rules.Way, eqn: core.JaxprEqn, inputs: list[jax.Array]
+) -> Sequence:
   """Return the results of an equation as jax has it; inner ones replaced."""
   params = dict(eqn.params)
   if eqn.primitive.name == 'remat2' and _is_concerned(params['jaxpr']):
@@ -144,7 +148,7 @@ def _apply(eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
   return [next(results) if var in kept else None for var in eqn.outvars]
 
 
-def _replaced(way: Way, closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
+def _replaced(way: rules.Way, closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
   if not _is_concerned(closed.jaxpr):
     return closed
   inner = functools.partial(_evaluate, way, closed.jaxpr, closed.consts)

@@ -1,24 +1,26 @@
 """What replaces an equation of a traced function: one rule a primitive.
 
 A rule gets the equation and its inputs, of which some may be deferred layers.
-It returns the result, a `str` that says why the equation stays as it is, or
-None where the equation is none of its business.
+It returns a `Layer`, which is deferred, or the result as an array; a `str` that
+says why the equation stays as it is; or None where it is none of its business.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import pool
+from fedjax_pfl.models.ops import fuse_gemm, fuse_lax, pool
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
   Conv,
   Deferred,
+  Fuse,
+  Layer,
   Norm,
   Pool,
   Relu,
@@ -29,86 +31,104 @@ from fedjax_pfl.models.ops.deferred import (
 )
 
 Rule = Callable[..., Any]
+NHWC = lax.conv_dimension_numbers(
+  (1, 1, 1, 1), (1, 1, 1, 1), ('NHWC', 'HWIO', 'NHWC')
+)
 MOST_SLICES = 64  # of a pooling: a slice for each line of its window
 
 
-def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Value | str:
-  """Return a deferred convolution of one or two spatial axes."""
+def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | str:
+  """Return a convolution of one or two spatial axes by matrix products."""
   p = eqn.params
-  numbers, strides = p['dimension_numbers'], p['window_strides']
-  reason = _unusual(p, compute(x).dtype)
-  if reason:
+  if reason := _unusual(p, compute(x).dtype):
     return reason
-  lhs, rhs, out = numbers
+  lhs, rhs, out = p['dimension_numbers']
   x = _transposed(compute(x), (lhs[0], *lhs[2:], lhs[1]))
   kernel = _transposed(compute(kernel), (*rhs[2:], rhs[1], rhs[0]))
-  padding = p['padding']
-  is_line = len(strides) == 1
+  padding, stride = p['padding'], p['window_strides'][0]
+  is_line = len(padding) == 1
   if is_line:  # an image of one row
-    x, kernel = x[:, None], kernel[None]
-    padding = ((0, 0), *padding)
-  depthwise = p['feature_group_count'] > 1
-  if depthwise:
-    known = kernel.shape[:2] == (3, 3) and padding == ((1, 1), (1, 1))
-    if not (known and kernel.shape[2:] == (1, x.shape[3])):
-      groups, shape = p['feature_group_count'], 'x'.join(map(str, kernel.shape))
+    x, kernel, padding = x[:, None], kernel[None], ((0, 0), *padding)
+  groups = p['feature_group_count']
+  if groups > 1:
+    if not (_is_depthwise(kernel, groups) and padding == ((1, 1), (1, 1))):
+      shape = 'x'.join(map(str, kernel.shape))
       return f'a convolution of {groups} groups, kernel {shape}'
     kernel = kernel[:, :, 0]
-  shape = _shape_after(x, kernel, strides[0], padding)
-  conv = Conv(x, kernel, strides[0], padding, depthwise, p['precision'])
-  layer = Deferred(conv, shape)
+  layer = Conv(x, kernel, stride, padding, groups > 1, p['precision'])
   back = _inverse((out[0], *out[2:], out[1]))
   if not is_line and back == (0, 1, 2, 3):
     return layer
-  y = compute(layer)
+  y = fuse_gemm.fuse(layer)
   return _transposed(y[:, 0] if is_line else y, back)
 
 
-def add(eqn: JaxprEqn, a: Value, b: Value) -> Value | None:
+def separable(eqn: JaxprEqn, x: Value, kernel: Value) -> Layer | None:
+  """Return one half of a separable convolution; XLA has all others."""
+  p = eqn.params
+  kernel, padding, groups = (
+    compute(kernel), p['padding'], p['feature_group_count']
+  )  # fmt: skip
+  if _unusual(p, kernel.dtype) or p['dimension_numbers'] != NHWC:
+    return None
+  stride, precision = p['window_strides'][0], p['precision']
+  if _is_depthwise(kernel, groups) and padding == ((1, 1), (1, 1)):
+    return Conv(x, kernel[:, :, 0], stride, padding, True, precision)
+  if (kernel.shape[:2], stride, groups) != ((1, 1), 1, 1):
+    return None
+  if any(sum(padding, ())):
+    return None
+  return Conv(x, kernel, stride, padding, False, precision)
+
+
+def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
   """Return a convolution and its bias, or a normalisation and its skip."""
   for x, y in ((a, b), (b, a)):
     match x:
       case Deferred(Conv()) if (vector := _channels(y, x.shape)) is not None:
-        return Deferred(Bias(x, vector), x.shape)
+        return Bias(x, vector)
       case Deferred(Norm(mask=mask)) if masked_by(y) is mask:
-        return Deferred(Add(x, y), x.shape)
+        return Add(x, y)
   return None
 
 
-def relu(eqn: JaxprEqn, *inputs: Value) -> Value | None:
+def add_skip(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
+  """Return a normalisation and its skip."""
+  layer = add(eqn, a, b)
+  return layer if isinstance(layer, Add) else None
+
+
+def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
   """Return a deferred ReLU: jax has it as a function with a derivative."""
   body = eqn.params['call_jaxpr'].jaxpr.eqns
   if [inner.params.get('name') for inner in body] != ['relu']:
     return None
-  (x,) = inputs
-  return Deferred(Relu(x), x.shape)
+  return Relu(*inputs)
 
 
-def broadcast(eqn: JaxprEqn, x: Value, *dynamic) -> Value | None:
+def broadcast(eqn: JaxprEqn, x: Value, *dynamic) -> Layer | None:
   """Return a bias that is written as an image: haiku does."""
   p = eqn.params
   shape = p['shape']
   is_row = p['broadcast_dimensions'] == (len(shape) - 1,)
   if len(shape) != 4 or not is_row or jnp.ndim(compute(x)) != 1:
     return None
-  return Deferred(Row(compute(x), shape), shape)
+  return Row(compute(x), shape)
 
 
-def norm(x: Value, scale: Value, bias: Value, mask: Value) -> Value:
-  """Return a deferred BatchNorm."""
-  return Deferred(
-    Norm(x, compute(scale), compute(bias), compute(mask)), x.shape
-  )
+def norm(x: Value, scale: Value, bias: Value, mask: Value) -> Layer:
+  """Return BatchNorm."""
+  return Norm(x, compute(scale), compute(bias), compute(mask))
 
 
-def max_window(eqn: JaxprEqn, x: Value) -> Value | str:
+def max_window(eqn: JaxprEqn, x: Value) -> Array | Layer | str:
   """Return a max-pooling; one of k x k pixels side by side is deferred."""
   return side_by_side(eqn, x) or _by_slices(
     eqn, compute(x), jnp.maximum, -jnp.inf
   )
 
 
-def side_by_side(eqn: JaxprEqn, x: Value) -> Value | None:
+def side_by_side(eqn: JaxprEqn, x: Value) -> Layer | None:
   """Return a deferred max-pooling of k x k pixels, where it is one."""
   p = eqn.params
   window = p['window_dimensions']
@@ -116,30 +136,42 @@ def side_by_side(eqn: JaxprEqn, x: Value) -> Value | None:
     return None
   if window[1] > pool.LARGEST:
     return None
-  b, h, w, c = x.shape
-  size = window[1]
-  return Deferred(Pool(x, size), (b, h // size, w // size, c))
+  return Pool(x, window[1])
 
 
-def sum_window(eqn: JaxprEqn, x: Value) -> Value | str:
+def sum_window(eqn: JaxprEqn, x: Value) -> Array | str:
   """Return the sums of an average pooling."""
   return _by_slices(eqn, compute(x), jnp.add, 0)
 
 
-# By conv_impl. With 'lax' convolutions and BatchNorm stay as they are.
-RULES: dict[str, dict[str, Rule]] = {
-  'gemm': {
-    'conv_general_dilated': convolution,
-    'add': add,
-    'custom_jvp_call': relu,
-    'broadcast_in_dim': broadcast,
-    'reduce_window_max': max_window,
-    'reduce_window_sum': sum_window,
-  },
-  'lax': {
-    'custom_jvp_call': relu,
-    'reduce_window_max': side_by_side,
-  },
+class Way(NamedTuple):
+  """How layers are computed: the setting `conv_impl`."""
+
+  rules: dict[str, Rule]  # by the name of the primitive
+  fuse: Fuse
+
+
+WAYS = {
+  'gemm': Way(
+    {
+      'conv_general_dilated': convolution,
+      'add': add,
+      'custom_jvp_call': relu,
+      'broadcast_in_dim': broadcast,
+      'reduce_window_max': max_window,
+      'reduce_window_sum': sum_window,
+    },
+    fuse_gemm.fuse,
+  ),
+  'lax': Way(
+    {
+      'conv_general_dilated': separable,
+      'add': add_skip,
+      'custom_jvp_call': relu,
+      'reduce_window_max': side_by_side,
+    },
+    fuse_lax.fuse,
+  ),
 }
 
 
@@ -170,14 +202,8 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
   return tuple(order.index(axis) for axis in range(len(order)))
 
 
-def _shape_after(x: Array, kernel: Array, stride: int, padding) -> tuple:
-  sides = [
-    (side + sum(edge) - size) // stride + 1
-    for side, size, edge in zip(
-      x.shape[1:3], kernel.shape[:2], padding, strict=True
-    )
-  ]
-  return (len(x), *sides, kernel.shape[-1])
+def _is_depthwise(kernel: Array, groups: int) -> bool:
+  return groups > 1 and kernel.shape == (3, 3, 1, groups)
 
 
 def _channels(value: Value, shape: tuple[int, ...]) -> Array | None:

@@ -1,0 +1,122 @@
+"""From a config to what its programs are made of, on shapes alone.
+
+As `training/experiment.py` does it, but nothing is computed and no image is
+kept: the partition needs labels, the programs shapes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.accelerators.stand_in import stand_in
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.data import Images, Shape, is_available
+from fedjax_pfl.data.halves import halves
+from fedjax_pfl.data.image_pool import pool_of
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.models.outline import outline
+from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.training.experiment_checks import check_batches, check_views
+from fedjax_pfl.training.experiment_data import (
+  divide,
+  first_examples,
+  load_images,
+)
+from fedjax_pfl.training.experiment_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
+
+
+class Plan(NamedTuple):
+  """What a run would compile; images and labels are shapes."""
+
+  settings: Settings
+  task: Task
+  stages: tuple[Stage, ...]
+  train: ClientData  # index and count are numpy arrays
+  support: ClientData  # what clients adapt on
+  query: ClientData  # what they are evaluated on
+  cohort: int
+  notes: tuple[str, ...]
+
+  @property
+  def clients(self) -> int:
+    return self.settings.data.num_clients
+
+  def cohort_of(self, stage: Stage) -> int:
+    """Return how many clients take part in a round of the stage."""
+    return self.clients if stage.full_participation else self.cohort
+
+
+def make_plan(config: Mapping[str, Any]) -> Plan:
+  """Return the plan of a config, checked as a run checks it."""
+  settings = parse_config(config)
+  _check_placement(settings)
+  shape = peek_shape(settings)
+  task = build_task(settings, *shape)
+  stages = build_stages(settings, task)
+  names_only = build_stages(settings, outline(task))
+  check_views(settings, names_only, shape.image_shape)
+  train, test, note = _clients(settings, shape)
+  support, query = train, test
+  if settings.evaluation.adapt_on == 'test_half':
+    support, query = halves(test)
+  size = cohort_size(
+    settings.data.num_clients, settings.training.client_fraction
+  )
+  notes = [note] if note else []
+  if settings.init_from:
+    notes.append('init_from is not read: its model has the same shapes.')
+  return Plan(settings, task, stages, train, support, query, size, (*notes,))
+
+
+def _clients(
+  settings: Settings, shape: Shape
+) -> tuple[ClientData, ClientData, str]:
+  """Return the clients for training and for testing, and a note."""
+  data = settings.data
+  if is_available(data.dataset, data.data_dir):
+    dataset = load_images(settings, lambda text: None)
+  else:
+    absent = stand_in(data.dataset, shape)
+    dataset = first_examples(absent, data.max_train_examples)
+  check_batches(settings, len(dataset.train.y))
+  train, test = divide(settings, dataset)
+  pool = dataset.train if data.test_partition == 'split' else dataset.test
+  return (
+    _stack(dataset.train, train),
+    _stack(pool, test),
+    dataset.note,
+  )
+
+
+def _stack(images: Images, rows: list[np.ndarray]) -> ClientData:
+  """Return clients as `stack_clients` does, with shapes for the images."""
+  count = np.array([len(own) for own in rows], np.int32)
+  index = np.zeros((len(rows), max(1, count.max())), np.int32)  # [K, N]
+  pool = jax.ShapeDtypeStruct(images.x.shape, images.x.dtype)
+  return ClientData(
+    # A function of its own: jax would find the trace for another target.
+    jax.eval_shape(lambda images: pool_of(images), pool),
+    jax.ShapeDtypeStruct(images.y.shape, np.int32),
+    index,
+    count,
+  )
+
+
+def _check_placement(settings: Settings) -> None:
+  if settings.system.clients_placement != 'device':
+    raise bad_input(
+      'clients_placement',
+      got=settings.system.clients_placement,
+      expected='clients on the device',
+      choices=['--config.clients_placement=device'],
+      cause='a config for more clients than fit; their rounds get rows from '
+      'the host, which is not compiled here',
+    )

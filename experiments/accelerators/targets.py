@@ -1,0 +1,122 @@
+"""Devices that are not there: the packages that compile for them, topologies.
+
+  tpu     v5e:2x2, v5e:4x4 (four hosts), v4:2x2x1, v5p:2x2x1, v6e:2x2
+  cuda    h100:8 (one host), h100:2x8 (two hosts of eight)
+
+One platform a process: what was traced for another stays in jax's caches.
+"""
+
+import importlib.metadata
+import re
+from pathlib import Path
+from typing import Any
+
+from experiments.accelerators.devices import BY_PLATFORM, Device, find
+from fedjax_pfl.core.errors import BadInput, bad_input
+
+DISTRIBUTIONS = {
+  'tpu': ('libtpu',),
+  'cuda': (
+    *('jax-cuda13-pjrt', 'jax-cuda13-plugin'),
+    *('nvidia-cuda-nvcc', 'nvidia-nvvm'),
+  ),
+}
+DEFAULTS = {'tpu': 'v5e:2x2', 'cuda': 'h100:8'}
+EXAMPLES = {
+  'tpu': ('v5e:2x2', 'v5e:4x4', 'v4:2x2x1', 'v5p:2x2x1', 'v6e:2x2'),
+  'cuda': ('h100:8', 'h100:2x8'),
+}
+KINDS = {'tpu': 'tpu', 'cuda': 'gpu'}  # as core/target.py calls them
+SHAPE = re.compile(r'(\w+):(\d+(?:x\d+){0,2})')
+
+
+def check_platform(platform: str) -> None:
+  """Refuse an unknown platform, and one whose packages are missing."""
+  if platform not in DISTRIBUTIONS:
+    raise bad_input(
+      'platform',
+      got=platform,
+      expected='a platform of accelerators',
+      choices=DISTRIBUTIONS,
+      cause='a typing error; NVIDIA devices are cuda',
+    )
+  if missing := missing_packages(platform):
+    raise bad_input(
+      'platform',
+      got=f'{platform} without {", ".join(missing)}',
+      expected='the packages that compile for it; no device is needed',
+      choices=[
+        'make accelerators, which installs them into .venv-accelerators'
+      ],
+      cause='an environment without them; .venv has none of them',
+    )
+
+
+def missing_packages(platform: str) -> list[str]:
+  """Return the packages of a platform that are not installed."""
+  missing = []
+  for name in DISTRIBUTIONS[platform]:
+    try:
+      importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      missing.append(name)
+  return missing
+
+
+def device_of(platform: str, topology: str) -> Device:
+  """Return the record of the devices of a topology."""
+  return find(platform, _split(platform, topology)[0])
+
+
+def devices_of(platform: str, topology: str, number: int) -> list[Any]:
+  """Return the first devices of a topology, as jax's compiler takes them."""
+  available = _describe(platform, topology)
+  if not 1 <= number <= len(available):
+    raise bad_input(
+      'devices',
+      got=number,
+      expected=f'a number from 1 to the {len(available)} of {topology}',
+      choices=['a larger --topology', *EXAMPLES[platform]],
+      cause='a topology with fewer devices',
+    )
+  return list(available[:number])
+
+
+def _describe(platform: str, topology: str):
+  """Return all devices of a topology."""
+  from jax.errors import JaxRuntimeError
+  from jax.experimental import topologies
+
+  name, sizes = _split(platform, topology)
+  try:
+    if platform == 'tpu':
+      # A v4 has two cores, which programs use as one device.
+      more = {'chip_config_name': 'megacore'} if name == 'v4' else {}
+      described = topologies.get_topology_desc(topology, platform, **more)
+    else:
+      hosts, each = ('1', *sizes.split('x'))[-2:]
+      config = Path(__file__).with_name(f'{name}.txtpb').read_text()
+      described = topologies.get_topology_desc(
+        name, platform, target_config=config, topology=f'1x{hosts}x{each}'
+      )
+  except JaxRuntimeError as error:
+    raise _unknown(platform, topology) from error
+  return described.devices
+
+
+def _split(platform: str, topology: str) -> tuple[str, str]:
+  found = SHAPE.fullmatch(topology)
+  is_known = found and found[1] in BY_PLATFORM[platform]
+  if not is_known or (platform == 'cuda' and found[2].count('x') > 1):
+    raise _unknown(platform, topology)
+  return found[1], found[2]
+
+
+def _unknown(platform: str, topology: str) -> BadInput:
+  return bad_input(
+    'topology',
+    got=topology,
+    expected=f'devices of the platform {platform} and their arrangement',
+    choices=EXAMPLES[platform],
+    cause='a typing error, or an arrangement that is not built',
+  )

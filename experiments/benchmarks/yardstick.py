@@ -1,0 +1,148 @@
+"""The PyTorch that ours is measured against: the fastest of its variants.
+
+  form      eager, channels_last (memory format), compiled (torch.compile)
+  how       one process with a thread a core, or one single-threaded process a
+            core, with the clients dealt out
+
+A first pass runs every variant once to warm it up and twice in turn; it ranks
+them by their faster time. The two best are then timed in turn with ours at all
+repeats, and the ratio is taken to the one with the smaller median.
+
+PyTorch is imported when a variant starts.
+"""
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.timing import Run, in_turn, spread
+
+FORMS = ('eager', 'channels_last', 'compiled')
+FINALISTS = 2
+FIRST_REPEATS = 2
+
+
+class Variant(NamedTuple):
+  """One way to run PyTorch; `processes` 0: one process with all threads."""
+
+  form: str
+  processes: int
+
+  @property
+  def name(self) -> str:
+    if self.processes:
+      return f'{self.form}, {self.processes} processes'
+    return f'{self.form}, one process'
+
+
+class Ranking(NamedTuple):
+  """The variants from the fastest on, and why one does not take part."""
+
+  variants: tuple[Variant, ...]
+  left_out: str  # a sentence, or ''
+
+
+def variants(case: Case, cores: int, backend: str) -> list[Variant]:
+  """Return the variants of a case; on a GPU there is one process."""
+  counts = [0]
+  if backend == 'cpu' and min(cores, case.clients) > 1:
+    counts.append(min(cores, case.clients))
+  return [Variant(form, count) for form in FORMS for count in counts]
+
+
+def deal(clients: int, processes: int) -> list[int]:
+  """Return how many clients each process has.
+
+  >>> deal(5, 2)
+  [3, 2]
+  """
+  return [len(range(first, clients, processes)) for first in range(processes)]
+
+
+def fastest(seconds: Mapping[str, list[float]]) -> str:
+  """Return the name with the smallest median."""
+  return min(seconds, key=lambda name: spread(seconds[name]).median)
+
+
+@contextmanager
+def finalists(case: Case, work: str) -> Iterator[dict[str, Run]]:
+  """Give the best variants of a case, warm, by name; end them afterwards."""
+  chosen = ranking(case).variants[:FINALISTS]
+  with contextlib.ExitStack() as stack:
+    yield {
+      one.name: stack.enter_context(running(case, work, one)) for one in chosen
+    }
+
+
+@functools.cache  # evaluation has the variants of training
+def ranking(case: Case) -> Ranking:
+  """Return the variants of a case by their time for a round."""
+  runs, left_out = {}, ''
+  with contextlib.ExitStack() as stack:
+    for one in variants(case, os.cpu_count() or 1, jax.default_backend()):
+      try:
+        runs[one] = stack.enter_context(running(case, 'training', one))
+      except Exception as error:
+        if one.form != 'compiled':
+          raise
+        left_out = f'torch.compile is left out: {first_line(error)}'
+    seconds = in_turn(runs, FIRST_REPEATS)
+  for one in rank(seconds):
+    text = f'  {one.name}: {min(seconds[one]):.2f} s'
+    print(text, file=sys.stderr, flush=True)
+  return Ranking(tuple(rank(seconds)), left_out)
+
+
+def rank(seconds: Mapping[Any, list[float]]) -> list:
+  """Return the names from the fastest on, by their fastest time.
+
+  >>> rank({'a': [3, 9], 'b': [4, 2]})
+  ['b', 'a']
+  """
+  return sorted(seconds, key=lambda name: min(seconds[name]))
+
+
+def first_line(error: Exception) -> str:
+  """Return the kind of an error and the first line of its text.
+
+  >>> first_line(ValueError('no compiler\\nTo see more, ..'))
+  'ValueError: no compiler'
+  """
+  lines = str(error).strip().splitlines()
+  return ': '.join([type(error).__name__, *lines[:1]])
+
+
+@contextmanager
+def running(case: Case, work: str, variant: Variant) -> Iterator[Run]:
+  """Give the function of one run, after a first call of it."""
+  from experiments.benchmarks import torch_loop, torch_workers  # an extra
+
+  clients = torch_loop.Clients(
+    case.model,
+    case.clients,
+    case.steps,
+    case.batch,
+    case.num_classes,
+    case.epochs,
+    case.tests,
+    case.momentum,
+    'cuda' if jax.default_backend() == 'gpu' else 'cpu',
+    variant.form,
+  )
+  if variant.processes:
+    shares = deal(case.clients, variant.processes)
+    run, close = torch_workers.start(clients, work, shares)
+  else:
+    run, close = torch_loop.WORKS[work](clients), lambda: None
+  try:
+    run()
+    yield run
+  finally:
+    close()

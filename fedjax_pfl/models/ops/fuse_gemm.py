@@ -1,0 +1,126 @@
+"""Layers as matrix products: the way of a CPU, `conv_impl='gemm'`.
+
+pool(relu(conv + bias))        relu_pool.py
+pool(relu(norm(conv)))         batch_norm.py, with Winograd's tiles as windows
+relu(norm(x) + skip)           batch_norm.py
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import batch_norm, conv, pool, relu_pool
+from fedjax_pfl.models.ops.deferred import (
+  Add,
+  Bias,
+  Conv,
+  Deferred,
+  Layer,
+  Norm,
+  Pool,
+  Relu,
+  Row,
+  Value,
+  compute,
+)
+
+
+def fuse(layer: Layer) -> Array:
+  """Return the result of a layer, with what it is made of."""
+  match layer:
+    case Conv(x, kernel, stride, _, depthwise=True):
+      return conv.depthwise(x, kernel, stride)
+    case Conv(x, kernel, stride, padding, _, precision):
+      return conv.conv(x, kernel, stride, padding, precision)
+    case Bias(of, bias):
+      return compute(of) + bias
+    case Relu(Deferred(Pool(Deferred(Conv() | Bias()) as of, size))):
+      return _relu_pool(of, size)
+    case Pool(Deferred(Relu(Deferred(Conv() | Bias()) as of)), size):
+      return _relu_pool(of, size)
+    case Pool(Deferred(Relu(Deferred(Norm() as n))), 2) if _has_windows(n):
+      y = _without_bias(n.of).layer
+      windows = conv.windows(y.x, y.kernel, y.precision)
+      return _pooled(windows, n.scale, n.bias, n.mask)
+    case Norm():
+      return _normalise(layer, None, relu=False)
+    case Add(Deferred(Norm() as norm), skip):
+      return _normalise(norm, skip, relu=False)
+    case Relu(Deferred(Norm() as norm)):
+      return _normalise(norm, None, relu=True)
+    case Relu(Deferred(Add(Deferred(Norm() as norm), skip))):
+      return _normalise(norm, skip, relu=True)
+    case Relu(of):
+      return jax.nn.relu(compute(of))
+    case Pool(Deferred(Relu(of)), size):  # the ReLU of fewer pixels
+      return jax.nn.relu(pool.max_pool(compute(of), size))
+    case Pool(of, size):
+      return pool.max_pool(compute(of), size)
+    case Row(vector, shape):
+      return jnp.broadcast_to(vector, shape)
+  raise AssertionError(layer)
+
+
+def _relu_pool(of: Deferred, size: int) -> Array:
+  layer = of.layer
+  if isinstance(layer, Bias):
+    y, bias = compute(layer.of), layer.bias
+  else:
+    y = compute(of)
+    bias = jnp.zeros(y.shape[-1], y.dtype)
+  return conv.batch_first(relu_pool.relu_pool(conv.batch_last(y), bias, size))
+
+
+def _without_bias(value: Value) -> Value:
+  """Return what is normalised, without a bias, which the mean removes.
+
+  Its gradient is exactly zero.
+  """
+  match value:
+    case Deferred(Bias(of)):
+      return of
+  return value
+
+
+def _has_windows(norm: Norm) -> bool:
+  match _without_bias(norm.of):
+    case Deferred(Conv(x, kernel, 1, ((1, 1), (1, 1)), depthwise=False)):
+      even = x.shape[1] % 2 == x.shape[2] % 2 == 0
+      return kernel.shape[:2] == (3, 3) and even
+  return False
+
+
+def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
+  x = compute(_without_bias(norm.of))
+  skip = None if skip is None else compute(skip)
+  return _fused(x, skip, norm.scale, norm.bias, norm.mask, relu)
+
+
+@functools.partial(jax.jit, static_argnums=5)  # traced once for each shape
+def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
+  def flat(x):
+    return batch_norm.wide(conv.batch_last(x).reshape(x.shape[-1], -1))
+
+  b, h, w, c = x.shape
+  dtype, scale, bias = x.dtype, batch_norm.wide(scale), batch_norm.wide(bias)
+  weight = _pixels(mask, h * w, scale)
+  skip = None if skip is None else flat(skip)
+  y = batch_norm.norm(flat(x), skip, scale, bias, weight, relu)
+  return conv.batch_first(y.reshape(c, h, w, b)).astype(dtype)
+
+
+@jax.jit  # as _fused
+def _pooled(windows, scale, bias, mask) -> Array:
+  c, h, w, b = windows[0].shape
+  if len(windows) == 1:
+    h, w = h // 2, w // 2
+  dtype = windows[0].dtype
+  windows, scale, bias = jax.tree.map(batch_norm.wide, (windows, scale, bias))
+  z = batch_norm.pooled(windows, scale, bias, _pixels(mask, h * w, scale))
+  return conv.batch_first(z.reshape(c, h, w, b)).astype(dtype)
+
+
+def _pixels(mask: Array, times: int, like: Array) -> Array:
+  return jnp.tile(mask.astype(like.dtype), times)  # [h w B]

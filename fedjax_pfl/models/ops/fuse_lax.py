@@ -1,0 +1,62 @@
+"""Layers with XLA's convolutions: the way of accelerators, `conv_impl='lax'`.
+
+  relu(norm(x) + skip)           lax_batch_norm.py
+  depthwise(relu(norm(x)))       separable.py
+  pointwise, depthwise           separable.py
+  pool(relu(x))                  relu(pool(x)): the ReLU of fewer pixels
+
+All other convolutions are XLA's.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import lax_batch_norm, pool, separable
+from fedjax_pfl.models.ops.deferred import (
+  Add,
+  Conv,
+  Deferred,
+  Layer,
+  Norm,
+  Pool,
+  Relu,
+  Row,
+  Value,
+  compute,
+)
+
+
+def fuse(layer: Layer) -> Array:
+  """Return the result of a layer, with what it is made of."""
+  match layer:
+    case Conv(Deferred(Relu(Deferred(Norm() as n))), kernel, s, depthwise=True):
+      x = compute(n.of), n.scale, n.bias, n.mask
+      return separable.norm_depthwise(*x, kernel, s)
+    case Conv(x, kernel, stride, depthwise=True):
+      return separable.depthwise(compute(x), kernel, stride)
+    case Conv(x, kernel, precision=precision):
+      return separable.pointwise(compute(x), kernel[0, 0], precision)
+    case Norm():
+      return _normalise(layer, None, relu=False)
+    case Add(Deferred(Norm() as norm), skip):
+      return _normalise(norm, skip, relu=False)
+    case Relu(Deferred(Norm() as norm)):
+      return _normalise(norm, None, relu=True)
+    case Relu(Deferred(Add(Deferred(Norm() as norm), skip))):
+      return _normalise(norm, skip, relu=True)
+    case Pool(Deferred(Relu(of)), size):
+      return jax.nn.relu(pool.max_pool(compute(of), size))
+    case Relu(of):
+      return jax.nn.relu(compute(of))
+    case Pool(of, size):
+      return pool.max_pool(compute(of), size)
+    case Row(vector, shape):
+      return jnp.broadcast_to(vector, shape)
+  raise AssertionError(layer)
+
+
+def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
+  skip = None if skip is None else compute(skip)
+  x = compute(norm.of)
+  return lax_batch_norm.norm(x, skip, norm.scale, norm.bias, norm.mask, relu)

@@ -1,0 +1,38 @@
+"""Lower every program of some configs for a platform; print one JSON object.
+
+  python tests/accelerators/lower.py tpu digits:fedbabu digits:lg_fedavg
+
+A process of its own: what is traced for a platform stays in jax's caches. No
+plugin is needed, since nothing is compiled.
+"""
+
+import json
+import sys
+
+from experiments.accelerators import environment
+
+
+def main(platform, *names):
+  environment.prepare('cpu')
+  import jax
+
+  from configs import common
+  from experiments.accelerators.plan import make_plan
+  from experiments.accelerators.programs import make_programs
+  from experiments.accelerators.targets import KINDS
+  from fedjax_pfl.core.target import compiling_for
+
+  lowered = {}
+  for name in names:
+    config = common.load(name, quick=True).to_dict()
+    with compiling_for(KINDS[platform]):
+      for program in make_programs(make_plan(config), jax.devices()[:1]):
+        traced = program.function.trace(*program.arguments)
+        text = traced.lower(lowering_platforms=(platform,)).as_text()
+        kind = f'{name} {program.stage} {program.kind}'
+        lowered[kind] = text.count('stablehlo.convolution')
+  print(json.dumps(lowered))
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])

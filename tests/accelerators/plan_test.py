@@ -1,0 +1,113 @@
+"""From a config to the programs of its run, on shapes alone."""
+
+import jax
+import numpy as np
+import pytest
+from helpers import refused
+
+from configs import common
+from experiments.accelerators import plan, programs, stand_in
+from fedjax_pfl.core.target import compiling_for, target_memory
+from fedjax_pfl.data import Shape, tfds_reader
+from fedjax_pfl.federated.chunking import device_memory
+from fedjax_pfl.training.experiment import build_experiment
+
+
+def config(name, **changes):
+  return {**common.load(name).to_dict(), **changes}
+
+
+@pytest.fixture
+def nothing_prepared(tmp_path, monkeypatch):
+  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
+
+
+def test_the_shapes_are_those_of_a_run():
+  settings = common.load('digits:fedbabu', quick=True).to_dict()
+  own, run = plan.make_plan(settings), build_experiment(settings)
+  for mine, other in ((own.train, run.train), (own.query, run.test)):
+    assert mine.x.shape == other.x.shape
+    assert mine.index.shape == other.index.shape
+    np.testing.assert_array_equal(mine.count, other.count)
+  assert own.cohort == run.cohort_size
+  assert not own.notes
+
+
+def test_a_data_set_that_is_not_prepared(nothing_prepared):
+  own = plan.make_plan(config('fedbabu_cifar10'))
+  assert own.train.x.shape == (50_000, 32, 32, 3)
+  assert own.train.index.shape == (100, 500)
+  assert own.query.index.shape == (100, 100)
+  assert own.notes == (
+    'cifar10 is not prepared: (50000, 10000) balanced labels stand in.',
+  )
+
+
+def test_images_are_stored_as_the_platform_stores_them(nothing_prepared):
+  with compiling_for('tpu'):
+    own = plan.make_plan(config('fedbabu_cifar10'))
+  (pool,) = jax.tree.leaves(own.train.x)
+  assert own.train.x.shape == (50_000, 32, 32, 3)
+  assert pool.shape == (50_000, 3072)
+
+
+def test_every_data_set_that_can_be_prepared_has_a_size():
+  for name, shape in tfds_reader.PREPARED.items():
+    made = stand_in.stand_in(name, Shape(*shape))
+    assert np.bincount(made.train.y).min() > 0
+  message = refused(stand_in.stand_in, 'folder', Shape((8, 8, 1), 2))
+  assert 'cifar10' in message
+
+
+def test_clients_on_the_host_are_refused():
+  message = refused(
+    plan.make_plan, config('digits:fedbabu', clients_placement='host')
+  )
+  assert '--config.clients_placement=device' in message
+
+
+def test_programs_of_two_stages():
+  own = plan.make_plan(common.load('digits:lg_fedavg', quick=True).to_dict())
+  found = [*programs.make_programs(own, jax.devices()[:1])]
+  assert [(one.stage, one.kind) for one in found] == [
+    ('fedavg', 'round'),
+    ('lg_fedavg', 'begin'),
+    ('lg_fedavg', 'round'),
+    ('lg_fedavg', 'evaluation'),
+  ]
+  first, _, second, evaluation = found
+  assert (first.calls, second.calls) == tuple(s.rounds for s in own.stages)
+  assert first.images == 1 * 20  # one client at a time on a CPU
+  # 10 clients in a block; 72 tests in one batch of 128.
+  assert evaluation.calls == 1 and evaluation.chunk == 10
+  assert dict(evaluation.lengths)['metrics.py'] == 1
+
+
+@pytest.mark.parametrize(
+  ('cohort', 'chunk', 'steps'),
+  [(4, 1, 2.5), (4, 2, 3.0), (4, 4, 4.0), (2, 1, 2.5), (2, 2, 4.0)],
+)
+def test_steps_of_clients_of_unlike_sizes(cohort, chunk, steps):
+  counts = np.array([40, 10, 30, 15])  # 4, 1, 3, 2 batches of 10
+  assert programs.mean_steps(counts, cohort, chunk, 10) == steps
+
+
+def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
+  own = plan.make_plan(common.load('digits:fedbabu', quick=True).to_dict())
+  (device,) = jax.devices()[:1]
+  with compiling_for('gpu', 2**30):
+    assert target_memory() == 2**30
+    roomy, *_ = programs.make_programs(own, [device])
+    (first, *_) = own.stages
+    free = device_memory(first.algorithm, *roomy.arguments)
+  assert roomy.chunk == own.cohort
+  resident = sum(
+    leaf.size * leaf.dtype.itemsize
+    for part in (0, 1, 3)  # server, clients, data
+    for leaf in jax.tree.leaves(roomy.arguments[part])
+  )
+  assert free.free == 2**30 - resident
+  with compiling_for('gpu', resident + free.per_client):
+    tight, *_ = programs.make_programs(own, [device])
+  assert tight.chunk == 1
+  assert target_memory() is None
