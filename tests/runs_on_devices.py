@@ -32,7 +32,10 @@ def experiment_on(devices):
     views=('initial',),
     eval_views=(),
     log_every=2,
-    eval_every=4,
+    eval_every=2,
+    validation_fraction=0.2,
+    select='validation',
+    learning_rate=0.2,
     checkpoint_every=2,
     on_divergence='exclude',
     devices=devices,
@@ -41,12 +44,13 @@ def experiment_on(devices):
 
 
 def results_of(path):
-  """Return (server, clients, scores) of a run, and who was excluded."""
+  """Return states, the chosen ones, scores, and who was excluded."""
   state = small_runs.restored(experiment_on(1), path)
   excluded = [
     line.get('excluded_clients', []) for line in run_dir.load_metrics(path)
   ]
-  return (*state[:2], small_runs.scores_of(path)), excluded
+  assert state.chosen.round == 2  # so that the last states are no answer
+  return (*state[:2], state.chosen, small_runs.scores_of(path)), excluded
 
 
 def continue_on(devices, path, copy):

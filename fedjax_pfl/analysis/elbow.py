@@ -26,7 +26,7 @@ def draw_elbow(
   from matplotlib.figure import Figure  # 0.6 s
 
   check_output(output)
-  dataset, train, _, _ = build_data(settings, log)
+  dataset, train, *_ = build_data(settings, log)
   counts = label_counts_of_clients(train, dataset.num_classes)
   found = clustering.elbow(label_shares(counts), settings.seed)
   figure = Figure((5, 3.5), layout='constrained')

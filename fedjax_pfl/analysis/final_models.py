@@ -13,6 +13,7 @@ from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.state import state_shapes
+from fedjax_pfl.training.validation import chosen_states
 
 
 def load_states(
@@ -20,14 +21,18 @@ def load_states(
   workdir: str | os.PathLike,
   log: Callable[[str], None],
 ) -> tuple[Server, Client]:
-  """Return server and clients after the last round, from the checkpoint.
+  """Return server and clients as the run ends, from its last checkpoint.
 
-  Only these two are read: other parts may differ between versions.
+  After the last round, or with select=validation after the chosen one. Only
+  these two are read: other parts may differ between versions.
   """
   folder = pathlib.Path(workdir) / 'checkpoints'
+  is_chosen = experiment.settings.evaluation.select == 'validation'
 
   def like(step):
     state = state_shapes(experiment, step)
+    if is_chosen:
+      return {'chosen': state.chosen}
     return {'server': state.server, 'clients': state.clients}
 
   restored = checkpoint.restore(folder, like, log, part=True)
@@ -39,6 +44,8 @@ def load_states(
       expected=f'the checkpoint after its last round, {experiment.rounds}',
       cause='a run that is not finished, or a copy without checkpoints/',
     )
+  if is_chosen:
+    return chosen_states(experiment, restored[1]['chosen'])
   return restored[1]['server'], restored[1]['clients']
 
 

@@ -13,7 +13,7 @@ def partition_counts(
   settings: Settings, label: str, log: Callable[[str], None]
 ) -> Part:
   """Return the label counts of the clients; the data are those of a run."""
-  dataset, train, test, _ = build_data(settings, log)
+  dataset, train, test, *_ = build_data(settings, log)
   counts = (
     label_counts_of_clients(data, dataset.num_classes) for data in (train, test)
   )

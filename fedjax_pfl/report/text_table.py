@@ -4,7 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedjax_pfl.report import selections
 from fedjax_pfl.report.styles import display_name
+
+TEST_BEST = (
+  'test_best is chosen by the tests, which is optimistic; - without its view '
+  'in eval_views'
+)
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
@@ -19,7 +25,9 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
 
   Of several lengths of fine-tuning the last is shown, 'finetuned'. 'global' is
   the accuracy of the global model on the whole test set, where a result has
-  it. A note below the table counts clients that are left out of means.
+  it. A note below the table counts clients that are left out of means. Where
+  examples are kept for choosing, a second table has the last round, the chosen
+  one and the best one on the tests.
   """
   views = list(
     dict.fromkeys(view for result in results for view in result['views'])
@@ -33,7 +41,9 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     cells += [_global_cell(result.get('global'))] * has_global
     name = display_name(result['algorithm'])
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
-  return '\n'.join([align(rows), *_notes(results)])
+  chosen = [result for result in results if selections.has_choice(result)]
+  more = ['', _choices(chosen)] if chosen else []
+  return '\n'.join([align(rows), *_notes(results), *more])
 
 
 def align(rows: Sequence[tuple[str, ...]]) -> str:
@@ -60,6 +70,23 @@ def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
         f'examples: {out:,}'
       )
   return lines
+
+
+def _choices(results: Sequence[Mapping[str, Any]]) -> str:
+  """Return the table of the rounds that may be chosen, and what was."""
+  rows = [('round chosen by', *selections.KINDS, 'result')]
+  lines = []
+  for result in results:
+    name, found = display_name(result['algorithm']), result['validation']
+    cells = map(mean_and_std, selections.summaries(result).values())
+    rows.append((name, *cells, result['select']))
+    lines.append(
+      f'{name}: validation chose round {found["round"]} of '
+      f'{result["last"]["round"]}, {found["view"]} '
+      f'({found["validation_accuracy"]:.1f} there); last: '
+      f'{result["last"]["view"]}'
+    )
+  return '\n'.join([align(rows), *lines, TEST_BEST])
 
 
 def _global_cell(numbers: Mapping[str, Any] | None) -> str:

@@ -140,3 +140,13 @@ class DataSettings:
     'split: share of the training images of a client',
     BOTH,
   )
+  validation_fraction: float = field(
+    0.0,
+    number(
+      lambda value: 0 <= value < 1,
+      'a share of the training examples, from 0 to below 1',
+      'a percentage, or a number of examples',
+    ),
+    "share of each client's training examples that is kept for choosing, and "
+    'not trained on; 0: none',
+  )

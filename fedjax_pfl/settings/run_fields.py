@@ -8,6 +8,7 @@ from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
 from fedjax_pfl.settings.rules import Rule, at_least, one_of, tuple_of
 
 ON_DIVERGENCE = ('stop', 'exclude')
+SELECT = ('last', 'validation')
 
 
 @record
@@ -49,6 +50,17 @@ class EvaluationSettings:
       0, 'rounds (0 = sixteen times in a run)', 'a fraction instead of rounds'
     ),
     'rounds between two evaluations; 0: sixteen times in a run',
+  )
+  select: str = field(
+    'last',
+    one_of(
+      SELECT,
+      'a way to choose the round whose models are the result',
+      'a choice by the tests, which is stored as test_best and is no result',
+    ),
+    'the round whose models are the result: the last, or the best one on '
+    'validation_fraction',
+    EVALUATES,
   )
   save_clients: tuple[int, ...] = field(
     (0,),

@@ -212,6 +212,7 @@ def _check_together(settings: Settings) -> None:
       choices=['initial', 'finetuned'],
       cause='eval_views was meant: the views during the rounds',
     )
+  _check_validation(settings)
   fraction = settings.training.server_data_fraction
   if settings.data.test_partition == 'split' and fraction:
     raise bad_input(
@@ -239,3 +240,26 @@ def _check_together(settings: Settings) -> None:
         expected=f'ids of clients, 0 to {settings.data.num_clients - 1}',
         cause='fewer clients than before',
       )
+
+
+def _check_validation(settings: Settings) -> None:
+  """Refuse a choice by validation without examples, or with leaked ones."""
+  fraction = settings.data.validation_fraction
+  if settings.evaluation.select == 'validation' and not fraction:
+    raise bad_input(
+      'select',
+      got='validation',
+      expected='last without validation_fraction: no example is kept for '
+      'choosing',
+      choices=['validation_fraction=0.1', 'select=last'],
+      cause='one of two settings was forgotten',
+    )
+  if fraction and settings.training.server_data_fraction:
+    raise bad_input(
+      'server_data_fraction',
+      got=settings.training.server_data_fraction,
+      expected='0 with validation_fraction: the server would train on examples '
+      'that are kept for choosing',
+      choices=['server_data_fraction=0', 'validation_fraction=0'],
+      cause='two settings of different experiments',
+    )

@@ -10,9 +10,16 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.best_models import evaluate_and_keep
 from fedjax_pfl.training.evaluators import accuracies
+from fedjax_pfl.training.final_views import candidate_views
 from fedjax_pfl.training.round_metrics import Numbers
 from fedjax_pfl.training.seed_run import SeedRun
 from fedjax_pfl.training.state import save_state, update_test_best
+from fedjax_pfl.training.validation import (
+  Chosen,
+  choose,
+  has_candidates,
+  mean_accuracies,
+)
 
 
 class Cadence(NamedTuple):
@@ -98,6 +105,24 @@ def evaluate(seed_run: SeedRun, stage: Stage) -> tuple[SeedRun, Numbers]:
     for name, number in of_server.items()
     if name != 'count'
   }
+  chosen, on_validation = validate(seed_run, stage)
+  numbers |= on_validation
   seconds = state.seconds + time.perf_counter() - began
-  state = state._replace(seconds=seconds, test_best=test_best)
+  state = state._replace(seconds=seconds, test_best=test_best, chosen=chosen)
   return seed_run._replace(state=state), numbers
+
+
+def validate(
+  seed_run: SeedRun, stage: Stage
+) -> tuple[Chosen | tuple[()], Numbers]:
+  """Return the choice after this round, and its accuracies on validation."""
+  experiment, state = seed_run.experiment, seed_run.state
+  if not has_candidates(experiment, stage):
+    return state.chosen, {}
+  views = candidate_views(experiment.settings)
+  scores = seed_run.evaluators.validation(stage, state, views)
+  means = mean_accuracies(scores, experiment.train.count)
+  chosen = choose(
+    state.chosen, means, seed_run.done, state.server, state.clients
+  )
+  return chosen, {f'validation/{view}': means[view] for view in views}

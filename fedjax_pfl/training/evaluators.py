@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, Key, Scores
+from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.evaluation.evaluate import (
   Evaluate,
   evaluate_clients,
@@ -27,10 +27,11 @@ Evaluator = Callable[..., dict[str, Scores]]
 
 
 class Evaluators(NamedTuple):
-  """Both evaluations of a run."""
+  """The evaluations of a run."""
 
   clients: Evaluator  # (stage, state, views, on_models): {view: Scores [K]}
   global_model: GlobalEvaluator  # (stage, server): numbers; {} without a model
+  validation: Evaluator | None  # as `clients`, on examples kept for choosing
 
 
 def make_evaluators(
@@ -39,9 +40,13 @@ def make_evaluators(
   """Return the evaluators of each seed; they share their compiled programs."""
   # The test set is that of all seeds.
   global_evaluator = make_global_evaluator(experiments[0])
-  compiled = {}
+  compiled, for_choosing = {}, {}
   return [
-    Evaluators(make_evaluator(experiment, key, compiled), global_evaluator)
+    Evaluators(
+      make_evaluator(experiment, key, compiled),
+      global_evaluator,
+      make_validation_evaluator(experiment, key, for_choosing),
+    )
     for experiment, key in zip(experiments, keys, strict=True)
   ]
 
@@ -55,8 +60,40 @@ def make_evaluator(
 
   `compiled` is the cache of programs that several seeds share.
   """
+  scoring = experiment.settings.evaluation.scoring
+  return _make_evaluator(
+    experiment, key, compiled, *experiment.eval_data, scoring
+  )
+
+
+def make_validation_evaluator(
+  experiment: Experiment,
+  key: Key,
+  compiled: dict[tuple, Evaluate] | None = None,
+) -> Evaluator | None:
+  """Return the same on the validation examples; None without any.
+
+  Clients adapt on their training data, with the random numbers of the
+  evaluation on the tests: the models are the same.
+  """
+  if experiment.validation is None:
+    return None
+  return _make_evaluator(
+    *(experiment, key, compiled, experiment.train),
+    *(experiment.validation, 'exact', 'validation'),
+  )
+
+
+def _make_evaluator(
+  experiment: Experiment,
+  key: Key,
+  compiled: dict[tuple, Evaluate] | None,
+  support: ClientData,
+  query: ClientData,
+  scoring: str,
+  label: str = 'evaluation',
+) -> Evaluator:
   num_clients = experiment.settings.data.num_clients
-  support, query = experiment.eval_data
   block = _block_size(experiment)
   compiled = {} if compiled is None else compiled
 
@@ -67,9 +104,9 @@ def make_evaluator(
     if program not in compiled:
       keep_models = on_models is not None
       compiled[program] = _make_program(
-        experiment, stage, views, keep_models, block
+        experiment, stage, views, keep_models, block, scoring
       )
-    with progress.progress('evaluation', num_clients, unit='client') as bar:
+    with progress.progress(label, num_clients, unit='client') as bar:
       return evaluate_clients(
         compiled[program],
         views,
@@ -103,10 +140,10 @@ def _make_program(
   views: Sequence[str],
   keep_models: bool,
   block: int,
+  scoring: str,
 ) -> Evaluate:
   """Return the program that evaluates a block of clients in these views."""
   settings, mesh = experiment.settings, mesh_of(experiment.settings)
-  scoring = settings.evaluation.scoring
   # Per-batch numbers are those of the public code: batches of the training.
   batch_size = settings.training.batch_size
   evaluate_fn = make_evaluate(

@@ -45,6 +45,7 @@ class Experiment(NamedTuple):
   dataset: Dataset
   train: ClientData
   test: ClientData
+  validation: ClientData | None  # of the training images, for choosing
   data_id: str  # fingerprint: images, partition, the model of `init_from`
   task: Task
   stages: tuple[Stage, ...]
@@ -99,21 +100,23 @@ def build_experiment(
   names_only = build_stages(settings, outline(task))
   check_views(settings, names_only, shape.image_shape)
   check_global_model(settings, stages[-1].algorithm)
-  dataset, train, test, data_id = build_data(settings, log)
+  dataset, *splits, data_id = build_data(settings, log)
+  train, test, validation = splits
   _log_server_data(settings, len(dataset.train.y), log)
   for stage in stages:
     stage.validate_clients(train)
   if is_on_host(train):
     host_offload.check_stages(stages, train)
   if start:
-    if needs_same_clients(settings):
+    # Another run may have trained on what this one keeps for choosing.
+    if needs_same_clients(settings) or validation is not None:
       check_same_clients(start, data_id)
     data_id = name_data(data_id, start)
   size = cohort_size(
     settings.data.num_clients, settings.training.client_fraction
   )
   check_scoring(settings, test)
-  return Experiment(settings, dataset, train, test, data_id, task, stages, size)
+  return Experiment(settings, dataset, *splits, data_id, task, stages, size)
 
 
 def mesh_of(settings: Settings) -> Mesh | None:

@@ -10,6 +10,7 @@ from fedjax_pfl.data import Dataset
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.final_views import final_views
 
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
@@ -89,7 +90,7 @@ def check_views(
   )
   *_, (last, *states) = stage_shapes(stages, data)
   names = evaluate.view_names(last.algorithm, *states, data)
-  for views in (settings.evaluation.views, settings.evaluation.eval_views):
+  for views in (final_views(settings), settings.evaluation.eval_views):
     evaluate.check_views(views, names)
   eval_views = settings.evaluation.eval_views
   if last.keep_best and last.keep_best.view not in eval_views:

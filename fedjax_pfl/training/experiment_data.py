@@ -18,6 +18,7 @@ from fedjax_pfl.data import (
   scale_images,
   stack_clients,
 )
+from fedjax_pfl.data.validation_split import hold_out
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.experiment_checks import (
   check_batches,
@@ -30,29 +31,34 @@ Rows = list  # K arrays of indices into the images
 
 def build_data(
   settings: Settings, log: Log
-) -> tuple[Dataset, ClientData, ClientData, str]:
-  """Return (dataset, train, test, fingerprint)."""
+) -> tuple[Dataset, ClientData, ClientData, ClientData | None, str]:
+  """Return (dataset, train, test, validation, fingerprint).
+
+  `validation` is None without `validation_fraction`.
+  """
   dataset = load_images(settings, log)
   check_batches(settings, len(dataset.train.y))
   check_global_tests(settings, dataset)
   indices = divide(settings, dataset)
   placement = settings.system.clients_placement
   train = stack_clients(dataset.train, indices[0], placement)
+  held_out = Images(train.x, train.y)  # which are on the device already
   pool, testing = dataset.test, 'testing'
   if settings.data.test_partition == 'split':
-    pool = Images(train.x, train.y)  # which is on the device already
-    testing = 'testing, on held-out training images'
+    pool, testing = held_out, 'testing, on held-out training images'
   test = stack_clients(pool, indices[1], placement)
-  for split, data, rows in zip(
-    ('training', testing), (train, test), indices, strict=True
-  ):
+  splits, validation = {'training': train, testing: test}, None
+  if len(indices) > 2:
+    validation = stack_clients(held_out, indices[2], placement)
+    splits['validation'] = validation
+  for (split, data), rows in zip(splits.items(), indices, strict=True):
     log(
       f'{dataset.name}, {split}: {describe(data)}; partition '
       f'{fingerprint(rows)}'
     )
   if note := describe_empty_clients(train, test):
     log(note)
-  return dataset, train, test, identify(dataset, indices)
+  return dataset, train, test, validation, identify(dataset, indices)
 
 
 def load_images(settings: Settings, log: Log) -> Dataset:
@@ -70,11 +76,14 @@ def load_images(settings: Settings, log: Log) -> Dataset:
   return scale_images(dataset, recipe.side)
 
 
-def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, Rows]:
-  """Return the rows of every client for training, and those for testing."""
+def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, ...]:
+  """Return the rows of every client for training, and those for testing.
+
+  With `validation_fraction` also those for validation: less for training.
+  """
   data = settings.data
   names = PARTITIONS[data.partition]._fields
-  return partition(
+  train, test = partition(
     data.partition,
     dataset.train.y,
     dataset.test.y,
@@ -87,11 +96,16 @@ def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, Rows]:
     clients=dataset.clients,
     **{name: getattr(data, name) for name in names},
   )
+  if not data.validation_fraction:
+    return train, test
+  train, validation = hold_out(train, data.validation_fraction, settings.seed)
+  return train, test, validation
 
 
-def identify(dataset: Dataset, indices: tuple[Rows, Rows]) -> str:
+def identify(dataset: Dataset, indices: tuple[Rows, ...]) -> str:
   """Return the fingerprint of the images and of their partition."""
-  return f'{dataset.fingerprint}-{fingerprint(indices[0] + indices[1])}'
+  rows = [own for split in indices for own in split]
+  return f'{dataset.fingerprint}-{fingerprint(rows)}'
 
 
 def first_examples(dataset: Dataset, limit: int) -> Dataset:

@@ -1,4 +1,8 @@
-"""The end of a run: the last evaluation, its models, and its result."""
+"""The end of a run: the last evaluation, its models, and its result.
+
+Where examples are kept for choosing, the last round and the one chosen on them
+are evaluated; `select` says which of the two is the result.
+"""
 
 import time
 from collections.abc import Mapping
@@ -14,33 +18,94 @@ from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.run_dir import Run, load_metrics
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_models import evaluate_finished
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.cadence import validate
+from fedjax_pfl.training.experiment import Experiment, mesh_of
+from fedjax_pfl.training.final_views import final_views, main_view
 from fedjax_pfl.training.global_evaluator import last_evaluations
 from fedjax_pfl.training.model_export import ModelExport
 from fedjax_pfl.training.seed_run import SeedRun
 from fedjax_pfl.training.state import State, summarise_best
+from fedjax_pfl.training.validation import chosen_states, describe
 from fedjax_pfl.training.warm_start import model_digest
 
 
 def finalize(seed_run: SeedRun) -> None:
   """Evaluate the last models; write models, clients.npz and result.json."""
   began = time.perf_counter()
+  seed_run = _with_choice(seed_run)
   experiment, state = seed_run.experiment, seed_run.state
-  models = ModelExport(experiment, seed_run.run)
-  last, views = experiment.stages[-1], experiment.settings.evaluation.views
-  scores = seed_run.evaluators.clients(last, state, views, models.add)
+  last = experiment.stages[-1]
+  states, evaluated = _selectable(experiment, state), {}
+  for name, own in states.items():
+    models = ModelExport(experiment, seed_run.run)
+    views = final_views(experiment.settings)
+    scores = seed_run.evaluators.clients(last, own, views, models.add)
+    evaluated[name] = scores, models
+  select = experiment.settings.evaluation.select
+  scores, models = evaluated[select]
   finished = evaluate_finished(
     experiment, seed_run.evaluators.clients, last, state.test_best
   )
-  of_server = seed_run.evaluators.global_model(last, state.server)
+  of_server = seed_run.evaluators.global_model(last, states[select].server)
   if multihost.is_first():
     with atomic_files.writing(seed_run.run.path):
       models.save()
     seconds = float(state.seconds) + time.perf_counter() - began
+    both = {name: own for name, (own, _) in evaluated.items()}
     write_result(
-      experiment, seed_run.run, scores, of_server, state, seconds, finished
+      experiment,
+      *(seed_run.run, scores, of_server, state, seconds, finished),
+      _selections(experiment, state, both),
     )
   seed_run.run.close()
+
+
+def _with_choice(seed_run: SeedRun) -> SeedRun:
+  """Return the seed run; of a run without rounds the start is chosen."""
+  state = seed_run.state
+  if not state.chosen or state.chosen.round >= 0:
+    return seed_run
+  chosen, _ = validate(seed_run, seed_run.experiment.stages[-1])
+  return seed_run._replace(state=state._replace(chosen=chosen))
+
+
+def _selectable(experiment: Experiment, state: State) -> dict[str, State]:
+  """Return {select: the state whose models are evaluated}."""
+  if not state.chosen:
+    return {'last': state}
+  mesh = mesh_of(experiment.settings)
+  server, clients = chosen_states(experiment, state.chosen, mesh)
+  chosen = state._replace(server=server, clients=clients)
+  return {'last': state, 'validation': chosen}
+
+
+def _selections(
+  experiment: Experiment, state: State, evaluated: dict[str, dict[str, Scores]]
+) -> dict[str, Any]:
+  """Return what result.json has of both rounds; {} without a choice."""
+  if not state.chosen:
+    return {}
+  about = {
+    'last': {
+      'round': experiment.rounds,
+      'view': main_view(experiment.settings.evaluation.views),
+    },
+    'validation': describe(experiment, state.chosen),
+  }
+  select = experiment.settings.evaluation.select
+  return {'select': select} | {
+    name: {**about[name], 'views': _summaries(experiment, scores)}
+    for name, scores in evaluated.items()
+  }
+
+
+def _summaries(
+  experiment: Experiment, scores: dict[str, Scores]
+) -> dict[str, dict[str, Any]]:
+  return {
+    view: summarise(score, experiment.train.count)
+    for view, score in scores.items()
+  }
 
 
 def write_result(
@@ -51,11 +116,13 @@ def write_result(
   state: State,
   seconds: float,
   finished: Mapping[str, Scores] = {},
+  selections: Mapping[str, Any] = {},
 ) -> None:
   """Write clients.npz, then result.json: the run is finished.
 
   `of_server` is the evaluation of the global model; {} without one; `finished`
-  that of the best models, by view, where clients keep them.
+  that of the best models, by view, where clients keep them; `selections` has
+  'select', 'last' and 'validation', where there is a choice.
   """
   settings, more = experiment.settings, {}
   if of_server:
@@ -79,15 +146,13 @@ def write_result(
     dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=seconds,
-    views={
-      view: summarise(score, experiment.train.count)
-      for view, score in scores.items()
-    },
+    views=_summaries(experiment, scores),
     test_best=summarise_best(
       state.test_best,
       experiment.eval_data[1].count,
       experiment.train.count,
       finished,
     ),
+    **selections,
     **more,
   )

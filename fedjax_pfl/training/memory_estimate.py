@@ -28,8 +28,10 @@ from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.training import validation
 from fedjax_pfl.training.best_models import COPIES
 from fedjax_pfl.training.experiment import Experiment, mesh_of
+from fedjax_pfl.training.final_views import final_views
 from fedjax_pfl.training.state import best_model_shapes
 
 BLOCK = 10  # clients evaluated in a call, at least: evaluators.CPU_BLOCK
@@ -188,7 +190,8 @@ def _known(
   train, test = experiment.train, experiment.test
   server, clients = map(trees.num_bytes, states)
   num_clients = experiment.settings.data.num_clients
-  rows = trees.num_bytes([train.index, train.count, test.index, test.count])
+  splits = train, test, *filter(None, [experiment.validation])
+  rows = trees.num_bytes([(data.index, data.count) for data in splits])
   pools = {
     id(leaf): leaf
     for leaf in jax.tree.leaves((train.x, train.y, test.x, test.y))
@@ -197,6 +200,8 @@ def _known(
   more = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
   kept = best_model_shapes(experiment, stage, *states)
   more['best'] = COPIES * trees.num_bytes(kept)
+  if validation.has_candidates(experiment, stage):
+    more['best'] += validation.COPIES * (server + clients)
   if not is_on_host(train):
     clients = -(-num_clients // _num_devices(experiment)) * (
       clients // num_clients
@@ -229,7 +234,7 @@ def _evaluation(
   """Return the work of an evaluation: of a block of clients."""
   settings = experiment.settings
   last = stage is experiment.stages[-1]
-  views = settings.evaluation.views if last else settings.evaluation.eval_views
+  views = final_views(settings) if last else settings.evaluation.eval_views
   if not views:
     return 0
   exact = settings.evaluation.scoring == 'exact'

@@ -73,9 +73,16 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
     assert other.dataset.fingerprint == first.dataset.fingerprint
   train = _align_data([experiment.train for experiment in experiments])
   test = _align_data([experiment.test for experiment in experiments])
+  validation = [None] * len(experiments)
+  if first.validation is not None:
+    validation = _align_data([own.validation for own in experiments])
   return [
     experiment._replace(
-      train=train[seed], test=test[seed], task=first.task, stages=first.stages
+      train=train[seed],
+      test=test[seed],
+      validation=validation[seed],
+      task=first.task,
+      stages=first.stages,
     )
     for seed, experiment in enumerate(experiments)
   ]

@@ -22,6 +22,7 @@ from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.experiment import Experiment, mesh_of
+from fedjax_pfl.training.validation import Chosen, init_chosen
 
 
 class TestBest(NamedTuple):
@@ -40,6 +41,7 @@ class State(NamedTuple):
   clients: Client
   seconds: np.ndarray  # of work so far, in this and in earlier processes
   test_best: dict[str, TestBest]  # of this stage, by view
+  chosen: Chosen | tuple[()] = ()  # by validation; () where nothing is
 
 
 def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
@@ -70,7 +72,8 @@ def first_state(
     states = begin_fn(experiment.stages[0], experiment.train, key)
     shapes = best_model_shapes(experiment, experiment.stages[0], *states)
     best = init_test_best(experiment, shapes)
-    return State(*states, np.zeros(()), best), 0
+    chosen = init_chosen(experiment, experiment.stages[0], *states)
+    return State(*states, np.zeros(()), best, chosen), 0
   done, state = restored
   if mesh is not None:
     state = state._replace(clients=mesh_states.divide(state.clients, mesh))
@@ -111,7 +114,8 @@ def state_shapes(experiment: Experiment, step: int) -> State:
         clients = host_offload.shapes_on_host(clients)
       shapes = best_model_shapes(experiment, stage, server, clients)
       best = init_test_best(experiment, shapes)
-      return State(server, clients, np.zeros(()), best)
+      chosen = init_chosen(experiment, stage, server, clients)
+      return State(server, clients, np.zeros(()), best, chosen)
   raise AssertionError(f'round {step} of {last}')
 
 
@@ -128,7 +132,8 @@ def initialize_stage(
   server, clients = initialize_fn(state.server, state.clients, experiment.train)
   shapes = best_model_shapes(experiment, stage, server, clients)
   best = init_test_best(experiment, shapes)
-  return State(server, clients, state.seconds, best)
+  chosen = init_chosen(experiment, stage, server, clients)
+  return State(server, clients, state.seconds, best, chosen)
 
 
 def best_model_shapes(

@@ -94,7 +94,8 @@ def check_same_clients(start: Start, data_id: str) -> None:
     got=f'{start.workdir}, on the data {of_start}',
     expected=f'a run on the data of this one, {data_id}: the same images, '
     'with the same partition',
-    cause='another seed, partition, number of clients or of examples',
+    cause='another seed, partition, validation_fraction, number of clients or '
+    'of examples',
   )
 
 

@@ -20,6 +20,7 @@ from helpers import (
   make_data,
 )
 from small_runs import TASK, make_experiment, make_settings
+from small_runs import models_of as models_saved
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import optimisers
@@ -58,7 +59,16 @@ def poisoned(quick_compiler):
 
   Both see one pool: training examples, tests, and tests that are no numbers.
   """
-  experiment = make_experiment(**SETTINGS)
+  return with_poison(make_experiment(**SETTINGS))
+
+
+@pytest.fixture(scope='module')
+def poisoned_validating(quick_compiler):
+  """Return the same of an experiment with validation examples."""
+  return with_poison(make_experiment(**SETTINGS, validation_fraction=0.3))
+
+
+def with_poison(experiment):
   train, test = experiment.train, experiment.test
   x = np.concatenate([train.x, test.x, test.x]).astype(np.float32)
   x[-len(test.y) :] = np.nan
@@ -67,9 +77,11 @@ def poisoned(quick_compiler):
     ClientData(x, y, test.index + len(train.y) + more, count)
     for more, count in ((0, test.count), (len(test.y), test.count + 1))
   )
-  experiment = experiment._replace(
-    train=train._replace(x=jnp.asarray(x), y=y), test=clean
-  )
+  pool = {'x': jnp.asarray(x), 'y': y}
+  experiment = experiment._replace(train=train._replace(**pool), test=clean)
+  if experiment.validation is not None:
+    validation = experiment.validation._replace(**pool)
+    experiment = experiment._replace(validation=validation)
   return experiment, experiment._replace(test=poison)
 
 
@@ -190,6 +202,80 @@ def test_only_test_best_depends_on_the_tests(name, changes, poisoned, tmp_path):
   assert results[0].keys() == results[1].keys()
   differ = [name for name in results[0] if results[0][name] != results[1][name]]
   assert set(differ) - {'seconds'} == {'views', 'test_best'}
+
+
+CHOOSING = {
+  'validation_fraction': 0.3,
+  'select': 'validation',
+  'rounds': 3,
+  'eval_every': 1,
+  'checkpoint_every': 3,
+  'save_clients': (0, 3),
+  'learning_rate': 0.3,
+}
+
+
+@pytest.mark.parametrize(
+  ('name', 'changes'),
+  [
+    ('fedbabu', {'finetune': {'epochs': (1, 2)}, 'adapt_on': 'test_half'}),
+    pytest.param(
+      'ditto', {'views': ('initial', 'personal')}, marks=pytest.mark.long
+    ),
+    pytest.param(
+      'superfed',
+      {'views': ('initial', 'mix_0.0', 'mix_0.5', 'mix_1.0')},
+      marks=pytest.mark.long,
+    ),
+  ],
+)
+def test_no_test_reaches_a_choice(name, changes, poisoned_validating, tmp_path):
+  """Neither the chosen round and view, nor their models.
+
+  With adapt_on=test_half those models are then adapted on tests, as asked.
+  """
+  changes = {**CHOOSING, **changes}
+  experiments = experiments_of(poisoned_validating, name, **changes)
+  one, two = run(experiments, tmp_path)
+  assert_same_bits(two.state.chosen, one.state.chosen)
+  assert_finite(one.state.chosen)
+  for seed_run in (one, two):
+    finalize(seed_run)
+  results = [run_dir.load_result(tmp_path / place) for place in '01']
+  choices = [result['validation'] for result in results]
+  for what in ('round', 'view', 'validation_accuracy'):
+    assert choices[0][what] == choices[1][what]
+  assert choices[0]['views'] != choices[1]['views']
+  differ = [own for own in results[0] if results[0][own] != results[1][own]]
+  wanted = {'views', 'last', 'validation', 'test_best_view'}
+  assert set(differ) - {'seconds'} <= wanted
+  if 'adapt_on' not in changes:
+    assert_same_bits(*[models_saved(tmp_path / place) for place in '01'])
+
+
+def test_no_validation_example_reaches_training(poisoned_validating, tmp_path):
+  """Only what is chosen depends on them."""
+  experiment, _ = experiments_of(poisoned_validating, 'fedbabu', **CHOOSING)
+  validation = experiment.validation
+  bad = len(experiment.test.y)  # the last so many rows are no numbers
+  poison = validation._replace(
+    index=jnp.full_like(validation.index, len(validation.y) - bad)
+  )
+  experiments = [experiment, experiment._replace(validation=poison)]
+  one, two = run(experiments, tmp_path)
+  assert_same_bits(two.state[:2], one.state[:2])
+  assert_finite(two.state[:2])
+  assert_finite(two.state.chosen[3:])
+  assert two.state.chosen.accuracy != one.state.chosen.accuracy
+  rows = [
+    {
+      int(row)
+      for own, n in zip(data.index, data.count, strict=True)
+      for row in own[:n]
+    }
+    for data in (experiment.train, validation)
+  ]
+  assert rows[0] and rows[1] and not rows[0] & rows[1]
 
 
 def bytes_of(leaf):

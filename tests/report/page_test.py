@@ -280,3 +280,53 @@ def test_bad_input_is_a_sentence(command, tmp_path):
       assert part in message, message
     assert words in message, message
   assert not list(tmp_path.rglob('*.html'))
+
+
+def chosen_by_validation(number, view, mean, **test_best):
+  """Return what result.json has where validation chose a round."""
+  last = {'finetuned': {'mean': 60.0, 'std': 3.0}}
+  return {
+    'select': 'validation',
+    'last': {'round': 4, 'view': 'finetuned', 'views': last},
+    'validation': {
+      'round': number,
+      'view': view,
+      'validation_accuracy': mean + 2,
+      'views': {view: {'mean': mean, 'std': 5.0}},
+    },
+    'test_best': test_best,
+  }
+
+
+def test_the_page_shows_the_rounds_that_may_be_chosen(tmp_path):
+  best = {'together': {'mean': 68.5, 'std': 1.0}}
+  results = [
+    chosen_by_validation(2, 'finetuned_1', 61.0, finetuned=best),
+    chosen_by_validation(4, 'finetuned', 63.0, finetuned=best),
+    chosen_by_validation(2, 'finetuned', 59.0, initial=best),
+  ]
+  runs = [
+    make_run(tmp_path / '0', more=results[0]),
+    make_run(tmp_path / '1', more=results[1], seed=1),
+    make_run(tmp_path / '2', 'fedbabu', more=results[2]),
+    make_run(tmp_path / '3', 'fedrep'),  # without a choice
+  ]
+  *_, text = sections(page.render(runs))['Summary'].split('<table')
+  assert 'The round by validation' in text
+  assert rows(text)[1:] == [
+    [
+      'FedAvg',
+      '60.00 ± 3.00 2 seeds: 60.00 to 60.00',
+      '62.00 ± 5.00 2 seeds: 61.00 to 63.00',
+      '68.50 ± 1.00 2 seeds: 68.50 to 68.50',
+      '2, finetuned_1; 4, finetuned',
+      '64.00',
+      'validation',
+    ],
+    [
+      'FedBABU',
+      *('60.00 ± 3.00', '59.00 ± 5.00', '–', '2, finetuned', '61.00'),
+      'validation',
+    ],
+  ]
+  assert 'by validation' not in page.render(runs[3:])

@@ -28,6 +28,24 @@ def finetune(**changes):
   return {**make_settings()['finetune'], **changes}
 
 
+def test_how_validation_chooses_is_part_of_the_training():
+  def chosen(**changes):
+    return training(validation_fraction=0.1, **changes)
+
+  others = [
+    chosen(),
+    training(validation_fraction=0.2),
+    chosen(finetune=finetune(epochs=(1, 5))),
+    chosen(finetune=finetune(trainable='body')),
+    chosen(views=('initial',)),
+  ]
+  assert len({training(), *others}) == 6
+  assert chosen(select='validation', scoring='batches') == chosen()
+  assert evaluation(validation_fraction=0.1) == evaluation()
+  both = {'validation_fraction': 0.1, 'select': 'validation'}
+  assert evaluation(**both) != evaluation()
+
+
 def test_a_key_is_that_of_what_config_json_gives_back():
   config = make_settings(hp={'mu': 1.0, 'clip': float('inf')})
   key = keys.training_key(parse_config(config), 'a-b')

@@ -52,6 +52,7 @@ NO_DATA_NEEDED = [
     'clients of lg_fedavg keep the models of their best rounds. Choices: '
     'eval_views=finetuned,initial',
   ),
+  ({'select': 'validation'}, 'Choices: validation_fraction=0.1, select=last'),
   ({'init_from': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
   ({'hp__trainable': 1}, "of the kind of its default, 'body'"),
   (
@@ -140,6 +141,10 @@ def test_the_config_is_refused_before_data_are_read(compiled, changes, words):
     (
       {'max_train_examples': 15, 'partition': 'iid'},
       'a data set that was shrunk without fewer clients',
+    ),
+    (
+      {'validation_fraction': 0.995},
+      'it takes all 72 training examples of client 0 (20 of 20 clients)',
     ),
     ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
     ({'finetune__batch_size': 10**9}, 'finetune.batch_size: got 1000000000'),

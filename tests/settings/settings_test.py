@@ -85,6 +85,9 @@ BAD = [
   ('test_shards_per_client', 0, 'shards for each client, 1 or more'),
   ('test_fraction', 20, 'a percentage, or a number of examples'),
   ('test_fraction', 1, 'between 0 and 1'),
+  ('validation_fraction', 1, 'from 0 to below 1'),
+  ('validation_fraction', -0.1, 'from 0 to below 1'),
+  ('validation_fraction', 10, 'a percentage, or a number of examples'),
   ('client_fraction', 0, 'a fraction above 0 and up to 1'),
   ('client_fraction', -0.1, 'a fraction above 0 and up to 1'),
   ('client_fraction', 1.01, 'a fraction above 0 and up to 1'),
@@ -128,6 +131,7 @@ BAD = [
   ('views', (), 'eval_views was meant'),
   ('eval_views', 'initial', "write ('initial',)"),
   ('scoring', 'batch', 'did you mean batches?'),
+  ('select', 'test_best', 'Choices: last, validation'),
   ('eval_global_model', 10_000, 'Choices: True, False'),
   ('eval_every', -1, 'rounds (0 = sixteen times in a run), 0 or more'),
   ('checkpoint_every', 0.5, '(0 = with every evaluation)'),
@@ -295,6 +299,21 @@ def test_replaced_settings_are_checked():
   assert message.startswith('seed: got -1')
 
 
+def test_a_server_may_not_train_on_what_is_kept_for_choosing():
+  both = {'validation_fraction': 0.1, 'server_data_fraction': 0.1}
+  message = refused(make_settings(**both))
+  words = 'server_data_fraction: got 0.1, expected 0 with validation_fraction'
+  assert words in message
+
+
+def test_validation_chooses_among_examples_that_are_kept():
+  message = refused(make_settings(select='validation'))
+  words = "select: got 'validation', expected last without validation_fraction"
+  assert words in message
+  settings = make_settings(select='validation', validation_fraction=0.1)
+  assert parse_config(settings).evaluation.select == 'validation'
+
+
 def test_rounds_are_given_or_follow_from_epochs():
   def rounds(**changes):
     return parse_config(make_settings(**changes)).num_rounds
@@ -314,6 +333,10 @@ def test_a_field_states_what_it_changes():
   }
   assert {*changing(EVALUATION)} == {
     *('adapt_on', 'scoring', 'test_partition', 'test_shards_per_client'),
-    *('test_fraction', *(n for n in FIELDS if n.startswith('finetune.'))),
+    *(
+      'select',
+      'test_fraction',
+      *(n for n in FIELDS if n.startswith('finetune.')),
+    ),
   }
   assert RESUMABLE == ('devices', 'clients_placement')

@@ -92,3 +92,17 @@ def test_models_of_best_rounds_are_on_the_host(tmp_path):
   refused = pytest.raises(BadInput, match='GiB of the host')
   with mock.patch.multiple(memory_estimate, **rooms), refused:
     train(experiment, tmp_path / 'run')
+
+
+def test_the_states_of_the_chosen_round_are_counted():
+  """Twice: those so far, and those that take their place."""
+  settings = {'algorithm': 'ditto', 'views': ('initial', 'personal')}
+  memory = [
+    memory_estimate.forecasts(make_experiment(**settings, **more))[0][1]
+    for more in ({}, {'validation_fraction': 0.2})
+  ]
+  assert [one.best for one in memory] == [
+    0,
+    2 * (memory[1].server + memory[1].clients),
+  ]
+  assert memory[1].server and memory[1].clients

@@ -156,3 +156,15 @@ def test_lg_fedavg_wants_the_clients_of_its_start(run):
   assert experiment.rounds == 4  # a quarter of FedAvg's 16
   message = refused(build_experiment, {**settings, 'shards_per_client': 4})
   assert f"init_from: got '{start}, on the data {data}" in message
+
+
+def test_examples_are_kept_from_the_run_to_start_with_as_well(run):
+  """That of the same split trained on none of them; another one did."""
+  settings = digits.get_config('fedavg').to_dict()
+  settings['validation_fraction'] = 0.2
+  start, data = run(settings)
+  settings['init_from'] = start
+  assert build_experiment(settings).data_id.startswith(f'{data}+')
+  message = refused(build_experiment, {**settings, 'validation_fraction': 0.1})
+  assert f"init_from: got '{start}, on the data {data}" in message
+  assert 'validation_fraction' in message

@@ -16,6 +16,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.finished_runs import before_and_after, read_comparable
 from fedjax_pfl.report.page import (
+  choices,
   client_sections,
   cost_tables,
   provenance,
@@ -96,6 +97,7 @@ def render(
     **_head(groups),
     methods=_methods(groups),
     summary=tables.summary(groups, printed),
+    choices=choices.choices(groups),
     sections=client_sections.make_sections(groups),
     cost=cost_tables.cost(groups),
     all_views=tables.all_views(groups),

@@ -15,7 +15,9 @@ Views are in neither key: results are looked up by two keys and a view.
 eval_every, eval_views and eval_global_model are part of the training, because
 best and last rounds cannot be evaluated afterwards. Fields of the test
 partition are in both: a run's own tests belong to its data, and its models can
-be evaluated on others later.
+be evaluated on others later. With validation_fraction, the fine-tuning and the
+candidate views are part of the training as well: they decide which round is
+kept.
 """
 
 import hashlib
@@ -37,6 +39,7 @@ from fedjax_pfl.settings import (
   parse_config,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.training.final_views import candidate_views
 from fedjax_pfl.training.warm_start import model_digest
 
 # The number of rounds stands for total_epochs, the key of a run for its path.
@@ -60,7 +63,19 @@ def training_key(settings: Settings, data: str, start_key: str = '') -> str:
     if name not in UNTRAINED
   }
   fields['rounds'] = settings.num_rounds
+  if settings.data.validation_fraction:
+    fields |= _choice(settings)
   return _hash([fields, data.partition('+')[0], start_key])
+
+
+def _choice(settings: Settings) -> dict[str, Any]:
+  """Return the fields by which validation chooses a round on the way."""
+  finetune = {
+    name: value
+    for name, value in differing(settings).items()
+    if name.startswith('finetune.')
+  }
+  return {**finetune, 'candidate_views': candidate_views(settings)}
 
 
 def evaluation_key(settings: Settings) -> str:

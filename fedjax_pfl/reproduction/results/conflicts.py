@@ -12,7 +12,7 @@ from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
 
 TOLERANCE = 1e-6
 # Numbers of result.json that are not summaries of the clients' scores.
-OTHER_NUMBERS = ('global', 'test_best', 'test_best_view')
+OTHER_NUMBERS = ('global', 'test_best', 'test_best_view', 'validation', 'last')
 
 
 def other_data(training: Training, data: str, path: str) -> BadInput:

@@ -1,0 +1,48 @@
+"""Which views are evaluated at the end, and among which validation chooses."""
+
+from collections.abc import Sequence
+
+from fedjax_pfl.client.personalization import names_of
+from fedjax_pfl.evaluation.grid import families
+from fedjax_pfl.settings import Settings
+
+FINETUNED = 'finetuned'
+
+
+def final_views(settings: Settings) -> tuple[str, ...]:
+  """Return the views that are evaluated at the end.
+
+  Those of `views`; with `validation_fraction`, all of `finetune.epochs` before
+  'finetuned', the longest: validation chooses among them.
+  """
+  views = settings.evaluation.views
+  if not settings.data.validation_fraction or FINETUNED not in views:
+    return views
+  place = views.index(FINETUNED)
+  more = _finetuned(settings)
+  return tuple(dict.fromkeys((*views[:place], *more, *views[place:])))
+
+
+def main_view(views: Sequence[str]) -> str:
+  """Return the view after personalisation, which is a table's main number."""
+  return FINETUNED if FINETUNED in views else views[-1]
+
+
+def candidate_views(settings: Settings) -> tuple[str, ...]:
+  """Return the views among which validation chooses, in order of preference.
+
+  The main one, which is 'finetuned' or else the last of `views`; with it the
+  shorter fine-tunings, or the others of its family (mix_0.0 to mix_1.0).
+  """
+  views = settings.evaluation.views
+  main = main_view(views)
+  if main == FINETUNED:
+    return _finetuned(settings)
+  return next(
+    (tuple(own) for own in families(views).values() if main in own), (main,)
+  )
+
+
+def _finetuned(settings: Settings) -> tuple[str, ...]:
+  """Return the views of all `finetune.epochs`, the shortest first."""
+  return tuple(names_of(tuple(sorted(set(settings.finetune.epochs)))))
