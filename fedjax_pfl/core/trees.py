@@ -4,7 +4,9 @@ A part of a tree is the tree with None in the other places. None has no leaf: it
 takes no memory, is not transmitted and cannot be averaged by mistake.
 """
 
-from collections.abc import Callable, Collection
+import contextlib
+import contextvars
+from collections.abc import Callable, Collection, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -86,15 +88,32 @@ def weighted_mean(stacked: PyTree, weights: Array) -> PyTree:
   return weighted_sum(stacked, weights / jnp.sum(weights))
 
 
+# Whether rows of stacked trees lie on several devices: a loop over them would
+# send every row to every device.
+_DIVIDED: contextvars.ContextVar[bool] = contextvars.ContextVar(
+  'divided', default=False
+)
+
+
+@contextlib.contextmanager
+def rows_divided() -> Iterator[None]:
+  """Trace sums over rows [C, ...] that are divided over devices."""
+  token = _DIVIDED.set(True)
+  try:
+    yield
+  finally:
+    _DIVIDED.reset(token)
+
+
 def weighted_sum(stacked: PyTree, scale: Array) -> PyTree:
   """Return sum_c s_c x_c over the leading axis of every leaf.
 
   On a CPU row after row: XLA's reduction over the first axis jumps from row to
-  row for every number, which took 40 to 400 times as long. Elsewhere one
-  reduction; not a matrix product, whose inputs accelerators round to fewer
-  bits by default.
+  row for every number, which took 40 to 400 times as long. Elsewhere, and where
+  rows are divided over devices, one reduction; not a matrix product, whose
+  inputs accelerators round to fewer bits by default.
   """
-  if target() == 'cpu':
+  if target() == 'cpu' and not _DIVIDED.get():
     return _sum_of_rows(stacked, scale)
 
   def total(leaf):
@@ -180,6 +199,7 @@ __all__ = [
   'leaf_names',
   'num_bytes',
   'path_mask',
+  'rows_divided',
   'scatter',
   'segment_mean',
   'select',

@@ -15,6 +15,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.client_map import map_on_mesh
@@ -61,7 +62,8 @@ def run_round(
     mesh,
   )
   counts = _on_all(deal.count[: deal.size], mesh)
-  server = server_update(algorithm, server, uploads, counts, data, key)
+  with trees.rows_divided():
+    server = server_update(algorithm, server, uploads, counts, data, key)
   clients = jax.tree.map(
     lambda new, old: _constrain(new[: len(old)], mesh), divided, clients
   )
