@@ -40,8 +40,7 @@ class ModelSettings:
   conv_impl: str = field(
     'auto',
     one_of(CONV_IMPLS, 'a way to compute convolutions'),
-    'how convolutions are computed; auto: gemm on a CPU, fused on a GPU, lax '
-    'on a TPU',
+    'how convolutions are computed; auto: gemm on a CPU, fused elsewhere',
     NOTHING,
   )
   precision: str = field(

@@ -9,9 +9,9 @@ to rounding:
           XLA's own under a client axis are 40 times slower. The transpositions
           around them cancel between consecutive layers
   fused   XLA's convolutions; BatchNorm, ReLU, pooling and separable
-          convolutions in few passes over memory: for a GPU
-  lax     XLA's convolutions, and the rest as the module has it: for a TPU,
-          whose compiler keeps a client's images in fast memory anyway
+          convolutions in few passes over memory: for a GPU and, without the
+          separable ones, for a TPU
+  lax     XLA's convolutions, and the rest as the module has it
 
 Which one suits a GPU and a TPU is what their compilers say (docs/performance,
 "On accelerators"), not a measurement.
@@ -30,7 +30,7 @@ from fedjax_pfl.models.ops.fusion import pad
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
 CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')
-AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'lax'}
+AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'fused'}
 
 
 def resolve(conv_impl: str) -> str:

@@ -42,8 +42,8 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
   Args:
     fn: a function of pytrees of arrays, without side effects.
     conv_impl: 'gemm': matrix products, for a CPU; 'fused': XLA's convolutions
-      with few passes over memory around them, for a GPU; 'lax': max-pooling
-      alone, for a TPU; 'auto': as suits the device.
+      with few passes over memory around them, for accelerators; 'lax':
+      max-pooling alone; 'auto': as suits the device.
 
   Returns:
     A function of the same arguments; differentiate it, map it, compile it.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import fuse_gemm, fuse_passes, pool
 from fedjax_pfl.models.ops.deferred import (
@@ -65,7 +66,13 @@ def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | str:
 
 
 def separable(eqn: JaxprEqn, x: Value, kernel: Value) -> Layer | None:
-  """Return one half of a separable convolution; XLA has all others."""
+  """Return one half of a separable convolution; XLA has all others.
+
+  On a TPU it has these, too: with shifted sums, a step of MobileNet takes 172
+  instead of 54 us an image by the cycles of its compiler.
+  """
+  if target() == 'tpu':
+    return None
   p = eqn.params
   kernel, padding, groups = (
     compute(kernel), p['padding'], p['feature_group_count']

@@ -82,7 +82,7 @@ def _norm_backward(stride, saved, dy):
   x, scale, bias, kernel, of = saved
   taps = _activated(x, scale, bias, of, stride)
   dk = _kernel_gradient(taps, dy, kernel)
-  dz = _image_gradient(dy, kernel, stride, x.shape)
+  dz = _image_gradient(dy, kernel, stride, x.shape).astype(x.dtype)
   dx, dscale, dbias = fused_norm.gradient(x, scale, bias, of, dz)
   return dx, dscale, dbias, None, dk
 
