@@ -51,8 +51,9 @@ def main(overrides):
   if not FORECAST.value:
     commandline.require('workdir')
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl.training import lost_process, multihost
+  from fedjax_pfl.training import cpu_devices, lost_process, multihost
 
+  cpu_devices.divide_cpu(settings.get('devices', 0))
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
   with lost_process.ending():
     run_experiment(settings)

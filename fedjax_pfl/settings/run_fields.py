@@ -118,7 +118,8 @@ class SystemSettings:
       'devices (0 = all)',
       'the name of a device, or a list of their numbers',
     ),
-    'devices of each process that share the clients; 0: all',
+    'devices of each process that share the clients; 0: all; on a CPU, 2: two '
+    'cores with a client each',
     NOTHING,
     resumable=True,
   )
