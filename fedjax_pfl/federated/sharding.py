@@ -36,8 +36,8 @@ def make_mesh(devices: int = 0) -> Mesh | None:
       got=devices,
       expected=f'a number of devices that this machine has: up to {available}',
       choices=[0, *range(1, available + 1)],
-      cause='another machine, devices that CUDA_VISIBLE_DEVICES hides, or more '
-      'than this CPU has cores',
+      cause='another machine, devices that CUDA_VISIBLE_DEVICES hides, or on a '
+      'CPU more than it has cores (in a notebook: set jax_num_cpu_devices)',
     )
   by_process: dict[int, list] = {}
   for device in jax.devices():

@@ -45,5 +45,5 @@ def test_more_devices_than_cores(tmp_path):
   done = run(tmp_path / 'run', CORES + 1)
   assert done.returncode
   assert f'devices: got {CORES + 1}' in done.stderr
-  assert 'more than this CPU has cores' in done.stderr
+  assert 'on a CPU more than it has cores' in done.stderr
   assert not (tmp_path / 'run').exists()
