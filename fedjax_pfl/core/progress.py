@@ -3,7 +3,7 @@
 On a terminal a progress bar; in a batch job (no terminal, TERM=dumb, or CI
 set) plain lines, at most one a second, that read well in a log file.
 
->>> from fedjax_pfl import console
+>>> from fedjax_pfl.core import progress as console
 >>> with console.progress('training', 2) as bar:
 ...   bar.update(2, loss=1.234, images_per_second=812.)
 round 2/2  loss 1.234  812 images/s

@@ -1,6 +1,5 @@
 """A queue is worked through: once, in its order, also when it is stopped."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -273,40 +272,6 @@ def fake_timer(made):
       self.is_cancelled = True
 
   return Timer
-
-
-def test_a_timer_ends_what_is_no_training():
-  with (
-    pytest.raises(KeyboardInterrupt),
-    handled(),
-    deadline.deadline(0.05 / 60) as is_up_fn,
-  ):
-    assert not is_up_fn()
-    time.sleep(10)
-  assert is_up_fn()
-  with deadline.deadline(None) as is_up_fn:
-    pass
-  assert not is_up_fn()
-
-
-@contextlib.contextmanager
-def handled():
-  """Turn SIGTERM into KeyboardInterrupt, as commands do."""
-
-  def stop(number, frame):
-    raise KeyboardInterrupt
-
-  before = signal.signal(signal.SIGTERM, stop)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.parametrize('minutes', [0, -1, float('nan'), float('inf')])
-def test_no_time_is_refused(minutes):
-  with pytest.raises(BadInput, match='a number of minutes above 0'):
-    deadline.check_minutes(minutes)
 
 
 def test_a_signal_of_somebody_else_ends_it(tmp_path, monkeypatch):
