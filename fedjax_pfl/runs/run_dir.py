@@ -33,6 +33,7 @@ CLIENTS = 'clients.npz'
 RESULT = 'result.json'
 # Fields of Scores that every view has; the others may be None.
 ALWAYS_SCORED = ('correct', 'count')
+VALIDATION = 'validation_'  # begins the names of these scores in clients.npz
 
 
 class Clients(NamedTuple):
@@ -44,6 +45,8 @@ class Clients(NamedTuple):
   # Examples of every class; None where only an evaluation was stored.
   train_classes: np.ndarray | None = None  # [K, Y]
   test_classes: np.ndarray | None = None  # [K, Y]
+  # Of the result's models, on the examples kept for choosing; None without.
+  validation: Scores | None = None
 
 
 def open_run(
@@ -177,10 +180,12 @@ class Run:
     train_count: Any,
     train_classes: Any = None,
     test_classes: Any = None,
+    validation: Scores | None = None,
   ) -> None:
     """Replace clients.npz by the scores of the last evaluation.
 
-    `train_classes` and `test_classes` [K, Y] count the examples of the clients.
+    `train_classes` and `test_classes` [K, Y] count the examples of the clients;
+    `validation` are the scores on examples that are kept for choosing.
     """
     arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
     classes = {'train_classes': train_classes, 'test_classes': test_classes}
@@ -191,6 +196,9 @@ class Run:
       for field, array in score._asdict().items():
         if array is not None:
           arrays[f'{view}/{field}'] = np.asarray(array)
+    if validation is not None:
+      for field in ALWAYS_SCORED:
+        arrays[VALIDATION + field] = np.asarray(getattr(validation, field))
     for name, array in arrays.items():
       shape = array.shape[:1] if name in classes else array.shape
       assert shape == arrays['ids'].shape, (name, array.shape)
@@ -270,6 +278,13 @@ def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
     raise _damaged_json(path) from error
 
 
+def is_finished(workdir: str | os.PathLike) -> bool:
+  """Return whether the status in result.json is finished."""
+  if not (pathlib.Path(workdir) / RESULT).is_file():
+    return False
+  return load_result(workdir).get('status') == 'finished'
+
+
 def check_clients(workdir: str | os.PathLike) -> None:
   """Refuse a finished run whose clients.npz is not as the run wrote it."""
   path = pathlib.Path(workdir)
@@ -321,6 +336,7 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
       scores,
       arrays.get('train_classes'),
       arrays.get('test_classes'),
+      _validation_in(arrays),
     )
   except KeyError as error:
     raise bad_input(
@@ -330,6 +346,13 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
       choices=arrays,
       cause='a file of another program, or damage',
     ) from error
+
+
+def _validation_in(arrays: Mapping[str, np.ndarray]) -> Scores | None:
+  names = [VALIDATION + field for field in ALWAYS_SCORED]
+  if names[0] not in arrays:
+    return None
+  return Scores(*(arrays[name] for name in names))
 
 
 def _round_of(line: bytes) -> float:
