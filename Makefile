@@ -6,6 +6,7 @@
 #   make evidence  published cells, one after the other, at the lowest priority:
 #                  MINUTES=150 stops then, CORES=1 leaves the other cores alone
 #   make compare   every method on the digits: a table and a figure
+#   make leaderboard  the same tuned alike, with intervals and verdicts: a page
 #   make test-all  every golden case and every loop, too
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
@@ -24,13 +25,16 @@ COMPILERS := libtpu==0.0.42.1 jax-cuda13-pjrt==0.10.2 \
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
-.PHONY: demo compare evidence test test-all faults audit bench accelerators \
-  browser clean
+.PHONY: demo compare leaderboard evidence test test-all faults audit bench \
+  accelerators browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
 compare: $(VENV)/installed
 	$(BIN)/python experiments/demo.py --methods=all --workdir=runs/compare
+
+leaderboard: $(VENV)/installed
+	$(BIN)/python experiments/leaderboard.py
 
 evidence: $(VENV)/installed
 	$(BIN)/python experiments/evidence.py $(if $(MINUTES),--minutes=$(MINUTES)) \

@@ -23,7 +23,7 @@ evaluation
 settings report
 training
 analysis tuning
-reproduction
+reproduction leaderboard
 """
 LEVELS = [line.split() for line in ROOMS.split('\n') if line]
 # Those that know less than what stands above them: methods speak of one client.

@@ -77,10 +77,10 @@ def check_scoring(settings: Settings, test: ClientData) -> None:
     )
 
 
-def check_views(
+def views_of_method(
   settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
-) -> None:
-  """Refuse views that the method does not have; traces, computes nothing."""
+) -> tuple[str, ...]:
+  """Return all views of the last stage; traces, computes nothing."""
   clients = settings.data.num_clients
   data = ClientData(
     jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
@@ -89,7 +89,14 @@ def check_views(
     jax.ShapeDtypeStruct((clients,), 'int32'),
   )
   *_, (last, *states) = stage_shapes(stages, data)
-  names = evaluate.view_names(last.algorithm, *states, data)
+  return evaluate.view_names(last.algorithm, *states, data)
+
+
+def check_views(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Refuse views that the method does not have."""
+  last, names = stages[-1], views_of_method(settings, stages, image_shape)
   for views in (final_views(settings), settings.evaluation.eval_views):
     evaluate.check_views(views, names)
   eval_views = settings.evaluation.eval_views

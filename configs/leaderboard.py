@@ -1,0 +1,156 @@
+"""The budget of the leaderboard: what its two forms train, in one place.
+
+  python experiments/leaderboard.py                  digits, on two cores
+  python experiments/leaderboard.py --form=cifar10   CIFAR-10
+
+For every partition and method: a training for each learning rate of `rates`
+and each of the first `tuning_seeds` seeds; the rate with the best accuracy on
+validation examples; a training with that rate for the other seeds. All methods
+have the same rounds, cohorts and passes of a client over its data in a round;
+`second_budgets` says what that is for methods that do not count so.
+"""
+
+METHODS_FIRST = 'fedavg', 'local_only'  # both baselines: of every comparison
+# What the grid replaces, where that is not the rate of training and fine-tuning
+# alone: the rate of the steps that see the data.
+RATE_FIELDS = {
+  'lg_fedavg': ('learning_rate', 'finetune.learning_rate', 'hp.learning_rate'),
+  'pfedme': ('hp.inner_lr',),  # learning_rate is that of the server's pull
+}
+
+
+def second_budgets(
+  *, rounds, num_clients, cohort, local_epochs, finetune_epochs, batches
+):
+  """Return the fields of methods whose budget is not rounds x local_epochs.
+
+  A client takes part in `share` rounds on average; `batches` are the batches
+  in a pass over its data.
+  """
+  share = rounds * cohort // num_clients
+  clusters = rounds * 3 // 4
+  steps = (rounds - clusters) * local_epochs * batches  # of a client
+  return {
+    # A reference: one client with all data, as many passes as clients make.
+    'centralized': {
+      'partition': 'iid',
+      'test_partition': 'whole',
+      'num_clients': 1,
+      'client_fraction': 1.0,
+      'rounds': share * local_epochs,
+      'local_epochs': 1,
+      'views': ('initial',),
+    },
+    # Its last quarter trains the classifier, 3 steps of a client a round.
+    'fedconcat': {
+      'rounds': clusters,
+      'hp': {'classifier_rounds': steps // 3},
+    },
+    # The head, then one epoch of the body.
+    'fedrep': {'hp': {'head_epochs': local_epochs - 1}},
+    # FedAvg, then a quarter as many rounds of its own.
+    'lg_fedavg': {'rounds': rounds * 4 // 5},
+    # As many epochs as a client of the others trains and fine-tunes.
+    'local_only': {
+      'client_fraction': 1.0,
+      'rounds': share * local_epochs + finetune_epochs,
+      'local_epochs': 1,
+    },
+  }
+
+
+# Of every run of either form.
+PROTOCOL = {
+  'aggregation': 'examples',
+  'lr_milestones': (),  # constant, and fine-tuning has the same
+  'momentum': 0.9,
+  'eval_views': (),
+  'eval_every': 1_000_000,  # the last round alone is evaluated
+}
+DIGITS = {
+  'base': {
+    **PROTOCOL,
+    'dataset': 'digits',
+    'model': 'convnet3',
+    'num_clients': 20,
+    'client_fraction': 0.2,
+    'rounds': 20,
+    'local_epochs': 3,
+    'batch_size': 16,
+    'finetune': {'epochs': (1, 3), 'batch_size': 16},
+    'validation_fraction': 0.2,  # 14 images of a client; it trains on 58
+  },
+  'partitions': {
+    's=2': {'partition': 'shards', 'shards_per_client': 2},
+    's=5': {'partition': 'shards', 'shards_per_client': 5},
+    'Dir(0.1)': {
+      'partition': 'dirichlet_capped',
+      'dirichlet_beta': 0.1,
+      'dirichlet_min_size': 21,  # Per-FedAvg needs two batches of a client
+    },
+  },
+  'own': second_budgets(
+    **{'rounds': 20, 'num_clients': 20, 'cohort': 4, 'local_epochs': 3},
+    **{'finetune_epochs': 3, 'batches': 4},
+  ),
+  'rates': (0.01, 0.03, 0.1),
+  'seeds': (0, 1, 2),
+  'tuning_seeds': 3,  # few validation images a seed: all three choose
+  'minutes': 20,  # estimated, on two cores
+}
+CIFAR10 = {
+  'base': {
+    **PROTOCOL,
+    'dataset': 'cifar10',
+    'model': 'simple_cnn',
+    'num_clients': 100,
+    'client_fraction': 0.1,
+    'rounds': 100,
+    'local_epochs': 5,
+    'batch_size': 20,
+    'finetune': {'epochs': (1, 5), 'batch_size': 20},
+    'validation_fraction': 0.1,  # 50 images of a client; it trains on 450
+    'checkpoint_every': 10,
+  },
+  'partitions': {
+    's=2': {'partition': 'shards', 'shards_per_client': 2},
+    's=5': {'partition': 'shards', 'shards_per_client': 5},
+    'Dir(0.1)': {
+      'partition': 'dirichlet_capped',
+      'dirichlet_beta': 0.1,
+      'dirichlet_min_size': 25,
+    },
+  },
+  'own': second_budgets(
+    **{'rounds': 100, 'num_clients': 100, 'cohort': 10, 'local_epochs': 5},
+    **{'finetune_epochs': 5, 'batches': 23},
+  ),
+  'rates': (0.003, 0.01, 0.03),
+  'seeds': (0, 1, 2),
+  'tuning_seeds': 1,  # 5,000 validation images a seed
+  'minutes': 1800,  # estimated, on two cores
+}
+FORMS = {'digits': DIGITS, 'cifar10': CIFAR10}
+
+
+def load_form(name, seeds=None):
+  """Return the form `name` of the leaderboard, of other seeds if given."""
+  from fedjax_pfl.algorithms import available
+  from fedjax_pfl.core.errors import bad_input
+  from fedjax_pfl.leaderboard.form import make_form
+
+  if name not in FORMS:
+    raise bad_input(
+      'form',
+      got=name,
+      expected='a form of the leaderboard, in configs/leaderboard.py',
+      choices=FORMS,
+      cause='a typing error, or the name of a config',
+    )
+  others = [one for one in available() if one not in METHODS_FIRST]
+  return make_form(
+    name=name,
+    methods=(*METHODS_FIRST, *others),
+    rate_fields=RATE_FIELDS,
+    **FORMS[name] | ({'seeds': seeds} if seeds else {}),
+  )

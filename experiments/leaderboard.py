@@ -1,0 +1,72 @@
+"""Compare all methods by one protocol, tuned alike:
+
+  python experiments/leaderboard.py                             digits
+  python experiments/leaderboard.py --form=cifar10 --minutes=150
+  python experiments/leaderboard.py --seeds=3,4,5 \\
+      --against=runs/leaderboard/digits_seeds_0_1_2.csv
+
+(make leaderboard). configs/leaderboard.py has the budget of both forms. Each
+training is a run directory below --folder: a repeated command trains nothing
+twice, and a stopped one goes on. With --minutes it stops then, and runs at the
+lowest priority; what is finished is written all the same.
+
+Writes a page and a CSV: accuracy before and after personalisation, the worst
+tenth of clients, differences to FedAvg + fine-tuning and to local-only with
+intervals, and costs. --against names the CSV of other seeds; verdicts that
+differ are printed.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+
+from absl import flags, logging
+
+from experiments import commandline, priority
+
+FORM = flags.DEFINE_string('form', 'digits', 'digits or cifar10')
+FOLDER = flags.DEFINE_string(
+  'folder', 'runs/leaderboard', 'where runs, page and CSV go'
+)
+SEEDS = flags.DEFINE_list('seeds', None, 'other seeds, such as 3,4,5')
+AGAINST = flags.DEFINE_string('against', None, 'the CSV of other seeds')
+MINUTES = flags.DEFINE_float(
+  'minutes', None, 'when to stop; without it, when all is done'
+)
+
+
+def main(overrides):
+  del overrides  # a form has its own settings
+  if MINUTES.value is not None:
+    priority.lower()
+  logging.set_verbosity(logging.WARNING)
+  # Imported here: threads of jax are to have the priority, too.
+  from configs.leaderboard import load_form
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.leaderboard import csv_file, work
+  from fedjax_pfl.reproduction.queue.deadline import check_minutes, deadline
+  from fedjax_pfl.training import compile_cache
+
+  check_minutes(MINUTES.value)
+  form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))
+  others = csv_file.read(AGAINST.value) if AGAINST.value else ()
+  compile_cache.enable(progress.log)
+  with deadline(MINUTES.value) as is_up_fn:
+    try:
+      work.run(form, FOLDER.value, progress.log, others)
+    except KeyboardInterrupt:
+      if not is_up_fn():
+        raise
+      progress.log(
+        f'The {MINUTES.value:g} minutes are over; the same command goes on.'
+      )
+
+
+def read_seeds(words):
+  """Return whole numbers as such; what is none is refused by the form."""
+  return tuple(int(word) if word.isdecimal() else word for word in words)
+
+
+if __name__ == '__main__':
+  commandline.run(main)

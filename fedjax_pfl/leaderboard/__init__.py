@@ -1,0 +1,1 @@
+"""All methods by one protocol: what to train, the choice, and the verdicts."""

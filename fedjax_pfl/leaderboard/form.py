@@ -1,0 +1,137 @@
+"""A form of the leaderboard: its budget, and the settings of each training."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.grid import families
+from fedjax_pfl.models.outline import outline
+from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings.rules import MAX_SEED
+from fedjax_pfl.training.experiment_checks import views_of_method
+from fedjax_pfl.training.experiment_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
+from fedjax_pfl.training.final_views import FINETUNED
+
+INITIAL = 'initial'
+RATE = ('learning_rate', 'finetune.learning_rate')
+Fields = Mapping[str, Any]
+
+
+class Form(NamedTuple):
+  """What is trained, by one protocol; configs/leaderboard.py has the numbers.
+
+  Args:
+    name: of the form.
+    base: fields of every run.
+    partitions: the fields of each partition, by the name it is shown with.
+    methods: their names; the first two are the baselines.
+    own: fields of a method that differ, such as its share of the budget.
+    rates: the grid of learning rates.
+    rate_fields: the fields of a method that the grid replaces, if not RATE.
+    seeds: of every number.
+    tuning_seeds: how many of them, from the first, choose the rate.
+    minutes: of all trainings on two cores, estimated.
+  """
+
+  name: str
+  base: Fields
+  partitions: Mapping[str, Fields]
+  methods: tuple[str, ...]
+  own: Mapping[str, Fields]
+  rates: tuple[float, ...]
+  rate_fields: Mapping[str, tuple[str, ...]]
+  seeds: tuple[int, ...]
+  tuning_seeds: int
+  minutes: float
+
+  @property
+  def baselines(self) -> tuple[str, ...]:
+    return self.methods[:2]
+
+  @property
+  def num_trainings(self) -> int:
+    """Return how many trainings the form has, if none diverges."""
+    tuning = len(self.rates) * self.tuning_seeds
+    others = len(self.seeds) - self.tuning_seeds
+    cells = sum(
+      1 if 'partition' in self.own.get(method, {}) else len(self.partitions)
+      for method in self.methods
+    )
+    return cells * (tuning + others)
+
+
+def make_form(**fields: Any) -> Form:
+  """Return the form; refuse seeds that are no numbers, one seed, or twice one.
+
+  >>> make_form(**FORMS['digits'], name='digits', ...).num_trainings
+  """
+  seeds = fields['seeds']
+  are_numbers = all(
+    isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds
+  )
+  if not are_numbers or not 2 <= len(seeds) == len(set(seeds)):
+    raise bad_input(
+      'seeds',
+      got=','.join(map(str, seeds)),
+      expected='two or more different whole numbers, 0 or more',
+      choices=['0,1,2', '3,4,5'],
+      cause='a number of seeds instead of the seeds, or one twice; one seed '
+      'says nothing about others',
+    )
+  tuning = min(fields['tuning_seeds'], len(seeds))
+  return Form(**{**fields, 'seeds': tuple(seeds), 'tuning_seeds': tuning})
+
+
+def settings_of(
+  form: Form,
+  method: str,
+  partition: str,
+  rate: float,
+  seed: int,
+  views: Sequence[str] = (),
+) -> Settings:
+  """Return the settings of one training; `views` are those of `views_of`."""
+  own = dict(form.own.get(method, {}))
+  fields = {**form.base, 'finetune': dict(form.base['finetune'])}
+  if 'partition' not in own:
+    fields |= form.partitions[partition]
+  fields |= own
+  hp = dict(fields.pop('hp', {}))
+  for name in form.rate_fields.get(method, RATE):
+    group, _, last = name.rpartition('.')
+    place = {'hp': hp, 'finetune': fields['finetune']}.get(group, fields)
+    place[last] = rate
+  if views and 'views' not in own:
+    fields['views'] = tuple(views)
+  return parse_config({**fields, 'algorithm': method, 'hp': hp, 'seed': seed})
+
+
+def views_of(form: Form, method: str) -> tuple[str, ...]:
+  """Return the views in which a method is shown: before, then after.
+
+  They are those that its `personalize` returns. Before personalisation is
+  'initial', if the method has it; after it 'finetuned', or else the first of
+  the others with its family (mix_0.0 to mix_1.0). Only shapes are computed.
+  """
+  partition = next(iter(form.partitions))
+  settings = settings_of(form, method, partition, form.rates[0], form.seeds[0])
+  shape = peek_shape(settings)
+  stages = build_stages(settings, outline(build_task(settings, *shape)))
+  names = views_of_method(settings, stages, shape.image_shape)
+  before = [name for name in names if name == INITIAL]
+  if FINETUNED in names:
+    return (*before, FINETUNED)
+  others = [name for name in names if name != INITIAL]
+  family = next(
+    (own for own in families(others).values() if others[0] in own), others[:1]
+  )
+  return (*before, *family)
+
+
+def is_reference(form: Form, settings: Settings) -> bool:
+  """Return whether clients are not those of the form: no row to compare."""
+  return settings.data.num_clients != form.base['num_clients']

@@ -1,0 +1,120 @@
+"""The page of a leaderboard: verdicts, tables and intervals in one HTML file.
+
+Its style, its tables and its script are those of the report's page.
+"""
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.leaderboard import tables
+from fedjax_pfl.leaderboard.chart import plot_differences
+from fedjax_pfl.leaderboard.form import Form
+from fedjax_pfl.leaderboard.verdicts import Board, baseline_name, sentences
+from fedjax_pfl.report.page.render import DATASETS, load_template
+from fedjax_pfl.report.styles import style_of
+
+TEMPLATE = 'leaderboard.html.jinja'
+
+
+def write(
+  form: Form,
+  boards: Sequence[Board],
+  path: str | os.PathLike,
+  changes: Sequence[str] = (),
+) -> pathlib.Path:
+  """Write the page, whole or not at all; return its path."""
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  atomic_files.write_bytes(path, render(form, boards, changes).encode())
+  return path
+
+
+def render(
+  form: Form, boards: Sequence[Board], changes: Sequence[str] = ()
+) -> str:
+  """Return the page; `changes` are verdicts that other seeds do not repeat."""
+  css = {method: f'c{place}' for place, method in enumerate(form.methods)}
+  dataset = form.base['dataset']
+  template = load_template(TEMPLATE, pathlib.Path(__file__).parent)
+  return template.render(
+    title=f'Leaderboard on {DATASETS.get(dataset, dataset)}',
+    lead=_lead(boards),
+    facts=_facts(form),
+    methods={css[method]: style_of(method) for method in form.methods},
+    boards=[_section(board, css) for board in boards],
+    protocol=_protocol(form),
+    changes=changes,
+  )
+
+
+def _section(board: Board, css: Mapping[str, str]) -> dict[str, Any]:
+  return {
+    'title': board.partition,
+    'sentences': sentences(board),
+    'accuracy': tables.accuracy(board, css),
+    'costs': tables.costs(board, css),
+    'charts': [
+      {
+        'title': f'Minus {baseline_name(baseline)}',
+        'svg': plot_differences(
+          found, css, 'difference after personalisation, points'
+        ),
+      }
+      for baseline, found in board.against.items()
+    ],
+  }
+
+
+def _lead(boards: Sequence[Board]) -> str:
+  """Return how many methods are distinguishable from the baselines."""
+  parts = []
+  for board in boards:
+    counts = [
+      f'{sum(one.low > 0 for one in found.values())} are above '
+      f'{baseline_name(baseline)}'
+      for baseline, found in board.against.items()
+    ]
+    number = len(next(iter(board.against.values())))
+    parts.append(f'{board.partition}: of {number} others {", ".join(counts)}')
+  return f'{"; ".join(parts)}.'
+
+
+def _facts(form: Form) -> list[tuple[str, Any]]:
+  base = form.base
+  return [
+    ('model', base['model']),
+    ('clients', base['num_clients']),
+    ('client fraction', base['client_fraction']),
+    ('rounds', base['rounds']),
+    ('local epochs', base['local_epochs']),
+    ('learning rates', ', '.join(f'{rate:g}' for rate in form.rates)),
+    ('seeds', ', '.join(map(str, form.seeds))),
+    ('trainings', form.num_trainings),
+  ]
+
+
+def _protocol(form: Form) -> list[str]:
+  """Return the protocol in sentences."""
+  base, epochs = form.base, form.base['finetune']['epochs']
+  tuning = ', '.join(map(str, form.seeds[: form.tuning_seeds]))
+  return [
+    f'Every method has {base["rounds"]} rounds of the same cohorts, and a '
+    f'client goes {base["local_epochs"]} times over its data in a round. A '
+    'method with two models does so with each, so gradients are not equal: '
+    'the table of costs has them. Local only has as many epochs as a client '
+    'of the others trains, on average, and fine-tunes at most.',
+    f'{base["validation_fraction"]:.0%} of the training examples of each '
+    f'client are kept for choosing. On those of the seeds {tuning} each method '
+    'gets its learning rate, also that of its fine-tuning, and the epochs of '
+    f'fine-tuning ({" or ".join(map(str, epochs))}) or the mixture. Its other '
+    'hyperparameters have their defaults. No test reaches a choice, and '
+    'nothing is trained again with the validation examples.',
+    'Numbers are test accuracies of the last round: means over clients, then '
+    'over seeds. Intervals are simultaneous, 95 % for all comparisons with '
+    'both baselines in a partition, from a paired bootstrap of seeds and '
+    'their clients. They do not cover the choice of the learning rate; other '
+    'seeds repeat that, too.',
+  ]

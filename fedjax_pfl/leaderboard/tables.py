@@ -1,0 +1,170 @@
+"""The tables of a partition: accuracies, and what they cost."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedjax_pfl.leaderboard.entries import Entry, seed_means, worst_tenth
+from fedjax_pfl.leaderboard.verdicts import (
+  BELOW,
+  OPEN,
+  Board,
+  Comparison,
+  baseline_name,
+)
+from fedjax_pfl.report.page.table_cells import (
+  NONE,
+  Cell,
+  Column,
+  Table,
+  duration,
+  make_table,
+  number,
+  size,
+)
+from fedjax_pfl.report.page.tables import METHOD
+from fedjax_pfl.report.styles import display_name
+
+LOCAL = 'local_only'
+
+
+def accuracy(board: Board, css: Mapping[str, str]) -> Table:
+  """Return a row for each method, the highest first."""
+  columns = (
+    METHOD,
+    Column('Before', best='max'),
+    Column('After', 'lowest to highest seed', best='max'),
+    Column('Worst tenth', 'before'),
+    Column('Worst tenth', 'after', best='max'),
+    *(Column(f'− {baseline_name(base)}', 'points') for base in board.against),
+  )
+  rows = [
+    [
+      _name(board, entry, css),
+      _mean(None if entry.is_reference else entry.before),
+      _mean(None if entry.is_reference else entry.after),
+      _worst(entry.before),
+      _worst(None if entry.is_reference else entry.after),
+      *(
+        _difference(found.get(entry.method)) for found in board.against.values()
+      ),
+    ]
+    for entry in _by_accuracy(board)
+  ]
+  notes = (
+    'Before: the global model, or the method’s own view before a client '
+    'adapts. A difference with its simultaneous 95 % interval.',
+    *(
+      f'{display_name(entry.method)} is a reference and no competitor: one '
+      f'client has all data; {seed_means(entry.after).mean():.1f} % on the '
+      'whole test set.'
+      for entry in board.entries
+      if entry.is_reference and entry.after is not None
+    ),
+  )
+  return make_table('Accuracy, %', columns, rows, notes)
+
+
+def costs(board: Board, css: Mapping[str, str]) -> Table:
+  """Return what each method was given by validation, computed and sent."""
+  columns = (
+    METHOD,
+    Column('Learning rate', 'by validation'),
+    Column('View', 'by validation', is_number=False),
+    Column('Validation', '%'),
+    Column('Gradients', 'steps of all clients', best='min'),
+    Column('Sent up', 'all rounds', best='min'),
+    Column('Sent down', 'all rounds', best='min'),
+    Column('Time', 'of a training', best='min'),
+  )
+  rows = [
+    [
+      _name(board, entry, css)._replace(below=()),
+      *_choice(entry),
+      *_costs(entry),
+    ]
+    for entry in _by_accuracy(board)
+  ]
+  notes = (
+    'Gradients, bytes and time are of the rounds of one training; fine-tuning '
+    'adds its epochs. Time: the median of the seeds, as measured; the first of '
+    'runs that share a program compiles it.',
+  )
+  return make_table('Choice and cost', columns, rows, notes)
+
+
+def _by_accuracy(board: Board) -> list[Entry]:
+  """Return the entries: highest first, then those that are not compared."""
+
+  def key(entry):
+    if entry.after is None:
+      return 2, 0.0
+    return int(entry.is_reference), -float(seed_means(entry.after).mean())
+
+  return sorted(board.entries, key=key)
+
+
+def _name(board: Board, entry: Entry, css: Mapping[str, str]) -> Cell:
+  """Return the name; below it what marks the method."""
+  below = []
+  against = board.against.get(LOCAL, {}).get(entry.method)
+  if against is not None and against.mean < 0:
+    is_open = against.verdict == OPEN
+    below.append(f'▼ below local-only{", within noise" if is_open else ""}')
+  if entry.method in board.against:
+    below.append('baseline')
+  if entry.is_reference:
+    below.append('reference')
+  if entry.obstacle:
+    below.append(entry.obstacle)
+  name = (
+    baseline_name(entry.method)
+    if entry.method in board.against
+    else display_name(entry.method)
+  )
+  return Cell(name, name, tuple(below), css=css[entry.method])
+
+
+def _mean(values: np.ndarray | None) -> Cell:
+  if values is None:
+    return Cell(NONE)
+  means = seed_means(values)
+  return number(
+    means.mean(), '{:.2f}', (f'{means.min():.1f} to {means.max():.1f}',)
+  )
+
+
+def _worst(values: np.ndarray | None) -> Cell:
+  return Cell(NONE) if values is None else number(worst_tenth(values))
+
+
+def _difference(one: Comparison | None) -> Cell:
+  """Return the difference, its interval, and what it says."""
+  if one is None:
+    return Cell(NONE)
+  sign = {OPEN: '', BELOW: '▼ '}.get(one.verdict, '▲ ')
+  words = f'{one.low:+.1f} to {one.high:+.1f}'
+  return Cell(f'{sign}{one.mean:+.2f}', one.mean, (words,))
+
+
+def _choice(entry: Entry) -> list[Cell]:
+  choice = entry.choice
+  if choice is None:
+    return [Cell(NONE)] * 3
+  below = ('end of the grid',) * choice.is_edge
+  return [
+    Cell(f'{choice.rate:g}', choice.rate, below),
+    Cell(choice.view, choice.view),
+    number(choice.accuracy, '{:.1f}'),
+  ]
+
+
+def _costs(entry: Entry) -> list[Cell]:
+  if entry.costs is None:
+    return [Cell(NONE)] * 4
+  return [
+    number(entry.costs.gradients, '{:,.0f}'),
+    size(entry.costs.bytes_up),
+    size(entry.costs.bytes_down),
+    duration(entry.costs.seconds),
+  ]

@@ -1,0 +1,101 @@
+"""From run directories to the choice, the accuracies and the costs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fedjax_pfl.leaderboard.entries import (
+  Choice,
+  choose,
+  costs_of,
+  read_entry,
+  worst_tenth,
+)
+from fedjax_pfl.report import finished_runs
+from fedjax_pfl.training import diverged_runs
+from tests.report import page_runs
+
+FIELDS = {'num_clients': 4, 'client_fraction': 0.5, 'validation_fraction': 0.2}
+
+
+@pytest.fixture
+def make(tmp_path):
+  """Return (name, accuracies on validation after the last round) -> a run."""
+
+  def make(name, one=80.0, five=81.0, **changes):
+    path = tmp_path / name
+    page_runs.make_run(path, **FIELDS, **changes)
+    chosen = {'validation/finetuned_1': one, 'validation/finetuned': five}
+    lines = [
+      {'round': 2, 'num_steps': 6.0, 'bytes_up': 10, 'bytes_down': 20},
+      {'round': 3, 'num_steps': 9.0, 'bytes_up': 5, 'bytes_down': 7, **chosen},
+    ]
+    text = ''.join(json.dumps(line) + '\n' for line in lines)
+    (path / 'metrics.jsonl').write_text(text)
+    return path
+
+  return make
+
+
+def diverge(path):
+  (path / 'result.json').unlink()
+  (path / diverged_runs.NAME).write_text('{"message": "not finite"}')
+  return path
+
+
+def test_the_choice_is_the_best_mean_on_validation(make):
+  runs = {
+    0.01: [make('a', 90.0, 91.0), make('b', 94.0, 89.0, seed=1)],
+    0.03: [make('c', 92.0, 92.0), make('d', 92.0, 93.0, seed=1)],
+    0.1: [make('e', 99.0, 99.0), diverge(make('f', 99.0, 99.0, seed=1))],
+  }
+  assert choose(runs) == Choice(0.03, 'finetuned', 92.5, is_edge=False)
+  # Equal: the lowest rate, then the fewest epochs.
+  del runs[0.03]
+  assert choose(runs) == Choice(0.01, 'finetuned_1', 92.0, is_edge=True)
+  assert choose({0.1: runs[0.1]}) is None
+
+
+def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
+  paths = [make('a'), make('b', seed=1)]
+  choice = Choice(0.03, 'finetuned_1', 92.0, is_edge=False)
+  entry = read_entry('fedavg', choice, paths, is_reference=False)
+  np.testing.assert_array_equal(entry.before, [[10, 20, 30, 40]] * 2)
+  np.testing.assert_array_equal(entry.after, [[40, 40, 40, 40]] * 2)
+  assert not entry.obstacle
+  own = {'views': {'personal': [2, 4, 6, 8]}, 'algorithm': 'local_only'}
+  path = make('c', **own)
+  record = json.loads((path / 'config.json').read_text())
+  record['config']['views'] = ['personal']
+  (path / 'config.json').write_text(json.dumps(record))
+  choice = choice._replace(view='personal')
+  entry = read_entry('local_only', choice, [path], is_reference=False)
+  assert entry.before is None
+  np.testing.assert_array_equal(entry.after, [[10, 20, 30, 40]])
+
+
+def test_an_entry_without_numbers_says_why(make):
+  choice = Choice(0.03, 'finetuned', 92.0, is_edge=False)
+  paths = [make('a'), diverge(make('b', seed=1))]
+  entry = read_entry('fedavg', choice, paths, is_reference=False)
+  assert entry.after is None and entry.costs is None
+  assert entry.obstacle == (
+    'diverged with the learning rate 0.03 in 1 of 2 seeds'
+  )
+  entry = read_entry('fedavg', None, [], is_reference=False)
+  assert 'every learning rate' in entry.obstacle
+
+
+def test_costs_are_those_of_all_rounds_and_the_cohort(make):
+  costs = costs_of([finished_runs.read(make('a'))])
+  # Two clients a round: two rounds of 6 steps, then one of 9.
+  assert costs.gradients == 2 * (2 * 6 + 9)
+  assert (costs.bytes_up, costs.bytes_down, costs.seconds) == (15, 27, 90)
+
+
+def test_the_worst_tenth_is_of_each_seed():
+  accuracy = np.stack([np.arange(20.0), np.arange(40.0, 60.0)])
+  assert worst_tenth(accuracy) == np.mean([0.5, 40.5])
+  accuracy[0, 0] = np.nan  # 19 clients: two of them
+  assert worst_tenth(accuracy) == np.mean([1.5, 40.5])

@@ -1,0 +1,111 @@
+"""The budget of the leaderboard, and the settings that follow from it."""
+
+import pytest
+
+from configs.leaderboard import FORMS, load_form
+from fedjax_pfl.algorithms import available
+from fedjax_pfl.leaderboard.form import is_reference, settings_of, views_of
+from fedjax_pfl.models.outline import outline
+from fedjax_pfl.training.experiment_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
+from tests.helpers import refused
+
+
+def stages_of(form, method):
+  partition = next(iter(form.partitions))
+  settings = settings_of(form, method, partition, form.rates[0], 0)
+  task = outline(build_task(settings, *peek_shape(settings)))
+  return settings, build_stages(settings, task)
+
+
+@pytest.mark.parametrize('name', FORMS)
+def test_every_method_has_the_same_passes_over_the_data(name):
+  """Rounds, epochs of a round and cohort; who differs has as many in all."""
+  form = load_form(name)
+  base, longest = form.base, max(form.base['finetune']['epochs'])
+  share = base['rounds'] * base['client_fraction']  # rounds of a client
+  assert {*form.methods} == {*available()}
+  for method in form.methods:
+    settings, stages = stages_of(form, method)
+    training = settings.training
+    rounds = sum(stage.rounds for stage in stages)
+    epochs = share * base['local_epochs']
+    if method == 'local_only':
+      assert training.client_fraction == 1
+      assert rounds * training.local_epochs == epochs + longest
+    elif is_reference(form, settings):
+      assert rounds * training.local_epochs == epochs
+    elif method == 'fedconcat':
+      clusters, classifier = stages
+      steps = classifier.rounds * 3 / settings.training.local_epochs
+      batches = {'digits': 4, 'cifar10': 23}[name]
+      assert abs(clusters.rounds + steps / batches - base['rounds']) < 0.5
+    else:
+      assert rounds == base['rounds'], method
+    if method != 'local_only' and not is_reference(form, settings):
+      assert training.client_fraction == base['client_fraction']
+      assert training.local_epochs == base['local_epochs']
+
+
+def test_batches_of_a_pass_are_those_of_the_data():
+  """FedConcat's share of the budget is written down with them."""
+  for name, examples in (('digits', 58), ('cifar10', 450)):
+    batch_size = FORMS[name]['base']['batch_size']
+    expected = {'digits': 4, 'cifar10': 23}[name]
+    assert -(-examples // batch_size) == expected
+
+
+def test_methods_are_shown_in_their_own_views():
+  form = load_form('digits')
+  expected = {
+    'fedavg': ('initial', 'finetuned'),
+    'local_only': ('personal',),
+    'ditto': ('initial', 'personal'),
+    'per_fedavg': ('initial', 'adapted'),
+    'superfed': ('initial', *(f'mix_{tenth / 10}' for tenth in range(11))),
+  }
+  for method, views in expected.items():
+    assert views_of(form, method) == views, method
+
+
+def test_the_grid_replaces_every_rate_that_sees_the_data():
+  form = load_form('digits')
+
+  def settings(method):
+    return settings_of(form, method, 's=5', 0.07, 1, views_of(form, method))
+
+  fedavg, pfedme, lg_fedavg = map(settings, ('fedavg', 'pfedme', 'lg_fedavg'))
+  assert fedavg.training.learning_rate == fedavg.finetune.learning_rate == 0.07
+  assert pfedme.hp['inner_lr'] == 0.07
+  assert lg_fedavg.hp['learning_rate'] == 0.07
+  assert fedavg.data.shards_per_client == 5 and fedavg.seed == 1
+  assert fedavg.evaluation.select == 'last'
+  assert fedavg.data.validation_fraction > 0
+  # The reference has no clients to divide: one run for all partitions.
+  one, other = (
+    settings_of(form, 'centralized', name, 0.07, 1) for name in ('s=2', 's=5')
+  )
+  assert one == other
+
+
+@pytest.mark.parametrize(
+  ('seeds', 'words'),
+  [
+    ((0,), "got '0', expected two or more different"),
+    ((3, 3), "got '3,3'"),
+    ((0, 'one'), "got '0,one'"),
+    ((0, -1), "got '0,-1'"),
+  ],
+)
+def test_bad_seeds_are_refused(seeds, words):
+  assert words in refused(load_form, 'digits', seeds)
+
+
+def test_other_seeds_and_other_forms():
+  form = load_form('digits', (3, 4))
+  assert form.seeds == (3, 4) and form.tuning_seeds == 2
+  message = refused(load_form, 'cifar')
+  assert 'did you mean cifar10?' in message

@@ -1,0 +1,111 @@
+"""The page and the CSV of boards that were made of numbers."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from helpers import refused
+from made_entries import make_entries
+
+from configs.leaderboard import load_form
+from fedjax_pfl.leaderboard import csv_file, page
+from fedjax_pfl.leaderboard.verdicts import make_board
+
+
+@pytest.fixture(scope='module')
+def form():
+  return load_form('digits')
+
+
+@pytest.fixture(scope='module')
+def boards(form):
+  return [
+    make_board(name, make_entries(), form.baselines) for name in ('s=2', 's=5')
+  ]
+
+
+@pytest.fixture(scope='module')
+def html(form, boards):
+  return page.render(form, boards, ['1 of 2 verdicts <are> the same.'])
+
+
+class Text(HTMLParser):
+  """The words of a page, and its tags that are still open."""
+
+  def __init__(self):
+    super().__init__()
+    self.words, self.open = [], []
+
+  def handle_starttag(self, tag, attrs):
+    if tag not in ('meta', 'link', 'input', 'br'):
+      self.open.append(tag)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.words.append(data)
+
+
+def test_page_is_whole_and_says_what_the_numbers_say(html):
+  parser = Text()
+  parser.feed(html)
+  assert not parser.open
+  text = re.sub(r'\s+', ' ', ' '.join(parser.words))
+  for words in (
+    'Leaderboard on digits',
+    'Highest: FedBABU, 84.1 %',
+    'FedAvg + fine-tuning',
+    'below local-only, within noise',  # Ditto
+    'Minus Local only',
+    'one client has all data; 97.5 %',
+    'pFedMe diverged with every rate',
+    '1 of 2 verdicts <are> the same.',
+    'No test reaches a choice',
+  ):
+    assert words in text, words
+  assert text.count('▼ below local-only') == 4  # Ditto, Per-FedAvg; 2 boards
+  assert 'http' not in re.sub(r'http-equiv', '', html)
+
+
+def test_csv_has_every_number(form, boards, tmp_path):
+  rows = csv_file.rows_of(form, boards)
+  path = tmp_path / 'board.csv'
+  csv_file.write(rows, path)
+  assert csv_file.read(path) == rows
+  assert len(rows) == 2 * 8
+  row = next(row for row in rows if row['method'] == 'fedrep')
+  assert row['partition'] == 's=2' and row['kind'] == 'method'
+  assert (row['before'], row['after']) == ('70', '84')
+  assert row['vs_fedavg_verdict'] == 'above' and row['seeds'] == '0 1 2'
+  assert float(row['vs_fedavg_low']) < 4 < float(row['vs_fedavg_high'])
+  assert (row['gradients'], row['bytes_up']) == ('1200', '3000000')
+  kinds = {row['method']: row['kind'] for row in rows}
+  assert kinds['local_only'] == 'baseline'
+  assert kinds['centralized'] == 'reference'
+
+
+def test_changed_verdicts_are_named(form, boards):
+  rows = csv_file.rows_of(form, boards[:1])
+  others = [{**row, 'seeds': '3 4 5'} for row in rows]
+  (line,) = csv_file.changed_verdicts(rows, others)
+  assert line.startswith('10 of 10 verdicts are those of seeds 3 4 5; 0 are')
+  fedrep = next(row for row in others if row['method'] == 'fedrep')
+  fedrep['vs_fedavg_verdict'] = 'below'
+  fedrep['vs_local_only_verdict'] = 'not distinguishable'
+  first, *lines = csv_file.changed_verdicts(rows, others)
+  assert '8 of 10' in first and '1 are the contrary, 1 are' in first
+  assert lines == [
+    's=2, FedRep against FedAvg + fine-tuning: above, there below.',
+    's=2, FedRep against Local only: above, there not distinguishable.',
+  ]
+  assert csv_file.changed_verdicts(rows, []) == []
+
+
+def test_a_file_that_is_no_leaderboard_is_refused(tmp_path):
+  path = tmp_path / 'other.csv'
+  path.write_text('a,b\n1,2\n')
+  assert 'a CSV of something else' in refused(csv_file.read, path)
+  assert 'No such file' in refused(csv_file.read, tmp_path / 'none.csv')
+  path.write_bytes(b'\xff\xfe\x00')
+  assert 'against: got' in refused(csv_file.read, path)

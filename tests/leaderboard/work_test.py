@@ -1,0 +1,70 @@
+"""A whole leaderboard on a small model, stopped and repeated."""
+
+import pytest
+import small_runs
+
+from configs.leaderboard import load_form
+from fedjax_pfl.leaderboard import csv_file, work
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import to_config
+from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.tuning import train_all as module
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+@pytest.fixture
+def form(monkeypatch):
+  def build(settings, log):
+    return small_runs.make_experiment(**to_config(settings))
+
+  monkeypatch.setattr(module, 'build_experiment', build)
+  small = {
+    **{'num_clients': 5, 'client_fraction': 0.4, 'max_train_examples': 100},
+    **{'rounds': 1, 'local_epochs': 1, 'batch_size': 8},
+    'finetune': {'epochs': (1, 2), 'batch_size': 8},
+  }
+  form = load_form('digits', (0, 1))
+  return form._replace(
+    base={**form.base, **small},
+    partitions={'s=2': form.partitions['s=2']},
+    methods=('fedavg', 'local_only'),
+    own={'local_only': {'client_fraction': 1.0}},
+    rates=(0.01, 0.1),
+    tuning_seeds=1,
+  )
+
+
+def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
+  form, tmp_path, monkeypatch
+):
+  trained, train = [], diverged_runs.train_seeds
+
+  def counted(experiments, workdirs):
+    if len(trained) == 4:
+      trained.append('stopped')
+      raise KeyboardInterrupt
+    # Finished ones are there for the shapes alone.
+    trained.extend(path for path in workdirs if not run_dir.is_finished(path))
+    return train(experiments, workdirs)
+
+  monkeypatch.setattr(diverged_runs, 'train_seeds', counted)
+  logged = []
+  with pytest.raises(KeyboardInterrupt):
+    work.run(form, tmp_path, logged.append)
+  assert 'no partition has both baselines' in ''.join(logged)
+  assert not [*tmp_path.glob('*.html')]
+  page = work.run(form, tmp_path, logged.append)
+  runs = [name for name in trained if name != 'stopped']
+  # Two rates with seed 0, then the better one with seed 1, of two methods.
+  assert len(runs) == len({*runs}) == 6 == form.num_trainings
+  assert len([*(tmp_path / work.RUNS).iterdir()]) == 6
+  assert page.name == 'digits_seeds_0_1.html' and page.is_file()
+  rows = csv_file.read(page.with_suffix('.csv'))
+  assert [row['method'] for row in rows] == ['fedavg', 'local_only']
+  assert rows[1]['before'] == '' and rows[1]['vs_fedavg_verdict']
+  assert rows[0]['view'] in ('finetuned_1', 'finetuned')
+  before = small_runs.snapshot(tmp_path / work.RUNS)
+  work.run(form, tmp_path, logged.append, others=rows)
+  assert small_runs.snapshot(tmp_path / work.RUNS) == before
+  assert 'verdicts are those of seeds 0 1' in ''.join(logged)
