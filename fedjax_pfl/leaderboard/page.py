@@ -44,6 +44,7 @@ def render(
     lead=_lead(boards),
     facts=_facts(form),
     methods={css[method]: style_of(method) for method in form.methods},
+    overview=tables.overview(boards, css),
     boards=[_section(board, css) for board in boards],
     protocol=_protocol(form),
     changes=changes,
@@ -69,17 +70,18 @@ def _section(board: Board, css: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _lead(boards: Sequence[Board]) -> str:
-  """Return how many methods are distinguishable from the baselines."""
+  """Return how many methods are distinguishably above each baseline."""
   parts = []
-  for board in boards:
+  for baseline in boards[0].against:
     counts = [
-      f'{sum(one.low > 0 for one in found.values())} are above '
-      f'{baseline_name(baseline)}'
-      for baseline, found in board.against.items()
+      (board.partition, board.against[baseline].values()) for board in boards
     ]
-    number = len(next(iter(board.against.values())))
-    parts.append(f'{board.partition}: of {number} others {", ".join(counts)}')
-  return f'{"; ".join(parts)}.'
+    words = ', '.join(
+      f'{sum(one.low > 0 for one in found)} of {len(found)} at {name}'
+      for name, found in counts
+    )
+    parts.append(f'above {baseline_name(baseline)} {words}')
+  return f'Methods distinguishably {"; ".join(parts)}.'
 
 
 def _facts(form: Form) -> list[tuple[str, Any]]:

@@ -1,11 +1,12 @@
 """The tables of a partition: accuracies, and what they cost."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fedjax_pfl.leaderboard.entries import Entry, seed_means, worst_tenth
 from fedjax_pfl.leaderboard.verdicts import (
+  ABOVE,
   BELOW,
   OPEN,
   Board,
@@ -26,13 +27,36 @@ from fedjax_pfl.report.page.tables import METHOD
 from fedjax_pfl.report.styles import display_name
 
 LOCAL = 'local_only'
+SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', OPEN: ''}
+
+
+def overview(boards: Sequence[Board], css: Mapping[str, str]) -> Table:
+  """Return a row for each method, with its mean in every partition."""
+  columns = (METHOD, *(Column(one.partition, best='max') for one in boards))
+  found = [{entry.method: entry for entry in one.entries} for one in boards]
+  rows = [
+    [
+      _title(entry.method, boards[0], css),
+      *(
+        _overview_cell(board, entries.get(entry.method))
+        for board, entries in zip(boards, found, strict=True)
+      ),
+    ]
+    for entry in _by_accuracy(boards[0])
+  ]
+  notes = (
+    'Test accuracy in percent. ▲ above FedAvg + fine-tuning, ▼ below it, '
+    'where that is distinguishable; "loses": the mean is below that of '
+    'local-only.',
+  )
+  return make_table('After personalisation', columns, rows, notes)
 
 
 def accuracy(board: Board, css: Mapping[str, str]) -> Table:
   """Return a row for each method, the highest first."""
   columns = (
     METHOD,
-    Column('Before', best='max'),
+    Column('Before', 'lowest to highest seed', best='max'),
     Column('After', 'lowest to highest seed', best='max'),
     Column('Worst tenth', 'before'),
     Column('Worst tenth', 'after', best='max'),
@@ -79,7 +103,7 @@ def costs(board: Board, css: Mapping[str, str]) -> Table:
   )
   rows = [
     [
-      _name(board, entry, css)._replace(below=()),
+      _title(entry.method, board, css),
       *_choice(entry),
       *_costs(entry),
     ]
@@ -104,6 +128,24 @@ def _by_accuracy(board: Board) -> list[Entry]:
   return sorted(board.entries, key=key)
 
 
+def _overview_cell(board: Board, entry: Entry | None) -> Cell:
+  """Return the mean, marked by the comparisons with both baselines."""
+  if entry is None or entry.after is None or entry.is_reference:
+    return Cell(NONE)
+  mean = float(seed_means(entry.after).mean())
+  first = next(iter(board.against.values())).get(entry.method)
+  sign = '' if first is None else SIGNS[first.verdict]
+  local = board.against.get(LOCAL, {}).get(entry.method)
+  below = ('loses to local-only',) if local and local.mean < 0 else ()
+  return Cell(f'{sign}{mean:.2f}', mean, below)
+
+
+def _title(method: str, board: Board, css: Mapping[str, str]) -> Cell:
+  is_baseline = method in board.against
+  name = baseline_name(method) if is_baseline else display_name(method)
+  return Cell(name, name, css=css[method])
+
+
 def _name(board: Board, entry: Entry, css: Mapping[str, str]) -> Cell:
   """Return the name; below it what marks the method."""
   below = []
@@ -117,12 +159,7 @@ def _name(board: Board, entry: Entry, css: Mapping[str, str]) -> Cell:
     below.append('reference')
   if entry.obstacle:
     below.append(entry.obstacle)
-  name = (
-    baseline_name(entry.method)
-    if entry.method in board.against
-    else display_name(entry.method)
-  )
-  return Cell(name, name, tuple(below), css=css[entry.method])
+  return _title(entry.method, board, css)._replace(below=tuple(below))
 
 
 def _mean(values: np.ndarray | None) -> Cell:
@@ -142,9 +179,8 @@ def _difference(one: Comparison | None) -> Cell:
   """Return the difference, its interval, and what it says."""
   if one is None:
     return Cell(NONE)
-  sign = {OPEN: '', BELOW: '▼ '}.get(one.verdict, '▲ ')
   words = f'{one.low:+.1f} to {one.high:+.1f}'
-  return Cell(f'{sign}{one.mean:+.2f}', one.mean, (words,))
+  return Cell(f'{SIGNS[one.verdict]}{one.mean:+.2f}', one.mean, (words,))
 
 
 def _choice(entry: Entry) -> list[Cell]:
