@@ -41,7 +41,7 @@ def render(
   template = load_template(TEMPLATE, pathlib.Path(__file__).parent)
   return template.render(
     title=f'Leaderboard on {DATASETS.get(dataset, dataset)}',
-    lead=_lead(boards),
+    lead=' '.join([_lead(boards), *_missing(form, boards)]),
     facts=_facts(form),
     methods={css[method]: style_of(method) for method in form.methods},
     overview=tables.overview(boards, css),
@@ -82,6 +82,17 @@ def _lead(boards: Sequence[Board]) -> str:
     )
     parts.append(f'above {baseline_name(baseline)} {words}')
   return f'Methods distinguishably {"; ".join(parts)}.'
+
+
+def _missing(form: Form, boards: Sequence[Board]) -> list[str]:
+  """Return a sentence about what is not trained yet; [] if all is."""
+  done = {board.partition: len(board.entries) for board in boards}
+  missing = [
+    f'{name} has {done.get(name, 0)} of {len(form.methods)} methods'
+    for name in form.partitions
+    if done.get(name, 0) < len(form.methods)
+  ]
+  return [f'Not finished: {"; ".join(missing)}.'] if missing else []
 
 
 def _facts(form: Form) -> list[tuple[str, Any]]:
