@@ -41,6 +41,9 @@ def finalize(seed_run: SeedRun) -> None:
   last = experiment.stages[-1]
   states, evaluated = _selectable(experiment, state), {}
   for name, own in states.items():
+    if own is state and 'last' in evaluated:  # validation chose the last round
+      evaluated[name] = evaluated['last']
+      continue
     models = ModelExport(experiment, seed_run.run)
     views = final_views(experiment.settings)
     scores = seed_run.evaluators.clients(last, own, views, models.add)
@@ -79,6 +82,8 @@ def _selectable(experiment: Experiment, state: State) -> dict[str, State]:
   """Return {select: the state whose models are evaluated}."""
   if not state.chosen:
     return {'last': state}
+  if state.chosen.round == experiment.rounds:
+    return {'last': state, 'validation': state}
   mesh = mesh_of(experiment.settings)
   server, clients = chosen_states(experiment, state.chosen, mesh)
   chosen = state._replace(server=server, clients=clients)

@@ -23,8 +23,10 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import finalize
 from fedjax_pfl.training.final_views import candidate_views, final_views
 from fedjax_pfl.training.loop import train, train_seeds
+from fedjax_pfl.training.model_export import ModelExport
 from fedjax_pfl.training.seed_run import random_streams
 from fedjax_pfl.training.validation import Chosen, choose
 
@@ -192,6 +194,22 @@ def test_the_last_round_is_the_result_unless_told_otherwise(played, tmp_path):
   assert_same_bits(ours, states[ROUNDS]._replace(seconds=()))
   got = models_of(tmp_path)['global.npz'].values()
   assert_same_bits([*got], jax.tree.leaves(states[ROUNDS].server.params))
+
+
+def test_a_last_round_that_is_chosen_is_evaluated_once(tmp_path, monkeypatch):
+  made = []
+
+  class Counted(ModelExport):
+    def __init__(self, *arguments):
+      made.append(self)
+      super().__init__(*arguments)
+
+  monkeypatch.setattr(finalize, 'ModelExport', Counted)
+  result = train(make(rounds=1, eval_every=9), str(tmp_path / 'run'))
+  assert len(made) == 1
+  assert result['validation']['round'] == result['last']['round'] == 1
+  assert result['validation']['views'] == result['last']['views']
+  assert (tmp_path / 'run' / 'model').is_dir()
 
 
 def test_without_validation_there_is_no_choice(tmp_path):
