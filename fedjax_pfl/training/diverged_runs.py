@@ -37,11 +37,14 @@ def sentence_of(workdir: str | os.PathLike) -> str:
 def train_together(
   runs: Sequence[tuple[Experiment, pathlib.Path]], log: Log
 ) -> None:
-  """Train the seeds of one program; without those that diverge."""
+  """Train the runs of one program; without those that diverge."""
   while runs:
     settings = [experiment.settings for experiment, _ in runs]
-    seeds = ', '.join(str(one.seed) for one in settings)
-    log(f'{settings[0].algorithm}: training seed {seeds}')
+    seeds = dict.fromkeys(one.seed for one in settings)
+    words = f'training seed {", ".join(map(str, seeds))}'
+    if len(runs) > len(seeds):
+      words += f' of several settings, {len(runs)} runs'
+    log(f'{settings[0].algorithm}: {words}')
     try:
       train_seeds(
         [experiment for experiment, _ in runs], [str(path) for _, path in runs]

@@ -41,14 +41,13 @@ from fedjax_pfl.settings import (
   parse_config,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.training.experiment_method import SHARED_RECORDS
 from fedjax_pfl.training.final_views import candidate_views, final_views
 from fedjax_pfl.training.warm_start import model_digest
 
 # The number of rounds stands for total_epochs, the key of a run for its path.
 UNTRAINED = {*FIELDS} - {*changing(TRAINING)} | {'total_epochs', 'init_from'}
 EVALUATED = {*changing(EVALUATION)}
-# Hyperparameters that are records of other fields of the config.
-SHARED_RECORDS = 'train', 'finetune'
 
 
 def training_key(settings: Settings, data: str, start_key: str = '') -> str:

@@ -28,6 +28,7 @@ class Choice(NamedTuple):
   means: tuple[float, ...]  # in percent; NaN where a run diverged
   margin: float  # means[best] - means[second], in points; NaN without a second
   interval: tuple[float, float]  # 95 % of the margin, paired: see paired.py
+  by_seed: tuple[tuple[float, ...], ...]  # [group][seed], whose means are means
 
   @property
   def is_noise(self) -> bool:
@@ -42,7 +43,8 @@ def best_on_validation(
   """Return the choice among groups of finished runs, the same seeds in each."""
   _check_seeds(groups)
   own = [[_accuracies(path) for path in group] for group in groups]
-  means = tuple(float(np.mean([_mean(one) for one in group])) for group in own)
+  by_seed = tuple(tuple(map(_mean, group)) for group in own)
+  means = tuple(float(np.mean(group)) for group in by_seed)
   order = sorted(
     (place for place in range(len(own)) if math.isfinite(means[place])),
     key=lambda place: -means[place],
@@ -55,10 +57,11 @@ def best_on_validation(
       cause='learning rates that are too high for this model',
     )
   if len(order) == 1:
-    return Choice(order[0], None, means, math.nan, (math.nan, math.nan))
+    unknown = math.nan, math.nan
+    return Choice(order[0], None, means, math.nan, unknown, by_seed)
   best, second = order[:2]
   pair = paired_difference(own[best], own[second])
-  return Choice(best, second, means, pair.mean, pair.interval)
+  return Choice(best, second, means, pair.mean, pair.interval, by_seed)
 
 
 def _mean(accuracy: np.ndarray) -> float:

@@ -4,7 +4,6 @@ Finished runs are reused and stopped ones continue, so that a sweep that was
 killed is repeated by the same command, and nothing is trained twice.
 """
 
-import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,13 @@ from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training import diverged_runs, keys
 from fedjax_pfl.training.data_fingerprints import DataOf, make_data_of
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.experiment import (
+  Experiment,
+  build_experiment,
+  with_numbers_of,
+)
+from fedjax_pfl.training.memory_estimate import num_together
+from fedjax_pfl.training.one_program import static_key
 
 Log = Callable[[str], None]
 
@@ -31,14 +36,45 @@ def train_all(
     for own, path in zip(settings, paths, strict=True)
     if not _diverged_before(path, log)
   }
-  todo = [path for path in runs if not run_dir.is_finished(path)]
+  todo = {path for path in runs if not run_dir.is_finished(path)}
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
+  log = _once(log)
   for group in _groups(runs):
-    if {*group} & {*todo}:  # finished ones count for the shapes
-      diverged_runs.train_together(
-        [(build_experiment(runs[path], log), path) for path in group], log
-      )
+    if todo & {*group}:
+      _train_group({path: runs[path] for path in group}, todo, log)
   return paths
+
+
+def _train_group(runs: dict[Path, Settings], todo: set[Path], log: Log) -> None:
+  """Train runs that differ in seeds and traced numbers, on the same images.
+
+  As many at once as memory holds; finished ones among them count for the
+  shapes, so that a repeated sweep has the bits of an unbroken one.
+  """
+  built: dict[int, Experiment] = {}  # by seed
+  for own in runs.values():
+    if own.seed not in built:
+      built[own.seed] = build_experiment(own, log)
+  together = [
+    (with_numbers_of(built[own.seed], own), path) for path, own in runs.items()
+  ]
+  size = num_together(together[0][0])
+  for first in range(0, len(together), size):
+    part = together[first : first + size]
+    if todo & {path for _, path in part}:
+      diverged_runs.train_together(part, log)
+
+
+def _once(log: Log) -> Log:
+  """Return a log that drops lines that it has had: each seed has the same."""
+  known = set()
+
+  def once(text):
+    if text not in known:
+      log(text)
+    known.add(text)
+
+  return once
 
 
 def find_paths(
@@ -81,9 +117,8 @@ def _as_started(settings: Settings, path: Path) -> Settings:
 
 
 def _groups(runs: dict[Path, Settings]) -> list[list[Path]]:
-  """Return the runs that share their programs, together."""
+  """Return the runs that differ in seeds and traced numbers together."""
   groups: dict[str, list[Path]] = {}
   for path, own in runs.items():
-    shared = dataclasses.replace(own, seed=0, init_from='')
-    groups.setdefault(repr(shared), []).append(path)
+    groups.setdefault(static_key(own), []).append(path)
   return list(groups.values())
