@@ -22,16 +22,16 @@ def test_one_difference_has_about_the_interval_of_a_pair():
 
 
 def test_more_comparisons_have_wider_intervals():
-  """Of 40 true zeros one alone is missed often, all together rarely."""
+  """Of 30 true zeros one alone is missed often, all together rarely."""
   missed, alone = 0, 0
-  for seed in range(40):
-    values = noise(40, seed=seed)
+  for seed in range(15):
+    values = noise(30, seed=seed)
     bands = simultaneous_bands(values)
     missed += ((bands.low > 0) | (bands.high < 0)).any()
     width = simultaneous_bands(values[:1])
     assert bands.high[0] - bands.low[0] > width.high[0] - width.low[0]
     alone += (np.abs(values.mean((1, 2))) > 1.96 / np.sqrt(S * K)).any()
-  assert missed <= 2 < alone
+  assert missed <= 1 < alone
 
 
 def test_a_seed_that_differs_widens_the_interval():
