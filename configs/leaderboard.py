@@ -10,6 +10,7 @@ have the same rounds, cohorts and passes of a client over its data in a round;
 `second_budgets` says what that is for methods that do not count so.
 """
 
+RATES = 0.003, 0.01, 0.03  # with momentum 0.9, of both forms
 METHODS_FIRST = 'fedavg', 'local_only'  # both baselines: of every comparison
 # What the grid replaces, where that is not the rate of training and fine-tuning
 # alone: the rate of the steps that see the data.
@@ -93,7 +94,7 @@ DIGITS = {
     **{'rounds': 20, 'num_clients': 20, 'cohort': 4, 'local_epochs': 3},
     **{'finetune_epochs': 3, 'batches': 4},
   ),
-  'rates': (0.01, 0.03, 0.1),
+  'rates': RATES,
   'seeds': (0, 1, 2),
   'tuning_seeds': 3,  # few validation images a seed: all three choose
   'minutes': 20,  # estimated, on two cores
@@ -125,7 +126,7 @@ CIFAR10 = {
     **{'rounds': 100, 'num_clients': 100, 'cohort': 10, 'local_epochs': 5},
     **{'finetune_epochs': 5, 'batches': 23},
   ),
-  'rates': (0.003, 0.01, 0.03),
+  'rates': RATES,
   'seeds': (0, 1, 2),
   'tuning_seeds': 1,  # 5,000 validation images a seed
   'minutes': 1800,  # estimated, on two cores

@@ -14,6 +14,7 @@ validation_fraction, its lead over the next, whether that may be noise, and the
 command of the best. --page=sweep.html writes the report of all runs.
 """
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -72,6 +73,7 @@ def main(overrides):
   if choice:
     progress.log(sweeps.verdict(sweep, choice))
     best = {**overrides, **combinations[choice.best]}
+    progress.log(f'Its runs: {" ".join(map(str, groups[choice.best]))}')
     progress.log(f'Its command:\n{command_of(best)}')
   if PAGE.value:
     progress.log(f'Report: {page.save(finished(groups), PAGE.value)}')
@@ -94,7 +96,9 @@ def read_combinations():
 def command_of(fields):
   """Return the command that runs one combination."""
   words = [f'python experiments/main.py --config={CONFIG.value}']
-  words += [f"'--config.{name}={value}'" for name, value in fields.items()]
+  words += [
+    shlex.quote(f'--config.{name}={value}') for name, value in fields.items()
+  ]
   return ' \\\n    '.join([*words, '--workdir=runs/best'])
 
 
