@@ -8,7 +8,7 @@ import pytest
 from claim_runs import judge, judge_file, make_run, state, write_summary
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.claims import document, write
+from fedjax_pfl.reproduction.claims import document, rows, write
 from fedjax_pfl.reproduction.claims.entries import load_claims
 from fedjax_pfl.reproduction.claims.verdicts import (
   CONTRADICTED,
@@ -44,7 +44,7 @@ def test_each_of_the_four_verdicts(folder):
     CONTRADICTED,
   ]
   assert [one.difference for one in verdict.judged] == [5, 0, -5]
-  assert document.words_of(verdict) == (
+  assert rows.words_of(verdict) == (
     '1 of 3 shown, 1 not shown, 1 contradicted; one seed'
   )
   shutil.rmtree(folder / 'runs' / 'fedper_2_0')
@@ -79,7 +79,7 @@ def test_seeds_in_common_are_compared(folder):
   assert one.difference == 6
   assert one.interval[:2] == pytest.approx((6 - half, 6 + half), abs=1e-4)
   assert one.interval.kind == 'seeds' and one.verdict == SHOWN
-  assert document.words_of(verdict) == 'shown; 3 seeds'
+  assert rows.words_of(verdict) == 'shown; 3 seeds'
 
 
 def test_a_gain_is_compared_with_a_gain(folder):
@@ -103,7 +103,9 @@ def test_another_view_has_no_printed_number(folder):
   make_run(folder, 'fedbabu', FEW, views=mixed, test_best_view=best)
   make_run(folder, 'fedavg', FEW, views={'local_update': FEW})
   views = "above_view = 'mix:best'\nbelow_view = 'local_update'\n"
-  (one,) = judge(folder, ('fedbabu', 'fedavg'), more=views).judged
+  verdict = judge(folder, ('fedbabu', 'fedavg'), more=views)
+  assert 'mix_0.5 (best by tests) |' in document.whole([verdict])
+  (one,) = verdict.judged
   assert one.difference == 2 and one.printed is None and one.verdict == SHOWN
 
 
@@ -138,6 +140,17 @@ def test_one_number_of_the_server(folder):
   (one,) = judge_file(folder).judged
   assert one.difference == 0 and one.interval is None
   assert one.verdict == NOT_SHOWN
+
+
+def test_a_training_that_diverged_is_named(folder):
+  run = make_run(folder, 'fedper', FEW)
+  (run / 'result.json').unlink()
+  (one,) = judge(folder, ('fedbabu', 'fedper')).judged
+  assert one.verdict == NOT_RUN and not one.diverged
+  (run / 'diverged.json').write_text('{"message": "NaN in round 1"}')
+  verdict = judge(folder, ('fedbabu', 'fedper'))
+  assert verdict.judged[0].diverged == ('FedPer',)
+  assert 'not run: diverged (FedPer) |' in document.whole([verdict])
 
 
 @pytest.mark.parametrize('spoil', ['cut', 'removed'])

@@ -1,43 +1,33 @@
-"""The verdicts as Markdown: eight lines for README, all else for docs/."""
+"""The verdicts as Markdown: a line a claim for README, all else for docs/."""
 
 import csv
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from fedjax_pfl.report.text_table import align
-from fedjax_pfl.reproduction.claims.entries import Term
-from fedjax_pfl.reproduction.claims.intervals import (
-  OVER_IMAGES,
-  OVER_SEEDS,
-  PAIRED,
-  UNPAIRED,
-)
+from fedjax_pfl.reproduction.claims.intervals import UNPAIRED
 from fedjax_pfl.reproduction.claims.numbers import Measured
-from fedjax_pfl.reproduction.claims.verdicts import (
-  NOT_RUN,
-  Beside,
-  Judged,
-  Verdict,
-  differing,
+from fedjax_pfl.reproduction.claims.rows import (
+  CELLS,
+  COMPARED,
+  Notes,
+  cell_cells,
+  commit_of,
+  comparison_cells,
+  hours_of,
+  label_of,
+  ours_of,
+  printed_of,
+  signed,
+  table,
+  words_of,
 )
+from fedjax_pfl.reproduction.claims.verdicts import Verdict, differing
 from fedjax_pfl.reproduction.output.comparison_table import DIVERGED, FOLDER
-from fedjax_pfl.reproduction.output.run_summary import Row
-from fedjax_pfl.reproduction.published import footnote, load
+from fedjax_pfl.reproduction.published import load
 
-KINDS = {
-  OVER_SEEDS: 'over seeds',
-  PAIRED: 'paired',
-  UNPAIRED: 'unpaired',
-  OVER_IMAGES: 'over test images',
-}
 BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
-COMPARED = ('comparison', 'ours', '95 % interval', 'print', 'verdict')
-CELLS = (
-  *('cell', 'view', 'ours', 'print', 'difference'),
-  *('twice the standard error', 'beyond it'),
-)
 RUNS = ('run', 'seed', 'commit', 'machine', 'hours', 'score of each client')
-Notes = dict[str, int]  # footnotes and their numbers
 
 
 def progress(folder: pathlib.Path) -> str:
@@ -53,7 +43,7 @@ def progress(folder: pathlib.Path) -> str:
 
 
 def brief(verdicts: Sequence[Verdict]) -> str:
-  """Return a table with a line for each claim."""
+  """Return a table with a line for each claim, and what it took."""
   rows = []
   for verdict in verdicts:
     first = verdict.judged[0]
@@ -67,13 +57,14 @@ def brief(verdicts: Sequence[Verdict]) -> str:
         printed_of(first),
       )
     )
-  return table(BRIEF, rows)
+  return f'{effort(verdicts)}\n\n{table(BRIEF, rows)}'
 
 
 def whole(verdicts: Sequence[Verdict]) -> str:
   """Return a section for each claim, all runs, and the footnotes."""
   notes: Notes = {}
-  parts = [section(verdict, notes) for verdict in verdicts]
+  parts = [effort(verdicts)]
+  parts += [section(verdict, notes) for verdict in verdicts]
   parts += ['## Runs behind them', runs(verdicts)]
   if notes:
     parts.append('## Footnotes')
@@ -108,44 +99,6 @@ def section(verdict: Verdict, notes: Notes) -> str:
     parts.append(table(CELLS, cells, numbers=(4, 5)))
   parts += sentences(verdict)
   return '\n\n'.join([*parts, commands(verdict)])
-
-
-def comparison_cells(judged: Judged) -> tuple[str, ...]:
-  """Return the cells of the row of a comparison."""
-  words = judged.verdict
-  if judged.measured:
-    words += f', {seeds_of(judged)}'
-  elif judged.diverged:
-    words += f': diverged ({", ".join(judged.diverged)})'
-  return (
-    judged.stated.sentence,
-    ours_of(judged, with_interval=False),
-    interval_of(judged),
-    printed_of(judged),
-    words,
-  )
-
-
-def cell_cells(beside: Beside, notes: Notes) -> tuple[str, ...]:
-  """Return the cells of the row of a published number."""
-  term, comparison = beside.term, beside.comparison
-  ours, published = comparison.ours, term.cell.published
-  printed = 'lost'
-  if term.is_printed:
-    printed = pair(published.mean, published.std)
-    if note := footnote(published):
-      printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
-  seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
-  beyond = {True: 'no', False: 'yes', None: ''}[comparison.agrees]
-  return (
-    label_of(term),
-    term.cell.reading.view,
-    pair(ours.mean, ours.std) + seeds,
-    printed,
-    signed(comparison.difference),
-    '' if comparison.tolerance is None else f'{comparison.tolerance:.2f}',
-    beyond,
-  )
 
 
 def sentences(verdict: Verdict) -> list[str]:
@@ -191,11 +144,6 @@ def commands(verdict: Verdict) -> str:
 
 def runs(verdicts: Sequence[Verdict]) -> str:
   """Return a table of all trainings behind the verdicts, each once."""
-  found: dict[str, Measured] = {}
-  for verdict in verdicts:
-    for beside in verdict.cells:
-      found |= {one.key: one for one in beside.measured}
-  hours = sum(hours_of(one.row) for one in found.values())
   rows = [
     (
       one.row['setting'],
@@ -205,98 +153,33 @@ def runs(verdicts: Sequence[Verdict]) -> str:
       f'{hours_of(one.row):.1f}',
       f'results/runs/{one.run.name}' if one.run else 'not kept',
     )
-    for one in sorted(
-      found.values(), key=lambda one: (one.row['setting'], one.row['seed'])
-    )
+    for one in trainings(verdicts)
   ]
-  text = (
-    f'{len(rows)} trainings, {hours:.1f} hours, often beside other work. '
-    'The command of each is in its row of results/summary.csv.'
-  )
+  text = 'The command of each is in its row of results/summary.csv.'
   return f'{text}\n\n{table(RUNS, rows, numbers=(1, 4))}'
 
 
-def words_of(verdict: Verdict) -> str:
-  """Return '5 of 7 shown, 2 not run; one seed'."""
-  counts, number = verdict.counts, len(verdict.judged)
-  if len(counts) == 1:
-    text = next(iter(counts))
-  else:
-    (name, first), *others = counts.items()
-    text = f'{first} of {number} {name}'
-    text += ''.join(f', {count} {other}' for other, count in others)
-  run = [seeds_of(one) for one in verdict.judged if one.verdict != NOT_RUN]
-  return '; '.join([text, ' or '.join(dict.fromkeys(run))] if run else [text])
+def effort(verdicts: Sequence[Verdict]) -> str:
+  """Return what the trainings behind the verdicts took, and where."""
+  found = trainings(verdicts)
+  if not found:
+    return 'No training is behind these claims yet.'
+  hours = sum(hours_of(one.row) for one in found)
+  machines = '; '.join(dict.fromkeys(one.row['machine'] for one in found))
+  return (
+    f'{len(found)} trainings of {hours:.1f} hours in all, often beside other '
+    f'work, are behind these claims: {machines}.'
+  )
 
 
-def seeds_of(judged: Judged) -> str:
-  """Return 'one seed' or '3 seeds'."""
-  number = len(judged.measured)
-  return 'one seed' if number == 1 else f'{number} seeds'
-
-
-def ours_of(judged: Judged, *, with_interval: bool = True) -> str:
-  """Return '+5.12 (3.10 to 7.14)', or ''."""
-  if judged.difference is None:
-    return ''
-  text = signed(judged.difference)
-  if judged.interval is None or not with_interval:
-    return text
-  return f'{text} ({judged.interval.low:.2f} to {judged.interval.high:.2f})'
-
-
-def interval_of(judged: Judged) -> str:
-  """Return '3.10 to 7.14, unpaired', or ''."""
-  one = judged.interval
-  if one is None:
-    return 'none' if judged.measured else ''
-  return f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
-
-
-def printed_of(judged: Judged) -> str:
-  """Return '+6.70', marked where print itself is against the claim."""
-  if judged.printed is None:
-    return 'lost'
-  text = signed(judged.printed.difference)
-  return text if judged.printed.difference > 0 else f'{text}, against it'
-
-
-def label_of(term: Term) -> str:
-  """Return 'FedBABU' with its parts of the table's row, as 's=2'."""
-  published = term.cell.published
-  parts = [term.name]
-  if published.shards_per_client is not None:
-    parts.append(f's={published.shards_per_client}')
-  parts += [f'{name}={value}' for name, value in published.variant.items()]
-  if published.metric == 'initial_accuracy_without_head':
-    parts.append('without head')
-  return ' '.join(parts)
-
-
-def pair(mean: float, std: float | None) -> str:
-  return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:.2f}'
-
-
-def signed(value: float | None) -> str:
-  return '' if value is None else f'{value:+.2f}'
-
-
-def hours_of(row: Row) -> float:
-  return float(row['seconds'] or 0) / 3600
-
-
-def commit_of(row: Row) -> str:
-  """Return seven digits of the commit; + after changes that it lacks."""
-  number, dirty, _ = row['commit'].partition('-dirty')
-  return number[:7] + ('+' if dirty else '')
-
-
-def table(
-  head: Sequence[str],
-  rows: Iterable[Sequence[str]],
-  numbers: Sequence[int] = (),
-) -> str:
-  """Return a Markdown table; columns of `numbers` are aligned right."""
-  marks = ['---:' if at in numbers else '---' for at in range(len(head))]
-  lines = [head, marks, *rows]
-  return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+def trainings(verdicts: Sequence[Verdict]) -> list[Measured]:
+  """Return the trainings behind the verdicts, each once, by name and seed."""
+  found = {
+    one.key: one
+    for verdict in verdicts
+    for beside in verdict.cells
+    for one in beside.measured
+  }
+  return sorted(
+    found.values(), key=lambda one: (one.row['setting'], int(one.row['seed']))
+  )

@@ -46,11 +46,6 @@ class Interval(NamedTuple):
   high: float
   kind: str  # one of the words above
 
-  @property
-  def error(self) -> float:
-    """Return the standard error that a normal interval of this width has."""
-    return (self.high - self.low) / 2 / NORMAL
-
 
 def difference(seeds: Sequence[Sequence[Number]]) -> float:
   """Return the mean over seeds of the signed sums."""

@@ -9,7 +9,7 @@ that of the row.
 import contextlib
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fedjax_pfl.evaluation.summary import accuracies
@@ -41,6 +41,7 @@ class Source(NamedTuple):
   workspace: Workspace
   rows: Mapping[tuple[str, str], Row]  # of the summary, by key and view
   of_training: Mapping[str, Row]  # any row of a training, by its key
+  data: Mapping[int, Sequence[str]]  # fingerprints that a seed was run with
 
 
 class Measured(NamedTuple):
@@ -48,6 +49,7 @@ class Measured(NamedTuple):
 
   number: Number
   row: Row  # of summary.csv: command, commit, machine, seconds
+  view: str  # that was read
   key: str  # of the training
   run: pathlib.Path | None  # None: only the row is left
 
@@ -68,12 +70,17 @@ def open_source(
     rows = summary_rows(place, configs, runs=workspace.found)
     rows = kept_rows.with_kept(rows, old, log)
     of_training = {row['key'].partition('_')[0]: row for row in rows}
-    yield Source(workspace, kept_rows.by_identity(rows), of_training)
+    yield Source(
+      workspace,
+      kept_rows.by_identity(rows),
+      of_training,
+      _fingerprints(rows, workspace),
+    )
 
 
 def seeds_of(source: Source) -> list[int]:
-  """Return all seeds that were run."""
-  return sorted({int(row['seed']) for row in source.of_training.values()})
+  """Return all seeds that were run, or begun."""
+  return sorted(source.data)
 
 
 def measure(cell: Cell, seed: int, source: Source) -> Measured | None:
@@ -101,7 +108,9 @@ def measure(cell: Cell, seed: int, source: Source) -> Measured | None:
     number = _of_row(kept)
   else:
     return None
-  return Measured(number._replace(data=row['data']), row, key, run)
+  return Measured(
+    number._replace(data=row['data']), row, reading.view, key, run
+  )
 
 
 def diverged(cell: Cell, seed: int, source: Source) -> bool:
@@ -110,22 +119,32 @@ def diverged(cell: Cell, seed: int, source: Source) -> bool:
     diverged_of(
       evaluation_of(cell, seed, _constant(data)).training, source.workspace
     )
-    for data in _fingerprints(seed, source)
+    for data in source.data[seed]
   )
 
 
 def _evaluation(cell: Cell, seed: int, source: Source) -> Evaluation | None:
   """Return the evaluation of a cell, if its training was run."""
-  for data in _fingerprints(seed, source):
+  for data in source.data[seed]:
     evaluation = evaluation_of(cell, seed, _constant(data))
     if evaluation.training.key in source.of_training:
       return evaluation
   return None
 
 
-def _fingerprints(seed: int, source: Source) -> list[str]:
-  rows = source.of_training.values()
-  return sorted({row['data'] for row in rows if int(row['seed']) == seed})
+def _fingerprints(
+  rows: Sequence[Row], workspace: Workspace
+) -> dict[int, list[str]]:
+  """Return {seed: fingerprints}; of runs that did not end, too."""
+  known = {(int(row['seed']), row['data']) for row in rows}
+  for path in workspace.found.values():
+    stored = run_dir.load_config(path)
+    data = stored['data'].partition('+')[0]
+    known.add((int(stored['config']['seed']), data))
+  return {
+    seed: sorted(data for other, data in known if other == seed)
+    for seed, _ in known
+  }
 
 
 def _constant(data: str) -> Callable[[Settings], str]:

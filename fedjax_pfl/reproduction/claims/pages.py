@@ -8,7 +8,7 @@ import numpy as np
 from fedjax_pfl.report import page
 from fedjax_pfl.report.page.table_cells import Cell, Column, Table, make_table
 from fedjax_pfl.report.page.tables import Printed
-from fedjax_pfl.reproduction.claims import document
+from fedjax_pfl.reproduction.claims import document, rows
 from fedjax_pfl.reproduction.claims.figures import (
   client_lines,
   differences_of,
@@ -17,12 +17,13 @@ from fedjax_pfl.reproduction.claims.figures import (
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
 from fedjax_pfl.reproduction.comparison.published_for_run import PAPERS
 from fedjax_pfl.reproduction.published import footnotes_of
+from fedjax_pfl.runs import run_dir
 
 NAME = 'claim_{}.html'
 # A difference, its interval, print and the verdict are texts.
 COLUMNS = tuple(
   Column(name.capitalize(), is_number=name in ('ours', 'print'))
-  for name in document.COMPARED
+  for name in rows.COMPARED
 )
 
 
@@ -58,7 +59,8 @@ def published_of(verdict: Verdict) -> dict[str, Printed]:
     table = f'{PAPERS[published.paper]}, Table {published.table}'
     number = published.mean, published.std, table, footnotes_of(published)
     for one in beside.measured:
-      if one.run:
+      # Of an evaluation of its own the page has no number.
+      if one.run and reading.view in run_dir.load_result(one.run)['views']:
         found.setdefault(str(one.run), {})[reading.view] = number
   return found
 
@@ -66,7 +68,8 @@ def published_of(verdict: Verdict) -> dict[str, Printed]:
 def opening_of(verdict: Verdict) -> page.Opening:
   """Return what the page begins with: the claim and its verdicts."""
   claim = verdict.claim
-  sentence = f'{claim.sentence}: {document.words_of(verdict)}.'
+  words = rows.words_of(verdict).capitalize()
+  sentence = f'{claim.sentence}. {words}.'
   pairs = [_pair(one) for one in verdict.judged if has_pairs(one)]
   return page.Opening(
     f'({claim.name}) {claim.title}', sentence, _table(verdict), pairs
@@ -74,14 +77,14 @@ def opening_of(verdict: Verdict) -> page.Opening:
 
 
 def _table(verdict: Verdict) -> Table:
-  rows = [
-    [Cell(text, text or None) for text in document.comparison_cells(one)]
+  lines = [
+    [Cell(text, text or None) for text in rows.comparison_cells(one)]
     for one in verdict.judged
   ]
   return make_table(
     'Comparisons',
     COLUMNS,
-    rows,
+    lines,
     (
       'Differences in points of accuracy. Shown: all of the 95 % interval is '
       'above 0.',

@@ -44,10 +44,10 @@ def texts(
   progress = document.progress(results)
   return {
     root / README: _replaced(
-      root / README, f'{progress}\n\n{document.brief(verdicts)}'
+      root / README, f'{progress} {document.brief(verdicts)}'
     ),
     root / DOCUMENT: _replaced(
-      root / DOCUMENT, f'{progress}\n\n{document.whole(verdicts)}'
+      root / DOCUMENT, f'{progress} {document.whole(verdicts)}'
     ),
   }
 
