@@ -48,10 +48,12 @@ def header(
     # BatchNorm normalises with the images that are predicted together.
     'batch_statistics': not experiment.task.batch_independent,
     'image_shape': shape,
+    # x = (image / image_scale - image_mean) / image_std
+    'image_scale': 255,
+    'image_mean': recipe.mean,
+    'image_std': recipe.std,
     'num_classes': dataset.num_classes,
     'class_names': class_names(name, dataset.num_classes),
-    # x = (image / scale - mean) / std
-    'preprocessing': {'scale': 255, 'mean': recipe.mean, 'std': recipe.std},
     'algorithm': settings.algorithm,
     'run': workdir.resolve().name,
     'dataset': name,

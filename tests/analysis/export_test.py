@@ -62,7 +62,7 @@ def play_docs(folder, images):
   _, _, text = USAGE.read_text().partition('## Take a model elsewhere')
   code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
   lines = [line for line in code.splitlines() if line]
-  assert len([line for line in lines if not line.startswith('import')]) <= 12
+  assert sum(not line.startswith('import') for line in lines) == 10
   np.save(folder / 'images.npy', images)
   program = (
     'import sys; sys.modules["fedjax_pfl"] = None\n'
@@ -116,11 +116,9 @@ def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
     'image_shape': [16, 16, 1],
     'num_classes': 10,
     'class_names': [str(number) for number in range(10)],
-    'preprocessing': {
-      'scale': 255,
-      'mean': [*recipe.mean],
-      'std': [*recipe.std],
-    },
+    'image_scale': 255,
+    'image_mean': [*recipe.mean],
+    'image_std': [*recipe.std],
     'algorithm': 'fedavg',
     'run': 'run',
     'dataset': 'synthetic',

@@ -20,12 +20,20 @@ from fedjax_pfl.runs.trackers.tracker import (
 
 ROUND = 'round'  # the metric that says which rounds are there already
 MOST_PARAMS = 100  # that MLflow takes at a time
+# Unless the environment says otherwise. By its defaults, of 7 retries and 120
+# s, a run without its server began after 4 minutes.
+PATIENCE = {
+  'MLFLOW_HTTP_REQUEST_MAX_RETRIES': '3',
+  'MLFLOW_HTTP_REQUEST_TIMEOUT': '30',
+}
 
 
 def start(begin: Begin) -> Tracker:
   """Return the tracker of a run that is new, or is continued by its id."""
   from mlflow import MlflowClient
 
+  for name, value in PATIENCE.items():
+    os.environ.setdefault(name, value)
   client = MlflowClient()
   if begin.id is not None:
     client.update_run(begin.id, status='RUNNING')

@@ -18,7 +18,7 @@ from fedjax_pfl.runs.trackers.tracker import NONE, Begin, Numbers, Tracker
 
 IDS = 'tracker.json'
 PASSWORD = re.compile(r'//[^/@\s]*@')  # of a URL: //name:password@
-MOST_WORDS = 300  # characters of what a service raises
+MOST_WORDS = 200  # characters of what a service raises
 
 
 class Tracking:
