@@ -48,8 +48,7 @@ def header(
     # BatchNorm normalises with the images that are predicted together.
     'batch_statistics': not experiment.task.batch_independent,
     'image_shape': shape,
-    # x = (image / image_scale - image_mean) / image_std
-    'image_scale': 255,
+    'input': 'x = (image / 255 - image_mean) / image_std',
     'image_mean': recipe.mean,
     'image_std': recipe.std,
     'num_classes': dataset.num_classes,

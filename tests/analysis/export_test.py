@@ -62,7 +62,7 @@ def play_docs(folder, images):
   _, _, text = USAGE.read_text().partition('## Take a model elsewhere')
   code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
   lines = [line for line in code.splitlines() if line]
-  assert sum(not line.startswith('import') for line in lines) == 10
+  assert sum(not line.startswith('import') for line in lines) == 12
   np.save(folder / 'images.npy', images)
   program = (
     'import sys; sys.modules["fedjax_pfl"] = None\n'
@@ -116,7 +116,7 @@ def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
     'image_shape': [16, 16, 1],
     'num_classes': 10,
     'class_names': [str(number) for number in range(10)],
-    'image_scale': 255,
+    'input': 'x = (image / 255 - image_mean) / image_std',
     'image_mean': [*recipe.mean],
     'image_std': [*recipe.std],
     'algorithm': 'fedavg',
