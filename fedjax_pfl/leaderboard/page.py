@@ -80,8 +80,8 @@ def _lead(boards: Sequence[Board]) -> str:
       f'{sum(one.low > 0 for one in found)} of {len(found)} at {name}'
       for name, found in counts
     )
-    parts.append(f'above {baseline_name(baseline)} {words}')
-  return f'Methods distinguishably {"; ".join(parts)}.'
+    parts.append(f'above {baseline_name(baseline)}: {words}')
+  return f'Methods that are distinguishably {"; ".join(parts)}.'
 
 
 def _missing(form: Form, boards: Sequence[Board]) -> list[str]:

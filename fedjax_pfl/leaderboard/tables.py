@@ -46,8 +46,7 @@ def overview(boards: Sequence[Board], css: Mapping[str, str]) -> Table:
   ]
   notes = (
     'Test accuracy in percent. ▲ above FedAvg + fine-tuning, ▼ below it, '
-    'where that is distinguishable; "loses": the mean is below that of '
-    'local-only.',
+    'where that is distinguishable.',
   )
   return make_table('After personalisation', columns, rows, notes)
 
@@ -135,9 +134,16 @@ def _overview_cell(board: Board, entry: Entry | None) -> Cell:
   mean = float(seed_means(entry.after).mean())
   first = next(iter(board.against.values())).get(entry.method)
   sign = '' if first is None else SIGNS[first.verdict]
-  local = board.against.get(LOCAL, {}).get(entry.method)
-  below = ('loses to local-only',) if local and local.mean < 0 else ()
-  return Cell(f'{sign}{mean:.2f}', mean, below)
+  return Cell(f'{sign}{mean:.2f}', mean, _local_mark(board, entry))
+
+
+def _local_mark(board: Board, entry: Entry) -> tuple[str, ...]:
+  """Return the mark of a method whose mean is below that of local-only."""
+  found = board.against.get(LOCAL, {}).get(entry.method)
+  if found is None or found.mean >= 0:
+    return ()
+  is_open = found.verdict == OPEN
+  return (f'▼ below local-only{", within noise" if is_open else ""}',)
 
 
 def _title(method: str, board: Board, css: Mapping[str, str]) -> Cell:
@@ -148,11 +154,7 @@ def _title(method: str, board: Board, css: Mapping[str, str]) -> Cell:
 
 def _name(board: Board, entry: Entry, css: Mapping[str, str]) -> Cell:
   """Return the name; below it what marks the method."""
-  below = []
-  against = board.against.get(LOCAL, {}).get(entry.method)
-  if against is not None and against.mean < 0:
-    is_open = against.verdict == OPEN
-    below.append(f'▼ below local-only{", within noise" if is_open else ""}')
+  below = [*_local_mark(board, entry)]
   if entry.method in board.against:
     below.append('baseline')
   if entry.is_reference:
