@@ -68,6 +68,15 @@ class TrainingSettings:
     ),
     'share of the clients that take part in a round',
   )
+  dropout_rate: float = field(
+    0.0,
+    number(
+      lambda value: 0 <= value < 1,
+      'a probability, from 0 to below 1',
+      'a percentage, or the share of clients that send; at 1 none ever sends',
+    ),
+    'probability with which a client of the cohort fails and sends nothing',
+  )
   total_epochs: int = field(
     320,
     at_least(1, 'epochs', 'rounds were meant: they have a field of that name'),
