@@ -77,7 +77,7 @@ def replay(
         keys['cohorts'],
         number,
         1,
-        settings.data.num_clients,
+        settings.data.num_seen_clients,
         experiment.cohort_size,
       )
       server, clients, metrics = round_fn(

@@ -66,7 +66,7 @@ class TrainingSettings:
       'a fraction above 0 and up to 1',
       'a percentage, or a number of clients',
     ),
-    'share of the clients that take part in a round',
+    'share of the clients that take part in a round; unseen ones do not count',
   )
   dropout_rate: float = field(
     0.0,

@@ -96,6 +96,15 @@ def test_what_is_sent_is_counted(played):
   assert not [name for name in lines[0] if 'sent' in name]
 
 
+def test_without_unseen_clients_nothing_is_added(played):
+  _, folder = played
+  workdir = folder / 'run'
+  assert 'unseen' not in run_dir.load_result(workdir)
+  assert run_dir.load_clients(workdir).unseen is None
+  with np.load(workdir / run_dir.CLIENTS) as arrays:
+    assert not [name for name in arrays.files if name.startswith('unseen')]
+
+
 def test_clients_that_always_fail_keep_their_state(played):
   experiment, folder = played
   cohorts, sent = sent_by_hand(experiment)
