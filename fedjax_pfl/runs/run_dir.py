@@ -55,15 +55,17 @@ def open_run(
   data: str,
   log: Callable[[str], None] = print,
   resumable: Collection[str] = (),
+  defaults: Mapping[str, Any] | None = None,
 ) -> 'Run':
   """Return the run in `workdir`, started now or to be continued.
 
   `data` is the fingerprint of the data. A directory of a run with another
   config or other data is refused, and not changed; fields that are `resumable`
-  may differ, and other versions and devices are only logged.
+  may differ, and other versions and devices are only logged. Fields that the
+  stored config does not have, because they are younger, count as `defaults`.
   """
   path = pathlib.Path(workdir)
-  identity.open_directory(path, config, data, log, resumable)
+  identity.open_directory(path, config, data, log, resumable, defaults)
   return Run(path, log)
 
 
