@@ -9,6 +9,7 @@ from helpers import (
   ALGORITHMS,
   COHORT,
   KEY,
+  TRAIN,
   assert_close,
   assert_same_bits,
   build,
@@ -24,6 +25,7 @@ from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA, RATE = make_data(), 0.5
+UNIFORM = TRAIN._replace(aggregation='uniform')  # a_i = 1, or n_i
 
 
 def sent_by_hand(key, number, ids, rate=RATE):
@@ -41,7 +43,7 @@ def key_by(holds):
   return next(KEY(seed) for seed in range(100) if holds(KEY(seed)))
 
 
-def loop(algorithm, server, clients, cohorts, key):
+def loop(algorithm, server, clients, cohorts, key, weights):
   """Return the states after rounds of those that send, one after the other."""
   for number, cohort in enumerate(cohorts):
     round_key, ups = jax.random.fold_in(key, number), []
@@ -58,13 +60,13 @@ def loop(algorithm, server, clients, cohorts, key):
         jax.random.fold_in(round_key, client),
       )
       clients = trees.scatter(clients, client, new)
-      ups.append((DATA.count[client], up))
+      ups.append((weights[client], up))
     params = server.params
-    if total := sum(count for count, _ in ups):
+    if total := sum(weight for weight, _ in ups):
       mean = jax.tree.map(
         lambda *leaves, ups=ups, total=total: (
           sum(
-            count * leaf for (count, _), leaf in zip(ups, leaves, strict=True)
+            weight * leaf for (weight, _), leaf in zip(ups, leaves, strict=True)
           )
           / total
         ),
@@ -76,15 +78,21 @@ def loop(algorithm, server, clients, cohorts, key):
 
 
 @pytest.mark.usefixtures('float64')
-@pytest.mark.parametrize('name', ['fedavg', 'fedper'])
-def test_rounds_are_those_of_the_clients_that_send(name):
-  """One of the rounds has no client left: nothing but its clock moves."""
-  (stage,) = build(name)
-  cohorts = [(0, 3), (4, 5), (3, 6)]
+@pytest.mark.parametrize(
+  ('name', 'train', 'weights'),
+  [
+    ('fedavg', UNIFORM, jnp.ones(len(DATA.count))),
+    ('fedper', TRAIN, DATA.count),
+  ],
+)
+def test_rounds_are_those_of_the_clients_that_send(name, train, weights):
+  """Of one round no client is left, and of another one without examples."""
+  (stage,) = build(name, train=train)
+  cohorts = [(0, 3), (4, 5), (6, 2), (3, 5)]
 
   def is_mixed(key):
-    sent = [sum(sent_by_hand(key, *pair)) for pair in enumerate(cohorts)]
-    return sent == [1, 0, 2]
+    one, none, empty, *_ = (sent_by_hand(key, *c) for c in enumerate(cohorts))
+    return sum(one) == 1 and not any(none) and empty == [False, True]
 
   key, states = key_by(is_mixed), begin(stage, DATA, KEY(1))
   rounds_fn = make_rounds(round_of(with_dropout(stage, RATE)))
@@ -92,9 +100,11 @@ def test_rounds_are_those_of_the_clients_that_send(name):
   local = jax.jit(stage.algorithm.local_update)
   assert_close(
     tuple(got),
-    loop(stage.algorithm._replace(local_update=local), *states, cohorts, key),
+    loop(
+      stage.algorithm._replace(local_update=local),
+      *(*states, cohorts, key, weights),
+    ),
   )
-  assert metrics[HAS_SENT].sum(1).tolist() == [1, 0, 2]
   for number, cohort in enumerate(cohorts):
     assert metrics[HAS_SENT][number].tolist() == sent_by_hand(
       key, number, cohort
@@ -109,7 +119,7 @@ def test_rounds_are_those_of_the_clients_that_send(name):
   ],
 )
 def test_every_method_ends_as_if_they_had_not_been_drawn(name):
-  stages = build(name)
+  stages = build(name, train=UNIFORM)
   states, cohort = begin(stages[0], DATA, KEY(1)), jnp.array(COHORT)
   for number, stage in enumerate(stages):
     if number:
