@@ -1,17 +1,20 @@
 """Clients who come after training: what they have, by each method's own rule.
 
   c <- init_client(server)                     as the server is at the end
-  c <- local_update(download(server, c), c)    of one round; sends nothing
+  c <- local_update(download(server, c), c)    of round 0; sends nothing
   views of personalize(server, c)
 
-So a client that comes later does what one does in its first round, and the
+So a client that comes later does what one does in the first round, and the
 federation stays as it is: a head is fitted, a personal model begins as the mean
-and is trained. Where a method's clients keep nothing between rounds, as those
+and is trained. It does so at the learning rate of the first round: a schedule
+ends low because the server's model has been trained, and a client's own part
+has not. Where a method's clients keep nothing between rounds, as those
 of FedAvg, the round leaves no trace and is not computed: such a client has the
 global model, and personalises it as all others do.
 """
 
 import jax
+import jax.numpy as jnp
 
 from fedjax_pfl.core.algorithm import (
   Client,
@@ -49,5 +52,6 @@ def first_state(
   if not jax.tree.leaves(client):
     return client
   assert stage.prepare_data is as_stored, 'its rounds train on other inputs'
-  down = algorithm.download(server, client)
+  first = server._replace(round=jnp.zeros_like(server.round))
+  down = algorithm.download(first, client)
   return algorithm.local_update(down, client, data, train)[0]

@@ -75,7 +75,7 @@ def test_the_result_has_them_apart(finished):
 
 
 def test_their_scores_are_those_by_hand(finished):
-  """One round alone, from the last server; then as all others."""
+  """One round alone, from the last server, at the first rate; then as all."""
   experiment, workdir, _ = finished
   algorithm = experiment.stages[-1].algorithm
   server = restored(experiment, workdir).server
@@ -87,7 +87,7 @@ def test_their_scores_are_those_by_hand(finished):
     own = train_data._replace(index=index, count=count)
     client = algorithm.init_client(server, own, jax.random.fold_in(rng, 1))
     client, _, _ = algorithm.local_update(
-      algorithm.download(server, client),
+      algorithm.download(server._replace(round=jnp.array(0)), client),
       client,
       own,
       jax.random.fold_in(rng, 2),
