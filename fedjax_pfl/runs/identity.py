@@ -199,7 +199,7 @@ def _compare(
     if name != 'config' and old.get(name) != new[name]:
       log(
         f'{path} was started with {name} {old.get(name)}, this is {new[name]}: '
-        'numbers may differ in their last digits.'
+        'if numbers differ, then in their last digits.'
       )
 
 

@@ -49,6 +49,7 @@ def open_run(experiment: Experiment, settings: Settings, workdir: str) -> Run:
     log=progress.log,
     resumable=RESUMABLE,
     defaults=defaults(),
+    tracker=settings.system.tracker,
   )
 
 

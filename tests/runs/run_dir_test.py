@@ -109,8 +109,8 @@ def test_a_resumable_field_may_differ_and_is_logged(tmp_path):
   logged = []
   begin_on(2, logged.append)
   assert logged == [
-    f'{tmp_path} was started with devices 1, this is 2: numbers may differ in '
-    'their last digits.'
+    f'{tmp_path} was started with devices 1, this is 2: if numbers differ, '
+    'then in their last digits.'
   ]
 
 

@@ -1,9 +1,10 @@
-"""Unseen clients and clients that fail: what is refused, in which words."""
+"""Unseen clients beside other settings: what is refused, and the keys."""
 
 import pytest
 from helpers import refused
 from small_runs import settings_of
 
+from fedjax_pfl.analysis.export import choose
 from fedjax_pfl.reproduction.planning.keys import evaluation_key, training_key
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.experiment import build_experiment
@@ -17,8 +18,6 @@ from fedjax_pfl.training.experiment import build_experiment
       "unseen_clients: got '10 of 10 clients', expected at most 9: a cohort "
       'has at least one client. Choices: unseen_clients=0, ',
     ),
-    ({'unseen_clients': -1}, 'a whole number of clients, 0 or more'),
-    ({'unseen_clients': 0.2}, 'Likely cause: a share of the clients'),
     (
       {'unseen_clients': 2, 'server_data_fraction': 0.1},
       'expected 0 with unseen_clients: the server would train on examples of '
@@ -39,13 +38,6 @@ from fedjax_pfl.training.experiment import build_experiment
       'unseen_clients: got 2, expected 0 for local_only: its server sends '
       'nothing, so that a client who comes later would train alone',
     ),
-    (
-      {'dropout_rate': 1.0},
-      'dropout_rate: got 1.0, expected a probability, from 0 to below 1. '
-      'Likely cause: a percentage',
-    ),
-    ({'dropout_rate': -0.1}, 'expected a probability, from 0 to below 1'),
-    ({'dropout_rate': float('nan')}, 'expected a probability'),
   ],
 )
 def test_a_run_is_refused_before_it_reads_data(changes, words, monkeypatch):
@@ -67,3 +59,13 @@ def test_zero_changes_no_key():
   keys = [training_key(one, 'data') for one in (plain, zero, other, failing)]
   assert keys[0] == keys[1] and len(set(keys)) == 3
   assert len({evaluation_key(one) for one in (plain, zero, other)}) == 1
+
+
+def test_an_unseen_client_has_no_model_to_export():
+  """The run keeps no state of it."""
+  settings = parse_config(
+    settings_of(arg='fedavg', num_clients=10, unseen_clients=3)
+  )
+  assert choose(settings, {}, '6', '').client == 6
+  words = "client: got '7', expected a client of the run, 0 to 6, or server"
+  assert words in refused(choose, settings, {}, '7', '')
