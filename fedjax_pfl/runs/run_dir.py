@@ -33,6 +33,7 @@ CLIENTS = 'clients.npz'
 RESULT = 'result.json'
 # Fields of Scores that every view has; the others may be None.
 ALWAYS_SCORED = ('correct', 'count')
+OWN = 'own'  # the field of the user's metrics, which are stored by their names
 
 
 class Clients(NamedTuple):
@@ -188,8 +189,8 @@ class Run:
       if counts is not None:
         arrays[name] = np.asarray(counts, np.int32)
     for view, score in scores.items():
-      for field, array in score._asdict().items():
-        if array is not None:
+      for field, array in {**score._asdict(), **(score.own or {})}.items():
+        if array is not None and field != OWN:
           arrays[f'{view}/{field}'] = np.asarray(array)
     for name, array in arrays.items():
       shape = array.shape[:1] if name in classes else array.shape
@@ -305,12 +306,15 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
   path = _existing(workdir, CLIENTS)
   arrays = atomic_files.read_npz(path)
   views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
-  maybe_scored = [name for name in Scores._fields if name not in ALWAYS_SCORED]
+  maybe_scored = [
+    name for name in Scores._fields if name not in (*ALWAYS_SCORED, OWN)
+  ]
   try:
     scores = {
       view: Scores(
         **{field: arrays[f'{view}/{field}'] for field in ALWAYS_SCORED},
         **{field: arrays.get(f'{view}/{field}') for field in maybe_scored},
+        own=_own_metrics(arrays, view),
       )
       for view in views
       if view
@@ -330,6 +334,19 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
       choices=arrays,
       cause='a file of another program, or damage',
     ) from error
+
+
+def _own_metrics(
+  arrays: Mapping[str, np.ndarray], view: str
+) -> dict[str, np.ndarray] | None:
+  """Return the user's metrics of a view: all that is no field of Scores."""
+  fields = [name.rpartition('/') for name in arrays]
+  own = {
+    name: arrays[f'{view}/{name}']
+    for known, _, name in fields
+    if known == view and name not in Scores._fields
+  }
+  return own or None
 
 
 def _round_of(line: bytes) -> float:

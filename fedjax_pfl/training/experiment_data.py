@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import (
   PARTITIONS,
   Dataset,
@@ -82,9 +84,13 @@ def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, ...]:
   With `validation_fraction` also those for validation: less for training.
   """
   data = settings.data
-  names = PARTITIONS[data.partition]._fields
+  kind, names = data.partition, ()
+  if is_code(kind):
+    kind = _function_of(kind)
+  else:
+    names = PARTITIONS[kind]._fields
   train, test = partition(
-    data.partition,
+    kind,
     dataset.train.y,
     dataset.test.y,
     num_clients=data.num_clients,
@@ -100,6 +106,19 @@ def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, ...]:
     return train, test
   train, validation = hold_out(train, data.validation_fraction, settings.seed)
   return train, test, validation
+
+
+def _function_of(name: str) -> Callable:
+  """Return the user's partition; refuse what is no function."""
+  code = value_of('partition', name)
+  if callable(code):
+    return code
+  raise bad_input(
+    'partition',
+    got=type(code).__name__,
+    expected='a function (labels, num_clients, rng) -> rows of every client',
+    cause='the name of something else in that file',
+  )
 
 
 def identify(dataset: Dataset, indices: tuple[Rows, ...]) -> str:
