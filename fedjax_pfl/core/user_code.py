@@ -78,19 +78,40 @@ def value_of(field: str, name: str) -> Any:
   """Return the code of this name; refuse one that was not loaded."""
   if isinstance(name, UserCode):
     return name.value
-  plain = name.partition('#')[0]
-  raise bad_input(
-    field,
-    got=name,
+  raise _not_loaded({field: [name]})
+
+
+def check_loaded(config: Mapping[str, Any]) -> None:
+  """Refuse a config with names of code that was not loaded, all at once."""
+  absent = {}
+  for field in FIELDS:
+    names = config[field]
+    names = names if isinstance(names, list | tuple) else [names]
+    if any(is_code(name) and not isinstance(name, UserCode) for name in names):
+      absent[field] = names
+  if absent:
+    raise _not_loaded(absent)
+
+
+def _not_loaded(absent: Mapping[str, Any]) -> BadInput:
+  flags = [
+    f'--config.{field}={",".join(without_digest(name) for name in names)}'
+    for field, names in absent.items()
+  ]
+  return bad_input(
+    ', '.join(absent),
+    got=', '.join(name for names in absent.values() for name in names),
     expected='code that your own command line or program has named: nothing '
     'that a run directory or another file names is run',
-    choices=[
-      f'--config.{field}={plain}',
-      'build_experiment(load_code(config))',
-    ],
+    choices=[' '.join(flags), 'build_experiment(load_code(config))'],
     cause='a run with code of its own that is opened again: name its file '
     'once more, if you trust it',
   )
+
+
+def without_digest(name: str) -> str:
+  """Return 'net.py:MyNet' for 'net.py:MyNet#4f0c8e21ab37'."""
+  return name.partition('#')[0] if is_code(name) else name
 
 
 def digest_of(name: str) -> str:

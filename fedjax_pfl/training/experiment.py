@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data import Dataset
 from fedjax_pfl.data.halves import halves
 from fedjax_pfl.evaluation.own_metrics import Metrics
@@ -19,7 +20,7 @@ from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models.outline import outline
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.training.experiment_checks import (
   check_global_model,
   check_scoring,
@@ -91,6 +92,7 @@ def build_experiment(
   ((4,), 1)
   """
   settings = parse_config(config)
+  check_loaded(flat_config(settings))
   mesh_of(settings)  # refuses more devices than there are
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)

@@ -7,6 +7,7 @@ from helpers import refused
 
 from fedjax_pfl.core.user_code import (
   UserCode,
+  check_loaded,
   digest_of,
   is_code,
   load_code,
@@ -63,6 +64,19 @@ class Rows:
 @pytest.mark.parametrize('name', ['convnet3', '', 5, None, 'own.py', 'a:b'])
 def test_what_is_no_code_stays(file, name):
   assert load_code({'model': name}) == {'model': name}
+
+
+def test_all_names_that_are_not_loaded_are_named_at_once(file):
+  names = {
+    'model': 'a.py:Net#0123456789ab',
+    'loss': 'cross_entropy',
+    'metrics': ('b.py:f', 'b.py:g'),
+    'partition': load('own.py:loss'),
+  }
+  message = refused(check_loaded, names)
+  assert message.startswith('model, metrics: got')
+  assert '--config.model=a.py:Net --config.metrics=b.py:f,b.py:g, ' in message
+  check_loaded({**names, 'model': 'convnet3', 'metrics': ()})
 
 
 def test_only_loaded_code_has_a_value(file):

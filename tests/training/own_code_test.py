@@ -1,6 +1,8 @@
 """Runs with a model, a loss, a metric and a partition of the user's own."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +12,11 @@ import fedjax_pfl as pfl
 from experiments import commandline
 from fedjax_pfl.analysis import open_runs
 from fedjax_pfl.report import page
+from fedjax_pfl.report.text_table import table
 from fedjax_pfl.reproduction.planning.keys import evaluation_key, run_key
 from fedjax_pfl.runs import run_dir
 
+ROOT = Path(__file__).parents[2]
 K, P, Y = 4, 96, 3
 RNG = np.random.default_rng(0)
 LABELS = np.arange(P) % Y
@@ -145,6 +149,7 @@ def test_loss_metric_and_identity(folder):
   want = float(np.mean(own[np.isfinite(own)]))
   assert result['views']['finetuned']['recall'] == pytest.approx(want)
   assert 0 <= result['global']['recall'] <= 1
+  assert 'MOON, recall: initial ' in table([result])
   lines = run_dir.load_metrics('run')
   assert 'initial/recall' in lines[-1] and lines[-1]['loss'] < 2
   assert '>recall' in page.render(['run']).replace(' ', '')
@@ -158,6 +163,7 @@ def test_loss_metric_and_identity(folder):
   message = refused(train, config)
   assert message.startswith("config: got {'partition': 'own.py:strided#")
   assert "where these are {'partition': 'own.py:strided#" in message
+  assert 'cause: a file of your own code was changed' in message
   assert (folder / 'run' / 'config.json').read_bytes() == before
   changed = pfl.build_experiment(pfl.load_code(config)).settings
   edited = json.loads(before)
@@ -170,6 +176,45 @@ def test_loss_metric_and_identity(folder):
   plain = evaluation_key(pfl.build_experiment(
     pfl.load_code({**config, 'metrics': ()})).settings)  # fmt: skip
   assert evaluation_key(changed) != plain
+
+
+def test_the_code_of_the_page_fits_its_data(folder):
+  """docs/own.md, word for word; the data are drawn."""
+  text = (ROOT / 'docs' / 'own.md').read_text()
+  blocks = re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+  code = [own for own in blocks if 'pfl.' not in own and 'savez' not in own]
+  assert len(code) == 5 and len(blocks) == 7
+  (folder / 'gait.py').write_text('\n'.join(code))
+  scope = {'np': np, 'x': RNG.normal(size=(P, 128, 3)), 'labels': LABELS}
+  scope |= {'y': LABELS, 'is_test': SPLIT == 'test'}
+  (store,) = [own for own in blocks if 'savez' in own]
+  exec(compile(store, 'own.md', 'exec'), scope)
+  names = {'loss': 'brier', 'model': 'Gait', 'partition': 'by_class'}
+  config = config_of('Text', 'fedavg', data_dir='gait.npz') | {
+    field: f'gait.py:{name}' for field, name in names.items()
+  }
+  config['metrics'] = ('gait.py:recall', 'gait.py:brier_score')
+  experiment = pfl.build_experiment(pfl.load_code(config))
+  assert [*experiment.metrics] == ['recall', 'brier_score']
+  np.savez('tokens.npz', inputs=RNG.integers(0, 5000, (P, 40)), labels=LABELS)
+  config |= {'model': 'gait.py:Reviews', 'data_dir': 'tokens.npz'}
+  config |= {'test_partition': 'split', 'loss': 'cross_entropy'}
+  params = pfl.build_experiment(pfl.load_code(config)).task.is_head
+  assert sorted(params) == ['embed', 'head']
+  exec(compile(blocks[-1], 'own.md', 'exec'), notebook_scope(scope))
+
+
+def notebook_scope(scope):
+  """Return the names of the page's last example."""
+  own = {
+    name: pfl.load_code({'loss': f'gait.py:{name}'})['loss'].value
+    for name in ('Gait', 'Reviews', 'brier', 'recall', 'by_class')
+  }
+  task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=3)
+  fedavg = pfl.algorithm('fedavg')
+  (stage,) = fedavg.build(task, fedavg.HParams())
+  labels = {'y_train': LABELS, 'y_test': LABELS}
+  return {**scope, **own, **labels, 'pfl': pfl, 'algorithm': stage.algorithm}
 
 
 def given(**overrides):
