@@ -124,8 +124,13 @@ def train(config, workdir='run'):
   ],
 )
 def test_what_is_no_image_is_learnt(folder, model, method):
-  result = train(config_of(model, method))
-  assert result['views']['finetuned']['mean'] > 60  # guessing: 33
+  views = 'initial', 'finetuned', 'templates_cosine'
+  result = train(config_of(model, method, views=views))
+  for view in views[1:]:
+    assert result['views'][view]['mean'] > 60, view  # guessing: 33
+    # Sums are floats where inputs are whole numbers.
+    loss = run_dir.load_clients('run').scores[view].loss
+    assert loss.dtype == np.float32 and (loss % 1 > 0).all()
   params, about = pfl.load_model('run/model/finetuned_client0.npz')
   assert about['model'].startswith(f'own.py:{model}#')
   assert tuple(about['image_shape']) == INPUTS[model].shape[1:]
