@@ -217,7 +217,8 @@ def _footnotes(
 
 def _form(kind: str) -> str:
   forms = {'num_clients': '{:,.0f}', 'ece': '{:.3f}', 'mce': '{:.3f}'}
-  return forms.get(kind, '{:.2f}')
+  is_own = kind not in {name for name, *_ in MEASURED}
+  return forms.get(kind, '{:.4g}' if is_own else '{:.2f}')
 
 
 def _interval(group: Group, view: str) -> Cell:
