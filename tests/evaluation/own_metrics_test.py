@@ -35,8 +35,10 @@ def predict(view, x, mask):
   return x * view
 
 
-@pytest.mark.parametrize('score_fn', [score_view, score_batches])
-@pytest.mark.parametrize('batch_size', [2, 100])
+@pytest.mark.parametrize(
+  ('score_fn', 'batch_size'),
+  [(score_view, 2), (score_view, 100), (score_batches, 2)],
+)
 def test_all_tests_of_a_client_whatever_the_batch(score_fn, batch_size):
   data = pfl.from_arrays(XS, YS)
   score = with_metrics(score_fn, METRICS)

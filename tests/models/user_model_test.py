@@ -12,6 +12,7 @@ import fedjax_pfl as pfl
 from fedjax_pfl.core import trees
 from fedjax_pfl.models.user_model import make_user_task
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 Y, T, WORDS = 3, 6, 20
 SENSOR = jax.random.normal(KEY(0), (4, 16, 2))
 TOKENS = jnp.arange(4 * T).reshape(4, T) % WORDS
@@ -69,8 +70,8 @@ def line_task(code=Line, **how):
 
 def test_parameters_of_nnx_are_a_nested_dict_of_words():
   task = text_task()
-  params = task.init(KEY(0))
-  assert jax.tree.map(jnp.shape, params) == {
+  params = jax.eval_shape(task.init, KEY(0))
+  assert jax.tree.map(lambda leaf: leaf.shape, params) == {
     'embed': {'embedding': (WORDS, 5)},
     'scales': {str(number): (5,) for number in range(11)},
     'head': {'kernel': (5, Y), 'bias': (Y,)},
@@ -78,39 +79,43 @@ def test_parameters_of_nnx_are_a_nested_dict_of_words():
   assert [name for name, own in zip(
     trees.leaf_names(params), jax.tree.leaves(task.is_head), strict=True
   ) if own] == ['head/bias', 'head/kernel']  # fmt: skip
-  assert not trees.is_traced(params)
 
 
 def test_nnx_computes_what_the_module_does():
   """Every layer gets its own parameters: '10' sorts before '2'."""
+  task = text_task()
 
   @jax.jit
-  def direct(key):
-    module = Text(Y, nnx.Rngs(key))
+  def both():
+    module = Text(Y, nnx.Rngs(KEY(3)))
     features = module.features(TOKENS, MASK)
-    return features, module.head(features)
+    params, other = (task.init(KEY(seed)) for seed in (3, 4))
+    return (
+      (features, module.head(features)),
+      (task.features(params, TOKENS, MASK), task.logits(params, TOKENS, MASK)),
+      [tree['head']['kernel'] for tree in (params, other)],
+    )
 
-  want, want_logits = direct(KEY(3))
-  task = text_task()
-  params = task.init(KEY(3))
-  rtol = {'rtol': 1e-4, 'atol': 1e-4}
-  np.testing.assert_allclose(task.features(params, TOKENS, MASK), want, **rtol)
-  logits = task.logits(params, TOKENS, MASK)
-  np.testing.assert_allclose(logits, want_logits, **rtol)
-  other = jax.vmap(task.init)(jax.random.split(KEY(0), 2))
-  kernels = other['head']['kernel']
-  assert (kernels[0] != kernels[1]).all()
+  want, found, (kernel, other) = both()
+  for one, same in zip(want, found, strict=True):
+    np.testing.assert_allclose(one, same, rtol=1e-4, atol=1e-4)
+  assert (kernel != other).all()
 
 
+@pytest.mark.long
 def test_dropout_of_nnx_is_for_training_and_follows_the_key():
   task = text_task(Dropping)
-  params = task.init(KEY(0))
   batch = pfl.Batch(TOKENS, jnp.zeros(4, int), MASK)
-  full = task.features(params, TOKENS, MASK)
-  np.testing.assert_array_equal(full, task.features(params, TOKENS, MASK))
-  one, same, other = (
-    task.train_outputs(params, batch, KEY(seed)).features for seed in (1, 1, 2)
-  )
+
+  @jax.jit
+  def features():
+    params = task.init(KEY(0))
+    still = [task.features(params, TOKENS, MASK) for _ in range(2)]
+    outputs = [task.train_outputs(params, batch, KEY(s)) for s in (1, 1, 2)]
+    return still, [own.features for own in outputs]
+
+  (full, again), (one, same, other) = features()
+  np.testing.assert_array_equal(full, again)
   np.testing.assert_array_equal(one, same)
   np.testing.assert_allclose(one, jnp.where(one == 0, 0, 2 * full), rtol=1e-5)
   assert 0 < (one == 0).mean() < 1 and ((one == 0) != (other == 0)).any()
@@ -192,6 +197,10 @@ class Needy(nn.Module):
   width: int
 
 
+class Empty(nnx.Module):
+  pass
+
+
 def wide(num_classes):
   return Line(num_classes + 1)
 
@@ -210,7 +219,7 @@ LINEN = {
   'no module': (lambda: 5, '<lambda>, which makes int'),
   'no code': (5, "got 'int', expected a flax module, its class"),
   'a module of nnx': (
-    lambda: Text(Y, nnx.Rngs(0)),
+    lambda: Empty(),
     'or one of flax.nnx by the argument rngs',
   ),
 }
@@ -266,7 +275,7 @@ def test_sentence_for_text_and(case):
 
 
 def test_an_instance_of_nnx_sentence():
-  module = Text(Y, nnx.Rngs(0))
+  module = Empty()
   message = refused(
     lambda: pfl.task_from_module(module, image_shape=(T,), num_classes=Y)
   )

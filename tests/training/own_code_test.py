@@ -18,6 +18,7 @@ from fedjax_pfl.reproduction.planning.keys import evaluation_key, run_key
 from fedjax_pfl.runs import run_dir
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 K, P, Y = 4, 96, 3
 RNG = np.random.default_rng(0)
 LABELS = np.arange(P) % Y
@@ -118,8 +119,8 @@ def train(config, workdir='run'):
 @pytest.mark.parametrize(
   ('model', 'method'),
   [
-    ('Sensor', 'fedper'),
     ('Text', 'fedbabu'),
+    pytest.param('Sensor', 'fedper', marks=pytest.mark.long),
     pytest.param('Sensor', 'fedbabu', marks=pytest.mark.long),
     pytest.param('Text', 'fedper', marks=pytest.mark.long),
   ],
@@ -140,7 +141,7 @@ def test_what_is_no_image_is_learnt(folder, model, method):
 
 def test_loss_metric_and_identity(folder):
   config = config_of(
-    *('Text', 'moon'),
+    *('Text', 'fedavg'),
     loss='own.py:brier',
     metrics=('own.py:recall',),
     eval_global_model=True,
@@ -155,7 +156,7 @@ def test_loss_metric_and_identity(folder):
   want = float(np.mean(own[np.isfinite(own)]))
   assert result['views']['finetuned']['recall'] == pytest.approx(want)
   assert 0 <= result['global']['recall'] <= 1
-  assert 'MOON, recall: initial ' in table([result])
+  assert 'FedAvg, recall: initial ' in table([result])
   lines = run_dir.load_metrics('run')
   assert 'initial/recall' in lines[-1] and lines[-1]['loss'] < 2
   assert '>recall' in page.render(['run']).replace(' ', '')
