@@ -36,6 +36,7 @@ RESULT = 'result.json'
 # Fields of Scores that every view has; the others may be None.
 ALWAYS_SCORED = ('correct', 'count')
 UNSEEN = 'unseen/'  # arrays of clients who came after training; no view's name
+OWN = 'own'  # the field of the user's metrics, which are stored by their names
 
 
 class Clients(NamedTuple):
@@ -324,8 +325,8 @@ def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
     if array is not None:
       arrays[name] = np.asarray(array, np.int32)
   for view, score in scores.items():
-    for field, array in score._asdict().items():
-      if array is not None:
+    for field, array in {**score._asdict(), **(score.own or {})}.items():
+      if array is not None and field != OWN:
         arrays[f'{view}/{field}'] = np.asarray(array)
   for name, array in arrays.items():
     shape = array.shape[:1] if name in classes else array.shape
@@ -336,12 +337,15 @@ def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
 def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
   """Return the clients of these arrays of the file at `path`."""
   views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
-  maybe_scored = [name for name in Scores._fields if name not in ALWAYS_SCORED]
+  maybe_scored = [
+    name for name in Scores._fields if name not in (*ALWAYS_SCORED, OWN)
+  ]
   try:
     scores = {
       view: Scores(
         **{field: arrays[f'{view}/{field}'] for field in ALWAYS_SCORED},
         **{field: arrays.get(f'{view}/{field}') for field in maybe_scored},
+        own=_own_metrics(arrays, view),
       )
       for view in views
       if view
@@ -361,6 +365,19 @@ def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
       choices=arrays,
       cause='a file of another program, or damage',
     ) from error
+
+
+def _own_metrics(
+  arrays: Mapping[str, np.ndarray], view: str
+) -> dict[str, np.ndarray] | None:
+  """Return the user's metrics of a view: all that is no field of Scores."""
+  fields = [name.rpartition('/') for name in arrays]
+  own = {
+    name: arrays[f'{view}/{name}']
+    for known, _, name in fields
+    if known == view and name not in Scores._fields
+  }
+  return own or None
 
 
 def _round_of(line: bytes) -> float:
