@@ -5,9 +5,9 @@
 Images are [B, H, W, C], kernels [k, k, in, out]. The implementations agree up
 to rounding:
 
-  gemm    matrix products, on images [C, H, W, B] inside: for a CPU, where
-          XLA's own under a client axis are 40 times slower. The transpositions
-          around them cancel between consecutive layers
+  gemm    matrix products: for a CPU, where XLA's own under a client axis are
+          40 times slower. By tiles or patches; see `plan_of`. Of images
+          [C, H, W, B] transpositions cancel between consecutive layers
   fused   XLA's convolutions; BatchNorm, ReLU, pooling and separable
           convolutions in few passes over memory: for a GPU and, without the
           separable ones, for a TPU

@@ -143,6 +143,21 @@ def test_patches_of_blocks_agree(double, monkeypatch):
   assert_close(got, want, double)
 
 
+def test_tiles_under_vmap_are_a_loop(double, monkeypatch):
+  """Clients side by side, each with several blocks."""
+  monkeypatch.setattr(blocks, 'CACHE', 1)
+  x = normal(0, (2, 4, 8, 8, 16), double)
+  kernels = normal(1, (2, 3, 3, 16, 16), double)
+
+  def loss(x, kernel):
+    return (tile_conv.conv(x, kernel, 1, None) ** 2).sum()
+
+  grad = jax.jit(jax.grad(loss, (0, 1)))
+  want = [grad(a, b) for a, b in zip(x, kernels, strict=True)]
+  want = jax.tree.map(lambda *rows: jnp.stack(rows), *want)
+  assert_close(jax.vmap(grad)(x, kernels), want, double)
+
+
 @pytest.mark.parametrize('stride', [1, 2])
 @pytest.mark.parametrize('sides', [(8, 8), (7, 4), (1, 2)])
 def test_depthwise_agrees(sides, stride, double):
