@@ -21,6 +21,7 @@ from fedjax_pfl.core.algorithm import (
   as_stored,
   unchanged,
 )
+from fedjax_pfl.core.target import target_kind
 from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
@@ -116,6 +117,7 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
   settings = plan.settings
   block = min(max(CPU_BLOCK, plan.cohort), plan.clients)
   block = -(-block // len(devices)) * len(devices)
+  chunk = block if target_kind().launches else 1
   exact = settings.evaluation.scoring == 'exact'
   tests = TEST_BATCH if exact else settings.training.batch_size
   evaluate = make_evaluate(
@@ -125,7 +127,7 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
     batch_size=tests,
     score_fn=SCORINGS[settings.evaluation.scoring],
     keep_models=True,
-    clients_per_chunk=block,
+    clients_per_chunk=chunk,
     mesh=make_mesh(devices),
   )
   arguments = dict(
@@ -136,7 +138,7 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
     test=shapes_of(plan.query),
     key=_key(),
   )
-  size, chunk = settings.finetune.batch_size, block // len(devices)
+  size, chunk = settings.finetune.batch_size, -(-chunk // len(devices))
   steps = mean_steps(plan.support.count, plan.clients, chunk, size)
   batches = mean_steps(plan.query.count, plan.clients, chunk, tests)
   return _program(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import target, target_kind
 from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.evaluation.evaluate import (
   Evaluate,
@@ -153,7 +153,7 @@ def _make_program(
     batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
     score_fn=SCORINGS[scoring],
     keep_models=keep_models,
-    clients_per_chunk=1 if target() == 'cpu' else block,
+    clients_per_chunk=block if target_kind().launches else 1,
     mesh=mesh,
   )
   return replicate(evaluate_fn, mesh)

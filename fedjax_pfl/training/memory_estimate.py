@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import target, target_kind
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
@@ -253,10 +253,11 @@ def _evaluation(
     jax.eval_shape(jax.random.key, 0),
   )
   compiled = lowered.compile(compiler_options=_options())
-  memory, block = compiled.memory_analysis(), max(BLOCK, size)
-  if target() == 'cpu':  # one after the other
-    return memory.temp_size_in_bytes + BLOCK * memory.output_size_in_bytes
-  here = -(-block // _num_devices(experiment))
+  memory = compiled.memory_analysis()
+  block = BLOCK if target() == 'cpu' else max(BLOCK, size)
+  here = 1  # one after the other
+  if target_kind().launches:
+    here = -(-block // _num_devices(experiment))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 
