@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jax.errors import JaxRuntimeError
+from jax.stages import Lowered
 
 from experiments.accelerators import hlo_text, hlo_totals, memory, roofline
 from experiments.accelerators.devices import Device
@@ -22,7 +23,7 @@ class Compiled(NamedTuple):
   program: Program
   device: Device
   precision: str  # of its products, as configs have it
-  seconds: float  # of lowering and compiling
+  seconds: float  # of compiling
   error: str = ''  # why it did not compile, or does not fit
   memory: Memory | None = None  # None where it did not compile
   step: Costs | None = None  # None without a loop
@@ -75,16 +76,20 @@ class Compiled(NamedTuple):
     return {**costs._asdict(), 'seconds': seconds, 'compiler_seconds': own}
 
 
-def compile_program(
-  program: Program, device: Device, kind: str, precision: str
-) -> Compiled:
-  """Return what the compiler says; an error that it raises is a part of it.
+def lower(program: Program, device: Device, kind: str) -> Lowered:
+  """Return the program as the compiler gets it.
 
   `kind` is the platform as core/target.py calls it.
   """
-  began = time.perf_counter()
   with compiling_for(kind, device.memory):
-    lowered = program.function.lower(*program.arguments)
+    return program.function.lower(*program.arguments)
+
+
+def compile_program(
+  program: Program, lowered: Lowered, device: Device, precision: str
+) -> Compiled:
+  """Return what the compiler says; an error that it raises is a part of it."""
+  began = time.perf_counter()
   try:
     compiled = lowered.compile()
   except JaxRuntimeError as error:

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 import jax
 
 from experiments.accelerators import screen, targets
-from experiments.accelerators.compilation import Compiled, compile_program
+from experiments.accelerators.compilation import (
+  Compiled,
+  compile_program,
+  lower,
+)
 from experiments.accelerators.devices import Device
 from experiments.accelerators.plan import Plan, make_plan
 from experiments.accelerators.programs import make_programs
@@ -92,7 +96,8 @@ def compile_plan(
     for program in make_programs(plan, devices):
       if not kinds or program.kind in kinds:
         log(f'Compiling {program.kind} of {program.stage}')
-        yield compile_program(program, device, where.kind, precision)
+        lowered = lower(program, device, where.kind)
+        yield compile_program(program, lowered, device, precision)
 
 
 def lines(

@@ -1,30 +1,60 @@
-"""The tables of docs/performance.md: every model and every method.
+"""The rows of docs/accelerators.md: every model and every method.
 
-  models   a round of FedBABU on CIFAR-10, 10 of 100 clients, batch 50
-  methods  the stages of configs/digits.py:METHOD,quick, and their evaluation
+  models    a round, at the batch of the paper that has the model
+  methods   the stages of configs/digits.py:METHOD, 8 of 20 clients in a round,
+            their beginnings and their evaluation
 
-Each on one device and, for memory and collectives, on a mesh.
+on one device; on a mesh the rounds of all methods and of some models. Clients
+side by side are those of 'auto' where memory is no limit, so that it need not
+be asked.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from configs import common
-from experiments.accelerators import report
-from experiments.accelerators.compilation import Compiled
-from experiments.benchmarks.screen import number
+from experiments.accelerators.targets import KINDS
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import KINDS as TARGETS
+from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.task import MODELS
 
 TABLES = ('models', 'methods')
 SAME = {'resnet50_he'}  # another model begun differently: the same program
-HEADS = (
-  *('', 'side by side', 'kernels', 'GFLOP', 'MB an image', 'us an image'),
-  *('temporary MiB', 'evaluation: kernels', 'temporary MiB'),
-  *('on the mesh: side by side', 'temporary MiB', 'collectives'),
-)
-Log = Callable[[str], None]
+# The config of the paper that has a model, and its batch where that differs.
+CONFIGS = {
+  'convnet3': ('fedbabu_emnist', 50),
+  'convnet4': ('fedbabu_cifar10', 50),
+  'mobilenet': ('fedbabu_cifar100', 50),
+  'resnet10': ('fedavg_cifar100', 50),
+  'resnet18': ('fedbabu_cifar100', 50),
+  'resnet50': ('fedbabu_cifar100', 50),
+  'simple_cnn': ('fedavg_cifar10', 64),
+  'superfed_cnn': ('fedavg_cifar10', 20),
+  'vgg9': ('fedavg_cifar10', 64),
+}
+MESH_MODELS = ('convnet4', 'mobilenet', 'simple_cnn')
+COHORT = 8  # of the methods' rounds
+
+
+class Row(NamedTuple):
+  """A model or a method on some devices."""
+
+  table: str
+  label: str
+  devices: int
+
+  @property
+  def name(self) -> str:
+    return f'{self.table}/{self.label}-{self.devices}'
+
+  @property
+  def kinds(self) -> tuple[str, ...]:
+    """Return the programs of the row."""
+    if self.table == 'models' or self.devices > 1:
+      return ('round',)
+    return ('begin', 'data', 'round', 'evaluation')
 
 
 def labels_of(table: str) -> list[str]:
@@ -35,9 +65,9 @@ def labels_of(table: str) -> list[str]:
 
 
 def choose(
-  tables: Sequence[str], labels: Sequence[str]
-) -> dict[str, list[str]]:
-  """Return the rows of every table that is asked for; all without labels."""
+  tables: Sequence[str], labels: Sequence[str], devices: int
+) -> Iterator[Row]:
+  """Yield the rows that are asked for, all without labels; the mesh last."""
   for table in tables:
     if table not in TABLES:
       raise bad_input(
@@ -47,8 +77,7 @@ def choose(
         choices=TABLES,
         cause='a typing error',
       )
-  every = {table: labels_of(table) for table in tables}
-  known = [label for names in every.values() for label in names]
+  known = [label for table in tables for label in labels_of(table)]
   for label in labels:
     if label not in known:
       raise bad_input(
@@ -58,96 +87,23 @@ def choose(
         choices=known,
         cause='a typing error, or a method without its table',
       )
-  return {
-    table: [name for name in names if not labels or name in labels]
-    for table, names in every.items()
-  }
+  for number in sorted({1, devices}):
+    for table in tables:
+      for label in labels_of(table):
+        is_shown = number == 1 or table == 'methods' or label in MESH_MODELS
+        if is_shown and (not labels or label in labels):
+          yield Row(table, label, number)
 
 
-def config_of(table: str, label: str) -> dict[str, Any]:
+def config_of(row: Row, platform: str) -> dict[str, Any]:
   """Return the config of a row."""
-  if table == 'methods':
-    return common.load(f'digits:{label}', quick=True).to_dict()
-  config = common.load('fedbabu_cifar10')
-  config.model = label
-  return config.to_dict()
-
-
-def rows(
-  where: report.Where, table: str, label: str, log: Log
-) -> Iterator[tuple[str, ...]]:
-  """Yield the rows of one model or method: a row for each of its stages."""
-  config = config_of(table, label)
-  kinds = ('round',) if table == 'models' else ('round', 'evaluation', 'begin')
-  one = _compile(where._replace(devices=1), config, kinds, log)
-  mesh = _compile(where, config, ('round',), log) if where.devices > 1 else {}
-  rounds = [key for key in one if key[1] == 'round']
-  for key in rounds:
-    stage = key[0]
-    evaluation = one.get((stage, 'evaluation'))
-    name = label if len(rounds) == 1 else f'{label}, {stage}'
-    yield (
-      name,
-      *_of_round(one[key]),
-      *_of_evaluation(evaluation),
-      *_of_mesh(mesh.get(key)),
-    )
-
-
-def markdown(cells: Sequence[str]) -> str:
-  """Return a line of a table.
-
-  >>> markdown(('a', '1'))
-  '| a | 1 |'
-  """
-  return f'| {" | ".join(cells)} |'
-
-
-def _compile(where, config, kinds, log) -> dict[tuple[str, str], Compiled]:
-  plan = report.plan_for(where, config)
-  found = {}
-  for compiled in report.compile_plan(where, plan, kinds, log):
-    if compiled.error:
-      log(compiled.error)
-    found[compiled.program.stage, compiled.program.kind] = compiled
-  return found
-
-
-def _of_round(row: Compiled) -> tuple[str, ...]:
-  chunk = str(row.program.chunk)
-  if row.step is None:
-    return chunk, 'does not compile', '', '', '', ''
-  images = row.program.images
-  return (
-    chunk,
-    f'{row.step.kernels:,.0f}',
-    number(row.step.flops / 1e9),
-    number(row.step.bytes / 1e6 / images),
-    number(1e6 * row.step_seconds / images),
-    _temporary(row),
-  )
-
-
-def _of_evaluation(row: Compiled | None) -> tuple[str, str]:
-  if row is None:
-    return '', ''
-  if row.memory is None:
-    return 'does not compile', ''
-  return f'{row.step.kernels:,.0f}' if row.step else '', _temporary(row)
-
-
-def _of_mesh(row: Compiled | None) -> tuple[str, str, str]:
-  if row is None:
-    return '', '', ''
-  chunk = str(row.program.chunk)
-  if row.memory is None:
-    return chunk, 'does not compile', ''
-  moved = [
-    f'{times:,.0f} {name}, {number(nbytes / 1e6)} MB'
-    for name, (times, nbytes) in row.collectives.items()
-  ]
-  return chunk, _temporary(row), '; '.join(moved) or 'none'
-
-
-def _temporary(row: Compiled) -> str:
-  return f'{row.memory.temporary / 2**20:,.1f}'
+  if row.table == 'methods':
+    config = common.load(f'digits:{row.label}')
+    config.client_fraction = max(config.client_fraction, COHORT / 20)
+  else:
+    name, batch_size = CONFIGS[row.label]
+    config = common.load(name)
+    config.model, config.batch_size = row.label, batch_size
+  cohort = cohort_size(config.num_clients, config.client_fraction)
+  launches = TARGETS[KINDS[platform]].launches
+  return {**config.to_dict(), 'clients_per_chunk': cohort if launches else 1}
