@@ -21,11 +21,15 @@ from fedjax_pfl.core.algorithm import (
   as_stored,
   unchanged,
 )
-from fedjax_pfl.core.target import target_kind
 from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
-from fedjax_pfl.federated.chunking import chunk_limit, chunk_size, shapes_of
+from fedjax_pfl.federated.chunking import (
+  chunk_limit,
+  chunk_size,
+  evaluation_chunk,
+  shapes_of,
+)
 from fedjax_pfl.federated.mesh_states import initialize_stage
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.training.evaluators import CPU_BLOCK
@@ -117,7 +121,7 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
   settings = plan.settings
   block = min(max(CPU_BLOCK, plan.cohort), plan.clients)
   block = -(-block // len(devices)) * len(devices)
-  chunk = block if target_kind().launches else 1
+  chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
   exact = settings.evaluation.scoring == 'exact'
   tests = TEST_BATCH if exact else settings.training.batch_size
   evaluate = make_evaluate(
@@ -138,7 +142,8 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
     test=shapes_of(plan.query),
     key=_key(),
   )
-  size, chunk = settings.finetune.batch_size, -(-chunk // len(devices))
+  size = settings.finetune.batch_size
+  chunk = min(chunk, block // len(devices))
   steps = mean_steps(plan.support.count, plan.clients, chunk, size)
   batches = mean_steps(plan.query.count, plan.clients, chunk, tests)
   return _program(

@@ -19,6 +19,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import KINDS as TARGETS
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.training.evaluators import CPU_BLOCK
 
 TABLES = ('models', 'methods')
 SAME = {'resnet50_he'}  # another model begun differently: the same program
@@ -106,4 +107,6 @@ def config_of(row: Row, platform: str) -> dict[str, Any]:
     config.model, config.batch_size = row.label, batch_size
   cohort = cohort_size(config.num_clients, config.client_fraction)
   launches = TARGETS[KINDS[platform]].launches
-  return {**config.to_dict(), 'clients_per_chunk': cohort if launches else 1}
+  # As many as 'auto' evaluates.
+  many = max(cohort, CPU_BLOCK)
+  return {**config.to_dict(), 'clients_per_chunk': many if launches else 1}

@@ -100,6 +100,17 @@ def chunk_size(
   return int(np.clip(memory.num_fitting(memory.per_client), 1, most))
 
 
+def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
+  """Return how many clients of a block are evaluated at the same time.
+
+  With 'auto' all of a block, if a device gains from several: as many as a
+  round holds.
+  """
+  if not target_kind().launches:
+    return 1
+  return block if clients_per_chunk == 'auto' else min(clients_per_chunk, block)
+
+
 def device_memory(
   algorithm: Algorithm,
   server: Server,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.target import target, target_kind
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.evaluation.evaluate import (
   Evaluate,
@@ -14,6 +14,7 @@ from fedjax_pfl.evaluation.evaluate import (
 )
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.federated.chunking import evaluation_chunk
 from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.global_evaluator import (
@@ -153,7 +154,9 @@ def _make_program(
     batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
     score_fn=SCORINGS[scoring],
     keep_models=keep_models,
-    clients_per_chunk=block if target_kind().launches else 1,
+    clients_per_chunk=evaluation_chunk(
+      settings.system.clients_per_chunk, block
+    ),
     mesh=mesh,
   )
   return replicate(evaluate_fn, mesh)

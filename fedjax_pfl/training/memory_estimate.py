@@ -22,10 +22,15 @@ import jax.numpy as jnp
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import target, target_kind
+from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
-from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
+from fedjax_pfl.federated.chunking import (
+  chunk_size,
+  client_program,
+  evaluation_chunk,
+  shapes_of,
+)
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training import validation
@@ -255,9 +260,8 @@ def _evaluation(
   compiled = lowered.compile(compiler_options=_options())
   memory = compiled.memory_analysis()
   block = BLOCK if target() == 'cpu' else max(BLOCK, size)
-  here = 1  # one after the other
-  if target_kind().launches:
-    here = -(-block // _num_devices(experiment))
+  chunk = evaluation_chunk(experiment.settings.system.clients_per_chunk, block)
+  here = min(chunk, -(-block // _num_devices(experiment)))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 

@@ -9,7 +9,7 @@ from configs import common
 from experiments.accelerators import plan, programs, stand_in
 from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data import Shape, tfds_reader
-from fedjax_pfl.federated.chunking import device_memory
+from fedjax_pfl.federated.chunking import device_memory, evaluation_chunk
 from fedjax_pfl.training.experiment import build_experiment
 
 
@@ -123,3 +123,12 @@ def test_auto_is_one_client_where_one_program_runs_all():
     'round': 1,
     'evaluation': 1,
   }
+
+
+@pytest.mark.parametrize(
+  ('platform', 'setting', 'chunk'),
+  [('gpu', 'auto', 20), ('gpu', 4, 4), ('gpu', 99, 20), ('tpu', 4, 1)],
+)
+def test_clients_evaluated_side_by_side(platform, setting, chunk):
+  with compiling_for(platform):
+    assert evaluation_chunk(setting, 20) == chunk

@@ -47,7 +47,7 @@ def test_clients_side_by_side_are_those_of_auto():
     platform: rows.config_of(row, platform)['clients_per_chunk']
     for platform in targets.DISTRIBUTIONS
   }
-  assert chunks == {'tpu': 1, 'cuda': rows.COHORT}
+  assert chunks == {'tpu': 1, 'cuda': 10}
   for label in rows.CONFIGS:
     config = rows.config_of(Row('models', label, 1), 'tpu')
     assert config['model'] == label
