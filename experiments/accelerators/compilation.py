@@ -9,9 +9,16 @@ from typing import Any, NamedTuple
 from jax.errors import JaxRuntimeError
 from jax.stages import Lowered
 
-from experiments.accelerators import hlo_text, hlo_totals, memory, roofline
+from experiments.accelerators import (
+  hlo_text,
+  hlo_totals,
+  kernels,
+  memory,
+  roofline,
+)
 from experiments.accelerators.devices import Device
 from experiments.accelerators.hlo_totals import Costs
+from experiments.accelerators.kernels import Kernel
 from experiments.accelerators.memory import Memory
 from experiments.accelerators.programs import Program
 from fedjax_pfl.core.target import compiling_for
@@ -29,6 +36,7 @@ class Compiled(NamedTuple):
   step: Costs | None = None  # None without a loop
   call: Costs | None = None  # of one call, with all that its loops repeat
   collectives: Mapping[str, tuple[float, float]] = MappingProxyType({})
+  kernels: tuple[Kernel, ...] = ()  # of a step, the largest ones first
 
   @property
   def call_seconds(self) -> float:
@@ -67,7 +75,13 @@ class Compiled(NamedTuple):
         name: {'number': number, 'bytes': moved}
         for name, (number, moved) in self.collectives.items()
       },
+      **self._kernels(),
     }
+
+  def _kernels(self) -> dict[str, Any]:
+    if not self.kernels:
+      return {}
+    return {'kernels': [kernel.as_json() for kernel in self.kernels]}
 
   def _costs(self, costs: Costs | None, seconds: float | None):
     if costs is None:
@@ -86,9 +100,16 @@ def lower(program: Program, device: Device, kind: str) -> Lowered:
 
 
 def compile_program(
-  program: Program, lowered: Lowered, device: Device, precision: str
+  program: Program,
+  lowered: Lowered,
+  device: Device,
+  precision: str,
+  num_kernels: int = 0,
 ) -> Compiled:
-  """Return what the compiler says; an error that it raises is a part of it."""
+  """Return what the compiler says; an error that it raises is a part of it.
+
+  With the `num_kernels` of a step that move most.
+  """
   began = time.perf_counter()
   try:
     compiled = lowered.compile()
@@ -110,6 +131,7 @@ def compile_program(
     hlo_totals.step(module) if program.batch else None,
     hlo_totals.total(module, trips),
     hlo_totals.collectives(module, trips),
+    (*kernels.largest(module, num_kernels),) if program.batch else (),
   )
 
 
