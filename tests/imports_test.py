@@ -35,6 +35,7 @@ NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
 LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas', 'jinja2'}
+LATE |= {'wandb', 'mlflow'}  # optional
 
 
 CELLS = 'fedjax_pfl.reproduction.cells'

@@ -106,6 +106,12 @@ def bootstrap_interval(values: np.ndarray, *, seed: int = 0) -> list[float]:
 
   It covers the choice of clients, not the seed of the training.
   """
+  low, high = np.percentile(resampled_means(values, seed=seed), [2.5, 97.5])
+  return [float(low), float(high)]
+
+
+def resampled_means(values: np.ndarray, *, seed: int = 0) -> np.ndarray:
+  """Return the means of NUM_RESAMPLES draws of the values with replacement."""
   rng = np.random.default_rng(seed)
   # A million indices at once are 8 MB; all at once might be gigabytes.
   rows = max(1, 1_000_000 // values.size)
@@ -113,5 +119,4 @@ def bootstrap_interval(values: np.ndarray, *, seed: int = 0) -> list[float]:
   for first in range(0, NUM_RESAMPLES, rows):
     size = (min(rows, NUM_RESAMPLES - first), values.size)
     means.append(values[rng.integers(0, values.size, size)].mean(axis=1))
-  low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
-  return [float(low), float(high)]
+  return np.concatenate(means)

@@ -9,4 +9,5 @@ output       tables and summaries as text, Markdown and CSV
 write_results   summary and tables of a folder of results
 jobs         all of it for one table or figure: experiments/reproduce.py
 queue        cells of many tables, one after the other: experiments/evidence.py
+claims       what the results show of the papers' claims: experiments/claims.py
 """

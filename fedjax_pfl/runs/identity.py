@@ -21,11 +21,13 @@ def open_directory(
   data: str,
   log: Callable[[str], None],
   resumable: Collection[str] = (),
+  defaults: Mapping[str, Any] | None = None,
 ) -> None:
   """Make `path` the directory of this run, or check that it already is.
 
   Fields of the config that are `resumable` may differ from those with which
-  the run was started.
+  the run was started. A field that is not in its config.json is younger than
+  the run, which was computed as its value in `defaults` says.
 
   Raises, before anything is written, where the directory has another run or
   other files, or another process writes it: the lock is held until
@@ -34,10 +36,11 @@ def open_directory(
   now = {'config': _plain_config(config), 'data': data, **provenance()}
   try:
     path.mkdir(parents=True, exist_ok=True)
-    _check(path, now, lambda text: None, resumable)  # nothing is written yet
+    # Nothing is written yet.
+    _check(path, now, lambda text: None, resumable, defaults or {})
     lock.acquire(path)
     try:
-      if not _check(path, now, log, resumable):
+      if not _check(path, now, log, resumable, defaults or {}):
         atomic_files.remove_temporary(path)
         atomic_files.write_json(path / CONFIG, now)
     except BaseException:
@@ -61,6 +64,7 @@ def _check(
   now: dict[str, Any],
   log: Callable[[str], None],
   resumable: Collection[str],
+  defaults: Mapping[str, Any],
 ) -> bool:
   """Return whether the run was started there; refuse another one."""
   stored = _read(path)
@@ -68,8 +72,28 @@ def _check(
     return False
   if not os.access(path, os.W_OK | os.X_OK):
     raise PermissionError('not allowed to write here')
+  stored['config'] = _completed(stored['config'], now['config'], defaults)
   _compare(path, stored, now, log, resumable)
   return True
+
+
+def _completed(
+  stored: Mapping[str, Any], given: Mapping[str, Any], defaults: Mapping
+) -> dict[str, Any]:
+  """Return the stored config with the defaults of younger fields.
+
+  That is, if it has no field that is unknown today: else it is of a version
+  whose fields had other names.
+  """
+  if stored.keys() - given.keys():
+    return dict(stored)
+  added = _plain_config(
+    {
+      name: defaults[name]
+      for name in given.keys() - stored.keys() & {*defaults}
+    }
+  )
+  return {**stored, **added}
 
 
 def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
@@ -175,7 +199,7 @@ def _compare(
     if name != 'config' and old.get(name) != new[name]:
       log(
         f'{path} was started with {name} {old.get(name)}, this is {new[name]}: '
-        'numbers may differ in their last digits.'
+        'if numbers differ, then in their last digits.'
       )
 
 

@@ -5,7 +5,8 @@
   clients.npz     per client: ids, counts, and the scores of every view
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    checkpoint.py
-  tb/             the metrics for TensorBoard: tensorboard.py
+  tb/             the metrics for TensorBoard: trackers/
+  tracker.json    the ids of the run at wandb and mlflow, if it is sent there
   model/          model_file.py
 
 A run that was killed at any moment continues when it is opened again. Damaged
@@ -26,7 +27,8 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, checksums, identity, lock
-from fedjax_pfl.runs.tensorboard import EventsFile
+from fedjax_pfl.runs.trackers.tracker import NONE, check_installed
+from fedjax_pfl.runs.trackers.tracking import Tracking
 
 METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
@@ -53,26 +55,33 @@ def open_run(
   data: str,
   log: Callable[[str], None] = print,
   resumable: Collection[str] = (),
+  defaults: Mapping[str, Any] | None = None,
+  tracker: str = NONE,
 ) -> 'Run':
   """Return the run in `workdir`, started now or to be continued.
 
   `data` is the fingerprint of the data. A directory of a run with another
   config or other data is refused, and not changed; fields that are `resumable`
-  may differ, and other versions and devices are only logged.
+  may differ, and other versions and devices are only logged. Fields that the
+  stored config does not have, because they are younger, count as `defaults`.
+  The numbers are sent to `tracker`, too.
   """
+  check_installed(tracker)
   path = pathlib.Path(workdir)
-  identity.open_directory(path, config, data, log, resumable)
-  return Run(path, log)
+  identity.open_directory(path, config, data, log, resumable, defaults)
+  plain = atomic_files.plain(config, nonfinite=str)
+  return Run(path, log, Tracking(path, plain, tracker, log))
 
 
 class Run:
   """A run directory that is open for writing; every write is atomic."""
 
-  def __init__(self, path: pathlib.Path, log: Callable[[str], None]):
+  def __init__(
+    self, path: pathlib.Path, log: Callable[[str], None], tracking: Tracking
+  ):
     self.path = path
     self._log = log
-    self._events = None
-    self._purge_step = None
+    self._tracking = tracking
     self._is_closed = False
 
   def status(self) -> str:
@@ -122,7 +131,7 @@ class Run:
       stream.write(json.dumps(record, allow_nan=False) + '\n')
       stream.flush()
       os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
-    self._write_events(record['round'], now, numbers)
+    self._tracking.log(record['round'], now, numbers)
 
   def rewind(self, last_round: int | None) -> None:
     """Drop the metrics after `last_round` (None: all) and a torn last line."""
@@ -135,7 +144,7 @@ class Run:
     if earlier != lines:
       with atomic_files.writing(path):
         atomic_files.write_bytes(path, b''.join(earlier))
-    self._purge_step = limit + 1
+    self._tracking.rewind(limit)
 
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
     """Save the state after `step` rounds; the newest two are kept."""
@@ -160,13 +169,17 @@ class Run:
   def resume(
     self, like: PyTree | Callable[[int], PyTree]
   ) -> tuple[int, PyTree] | None:
-    """Return `restore_checkpoint(like)`, with the metrics rewound to it."""
+    """Return `restore_checkpoint(like)`, with the metrics rewound to it.
+
+    The run starts, or continues, at its tracker as well.
+    """
     restored = self.restore_checkpoint(like)
     if restored:
       step = restored[0]
       checksum = checkpoint.read_metadata(self._checkpoints, step)
       checksums.check_metrics(self.path / METRICS, checksum, step, self._log)
     self.rewind(restored[0] if restored else None)
+    self._tracking.start()
     return restored
 
   def write_clients(
@@ -220,6 +233,7 @@ class Run:
     result = checksums.with_checksums(result, self.path / CLIENTS)
     with atomic_files.writing(self.path):
       atomic_files.write_json(self.path / RESULT, result)
+    self._tracking.finish(atomic_files.plain(result))
 
   def model_path(self, name: str) -> pathlib.Path:
     """Return the path of the model of this name: model/<name>.npz."""
@@ -238,22 +252,12 @@ class Run:
     if self._is_closed:
       return
     self._is_closed = True
-    if self._events is not None:
-      self._events.close()
+    self._tracking.finish(None)
     lock.release(self.path)
 
   @property
   def _checkpoints(self) -> pathlib.Path:
     return self.path / 'checkpoints'
-
-  def _write_events(
-    self, step: int, now: float, numbers: Mapping[str, Any]
-  ) -> None:
-    """Write the numbers into tb/ as well."""
-    with atomic_files.writing(self.path / 'tb'):
-      if self._events is None:
-        self._events = EventsFile(self.path / 'tb', self._purge_step)
-      self._events.write(step, now, numbers)
 
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:

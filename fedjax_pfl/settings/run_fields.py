@@ -3,6 +3,7 @@
 from fedjax_pfl.data import PLACEMENTS
 from fedjax_pfl.data.halves import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
+from fedjax_pfl.runs.trackers.tracker import NONE, TRACKERS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
 from fedjax_pfl.settings.rules import Rule, at_least, one_of, tuple_of
@@ -130,6 +131,17 @@ class SystemSettings:
     ),
     'where states and indices of clients are; host: a round is sent those of '
     'its cohort',
+    NOTHING,
+    resumable=True,
+  )
+  tracker: str = field(
+    NONE,
+    one_of(
+      TRACKERS,
+      'a service that shows the numbers of runs',
+      'tensorboard, which needs no field: every run writes tb/',
+    ),
+    "send metrics and result to wandb or mlflow, beside TensorBoard's tb/",
     NOTHING,
     resumable=True,
   )

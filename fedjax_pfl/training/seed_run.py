@@ -11,7 +11,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.settings import RESUMABLE, Settings, to_config
+from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.drivers.driver import Call
 from fedjax_pfl.training.evaluators import Evaluators, make_evaluators
@@ -48,6 +48,8 @@ def open_run(experiment: Experiment, settings: Settings, workdir: str) -> Run:
     data=experiment.data_id,
     log=progress.log,
     resumable=RESUMABLE,
+    defaults=defaults(),
+    tracker=settings.system.tracker,
   )
 
 

@@ -109,9 +109,24 @@ def test_a_resumable_field_may_differ_and_is_logged(tmp_path):
   logged = []
   begin_on(2, logged.append)
   assert logged == [
-    f'{tmp_path} was started with devices 1, this is 2: numbers may differ in '
-    'their last digits.'
+    f'{tmp_path} was started with devices 1, this is 2: if numbers differ, '
+    'then in their last digits.'
   ]
+
+
+def test_a_field_that_is_younger_than_the_run_counts_as_its_default(tmp_path):
+  def begin_now(select, **more):
+    config = {**CONFIG, 'select': select, 'splits': (1, 2)}
+    defaults = {'select': 'last', 'splits': (1, 2), 'seed': 3}
+    run_dir.open_run(tmp_path, config, data='d', defaults=defaults, **more)
+
+  begin(tmp_path, data='d')
+  before = snapshot(tmp_path)
+  begin_now('last', log=pytest.fail)
+  assert snapshot(tmp_path) == before
+  message = refused(lambda: begin_now('validation'))
+  assert "got {'select': 'validation'}" in message
+  assert "these are {'select': 'last'}" in message
 
 
 def test_a_run_of_version_0_1_is_a_sentence_with_its_fields(tmp_path):

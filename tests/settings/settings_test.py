@@ -144,6 +144,8 @@ BAD = [
   ('devices', -1, 'a whole number of devices (0 = all), 0 or more'),
   ('clients_placement', 'gpu', 'Choices: device, host'),
   ('on_divergence', 'ignore', "got 'ignore', expected what happens"),
+  ('tracker', 'tensorboard', 'every run writes tb/'),
+  ('tracker', 'wandb.ai', 'did you mean wandb?'),
   ('debug', 1, 'Choices: True, False'),
   ('quick', 'yes', 'the config argument :quick'),
   ('hp', None, '{} for the defaults of the method'),
@@ -329,7 +331,7 @@ def test_a_field_states_what_it_changes():
   assert neither == {
     *('data_dir', 'conv_impl', 'views', 'save_clients', 'checkpoint_every'),
     *('log_every', 'clients_per_chunk', 'devices', 'clients_placement'),
-    *('debug', 'quick'),
+    *('tracker', 'debug', 'quick'),
   }
   assert {*changing(EVALUATION)} == {
     *('adapt_on', 'scoring', 'test_partition', 'test_shards_per_client'),
@@ -339,4 +341,4 @@ def test_a_field_states_what_it_changes():
       *(n for n in FIELDS if n.startswith('finetune.')),
     ),
   }
-  assert RESUMABLE == ('devices', 'clients_placement')
+  assert RESUMABLE == ('devices', 'clients_placement', 'tracker')

@@ -80,10 +80,12 @@ def plot_levels(rows: Sequence[Levels]) -> Markup:
   return _rows(groups, 'accuracy, %')
 
 
-def plot_gains(clients: Clients, names: Sequence[str], ends: tuple) -> Markup:
+def plot_gains(
+  clients: Clients, names: Sequence[str], ends: tuple, *, word: str = 'gain'
+) -> Markup:
   """Draw the gain of every client, from the largest to the smallest.
 
-  `ends` are those of the axis, which several charts share.
+  `ends` are those of the axis, which several charts share; `word` names it.
   """
   height, left = 208, 60
   gains = clients.after - clients.before
@@ -92,7 +94,7 @@ def plot_gains(clients: Clients, names: Sequence[str], ends: tuple) -> Markup:
   marks = ticks(*ends, 4)
   y = Scale(marks[0], marks[-1], height - 10, 34)
   x = Scale(0, max(len(order), 1), left, WIDTH - 14)
-  parts = [text(0, 13, 'gain, points', 'label')]
+  parts = [text(0, 13, f'{word}, points', 'label')]
   for tick in marks:
     kind = 'grid' if tick else 'axis'
     parts.append(line(left, y(tick), WIDTH - 14, y(tick), kind))
@@ -114,7 +116,7 @@ def plot_gains(clients: Clients, names: Sequence[str], ends: tuple) -> Markup:
   return drawing(
     WIDTH,
     height,
-    f'{clients.label}: gain of every client',
+    f'{clients.label}: {word} of every client',
     tag('g', *parts, class_=clients.css),
   )
 

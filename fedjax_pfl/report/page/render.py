@@ -19,6 +19,7 @@ from fedjax_pfl.report.page import (
   choices,
   client_sections,
   cost_tables,
+  opening,
   provenance,
   tables,
 )
@@ -52,10 +53,11 @@ def save(
   workdirs: Sequence[str | os.PathLike],
   out: str | os.PathLike,
   published: Published | None = None,
+  begin: opening.Opening | None = None,
 ) -> pathlib.Path:
   """Write the page of finished runs to `out` (.html); return `out`."""
   out = check_output(out)
-  html = render(workdirs, published)
+  html = render(workdirs, published, begin)
   try:
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_files.write_bytes(out, html.encode())
@@ -85,20 +87,31 @@ def check_output(out: str | os.PathLike) -> pathlib.Path:
 
 
 def render(
-  workdirs: Sequence[str | os.PathLike], published: Published | None = None
+  workdirs: Sequence[str | os.PathLike],
+  published: Published | None = None,
+  begin: opening.Opening | None = None,
 ) -> str:
   """Return the page of finished runs on one dataset.
+
+  It may `begin` with a question about them, and the answers.
 
   >>> html = render(['runs/fedavg', 'runs/fedbabu'])
   """
   groups = make_groups(read_comparable(workdirs))
   printed = _printed(groups, published or {})
+  sections = client_sections.make_sections(groups)
+  head = _head(groups)
+  if begin is not None:
+    head |= {'title': begin.title, 'lead': begin.lead}
+    pairs = opening.make_section(begin, groups)
+    sections = [*([pairs] if pairs else []), *sections]
   return _template().render(
-    **_head(groups),
+    **head,
+    answers=begin and begin.table,
     methods=_methods(groups),
     summary=tables.summary(groups, printed),
     choices=choices.choices(groups),
-    sections=client_sections.make_sections(groups),
+    sections=sections,
     cost=cost_tables.cost(groups),
     all_views=tables.all_views(groups),
     clients=cost_tables.clients(groups),

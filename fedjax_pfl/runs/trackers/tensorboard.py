@@ -1,33 +1,39 @@
-"""The metrics as TensorBoard reads them.
+"""The metrics as TensorBoard reads them: the folder tb/ of a run.
 
 Written by the thread that trains. tensorboardX's SummaryWriter has a thread of
 its own: on a full disk it ends, and the run would wait for it forever.
 """
 
 import contextlib
-import pathlib
-from collections.abc import Mapping
-from typing import Any
+
+from fedjax_pfl.runs.trackers.tracker import Begin, Numbers, Tracker
+
+FOLDER = 'tb'
 
 
-class EventsFile:
-  """An events file; `purge_step` hides later steps of earlier files."""
+def start(begin: Begin) -> Tracker:
+  """Return the tracker; later rounds in earlier files are hidden."""
+  return _EventsFile(begin)
 
-  def __init__(self, folder: pathlib.Path, purge_step: int | None):
+
+class _EventsFile:
+  def __init__(self, begin: Begin):
     # 0.05 s; 2 s where PyTorch is installed, which it imports.
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 
+    folder = begin.folder / FOLDER
     folder.mkdir(exist_ok=True)
+    self.id, self.place = FOLDER, str(folder)
     self._event = Event
     self._writer = EventsWriter(str(folder / 'events'))
-    if purge_step is not None:
-      start = SessionLog(status=SessionLog.START)
-      version = 'brain.Event:2'
-      self._writer.write_event(Event(step=purge_step, file_version=version))
-      self._writer.write_event(Event(step=purge_step, session_log=start))
+    if begin.last_round is not None:
+      first = SessionLog(status=SessionLog.START)
+      version, step = 'brain.Event:2', begin.last_round + 1
+      self._writer.write_event(Event(step=step, file_version=version))
+      self._writer.write_event(Event(step=step, session_log=first))
 
-  def write(self, step: int, now: float, numbers: Mapping[str, Any]) -> None:
+  def log(self, step: int, now: float, numbers: Numbers) -> None:
     """Write the values that are numbers, and flush them."""
     from tensorboardX.summary import scalar
 
@@ -39,6 +45,7 @@ class EventsFile:
         )
     self._writer.flush()
 
-  def close(self) -> None:
+  def finish(self, result: Numbers | None) -> None:
+    del result  # TensorBoard shows curves
     with contextlib.suppress(OSError):  # a full disk
       self._writer.close()

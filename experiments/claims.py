@@ -1,0 +1,54 @@
+"""Say what the results in results/ show of the papers' claims:
+
+  python experiments/claims.py [--write] [--pages=runs/claims]
+
+results/claims.toml states each claim as comparisons of published cells. Their
+numbers, intervals and verdicts follow from results/ alone: no images are
+needed, and nothing is trained.
+
+--write puts them into docs/results.md and README.md, between their marks, and
+draws the figures of docs/images again: do so after new results. --pages writes
+a report page for each claim of which a run directory is there.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+
+from absl import flags, logging
+
+from experiments import commandline
+
+CLAIMS = flags.DEFINE_string('claims', 'results/claims.toml', 'the claims')
+RESULTS = flags.DEFINE_string('results', 'results', 'what was run')
+WRITE = flags.DEFINE_bool('write', False, 'replace docs and figures')
+PAGES = flags.DEFINE_string('pages', None, 'a folder for report pages')
+
+
+def main(overrides):
+  del overrides  # there is no config
+  logging.set_verbosity(logging.WARNING)
+  # Imported here: a mistyped flag should not wait for jax.
+  from configs.tables.common import load_configs, load_table
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.reproduction.claims import document, pages, write
+  from fedjax_pfl.settings import parse_config
+
+  results = Path(RESULTS.value)
+  configs = {name: parse_config(one) for name, one in load_configs().items()}
+  verdicts = write.judge(
+    Path(CLAIMS.value), results, load_table, configs, progress.log
+  )
+  if WRITE.value:
+    written = write.write(verdicts, results, commandline.ROOT)
+    progress.log(f'Written: {", ".join(map(str, written))}')
+  else:
+    print(document.as_text(verdicts))
+  if PAGES.value:
+    for path in pages.save_pages(verdicts, Path(PAGES.value)):
+      progress.log(f'Report: {path}')
+
+
+if __name__ == '__main__':
+  commandline.run(main)

@@ -1,0 +1,48 @@
+"""Write one model of a finished run to a plain .npz file:
+
+  python experiments/export.py --run=runs/a --client=3 --output=model.npz
+
+--client=server is the server's model. --view is a model of the client before or
+after personalisation, by default the one that the result counts. The file has
+an array for each parameter, by its path, and a JSON header; docs/usage.md has
+a dozen lines that use it without this package. Where the data have moved:
+--config.data_dir=...
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+
+from absl import flags, logging
+
+from experiments import commandline
+
+RUN = flags.DEFINE_string('run', None, 'the directory of a finished run')
+CLIENT = flags.DEFINE_string('client', None, 'its number, or server')
+VIEW = flags.DEFINE_string('view', '', 'initial, finetuned, ...')
+OUTPUT = flags.DEFINE_string('output', None, 'the file: .npz, a new one')
+
+
+def main(overrides):
+  logging.set_verbosity(logging.WARNING)  # orbax logs every step
+  # Imported here: a mistyped flag should not wait for jax.
+  from fedjax_pfl.analysis.export import export
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.training import compile_cache
+
+  compile_cache.enable(progress.log)
+  edit = partial(commandline.replace_fields, overrides=overrides)
+  export(
+    RUN.value,
+    CLIENT.value,
+    VIEW.value,
+    OUTPUT.value,
+    progress.log,
+    edit if overrides else None,
+  )
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['run', 'client', 'output'])

@@ -1,0 +1,190 @@
+"""Export one model of a finished run as a plain file.
+
+Of a client: a view of the method's `personalize`, on the client's own data and
+with the random numbers of the run's evaluation. Of the server: `global_model`.
+Both are computed again from the last checkpoint, which has all clients.
+
+The file is one of runs/model_file.py: .npz, an array a leaf, and a JSON string
+`meta`. numpy alone reads it; safetensors would need a package at both ends, and
+has no place for nested settings.
+"""
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.analysis.answer import Log
+from fedjax_pfl.analysis.export_header import header
+from fedjax_pfl.analysis.final_models import load_states
+from fedjax_pfl.analysis.open_runs import Edit, read_run, rebuild
+from fedjax_pfl.core.algorithm import Client, Server, View
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.evaluate import (
+  check_views,
+  make_evaluate,
+  view_names,
+)
+from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.model_file import save_model
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.final_views import main_view
+from fedjax_pfl.training.global_evaluator import as_one_client
+from fedjax_pfl.training.seed_run import random_streams
+
+SERVER = 'server'
+ENDING = '.npz'
+
+
+class Choice(NamedTuple):
+  """Which model of a run: of a client in a view, or the server's."""
+
+  client: int | None  # None: the server
+  view: str  # '' of the server
+
+
+def export(
+  workdir: str | os.PathLike,
+  client: str,
+  view: str,
+  output: str | os.PathLike,
+  log: Log,
+  edit: Edit | None = None,
+) -> pathlib.Path:
+  """Write a model of the run to `output`; return its path.
+
+  `client` is a number or 'server'; without a view it is that of the result.
+
+  >>> export('runs/a', '3', 'finetuned', 'model.npz', print)
+  """
+  path = check_output(output)
+  settings, data = read_run(workdir, log, edit)
+  choice = choose(settings, run_dir.load_result(workdir), client, view)
+  experiment = rebuild(settings, data, log, edit)
+  return export_model(experiment, workdir, choice, path, log)
+
+
+def export_model(
+  experiment: Experiment,
+  workdir: str | os.PathLike,
+  choice: Choice,
+  path: pathlib.Path,
+  log: Log,
+) -> pathlib.Path:
+  """Write the model of this choice; return the path of the file."""
+  states = load_states(experiment, workdir, log)
+  compute = server_model if choice.client is None else client_model
+  model, scores = compute(experiment, states, choice)
+  about = header(experiment, pathlib.Path(workdir), *choice, model, scores)
+  try:
+    save_model(path, model, about)
+  except OSError as error:
+    raise bad_input(
+      'output',
+      got=str(path),
+      expected='a file that can be written',
+      choices=['another --output'],
+      cause=f'{error.strerror or error}'.lower(),
+    ) from error
+  who = 'the server' if choice.client is None else f'client {choice.client}'
+  view = f', {choice.view},' if choice.view else ''
+  number = sum(leaf.size for leaf in jax.tree.leaves(model))
+  log(
+    f'{path}: the model of {who}{view} with {number:,} numbers; it is right on '
+    f'{int(scores.correct)} of {int(scores.count)} test examples.'
+  )
+  return path
+
+
+def client_model(
+  experiment: Experiment, states: tuple[Server, Client], choice: Choice
+) -> tuple[View, Scores]:
+  """Return the model of a client in a view, and its scores."""
+  algorithm = experiment.stages[-1].algorithm
+  names = view_names(algorithm, *states, experiment.train)
+  check_views([choice.view], names)
+  evaluate_fn = make_evaluate(
+    algorithm, experiment.task.normalise, [choice.view], keep_models=True
+  )
+  key = random_streams(experiment.settings.seed)['evaluation']
+  ids = jnp.array([choice.client])
+  answers = evaluate_fn(*states, ids, *experiment.eval_data, key)
+  scores, models = jax.tree.map(lambda leaf: leaf[0], answers)
+  return models[choice.view], scores[choice.view]
+
+
+def server_model(
+  experiment: Experiment, states: tuple[Server, Client], choice: Choice
+) -> tuple[View, Scores]:
+  """Return the one model of the server, and its scores on all tests."""
+  del choice
+  algorithm = experiment.stages[-1].algorithm
+  if algorithm.global_model is None:
+    raise bad_input(
+      'client',
+      got=SERVER,
+      expected=f'a client: {experiment.settings.algorithm} has no global model',
+      choices=[f'0 to {experiment.settings.data.num_clients - 1}'],
+      cause='a method whose server holds a part of the model, or several',
+    )
+  model, tests = algorithm.global_model(states[0]), experiment.dataset.test
+  score_fn = jax.jit(
+    lambda model, data: score_view(
+      algorithm.predict, model, data, experiment.task.normalise, TEST_BATCH
+    )
+  )
+  return model, score_fn(model, as_one_client(tests))
+
+
+def check_output(output: str | os.PathLike) -> pathlib.Path:
+  """Return the path; refuse another ending, an old file, no folder."""
+  path = pathlib.Path(output)
+  if path.suffix != ENDING:
+    cause = 'a folder, or the ending of another format'
+  elif path.exists():
+    cause = 'it is there already, and nothing is overwritten'
+  elif not path.parent.is_dir():
+    cause = f'there is no folder {path.parent}'
+  else:
+    return path
+  raise bad_input(
+    'output',
+    got=str(path),
+    expected=f'a new file *{ENDING} in a folder that exists',
+    choices=['another --output'],
+    cause=cause,
+  )
+
+
+def choose(
+  settings: Settings, result: Mapping[str, Any], client: str, view: str
+) -> Choice:
+  """Return the choice; the view of a client is that of the result if ''."""
+  if client == SERVER:
+    if view:
+      raise bad_input(
+        'view',
+        got=view,
+        expected='none: the server has one model, which is not personalised',
+        choices=[f'--client={SERVER} alone', '--client=0 with --view'],
+        cause='a client was meant',
+      )
+    return Choice(None, '')
+  last = settings.data.num_clients - 1
+  if not (client.isascii() and client.isdecimal() and int(client) <= last):
+    raise bad_input(
+      'client',
+      got=client,
+      expected=f'a client of the run, 0 to {last}, or {SERVER}',
+      cause='clients are numbered from 0',
+    )
+  chosen = main_view(settings.evaluation.views)
+  if settings.evaluation.select == 'validation':
+    chosen = result['validation']['view']
+  return Choice(int(client), view or chosen)

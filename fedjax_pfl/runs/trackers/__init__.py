@@ -1,0 +1,1 @@
+"""Trackers: a file each, imported only when a run asks for it."""

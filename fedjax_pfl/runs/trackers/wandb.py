@@ -1,0 +1,63 @@
+"""Weights & Biases: project WANDB_PROJECT, or else 'fedjax_pfl'.
+
+The key, the mode (WANDB_MODE=offline) and all else are those of its own
+environment and files: nothing of it is read or stored here. Its files are in
+the folder wandb/ of the run.
+"""
+
+import os
+
+from fedjax_pfl.runs.trackers.tracker import (
+  PROJECT,
+  Begin,
+  Numbers,
+  Tracker,
+  flat_scalars,
+  scalars,
+)
+
+UPLOAD = 60  # seconds for the last numbers; what is left, `wandb sync` sends
+
+
+def start(begin: Begin) -> Tracker:
+  """Return the tracker of a run that is new, or is continued by its id."""
+  import wandb
+
+  return _Run(
+    wandb.init(
+      project=os.environ.get('WANDB_PROJECT') or PROJECT,
+      dir=str(begin.folder),
+      id=begin.id,
+      name=begin.folder.resolve().name,
+      config=dict(begin.config),
+      resume='allow',
+      reinit='create_new',  # other seeds have runs of their own
+      allow_val_change=True,  # a resumable field
+      settings=wandb.Settings(
+        # It would print over the progress bar, and redirect what we print.
+        silent=True,
+        console='off',
+        finish_timeout=UPLOAD,
+        finish_timeout_raises=True,
+      ),
+    )
+  )
+
+
+class _Run:
+  def __init__(self, run):
+    self._run = run
+    self.id = run.id
+    folder = os.path.dirname(run.dir)
+    self.place = f'{folder}, for wandb sync' if run.offline else str(run.url)
+
+  def log(self, step: int, now: float, numbers: Numbers) -> None:
+    """Send the numbers, unless those of this round are there already."""
+    del now  # it has a clock of its own
+    if step >= self._run.step:  # it would warn of each, and drop it
+      self._run.log(scalars(numbers), step=step, commit=True)
+
+  def finish(self, result: Numbers | None) -> None:
+    if result is not None:
+      self._run.summary.update(flat_scalars(result))
+    self._run.finish(exit_code=int(result is None))

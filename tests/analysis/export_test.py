@@ -1,0 +1,282 @@
+"""One model of a run as a plain file, and ten lines that read it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import helpers
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedjax_pfl as pfl
+from fedjax_pfl.analysis.export import (
+  Choice,
+  check_output,
+  choose,
+  export,
+  export_model,
+)
+from fedjax_pfl.analysis.export_header import model_settings, rule_of
+from fedjax_pfl.data import find_recipe
+from fedjax_pfl.models import concatenated
+from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.model_file import load_model, save_model
+from fedjax_pfl.settings import parse_config
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+USAGE = Path(__file__).parents[2] / 'docs' / 'usage.md'
+CONFIG = {
+  'dataset': 'synthetic',
+  'model': 'simple_cnn',
+  'num_clients': 4,
+  'max_train_examples': 80,
+  'rounds': 1,
+  'local_epochs': 1,
+  'batch_size': 20,
+  'learning_rate': 0.05,
+  'views': ('initial',),
+  'eval_views': (),
+}
+
+
+@pytest.fixture(scope='module')
+def cnn_run(tmp_path_factory):
+  """Return the experiment and the directory of a finished run."""
+  workdir = tmp_path_factory.mktemp('cnn') / 'run'
+  before = jax.config.values['jax_disable_most_optimizations']
+  jax.config.update('jax_disable_most_optimizations', True)
+  experiment = pfl.build_experiment(CONFIG)
+  pfl.train(experiment, workdir)
+  jax.config.update('jax_disable_most_optimizations', before)
+  return experiment, workdir
+
+
+def play_docs(folder, images):
+  """Run the lines of docs/usage.md where this package cannot be imported."""
+  _, _, text = USAGE.read_text().partition('## Take a model elsewhere')
+  code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
+  lines = [line for line in code.splitlines() if line]
+  assert sum(not line.startswith('import') for line in lines) == 12
+  np.save(folder / 'images.npy', images)
+  program = (
+    'import sys; sys.modules["fedjax_pfl"] = None\n'
+    f'{code}\nprint(x.tolist())\n'
+    'assert not {"jax", "flax", "torch", "tensorflow"} & {*sys.modules}'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    cwd=folder,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  names, logits = done.stdout.splitlines()
+  return names, np.array(json.loads(logits))
+
+
+def test_the_lines_of_the_docs_predict_as_we_do(cnn_run, tmp_path):
+  experiment, workdir = cnn_run
+  logged = []
+  path = export(workdir, '1', '', tmp_path / 'model.npz', logged.append)
+  params, header = load_model(path)
+  data = helpers.client_of(experiment.test, 1)
+  rows = data.index[: int(data.count)]
+  x, y = np.asarray(data.x[rows]), np.asarray(data.y[rows])
+  names, logits = play_docs(tmp_path, x)
+  inputs = experiment.task.normalise(x, None)
+  ours = experiment.task.logits(params, inputs, jnp.ones(len(x)))
+  np.testing.assert_allclose(logits, ours, atol=1e-4)
+  assert names == str([f'{label}' for label in np.argmax(ours, 1)])
+  correct = int((logits.argmax(1) == y).sum())
+  assert header['test_correct'] == correct and header['test_count'] == len(y)
+  assert header['test_accuracy'] == pytest.approx(100 * correct / len(y))
+  assert correct == run_dir.load_clients(workdir).scores['initial'].correct[1]
+  assert f'{path}: the model of client 1, initial, with ' in logged[-1]
+
+
+def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
+  experiment, workdir = cnn_run
+  path = export(workdir, 'server', '', tmp_path / 'm.npz', lambda text: None)
+  params, header = load_model(path)
+  helpers.assert_same_bits(
+    params, load_model(workdir / 'model' / 'global.npz')[0]
+  )
+  recipe = find_recipe('synthetic')
+  expected = {
+    'model': 'simple_cnn',
+    'model_settings': {'num_classes': 10, 'widths': [6, 16, 120, 84]},
+    'rule': {'name': 'network', 'text': 'logits = network(x)'},
+    'batch_statistics': False,
+    'image_shape': [16, 16, 1],
+    'num_classes': 10,
+    'class_names': [str(number) for number in range(10)],
+    'input': 'x = (image / 255 - image_mean) / image_std',
+    'image_mean': [*recipe.mean],
+    'image_std': [*recipe.std],
+    'algorithm': 'fedavg',
+    'run': 'run',
+    'dataset': 'synthetic',
+    'data': experiment.data_id,
+    'seed': 0,
+    'round': 1,
+    'client': 'server',
+    'view': 'global',
+    'test_count': len(experiment.dataset.test.y),
+  }
+  assert {name: header[name] for name in expected} == expected
+  assert str(workdir.parent) not in json.dumps(header)
+
+
+def test_a_personal_model_is_the_one_that_the_run_evaluated(tiny_run, tmp_path):
+  experiment, workdir = tiny_run
+  path = tmp_path / 'm.npz'
+  export_model(experiment, workdir, Choice(0, 'finetuned'), path, print)
+  params, header = load_model(path)
+  saved, _ = load_model(workdir / 'model' / 'finetuned_client0.npz')
+  helpers.assert_close(params, saved)
+  assert (header['client'], header['view']) == (0, 'finetuned')
+  scores = run_dir.load_clients(workdir).scores['finetuned']
+  assert header['test_correct'] == scores.correct[0]
+
+
+# ---- models that are not one network
+
+
+@pytest.mark.parametrize(
+  'name', ['euclidean', pytest.param('cosine', marks=pytest.mark.long)]
+)
+def test_class_means_are_beside_the_parameters(tiny_run, tmp_path, name):
+  experiment, workdir = tiny_run
+  path = tmp_path / 'm.npz'
+  choice = Choice(2, f'templates_{name}')
+  export_model(experiment, workdir, choice, path, lambda text: None)
+  tree, header = load_model(path)
+  assert header['rule']['name'] == f'network, {name}'
+  assert header['batch_statistics']
+  data = helpers.client_of(experiment.test, 2)
+  rows = data.index[: int(data.count)]
+  x = experiment.task.normalise(data.x[rows], None)
+  f = experiment.task.features(tree['model']['params'], x, jnp.ones(len(x)))
+  f, means = np.asarray(f), tree['model']['means']
+  if name == 'cosine':
+    f = f / np.linalg.norm(f, axis=1, keepdims=True)
+    lengths = np.linalg.norm(means, axis=1, keepdims=True)
+    means = means / np.maximum(lengths, 1e-9)
+  gaps = np.linalg.norm(f[:, None] - means, axis=-1)
+  gaps = np.where(tree['model']['present'], gaps, np.inf)
+  correct = int((gaps.argmin(1) == np.asarray(data.y[rows])).sum())
+  assert correct == header['test_correct']
+
+
+def test_concatenated_encoders_follow_their_rule(tmp_path):
+  task = helpers.make_task()
+  wide = concatenated.widen(task, 2)
+  params = jax.jit(wide.init)(helpers.KEY(0))
+  save_model(tmp_path / 'm.npz', params, {'rule': rule_of(params)})
+  stored, header = load_model(tmp_path / 'm.npz')
+  assert header['rule']['name'] == 'concatenated'
+  x = np.linspace(0, 1, 20).reshape(5, 2, 2, 1)
+  parts = []
+  for cluster in range(2):
+    row = jax.tree.map(lambda leaf, m=cluster: leaf[m], stored['encoders'])
+    parts.append(jax.jit(task.features)(row, x, jnp.ones(5)))
+  logits = np.concatenate(parts, 1) @ stored['head']['kernel']
+  helpers.assert_close(
+    logits + stored['head']['bias'],
+    jax.jit(wide.logits)(params, x, jnp.ones(5)),
+  )
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_every_model_has_settings_that_json_can_hold(name):
+  settings = model_settings(name, (32, 32, 3), 10)
+  assert settings['num_classes'] == 10
+  assert json.loads(json.dumps(settings)).keys() == settings.keys()
+  assert model_settings('net.py:MyNet', (32, 32, 3), 10) == {}
+
+
+# ---- bad input
+
+
+def refused(call):
+  return helpers.refused(call)
+
+
+def test_what_cannot_be_exported_is_a_sentence(cnn_run, tmp_path):
+  experiment, workdir = cnn_run
+
+  def put(client='1', view='', output='new.npz', run=workdir):
+    message = refused(
+      lambda: export(run, client, view, tmp_path / output, pytest.fail)
+    )
+    assert not (tmp_path / 'new.npz').exists()
+    return message
+
+  assert put(run=tmp_path / 'no').startswith("run: got '")
+  assert put('4').startswith("client: got '4', expected a client of the run, 0")
+  assert put('-1').startswith("client: got '-1'")
+  assert put('²').startswith("client: got '²'")
+  assert 'expected none: the server has one model' in put('server', 'initial')
+  (tmp_path / 'old.npz').write_bytes(b'mine')
+  assert 'it is there already' in put(output='old.npz')
+  assert (tmp_path / 'old.npz').read_bytes() == b'mine'
+  assert 'the ending of another format' in put(output='model.safetensors')
+  assert 'there is no folder' in put(output='no/new.npz')
+  message = refused(
+    lambda: export_model(
+      experiment, workdir, Choice(1, 'finetund'), tmp_path / 'new.npz', print
+    )
+  )
+  assert 'did you mean finetuned?' in message
+  no_global = without_global(experiment)
+  message = refused(
+    lambda: export_model(
+      no_global, workdir, Choice(None, ''), tmp_path / 'new.npz', print
+    )
+  )
+  assert "client: got 'server', expected a client: fedavg has no global" in (
+    message
+  )
+  assert not (tmp_path / 'new.npz').exists()
+
+
+def without_global(experiment):
+  (stage,) = experiment.stages
+  algorithm = stage.algorithm._replace(global_model=None)
+  return experiment._replace(stages=(stage._replace(algorithm=algorithm),))
+
+
+def test_a_run_whose_checkpoint_is_damaged_or_gone(cnn_run, tmp_path):
+  experiment, workdir = cnn_run
+  copy = tmp_path / 'run'
+  shutil.copytree(workdir, copy)
+  for path in (copy / 'checkpoints').rglob('*'):
+    if path.is_file() and path.name != 'checksums.json':
+      path.write_bytes(path.read_bytes()[:-1] + b'x')
+
+  def call():
+    export_model(experiment, copy, Choice(1, ''), tmp_path / 'm.npz', print)
+
+  assert refused(call).startswith('checkpoints: got ')
+  shutil.rmtree(copy / 'checkpoints')
+  assert 'a copy without checkpoints/' in refused(call)
+  (copy / 'result.json').unlink()
+  message = refused(lambda: export(copy, '1', '', tmp_path / 'm.npz', print))
+  assert 'a run that has not got that far' in message
+  assert not (tmp_path / 'm.npz').exists()
+
+
+def test_the_view_of_a_client_is_that_of_the_result():
+  settings = parse_config(
+    {**CONFIG, 'validation_fraction': 0.2, 'select': 'validation'}
+  )
+  result = {'validation': {'view': 'finetuned_1'}}
+  assert choose(settings, result, '3', '') == Choice(3, 'finetuned_1')
+  assert choose(settings, result, '3', 'initial') == Choice(3, 'initial')
+  assert check_output('m.npz') == Path('m.npz')
