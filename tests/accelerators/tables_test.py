@@ -4,7 +4,9 @@ import jax
 import pytest
 
 from configs import common
+from experiments import accelerator_tables
 from experiments.accelerators import (
+  page,
   report,
   rows,
   store,
@@ -84,3 +86,12 @@ def test_a_stored_program_is_not_compiled_again(
   )
   with pytest.raises(TypeError):
     table_row.compile_row(HERE, row, known)
+
+
+def test_the_page_is_that_of_the_stored_rows():
+  stored = {
+    name: store.read(accelerator_tables.FOLDER, name)
+    for name in ('cuda', 'tpu')
+  }
+  assert all(stored.values())
+  assert accelerator_tables.PAGE.read_text() == page.as_markdown(stored)
