@@ -17,6 +17,7 @@ from fedjax_pfl.evaluation.evaluate import (
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.evaluation.new_clients import with_new_clients
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.federated.chunking import evaluation_chunk
 from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.global_evaluator import (
@@ -186,7 +187,9 @@ def _make_program(
     score_fn=SCORINGS[scoring],
     metrics=experiment.metrics,
     keep_models=keep_models,
-    clients_per_chunk=1 if target() == 'cpu' else block,
+    clients_per_chunk=evaluation_chunk(
+      settings.system.clients_per_chunk, block
+    ),
     mesh=mesh,
   )
   return replicate(evaluate_fn, mesh)

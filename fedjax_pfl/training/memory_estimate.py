@@ -25,7 +25,12 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
-from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
+from fedjax_pfl.federated.chunking import (
+  chunk_size,
+  client_program,
+  evaluation_chunk,
+  shapes_of,
+)
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training import validation
@@ -254,10 +259,10 @@ def _evaluation(
     jax.eval_shape(jax.random.key, 0),
   )
   compiled = lowered.compile(compiler_options=_options())
-  memory, block = compiled.memory_analysis(), max(BLOCK, size)
-  if target() == 'cpu':  # one after the other
-    return memory.temp_size_in_bytes + BLOCK * memory.output_size_in_bytes
-  here = -(-block // _num_devices(experiment))
+  memory = compiled.memory_analysis()
+  block = BLOCK if target() == 'cpu' else max(BLOCK, size)
+  chunk = evaluation_chunk(experiment.settings.system.clients_per_chunk, block)
+  here = min(chunk, -(-block // _num_devices(experiment)))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 
