@@ -154,7 +154,7 @@ def test_a_number_that_a_method_needs_as_a_float_is_no_argument():
     assert divide(experiments) == [[0, 2], [1, 3]]
 
 
-@every_method(4)
+@every_method(9)
 def test_every_number_of_a_method_can_be_an_argument(name):
   changes = {'num_clients': 20} if name == 'fedconcat' else {}
   settings = digits.get_config(name).to_dict() | SETTINGS | changes
