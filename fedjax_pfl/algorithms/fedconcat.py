@@ -22,6 +22,8 @@ The features F(x) are computed once for all rounds where that is exact: no
 augmentation and no layer that depends on the batch. `cache` 'always' does it
 in any case, on images that are not augmented.
 
+New client: it has F and C, as all others; it needs no cluster.
+
 Differs from the paper: encoders are as in testing when C is trained and on
 noise (no dropout; its code leaves them in training mode); the differential
 privacy of p_i is left out; learning rate and momentum are those of `train` in

@@ -8,6 +8,8 @@ an example are left out of its softmax, so that the loss of a client with one
 class is 0 and only weight decay changes its model. Evaluation and fine-tuning
 use the logits uncalibrated.
 
+New client: it has the global model, and fine-tunes it as all others do.
+
 Differs from the paper: the true class is in the denominator of the softmax.
 Without it the loss has no lower bound, and every public code keeps it. The
 weights a_i are 1 by default; tau is not given in the paper.

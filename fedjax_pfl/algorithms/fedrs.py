@@ -9,6 +9,8 @@
 The logit is scaled with its bias. Evaluation and fine-tuning use the logits
 unscaled.
 
+New client: it has the global model, and fine-tunes it as all others do.
+
 Differs from the paper: momentum 0.9, and weights a_i that are 1 by default.
 `graded` is what the authors' later code does; its head has no bias there.
 """

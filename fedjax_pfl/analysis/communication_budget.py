@@ -49,7 +49,7 @@ def communication_budget(
 
   image, num_classes = peek(settings.data.dataset, settings.data.data_dir)
   task = build_task(settings, image, num_classes)
-  num_clients = settings.data.num_clients
+  num_clients = settings.data.num_seen_clients
   data = ClientData(
     shape(1, *image, dtype='uint8'),
     shape(1),

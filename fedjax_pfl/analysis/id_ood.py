@@ -63,7 +63,7 @@ def measure(run: OpenRun, num_clients: int, log: Log) -> dict[str, Split]:
   """Return {view: accuracies [K]} of the first clients; 0 means all of them."""
   views = run.settings.evaluation.views
   server, clients = load_states(run.experiment, run.path, log)
-  total = run.settings.data.num_clients
+  total = run.settings.data.num_seen_clients
   number = min(num_clients or total, total)
   few = run.experiment._replace(
     train=first_clients(run.experiment.train, number),

@@ -48,6 +48,12 @@ class DataSettings:
     at_least(1, 'clients', 'num_clients and client_fraction interchanged'),
     'registered clients, K',
   )
+  unseen_clients: int = field(
+    0,
+    at_least(0, 'clients', 'a share of the clients'),
+    'so many of the K, drawn by the seed, are never in a cohort: they come '
+    'after training, and are evaluated beside the others',
+  )
   shards_per_client: int = field(
     10,
     at_least(1, 'shards for each client', 'a division that left a fraction'),
@@ -150,3 +156,8 @@ class DataSettings:
     "share of each client's training examples that is kept for choosing, and "
     'not trained on; 0: none',
   )
+
+  @property
+  def num_seen_clients(self) -> int:
+    """Return the clients that rounds draw from."""
+    return self.num_clients - self.unseen_clients

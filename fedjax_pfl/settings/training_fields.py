@@ -66,7 +66,16 @@ class TrainingSettings:
       'a fraction above 0 and up to 1',
       'a percentage, or a number of clients',
     ),
-    'share of the clients that take part in a round',
+    'share of the clients that take part in a round; unseen ones do not count',
+  )
+  dropout_rate: float = field(
+    0.0,
+    number(
+      lambda value: 0 <= value < 1,
+      'a probability, from 0 to below 1',
+      'a percentage, or the share of clients that send; at 1 none ever sends',
+    ),
+    'probability with which a client of the cohort fails and sends nothing',
   )
   total_epochs: int = field(
     320,

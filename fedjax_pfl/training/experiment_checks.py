@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
@@ -81,13 +82,7 @@ def check_views(
   settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
 ) -> None:
   """Refuse views that the method does not have; traces, computes nothing."""
-  clients = settings.data.num_clients
-  data = ClientData(
-    jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
-    jax.ShapeDtypeStruct((1,), 'int32'),
-    jax.ShapeDtypeStruct((clients, 1), 'int32'),
-    jax.ShapeDtypeStruct((clients,), 'int32'),
-  )
+  data = _shapes(settings, image_shape)
   *_, (last, *states) = stage_shapes(stages, data)
   names = evaluate.view_names(last.algorithm, *states, data)
   for views in (final_views(settings), settings.evaluation.eval_views):
@@ -104,3 +99,38 @@ def check_views(
       cause='the protocol of printed numbers, in a run that evaluates nothing '
       'on the way',
     )
+
+
+def check_download(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Refuse clients who come later where the server has nothing for them."""
+  number = settings.data.unseen_clients
+  if not number:
+    return
+  data = _shapes(settings, image_shape)
+  *_, (last, server, clients) = stage_shapes(stages, data)
+  client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
+  down = jax.eval_shape(last.algorithm.download, server, client)
+  if trees.num_bytes(down):
+    return
+  raise bad_input(
+    'unseen_clients',
+    got=number,
+    expected=f'0 for {settings.algorithm}: its server sends nothing, so that a '
+    'client who comes later would train alone, as all the others do',
+    choices=['unseen_clients=0', 'a method whose server sends a model'],
+    cause='a comparison of new clients with training alone: that is the '
+    'accuracy of all clients of this method',
+  )
+
+
+def _shapes(settings: Settings, image_shape: tuple) -> ClientData:
+  """Return the shapes of the clients that take part, of one example each."""
+  clients = settings.data.num_seen_clients
+  return ClientData(
+    jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
+    jax.ShapeDtypeStruct((1,), 'int32'),
+    jax.ShapeDtypeStruct((clients, 1), 'int32'),
+    jax.ShapeDtypeStruct((clients,), 'int32'),
+  )

@@ -77,7 +77,7 @@ def forecast_memory(
   """Return the memory of a stage that starts with states of these shapes."""
   size = experiment.cohort_size
   if stage.full_participation:
-    size = experiment.settings.data.num_clients
+    size = experiment.settings.data.num_seen_clients
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(
     stage.prepare_data, states[0], shapes_of(experiment.train)
@@ -96,7 +96,7 @@ def forecast_memory(
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
   devices, moved = _num_devices(experiment), 0
   here = -(-size // devices)  # clients that one device runs
-  if devices > 1 and size < experiment.settings.data.num_clients:
+  if devices > 1 and size < experiment.settings.data.num_seen_clients:
     moved = 2 * here * devices * own
   return known._replace(
     images=known.images + made,
@@ -208,8 +208,9 @@ def _known(
   """Return the part that follows from shapes: without work and uploads."""
   train, test = experiment.train, experiment.test
   server, clients = map(trees.num_bytes, states)
-  num_clients = experiment.settings.data.num_clients
-  splits = train, test, *filter(None, [experiment.validation])
+  num_clients = experiment.settings.data.num_seen_clients
+  splits = [train, test, experiment.validation, *(experiment.unseen or ())]
+  splits = [data for data in splits if data is not None]
   rows = trees.num_bytes([(data.index, data.count) for data in splits])
   pools = {
     id(leaf): leaf
