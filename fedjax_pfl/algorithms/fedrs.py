@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check
+from fedjax_pfl.core.checks import check, check_cross_entropy
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
@@ -40,6 +40,7 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRS."""
+  check_cross_entropy(task, 'FedRS')
   check(
     hp,
     'alpha',

@@ -99,7 +99,7 @@ def objective(
     contrast = jnp.where(
       client.has_trained, losses.masked_mean(contrasts, batch), 0.0
     )
-    cross_entropy = losses.masked_cross_entropy(outputs.logits, batch)
+    cross_entropy = losses.batch_loss(outputs.logits, batch, task.example_loss)
     return cross_entropy + mu * contrast, {
       'cross_entropies': cross_entropy,
       'contrasts': contrast,

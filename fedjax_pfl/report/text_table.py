@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedjax_pfl.evaluation.own_metrics import TAKEN
 from fedjax_pfl.report import selections
 from fedjax_pfl.report.styles import display_name
 
@@ -46,7 +47,25 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   more = ['', _choices(chosen)] if chosen else []
   with_unseen = [result for result in results if 'unseen' in result]
   more += ['', _unseen(with_unseen, views)] if with_unseen else []
-  return '\n'.join([align(rows), *_notes(results), *more])
+  return '\n'.join([align(rows), *_metrics(results), *_notes(results), *more])
+
+
+def _metrics(results: Sequence[Mapping[str, Any]]) -> list[str]:
+  """Return a line for each result with metrics of the user's own."""
+  lines = []
+  for result in results:
+    values: dict[str, list[str]] = {}
+    for view, summary in result['views'].items():
+      for name in {*summary} - TAKEN:
+        value = summary[name]  # None: it was finite for no client
+        shown = f'{value:.4g}' if isinstance(value, int | float) else '-'
+        values.setdefault(name, []).append(f'{view} {shown}')
+    name = display_name(result['algorithm'])
+    lines += [
+      f'{name}, {metric}: {", ".join(own)}'
+      for metric, own in sorted(values.items())
+    ]
+  return lines
 
 
 def align(rows: Sequence[tuple[str, ...]]) -> str:

@@ -37,6 +37,7 @@ RESULT = 'result.json'
 ALWAYS_SCORED = ('correct', 'count')
 VALIDATION = 'validation_'  # begins the names of these scores in clients.npz
 UNSEEN = 'unseen/'  # arrays of clients who came after training; no view's name
+OWN = 'own'  # the field of the user's metrics, which are stored by their names
 
 
 class Clients(NamedTuple):
@@ -338,8 +339,8 @@ def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
     if array is not None:
       arrays[name] = np.asarray(array, np.int32)
   for view, score in scores.items():
-    for field, array in score._asdict().items():
-      if array is not None:
+    for field, array in {**score._asdict(), **(score.own or {})}.items():
+      if array is not None and field != OWN:
         arrays[f'{view}/{field}'] = np.asarray(array)
   if validation is not None:
     for field in ALWAYS_SCORED:
@@ -353,12 +354,15 @@ def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
 def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
   """Return the clients of these arrays of the file at `path`."""
   views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
-  maybe_scored = [name for name in Scores._fields if name not in ALWAYS_SCORED]
+  maybe_scored = [
+    name for name in Scores._fields if name not in (*ALWAYS_SCORED, OWN)
+  ]
   try:
     scores = {
       view: Scores(
         **{field: arrays[f'{view}/{field}'] for field in ALWAYS_SCORED},
         **{field: arrays.get(f'{view}/{field}') for field in maybe_scored},
+        own=_own_metrics(arrays, view),
       )
       for view in views
       if view
@@ -386,6 +390,19 @@ def _validation_in(arrays: Mapping[str, np.ndarray]) -> Scores | None:
   if names[0] not in arrays:
     return None
   return Scores(*(arrays[name] for name in names))
+
+
+def _own_metrics(
+  arrays: Mapping[str, np.ndarray], view: str
+) -> dict[str, np.ndarray] | None:
+  """Return the user's metrics of a view: all that is no field of Scores."""
+  fields = [name.rpartition('/') for name in arrays]
+  own = {
+    name: arrays[f'{view}/{name}']
+    for known, _, name in fields
+    if known == view and name not in Scores._fields
+  }
+  return own or None
 
 
 def _round_of(line: bytes) -> float:

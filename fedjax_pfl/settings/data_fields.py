@@ -3,7 +3,13 @@
 from fedjax_pfl.data import NAMES, PARTITIONS, PREPROCESSINGS, TEST_PARTITIONS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import BOTH, NOTHING, field, record
-from fedjax_pfl.settings.rules import at_least, number, one_of, tuple_of
+from fedjax_pfl.settings.rules import (
+  at_least,
+  number,
+  one_of,
+  or_code,
+  tuple_of,
+)
 
 
 @record
@@ -40,8 +46,9 @@ class DataSettings:
   )
   partition: str = field(
     'shards',
-    one_of(PARTITIONS, 'a way to deal examples to clients'),
-    'how training examples are divided among clients; natural: as the data are',
+    or_code(one_of(PARTITIONS, 'a way to deal examples to clients')),
+    'how training examples are divided among clients; natural: as the data '
+    'are; or a function of your own',
   )
   num_clients: int = field(
     100,

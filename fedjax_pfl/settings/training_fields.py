@@ -8,7 +8,16 @@ from fedjax_pfl.models.precision import PRECISIONS
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
-from fedjax_pfl.settings.rules import Rule, at_least, number, one_of, tuple_of
+from fedjax_pfl.settings.rules import (
+  Rule,
+  at_least,
+  number,
+  one_of,
+  or_code,
+  tuple_of,
+)
+
+CROSS_ENTROPY = 'cross_entropy'
 
 
 @record
@@ -17,12 +26,14 @@ class ModelSettings:
 
   name: str = field(
     'convnet4',
-    one_of(
-      MODELS,
-      'a known model',
-      'a typing error, or another name of this model',
+    or_code(
+      one_of(
+        MODELS,
+        'a known model',
+        'a typing error, or another name of this model',
+      )
     ),
-    'the architecture',
+    'the architecture; or a module of your own',
     config_name='model',
   )
   head_init: str = field(
@@ -81,6 +92,17 @@ class TrainingSettings:
     320,
     at_least(1, 'epochs', 'rounds were meant: they have a field of that name'),
     "over a client's data: rounds = floor(total_epochs / local_epochs)",
+  )
+  loss: str = field(
+    CROSS_ENTROPY,
+    or_code(
+      one_of(
+        (CROSS_ENTROPY,),
+        'the loss of an example',
+        'the name of a function alone, without its file',
+      )
+    ),
+    'what training minimises, a mean over examples; or a function of your own',
   )
   local_epochs: int = field(
     10,

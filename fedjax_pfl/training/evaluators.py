@@ -184,6 +184,7 @@ def _make_program(
     views,
     batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
     score_fn=SCORINGS[scoring],
+    metrics=experiment.metrics,
     keep_models=keep_models,
     clients_per_chunk=1 if target() == 'cpu' else block,
     mesh=mesh,
@@ -200,4 +201,5 @@ def accuracies(
     summary = summarise(score, train_count)
     numbers[f'{view}/accuracy'] = summary['mean']
     numbers[f'{view}/pooled'] = summary['pooled']
+    numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
   return numbers

@@ -5,6 +5,7 @@ read; the partition of the data before anything is compiled or written.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
@@ -12,13 +13,15 @@ from jax.sharding import Mesh
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.numbered import Numbers
 from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data import Dataset
 from fedjax_pfl.data.halves import halves
+from fedjax_pfl.evaluation.own_metrics import Metrics
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models.outline import outline
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.training.experiment_checks import (
   check_download,
   check_global_model,
@@ -27,6 +30,7 @@ from fedjax_pfl.training.experiment_checks import (
 )
 from fedjax_pfl.training.experiment_data import UnseenClients, build_data
 from fedjax_pfl.training.experiment_method import (
+  build_metrics,
   build_stages,
   build_task,
   needs_same_clients,
@@ -64,6 +68,7 @@ class Experiment(NamedTuple):
   task: Task
   stages: tuple[Stage, ...]
   cohort_size: int
+  metrics: Metrics = MappingProxyType({})  # the user's own, by name
   shared: Shared | None = None
 
   @property
@@ -99,7 +104,8 @@ def build_experiment(
 
   Args:
     config: fields of a config by name, as `configs/*.py` make them; what it
-      leaves out has its default (docs/settings.md).
+      leaves out has its default (docs/settings.md). Code of your own that it
+      names has to be loaded: `load_code`.
     log: called with each sentence that a user should read.
 
   Returns:
@@ -114,9 +120,11 @@ def build_experiment(
   ((4,), 1)
   """
   settings = parse_config(config)
+  check_loaded(flat_config(settings))
   mesh_of(settings)  # refuses more devices than there are
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
+  metrics = build_metrics(settings, shape.num_classes)
   task, start = build_task(settings, *shape), None
   if settings.init_from:
     start = load_start(
@@ -148,7 +156,9 @@ def build_experiment(
   )
   for tests in filter(None, [test, unseen and unseen.test]):
     check_scoring(settings, tests)
-  return Experiment(settings, dataset, *splits, data_id, task, stages, size)
+  return Experiment(
+    *(settings, dataset, *splits, data_id, task, stages, size, metrics)
+  )
 
 
 def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:

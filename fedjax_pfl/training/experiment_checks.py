@@ -7,7 +7,8 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import Dataset
+from fedjax_pfl.core.user_code import FORM, is_code
+from fedjax_pfl.data import IMAGE, Dataset, peek_dtype
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
@@ -41,6 +42,29 @@ def check_global_tests(settings: Settings, dataset: Dataset) -> None:
       expected='False: the data set has no test examples of its own',
       choices=['eval_global_model=False', "the words 'test' in `split`"],
       cause='own arrays whose clients are tested on training images',
+    )
+
+
+def check_inputs(settings: Settings, dtype: str) -> None:
+  """Refuse what is for images alone where the data are other inputs."""
+  if dtype == IMAGE:
+    return
+  name, preprocessing = settings.model.name, settings.data.preprocessing
+  if preprocessing != 'default':
+    raise bad_input(
+      'preprocessing',
+      got=preprocessing,
+      expected='default: `inputs` are what the model gets, as they are',
+      cause='a setting for images, which a file has under the name images',
+    )
+  if dtype != 'float32' and not is_code(name):
+    raise bad_input(
+      'model',
+      got=f'{name} for inputs of {dtype}',
+      expected='a model of your own, which embeds whole numbers',
+      choices=[f'model={FORM}'],
+      cause='a model for images, or `inputs` that are numbers and no tokens: '
+      'store those as floats',
     )
 
 
@@ -128,8 +152,9 @@ def check_download(
 def _shapes(settings: Settings, image_shape: tuple) -> ClientData:
   """Return the shapes of the clients that take part, of one example each."""
   clients = settings.data.num_seen_clients
+  dtype = peek_dtype(settings.data.dataset, settings.data.data_dir)
   return ClientData(
-    jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
+    jax.ShapeDtypeStruct((1, *image_shape), dtype),
     jax.ShapeDtypeStruct((1,), 'int32'),
     jax.ShapeDtypeStruct((clients, 1), 'int32'),
     jax.ShapeDtypeStruct((clients,), 'int32'),

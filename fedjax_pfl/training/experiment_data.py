@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import (
   PARTITIONS,
   Dataset,
@@ -136,9 +138,13 @@ def divide(settings: Settings, dataset: Dataset) -> Division:
   `unseen_clients` those are apart; what they would validate on is not used.
   """
   data = settings.data
-  names = PARTITIONS[data.partition]._fields
+  kind, names = data.partition, ()
+  if is_code(kind):
+    kind = _function_of(kind)
+  else:
+    names = PARTITIONS[kind]._fields
   train, test = partition(
-    data.partition,
+    kind,
     dataset.train.y,
     dataset.test.y,
     num_clients=data.num_clients,
@@ -165,6 +171,19 @@ def divide(settings: Settings, dataset: Dataset) -> Division:
     validation and validation[:number],
     train[number:],
     test[number:],
+  )
+
+
+def _function_of(name: str) -> Callable:
+  """Return the user's partition; refuse what is no function."""
+  code = value_of('partition', name)
+  if callable(code):
+    return code
+  raise bad_input(
+    'partition',
+    got=type(code).__name__,
+    expected='a function (labels, num_clients, rng) -> rows of every client',
+    cause='the name of something else in that file',
   )
 
 

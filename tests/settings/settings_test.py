@@ -46,6 +46,11 @@ BAD = [
   ('dataset', 'cifar-10', 'did you mean cifar10?'),
   ('dataset', ['cifar10'], "got ['cifar10']"),
   ('model', 'resnet19', 'did you mean resnet18?'),
+  ('model', 'net.py', 'a known model, or your own as FILE.py:NAME'),
+  ('loss', 'brier', 'Choices: cross_entropy'),
+  ('loss', 'own.py:my loss', "got 'own.py:my loss'"),
+  ('metrics', 'own.py:f', 'functions of your own as FILE.py:NAME'),
+  ('metrics', ('recall',), "got ('recall',)"),
   ('preprocessing', 'units', 'did you mean unit?'),
   ('head_init', 'orthogonl', 'did you mean orthogonal?'),
   ('head_init', None, 'got None'),
@@ -341,6 +346,7 @@ def test_a_field_states_what_it_changes():
   assert {*changing(EVALUATION)} == {
     *('adapt_on', 'scoring', 'test_partition', 'test_shards_per_client'),
     *(
+      'metrics',
       'select',
       'test_fraction',
       *(n for n in FIELDS if n.startswith('finetune.')),
