@@ -43,12 +43,12 @@ def main(overrides):
   # Imported here: threads of jax are to have the priority, too.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
-  from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
   from fedjax_pfl.reproduction.queue.deadline import check_minutes
   from fedjax_pfl.reproduction.queue.entries import load_queue
   from fedjax_pfl.reproduction.queue.work import QueueJob
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.training.data_fingerprints import make_data_of
 
   check_minutes(MINUTES.value)
   queue = load_queue(Path(QUEUE.value), load_table)

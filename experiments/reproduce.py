@@ -56,10 +56,10 @@ def main(overrides):
   from fedjax_pfl.reproduction.cells import Figure
   from fedjax_pfl.reproduction.execution.execute import open_workspace
   from fedjax_pfl.reproduction.jobs import FigureJob, TableJob
-  from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
   from fedjax_pfl.reproduction.results.results import Results, check_mergeable
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.training.data_fingerprints import make_data_of
 
   compile_cache.enable(progress.log)
   # Every mistake is found before the first file is written.

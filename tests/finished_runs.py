@@ -29,7 +29,7 @@ def make_scores(seed=0, more=0.0):
 
 def make_run(
   path, *, data='images-clients', views=('initial',), model=b'', result=(),
-  seed=0, more=0.0, **changes,
+  seed=0, more=0.0, validation=None, **changes,
 ):  # fmt: skip
   """Make the directory of a finished run; `more` is added to its losses."""
   path = Path(path)
@@ -48,7 +48,9 @@ def make_run(
   (path / 'metrics.jsonl').write_text(text)
   if model:
     atomic_files.write_bytes(run.model_path('global'), model)
-  run.write_clients(scores, np.arange(K), train_count=TRAIN_COUNT)
+  run.write_clients(
+    scores, np.arange(K), train_count=TRAIN_COUNT, validation=validation
+  )
   run.write_result(
     algorithm=settings['algorithm'],
     dataset='digits',

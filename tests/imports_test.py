@@ -22,7 +22,7 @@ algorithms federated
 evaluation
 settings report
 training
-analysis
+analysis tuning
 reproduction
 """
 LEVELS = [line.split() for line in ROOMS.split('\n') if line]

@@ -14,11 +14,11 @@ from configs import common
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.execution import execute
-from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
 from fedjax_pfl.reproduction.queue.entries import load_queue
 from fedjax_pfl.reproduction.queue.work import QueueJob
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.training.data_fingerprints import make_data_of
 from fedjax_pfl.training.warm_start import load_start, name_data, start_from
 
 EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}

@@ -44,7 +44,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   check(
     hp,
     'head_lr_ratio',
-    hp.head_lr_ratio >= 0 and math.isfinite(hp.head_lr_ratio),
+    0 <= hp.head_lr_ratio < math.inf,
     expected='a number, 0 or more: rho in eta_head = rho eta_body',
     cause='a sign, or a learning rate instead of a ratio',
     choices=[1.0, 0.1, 0.01, 0.0],

@@ -21,6 +21,7 @@ FedBABU paper's public code, and so are the weights a_i, 1 by default. Never
 FedAvg: with alpha = 0 it would still skip every other batch.
 """
 
+from numbers import Real
 from typing import NamedTuple
 
 import jax
@@ -93,7 +94,7 @@ def outer_rate(hp: HParams) -> optax.Schedule:
     return hp.train.learning_rate
   if callable(hp.beta):
     return hp.beta
-  is_number = isinstance(hp.beta, int | float) and not isinstance(hp.beta, bool)
+  is_number = isinstance(hp.beta, Real) and not isinstance(hp.beta, bool)
   check(
     hp,
     'beta',
@@ -114,7 +115,9 @@ def fit_first_order(
 ) -> tuple[Params, Metrics]:
   """Return w_i, after 2 J steps in each epoch, and metrics."""
   clock, decay = server.round, hp.train.weight_decay
-  alpha = hp.train.learning_rate(clock)
+  alpha, rate = (
+    jnp.asarray(schedule(clock)) for schedule in (hp.train.learning_rate, beta)
+  )
   params, info = local_training.fit(
     task.loss,
     server.params,
@@ -122,7 +125,7 @@ def fit_first_order(
     rng,
     tx=optax.chain(
       optax.add_decayed_weights(decay) if decay else optax.identity(),
-      meta_sgd(alpha, beta(clock), hp.train.momentum),
+      meta_sgd(alpha, rate, hp.train.momentum),
     ),
     batching=hp.train.batching(task)._replace(
       steps=lambda batches: 2 * meta_steps(batches, hp)

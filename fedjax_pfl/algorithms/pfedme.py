@@ -145,7 +145,7 @@ def follow(every: int, rate: Array) -> optax.GradientTransformation:
   def update(updates, step, params=None):
     step = step + 1
     personal = optax.apply_updates(params.personal, updates.personal)
-    pull = jnp.where(step % every == 0, rate, 0.0)
+    pull = jnp.where(step % every == 0, jnp.asarray(rate), 0.0)
     shared = jax.tree.map(
       lambda w, theta: -pull * (w - theta), params.shared, personal
     )
@@ -179,7 +179,7 @@ def check_hyperparameters(hp: HParams) -> None:
     check(
       hp,
       field,
-      value > 0 and math.isfinite(value),
+      0 < value < math.inf,
       expected=f'{meaning}, a number above 0',
       cause=cause,
     )

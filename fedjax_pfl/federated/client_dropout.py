@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage, Up
+from fedjax_pfl.core.numbered import with_round
 from fedjax_pfl.core.types import Array, Key
 
 STREAM = 2**31 - 1  # methods use small numbers
@@ -60,7 +61,7 @@ def _failing(algorithm: Algorithm, rate: float) -> Algorithm:
     up, sent = uploads
     with trees.counting_rows(sent):
       after = algorithm.aggregate(server, up, jnp.where(sent, counts, 0))
-    alone = server._replace(round=after.round)
+    alone = with_round(server, after.round)
     return _choose(jnp.any(sent), after, alone)
 
   return algorithm._replace(local_update=local_update, aggregate=aggregate)

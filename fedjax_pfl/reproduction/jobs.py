@@ -20,7 +20,6 @@ from fedjax_pfl.reproduction.execution.execute import (
 )
 from fedjax_pfl.reproduction.output.comparison_table import FOLDER, as_text
 from fedjax_pfl.reproduction.planning.cell_filter import filter_cells
-from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.reproduction.planning.plan import plan, training_of
 from fedjax_pfl.reproduction.write_results import (
   check_summary,
@@ -29,6 +28,7 @@ from fedjax_pfl.reproduction.write_results import (
   write_table,
 )
 from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.training.data_fingerprints import DataOf
 
 
 class TableJob:

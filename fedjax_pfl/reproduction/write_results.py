@@ -19,8 +19,8 @@ from fedjax_pfl.reproduction.execution.execute import (
 from fedjax_pfl.reproduction.output import kept_rows
 from fedjax_pfl.reproduction.output.comparison_table import write_files
 from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
-from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.data_fingerprints import DataOf
 
 SUMMARY = 'summary.csv'  # every view of every run, with its command
 

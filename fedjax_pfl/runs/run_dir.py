@@ -35,6 +35,7 @@ CLIENTS = 'clients.npz'
 RESULT = 'result.json'
 # Fields of Scores that every view has; the others may be None.
 ALWAYS_SCORED = ('correct', 'count')
+VALIDATION = 'validation_'  # begins the names of these scores in clients.npz
 UNSEEN = 'unseen/'  # arrays of clients who came after training; no view's name
 OWN = 'own'  # the field of the user's metrics, which are stored by their names
 
@@ -49,6 +50,8 @@ class Clients(NamedTuple):
   train_classes: np.ndarray | None = None  # [K, Y]
   test_classes: np.ndarray | None = None  # [K, Y]
   unseen: 'Clients | None' = None  # those who came after training
+  # Of the result's models, on the examples kept for choosing; None without.
+  validation: Scores | None = None
 
 
 def open_run(
@@ -194,14 +197,18 @@ class Run:
     train_classes: Any = None,
     test_classes: Any = None,
     unseen: Clients | None = None,
+    validation: Scores | None = None,
   ) -> None:
     """Replace clients.npz by the scores of the last evaluation.
 
-    `train_classes` and `test_classes` [K, Y] count the examples of the clients.
-    Arrays of clients who came after training are called unseen/...
+    `train_classes` and `test_classes` [K, Y] count the examples of the clients;
+    `validation` are the scores on examples that are kept for choosing. Arrays
+    of clients who came after training are called unseen/...
     """
-    clients = Clients(ids, train_count, scores, train_classes, test_classes)
-    arrays = _arrays_of(clients)
+    classes = train_classes, test_classes
+    arrays = _arrays_of(
+      Clients(ids, train_count, scores, *classes, validation=validation)
+    )
     if unseen is not None:
       arrays |= {
         f'{UNSEEN}{name}': array for name, array in _arrays_of(unseen).items()
@@ -273,6 +280,13 @@ def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
     raise _damaged_json(path) from error
 
 
+def is_finished(workdir: str | os.PathLike) -> bool:
+  """Return whether the status in result.json is finished."""
+  if not (pathlib.Path(workdir) / RESULT).is_file():
+    return False
+  return load_result(workdir).get('status') == 'finished'
+
+
 def check_clients(workdir: str | os.PathLike) -> None:
   """Refuse a finished run whose clients.npz is not as the run wrote it."""
   path = pathlib.Path(workdir)
@@ -318,7 +332,7 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
 
 def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
   """Return the arrays of some clients by their names in clients.npz."""
-  ids, train_count, scores, *counts, _ = clients
+  ids, train_count, scores, *counts, _, validation = clients
   arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
   classes = dict(zip(('train_classes', 'test_classes'), counts, strict=True))
   for name, array in classes.items():
@@ -328,6 +342,9 @@ def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
     for field, array in {**score._asdict(), **(score.own or {})}.items():
       if array is not None and field != OWN:
         arrays[f'{view}/{field}'] = np.asarray(array)
+  if validation is not None:
+    for field in ALWAYS_SCORED:
+      arrays[VALIDATION + field] = np.asarray(getattr(validation, field))
   for name, array in arrays.items():
     shape = array.shape[:1] if name in classes else array.shape
     assert shape == arrays['ids'].shape, (name, array.shape)
@@ -356,6 +373,7 @@ def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
       scores,
       arrays.get('train_classes'),
       arrays.get('test_classes'),
+      validation=_validation_in(arrays),
     )
   except KeyError as error:
     raise bad_input(
@@ -365,6 +383,13 @@ def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
       choices=arrays,
       cause='a file of another program, or damage',
     ) from error
+
+
+def _validation_in(arrays: Mapping[str, np.ndarray]) -> Scores | None:
+  names = [VALIDATION + field for field in ALWAYS_SCORED]
+  if names[0] not in arrays:
+    return None
+  return Scores(*(arrays[name] for name in names))
 
 
 def _own_metrics(

@@ -23,6 +23,7 @@ class Spec(NamedTuple):
   changes: frozenset[str]
   resumable: bool  # may differ between two parts of one run
   config_name: str  # where it is not that of the attribute
+  traced: bool  # a number that changes no shape: see traced.py
 
 
 def field(
@@ -33,8 +34,9 @@ def field(
   *,
   resumable: bool = False,
   config_name: str = '',
+  traced: bool = False,
 ) -> Any:
-  spec = Spec(default, rule, help, changes, resumable, config_name)
+  spec = Spec(default, rule, help, changes, resumable, config_name, traced)
   return dataclasses.field(
     default_factory=lambda: default, metadata={'spec': spec}
   )

@@ -121,7 +121,9 @@ class TrainingSettings:
     'given: total_epochs is not used; 0 with init_from: only evaluate',
   )
   batch_size: int = field(50, rules.BATCH_SIZE, 'examples of a step')
-  learning_rate: float = field(0.1, rules.LEARNING_RATE, 'in the first round')
+  learning_rate: float = field(
+    0.1, rules.LEARNING_RATE, 'in the first round', traced=True
+  )
   lr_milestones: tuple[float, ...] = field(
     (0.5, 0.75),
     tuple_of(
@@ -139,8 +141,9 @@ class TrainingSettings:
       'what is taken off (0.005) instead of what is left (0.995)',
     ),
     'factor of the learning rate in every round, from the first on',
+    traced=True,
   )
-  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD')
+  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD', traced=True)
   weight_decay: float = field(
     0.0,
     number(
@@ -149,6 +152,7 @@ class TrainingSettings:
       'a sign: it is a penalty, written as a positive number',
     ),
     'of SGD',
+    traced=True,
   )
   aggregation: str = field(
     'uniform',
@@ -197,6 +201,7 @@ class FinetuneSettings:
     rules.LEARNING_RATE,
     'the last learning rate of the rounds',
     EVALUATES,
+    traced=True,
   )
-  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD', EVALUATES)
+  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD', EVALUATES, traced=True)
   batch_size: int = field(50, rules.BATCH_SIZE, 'examples of a step', EVALUATES)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from jax.sharding import Mesh
 
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.numbered import Numbers
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data import Dataset
@@ -43,6 +44,17 @@ from fedjax_pfl.training.warm_start import (
 )
 
 
+class Shared(NamedTuple):
+  """What a run keeps of its own while it shares programs: see one_program.py.
+
+  The stages of the experiment are then those of all settings, with servers that
+  carry the numbers of one.
+  """
+
+  stages: tuple[Stage, ...]  # of this setting alone
+  numbers: Numbers
+
+
 class Experiment(NamedTuple):
   """All that a run needs."""
 
@@ -57,6 +69,12 @@ class Experiment(NamedTuple):
   stages: tuple[Stage, ...]
   cohort_size: int
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
+  shared: Shared | None = None
+
+  @property
+  def own_stages(self) -> tuple[Stage, ...]:
+    """Return stages whose servers are as a run stores them."""
+    return self.shared.stages if self.shared else self.stages
 
   @property
   def rounds(self) -> int:
@@ -141,6 +159,15 @@ def build_experiment(
   return Experiment(
     *(settings, dataset, *splits, data_id, task, stages, size, metrics)
   )
+
+
+def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
+  """Return the experiment of settings that differ in traced numbers alone.
+
+  Its data and its model are the same.
+  """
+  stages = build_stages(settings, experiment.task)
+  return experiment._replace(settings=settings, stages=stages)
 
 
 def mesh_of(settings: Settings) -> Mesh | None:

@@ -29,6 +29,9 @@ from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
 from fedjax_pfl.training.experiment_checks import check_inputs
 
+# Hyperparameters that are records of other fields of the config.
+SHARED_RECORDS = 'train', 'finetune'
+
 
 def peek_shape(settings: Settings) -> Shape:
   """Return image shape, as the model sees it, and classes; read no data."""
@@ -97,13 +100,28 @@ def build_stages(
   `watch` observes local training: see `local_training.Watch`.
   """
   module = algorithms.load(settings.algorithm)
+  check_hyperparameters(
+    settings.algorithm, settings.hp, module.HParams, SHARED_RECORDS
+  )
+  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
+  return make_stages(settings, task, watch)
+
+
+def make_stages(
+  settings: Settings,
+  task: Task,
+  watch: local_training.Watch | None = None,
+) -> tuple[Stage, ...]:
+  """Return the stages of a config that `build_stages` has checked.
+
+  Its numbers may be traced: see core/traced_number.py.
+  """
+  module = algorithms.load(settings.algorithm)
   finetune = dataclasses.asdict(settings.finetune)
   shared = {
     'train': _local_training(settings, watch),
     'finetune': personalization.Finetuning(**finetune),
   }
-  check_hyperparameters(settings.algorithm, settings.hp, module.HParams, shared)
-  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
   hp = module.HParams(**shared, **settings.hp)
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)

@@ -20,7 +20,11 @@ from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.cadence import validate
 from fedjax_pfl.training.experiment import Experiment, mesh_of
-from fedjax_pfl.training.final_views import final_views, main_view
+from fedjax_pfl.training.final_views import (
+  candidate_views,
+  final_views,
+  main_view,
+)
 from fedjax_pfl.training.global_evaluator import last_evaluations
 from fedjax_pfl.training.model_export import ModelExport
 from fedjax_pfl.training.seed_run import SeedRun
@@ -58,6 +62,7 @@ def finalize(seed_run: SeedRun) -> None:
     experiment, seed_run.evaluators.clients, last, state.test_best
   )
   of_server = seed_run.evaluators.global_model(last, states[select].server)
+  validation = _on_validation(seed_run, states[select])
   if multihost.is_first():
     with atomic_files.writing(seed_run.run.path):
       result.models.save()
@@ -67,6 +72,7 @@ def finalize(seed_run: SeedRun) -> None:
       *(seed_run.run, result.scores, of_server, state, seconds, finished),
       _selections(experiment, state, evaluated),
       result.unseen,
+      validation,
     )
   seed_run.run.close()
 
@@ -88,6 +94,19 @@ def _selectable(experiment: Experiment, state: State) -> dict[str, State]:
   server, clients = chosen_states(experiment, state.chosen, mesh)
   chosen = state._replace(server=server, clients=clients)
   return {'last': state, 'validation': chosen}
+
+
+def _on_validation(seed_run: SeedRun, state: State) -> Scores | None:
+  """Return the scores of the result's models on the validation examples."""
+  settings = seed_run.experiment.settings
+  if not state.chosen:
+    return None
+  views = candidate_views(settings)
+  view = main_view(settings.evaluation.views)
+  if settings.evaluation.select == 'validation':
+    view = views[int(state.chosen.view)]
+  last = seed_run.experiment.stages[-1]
+  return seed_run.evaluators.validation(last, state, views)[view]
 
 
 def _selections(
@@ -170,13 +189,15 @@ def write_result(
   finished: Mapping[str, Scores] = {},
   selections: Mapping[str, Any] = {},
   unseen: Mapping[str, Scores] = {},
+  validation: Scores | None = None,
 ) -> None:
   """Write clients.npz, then result.json: the run is finished.
 
   `of_server` is the evaluation of the global model; {} without one; `finished`
   that of the best models, by view, where clients keep them; `selections` has
   'select', 'last' and 'validation', where there is a choice; `unseen` are the
-  scores of the clients who came later.
+  scores of the clients who came later, `validation` those on the examples kept
+  for choosing.
   """
   settings, more = experiment.settings, {}
   if of_server:
@@ -192,6 +213,7 @@ def write_result(
     np.arange(settings.data.num_seen_clients),
     **_counts(experiment, experiment.train, experiment.eval_data[1]),
     unseen=_unseen_clients(experiment, unseen),
+    validation=validation,
   )
   run.write_result(
     algorithm=settings.algorithm,

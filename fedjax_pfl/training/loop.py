@@ -27,7 +27,8 @@ from fedjax_pfl.training.advance import make_advance
 from fedjax_pfl.training.cadence import cadence, evaluate_start, record
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.finalize import finalize
-from fedjax_pfl.training.multi_seed import align, check_seeds, share_programs
+from fedjax_pfl.training.multi_seed import align, check_seeds
+from fedjax_pfl.training.one_program import divide
 from fedjax_pfl.training.seed_run import (
   SeedRun,
   open_run,
@@ -78,8 +79,9 @@ def train_seeds(
   """
   check_seeds(experiments, workdirs)
   memory_estimate.check_room(experiments[0])
-  if not share_programs(experiments):
-    return [train(*seed) for seed in zip(experiments, workdirs, strict=True)]
+  groups = divide(experiments)
+  if len(groups) > 1:
+    return _train_in_turn(experiments, workdirs, groups)
   runs = []
   with lost_process.watching(runs), contextlib.ExitStack() as stack:
     check_processes(experiments)
@@ -92,6 +94,21 @@ def train_seeds(
       stack.callback(run.close)
       runs.append(run)
     return train_runs(experiments, runs)
+
+
+def _train_in_turn(
+  experiments: Sequence[Experiment],
+  workdirs: Sequence[str],
+  groups: Sequence[Sequence[int]],
+) -> list[dict[str, Any]]:
+  """Train groups of places, one after the other; return all results."""
+  results: dict[int, dict[str, Any]] = {}
+  for places in groups:
+    own = (
+      [every[place] for place in places] for every in (experiments, workdirs)
+    )
+    results |= zip(places, train_seeds(*own), strict=True)
+  return [results[place] for place in range(len(experiments))]
 
 
 def check_processes(experiments: Sequence[Experiment]) -> None:

@@ -39,6 +39,7 @@ from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.final_views import final_views
 from fedjax_pfl.training.state import best_model_shapes
 
+SHARE_OF_RUNS = 0.5  # of the memory, for what several runs keep
 BLOCK = 10  # clients evaluated in a call, at least: evaluators.CPU_BLOCK
 # Slower machine code with the same buffers, which compiles sooner.
 UNOPTIMISED = {
@@ -121,6 +122,24 @@ def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
     (stage.name, forecast_memory(experiment, stage, tuple(states)))
     for stage, *states in stage_shapes(experiment.stages, data)
   ]
+
+
+def num_together(experiment: Experiment) -> int:
+  """Return how many such runs may be open at once, at least 1.
+
+  So many that what they keep between rounds fits half of the memory.
+  """
+  stages = stage_shapes(experiment.stages, shapes_of(experiment.train))
+  numbers = []
+  for stage, *states in stages:
+    known = _known(experiment, stage, tuple(states), experiment.cohort_size)
+    for need, has in (
+      (known.rows + known.server + known.clients, room_on_device()),
+      (known.host + known.best, room_on_host()),
+    ):
+      if has is not None and need:
+        numbers.append(int(SHARE_OF_RUNS * has // need))
+  return max(1, min(numbers, default=1))
 
 
 def check_room(experiment: Experiment) -> None:

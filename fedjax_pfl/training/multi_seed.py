@@ -15,8 +15,10 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import to_config
+from fedjax_pfl.settings.traced import traced_names
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.experiment_data import UnseenClients
+from fedjax_pfl.training.one_program import share
 
 # The settings in which seeds may differ: each may start from a run of its own.
 OWN = ('seed', 'init_from')
@@ -28,18 +30,20 @@ def check_seeds(
   """Refuse what are not seeds of one experiment, each with its directory."""
   configs = [flatten(to_config(own.settings)) for own in experiments]
   first = configs[0]
+  own = {*OWN, *traced_names(experiments[0].settings)}
   names = [
     name
     for name in dict.fromkeys(name for config in configs for name in config)
-    if name not in OWN
+    if name not in own
     and any(config.get(name) != first.get(name) for config in configs)
   ]
   if names:
     raise bad_input(
       'experiments',
       got={name: [config.get(name) for config in configs] for name in names},
-      expected=f'the same settings in all of them but for {" and ".join(OWN)}',
-      cause='seeds of several experiments: train those one after the other',
+      expected=f'the same settings in all of them but for {" and ".join(OWN)}, '
+      'and numbers that change no shape',
+      cause='several experiments: train those one after the other',
     )
   paths = [fspath(workdir) for workdir in workdirs]
   if len(set(paths)) < len(paths) or len(paths) != len(experiments):
@@ -49,18 +53,6 @@ def check_seeds(
       expected=f'{len(experiments)} directories, one for each seed',
       cause='a name without the seed in it',
     )
-
-
-def share_programs(experiments: Sequence[Experiment]) -> bool:
-  """Return whether the programs that are compiled for one seed fit all.
-
-  Not where they contain something of the seed: the examples that the server
-  has, or the model of the run to start from.
-  """
-  first = experiments[0]
-  starts = {experiment.settings.init_from for experiment in experiments}
-  knows = any(stage.knows_seed for stage in first.stages)
-  return len(experiments) == 1 or (len(starts) == 1 and not knows)
 
 
 def align(experiments: Sequence[Experiment]) -> list[Experiment]:
@@ -88,10 +80,8 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
       test=test[seed],
       validation=validation[seed],
       unseen=unseen[seed],
-      task=first.task,
-      stages=first.stages,
     )
-    for seed, experiment in enumerate(experiments)
+    for seed, experiment in enumerate(share(experiments))
   ]
 
 

@@ -4,7 +4,7 @@ Every stage has states of its own structure; which one a checkpoint has follows
 from its round.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.numbered import Numbered, content_of
 from fedjax_pfl.core.types import Array, Key, PyTree, Scores
 from fedjax_pfl.evaluation import test_selection
 from fedjax_pfl.evaluation.evaluate import view_shapes
@@ -69,15 +70,32 @@ def first_state(
     begin_fn = host_offload.begin if is_on_host(experiment.train) else begin
     if mesh is not None:
       begin_fn = partial(mesh_states.begin, mesh=mesh)
-    states = begin_fn(experiment.stages[0], experiment.train, key)
-    shapes = best_model_shapes(experiment, experiment.stages[0], *states)
+    stage = experiment.own_stages[0]
+    states = begin_fn(stage, experiment.train, key)
+    shapes = best_model_shapes(experiment, stage, *states)
     best = init_test_best(experiment, shapes)
     chosen = init_chosen(experiment, experiment.stages[0], *states)
-    return State(*states, np.zeros(()), best, chosen), 0
+    state = State(*states, np.zeros(()), best, chosen)
+    return _on_servers(partial(_numbered, experiment), state), 0
   done, state = restored
   if mesh is not None:
     state = state._replace(clients=mesh_states.divide(state.clients, mesh))
-  return state, done
+  return _on_servers(partial(_numbered, experiment), state), done
+
+
+def _on_servers(function: Callable[[Server], Server], state: State) -> State:
+  """Return the state with a function applied to its servers."""
+  chosen = state.chosen
+  if chosen:
+    chosen = chosen._replace(server=function(chosen.server))
+  return state._replace(server=function(state.server), chosen=chosen)
+
+
+def _numbered(experiment: Experiment, server: Server) -> Server:
+  """Return the server as the stages of the experiment have it."""
+  if experiment.shared is None:
+    return server
+  return Numbered(server, experiment.shared.numbers)
 
 
 def _shapes_on_host(experiment: Experiment, step: int) -> State:
@@ -91,6 +109,7 @@ def save_state(experiment: Experiment, run: Run, state: State, done: int):
 
   Every process has to call it.
   """
+  state = _on_servers(content_of, state)
   if mesh_of(experiment.settings) is not None:
     num_clients = experiment.settings.data.num_seen_clients
     clients = mesh_states.to_host(state.clients, num_clients)
@@ -105,8 +124,9 @@ def state_shapes(experiment: Experiment, step: int) -> State:
   initializes the next stage.
   """
   last = 0
-  for stage, server, clients in stage_shapes(
-    experiment.stages, experiment.train
+  own_shapes = stage_shapes(experiment.own_stages, experiment.train)
+  for shared, (stage, server, clients) in zip(
+    experiment.stages, own_shapes, strict=True
   ):
     last += stage.rounds
     if step <= last:
@@ -114,7 +134,7 @@ def state_shapes(experiment: Experiment, step: int) -> State:
         clients = host_offload.shapes_on_host(clients)
       shapes = best_model_shapes(experiment, stage, server, clients)
       best = init_test_best(experiment, shapes)
-      chosen = init_chosen(experiment, stage, server, clients)
+      chosen = init_chosen(experiment, shared, server, clients)
       return State(server, clients, np.zeros(()), best, chosen)
   raise AssertionError(f'round {step} of {last}')
 

@@ -32,6 +32,7 @@ def make_run(
   classes=CLASSES,
   tests=TESTS,
   more=(),
+  validation=None,
   **changes,
 ):
   """Write a finished run; `changes` are of its config, `more` is its result."""
@@ -59,6 +60,7 @@ def make_run(
     train_count=np.full(number, 40),
     train_classes=classes,
     test_classes=classes,
+    validation=validation,
   )
   run.write_result(
     algorithm=algorithm,

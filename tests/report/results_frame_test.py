@@ -7,9 +7,9 @@ from finished_runs import COUNT, TRAIN_COUNT, make_run
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report import load_results
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training import keys
 
 VIEWS = ('initial', 'finetuned')
 

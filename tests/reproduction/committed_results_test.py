@@ -12,10 +12,10 @@ from experiments.commandline import read_settings
 from fedjax_pfl.reproduction.comparison import our_numbers
 from fedjax_pfl.reproduction.execution.execute import open_workspace
 from fedjax_pfl.reproduction.output.kept_rows import read_csv
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.reproduction.write_results import write_summary, write_table
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import keys
 
 RESULTS = Path(__file__).parents[2] / 'results'
 ROWS = read_csv(RESULTS / 'summary.csv')

@@ -22,7 +22,6 @@ from fedjax_pfl.reproduction.output.comparison_table import (
   as_text,
   write_files,
 )
-from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
 from fedjax_pfl.reproduction.planning.plan import (
   distinct_trainings,
   group_seeds,
@@ -31,6 +30,8 @@ from fedjax_pfl.reproduction.planning.plan import (
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
+from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training.data_fingerprints import make_data_of
 from fedjax_pfl.training.divergence import Diverged
 from fedjax_pfl.training.warm_start import (
   load_start,
@@ -222,7 +223,8 @@ def test_a_table_that_is_stopped_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
       module.execute(evaluations, stopped, silent)
   with monkeypatch.context() as patched:
-    patched.setattr(module, 'train_seeds', killed)  # it is not trained again
+    # It is not trained again.
+    patched.setattr(diverged_runs, 'train_seeds', killed)
     module.execute(evaluations, stopped, silent)
   workspaces = finished[0], stopped
   ours, theirs = (
@@ -320,7 +322,7 @@ def test_other_seeds_go_on_without_one_that_diverged(
   workspace = open_workspace(tmp_path)
   evaluations = plan(FEW[:2], SEEDS, data_of)
   lost = workspace.runs / evaluations[1].training.name
-  train = module.train_seeds
+  train = diverged_runs.train_seeds
 
   def train_seeds(experiments, workdirs):
     if str(lost) in workdirs and lost not in seen:
@@ -330,7 +332,7 @@ def test_other_seeds_go_on_without_one_that_diverged(
     return train(experiments, workdirs)
 
   seen = []
-  monkeypatch.setattr(module, 'train_seeds', train_seeds)
+  monkeypatch.setattr(diverged_runs, 'train_seeds', train_seeds)
   module.execute(evaluations, workspace, silent)
 
   def compared():
@@ -355,14 +357,17 @@ def test_numbers_of_the_server_need_eval_global_model(finished, data_of):
 
 def count_calls(monkeypatch):
   calls = {}
-  for name in ('train_seeds', 'evaluate_again'):
-    function = getattr(module, name)
+  for place, name in (
+    (diverged_runs, 'train_seeds'),
+    (module, 'evaluate_again'),
+  ):
+    function = getattr(place, name)
 
     def counted(*args, name=name, function=function):
       calls[name] = calls.get(name, 0) + 1
       return function(*args)
 
-    monkeypatch.setattr(module, name, counted)
+    monkeypatch.setattr(place, name, counted)
   return calls
 
 

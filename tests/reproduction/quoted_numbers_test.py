@@ -18,9 +18,9 @@ from configs.tables.common import load_table
 from experiments.commandline import read_settings
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.planning.plan import evaluation_of
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import keys
 
 METRICS = {
   'initial': 'initial_accuracy',

@@ -11,11 +11,10 @@ from finished_runs import TRAIN_COUNT, make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.reproduction.planning import keys
-from fedjax_pfl.reproduction.results import gather
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import results_db, results_rows, run_dir
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import keys
 
 BODY = {'finetune': {**make_settings()['finetune'], 'trainable': 'body'}}
 
@@ -83,7 +82,7 @@ def test_scores_without_their_result_are_not_finished(tmp_path):
   run = run_dir.open_run(path, settings, data='images-clients', log=print)
   run.write_clients({}, [0], train_count=[1])
   run.close()
-  assert not gather.is_finished(path)
+  assert not run_dir.is_finished(path)
 
 
 def test_what_was_gathered_is_not_gathered_again(tmp_path):

@@ -14,9 +14,9 @@ from fedjax_pfl.reproduction.output.run_summary import (
   summary_rows,
   write_csv,
 )
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import keys
 
 CONFIGS = {
   name: parse_config(common.load(name).to_dict())

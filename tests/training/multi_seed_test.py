@@ -28,11 +28,11 @@ from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training import multi_seed
 from fedjax_pfl.training.drivers import choose
 from fedjax_pfl.training.drivers import multi_seed as driver
 from fedjax_pfl.training.drivers.driver import Call
 from fedjax_pfl.training.loop import train, train_seeds
+from fedjax_pfl.training.one_program import divide
 from fedjax_pfl.training.seed_run import SeedRun, random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -139,10 +139,9 @@ def test_a_server_with_data_of_its_own_keeps_them(tmp_path):
 
 def test_programs_are_shared_by_seeds_of_one_start():
   experiments = make_seeds(init_from='a')
-  assert multi_seed.share_programs(experiments)
+  assert divide(experiments) == [[0, 1]]
   other = make_experiment(init_from='b')
-  assert not multi_seed.share_programs([*experiments, other])
-  assert multi_seed.share_programs([other])
+  assert divide([*experiments, other]) == [[0, 1], [2]]
 
 
 # ---- how many side by side
@@ -274,13 +273,13 @@ def test_a_seed_that_diverges_is_named(tmp_path):
 
 
 def test_seeds_of_two_experiments(tmp_path):
-  experiments = [make_experiment(), make_experiment(seed=1, learning_rate=0.3)]
+  experiments = [make_experiment(), make_experiment(seed=1, batch_size=9)]
   with pytest.raises(BadInput) as caught:
     train_seeds(experiments, directories(tmp_path))
   assert str(caught.value) == (
-    "experiments: got {'learning_rate': [0.02, 0.3]}, expected the same "
-    'settings in all of them but for seed and init_from. Likely cause: seeds '
-    'of several experiments: train those one after the other.'
+    "experiments: got {'batch_size': [8, 9]}, expected the same settings in "
+    'all of them but for seed and init_from, and numbers that change no shape. '
+    'Likely cause: several experiments: train those one after the other.'
   )
   assert not any(tmp_path.iterdir())
 

@@ -5,8 +5,8 @@ import pytest
 from helpers import refused
 
 import fedjax_pfl as pfl
-from fedjax_pfl.reproduction.planning.data_fingerprints import make_data_of
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.data_fingerprints import make_data_of
 
 K, P = 5, 100
 Y = np.arange(P) % 4

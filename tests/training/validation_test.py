@@ -148,6 +148,9 @@ def test_the_result_is_that_of_the_chosen_round(played):
   for view, scores in scores_of(folder / 'run').items():
     mean = np.mean(100 * scores.correct / scores.count)
     assert result['views'][view]['mean'] == pytest.approx(mean)
+  validation = run_dir.load_clients(folder / 'run').validation
+  on_validation = np.mean(100 * validation.correct / validation.count)
+  assert on_validation == result['validation']['validation_accuracy']
   states_then = states[number].server, states[number].clients
   assert_same_bits(load_states(experiment, folder / 'run', print), states_then)
   models = models_of(folder / 'run')
@@ -180,6 +183,10 @@ def test_the_last_round_is_the_result_unless_told_otherwise(played, tmp_path):
   other = run_dir.load_result(folder / 'run')
   assert result['views'] == result['last']['views'] == other['last']['views']
   assert result['validation'] == other['validation']
+  validation = run_dir.load_clients(tmp_path).validation
+  last = run_dir.load_metrics(tmp_path)[-1]['validation/finetuned']
+  assert np.mean(100 * validation.correct / validation.count) == last
+  assert last != result['validation']['validation_accuracy']
   assert result['test_best'] == other['test_best']
   ours = restored(experiment, tmp_path)._replace(seconds=())
   assert_same_bits(ours, states[ROUNDS]._replace(seconds=()))

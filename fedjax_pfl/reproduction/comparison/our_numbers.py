@@ -19,8 +19,6 @@ from fedjax_pfl.reproduction.execution.evaluate_again import (
   stored_name,
 )
 from fedjax_pfl.reproduction.execution.execute import find
-from fedjax_pfl.reproduction.planning import keys
-from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.reproduction.planning.plan import (
   Evaluation,
   Training,
@@ -29,6 +27,8 @@ from fedjax_pfl.reproduction.planning.plan import (
 from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.data_fields import DataSettings
+from fedjax_pfl.training import keys
+from fedjax_pfl.training.data_fingerprints import DataOf
 
 # Rows of summary.csv by key and view.
 Rows = Mapping[tuple[str, str], Mapping[str, str]]

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedjax_pfl.reproduction.cells import Published
-from fedjax_pfl.reproduction.planning.keys import flat
 from fedjax_pfl.reproduction.published import footnotes_of, load
 from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.training.keys import flat
 
 PAPERS = {
   'fedbabu': 'FedBABU',

@@ -19,15 +19,15 @@ from fedjax_pfl.reproduction.execution.forecast import (
   forecast,
   program_of,
 )
-from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.reproduction.planning.plan import (
   Evaluation,
   Training,
   evaluation_of,
 )
-from fedjax_pfl.reproduction.results.gather import is_finished
 from fedjax_pfl.runs import checkpoint
+from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import replace
+from fedjax_pfl.training.data_fingerprints import DataOf
 
 DONE, SHARED, DIVERGED = 'done', 'with a cell above', 'diverged'
 

@@ -2,7 +2,7 @@
 
 Finished runs are found by the content of their directories, and stopped ones
 continue from their last checkpoint. A training that diverges ends alone: the
-others go on, and it is not repeated (diverged.py).
+others go on, and it is not repeated (training/diverged_runs.py).
 """
 
 import pathlib
@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedjax_pfl.reproduction.cells import Reading
-from fedjax_pfl.reproduction.execution import diverged
 from fedjax_pfl.reproduction.execution.evaluate_again import (
   OF_SERVER,
   evaluate_again,
   stored_name,
 )
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.planning.plan import (
   Evaluation,
   Training,
@@ -24,13 +22,13 @@ from fedjax_pfl.reproduction.planning.plan import (
   group_seeds,
   without_seed,
 )
-from fedjax_pfl.reproduction.results.gather import is_finished
 from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.runs import identity, run_dir
+from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training.divergence import Diverged
+from fedjax_pfl.training import diverged_runs, keys
+from fedjax_pfl.training.diverged_runs import train_together
 from fedjax_pfl.training.experiment import Experiment, build_experiment
-from fedjax_pfl.training.loop import train_seeds
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
 
@@ -112,7 +110,7 @@ def run_path(training: Training, workspace: Workspace) -> pathlib.Path:
 def diverged_of(training: Training, workspace: Workspace) -> str:
   """Return the sentence of a training that diverged, or began with one; ''."""
   paths = (run_path(one, workspace) for one in training.chain)
-  return next(filter(None, map(diverged.sentence_of, paths)), '')
+  return next(filter(None, map(diverged_runs.sentence_of, paths)), '')
 
 
 def train_missing(
@@ -125,8 +123,8 @@ def train_missing(
     if sentence := diverged_of(training, workspace):
       log(
         f'{path.name} is not trained: it, or the run it begins with, diverged '
-        f'before ({diverged.NAME} in the run directory; without this file it '
-        f'is trained again). {sentence}'
+        f'before ({diverged_runs.NAME} in the run directory; without this file '
+        f'it is trained again). {sentence}'
       )
     elif not is_finished(path):
       todo.append((training, path))
@@ -143,27 +141,6 @@ def train_missing(
   for _, path in todo:
     if is_finished(path):
       workspace.results.add_run(path)
-
-
-def train_together(
-  runs: Sequence[tuple[Experiment, pathlib.Path]], log: Log
-) -> None:
-  """Train the seeds of one program; without those that diverge."""
-  while runs:
-    settings = [experiment.settings for experiment, _ in runs]
-    seeds = ', '.join(str(one.seed) for one in settings)
-    log(f'{settings[0].algorithm}: training seed {seeds}')
-    try:
-      train_seeds(
-        [experiment for experiment, _ in runs], [str(path) for _, path in runs]
-      )
-      return
-    except Diverged as error:
-      diverged.record(error)
-      log(f'{error}')
-      left = [run for run in runs if run[1] != error.workdir]
-      assert len(left) == len(runs) - 1, error.workdir
-      runs = left  # they continue after their last checkpoints
 
 
 def evaluate_missing(

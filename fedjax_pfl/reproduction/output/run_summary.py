@@ -17,7 +17,6 @@ from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import Evaluation, Provenance, Training
 from fedjax_pfl.settings import (
@@ -28,6 +27,7 @@ from fedjax_pfl.settings import (
   replace,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.training import keys
 
 COLUMNS = (
   *('setting', 'seed', 'view', 'mean', 'std', 'num_clients', 'worst_decile'),

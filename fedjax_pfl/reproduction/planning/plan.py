@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.reproduction.cells import Cell, Reading
-from fedjax_pfl.reproduction.planning import keys
-from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.settings import Settings, parse_config, replace
+from fedjax_pfl.training import keys
+from fedjax_pfl.training.data_fingerprints import DataOf
 
 Config = Mapping[str, Any]
 # Stands for the path of that run, which is known when it is trained.

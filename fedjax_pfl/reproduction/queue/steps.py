@@ -11,7 +11,6 @@ from fedjax_pfl.reproduction.execution.execute import (
   is_missing,
   run_path,
 )
-from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.reproduction.planning.plan import (
   Evaluation,
   Training,
@@ -19,8 +18,9 @@ from fedjax_pfl.reproduction.planning.plan import (
   plan,
 )
 from fedjax_pfl.reproduction.queue.entries import Entry
-from fedjax_pfl.reproduction.results.gather import is_finished
 from fedjax_pfl.runs import checkpoint
+from fedjax_pfl.runs.run_dir import is_finished
+from fedjax_pfl.training.data_fingerprints import DataOf
 from fedjax_pfl.training.warm_start import MODEL
 
 DONE, DIVERGED, BLOCKED = 'done', 'diverged', 'blocked'

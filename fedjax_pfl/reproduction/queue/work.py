@@ -13,7 +13,6 @@ from fedjax_pfl.reproduction.execution.execute import (
   open_workspace,
 )
 from fedjax_pfl.reproduction.output.comparison_table import FOLDER
-from fedjax_pfl.reproduction.planning.data_fingerprints import DataOf
 from fedjax_pfl.reproduction.queue import show
 from fedjax_pfl.reproduction.queue.deadline import deadline
 from fedjax_pfl.reproduction.queue.entries import Queue
@@ -33,6 +32,7 @@ from fedjax_pfl.reproduction.write_results import (
 )
 from fedjax_pfl.runs import lock
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.data_fingerprints import DataOf
 
 
 class QueueJob:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.runs.results_rows import (
   Evaluated,
@@ -16,7 +15,9 @@ from fedjax_pfl.runs.results_rows import (
   Provenance,
   Training,
 )
+from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.training import keys
 from fedjax_pfl.training.warm_start import model_digest
 
 EVALUATIONS = 'evaluations'  # the folder of later evaluations in a run
@@ -42,13 +43,6 @@ def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
       if is_finished(parent):
         found.append(pathlib.Path(parent))
   return sorted(found, key=lambda path: ('+' in _data(path), path))
-
-
-def is_finished(workdir: str | os.PathLike) -> bool:
-  """Return whether the status in result.json is finished."""
-  if not (pathlib.Path(workdir) / run_dir.RESULT).is_file():
-    return False
-  return run_dir.load_result(workdir).get('status') == 'finished'
 
 
 def folders_of(workdir: pathlib.Path) -> list[pathlib.Path]:

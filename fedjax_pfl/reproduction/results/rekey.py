@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.results.gather import Gathered
 from fedjax_pfl.runs import results_db, results_rows
 from fedjax_pfl.runs.results_rows import Training
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import keys
 
 
 def renewed(

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.reproduction.results import conflicts, gather, rekey
 from fedjax_pfl.reproduction.results.gather import Gathered
-from fedjax_pfl.runs import results_db, results_rows
+from fedjax_pfl.runs import results_db, results_rows, run_dir
 from fedjax_pfl.runs.results_rows import (
   Evaluated,
   Evaluation,
@@ -26,6 +25,7 @@ from fedjax_pfl.runs.results_rows import (
   Training,
 )
 from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.training import keys
 
 
 class Found(NamedTuple):
@@ -59,7 +59,7 @@ class Results:
     """Add a finished run and its evaluations; return how many were new."""
     workdir = pathlib.Path(workdir)
     keys.load_config(workdir)
-    if not gather.is_finished(workdir):
+    if not run_dir.is_finished(workdir):
       raise bad_input(
         'run',
         got=str(workdir),

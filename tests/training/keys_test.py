@@ -9,8 +9,8 @@ from finished_runs import make_run, make_settings
 from fedjax_pfl import algorithms
 from fedjax_pfl.algorithms import fedprox
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.planning import keys
 from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.training import keys
 
 
 def training(data='a-b', start_key='', drop=(), **changes):

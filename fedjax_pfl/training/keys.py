@@ -10,8 +10,10 @@ left out like any other field.
                   that starts from the model of another, the key of that run
   evaluation_key  the fields that change the numbers of evaluation: what a
                   client adapts on and how, its tests, their scoring
+  result_key      both, and the views: all that a run's result depends on
 
-Views are in neither key: results are looked up by two keys and a view.
+Views are in neither of the first two: results are looked up by these and a
+view.
 eval_every, eval_views and eval_global_model are part of the training, because
 best and last rounds cannot be evaluated afterwards. Fields of the test
 partition are in both: a run's own tests belong to its data, and its models can
@@ -39,14 +41,13 @@ from fedjax_pfl.settings import (
   parse_config,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
-from fedjax_pfl.training.final_views import candidate_views
+from fedjax_pfl.training.experiment_method import SHARED_RECORDS
+from fedjax_pfl.training.final_views import candidate_views, final_views
 from fedjax_pfl.training.warm_start import model_digest
 
 # The number of rounds stands for total_epochs, the key of a run for its path.
 UNTRAINED = {*FIELDS} - {*changing(TRAINING)} | {'total_epochs', 'init_from'}
 EVALUATED = {*changing(EVALUATION)}
-# Hyperparameters that are records of other fields of the config.
-SHARED_RECORDS = 'train', 'finetune'
 
 
 def training_key(settings: Settings, data: str, start_key: str = '') -> str:
@@ -86,6 +87,12 @@ def evaluation_key(settings: Settings) -> str:
     if name in EVALUATED
   }
   return _hash(fields)
+
+
+def result_key(settings: Settings, data: str, start_key: str = '') -> str:
+  """Return the key of a run's result, 16 hexadecimal digits."""
+  training = training_key(settings, data, start_key)
+  return _hash([training, evaluation_key(settings), final_views(settings)])
 
 
 def row_key(training: str, evaluation: str, own: str) -> str:

@@ -1,0 +1,113 @@
+"""Train a config with every combination of some fields, and compare them:
+
+  python experiments/sweep.py --config=configs/digits.py:fedprox \\
+      --grid learning_rate=0.1,0.03,0.01 --grid hp.mu=0.01,0.1 --seeds=3 \\
+      --config.validation_fraction=0.2 --tune=validation
+
+Or random ones: --random=20 --range learning_rate=0.001..0.3, on a log scale
+where both ends are positive; with a grid, so many for each of its combinations.
+Every one is an ordinary run in --runs. The same command continues a sweep that
+was stopped, and trains nothing twice; a larger grid adds to a smaller one.
+
+--tune=validation ends with the setting that is best on the examples of
+validation_fraction, its lead over the next, whether that may be noise, and the
+command of the best. --page=sweep.html writes the report of all runs.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+
+from absl import flags, logging
+
+from experiments import commandline
+
+CONFIG = flags.DEFINE_string(
+  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
+)
+GRID = flags.DEFINE_multi_string(
+  'grid', [], 'a field and its values: learning_rate=0.1,0.03'
+)
+RANGE = flags.DEFINE_multi_string(
+  'range', [], 'a field and the range of --random: learning_rate=0.001..0.3'
+)
+RANDOM = flags.DEFINE_integer(
+  'random', None, 'number of random combinations', lower_bound=1
+)
+SEEDS = flags.DEFINE_integer(
+  'seeds', 1, 'number of seeds, from 0 on', lower_bound=1
+)
+TUNE = flags.DEFINE_enum(
+  'tune', None, ['validation'], 'choose the best combination on validation'
+)
+RUNS = flags.DEFINE_string('runs', 'runs', 'where the run directories go')
+PAGE = flags.DEFINE_string('page', None, 'the report of all runs, a .html file')
+
+
+def main(overrides):
+  logging.set_verbosity(logging.WARNING)  # orbax logs every step
+  # Imported here: a mistyped flag should not wait for jax.
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.report import page
+  from fedjax_pfl.training import compile_cache, cpu_devices
+  from fedjax_pfl.tuning import sweep as sweeps
+  from fedjax_pfl.tuning.choose import best_on_validation
+
+  if PAGE.value:
+    page.check_output(PAGE.value)
+  combinations = read_combinations()
+  configs = [
+    commandline.read_settings(CONFIG.value, {**overrides, **own})
+    for own in combinations
+  ]
+  cpu_devices.divide_cpu(configs[0].get('devices', 0))
+  compile_cache.enable(progress.log)
+  sweep = sweeps.plan_sweep(
+    combinations, configs, SEEDS.value, tunes=bool(TUNE.value)
+  )
+  groups = sweeps.run_sweep(sweep, RUNS.value, progress.log)
+  choice = best_on_validation(groups) if TUNE.value else None
+  progress.log(sweeps.as_table(sweep, groups, choice))
+  if choice:
+    progress.log(sweeps.verdict(sweep, choice))
+    best = {**overrides, **combinations[choice.best]}
+    progress.log(f'Its runs: {" ".join(map(str, groups[choice.best]))}')
+    progress.log(f'Its command:\n{command_of(best)}')
+  if PAGE.value:
+    progress.log(f'Report: {page.save(finished(groups), PAGE.value)}')
+
+
+def read_combinations():
+  """Return the combinations that the flags ask for."""
+  from fedjax_pfl.tuning.combinations import combine
+  from fedjax_pfl.tuning.flag_texts import (
+    check_together,
+    parse_grids,
+    parse_ranges,
+  )
+
+  grids, ranges = parse_grids(GRID.value), parse_ranges(RANGE.value)
+  check_together(grids, ranges, RANDOM.value)
+  return combine(grids, ranges, RANDOM.value or 0)
+
+
+def command_of(fields):
+  """Return the command that runs one combination."""
+  words = [f'python experiments/main.py --config={CONFIG.value}']
+  words += [
+    shlex.quote(f'--config.{name}={value}') for name, value in fields.items()
+  ]
+  return ' \\\n    '.join([*words, '--workdir=runs/best'])
+
+
+def finished(groups):
+  """Return the runs that did not diverge."""
+  from fedjax_pfl.runs.run_dir import is_finished
+
+  return [path for group in groups for path in group if is_finished(path)]
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['config'])

@@ -1,0 +1,148 @@
+"""The settings of one method against one another: a sweep.
+
+Of two fields a heat map, else a strip of dots for each field; then the curve
+of every setting before those of the others.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.report import finished_runs
+from fedjax_pfl.report.page.groups import (
+  UNTRAINED,
+  Group,
+  curve_of,
+  numbers,
+)
+from fedjax_pfl.report.page.sections import Panel, Section
+from fedjax_pfl.report.page.sweep_charts import (
+  plot_before_others,
+  plot_heat_map,
+  plot_strip,
+)
+from fedjax_pfl.runs.identity import flatten
+
+LEAST = 3  # settings that are a sweep
+MOST_CURVES = 24
+VALIDATION = 'validation/'
+
+
+class Setting(NamedTuple):
+  """A group of the page as one setting of a sweep."""
+
+  group: Group
+  values: Mapping[str, Any]  # of the fields in which settings differ
+  accuracy: np.ndarray  # [S] in percent, by seed
+
+
+def sweep(groups: Sequence[Group]) -> list[Section]:
+  """Return its sections; [] unless one method has several settings."""
+  if len(groups) < LEAST or len({group.css for group in groups}) > 1:
+    return []
+  fields = _differing(groups)
+  if not fields:
+    return []
+  on_validation = all(
+    run.clients.validation is not None for group in groups for run in group.runs
+  )
+  settings = [
+    Setting(
+      group,
+      {field: flatten(group.runs[0].config).get(field) for field in fields},
+      _accuracy(group, on_validation),
+    )
+    for group in groups
+  ]
+  settings.sort(key=lambda one: -one.accuracy.mean())
+  where = 'validation examples' if on_validation else 'the tests'
+  words = f'Accuracy on {where}, %, mean over clients and seeds.'
+  if not on_validation:
+    words += ' To choose a setting by it would be to choose by the tests.'
+  sections = [Section('Sweep', words, _overview(settings, fields))]
+  if curves := _curves(settings):
+    words = 'Mean over seeds; the best setting first, the others in grey.'
+    sections.append(Section('Curve of every setting', words, curves))
+  return sections
+
+
+def _differing(groups: Sequence[Group]) -> list[str]:
+  """Return the fields in which the settings differ."""
+  flats = [flatten(group.runs[0].config) for group in groups]
+  names = dict.fromkeys(name for flat in flats for name in flat)
+  return [
+    name
+    for name in names
+    if name not in UNTRAINED
+    and len({repr(flat.get(name)) for flat in flats}) > 1
+  ]
+
+
+def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
+  """Return the accuracy of each seed [S], of the models that are its result."""
+  if not on_validation:
+    _, after = finished_runs.before_and_after(group.runs[0])
+    return numbers(group, after, 'mean')
+  return np.array(
+    [
+      np.nanmean(accuracies(run.clients.validation, run.clients.train_count))
+      for run in group.runs
+    ]
+  )
+
+
+def _overview(settings: Sequence[Setting], fields: list[str]) -> list[Panel]:
+  """Return the heat map of two fields, or a strip of dots for each field."""
+  css = settings[0].group.css
+  means = [float(one.accuracy.mean()) for one in settings]
+  places = [tuple(map(str, one.values.values())) for one in settings]
+  if len(fields) == 2 and len({*places}) == len(places):
+    cells = dict(zip(places, means, strict=True))
+    axes = [_axis(settings, field) for field in fields]
+    svg = plot_heat_map(cells, axes, fields, css)
+    return [Panel(f'{fields[1]} against {fields[0]}', svg)]
+  return [
+    Panel(
+      field,
+      plot_strip(
+        [str(one.values[field]) for one in settings],
+        [one.accuracy for one in settings],
+        _axis(settings, field),
+        field,
+        css,
+      ),
+      'Dot: a setting. Bar: from its lowest seed to its highest.',
+    )
+    for field in fields
+  ]
+
+
+def _axis(settings: Sequence[Setting], field: str) -> list[str]:
+  """Return the values of a field in order: numbers by size, others as met."""
+  values = [one.values[field] for one in settings]
+  if all(type(value) in (int, float) for value in values):
+    values = sorted(values)
+  return list(dict.fromkeys(map(str, values)))
+
+
+def _curves(settings: Sequence[Setting]) -> list[Panel]:
+  """Return the curve of every setting, the best first, before the others."""
+  found = []
+  for one in settings:
+    lines = [run.metrics for run in one.group.runs]
+    names = [name for line in lines[0] for name in line]
+    chosen = [name for name in names if name.startswith(VALIDATION)]
+    chosen += [name for name in names if name.endswith('/accuracy')]
+    if chosen:
+      found.append((one, curve_of(one.group, chosen[0])))
+  curves = [(curve.rounds, curve.accuracy.mean(0)) for _, curve in found]
+  return [
+    Panel(
+      ', '.join(f'{name}={value}' for name, value in one.values.items()),
+      plot_before_others(curves, place, one.group.css),
+      f'{one.accuracy.mean():.2f}',
+    )
+    for place, (one, _) in enumerate(found[:MOST_CURVES])
+  ]

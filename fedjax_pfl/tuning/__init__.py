@@ -1,0 +1,1 @@
+"""Sweeps: many settings trained, compared on validation, and one chosen."""

@@ -1,0 +1,103 @@
+"""Choose the best of many settings on examples that nobody trained on.
+
+  argmax over settings of  mean over seeds of  mean over clients of a_sk
+
+where a_sk is the accuracy of client k's model, of seed s, on its validation
+examples. Of equal settings the first is chosen. No test reaches the choice.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.paired import paired_difference
+from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training import diverged_runs
+
+
+class Choice(NamedTuple):
+  """The best of some groups: each has the runs of one setting, one a seed."""
+
+  best: int  # its place
+  second: int | None  # of those with finite numbers
+  means: tuple[float, ...]  # in percent; NaN where a run diverged
+  margin: float  # means[best] - means[second], in points; NaN without a second
+  interval: tuple[float, float]  # 95 % of the margin, paired: see paired.py
+  by_seed: tuple[tuple[float, ...], ...]  # [group][seed], whose means are means
+
+  @property
+  def is_noise(self) -> bool:
+    """Return whether the margin may be 0, or there is no second."""
+    low, high = self.interval
+    return not (low > 0 or high < 0)
+
+
+def best_on_validation(
+  groups: Sequence[Sequence[str | os.PathLike]],
+) -> Choice:
+  """Return the choice among groups of finished runs, the same seeds in each."""
+  _check_seeds(groups)
+  own = [[_accuracies(path) for path in group] for group in groups]
+  by_seed = tuple(tuple(map(_mean, group)) for group in own)
+  means = tuple(float(np.mean(group)) for group in by_seed)
+  order = sorted(
+    (place for place in range(len(own)) if math.isfinite(means[place])),
+    key=lambda place: -means[place],
+  )
+  if not order:
+    raise bad_input(
+      'sweep',
+      got=f'{len(groups)} settings, in each of which a run diverged',
+      expected='a setting whose runs stay finite',
+      cause='learning rates that are too high for this model',
+    )
+  if len(order) == 1:
+    unknown = math.nan, math.nan
+    return Choice(order[0], None, means, math.nan, unknown, by_seed)
+  best, second = order[:2]
+  pair = paired_difference(own[best], own[second])
+  return Choice(best, second, means, pair.mean, pair.interval, by_seed)
+
+
+def _mean(accuracy: np.ndarray) -> float:
+  """Return the mean over clients with validation examples; NaN of none."""
+  used = accuracy[~np.isnan(accuracy)]
+  return float(used.mean()) if used.size else math.nan
+
+
+def _accuracies(path: str | os.PathLike) -> np.ndarray:
+  """Return the accuracy of every client on validation; NaN if it diverged."""
+  if diverged_runs.sentence_of(path):
+    return np.array([math.nan])
+  run_dir.load_result(path)  # refuses a run that is not finished
+  clients = run_dir.load_clients(path)
+  if clients.validation is None:
+    raise bad_input(
+      'validation_fraction',
+      got=f'{path}, a run without validation examples',
+      expected='runs that kept some for choosing',
+      choices=['validation_fraction=0.1'],
+      cause='the field was forgotten; or an older version ended the run: '
+      'without its result.json the same command ends it again',
+    )
+  return accuracies(clients.validation, clients.train_count)
+
+
+def _check_seeds(groups: Sequence[Sequence[str | os.PathLike]]) -> None:
+  """Refuse groups whose runs cannot be paired."""
+  seeds = [
+    [run_dir.load_config(path)['config']['seed'] for path in group]
+    for group in groups
+  ]
+  if not seeds or not seeds[0] or any(own != seeds[0] for own in seeds):
+    raise bad_input(
+      'groups',
+      got=seeds,
+      expected='one or more groups of runs, with the same seeds in each',
+      cause='a seed that is missing, or another order',
+    )

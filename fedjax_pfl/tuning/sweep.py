@@ -1,0 +1,147 @@
+"""A sweep: settings that differ in some fields, each with several seeds."""
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.models.outline import outline
+from fedjax_pfl.report.text_table import align
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import Settings, parse_config, replace
+from fedjax_pfl.training.experiment_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
+from fedjax_pfl.training.final_views import main_view
+from fedjax_pfl.tuning.choose import Choice
+from fedjax_pfl.tuning.combinations import Combination
+from fedjax_pfl.tuning.train_all import is_diverged, train_all
+
+Config = Mapping[str, Any]
+Log = Callable[[str], None]
+
+
+class Sweep(NamedTuple):
+  """The combinations of a sweep, with the settings of every seed."""
+
+  combinations: tuple[Combination, ...]
+  settings: tuple[tuple[Settings, ...], ...]  # [combination][seed]
+
+
+def plan_sweep(
+  combinations: Sequence[Combination],
+  configs: Sequence[Config],
+  seeds: int,
+  *,
+  tunes: bool = False,
+) -> Sweep:
+  """Return the sweep of these configs; refuse what could not be trained.
+
+  Every setting is checked, and its method built, before the first is trained.
+  """
+  settings = [parse_config(config) for config in configs]
+  for own in settings:
+    if tunes and not own.data.validation_fraction:
+      raise _no_validation()
+    shape = peek_shape(own)
+    build_stages(own, outline(build_task(own, *shape)))
+  return Sweep(
+    tuple(combinations),
+    tuple(
+      tuple(replace(own, seed=seed) for seed in range(seeds))
+      for own in settings
+    ),
+  )
+
+
+def run_sweep(
+  sweep: Sweep, folder: str | os.PathLike, log: Log
+) -> list[list[Path]]:
+  """Train what is missing; return the run directories [combination][seed]."""
+  paths = iter(
+    train_all([one for own in sweep.settings for one in own], folder, log)
+  )
+  return [[next(paths) for _ in own] for own in sweep.settings]
+
+
+def as_table(
+  sweep: Sweep, groups: Sequence[Sequence[Path]], choice: Choice | None
+) -> str:
+  """Return the accuracies in percent, mean ± deviation over seeds, as text.
+
+  With a choice: on validation, and of the best setting alone on the tests.
+  Without: on the tests, which are no ground for a choice.
+  """
+  fields = list(sweep.combinations[0])
+  heads = ['validation', 'tests'] if choice else ['tests']
+  rows = [(*fields, *heads)]
+  for place, own in enumerate(sweep.combinations):
+    tests = _on_tests(groups[place])
+    if choice:
+      is_best = place == choice.best
+      on_validation = _mean_and_std(choice.by_seed[place])
+      cells = on_validation, tests if is_best else ''
+    else:
+      cells = (tests,)
+    rows.append((*(own[name] for name in fields), *cells))
+  return align(rows)
+
+
+def verdict(sweep: Sweep, choice: Choice) -> str:
+  """Return what was chosen, by how much, and whether that may be noise."""
+  best = describe(sweep.combinations[choice.best])
+  mean = choice.means[choice.best]
+  line = f'Best on validation: {best}, {mean:.2f} %'
+  if choice.second is None:
+    return f'{line}; the only setting with finite numbers.'
+  second = describe(sweep.combinations[choice.second])
+  low, high = choice.interval
+  noise = (
+    'the difference may be noise'
+    if choice.is_noise
+    else 'the difference is more than noise'
+  )
+  return (
+    f'{line}, {choice.margin:.2f} points above {second} '
+    f'(95 % interval {low:.2f} to {high:.2f}, paired over seeds and clients: '
+    f'{noise}).'
+  )
+
+
+def describe(combination: Combination) -> str:
+  """Return 'learning_rate=0.1, hp.mu=0.01'."""
+  return ', '.join(f'{name}={value}' for name, value in combination.items())
+
+
+def _on_tests(group: Sequence[Path]) -> str:
+  """Return mean ± deviation over seeds on the tests, of the main view."""
+  if any(map(is_diverged, group)):
+    return 'diverged'
+  means = []
+  for path in group:
+    views = run_dir.load_result(path)['views']
+    means.append(views[main_view(tuple(views))]['mean'])
+  return _mean_and_std(means)
+
+
+def _mean_and_std(values: Sequence[float]) -> str:
+  mean = float(np.mean(values))
+  if math.isnan(mean):
+    return 'diverged'
+  return f'{mean:.2f} ± {np.std(values):.2f}'
+
+
+def _no_validation() -> Exception:
+  return bad_input(
+    '--tune',
+    got='validation, with validation_fraction=0',
+    expected='a share of the training examples that is kept for choosing',
+    choices=['--config.validation_fraction=0.1'],
+    cause='the field was forgotten; the tests choose nothing',
+  )

@@ -1,0 +1,89 @@
+"""Settings of one method on the page: heat map, strips, curves."""
+
+import re
+
+import numpy as np
+from page_runs import make_run
+
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.report.finished_runs import read_comparable
+from fedjax_pfl.report.page import render
+from fedjax_pfl.report.page.groups import make_groups
+from fedjax_pfl.report.page.sweep_section import sweep
+
+COUNT = np.full(4, 10)
+
+
+def make_settings(folder, *settings, **more):
+  """Return groups of two seeds, a setting for each dict of fields."""
+  paths = [
+    make_run(
+      folder / f'{place}_{seed}',
+      seed=seed,
+      validation=Scores(np.full(4, place + seed + 1), COUNT),
+      **fields,
+      **more,
+    )
+    for place, fields in enumerate(settings)
+    for seed in (0, 1)
+  ]
+  return paths, make_groups(read_comparable(paths))
+
+
+def words_of(svg):
+  return re.findall(r'<text[^>]*>([^<]*)</text>', svg)
+
+
+def test_two_fields_are_a_heat_map(tmp_path):
+  settings = [
+    {'learning_rate': rate, 'hp': {'mu': mu}}
+    for rate in (0.1, 0.02)
+    for mu in (1, 10)
+  ]
+  paths, groups = make_settings(tmp_path, *settings[:3])
+  first, curves = sweep(groups)
+  (panel,) = first.panels
+  # Rows and columns in the order of their numbers; one cell was not run.
+  assert words_of(panel.svg) == [
+    *('hp.mu', 'learning_rate', '1', '10'),
+    *('0.02', '35.0', '–', '0.1', '15.0', '25.0'),
+  ]
+  assert panel.svg.count('class="frame"') == 1
+  assert 'validation examples' in first.text
+  assert [panel.title for panel in curves.panels] == [
+    'learning_rate=0.02, hp.mu=1',
+    'learning_rate=0.1, hp.mu=10',
+    'learning_rate=0.1, hp.mu=1',
+  ]
+  assert [panel.note for panel in curves.panels] == ['35.00', '25.00', '15.00']
+  assert all(panel.svg.count('class="other"') == 2 for panel in curves.panels)
+  page = render(paths)
+  assert page.index('<h2>Sweep</h2>') < page.index('Curve of every setting')
+
+
+def test_other_numbers_of_fields_are_strips(tmp_path):
+  rates = [{'learning_rate': rate} for rate in (0.1, 0.02, 0.5)]
+  _, groups = make_settings(tmp_path, *rates)
+  (panel,) = sweep(groups)[0].panels
+  assert panel.title == 'learning_rate'
+  assert words_of(panel.svg)[-4:] == ['0.02', '0.1', '0.5', 'learning_rate']
+  assert panel.svg.count('class="dots"') == 3
+  assert panel.svg.count('class="link"') == 3
+
+
+def test_without_validation_the_tests_are_named(tmp_path):
+  paths = [
+    make_run(tmp_path / str(rate), learning_rate=rate)
+    for rate in (0.1, 0.2, 0.3)
+  ]
+  first, _ = sweep(make_groups(read_comparable(paths)))
+  assert 'to choose by the tests' in first.text
+
+
+def test_what_is_no_sweep(tmp_path):
+  _, groups = make_settings(tmp_path, {'momentum': 0.1}, {'momentum': 0.2})
+  assert sweep(groups) == []
+  others = [
+    make_run(tmp_path / name, name) for name in ('fedavg', 'fedper', 'ditto')
+  ]
+  assert sweep(make_groups(read_comparable(others))) == []

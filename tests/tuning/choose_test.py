@@ -1,0 +1,65 @@
+"""The best setting on validation, of runs written by hand."""
+
+import math
+
+import finished_runs
+import numpy as np
+import pytest
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training.divergence import Diverged
+from fedjax_pfl.tuning.choose import best_on_validation
+
+COUNT = np.array([10, 10, 10, 10, 0])  # client 3 has no training examples
+
+
+def make_group(folder, name, *correct):
+  """Return the runs of a setting, a seed for each row of right answers."""
+  return [
+    finished_runs.make_run(
+      folder / f'{name}{seed}',
+      seed=seed,
+      validation=Scores(np.array([*row, 9, 0]), COUNT),
+    )
+    for seed, row in enumerate(correct)
+  ]
+
+
+def test_the_best_mean_over_seeds_and_clients(tmp_path):
+  low = make_group(tmp_path, 'low', (1, 2, 3), (2, 2, 2))
+  best = make_group(tmp_path, 'best', (8, 9, 7), (9, 9, 9))
+  second = make_group(tmp_path, 'second', (7, 8, 6), (6, 6, 6))
+  choice = best_on_validation([low, best, second])
+  assert (choice.best, choice.second) == (1, 2)
+  assert choice.means == pytest.approx((20, 85, 65))
+  assert choice.margin == pytest.approx(20)
+  assert choice.interval == pytest.approx((10, 30))
+  assert not choice.is_noise
+  near = make_group(tmp_path, 'near', (7, 9, 9), (8, 10, 8))
+  assert best_on_validation([best, near]).is_noise
+  assert best_on_validation([near, near]).best == 0  # of equal ones the first
+
+
+def test_settings_that_diverged_are_not_chosen(tmp_path):
+  good = make_group(tmp_path, 'good', (1, 1, 1), (1, 1, 1))
+  hot = make_group(tmp_path, 'hot', (9, 9, 9), (9, 9, 9))
+  (hot[1] / 'result.json').unlink()
+  diverged_runs.record(Diverged('NaN', hot[1]))
+  choice = best_on_validation([hot, good])
+  assert choice.best == 1 and choice.second is None and choice.is_noise
+  assert math.isnan(choice.means[0]) and math.isnan(choice.margin)
+  with pytest.raises(BadInput, match=r'1 settings, in each .* diverged'):
+    best_on_validation([hot])
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+  group = make_group(tmp_path, 'a', (1, 1, 1), (1, 1, 1))
+  with pytest.raises(BadInput, match='the same seeds in each'):
+    best_on_validation([group, group[:1]])
+  with pytest.raises(BadInput, match='the same seeds in each'):
+    best_on_validation([])
+  plain = finished_runs.make_run(tmp_path / 'plain')
+  with pytest.raises(BadInput, match=r'got .*plain.* without validation'):
+    best_on_validation([[plain]])

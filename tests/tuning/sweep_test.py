@@ -1,0 +1,101 @@
+"""A sweep as a user starts it: plan, training, table and verdict."""
+
+import math
+
+import pytest
+import small_runs
+from helpers import refused
+
+from experiments import commandline
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import to_config
+from fedjax_pfl.tuning import train_all
+from fedjax_pfl.tuning.choose import Choice, best_on_validation
+from fedjax_pfl.tuning.sweep import (
+  Sweep,
+  as_table,
+  plan_sweep,
+  run_sweep,
+  verdict,
+)
+
+DIGITS = 'configs/digits.py:fedprox,quick'
+
+
+def plan(*combinations, seeds=1, tunes=False, **fields):
+  configs = [
+    commandline.read_settings(DIGITS, {**fields, **own}) for own in combinations
+  ]
+  return plan_sweep(combinations, configs, seeds, tunes=tunes)
+
+
+def test_settings_of_a_sweep():
+  sweep = plan({'hp.mu': '1'}, {'learning_rate': '0.5'}, seeds=2)
+  assert [[one.seed for one in own] for own in sweep.settings] == [[0, 1]] * 2
+  assert sweep.settings[0][1].hp['mu'] == 1
+  assert sweep.settings[1][0].training.learning_rate == 0.5
+
+
+@pytest.mark.parametrize(
+  ('fields', 'words'),
+  [
+    ({'learning_rat': '0.1'}, 'did you mean learning_rate?'),
+    ({'hp.mus': '0.1'}, 'did you mean mu?'),
+    ({'hp.mu': 'much'}, "hp.mu: got 'much', expected a value of the kind"),
+    ({'hp.mu': '-1.0'}, 'a number, 0 or more'),
+    ({'learning_rate': 'fast'}, "got 'fast', expected a learning rate above 0"),
+    ({'local_epochs': '0.5'}, 'a whole number of epochs'),
+  ],
+)
+def test_what_no_setting_can_be_is_refused_before_training(fields, words):
+  assert words in refused(plan, {'learning_rate': '0.1'}, fields)
+
+
+def test_tuning_needs_validation_examples():
+  def tuned(**fields):
+    return plan({'hp.mu': '1'}, tunes=True, **fields)
+
+  assert '--config.validation_fraction=0.1' in refused(tuned)
+  assert tuned(validation_fraction='0.1')
+
+
+def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
+  def build(settings, log):
+    return small_runs.make_experiment(**to_config(settings))
+
+  monkeypatch.setattr(train_all, 'build_experiment', build)
+  sweep = plan(
+    *({'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')),
+    seeds=2,
+    tunes=True,
+    validation_fraction='0.2',
+    views="('initial',)",
+    eval_views='()',
+  )
+  logged = []
+  groups = run_sweep(sweep, tmp_path, logged.append)
+  assert [len(group) for group in groups] == [2, 2, 2]
+  choice = best_on_validation(groups)
+  assert choice.best == 0 and math.isnan(choice.means[1])
+  head, _, best, hot, low = as_table(sweep, groups, choice).splitlines()
+  assert head.split() == ['learning_rate', 'validation', 'tests']
+  views = [run_dir.load_result(path)['views'] for path in groups[0]]
+  on_tests = sum(own['initial']['mean'] for own in views) / 2
+  assert f'{choice.means[0]:.2f} ±' in best and f'{on_tests:.2f} ±' in best
+  assert hot.split() == ['1e38', 'diverged'] and low.count('±') == 1
+  untuned = as_table(sweep, groups, None).splitlines()
+  assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
+
+
+def test_a_verdict_says_whether_the_lead_is_noise():
+  sweep = Sweep(({'hp.mu': '1'}, {'hp.mu': '2'}), ((), ()))
+  means = (50.0, 60.0)
+  sure = Choice(1, 0, means, 10.0, (4.0, 16.0), ((50.0,), (60.0,)))
+  assert verdict(sweep, sure) == (
+    'Best on validation: hp.mu=2, 60.00 %, 10.00 points above hp.mu=1 (95 % '
+    'interval 4.00 to 16.00, paired over seeds and clients: the difference is '
+    'more than noise).'
+  )
+  unsure = sure._replace(interval=(-1.0, 16.0))
+  assert 'the difference may be noise' in verdict(sweep, unsure)
+  assert 'the only setting' in verdict(sweep, sure._replace(second=None))

@@ -1,0 +1,132 @@
+"""Many settings: each is trained once, whatever happens on the way."""
+
+import shutil
+
+import compiler
+import pytest
+import small_runs
+
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.tuning import train_all as module
+from fedjax_pfl.tuning.train_all import is_diverged, train_all
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+  """Train a model that compiles quickly."""
+
+  def build(settings, log):
+    return small_runs.make_experiment(**to_config(settings))
+
+  monkeypatch.setattr(module, 'build_experiment', build)
+
+
+def make(**changes):
+  own = {'rounds': 2, 'views': ('initial',), 'eval_views': (), **changes}
+  return parse_config(small_runs.make_settings(**own))
+
+
+def ignore(text):
+  del text
+
+
+def count_trainings(monkeypatch):
+  """Return a list that grows by the learning rates that are trained."""
+  trained, train = [], diverged_runs.train_seeds
+
+  def counted(experiments, workdirs):
+    trained.extend(one.settings.training.learning_rate for one in experiments)
+    return train(experiments, workdirs)
+
+  monkeypatch.setattr(diverged_runs, 'train_seeds', counted)
+  return trained
+
+
+def test_every_setting_is_trained_once(tmp_path, monkeypatch):
+  trained, logged = count_trainings(monkeypatch), []
+  settings = [make(learning_rate=0.02), make(seed=1), make(), make(rounds=1)]
+  paths = train_all(settings, tmp_path, logged.append)
+  assert paths[0] == paths[2]  # 0.02 is that of small_runs
+  assert len({*paths}) == len([*tmp_path.iterdir()]) == 3
+  assert all(map(run_dir.is_finished, paths)) and len(trained) == 3
+  assert run_dir.load_result(paths[3])['rounds'] == 1
+  before = small_runs.snapshot(tmp_path)
+  # Fields that change no number find the same runs.
+  again = [make(save_clients=()), make(seed=1)]
+  assert train_all(again, tmp_path, logged.append) == paths[:2]
+  assert len(trained) == 3 and small_runs.snapshot(tmp_path) == before
+
+
+def test_nine_settings_with_three_seeds_compile_a_round_once(tmp_path):
+  settings = [
+    make(
+      algorithm='fedprox', rounds=1, learning_rate=rate, hp={'mu': mu}, seed=s
+    )
+    for rate in (0.1, 0.03, 0.01)
+    for mu in (0.01, 0.1, 1.0)
+    for s in (0, 1, 2)
+  ]
+  with compiler.counting() as names:
+    paths = train_all(settings, tmp_path, ignore)
+  assert [names.count(f'jit({own})') for own in ('rounds', 'evaluate')] == [
+    1,
+    1,
+  ]
+  assert all(map(run_dir.is_finished, paths)) and len({*paths}) == 27
+  losses = {run_dir.load_metrics(path)[-1]['loss'] for path in paths}
+  assert len(losses) == 27
+
+
+def test_a_sweep_that_is_killed_ends_the_same(tmp_path, monkeypatch):
+  """As a kill leaves it while one of three runs has a checkpoint."""
+  settings = [make(learning_rate=rate) for rate in (0.1, 0.03, 0.01)]
+  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
+
+  def save(self, step, tree, save=run_dir.Run.save_checkpoint):
+    save(self, step, tree)
+    if not killed.exists():
+      shutil.copytree(whole, killed)
+
+  with monkeypatch.context() as patched:
+    patched.setattr(run_dir.Run, 'save_checkpoint', save)
+    paths = train_all(settings, whole, ignore)
+  assert train_all(settings[:1], killed, ignore)  # now one is finished
+  trained = count_trainings(monkeypatch)
+  for path, other in zip(
+    train_all(settings, killed, ignore), paths, strict=True
+  ):
+    assert path.name == other.name
+    small_runs.assert_same_run(path, other)
+  before = small_runs.snapshot(killed)
+  assert train_all(settings, killed, ignore)
+  assert len(trained) == 3 and small_runs.snapshot(killed) == before
+
+
+def test_few_at_once_where_memory_is_small(tmp_path, monkeypatch):
+  monkeypatch.setattr(module, 'num_together', lambda experiment: 2)
+  calls, train = [], diverged_runs.train_seeds
+
+  def counted(experiments, workdirs):
+    calls.append(len(experiments))
+    return train(experiments, workdirs)
+
+  monkeypatch.setattr(diverged_runs, 'train_seeds', counted)
+  settings = [make(rounds=1, seed=seed) for seed in range(3)]
+  paths = train_all(settings, tmp_path, ignore)
+  assert calls == [2, 1] and all(map(run_dir.is_finished, paths))
+
+
+def test_a_setting_that_diverges_ends_alone(tmp_path, monkeypatch):
+  logged = []
+  settings = [make(learning_rate=1e38), make()]
+  hot, cool = train_all(settings, tmp_path, logged.append)
+  assert is_diverged(hot) and not is_diverged(cool)
+  assert run_dir.is_finished(cool) and not run_dir.is_finished(hot)
+  trained = count_trainings(monkeypatch)
+  assert train_all(settings, tmp_path, logged.append) == [hot, cool]
+  assert not trained
+  assert 'diverged before and is not trained again' in ''.join(logged)
