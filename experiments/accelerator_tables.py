@@ -1,14 +1,19 @@
-"""Print the tables of docs/performance.md about accelerators:
+"""Compile every model and every method; write docs/accelerators.md:
 
-  python experiments/accelerator_tables.py --platform=cuda --devices=4
+  python experiments/accelerator_tables.py --platform=cuda
   python experiments/accelerator_tables.py --platform=tpu --tables=models \\
-      --labels=convnet4,simple_cnn
+      --labels=convnet4,simple_cnn --devices=1
+  python experiments/accelerator_tables.py --write
 
-Rows are printed as they are compiled, in Markdown. Nothing is run on a device:
-these are the compiler's numbers. `make accelerators` runs it twice.
+Nothing is run on a device: these are the compiler's numbers. Every row is
+stored in results/accelerators as soon as it is compiled, so that the command
+goes on where it was interrupted; --again compiles all of them. Without a
+platform it prints the tables of what is stored. `make accelerators` does all of
+this.
 """
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -18,39 +23,54 @@ from absl import flags, logging
 from experiments import commandline
 from experiments.accelerators import environment
 
-PLATFORM = flags.DEFINE_string('platform', 'cuda', 'tpu or cuda')
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / 'results' / 'accelerators'
+PAGE = ROOT / 'docs' / 'accelerators.md'
+PLATFORM = flags.DEFINE_string('platform', '', 'tpu or cuda; none: stored rows')
 TOPOLOGY = flags.DEFINE_string('topology', '', 'as of compile_for.py')
 DEVICES = flags.DEFINE_integer('devices', 4, 'devices of the mesh; 1: none', 1)
 TABLES = flags.DEFINE_list('tables', ['models', 'methods'], 'which of them')
 LABELS = flags.DEFINE_list('labels', [], 'models or methods; all if not given')
+AGAIN = flags.DEFINE_bool('again', False, 'compile rows that are stored, too')
+WRITE = flags.DEFINE_bool('write', False, f'write {PAGE.name} of stored rows')
 
 
 def main(overrides):
   del overrides  # the configs are those of the tables
   logging.set_verbosity(logging.WARNING)
   environment.prepare(PLATFORM.value)  # before jax is imported
-  import jax
+  from experiments.accelerators import page, rows, store
 
-  from experiments.accelerators import report, standard, targets
+  if PLATFORM.value:
+    compile_rows([*rows.choose(TABLES.value, LABELS.value, DEVICES.value)])
+    return
+  stored = {name: store.read(FOLDER, name) for name in ('cuda', 'tpu')}
+  if WRITE.value:
+    PAGE.write_text(page.as_markdown(stored), encoding='utf-8')
+  else:
+    print(page.as_markdown(stored))
+
+
+def compile_rows(chosen):
+  """Compile these rows and store them, one after the other."""
+  from experiments.accelerators import report, store, table_row, targets
 
   targets.check_platform(PLATFORM.value)
   topology = TOPOLOGY.value or targets.DEFAULTS[PLATFORM.value]
-  where = report.Where(PLATFORM.value, topology, DEVICES.value)
-  targets.devices_of(*where)
-  labels = standard.choose(TABLES.value, LABELS.value)
-  for table, chosen in labels.items():
-    print(f'{where.device.name}, {table}; jax {jax.__version__}\n')
-    print(standard.markdown(standard.HEADS))
-    print(standard.markdown(['---'] * len(standard.HEADS)), flush=True)
-    for label in chosen:
-      for row in standard.rows(where, table, label, log_progress):
-        print(standard.markdown(row), flush=True)
-    print(flush=True)
-
-
-def log_progress(text: str) -> None:
-  """Print to stderr."""
-  print(f'{text} ..', file=sys.stderr, flush=True)
+  stored = {} if AGAIN.value else store.read(FOLDER, PLATFORM.value)
+  known = {one['key']: one for own in stored.values() for one in own}
+  for number, row in enumerate(chosen, 1):
+    where = report.Where(PLATFORM.value, topology, row.devices)
+    began = time.monotonic()
+    records, compiled = table_row.compile_row(where, row, known)
+    store.write(FOLDER, PLATFORM.value, row, records)
+    seconds = time.monotonic() - began
+    print(
+      f'{PLATFORM.value} {number}/{len(chosen)} {row.name}: {len(records)} '
+      f'programs, {compiled} compiled, {seconds:.0f} s',
+      file=sys.stderr,
+      flush=True,
+    )
 
 
 if __name__ == '__main__':

@@ -68,7 +68,10 @@ def main(overrides):
   names = options.make_bars(BARS.value)
   if TORCH.value:
     options.check_torch(cases)
-  if (most := max(case.devices for case in cases)) > 1:
+  most = max(case.devices for case in cases)
+  if names:  # bars of training try one device a core
+    most = max(most, len(os.sched_getaffinity(0)))
+  if most > 1:
     # A CPU has as many devices as JAX is told before it looks for them.
     jax.config.update('jax_num_cpu_devices', most)
   # Compilation is timed: no program may come from the cache.

@@ -132,7 +132,8 @@ def read_settings(
   >>> read_settings('configs/digits.py:fedbabu,quick', {'rounds': '4'})
 
   A field may be new (a hyperparameter in `hp`); whether it is a known one,
-  and its value a good one, `fedjax_pfl.settings.validate` says.
+  and its value a good one, `fedjax_pfl.settings.validate` says. Code that the
+  config or the command line names is loaded: both are the user's own.
   """
   file, colon, argument = config.partition(':')
   get_config = _load_get_config(Path(file))
@@ -146,15 +147,24 @@ def read_settings(
     )
   settings = _call_config(file, made.to_dict)  # a placeholder may be left
   replace_fields(settings, overrides or {})
-  return settings
+  from fedjax_pfl.core.user_code import load_code  # brings jax, which is slow
+
+  return load_code(settings)
 
 
 def replace_fields(
   settings: dict[str, Any], overrides: Mapping[str, str]
 ) -> None:
-  """Put what was written on the command line into the settings."""
+  """Put what was written on the command line into the settings.
+
+  Code that is named there is loaded; that of the settings is not.
+  """
   for name, text in overrides.items():
     _replace(settings, name, text)
+  from fedjax_pfl.core.user_code import load_code
+
+  given = {name: settings[name] for name in overrides if name in settings}
+  settings.update(load_code(given))
 
 
 def _takes_fields() -> bool:

@@ -7,6 +7,8 @@
   python experiments/compile_for.py --platform=cuda \\
       --config=configs/fedbabu_cifar100.py \\
       --compare=conv_impl=lax,gemm --compare=clients_per_chunk=1,10
+  python experiments/compile_for.py --platform=cuda --programs=round \\
+      --config=configs/fedbabu_cifar100.py --kernels=20
 
 Every round, beginning of a stage and the last evaluation is compiled in full:
 minutes for a large model. No data set is needed, and nothing is run: these are
@@ -41,6 +43,9 @@ COMPARE = flags.DEFINE_multi_string(
 PROGRAMS = flags.DEFINE_list(
   'programs', [], 'round, evaluation, begin, data; all if not given'
 )
+KERNELS = flags.DEFINE_integer(
+  'kernels', 0, 'how many kernels of a step to list, by the bytes they move', 0
+)
 JSON = flags.DEFINE_bool('json', False, 'print one JSON object only')
 
 
@@ -60,7 +65,9 @@ def main(overrides):
     )
     for choice in choices
   }
-  result = report.compile_all(where, members, PROGRAMS.value, log_progress)
+  result = report.compile_all(
+    where, members, PROGRAMS.value, log_progress, KERNELS.value
+  )
   if JSON.value:
     print(json.dumps(report.as_json(where, result)))
   else:

@@ -1,9 +1,9 @@
-"""Print the table of all methods; --write puts it into docs/methods.md:
+"""Print the tables of all methods; --write puts them into docs/methods.md:
 
   python experiments/methods.py [--write]
 
-Bytes are counted in the state and the messages of each method; see
-fedjax_pfl/analysis/method_table.py.
+Bytes are counted in the state and the messages of each method, and what a new
+client does is in its docstring; see fedjax_pfl/analysis/method_table.py.
 """
 
 import sys
@@ -16,30 +16,33 @@ from absl import flags, logging
 from experiments import commandline
 
 FILE = commandline.ROOT / 'docs' / 'methods.md'
-WRITE = flags.DEFINE_bool('write', False, f'replace the table in {FILE.name}')
-BEGIN, END = '<!-- methods: experiments/methods.py -->', '<!-- end -->'
+WRITE = flags.DEFINE_bool('write', False, f'replace the tables in {FILE.name}')
+METHODS, NEW_CLIENTS = 'methods', 'new clients'  # names of tables in the file
+END = '<!-- end -->'
 
 
-def split_file() -> tuple[str, str, str]:
-  """Return the file before, in and after the place of the table."""
+def split_file(name: str) -> tuple[str, str, str]:
+  """Return the file before, in and after the place of a table."""
   text = FILE.read_text(encoding='utf-8')
-  before, found, rest = text.partition(BEGIN)
+  begin = f'<!-- {name}: experiments/methods.py -->'
+  before, found, rest = text.partition(begin)
   table, also_found, after = rest.partition(END)
-  assert found and also_found, f'{FILE.name} has no {BEGIN} ... {END}'
-  return before, table, after
+  assert found and also_found, f'{FILE.name} has no {begin} ... {END}'
+  return before + begin, table, END + after
 
 
 def main(overrides):
   del overrides  # there is no config
   logging.set_verbosity(logging.WARNING)
-  from fedjax_pfl.analysis.method_table import method_table
+  from fedjax_pfl.analysis.method_table import method_table, new_client_table
 
-  table = method_table()
-  if not WRITE.value:
-    print(table)
-    return
-  before, _, after = split_file()
-  FILE.write_text(f'{before}{BEGIN}\n{table}\n{END}{after}', encoding='utf-8')
+  tables = {METHODS: method_table(), NEW_CLIENTS: new_client_table()}
+  for name, table in tables.items():
+    if not WRITE.value:
+      print(f'{table}\n')
+      continue
+    before, _, after = split_file(name)
+    FILE.write_text(f'{before}\n{table}\n{after}', encoding='utf-8')
 
 
 if __name__ == '__main__':

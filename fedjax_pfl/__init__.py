@@ -2,7 +2,7 @@
 
 `import fedjax_pfl as pfl` gives the names below; everything else is internal.
 
-  Experiments   build_experiment, train, load_results
+  Experiments   build_experiment, load_code, train, load_results
   Methods       algorithm, available, Algorithm, Stage
   Models        make_task, task_from_module, replace_layers, Task, save_model,
                 load_model
@@ -29,6 +29,7 @@ from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Batch, ClientData, Scores, Task
+from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.data import (
   from_arrays,
   load_dataset,
@@ -77,6 +78,7 @@ __all__ = [
   'freeze_except',
   'from_arrays',
   'init_states',
+  'load_code',
   'load_dataset',
   'load_model',
   'load_results',

@@ -29,6 +29,7 @@ SHORT = {
     'EXAMPLES': 20,
   },
   'your_own_data': {'ROUNDS': 1},
+  'your_own_code': {'ROUNDS': 2},
 }
 every_notebook = pytest.mark.parametrize('name', SHORT)
 
@@ -141,3 +142,18 @@ def test_your_own_data(tmp_path, monkeypatch, capsys, drawing):
   sizes = scope['experiment'].train.count + scope['experiment'].test.count
   assert sizes.tolist() == np.bincount(scope['clients']).tolist()
   assert 'round 1/1' in capsys.readouterr().out
+
+
+def test_your_own_code(tmp_path, monkeypatch, capsys, drawing):
+  scope, figures = execute('your_own_code', tmp_path, monkeypatch)
+  assert len(figures) == 1
+  name = scope['experiment'].settings.model.name
+  assert name.startswith('own/gait.py:Gait#')
+  for view in ('initial', 'finetuned'):
+    assert 0 <= scope['result']['views'][view]['recall'] <= 1
+  assert scope['experiment'].train.x.shape == (675, 64, 2)
+  assert sorted(scope['task'].init(scope['key'])) == ['embed', 'head']
+  share = scope['scores'].own['share_good']
+  assert share.shape == (6,) and ((share >= 0) & (share <= 1)).all()
+  out = capsys.readouterr().out
+  assert f'{name}\n' in out and out.count('% right') == 6

@@ -1,8 +1,9 @@
 """Run rounds on one device and on a mesh; print the largest differences.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=8 \\
-      PYTHONPATH=.:tests python tests/on_devices.py fedavg ditto
+      PYTHONPATH=.:tests python tests/on_devices.py fedavg ditto fedper:0.5
 
+After a colon: the rate at which clients fail.
 The number of devices has to be set before jax starts: not in a test's process.
 """
 
@@ -19,6 +20,7 @@ from counting_method import counting
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.federated import mesh_states
+from fedjax_pfl.federated.client_dropout import with_dropout
 from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 
@@ -108,7 +110,9 @@ def evaluate(stages, server, clients, mesh):
 
 
 def compare(name: str, case='5 on 8') -> dict[str, float]:
+  name, _, rate = name.partition(':')
   stages, (devices, cohort, chunk) = helpers.build(name), CASES[case]
+  stages = tuple(with_dropout(stage, float(rate or 0)) for stage in stages)
   mesh = make_mesh(devices)
   assert mesh.size == devices
   want = play(stages, cohort, None, chunk)
@@ -117,9 +121,10 @@ def compare(name: str, case='5 on 8') -> dict[str, float]:
   return {**found, 'evaluation': difference(*scores)}
 
 
-def compare_counting(cases) -> dict[str, float]:
+def compare_counting(cases, rate=0.0) -> dict[str, float]:
   """Return the differences of a method without a model."""
-  stages, found = (Stage('counting', ROUNDS, counting()),), {}
+  stage, found = Stage('counting', ROUNDS, counting()), {}
+  stages = (with_dropout(stage, rate),)
   for case in cases:
     devices, cohort, chunk = CASES[case]
     got, want = (
@@ -135,5 +140,6 @@ if __name__ == '__main__':
   names = [name for name in sys.argv[1:] if not name.startswith('--')]
   cases = list(CASES) if names else list(CASES)[:3:2]  # or in a short time
   table = {COUNTING: compare_counting(cases)}
+  table[f'{COUNTING}:0.5'] = compare_counting(['5 on 2 by 2'], 0.5)
   table |= {name: compare(name) for name in names}
   print(json.dumps(table))

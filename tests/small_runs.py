@@ -50,7 +50,9 @@ def make_experiment(**changes) -> Experiment:
     *build_data(settings, lambda text: None),
     TASK,
     build_stages(settings, TASK),
-    cohort_size(settings.data.num_clients, settings.training.client_fraction),
+    cohort_size(
+      settings.data.num_seen_clients, settings.training.client_fraction
+    ),
   )
 
 

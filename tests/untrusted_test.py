@@ -1,6 +1,7 @@
 """Files and names from elsewhere: read as data, and never executed.
 
-A config is the user's own program, and is run; nothing else that is read is.
+A config is the user's own program, and is run, and so is the code that it or a
+command line names; nothing else that is read is.
 """
 
 import ast
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 from helpers import refused
 
+from experiments import commandline
+from fedjax_pfl.analysis import open_runs
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import load_results, page
 from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
@@ -21,6 +24,7 @@ from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.experiment import build_experiment
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = sorted(
@@ -39,6 +43,7 @@ SQL_PIECES = {'table', 'names', 'marks', 'where', '_quoted(names)'}
 SQL_PIECES |= {"', '.join(SCORED)", "'WHERE key = ?' if key else ''"}
 SQL_PIECES |= {'not write'}
 CONFIG_READER = ROOT / 'experiments' / 'commandline.py'
+CODE_LOADER = ROOT / 'fedjax_pfl' / 'core' / 'user_code.py'
 HOSTILE = '../../<script>x</script>|`;\'"--=1'
 
 
@@ -79,12 +84,53 @@ def test_nothing_that_is_read_is_run():
 def test_no_attribute_runs_what_is_read():
   for file, tree in trees().items():
     found = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-    known = {'exec_module'} if file == CONFIG_READER else set()
+    known = {'exec_module'} if file in (CONFIG_READER, CODE_LOADER) else set()
     assert not found & UNSAFE_ATTRIBUTES - known, file
     # settings.system is a section, which is read and never called.
     assert 'os.system' not in ast.unparse(tree), file
   for file, call in calls():
     assert getattr(call.func, 'attr', '') != 'system', (file, call.lineno)
+
+
+def test_code_of_the_user_is_loaded_for_a_command_line_alone():
+  """And for a program that calls `load_code` itself."""
+  callers = {
+    file
+    for file, call in calls()
+    if ast.unparse(call.func).rpartition('.')[2] == 'load_code'
+  }
+  assert callers == {CONFIG_READER}
+
+
+def test_a_run_that_names_code_is_read_and_the_code_is_not_run(tmp_path):
+  bait = tmp_path / 'evil.py'
+  bait.write_text(f"open({str(tmp_path / 'run')!r}, 'w')\ndef own(*x): pass\n")
+  name = f'{bait}:own'
+  config = {'model': name, 'loss': name, 'partition': name, 'metrics': [name]}
+  run = finished_runs.make_run(tmp_path / 'theirs')
+  stored = json.loads((run / 'config.json').read_text())
+  stored['config'] |= config
+  (run / 'config.json').write_text(json.dumps(stored))
+  assert str(bait) in page.render([run])
+  with Results.open(tmp_path / 'ours') as ours:
+    assert ours.add_run(run) == 1
+  settings, _ = open_runs.read_run(run, print)
+  for field in ('model', 'loss', 'partition'):
+    alone = {
+      **config,
+      **dict.fromkeys({*config} - {field}),
+      'dataset': 'digits',
+    }
+    alone = {key: value for key, value in alone.items() if value is not None}
+    message = refused(build_experiment, {'model': 'convnet3', **alone})
+    assert message.startswith(f'{field}: got {name!r}, expected code that your')
+  refused(open_runs.rebuild, settings, '', print)
+  assert not (tmp_path / 'run').exists()
+  edit = functools.partial(
+    commandline.replace_fields, overrides={'model': name}
+  )
+  open_runs.read_run(run, print, edit)  # the user's own command line
+  assert (tmp_path / 'run').exists()
 
 
 def test_sql_has_values_bound_and_not_written_into_it():

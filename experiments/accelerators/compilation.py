@@ -7,10 +7,18 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jax.errors import JaxRuntimeError
+from jax.stages import Lowered
 
-from experiments.accelerators import hlo_text, hlo_totals, memory, roofline
+from experiments.accelerators import (
+  hlo_text,
+  hlo_totals,
+  kernels,
+  memory,
+  roofline,
+)
 from experiments.accelerators.devices import Device
 from experiments.accelerators.hlo_totals import Costs
+from experiments.accelerators.kernels import Kernel
 from experiments.accelerators.memory import Memory
 from experiments.accelerators.programs import Program
 from fedjax_pfl.core.target import compiling_for
@@ -22,12 +30,13 @@ class Compiled(NamedTuple):
   program: Program
   device: Device
   precision: str  # of its products, as configs have it
-  seconds: float  # of lowering and compiling
+  seconds: float  # of compiling
   error: str = ''  # why it did not compile, or does not fit
   memory: Memory | None = None  # None where it did not compile
   step: Costs | None = None  # None without a loop
   call: Costs | None = None  # of one call, with all that its loops repeat
   collectives: Mapping[str, tuple[float, float]] = MappingProxyType({})
+  kernels: tuple[Kernel, ...] = ()  # of a step, the largest ones first
 
   @property
   def call_seconds(self) -> float:
@@ -66,7 +75,13 @@ class Compiled(NamedTuple):
         name: {'number': number, 'bytes': moved}
         for name, (number, moved) in self.collectives.items()
       },
+      **self._kernels(),
     }
+
+  def _kernels(self) -> dict[str, Any]:
+    if not self.kernels:
+      return {}
+    return {'kernels': [kernel.as_json() for kernel in self.kernels]}
 
   def _costs(self, costs: Costs | None, seconds: float | None):
     if costs is None:
@@ -75,16 +90,27 @@ class Compiled(NamedTuple):
     return {**costs._asdict(), 'seconds': seconds, 'compiler_seconds': own}
 
 
-def compile_program(
-  program: Program, device: Device, kind: str, precision: str
-) -> Compiled:
-  """Return what the compiler says; an error that it raises is a part of it.
+def lower(program: Program, device: Device, kind: str) -> Lowered:
+  """Return the program as the compiler gets it.
 
   `kind` is the platform as core/target.py calls it.
   """
-  began = time.perf_counter()
   with compiling_for(kind, device.memory):
-    lowered = program.function.lower(*program.arguments)
+    return program.function.lower(*program.arguments)
+
+
+def compile_program(
+  program: Program,
+  lowered: Lowered,
+  device: Device,
+  precision: str,
+  num_kernels: int = 0,
+) -> Compiled:
+  """Return what the compiler says; an error that it raises is a part of it.
+
+  With the `num_kernels` of a step that move most.
+  """
+  began = time.perf_counter()
   try:
     compiled = lowered.compile()
   except JaxRuntimeError as error:
@@ -105,6 +131,7 @@ def compile_program(
     hlo_totals.step(module) if program.batch else None,
     hlo_totals.total(module, trips),
     hlo_totals.collectives(module, trips),
+    (*kernels.largest(module, num_kernels),) if program.batch else (),
   )
 
 

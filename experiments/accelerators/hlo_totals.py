@@ -11,7 +11,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from experiments.accelerators import hlo_costs
-from experiments.accelerators.hlo_text import TRIPS, Instruction, Module
+from experiments.accelerators.hlo_text import (
+  TRIPS,
+  Computation,
+  Instruction,
+  Module,
+)
 
 Trips = Callable[[Instruction], float]  # of a loop of unknown length
 
@@ -49,7 +54,7 @@ def total(module: Module, trips: Trips = once, name: str = '') -> Costs:
       for called in instruction.calls():
         costs = costs.plus(total(module, trips, called), times)
     elif hlo_costs.is_kernel(instruction):
-      costs = costs.plus(_costs_of(instruction, computation, module))
+      costs = costs.plus(costs_of(instruction, computation, module))
   return costs
 
 
@@ -64,12 +69,18 @@ def times_of(instruction: Instruction, module: Module, trips: Trips) -> float:
 
 def step(module: Module) -> Costs | None:
   """Return the costs of the innermost loop with most FLOPs; None: no loop."""
-  innermost = [
-    total(module, name=body)
+  body = step_body(module)
+  return total(module, name=body) if body else None
+
+
+def step_body(module: Module) -> str | None:
+  """Return the computation that is the step; None: no loop."""
+  innermost = {
+    body: total(module, name=body).flops
     for body in _loop_bodies(module)
     if not _has_heavy_loop(module, body)
-  ]
-  return max(innermost, key=lambda costs: costs.flops, default=None)
+  }
+  return max(innermost, key=innermost.get, default=None)
 
 
 def collectives(
@@ -82,7 +93,10 @@ def collectives(
   return {name: (found[name], moved[name]) for name in found}
 
 
-def _costs_of(instruction, computation, module) -> Costs:
+def costs_of(
+  instruction: Instruction, computation: Computation, module: Module
+) -> Costs:
+  """Return the costs of one kernel."""
   moved = hlo_costs.traffic(instruction, computation, module)
   flops = hlo_costs.flops(instruction, computation, module)
   cycles = instruction.cycles

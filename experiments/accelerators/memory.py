@@ -11,6 +11,7 @@ from experiments.accelerators.devices import Device
 from experiments.accelerators.hlo_text import Module
 from experiments.accelerators.programs import Program
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.federated.chunking import MEMORY_SHARE
 
 UNITS = {'B': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40}
 # What the TPU compiler writes if its device is too small.
@@ -90,12 +91,15 @@ def why_not(
 def fitting_chunk(used: int, resident: int, chunk: int, device: Device) -> int:
   """Return how many clients fit: what is not resident grows with the chunk.
 
+  With the margin of 'auto': a cohort that is no multiple of the chunk ends with
+  a smaller one, which is a program of its own.
+
   >>> v5e = DEVICES['v5e']._replace(memory=100)
   >>> fitting_chunk(used=150, resident=50, chunk=10, device=v5e)
-  5
+  4
   """
   each = max(used - resident, 1) / max(chunk, 1)
-  return max(int((device.memory - resident) / each), 0)
+  return max(int(MEMORY_SHARE * (device.memory - resident) / each), 0)
 
 
 def _does_not_fit(program, device, used, resident, largest) -> Exception:
@@ -103,10 +107,10 @@ def _does_not_fit(program, device, used, resident, largest) -> Exception:
   if program.chunk <= 1 or number < 1:
     choices = ['a smaller batch_size', 'fewer clients', 'another device']
   else:
-    name = 'clients_per_chunk' if program.kind == 'round' else 'clients a block'
+    fits = min(number, program.chunk - 1)
     choices = [
-      f'{name}={min(number, program.chunk - 1)}, as far as memory '
-      'grows with the clients side by side'
+      f'clients_per_chunk={fits}, as far as memory grows with the clients side '
+      'by side'
     ]
   return bad_input(
     'memory',

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
   @property
   def clients(self) -> int:
-    return self.settings.data.num_clients
+    return self.settings.data.num_seen_clients
 
   def cohort_of(self, stage: Stage) -> int:
     """Return how many clients take part in a round of the stage."""
@@ -68,7 +68,7 @@ def make_plan(config: Mapping[str, Any]) -> Plan:
   if settings.evaluation.adapt_on == 'test_half':
     support, query = halves(test)
   size = cohort_size(
-    settings.data.num_clients, settings.training.client_fraction
+    settings.data.num_seen_clients, settings.training.client_fraction
   )
   notes = [note] if note else []
   if settings.init_from:
@@ -87,7 +87,7 @@ def _clients(
     absent = stand_in(data.dataset, shape)
     dataset = first_examples(absent, data.max_train_examples)
   check_batches(settings, len(dataset.train.y))
-  train, test = divide(settings, dataset)
+  train, test, *_ = divide(settings, dataset)
   pool = dataset.train if data.test_partition == 'split' else dataset.test
   return (
     _stack(dataset.train, train),

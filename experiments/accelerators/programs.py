@@ -6,13 +6,14 @@ see how many examples a client has.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
-from jax.sharding import PartitionSpec as Spec
 
+from experiments.accelerators import placement
+from experiments.accelerators.placement import make_mesh
 from experiments.accelerators.plan import Plan
 from fedjax_pfl.core.algorithm import (
   Client,
@@ -23,9 +24,14 @@ from fedjax_pfl.core.algorithm import (
 from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
-from fedjax_pfl.federated.chunking import chunk_limit, chunk_size, shapes_of
+from fedjax_pfl.federated.chunking import (
+  chunk_limit,
+  chunk_size,
+  evaluation_chunk,
+  shapes_of,
+)
+from fedjax_pfl.federated.mesh_states import initialize_stage
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.federated.sharding import AXIS
 from fedjax_pfl.training.evaluators import CPU_BLOCK
 
 
@@ -56,14 +62,12 @@ def make_programs(plan: Plan, devices: Sequence[Any]) -> Iterator[Program]:
   before: tuple[Server, Client] | None = None
   for stage, server, clients in stage_shapes(plan.stages, train):
     if before is not None and stage.initialize is not unchanged:
-      yield _program(
-        *(devices, stage.name, 'begin', stage.initialize, 1),
-        dict(server=before[0], clients=before[1], data=train),
-      )
+      yield _begin(stage, *before, train, devices)
     data = train
     if stage.prepare_data is not as_stored:
+      # A process makes them once; the runner then copies them to its devices.
       yield _program(
-        *(devices, stage.name, 'data', stage.prepare_data, 1),
+        *(devices[:1], stage.name, 'data', stage.prepare_data, 1),
         dict(server=server, data=train),
       )
       data = jax.eval_shape(stage.prepare_data, server, train)
@@ -71,6 +75,16 @@ def make_programs(plan: Plan, devices: Sequence[Any]) -> Iterator[Program]:
     before = server, clients
   if plan.settings.evaluation.views:
     yield _evaluation(plan, plan.stages[-1], *before, devices)
+
+
+def _begin(stage, server, clients, train, devices) -> Program:
+  mesh, initialize = make_mesh(devices), stage.initialize
+  if mesh is not None:
+    initialize = partial(initialize_stage, stage, mesh=mesh)
+  return _program(
+    *(devices, stage.name, 'begin', initialize, 1),
+    dict(server=server, clients=clients, data=train),
+  )
 
 
 def _round(plan, stage, server, clients, data, devices) -> Program:
@@ -86,7 +100,7 @@ def _round(plan, stage, server, clients, data, devices) -> Program:
   limit = chunk_limit(setting, plan.train.count, cohort, training.batch_size)
   chunk = chunk_size(
     *(setting, stage.algorithm),
-    *_place([*arguments.values()], devices[:1]),
+    *placement.share(arguments, devices).values(),
     limit=limit,
   )
   round_fn = make_round(
@@ -107,6 +121,7 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
   settings = plan.settings
   block = min(max(CPU_BLOCK, plan.cohort), plan.clients)
   block = -(-block // len(devices)) * len(devices)
+  chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
   exact = settings.evaluation.scoring == 'exact'
   tests = TEST_BATCH if exact else settings.training.batch_size
   evaluate = make_evaluate(
@@ -116,7 +131,7 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
     batch_size=tests,
     score_fn=SCORINGS[settings.evaluation.scoring],
     keep_models=True,
-    clients_per_chunk=block,
+    clients_per_chunk=chunk,
     mesh=make_mesh(devices),
   )
   arguments = dict(
@@ -127,7 +142,8 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
     test=shapes_of(plan.query),
     key=_key(),
   )
-  size, chunk = settings.finetune.batch_size, block // len(devices)
+  size = settings.finetune.batch_size
+  chunk = min(chunk, block // len(devices))
   steps = mean_steps(plan.support.count, plan.clients, chunk, size)
   batches = mean_steps(plan.query.count, plan.clients, chunk, tests)
   return _program(
@@ -157,31 +173,10 @@ def mean_steps(
   )
 
 
-def make_mesh(devices: Sequence[Any]) -> Mesh | None:
-  """Return the mesh of these devices; None of one."""
-  return Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
-
-
 def _program(devices, stage, kind, function, calls, arguments, **more):
-  placed = _place((*arguments.values(),), devices)
-  compiled = jax.jit(function, out_shardings=_replicated(devices))
-  return Program(stage, kind, compiled, placed, (*arguments,), calls, **more)
-
-
-def _place(arguments: PyTree, devices: Sequence[Any]) -> PyTree:
-  """Return the shapes, each on all of these devices."""
-  where = _replicated(devices)
-  return jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-    arguments,
-  )
-
-
-def _replicated(devices):
-  mesh = make_mesh(devices)
-  if mesh is None:
-    return SingleDeviceSharding(devices[0])
-  return NamedSharding(mesh, Spec())
+  placed = placement.place(arguments, devices)
+  names, shapes = (*placed,), (*placed.values(),)
+  return Program(stage, kind, jax.jit(function), shapes, names, calls, **more)
 
 
 def _batch(data: ClientData, size: int) -> int:

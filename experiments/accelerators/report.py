@@ -7,8 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 
-from experiments.accelerators import screen, targets
-from experiments.accelerators.compilation import Compiled, compile_program
+from experiments.accelerators import kernels, screen, targets
+from experiments.accelerators.compilation import (
+  Compiled,
+  compile_program,
+  lower,
+)
 from experiments.accelerators.devices import Device
 from experiments.accelerators.plan import Plan, make_plan
 from experiments.accelerators.programs import make_programs
@@ -61,6 +65,7 @@ def compile_all(
   members: Mapping[str, Mapping[str, Any]],
   kinds: Sequence[str],
   log: Callable[[str], None],
+  num_kernels: int = 0,
 ) -> dict[str, Member]:
   """Return every config with its programs of these kinds, compiled.
 
@@ -70,7 +75,7 @@ def compile_all(
   result = {}
   for label, plan in plans.items():
     log_member = partial(_log_with, log, label)
-    programs = compile_plan(where, plan, kinds, log_member)
+    programs = compile_plan(where, plan, kinds, log_member, num_kernels)
     result[label] = Member(plan, tuple(programs))
   return result
 
@@ -83,7 +88,11 @@ def plan_for(where: Where, config: Mapping[str, Any]) -> Plan:
 
 
 def compile_plan(
-  where: Where, plan: Plan, kinds: Sequence[str], log: Callable[[str], None]
+  where: Where,
+  plan: Plan,
+  kinds: Sequence[str],
+  log: Callable[[str], None],
+  num_kernels: int = 0,
 ) -> Iterator[Compiled]:
   """Yield the programs of these kinds, of all if there are none, compiled."""
   devices, device = targets.devices_of(*where), where.device
@@ -92,7 +101,8 @@ def compile_plan(
     for program in make_programs(plan, devices):
       if not kinds or program.kind in kinds:
         log(f'Compiling {program.kind} of {program.stage}')
-        yield compile_program(program, device, where.kind, precision)
+        lowered = lower(program, device, where.kind)
+        yield compile_program(program, lowered, device, precision, num_kernels)
 
 
 def lines(
@@ -117,6 +127,10 @@ def lines(
     for compiled in member.programs
   ]
   yield from screen.tables(rows)
+  for label, compiled in rows:
+    if compiled.kernels:
+      yield ''
+      yield from kernels.lines(label, compiled.kernels)
   for label, member in result.items():
     if line := screen.run_line(member.programs):
       yield f'{label}: {line}' if label else f'{line[0].upper()}{line[1:]}'

@@ -22,6 +22,7 @@ def bars(repeats: int) -> Iterator[Bar]:
   listed, off = [], []
   for model, chunk in CASES:
     settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
+    settings['devices'] = 1  # of the cores that the bars of training divide
     experiment = build_experiment(
       {**settings, 'model': model, 'clients_per_chunk': chunk}
     )

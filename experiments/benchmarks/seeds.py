@@ -23,6 +23,7 @@ def bars(repeats: int) -> Iterator[Bar]:
   """Yield the time of all seeds together relative to one after another."""
   del repeats  # most of it is compilation
   settings = commandline.read_settings(f'{commandline.ROOT}/configs/{CONFIG}')
+  settings['devices'] = 1  # of the cores that the bars of training divide
   experiments = [
     build_experiment({**settings, 'seed': seed}) for seed in range(SEEDS)
   ]

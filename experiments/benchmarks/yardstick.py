@@ -81,9 +81,16 @@ def finalists(case: Case, work: str) -> Iterator[dict[str, Run]]:
     }
 
 
-@functools.cache  # evaluation has the variants of training
 def ranking(case: Case) -> Ranking:
-  """Return the variants of a case by their time for a round."""
+  """Return the variants of a case by their time for a round.
+
+  Our devices are not theirs: the order is found once for all of them.
+  """
+  return _ranking(case._replace(devices=1))
+
+
+@functools.cache  # evaluation has the variants of training
+def _ranking(case: Case) -> Ranking:
   runs, left_out = {}, ''
   with contextlib.ExitStack() as stack:
     for one in variants(case, os.cpu_count() or 1, jax.default_backend()):

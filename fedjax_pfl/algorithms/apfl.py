@@ -15,6 +15,9 @@ is uploaded, and v_i has no effect on it: the global model is FedAvg's. The view
 order 'sequential': the authors' later code, below.
 protocol 'released': APFL in the last public code of SuPerFed, below.
 
+New client: v_i begins as w and alpha_i as for all; both learn for one round,
+of which nothing is sent. The view 'personal' mixes v_i with w.
+
 Differs from the paper: SGD with momentum by default; whole epochs of batches;
 the weights a_i. The metrics `losses` are L_i(w_i), `mixed_losses` L_i(m_i) and
 `alphas` alpha_i, each before the step.

@@ -7,6 +7,8 @@ It is FedAvg with one client whose optimiser keeps its state: momentum is not
 reset between rounds. With trainable 'body' the head keeps its initial values,
 with 'head' the body does; weight decay leaves the frozen part alone, too.
 
+New client: it has the model w, and fine-tunes it as all others do.
+
 Differs from the paper: nothing. With more than one client it is FedAvg that
 averages the momenta, too.
 """

@@ -9,6 +9,9 @@ and its momentum, if `personal_momentum` is above 0.
 
 protocol 'released': the public code of the FedBABU paper, below.
 
+New client: v_i begins as w and learns near it for one round, of which nothing
+is sent. With protocol 'released' it is a client outside the last cohort.
+
 Differs from the paper: one learning rate for both models; the weights a_i are
 1 by default, as in the FedBABU paper's public code.
 """

@@ -3,6 +3,8 @@
   w_i <- SGD_tau(w; data of client i)           for i in the cohort S
   w   <- sum_i a_i w_i / sum_i a_i              a_i = 1 or n_i
 
+New client: it has the global model, and fine-tunes it as all others do.
+
 Differs from the paper: momentum 0.9, as in all runs of the FedBABU paper, with
 a buffer that starts anew in every round; the weights a_i are 1 by default, as
 in that paper's public code (n_i / n in its text; the same when balanced).

@@ -8,6 +8,8 @@ Gradients pass through the fixed head, whose bias is random and fixed, too.
 After the rounds a client fine-tunes body and head, or one of them, as
 `finetune.trainable` says.
 
+New client: it has b and h, and fine-tunes them as all others do.
+
 Differs from the paper: the weights a_i are 1 by default, as in its public code
 (n_i / n in its text; the same when balanced); the model of the last round is
 evaluated, as in its text (its public code takes the best on the test set).

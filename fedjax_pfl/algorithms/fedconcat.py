@@ -22,6 +22,8 @@ The features F(x) are computed once for all rounds where that is exact: no
 augmentation and no layer that depends on the batch. `cache` 'always' does it
 in any case, on images that are not augmented.
 
+New client: it has F and C, as all others; it needs no cluster.
+
 Differs from the paper: encoders are as in testing when C is trained and on
 noise (no dropout; its code leaves them in training mode); the differential
 privacy of p_i is left out; learning rate and momentum are those of `train` in
@@ -47,6 +49,7 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.checks import check, check_choice, is_count
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.models import concatenated
@@ -307,11 +310,26 @@ def check_clients(task: Task, hp: HParams, data: ClientData) -> None:
   """Refuse more clusters than different clients, and a cap without room."""
   if hp.distributions == 'inferred':  # they differ, whatever the labels
     shares = np.eye(data.count.shape[0])
+    _check_noise(task, data)
   else:
     shares = label_shares(label_counts_of_clients(data, task.num_classes))
   clustering.check_clusters(shares, hp.clusters)
   if hp.cap_factor is not None:
     clustering.check_cap(len(shares), hp.clusters, hp.cap_factor)
+
+
+def _check_noise(task: Task, data: ClientData) -> None:
+  """Refuse inputs of whole numbers: models are asked about noise in [0, 1]."""
+  inputs = jax.eval_shape(task.normalise, data.x, jax.random.key(0))
+  if jnp.issubdtype(inputs.dtype, jnp.floating):
+    return
+  raise bad_input(
+    'hp.distributions',
+    got='inferred, with inputs that are whole numbers',
+    expected='inputs of floats: the distributions are inferred from noise',
+    choices=['hp.distributions=true'],
+    cause='tokens, of which noise is none',
+  )
 
 
 def check_hyperparameters(hp: HParams) -> None:

@@ -8,6 +8,8 @@ an example are left out of its softmax, so that the loss of a client with one
 class is 0 and only weight decay changes its model. Evaluation and fine-tuning
 use the logits uncalibrated.
 
+New client: it has the global model, and fine-tunes it as all others do.
+
 Differs from the paper: the true class is in the denominator of the softmax.
 Without it the loss has no lower bound, and every public code keeps it. The
 weights a_i are 1 by default; tau is not given in the paper.
@@ -21,7 +23,7 @@ import jax.numpy as jnp
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check
+from fedjax_pfl.core.checks import check, check_cross_entropy
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
@@ -40,6 +42,7 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedLC."""
+  check_cross_entropy(task, 'FedLC')
   check(
     hp,
     'tau',

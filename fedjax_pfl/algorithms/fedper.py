@@ -9,6 +9,9 @@ which is the same for all clients.
 
 protocol 'released': the public code of the FedBABU paper, below.
 
+New client: it trains (b, h) for one round, of which nothing is sent, and keeps
+its head h_i. With protocol 'released' it has b and h, as all others.
+
 Differs from the paper: fine-tuning of body and head before evaluation, momentum
 0.9 with a buffer that starts anew in every round, and weights a_i that are 1 by
 default, as in all runs of the FedBABU paper.

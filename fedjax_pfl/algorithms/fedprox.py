@@ -14,6 +14,9 @@ The metrics `loss` and `losses` are of the objective, `cross_entropies` of L_i.
 The view 'finetuned' is trained without the term; 'local_update', the FedProx-LU
 of the SuPerFed paper, for the same epochs with it, where w is the final model.
 
+New client: it has the global model, and trains it further without the term or
+with it, as all others do.
+
 Differs from the paper: there a client solves the local problem inexactly, for
 as long as it can; here every client runs tau epochs of SGD, as in the FedBABU
 paper (mu = 0.01). The public code of that paper has this local step but no

@@ -20,6 +20,9 @@ those of the rounds.
 
 protocol 'released': the public code of the FedBABU paper, below.
 
+New client: it fits its head, which begins as the initial one, to b in one
+round, of which nothing is sent; for evaluation it repeats both phases.
+
 Differs from the paper: tau epochs on the head and one on the body, momentum
 0.5 and the weights a_i = 1 by default are those of the FedBABU paper's runs.
 """

@@ -9,6 +9,8 @@
 The logit is scaled with its bias. Evaluation and fine-tuning use the logits
 unscaled.
 
+New client: it has the global model, and fine-tunes it as all others do.
+
 Differs from the paper: momentum 0.9, and weights a_i that are 1 by default.
 `graded` is what the authors' later code does; its head has no bias there.
 """
@@ -20,7 +22,7 @@ import jax.numpy as jnp
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check
+from fedjax_pfl.core.checks import check, check_cross_entropy
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
@@ -38,6 +40,7 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRS."""
+  check_cross_entropy(task, 'FedRS')
   check(
     hp,
     'alpha',

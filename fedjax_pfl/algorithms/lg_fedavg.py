@@ -19,6 +19,9 @@ protocol 'released': the public code of the FedBABU paper, whose tables have
 after the last round; stored as `test_best/initial/finished`. Training is the
 same.
 
+New client: b_i begins as FedAvg's b and learns under the common head for one
+round, of which nothing is sent.
+
 Differs from the paper: begins with FedAvg's model, as in the FedBABU paper,
 whose text fine-tunes body and head afterwards (view 'finetuned'). 'released'
 begins with FedAvg's last model, the public code with that of its best TEST

@@ -6,6 +6,9 @@
 All clients begin with the same w. There is no communication: the server counts
 rounds, and a client counts those in which it trained, for its learning rate.
 
+New client: none. The server has nothing to give it, so that it would be one
+of the clients that are there; `unseen_clients` is refused.
+
 Differs from the paper: nothing in training. The paper's table prints for every
 client the best TEST accuracy over the epochs, which a run stores as `test_best`
 in addition to the accuracy of the last round.

@@ -15,6 +15,9 @@ l is 0, as it has no such model.
 The metrics `loss` and `losses` are of the objective, `cross_entropies` of L_i
 and `contrasts` of the mean of l. Fine-tuning is without the term.
 
+New client: it has the global model, and fine-tunes it as all others do; z_prev
+matters in rounds alone.
+
 Differs from the paper: no projection head, z is the input of the model's last
 layer (the default of NIID-Bench); the weights a_i are 1 by default. In the
 paper's code, z_prev of a client's first round is under the initial model.
@@ -96,7 +99,7 @@ def objective(
     contrast = jnp.where(
       client.has_trained, losses.masked_mean(contrasts, batch), 0.0
     )
-    cross_entropy = losses.masked_cross_entropy(outputs.logits, batch)
+    cross_entropy = losses.batch_loss(outputs.logits, batch, task.example_loss)
     return cross_entropy + mu * contrast, {
       'cross_entropies': cross_entropy,
       'contrasts': contrast,

@@ -14,6 +14,8 @@ eta(round) on one batch of the examples it is handed, not augmented.
 `second_order` differentiates through the inner step, and protocol 'released' is
 the public code of the FedBABU paper: both below.
 
+New client: it adapts w by its own step, as all others do.
+
 Differs from the paper: the steps J and the shared momentum are those of the
 FedBABU paper's public code, and so are the weights a_i, 1 by default. Never
 FedAvg: with alpha = 0 it would still skip every other batch.

@@ -19,6 +19,9 @@ w|^2, `cross_entropies` of L, before every inner step.
 With inner_steps = 1, lam = 1 / eta, inner_lr = eta and beta = 1 it is FedAvg
 without momentum.
 
+New client: theta_i begins as w and learns for one round, of which nothing is
+sent.
+
 Differs from the paper: whole epochs of batches instead of R steps; the weights
 a_i; and a weight decay, if any, joins the inner gradient (the authors' code has
 an undocumented one of 0.001). `train.momentum` is not used, as in the paper.

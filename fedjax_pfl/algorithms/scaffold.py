@@ -13,6 +13,9 @@ The correction is a step of its own, outside the momentum buffer: with momentum
 beta, (w - w_i) / (T_i eta) is up to 1 / (1 - beta) times a gradient, and the
 buffer would amplify it a second time.
 
+New client: it has the global model, and fine-tunes it as all others do; a
+variate matters in rounds alone.
+
 Differs from the paper: local SGD has momentum; the server's learning rate is 1;
 weights a_i may be n_i. The public code of FedConcat divides by |S|, not N, and
 begins with one random network as the variate of all clients; with full

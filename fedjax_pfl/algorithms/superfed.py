@@ -32,6 +32,9 @@ without its factor) and `squared_cosines` are the terms of `losses`.
 
 protocols 'first_code' and 'final_code': the two public codes, below.
 
+New client: v_i begins as for all others and is trained with w^g for one round
+of the last stage, of which nothing is sent.
+
 Differs from the paper: the weights a_i are 1 by default; those of the codes,
 with their momentum and their decay of learning rate and weights, are settings.
 """

@@ -13,7 +13,7 @@ import jax
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import peek
+from fedjax_pfl.data import peek, peek_dtype
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -47,11 +47,12 @@ def communication_budget(
   def shape(*sizes, dtype='int32'):
     return jax.ShapeDtypeStruct(sizes, dtype)
 
-  image, num_classes = peek(settings.data.dataset, settings.data.data_dir)
+  place = settings.data.dataset, settings.data.data_dir
+  (image, num_classes), dtype = peek(*place), peek_dtype(*place)
   task = build_task(settings, image, num_classes)
-  num_clients = settings.data.num_clients
+  num_clients = settings.data.num_seen_clients
   data = ClientData(
-    shape(1, *image, dtype='uint8'),
+    shape(1, *image, dtype=dtype),
     shape(1),
     shape(num_clients, settings.training.batch_size),
     shape(num_clients),

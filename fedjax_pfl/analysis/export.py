@@ -130,7 +130,7 @@ def server_model(
       'client',
       got=SERVER,
       expected=f'a client: {experiment.settings.algorithm} has no global model',
-      choices=[f'0 to {experiment.settings.data.num_clients - 1}'],
+      choices=[f'0 to {experiment.settings.data.num_seen_clients - 1}'],
       cause='a method whose server holds a part of the model, or several',
     )
   model, tests = algorithm.global_model(states[0]), experiment.dataset.test
@@ -176,7 +176,7 @@ def choose(
         cause='a client was meant',
       )
     return Choice(None, '')
-  last = settings.data.num_clients - 1
+  last = settings.data.num_seen_clients - 1
   if not (client.isascii() and client.isdecimal() and int(client) <= last):
     raise bad_input(
       'client',

@@ -8,7 +8,7 @@ from fedjax_pfl.analysis.class_names import class_names
 from fedjax_pfl.client.personalization import Cosine, Euclidean
 from fedjax_pfl.core.algorithm import View
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.data import find_recipe
+from fedjax_pfl.data import IMAGE, find_recipe
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.experiment import Experiment
@@ -36,7 +36,6 @@ def header(
   settings, dataset = experiment.settings, experiment.dataset
   stored, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
   name, shape = settings.data.dataset, dataset.train.x.shape[1:]
-  recipe = find_recipe(name, settings.data.preprocessing)
   chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
   return {
@@ -48,9 +47,7 @@ def header(
     # BatchNorm normalises with the images that are predicted together.
     'batch_statistics': not experiment.task.batch_independent,
     'image_shape': shape,
-    'input': 'x = (image / 255 - image_mean) / image_std',
-    'image_mean': recipe.mean,
-    'image_std': recipe.std,
+    **input_of(experiment),
     'num_classes': dataset.num_classes,
     'class_names': class_names(name, dataset.num_classes),
     'algorithm': settings.algorithm,
@@ -66,6 +63,19 @@ def header(
     'test_count': count,
     'version': stored.get('version'),
     'commit': stored.get('commit'),
+  }
+
+
+def input_of(experiment: Experiment) -> dict[str, Any]:
+  """Return how an example becomes the input of the model."""
+  data, dtype = experiment.settings.data, experiment.dataset.train.x.dtype
+  if dtype != IMAGE:
+    return {'input': f'x = the example as it is, {dtype}'}
+  recipe = find_recipe(data.dataset, data.preprocessing)
+  return {
+    'input': 'x = (image / 255 - image_mean) / image_std',
+    'image_mean': recipe.mean,
+    'image_std': recipe.std,
   }
 
 

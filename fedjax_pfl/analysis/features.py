@@ -17,6 +17,7 @@ from fedjax_pfl.analysis.class_names import choose_classes, group_classes
 from fedjax_pfl.analysis.final_models import load_global
 from fedjax_pfl.analysis.replay import evenly_spaced
 from fedjax_pfl.analysis.scatter import plot_points
+from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import ClientData, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
@@ -75,7 +76,7 @@ def image_features(
     def batch(position):
       x, _, real = rows_in_order(data, data.index, position, size)
       x = task.normalise(x, jax.random.key(0))
-      return task.features(params, x, real.astype(x.dtype))
+      return task.features(params, x, real.astype(float_dtype(x)))
 
     return lax.map(batch, jnp.arange(-(-number // size)))  # [batches, B, F]
 

@@ -21,7 +21,7 @@ from fedjax_pfl.analysis.own_classes import (
 )
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import target_kind
 from fedjax_pfl.core.types import ClientData, Key
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
@@ -63,7 +63,7 @@ def measure(run: OpenRun, num_clients: int, log: Log) -> dict[str, Split]:
   """Return {view: accuracies [K]} of the first clients; 0 means all of them."""
   views = run.settings.evaluation.views
   server, clients = load_states(run.experiment, run.path, log)
-  total = run.settings.data.num_clients
+  total = run.settings.data.num_seen_clients
   number = min(num_clients or total, total)
   few = run.experiment._replace(
     train=first_clients(run.experiment.train, number),
@@ -117,8 +117,8 @@ def score_by_class(
     experiment.stages[-1].algorithm,
     experiment.task.normalise,
     views,
-    # As in the run itself: on a CPU clients run one after the other.
-    clients_per_chunk=1 if target() == 'cpu' else BLOCK,
+    # As in the run itself: where nothing is launched, one after the other.
+    clients_per_chunk=BLOCK if target_kind().launches else 1,
     score_fn=partial(score_classes, num_classes),
   )
   scores = evaluate_clients(

@@ -1,4 +1,4 @@
-"""The table of all methods: paper, file, and bytes per client, in Markdown.
+"""Tables of all methods in Markdown: paper, file, bytes; new clients.
 
 The bytes that a client keeps, uploads and downloads are counted in the state
 and the messages of the method, traced with its default hyperparameters. Where
@@ -30,6 +30,7 @@ HEADER = (
   'download',
   'is FedAvg when',
 )
+NEW_CLIENT = re.compile(r'^New client: (?P<text>.+?)\n\n', re.M | re.S)
 TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): ')
 
 
@@ -44,6 +45,18 @@ def method_table() -> str:
   lines = [HEADER, ('---',) * len(HEADER)]
   for name in available():
     lines += rows_of(name, task)
+  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def new_client_table() -> str:
+  """Return what a client does that comes after training, by method."""
+  lines = [('method', 'a new client'), ('---',) * 2]
+  for name in available():
+    text = load(name).__doc__
+    title, found = TITLE.match(text), NEW_CLIENT.search(text)
+    assert title and found, f'{name}: the docstring has "New client: ..."'
+    sentence = ' '.join(found['text'].split())
+    lines.append((title['name'], sentence[0].lower() + sentence[1:]))
   return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedjax_pfl.analysis.answer import Log, OpenRun
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.user_code import digest_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
@@ -42,7 +43,7 @@ def read_run(
   """Return the settings of a run and the fingerprint of its data.
 
   Fields that were added to configs after the run get their defaults, and are
-  logged.
+  logged. Code that the run names is not loaded: only what `edit` gives.
   """
   stored = run_dir.load_config(workdir)
   if not isinstance(stored.get('config'), Mapping):
@@ -57,11 +58,29 @@ def read_run(
   if added:
     log(f'{workdir} is older than these fields, which get their defaults: ')
     log('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
+  # No question about models is one about the user's metrics.
+  config = {**to_config(settings), 'metrics': ()}
   if edit:
-    config = to_config(settings)
     edit(config)
-    settings = parse_config(config)
-  return settings, stored['data']
+    check_same_code(workdir, settings, config)
+  return parse_config(config), stored['data']
+
+
+def check_same_code(
+  workdir: str | os.PathLike, settings: Settings, config: Mapping[str, Any]
+) -> None:
+  """Refuse a file of the user's code that is not as the run had it."""
+  stored = flat_config(settings)
+  for field in ('model', 'loss', 'partition'):
+    before, now = (digest_of(one[field]) for one in (stored, config))
+    if before and now and before != now:
+      raise bad_input(
+        field,
+        got=config[field],
+        expected=f'{stored[field]}, with which {workdir} was trained',
+        choices=['the file as it was'],
+        cause='the file has changed since, or is another one',
+      )
 
 
 def absent_fields(

@@ -20,6 +20,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Task
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
+from fedjax_pfl.federated.client_dropout import HAS_SENT, with_dropout
 from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training.experiment import Experiment
@@ -67,6 +68,7 @@ def replay(
   for stage, first, last in stage_bounds(stages):
     if first:
       server, clients = stage.initialize(server, clients, train)
+    stage = with_dropout(stage, settings.training.dropout_rate)
     round_fn = make_round(
       stage.algorithm, clients_per_chunk=settings.system.clients_per_chunk
     )
@@ -75,7 +77,7 @@ def replay(
         keys['cohorts'],
         number,
         1,
-        settings.data.num_clients,
+        settings.data.num_seen_clients,
         experiment.cohort_size,
       )
       server, clients, metrics = round_fn(
@@ -85,8 +87,15 @@ def replay(
         server,
         np.asarray(cohort),
         _watched(metrics, stage.name),
-        float(np.mean(metrics['loss'])),
+        _mean_loss(metrics),
       )
+
+
+def _mean_loss(metrics: dict[str, Any]) -> float:
+  """Return the mean over the clients that sent something; else over all."""
+  losses = np.asarray(metrics['loss'])
+  sent = np.asarray(metrics.get(HAS_SENT, np.ones(losses.shape, bool)))
+  return float(np.mean(losses[sent] if sent.any() else losses))
 
 
 def make_watch(

@@ -162,7 +162,7 @@ def plot_layers(ax: Axis, cosines: Mapping[str, np.ndarray]) -> Axis:
 
 
 def _num_clients(run: OpenRun, options: Options) -> int:
-  total = run.settings.data.num_clients
+  total = run.settings.data.num_seen_clients
   number = min(options.clients or total, total)
   if number < 2:
     raise bad_input(

@@ -43,7 +43,7 @@ def head_averaging(
       f = batch.x
       if not is_cached:
         f = task.features(down.params, batch.x, batch.mask)
-      return losses.masked_cross_entropy(linear(head, f), batch)
+      return losses.batch_loss(linear(head, f), batch, task.example_loss)
 
     head, tx = down.params['head'], train.sgd(down.round)
     head, info = local_training.fit(

@@ -13,6 +13,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import local_training, optimisers
+from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching, rows_in_order
@@ -143,16 +144,17 @@ def class_templates(
     sums, counts = carry
     x, y, real = rows_in_order(data, order, position, size)
     x = task.augment(x, jax.random.fold_in(rng, position))
-    real = real.astype(x.dtype)
+    real = real.astype(float_dtype(x))
     features = task.features(params, x, real)  # [B, F]
     sums = sums.at[y].add(real[:, None] * features)
     return sums, counts.at[y].add(real)
 
   rows = jax.eval_shape(task.augment, data.x[:1], rng)
-  f = jax.eval_shape(task.features, params, rows, jnp.ones(1, rows.dtype))
+  dtype = float_dtype(rows)
+  f = jax.eval_shape(task.features, params, rows, jnp.ones(1, dtype))
   zeros = (
     jnp.zeros((task.num_classes, f.shape[1]), f.dtype),
-    jnp.zeros(task.num_classes, rows.dtype),
+    jnp.zeros(task.num_classes, dtype),
   )
   sums, counts = lax.fori_loop(0, -(-data.count // size), add_batch, zeros)
   means = sums / jnp.maximum(counts, 1)[:, None]

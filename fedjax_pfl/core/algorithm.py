@@ -26,13 +26,16 @@ class Algorithm(NamedTuple):
 
   Args:
     init_server: key -> server, whose clock `round` is 0.
-    init_client: (server, data, key) -> client, what one client keeps.
+    init_client: (server, data, key) -> client, what one client keeps: before
+      the first round, and after the last one of a client that comes later.
     download: (server, client) -> down, what the server sends to the client.
     local_update: (down, client, data, key) -> (client, up, metrics): local
       training on data (index [N], count []). `up` is what the client sends;
       metrics are reported and have at least 'loss' [] and 'num_steps' [].
     aggregate: (server, up, counts) -> server, from the uploads [C, ...] and the
-      numbers of examples [C] of the cohort; adds 1 to the clock.
+      numbers of examples [C] of the cohort; adds 1 to the clock. Sums over
+      clients are those of `trees`: `weighted_mean`, `weighted_sum` and
+      `segment_mean`, which leave out clients that fail (client_dropout.py).
     personalize: (server, client, data, key) -> {name: view}, the models by
       which the client is evaluated, from its training data alone.
     predict: (view, x, mask) -> logits [B, Y] of inputs [B, ...]; mask [B] is 0

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Task
 
 PROTOCOLS = ('paper', 'released')
 
@@ -39,6 +40,20 @@ def check_choice(
 def check_protocol(hp: tuple, choices: Iterable[str] = PROTOCOLS) -> None:
   """Refuse what is neither the paper's text nor its public code."""
   check_choice(hp, 'protocol', choices, 'a reading of the paper')
+
+
+def check_cross_entropy(task: Task, method: str) -> None:
+  """Refuse a loss of the user's own in a method that changes cross-entropy."""
+  if task.example_loss is None:
+    return
+  raise bad_input(
+    'loss',
+    got=getattr(task.example_loss, '__name__', 'a function'),
+    expected=f'cross_entropy with {method}: it changes the logits inside '
+    'cross-entropy, so that another loss would leave nothing of the method',
+    choices=['loss=cross_entropy', 'algorithm=fedavg', 'algorithm=moon'],
+    cause='a comparison of methods under one loss, of which this is one',
+  )
 
 
 def is_count(value: Any, smallest: int = 1) -> bool:

@@ -1,13 +1,24 @@
-"""The terms of objectives: cross-entropy, distances, a squared cosine.
+"""The terms of objectives: the loss of a batch, distances, a squared cosine.
 
 Functions of parameter trees are compiled by themselves: where local training
 runs step by step in Python, they are one call and not one for every tensor.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.types import Array, Batch, PyTree
+from fedjax_pfl.core.types import Array, Batch, ExampleLoss, PyTree
+
+
+def batch_loss(
+  logits: Array, batch: Batch, loss: ExampleLoss | None = None
+) -> Array:
+  """Return the masked mean of a loss of examples; None is cross-entropy."""
+  if loss is None:
+    return masked_cross_entropy(logits, batch)
+  return masked_mean(loss(logits, batch.y), batch)
 
 
 def masked_cross_entropy(logits: Array, batch: Batch) -> Array:
@@ -20,6 +31,16 @@ def masked_cross_entropy(logits: Array, batch: Batch) -> Array:
 def masked_mean(values: Array, batch: Batch) -> Array:
   """Return sum_b mask_b values_b / max(sum_b mask_b, 1) of values [B]."""
   return (batch.mask * values).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+
+def float_dtype(x: Array) -> Any:
+  """Return the dtype of model inputs; where they are whole numbers, a float's.
+
+  Masks and sums of losses have it.
+  """
+  if jnp.issubdtype(x.dtype, jnp.floating):
+    return x.dtype
+  return jnp.result_type(float)
 
 
 @jax.jit

@@ -55,6 +55,13 @@ def number_stages(
   )
 
 
+def with_round(server: Server, number: Array) -> Server:
+  """Return the server with another clock, whether it carries numbers or not."""
+  if isinstance(server, Numbered):
+    return Numbered(with_round(server.content, number), server.numbers)
+  return server._replace(round=number)
+
+
 def content_of(server: Server) -> Server:
   """Return the server without numbers, if it carries any."""
   return server.content if isinstance(server, Numbered) else server
@@ -89,6 +96,9 @@ def _number_algorithm(
   def of(numbers: Numbers) -> Algorithm:
     return stage_of(numbers).algorithm
 
+  def init_client(server, data, key):
+    return of(server.numbers).init_client(server.content, data, key)
+
   def download(server, client):
     down = of(server.numbers).download(server.content, client)
     return Numbered(down, server.numbers)
@@ -112,7 +122,7 @@ def _number_algorithm(
 
   return outline._replace(
     init_server=_begin,
-    init_client=_begin,
+    init_client=init_client,
     download=download,
     local_update=local_update,
     aggregate=aggregate,

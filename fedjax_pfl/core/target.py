@@ -14,12 +14,24 @@ that were traced for another would be found again.
 import contextlib
 import contextvars
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 
 from fedjax_pfl.core.errors import bad_input
 
-PLATFORMS = ('cpu', 'gpu', 'tpu')
+
+class Kind(NamedTuple):
+  """The devices of a platform, as far as programs depend on them."""
+
+  launches: bool  # each kernel by itself, which takes microseconds
+
+
+KINDS = {
+  'cpu': Kind(launches=False),
+  'gpu': Kind(launches=True),
+  'tpu': Kind(launches=False),  # one program runs all operations
+}
 
 _TARGET: contextvars.ContextVar[str | None] = contextvars.ContextVar(
   'target', default=None
@@ -38,6 +50,15 @@ def target() -> str:
   return _TARGET.get() or jax.default_backend()
 
 
+def target_kind() -> Kind:
+  """Return the record of the devices that programs are compiled for.
+
+  >>> target_kind().launches
+  False
+  """
+  return KINDS[target()]
+
+
 def target_memory() -> int | None:
   """Return the bytes of the device of `compiling_for`; None: ask the device.
 
@@ -50,12 +71,12 @@ def target_memory() -> int | None:
 @contextlib.contextmanager
 def compiling_for(platform: str, memory: int | None = None) -> Iterator[None]:
   """Trace what is inside for this platform, for a device with this memory."""
-  if platform not in PLATFORMS:
+  if platform not in KINDS:
     raise bad_input(
       'platform',
       got=platform,
       expected='a kind of device',
-      choices=PLATFORMS,
+      choices=KINDS,
       cause='a typing error; an NVIDIA or AMD device is a gpu',
     )
   tokens = _TARGET.set(platform), _MEMORY.set(memory)

@@ -85,6 +85,7 @@ def combine(first: PyTree, second: PyTree) -> PyTree:
 
 def weighted_mean(stacked: PyTree, weights: Array) -> PyTree:
   """Return sum_c a_c x_c / sum_c a_c over the leading axis of every leaf."""
+  weights = _counted(weights)
   return weighted_sum(stacked, weights / jnp.sum(weights))
 
 
@@ -105,6 +106,31 @@ def rows_divided() -> Iterator[None]:
     _DIVIDED.reset(token)
 
 
+# Which rows [C] of stacked trees have a weight; None: all of them.
+_COUNTED: contextvars.ContextVar[Array | None] = contextvars.ContextVar(
+  'counted', default=None
+)
+
+
+@contextlib.contextmanager
+def counting_rows(is_counted: Array) -> Iterator[None]:
+  """Trace sums and means over rows [C, ...] in which the others weigh 0.
+
+  Those of `weighted_mean`, `weighted_sum` and `segment_mean`; a mean over no
+  row is NaN.
+  """
+  token = _COUNTED.set(is_counted)
+  try:
+    yield
+  finally:
+    _COUNTED.reset(token)
+
+
+def _counted(weights: Array) -> Array:
+  is_counted = _COUNTED.get()
+  return weights if is_counted is None else jnp.where(is_counted, weights, 0)
+
+
 def weighted_sum(stacked: PyTree, scale: Array) -> PyTree:
   """Return sum_c s_c x_c over the leading axis of every leaf.
 
@@ -113,6 +139,7 @@ def weighted_sum(stacked: PyTree, scale: Array) -> PyTree:
   rows are divided over devices, one reduction; not a matrix product, whose
   inputs accelerators round to fewer bits by default.
   """
+  scale = _counted(scale)
   if target() == 'cpu' and not _DIVIDED.get():
     return _sum_of_rows(stacked, scale)
 
@@ -148,6 +175,7 @@ def segment_mean(
   Row c belongs to segment segments[c]. A segment without weight is taken
   from `otherwise`, whose leaves are [M, ...].
   """
+  weights = _counted(weights)
   num_segments = jax.tree.leaves(otherwise)[0].shape[0]
   total = jax.ops.segment_sum(weights, segments, num_segments)  # [M]
   share = weights / jnp.maximum(total, 1e-30)[segments]  # [C]
@@ -190,6 +218,7 @@ def _name(path: tuple) -> str:
 __all__ = [
   'Params',
   'combine',
+  'counting_rows',
   'everything',
   'gather',
   'invert',

@@ -20,6 +20,8 @@ Mask = PyTree  # leaves are Python bools, in the structure of Params
 
 # A transform turns uint8 images [B, H, W, ch] into model inputs.
 Transform = Callable[[Array, Key], Array]
+# (logits [B, Y], labels [B]): [B]
+ExampleLoss = Callable[[Array, Array], Array]
 
 
 class ClientData(NamedTuple):
@@ -34,7 +36,7 @@ class ClientData(NamedTuple):
   [3, 4]
   """
 
-  x: Array  # [P, H, W, ch] uint8
+  x: Array  # [P, H, W, ch] uint8; inputs that are no images: [P, ...]
   y: Array  # [P] int32
   index: Array  # [K, N] int32 rows of x; index[k, count[k]:] is padding
   count: Array  # [K] int32 examples without padding
@@ -49,7 +51,7 @@ class Batch(NamedTuple):
   ((2, 8, 8, 1), 1.0)
   """
 
-  x: Array  # [B, H, W, ch] float
+  x: Array  # [B, H, W, ch] float; or inputs [B, ...] of any shape
   y: Array  # [B] int32
   mask: Array  # [B] float: 1. = example, 0. = padding
 
@@ -66,7 +68,8 @@ class Task(NamedTuple):
 
   The mask is for BatchNorm: padding must not change its statistics.
   `train_outputs` is the forward pass of training, with the model's randomness;
-  `loss` is its cross-entropy; `features` and `logits` are for testing.
+  `loss` is its cross-entropy, or another loss; `features` and `logits` are for
+  testing.
 
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
   >>> params = task.init(jax.random.key(0))
@@ -86,6 +89,8 @@ class Task(NamedTuple):
   num_classes: int  # Y
   # The features of a row depend on that row only: no statistics of the batch.
   batch_independent: bool = False
+  # In `loss`, and where a method computes it itself; None is cross-entropy.
+  example_loss: ExampleLoss | None = None
 
 
 class Scores(NamedTuple):
@@ -104,3 +109,4 @@ class Scores(NamedTuple):
   top5: Array | None = None  # [K] number whose class is among the 5 best
   ece: Array | None = None  # [K] expected calibration error, from 0 to 1
   mce: Array | None = None  # [K] maximum calibration error
+  own: dict[str, Array] | None = None  # [K] each: the user's metrics, by name

@@ -8,8 +8,14 @@ from fedjax_pfl.data.client_data import (
   padding_share,
   stack_clients,
 )
-from fedjax_pfl.data.datasets import NAMES, is_available, load_dataset, peek
-from fedjax_pfl.data.images import Dataset, Images, Shape
+from fedjax_pfl.data.datasets import (
+  NAMES,
+  is_available,
+  load_dataset,
+  peek,
+  peek_dtype,
+)
+from fedjax_pfl.data.images import IMAGE, Dataset, Images, Shape
 from fedjax_pfl.data.partition import (
   PARTITIONS,
   TEST_PARTITIONS,
@@ -32,6 +38,7 @@ from fedjax_pfl.data.transforms import (
 )
 
 __all__ = [
+  'IMAGE',
   'NAMES',
   'PARTITIONS',
   'PLACEMENTS',
@@ -56,6 +63,7 @@ __all__ = [
   'padding_share',
   'partition',
   'peek',
+  'peek_dtype',
   'scale_images',
   'scale_shape',
   'shard_assignment',

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import (
   Array,
   Batch,
@@ -154,7 +155,7 @@ def _batch(data, order, position, rng, batching):
   augment_rng, loss_rng = jax.random.split(rng)
   x, y, real = rows_in_order(data, order, position, batching.size)
   x = batching.transform(x, augment_rng)
-  return Batch(x, y, real.astype(x.dtype)), loss_rng
+  return Batch(x, y, real.astype(float_dtype(x))), loss_rng
 
 
 def _order(data, rng, batching):

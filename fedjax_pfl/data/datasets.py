@@ -24,7 +24,13 @@ from fedjax_pfl.data import (
   tfds_reader,
 )
 from fedjax_pfl.data.cache import load_cached
-from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
+from fedjax_pfl.data.images import (
+  IMAGE,
+  Dataset,
+  Images,
+  Shape,
+  make_dataset,
+)
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 
 BUILT_IN = {'digits': Shape((8, 8, 1), 10), 'synthetic': None}
@@ -57,9 +63,10 @@ def load_dataset(
     log_fn: is called with a line of text before images are decoded.
 
   Returns:
-    Dataset with train.x and test.x [P, H, W, ch] uint8, train.y and test.y [P]
-    int32, num_classes, a fingerprint of the content, and the clients that hold
-    the examples where they are known.
+    Dataset with train.x and test.x [P, H, W, ch] uint8 (of 'npz' they may be
+    inputs of any shape), train.y and test.y [P] int32, num_classes, a
+    fingerprint of the content, and the clients that hold the examples where
+    they are known.
 
   >>> dataset = pfl.load_dataset('digits')
   >>> dataset.train.x.shape, dataset.test.x.shape, dataset.num_classes
@@ -101,6 +108,11 @@ def peek(
       image_folder.list_folder(_folder(name, data_dir))
     )
   return {**BUILT_IN, **tfds_reader.PREPARED, **FOLDERS}[name]
+
+
+def peek_dtype(name: str, data_dir: str = '') -> str:
+  """Return the dtype of the examples: 'uint8' of images, else of inputs."""
+  return npz_files.peek_dtype(data_dir) if name == NPZ else IMAGE
 
 
 def is_available(name: str, data_dir: str = '') -> bool:

@@ -1,22 +1,28 @@
-"""Image sets in memory, and fingerprints of their content."""
+"""Image sets in memory, and fingerprints of their content.
+
+An example may also be an input of the model as it is, of any shape: floats, or
+whole numbers. It is then called an image all the same.
+"""
 
 import hashlib
 from typing import NamedTuple
 
 import numpy as np
 
+IMAGE = 'uint8'  # the dtype of images; transforms make inputs of them
+
 
 class Images(NamedTuple):
   """Examples of one split, before any transform."""
 
-  x: np.ndarray  # [P, H, W, ch] uint8
+  x: np.ndarray  # [P, H, W, ch] uint8; or inputs [P, ...] float32 or int32
   y: np.ndarray  # [P] int32
 
 
 class Shape(NamedTuple):
   """The shapes of an image set, known before any image is read."""
 
-  image_shape: tuple[int, int, int]  # (H, W, ch)
+  image_shape: tuple[int, ...]  # (H, W, ch); of an input: its shape
   num_classes: int
 
 

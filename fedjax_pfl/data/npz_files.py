@@ -1,6 +1,8 @@
 """Read the user's own arrays: one .npz file, or a folder with one a client.
 
   images       [P, H, W, ch] or [P, H, W] uint8
+  inputs       in the place of images: [P, ...] floats, or whole numbers, which
+               a model gets as they are
   labels       [P] whole numbers from 0
   split        [P] 'train' or 'test'; without it every example is for training
   num_classes  a number; without it every class has a training example
@@ -18,19 +20,27 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
+from fedjax_pfl.data.images import (
+  IMAGE,
+  Dataset,
+  Images,
+  Shape,
+  make_dataset,
+)
 
 REQUIRED = ('images', 'labels')
+INPUTS = 'inputs'  # in the place of images
 OPTIONAL = ('split', 'num_classes')
 SPLITS = ('train', 'test')
 FIELD = 'data_dir'  # of a config: which every message is about
 
 
 class Part(NamedTuple):
-  """What one file holds, but for its images."""
+  """What one file holds, but for its images, or inputs."""
 
   file: pathlib.Path
   shape: tuple[int, ...]  # of all its images, as stored
+  dtype: str  # of its images, as they are used: uint8, float32 or int32
   labels: np.ndarray  # [P]
   is_test: np.ndarray  # [P] bool
   clients: np.ndarray | None  # [P]
@@ -49,6 +59,11 @@ def peek_npz(place: str) -> Shape:
   """Return image shape and number of classes; images are not read."""
   parts = _read_parts(place)
   return Shape(_image_shape(parts[0]), _count_classes(parts))
+
+
+def peek_dtype(place: str) -> str:
+  """Return the dtype of the images, or of the inputs."""
+  return _read_parts(place)[0].dtype
 
 
 def load_npz(place: str) -> Dataset:
@@ -86,25 +101,37 @@ def _read_parts(place: str) -> list[Part]:
 def _check_alike(parts: Sequence[Part]) -> None:
   """Refuse files of one folder that are not of one image set."""
   first, *others = parts
-  want = _image_shape(first), first.num_classes
+  want = _kind(first)
   for part in others:
-    if (_image_shape(part), part.num_classes) != want:
+    if _kind(part) != want:
       raise _refuse(
-        f'{part.file} with images {_image_shape(part)}, num_classes '
-        f'{part.num_classes or "not given"}',
-        f'those of {first.file.name}: images {want[0]}, num_classes '
-        f'{want[1] or "not given"}',
+        f'{part.file} with {_kind(part)}',
+        f'those of {first.file.name}: {want}',
         'files of different sets, or images that were not scaled to one size',
       )
+
+
+def _kind(part: Part) -> str:
+  return (
+    f'{_key(part.dtype)} {_image_shape(part)} {part.dtype}, num_classes '
+    f'{part.num_classes or "not given"}'
+  )
+
+
+def _key(dtype: str) -> str:
+  """Return the array that has examples of this dtype."""
+  return REQUIRED[0] if dtype == IMAGE else INPUTS
 
 
 def _read_part(file: pathlib.Path, client: int | None) -> Part:
   """Return what a file holds; `client` is its number in a folder, or None."""
   with _opened(file) as arrays:
-    allowed = (*REQUIRED, *OPTIONAL, *(('clients',) if client is None else ()))
-    _check_keys(file, arrays.files, allowed)
-    shape = _peek_images(file, arrays)
-    rest = {key: arrays[key] for key in arrays.files if key != 'images'}
+    key = INPUTS if INPUTS in arrays.files else REQUIRED[0]
+    required = (key, *REQUIRED[1:])
+    allowed = (*required, *OPTIONAL, *(('clients',) if client is None else ()))
+    _check_keys(file, arrays.files, required, allowed)
+    shape, dtype = _peek_examples(file, arrays, key)
+    rest = {name: arrays[name] for name in arrays.files if name != key}
   size = shape[0]
   labels = _whole_numbers(file, 'labels', rest['labels'], size)
   clients = rest.get('clients')
@@ -120,7 +147,7 @@ def _read_part(file: pathlib.Path, client: int | None) -> Part:
       'labels from 1 instead of 0, or num_classes of another set',
     )
   is_test = _read_split(file, rest.get('split'), size)
-  return Part(file, shape, labels, is_test, clients, num_classes)
+  return Part(file, shape, dtype, labels, is_test, clients, num_classes)
 
 
 @contextlib.contextmanager
@@ -139,51 +166,91 @@ def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
     ) from error
 
 
-def _peek_images(file: pathlib.Path, arrays) -> tuple[int, ...]:
-  """Return the shape of the images, from the header of their array."""
-  with arrays.zip.open('images.npy') as stream:
+def _peek_examples(
+  file: pathlib.Path, arrays, key: str
+) -> tuple[tuple[int, ...], str]:
+  """Return shape and dtype of the images or inputs, from the array's header."""
+  with arrays.zip.open(f'{key}.npy') as stream:
     version = np.lib.format.read_magic(stream)
     read = {
       (1, 0): np.lib.format.read_array_header_1_0,
       (2, 0): np.lib.format.read_array_header_2_0,
     }[version]
     shape, _, dtype = read(stream)
+  if key == INPUTS:
+    return shape, _dtype_of_inputs(file, shape, dtype)
   if dtype != np.uint8 or len(shape) not in (3, 4) or min(shape) < 1:
     raise _refuse(
       f'{file} with images {dtype.name}{list(shape)}',
       'images uint8 [P, H, W, ch] or [P, H, W], at least one',
       'images that were divided by 255 already, channels before pixels that '
-      'were flattened, or a list of images of unlike sizes',
+      'were flattened, or a list of images of unlike sizes; what is no image, '
+      'or an input of the model already, goes under the name inputs',
     )
-  return shape
+  return shape, IMAGE
+
+
+def _dtype_of_inputs(
+  file: pathlib.Path, shape: tuple[int, ...], dtype: np.dtype
+) -> str:
+  """Return 'float32' or 'int32', as which inputs of this dtype are used."""
+  if len(shape) < 2 or min(shape) < 1 or dtype.kind not in 'fiu':
+    raise _refuse(
+      f'{file} with inputs {dtype.name}{list(shape)}',
+      'inputs [P, ...] of floats or whole numbers, with one axis or more '
+      'behind that of the examples',
+      'rows of unlike lengths, which have to be padded to one; words, which '
+      'have to be numbered; or one number for each example: [:, None]',
+    )
+  return 'float32' if dtype.kind == 'f' else 'int32'
 
 
 def _read_images(part: Part) -> np.ndarray:
+  """Return the images, or the inputs, in the shape and dtype of their use."""
+  key = _key(part.dtype)
   with _opened(part.file) as arrays:
-    return arrays['images'].reshape(-1, *_image_shape(part))
+    x = arrays[key].reshape(-1, *_image_shape(part))
+  if part.dtype == 'int32' and not -(2**31) <= x.min() <= x.max() < 2**31:
+    got = f'inputs from {x.min()} to {x.max()}'
+  elif part.dtype == 'float32' and not np.isfinite(x).all():
+    number = np.sum(~np.isfinite(x))
+    got = f'inputs, {number:,} of them NaN or infinite'
+  else:
+    return x.astype(part.dtype, copy=False)
+  raise _refuse(
+    f'{part.file} with {got}',
+    'finite inputs, and whole numbers that 32 bits hold',
+    'gaps that were stored as NaN, a division by 0, or hashes for tokens',
+  )
 
 
-def _image_shape(part: Part) -> tuple[int, int, int]:
-  """Return (H, W, ch); images without channels have one."""
+def _image_shape(part: Part) -> tuple[int, ...]:
+  """Return (H, W, ch), where images without channels have one; or any shape."""
+  if part.dtype != IMAGE:
+    return part.shape[1:]
   height, width, *channels = part.shape[1:]
   return (height, width, *channels) if channels else (height, width, 1)
 
 
 def _check_keys(
-  file: pathlib.Path, keys: Sequence[str], allowed: Sequence[str]
+  file: pathlib.Path,
+  keys: Sequence[str],
+  required: Sequence[str],
+  allowed: Sequence[str],
 ) -> None:
-  missing = [key for key in REQUIRED if key not in keys]
+  missing = [key for key in required if key not in keys]
   unknown = [key for key in keys if key not in allowed]
   if missing or unknown:
     wrong = f'no {missing[0]}' if missing else f'an unknown {unknown[0]}'
     raise bad_input(
       FIELD,
       got=f'{file} with {wrong}',
-      expected=f'arrays {", ".join(REQUIRED)}, and optionally '
-      f'{", ".join(allowed[len(REQUIRED) :])}',
-      choices=allowed,
-      cause='arrays of other names (np.savez(file, images=x, labels=y)), or '
-      '`clients` in a folder, where every file is a client',
+      expected=f'arrays {", ".join(required)}, and optionally '
+      f'{", ".join(allowed[len(required) :])}',
+      choices=dict.fromkeys((*allowed, INPUTS)),
+      cause='arrays of other names (np.savez(file, images=x, labels=y)), both '
+      '`images` and `inputs`, or `clients` in a folder, where every file is a '
+      'client',
     )
 
 

@@ -21,6 +21,7 @@ from fedjax_pfl.data.partitions.dirichlet import Dirichlet
 from fedjax_pfl.data.partitions.dirichlet_capped import DirichletCapped
 from fedjax_pfl.data.partitions.iid import Iid, iid
 from fedjax_pfl.data.partitions.natural import Natural, Owners, check_owners
+from fedjax_pfl.data.partitions.own import Divide, Own, check_not_empty
 from fedjax_pfl.data.partitions.pathological import Pathological
 from fedjax_pfl.data.partitions.semantic import Semantic
 from fedjax_pfl.data.partitions.shards import Shards, shard_assignment, shards
@@ -42,7 +43,7 @@ ROUNDING = 1e-9  # (1 - 0.9) * 10 is 0.9999999999
 
 
 def partition(
-  name: str,
+  name: str | Divide,
   train_labels: np.ndarray,
   test_labels: np.ndarray,
   *,
@@ -62,7 +63,8 @@ def partition(
 
   Args:
     name: how training examples are divided, one of
-      `fedjax_pfl.data.PARTITIONS`.
+      `fedjax_pfl.data.PARTITIONS`; or a function (labels [P], num_clients,
+      rng) -> rows of every client, which serves the tests as well.
     train_labels: the labels of the training set [P].
     test_labels: the labels of the test set.
     num_clients: K.
@@ -91,7 +93,8 @@ def partition(
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
   """
-  _check_name('partition', name, PARTITIONS)
+  if not callable(name):
+    _check_name('partition', name, PARTITIONS)
   _check_name('test_partition', test_partition, TEST_PARTITIONS)
   kind = _fill(name, settings)
   train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
@@ -133,7 +136,10 @@ def _deal_training(
   """Return the rows for training; `replay` has those of published code."""
   if hasattr(kind, 'replay'):
     return kind.replay(plan, labels)
-  return kind.deal(plan, labels, rng)
+  indices = kind.deal(plan, labels, rng)
+  if isinstance(kind, Own):
+    check_not_empty(indices)
+  return indices
 
 
 def split(
@@ -162,8 +168,10 @@ def fingerprint(indices: Sequence[np.ndarray]) -> str:
   return digest(counts, np.concatenate([*indices]).astype('<i8'))
 
 
-def _fill(name: str, settings: Mapping[str, Any]):
+def _fill(name: str | Divide, settings: Mapping[str, Any]):
   """Return the record of the partition of this name with these settings."""
+  if callable(name):
+    return Own(name)
   kind = PARTITIONS[name]
   for field in settings:
     if field not in kind._fields:

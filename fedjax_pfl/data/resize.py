@@ -9,9 +9,10 @@ from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
 
 def scale_shape(shape: Shape, side: int) -> Shape:
   """Return the shape of `scale_images`; side 0 changes nothing."""
-  height, width, channels = shape.image_shape
-  square = (side or height, side or width, channels)
-  return shape._replace(image_shape=square)
+  if not side:
+    return shape
+  *_, channels = shape.image_shape
+  return shape._replace(image_shape=(side, side, channels))
 
 
 def scale_images(dataset: Dataset, side: int) -> Dataset:

@@ -16,6 +16,7 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
+from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
 from fedjax_pfl.federated.client_map import map_chunks, map_on_mesh
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.dealing import deal_as_given, num_places
@@ -67,6 +68,7 @@ def make_evaluate(
   mesh: Mesh | None = None,
   keep_models: bool = False,
   score_fn: Callable[..., PyTree] | None = None,
+  metrics: Metrics | None = None,
 ) -> Evaluate:
   """Return the function that evaluates some clients.
 
@@ -83,6 +85,8 @@ def make_evaluate(
     mesh: the devices that share the clients; see federated/mesh_round.py.
     keep_models: whether to return the models.
     score_fn: another function with the arguments of `metrics.score_view`.
+    metrics: your own, {name: (logits [N, Y], labels [N], mask [N]) -> []}, of
+      all tests of a client: `own` in its scores; mask is 0 for padding.
 
   Returns:
     (server, clients [K, ...], ids [C], train, test, key) -> (scores {view:
@@ -102,7 +106,7 @@ def make_evaluate(
   >>> scores['initial'].count.tolist()
   [2, 2, 2]
   """
-  score_fn = score_fn or score_view
+  score_fn = with_metrics(score_fn or score_view, metrics)
 
   def one_client(shared, client, client_id, place):
     server, train, test, key = shared

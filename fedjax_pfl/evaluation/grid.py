@@ -45,7 +45,7 @@ def grid(
   members = [scores[view] for view in views]
   tables = (
     None
-    if any(column is None for column in columns)
+    if any(column is None or isinstance(column, dict) for column in columns)
     else np.stack(columns, axis=1)  # [K, G]
     for columns in zip(*members, strict=True)
   )

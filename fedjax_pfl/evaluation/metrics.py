@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.algorithm import View
+from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores, Transform
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.evaluation import calibration
@@ -75,10 +76,11 @@ def score_view(
 
   rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
   none = jnp.zeros((), jnp.int32)
-  bins = calibration.empty(num_bins, rows.dtype)
+  dtype = float_dtype(rows)
+  bins = calibration.empty(num_bins, dtype)
   total = fold_batches(
     add,
-    Tally(none, none, jnp.zeros((), rows.dtype), bins),
+    Tally(none, none, jnp.zeros((), dtype), bins),
     predict,
     view,
     test,
@@ -118,7 +120,8 @@ def score_batches(
     return sums, number + counts
 
   rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
-  start = Measures(*[jnp.zeros((), rows.dtype)] * len(Measures._fields))
+  zero = jnp.zeros((), float_dtype(rows))
+  start = Measures(*[zero] * len(Measures._fields))
   sums, number = fold_batches(
     add,
     (start, jnp.zeros((), jnp.int32)),
@@ -232,6 +235,6 @@ def fold_batches(
   def add_batch(position, carry):
     x, y, real = rows_in_order(test, order, position, size)
     x = normalise(x, jax.random.key(0))
-    return add(carry, predict(view, x, real.astype(x.dtype)), y, real)
+    return add(carry, predict(view, x, real.astype(float_dtype(x))), y, real)
 
   return lax.fori_loop(0, -(-test.count // size), add_batch, start)

@@ -50,6 +50,16 @@ def other_measures(scores: Scores) -> dict[str, np.ndarray]:
   return measures
 
 
+def own_measures(scores: Scores, is_used: np.ndarray) -> dict[str, float]:
+  """Return the means of the user's metrics over clients with finite values."""
+  means = {}
+  for name, values in (scores.own or {}).items():
+    values = np.asarray(values, np.float64)
+    values = values[is_used & np.isfinite(values)]
+    means[name] = float(values.mean()) if values.size else math.nan
+  return means
+
+
 def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   """Return the statistics of one view over clients.
 
@@ -60,6 +70,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     interval       95% bootstrap interval of the mean over clients, [low, high]
     top5, loss     means over clients; top5 in percent
     ece, mce       means over clients of calibration errors: calibration.py
+    and by name    means of metrics of your own, over clients where finite
     num_clients    clients in these numbers
     num_left_out   clients without test examples, or, where `train_count` is
                    given, without training examples: in none of the numbers
@@ -81,11 +92,11 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   is_used = ~np.isnan(accuracy)
   used = np.sort(accuracy[is_used])
   counts = {'num_clients': used.size, 'num_left_out': accuracy.size - used.size}
-  others = other_measures(scores)
+  others, own = other_measures(scores), own_measures(scores, is_used)
   if not used.size:
     names = ('mean', 'std', 'pooled', 'worst_decile', *others)
     return {
-      **dict.fromkeys(names, math.nan),
+      **dict.fromkeys((*names, *own), math.nan),
       'interval': [math.nan] * 2,
     } | counts
   correct = np.asarray(scores.correct)[is_used]
@@ -97,6 +108,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     'worst_decile': float(used[: math.ceil(used.size / 10)].mean()),
     'interval': bootstrap_interval(used),
     **{name: float(one[is_used].mean()) for name, one in others.items()},
+    **own,
     **counts,
   }
 

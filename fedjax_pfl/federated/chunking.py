@@ -1,10 +1,15 @@
 """How many clients run at the same time: the size of a chunk.
 
-  clients_per_chunk = n       n clients
-  'auto' on a CPU             1: one product fills all cores, and several at a
-                              time take longer (BUILD.md, "Speed")
-  'auto' on an accelerator    as many as fit into free memory, at most the
-                              limit that padding_overhead.py sets
+  clients_per_chunk = n   n clients
+  'auto'                  as many as fit into free memory, at most the limit
+                          that padding_overhead.py sets, where each kernel is
+                          launched by itself (core/target.py); else 1
+
+A launch takes as long for one client as for ten: on a GPU a step of one client
+consists of little else. Where one program runs all operations, as on a TPU, or
+one product fills all cores, as on a CPU, a client axis gains nothing, and what
+one client works on stays in fast memory (docs/performance.md, "On
+accelerators").
 
 An 'auto' chunk that still runs out of memory is halved by oom_backoff.py.
 """
@@ -18,7 +23,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import target, target_memory
+from fedjax_pfl.core.target import target_kind, target_memory
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.padding_overhead import largest_chunk
@@ -57,12 +62,12 @@ def chunk_limit(
 ) -> int:
   """Return the largest chunk of a round, before memory is looked at.
 
-  `counts` [K] are the examples of all clients. The limit of 'auto' on an
-  accelerator keeps the padding overhead low.
+  `counts` [K] are the examples of all clients. The limit of 'auto' keeps the
+  padding overhead low.
   """
   if clients_per_chunk != 'auto':
     return clients_per_chunk
-  if target() == 'cpu':
+  if not target_kind().launches:
     return 1
   return largest_chunk(counts, cohort_size, batch_size)
 
@@ -86,13 +91,24 @@ def chunk_size(
   most = cohort.shape[0]
   if clients_per_chunk != 'auto':
     return min(clients_per_chunk, most)
-  if target() == 'cpu':
+  if not target_kind().launches:
     return 1
   most = most if limit is None else min(most, limit)
   memory = device_memory(algorithm, server, clients, cohort, data, key)
   if memory is None:
     return most
   return int(np.clip(memory.num_fitting(memory.per_client), 1, most))
+
+
+def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
+  """Return how many clients of a block are evaluated at the same time.
+
+  With 'auto' all of a block, if a device gains from several: as many as a
+  round holds.
+  """
+  if not target_kind().launches:
+    return 1
+  return block if clients_per_chunk == 'auto' else min(clients_per_chunk, block)
 
 
 def device_memory(
@@ -105,11 +121,11 @@ def device_memory(
 ) -> DeviceMemory | None:
   """Return free memory, and what the compiler says that one client needs.
 
-  None where the device does not report its memory, as a CPU. Only the shapes
-  of the arguments matter.
+  None where nothing is run side by side, and where the device does not report
+  its memory. Only the shapes of the arguments matter.
   """
   free = _free_memory((server, clients, data))
-  if target() == 'cpu' or free is None:
+  if not target_kind().launches or free is None:
     return None
   program = client_program(algorithm, server, clients, cohort, data, key)
   memory = program.compile().memory_analysis()

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.losses import masked_cross_entropy
+from fedjax_pfl.core.losses import batch_loss, float_dtype
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import (
   Array,
@@ -51,7 +51,8 @@ def widen(task: Task, number: int) -> Task:
     return Outputs(rows, linear(params['head'], rows))
 
   def loss(params, batch, key) -> Array:
-    return masked_cross_entropy(train_outputs(params, batch, key).logits, batch)
+    logits = train_outputs(params, batch, key).logits
+    return batch_loss(logits, batch, task.example_loss)
 
   shapes = jax.eval_shape(init, jax.eval_shape(jax.random.key, 0))
   return task._replace(
@@ -135,7 +136,7 @@ def pool_features(wide: Task, params: Params, data: ClientData) -> ClientData:
   def rows_from(params, x, start):
     rows = jnp.minimum(start + jnp.arange(size), x.shape[0] - 1)
     inputs = wide.normalise(x[rows], jax.random.key(0))
-    return wide.features(params, inputs, jnp.ones(size, inputs.dtype))
+    return wide.features(params, inputs, jnp.ones(size, float_dtype(inputs)))
 
   rows = lax.map(lambda start: rows_from(params, data.x, start), starts)
   flat = rows.reshape(-1, rows.shape[-1])[: data.x.shape[0]]

@@ -1,22 +1,21 @@
 """Make a Task from the name of a model, or from a flax module."""
 
 import functools
-import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.losses import masked_cross_entropy
+from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import (
   Array,
   Batch,
+  ExampleLoss,
   Key,
-  Mask,
   Outputs,
   Params,
   Task,
@@ -29,6 +28,16 @@ from fedjax_pfl.models import (
   simple_cnn,
   superfed_cnn,
   vgg9,
+)
+from fedjax_pfl.models.module_checks import (
+  check_example_shape,
+  check_loss,
+  check_module,
+  head_mask,
+)
+from fedjax_pfl.models.module_functions import (
+  ModuleFunctions,
+  linen_functions,
 )
 from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.ops.replace_layers import replace_layers
@@ -81,6 +90,7 @@ def make_task(
   num_classes: int,
   augment: Transform | None = None,
   normalise: Transform | None = None,
+  loss: ExampleLoss | None = None,
   conv_impl: str = 'auto',
   precision: str = 'float32',
 ) -> Task:
@@ -94,6 +104,7 @@ def make_task(
     augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;
       None divides uint8 images by 255. See `make_transforms`.
     normalise: the transform of test images; likewise.
+    loss: of examples; see `task_from_module`.
     conv_impl: how convolutions are computed; see `task_from_module`.
     precision: of its products: 'float32', 'tf32' or 'mixed'.
 
@@ -123,6 +134,7 @@ def make_task(
     num_classes=num_classes,
     augment=augment,
     normalise=normalise,
+    loss=loss,
     batch_independent=model.batch_independent,
     conv_impl=conv_impl,
     precision=precision,
@@ -130,12 +142,14 @@ def make_task(
 
 
 def task_from_module(
-  module: nn.Module,
+  module: nn.Module | Callable[[Any], Any],
   *,
-  image_shape: tuple[int, int, int],
+  image_shape: tuple[int, ...],
   num_classes: int,
+  input_dtype: Any = float,
   augment: Transform | None = None,
   normalise: Transform | None = None,
+  loss: ExampleLoss | None = None,
   batch_independent: bool = False,
   conv_impl: str = 'auto',
   precision: str = 'float32',
@@ -143,15 +157,22 @@ def task_from_module(
   """Return the Task of a flax module.
 
   Args:
-    module: called with (x [B, H, W, ch], mask [B]) it returns logits [B, Y].
-      Its method `features` returns the input [B, F] of its last layer, which is
-      its attribute `head`. If `features` has an argument `train`, it is True in
-      training, with a key for nn.Dropout. BatchNorm must be that of
-      `models.ops.layers`: there are no collections besides parameters.
-    image_shape: (H, W, ch).
+    module: a module of flax.linen; or a function that makes one of flax.nnx,
+      `lambda rngs: MyNet(10, rngs=rngs)`, since these hold their parameters.
+      Its method `features`, called with (x [B, ...], mask [B]), returns the
+      input [B, F] of its last layer, the linear layer `head`. A module of
+      flax.linen is called with (x, mask), too, and returns logits [B, Y]. If
+      `features` has an argument `train`, it is True in training, for dropout.
+      BatchNorm must be that of `models.ops.layers`: there are no collections
+      besides parameters.
+    image_shape: the shape of an example: (H, W, ch), or any other.
     num_classes: Y.
-    augment: the transform of training images; see `make_task`.
+    input_dtype: float, or int for inputs that are whole numbers: tokens.
+    augment: the transform of training images; see `make_task`. Whole numbers
+      stay as they are without one.
     normalise: the transform of test images.
+    loss: (logits [B, Y], labels [B]) -> [B], of every example; None is
+      cross-entropy. Methods minimise its mean.
     batch_independent: whether a row of features depends on that row of x only.
     conv_impl: how convolutions, pooling and BatchNorm are computed; see
       `replace_layers`.
@@ -174,12 +195,14 @@ def task_from_module(
   >>> task.is_head['head'], task.is_head['body']['bias']
   ({'bias': True, 'kernel': True}, False)
   """
-  _check_shape(image_shape)
-  is_random = 'train' in inspect.signature(_features_of(module)).parameters
+  check_example_shape(image_shape)
+  check_loss(loss, num_classes)
+  functions = _functions_of(module)
+  example = _example(image_shape, input_dtype)
 
   @jax.jit  # traced once: for the check, for shapes, for initialisation
   def begin(key: Key) -> tuple[Array, dict[str, Params]]:
-    return module.init_with_output(key, *_example(image_shape))
+    return functions.begin(key, *example())
 
   def init(key: Key) -> Params:
     return begin(key)[1]['params']
@@ -192,40 +215,42 @@ def task_from_module(
 
   @fast
   def features(params: Params, x: Array, mask: Array) -> Array:
-    return module.apply({'params': params}, x, mask, method='features')
+    return functions.features(params, x, mask)
 
   @fast
   def logits(params: Params, x: Array, mask: Array) -> Array:
-    return module.apply({'params': params}, x, mask)
+    return functions.logits(params, x, mask)
 
   @fast
   def train_outputs(params: Params, batch: Batch, key: Key) -> Outputs:
-    if not is_random:
-      return module.apply({'params': params}, batch.x, batch.mask, method=_both)
-    return module.apply(
-      {'params': params},
-      *(batch.x, batch.mask),
-      train=True,
-      method=_both,
-      rngs={'dropout': key},
-    )
+    return functions.train_outputs(params, batch.x, batch.mask, key)
 
-  def loss(params: Params, batch: Batch, key: Key) -> Array:
-    return masked_cross_entropy(train_outputs(params, batch, key).logits, batch)
+  def loss_of_batch(params: Params, batch: Batch, key: Key) -> Array:
+    logits = train_outputs(params, batch, key).logits
+    return batch_loss(logits, batch, loss)
 
-  params = _check_module(module, begin, num_classes)
+  params = check_module(functions, begin, num_classes, jax.eval_shape(example))
+  is_whole = jnp.issubdtype(input_dtype, jnp.integer)
+  untransformed = as_given if is_whole else unit_range
   return Task(
     init=_compiled(init),
     features=features,
     logits=logits,
-    loss=loss,
+    loss=loss_of_batch,
     train_outputs=train_outputs,
-    augment=augment or unit_range,
-    normalise=normalise or unit_range,
-    is_head=_head_mask(params),
+    augment=augment or untransformed,
+    normalise=normalise or untransformed,
+    is_head=head_mask(params, num_classes),
     num_classes=num_classes,
     batch_independent=batch_independent,
+    example_loss=loss,
   )
+
+
+def as_given(x: Array, key: Key) -> Array:
+  """Return the inputs unchanged."""
+  del key
+  return x
 
 
 def unit_range(x: Array, key: Key) -> Array:
@@ -255,14 +280,27 @@ def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
   return init_params
 
 
-def _both(module: nn.Module, x: Array, mask: Array, **how) -> Outputs:
-  """Return the features and the logits of one forward pass."""
-  features = module.features(x, mask, **how)
-  return Outputs(features, module.head(features))
+def _functions_of(module: Any) -> ModuleFunctions:
+  if isinstance(module, nn.Module):
+    return linen_functions(module)
+  # Imported here: flax.nnx takes a quarter of a second.
+  from fedjax_pfl.models import nnx_module
+
+  if callable(module) and not nnx_module.is_nnx(module):
+    return nnx_module.nnx_functions(module)
+  raise bad_input(
+    'module',
+    got=f'an instance of {type(module).__name__}',
+    expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
+    choices=['lambda rngs: MyNet(10, rngs=rngs)'],
+    cause='a module of flax.nnx with its parameters in it: a run draws those '
+    'of every seed itself',
+  )
 
 
-def _example(image_shape) -> tuple[Array, Array]:
-  return jnp.zeros((2, *image_shape), float), jnp.ones(2, float)
+def _example(image_shape, dtype) -> Callable[[], tuple[Array, Array]]:
+  """Return the function that makes a batch of 2, and its mask."""
+  return lambda: (jnp.zeros((2, *image_shape), dtype), jnp.ones(2, float))
 
 
 def _check_shape(image_shape):
@@ -294,54 +332,3 @@ def _check_sides(name: str, model: Model, image_shape) -> None:
       cause='its pooling leaves no pixel of a smaller image; '
       'convnet3 accepts 8x8, mobilenet and the resnets any size',
     )
-
-
-def _features_of(module: nn.Module) -> Callable[..., Array]:
-  features = getattr(module, 'features', None)
-  if not callable(features):
-    raise bad_input(
-      f'module {type(module).__name__}',
-      got='no method `features`',
-      expected='features(x, mask) -> [B, F], the input of the head',
-      cause='__call__ has all layers; split it before its last layer',
-    )
-  return features
-
-
-def _check_module(module: nn.Module, begin, num_classes: int) -> Params:
-  """Return the shapes of the parameters; raise BadInput for a wrong module."""
-  name = f'module {type(module).__name__}'
-  logits, variables = jax.eval_shape(  # with the key inside: nothing compiles
-    lambda: begin(jax.random.key(0))
-  )
-  if set(variables) != {'params'}:
-    raise bad_input(
-      name,
-      got=f'the collections {sorted(variables)}',
-      expected='params only: a model is a function of its parameters',
-      cause='nn.BatchNorm keeps running averages; use layers.BatchNorm',
-    )
-  if logits.shape != (2, num_classes):
-    raise bad_input(
-      name,
-      got=f'an output of shape {logits.shape} for a batch of 2',
-      expected=f'logits of shape (2, {num_classes})',
-      cause='num_classes is not the width of its head',
-    )
-  return variables['params']
-
-
-def _head_mask(params: Params) -> Mask:
-  paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-  names = ['/'.join(key.key for key in path) for path in paths]
-  hit = sum(path[0].key == 'head' for path in paths)
-  if not 0 < hit < len(names):
-    raise bad_input(
-      'module',
-      got=f'a head mask that selects {hit} of {len(names)} leaves',
-      expected=f'some but not all of the leaves {", ".join(names)}',
-      cause='another name: is the last layer called "head"?',
-    )
-  return jax.tree_util.tree_map_with_path(
-    lambda path, _: path[0].key == 'head', params
-  )

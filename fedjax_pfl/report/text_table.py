@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedjax_pfl.evaluation.own_metrics import TAKEN
 from fedjax_pfl.report import selections
 from fedjax_pfl.report.styles import display_name
 
@@ -27,7 +28,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   the accuracy of the global model on the whole test set, where a result has
   it. A note below the table counts clients that are left out of means. Where
   examples are kept for choosing, a second table has the last round, the chosen
-  one and the best one on the tests.
+  one and the best one on the tests. Clients who came after training have a
+  table of their own.
   """
   views = list(
     dict.fromkeys(view for result in results for view in result['views'])
@@ -43,7 +45,27 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
   chosen = [result for result in results if selections.has_choice(result)]
   more = ['', _choices(chosen)] if chosen else []
-  return '\n'.join([align(rows), *_notes(results), *more])
+  with_unseen = [result for result in results if 'unseen' in result]
+  more += ['', _unseen(with_unseen, views)] if with_unseen else []
+  return '\n'.join([align(rows), *_metrics(results), *_notes(results), *more])
+
+
+def _metrics(results: Sequence[Mapping[str, Any]]) -> list[str]:
+  """Return a line for each result with metrics of the user's own."""
+  lines = []
+  for result in results:
+    values: dict[str, list[str]] = {}
+    for view, summary in result['views'].items():
+      for name in {*summary} - TAKEN:
+        value = summary[name]  # None: it was finite for no client
+        shown = f'{value:.4g}' if isinstance(value, int | float) else '-'
+        values.setdefault(name, []).append(f'{view} {shown}')
+    name = display_name(result['algorithm'])
+    lines += [
+      f'{name}, {metric}: {", ".join(own)}'
+      for metric, own in sorted(values.items())
+    ]
+  return lines
 
 
 def align(rows: Sequence[tuple[str, ...]]) -> str:
@@ -70,6 +92,28 @@ def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
         f'examples: {out:,}'
       )
   return lines
+
+
+def _unseen(results: Sequence[Mapping[str, Any]], views: list[str]) -> str:
+  """Return the table of the clients who came after training."""
+  rows = [('unseen clients', *views, 'worst tenth', 'clients')]
+  for result in results:
+    unseen = result['unseen']
+    summaries = [unseen.get(view) for view in views]
+    last = next(filter(None, reversed(summaries)))
+    rows.append(
+      (
+        display_name(result['algorithm']),
+        *map(mean_and_std, summaries),
+        _number(last['worst_decile']),
+        str(last['num_clients']),
+      )
+    )
+  return align(rows)
+
+
+def _number(value: float | None) -> str:
+  return '-' if value is None or math.isnan(value) else f'{value:.1f}'
 
 
 def _choices(results: Sequence[Mapping[str, Any]]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.runs import lock
 from fedjax_pfl.runs.provenance import provenance
 
@@ -226,8 +227,20 @@ def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
       f'{ {name: stored.get(name, ABSENT) for name in names} }'
     ),
     choices=['another --workdir', 'the settings of that run'],
-    cause='a setting was changed and the directory was not',
+    cause='a file of your own code was changed: with it, it is another run; '
+    'put the file back to continue this one'
+    if all(_is_same_code(stored.get(name), given.get(name)) for name in names)
+    else 'a setting was changed and the directory was not',
   )
+
+
+def _is_same_code(before: Any, now: Any) -> bool:
+  """Return whether two values name the same code, in files that differ."""
+  before, now = (
+    [without_digest(name) for name in (one if isinstance(one, list) else [one])]
+    for one in (before, now)
+  )
+  return before == now
 
 
 def _fields(flat: dict) -> set[str]:

@@ -20,10 +20,9 @@ from fedjax_pfl.core.types import Scores
 
 NAME = 'results.sqlite'
 PATIENCE = 60.0  # seconds to wait for another process that writes
-# Columns of scores: the fields of Scores.
-SCORED = tuple(
-  'test_count' if field == 'count' else field for field in Scores._fields
-)
+# Columns of scores: the fields of Scores, but for the user's own metrics.
+STORED = tuple(field for field in Scores._fields if field != 'own')
+SCORED = tuple('test_count' if field == 'count' else field for field in STORED)
 PROVENANCE = """
   path TEXT NOT NULL, version TEXT NOT NULL, "commit" TEXT NOT NULL,
   jax TEXT NOT NULL, devices TEXT NOT NULL, processor TEXT NOT NULL,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.runs.results_db import SCORED
+from fedjax_pfl.runs.results_db import SCORED, STORED
 
 
 class Provenance(NamedTuple):
@@ -93,7 +93,7 @@ def insert_scores(
   absent = np.full(len(evaluated.ids), np.nan)
   columns = [
     absent if values is None else np.asarray(values, np.float64)
-    for values in evaluated.scores
+    for values in (getattr(evaluated.scores, field) for field in STORED)
   ]
   marks = ', '.join('?' * (4 + len(columns)))
   rows = zip(

@@ -3,7 +3,13 @@
 from fedjax_pfl.data import NAMES, PARTITIONS, PREPROCESSINGS, TEST_PARTITIONS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import BOTH, NOTHING, field, record
-from fedjax_pfl.settings.rules import at_least, number, one_of, tuple_of
+from fedjax_pfl.settings.rules import (
+  at_least,
+  number,
+  one_of,
+  or_code,
+  tuple_of,
+)
 
 
 @record
@@ -40,13 +46,20 @@ class DataSettings:
   )
   partition: str = field(
     'shards',
-    one_of(PARTITIONS, 'a way to deal examples to clients'),
-    'how training examples are divided among clients; natural: as the data are',
+    or_code(one_of(PARTITIONS, 'a way to deal examples to clients')),
+    'how training examples are divided among clients; natural: as the data '
+    'are; or a function of your own',
   )
   num_clients: int = field(
     100,
     at_least(1, 'clients', 'num_clients and client_fraction interchanged'),
     'registered clients, K',
+  )
+  unseen_clients: int = field(
+    0,
+    at_least(0, 'clients', 'a share of the clients'),
+    'so many of the K, drawn by the seed, are never in a cohort: they come '
+    'after training, and are evaluated beside the others',
   )
   shards_per_client: int = field(
     10,
@@ -150,3 +163,8 @@ class DataSettings:
     "share of each client's training examples that is kept for choosing, and "
     'not trained on; 0: none',
   )
+
+  @property
+  def num_seen_clients(self) -> int:
+    """Return the clients that rounds draw from."""
+    return self.num_clients - self.unseen_clients

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fedjax_pfl.core import user_code
+
 # Keys have 32 bits of a seed: a larger one would be that of another run.
 MAX_SEED = 2**32 - 1
 
@@ -27,6 +29,14 @@ def one_of(choices, expected: str, cause: str = 'a typing error') -> Rule:
     expected,
     cause,
     names,
+  )
+
+
+def or_code(rule: Rule) -> Rule:
+  """Return the rule that also allows code of the user's own, by its name."""
+  return rule._replace(
+    holds=lambda value: rule.holds(value) or user_code.is_code(value),
+    expected=f'{rule.expected}, or your own as {user_code.FORM}',
   )
 
 

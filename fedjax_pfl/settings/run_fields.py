@@ -1,5 +1,6 @@
 """The sections `evaluation` and `system`: what a run evaluates, how it runs."""
 
+from fedjax_pfl.core import user_code
 from fedjax_pfl.data import PLACEMENTS
 from fedjax_pfl.data.halves import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
@@ -38,6 +39,17 @@ class EvaluationSettings:
     'exact',
     one_of(SCORINGS, 'a way to count right answers'),
     'exact, or means over batches: batches, whole_batches',
+    EVALUATES,
+  )
+  metrics: tuple[str, ...] = field(
+    (),
+    tuple_of(
+      user_code.is_code,
+      f'functions of your own as {user_code.FORM}; accuracy and others are '
+      'always there',
+      'the name of a function alone, without its file',
+    ),
+    'functions of your own that are evaluated beside accuracy',
     EVALUATES,
   )
   eval_global_model: bool = field(

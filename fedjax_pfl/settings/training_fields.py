@@ -8,7 +8,16 @@ from fedjax_pfl.models.precision import PRECISIONS
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
-from fedjax_pfl.settings.rules import Rule, at_least, number, one_of, tuple_of
+from fedjax_pfl.settings.rules import (
+  Rule,
+  at_least,
+  number,
+  one_of,
+  or_code,
+  tuple_of,
+)
+
+CROSS_ENTROPY = 'cross_entropy'
 
 
 @record
@@ -17,12 +26,14 @@ class ModelSettings:
 
   name: str = field(
     'convnet4',
-    one_of(
-      MODELS,
-      'a known model',
-      'a typing error, or another name of this model',
+    or_code(
+      one_of(
+        MODELS,
+        'a known model',
+        'a typing error, or another name of this model',
+      )
     ),
-    'the architecture',
+    'the architecture; or a module of your own',
     config_name='model',
   )
   head_init: str = field(
@@ -66,12 +77,32 @@ class TrainingSettings:
       'a fraction above 0 and up to 1',
       'a percentage, or a number of clients',
     ),
-    'share of the clients that take part in a round',
+    'share of the clients that take part in a round; unseen ones do not count',
+  )
+  dropout_rate: float = field(
+    0.0,
+    number(
+      lambda value: 0 <= value < 1,
+      'a probability, from 0 to below 1',
+      'a percentage, or the share of clients that send; at 1 none ever sends',
+    ),
+    'probability with which a client of the cohort fails and sends nothing',
   )
   total_epochs: int = field(
     320,
     at_least(1, 'epochs', 'rounds were meant: they have a field of that name'),
     "over a client's data: rounds = floor(total_epochs / local_epochs)",
+  )
+  loss: str = field(
+    CROSS_ENTROPY,
+    or_code(
+      one_of(
+        (CROSS_ENTROPY,),
+        'the loss of an example',
+        'the name of a function alone, without its file',
+      )
+    ),
+    'what training minimises, a mean over examples; or a function of your own',
   )
   local_epochs: int = field(
     10,

@@ -213,6 +213,7 @@ def _check_together(settings: Settings) -> None:
       cause='eval_views was meant: the views during the rounds',
     )
   _check_validation(settings)
+  _check_unseen(settings)
   fraction = settings.training.server_data_fraction
   if settings.data.test_partition == 'split' and fraction:
     raise bad_input(
@@ -232,13 +233,14 @@ def _check_together(settings: Settings) -> None:
       cause='a run on the host that is debugged: the numbers are the same on '
       'the device',
     )
+  num_seen = settings.data.num_seen_clients
   for client in settings.evaluation.save_clients:
-    if client >= settings.data.num_clients:
+    if client >= num_seen:
       raise bad_input(
         'save_clients',
         got=client,
-        expected=f'ids of clients, 0 to {settings.data.num_clients - 1}',
-        cause='fewer clients than before',
+        expected=f'ids of clients, 0 to {num_seen - 1}',
+        cause='fewer clients than before, or one of unseen_clients',
       )
 
 
@@ -261,5 +263,27 @@ def _check_validation(settings: Settings) -> None:
       expected='0 with validation_fraction: the server would train on examples '
       'that are kept for choosing',
       choices=['server_data_fraction=0', 'validation_fraction=0'],
+      cause='two settings of different experiments',
+    )
+
+
+def _check_unseen(settings: Settings) -> None:
+  """Refuse unseen clients beside none that trains, or with leaked examples."""
+  number, total = settings.data.unseen_clients, settings.data.num_clients
+  if number and number >= total:
+    raise bad_input(
+      'unseen_clients',
+      got=f'{number} of {total} clients',
+      expected=f'at most {total - 1}: a cohort has at least one client',
+      choices=['unseen_clients=0', 'a larger num_clients, which counts all'],
+      cause='num_clients taken for the number of those that train',
+    )
+  if number and settings.training.server_data_fraction:
+    raise bad_input(
+      'server_data_fraction',
+      got=settings.training.server_data_fraction,
+      expected='0 with unseen_clients: the server would train on examples of '
+      'clients who come later',
+      choices=['server_data_fraction=0', 'unseen_clients=0'],
       cause='two settings of different experiments',
     )

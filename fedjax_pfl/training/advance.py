@@ -8,6 +8,7 @@ import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated import communication
+from fedjax_pfl.federated.client_dropout import with_dropout
 from fedjax_pfl.training import divergence, round_metrics
 from fedjax_pfl.training.drivers.choose import choose_driver
 from fedjax_pfl.training.drivers.driver import Call, Result, RoundDriver
@@ -30,6 +31,8 @@ def make_advance(
   stage, bytes_fn = communication.count_in_trace(
     stage, seed_runs[0].state.server
   )
+  training = seed_runs[0].experiment.settings.training
+  stage = with_dropout(stage, training.dropout_rate)
   driver = choose_driver(seed_runs, stage)
 
   def advance(seed_runs, stop):
@@ -41,8 +44,9 @@ def make_advance(
           'stage': stage.name,
           **_numbers(seed_run, call, result, seconds),
           **round_metrics.message_bytes(
-            bytes_fn(), call, starts_stage=seed_run.done == first
+            bytes_fn(), call, result, starts_stage=seed_run.done == first
           ),
+          **round_metrics.dropped_clients(result),
           **_excluded(seed_run, call, result),
         }
         advanced.append((_state_after(seed_run, result, seconds), numbers))

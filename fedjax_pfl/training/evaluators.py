@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax
+
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.target import target
@@ -13,7 +15,9 @@ from fedjax_pfl.evaluation.evaluate import (
   make_evaluate,
 )
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
+from fedjax_pfl.evaluation.new_clients import with_new_clients
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.federated.chunking import evaluation_chunk
 from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.global_evaluator import (
@@ -32,6 +36,7 @@ class Evaluators(NamedTuple):
   clients: Evaluator  # (stage, state, views, on_models): {view: Scores [K]}
   global_model: GlobalEvaluator  # (stage, server): numbers; {} without a model
   validation: Evaluator | None  # as `clients`, on examples kept for choosing
+  unseen: Evaluator | None  # as `clients`, of those who come after training
 
 
 def make_evaluators(
@@ -40,12 +45,13 @@ def make_evaluators(
   """Return the evaluators of each seed; they share their compiled programs."""
   # The test set is that of all seeds.
   global_evaluator = make_global_evaluator(experiments[0])
-  compiled, for_choosing = {}, {}
+  compiled, for_choosing, of_unseen = {}, {}, {}
   return [
     Evaluators(
       make_evaluator(experiment, key, compiled),
       global_evaluator,
       make_validation_evaluator(experiment, key, for_choosing),
+      make_unseen_evaluator(experiment, key, of_unseen),
     )
     for experiment, key in zip(experiments, keys, strict=True)
   ]
@@ -84,6 +90,33 @@ def make_validation_evaluator(
   )
 
 
+def make_unseen_evaluator(
+  experiment: Experiment,
+  key: Key,
+  compiled: dict[tuple, Evaluate] | None = None,
+) -> Evaluator | None:
+  """Return the same for the clients who come after training; None without any.
+
+  Their states are made from that of the server: see new_clients.py. The key of
+  evaluation is fold_in(key, K), K the clients that took part.
+  """
+  if experiment.unseen is None:
+    return None
+  num_seen = experiment.settings.data.num_seen_clients
+  evaluate_fn = _make_evaluator(
+    *(experiment, jax.random.fold_in(key, num_seen), compiled),
+    *experiment.unseen_eval_data,
+    experiment.settings.evaluation.scoring,
+    'evaluation of unseen clients',
+  )
+
+  def evaluate(stage, state, views):
+    new = with_new_clients(stage)
+    return evaluate_fn(new, state._replace(clients=()), views)
+
+  return evaluate
+
+
 def _make_evaluator(
   experiment: Experiment,
   key: Key,
@@ -93,7 +126,7 @@ def _make_evaluator(
   scoring: str,
   label: str = 'evaluation',
 ) -> Evaluator:
-  num_clients = experiment.settings.data.num_clients
+  num_clients = support.count.shape[0]
   block = _block_size(experiment)
   compiled = {} if compiled is None else compiled
 
@@ -152,8 +185,11 @@ def _make_program(
     views,
     batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
     score_fn=SCORINGS[scoring],
+    metrics=experiment.metrics,
     keep_models=keep_models,
-    clients_per_chunk=1 if target() == 'cpu' else block,
+    clients_per_chunk=evaluation_chunk(
+      settings.system.clients_per_chunk, block
+    ),
     mesh=mesh,
   )
   return replicate(evaluate_fn, mesh)
@@ -168,4 +204,5 @@ def accuracies(
     summary = summarise(score, train_count)
     numbers[f'{view}/accuracy'] = summary['mean']
     numbers[f'{view}/pooled'] = summary['pooled']
+    numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
   return numbers

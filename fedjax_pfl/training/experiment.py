@@ -5,6 +5,7 @@ read; the partition of the data before anything is compiled or written.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
@@ -12,20 +13,24 @@ from jax.sharding import Mesh
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.numbered import Numbers
 from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data import Dataset
 from fedjax_pfl.data.halves import halves
+from fedjax_pfl.evaluation.own_metrics import Metrics
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models.outline import outline
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.training.experiment_checks import (
+  check_download,
   check_global_model,
   check_scoring,
   check_views,
 )
-from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.experiment_data import UnseenClients, build_data
 from fedjax_pfl.training.experiment_method import (
+  build_metrics,
   build_stages,
   build_task,
   needs_same_clients,
@@ -58,10 +63,12 @@ class Experiment(NamedTuple):
   train: ClientData
   test: ClientData
   validation: ClientData | None  # of the training images, for choosing
+  unseen: UnseenClients | None  # who come later: in none of the above
   data_id: str  # fingerprint: images, partition, the model of `init_from`
   task: Task
   stages: tuple[Stage, ...]
   cohort_size: int
+  metrics: Metrics = MappingProxyType({})  # the user's own, by name
   shared: Shared | None = None
 
   @property
@@ -76,9 +83,17 @@ class Experiment(NamedTuple):
   @property
   def eval_data(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are evaluated on."""
+    return self._eval_data(self.train, self.test)
+
+  @property
+  def unseen_eval_data(self) -> tuple[ClientData, ClientData]:
+    """Return the same of the clients who come later."""
+    return self._eval_data(*self.unseen)
+
+  def _eval_data(self, train, test):
     if self.settings.evaluation.adapt_on == 'test_half':
-      return halves(self.test)
-    return self.train, self.test
+      return halves(test)
+    return train, test
 
 
 def build_experiment(
@@ -89,7 +104,8 @@ def build_experiment(
 
   Args:
     config: fields of a config by name, as `configs/*.py` make them; what it
-      leaves out has its default (docs/settings.md).
+      leaves out has its default (docs/settings.md). Code of your own that it
+      names has to be loaded: `load_code`.
     log: called with each sentence that a user should read.
 
   Returns:
@@ -104,9 +120,11 @@ def build_experiment(
   ((4,), 1)
   """
   settings = parse_config(config)
+  check_loaded(flat_config(settings))
   mesh_of(settings)  # refuses more devices than there are
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
+  metrics = build_metrics(settings, shape.num_classes)
   task, start = build_task(settings, *shape), None
   if settings.init_from:
     start = load_start(
@@ -118,23 +136,29 @@ def build_experiment(
   names_only = build_stages(settings, outline(task))
   check_views(settings, names_only, shape.image_shape)
   check_global_model(settings, stages[-1].algorithm)
+  check_download(settings, names_only, shape.image_shape)
   dataset, *splits, data_id = build_data(settings, log)
-  train, test, validation = splits
+  train, test, validation, unseen = splits
   _log_server_data(settings, len(dataset.train.y), log)
   for stage in stages:
     stage.validate_clients(train)
   if is_on_host(train):
     host_offload.check_stages(stages, train)
   if start:
-    # Another run may have trained on what this one keeps for choosing.
-    if needs_same_clients(settings) or validation is not None:
+    # Another run may have trained on what this one keeps for choosing, or on
+    # examples of clients who come later.
+    kept_apart = validation is not None or unseen is not None
+    if needs_same_clients(settings) or kept_apart:
       check_same_clients(start, data_id)
     data_id = name_data(data_id, start)
   size = cohort_size(
-    settings.data.num_clients, settings.training.client_fraction
+    settings.data.num_seen_clients, settings.training.client_fraction
   )
-  check_scoring(settings, test)
-  return Experiment(settings, dataset, *splits, data_id, task, stages, size)
+  for tests in filter(None, [test, unseen and unseen.test]):
+    check_scoring(settings, tests)
+  return Experiment(
+    *(settings, dataset, *splits, data_id, task, stages, size, metrics)
+  )
 
 
 def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:

@@ -3,10 +3,12 @@
 import jax
 import numpy as np
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import Dataset
+from fedjax_pfl.core.user_code import FORM, is_code
+from fedjax_pfl.data import IMAGE, Dataset, peek_dtype
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
@@ -40,6 +42,29 @@ def check_global_tests(settings: Settings, dataset: Dataset) -> None:
       expected='False: the data set has no test examples of its own',
       choices=['eval_global_model=False', "the words 'test' in `split`"],
       cause='own arrays whose clients are tested on training images',
+    )
+
+
+def check_inputs(settings: Settings, dtype: str) -> None:
+  """Refuse what is for images alone where the data are other inputs."""
+  if dtype == IMAGE:
+    return
+  name, preprocessing = settings.model.name, settings.data.preprocessing
+  if preprocessing != 'default':
+    raise bad_input(
+      'preprocessing',
+      got=preprocessing,
+      expected='default: `inputs` are what the model gets, as they are',
+      cause='a setting for images, which a file has under the name images',
+    )
+  if dtype != 'float32' and not is_code(name):
+    raise bad_input(
+      'model',
+      got=f'{name} for inputs of {dtype}',
+      expected='a model of your own, which embeds whole numbers',
+      choices=[f'model={FORM}'],
+      cause='a model for images, or `inputs` that are numbers and no tokens: '
+      'store those as floats',
     )
 
 
@@ -81,13 +106,7 @@ def views_of_method(
   settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
 ) -> tuple[str, ...]:
   """Return all views of the last stage; traces, computes nothing."""
-  clients = settings.data.num_clients
-  data = ClientData(
-    jax.ShapeDtypeStruct((1, *image_shape), 'uint8'),
-    jax.ShapeDtypeStruct((1,), 'int32'),
-    jax.ShapeDtypeStruct((clients, 1), 'int32'),
-    jax.ShapeDtypeStruct((clients,), 'int32'),
-  )
+  data = _shapes(settings, image_shape)
   *_, (last, *states) = stage_shapes(stages, data)
   return evaluate.view_names(last.algorithm, *states, data)
 
@@ -111,3 +130,39 @@ def check_views(
       cause='the protocol of printed numbers, in a run that evaluates nothing '
       'on the way',
     )
+
+
+def check_download(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Refuse clients who come later where the server has nothing for them."""
+  number = settings.data.unseen_clients
+  if not number:
+    return
+  data = _shapes(settings, image_shape)
+  *_, (last, server, clients) = stage_shapes(stages, data)
+  client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
+  down = jax.eval_shape(last.algorithm.download, server, client)
+  if trees.num_bytes(down):
+    return
+  raise bad_input(
+    'unseen_clients',
+    got=number,
+    expected=f'0 for {settings.algorithm}: its server sends nothing, so that a '
+    'client who comes later would train alone, as all the others do',
+    choices=['unseen_clients=0', 'a method whose server sends a model'],
+    cause='a comparison of new clients with training alone: that is the '
+    'accuracy of all clients of this method',
+  )
+
+
+def _shapes(settings: Settings, image_shape: tuple) -> ClientData:
+  """Return the shapes of the clients that take part, of one example each."""
+  clients = settings.data.num_seen_clients
+  dtype = peek_dtype(settings.data.dataset, settings.data.data_dir)
+  return ClientData(
+    jax.ShapeDtypeStruct((1, *image_shape), dtype),
+    jax.ShapeDtypeStruct((1,), 'int32'),
+    jax.ShapeDtypeStruct((clients, 1), 'int32'),
+    jax.ShapeDtypeStruct((clients,), 'int32'),
+  )

@@ -1,10 +1,13 @@
 """The data of an experiment: its images, partitioned among the clients."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import (
   PARTITIONS,
   Dataset,
@@ -18,6 +21,7 @@ from fedjax_pfl.data import (
   scale_images,
   stack_clients,
 )
+from fedjax_pfl.data.unseen_clients import order_clients
 from fedjax_pfl.data.validation_split import hold_out
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.experiment_checks import (
@@ -26,39 +30,90 @@ from fedjax_pfl.training.experiment_checks import (
 )
 
 Log = Callable[[str], None]
-Rows = list  # K arrays of indices into the images
+Rows = list  # for each client an array of indices into the images
 
 
-def build_data(
-  settings: Settings, log: Log
-) -> tuple[Dataset, ClientData, ClientData, ClientData | None, str]:
-  """Return (dataset, train, test, validation, fingerprint).
+class Division(NamedTuple):
+  """Whose the images are: the rows of every client.
 
-  `validation` is None without `validation_fraction`.
+  The first three are of the clients that take part in rounds.
   """
+
+  train: Rows
+  test: Rows
+  validation: Rows | None = None
+  unseen_train: Rows | None = None
+  unseen_test: Rows | None = None
+
+
+class UnseenClients(NamedTuple):
+  """The examples of the U clients who come later; images are shared."""
+
+  train: ClientData  # index [U, N]
+  test: ClientData
+
+
+class ExperimentData(NamedTuple):
+  """The data of an experiment; the unseen clients are in `unseen` alone."""
+
+  dataset: Dataset
+  train: ClientData
+  test: ClientData
+  validation: ClientData | None  # without `validation_fraction`
+  unseen: UnseenClients | None  # without `unseen_clients`
+  data_id: str  # fingerprint of images and partition
+
+
+def build_data(settings: Settings, log: Log) -> ExperimentData:
+  """Return the images of a config, partitioned among its clients."""
   dataset = load_images(settings, log)
   check_batches(settings, len(dataset.train.y))
   check_global_tests(settings, dataset)
-  indices = divide(settings, dataset)
+  division = divide(settings, dataset)
+  tables = _stack(settings, dataset, division)
+  for name, data, rows in zip(_names(settings), tables, division, strict=True):
+    if data is not None:
+      log(
+        f'{dataset.name}, {name}: {describe(data)}; partition '
+        f'{fingerprint(rows)}'
+      )
+  train, test, validation, *unseen = tables
+  unseen = UnseenClients(*unseen) if settings.data.unseen_clients else None
+  for pair in filter(None, [(train, test), unseen]):
+    if note := describe_empty_clients(*pair):
+      log(note)
+  data_id = identify(dataset, division)
+  return ExperimentData(dataset, train, test, validation, unseen, data_id)
+
+
+def _stack(
+  settings: Settings, dataset: Dataset, division: Division
+) -> list[ClientData | None]:
+  """Return the clients of every part of the division, on two sets of images."""
   placement = settings.system.clients_placement
-  train = stack_clients(dataset.train, indices[0], placement)
-  held_out = Images(train.x, train.y)  # which are on the device already
-  pool, testing = dataset.test, 'testing'
+  train = stack_clients(dataset.train, division.train, placement)
+  of_train = Images(train.x, train.y)  # which are on the device already
+  pool = dataset.test
   if settings.data.test_partition == 'split':
-    pool, testing = held_out, 'testing, on held-out training images'
-  test = stack_clients(pool, indices[1], placement)
-  splits, validation = {'training': train, testing: test}, None
-  if len(indices) > 2:
-    validation = stack_clients(held_out, indices[2], placement)
-    splits['validation'] = validation
-  for (split, data), rows in zip(splits.items(), indices, strict=True):
-    log(
-      f'{dataset.name}, {split}: {describe(data)}; partition '
-      f'{fingerprint(rows)}'
-    )
-  if note := describe_empty_clients(train, test):
-    log(note)
-  return dataset, train, test, validation, identify(dataset, indices)
+    pool = of_train
+  test = stack_clients(pool, division.test, placement)
+  pools = of_train, of_train, Images(test.x, test.y)
+  more = [
+    None if rows is None else stack_clients(images, rows, placement)
+    for images, rows in zip(pools, division[2:], strict=True)
+  ]
+  return [train, test, *more]
+
+
+def _names(settings: Settings) -> tuple[str, ...]:
+  """Return the names of the parts of a division in the log."""
+  testing = 'testing'
+  if settings.data.test_partition == 'split':
+    testing = 'testing, on held-out training images'
+  return (
+    *('training', testing, 'validation'),
+    *('training of unseen clients', 'testing of unseen clients'),
+  )
 
 
 def load_images(settings: Settings, log: Log) -> Dataset:
@@ -76,15 +131,20 @@ def load_images(settings: Settings, log: Log) -> Dataset:
   return scale_images(dataset, recipe.side)
 
 
-def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, ...]:
+def divide(settings: Settings, dataset: Dataset) -> Division:
   """Return the rows of every client for training, and those for testing.
 
-  With `validation_fraction` also those for validation: less for training.
+  With `validation_fraction` also those for validation: less for training. With
+  `unseen_clients` those are apart; what they would validate on is not used.
   """
   data = settings.data
-  names = PARTITIONS[data.partition]._fields
+  kind, names = data.partition, ()
+  if is_code(kind):
+    kind = _function_of(kind)
+  else:
+    names = PARTITIONS[kind]._fields
   train, test = partition(
-    data.partition,
+    kind,
     dataset.train.y,
     dataset.test.y,
     num_clients=data.num_clients,
@@ -96,15 +156,40 @@ def divide(settings: Settings, dataset: Dataset) -> tuple[Rows, ...]:
     clients=dataset.clients,
     **{name: getattr(data, name) for name in names},
   )
-  if not data.validation_fraction:
-    return train, test
-  train, validation = hold_out(train, data.validation_fraction, settings.seed)
-  return train, test, validation
+  if data.unseen_clients:
+    order = order_clients(data.num_clients, data.unseen_clients, settings.seed)
+    train, test = ([rows[client] for client in order] for rows in (train, test))
+  validation = None
+  if data.validation_fraction:
+    train, validation = hold_out(train, data.validation_fraction, settings.seed)
+  if not data.unseen_clients:
+    return Division(train, test, validation)
+  number = data.num_seen_clients
+  return Division(
+    train[:number],
+    test[:number],
+    validation and validation[:number],
+    train[number:],
+    test[number:],
+  )
 
 
-def identify(dataset: Dataset, indices: tuple[Rows, ...]) -> str:
+def _function_of(name: str) -> Callable:
+  """Return the user's partition; refuse what is no function."""
+  code = value_of('partition', name)
+  if callable(code):
+    return code
+  raise bad_input(
+    'partition',
+    got=type(code).__name__,
+    expected='a function (labels, num_clients, rng) -> rows of every client',
+    cause='the name of something else in that file',
+  )
+
+
+def identify(dataset: Dataset, division: Division) -> str:
   """Return the fingerprint of the images and of their partition."""
-  rows = [own for split in indices for own in split]
+  rows = [own for split in division if split is not None for own in split]
   return f'{dataset.fingerprint}-{fingerprint(rows)}'
 
 

@@ -2,23 +2,32 @@
 
 import dataclasses
 
+import numpy as np
+
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.parts import part_mask
-from fedjax_pfl.core.types import Task
+from fedjax_pfl.core.types import ExampleLoss, Task
+from fedjax_pfl.core.user_code import NAME, is_code, value_of
 from fedjax_pfl.data import (
+  IMAGE,
   Shape,
   find_recipe,
   make_transforms,
   peek,
+  peek_dtype,
   scale_shape,
 )
+from fedjax_pfl.evaluation.own_metrics import Metrics, check_metrics
 from fedjax_pfl.federated import server_training
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.task import make_task
+from fedjax_pfl.models.user_model import make_user_task
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
+from fedjax_pfl.training.experiment_checks import check_inputs
 
 # Hyperparameters that are records of other fields of the config.
 SHARED_RECORDS = 'train', 'finetune'
@@ -34,20 +43,51 @@ def peek_shape(settings: Settings) -> Shape:
 def build_task(
   settings: Settings, image_shape: tuple, num_classes: int
 ) -> Task:
-  """Return the task of a config, for images of this shape."""
-  augment, normalise = make_transforms(
-    settings.data.dataset, image_shape, settings.data.preprocessing
-  )
-  task = make_task(
-    settings.model.name,
-    image_shape=image_shape,
-    num_classes=num_classes,
-    augment=augment,
-    normalise=normalise,
-    conv_impl=settings.model.conv_impl,
-    precision=settings.model.precision,
-  )
-  return with_head(task, settings.model.head_init, settings.model.head_bias)
+  """Return the task of a config, for examples of this shape."""
+  data, model = settings.data, settings.model
+  dtype = peek_dtype(data.dataset, data.data_dir)
+  check_inputs(settings, dtype)
+  name = data.dataset if dtype == IMAGE else 'none'
+  augment, normalise = make_transforms(name, image_shape, data.preprocessing)
+  how = {
+    'image_shape': image_shape,
+    'num_classes': num_classes,
+    'augment': augment,
+    'normalise': normalise,
+    'loss': _loss_of(settings),
+    'conv_impl': model.conv_impl,
+    'precision': model.precision,
+  }
+  if is_code(model.name):
+    is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
+    how['input_dtype'] = int if is_whole else float
+    task = make_user_task(value_of('model', model.name), **how)
+  else:
+    task = make_task(model.name, **how)
+  return with_head(task, model.head_init, model.head_bias)
+
+
+def _loss_of(settings: Settings) -> ExampleLoss | None:
+  """Return the user's loss; None is cross-entropy."""
+  name = settings.training.loss
+  return value_of('loss', name) if is_code(name) else None
+
+
+def build_metrics(settings: Settings, num_classes: int) -> Metrics:
+  """Return the user's metrics by name, checked; {} without any."""
+  names = settings.evaluation.metrics
+  metrics = {
+    NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
+  }
+  if len(metrics) < len(names):
+    raise bad_input(
+      'metrics',
+      got=names,
+      expected='functions of different names: a result has them by name',
+      cause='functions of one name in two files',
+    )
+  check_metrics(metrics, num_classes)
+  return metrics
 
 
 def build_stages(

@@ -6,16 +6,16 @@ are evaluated; `select` says which of the two is the result.
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.types import Scores
+from fedjax_pfl.core.types import ClientData, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
-from fedjax_pfl.runs.run_dir import Run, load_metrics
+from fedjax_pfl.runs.run_dir import Clients, Run, load_metrics
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.cadence import validate
@@ -33,6 +33,14 @@ from fedjax_pfl.training.validation import chosen_states, describe
 from fedjax_pfl.training.warm_start import model_digest
 
 
+class Evaluated(NamedTuple):
+  """The evaluation of one round, in all views."""
+
+  scores: dict[str, Scores]
+  unseen: dict[str, Scores]  # of clients who came later; {} without any
+  models: ModelExport
+
+
 def finalize(seed_run: SeedRun) -> None:
   """Evaluate the last models; write models, clients.npz and result.json."""
   began = time.perf_counter()
@@ -47,9 +55,12 @@ def finalize(seed_run: SeedRun) -> None:
     models = ModelExport(experiment, seed_run.run)
     views = final_views(experiment.settings)
     scores = seed_run.evaluators.clients(last, own, views, models.add)
-    evaluated[name] = scores, models
+    unseen = {}
+    if seed_run.evaluators.unseen is not None:
+      unseen = seed_run.evaluators.unseen(last, own, views)
+    evaluated[name] = Evaluated(scores, unseen, models)
   select = experiment.settings.evaluation.select
-  scores, models = evaluated[select]
+  result = evaluated[select]
   finished = evaluate_finished(
     experiment, seed_run.evaluators.clients, last, state.test_best
   )
@@ -57,13 +68,13 @@ def finalize(seed_run: SeedRun) -> None:
   validation = _on_validation(seed_run, states[select])
   if multihost.is_first():
     with atomic_files.writing(seed_run.run.path):
-      models.save()
+      result.models.save()
     seconds = float(state.seconds) + time.perf_counter() - began
-    both = {name: own for name, (own, _) in evaluated.items()}
     write_result(
       experiment,
-      *(seed_run.run, scores, of_server, state, seconds, finished),
-      _selections(experiment, state, both),
+      *(seed_run.run, result.scores, of_server, state, seconds, finished),
+      _selections(experiment, state, evaluated),
+      result.unseen,
       validation,
     )
   seed_run.run.close()
@@ -104,7 +115,7 @@ def _on_validation(seed_run: SeedRun, state: State) -> Scores | None:
 
 
 def _selections(
-  experiment: Experiment, state: State, evaluated: dict[str, dict[str, Scores]]
+  experiment: Experiment, state: State, evaluated: dict[str, Evaluated]
 ) -> dict[str, Any]:
   """Return what result.json has of both rounds; {} without a choice."""
   if not state.chosen:
@@ -118,17 +129,58 @@ def _selections(
   }
   select = experiment.settings.evaluation.select
   return {'select': select} | {
-    name: {**about[name], 'views': _summaries(experiment, scores)}
-    for name, scores in evaluated.items()
+    name: {
+      **about[name],
+      'views': _summaries(experiment.train, own.scores),
+      **_of_unseen(experiment, own.unseen),
+    }
+    for name, own in evaluated.items()
   }
 
 
 def _summaries(
-  experiment: Experiment, scores: dict[str, Scores]
+  train: ClientData, scores: dict[str, Scores]
 ) -> dict[str, dict[str, Any]]:
+  return {view: summarise(score, train.count) for view, score in scores.items()}
+
+
+def _of_unseen(
+  experiment: Experiment, scores: dict[str, Scores]
+) -> dict[str, Any]:
+  """Return the summaries of clients who came later; {} where there are none."""
+  if not scores:
+    return {}
+  return {'unseen': _summaries(experiment.unseen.train, scores)}
+
+
+def _unseen_clients(
+  experiment: Experiment, scores: Mapping[str, Scores]
+) -> Clients | None:
+  """Return the rows of clients.npz of those who came later, if there are any.
+
+  Their ids go on where those of the others end.
+  """
+  if not scores:
+    return None
+  data = experiment.settings.data
+  return Clients(
+    ids=np.arange(data.num_seen_clients, data.num_clients),
+    scores=dict(scores),
+    **_counts(
+      experiment, experiment.unseen.train, experiment.unseen_eval_data[1]
+    ),
+  )
+
+
+def _counts(
+  experiment: Experiment, train: ClientData, test: ClientData
+) -> dict[str, np.ndarray]:
+  """Return how many examples clients have: [K], and of each class [K, Y]."""
+  num_classes = experiment.dataset.num_classes
   return {
-    view: summarise(score, experiment.train.count)
-    for view, score in scores.items()
+    'train_count': np.asarray(train.count),
+    'train_classes': label_counts_of_clients(train, num_classes),
+    'test_classes': label_counts_of_clients(test, num_classes),
   }
 
 
@@ -141,14 +193,16 @@ def write_result(
   seconds: float,
   finished: Mapping[str, Scores] = {},
   selections: Mapping[str, Any] = {},
+  unseen: Mapping[str, Scores] = {},
   validation: Scores | None = None,
 ) -> None:
   """Write clients.npz, then result.json: the run is finished.
 
   `of_server` is the evaluation of the global model; {} without one; `finished`
   that of the best models, by view, where clients keep them; `selections` has
-  'select', 'last' and 'validation', where there is a choice; `validation` the
-  scores on its examples.
+  'select', 'last' and 'validation', where there is a choice; `unseen` are the
+  scores of the clients who came later, `validation` those on the examples kept
+  for choosing.
   """
   settings, more = experiment.settings, {}
   if of_server:
@@ -159,13 +213,11 @@ def write_result(
     more['test_best_view'] = families
   if digest := model_digest(run.path):
     more['model'] = digest  # by which runs that start from it are recognised
-  num_classes = experiment.dataset.num_classes
   run.write_clients(
     scores,
-    np.arange(settings.data.num_clients),
-    train_count=experiment.train.count,
-    train_classes=label_counts_of_clients(experiment.train, num_classes),
-    test_classes=label_counts_of_clients(experiment.eval_data[1], num_classes),
+    np.arange(settings.data.num_seen_clients),
+    **_counts(experiment, experiment.train, experiment.eval_data[1]),
+    unseen=_unseen_clients(experiment, unseen),
     validation=validation,
   )
   run.write_result(
@@ -173,7 +225,8 @@ def write_result(
     dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=seconds,
-    views=_summaries(experiment, scores),
+    views=_summaries(experiment.train, scores),
+    **_of_unseen(experiment, unseen),
     test_best=summarise_best(
       state.test_best,
       experiment.eval_data[1].count,

@@ -16,7 +16,8 @@ from fedjax_pfl.core.algorithm import Server, Stage
 from fedjax_pfl.core.types import ClientData, Scores
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
-from fedjax_pfl.evaluation.summary import other_measures
+from fedjax_pfl.evaluation.own_metrics import with_metrics
+from fedjax_pfl.evaluation.summary import other_measures, own_measures
 from fedjax_pfl.training.experiment import Experiment
 
 GlobalEvaluator = Callable[[Stage, Server], dict[str, Any]]
@@ -39,8 +40,9 @@ def make_global_evaluator(experiment: Experiment) -> GlobalEvaluator:
       return {}
     if stage.name not in programs:
       normalise = experiment.task.normalise
+      score_fn = with_metrics(score_view, experiment.metrics)
       programs[stage.name] = jax.jit(
-        lambda server, test: score_view(
+        lambda server, test: score_fn(
           algorithm.predict,
           algorithm.global_model(server),
           test,
@@ -71,6 +73,7 @@ def percentages(scores: Scores) -> dict[str, Any]:
   others = {
     name: float(value) for name, value in other_measures(scores).items()
   }
+  others |= own_measures(scores, np.True_)
   count = int(scores.count)
   accuracy = 100 * int(scores.correct) / max(count, 1)
   return {'accuracy': accuracy, **others, 'count': count}

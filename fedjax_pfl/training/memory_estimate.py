@@ -25,7 +25,12 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
-from fedjax_pfl.federated.chunking import chunk_size, client_program, shapes_of
+from fedjax_pfl.federated.chunking import (
+  chunk_size,
+  client_program,
+  evaluation_chunk,
+  shapes_of,
+)
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training import validation
@@ -77,7 +82,7 @@ def forecast_memory(
   """Return the memory of a stage that starts with states of these shapes."""
   size = experiment.cohort_size
   if stage.full_participation:
-    size = experiment.settings.data.num_clients
+    size = experiment.settings.data.num_seen_clients
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(
     stage.prepare_data, states[0], shapes_of(experiment.train)
@@ -96,7 +101,7 @@ def forecast_memory(
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
   devices, moved = _num_devices(experiment), 0
   here = -(-size // devices)  # clients that one device runs
-  if devices > 1 and size < experiment.settings.data.num_clients:
+  if devices > 1 and size < experiment.settings.data.num_seen_clients:
     moved = 2 * here * devices * own
   return known._replace(
     images=known.images + made,
@@ -208,8 +213,9 @@ def _known(
   """Return the part that follows from shapes: without work and uploads."""
   train, test = experiment.train, experiment.test
   server, clients = map(trees.num_bytes, states)
-  num_clients = experiment.settings.data.num_clients
-  splits = train, test, *filter(None, [experiment.validation])
+  num_clients = experiment.settings.data.num_seen_clients
+  splits = [train, test, experiment.validation, *(experiment.unseen or ())]
+  splits = [data for data in splits if data is not None]
   rows = trees.num_bytes([(data.index, data.count) for data in splits])
   pools = {
     id(leaf): leaf
@@ -272,10 +278,10 @@ def _evaluation(
     jax.eval_shape(jax.random.key, 0),
   )
   compiled = lowered.compile(compiler_options=_options())
-  memory, block = compiled.memory_analysis(), max(BLOCK, size)
-  if target() == 'cpu':  # one after the other
-    return memory.temp_size_in_bytes + BLOCK * memory.output_size_in_bytes
-  here = -(-block // _num_devices(experiment))
+  memory = compiled.memory_analysis()
+  block = BLOCK if target() == 'cpu' else max(BLOCK, size)
+  chunk = evaluation_chunk(experiment.settings.system.clients_per_chunk, block)
+  here = min(chunk, -(-block // _num_devices(experiment)))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 

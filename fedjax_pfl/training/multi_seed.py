@@ -17,6 +17,7 @@ from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.settings.traced import traced_names
 from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.experiment_data import UnseenClients
 from fedjax_pfl.training.one_program import share
 
 # The settings in which seeds may differ: each may start from a run of its own.
@@ -65,14 +66,20 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
     assert other.dataset.fingerprint == first.dataset.fingerprint
   train = _align_data([experiment.train for experiment in experiments])
   test = _align_data([experiment.test for experiment in experiments])
-  validation = [None] * len(experiments)
+  unseen = validation = [None] * len(experiments)
   if first.validation is not None:
     validation = _align_data([own.validation for own in experiments])
+  if first.unseen is not None:
+    parts = zip(*(own.unseen for own in experiments), strict=True)
+    unseen = [
+      UnseenClients(*own) for own in zip(*map(_align_data, parts), strict=True)
+    ]
   return [
     experiment._replace(
       train=train[seed],
       test=test[seed],
       validation=validation[seed],
+      unseen=unseen[seed],
     )
     for seed, experiment in enumerate(share(experiments))
   ]

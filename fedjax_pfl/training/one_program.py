@@ -160,6 +160,7 @@ def _functions(stage: Stage) -> Callable:
       results = *results, algorithm.global_model(server)
     return (
       *results,
+      algorithm.init_client(server, own, key),
       algorithm.post_aggregate(after, data, key),
       algorithm.personalize(server, client, own, key),
       stage.initial_broadcast(server),

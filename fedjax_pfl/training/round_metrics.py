@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core import progress
+from fedjax_pfl.federated.client_dropout import HAS_SENT
 from fedjax_pfl.federated.communication import Communication
 from fedjax_pfl.training import divergence
 from fedjax_pfl.training.drivers.driver import Call, Result
@@ -17,12 +18,14 @@ def training_numbers(
 ) -> dict[str, float]:
   """Return means over the rounds of a call, and images per second.
 
-  Clients that took no part are in no mean.
+  Clients that took no part, or sent nothing, are in no mean.
   """
   counts = np.asarray(call.data.count)[np.asarray(call.cohorts)]  # [T, C]
   images = num_images(result.metrics['num_steps'], counts, batch_size)
+  metrics = dict(result.metrics)
+  used = result.took_part & metrics.pop(HAS_SENT, True)
   return {
-    **mean_metrics(result.metrics, (counts > 0) & result.took_part),
+    **mean_metrics(metrics, (counts > 0) & used),
     'images_per_second': images / seconds,
   }
 
@@ -54,18 +57,30 @@ def mean_metrics(
 
 
 def message_bytes(
-  sizes: Communication, call: Call, *, starts_stage: bool
+  sizes: Communication, call: Call, result: Result, *, starts_stage: bool
 ) -> dict[str, int]:
   """Return the bytes that cross the network in the rounds of a call.
 
-  With the first rounds of a stage goes the broadcast to all clients.
+  With the first rounds of a stage goes the broadcast to all clients. A client
+  that fails has downloaded, and uploads nothing.
   """
   cohorts = call.cohorts
+  num_uploads = cohorts.size
+  if HAS_SENT in result.metrics:
+    num_uploads = int(result.metrics[HAS_SENT].sum())
   initial = call.data.count.shape[0] * sizes.initial if starts_stage else 0
   return {
     'bytes_down': cohorts.size * sizes.down + initial,
-    'bytes_up': cohorts.size * sizes.up,
+    'bytes_up': num_uploads * sizes.up,
   }
+
+
+def dropped_clients(result: Result) -> Numbers:
+  """Return how many clients of the cohorts sent nothing, if any may fail."""
+  if HAS_SENT not in result.metrics:
+    return {}
+  failed = result.took_part & ~result.metrics[HAS_SENT]
+  return {'dropped': int(failed.sum())}
 
 
 def excluded_clients(call: Call, took_part: np.ndarray, done: int) -> Numbers:

@@ -95,7 +95,7 @@ def _cohorts(
   experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
 ) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  num_clients = experiment.settings.data.num_clients
+  num_clients = experiment.settings.data.num_seen_clients
   if stage.full_participation:
     return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
   return sample_cohorts(

@@ -111,7 +111,7 @@ def save_state(experiment: Experiment, run: Run, state: State, done: int):
   """
   state = _on_servers(content_of, state)
   if mesh_of(experiment.settings) is not None:
-    num_clients = experiment.settings.data.num_clients
+    num_clients = experiment.settings.data.num_seen_clients
     clients = mesh_states.to_host(state.clients, num_clients)
     state = state._replace(clients=clients)
   run.save_checkpoint(done, state)
@@ -164,7 +164,7 @@ def best_model_shapes(
     return {}
   view = stage.keep_best.view
   shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
-  num_clients = experiment.settings.data.num_clients
+  num_clients = experiment.settings.data.num_seen_clients
 
   def stacked(leaf):
     return np.broadcast_to(np.zeros((), leaf.dtype), (num_clients, *leaf.shape))
@@ -181,7 +181,7 @@ def init_test_best(
   """
   settings = experiment.settings
   dtype = jnp.int32 if settings.evaluation.scoring == 'exact' else float
-  first = test_selection.init_best(settings.data.num_clients, dtype=dtype)
+  first = test_selection.init_best(settings.data.num_seen_clients, dtype=dtype)
   best = jax.tree.map(np.asarray, first)
   views = settings.evaluation.eval_views
   return {

@@ -57,7 +57,7 @@ def init_chosen(
   if not has_candidates(experiment, stage):
     return ()
 
-  num_clients = experiment.settings.data.num_clients
+  num_clients = experiment.settings.data.num_seen_clients
 
   def nothing(leaf):
     return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)

@@ -10,8 +10,7 @@ import pytest
 from helpers import refused
 
 from experiments import compile_for
-from experiments.accelerators import report, standard, targets
-from fedjax_pfl.algorithms import available
+from experiments.accelerators import report, targets
 
 ROOT = Path(compile_for.__file__).parents[1]
 DIGITS = 'configs/digits.py:fedbabu,quick'
@@ -127,12 +126,3 @@ def test_arrangements_that_are_not_built():
 
 def test_programs_that_no_run_has():
   assert 'round, evaluation' in refused(report.check_kinds, ['rounds'])
-
-
-def test_rows_of_the_tables():
-  every = standard.choose(standard.TABLES, [])
-  assert every['methods'] == [*available()]
-  assert 'convnet4' in every['models'] and 'resnet50_he' not in every['models']
-  assert standard.choose(['models'], ['vgg9']) == {'models': ['vgg9']}
-  assert 'did you mean vgg9?' in refused(standard.choose, ['models'], ['vgg'])
-  assert 'models, methods' in refused(standard.choose, ['method'], [])

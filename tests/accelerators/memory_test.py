@@ -1,5 +1,7 @@
 """What does not fit: which array, how much, and which chunk would."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from experiments.accelerators import hlo_text, memory
 from experiments.accelerators.devices import DEVICES
 from experiments.accelerators.programs import Program
+from fedjax_pfl.federated.client_map import map_chunks
 
 V5E = DEVICES['v5e']
 # As libtpu 0.0.42 writes it.
@@ -16,16 +19,19 @@ EXHAUSTED = (
 )
 
 
-def program(clients=100, kind='round', chunk=100):
-  """Return a program that has 4 KB a client, and 64 KB for one side by side."""
+def program(clients=100, kind='round', chunk=100, size=16):
+  """Return a program with 4 KB a client, and `size` times that side by side."""
 
   def function(clients, data):
-    wide = jnp.sort(clients[:, None] * data[None], axis=-1)
-    return jnp.sort(wide, axis=1).sum((1, 2))
+    def one(client):
+      wide = jnp.sort(client[None] * data, axis=-1)
+      return jnp.sort(wide, axis=0).sum()
+
+    return map_chunks(one, clients, chunk)
 
   arguments = (
     {'head': jax.ShapeDtypeStruct((clients, 1024), 'float32')},
-    jax.ShapeDtypeStruct((16, 1), 'float32'),
+    jax.ShapeDtypeStruct((size, 1), 'float32'),
   )
   return Program(
     *('fedbabu', kind, jax.jit(lambda c, d: function(c['head'], d))),
@@ -57,6 +63,19 @@ def test_the_largest_array_is_computed():
   assert 0 < fits < 100 and f'clients_per_chunk={fits}' in text
 
 
+@pytest.mark.parametrize('kind', ['round', 'evaluation'])
+def test_the_chunk_that_it_names_fits(kind):
+  small = V5E._replace(memory=16 * 2**20)
+
+  def told(chunk):
+    return sentence(program(250, kind, chunk, size=64), small)[0]
+
+  (named,) = re.findall(r'clients_per_chunk=(\d+), as far as', told(100))
+  assert 10 < int(named) < 100
+  assert told(int(named)) == ''
+  assert 'clients_per_chunk=' in told(2 * int(named))  # no mere 1
+
+
 def test_the_largest_array_is_an_argument():
   own = program(kind='evaluation', chunk=1)
   text = memory.why_not(RuntimeError(EXHAUSTED), '', own, V5E)
@@ -70,12 +89,12 @@ def test_the_largest_array_before_the_compiler():
   lowered = own.function.lower(*own.arguments).as_text()
   text = memory.why_not(RuntimeError(EXHAUSTED), lowered, own, V5E)
   assert 'f32[100,16,1024] of ' in text
-  assert 'clients_per_chunk=87' in text  # 17.93 GiB for 100
+  assert 'clients_per_chunk=70' in text  # 0.8 of 87: 17.93 GiB for 100
 
 
 def test_which_chunk_fits():
   device = V5E._replace(memory=100)
-  assert memory.fitting_chunk(150, 50, 10, device) == 5
+  assert memory.fitting_chunk(150, 50, 10, device) == 4
   assert memory.fitting_chunk(150, 120, 10, device) == 0
 
 

@@ -9,7 +9,7 @@ from configs import common
 from experiments.accelerators import plan, programs, stand_in
 from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data import Shape, tfds_reader
-from fedjax_pfl.federated.chunking import device_memory
+from fedjax_pfl.federated.chunking import device_memory, evaluation_chunk
 from fedjax_pfl.training.experiment import build_experiment
 
 
@@ -78,8 +78,8 @@ def test_programs_of_two_stages():
   first, _, second, evaluation = found
   assert (first.calls, second.calls) == tuple(s.rounds for s in own.stages)
   assert first.images == 1 * 20  # one client at a time on a CPU
-  # 10 clients in a block; 72 tests in one batch of 128.
-  assert evaluation.calls == 1 and evaluation.chunk == 10
+  # 10 clients in a block, one after the other; 72 tests in one batch of 128.
+  assert evaluation.calls == 1 and evaluation.chunk == 1
   assert dict(evaluation.lengths)['metrics.py'] == 1
 
 
@@ -111,3 +111,24 @@ def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
     tight, *_ = programs.make_programs(own, [device])
   assert tight.chunk == 1
   assert target_memory() is None
+
+
+def test_auto_is_one_client_where_one_program_runs_all():
+  own = plan.make_plan(common.load('digits:fedbabu', quick=True).to_dict())
+  with compiling_for('tpu', 2**34):
+    found = [*programs.make_programs(own, jax.devices()[:1])]
+    (first, *_) = own.stages
+    assert device_memory(first.algorithm, *found[0].arguments) is None
+  assert {one.kind: one.chunk for one in found} == {
+    'round': 1,
+    'evaluation': 1,
+  }
+
+
+@pytest.mark.parametrize(
+  ('platform', 'setting', 'chunk'),
+  [('gpu', 'auto', 20), ('gpu', 4, 4), ('gpu', 99, 20), ('tpu', 4, 1)],
+)
+def test_clients_evaluated_side_by_side(platform, setting, chunk):
+  with compiling_for(platform):
+    assert evaluation_chunk(setting, 20) == chunk

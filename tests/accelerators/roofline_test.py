@@ -5,6 +5,8 @@ import pytest
 from experiments.accelerators import roofline
 from experiments.accelerators.devices import BY_PLATFORM, DEVICES, Device
 from experiments.accelerators.hlo_totals import Costs
+from experiments.accelerators.targets import KINDS as KINDS_OF
+from fedjax_pfl.core.target import KINDS
 from fedjax_pfl.models.precision import PRECISIONS
 
 # 100 bytes/s, 1,000 FLOP/s, 0.5 s a launch, 10 cycles a second.
@@ -44,3 +46,9 @@ def test_every_device_belongs_to_a_platform():
     exact, rounded, half = (device.peaks[name] for name in PRECISIONS)
     # More FLOPs than bytes a second, and a memory read in less than a minute.
     assert half > rounded > exact > device.bandwidth > device.memory / 60
+
+
+def test_the_rule_of_auto_agrees_with_the_devices():
+  for platform, names in BY_PLATFORM.items():
+    launches = KINDS[KINDS_OF[platform]].launches
+    assert all((DEVICES[name].launch > 0) == launches for name in names)

@@ -27,10 +27,12 @@ from helpers import (
 )
 
 from fedjax_pfl.algorithms import load
+from fedjax_pfl.analysis.method_table import NEW_CLIENT
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.evaluation import evaluate
+from fedjax_pfl.evaluation.new_clients import first_state, with_new_clients
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import begin, make_round, stage_shapes
 from fedjax_pfl.models.outline import outline
@@ -75,6 +77,22 @@ def test_docstring_has_the_equation_and_the_deviations(name):
   text = load(name).__doc__
   assert any('<-' in line for line in text.splitlines()), 'no equation'
   assert 'Differs from the paper' in text
+
+
+@every_method()
+def test_a_client_that_comes_later_is_like_the_others(name):
+  """It has a state of the same kind, from the server's alone, and all views."""
+  assert NEW_CLIENT.search(load(name).__doc__), 'what does a new client do?'
+  *_, (stage, server, clients) = stage_shapes(build(name), DATA)
+  client, algorithm = row_of(clients), stage.algorithm
+  state_fn = functools.partial(first_state, stage)
+  own = jax.eval_shape(state_fn, server, ONE, RNG)
+  assert kinds(own) == kinds(client)
+  views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
+  new = with_new_clients(stage).algorithm
+  assert kinds(views) == kinds(
+    jax.eval_shape(new.personalize, server, (), ONE, RNG)
+  )
 
 
 @every_method()

@@ -1,6 +1,7 @@
 """The bench: what it counts, what it prints, and what it refuses."""
 
 import contextlib
+import functools
 import json
 import subprocess
 import sys
@@ -16,12 +17,13 @@ from experiments.benchmarks import (
   ceilings,
   counts,
   options,
+  our_best,
   ragged,
   screen,
   yardstick,
 )
 from experiments.benchmarks.bar import Bar
-from experiments.benchmarks.cases import Case, make_task
+from experiments.benchmarks.cases import Case, Program, make_task
 from experiments.benchmarks.measure import Measured, measure
 from fedjax_pfl.core.errors import BadInput
 
@@ -109,8 +111,8 @@ def test_the_ratio_is_to_the_fastest_pytorch(monkeypatch):
   ranking = yardstick.Ranking((), no_compiler)
   monkeypatch.setattr(yardstick, 'ranking', lambda case: ranking)
   assert against_torch.how_measured(one) == (
-    'against eager, 2 processes: 1.00 to 2.00 in 3 repeats; 1,000 images/s; '
-    + no_compiler
+    'one device against eager, 2 processes: 1.00 to 2.00 in 3 repeats; '
+    '1,000 images/s; ' + no_compiler
   )
 
 
@@ -242,6 +244,23 @@ def test_variants_of_pytorch():
   for cores, backend in ((1, 'cpu'), (16, 'gpu')):
     alone = yardstick.variants(case, cores, backend)
     assert [one.processes for one in alone] == [0, 0, 0]
+
+
+def test_ours_is_measured_on_the_faster_number_of_devices(monkeypatch):
+  seconds = {1: 0.02, 2: 0.0}
+
+  def make_training(case):
+    run = functools.partial(time.sleep, seconds[case.devices])
+    return Program(run, 0.0, 0, 1)
+
+  monkeypatch.setattr(our_best.cases, 'make_training', make_training)
+  monkeypatch.setattr(jax, 'local_device_count', lambda: 2)
+  assert our_best.at_our_best(Case('convnet3', clients=4)).devices == 2
+  seconds[2] = 0.04
+  assert our_best.at_our_best(Case('convnet3', clients=6)).devices == 1
+  # There is no second device for a single client, nor beside an accelerator.
+  for case, backend in ((Case('a', clients=1), 'cpu'), (Case('a'), 'gpu')):
+    assert our_best.choices(case, 2, backend) == [case]
 
 
 def test_clients_are_dealt_out():

@@ -1,12 +1,19 @@
-"""The table of methods in the docs is what the command prints."""
+"""The tables of methods in the docs are what the command prints."""
 
 import pytest
 
 from experiments import methods
-from fedjax_pfl.analysis.method_table import method_table
+from fedjax_pfl.analysis.method_table import method_table, new_client_table
+
+COMMAND = 'experiments/methods.py --write'
 
 
 @pytest.mark.long
 def test_the_docs_have_the_current_table():
-  _, table, _ = methods.split_file()
-  assert table.strip() == method_table(), 'experiments/methods.py --write'
+  _, table, _ = methods.split_file(methods.METHODS)
+  assert table.strip() == method_table(), COMMAND
+
+
+def test_the_docs_say_what_a_new_client_does():
+  _, table, _ = methods.split_file(methods.NEW_CLIENTS)
+  assert table.strip() == new_client_table(), COMMAND

@@ -239,7 +239,8 @@ def test_blocks_are_filled_up_and_cut(block):
   assert ids == [*range(7)] + [0] * (len(ids) - 7)
   assert all(len(ids) == size for ids, _ in blocks)
   assert all((models['only'] == np.add(ids, 1)).all() for ids, models in blocks)
-  assert all(isinstance(leaf, np.ndarray) for leaf in scores['only'])
+  assert all(isinstance(leaf, np.ndarray) for leaf in scores['only'][:6])
+  assert scores['only'].own is None
   assert scores['only'].correct.tolist() == [*range(7)]
   assert scores['only'].count.tolist() == list(TEST_COUNTS)
 

@@ -10,6 +10,7 @@ import pytest
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Batch
+from fedjax_pfl.models.ops import fused_norm, separable
 from fedjax_pfl.models.task import make_task, task_from_module
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -65,6 +66,36 @@ def test_mixed_has_bfloat16_products_and_float32_outside(conv_impl):
   exact = make_task('convnet3', **MODEL, conv_impl=conv_impl)
   want = jax.jit(exact.loss)(params, batch(), jax.random.key(0))
   assert 0 < abs(float(value - want)) < 0.05
+
+
+CAST = re.compile(
+  r'(%\w+) = stablehlo\.convert (%\w+) : '
+  r'\(tensor<(\d+x\S*?)(f32|bf16)>\) -> tensor<\S*?x(f32|bf16)>'
+)
+
+
+def test_images_are_written_in_bfloat16():
+  """XLA leaves out float32 -> bfloat16 -> float32, and writes twice as much."""
+
+  def loss(x, scale, kernel):
+    mask = jnp.ones(2, bool)
+    for _ in range(2):
+      x = separable.norm_depthwise(x, scale, scale, mask, kernel, 1)
+      x = fused_norm.norm(x, x, scale, scale, mask, True)
+    return fused_norm.norm_pool(x, scale, scale, mask, 2).sum()
+
+  shapes = (2, 4, 4, 3), (3,), (3, 3, 3)
+  arguments = [jnp.ones(shape, jnp.bfloat16) for shape in shapes]
+  lowered = jax.jit(jax.grad(loss, (0, 1, 2))).lower(*arguments)
+  found = 0
+  for function in lowered.as_text().split('func.func'):
+    casts = CAST.findall(function)
+    narrow = {name for name, _, _, _, to in casts if to == 'bf16'}
+    for _, given, shape, _, to in casts:
+      if shape == '2x4x4x3x':
+        found += 1
+        assert not (to == 'f32' and given in narrow), (given, shape)
+  assert found > 10
 
 
 def test_a_module_with_dropout_keeps_its_key():

@@ -305,7 +305,7 @@ def test_scores_that_were_not_computed_stay_none(tmp_path):
   begin(tmp_path).write_clients(scores, ids, train_count=ids)
   clients = run_dir.load_clients(tmp_path)
   assert clients.scores['v'].loss.tolist() == [0, 1 / 8]
-  assert clients.scores['v'][3:] == (None, None, None)
+  assert clients.scores['v'][3:] == (None,) * 4
   assert clients.train_classes is clients.test_classes is None
   path = tmp_path / 'clients.npz'
   np.savez(path, **{'ids': ids, 'train_count': ids, 'v/correct': ids})

@@ -96,6 +96,23 @@ def test_settings_that_were_killed_end_with_the_same_bits(swept):
     assert_same_run(folder / 'killed' / name, folder / 'whole' / name)
 
 
+def test_clients_who_fail_and_who_come_later_know_the_numbers(
+  tmp_path, quick_compiler
+):
+  first = make(
+    algorithm='ditto',
+    rounds=1,
+    unseen_clients=2,
+    dropout_rate=0.5,
+    save_clients=(0,),
+    views=('personal',),
+  )
+  experiments = [vary(first, hp__lam=lam) for lam in (0.5, 20.0)]
+  train_seeds(experiments, [tmp_path / '0', tmp_path / '1'])
+  train(experiments[1], tmp_path / 'alone')
+  assert_same_run(tmp_path / '1', tmp_path / 'alone')
+
+
 def test_checkpoints_are_those_of_a_single_run(swept):
   """Without the numbers: either way of training continues the other's."""
   experiments, folder = swept
@@ -154,7 +171,7 @@ def test_a_number_that_a_method_needs_as_a_float_is_no_argument():
     assert divide(experiments) == [[0, 2], [1, 3]]
 
 
-@every_method(4)
+@every_method(9)
 def test_every_number_of_a_method_can_be_an_argument(name):
   changes = {'num_clients': 20} if name == 'fedconcat' else {}
   settings = digits.get_config(name).to_dict() | SETTINGS | changes

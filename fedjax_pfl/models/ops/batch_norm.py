@@ -18,6 +18,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import one_pass
@@ -31,6 +32,17 @@ MASKED_NORM = 'masked_batch_norm'  # what jaxprs call the function
 def wide(x: Array) -> Array:
   """Return x in at least float32: bfloat16 is too coarse for statistics."""
   return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def stored(x: Array, dtype: DTypeLike) -> Array:
+  """Return x as it is written to memory: in bfloat16, if that is its dtype.
+
+  XLA takes float32 -> bfloat16 -> float32 for superfluous: it would write x in
+  float32 for those who read it as `wide`, which is twice the traffic.
+  """
+  if x.dtype == dtype:
+    return x
+  return lax.optimization_barrier(x.astype(dtype))
 
 
 @jax.jit

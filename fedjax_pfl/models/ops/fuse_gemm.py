@@ -71,7 +71,19 @@ def _relu_pool(of: Deferred, size: int) -> Array:
   else:
     y = compute(of)
     bias = jnp.zeros(y.shape[-1], y.dtype)
+  if _is_batch_first(layer):
+    return relu_pool.relu_pool(y, bias, size, 3)
   return conv.batch_first(relu_pool.relu_pool(conv.batch_last(y), bias, size))
+
+
+def _is_batch_first(layer: Layer) -> bool:
+  """Return whether a convolution leaves its images in this order."""
+  match layer:
+    case Bias(Deferred(of)):
+      return _is_batch_first(of)
+    case Conv(x, kernel, stride, padding, depthwise=False):
+      return conv.plan_of(x, kernel, stride, padding) != 'once'
+  return False
 
 
 def _has_windows(norm: Norm) -> bool:
@@ -83,7 +95,11 @@ def _has_windows(norm: Norm) -> bool:
 
 
 def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
-  x = compute(without_bias(norm.of))
+  match without_bias(norm.of):
+    case Deferred(Conv(x, kernel, stride, padding, False, precision)):
+      x = conv.conv_before_norm(x, kernel, stride, padding, precision)
+    case of:
+      x = compute(of)
   skip = None if skip is None else compute(skip)
   return _fused(x, skip, norm.scale, norm.bias, norm.mask, relu)
 

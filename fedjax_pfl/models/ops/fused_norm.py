@@ -26,7 +26,7 @@ from jax import lax
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import pool
-from fedjax_pfl.models.ops.batch_norm import EPSILON, wide
+from fedjax_pfl.models.ops.batch_norm import EPSILON, stored, wide
 
 
 class Moments(NamedTuple):
@@ -68,7 +68,7 @@ def norm(
 def _forward(x, skip, scale, bias, mask, relu):
   of = moments(x, mask)
   z = _activate(x, skip, affine(scale, bias, of), of.weight, relu)
-  z = z.astype(x.dtype)
+  z = stored(z, x.dtype)
   # With a skip the result tells the gate; else the input does, which is read.
   gate = z if relu and skip is not None else None
   return z, (x, skip, gate, scale, bias, of)
@@ -90,7 +90,7 @@ def _backward(relu, saved, dz):
   g = jnp.where(z > 0, g, 0) if relu else g
   sums = _sums(x, g, of)
   dx, dscale, dbias = _gradient(x, g, sums, scale, bias, of)
-  dskip = None if skip is None else g.astype(skip.dtype)
+  dskip = None if skip is None else stored(g, skip.dtype)
   return dx, dskip, dscale, dbias, None
 
 
@@ -116,8 +116,8 @@ def _pool_forward(x, scale, bias, mask, size):
   sign = jnp.where(a < 0, -1, 1).astype(x.dtype)
   top, won = pool.forward(x * sign, size)
   top = top * sign
-  z = (jnp.maximum(wide(top) * a + c, 0) * of.weight).astype(x.dtype)
-  return z, (x, top, won, scale, bias, of)
+  z = jnp.maximum(wide(top) * a + c, 0) * of.weight
+  return stored(z, x.dtype), (x, top, won, scale, bias, of)
 
 
 def _pool_backward(size, saved, dz):
@@ -159,4 +159,4 @@ def _gradient(x, g, sums, scale, bias, of) -> tuple[Array, Array, Array]:
   shared = (dbias + normed * dscale) / of.number
   dx = wide(scale) * of.inverse * (g - shared * of.weight)
   dscale, dbias = dscale.astype(scale.dtype), dbias.astype(bias.dtype)
-  return dx.astype(x.dtype), dscale, dbias
+  return stored(dx, x.dtype), dscale, dbias

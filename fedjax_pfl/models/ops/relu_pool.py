@@ -1,4 +1,4 @@
-"""Bias, ReLU and max-pool in one pass, on images [C, H, W, B].
+"""Bias, ReLU and max-pool in one pass, on images [C, H, W, B] or [B, H, W, C].
 
   z = relu(top + bias),  top = the maximum of every size x size pixels of y
 
@@ -21,32 +21,36 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import one_pass, pad
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def relu_pool(y: Array, bias: Array, size: int) -> Array:
-  """Return z [C, h, w, B] of y [C, H, W, B]."""
-  return _forward(y, bias, size)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def relu_pool(y: Array, bias: Array, size: int, channels: int = 0) -> Array:
+  """Return z [C, h, w, B] of y [C, H, W, B]; `channels` is the axis of C."""
+  return _forward(y, bias, size, channels)[0]
 
 
-def _forward(y, bias, size):
-  top, z = _maximum(size)(y, bias)
+def _forward(y, bias, size, channels):
+  top, z = _maximum(size, channels)(y, bias)
   return z, (y, bias, top)
 
 
-def _backward(size, saved, dz):
+def _backward(size, channels, saved, dz):
   y, bias, top = saved
-  g = _gate(top, bias, dz)
+  g = _gate(channels)(top, bias, dz)
   # A product, because sums along the last axes are slow.
-  flat = g.reshape(len(g), -1)
-  ones = jnp.ones(flat.shape[1], flat.dtype)
-  dbias = lax.dot(flat, ones, precision=lax.Precision.HIGHEST)
+  shape = (len(bias), -1) if channels == 0 else (-1, len(bias))
+  flat = g.reshape(shape)
+  ones = jnp.ones(flat.shape[1 if channels == 0 else 0], flat.dtype)
+  pair = (flat, ones) if channels == 0 else (ones, flat)
+  dbias = lax.dot(*pair, precision=lax.Precision.HIGHEST)
   return _unpool(size)(y, top, g), dbias
 
 
 relu_pool.defvjp(_forward, _backward)
 
 
-def _column(bias: Array) -> Array:
-  return lax.reshape(bias, (*bias.shape, 1, 1, 1))
+def _along(bias: Array, channels: int) -> Array:
+  shape = [1] * 4
+  shape[channels] = len(bias)
+  return lax.reshape(bias, shape)
 
 
 def _pixels(y: Array, size: int) -> list[Array]:
@@ -57,17 +61,22 @@ def _pixels(y: Array, size: int) -> list[Array]:
   ]  # fmt: skip
 
 
-@one_pass
-def _gate(top, bias, dz):
-  return lax.select(top + _column(bias) > 0, dz, lax.full_like(dz, 0))
+@functools.cache
+def _gate(channels: int):
+  @one_pass
+  def gate(top, bias, dz):
+    is_on = top + _along(bias, channels) > 0
+    return lax.select(is_on, dz, lax.full_like(dz, 0))
+
+  return gate
 
 
 @functools.cache
-def _maximum(size: int):
+def _maximum(size: int, channels: int):
   @one_pass
   def maximum(y, bias):
     top = functools.reduce(lax.max, _pixels(y, size))
-    z = top + _column(bias)
+    z = top + _along(bias, channels)
     return top, lax.max(z, lax.full_like(z, 0))
 
   return maximum

@@ -20,7 +20,7 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import fused_norm
-from fedjax_pfl.models.ops.batch_norm import wide
+from fedjax_pfl.models.ops.batch_norm import stored, wide
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -58,7 +58,8 @@ def _depthwise_forward(x, kernel, stride):
 def _depthwise_backward(stride, saved, dy):
   x, kernel = saved
   dk = _kernel_gradient(_taps(x, stride), dy, kernel)
-  return _image_gradient(dy, kernel, stride, x.shape).astype(x.dtype), dk
+  dx = _image_gradient(dy, kernel, stride, x.shape)
+  return stored(dx, x.dtype), dk
 
 
 depthwise.defvjp(_depthwise_forward, _depthwise_backward)
@@ -82,7 +83,7 @@ def _norm_backward(stride, saved, dy):
   x, scale, bias, kernel, of = saved
   taps = _activated(x, scale, bias, of, stride)
   dk = _kernel_gradient(taps, dy, kernel)
-  dz = _image_gradient(dy, kernel, stride, x.shape).astype(x.dtype)
+  dz = stored(_image_gradient(dy, kernel, stride, x.shape), x.dtype)
   dx, dscale, dbias = fused_norm.gradient(x, scale, bias, of, dz)
   return dx, dscale, dbias, None, dk
 
@@ -122,7 +123,7 @@ def _activated(x, scale, bias, of, stride) -> list[Array]:
 def _weighted(taps: list[Array], kernel: Array, dtype) -> Array:
   numbers = wide(kernel.reshape(9, -1))
   y = sum(wide(tap) * k for tap, k in zip(taps, numbers, strict=True))
-  return y.astype(dtype)
+  return stored(y, dtype)
 
 
 def _kernel_gradient(taps: list[Array], dy: Array, kernel: Array) -> Array:

@@ -95,10 +95,16 @@ def change_of(group: Group) -> Change:
 
 def numbers(group: Group, view: str, quantity: str) -> np.ndarray:
   """Return a number of a view's summary for every seed, [S]; NaN if absent."""
-  summaries = [run.result['views'].get(view, {}) for run in group.runs]
-  values = [summary.get(quantity) for summary in summaries]
-  known = [np.nan if value is None else value for value in values]
-  return np.array(known, float)
+  return _numbers(
+    [run.result['views'].get(view, {}) for run in group.runs], quantity
+  )
+
+
+def numbers_of_unseen(group: Group, view: str, quantity: str) -> np.ndarray:
+  """Return the same of the clients who came after training."""
+  return _numbers(
+    [run.result['unseen'].get(view, {}) for run in group.runs], quantity
+  )
 
 
 def curve_of(group: Group, name: str) -> Curve:
@@ -109,6 +115,12 @@ def curve_of(group: Group, name: str) -> Curve:
     rounds = np.intersect1d(rounds, other)
   values = [one[1][np.isin(one[0], rounds)] for one in curves]
   return Curve(rounds, np.stack(values))
+
+
+def _numbers(summaries: list[dict[str, Any]], quantity: str) -> np.ndarray:
+  values = [summary.get(quantity) for summary in summaries]
+  known = [np.nan if value is None else value for value in values]
+  return np.array(known, float)
 
 
 def _pooled(group: Group, view: str) -> np.ndarray:

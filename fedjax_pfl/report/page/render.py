@@ -22,6 +22,7 @@ from fedjax_pfl.report.page import (
   opening,
   provenance,
   tables,
+  unseen_table,
 )
 from fedjax_pfl.report.page.groups import (
   Group,
@@ -111,6 +112,7 @@ def render(
     methods=_methods(groups),
     summary=tables.summary(groups, printed),
     choices=choices.choices(groups),
+    unseen=unseen_table.unseen_clients(groups),
     sections=sections,
     cost=cost_tables.cost(groups),
     all_views=tables.all_views(groups),
@@ -211,8 +213,10 @@ def _facts(
   way = common.get('partition')
   detail, word = DETAILS.get(way, ('', ''))
   words = f', {word.format(common[detail])}' if detail in common else ''
+  yield 'unseen clients', common.get('unseen_clients')
   yield 'partition', way and f'{way}{words}'
   yield 'client fraction', common.get('client_fraction')
+  yield 'dropout rate', common.get('dropout_rate')
   yield 'local epochs', common.get('local_epochs')
   rounds = {run.result['rounds'] for group in groups for run in group.runs}
   yield 'rounds', ' or '.join(f'{number:,}' for number in sorted(rounds))

@@ -77,6 +77,7 @@ def all_views(groups: Sequence[Group]) -> Table:
     for kind in MEASURED
     if any(np.isfinite(numbers(*one, kind[0])).any() for one in found)
   ]
+  kinds += [(name, name, '') for name in own_metrics(found)]
   columns = [
     METHOD,
     Column('View', is_number=False),
@@ -96,8 +97,18 @@ def all_views(groups: Sequence[Group]) -> Table:
     'Pooled: over all test images; loss, ECE and MCE (calibration errors, as '
     'shares): means over clients. Interval: of one run 95 %, by resampling its '
     'clients; of several seeds from the lowest to the highest.',
+    *["Metrics by other names are the user's: means over clients."]
+    * bool(own_metrics(found)),
   )
   return make_table('Every view', columns, rows, notes)
+
+
+def own_metrics(found: Sequence[tuple[Group, str]]) -> list[str]:
+  """Return the names of the users' metrics in these views of groups."""
+  scores = [
+    run.clients.scores[view] for group, view in found for run in group.runs
+  ]
+  return list(dict.fromkeys(name for one in scores for name in one.own or ()))
 
 
 def name_cell(group: Group) -> Cell:
@@ -206,7 +217,8 @@ def _footnotes(
 
 def _form(kind: str) -> str:
   forms = {'num_clients': '{:,.0f}', 'ece': '{:.3f}', 'mce': '{:.3f}'}
-  return forms.get(kind, '{:.2f}')
+  is_own = kind not in {name for name, *_ in MEASURED}
+  return forms.get(kind, '{:.4g}' if is_own else '{:.2f}')
 
 
 def _interval(group: Group, view: str) -> Cell:

@@ -74,7 +74,7 @@ def evaluate_again(
   train_count = experiment.train.count
   run.write_clients(
     scores,
-    np.arange(experiment.settings.data.num_clients),
+    np.arange(experiment.settings.data.num_seen_clients),
     train_count=train_count,
   )
   run.write_result(
@@ -107,7 +107,7 @@ def scores_of(
     scores |= evaluate(experiment.stages[-1], state, views)
   views = _views(readings, OF_CLASSES)
   if views:
-    number = experiment.settings.data.num_clients
+    number = experiment.settings.data.num_seen_clients
     with progress.progress('evaluation by class', number, unit='client') as bar:
       by_class, owned = score_by_class(
         experiment, *states, views, key, bar.update

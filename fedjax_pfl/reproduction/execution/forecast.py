@@ -105,7 +105,7 @@ def assemble(settings: Settings, log: Callable[[str], None]) -> Experiment:
   task = build_task(settings, *peek_shape(settings))
   stages = build_stages(settings, task)
   size = cohort_size(
-    settings.data.num_clients, settings.training.client_fraction
+    settings.data.num_seen_clients, settings.training.client_fraction
   )
   return Experiment(settings, *build_data(settings, log), task, stages, size)
 
@@ -124,7 +124,7 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
   key = random_streams(settings.seed)['rounds']
   data = stage.prepare_data(state[0], experiment.train)
   size = (
-    settings.data.num_clients
+    settings.data.num_seen_clients
     if stage.full_participation
     else experiment.cohort_size
   )

@@ -12,7 +12,10 @@ from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
 
 TOLERANCE = 1e-6
 # Numbers of result.json that are not summaries of the clients' scores.
-OTHER_NUMBERS = ('global', 'test_best', 'test_best_view', 'validation', 'last')
+OTHER_NUMBERS = (
+  *('global', 'test_best', 'test_best_view', 'validation', 'last'),
+  'unseen',
+)
 
 
 def other_data(training: Training, data: str, path: str) -> BadInput:

@@ -16,7 +16,7 @@ def limit_chunk(experiment: Experiment, stage: Stage) -> int:
   """
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
   size = (
-    settings.data.num_clients
+    settings.data.num_seen_clients
     if stage.full_participation
     else experiment.cohort_size
   )

@@ -78,7 +78,8 @@ def _stacked(rounds_fn: Round) -> Callable[[Sequence[Call]], list[tuple]]:
 def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
   """Return how many seeds should run side by side: as many as fit memory.
 
-  One on a CPU, and where seeds do not train on the same images.
+  One where clients run one at a time, too (federated/chunking.py), and where
+  seeds do not train on the same images.
   """
   if stage.prepare_data is not as_stored:
     return 1

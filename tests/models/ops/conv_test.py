@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.models.ops import conv
+from fedjax_pfl.models.ops import blocks, conv, tile_conv
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -91,6 +91,71 @@ def compare_convs(case, dtype):
     for f in (conv.conv, lax_conv)
   )
   assert_close(got, want, dtype)
+
+
+# H, W, kernel, edge: tiles that fill the result, and that reach beyond it.
+TILES = [(10, 18, 3, 0), (8, 9, 3, 1), (12, 14, 5, 0), (9, 8, 5, 2)]
+
+
+def compare_tiles(case, dtype):
+  h, w, size, edge = case
+  x = normal(0, (3, h, w, 16), dtype)
+  kernel = normal(1, (size, size, 16, 17), dtype)
+  padding = ((edge, edge),) * 2
+  assert conv.plan_of(x, kernel, 1, padding) == 'tiles'
+  return (
+    value_and_gradients(f, x, kernel)
+    for f in (
+      lambda x, k: tile_conv.conv(x, k, edge, 'highest'),
+      lambda x, k: lax_conv(x, k, 1, padding),
+    )
+  )
+
+
+@pytest.mark.parametrize('cache', [2**30, 1])
+@pytest.mark.parametrize('case', TILES, ids=str)
+def test_tiles_agree_in_one_block_and_in_three(
+  case, cache, double, monkeypatch
+):
+  monkeypatch.setattr(blocks, 'CACHE', cache)
+  for got, want in zip(*compare_tiles(case, double), strict=True):
+    bound = 1e-14 * float(jnp.abs(want).max())
+    np.testing.assert_allclose(got, want, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize('case', [TILES[0], TILES[2]], ids=str)
+def test_tiles_lose_few_digits_in_single_precision(case):
+  for got, want in zip(*compare_tiles(case, 'float32'), strict=True):
+    error = float(jnp.sqrt(jnp.mean((got - want) ** 2)))
+    assert error < 3e-6 * float(jnp.std(want))
+
+
+def test_patches_of_blocks_agree(double, monkeypatch):
+  """Six images in three blocks: the kernel's gradient is a sum over them."""
+  x, kernel = normal(0, (6, 9, 7, 2), double), normal(1, (3, 5, 2, 4), double)
+  padding = ((1, 1),) * 2
+  monkeypatch.setattr(blocks, 'CACHE', 2 * 9 * 7 * 2 * 3 * 5 * 8)
+  assert conv.plan_of(x, kernel, 1, padding) == 'blocks'
+  got, want = (
+    value_and_gradients(lambda x, k, f=f: f(x, k, 1, padding), x, kernel)
+    for f in (conv.conv, lax_conv)
+  )
+  assert_close(got, want, double)
+
+
+def test_tiles_under_vmap_are_a_loop(double, monkeypatch):
+  """Clients side by side, each with several blocks."""
+  monkeypatch.setattr(blocks, 'CACHE', 1)
+  x = normal(0, (2, 4, 8, 8, 16), double)
+  kernels = normal(1, (2, 3, 3, 16, 16), double)
+
+  def loss(x, kernel):
+    return (tile_conv.conv(x, kernel, 1, None) ** 2).sum()
+
+  grad = jax.jit(jax.grad(loss, (0, 1)))
+  want = [grad(a, b) for a, b in zip(x, kernels, strict=True)]
+  want = jax.tree.map(lambda *rows: jnp.stack(rows), *want)
+  assert_close(jax.vmap(grad)(x, kernels), want, double)
 
 
 @pytest.mark.parametrize('stride', [1, 2])

@@ -1,0 +1,254 @@
+"""Code of the user's own, named in a config as 'net.py:MyNet'.
+
+To load it is to run its file. So `load_code` is called for a command line, and
+for a config in the user's own program, and nowhere else: what a run directory
+stores is a plain string, 'net.py:MyNet#4f0c8e21ab37', which nothing loads. The
+12 digits are of the file's content; with other content it is another training.
+"""
+
+import hashlib
+import importlib.abc
+import importlib.util
+import inspect
+import pathlib
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from fedjax_pfl.core.errors import BadInput, bad_input
+
+NAME = re.compile(
+  r'(?P<path>[^#]*\.py):(?P<name>[A-Za-z_]\w*)(#(?P<digest>[0-9a-f]{12}))?'
+)
+FORM = 'FILE.py:NAME'
+# Fields of a config that may name code; that of `metrics` is a tuple.
+FIELDS = ('model', 'loss', 'metrics', 'partition')
+
+
+class UserCode(str):
+  """The name of loaded code, 'net.py:MyNet#4f0c8e21ab37', and what it is.
+
+  Files and keys hold it as any other string; only a loaded one has a `value`.
+  """
+
+  def __new__(cls, text: str, value: Any) -> 'UserCode':
+    self = super().__new__(cls, text)
+    self.value = value
+    return self
+
+
+def is_code(name: Any) -> bool:
+  """Return whether a value has the form of a name of code."""
+  return isinstance(name, str) and NAME.fullmatch(name) is not None
+
+
+def load_code(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the config with the code that it names loaded: its files are run.
+
+  Only for configs of your own: those of a run directory may be anybody's.
+
+  Args:
+    config: fields of a config by name; `model`, `loss`, `metrics` and
+      `partition` may be 'FILE.py:NAME' (docs/own.md).
+
+  Returns:
+    The config for `build_experiment`, where these names have a digest of their
+    file, and hold what they name.
+
+  >>> with open('net.py', 'w') as stream:
+  ...   _ = stream.write('def my_loss(logits, labels): return logits[:, 0]')
+  >>> config = pfl.load_code({'loss': 'net.py:my_loss', 'seed': 1})
+  >>> config['loss'][:15], callable(config['loss'].value)
+  ('net.py:my_loss#', True)
+  """
+  loaded = dict(config)
+  for field in FIELDS:
+    value = loaded.get(field)
+    if isinstance(value, list | tuple):
+      loaded[field] = tuple(_load(field, name) for name in value)
+    elif field in loaded:
+      loaded[field] = _load(field, value)
+  return loaded
+
+
+def value_of(field: str, name: str) -> Any:
+  """Return the code of this name; refuse one that was not loaded."""
+  if isinstance(name, UserCode):
+    return name.value
+  raise _not_loaded({field: [name]})
+
+
+def check_loaded(config: Mapping[str, Any]) -> None:
+  """Refuse a config with names of code that was not loaded, all at once."""
+  absent = {}
+  for field in FIELDS:
+    names = config[field]
+    names = names if isinstance(names, list | tuple) else [names]
+    if any(is_code(name) and not isinstance(name, UserCode) for name in names):
+      absent[field] = names
+  if absent:
+    raise _not_loaded(absent)
+
+
+def _not_loaded(absent: Mapping[str, Any]) -> BadInput:
+  flags = [
+    f'--config.{field}={",".join(without_digest(name) for name in names)}'
+    for field, names in absent.items()
+  ]
+  return bad_input(
+    ', '.join(absent),
+    got=', '.join(name for names in absent.values() for name in names),
+    expected='code that your own command line or program has named: nothing '
+    'that a run directory or another file names is run',
+    choices=[' '.join(flags), 'build_experiment(load_code(config))'],
+    cause='a run with code of its own that is opened again: name its file '
+    'once more, if you trust it',
+  )
+
+
+def without_digest(name: str) -> str:
+  """Return 'net.py:MyNet' for 'net.py:MyNet#4f0c8e21ab37'."""
+  return name.partition('#')[0] if is_code(name) else name
+
+
+def digest_of(name: str) -> str:
+  """Return the digest in a name of code; '' without one."""
+  match = NAME.fullmatch(name)
+  return match['digest'] or '' if match else ''
+
+
+def call(field: str, run: Callable[[], Any], *, of: Any, cause: str) -> Any:
+  """Return run(), which calls code `of` the user; its error in a sentence."""
+  try:
+    return run()
+  except BadInput:
+    raise
+  except Exception as error:  # somebody's program: anything
+    module = sys.modules.get(getattr(of, '__module__', ''))
+    place = _place(error, getattr(module, '__file__', None))
+    # JAX appends a page of advice to the first line of its errors.
+    text = str(error).strip().partition('\n')[0]
+    raise bad_input(
+      field,
+      got=f'{place}{type(error).__name__}: {text}',
+      expected=f'{name_of(of)} to run without an error',
+      cause=cause,
+    ) from error
+
+
+def name_of(code: Any) -> str:
+  return getattr(code, '__name__', type(code).__name__)
+
+
+def describe(result: Any) -> str:
+  """Return 'float32[3, 4]' of an array, or of its shape; else the type."""
+  if hasattr(result, 'dtype') and hasattr(result, 'shape'):
+    return f'{result.dtype}{list(result.shape)}'
+  return type(result).__name__
+
+
+def _load(field: str, name: Any) -> Any:
+  """Return the code of a name; another value as it is."""
+  if isinstance(name, UserCode) or not is_code(name):
+    return name
+  match = NAME.fullmatch(name)
+  path = pathlib.Path(match['path'])
+  try:
+    content = path.expanduser().read_bytes()
+  except OSError as error:
+    raise bad_input(
+      field,
+      got=name,
+      expected=f'{FORM} with a file that can be read '
+      f'({error.strerror.lower()})',
+      choices=sorted(str(file) for file in path.parent.glob('*.py')),
+      cause='a mistyped path, or another directory than the present one, '
+      f'{pathlib.Path.cwd()}',
+    ) from error
+  digest = hashlib.sha256(content).hexdigest()[:12]
+  if match['digest'] not in (None, digest):
+    raise bad_input(
+      field,
+      got=f'{path} with the digest {digest}',
+      expected=f'the content that {name} names',
+      choices=[f'{path}:{match["name"]}', 'the file as it was'],
+      cause='the file has changed since',
+    )
+  module = _run(field, path.expanduser().resolve(), content, digest)
+  return UserCode(
+    f'{match["path"]}:{match["name"]}#{digest}',
+    _attribute(field, module, match['name'], path),
+  )
+
+
+def _attribute(field: str, module: ModuleType, name: str, path) -> Any:
+  if hasattr(module, name):
+    return getattr(module, name)
+  raise bad_input(
+    field,
+    got=name,
+    expected=f'a name that {path} defines',
+    choices=[
+      own
+      for own, value in vars(module).items()
+      if getattr(value, '__module__', module.__name__) == module.__name__
+      and not own.startswith('_')
+      and not inspect.ismodule(value)
+    ],
+    cause='a typing error behind the colon',
+  )
+
+
+class _Source(importlib.abc.SourceLoader):
+  """Compiles the bytes that the digest is of; stores no .pyc beside them."""
+
+  def __init__(self, path: pathlib.Path, content: bytes):
+    self.path, self.content = path, content
+
+  def get_filename(self, fullname: str) -> str:
+    return str(self.path)
+
+  def get_data(self, path: str) -> bytes:
+    return self.content
+
+
+def _run(
+  field: str, path: pathlib.Path, content: bytes, digest: str
+) -> ModuleType:
+  """Return the module of a file: run once, however many names it gives."""
+  name = f'{path.stem}_{digest}'
+  known = sys.modules.get(name)
+  if getattr(known, '__file__', None) == str(path):
+    return known
+  loader = _Source(path, content)
+  module = importlib.util.module_from_spec(
+    importlib.util.spec_from_loader(name, loader)
+  )
+  sys.modules[name] = module  # where dataclasses look their types up
+  try:
+    loader.exec_module(module)
+  except (Exception, SystemExit) as error:
+    del sys.modules[name]
+    raise bad_input(
+      field,
+      got=f'{_place(error, str(path))}{type(error).__name__}: {error}',
+      expected=f'{path.name} to be a Python file that runs without an error',
+      cause='a mistake in that file, or a file beside it that it imports: it '
+      'is run alone, with what is installed',
+    ) from error
+  return module
+
+
+def _place(error: BaseException, file: str | None) -> str:
+  """Return 'net.py, line 3: ', the last line of the file that was run."""
+  if isinstance(error, SyntaxError) and error.filename == file:
+    return f'{pathlib.Path(file).name}, line {error.lineno}: '
+  lines = [
+    frame.lineno
+    for frame in traceback.extract_tb(error.__traceback__)
+    if frame.filename == file
+  ]
+  return f'{pathlib.Path(file).name}, line {lines[-1]}: ' if lines else ''

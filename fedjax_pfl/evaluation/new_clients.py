@@ -1,0 +1,58 @@
+"""Clients who come after training: what they have, by each method's own rule.
+
+  c <- init_client(server)                     as the server is at the end
+  c <- local_update(download(server, c), c)    of round 0; sends nothing
+  views of personalize(server, c)
+
+So a client that comes later does what one does in the first round, and the
+federation stays as it is: a head is fitted, a personal model begins as the mean
+and is trained. It does so at the learning rate of the first round: a schedule
+ends low because the server's model has been trained, and a client's own part
+has not. Where a method's clients keep nothing between rounds, as those
+of FedAvg, the round leaves no trace and is not computed: such a client has the
+global model, and personalises it as all others do.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.algorithm import (
+  Client,
+  Server,
+  Stage,
+  as_stored,
+)
+from fedjax_pfl.core.numbered import with_round
+from fedjax_pfl.core.types import ClientData, Key
+
+
+def with_new_clients(stage: Stage) -> Stage:
+  """Return the stage by which clients without a state are evaluated."""
+  algorithm = stage.algorithm
+
+  def personalize(server, client, data, rng):
+    del client
+    own = first_state(stage, server, data, rng)
+    return algorithm.personalize(server, own, data, rng)
+
+  return stage._replace(
+    algorithm=algorithm._replace(
+      init_client=lambda server, data, rng: (), personalize=personalize
+    )
+  )
+
+
+def first_state(
+  stage: Stage, server: Server, data: ClientData, rng: Key
+) -> Client:
+  """Return the state of one client who comes after the last round."""
+  algorithm = stage.algorithm
+  # `rng` itself is the key of personalisation, as for all other clients.
+  begin, train = (jax.random.fold_in(rng, stream) for stream in (1, 2))
+  client = algorithm.init_client(server, data, begin)
+  if not jax.tree.leaves(client):
+    return client
+  assert stage.prepare_data is as_stored, 'its rounds train on other inputs'
+  first = with_round(server, jnp.zeros_like(server.round))
+  down = algorithm.download(first, client)
+  return algorithm.local_update(down, client, data, train)[0]

@@ -1,0 +1,61 @@
+"""Begin a run on a mesh; print where its states lie, and where programs do.
+
+  XLA_FLAGS=--xla_force_host_platform_device_count=3 \\
+      PYTHONPATH=.:tests python tests/accelerators/on_a_mesh.py
+"""
+
+import json
+
+import jax
+import small_runs
+
+from experiments.accelerators import placement, plan, programs
+from fedjax_pfl.federated import mesh_states
+from fedjax_pfl.federated.sharding import make_mesh
+from fedjax_pfl.training.experiment import build_experiment
+
+
+def main():
+  # 10 clients on 3 devices: the last one owns two and a copy.
+  config = small_runs.make_settings(algorithm='fedper')
+  experiment, devices = build_experiment(config), jax.devices()
+  begun = mesh_states.begin(
+    experiment.stages[0], experiment.train, jax.random.key(0), make_mesh()
+  )
+  program, *_ = programs.make_programs(plan.make_plan(config), devices)
+  arguments = dict(zip(program.names, program.arguments, strict=True))
+  share = placement.share(arguments, devices)
+  found = {
+    'names': program.names,
+    'run': [rows(tree) for tree in begun],
+    'program': [rows(arguments[name]) for name in ('server', 'clients')],
+    'data': rows(arguments['data']),
+    'share': [leaf.shape[0] for leaf in jax.tree.leaves(share['clients'])],
+    'results': results_of(program, arguments['clients']),
+  }
+  print(json.dumps(found))
+
+
+def rows(tree):
+  """Return (rows in all, rows on a device) of all arrays."""
+  return [
+    (leaf.shape[0], leaf.sharding.shard_shape(leaf.shape)[0])
+    for leaf in jax.tree.leaves(tree)
+    if leaf.ndim
+  ]
+
+
+def results_of(program, clients):
+  """Return the rows on a device of the states after a round."""
+  compiled = program.function.lower(*program.arguments).compile()
+  _, after, _ = compiled.output_shardings
+  return [
+    where.shard_shape(leaf.shape)[0]
+    for where, leaf in zip(
+      jax.tree.leaves(after), jax.tree.leaves(clients), strict=True
+    )
+  ]
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,97 @@
+"""The tables of docs/accelerators.md: which rows, what is stored, the page."""
+
+import jax
+import pytest
+
+from configs import common
+from experiments import accelerator_tables
+from experiments.accelerators import (
+  page,
+  report,
+  rows,
+  store,
+  table_row,
+  targets,
+)
+from experiments.accelerators.rows import Row
+from fedjax_pfl.algorithms import available
+
+HERE = report.Where('tpu', 'v5e:2x2', 1)
+
+
+def test_every_model_and_method_has_its_rows():
+  found = [*rows.choose(rows.TABLES, [], 4)]
+  one = [row for row in found if row.devices == 1]
+  methods = [row.label for row in one if row.table == 'methods']
+  assert methods == [*available()]
+  assert {row.label for row in one if row.table == 'models'} == {*rows.CONFIGS}
+  mesh = {row.label for row in found if row.devices == 4}
+  assert mesh == {*available(), *rows.MESH_MODELS}
+  assert found == one + [row for row in found if row.devices == 4]
+
+
+@pytest.mark.parametrize(
+  ('tables', 'labels', 'part'),
+  [
+    (['models'], ['vgg'], 'did you mean vgg9?'),
+    (['method'], [], 'models, methods'),
+  ],
+)
+def test_rows_that_are_not_there(tables, labels, part):
+  with pytest.raises(ValueError, match='got') as error:
+    [*rows.choose(tables, labels, 4)]
+  assert part in str(error.value)
+
+
+def test_clients_side_by_side_are_those_of_auto():
+  row = Row('methods', 'fedbabu', 1)
+  chunks = {
+    platform: rows.config_of(row, platform)['clients_per_chunk']
+    for platform in targets.DISTRIBUTIONS
+  }
+  assert chunks == {'tpu': 1, 'cuda': 10}
+  for label in rows.CONFIGS:
+    config = rows.config_of(Row('models', label, 1), 'tpu')
+    assert config['model'] == label
+    common.load(rows.CONFIGS[label][0])
+
+
+@pytest.fixture
+def compiler_of_this_machine(monkeypatch):
+  """Compile for the CPU in the place of a TPU, which takes two seconds."""
+  small = common.load('digits:fedbabu', quick=True).to_dict()
+  small['clients_per_chunk'] = 1
+  monkeypatch.setattr(table_row, 'config_of', lambda row, platform: small)
+  monkeypatch.setattr(store, 'versions', lambda platform: 'compiler 1')
+  monkeypatch.setattr(targets, 'devices_of', lambda *where: jax.devices()[:1])
+  return monkeypatch
+
+
+def test_a_stored_program_is_not_compiled_again(
+  compiler_of_this_machine, tmp_path
+):
+  row = Row('models', 'fedbabu', 1)
+  records, compiled = table_row.compile_row(HERE, row, {})
+  assert compiled == 1
+  (one,) = records
+  assert one['program'] == 'round' and one['step']['kernels'] > 0
+  store.write(tmp_path, 'tpu', row, records)
+  stored = store.read(tmp_path, 'tpu')
+  assert stored == {row.name: records}
+  known = {one['key']: one for one in stored[row.name]}
+  compiler_of_this_machine.setattr(table_row, 'compile_program', None)
+  assert table_row.compile_row(HERE, row, known) == (records, 0)
+  compiler_of_this_machine.setattr(
+    store, 'versions', lambda platform: 'compiler 2'
+  )
+  with pytest.raises(TypeError):
+    table_row.compile_row(HERE, row, known)
+
+
+def test_the_page_is_that_of_the_stored_rows():
+  stored = {
+    name: store.read(accelerator_tables.FOLDER, name)
+    for name in ('cuda', 'tpu')
+  }
+  assert all(stored.values())
+  assert accelerator_tables.PAGE.read_text() == page.as_markdown(stored)

@@ -1,0 +1,112 @@
+"""Code of the user's own: when it is run, and what is refused."""
+
+import sys
+
+import pytest
+from helpers import refused
+
+from fedjax_pfl.core.user_code import (
+  UserCode,
+  check_loaded,
+  digest_of,
+  is_code,
+  load_code,
+  value_of,
+)
+
+LOSS = 'def loss(logits, labels):\n  return logits[:, 0]\n'
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+  """Return the file own.py of the present directory, with a loss."""
+  monkeypatch.chdir(tmp_path)
+  file = tmp_path / 'own.py'
+  file.write_text(LOSS)
+  return file
+
+
+def load(name):
+  return load_code({'loss': name})['loss']
+
+
+def test_a_name_gets_a_digest_and_its_value(file):
+  config = {'loss': 'own.py:loss', 'metrics': ('own.py:loss',), 'seed': 1}
+  loaded = load_code(config)
+  name = loaded['loss']
+  assert name.startswith('own.py:loss#') and len(digest_of(name)) == 12
+  assert loaded['metrics'] == (name,) and loaded['seed'] == 1
+  assert name.value.__name__ == 'loss' and is_code(str(name))
+  assert loaded['metrics'][0].value is name.value  # the file ran once
+  assert load_code(loaded) == loaded
+  assert [path.name for path in file.parent.iterdir()] == ['own.py']
+
+
+def test_other_content_of_the_same_size_is_other_code(file):
+  before = load('own.py:loss')
+  file.write_text(LOSS.replace('0', '1'))
+  after = load('own.py:loss')
+  assert digest_of(before) != digest_of(after)
+  columns = [code.value(Rows(), None) for code in (before, after)]
+  assert columns == [0, 1]
+  assert load(str(after)) == after
+  message = refused(load, str(before))
+  assert 'Likely cause: the file has changed since' in message
+
+
+class Rows:
+  """An array that returns which column is read."""
+
+  def __getitem__(self, place):
+    return place[1]
+
+
+@pytest.mark.parametrize('name', ['convnet3', '', 5, None, 'own.py', 'a:b'])
+def test_what_is_no_code_stays(file, name):
+  assert load_code({'model': name}) == {'model': name}
+
+
+def test_all_names_that_are_not_loaded_are_named_at_once(file):
+  names = {
+    'model': 'a.py:Net#0123456789ab',
+    'loss': 'cross_entropy',
+    'metrics': ('b.py:f', 'b.py:g'),
+    'partition': load('own.py:loss'),
+  }
+  message = refused(check_loaded, names)
+  assert message.startswith('model, metrics: got')
+  assert '--config.model=a.py:Net --config.metrics=b.py:f,b.py:g, ' in message
+  check_loaded({**names, 'model': 'convnet3', 'metrics': ()})
+
+
+def test_only_loaded_code_has_a_value(file):
+  name = load('own.py:loss')
+  assert value_of('loss', name) is name.value
+  for stored in ('own.py:loss', str.__str__(name)):
+    message = refused(value_of, 'loss', stored)
+    assert '--config.loss=own.py:loss' in message
+    assert 'a run with code of its own that is opened again' in message
+  assert isinstance(name, UserCode) and not isinstance(name + '', UserCode)
+
+
+CASES = {
+  'no file': ('owns.py:loss', LOSS, '(did you mean own.py?)'),
+  'a folder': ('..py:loss', LOSS, "got '..py:loss'"),
+  'another name': ('own.py:lost', LOSS, '(did you mean loss?)'),
+  'an import': (
+    'own.py:loss',
+    'import jax\n\nimport no_such_module\n',
+    'got "own.py, line 3: ModuleNotFoundError: No module named \'no_such_',
+  ),
+  'no Python': ('own.py:loss', 'x = 1\ndef loss(:\n', 'own.py, line 2: Syntax'),
+  'an exit': ('own.py:loss', 'raise SystemExit(3)', 'line 1: SystemExit: 3'),
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_sentence_for(file, case):
+  name, content, words = CASES[case]
+  file.write_text(content)
+  message = refused(load, name)
+  assert message.startswith('loss: got ') and words in message
+  assert not [module for module in sys.modules if module == 'own']

@@ -1,0 +1,97 @@
+"""A partition by a function of the user's own."""
+
+import numpy as np
+import pytest
+from helpers import refused
+
+from fedjax_pfl.data import partition
+from fedjax_pfl.data.partition import split
+
+LABELS = np.arange(40) % 4
+TESTS = np.arange(12) % 4
+K = 4
+
+
+def one_class(labels, num_clients, rng):
+  """Give client k the rows of the class order[k]; drawn before any row."""
+  order = rng.permutation(4)
+  return [
+    rng.permutation(np.flatnonzero(labels == label))
+    for label in order[:num_clients]
+  ]
+
+
+def divide(function, **settings):
+  sizes = {'num_clients': K, 'num_classes': 4}
+  return partition(function, LABELS, TESTS, **sizes, **settings)
+
+
+def test_a_client_has_the_same_class_in_both_splits():
+  for seed in (0, 1):
+    train, test = divide(one_class, seed=seed)
+    for rows, tests in zip(train, test, strict=True):
+      assert set(LABELS[rows]) == set(TESTS[tests])
+      assert len(rows) == 10 and len(tests) == 3 and rows.dtype == np.int64
+  other, _ = divide(one_class, seed=0)
+  assert any((a != b).any() for a, b in zip(train, other, strict=True))
+
+
+def test_equal_seeds_give_equal_rows_and_tests_may_be_a_part_of_training():
+  train, test = divide(one_class, test_partition='split', test_fraction=0.2)
+  again, _ = divide(one_class, test_partition='whole')
+  kept, _ = split(again, 0.2, np.random.default_rng(0))
+  assert (
+    [len(rows) for rows in kept] == [len(rows) for rows in train] == [8] * K
+  )
+  for own, tests, all_rows in zip(train, test, again, strict=True):
+    assert set(own) | set(tests) == set(all_rows)
+
+
+def test_a_client_may_be_without_tests():
+  def few(labels, num_clients, rng):
+    return np.array_split(np.arange(min(len(labels), 42)), num_clients)[::1]
+
+  def none(labels, num_clients, rng):
+    return few(labels, num_clients, rng) if len(labels) > 12 else [[]] * K
+
+  assert [len(rows) for rows in divide(none)[1]] == [0] * K
+
+
+REFUSED = {
+  'twice': (lambda y, k, r: [[0, 1]] * k, 'gives row 0 to client 1 a second'),
+  'repeated': (lambda y, k, r: [[3, 3], [1], [2], [0]], 'row 3 to client 0'),
+  'outside': (
+    lambda y, k, r: [[0], [1], [2], [40]],
+    'rows from 40 to 40 for client 3, expected rows from 0 to 39',
+  ),
+  'below 0': (lambda y, k, r: [[0], [1], [2], [-1]], 'rows from -1 to -1'),
+  'empty': (lambda y, k, r: [[0], [], [2], [3]], 'client 1 without a training'),
+  'fewer': (
+    lambda y, k, r: [[0], [1]],
+    'returns list of 2, expected a list of',
+  ),
+  'nothing': (lambda y, k, r: None, 'returns NoneType, expected'),
+  'floats': (lambda y, k, r: [[0.5]] * k, 'float64[1] for client 0'),
+  'a mask': (lambda y, k, r: [y == c for c in range(k)], 'bool[40] for client'),
+  'an error': (lambda y, k, r: [1 / 0], 'own_partition_test.py, line '),
+  'arguments': (lambda labels: [], 'TypeError'),
+}
+
+
+@pytest.mark.parametrize('case', REFUSED)
+def test_sentence_for(case):
+  function, words = REFUSED[case]
+  message = refused(divide, function)
+  assert message.startswith('partition: got ')
+  assert words.replace(', expected', "', expected") in message or (
+    words in message
+  )
+
+
+def test_the_function_cannot_change_the_labels():
+  def writes(labels, num_clients, rng):
+    labels[:] = 0
+    return np.array_split(np.arange(len(labels)), num_clients)
+
+  divide(writes)
+  assert LABELS.max() == 3

@@ -1,0 +1,185 @@
+"""Clients that fail send nothing: against a plain Python loop without them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from counting_method import counting, start
+from helpers import (
+  ALGORITHMS,
+  COHORT,
+  KEY,
+  TRAIN,
+  assert_close,
+  assert_same_bits,
+  build,
+  client_of,
+  make_data,
+  round_of,
+)
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.federated.client_dropout import HAS_SENT, with_dropout
+from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+DATA, RATE = make_data(), 0.5
+UNIFORM = TRAIN._replace(aggregation='uniform')  # a_i = 1, or n_i
+
+
+def sent_by_hand(key, number, ids, rate=RATE):
+  """Return which of these clients send in this round."""
+  round_key = jax.random.fold_in(key, number)
+  keys = [jax.random.fold_in(round_key, client) for client in ids]
+  draws = [
+    jax.random.uniform(jax.random.fold_in(own, 2**31 - 1)) for own in keys
+  ]
+  return [bool(draw >= rate) for draw in draws]
+
+
+def key_by(holds):
+  """Return the first key for which holds(key)."""
+  return next(KEY(seed) for seed in range(100) if holds(KEY(seed)))
+
+
+def loop(algorithm, server, clients, cohorts, key, weights):
+  """Return the states after rounds of those that send, one after the other."""
+  for number, cohort in enumerate(cohorts):
+    round_key, ups = jax.random.fold_in(key, number), []
+    for client, sends in zip(
+      cohort, sent_by_hand(key, number, cohort), strict=True
+    ):
+      if not sends:
+        continue
+      own = trees.gather(clients, client)
+      new, up, _ = algorithm.local_update(
+        algorithm.download(server, own),
+        own,
+        client_of(DATA, client),
+        jax.random.fold_in(round_key, client),
+      )
+      clients = trees.scatter(clients, client, new)
+      ups.append((weights[client], up))
+    params = server.params
+    if total := sum(weight for weight, _ in ups):
+      mean = jax.tree.map(
+        lambda *leaves, ups=ups, total=total: (
+          sum(
+            weight * leaf for (weight, _), leaf in zip(ups, leaves, strict=True)
+          )
+          / total
+        ),
+        *(up for _, up in ups),
+      )
+      params = trees.combine(mean, params)
+    server = server._replace(round=server.round + 1, params=params)
+  return server, clients
+
+
+@pytest.mark.usefixtures('float64')
+@pytest.mark.parametrize(
+  ('name', 'train', 'weights'),
+  [
+    ('fedavg', UNIFORM, jnp.ones(len(DATA.count))),
+    ('fedper', TRAIN, DATA.count),
+  ],
+)
+def test_rounds_are_those_of_the_clients_that_send(name, train, weights):
+  """Of one round no client is left, and of another one without examples."""
+  (stage,) = build(name, train=train)
+  cohorts = [(0, 3), (4, 5), (6, 2), (3, 5)]
+
+  def is_mixed(key):
+    one, none, empty, *_ = (sent_by_hand(key, *c) for c in enumerate(cohorts))
+    return sum(one) == 1 and not any(none) and empty == [False, True]
+
+  key, states = key_by(is_mixed), begin(stage, DATA, KEY(1))
+  rounds_fn = make_rounds(round_of(with_dropout(stage, RATE)))
+  *got, metrics = rounds_fn(*states, jnp.array(cohorts), DATA, key)
+  local = jax.jit(stage.algorithm.local_update)
+  assert_close(
+    tuple(got),
+    loop(
+      stage.algorithm._replace(local_update=local),
+      *(*states, cohorts, key, weights),
+    ),
+  )
+  for number, cohort in enumerate(cohorts):
+    assert metrics[HAS_SENT][number].tolist() == sent_by_hand(
+      key, number, cohort
+    )
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=() if name == 'scaffold' else pytest.mark.long)
+    for name in ALGORITHMS
+  ],
+)
+def test_every_method_ends_as_if_they_had_not_been_drawn(name):
+  stages = build(name, train=UNIFORM)
+  states, cohort = begin(stages[0], DATA, KEY(1)), jnp.array(COHORT)
+  for number, stage in enumerate(stages):
+    if number:
+      states = stage.initialize(*states, DATA)
+    prepared = stage.prepare_data(states[0], DATA)
+    failing = with_dropout(stage, RATE)
+    if stage.full_participation:
+      assert failing is stage
+      *states, _ = round_of(stage)(
+        *states, jnp.arange(len(DATA.count)), prepared, KEY(2)
+      )
+      continue
+    clock = int(states[0].round)
+    key = key_by(
+      lambda key, n=clock: 2 <= sum(sent_by_hand(key, n, COHORT)) < 5
+    )
+    sent = np.array(sent_by_hand(key, clock, COHORT))
+    *got, _ = round_of(failing)(*states, cohort, prepared, key)
+    *want, _ = round_of(stage)(*states, cohort[sent], prepared, key)
+    assert_close(tuple(got), tuple(want))
+    states = want
+
+
+def test_who_fails_depends_on_the_client_alone():
+  """Not on the order of the cohort, on others, on chunks or on the loop."""
+  stage = with_dropout(Stage('counting', 3, counting()), RATE)
+  server, clients = start()
+  order = np.array(COHORT)
+  key = key_by(lambda key: 1 < sum(sent_by_hand(key, 0, COHORT)) < 4)
+  want, names = dict(zip(COHORT, sent_by_hand(key, 0, COHORT), strict=True)), []
+  for ids, options in (
+    (order, {'clients_per_chunk': 1}),
+    (order[::-1], {'clients_per_chunk': 2}),
+    (order[1:4], {'backend': 'loop'}),
+  ):
+    round_fn = make_round(stage.algorithm, **options)
+    after, rows, metrics = round_fn(server, clients, jnp.array(ids), DATA, key)
+    sent = metrics[HAS_SENT].tolist()
+    assert sent == [want[client] for client in ids.tolist()]
+    names.append(sent)
+    total = sum(int(DATA.count[client]) for client in ids if want[int(client)])
+    assert float(after.total - server.total) == pytest.approx(total)
+    visited = np.zeros(len(DATA.count), int)
+    visited[ids[np.array(sent)]] = 1
+    assert rows.visits.tolist() == visited.tolist()
+    others = np.flatnonzero(visited == 0)
+    assert_same_bits(trees.gather(rows, others), trees.gather(clients, others))
+  assert len({tuple(sorted(sent)) for sent in names[:2]}) == 1
+
+
+def test_clients_fail_at_the_rate():
+  stage = with_dropout(Stage('counting', 3, counting()), 0.2)
+  cohorts = jnp.tile(jnp.arange(len(DATA.count)), (300, 1))
+  rounds_fn = make_rounds(make_round(stage.algorithm, clients_per_chunk=7))
+  *_, metrics = rounds_fn(*start(), cohorts, DATA, KEY(2))
+  share = 1 - metrics[HAS_SENT].mean()
+  assert abs(share - 0.2) < 4 * np.sqrt(0.16 / cohorts.size)
+
+
+def test_without_dropout_the_stage_is_as_it_was():
+  (stage,) = build('fedavg')
+  assert with_dropout(stage, 0.0) is stage
+  assert with_dropout(stage, 0.1) is not stage

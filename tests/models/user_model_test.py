@@ -1,0 +1,300 @@
+"""Models of the user's own: flax.linen and flax.nnx, on any inputs."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from helpers import KEY, refused
+
+import fedjax_pfl as pfl
+from fedjax_pfl.core import trees
+from fedjax_pfl.models.user_model import make_user_task
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+Y, T, WORDS = 3, 6, 20
+SENSOR = jax.random.normal(KEY(0), (4, 16, 2))
+TOKENS = jnp.arange(4 * T).reshape(4, T) % WORDS
+MASK = jnp.ones(4)
+
+
+class Line(nn.Module):
+  """A model of sensor data, without BatchNorm."""
+
+  num_classes: int
+  width: int = 5
+
+  def setup(self):
+    self.conv = nn.Conv(self.width, (3,))
+    self.head = nn.Dense(self.num_classes)
+
+  def features(self, x, mask):
+    x = nn.max_pool(nn.relu(self.conv(x)), (2,), strides=(2,))
+    return x.mean(axis=1)
+
+  def __call__(self, x, mask):
+    return self.head(self.features(x, mask))
+
+
+class Text(nnx.Module):
+  """A model of text, with layers in a list."""
+
+  def __init__(self, num_classes, rngs, rate=0.0):
+    self.embed = nnx.Embed(WORDS, 5, rngs=rngs)
+    draws = [jax.random.normal(rngs.params(), (5,)) for _ in range(11)]
+    self.scales = nnx.List([nnx.Param(draw) for draw in draws])
+    self.dropout = nnx.Dropout(rate, rngs=rngs)
+    self.head = nnx.Linear(5, num_classes, rngs=rngs)
+
+  def features(self, x, mask, train=False):
+    x = self.embed(x).mean(axis=1)
+    for place, scale in enumerate(self.scales):
+      x = (x + place) * scale
+    return self.dropout(x, deterministic=not train)
+
+
+class Dropping(Text):
+  def __init__(self, num_classes, rngs):
+    super().__init__(num_classes, rngs, rate=0.5)
+
+
+def text_task(code=Text, **how):
+  sizes = {'image_shape': (T,), 'num_classes': Y, 'input_dtype': int}
+  return make_user_task(code, **sizes, **how)
+
+
+def line_task(code=Line, **how):
+  return make_user_task(code, image_shape=(16, 2), num_classes=Y, **how)
+
+
+def test_parameters_of_nnx_are_a_nested_dict_of_words():
+  task = text_task()
+  params = jax.eval_shape(task.init, KEY(0))
+  assert jax.tree.map(lambda leaf: leaf.shape, params) == {
+    'embed': {'embedding': (WORDS, 5)},
+    'scales': {str(number): (5,) for number in range(11)},
+    'head': {'kernel': (5, Y), 'bias': (Y,)},
+  }
+  assert [name for name, own in zip(
+    trees.leaf_names(params), jax.tree.leaves(task.is_head), strict=True
+  ) if own] == ['head/bias', 'head/kernel']  # fmt: skip
+
+
+def test_nnx_computes_what_the_module_does():
+  """Every layer gets its own parameters: '10' sorts before '2'."""
+  task = text_task()
+
+  @jax.jit
+  def both():
+    module = Text(Y, nnx.Rngs(KEY(3)))
+    features = module.features(TOKENS, MASK)
+    params, other = (task.init(KEY(seed)) for seed in (3, 4))
+    return (
+      (features, module.head(features)),
+      (task.features(params, TOKENS, MASK), task.logits(params, TOKENS, MASK)),
+      [tree['head']['kernel'] for tree in (params, other)],
+    )
+
+  want, found, (kernel, other) = both()
+  for one, same in zip(want, found, strict=True):
+    np.testing.assert_allclose(one, same, rtol=1e-4, atol=1e-4)
+  assert (kernel != other).all()
+
+
+@pytest.mark.long
+def test_dropout_of_nnx_is_for_training_and_follows_the_key():
+  task = text_task(Dropping)
+  batch = pfl.Batch(TOKENS, jnp.zeros(4, int), MASK)
+
+  @jax.jit
+  def features():
+    params = task.init(KEY(0))
+    still = [task.features(params, TOKENS, MASK) for _ in range(2)]
+    outputs = [task.train_outputs(params, batch, KEY(s)) for s in (1, 1, 2)]
+    return still, [own.features for own in outputs]
+
+  (full, again), (one, same, other) = features()
+  np.testing.assert_array_equal(full, again)
+  np.testing.assert_array_equal(one, same)
+  np.testing.assert_allclose(one, jnp.where(one == 0, 0, 2 * full), rtol=1e-5)
+  assert 0 < (one == 0).mean() < 1 and ((one == 0) != (other == 0)).any()
+
+
+def test_a_class_an_instance_and_a_function_are_one_model():
+  def make(input_shape, num_classes):
+    assert input_shape == (16, 2)
+    return Line(num_classes, width=5)
+
+  tasks = [line_task(code) for code in (Line, Line(Y), make)]
+  params = [task.init(KEY(0)) for task in tasks]
+  want = tasks[0].logits(params[0], SENSOR, MASK)
+  assert want.shape == (4, Y)
+  for task, own in zip(tasks, params, strict=True):
+    np.testing.assert_array_equal(task.logits(own, SENSOR, MASK), want)
+
+
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused', 'lax'])
+@pytest.mark.parametrize('library', ['linen', 'nnx'])
+def test_lines_are_convolved_alike(conv_impl, library):
+  class OfNnx(nnx.Module):
+    def __init__(self, num_classes, rngs):
+      self.conv = nnx.Conv(2, 5, (3,), rngs=rngs)
+      self.head = nnx.Linear(5, num_classes, rngs=rngs)
+
+    features = Line.features
+
+  task = line_task(Line if library == 'linen' else OfNnx, conv_impl=conv_impl)
+  params = task.init(KEY(0))
+  kernel = params['conv']['kernel']  # [3, 2, 5]
+  padded = jnp.pad(SENSOR, ((0, 0), (1, 1), (0, 0)))
+  rows = sum(padded[:, i : i + 16] @ kernel[i] for i in range(3))
+  rows = jax.nn.relu(rows + params['conv']['bias'])
+  want = rows.reshape(4, 8, 2, 5).max(2).mean(1)
+  found = task.features(params, SENSOR, MASK)
+  np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+
+
+def test_the_own_loss_is_that_of_the_task():
+  task = line_task(loss=lambda logits, labels: 2 * logits[:, 0] + labels)
+  params = task.init(KEY(0))
+  batch = pfl.Batch(SENSOR, jnp.arange(4), jnp.array([1.0, 1, 0, 1]))
+  logits = task.logits(params, SENSOR, MASK)
+  want = (2 * logits[:, 0] + jnp.arange(4))[jnp.array([0, 1, 3])].mean()
+  loss = task.loss(params, batch, KEY(0))
+  np.testing.assert_allclose(loss, want, rtol=1e-5)
+
+
+class Headless(Line):
+  def setup(self):
+    self.conv, self.last = nn.Conv(5, (3,)), nn.Dense(self.num_classes)
+
+  def __call__(self, x, mask):
+    return self.last(self.features(x, mask))
+
+
+class Deep(Line):
+  def setup(self):
+    self.conv = nn.Conv(5, (3,))
+    self.head = nn.Sequential([nn.Dense(5), nn.Dense(self.num_classes)])
+
+
+class Unbiased(Line):
+  def setup(self):
+    self.conv = nn.Conv(5, (3,))
+    self.head = nn.Dense(self.num_classes, use_bias=False)
+
+
+class Running(Line):
+  def features(self, x, mask):
+    return nn.BatchNorm(False)(super().features(x, mask))
+
+  features = nn.compact(features)
+
+
+class Needy(nn.Module):
+  num_classes: int
+  width: int
+
+
+class Empty(nnx.Module):
+  pass
+
+
+def wide(num_classes):
+  return Line(num_classes + 1)
+
+
+def failing(num_classes):
+  return Line(num_classes, 1 / 0)
+
+
+LINEN = {
+  'no head': (Headless, '"head"?'),
+  'two layers': (Deep, 'a head with'),
+  'no bias': (Unbiased, "a head with {'kernel': (5, 3)}"),
+  'another width': (wide, 'an output of shape (2, 4) for a batch of 2'),
+  'other arguments': (Needy, 'Needy, which needs width'),
+  'an error': (failing, 'user_model_test.py, line '),
+  'no module': (lambda: 5, '<lambda>, which makes int'),
+  'no code': (5, "got 'int', expected a flax module, its class"),
+  'a module of nnx': (
+    lambda: Empty(),
+    'or one of flax.nnx by the argument rngs',
+  ),
+}
+
+
+@pytest.mark.parametrize('case', LINEN)
+def test_sentence_for(case):
+  code, words = LINEN[case]
+  assert words in refused(line_task, code)
+
+
+class NoHead(Text):
+  def __init__(self, num_classes, rngs):
+    super().__init__(num_classes, rngs)
+    self.last = self.head
+    del self.head
+
+
+class Normed(Text):
+  def __init__(self, num_classes, rngs):
+    super().__init__(num_classes, rngs)
+    self.norm = nnx.BatchNorm(5, rngs=rngs)
+
+
+class AlwaysDropping(Dropping):
+  def features(self, x, mask):
+    return super().features(x, mask, True)
+
+
+class NoFeatures(nnx.Module):
+  def __init__(self, num_classes, rngs):
+    self.head = nnx.Linear(5, num_classes, rngs=rngs)
+
+
+def not_nnx(rngs):
+  return Line(Y)
+
+
+OF_NNX = {
+  'no head': (NoHead, 'AttributeError for inputs int32[2, 6]'),
+  'BatchNorm': (Normed, 'no parameters: norm/mean, norm/var'),
+  'dropout': (AlwaysDropping, 'features without an argument `train`'),
+  'no features': (NoFeatures, 'no method `features`'),
+  'not nnx': (not_nnx, "got 'Line', expected a module of flax.linen, or"),
+  'words for pixels': (Line, 'inputs of another shape than (2, 6)'),
+}
+
+
+@pytest.mark.parametrize('case', OF_NNX)
+def test_sentence_for_text_and(case):
+  code, words = OF_NNX[case]
+  assert words in refused(text_task, code)
+
+
+def test_an_instance_of_nnx_sentence():
+  module = Empty()
+  message = refused(
+    lambda: pfl.task_from_module(module, image_shape=(T,), num_classes=Y)
+  )
+  assert 'lambda rngs: MyNet(10, rngs=rngs)' in message
+
+
+LOSSES = {
+  'a mean': (lambda z, y: z.mean(), 'that returns float32[]'),
+  'a table': (lambda z, y: z, 'that returns float32[3, 3]'),
+  'integers': (lambda z, y: y, 'that returns int32[3]'),
+  'nothing': (lambda z, y: None, 'that returns NoneType'),
+  'arguments': (lambda z: z[:, 0], 'TypeError'),
+  'an if': (lambda z, y: z[:, 0] if z[0, 0] > 0 else y, 'user_model_test.py'),
+  'no function': (5, "got 'int'"),
+}
+
+
+@pytest.mark.parametrize('case', LOSSES)
+def test_sentence_for_a_loss(case):
+  loss, words = LOSSES[case]
+  message = refused(lambda: line_task(loss=loss))
+  assert message.startswith('loss: got ') and words in message

@@ -1,0 +1,192 @@
+"""A run whose last three clients come after training."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import ALGORITHMS, assert_same_bits, build, make_data, play
+from small_runs import make_experiment, restored
+
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.report.text_table import table
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.multi_seed import align
+from fedjax_pfl.training.seed_run import _cohorts, random_streams
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+K, U = 8, 3
+SETTINGS = {
+  'algorithm': 'fedper',
+  'num_clients': K,
+  'unseen_clients': U,
+  'shards_per_client': 5,
+  'client_fraction': 0.6,
+  'rounds': 2,
+  'learning_rate': 0.2,
+  'views': ('initial', 'finetuned'),
+  'eval_views': ('initial',),
+  'log_every': 2,
+  'eval_every': 2,
+  'checkpoint_every': 2,
+}
+
+
+def make(**changes):
+  return make_experiment(**{**SETTINGS, **changes})
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory, quick_compiler):
+  experiment = make()
+  workdir = tmp_path_factory.mktemp('unseen') / 'run'
+  return experiment, workdir, train(experiment, workdir)
+
+
+def test_they_are_in_no_cohort():
+  """client_fraction is of those that take part: 3 of 5."""
+  experiment = make()
+  (stage,) = experiment.stages
+  key = random_streams(0)['cohorts']
+  cohorts = np.asarray(_cohorts(experiment, stage, key, 0, 100))
+  assert cohorts.shape == (100, 3)
+  assert np.unique(cohorts).tolist() == list(range(K - U))
+  everyone = stage._replace(full_participation=True)
+  cohorts = _cohorts(experiment, everyone, key, 0, 2)
+  assert cohorts.tolist() == [list(range(K - U))] * 2
+
+
+def test_the_result_has_them_apart(finished):
+  experiment, workdir, result = finished
+  clients = run_dir.load_clients(workdir)
+  unseen = clients.unseen
+  assert clients.ids.tolist() == [0, 1, 2, 3, 4] and unseen.unseen is None
+  assert unseen.ids.tolist() == [5, 6, 7]
+  for view in SETTINGS['views']:
+    for group, own in ((result['views'], clients), (result['unseen'], unseen)):
+      assert group[view] == summarise(own.scores[view], own.train_count)
+      assert group[view]['num_clients'] == len(own.ids)
+  assert unseen.train_count.tolist() == experiment.unseen.train.count.tolist()
+  assert unseen.test_classes.sum(1).tolist() == (
+    experiment.unseen.test.count.tolist()
+  )
+  lines = table([result]).splitlines()
+  assert lines[-3].split()[:2] == ['unseen', 'clients'] and lines[-1][-1] == '3'
+
+
+def test_their_scores_are_those_by_hand(finished):
+  """One round alone, from the last server, at the first rate; then as all."""
+  experiment, workdir, _ = finished
+  algorithm = experiment.stages[-1].algorithm
+  server = restored(experiment, workdir).server
+  key = random_streams(experiment.settings.seed)['evaluation']
+  train_data, test = experiment.unseen
+
+  @jax.jit
+  def logits_of(index, count, x, rng):
+    own = train_data._replace(index=index, count=count)
+    client = algorithm.init_client(server, own, jax.random.fold_in(rng, 1))
+    client, _, _ = algorithm.local_update(
+      algorithm.download(server._replace(round=jnp.array(0)), client),
+      client,
+      own,
+      jax.random.fold_in(rng, 2),
+    )
+    views = algorithm.personalize(server, client, own, rng)
+    x = experiment.task.normalise(x, rng)
+    return {
+      view: algorithm.predict(views[view], x, jnp.ones(len(x)))
+      for view in SETTINGS['views']
+    }
+
+  scores = run_dir.load_clients(workdir).unseen.scores
+  for place in range(U):
+    rows = test.index[place, : test.count[place]]
+    rng = jax.random.fold_in(jax.random.fold_in(key, K - U), place)
+    found = logits_of(
+      train_data.index[place], train_data.count[place], test.x[rows], rng
+    )
+    for view, logits in found.items():
+      correct = int((logits.argmax(1) == test.y[rows]).sum())
+      assert scores[view].correct[place] == correct
+  correct = [scores[view].correct.tolist() for view in SETTINGS['views']]
+  assert max(correct[1]) > 0  # no test of zeros alone
+
+
+def test_their_examples_do_not_reach_the_server(finished, tmp_path):
+  """With other images and labels, all that training leaves has its bits."""
+  experiment, workdir, result = finished
+  rows = np.concatenate(
+    [
+      own[:count]
+      for own, count in zip(
+        np.asarray(experiment.unseen.train.index),
+        np.asarray(experiment.unseen.train.count),
+        strict=True,
+      )
+    ]
+  )
+  x, y = np.array(experiment.train.x), np.array(experiment.train.y)
+  x[rows], y[rows] = 255 - x[rows], (y[rows] + 1) % 10
+  pool = {'x': jnp.asarray(x), 'y': jnp.asarray(y)}
+  unseen = experiment.unseen
+  poisoned = experiment._replace(
+    train=experiment.train._replace(**pool),
+    unseen=unseen._replace(train=unseen.train._replace(**pool)),
+  )
+  other = train(poisoned, tmp_path)
+  one, two = (restored(experiment, path) for path in (workdir, tmp_path))
+  assert_same_bits(one._replace(seconds=()), two._replace(seconds=()))
+  assert other['views'] == result['views']
+  assert other['unseen'] != result['unseen']
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=() if name == 'scaffold' else pytest.mark.long)
+    for name in ALGORITHMS
+  ],
+)
+def test_no_method_reads_rows_that_no_client_of_a_round_has(name):
+  whole, stages = make_data(), build(name)
+  rows = np.unique(whole.index[5:])
+  rows = np.setdiff1d(rows, np.unique(whole.index[:5]))
+  poison = whole._replace(
+    x=whole.x.at[rows].set(255), y=whole.y.at[rows].set(whole.y[rows] ^ 1)
+  )
+  states = [
+    play(
+      stages,
+      data._replace(index=data.index[:5], count=data.count[:5]),
+      rounds=1,
+      cohort=range(5),
+    )[:2]
+    for data in (whole, poison)
+  ]
+  assert_same_bits(*states)
+
+
+@pytest.mark.long
+def test_validation_states_them_for_both_rounds(tmp_path):
+  experiment = make(validation_fraction=0.3, select='validation')
+  assert len(experiment.validation.count) == K - U
+  result = train(experiment, tmp_path)
+  assert result['unseen'] == result['validation']['unseen']
+  assert result['last']['unseen']['initial']['num_clients'] == U
+
+
+@pytest.mark.long
+def test_clients_on_the_host_make_the_same_result(finished, tmp_path):
+  _, _, result = finished
+  other = train(make(clients_placement='host'), tmp_path)
+  assert other['views'] == result['views']
+  assert other['unseen'] == result['unseen']
+
+
+def test_seeds_have_tables_of_one_shape():
+  seeds = align([make(seed=seed, partition='dirichlet') for seed in (0, 1, 2)])
+  for part in ('train', 'test'):
+    tables = [getattr(own.unseen, part) for own in seeds]
+    assert len({own.index.shape for own in tables}) == 1
+    assert all(own.x is tables[0].x for own in tables)
