@@ -58,6 +58,6 @@ def _interval(
     text(LEFT - 12, y + 4, display_name(method), 'end'),
     line(x(one.low), y, x(one.high), y, 'link'),
     tag('path', d=marker('o', x(one.mean), y, 5), class_=kind),
-    text(WIDTH - RIGHT + 12, y + 4, f'{one.mean:+.1f}'),
+    text(WIDTH - RIGHT + 12, y + 4, f'{round(one.mean, 1) + 0.0:+.1f}'),
     class_=css,
   )
