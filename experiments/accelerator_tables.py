@@ -22,10 +22,8 @@ from absl import flags, logging
 
 from experiments import commandline
 from experiments.accelerators import environment
+from experiments.accelerators.places import FOLDER, PAGE
 
-ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / 'results' / 'accelerators'
-PAGE = ROOT / 'docs' / 'accelerators.md'
 PLATFORM = flags.DEFINE_string('platform', '', 'tpu or cuda; none: stored rows')
 TOPOLOGY = flags.DEFINE_string('topology', '', 'as of compile_for.py')
 DEVICES = flags.DEFINE_integer('devices', 4, 'devices of the mesh; 1: none', 1)

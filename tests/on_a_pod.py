@@ -97,7 +97,7 @@ def measure_pod():
   )
   train = data_of(settings.data.num_clients)
   experiment = Experiment(
-    *(settings, None, train, train, None, ''),
+    *(settings, None, train, train, None, None, ''),
     *(task, build_stages(settings, task), size),
   )
   ((_, memory),) = forecasts(experiment)

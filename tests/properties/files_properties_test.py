@@ -16,6 +16,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import results_db, results_rows, run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
+from fedjax_pfl.runs.trackers.tracking import Tracking
 
 NAMES = st.text(string.ascii_letters + '_.0é ', min_size=1, max_size=6)
 TEXT = st.text(st.characters(exclude_categories=['Cs']), max_size=8)
@@ -71,16 +72,20 @@ def test_a_model(folder, params, meta):
 
 
 @st.composite
-def tables(draw):
+def tables(draw, metrics=()):
   """Draw the scores of some clients; missing measures are None."""
   size = draw(st.integers(1, 4))
   rng = np.random.default_rng(draw(SEEDS))
-  columns = [rng.integers(0, 99, size) for _ in range(2)]
-  for _ in Scores._fields[2:]:
-    column = np.where(rng.random(size) < 0.3, np.nan, rng.random(size))
-    columns.append(draw(st.sampled_from([None, column])))
+
+  def numbers():
+    return np.where(rng.random(size) < 0.3, np.nan, rng.random(size))
+
+  columns = {name: rng.integers(0, 99, size) for name in ('correct', 'count')}
+  for name in {*Scores._fields} - {*columns, 'own'}:
+    columns[name] = draw(st.sampled_from([None, numbers()]))
+  own = {name: numbers() for name in metrics} or None
   ids = np.sort(rng.permutation(20)[:size])
-  return ids, rng.integers(0, 99, size), Scores(*columns)
+  return ids, rng.integers(0, 99, size), Scores(**columns, own=own)
 
 
 VIEWS = st.dictionaries(
@@ -91,10 +96,14 @@ VIEWS = st.dictionaries(
 )
 
 
-@given(table=tables(), views=st.sets(NAMES, min_size=1, max_size=3))
+@given(
+  table=tables() | tables(metrics=('f1', 'brier')),
+  views=st.sets(NAMES, min_size=1, max_size=3),
+)
 def test_scores_of_clients(folder, table, views):
   ids, train_count, scores = table
-  run = run_dir.Run(folder, pytest.fail)
+  tracking = Tracking(folder, {}, 'none', pytest.fail)
+  run = run_dir.Run(folder, pytest.fail, tracking)
   run.write_clients(dict.fromkeys(views, scores), ids, train_count=train_count)
   got = run_dir.load_clients(folder)
   np.testing.assert_array_equal(got.ids, ids)

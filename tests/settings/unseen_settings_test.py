@@ -5,9 +5,9 @@ from helpers import refused
 from small_runs import settings_of
 
 from fedjax_pfl.analysis.export import choose
-from fedjax_pfl.reproduction.planning.keys import evaluation_key, training_key
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.keys import evaluation_key, training_key
 
 
 @pytest.mark.parametrize(

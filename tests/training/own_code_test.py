@@ -14,8 +14,8 @@ from fedjax_pfl.analysis import open_runs
 from fedjax_pfl.analysis.export_header import input_of
 from fedjax_pfl.report import page
 from fedjax_pfl.report.text_table import table
-from fedjax_pfl.reproduction.planning.keys import evaluation_key, run_key
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.keys import evaluation_key, run_key
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -4,9 +4,9 @@ import jax
 import pytest
 
 from configs import common
-from experiments import accelerator_tables
 from experiments.accelerators import (
   page,
+  places,
   report,
   rows,
   store,
@@ -89,9 +89,6 @@ def test_a_stored_program_is_not_compiled_again(
 
 
 def test_the_page_is_that_of_the_stored_rows():
-  stored = {
-    name: store.read(accelerator_tables.FOLDER, name)
-    for name in ('cuda', 'tpu')
-  }
+  stored = {name: store.read(places.FOLDER, name) for name in ('cuda', 'tpu')}
   assert all(stored.values())
-  assert accelerator_tables.PAGE.read_text() == page.as_markdown(stored)
+  assert places.PAGE.read_text() == page.as_markdown(stored)
