@@ -116,6 +116,7 @@ def test_first_run(tmp_path, monkeypatch, capsys, drawing):
   assert 'round 1/1' in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_your_own_method(tmp_path, monkeypatch, capsys, drawing):
   scope, figures = execute('your_own_method', tmp_path, monkeypatch)
   assert len(figures) == 2
@@ -128,6 +129,7 @@ def test_your_own_method(tmp_path, monkeypatch, capsys, drawing):
         assert np.isfinite(score.loss).all()
 
 
+@pytest.mark.long
 def test_your_own_data(tmp_path, monkeypatch, capsys, drawing):
   archives, images = small_archives.write_archives(
     tmp_path / 'net', ['fashion_mnist']

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from compiler import QUICK
 
 SCRIPT = Path(__file__).with_name('on_a_mesh.py')
 ROOT = SCRIPT.parents[2]
 
 
+@pytest.mark.long
 def test_states_are_divided_as_in_a_run():
   done = subprocess.run(
     [sys.executable, str(SCRIPT)],

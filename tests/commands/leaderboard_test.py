@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_without_images_it_says_how_to_get_them(tmp_path):
   folder = tmp_path / 'leaderboard'
   refused = subprocess.run(

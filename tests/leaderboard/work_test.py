@@ -35,6 +35,7 @@ def form(monkeypatch):
   )
 
 
+@pytest.mark.long
 def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
   form, tmp_path, monkeypatch
 ):

@@ -68,7 +68,7 @@ def make_shapes(clients, image_shape):
 
 def test_every_file_but_the_helpers_is_a_config():
   files = {path.stem for path in (ROOT / 'configs').glob('*.py')}
-  assert files - {*FILES} == {'common', 'methods'}
+  assert files - {*FILES} == {'common', 'leaderboard', 'methods'}
   methods = {common.load(name).algorithm for name in NAMES}
   assert methods == {*algorithms.available()}
   assert {*digits.EXPERIMENTS} == methods

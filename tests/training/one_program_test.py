@@ -96,6 +96,7 @@ def test_settings_that_were_killed_end_with_the_same_bits(swept):
     assert_same_run(folder / 'killed' / name, folder / 'whole' / name)
 
 
+@pytest.mark.long
 def test_clients_who_fail_and_who_come_later_know_the_numbers(
   tmp_path, quick_compiler
 ):
