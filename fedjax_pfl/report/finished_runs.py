@@ -10,6 +10,7 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.client_scores import Clients
 
 
 class FinishedRun(NamedTuple):
@@ -19,7 +20,7 @@ class FinishedRun(NamedTuple):
   record: dict[str, Any]  # config.json: the config, and what it ran on
   result: dict[str, Any]
   metrics: list[dict[str, Any]]
-  clients: run_dir.Clients
+  clients: Clients
 
   @property
   def config(self) -> dict[str, Any]:
