@@ -6,7 +6,7 @@ likely cause. Commands print it and exit with status 1, without a traceback.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 MAX_SHOWN = 800  # characters of a value that a message shows
 MAX_WORD = 100  # characters of a value that may be a misspelt choice
@@ -48,6 +48,22 @@ def bad_input(
       near = difflib.get_close_matches(word, words, n=1)
     message += f' (did you mean {near[0]}?).' if near else '.'
   return BadInput(f'{message} Likely cause: {cause}.')
+
+
+def check_known(
+  name: str,
+  given: Iterable[object],
+  *,
+  expected: str,
+  choices: Collection[object],
+  cause: str,
+) -> None:
+  """Raise BadInput for the first of several values that is no choice."""
+  for one in given:
+    if one not in choices:
+      raise bad_input(
+        name, got=one, expected=expected, choices=choices, cause=cause
+      )
 
 
 def _shown(got: object) -> str:
