@@ -33,8 +33,8 @@ def block_size(images: int, bytes_each: int, bytes_shared: int = 0) -> int:
 
 
 def over_blocks(
-  f: Callable[..., tuple[PyTree, Array]], block: int, *arrays: Array
-) -> tuple[PyTree, Array]:
+  f: Callable[..., tuple[PyTree, PyTree]], block: int, *arrays: Array
+) -> tuple[PyTree, PyTree]:
   """Return (sum, rows) of f(*blocks of rows) -> (summand, rows)."""
   images = len(arrays[0])
   if block == images:
@@ -48,7 +48,7 @@ def over_blocks(
     return jax.tree.map(jnp.add, total, summand), rows
 
   total, rows = lax.scan(step, zeros, parts)
-  return total, rows.reshape(images, *rows.shape[2:])
+  return total, jax.tree.map(lambda x: x.reshape(images, *x.shape[2:]), rows)
 
 
 def in_blocks(

@@ -25,7 +25,7 @@ from jax.lax import PrecisionLike
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import matmul_conv, tile_conv
+from fedjax_pfl.models.ops import matmul_conv, tile_conv, window_conv
 from fedjax_pfl.models.ops.blocks import block_size, in_blocks
 from fedjax_pfl.models.ops.fusion import pad
 
@@ -96,16 +96,24 @@ def conv_before_norm(
   return _convolve(x, kernel, stride, padding, precision)
 
 
-def plan_of(x: Array, kernel: Array, stride: int, padding: Padding) -> str:
-  """Return how `conv` convolves: by 'tiles', patches in 'blocks', or 'once'.
+def plan_of(
+  x: Array, kernel: Array, stride: int, padding: Padding, pooled: int = 1
+) -> str:
+  """Return how to convolve: by 'tiles', patches in 'blocks', or 'once'.
 
   'once' has images [C, H, W, B] inside, for a batch whose patches fit in cache.
+  With a ReLU and a max-pooling of `pooled` pixels a side, 'windows' and 'pooled
+  tiles' are functions of all three.
   """
   edge = padding[0][0]
   if padding != ((edge, edge),) * 2 or kernel.shape[:2] == (1, 1):
     return 'once'
-  if stride == 1 and tile_conv.is_worth(x.shape, kernel.shape, edge):
-    return 'tiles'
+  shapes = x.shape, kernel.shape, edge
+  if stride == 1 and pooled > 1 and window_conv.is_worth(*shapes, pooled):
+    return 'windows'
+  if stride == 1 and tile_conv.is_worth(*shapes):
+    is_pooled = pooled > 1 and tile_conv.is_pooled(*shapes, pooled)
+    return 'pooled tiles' if is_pooled else 'tiles'
   return 'once' if _block_size(x, kernel, stride) == len(x) else 'blocks'
 
 

@@ -11,7 +11,14 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import batch_norm, conv, pool, relu_pool, window_conv
+from fedjax_pfl.models.ops import (
+  batch_norm,
+  conv,
+  pool,
+  relu_pool,
+  tile_conv,
+  window_conv,
+)
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -70,12 +77,13 @@ def _relu_pool(of: Deferred, size: int) -> Array:
   if bias is None:
     bias = jnp.zeros(of.shape[-1], layer.x.dtype)
   match y:
-    case Deferred(Conv(x, kernel, 1, ((edge, _), _) as pad, False, precision)):
-      is_even = pad == ((edge, edge),) * 2
-      if is_even and window_conv.is_worth(x.shape, kernel.shape, edge, size):
-        return window_conv.conv_relu_pool(
-          x, kernel, bias, size, edge, precision
-        )
+    case Deferred(Conv(x, kernel, 1, pad, False, precision)):
+      args = x, kernel, bias, size, pad[0][0], precision
+      plan = conv.plan_of(x, kernel, 1, pad, size)
+      if plan == 'windows':
+        return window_conv.conv_relu_pool(*args)
+      if plan == 'pooled tiles':
+        return tile_conv.conv_relu_pool(*args)
   if _is_batch_first(layer):
     return relu_pool.relu_pool(compute(y), bias, size, 3)
   y = conv.batch_last(compute(y))

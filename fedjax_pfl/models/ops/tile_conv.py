@@ -43,17 +43,17 @@ def conv(x: Array, kernel: Array, edge: int, precision: PrecisionLike) -> Array:
 
 
 def _forward(x, kernel, edge, precision):
-  r, _, c, o = kernel.shape
-  m = tiles.SIZE + 1 - r
-  g = jnp.asarray(tiles.kernel_matrix(r), kernel.dtype)
-  u = lax.dot(g, kernel.reshape(r * r, -1), precision=precision)
-  u = u.reshape(-1, c, o)
+  u, r, m = (
+    _points(kernel, precision),
+    len(kernel),
+    tiles.SIZE + 1 - len(kernel),
+  )
   h, w, margin = _frame(x, r, edge)
 
   def convolve(x):
     v = tiles.to_tiles(margin(x), m)
-    products = _batched(v.reshape(len(u), -1, c), u, 2, 1, precision)
-    y = tiles.from_products(products.reshape(*v.shape[:-1], o), m)
+    products = _batched(v.reshape(len(u), -1, x.shape[-1]), u, 2, 1, precision)
+    y = tiles.from_products(products.reshape(*v.shape[:-1], -1), m)
     return (), y[:, :h, :w]
 
   y = over_blocks(convolve, _block(x, u, m, h, w), x)[1]
@@ -63,28 +63,107 @@ def _forward(x, kernel, edge, precision):
 
 def _backward(edge, precision, saved, dy):
   x, u, like = saved
-  r, (_, c, o) = len(like), u.shape
+  m = tiles.SIZE + 1 - len(like)
+  h, w = dy.shape[1:3]
+  rest = tiles.margin((1, 0, -h % m), (2, 0, -w % m))
+
+  def to_products(dy):
+    return tiles.to_products(rest(dy) if h % m or w % m else dy, m)
+
+  return _gradients(x, u, len(like), edge, precision, to_products, dy)
+
+
+conv.defvjp(_forward, _backward)
+
+
+def is_pooled(
+  x: tuple[int, ...], kernel: tuple[int, ...], edge: int, size: int
+) -> bool:
+  """Return whether windows of size x size pixels divide the tiles of conv."""
+  r, m = kernel[0], tiles.SIZE + 1 - kernel[0]
+  h, w = (side + 2 * edge - r + 1 for side in x[1:3])
+  return m % size == h % m == w % m == 0
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def conv_relu_pool(
+  x: Array,
+  kernel: Array,
+  bias: Array,
+  size: int,
+  edge: int,
+  precision: PrecisionLike,
+) -> Array:
+  """Return relu(the maximum of size x size pixels of conv + bias).
+
+  In a block: what is pooled stays in cache, and of it only which pixel won is
+  kept, a byte a window.
+  """
+  return _pooled_forward(x, kernel, bias, size, edge, precision)[0]
+
+
+def _pooled_forward(x, kernel, bias, size, edge, precision):
+  u, r, m = (
+    _points(kernel, precision),
+    len(kernel),
+    tiles.SIZE + 1 - len(kernel),
+  )
+  h, w, margin = _frame(x, r, edge)
+
+  def layer(x):
+    v = tiles.to_tiles(margin(x), m)
+    products = _batched(v.reshape(len(u), -1, x.shape[-1]), u, 2, 1, precision)
+    products = products.reshape(*v.shape[:-1], -1)
+    return (), tiles.pool_products(products, bias, m, size)
+
+  z, won = over_blocks(layer, _block(x, u, m, h, w), x)[1]
+  return z, (x, u, kernel[:, :, :0], won)
+
+
+def _pooled_backward(size, edge, precision, saved, dz):
+  x, u, like, won = saved
+  m = tiles.SIZE + 1 - len(like)
+
+  def to_products(dz, won):
+    return tiles.winners_to_products(dz, won, m, size)
+
+  dx, dk = _gradients(x, u, len(like), edge, precision, to_products, dz, won)
+  on = jnp.where(won == tiles.OFF, 0, dz).reshape(-1, dz.shape[-1])
+  # A product, because sums along other axes than the last are slow.
+  ones = jnp.ones(len(on), on.dtype)
+  return dx, dk, lax.dot(ones, on, precision=lax.Precision.HIGHEST)
+
+
+conv_relu_pool.defvjp(_pooled_forward, _pooled_backward)
+
+
+def _points(kernel: Array, precision) -> Array:
+  """Return U = G K G^T [36, C, O]."""
+  r, _, c, o = kernel.shape
+  g = jnp.asarray(tiles.kernel_matrix(r), kernel.dtype)
+  u = lax.dot(g, kernel.reshape(r * r, -1), precision=precision)
+  return u.reshape(-1, c, o)
+
+
+def _gradients(x, u, r, edge, precision, to_products, *rows):
+  """Return dx and dK, of dM = to_products(*blocks of rows)."""
+  points, c, o = u.shape
   m = tiles.SIZE + 1 - r
   high, wide = x.shape[1:3]
   h, w, margin = _frame(x, r, edge)
-  rest = tiles.margin((1, 0, -h % m), (2, 0, -w % m))
 
-  def differentiate(x, dy):
+  def differentiate(x, *rows):
     v = tiles.to_tiles(margin(x), m)
-    dm = tiles.to_products(rest(dy) if h % m or w % m else dy, m)
-    dm = dm.reshape(len(u), -1, o)
-    du = _batched(v.reshape(len(u), -1, c), dm, 1, 1, precision)
+    dm = to_products(*rows).reshape(points, -1, o)
+    du = _batched(v.reshape(points, -1, c), dm, 1, 1, precision)
     dv = _batched(dm, u, 2, 2, precision).reshape(v.shape)
     dx = tiles.from_tiles(dv, m)
     return du, dx[:, edge : edge + high, edge : edge + wide]
 
-  du, dx = over_blocks(differentiate, _block(x, u, m, h, w), x, dy)
+  du, dx = over_blocks(differentiate, _block(x, u, m, h, w), x, *rows)
   g = jnp.asarray(tiles.kernel_matrix(r), u.dtype)
-  dk = lax.dot(g.T, du.reshape(len(u), -1), precision=precision)
+  dk = lax.dot(g.T, du.reshape(points, -1), precision=precision)
   return dx, dk.reshape(r, r, c, o)
-
-
-conv.defvjp(_forward, _backward)
 
 
 def _frame(x: Array, r: int, edge: int):
