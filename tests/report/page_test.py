@@ -64,6 +64,16 @@ def test_every_section_is_there(two):
   assert 'FedAvg ends highest: 67.5\N{NO-BREAK SPACE}%' in two
 
 
+def test_data_of_ones_own_have_the_name_of_their_file(tmp_path):
+  paths = [
+    make_run(tmp_path / name, seed=seed, dataset='npz', data_dir=f'in/{name}')
+    for seed, name in enumerate(['a.npz', 'b.npz'])
+  ]
+  assert '<title>Personalisation on a.npz</title>' in page.render(paths[:1])
+  with pytest.raises(BadInput, match=r"'a.npz \(data\)'.*one dataset"):
+    page.render(paths)
+
+
 def test_summary_beside_what_is_printed(two):
   summary = sections(two)['Summary']
   _, ours, seeds = rows(summary)

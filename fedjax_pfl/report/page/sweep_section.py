@@ -38,13 +38,21 @@ class Setting(NamedTuple):
   accuracy: np.ndarray  # [S] in percent, by seed
 
 
-def sweep(groups: Sequence[Group]) -> list[Section]:
-  """Return its sections; [] unless one method has several settings."""
+class Sweep(NamedTuple):
+  """The settings of one method, the best first, and what they differ in."""
+
+  settings: tuple[Setting, ...]
+  fields: tuple[str, ...]
+  on_validation: bool  # or on the tests, which are no ground for a choice
+
+
+def find_sweep(groups: Sequence[Group]) -> Sweep | None:
+  """Return the sweep; None unless one method has several settings."""
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
-    return []
+    return None
   fields = _differing(groups)
   if not fields:
-    return []
+    return None
   on_validation = all(
     run.clients.validation is not None for group in groups for run in group.runs
   )
@@ -57,15 +65,32 @@ def sweep(groups: Sequence[Group]) -> list[Section]:
     for group in groups
   ]
   settings.sort(key=lambda one: -one.accuracy.mean())
-  where = 'validation examples' if on_validation else 'the tests'
+  return Sweep(tuple(settings), tuple(fields), on_validation)
+
+
+def make_sections(sweep: Sweep) -> list[Section]:
+  """Return the sections of a sweep."""
+  settings = sweep.settings
+  where = 'validation examples' if sweep.on_validation else 'the tests'
   words = f'Accuracy on {where}, %, mean over clients and seeds.'
-  if not on_validation:
+  if not sweep.on_validation:
     words += ' To choose a setting by it would be to choose by the tests.'
-  sections = [Section('Sweep', words, _overview(settings, fields))]
+  sections = [Section('Sweep', words, _overview(settings, sweep.fields))]
   if curves := _curves(settings):
     words = 'Mean over seeds; the best setting first, the others in grey.'
     sections.append(Section('Curve of every setting', words, curves))
   return sections
+
+
+def lead(sweep: Sweep) -> str:
+  """Return which setting validation chooses, and what it has on the tests."""
+  best, settings = sweep.settings[0], len(sweep.settings)
+  _, after = finished_runs.before_and_after(best.group.runs[0])
+  tests = float(np.mean(numbers(best.group, after, 'mean')))
+  return (
+    f'Of {settings} settings, validation chooses {best.group.label}: '
+    f'{best.accuracy.mean():.1f}\u00a0% there, {tests:.1f}\u00a0% on the tests.'
+  )
 
 
 def _differing(groups: Sequence[Group]) -> list[str]:
@@ -93,7 +118,9 @@ def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
   )
 
 
-def _overview(settings: Sequence[Setting], fields: list[str]) -> list[Panel]:
+def _overview(
+  settings: Sequence[Setting], fields: Sequence[str]
+) -> list[Panel]:
   """Return the heat map of two fields, or a strip of dots for each field."""
   css = settings[0].group.css
   means = [float(one.accuracy.mean()) for one in settings]
