@@ -127,7 +127,8 @@ def train(config, workdir='run'):
 )
 def test_what_is_no_image_is_learnt(folder, model, method):
   views = 'initial', 'finetuned', 'templates_cosine'
-  result = train(config_of(model, method, views=views))
+  changes = {'views': views, 'rounds': 6, 'finetune.learning_rate': 0.1}
+  result = train(config_of(model, method, **changes))
   for view in views[1:]:
     assert result['views'][view]['mean'] > 60, view  # guessing: 33
     # Sums are floats where inputs are whole numbers.
@@ -254,9 +255,14 @@ def pfl_config(settings):
 
 REFUSED = {
   'a model for images': ({'model': 'convnet3'}, 'convnet3 for inputs of int32'),
+  'a model for images, of floats': (
+    {'model': 'convnet3', 'data_dir': 'Sensor.npz'},
+    "model: got 'convnet3 for inputs of shape (",
+  ),
   'a preprocessing': ({'preprocessing': 'unit'}, 'preprocessing: got '),
   'no function': ({'partition': 'own.py:CODE'}, 'a name that own.py defines'),
   'another kind': ({'partition': 'own.py:np'}, "partition: got 'module'"),
+  'a model without its name': ({'model': 'own.py'}, 'a file without the name'),
   'a metric without its file': ({'metrics': ('recall',)}, 'metrics: got '),
   'a metric twice': (
     {'metrics': ('own.py:recall', './own.py:recall')},
