@@ -76,9 +76,7 @@ def test_what_is_to_be_downloaded_is_listed_at_once(tmp_path):
   first, *others = archives['mnist']
   heard, folder = [], tmp_path / 'data' / 'downloads'
   folder.mkdir(parents=True)
-  (folder / first.name).write_bytes(
-    (tmp_path / 'net' / first.name).read_bytes()
-  )
+  shutil.copy(tmp_path / 'net' / first.name, folder)
   prepare(['mnist'], str(tmp_path / 'data'), heard.append, archives)
   assert heard[0].splitlines() == [
     f'To be in {folder}, 0 MB:',
