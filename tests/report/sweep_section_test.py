@@ -62,6 +62,7 @@ def test_two_fields_are_a_heat_map(tmp_path):
   assert [panel.note for panel in curves.panels] == ['35.00', '25.00', '15.00']
   assert all(panel.svg.count('class="other"') == 2 for panel in curves.panels)
   page = render(paths)
+  assert page.count('<figure class="small">') == 3
   order = ['<h2>Sweep</h2>', 'Curve of every setting', '<h2>Summary</h2>']
   assert sorted(order, key=page.index) == order
   # The tests of all settings are equal: they have chosen nothing.
@@ -102,6 +103,26 @@ def test_a_run_without_a_hyperparameter_has_its_default(tmp_path):
   groups = make_groups(read_comparable(paths))
   assert groups[0].label == 'FedProx, mu=default, learning_rate=0.1'
   assert {*find_sweep(groups).fields} == {'learning_rate', 'hp.mu'}
+
+
+def test_digests_of_own_code_are_left_out_unless_they_alone_differ(tmp_path):
+  def labels(*losses):
+    paths = [
+      make_run(tmp_path / f'{len(losses)}{loss[-1]}', loss=loss)
+      for loss in losses
+    ]
+    groups = make_groups(read_comparable(paths))
+    values = [one.values['loss'] for one in find_sweep(groups).settings]
+    assert [f'FedAvg, loss={value}' for value in values] == [
+      group.label for group in groups
+    ]
+    return values
+
+  a, b = 'net.py:a#00000000000a', 'net.py:a#00000000000b'
+  assert labels(a, 'net.py:b#00000000000c', 'cross_entropy') == [
+    *('net.py:a', 'net.py:b', 'cross_entropy')
+  ]
+  assert labels(a, b, 'net.py:b#00000000000c', 'x')[:2] == [a, b]
 
 
 def test_what_is_no_sweep(tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report.finished_runs import (
   before_and_after,
   dataset_of,
@@ -210,13 +211,13 @@ def _facts(
   groups: Sequence[Group], common: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
   """Yield settings that all lines share: (name, value)."""
-  yield 'model', common.get('model')
+  yield 'model', without_digest(common.get('model') or '')
   yield 'clients', common.get('num_clients')
   way = common.get('partition')
   detail, word = DETAILS.get(way, ('', ''))
   words = f', {word.format(common[detail])}' if detail in common else ''
   yield 'unseen clients', common.get('unseen_clients')
-  yield 'partition', way and f'{way}{words}'
+  yield 'partition', way and f'{without_digest(way)}{words}'
   yield 'client fraction', common.get('client_fraction')
   yield 'dropout rate', common.get('dropout_rate')
   yield 'local epochs', common.get('local_epochs')

@@ -16,6 +16,7 @@ from fedjax_pfl.report.page.groups import (
   Group,
   curve_of,
   numbers,
+  without_digests,
 )
 from fedjax_pfl.report.page.sections import Panel, Section
 from fedjax_pfl.report.page.sweep_charts import (
@@ -56,13 +57,18 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   on_validation = all(
     run.clients.validation is not None for group in groups for run in group.runs
   )
+  flats = [flatten(group.runs[0].config) for group in groups]
+  shown = {
+    field: without_digests([flat.get(field) for flat in flats])
+    for field in fields
+  }
   settings = [
     Setting(
       group,
-      {field: flatten(group.runs[0].config).get(field) for field in fields},
+      {field: shown[field][place] for field in fields},
       _accuracy(group, on_validation),
     )
-    for group in groups
+    for place, group in enumerate(groups)
   ]
   settings.sort(key=lambda one: -one.accuracy.mean())
   return Sweep(tuple(settings), tuple(fields), on_validation)
@@ -170,6 +176,7 @@ def _curves(settings: Sequence[Setting]) -> list[Panel]:
       ', '.join(f'{name}={value}' for name, value in one.values.items()),
       plot_before_others(curves, place, one.group.css),
       f'{one.accuracy.mean():.2f}',
+      is_small=True,
     )
     for place, (one, _) in enumerate(found[:MOST_CURVES])
   ]
