@@ -61,6 +61,7 @@ def main(overrides):
   import jax
 
   from experiments.benchmarks import bars, options
+  from fedjax_pfl.runs.provenance import num_cores
 
   cases = options.make_cases({name: flag.value for name, flag in LISTS.items()})
   works = options.make_works(WORK.value)
@@ -70,7 +71,7 @@ def main(overrides):
     options.check_torch(cases)
   most = max(case.devices for case in cases)
   if names:  # bars of training try one device a core
-    most = max(most, len(os.sched_getaffinity(0)))
+    most = max(most, num_cores())
   if most > 1:
     # A CPU has as many devices as JAX is told before it looks for them.
     jax.config.update('jax_num_cpu_devices', most)

@@ -7,6 +7,11 @@ in the order of their worth. Finished ones are reused, stopped ones continue
 after their last checkpoint, and one that diverges ends alone. When the time is
 up, a training saves a checkpoint after its round; the same command goes on.
 
+A CPU is one device a core, each of which trains clients of its own: 1.0 to 2.4
+times as fast as one device (docs/performance.md), and the numbers are its own
+up to rounding. --xla_force_host_platform_device_count in $XLA_FLAGS chooses
+another number of devices.
+
 Below --results it leaves what experiments/reproduce.py leaves: the summary, the
 tables, and run directories, of which git keeps the numbers.
 
@@ -46,10 +51,12 @@ def main(overrides):
   from fedjax_pfl.reproduction.queue.deadline import check_minutes
   from fedjax_pfl.reproduction.queue.entries import load_queue
   from fedjax_pfl.reproduction.queue.work import QueueJob
+  from fedjax_pfl.runs.provenance import num_cores
   from fedjax_pfl.settings import parse_config
-  from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.training import compile_cache, cpu_devices
   from fedjax_pfl.training.data_fingerprints import make_data_of
 
+  cpu_devices.divide_cpu(num_cores())
   check_minutes(MINUTES.value)
   queue = load_queue(Path(QUEUE.value), load_table)
   configs = {name: parse_config(one) for name, one in load_configs().items()}

@@ -1,14 +1,21 @@
 """A queue of small trainings on the digits; as a process of its own, too:
 
-python tests/small_queue.py FOLDER [MINUTES]
+python tests/small_queue.py FOLDER [NUMBER]
+
+NUMBER: the change of a file before which the process kills itself.
 """
 
+import contextlib
 import csv
+import itertools
+import os
+import signal
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import small_runs
+from faults import moments
 
 from configs import common
 from fedjax_pfl.core.errors import bad_input
@@ -131,13 +138,30 @@ def rows_of(folder):
   return rows
 
 
+@contextlib.contextmanager
+def killed_at(number, folder):
+  """Kill this process before a change of a file below; else print how many."""
+  changes = itertools.count(1)
+
+  def look(what):
+    if next(changes) == number:
+      os.kill(os.getpid(), signal.SIGKILL)
+
+  with moments.watching(folder, look):
+    yield
+  print(f'{next(changes) - 1} changes')
+
+
 if __name__ == '__main__':
   from experiments import commandline
 
   def main(overrides, words):
     folder = Path(words[0])
-    with mock.patch.object(execute, 'build_experiment', build):
-      minutes = float(words[1]) if len(words) > 1 else None
-      make_job(folder / 'queue.toml').run(folder / 'results', minutes)
+    number = int(words[1]) if len(words) > 1 else None
+    with (
+      mock.patch.object(execute, 'build_experiment', build),
+      killed_at(number, folder / 'results'),
+    ):
+      make_job(folder / 'queue.toml').run(folder / 'results')
 
   commandline.run(main, words='a folder with queue.toml')

@@ -17,7 +17,7 @@ from experiments.accelerators.devices import Device
 from experiments.accelerators.plan import Plan, make_plan
 from experiments.accelerators.programs import make_programs
 from experiments.benchmarks.screen import WIDTH
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.target import compiling_for
 
 KINDS = ('begin', 'data', 'round', 'evaluation')
@@ -49,15 +49,13 @@ class Member(NamedTuple):
 
 def check_kinds(kinds: Sequence[str]) -> None:
   """Refuse programs that no run has."""
-  for kind in kinds:
-    if kind not in KINDS:
-      raise bad_input(
-        'programs',
-        got=kind,
-        expected='programs of a run',
-        choices=KINDS,
-        cause='a typing error',
-      )
+  check_known(
+    'programs',
+    kinds,
+    expected='programs of a run',
+    choices=KINDS,
+    cause='a typing error',
+  )
 
 
 def compile_all(

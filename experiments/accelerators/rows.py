@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from configs import common
 from experiments.accelerators.targets import KINDS
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.target import KINDS as TARGETS
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.task import MODELS
@@ -69,25 +69,20 @@ def choose(
   tables: Sequence[str], labels: Sequence[str], devices: int
 ) -> Iterator[Row]:
   """Yield the rows that are asked for, all without labels; the mesh last."""
-  for table in tables:
-    if table not in TABLES:
-      raise bad_input(
-        'tables',
-        got=table,
-        expected='tables of accelerators',
-        choices=TABLES,
-        cause='a typing error',
-      )
-  known = [label for table in tables for label in labels_of(table)]
-  for label in labels:
-    if label not in known:
-      raise bad_input(
-        'labels',
-        got=label,
-        expected='models or methods of these tables',
-        choices=known,
-        cause='a typing error, or a method without its table',
-      )
+  check_known(
+    'tables',
+    tables,
+    expected='tables of accelerators',
+    choices=TABLES,
+    cause='a typing error',
+  )
+  check_known(
+    'labels',
+    labels,
+    expected='models or methods of these tables',
+    choices=[label for table in tables for label in labels_of(table)],
+    cause='a typing error, or a method without its table',
+  )
   for number in sorted({1, devices}):
     for table in tables:
       for label in labels_of(table):

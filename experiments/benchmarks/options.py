@@ -1,6 +1,6 @@
 """The flags of bench.py, checked before anything is compiled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import product
 from typing import Any
 
@@ -10,7 +10,7 @@ from experiments.benchmarks.cases import Case
 from experiments.benchmarks.measure import NO_TORCH, WORKS, has_torch
 from experiments.benchmarks.plain_models import PLAIN
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.models.ops.conv import CONV_IMPLS
 from fedjax_pfl.models.task import MODELS
 
@@ -91,17 +91,15 @@ def _given(name: str, words: Sequence[str]) -> Sequence[str]:
 
 
 def _words(
-  name: str, words: Sequence[str], choices: Iterable[str]
+  name: str, words: Sequence[str], choices: Collection[str]
 ) -> list[str]:
-  for word in _given(name, words):
-    if word not in choices:
-      raise bad_input(
-        name,
-        got=word,
-        expected='a known name',
-        choices=choices,
-        cause='a typing error',
-      )
+  check_known(
+    name,
+    _given(name, words),
+    expected='a known name',
+    choices=choices,
+    cause='a typing error',
+  )
   return [*words]
 
 

@@ -68,15 +68,17 @@ def sync_folder(folder: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: pathlib.Path) -> Iterator[None]:
-  """Raise BadInput instead of OSError if a file cannot be written."""
+def writing(
+  path: pathlib.Path, name: str = 'workdir', files: str = 'the files of a run'
+) -> Iterator[None]:
+  """Raise BadInput of `name` instead of OSError if a file cannot be written."""
   try:
     yield
   except OSError as error:
     raise bad_input(
-      'workdir',
+      name,
       got=f'{path}, in which {error.filename or "a file"} cannot be written',
-      expected='a disk that takes the files of a run',
+      expected=f'a disk that takes {files}',
       choices=['make room there; the same command then goes on'],
       cause=f'{error.strerror or error}'.lower(),
     ) from error

@@ -6,7 +6,7 @@ likely cause. Commands print it and exit with status 1, without a traceback.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 MAX_SHOWN = 800  # characters of a value that a message shows
 MAX_WORD = 100  # characters of a value that may be a misspelt choice
@@ -54,6 +54,22 @@ def _nearest(word: str, words: Iterable[str]) -> str | None:
   lower = {one.lower(): one for one in words}
   near = difflib.get_close_matches(word.lower(), lower, n=1)
   return lower[near[0]] if near else None
+
+
+def check_known(
+  name: str,
+  given: Iterable[object],
+  *,
+  expected: str,
+  choices: Collection[object],
+  cause: str,
+) -> None:
+  """Raise BadInput for the first of several values that is no choice."""
+  for one in given:
+    if one not in choices:
+      raise bad_input(
+        name, got=one, expected=expected, choices=choices, cause=cause
+      )
 
 
 def _shown(got: object) -> str:

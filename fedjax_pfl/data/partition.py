@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partitions import Indices, Sizes
 from fedjax_pfl.data.partitions.classes import Classes
@@ -173,15 +173,13 @@ def _fill(name: str | Divide, settings: Mapping[str, Any]):
   if callable(name):
     return Own(name)
   kind = PARTITIONS[name]
-  for field in settings:
-    if field not in kind._fields:
-      raise bad_input(
-        'partition',
-        got=field,
-        expected=f'a setting of the partition {name}',
-        choices=kind._fields,
-        cause='a setting of another partition',
-      )
+  check_known(
+    'partition',
+    settings,
+    expected=f'a setting of the partition {name}',
+    choices=kind._fields,
+    cause='a setting of another partition',
+  )
   return kind(**settings)
 
 

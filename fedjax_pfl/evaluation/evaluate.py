@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
@@ -47,15 +47,13 @@ def view_shapes(
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
   """Raise BadInput for a view that the method does not have."""
-  for name in names:
-    if name not in choices:
-      raise bad_input(
-        'view',
-        got=name,
-        expected='a view of this method',
-        choices=choices,
-        cause='a typing error, or fine-tuning that stops at other epochs',
-      )
+  check_known(
+    'view',
+    names,
+    expected='a view of this method',
+    choices=choices,
+    cause='a typing error, or fine-tuning that stops at other epochs',
+  )
 
 
 def make_evaluate(

@@ -14,6 +14,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report import figure_file, finished_runs, plots
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.client_scores import Clients
 
 QUANTITIES = ('mean', 'std', 'worst_decile')  # of a summary, shown on the right
 
@@ -24,7 +25,7 @@ class ShownRun(NamedTuple):
   label: str  # the algorithm; with the directory's name where two runs share it
   result: dict[str, Any]
   curve: plots.Curve
-  clients: run_dir.Clients
+  clients: Clients
 
 
 def compare(

@@ -11,6 +11,7 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.client_scores import Clients
 
 OWN_DATA = ('npz', 'folder')  # names of many data sets
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
@@ -23,7 +24,7 @@ class FinishedRun(NamedTuple):
   record: dict[str, Any]  # config.json: the config, and what it ran on
   result: dict[str, Any]
   metrics: list[dict[str, Any]]
-  clients: run_dir.Clients
+  clients: Clients
   defaults: Mapping[str, Any] = MappingProxyType({})  # of hp, beside its own
 
   @property

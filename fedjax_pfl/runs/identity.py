@@ -192,16 +192,14 @@ def _compare(
       cause='the files of the data set, how they are read, or the model of '
       'the run to start from (after a +) have changed',
     )
-  old, new = (
-    {**record, **fields}
-    for record, fields in zip((stored, now), may_differ, strict=True)
-  )
-  for name in new:
-    if name != 'config' and old.get(name) != new[name]:
-      log(
-        f'{path} was started with {name} {old.get(name)}, this is {new[name]}: '
-        'if numbers differ, then in their last digits.'
-      )
+  # The devices that there are, and the field of that name, are two things.
+  for old, new in ((stored, now), may_differ):
+    for name in new:
+      if name != 'config' and old.get(name) != new[name]:
+        log(
+          f'{path} was started with {name} {old.get(name)}, this is '
+          f'{new[name]}: if numbers differ, then in their last digits.'
+        )
 
 
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:

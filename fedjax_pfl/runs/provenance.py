@@ -39,9 +39,14 @@ def processor() -> str:
     if line.startswith('model name')
   ]
   name = names[0] if names else platform.processor() or platform.machine()
+  return f'{name}, {num_cores()} cores'
+
+
+def num_cores() -> int:
+  """Return how many cores this process may use."""
   if hasattr(os, 'sched_getaffinity'):  # Linux
-    return f'{name}, {len(os.sched_getaffinity(0))} cores'
-  return f'{name}, {os.cpu_count()} cores'
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
 
 
 def _commit(root: pathlib.Path) -> str | None:

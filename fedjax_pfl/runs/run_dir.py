@@ -2,7 +2,7 @@
 
   config.json     the resolved config, and its provenance
   metrics.jsonl   one object a line: round, time, named numbers
-  clients.npz     per client: ids, counts, and the scores of every view
+  clients.npz     per client: ids, counts, and scores: client_scores.py
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    checkpoint.py
   tb/             the metrics for TensorBoard: trackers/
@@ -19,39 +19,19 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, checksums, identity, lock
+from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
 from fedjax_pfl.runs.trackers.tracker import NONE, check_installed
 from fedjax_pfl.runs.trackers.tracking import Tracking
 
 METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
 RESULT = 'result.json'
-# Fields of Scores that every view has; the others may be None.
-ALWAYS_SCORED = ('correct', 'count')
-VALIDATION = 'validation_'  # begins the names of these scores in clients.npz
-UNSEEN = 'unseen/'  # arrays of clients who came after training; no view's name
-OWN = 'own'  # the field of the user's metrics, which are stored by their names
-
-
-class Clients(NamedTuple):
-  """The content of clients.npz."""
-
-  ids: np.ndarray  # [K]
-  train_count: np.ndarray  # [K]
-  scores: dict[str, Scores]  # by view, in the order of writing; fields [K]
-  # Examples of every class; None where only an evaluation was stored.
-  train_classes: np.ndarray | None = None  # [K, Y]
-  test_classes: np.ndarray | None = None  # [K, Y]
-  unseen: 'Clients | None' = None  # those who came after training
-  # Of the result's models, on the examples kept for choosing; None without.
-  validation: Scores | None = None
 
 
 def open_run(
@@ -206,13 +186,9 @@ class Run:
     of clients who came after training are called unseen/...
     """
     classes = train_classes, test_classes
-    arrays = _arrays_of(
-      Clients(ids, train_count, scores, *classes, validation=validation)
+    arrays = as_arrays(
+      Clients(ids, train_count, scores, *classes, unseen, validation)
     )
-    if unseen is not None:
-      arrays |= {
-        f'{UNSEEN}{name}': array for name, array in _arrays_of(unseen).items()
-      }
     with atomic_files.writing(self.path):
       # Its result is of other scores: a process killed here is not finished.
       (self.path / RESULT).unlink(missing_ok=True)
@@ -320,89 +296,7 @@ def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
 def load_clients(workdir: str | os.PathLike) -> Clients:
   """Return the scores of every client at the last evaluation."""
   path = _existing(workdir, CLIENTS)
-  arrays, unseen = {}, {}
-  for name, array in atomic_files.read_npz(path).items():
-    own = name.removeprefix(UNSEEN)
-    (arrays if own == name else unseen)[own] = array
-  clients = _clients_of(arrays, path)
-  if unseen:
-    clients = clients._replace(unseen=_clients_of(unseen, path))
-  return clients
-
-
-def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
-  """Return the arrays of some clients by their names in clients.npz."""
-  ids, train_count, scores, *counts, _, validation = clients
-  arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
-  classes = dict(zip(('train_classes', 'test_classes'), counts, strict=True))
-  for name, array in classes.items():
-    if array is not None:
-      arrays[name] = np.asarray(array, np.int32)
-  for view, score in scores.items():
-    for field, array in {**score._asdict(), **(score.own or {})}.items():
-      if array is not None and field != OWN:
-        arrays[f'{view}/{field}'] = np.asarray(array)
-  if validation is not None:
-    for field in ALWAYS_SCORED:
-      arrays[VALIDATION + field] = np.asarray(getattr(validation, field))
-  for name, array in arrays.items():
-    shape = array.shape[:1] if name in classes else array.shape
-    assert shape == arrays['ids'].shape, (name, array.shape)
-  return arrays
-
-
-def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
-  """Return the clients of these arrays of the file at `path`."""
-  views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
-  maybe_scored = [
-    name for name in Scores._fields if name not in (*ALWAYS_SCORED, OWN)
-  ]
-  try:
-    scores = {
-      view: Scores(
-        **{field: arrays[f'{view}/{field}'] for field in ALWAYS_SCORED},
-        **{field: arrays.get(f'{view}/{field}') for field in maybe_scored},
-        own=_own_metrics(arrays, view),
-      )
-      for view in views
-      if view
-    }
-    return Clients(
-      arrays['ids'],
-      arrays['train_count'],
-      scores,
-      arrays.get('train_classes'),
-      arrays.get('test_classes'),
-      validation=_validation_in(arrays),
-    )
-  except KeyError as error:
-    raise bad_input(
-      'clients',
-      got=f'{path} without {error}',
-      expected='the scores of every client in every view',
-      choices=arrays,
-      cause='a file of another program, or damage',
-    ) from error
-
-
-def _validation_in(arrays: Mapping[str, np.ndarray]) -> Scores | None:
-  names = [VALIDATION + field for field in ALWAYS_SCORED]
-  if names[0] not in arrays:
-    return None
-  return Scores(*(arrays[name] for name in names))
-
-
-def _own_metrics(
-  arrays: Mapping[str, np.ndarray], view: str
-) -> dict[str, np.ndarray] | None:
-  """Return the user's metrics of a view: all that is no field of Scores."""
-  fields = [name.rpartition('/') for name in arrays]
-  own = {
-    name: arrays[f'{view}/{name}']
-    for known, _, name in fields
-    if known == view and name not in Scores._fields
-  }
-  return own or None
+  return from_arrays(atomic_files.read_npz(path), path)
 
 
 def _round_of(line: bytes) -> float:

@@ -15,7 +15,8 @@ from fedjax_pfl.core.types import ClientData, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
-from fedjax_pfl.runs.run_dir import Clients, Run, load_metrics
+from fedjax_pfl.runs.client_scores import Clients
+from fedjax_pfl.runs.run_dir import Run, load_metrics
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.cadence import validate

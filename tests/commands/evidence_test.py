@@ -92,6 +92,31 @@ def test_it_gives_way_before_jax_starts():
   assert done.stdout.split() == ['19', 'True', '1'], done.stderr
 
 
+SEEN = """
+from experiments import commandline, evidence
+from fedjax_pfl.reproduction.queue import work
+import jax
+
+work.QueueJob.dry_run = lambda job, folder: print(jax.devices())
+commandline.run(evidence.main)
+"""
+
+
+@pytest.mark.skipif(
+  sys.platform != 'linux' or len(os.sched_getaffinity(0)) < 2,
+  reason='needs two cores',
+)
+def test_its_cpu_is_one_device_a_core():
+  done = subprocess.run(
+    [sys.executable, '-c', SEEN, '--dry-run', '--cores=2'],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},
+    capture_output=True,
+    text=True,
+  )
+  assert done.stdout == '[CpuDevice(id=0), CpuDevice(id=1)]\n', done.stderr
+
+
 @pytest.mark.parametrize('cores', [0, -1])
 def test_no_core_is_refused(cores):
   before = os.nice(0)

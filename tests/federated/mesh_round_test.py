@@ -5,18 +5,11 @@ numbers, of which 18 in the head.
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from compiler import QUICK
+import simulated_devices
 from helpers import CLASSES
 
-from fedjax_pfl.federated import mesh_round
-
-ROOT = Path(mesh_round.__file__).parents[2]
 DEVICES, PLACES = 16, 16  # 9 clients of a cohort, one place on each device
 MODEL, HEAD, METRICS = 4 * 43, 4 * 18, 4 * 4
 WEIGHTS = 4  # their sum
@@ -26,18 +19,8 @@ WEIGHTS = 4  # their sum
 def found():
   """Return what tests/on_a_pod.py prints."""
   words = ['fedavg,9,41', 'fedper,9,41', 'fedper,9,4001', 'fedper,41,41', 'pod']
-  done = subprocess.run(
-    [sys.executable, str(ROOT / 'tests' / 'on_a_pod.py'), *words],
-    env={
-      **os.environ,
-      'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
-      'XLA_FLAGS': f'--xla_force_host_platform_device_count={DEVICES} {QUICK}',
-    },
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr
-  return json.loads(done.stdout)
+  (found,) = simulated_devices.output_of('on_a_pod.py', DEVICES, *words)
+  return json.loads(found)
 
 
 def test_a_round_moves_one_reduction_of_the_model(found):

@@ -2,23 +2,18 @@
 
 import gc
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiler import QUICK
+import simulated_devices
 from helpers import ALGORITHMS, KEY
 from jax.sharding import Mesh
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated import sharding
 
-ROOT = Path(sharding.__file__).parents[2]
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
 
@@ -59,23 +54,13 @@ def test_more_devices_than_there_are():
     assert part in message
 
 
-# ---- eight simulated devices, in a process of their own
+# ---- eight simulated devices
 
 
 def differences(*words):
   """Return {method: {case: difference}} of tests/on_devices.py."""
-  done = subprocess.run(
-    [sys.executable, str(ROOT / 'tests' / 'on_devices.py'), *words],
-    env={
-      **os.environ,
-      'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
-      'XLA_FLAGS': f'--xla_force_host_platform_device_count=8 {QUICK}',
-    },
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr
-  return json.loads(done.stdout)
+  (found,) = simulated_devices.output_of('on_devices.py', 8, *words)
+  return json.loads(found)
 
 
 def test_results_on_devices_equal_those_on_one():

@@ -8,11 +8,9 @@ from golden_cases.case_inputs import (
   training,
 )
 from golden_cases.rounds import (
-  check_losses,
   check_steps,
-  check_trained,
   check_views,
-  run_rounds,
+  checked_rounds,
 )
 
 
@@ -33,15 +31,8 @@ def check_rounds(case, protocol):
   )
   algorithm = fedper.build(case_task(case), hp)[0].algorithm
   train, test = clients_data(case)
-  losses = {}
-  for done in run_rounds(case, algorithm, train):
-    for i, update in done.updates.items():
-      ((params, info),) = update.fits
-      check_trained(case, i, done.number, params)
-      check_steps(case, i, done.number, info)
-      losses[done.number, i] = update.metrics['loss']
+  for done in checked_rounds(case, algorithm, train, check_steps):
     check_states(case, done)
-  check_losses(case, losses)
   names = {'initial': 'initial', 'personalized': 'finetuned'}
   check_views(case, algorithm, done, train, test, names)
   case.finish(inputs=('train_mask', 'test_mask'))

@@ -9,18 +9,10 @@ from golden_cases.case_inputs import (
   KEY,
   as_given,
   case_task,
-  clients_data,
   finetuning_settings,
   training,
 )
-from golden_cases.rounds import (
-  check_final,
-  check_losses,
-  check_steps,
-  check_trained,
-  check_views,
-  run_rounds,
-)
+from golden_cases.rounds import check_global_model, check_steps
 
 
 def check_rounds(case):
@@ -37,22 +29,7 @@ def check_rounds(case):
 
 def check_rounds_of_objective(case, algorithm):
   """Play a method whose loss reports the cross-entropy beside the objective."""
-  train, test = clients_data(case)
-  losses = {}
-  for done in run_rounds(case, algorithm, train):
-    for i, update in done.updates.items():
-      ((params, info),) = update.fits
-      check_trained(case, i, done.number, params)
-      check_both_losses(case, i, done.number, info)
-      losses[done.number, i] = update.metrics['loss']
-    case.check_tree(f'global/round{done.number}', done.server.params)
-  check_losses(case, losses)
-  if 'personalization' in case.settings:
-    names = {'initial': 'initial', 'personalized': 'finetuned'}
-    check_views(case, algorithm, done, train, test, names)
-  else:
-    check_final(case, algorithm, done.server, test)
-  case.finish(inputs=('train_mask', 'test_mask'))
+  check_global_model(case, algorithm, check_both_losses)
 
 
 def check_both_losses(case, i, number, info):

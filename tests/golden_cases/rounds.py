@@ -72,25 +72,42 @@ def check_fedbabu(case):
 
 
 def check_method(case, name, **hp):
-  """Check a method that keeps nothing per client and has a global model."""
+  """Check a method of which cases have no more than its global model."""
   module = load(name)
   hp = {'train': training(case), 'finetune': finetuning_settings(case), **hp}
   algorithm = module.build(case_task(case), module.HParams(**hp))[0].algorithm
+  check_global_model(case, algorithm, check_steps)
+
+
+def check_global_model(case, algorithm, check_steps_fn):
+  """Check rounds, the global model after each, and the last evaluation."""
   train, test = clients_data(case)
-  losses = {}
-  for done in run_rounds(case, algorithm, train):
-    for i, update in done.updates.items():
-      check_trained(case, i, done.number, update.fits[0][0])
-      check_steps(case, i, done.number, update.fits[0][1])
-      losses[done.number, i] = update.metrics['loss']
+  for done in checked_rounds(case, algorithm, train, check_steps_fn):
     case.check_tree(f'global/round{done.number}', done.server.params)
-  check_losses(case, losses)
   if 'personalization' in case.settings:
     names = {'initial': 'initial', 'personalized': 'finetuned'}
     check_views(case, algorithm, done, train, test, names)
   else:
     check_final(case, algorithm, done.server, test)
   case.finish(inputs=('train_mask', 'test_mask'))
+
+
+def checked_rounds(
+  case, algorithm: Algorithm, train, check_steps_fn
+) -> Iterator[Round]:
+  """Yield every round of a method with one fit; compare models and losses.
+
+  The last ones are compared when all rounds were taken.
+  """
+  losses = {}
+  for done in run_rounds(case, algorithm, train):
+    for i, update in done.updates.items():
+      ((params, info),) = update.fits
+      check_trained(case, i, done.number, params)
+      check_steps_fn(case, i, done.number, info)
+      losses[done.number, i] = update.metrics['loss']
+    yield done
+  check_losses(case, losses)
 
 
 def run_rounds(

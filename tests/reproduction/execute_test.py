@@ -4,6 +4,7 @@ import shutil
 from functools import partial
 
 import pytest
+import small_queue
 import small_runs
 
 from fedjax_pfl.core.errors import BadInput
@@ -29,15 +30,11 @@ from fedjax_pfl.reproduction.planning.plan import (
 )
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import diverged_runs
 from fedjax_pfl.training.data_fingerprints import make_data_of
 from fedjax_pfl.training.divergence import Diverged
 from fedjax_pfl.training.warm_start import (
-  load_start,
   model_digest,
-  name_data,
-  start_from,
 )
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -94,20 +91,9 @@ TABLE = Table(
 )
 
 
-def build(settings, log):
-  """Return an experiment whose model compiles quickly."""
-  experiment = small_runs.make_experiment(**to_config(settings))
-  if not settings.init_from:
-    return experiment
-  task = small_runs.TASK
-  start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
-  data_id = name_data(experiment.data_id, start)
-  return experiment._replace(task=start_from(task, start), data_id=data_id)
-
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-  monkeypatch.setattr(module, 'build_experiment', build)
+  monkeypatch.setattr(module, 'build_experiment', small_queue.build)
 
 
 @pytest.fixture(scope='module')
@@ -120,7 +106,7 @@ def finished(tmp_path_factory, quick_compiler, data_of):
   """Return the workspace of the first cells, and how often what was called."""
   workspace = open_workspace(tmp_path_factory.mktemp('results'))
   with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(module, 'build_experiment', build)
+    patched.setattr(module, 'build_experiment', small_queue.build)
     calls = count_calls(patched)
     for _ in range(2):  # the second time there is nothing to do
       module.execute(plan(FEW, (0,), data_of), workspace, silent)
@@ -259,7 +245,7 @@ def diverging(tmp_path_factory, quick_compiler, data_of):
   workspace = open_workspace(tmp_path_factory.mktemp('diverging'))
   evaluations, logs = plan(DIVERGING, (0,), data_of), ([], [])
   with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(module, 'build_experiment', build)
+    patched.setattr(module, 'build_experiment', small_queue.build)
     calls = count_calls(patched)
     for log in logs:  # the same command, and once more
       module.execute(evaluations, workspace, log.append)

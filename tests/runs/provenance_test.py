@@ -35,3 +35,6 @@ def test_results_that_are_written_meanwhile_are_no_edited_code(tmp_path):
 def test_the_cores_are_those_that_a_process_may_use(monkeypatch):
   monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: {0, 2, 3})
   assert provenance.processor().endswith(', 3 cores')
+  monkeypatch.delattr(os, 'sched_getaffinity')  # as on a Mac
+  monkeypatch.setattr(os, 'cpu_count', lambda: 5)
+  assert provenance.processor().endswith(', 5 cores')

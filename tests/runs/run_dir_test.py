@@ -114,6 +114,24 @@ def test_a_resumable_field_may_differ_and_is_logged(tmp_path):
   ]
 
 
+def test_other_devices_are_logged_though_the_field_is_the_same(tmp_path):
+  """With devices=0, all that there are: 8, and now those of this machine."""
+
+  def begin_on_all(log):
+    config = {**CONFIG, 'devices': 0}
+    run_dir.open_run(tmp_path, config, data='d', log=log, resumable=['devices'])
+
+  begin_on_all(pytest.fail)
+  path = tmp_path / 'config.json'
+  stored = json.loads(path.read_text())
+  path.write_text(json.dumps({**stored, 'devices': ['8 x gpu NVIDIA H100']}))
+  logged = []
+  begin_on_all(logged.append)
+  assert len(logged) == 1
+  words = f"devices ['8 x gpu NVIDIA H100'], this is {stored['devices']}: if"
+  assert words in logged[0]
+
+
 def test_a_field_that_is_younger_than_the_run_counts_as_its_default(tmp_path):
   def begin_now(select, **more):
     config = {**CONFIG, 'select': select, 'splits': (1, 2)}

@@ -5,14 +5,13 @@ digest that is known. A connection that breaks is opened again, from the byte
 that it broke at, as long as every attempt brings the file forward.
 """
 
-import contextlib
+import functools
 import http.client
 import pathlib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 
-from fedjax_pfl.core import progress
+from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.atomic_files import sha256
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.preparation.archives import Archive
@@ -20,6 +19,10 @@ from fedjax_pfl.data.preparation.archives import Archive
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 20
 MEGABYTE = 10**6
+# An error in here is the disk's, not the network's.
+writing = functools.partial(
+  atomic_files.writing, name='data_dir', files='the archives and their arrays'
+)
 FAILURES = (OSError, http.client.HTTPException)  # URLError is an OSError
 
 
@@ -77,33 +80,18 @@ def _request(archive: Archive, have: int):
 
 
 def _write(archive, part, response, goes_on, bar) -> None:
-  with writable(part):
+  with writing(part.parent):
     part.parent.mkdir(parents=True, exist_ok=True)
     if not goes_on:
       part.write_bytes(b'')
   # One byte more than expected is enough to see another file.
   while _size(part) <= archive.size and (block := response.read(BLOCK)):
-    # Opened for each block: an error in here is the disk's, not the network's.
-    with writable(part), open(part, 'ab') as stream:
+    # Opened for each block, so that no error of the network is in here.
+    with writing(part.parent), open(part, 'ab') as stream:
       stream.write(block)
     have = _size(part)
     is_whole = have >= archive.size
     bar.update(_megabytes(archive.size) if is_whole else have // MEGABYTE)
-
-
-@contextlib.contextmanager
-def writable(place: pathlib.Path) -> Iterator[None]:
-  """Raise BadInput instead of OSError: the disk, not the network, refused."""
-  try:
-    yield
-  except OSError as error:
-    raise bad_input(
-      'data_dir',
-      got=f'{place}, which cannot be written',
-      expected='a disk that takes the archives and their arrays',
-      choices=['make room there; the same command then goes on'],
-      cause=f'{error.strerror or error}'.lower(),
-    ) from error
 
 
 def _check_length(archive, part, response, goes_on) -> None:

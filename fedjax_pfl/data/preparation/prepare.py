@@ -17,7 +17,7 @@ from fedjax_pfl.data.preparation.archives import (
   SHORT_NAMES,
   Archive,
 )
-from fedjax_pfl.data.preparation.download import MEGABYTE, fetch, writable
+from fedjax_pfl.data.preparation.download import MEGABYTE, fetch, writing
 
 READERS = {
   'cifar10': formats.read_cifar10,
@@ -121,7 +121,7 @@ def _write_arrays(
   num_classes = tfds_reader.PREPARED[name].num_classes
   dataset = make_dataset(name, train, test, num_classes)
   place = prepared_arrays.arrays_folder(name, root)
-  with writable(place):
+  with writing(place):
     cache.write_entry(place, dataset)
   log(
     f'{name}: {len(train.y):,} training and {len(test.y):,} test images in '
@@ -133,10 +133,10 @@ def _unpack(
   name: str, files: Sequence[pathlib.Path], root: pathlib.Path, log: Log
 ) -> None:
   """Unpack the labelled images: all or none of them appear in the root."""
-  with writable(root):
+  with writing(root):
     folder = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=root))
   try:
-    with zipfile.ZipFile(files[0]) as archive, writable(folder):
+    with zipfile.ZipFile(files[0]) as archive, writing(folder):
       members = [
         member
         for member in archive.namelist()

@@ -1,0 +1,30 @@
+"""Run a script of the tests on simulated devices, in a process of its own.
+
+Their number has to be set before jax starts.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from compiler import QUICK
+
+TESTS = Path(__file__).parent
+
+
+def output_of(script: str, devices: int, *words: str) -> list[str]:
+  """Return the lines that a script, named from this folder, prints."""
+  count = f'--xla_force_host_platform_device_count={devices}'
+  done = subprocess.run(
+    [sys.executable, str(TESTS / script), *words],
+    env={
+      **os.environ,
+      'PYTHONPATH': f'{TESTS.parent}:{TESTS}',
+      'XLA_FLAGS': f'{count} {QUICK}',
+    },
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr[-5000:]
+  return done.stdout.splitlines()
