@@ -33,7 +33,7 @@ def make_user_task(
   module = _module_of(code, image_shape, num_classes)
   sizes = {'image_shape': image_shape, 'num_classes': num_classes}
   task = task_from_module(module, **sizes, **how)
-  dtype = jnp.dtype(how.get('input_dtype', float))
+  dtype = jnp.result_type(how.get('input_dtype', float))
   shape = jax.ShapeDtypeStruct((2, *image_shape), dtype)
   check_outputs(user_code.name_of(code), task, shape)
   return task
