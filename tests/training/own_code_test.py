@@ -247,6 +247,16 @@ def test_a_question_about_the_models_is_given_the_file_once_more(folder):
   assert 'the file has changed since' in message
 
 
+def test_a_token_beyond_the_table_stops_the_run(folder):
+  with np.load('Text.npz') as file:
+    arrays = dict(file)
+  arrays['inputs'] = arrays['inputs'] + 10**6
+  np.savez('Text.npz', **arrays)
+  message = refused(train, config_of('Text', 'fedavg', rounds=1))
+  assert 'NaN or infinity in rounds 1 to 1' in message
+  assert 'or code of your own: 0 / 0, tokens beyond the table' in message
+
+
 def pfl_config(settings):
   from fedjax_pfl.settings import to_config
 
