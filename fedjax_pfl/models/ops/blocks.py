@@ -5,6 +5,7 @@ of a whole batch go to memory and back; those of a few images stay in the cache
 of a core. A sum over blocks differs from that over the batch by rounding.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -48,3 +49,36 @@ def over_blocks(
 
   total, rows = lax.scan(step, zeros, parts)
   return total, rows.reshape(images, *rows.shape[2:])
+
+
+def in_blocks(
+  f: Callable[[Array, PyTree], Array], block: int, x: Array, params: PyTree
+) -> Array:
+  """Return f(x, params), whose rows belong to those of x, block after block.
+
+  For the gradient f is computed again, so that no block leaves the cache.
+  """
+  if block == len(x):
+    return f(x, params)
+  return _rematerialised(f, block, x, params)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _rematerialised(f, block, x, params):
+  return over_blocks(lambda x: ((), f(x, params)), block, x)[1]
+
+
+def _forward(f, block, x, params):
+  return _rematerialised(f, block, x, params), (x, params)
+
+
+def _backward(f, block, saved, dy):
+  x, params = saved
+
+  def differentiate(x, dy):
+    return jax.vjp(f, x, params)[1](dy)[::-1]
+
+  return over_blocks(differentiate, block, x, dy)[::-1]
+
+
+_rematerialised.defvjp(_forward, _backward)

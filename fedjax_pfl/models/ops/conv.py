@@ -26,7 +26,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import matmul_conv, tile_conv
-from fedjax_pfl.models.ops.blocks import block_size, over_blocks
+from fedjax_pfl.models.ops.blocks import block_size, in_blocks
 from fedjax_pfl.models.ops.fusion import pad
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
@@ -73,7 +73,11 @@ def conv(
     return tile_conv.conv(x, kernel, edge, precision)
   if plan == 'blocks':
     block = _block_size(x, kernel, stride)
-    return _in_blocks(x, kernel, stride, padding, precision, block)
+
+    def convolve(x, kernel):
+      return _convolve(x, kernel, stride, padding, precision)
+
+    return in_blocks(convolve, block, x, kernel)
   return _convolve(x, kernel, stride, padding, precision)
 
 
@@ -121,35 +125,6 @@ def _convolve(x, kernel, stride, padding, precision):
       x, kernel, stride=stride, padding=edge, precision=precision
     )
   )
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
-def _in_blocks(x, kernel, stride, padding, precision, block):
-  return _blocks_forward(x, kernel, stride, padding, precision, block)[0]
-
-
-def _blocks_forward(x, kernel, stride, padding, precision, block):
-  def convolve(x):
-    return (), _convolve(x, kernel, stride, padding, precision)
-
-  return over_blocks(convolve, block, x)[1], (x, kernel)
-
-
-def _blocks_backward(stride, padding, precision, block, saved, dy):
-  x, kernel = saved
-
-  def differentiate(x, dy):  # the patches are made again
-    def convolve(x, kernel):
-      return _convolve(x, kernel, stride, padding, precision)
-
-    dx, dk = jax.vjp(convolve, x, kernel)[1](dy)
-    return dk, dx
-
-  dk, dx = over_blocks(differentiate, block, x, dy)
-  return dx, dk
-
-
-_in_blocks.defvjp(_blocks_forward, _blocks_backward)
 
 
 @functools.partial(jax.jit, static_argnums=2)

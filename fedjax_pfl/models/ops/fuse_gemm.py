@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import batch_norm, conv, pool, relu_pool
+from fedjax_pfl.models.ops import batch_norm, conv, pool, relu_pool, window_conv
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -66,14 +66,20 @@ def fuse(layer: Layer) -> Array:
 
 def _relu_pool(of: Deferred, size: int) -> Array:
   layer = of.layer
-  if isinstance(layer, Bias):
-    y, bias = compute(layer.of), layer.bias
-  else:
-    y = compute(of)
-    bias = jnp.zeros(y.shape[-1], y.dtype)
+  y, bias = layer if isinstance(layer, Bias) else (of, None)
+  if bias is None:
+    bias = jnp.zeros(of.shape[-1], layer.x.dtype)
+  match y:
+    case Deferred(Conv(x, kernel, 1, ((edge, _), _) as pad, False, precision)):
+      is_even = pad == ((edge, edge),) * 2
+      if is_even and window_conv.is_worth(x.shape, kernel.shape, edge, size):
+        return window_conv.conv_relu_pool(
+          x, kernel, bias, size, edge, precision
+        )
   if _is_batch_first(layer):
-    return relu_pool.relu_pool(y, bias, size, 3)
-  return conv.batch_first(relu_pool.relu_pool(conv.batch_last(y), bias, size))
+    return relu_pool.relu_pool(compute(y), bias, size, 3)
+  y = conv.batch_last(compute(y))
+  return conv.batch_first(relu_pool.relu_pool(y, bias, size))
 
 
 def _is_batch_first(layer: Layer) -> bool:

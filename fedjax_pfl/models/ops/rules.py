@@ -15,7 +15,7 @@ from jax.extend.core import JaxprEqn
 
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import fuse_gemm, fuse_passes, pool
+from fedjax_pfl.models.ops import dense, fuse_gemm, fuse_passes, pool
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -87,6 +87,20 @@ def separable(eqn: JaxprEqn, x: Value, kernel: Value) -> Layer | None:
   if any(sum(padding, ())):
     return None
   return Conv(x, kernel, stride, padding, False, precision)
+
+
+def product(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | None:
+  """Return the product of a dense layer with a large kernel."""
+  p = eqn.params
+  x, kernel = compute(x), compute(kernel)
+  is_plain = p['dimension_numbers'] == (((1,), (0,)), ((), ()))
+  if not (is_plain and x.ndim == 2 and x.dtype == kernel.dtype):
+    return None
+  if p['preferred_element_type'] not in (None, x.dtype):
+    return None
+  if kernel.ndim != 2 or not dense.is_worth(kernel):
+    return None
+  return dense.dense(x, kernel, p['precision'])
 
 
 def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
@@ -167,6 +181,7 @@ WAYS = {
   'gemm': Way(
     {
       'conv_general_dilated': convolution,
+      'dot_general': product,
       'add': add,
       'custom_jvp_call': relu,
       'broadcast_in_dim': broadcast,

@@ -56,7 +56,7 @@ def _forward(x, kernel, edge, precision):
     y = tiles.from_products(products.reshape(*v.shape[:-1], o), m)
     return (), y[:, :h, :w]
 
-  y = over_blocks(convolve, _block(x, u, m), x)[1]
+  y = over_blocks(convolve, _block(x, u, m, h, w), x)[1]
   # Kernels of no channels: their shape for the backward pass, without memory.
   return y, (x, u, kernel[:, :, :0])
 
@@ -78,7 +78,7 @@ def _backward(edge, precision, saved, dy):
     dx = tiles.from_tiles(dv, m)
     return du, dx[:, edge : edge + high, edge : edge + wide]
 
-  du, dx = over_blocks(differentiate, _block(x, u, m), x, dy)
+  du, dx = over_blocks(differentiate, _block(x, u, m, h, w), x, dy)
   g = jnp.asarray(tiles.kernel_matrix(r), u.dtype)
   dk = lax.dot(g.T, du.reshape(len(u), -1), precision=precision)
   return dx, dk.reshape(r, r, c, o)
@@ -97,10 +97,10 @@ def _frame(x: Array, r: int, edge: int):
   return h, w, tiles.margin(rows, columns)
 
 
-def _block(x: Array, u: Array, m: int) -> int:
+def _block(x: Array, u: Array, m: int, h: int, w: int) -> int:
   """Return the images of a block, by the bytes of its tiles and products."""
   points, c, o = u.shape
-  tiles_each = -(-x.shape[1] // m) * -(-x.shape[2] // m)
+  tiles_each = -(-h // m) * -(-w // m)
   number = x.dtype.itemsize
   each = points * tiles_each * (c + o) * number
   return block_size(len(x), each, u.size * number)

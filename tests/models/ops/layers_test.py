@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.models.ops import layers, relu_pool
+from fedjax_pfl.models.ops import layers, relu_pool, window_conv
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -147,17 +147,26 @@ def test_max_pool_leaves_out_an_odd_line():
   np.testing.assert_array_equal(layers.max_pool(x, 3)[0, ..., 0], [[12]])
 
 
-# Side, channels, kernel, padding, pool: Winograd and patches, with and without
-# a rest of lines.
-@pytest.mark.parametrize(
-  'case', [(9, 3, 5, 0, 2), (11, 2, 5, 0, 3), (8, 16, 3, 1, 2)], ids=str
-)
+# Side, channels, kernel, padding, pool: patches, Winograd, and windows as
+# pixels; with and without a rest of lines.
+RELU_POOL = [
+  (9, 3, 5, 0, 2),
+  (11, 2, 5, 0, 3),
+  (8, 16, 3, 1, 2),
+  (13, 3, 5, 0, 2),
+  (8, 2, (3, 5), 1, 2),
+  (12, 2, 5, 0, 3),
+]
+
+
+@pytest.mark.parametrize('case', RELU_POOL, ids=str)
 def test_conv_relu_pool_agrees(case, float64):
   side, channels, size, padding, pool = case
   x = jnp.asarray(
     np.random.default_rng(0).normal(size=(3, side, side, channels))
   )
-  layer = layers.Conv(4, (size, size), padding=padding, use_bias=True)
+  size = (size, size) if isinstance(size, int) else size
+  layer = layers.Conv(4, size, padding=padding, use_bias=True)
 
   def conv_relu_pool(params, x):
     return layers.max_pool(nn.relu(layer.apply(params, x)), pool)
@@ -173,8 +182,8 @@ def test_conv_relu_pool_agrees(case, float64):
     return jax.jit(jax.value_and_grad(f, (0, 1), has_aux=True))(params, x)
 
   got, _, want = map(run, HOW)
-  high = (side + 2 * padding - size + 1) // pool
-  assert got[0][1].shape == (3, high, high, 4)
+  high, wide = ((side + 2 * padding - k + 1) // pool for k in size)
+  assert got[0][1].shape == (3, high, wide, 4)
   assert 0.1 < float((got[0][1] == 0).mean()) < 0.9
   for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
@@ -196,6 +205,23 @@ def test_relu_pool_twice_differentiable_and_first_of_equals():
   y += 0.1 * winners  # no longer equal: 6 (1.1 + bias)
   second = jax.grad(lambda y: slope(y, 3).sum())(y)
   np.testing.assert_allclose(second, 6 * 2.1 * winners, rtol=1e-6)
+
+
+def test_windows_as_pixels_twice_differentiable_and_first_of_equals():
+  x = jnp.ones((2, 8, 8, 1)).at[:, 4:].set(-1.0)
+  delta = jnp.zeros((3, 3, 1, 1)).at[1, 1].set(1.0)
+  assert window_conv.is_worth(x.shape, delta.shape, 1, 2)
+
+  def power_sum(x, kernel, power):
+    z = window_conv.conv_relu_pool(x, kernel, jnp.zeros(1), 2, 1)
+    return (z**power).sum()
+
+  winners = np.zeros((2, 8, 8, 1))
+  winners[:, :4:2, ::2] = 1  # below, the ReLU is shut
+  np.testing.assert_array_equal(jax.grad(power_sum)(x, delta, 1), winners)
+  slope = jax.grad(power_sum, 1)
+  second = jax.grad(lambda k: slope(x, k, 3)[1, 1].sum())(delta)
+  assert second[1, 1, 0, 0] == 6 * 2 * 8  # sum of 6 z over 8 windows an image
 
 
 def test_first_of_equal_pixels_gets_the_gradient():

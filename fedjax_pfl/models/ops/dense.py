@@ -1,0 +1,61 @@
+"""Dense layers with a large kernel, which is read and written as few times.
+
+  y = x K,  dx = dy K^T,  dK = sum_b x_b dy_b^T
+
+A step of SGD on a kernel that does not fit in cache takes as long as its memory
+traffic. Of few rows, dK is a sum of B terms that XLA computes inside of the
+optimiser's pass; a product is written and read again. And dK waits for dx: in a
+loop XLA writes the new kernel over the old one only if nothing may read the old
+one later, and copies the old one in each step otherwise.
+"""
+
+import jax
+from jax import lax
+from jax.lax import PrecisionLike
+
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops.fusion import one_pass
+
+MOST_ROWS = 16  # of more rows the product is faster
+LEAST_BYTES = 2**20  # of a kernel: a smaller one stays in cache
+
+
+def is_worth(kernel: Array) -> bool:
+  """Return whether the kernel is large enough for its traffic to matter."""
+  return kernel.size * kernel.dtype.itemsize >= LEAST_BYTES
+
+
+def dense(x: Array, kernel: Array, precision: PrecisionLike) -> Array:
+  """Return x [B, I] times kernel [I, O]."""
+
+  @jax.custom_vjp
+  def product(x, kernel):
+    return lax.dot(x, kernel, precision=precision)
+
+  def forward(x, kernel):
+    is_first = None if x.perturbed else ()  # of the model: dx is not needed
+    saved = x.value, kernel.value, is_first
+    return product(x.value, kernel.value), saved
+
+  def backward(saved, dy):
+    x, kernel, is_first = saved
+    if isinstance(dy, jax.custom_derivatives.SymbolicZero):
+      return None, None
+    dx = None
+    if is_first is None:
+      dx = lax.dot(dy, kernel.T, precision=precision)
+      dy = _after(dy, dx)
+    if len(x) > MOST_ROWS:
+      return dx, lax.dot(x.T, dy, precision=precision)
+    terms = [row[:, None] * g for row, g in zip(x, dy, strict=True)]
+    return dx, sum(terms[1:], terms[0])
+
+  product.defvjp(forward, backward, symbolic_zeros=True)
+  return product(x, kernel)
+
+
+@one_pass
+def _after(dy, dx):
+  """Return dy, once dx is computed: XLA does not see that it adds nothing."""
+  first = lax.index_in_dim(dx.reshape(-1), 0, keepdims=False)
+  return dy + lax.min(lax.abs(first), lax.full((), 0, dy.dtype))
