@@ -10,6 +10,8 @@ have the same rounds, cohorts and passes of a client over its data in a round;
 `second_budgets` says what that is for methods that do not count so.
 """
 
+import math
+
 RATES = 0.003, 0.01, 0.03  # with momentum 0.9, of both forms
 METHODS_FIRST = 'fedavg', 'local_only'  # both baselines: of every comparison
 # What the grid replaces, where that is not the rate of training and fine-tuning
@@ -20,15 +22,28 @@ RATE_FIELDS = {
 }
 
 
-def second_budgets(
-  *, rounds, num_clients, cohort, local_epochs, finetune_epochs, batches
-):
+def partitions(smallest):
+  """Return the three partitions; `smallest` is the least that Dir gives."""
+  return {
+    's=2': {'partition': 'shards', 'shards_per_client': 2},
+    's=5': {'partition': 'shards', 'shards_per_client': 5},
+    'Dir(0.1)': {
+      'partition': 'dirichlet_capped',
+      'dirichlet_beta': 0.1,
+      'dirichlet_min_size': smallest,
+    },
+  }
+
+
+def second_budgets(base, examples):
   """Return the fields of methods whose budget is not rounds x local_epochs.
 
-  A client takes part in `share` rounds on average; `batches` are the batches
-  in a pass over its data.
+  `examples` are those that a client trains on; it takes part in `share` rounds
+  on average.
   """
-  share = rounds * cohort // num_clients
+  rounds, local_epochs = base['rounds'], base['local_epochs']
+  share = round(rounds * base['client_fraction'])
+  batches = math.ceil(examples / base['batch_size'])  # of a pass over them
   clusters = rounds * 3 // 4
   steps = (rounds - clusters) * local_epochs * batches  # of a client
   return {
@@ -54,7 +69,7 @@ def second_budgets(
     # As many epochs as a client of the others trains and fine-tunes.
     'local_only': {
       'client_fraction': 1.0,
-      'rounds': share * local_epochs + finetune_epochs,
+      'rounds': share * local_epochs + max(base['finetune']['epochs']),
       'local_epochs': 1,
     },
   }
@@ -68,70 +83,58 @@ PROTOCOL = {
   'eval_views': (),
   'eval_every': 1_000_000,  # the last round alone is evaluated
 }
-DIGITS = {
-  'base': {
-    **PROTOCOL,
-    'dataset': 'digits',
-    'model': 'convnet3',
-    'num_clients': 20,
-    'client_fraction': 0.2,
-    'rounds': 20,
-    'local_epochs': 3,
-    'batch_size': 16,
-    'finetune': {'epochs': (1, 3), 'batch_size': 16},
-    'validation_fraction': 0.2,  # 14 images of a client; it trains on 58
-  },
-  'partitions': {
-    's=2': {'partition': 'shards', 'shards_per_client': 2},
-    's=5': {'partition': 'shards', 'shards_per_client': 5},
-    'Dir(0.1)': {
-      'partition': 'dirichlet_capped',
-      'dirichlet_beta': 0.1,
-      'dirichlet_min_size': 21,  # Per-FedAvg needs two batches of a client
+
+
+def make(base, *, examples, smallest, tuning_seeds, minutes):
+  """Return a form: `base` is all that its own protocol states."""
+  return {
+    'base': PROTOCOL | base,
+    'partitions': partitions(smallest),
+    'own': second_budgets(base, examples),
+    'rates': RATES,
+    'seeds': (0, 1, 2),
+    'tuning_seeds': tuning_seeds,
+    'minutes': minutes,  # estimated, on two cores
+  }
+
+
+FORMS = {
+  'digits': make(
+    {
+      'dataset': 'digits',
+      'model': 'convnet3',
+      'num_clients': 20,
+      'client_fraction': 0.2,
+      'rounds': 20,
+      'local_epochs': 3,
+      'batch_size': 16,
+      'finetune': {'epochs': (1, 3), 'batch_size': 16},
+      'validation_fraction': 0.2,  # 14 images of a client
     },
-  },
-  'own': second_budgets(
-    **{'rounds': 20, 'num_clients': 20, 'cohort': 4, 'local_epochs': 3},
-    **{'finetune_epochs': 3, 'batches': 4},
+    examples=58,
+    smallest=21,  # Per-FedAvg needs two batches of a client
+    tuning_seeds=3,  # few validation images a seed: all three choose
+    minutes=20,
   ),
-  'rates': RATES,
-  'seeds': (0, 1, 2),
-  'tuning_seeds': 3,  # few validation images a seed: all three choose
-  'minutes': 20,  # estimated, on two cores
-}
-CIFAR10 = {
-  'base': {
-    **PROTOCOL,
-    'dataset': 'cifar10',
-    'model': 'simple_cnn',
-    'num_clients': 100,
-    'client_fraction': 0.1,
-    'rounds': 100,
-    'local_epochs': 5,
-    'batch_size': 20,
-    'finetune': {'epochs': (1, 5), 'batch_size': 20},
-    'validation_fraction': 0.1,  # 50 images of a client; it trains on 450
-    'checkpoint_every': 10,
-  },
-  'partitions': {
-    's=2': {'partition': 'shards', 'shards_per_client': 2},
-    's=5': {'partition': 'shards', 'shards_per_client': 5},
-    'Dir(0.1)': {
-      'partition': 'dirichlet_capped',
-      'dirichlet_beta': 0.1,
-      'dirichlet_min_size': 25,
+  'cifar10': make(
+    {
+      'dataset': 'cifar10',
+      'model': 'simple_cnn',
+      'num_clients': 100,
+      'client_fraction': 0.1,
+      'rounds': 100,
+      'local_epochs': 5,
+      'batch_size': 20,
+      'finetune': {'epochs': (1, 5), 'batch_size': 20},
+      'validation_fraction': 0.1,  # 50 images of a client
+      'checkpoint_every': 10,
     },
-  },
-  'own': second_budgets(
-    **{'rounds': 100, 'num_clients': 100, 'cohort': 10, 'local_epochs': 5},
-    **{'finetune_epochs': 5, 'batches': 23},
+    examples=450,
+    smallest=25,
+    tuning_seeds=1,  # 5,000 validation images a seed
+    minutes=1800,
   ),
-  'rates': RATES,
-  'seeds': (0, 1, 2),
-  'tuning_seeds': 1,  # 5,000 validation images a seed
-  'minutes': 1800,  # estimated, on two cores
 }
-FORMS = {'digits': DIGITS, 'cifar10': CIFAR10}
 
 
 def load_form(name, seeds=None):

@@ -21,6 +21,7 @@ from fedjax_pfl.analysis.answer import Log
 from fedjax_pfl.analysis.export_header import header
 from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.analysis.open_runs import Edit, read_run, rebuild
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import Client, Server, View
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
@@ -82,16 +83,8 @@ def export_model(
   compute = server_model if choice.client is None else client_model
   model, scores = compute(experiment, states, choice)
   about = header(experiment, pathlib.Path(workdir), *choice, model, scores)
-  try:
+  with atomic_files.writing_output('output', path):
     save_model(path, model, about)
-  except OSError as error:
-    raise bad_input(
-      'output',
-      got=str(path),
-      expected='a file that can be written',
-      choices=['another --output'],
-      cause=f'{error.strerror or error}'.lower(),
-    ) from error
   who = 'the server' if choice.client is None else f'client {choice.client}'
   view = f', {choice.view},' if choice.view else ''
   number = sum(leaf.size for leaf in jax.tree.leaves(model))

@@ -84,6 +84,21 @@ def writing(
     ) from error
 
 
+@contextlib.contextmanager
+def writing_output(field: str, path: pathlib.Path) -> Iterator[None]:
+  """Raise BadInput instead of OSError if what a flag asks for fails."""
+  try:
+    yield
+  except OSError as error:
+    raise bad_input(
+      field,
+      got=str(path),
+      expected='a file that can be written',
+      choices=['a file in another folder'],
+      cause=f'{error.strerror or error}'.lower(),
+    ) from error
+
+
 def sha256(path: pathlib.Path) -> str:
   """Return the digest of a file; '' if it cannot be read."""
   try:

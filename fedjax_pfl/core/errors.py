@@ -42,12 +42,18 @@ def bad_input(
   if choices is not None:
     words = [str(choice) for choice in choices]
     message += f' Choices: {", ".join(words) if words else "none"}'
-    word = str(got)
-    near = []
-    if len(word) <= MAX_WORD:
-      near = difflib.get_close_matches(word, words, n=1)
-    message += f' (did you mean {near[0]}?).' if near else '.'
+    near = _nearest(str(got), words)
+    message += f' (did you mean {near}?).' if near else '.'
   return BadInput(f'{message} Likely cause: {cause}.')
+
+
+def _nearest(word: str, words: Iterable[str]) -> str | None:
+  """Return the likeliest of the words, whatever is upper case; None if far."""
+  if len(word) > MAX_WORD:
+    return None
+  lower = {one.lower(): one for one in words}
+  near = difflib.get_close_matches(word.lower(), lower, n=1)
+  return lower[near[0]] if near else None
 
 
 def check_known(

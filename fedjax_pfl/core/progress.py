@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TextIO
 
 PERIOD = 1.0  # seconds between two plain lines
-PATIENCE = 5.0  # seconds that inner work may take before it has lines
+PATIENCE = 5.0  # seconds that short work may take before it has lines
 
 
 class Bar(Protocol):
@@ -89,21 +89,29 @@ class Screen:
 
   @contextlib.contextmanager
   def progress(
-    self, title: str, total: int, *, unit: str = 'round', start: int = 0
+    self,
+    title: str,
+    total: int,
+    *,
+    unit: str = 'round',
+    start: int = 0,
+    is_short: bool = False,
   ) -> Iterator[Bar]:
     """Show progress from `start` (of a resumed run) to `total`.
 
-    Bars may be nested: an evaluation within the training.
+    Bars may be nested: an evaluation within the training. Inner work, and such
+    as mostly `is_short`, has plain lines only if it takes long.
     """
     pace = _Pace(self._clock, start, total)
     is_inner = self._num_open > 0
+    patience = PATIENCE if is_inner or is_short else 0.0
     self._num_open += 1
     try:
       if self.is_terminal():
         with self._drawn(title, pace, is_inner) as bar:
           yield bar
       else:
-        yield _Lines(self, unit, pace, PATIENCE if is_inner else 0.0)
+        yield _Lines(self, unit, pace, patience)
     finally:
       self._num_open -= 1
 

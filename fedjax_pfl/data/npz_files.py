@@ -14,6 +14,7 @@ these clients; the other partitions ignore them. Nothing is unpickled.
 
 import contextlib
 import pathlib
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -131,7 +132,8 @@ def _read_part(file: pathlib.Path, client: int | None) -> Part:
     allowed = (*required, *OPTIONAL, *(('clients',) if client is None else ()))
     _check_keys(file, arrays.files, required, allowed)
     shape, dtype = _peek_examples(file, arrays, key)
-    rest = {name: arrays[name] for name in arrays.files if name != key}
+    names = [name for name in arrays.files if name != key]
+    rest = {name: _read_array(file, arrays, name) for name in names}
   size = shape[0]
   labels = _whole_numbers(file, 'labels', rest['labels'], size)
   clients = rest.get('clients')
@@ -158,11 +160,32 @@ def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
   except BadInput:
     raise
   except Exception as error:  # zipfile and numpy raise a dozen kinds
+    is_archive = isinstance(error, OSError) or zipfile.is_zipfile(file)
+    reason = error if is_archive else 'it is no archive of arrays'
     raise _refuse(
-      f'{file}, which cannot be read: {error}',
+      f'{file}, which cannot be read: {reason}',
       'a file of np.savez without Python objects',
       'a list of arrays of unlike shapes, which numpy stores as objects, or a '
       'copy that was cut short',
+    ) from error
+
+
+def _read_array(file: pathlib.Path, arrays, name: str) -> np.ndarray:
+  """Return an array; refuse one of Python objects, which numpy would unpickle.
+
+  Of all other damage `_opened` tells.
+  """
+  try:
+    return arrays[name]
+  except ValueError as error:
+    if 'Object arrays' not in str(error):
+      raise
+    raise _refuse(
+      f'{file} with {name} of Python objects',
+      f'{name} as numbers, or as text',
+      'text in a column of pandas, which .astype(str) makes an array of text '
+      'and np.unique(texts, return_inverse=True)[1] numbers; or a list of '
+      'unlike lengths',
     ) from error
 
 
@@ -181,7 +204,7 @@ def _peek_examples(
     return shape, _dtype_of_inputs(file, shape, dtype)
   if dtype != np.uint8 or len(shape) not in (3, 4) or min(shape) < 1:
     raise _refuse(
-      f'{file} with images {dtype.name}{list(shape)}',
+      f'{file} with images {_describe(dtype, shape)}',
       'images uint8 [P, H, W, ch] or [P, H, W], at least one',
       'images that were divided by 255 already, channels before pixels that '
       'were flattened, or a list of images of unlike sizes; what is no image, '
@@ -196,7 +219,7 @@ def _dtype_of_inputs(
   """Return 'float32' or 'int32', as which inputs of this dtype are used."""
   if len(shape) < 2 or min(shape) < 1 or dtype.kind not in 'fiu':
     raise _refuse(
-      f'{file} with inputs {dtype.name}{list(shape)}',
+      f'{file} with inputs {_describe(dtype, shape)}',
       'inputs [P, ...] of floats or whole numbers, with one axis or more '
       'behind that of the examples',
       'rows of unlike lengths, which have to be padded to one; words, which '
@@ -232,6 +255,11 @@ def _image_shape(part: Part) -> tuple[int, ...]:
   return (height, width, *channels) if channels else (height, width, 1)
 
 
+def _describe(dtype: np.dtype, shape: Sequence[int]) -> str:
+  """Return 'int64[12]', or 'text[12]' of words of any length."""
+  return f'{"text" if dtype.kind in "US" else dtype.name}{list(shape)}'
+
+
 def _check_keys(
   file: pathlib.Path,
   keys: Sequence[str],
@@ -261,12 +289,13 @@ def _whole_numbers(
   is_whole = np.issubdtype(array.dtype, np.integer)
   got = None
   if array.shape != (size,) or not is_whole:
-    got = f'{array.dtype.name}{list(array.shape)}'
+    got = _describe(array.dtype, array.shape)
   elif array.min() < 0 or array.max() >= 2**31:
     got = f'from {array.min()} to {array.max()}'
   if got:
     causes = {
-      'labels': 'one-hot or float labels, or -1 for "no label"',
+      'labels': 'one-hot or float labels, names of classes: number them with '
+      'np.unique(names, return_inverse=True)[1]; or -1 for "no label"',
       'clients': 'names of clients: number them with np.unique(names, '
       'return_inverse=True)[1]; or the clients of one split only',
     }
@@ -284,7 +313,7 @@ def _read_num_classes(file: pathlib.Path, array: np.ndarray | None) -> int:
   is_whole = array.shape == () and np.issubdtype(array.dtype, np.integer)
   if not is_whole or not 1 <= array < 2**31:
     raise _refuse(
-      f'{file} with num_classes {array.dtype.name}{list(array.shape)}',
+      f'{file} with num_classes {_describe(array.dtype, array.shape)}',
       'num_classes as one whole number above 0',
       'the names or the counts of the classes',
     )
@@ -300,7 +329,7 @@ def _read_split(
   is_known = split.shape == (size,) and np.isin(split, SPLITS).all()
   if split.dtype.kind != 'U' or not is_known:
     raise _refuse(
-      f'{file} with split {split.dtype.name}{list(split.shape)}',
+      f'{file} with split {_describe(split.dtype, split.shape)}',
       f"split [{size}], the word 'train' or 'test' for each image",
       "numbers: write np.where(is_test, 'test', 'train'); or other words",
     )

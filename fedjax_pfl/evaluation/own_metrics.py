@@ -84,8 +84,14 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
   for name, metric in metrics.items():
     got = type(metric).__name__
     if name in TAKEN:
-      got = f'{name}, the name of a number that is there already'
-    elif callable(metric):
+      raise bad_input(
+        'metrics',
+        got=f'{name}, the name of a number that is there already',
+        expected='functions under names of their own',
+        cause='a number that every evaluation has: leave it out, or give the '
+        'function another name',
+      )
+    if callable(metric):
       out = _shape_of(metric, given)
       if _is_number(out):
         continue
@@ -94,7 +100,7 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
       'metrics',
       got=got,
       expected='a function (logits [N, Y], labels [N], mask [N]) -> one number '
-      'for the client, under a name of its own',
+      'for the client',
       cause='a number for each example: return (mask * values).sum() / '
       'mask.sum()',
     )

@@ -50,7 +50,8 @@ def read(path: str | os.PathLike) -> list[Row]:
     with open(path, newline='') as file:
       rows = list(csv.DictReader(file))
   except (OSError, UnicodeDecodeError) as error:
-    raise _no_leaderboard(path, f'{error}') from error
+    reason = getattr(error, 'strerror', None) or error
+    raise _no_leaderboard(path, f'{reason}'.lower()) from error
   if not rows or not {*KEY, 'seeds'} <= {*rows[0]}:
     raise _no_leaderboard(path, 'a CSV of something else')
   return rows

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import ExampleLoss, Mask, Params
+from fedjax_pfl.core.types import Batch, ExampleLoss, Mask, Params, Task
 from fedjax_pfl.models.module_functions import ModuleFunctions
 
 
@@ -35,15 +35,7 @@ def check_module(
   except BadInput:
     raise
   except Exception as error:  # somebody's program: anything
-    text = str(error).strip().partition('\n')[0]
-    raise bad_input(
-      name,
-      got=f'{type(error).__name__} for inputs {x.dtype}{list(x.shape)}: {text}',
-      expected='features(x, mask), __call__(x, mask) and head(features) to run '
-      'on a batch of 2 examples',
-      cause='layers for examples of another shape or dtype, other arguments, '
-      'or no layer `head`',
-    ) from error
+    raise _fails(name, error, x) from error
   if set(variables) != {'params'}:
     raise bad_input(
       name,
@@ -62,6 +54,46 @@ def check_module(
   return variables['params']
 
 
+def check_outputs(name: str, task: Task, x: jax.ShapeDtypeStruct) -> None:
+  """Refuse a module that is not head(features): training would end in it.
+
+  Of modules in which __call__ alone works: layers in @nn.compact, or a step
+  between the features and the head.
+  """
+  mask = jax.ShapeDtypeStruct(x.shape[:1], jnp.result_type(float))
+
+  def outputs(x, mask):
+    key = jax.random.key(0)  # inside: nothing compiles
+    return task.train_outputs(task.init(key), Batch(x, None, mask), key)
+
+  try:
+    found = jax.eval_shape(outputs, x, mask)
+  except Exception as error:  # somebody's program: anything
+    raise _fails(f'module {name}', error, x) from error
+  got = found.features.shape, found.logits.shape
+  want = x.shape[0], task.num_classes
+  if len(got[0]) != 2 or got[1] != want:
+    raise bad_input(
+      f'module {name}',
+      got=f'features {got[0]}, of which head makes logits {got[1]}',
+      expected=f'features ({want[0]}, F), and logits {want}',
+      cause='a step between features and head in __call__, which belongs to '
+      'features',
+    )
+
+
+def _fails(name: str, error: Exception, x: Any) -> BadInput:
+  text = str(error).strip().partition('\n')[0]
+  return bad_input(
+    name,
+    got=f'{type(error).__name__} for inputs {x.dtype}{list(x.shape)}: {text}',
+    expected='features(x, mask), __call__(x, mask) and head(features) to run '
+    'on a batch of 2 examples',
+    cause='layers for examples of another shape or dtype, other arguments, or '
+    'no layer `head` in `setup` (one in @nn.compact is not found)',
+  )
+
+
 def head_mask(params: Params, num_classes: int) -> Mask:
   paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
   names = ['/'.join(key.key for key in path) for path in paths]
@@ -71,7 +103,9 @@ def head_mask(params: Params, num_classes: int) -> Mask:
       'module',
       got=f'a head mask that selects {hit} of {len(names)} leaves',
       expected=f'some but not all of the leaves {", ".join(names)}',
-      cause='another name: is the last layer called "head"?',
+      cause='another name: is the last layer called "head"?'
+      if not hit
+      else 'a head alone: `features` has no layer to train',
     )
   _check_head(params['head'], num_classes)
   return jax.tree_util.tree_map_with_path(

@@ -329,6 +329,6 @@ def _check_sides(name: str, model: Model, image_shape) -> None:
       f'image_shape of {name}',
       got=tuple(image_shape),
       expected=f'at least {model.min_side}x{model.min_side} pixels',
-      cause='its pooling leaves no pixel of a smaller image; '
-      'convnet3 accepts 8x8, mobilenet and the resnets any size',
+      cause='its pooling leaves no pixel of a smaller image (convnet3 accepts '
+      '8x8, mobilenet and the resnets any size); or channels before pixels',
     )

@@ -13,10 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Task
+from fedjax_pfl.models.module_checks import check_outputs
 from fedjax_pfl.models.task import task_from_module
 
 WORDS = ('num_classes', 'input_shape', 'rngs')
@@ -29,7 +32,11 @@ def make_user_task(
   """Return the Task of the code; `how` is for `task_from_module`."""
   module = _module_of(code, image_shape, num_classes)
   sizes = {'image_shape': image_shape, 'num_classes': num_classes}
-  return task_from_module(module, **sizes, **how)
+  task = task_from_module(module, **sizes, **how)
+  dtype = jnp.result_type(how.get('input_dtype', float))
+  shape = jax.ShapeDtypeStruct((2, *image_shape), dtype)
+  check_outputs(user_code.name_of(code), task, shape)
+  return task
 
 
 def _module_of(
@@ -43,7 +50,8 @@ def _module_of(
       'model',
       got=f'{type(code).__name__}',
       expected='a flax module, its class, or a function that makes one',
-      cause='the name of something else in that file',
+      cause='the name of something else in that file; or a module of flax.nnx '
+      'with its parameters in it, whose class is meant',
     )
   takes = _words_of(code)
   known = {'num_classes': num_classes, 'input_shape': tuple(image_shape)}

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report import finished_runs, plots
+from fedjax_pfl.report import figure_file, finished_runs, plots
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 
@@ -47,14 +46,14 @@ def compare(
     label = name if names.count(name) == 1 else f'{name} ({path.name})'
     runs.append(_read(path, label, result))
   finished_runs.check_comparable(
-    {str(p): r.result['dataset'] for p, r in zip(paths, runs, strict=True)}
+    {
+      str(path): finished_runs.dataset_of(path, result)
+      for path, result in zip(paths, results, strict=True)
+    }
   )
   stream = io.BytesIO()
   draw(runs).savefig(stream, format='png', dpi=160)
-  out.parent.mkdir(parents=True, exist_ok=True)
-  atomic_files.write_bytes(out, stream.getvalue())
-  atomic_files.write_bytes(out.with_suffix('.csv'), _csv(runs).encode())
-  return out
+  return figure_file.write(out, stream.getvalue(), _csv(runs))
 
 
 def draw(runs: Sequence[ShownRun]):

@@ -41,9 +41,15 @@ def save(
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(header)
   writer.writerows(rows)
-  out.parent.mkdir(parents=True, exist_ok=True)
-  atomic_files.write_bytes(out, image.getvalue())
-  atomic_files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())
+  return write(out, image.getvalue(), text.getvalue())
+
+
+def write(out: pathlib.Path, image: bytes, text: str) -> pathlib.Path:
+  """Write a picture and its CSV, in a folder that is made; return `out`."""
+  with atomic_files.writing_output('output', out):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    atomic_files.write_bytes(out, image)
+    atomic_files.write_bytes(out.with_suffix('.csv'), text.encode())
   return out
 
 

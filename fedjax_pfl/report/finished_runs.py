@@ -2,7 +2,8 @@
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
+
+OWN_DATA = ('npz', 'folder')  # names of many data sets
+DEFAULT = 'default'  # of a hyperparameter that a config does not give
 
 
 class FinishedRun(NamedTuple):
@@ -21,10 +25,14 @@ class FinishedRun(NamedTuple):
   result: dict[str, Any]
   metrics: list[dict[str, Any]]
   clients: Clients
+  defaults: Mapping[str, Any] = MappingProxyType({})  # of hp, beside its own
 
   @property
   def config(self) -> dict[str, Any]:
-    return self.record['config']
+    config = self.record['config']
+    if not self.defaults:
+      return config
+    return {**config, 'hp': {**self.defaults, **config.get('hp', {})}}
 
 
 def read(workdir: str | os.PathLike) -> FinishedRun:
@@ -43,8 +51,33 @@ def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
   """Return finished runs, each once, that may share an axis."""
   paths = {os.path.realpath(path): path for path in workdirs}
   runs = [read(path) for path in paths.values()]
-  check_comparable({str(run.path): run.result['dataset'] for run in runs})
-  return runs
+  check_comparable(
+    {str(run.path): dataset_of(run.path, run.result) for run in runs}
+  )
+  return _with_defaults(runs)
+
+
+def dataset_of(workdir: str | os.PathLike, result: Mapping[str, Any]) -> str:
+  """Return the name of a data set; of the user's own, its file and digest."""
+  name = result['dataset']
+  if name not in OWN_DATA:
+    return name
+  record = run_dir.load_config(workdir)
+  digest = str(record.get('data', '')).partition('-')[0]
+  place = pathlib.Path(record['config'].get('data_dir', '')).name
+  return f'{place or name} ({digest})'
+
+
+def _with_defaults(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+  """Return the runs with a word for what only others of their method give.
+
+  A run without hp.mu differs from one with it in this field, and not in `hp`.
+  """
+  given: dict[str, dict[str, str]] = {}
+  for run in runs:
+    own = given.setdefault(run.result['algorithm'], {})
+    own |= dict.fromkeys(run.config.get('hp', {}), DEFAULT)
+  return [run._replace(defaults=given[run.result['algorithm']]) for run in runs]
 
 
 def check_comparable(datasets: dict[str, str]) -> None:

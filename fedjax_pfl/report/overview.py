@@ -30,7 +30,10 @@ def save_overview(
 
   results = {str(path): run_dir.load_result(path) for path in workdirs}
   finished_runs.check_comparable(
-    {path: result['dataset'] for path, result in results.items()}
+    {
+      path: finished_runs.dataset_of(path, result)
+      for path, result in results.items()
+    }
   )
   gains = sorted(map(read_gain, results.values()), key=lambda g: -g.after)
   figure = Figure(figsize=(8.6, 1.5 + 0.27 * len(gains)), layout='constrained')

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.plots import GREY, Axis
 
 FEW = 20  # clients or classes: each gets a bubble
@@ -125,10 +125,7 @@ def save(parts: Sequence[Part], out: str | os.PathLike) -> pathlib.Path:
   out = check_output(out)
   stream = io.BytesIO()
   draw(parts).savefig(stream, format='png', dpi=160)
-  out.parent.mkdir(parents=True, exist_ok=True)
-  atomic_files.write_bytes(out, stream.getvalue())
-  atomic_files.write_bytes(out.with_suffix('.csv'), _csv(parts).encode())
-  return out
+  return figure_file.write(out, stream.getvalue(), _csv(parts))
 
 
 def _bubbles(ax: Axis, counts: np.ndarray) -> None:

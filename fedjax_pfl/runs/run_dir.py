@@ -13,6 +13,7 @@ A run that was killed at any moment continues when it is opened again. Damaged
 files are recognised: result.json and every checkpoint hold checksums.
 """
 
+import difflib
 import json
 import math
 import os
@@ -32,6 +33,7 @@ from fedjax_pfl.runs.trackers.tracking import Tracking
 METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
 RESULT = 'result.json'
+MAX_CHOICES = 20  # run directories that a message names
 
 
 def open_run(
@@ -315,10 +317,16 @@ def _existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
     'run',
     got=str(workdir),
     expected=f'a run directory that holds {name}',
-    choices=sorted(
-      str(found.parent) for found in path.parent.parent.glob(f'*/{name}')
-    ),
+    choices=_nearest_runs(path.parent, name),
     cause='a mistyped path, or a run that has not got that far',
+  )
+
+
+def _nearest_runs(path: pathlib.Path, name: str) -> list[str]:
+  """Return run directories beside this one: a sweep has hundreds."""
+  found = [str(file.parent) for file in path.parent.glob(f'*/{name}')]
+  return sorted(
+    difflib.get_close_matches(str(path), found, n=MAX_CHOICES, cutoff=0)
   )
 
 

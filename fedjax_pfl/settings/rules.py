@@ -37,6 +37,8 @@ def or_code(rule: Rule) -> Rule:
   return rule._replace(
     holds=lambda value: rule.holds(value) or user_code.is_code(value),
     expected=f'{rule.expected}, or your own as {user_code.FORM}',
+    cause=f'{rule.cause}; or a file without the name in it, a name without '
+    'its file',
   )
 
 

@@ -95,13 +95,7 @@ class TrainingSettings:
   )
   loss: str = field(
     CROSS_ENTROPY,
-    or_code(
-      one_of(
-        (CROSS_ENTROPY,),
-        'the loss of an example',
-        'the name of a function alone, without its file',
-      )
-    ),
+    or_code(one_of((CROSS_ENTROPY,), 'the loss of an example')),
     'what training minimises, a mean over examples; or a function of your own',
   )
   local_epochs: int = field(

@@ -17,6 +17,7 @@ import numpy as np
 from fedjax_pfl.core.algorithm import Client, Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, PyTree
+from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.sharding import is_divided
 from fedjax_pfl.training.drivers.driver import Call, Result
@@ -70,6 +71,8 @@ def divergence_error(
   first = '' if number is None else f'round {done + number + 1}, '
   saved = seed_run.run.last_checkpoint()
   exclude = "on_divergence='exclude', to continue without such clients"
+  own = is_code(settings.model.name) or is_code(settings.training.loss)
+  more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''
   error = bad_input(
     'training',
     got=f'NaN or infinity in rounds {done + 1} to {stop} of {name}: {first}'
@@ -81,8 +84,8 @@ def divergence_error(
       'debug=True, to name the first bad step',
       *([exclude] if settings.system.on_divergence == 'stop' else []),
     ],
-    cause='a learning rate that is too high for this model; metrics up to '
-    f'round {done} are stored, and '
+    cause='a learning rate that is too high for this model'
+    f'{more}; metrics up to round {done} are stored, and '
     + (
       'there is no checkpoint yet'
       if saved is None

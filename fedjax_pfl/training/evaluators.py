@@ -139,7 +139,9 @@ def _make_evaluator(
       compiled[program] = _make_program(
         experiment, stage, views, keep_models, block, scoring
       )
-    with progress.progress(label, num_clients, unit='client') as bar:
+    with progress.progress(
+      label, num_clients, unit='client', is_short=True
+    ) as bar:
       return evaluate_clients(
         compiled[program],
         views,

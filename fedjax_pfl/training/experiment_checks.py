@@ -45,7 +45,7 @@ def check_global_tests(settings: Settings, dataset: Dataset) -> None:
     )
 
 
-def check_inputs(settings: Settings, dtype: str) -> None:
+def check_inputs(settings: Settings, dtype: str, shape: tuple) -> None:
   """Refuse what is for images alone where the data are other inputs."""
   if dtype == IMAGE:
     return
@@ -57,7 +57,9 @@ def check_inputs(settings: Settings, dtype: str) -> None:
       expected='default: `inputs` are what the model gets, as they are',
       cause='a setting for images, which a file has under the name images',
     )
-  if dtype != 'float32' and not is_code(name):
+  if is_code(name):
+    return
+  if dtype != 'float32':
     raise bad_input(
       'model',
       got=f'{name} for inputs of {dtype}',
@@ -65,6 +67,14 @@ def check_inputs(settings: Settings, dtype: str) -> None:
       choices=[f'model={FORM}'],
       cause='a model for images, or `inputs` that are numbers and no tokens: '
       'store those as floats',
+    )
+  if len(shape) != 3:
+    raise bad_input(
+      'model',
+      got=f'{name} for inputs of shape {tuple(shape)}',
+      expected='a model of your own, or inputs (height, width, channels)',
+      choices=[f'model={FORM}'],
+      cause='a model for images: the field was left out',
     )
 
 

@@ -109,7 +109,7 @@ def _names(settings: Settings) -> tuple[str, ...]:
   """Return the names of the parts of a division in the log."""
   testing = 'testing'
   if settings.data.test_partition == 'split':
-    testing = 'testing, on held-out training images'
+    testing = 'testing, on held-out training examples'
   return (
     *('training', testing, 'validation'),
     *('training of unseen clients', 'testing of unseen clients'),

@@ -46,7 +46,7 @@ def build_task(
   """Return the task of a config, for examples of this shape."""
   data, model = settings.data, settings.model
   dtype = peek_dtype(data.dataset, data.data_dir)
-  check_inputs(settings, dtype)
+  check_inputs(settings, dtype, image_shape)
   name = data.dataset if dtype == IMAGE else 'none'
   augment, normalise = make_transforms(name, image_shape, data.preprocessing)
   how = {
@@ -84,7 +84,7 @@ def build_metrics(settings: Settings, num_classes: int) -> Metrics:
       'metrics',
       got=names,
       expected='functions of different names: a result has them by name',
-      cause='functions of one name in two files',
+      cause='a function that is listed twice, or two files with one name',
     )
   check_metrics(metrics, num_classes)
   return metrics

@@ -13,9 +13,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData
-from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.settings import to_config
-from fedjax_pfl.settings.traced import traced_names
+from fedjax_pfl.settings.traced import flat_settings, traced_names
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.experiment_data import UnseenClients
 from fedjax_pfl.training.one_program import share
@@ -28,7 +26,7 @@ def check_seeds(
   experiments: Sequence[Experiment], workdirs: Sequence[str]
 ) -> None:
   """Refuse what are not seeds of one experiment, each with its directory."""
-  configs = [flatten(to_config(own.settings)) for own in experiments]
+  configs = [flat_settings(own.settings) for own in experiments]
   first = configs[0]
   own = {*OWN, *traced_names(experiments[0].settings)}
   names = [

@@ -228,6 +228,14 @@ def test_what_cannot_be_exported_is_a_sentence(cnn_run, tmp_path):
   assert (tmp_path / 'old.npz').read_bytes() == b'mine'
   assert 'the ending of another format' in put(output='model.safetensors')
   assert 'there is no folder' in put(output='no/new.npz')
+  (tmp_path / 'old.npz').unlink()
+  (tmp_path / 'old.npz').mkdir()
+  message = refused(
+    lambda: export_model(
+      experiment, workdir, Choice(None, ''), tmp_path / 'old.npz', print
+    )
+  )
+  assert 'expected a file that can be written' in message
   message = refused(
     lambda: export_model(
       experiment, workdir, Choice(1, 'finetund'), tmp_path / 'new.npz', print

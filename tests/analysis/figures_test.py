@@ -109,6 +109,12 @@ def test_a_figure_and_its_numbers_are_saved(tmp_path, ending):
   assert rows == [['name', 'value'], ['x', '0.3333'], ['y', '']]
 
 
+def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
+  (tmp_path / 'file').touch()
+  with pytest.raises(BadInput, match=r"output: got '.*file/a.png', expected a"):
+    figure_file.save(Figure(), tmp_path / 'file' / 'a.png', [], [])
+
+
 def test_another_format_is_refused(tmp_path):
   with pytest.raises(BadInput, match=r'Choices: \.png, \.pdf, \.svg'):
     figure_file.save(Figure(), tmp_path / 'a', [], [])

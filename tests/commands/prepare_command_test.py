@@ -27,7 +27,8 @@ def run(*words):
 def test_without_a_network_it_says_what_to_do(tmp_path):
   status, text = run('mnist', f'--data_dir={tmp_path / "data"}')
   assert status == 1 and 'Traceback' not in text
-  assert 'mnist-train-images-idx3-ubyte.gz: got ' in text
+  assert "train-images-idx3-ubyte.gz: got 'Connection refused, from" in text
+  assert text.count('  as mnist-') == 4
   assert 'a machine without a network' in text
   assert not [*tmp_path.iterdir()]
 

@@ -82,6 +82,17 @@ def test_inner_work_has_lines_only_when_it_takes_long():
   ]
 
 
+@pytest.mark.parametrize(('seconds', 'lines'), [(1, 0), (9, 2)])
+def test_short_work_has_lines_only_when_it_takes_long(seconds, lines):
+  clock, stream = Clock(), io.StringIO()
+  screen = progress.Screen(stream, {}, clock)
+  with screen.progress('evaluation', 2, is_short=True) as bar:
+    for done in (1, 2):
+      clock.now += seconds
+      bar.update(done)
+  assert len(stream.getvalue().splitlines()) == lines
+
+
 @pytest.mark.parametrize(
   ('environ', 'expected'),
   [

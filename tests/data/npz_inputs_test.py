@@ -46,7 +46,7 @@ def test_images_are_images(tmp_path):
 
 REFUSED = {
   'objects': (np.array([[0], 'x'] * 6, object), 'with inputs object[12]'),
-  'words': (np.array([['a', 'b']] * P), 'with inputs str'),
+  'words': (np.array([['a', 'b']] * P), 'with inputs text[12, 2]'),
   'one axis': (SENSOR[:, 0, 0], 'with inputs float64[12]'),
   'no axis left': (SENSOR[:, :0], 'with inputs float64[12, 0, 2]'),
   'truth': (SENSOR > 0, 'with inputs bool[12, 7, 2]'),

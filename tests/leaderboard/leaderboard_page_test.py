@@ -111,6 +111,6 @@ def test_a_file_that_is_no_leaderboard_is_refused(tmp_path):
   path = tmp_path / 'other.csv'
   path.write_text('a,b\n1,2\n')
   assert 'a CSV of something else' in refused(csv_file.read, path)
-  assert 'No such file' in refused(csv_file.read, tmp_path / 'none.csv')
+  assert 'no such file' in refused(csv_file.read, tmp_path / 'none.csv')
   path.write_bytes(b'\xff\xfe\x00')
   assert 'against: got' in refused(csv_file.read, path)

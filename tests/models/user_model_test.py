@@ -185,6 +185,38 @@ class Unbiased(Line):
     self.head = nn.Dense(self.num_classes, use_bias=False)
 
 
+class Compact(nn.Module):
+  """As flax's examples are: its layers live in __call__ alone."""
+
+  num_classes: int
+
+  def features(self, x, mask):
+    return x.mean(axis=1)
+
+  @nn.compact
+  def __call__(self, x, mask):
+    x = nn.Dense(5)(self.features(x, mask))
+    return nn.Dense(self.num_classes, name='head')(x)
+
+
+class Late(Line):
+  """Its mean over the steps stands behind `features`."""
+
+  def features(self, x, mask):
+    return self.conv(x)
+
+  def __call__(self, x, mask):
+    return self.head(self.features(x, mask).mean(axis=1))
+
+
+class HeadAlone(Line):
+  def setup(self):
+    self.head = nn.Dense(self.num_classes)
+
+  def features(self, x, mask):
+    return x.mean(axis=1)
+
+
 class Running(Line):
   def features(self, x, mask):
     return nn.BatchNorm(False)(super().features(x, mask))
@@ -211,6 +243,9 @@ def failing(num_classes):
 
 LINEN = {
   'no head': (Headless, '"head"?'),
+  'layers in __call__': (Compact, 'one in @nn.compact is not found'),
+  'a late mean': (Late, 'a step between features and head in __call__'),
+  'a head alone': (HeadAlone, '`features` has no layer to train'),
   'two layers': (Deep, 'a head with'),
   'no bias': (Unbiased, "a head with {'kernel': (5, 3)}"),
   'another width': (wide, 'an output of shape (2, 4) for a batch of 2'),

@@ -9,7 +9,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.report.finished_runs import read_comparable
 from fedjax_pfl.report.page import render
 from fedjax_pfl.report.page.groups import make_groups
-from fedjax_pfl.report.page.sweep_section import sweep
+from fedjax_pfl.report.page.sweep_section import find_sweep, make_sections
 
 COUNT = np.full(4, 10)
 
@@ -30,6 +30,10 @@ def make_settings(folder, *settings, **more):
   return paths, make_groups(read_comparable(paths))
 
 
+def sections_of(groups):
+  return make_sections(find_sweep(groups))
+
+
 def words_of(svg):
   return re.findall(r'<text[^>]*>([^<]*)</text>', svg)
 
@@ -41,7 +45,7 @@ def test_two_fields_are_a_heat_map(tmp_path):
     for mu in (1, 10)
   ]
   paths, groups = make_settings(tmp_path, *settings[:3])
-  first, curves = sweep(groups)
+  first, curves = sections_of(groups)
   (panel,) = first.panels
   # Rows and columns in the order of their numbers; one cell was not run.
   assert words_of(panel.svg) == [
@@ -58,13 +62,20 @@ def test_two_fields_are_a_heat_map(tmp_path):
   assert [panel.note for panel in curves.panels] == ['35.00', '25.00', '15.00']
   assert all(panel.svg.count('class="other"') == 2 for panel in curves.panels)
   page = render(paths)
-  assert page.index('<h2>Sweep</h2>') < page.index('Curve of every setting')
+  assert page.count('<figure class="small">') == 3
+  order = ['<h2>Sweep</h2>', 'Curve of every setting', '<h2>Summary</h2>']
+  assert sorted(order, key=page.index) == order
+  # The tests of all settings are equal: they have chosen nothing.
+  assert (
+    'Of 3 settings, validation chooses FedAvg, learning_rate=0.02, mu=1: '
+    '35.0\N{NO-BREAK SPACE}% there, 67.5\N{NO-BREAK SPACE}% on the tests.'
+  ) in page
 
 
 def test_other_numbers_of_fields_are_strips(tmp_path):
   rates = [{'learning_rate': rate} for rate in (0.1, 0.02, 0.5)]
   _, groups = make_settings(tmp_path, *rates)
-  (panel,) = sweep(groups)[0].panels
+  (panel,) = sections_of(groups)[0].panels
   assert panel.title == 'learning_rate'
   assert words_of(panel.svg)[-4:] == ['0.02', '0.1', '0.5', 'learning_rate']
   assert panel.svg.count('class="dots"') == 3
@@ -76,14 +87,48 @@ def test_without_validation_the_tests_are_named(tmp_path):
     make_run(tmp_path / str(rate), learning_rate=rate)
     for rate in (0.1, 0.2, 0.3)
   ]
-  first, _ = sweep(make_groups(read_comparable(paths)))
+  first, _ = sections_of(make_groups(read_comparable(paths)))
   assert 'to choose by the tests' in first.text
+  assert 'ends highest' in render(paths)
+
+
+def test_a_run_without_a_hyperparameter_has_its_default(tmp_path):
+  """A sweep over rates, to which one over mu was added."""
+  paths = [
+    make_run(tmp_path / str(place), 'fedprox', hp=hp, learning_rate=rate)
+    for place, (hp, rate) in enumerate(
+      [({}, 0.1), ({'mu': 1.0}, 0.1), ({'mu': 1.0}, 0.2)]
+    )
+  ]
+  groups = make_groups(read_comparable(paths))
+  assert groups[0].label == 'FedProx, mu=default, learning_rate=0.1'
+  assert {*find_sweep(groups).fields} == {'learning_rate', 'hp.mu'}
+
+
+def test_digests_of_own_code_are_left_out_unless_they_alone_differ(tmp_path):
+  def labels(*losses):
+    paths = [
+      make_run(tmp_path / f'{len(losses)}{loss[-1]}', loss=loss)
+      for loss in losses
+    ]
+    groups = make_groups(read_comparable(paths))
+    values = [one.values['loss'] for one in find_sweep(groups).settings]
+    assert [f'FedAvg, loss={value}' for value in values] == [
+      group.label for group in groups
+    ]
+    return values
+
+  a, b = 'net.py:a#00000000000a', 'net.py:a#00000000000b'
+  assert labels(a, 'net.py:b#00000000000c', 'cross_entropy') == [
+    *('net.py:a', 'net.py:b', 'cross_entropy')
+  ]
+  assert labels(a, b, 'net.py:b#00000000000c', 'x')[:2] == [a, b]
 
 
 def test_what_is_no_sweep(tmp_path):
   _, groups = make_settings(tmp_path, {'momentum': 0.1}, {'momentum': 0.2})
-  assert sweep(groups) == []
+  assert find_sweep(groups) is None
   others = [
     make_run(tmp_path / name, name) for name in ('fedavg', 'fedper', 'ditto')
   ]
-  assert sweep(make_groups(read_comparable(others))) == []
+  assert find_sweep(make_groups(read_comparable(others))) is None

@@ -395,6 +395,15 @@ def test_what_is_not_there_yet_is_a_sentence(tmp_path):
   assert f'Choices: {tmp_path / "b"}' in message
 
 
+def test_of_many_runs_the_nearest_are_named(tmp_path):
+  for number in range(40):
+    (tmp_path / f'run{number:02}').mkdir()
+    (tmp_path / f'run{number:02}' / 'result.json').touch()
+  message = refused(lambda: run_dir.load_result(tmp_path / 'run3'))
+  assert message.count(str(tmp_path)) == 22  # what was asked, meant, and 20
+  assert f'{tmp_path}/run30' in message
+
+
 def test_importing_is_cheap():
   # orbax 0.4 s, tensorboardX up to 2 s, matplotlib 0.6 s: only when used.
   code = (

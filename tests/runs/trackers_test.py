@@ -202,9 +202,9 @@ def test_a_package_that_is_absent_is_a_sentence_and_no_file(
     run_dir.open_run(tmp_path / 'run', CONFIG, data='d', tracker='wandb')
 
   assert helpers.refused(call) == (
-    "tracker: got 'wandb', expected the package wandb to be installed: pip "
-    'install wandb. Choices: none, wandb, mlflow (did you mean wandb?). Likely '
-    'cause: it is optional, and this environment is without it.'
+    "tracker: got 'wandb, which is not installed here', expected the package "
+    'wandb: pip install wandb. Choices: none, mlflow. Likely cause: it is '
+    'optional, and this environment is without it.'
   )
   assert not (tmp_path / 'run').exists()
 

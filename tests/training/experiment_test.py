@@ -85,7 +85,7 @@ def test_clients_that_are_tested_on_a_split_of_their_training_images():
   )
   train, test = experiment.train, experiment.test
   assert logged[1].startswith(
-    'digits, testing, on held-out training images: 20 clients, '
+    'digits, testing, on held-out training examples: 20 clients, '
   )
   # One pool, on the device once.
   assert test.x is train.x and test.y is train.y

@@ -127,7 +127,8 @@ def train(config, workdir='run'):
 )
 def test_what_is_no_image_is_learnt(folder, model, method):
   views = 'initial', 'finetuned', 'templates_cosine'
-  result = train(config_of(model, method, views=views))
+  changes = {'views': views, 'rounds': 6, 'finetune.learning_rate': 0.1}
+  result = train(config_of(model, method, **changes))
   for view in views[1:]:
     assert result['views'][view]['mean'] > 60, view  # guessing: 33
     # Sums are floats where inputs are whole numbers.
@@ -246,6 +247,16 @@ def test_a_question_about_the_models_is_given_the_file_once_more(folder):
   assert 'the file has changed since' in message
 
 
+def test_a_token_beyond_the_table_stops_the_run(folder):
+  with np.load('Text.npz') as file:
+    arrays = dict(file)
+  arrays['inputs'] = arrays['inputs'] + 10**6
+  np.savez('Text.npz', **arrays)
+  message = refused(train, config_of('Text', 'fedavg', rounds=1))
+  assert 'NaN or infinity in rounds 1 to 1' in message
+  assert 'or code of your own: 0 / 0, tokens beyond the table' in message
+
+
 def pfl_config(settings):
   from fedjax_pfl.settings import to_config
 
@@ -254,9 +265,14 @@ def pfl_config(settings):
 
 REFUSED = {
   'a model for images': ({'model': 'convnet3'}, 'convnet3 for inputs of int32'),
+  'a model for images, of floats': (
+    {'model': 'convnet3', 'data_dir': 'Sensor.npz'},
+    "model: got 'convnet3 for inputs of shape (",
+  ),
   'a preprocessing': ({'preprocessing': 'unit'}, 'preprocessing: got '),
   'no function': ({'partition': 'own.py:CODE'}, 'a name that own.py defines'),
   'another kind': ({'partition': 'own.py:np'}, "partition: got 'module'"),
+  'a model without its name': ({'model': 'own.py'}, 'a file without the name'),
   'a metric without its file': ({'metrics': ('recall',)}, 'metrics: got '),
   'a metric twice': (
     {'metrics': ('own.py:recall', './own.py:recall')},
@@ -288,4 +304,5 @@ def test_sentence_for(folder, case, compiled):
   before = sorted(folder.rglob('*'))
   assert words in refused(train, config_of('Text', 'fedavg', **changes))
   assert sorted(folder.rglob('*')) == before
-  assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
+  own = {'jit(stage)', 'jit(convert_element_type)', 'jit(_threefry_seed)'}
+  assert set(compiled) <= own

@@ -61,6 +61,15 @@ def test_every_setting_is_trained_once(tmp_path, monkeypatch):
   assert len(trained) == 3 and small_runs.snapshot(tmp_path) == before
 
 
+def test_a_default_that_is_written_out_is_the_run_without_it(tmp_path):
+  """A grid over hp.mu adds to one that had no mu."""
+  own = {'algorithm': 'fedprox', 'rounds': 1}
+  first = train_all([make(**own)], tmp_path, ignore)
+  settings = [make(**own, hp={'mu': mu}) for mu in (0.01, 1.0)]
+  paths = train_all(settings, tmp_path, ignore)
+  assert paths[:1] == first and run_dir.is_finished(paths[1])
+
+
 def test_nine_settings_with_three_seeds_compile_a_round_once(tmp_path):
   settings = [
     make(

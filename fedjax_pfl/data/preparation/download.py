@@ -37,7 +37,8 @@ def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
     return place
   part = folder / f'{archive.name}.part'
   total, start = _megabytes(archive.size), _size(part) // MEGABYTE
-  with progress.progress(archive.name, total, unit='MB', start=start) as bar:
+  unit = f'{archive.name}, MB'
+  with progress.progress(archive.name, total, unit=unit, start=start) as bar:
     while _size(part) < archive.size:
       before = _size(part)
       error = _receive(archive, part, bar)
@@ -137,6 +138,8 @@ def _unreachable(
   archive: Archive, place: pathlib.Path, error: Exception | None
 ) -> BadInput:
   why = error or 'the connection ended'
+  if type(error) is urllib.error.URLError:  # what it is about, not its name
+    why = getattr(error.reason, 'strerror', None) or error.reason
   return bad_input(
     archive.name,
     got=f'{why}, from {archive.url}',

@@ -17,7 +17,7 @@ from fedjax_pfl.data.preparation.archives import (
   SHORT_NAMES,
   Archive,
 )
-from fedjax_pfl.data.preparation.download import fetch, writing
+from fedjax_pfl.data.preparation.download import MEGABYTE, fetch, writing
 
 READERS = {
   'cifar10': formats.read_cifar10,
@@ -45,9 +45,11 @@ def prepare(
   """
   sets = [_find(name) for name in names]
   root = tfds_reader.data_root(data_dir)
+  folder = root / 'downloads'
+  missing = [name for name in sets if not _is_there(name, root, log)]
+  _announce([one for name in missing for one in archives[name]], folder, log)
   for name in sets:
-    if not _is_there(name, root, log):
-      folder = root / 'downloads'
+    if name in missing:
       files = [fetch(archive, folder) for archive in archives[name]]
       write = _unpack if name == 'tiny_imagenet' else _write_arrays
       write(name, files, root, log)
@@ -66,6 +68,21 @@ def _find(name: str) -> str:
       cause='a misspelt name; own images are dataset=folder or dataset=npz',
     )
   return full
+
+
+def _announce(
+  archives: Sequence[Archive], folder: pathlib.Path, log: Log
+) -> None:
+  """Log what is to be downloaded: all of it, for a machine without a network.
+
+  The sentence of a download that fails names the first file alone.
+  """
+  absent = [one for one in archives if not (folder / one.name).exists()]
+  if not absent:
+    return
+  megabytes = sum(one.size for one in absent) / MEGABYTE
+  lines = [f'  {one.url}  as {one.name}' for one in absent]
+  log('\n'.join([f'To be in {folder}, {megabytes:,.0f} MB:', *lines]))
 
 
 def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
@@ -125,7 +142,8 @@ def _unpack(
         for member in archive.namelist()
         if member.startswith((f'{TINY}/train/', f'{TINY}/val/'))
       ]
-      with progress.progress(name, len(members), unit='file') as bar:
+      unit = f'{name}, file'
+      with progress.progress(name, len(members), unit=unit) as bar:
         for done, member in enumerate(members, 1):
           archive.extract(member, folder)
           bar.update(done)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedjax_pfl.report import finished_runs
-from fedjax_pfl.report.page import curve_sections, sweep_section
+from fedjax_pfl.report.page import curve_sections
 from fedjax_pfl.report.page.client_charts import (
   Clients,
   Levels,
@@ -33,7 +33,6 @@ MEASURES = (('mean', 'mean'), ('worst tenth', 'worst_decile'))
 def make_sections(groups: Sequence[Group]) -> list[Section]:
   """Return the sections of the page in their order."""
   sections = [
-    *sweep_section.sweep(groups),
     curve_sections.learning(groups),
     spread(groups),
     gains(groups),

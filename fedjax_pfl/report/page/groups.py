@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import FinishedRun
 from fedjax_pfl.report.plots import Change, Curve
@@ -151,7 +152,7 @@ def _labels(sets: Sequence[list[FinishedRun]], methods: Sequence[str]) -> list:
     ]
     flat = flatten(one[0].config)
     words = [
-      f'{field.rpartition(".")[2]}={value}'
+      f'{field.rpartition(".")[2]}={_short(value, field, peers)}'
       for field, value in flat.items()
       if field not in UNTRAINED
       and any(peer.get(field, value) != value for peer in peers)
@@ -165,6 +166,26 @@ def _labels(sets: Sequence[list[FinishedRun]], methods: Sequence[str]) -> list:
     label if twice[label] == 1 else f'{label}, {one[0].path}'
     for label, one in zip(labels, sets, strict=True)
   ]
+
+
+def without_digests(values: Sequence[Any]) -> list[Any]:
+  """Return the values, 'net.py:Net' for 'net.py:Net#4f0c8e21ab37'.
+
+  Not where the digest is all in which two of them differ.
+  """
+  short = [_plain(value) for value in values]
+  is_known = len({*map(repr, short)}) == len({*map(repr, values)})
+  return short if is_known else list(values)
+
+
+def _plain(value: Any) -> Any:
+  if isinstance(value, list | tuple):
+    return [_plain(one) for one in value]
+  return without_digest(value) if isinstance(value, str) else value
+
+
+def _short(value: Any, field: str, peers: Sequence[dict[str, Any]]) -> Any:
+  return without_digests([value, *(peer.get(field) for peer in peers)])[0]
 
 
 def _style(method: str, number: int) -> Style:

@@ -14,13 +14,19 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report.finished_runs import before_and_after, read_comparable
+from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.report.finished_runs import (
+  before_and_after,
+  dataset_of,
+  read_comparable,
+)
 from fedjax_pfl.report.page import (
   choices,
   client_sections,
   cost_tables,
   opening,
   provenance,
+  sweep_section,
   tables,
   unseen_table,
 )
@@ -59,17 +65,9 @@ def save(
   """Write the page of finished runs to `out` (.html); return `out`."""
   out = check_output(out)
   html = render(workdirs, published, begin)
-  try:
+  with atomic_files.writing_output('out', out):
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_files.write_bytes(out, html.encode())
-  except OSError as error:
-    raise bad_input(
-      'out',
-      got=str(out),
-      expected='a file that can be written',
-      choices=['another folder'],
-      cause=f'{error.strerror or error}'.lower(),
-    ) from error
   return out
 
 
@@ -101,7 +99,9 @@ def render(
   groups = make_groups(read_comparable(workdirs))
   printed = _printed(groups, published or {})
   sections = client_sections.make_sections(groups)
-  head = _head(groups)
+  head, sweep = _head(groups), sweep_section.find_sweep(groups)
+  if sweep and sweep.on_validation:
+    head['lead'] = sweep_section.lead(sweep)
   if begin is not None:
     head |= {'title': begin.title, 'lead': begin.lead}
     pairs = opening.make_section(begin, groups)
@@ -109,6 +109,7 @@ def render(
   return load_template(TEMPLATE).render(
     **head,
     answers=begin and begin.table,
+    sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods=_methods(groups),
     summary=tables.summary(groups, printed),
     choices=choices.choices(groups),
@@ -170,7 +171,9 @@ def _methods(groups: Sequence[Group]) -> dict[str, Any]:
 def _head(groups: Sequence[Group]) -> dict[str, Any]:
   """Return the title, the result in one sentence, and the facts."""
   common = common_settings(groups)
-  dataset = groups[0].runs[0].result['dataset']
+  first = groups[0].runs[0]
+  name = dataset_of(first.path, first.result)
+  dataset = name.rpartition(' (')[0] or name  # without the digest
   return {
     'title': f'Personalisation on {DATASETS.get(dataset, dataset)}',
     'lead': _lead(groups),
@@ -208,13 +211,13 @@ def _facts(
   groups: Sequence[Group], common: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
   """Yield settings that all lines share: (name, value)."""
-  yield 'model', common.get('model')
+  yield 'model', without_digest(common.get('model') or '')
   yield 'clients', common.get('num_clients')
   way = common.get('partition')
   detail, word = DETAILS.get(way, ('', ''))
   words = f', {word.format(common[detail])}' if detail in common else ''
   yield 'unseen clients', common.get('unseen_clients')
-  yield 'partition', way and f'{way}{words}'
+  yield 'partition', way and f'{without_digest(way)}{words}'
   yield 'client fraction', common.get('client_fraction')
   yield 'dropout rate', common.get('dropout_rate')
   yield 'local epochs', common.get('local_epochs')

@@ -46,7 +46,7 @@ def plot_heat_map(
     parts.append(text(left + (at + 0.5) * width, top - 6, column, 'middle'))
   for place, row in enumerate(rows):
     y = top + place * CELL
-    parts.append(text(left - 8, y + CELL / 2 + 4, row, 'end'))
+    parts.append(text(left - 8, y + CELL / 2 + 4, row, 'end', 'row'))
     for at, column in enumerate(columns):
       value = cells.get((row, column), np.nan)
       parts += _cell(left + at * width, y, width, value, shade, value == high)

@@ -16,6 +16,7 @@ from fedjax_pfl.report.page.groups import (
   Group,
   curve_of,
   numbers,
+  without_digests,
 )
 from fedjax_pfl.report.page.sections import Panel, Section
 from fedjax_pfl.report.page.sweep_charts import (
@@ -38,34 +39,64 @@ class Setting(NamedTuple):
   accuracy: np.ndarray  # [S] in percent, by seed
 
 
-def sweep(groups: Sequence[Group]) -> list[Section]:
-  """Return its sections; [] unless one method has several settings."""
+class Sweep(NamedTuple):
+  """The settings of one method, the best first, and what they differ in."""
+
+  settings: tuple[Setting, ...]
+  fields: tuple[str, ...]
+  on_validation: bool  # or on the tests, which are no ground for a choice
+
+
+def find_sweep(groups: Sequence[Group]) -> Sweep | None:
+  """Return the sweep; None unless one method has several settings."""
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
-    return []
+    return None
   fields = _differing(groups)
   if not fields:
-    return []
+    return None
   on_validation = all(
     run.clients.validation is not None for group in groups for run in group.runs
   )
+  flats = [flatten(group.runs[0].config) for group in groups]
+  shown = {
+    field: without_digests([flat.get(field) for flat in flats])
+    for field in fields
+  }
   settings = [
     Setting(
       group,
-      {field: flatten(group.runs[0].config).get(field) for field in fields},
+      {field: shown[field][place] for field in fields},
       _accuracy(group, on_validation),
     )
-    for group in groups
+    for place, group in enumerate(groups)
   ]
   settings.sort(key=lambda one: -one.accuracy.mean())
-  where = 'validation examples' if on_validation else 'the tests'
+  return Sweep(tuple(settings), tuple(fields), on_validation)
+
+
+def make_sections(sweep: Sweep) -> list[Section]:
+  """Return the sections of a sweep."""
+  settings = sweep.settings
+  where = 'validation examples' if sweep.on_validation else 'the tests'
   words = f'Accuracy on {where}, %, mean over clients and seeds.'
-  if not on_validation:
+  if not sweep.on_validation:
     words += ' To choose a setting by it would be to choose by the tests.'
-  sections = [Section('Sweep', words, _overview(settings, fields))]
+  sections = [Section('Sweep', words, _overview(settings, sweep.fields))]
   if curves := _curves(settings):
     words = 'Mean over seeds; the best setting first, the others in grey.'
     sections.append(Section('Curve of every setting', words, curves))
   return sections
+
+
+def lead(sweep: Sweep) -> str:
+  """Return which setting validation chooses, and what it has on the tests."""
+  best, settings = sweep.settings[0], len(sweep.settings)
+  _, after = finished_runs.before_and_after(best.group.runs[0])
+  tests = float(np.mean(numbers(best.group, after, 'mean')))
+  return (
+    f'Of {settings} settings, validation chooses {best.group.label}: '
+    f'{best.accuracy.mean():.1f}\u00a0% there, {tests:.1f}\u00a0% on the tests.'
+  )
 
 
 def _differing(groups: Sequence[Group]) -> list[str]:
@@ -93,7 +124,9 @@ def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
   )
 
 
-def _overview(settings: Sequence[Setting], fields: list[str]) -> list[Panel]:
+def _overview(
+  settings: Sequence[Setting], fields: Sequence[str]
+) -> list[Panel]:
   """Return the heat map of two fields, or a strip of dots for each field."""
   css = settings[0].group.css
   means = [float(one.accuracy.mean()) for one in settings]
@@ -143,6 +176,7 @@ def _curves(settings: Sequence[Setting]) -> list[Panel]:
       ', '.join(f'{name}={value}' for name, value in one.values.items()),
       plot_before_others(curves, place, one.group.css),
       f'{one.accuracy.mean():.2f}',
+      is_small=True,
     )
     for place, (one, _) in enumerate(found[:MOST_CURVES])
   ]

@@ -43,7 +43,8 @@ def make_table(
     # Compared as they are printed: equal texts are equally good.
     values = [_rounded(row[at].sort) for row in rows]
     known = [value for value in values if value is not None]
-    if not column.best or len(known) < 2:
+    texts = {row[at].text for row in rows if row[at].sort is not None}
+    if not column.best or len(texts) < 2:  # equal ones are not marked
       continue
     best = max(known) if column.best == 'max' else min(known)
     words = {

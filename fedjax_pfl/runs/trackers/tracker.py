@@ -58,9 +58,9 @@ def check_installed(name: str) -> None:
   if spec is None or spec.origin is None:
     raise bad_input(
       'tracker',
-      got=name,
-      expected=f'the package {name} to be installed: pip install {name}',
-      choices=TRACKERS,
+      got=f'{name}, which is not installed here',
+      expected=f'the package {name}: pip install {name}',
+      choices=[one for one in TRACKERS if one != name],
       cause='it is optional, and this environment is without it',
     )
 

@@ -3,6 +3,7 @@
 import importlib.metadata
 import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -68,6 +69,19 @@ def test_arrays_are_those_of_tfds(tmp_path, write_prepared, name):
   cache = str(tmp_path / 'cache')
   want = load_dataset(name, data_dir=str(tmp_path / 'tfds'), cache_dir=cache)
   assert load(tmp_path, name).fingerprint == want.fingerprint
+
+
+def test_what_is_to_be_downloaded_is_listed_at_once(tmp_path):
+  archives, _ = small_archives.write_archives(tmp_path / 'net', ['mnist'])
+  first, *others = archives['mnist']
+  heard, folder = [], tmp_path / 'data' / 'downloads'
+  folder.mkdir(parents=True)
+  shutil.copy(tmp_path / 'net' / first.name, folder)
+  prepare(['mnist'], str(tmp_path / 'data'), heard.append, archives)
+  assert heard[0].splitlines() == [
+    f'To be in {folder}, 0 MB:',
+    *(f'  {one.url}  as {one.name}' for one in others),
+  ]
 
 
 def test_tiny_imagenet_is_unpacked_whole_and_without_its_tests(tmp_path):
