@@ -6,6 +6,7 @@
 in the order of their worth. Finished ones are reused, stopped ones continue
 after their last checkpoint, and one that diverges ends alone. When the time is
 up, a training saves a checkpoint after its round; the same command goes on.
+After the cells come the leaderboards that the queue names.
 
 A CPU is one device a core, each of which trains clients of its own: 1.0 to 2.4
 times as fast as one device (docs/performance.md), and the numbers are its own
@@ -46,8 +47,10 @@ def main(overrides):
   priority.lower(CORES.value)
   logging.set_verbosity(logging.WARNING)  # orbax logs every step
   # Imported here: threads of jax are to have the priority, too.
+  from configs.leaderboard import load_form
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
+  from fedjax_pfl.leaderboard import work as leaderboard
   from fedjax_pfl.reproduction.queue.deadline import check_minutes
   from fedjax_pfl.reproduction.queue.entries import load_queue
   from fedjax_pfl.reproduction.queue.work import QueueJob
@@ -61,7 +64,14 @@ def main(overrides):
   queue = load_queue(Path(QUEUE.value), load_table)
   configs = {name: parse_config(one) for name, one in load_configs().items()}
   compile_cache.enable(progress.log)
-  job = QueueJob(queue, load_table, make_data_of(progress.log), configs)
+  forms = [load_form(name) for name in queue.leaderboards]
+
+  def follow(folder):
+    for form in forms:
+      leaderboard.run(form, folder / 'leaderboard', progress.log)
+
+  data_of = make_data_of(progress.log)
+  job = QueueJob(queue, load_table, data_of, configs, follow)
   folder = Path(RESULTS.value)
   if not DRY_RUN.value:
     job.run(folder, MINUTES.value)
@@ -70,6 +80,8 @@ def main(overrides):
     if not folder.exists():  # a dry run makes no folder
       folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     job.dry_run(folder)
+  for form in forms:
+    print(f'Then: {leaderboard.budget(form)}')
 
 
 if __name__ == '__main__':

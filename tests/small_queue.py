@@ -95,13 +95,12 @@ def write_queue(path, entries=ENTRIES):
   return path
 
 
-def make_job(path, data_of=None):
+def make_job(path, data_of=None, **options):
   """Return the job of the queue at `path`."""
   configs = {'digits': parse_config(common.load('digits:fedbabu').to_dict())}
   queue = load_queue(path, load_table)
-  return QueueJob(
-    queue, load_table, data_of or make_data_of(lambda text: None), configs
-  )
+  data_of = data_of or make_data_of(lambda text: None)
+  return QueueJob(queue, load_table, data_of, configs, **options)
 
 
 def build(settings, log):

@@ -40,7 +40,7 @@ def run(
   there was written. `others` are rows of the same form with other seeds.
   """
   folder = pathlib.Path(folder)
-  log(_budget(form))
+  log(budget(form))
   boards: dict[str, list[Entry]] = {}
   try:
     for partition in form.partitions:
@@ -123,7 +123,8 @@ def page_path(form: Form, folder: str | os.PathLike) -> pathlib.Path:
   return pathlib.Path(folder) / f'{form.name}_seeds_{seeds}.html'
 
 
-def _budget(form: Form) -> str:
+def budget(form: Form) -> str:
+  """Return what a form trains, and how long that is estimated to take."""
   hours = f'{form.minutes / 60:.0f} hours'
   return (
     f'Leaderboard {form.name}: {form.num_trainings} trainings ('

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import small_queue
 
+from configs.leaderboard import load_form
 from configs.tables.common import load_table
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.queue import show
@@ -37,6 +38,7 @@ def test_the_queue_has_every_claim_in_the_order_of_its_worth(queue):
   assert order == sorted(order) and [*queue.claims] == sorted({*order})
   assert {*order} == {*'abcdefg'}
   assert all(entry.seeds == (0, 1, 2) for entry in queue.entries)
+  assert [load_form(name).name for name in queue.leaderboards] == ['cifar10']
   first = {
     'dataset': 'cifar10',
     'client_fraction': 0.1,
@@ -149,7 +151,14 @@ def test_a_wrong_entry_is_named(tmp_path, changes, words):
     ('[claims]\na = 1\n' + entry(), 'a sentence for each claim'),
     ("[claims]\na = 'b'\n", r'one or more \[\[cells\]\]'),
     ("cells = [1]\n[claims]\na = 'b'\n", r'\[\[cells\]\] 1: .*got 1'),
-    ("cell = 1\n[claims]\na = 'b'\n" + entry(), "got 'cell', .* claims or"),
+    (
+      "cell = 1\n[claims]\na = 'b'\n" + entry(),
+      "got 'cell', .* a part of a queue",
+    ),
+    (
+      "leaderboards = 'cifar10'\n[claims]\na = 'b'\n" + entry(),
+      r"got 'cifar10', .*forms of the leaderboard, such as \['cifar10'\]",
+    ),
     (
       "[claims]\na = 'b'\n"
       + entry()

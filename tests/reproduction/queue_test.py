@@ -97,6 +97,20 @@ def test_a_finished_queue_runs_nothing(done, tmp_path, monkeypatch, capsys):
   assert '3 of 4 done, 1 diverged; 0 min left' in output
 
 
+def test_what_follows_begins_when_all_cells_are_done(done, tmp_path):
+  folder = copied(done, tmp_path)
+  rows = []
+
+  def follow(results):
+    rows.append(small_queue.rows_of(results))
+    raise KeyboardInterrupt  # as when the time is up
+
+  job = small_queue.make_job(folder / 'queue.toml', follow=follow)
+  with pytest.raises(KeyboardInterrupt):
+    job.run(folder / 'results')
+  assert rows == [done[1]]
+
+
 def test_a_clone_without_models_runs_nothing(done, tmp_path, monkeypatch):
   """Of what git keeps: the file of results and all models are absent."""
   folder = copied(done, tmp_path)

@@ -12,7 +12,9 @@
   note = 'what the reader should know'  # may be left out
 
 The first seed of all entries comes first, in the order of the file, then the
-next one. Every cell is listed once.
+next one. Every cell is listed once. What may follow the cells, above [claims]:
+
+  leaderboards = ['cifar10']  # forms in configs/leaderboard.py
 """
 
 import math
@@ -43,6 +45,7 @@ class Queue(NamedTuple):
 
   claims: dict[str, str]
   entries: tuple[Entry, ...]
+  leaderboards: tuple[str, ...] = ()  # forms, after all cells
 
 
 FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -64,13 +67,17 @@ def load_queue(
 ) -> Queue:
   """Return the queue of a file; refuse it as a whole if a part is wrong."""
   content = _read(path)
-  for name in content.keys() - {'claims', 'cells'}:
-    raise _wrong(path, name, 'claims or cells', ['[claims]', '[[cells]]'])
+  for name in content.keys() - {'claims', 'cells', 'leaderboards'}:
+    parts = ['[claims]', '[[cells]]', 'leaderboards']
+    raise _wrong(path, name, 'a part of a queue', parts)
   claims, listed = content.get('claims', {}), content.get('cells', [])
   if not isinstance(claims, dict) or not all(map(_is_text, claims.values())):
     raise _wrong(path, claims, "a sentence for each claim: a = 'what it is'")
   if not isinstance(listed, list) or not listed:
     raise _wrong(path, listed, 'one or more [[cells]]')
+  boards = content.get('leaderboards', [])
+  if not isinstance(boards, list) or not all(map(_is_text, boards)):
+    raise _wrong(path, boards, "forms of the leaderboard, such as ['cifar10']")
   entries = []
   for number, one in enumerate(listed, start=1):
     try:
@@ -78,7 +85,7 @@ def load_queue(
     except BadInput as error:
       raise BadInput(f'{path}, [[cells]] {number}: {error}') from error
   _check_distinct(path, entries)
-  return Queue(claims, tuple(entries))
+  return Queue(claims, tuple(entries), tuple(boards))
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:

@@ -44,12 +44,17 @@ class QueueJob:
     load_table: Callable[[str], Table | Figure],
     data_of: DataOf,
     configs: Mapping[str, Settings],
+    follow: Callable[[pathlib.Path], None] = lambda folder: None,
   ):
-    """See `load_queue` and `TableJob`, which take the same."""
+    """See `load_queue` and `TableJob`, which take the same.
+
+    follow: what to do in the folder once all cells are done, if time is left.
+    """
     self._queue = queue
     self._load_table = load_table
     self._data_of = data_of
     self._configs = configs
+    self._follow = follow
 
   def dry_run(self, folder: pathlib.Path) -> None:
     """Print what is done, what is next, and the hours left by the estimates."""
@@ -71,6 +76,7 @@ class QueueJob:
       with deadline(minutes) as is_up_fn:
         try:
           self._work(steps, workspace)
+          self._follow(folder)
         except KeyboardInterrupt:
           if not is_up_fn():
             raise
