@@ -20,6 +20,8 @@ from jax import lax
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import one_pass, pad
 
+OFF = -1  # the winner of a window that the ReLU turns off
+
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def relu_pool(y: Array, bias: Array, size: int, channels: int = 0) -> Array:
@@ -35,16 +37,28 @@ def _forward(y, bias, size, channels):
 def _backward(size, channels, saved, dz):
   y, bias, top = saved
   g = _gate(channels)(top, bias, dz)
-  # A product, because sums along the last axes are slow.
-  shape = (len(bias), -1) if channels == 0 else (-1, len(bias))
-  flat = g.reshape(shape)
-  ones = jnp.ones(flat.shape[1 if channels == 0 else 0], flat.dtype)
-  pair = (flat, ones) if channels == 0 else (ones, flat)
-  dbias = lax.dot(*pair, precision=lax.Precision.HIGHEST)
-  return _unpool(size)(y, top, g), dbias
+  return _unpool(size)(y, top, g), sum_but(channels, g)
 
 
 relu_pool.defvjp(_forward, _backward)
+
+
+def sum_but(axis: int, x: Array) -> Array:
+  """Return the sum over all axes but this one, the first or the last.
+
+  A product, because XLA's sums along the last axes are slow.
+  """
+  flat = x.reshape((len(x), -1) if axis == 0 else (-1, x.shape[-1]))
+  ones = jnp.ones(flat.shape[1 if axis == 0 else 0], flat.dtype)
+  pair = (flat, ones) if axis == 0 else (ones, flat)
+  return lax.dot(*pair, precision=lax.Precision.HIGHEST)
+
+
+@one_pass
+def where_on(dz: Array, won: Array) -> Array:
+  """Return dz where the ReLU of a window is on."""
+  off = lax.eq(won, lax.full_like(won, OFF))
+  return lax.select(off, lax.full_like(dz, 0), dz)
 
 
 def _along(bias: Array, channels: int) -> Array:

@@ -20,6 +20,7 @@ from jax.lax import PrecisionLike
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import tile_transforms as tiles
 from fedjax_pfl.models.ops.blocks import block_size, over_blocks
+from fedjax_pfl.models.ops.relu_pool import sum_but, where_on
 
 LEAST_CHANNELS = 16  # of fewer the passes take longer than the products
 LEAST_PIXELS = 64
@@ -43,22 +44,12 @@ def conv(x: Array, kernel: Array, edge: int, precision: PrecisionLike) -> Array:
 
 
 def _forward(x, kernel, edge, precision):
-  u, r, m = (
-    _points(kernel, precision),
-    len(kernel),
-    tiles.SIZE + 1 - len(kernel),
-  )
-  h, w, margin = _frame(x, r, edge)
+  h, w, _ = _frame(x, len(kernel), edge)
 
-  def convolve(x):
-    v = tiles.to_tiles(margin(x), m)
-    products = _batched(v.reshape(len(u), -1, x.shape[-1]), u, 2, 1, precision)
-    y = tiles.from_products(products.reshape(*v.shape[:-1], -1), m)
-    return (), y[:, :h, :w]
+  def finish(products, m):
+    return tiles.from_products(products, m)[:, :h, :w]
 
-  y = over_blocks(convolve, _block(x, u, m, h, w), x)[1]
-  # Kernels of no channels: their shape for the backward pass, without memory.
-  return y, (x, u, kernel[:, :, :0])
+  return _convolve(x, kernel, edge, precision, finish)
 
 
 def _backward(edge, precision, saved, dy):
@@ -103,46 +94,44 @@ def conv_relu_pool(
 
 
 def _pooled_forward(x, kernel, bias, size, edge, precision):
-  u, r, m = (
-    _points(kernel, precision),
-    len(kernel),
-    tiles.SIZE + 1 - len(kernel),
-  )
-  h, w, margin = _frame(x, r, edge)
+  def finish(products, m):
+    return tiles.pool_products(products, bias, m, size)
 
-  def layer(x):
-    v = tiles.to_tiles(margin(x), m)
-    products = _batched(v.reshape(len(u), -1, x.shape[-1]), u, 2, 1, precision)
-    products = products.reshape(*v.shape[:-1], -1)
-    return (), tiles.pool_products(products, bias, m, size)
-
-  z, won = over_blocks(layer, _block(x, u, m, h, w), x)[1]
-  return z, (x, u, kernel[:, :, :0], won)
+  (z, won), saved = _convolve(x, kernel, edge, precision, finish)
+  return z, (saved, won)
 
 
 def _pooled_backward(size, edge, precision, saved, dz):
-  x, u, like, won = saved
+  (x, u, like), won = saved
   m = tiles.SIZE + 1 - len(like)
 
   def to_products(dz, won):
     return tiles.winners_to_products(dz, won, m, size)
 
   dx, dk = _gradients(x, u, len(like), edge, precision, to_products, dz, won)
-  on = jnp.where(won == tiles.OFF, 0, dz).reshape(-1, dz.shape[-1])
-  # A product, because sums along other axes than the last are slow.
-  ones = jnp.ones(len(on), on.dtype)
-  return dx, dk, lax.dot(ones, on, precision=lax.Precision.HIGHEST)
+  return dx, dk, sum_but(3, where_on(dz, won))
 
 
 conv_relu_pool.defvjp(_pooled_forward, _pooled_backward)
 
 
-def _points(kernel: Array, precision) -> Array:
-  """Return U = G K G^T [36, C, O]."""
+def _convolve(x, kernel, edge, precision, finish):
+  """Return finish(products, m) of all images, and what the gradient needs."""
   r, _, c, o = kernel.shape
+  m = tiles.SIZE + 1 - r
   g = jnp.asarray(tiles.kernel_matrix(r), kernel.dtype)
   u = lax.dot(g, kernel.reshape(r * r, -1), precision=precision)
-  return u.reshape(-1, c, o)
+  u = u.reshape(-1, c, o)
+  h, w, margin = _frame(x, r, edge)
+
+  def layer(x):
+    v = tiles.to_tiles(margin(x), m)
+    products = _batched(v.reshape(len(u), -1, c), u, 2, 1, precision)
+    return (), finish(products.reshape(*v.shape[:-1], o), m)
+
+  rows = over_blocks(layer, _block(x, u, m, h, w), x)[1]
+  # Kernels of no channels: their shape for the backward pass, without memory.
+  return rows, (x, u, kernel[:, :, :0])
 
 
 def _gradients(x, u, r, edge, precision, to_products, *rows):

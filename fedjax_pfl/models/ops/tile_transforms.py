@@ -22,9 +22,9 @@ from jax import lax
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import one_pass
+from fedjax_pfl.models.ops.relu_pool import OFF
 
 SIZE = 6
-OFF = -1  # the winner of a window that the ReLU turns off
 _POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 
 

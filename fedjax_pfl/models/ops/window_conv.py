@@ -19,9 +19,9 @@ from jax.lax import PrecisionLike
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import matmul_conv, tile_conv
 from fedjax_pfl.models.ops.fusion import one_pass
+from fedjax_pfl.models.ops.relu_pool import OFF, sum_but, where_on
 
 MOST_FLOPS = 2  # times those of the convolution
-OFF = -1  # the winner of a window that the ReLU turns off
 
 
 def is_worth(
@@ -84,11 +84,7 @@ def _forward(y, bias):
 
 def _backward(saved, dz):
   won, like = saved
-  dy = _of_winners(dz, won, like)
-  # A product, because sums along the last axis are slow.
-  ones = jnp.ones(dz.shape[1], dz.dtype)
-  dbias = lax.dot(_on(dz, won), ones, precision=lax.Precision.HIGHEST)
-  return dy, dbias
+  return _of_winners(dz, won, like), sum_but(0, where_on(dz, won))
 
 
 _relu_max.defvjp(_forward, _backward)
@@ -115,9 +111,3 @@ def _of_winners(dz, won, like):
   dz = lax.broadcast(dz, shape[:1])
   won = lax.broadcast(won, shape[:1])
   return lax.select(lax.eq(won, pixel), dz, lax.full_like(dz, 0))
-
-
-@one_pass
-def _on(dz, won):
-  off = lax.eq(won, lax.full_like(won, OFF))
-  return lax.select(off, lax.full_like(dz, 0), dz)
