@@ -114,7 +114,9 @@ def test_its_cpu_is_one_device_a_core():
     capture_output=True,
     text=True,
   )
-  assert done.stdout == '[CpuDevice(id=0), CpuDevice(id=1)]\n', done.stderr
+  devices, then = done.stdout.splitlines()
+  assert devices == '[CpuDevice(id=0), CpuDevice(id=1)]', done.stderr
+  assert then.startswith('Then: Leaderboard cifar10: 260 trainings')
 
 
 @pytest.mark.parametrize('cores', [0, -1])

@@ -247,9 +247,15 @@ class Headless(nn.Module):
 
 
 @pytest.mark.parametrize(
-  ('last', 'words'), [('out', '0 of 2 leaves'), ('head', '2 of 2 leaves')]
+  ('last', 'words', 'cause'),
+  [
+    ('out', '0 of 2 leaves', 'is the last layer called "head"'),
+    ('head', '2 of 2 leaves', '`features` has no layer to train'),
+  ],
 )
-def test_a_head_mask_that_selects_nothing_or_everything(compiled, last, words):
+def test_a_head_mask_that_selects_nothing_or_everything(
+  compiled, last, words, cause
+):
   message = refused(
     lambda: task_from_module(
       Headless(last), image_shape=(8, 8, 1), num_classes=10
@@ -258,7 +264,7 @@ def test_a_head_mask_that_selects_nothing_or_everything(compiled, last, words):
   assert f'a head mask that selects {words}' in message
   assert 'expected some but not all' in message
   assert f'{last}/bias, {last}/kernel' in message
-  assert 'is the last layer called "head"' in message
+  assert cause in message
   assert not compiled
 
 
