@@ -20,9 +20,13 @@ MOST_ROWS = 16  # of more rows the product is faster
 LEAST_BYTES = 2**20  # of a kernel: a smaller one stays in cache
 
 
-def is_worth(kernel: Array) -> bool:
-  """Return whether the kernel is large enough for its traffic to matter."""
-  return kernel.size * kernel.dtype.itemsize >= LEAST_BYTES
+def is_worth(x: Array, kernel: Array) -> bool:
+  """Return whether the kernel is large enough for its traffic to matter.
+
+  Not in half precision: a product adds up in float32, the sum would not.
+  """
+  size = kernel.dtype.itemsize
+  return len(x) > 0 and size >= 4 and kernel.size * size >= LEAST_BYTES
 
 
 def dense(x: Array, kernel: Array, precision: PrecisionLike) -> Array:
@@ -33,16 +37,16 @@ def dense(x: Array, kernel: Array, precision: PrecisionLike) -> Array:
     return lax.dot(x, kernel, precision=precision)
 
   def forward(x, kernel):
-    is_first = None if x.perturbed else ()  # of the model: dx is not needed
-    saved = x.value, kernel.value, is_first
+    needs_dx = () if x.perturbed else None  # a flag: no leaf of a pytree
+    saved = x.value, kernel.value, needs_dx
     return product(x.value, kernel.value), saved
 
   def backward(saved, dy):
-    x, kernel, is_first = saved
+    x, kernel, needs_dx = saved
     if isinstance(dy, jax.custom_derivatives.SymbolicZero):
       return None, None
     dx = None
-    if is_first is None:
+    if needs_dx is not None:
       dx = lax.dot(dy, kernel.T, precision=precision)
       dy = _after(dy, dx)
     if len(x) > MOST_ROWS:

@@ -98,7 +98,7 @@ def product(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | None:
     return None
   if p['preferred_element_type'] not in (None, x.dtype):
     return None
-  if kernel.ndim != 2 or not dense.is_worth(kernel):
+  if kernel.ndim != 2 or not dense.is_worth(x, kernel):
     return None
   return dense.dense(x, kernel, p['precision'])
 

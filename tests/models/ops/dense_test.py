@@ -80,6 +80,21 @@ def test_a_small_kernel_stays_with_xla():
   assert (OUTPUTS, INPUTS) in results  # of the gradient, before it is turned
 
 
+def test_half_precision_stays_with_xla(any_size):
+  """A sum of rows in bfloat16 would lose digits that a product keeps."""
+  params, x = make(3, jnp.bfloat16)
+  ours = replace_layers(two_layers, 'gemm')
+  results = products(lambda params: ours(params, x).sum(), params)
+  assert (OUTPUTS, INPUTS) in results
+
+
+def test_without_rows_gradients_are_zero(any_size):
+  params, x = make(0, jnp.float32)
+  ours = replace_layers(two_layers, 'gemm')
+  for slope in jax.grad(lambda params: ours(params, x).sum())(params):
+    assert not slope.any()
+
+
 def test_a_loop_of_steps_neither_copies_the_kernel_nor_writes_its_gradient():
   """Optimised in full: the order is what XLA's copies are removed by."""
   shape = (1024, 257)  # a MiB
