@@ -13,7 +13,9 @@ from compiler import QUICK
 TESTS = Path(__file__).parent
 
 
-def output_of(script: str, devices: int, *words: str) -> list[str]:
+def output_of(
+  script: str, devices: int, *words: str, timeout: float | None = None
+) -> list[str]:
   """Return the lines that a script, named from this folder, prints."""
   count = f'--xla_force_host_platform_device_count={devices}'
   done = subprocess.run(
@@ -25,6 +27,7 @@ def output_of(script: str, devices: int, *words: str) -> list[str]:
     },
     capture_output=True,
     text=True,
+    timeout=timeout,
   )
   assert done.returncode == 0, done.stderr[-5000:]
   return done.stdout.splitlines()

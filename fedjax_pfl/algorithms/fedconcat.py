@@ -50,8 +50,13 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.checks import check, check_choice, is_count
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.host_call import call_on_host
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
+from fedjax_pfl.data.label_counts import (
+  label_counts,
+  label_counts_of_clients,
+  label_shares,
+)
 from fedjax_pfl.models import concatenated
 
 CHOICES = {
@@ -174,25 +179,25 @@ def fit(task: Task, hp: HParams, down, data: ClientData, rng: Key):
 def cluster_by_labels(task, hp, server, clients, data):
   """Return the states with clusters by the labels that clients hold."""
 
-  def shares_of(y, index, count):
-    clients = ClientData(None, y, index, count)
-    return label_shares(label_counts_of_clients(clients, task.num_classes))
+  def count_labels(index, count):
+    client = data._replace(index=index, count=count)
+    return label_counts(client, task.num_classes)
 
-  arrays = data.y, data.index, data.count
-  return server, cluster_on_host(hp, server, shares_of, *arrays)
+  counts = jax.vmap(count_labels)(data.index, data.count)
+  return server, cluster_on_host(hp, server, label_shares, counts)
 
 
 def cluster_on_host(
-  hp: HParams, server: Server, shares_of: Callable, *arrays: Array
+  hp: HParams, server: Server, shares_of: Callable, rows: Array
 ) -> Array:
-  """Return the clusters [K] of shares_of(*arrays), [K, Y]."""
+  """Return the clusters [K] of shares_of(rows), [K, Y]."""
 
-  def on_host(key, *arrays):
-    seed, shares = int(key[0]), shares_of(*arrays)
+  def on_host(key, rows):
+    seed, shares = int(key[0]), shares_of(rows)
     return clustering.cluster(shares, hp.clusters, seed, hp.cap_factor)
 
-  shape = jax.ShapeDtypeStruct(arrays[-1].shape[:1], jnp.int32)
-  return jax.pure_callback(on_host, shape, server.key, *arrays)
+  shape = jax.ShapeDtypeStruct(rows.shape[:1], jnp.int32)
+  return call_on_host(on_host, shape, server.key, rows)
 
 
 # ---- FedConcat-ID: the round in which distributions are inferred -------------
