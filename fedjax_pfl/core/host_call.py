@@ -3,7 +3,7 @@
 JAX hands the arguments of a callback over as arrays. It copies those of more
 than 100 KiB in a thread of its own, and all threads of a CPU that is divided
 into devices may be waiting for the callback's result: the program never ends.
-Larger arguments are therefore passed in blocks of rows, which are copied at once.
+Arguments are therefore passed in blocks of rows, which are copied at once.
 """
 
 from collections.abc import Callable

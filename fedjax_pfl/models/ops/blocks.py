@@ -36,19 +36,61 @@ def over_blocks(
   f: Callable[..., tuple[PyTree, PyTree]], block: int, *arrays: Array
 ) -> tuple[PyTree, PyTree]:
   """Return (sum, rows) of f(*blocks of rows) -> (summand, rows)."""
-  images = len(arrays[0])
-  if block == images:
+  if block == len(arrays[0]):
     return f(*arrays)
-  parts = [x.reshape(-1, block, *x.shape[1:]) for x in arrays]
-  summand = jax.eval_shape(f, *(x[0] for x in parts))[0]
-  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), summand)
+  first = jax.eval_shape(f, *(x[:block] for x in arrays))[0]
+  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), first)
 
-  def step(total, part):
-    summand, rows = f(*part)
+  def step(total, *parts):
+    summand, rows = f(*parts)
     return jax.tree.map(jnp.add, total, summand), rows
 
-  total, rows = lax.scan(step, zeros, parts)
-  return total, jax.tree.map(lambda x: x.reshape(images, *x.shape[2:]), rows)
+  return in_turn(step, block, zeros, *arrays)
+
+
+def in_turn(
+  f: Callable[..., tuple[PyTree, PyTree]],
+  block: int,
+  kept: PyTree,
+  *arrays: PyTree,
+  in_place: bool = False,
+) -> tuple[PyTree, PyTree]:
+  """Return (kept, rows) of f(kept, *blocks of rows) -> (kept, rows).
+
+  What f keeps of a block is for the next one. With `in_place` the first result
+  has the shape of the first array and takes its memory; right for an array that
+  nobody reads again (else XLA copies it). Memory for the others is set to zero
+  first: XLA for a CPU has no other.
+
+  Slices of a loop, not a scan over blocks: under a client axis XLA copies what
+  is scanned, to have the blocks first.
+  """
+  number = len(jax.tree.leaves(arrays)[0]) // block
+
+  def part(x, i):
+    return lax.dynamic_slice_in_dim(x, i * block, block)
+
+  def put(x, rows, i):
+    return lax.dynamic_update_slice_in_dim(x, rows, i * block, 0)
+
+  first = jax.tree.map(lambda x: x[:block], arrays)
+  rows = jax.tree.map(
+    lambda x: jnp.zeros((number * block, *x.shape[1:]), x.dtype),
+    jax.eval_shape(f, kept, *first)[1],
+  )
+  rows, treedef = jax.tree.flatten(rows)
+  if in_place:
+    rows[0] = arrays[0]
+
+  def step(i, carry):
+    kept, rows = carry
+    now = (rows[0], *arrays[1:]) if in_place else arrays
+    kept, new = f(kept, *jax.tree.map(lambda x: part(x, i), now))
+    new = jax.tree.leaves(new)
+    return kept, [put(x, rows, i) for x, rows in zip(rows, new, strict=True)]
+
+  kept, rows = lax.fori_loop(0, number, step, (kept, rows))
+  return kept, jax.tree.unflatten(treedef, rows)
 
 
 def in_blocks(

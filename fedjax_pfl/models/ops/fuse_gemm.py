@@ -3,6 +3,7 @@
 pool(relu(conv + bias))        relu_pool.py
 pool(relu(norm(conv)))         batch_norm.py, with Winograd's tiles as windows
 relu(norm(x) + skip)           batch_norm.py
+relu(norm(depthwise(relu(norm(x)))))     norm_depthwise.py
 """
 
 import functools
@@ -14,6 +15,7 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import (
   batch_norm,
   conv,
+  norm_depthwise,
   pool,
   relu_pool,
   tile_conv,
@@ -39,7 +41,7 @@ def fuse(layer: Layer) -> Array:
   """Return the result of a layer, with what it is made of."""
   match layer:
     case Conv(x, kernel, stride, _, depthwise=True):
-      return conv.depthwise(x, kernel, stride)
+      return conv.depthwise(compute(x), kernel, stride)
     case Conv(x, kernel, stride, padding, _, precision):
       return conv.conv(x, kernel, stride, padding, precision)
     case Bias(of, bias):
@@ -52,6 +54,10 @@ def fuse(layer: Layer) -> Array:
       y = without_bias(n.of).layer
       windows = conv.windows(y.x, y.kernel, y.precision)
       return _pooled(windows, n.scale, n.bias, n.mask)
+    case Relu(Deferred(Norm() as n)) if first := _separable_norm(n):
+      kernel, stride = without_bias(n.of).layer[1:3]
+      lines = (first.scale, first.bias), kernel, (n.scale, n.bias)
+      return _separable(_normalised(first), *lines, n.mask, stride)
     case Norm():
       return _normalise(layer, None, relu=False)
     case Add(Deferred(Norm() as norm), skip):
@@ -108,14 +114,28 @@ def _has_windows(norm: Norm) -> bool:
   return False
 
 
+def _separable_norm(norm: Norm) -> Norm | None:
+  """Return the BatchNorm before ReLU and a depthwise convolution, if any."""
+  match without_bias(norm.of):
+    case Deferred(Conv(Deferred(Relu(Deferred(first))), depthwise=True)):
+      is_one = isinstance(first, Norm) and first.mask is norm.mask
+      return first if is_one else None
+  return None
+
+
 def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
+  skip = None if skip is None else compute(skip)
+  x = _normalised(norm)
+  return _fused(x, skip, norm.scale, norm.bias, norm.mask, relu)
+
+
+def _normalised(norm: Norm) -> Array:
+  """Return what a BatchNorm gets, computed."""
   match without_bias(norm.of):
     case Deferred(Conv(x, kernel, stride, padding, False, precision)):
-      x = conv.conv_before_norm(x, kernel, stride, padding, precision)
+      return conv.conv_before_norm(x, kernel, stride, padding, precision)
     case of:
-      x = compute(of)
-  skip = None if skip is None else compute(skip)
-  return _fused(x, skip, norm.scale, norm.bias, norm.mask, relu)
+      return compute(of)
 
 
 @functools.partial(jax.jit, static_argnums=5)  # traced once for each shape
@@ -129,6 +149,15 @@ def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
   skip = None if skip is None else flat(skip)
   y = batch_norm.norm(flat(x), skip, scale, bias, weight, relu)
   return conv.batch_first(y.reshape(c, h, w, b)).astype(dtype)
+
+
+@functools.partial(jax.jit, static_argnums=5)  # as _fused
+def _separable(y, first, kernel, second, mask, stride: int) -> Array:
+  first, second = (norm_depthwise.Affine(*affine) for affine in (first, second))
+  z = norm_depthwise.norm_depthwise_norm(
+    conv.batch_last(y), first, kernel, second, mask, stride
+  )
+  return conv.batch_first(z)
 
 
 @jax.jit  # as _fused

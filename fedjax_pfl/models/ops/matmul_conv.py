@@ -77,7 +77,7 @@ def _conv_backward(stride, padding, precision, saved, dy):
   dk = dot(patches, flat.T).reshape(kernel.shape)
   taps = dot(kernel.reshape(-1, o), flat)
   taps = taps.reshape(size[0] * size[1], c, *dy.shape[1:])
-  return _fold(taps, None, size, stride, padding, x.shape[1:]), dk
+  return fold(taps, None, size, stride, padding, x.shape[1:]), dk
 
 
 _conv.defvjp(_conv_forward, _conv_backward)
@@ -103,7 +103,7 @@ def _depthwise_backward(stride, saved, dy):
     dx = _multiply_add(1)(_margin(dy), turned)
   else:
     image = high - 2, wide - 2, b
-    dx = _fold(dy, _columns(kernel), (3, 3), stride, 1, image)
+    dx = fold(dy, _columns(kernel), (3, 3), stride, 1, image)
   return dx, dk.reshape(kernel.shape)
 
 
@@ -124,7 +124,7 @@ def _tap_sums(stride: int):
 
   @one_pass
   def tap_sums(x, dy):
-    products = [tap * dy for tap in _taps(x, 3, stride)]
+    products = [tap * dy for tap in taps_of(x, 3, stride)]
     zero = np.zeros((), dy.dtype)
     return lax.reduce(products, [zero] * 9, _add_each, (1, 2))
 
@@ -139,7 +139,7 @@ def _add_each(a: list[Array], b: list[Array]) -> list[Array]:
 def _multiply_add(stride: int):
   @one_pass
   def multiply_add(x, k):
-    taps = _taps(x, 3, stride)
+    taps = taps_of(x, 3, stride)
     return combine([(1, tap * k[i]) for i, tap in enumerate(taps)])
 
   return multiply_add
@@ -154,7 +154,7 @@ def _shape(x: Array) -> Array:
   return x[:0]
 
 
-def _taps(x: Array, size: int, stride: int) -> list[Array]:
+def taps_of(x: Array, size: int, stride: int) -> list[Array]:
   """Return the padded x as each of the size*size taps of a kernel sees it."""
   rows, columns = x.shape[1] - size + 1, x.shape[2] - size + 1
   return [
@@ -186,7 +186,7 @@ def _shifts(size: int, stride: int, axis: int):
   return shifts
 
 
-def _fold(
+def fold(
   taps: Array, kernel: Array | None, size, stride, padding, shape
 ) -> Array:
   """Return the sum of taps [k l, C, h, w, B] at their places in the image.
@@ -208,7 +208,7 @@ def _fold(
 
 @functools.cache
 def _overlap(k: int, m: int, stride: int, padding: int, h: int, w: int):
-  """Return the function of `_fold` for a kernel of k x m taps."""
+  """Return the function of `fold` for a kernel of k x m taps."""
   high, wide = -(-h // stride), -(-w // stride)
 
   # Of an axis: taps that reach pixels p, p + stride, ..., and their shifts.

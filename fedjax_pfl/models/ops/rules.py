@@ -42,8 +42,10 @@ MOST_SLICES = 64  # of a pooling: a slice for each line of its window
 def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | str:
   """Return a convolution of one or two spatial axes by matrix products."""
   p = eqn.params
-  if reason := _unusual(p, compute(x).dtype):
+  if reason := _unusual(p, eqn.invars[0].aval.dtype):
     return reason
+  if (layer := _depthwise(p, x, kernel)) is not None:
+    return layer
   lhs, rhs, out = p['dimension_numbers']
   x = _transposed(compute(x), (lhs[0], *lhs[2:], lhs[1]))
   kernel = _transposed(compute(kernel), (*rhs[2:], rhs[1], rhs[0]))
@@ -80,8 +82,8 @@ def separable(eqn: JaxprEqn, x: Value, kernel: Value) -> Layer | None:
   if _unusual(p, kernel.dtype) or p['dimension_numbers'] != NHWC:
     return None
   stride, precision = p['window_strides'][0], p['precision']
-  if _is_depthwise(kernel, groups) and padding == ((1, 1), (1, 1)):
-    return Conv(x, kernel[:, :, 0], stride, padding, True, precision)
+  if (layer := _depthwise(p, x, kernel)) is not None:
+    return layer
   if (kernel.shape[:2], stride, groups) != ((1, 1), 1, 1):
     return None
   if any(sum(padding, ())):
@@ -208,6 +210,17 @@ WAYS = {
     has_norm=False,
   ),
 }
+
+
+def _depthwise(p: dict, x: Value, kernel: Value) -> Conv | None:
+  """Return a depthwise convolution of what may still be deferred."""
+  if p['dimension_numbers'] != NHWC or p['padding'] != ((1, 1), (1, 1)):
+    return None
+  kernel, groups = compute(kernel), p['feature_group_count']
+  if not _is_depthwise(kernel, groups):
+    return None
+  stride, precision = p['window_strides'][0], p['precision']
+  return Conv(x, kernel[:, :, 0], stride, p['padding'], True, precision)
 
 
 def _unusual(p: dict, dtype) -> str | None:
