@@ -59,8 +59,9 @@ def in_turn(
 
   What f keeps of a block is for the next one. With `in_place` the first result
   has the shape of the first array and takes its memory; right for an array that
-  nobody reads again (else XLA copies it). Memory for the others is set to zero
-  first: XLA for a CPU has no other.
+  nobody reads again (else XLA copies it). Memory for the others is filled first:
+  XLA for a CPU has no other; with zeros it would fill one array for all loops and
+  copy it for each.
 
   Slices of a loop, not a scan over blocks: under a client axis XLA copies what
   is scanned, to have the blocks first.
@@ -74,8 +75,9 @@ def in_turn(
     return lax.dynamic_update_slice_in_dim(x, rows, i * block, 0)
 
   first = jax.tree.map(lambda x: x[:block], arrays)
+  fill = jax.tree.leaves(arrays)[0].reshape(-1)[0]
   rows = jax.tree.map(
-    lambda x: jnp.zeros((number * block, *x.shape[1:]), x.dtype),
+    lambda x: jnp.full((number * block, *x.shape[1:]), fill.astype(x.dtype)),
     jax.eval_shape(f, kept, *first)[1],
   )
   rows, treedef = jax.tree.flatten(rows)

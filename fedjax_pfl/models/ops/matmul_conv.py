@@ -5,6 +5,10 @@ and every product has the layout that is fast on a CPU (one with a transposed
 left operand takes twice as long):
 
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k l C, h w B] of x
+
+dy is copied to be transposed for the product of patches; for that of the images
+themselves (1x1) the product reads dy as it is: MobileNet's step takes 1.04 times
+as long with the copy, the 4convNet's 0.98.
 """
 
 import functools
@@ -74,7 +78,12 @@ def _conv_backward(stride, padding, precision, saved, dy):
   *size, c, o = kernel.shape
   flat = dy.reshape(o, -1)
   dot = functools.partial(lax.dot, precision=precision)
-  dk = dot(patches, flat.T).reshape(kernel.shape)
+  if size == [1, 1]:
+    over_pixels = (((1,), (1,)), ((), ()))
+    dk = lax.dot_general(patches, flat, over_pixels, precision=precision)
+  else:
+    dk = dot(patches, flat.T)
+  dk = dk.reshape(kernel.shape)
   taps = dot(kernel.reshape(-1, o), flat)
   taps = taps.reshape(size[0] * size[1], c, *dy.shape[1:])
   return fold(taps, None, size, stride, padding, x.shape[1:]), dk
