@@ -59,9 +59,9 @@ def in_turn(
 
   What f keeps of a block is for the next one. With `in_place` the first result
   has the shape of the first array and takes its memory; right for an array that
-  nobody reads again (else XLA copies it). Memory for the others is filled first:
-  XLA for a CPU has no other; with zeros it would fill one array for all loops and
-  copy it for each.
+  nobody reads again (else XLA copies it). The memory of the others is filled
+  before, because XLA for a CPU has no other; not with zeros, of which XLA would
+  fill one array for all loops and copy it for each.
 
   Slices of a loop, not a scan over blocks: under a client axis XLA copies what
   is scanned, to have the blocks first.

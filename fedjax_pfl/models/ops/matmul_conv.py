@@ -6,9 +6,9 @@ left operand takes twice as long):
 
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k l C, h w B] of x
 
-dy is copied to be transposed for the product of patches; for that of the images
-themselves (1x1) the product reads dy as it is: MobileNet's step takes 1.04 times
-as long with the copy, the 4convNet's 0.98.
+For dK dy is transposed by a copy. Where the patches are the images themselves
+(1x1), the product reads dy as it is: MobileNet's step takes 1.04 times as long
+with the copy, the 4convNet's 0.98.
 """
 
 import functools
