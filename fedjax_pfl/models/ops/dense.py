@@ -15,6 +15,7 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import one_pass
+from fedjax_pfl.models.ops.products import times_transposed, transposed_times
 
 MOST_ROWS = 16  # of more rows the product is faster
 LEAST_BYTES = 2**20  # of a kernel: a smaller one stays in cache
@@ -47,10 +48,10 @@ def dense(x: Array, kernel: Array, precision: PrecisionLike) -> Array:
       return None, None
     dx = None
     if needs_dx is not None:
-      dx = lax.dot(dy, kernel.T, precision=precision)
+      dx = times_transposed(dy, kernel, precision)
       dy = _after(dy, dx)
     if len(x) > MOST_ROWS:
-      return dx, lax.dot(x.T, dy, precision=precision)
+      return dx, transposed_times(x, dy, precision)
     terms = [row[:, None] * g for row, g in zip(x, dy, strict=True)]
     return dx, sum(terms[1:], terms[0])
 

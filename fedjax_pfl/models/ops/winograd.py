@@ -22,6 +22,7 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
+from fedjax_pfl.models.ops.products import times_transposed
 
 _BT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
 _G = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
@@ -62,7 +63,7 @@ def _backward(precision, saved, dy):
   u, v, x = saved
   dot = functools.partial(lax.dot, precision=precision)
   dm = _output_gradient(dy)
-  du = [dot(a, b.T) for a, b in zip(v, dm, strict=True)]
+  du = [times_transposed(a, b, precision) for a, b in zip(v, dm, strict=True)]
   dv = [dot(a, b) for a, b in zip(u, dm, strict=True)]
   dv = [t.reshape(-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3]) for t in dv]
   return _input_gradient(dv), _kernel_gradient(du)
