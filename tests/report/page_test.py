@@ -8,7 +8,7 @@ import runpy
 import numpy as np
 import pytest
 from absl import flags
-from page_runs import CORRECT, make_run
+from page_runs import CLASSES, CORRECT, make_run
 
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
@@ -92,6 +92,22 @@ def test_summary_beside_what_is_printed(two):
   assert 'FedAvg, finetuned: Misprinted?' not in summary  # it concerns all
   assert 'Misprinted?' in summary
   assert 'One seed each' not in summary
+
+
+def test_of_a_family_of_views_the_best_on_the_tests_is_the_one_after(tmp_path):
+  """Not the last, which of SuPerFed's mixtures is the local model alone."""
+  correct = {'initial': [2, 4], 'mix_0.5': [18, 18], 'mix_1.0': [10, 10]}
+  best = {'mix': {'together': {'view': 'mix_0.5', 'mean': 90.0}}}
+  run = make_run(
+    tmp_path / 'run',
+    'superfed',
+    views=correct,
+    classes=CLASSES[:2],
+    more={'test_best_view': best},
+  )
+  text = page.render([run])
+  assert '90.00 ± 0.00' in text and '+75.00' in text
+  assert 'mix_0.5 of SuPerFed is chosen by the tests' in text
 
 
 def test_the_best_of_a_column_is_bold(two):

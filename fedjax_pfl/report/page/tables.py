@@ -174,6 +174,11 @@ def _notes(
     'over the tenth of the clients with the lowest accuracy. Lost: clients '
     'whose accuracy is lower after personalisation than before.'
   ]
+  notes += [
+    f'{view} of {group.label} is chosen by the tests, which is optimistic.'
+    for group in groups
+    if (view := finished_runs.chosen_by_tests(group.runs[0]))
+  ]
   if all(len(group.runs) == 1 for group in groups):
     notes.append('One seed each: the spread over seeds is unknown.')
   left_out: dict[int, list[str]] = {}
