@@ -81,16 +81,20 @@ def test_padding_does_not_matter():
   assert not z[3].any() and not got[0][3].any()
 
 
-def test_second_derivatives_agree(float64, monkeypatch):
-  """Per-FedAvg differentiates through a step."""
+@pytest.mark.parametrize('stride', [1, 2])
+def test_second_derivatives_agree(stride, float64, monkeypatch):
+  """Per-FedAvg differentiates through a step; not through loops of blocks."""
   monkeypatch.setattr(blocks, 'CACHE', 1)
   args = arrays()
 
   def slope(how, *args):
-    return sum((g**2).sum() for g in jax.tree.leaves(grads(how, *args)[0]))
+    of, z = grads(how, *args, stride=stride)
+    return sum((g**2).sum() for g in jax.tree.leaves((of, z)))
 
   second = jax.jit(jax.grad(slope, (1, 2, 3, 4)), static_argnums=0)
   assert_close(second('gemm', *args), second('lax', *args), 1e-10)
+  loops = str(second.trace('gemm', *args).jaxpr)
+  assert 'scan' in loops and 'reverse=True' not in loops
 
 
 def test_clients_side_by_side_are_each_their_own(float64):
