@@ -34,8 +34,8 @@ def compare(
   """Save `out` (.png) and the CSV beside it for finished runs; return `out`.
 
   Left: mean accuracy of the first view over rounds, from the metrics named
-  `<view>/accuracy`. Middle: every client in the first and in the last view.
-  Right: mean, std and worst decile of both.
+  `<view>/accuracy`. Middle: every client before and after personalisation, as
+  in `finished_runs.first_and_after`. Right: mean, std and worst decile of both.
   """
   out = pathlib.Path(out)
   paths = [pathlib.Path(workdir) for workdir in workdirs]
@@ -63,12 +63,12 @@ def draw(runs: Sequence[ShownRun]):
   figure = Figure(layout='constrained')
   figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
   curves, clients, summary = _axes(figure, len(runs))
-  before, after = _common_views(runs)
+  before, after = _names(runs)
   plots.plot_curves(curves, {run.label: run.curve for run in runs})
   curves.set_title(f'{before.capitalize()} accuracy over rounds', fontsize=11)
   plots.plot_clients(clients, {run.label: _change(run) for run in runs})
   clients.set_title('Accuracy of every client', fontsize=11)
-  plots.plot_summary(summary, [(r.label, r.result['views']) for r in runs])
+  plots.plot_summary(summary, [(run.label, _summaries(run)) for run in runs])
   summary.set_title('Mean and spread over clients', fontsize=11)
   handles, _ = curves.get_legend_handles_labels()
   keys = plots.summary_keys(before, after)
@@ -106,15 +106,22 @@ def _title(runs: Sequence[ShownRun]) -> str:
   return f'Personalisation on {dataset}: {", ".join(parts)}'.rstrip(': ')
 
 
-def _common_views(runs: Sequence[ShownRun]) -> tuple[str, str]:
-  """Return the first and last view, or words that hold for all methods."""
-  pairs = {_first_and_last(run) for run in runs}
-  return pairs.pop() if len(pairs) == 1 else ('first view', 'last view')
+def _names(runs: Sequence[ShownRun]) -> tuple[str, str]:
+  """Return the views before and after, or words that hold for all methods."""
+  pairs = {_views(run) for run in runs}
+  before, after = pairs.pop()
+  if pairs:
+    return 'before personalisation', 'after personalisation'
+  return before or after, after
 
 
-def _first_and_last(run: ShownRun) -> tuple[str, str]:
-  views = list(run.clients.scores)
-  return views[0], views[-1]
+def _views(run: ShownRun) -> tuple[str | None, str]:
+  return finished_runs.first_and_after(list(run.clients.scores), run.result)
+
+
+def _summaries(run: ShownRun) -> dict[str, dict[str, float]]:
+  views = run.result['views']
+  return {view: views[view] for view in _views(run) if view}
 
 
 def _read(path: pathlib.Path, label: str, result: dict[str, Any]) -> ShownRun:
@@ -138,10 +145,9 @@ def _read(path: pathlib.Path, label: str, result: dict[str, Any]) -> ShownRun:
 
 
 def _change(run: ShownRun) -> plots.Change:
-  first, last = _first_and_last(run)
-  before = None if first == last else _accuracies(run, first)
-  after = _accuracies(run, last)
-  return plots.Change(before, after, (first, last))
+  first, last = _views(run)
+  before = _accuracies(run, first) if first else None
+  return plots.Change(before, _accuracies(run, last), (first or last, last))
 
 
 def _accuracies(run: ShownRun, view: str) -> np.ndarray:

@@ -100,26 +100,34 @@ def views(run: FinishedRun) -> list[str]:
 
 
 def before_and_after(run: FinishedRun) -> tuple[str | None, str]:
-  """Return the views before and after personalisation.
+  """Return the views of a run before and after personalisation."""
+  return first_and_after(views(run), run.result)
+
+
+def first_and_after(
+  known: Sequence[str], result: Mapping[str, Any]
+) -> tuple[str | None, str]:
+  """Return which of the views are before and after personalisation.
 
   A method with one view has None before. Of a family of views, such as the
   mixtures of SuPerFed, the one after is the best on the tests.
   """
-  first, *rest = views(run)
+  first, *rest = known
   if not rest:
     return None, first
-  return first, chosen_by_tests(run) or (
+  return first, chosen_by_tests(known, result) or (
     'finetuned' if 'finetuned' in rest else rest[-1]
   )
 
 
-def chosen_by_tests(run: FinishedRun) -> str | None:
+def chosen_by_tests(
+  known: Sequence[str], result: Mapping[str, Any]
+) -> str | None:
   """Return the best view on the tests, where the last is one of a family.
 
   Not of several lengths of fine-tuning: the last is the one that was asked for.
   """
-  known = views(run)
-  for family, best in run.result.get('test_best_view', {}).items():
+  for family, best in result.get('test_best_view', {}).items():
     if best and family not in known and known[-1].startswith(f'{family}_'):
       return best['together']['view']
   return None

@@ -18,8 +18,8 @@ class Gain(NamedTuple):
 
   algorithm: str
   before: float  # mean of the first view; NaN for a method with one view
-  after: float  # mean of the last view
-  worst_decile: float  # of the last view
+  after: float  # mean after personalisation
+  worst_decile: float  # the same
 
 
 def save_overview(
@@ -53,11 +53,12 @@ def save_overview(
 
 
 def read_gain(result: dict) -> Gain:
-  """Return the numbers of one result.json: its first and its last view."""
-  views = list(result['views'].values())
-  before = views[0]['mean'] if len(views) > 1 else float('nan')
-  last = views[-1]
-  return Gain(result['algorithm'], before, last['mean'], last['worst_decile'])
+  """Return the numbers of one result.json."""
+  views = result['views']
+  first, last = finished_runs.first_and_after(list(views), result)
+  before = views[first]['mean'] if first else float('nan')
+  after = views[last]
+  return Gain(result['algorithm'], before, after['mean'], after['worst_decile'])
 
 
 def plot_gains(ax: plots.Axis, gains: Sequence[Gain]) -> plots.Axis:

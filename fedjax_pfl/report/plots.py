@@ -23,7 +23,7 @@ class Curve(NamedTuple):
 
 
 class Change(NamedTuple):
-  """Accuracy of every client in the first and the last view, in percent."""
+  """Accuracy of every client before and after personalisation, in percent."""
 
   before: np.ndarray | None  # [K]; None for a method with one view
   after: np.ndarray  # [K]

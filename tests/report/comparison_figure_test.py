@@ -10,18 +10,19 @@ import pytest
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import summary
-from fedjax_pfl.report import comparison_figure
+from fedjax_pfl.report import comparison_figure, plots
 from fedjax_pfl.runs import checksums, run_dir
 
 
-def make_run(path, algorithm='fedavg', dataset='digits'):
+def make_run(path, algorithm='fedavg', dataset='digits', **more):
   run = run_dir.open_run(path, {'algorithm': algorithm}, data=dataset)
   views = {
     view: Scores(np.array(correct), np.full(4, 10), np.zeros(4))
-    for view, correct in (
-      ('initial', [1, 2, 3, 4]),
-      ('finetuned', [6, 7, 8, 9]),
-    )
+    for view, correct in {
+      'initial': [1, 2, 3, 4],
+      'finetuned': [6, 7, 8, 9],
+      **more,
+    }.items()
   }
   for at, accuracy in ((0, 0.0), (2, 20.5), (4, 25.0)):
     run.log(round=at, **{'initial/accuracy': accuracy})
@@ -75,6 +76,19 @@ def test_two_runs_of_one_method_are_told_apart(tmp_path):
   out = comparison_figure.compare(runs, tmp_path / 'figure.png')
   rows = read_csv(out.with_suffix('.csv'))
   assert {row['run'] for row in rows} == {'fedavg (a)', 'fedavg (b)'}
+
+
+def test_a_method_of_mixtures_is_shown_with_the_best_on_the_tests(tmp_path):
+  mixtures = {'mix_0.5': [9, 9, 9, 9], 'mix_1.0': [5, 5, 5, 5]}
+  path = make_run(tmp_path / 'a', **mixtures)
+  result = run_dir.load_result(path)
+  result['test_best_view'] = {'mix': {'together': {'view': 'mix_0.5'}}}
+  clients = run_dir.load_clients(path)
+  curve = plots.Curve(np.arange(2), np.ones(2))
+  run = comparison_figure.ShownRun('superfed', result, curve, clients)
+  figure = comparison_figure.draw([run])
+  shown = [text.get_text() for text in figure.legends[0].get_texts()]
+  assert shown[1:3] == ['initial', 'mix_0.5']
 
 
 def test_numbers_that_were_not_finite_are_left_out(tmp_path):

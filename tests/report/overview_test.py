@@ -36,6 +36,13 @@ def test_one_view_has_no_before():
   assert gain[2:] == (80, 70)
 
 
+def test_of_mixtures_the_best_on_the_tests_is_after():
+  """The last is the client's own model alone."""
+  result = make_result('superfed', initial=50, **{'mix_0.5': 80, 'mix_1.0': 60})
+  result['test_best_view'] = {'mix': {'together': {'view': 'mix_0.5'}}}
+  assert read_gain(result) == ('superfed', 50, 80, 70)
+
+
 def test_the_best_method_is_on_top(tmp_path):
   runs = [
     make_run(tmp_path / 'a', 'fedavg', initial=20.0, finetuned=70.0),

@@ -165,6 +165,10 @@ def _server(group: Group) -> Cell:
   return mean(np.array(values, float))
 
 
+def _chosen_by_tests(run: finished_runs.FinishedRun) -> str | None:
+  return finished_runs.chosen_by_tests(finished_runs.views(run), run.result)
+
+
 def _notes(
   groups: Sequence[Group], printed: Sequence[Printed]
 ) -> tuple[str, ...]:
@@ -177,7 +181,7 @@ def _notes(
   notes += [
     f'{view} of {group.label} is chosen by the tests, which is optimistic.'
     for group in groups
-    if (view := finished_runs.chosen_by_tests(group.runs[0]))
+    if (view := _chosen_by_tests(group.runs[0]))
   ]
   if all(len(group.runs) == 1 for group in groups):
     notes.append('One seed each: the spread over seeds is unknown.')
