@@ -65,7 +65,7 @@ def draw(runs: Sequence[ShownRun]):
   curves, clients, summary = _axes(figure, len(runs))
   before, after = _names(runs)
   plots.plot_curves(curves, {run.label: run.curve for run in runs})
-  curves.set_title(f'{before.capitalize()} accuracy over rounds', fontsize=11)
+  curves.set_title(f'Accuracy over rounds, {before}', fontsize=11)
   plots.plot_clients(clients, {run.label: _change(run) for run in runs})
   clients.set_title('Accuracy of every client', fontsize=11)
   plots.plot_summary(summary, [(run.label, _summaries(run)) for run in runs])
