@@ -120,13 +120,18 @@ def describe(combination: Combination) -> str:
 
 
 def _on_tests(group: Sequence[Path]) -> str:
-  """Return mean ± deviation over seeds on the tests, of the main view."""
+  """Return mean ± deviation over seeds on the tests.
+
+  Of the view that validation compared, where a run has one; else of the main.
+  """
   if any(map(is_diverged, group)):
     return 'diverged'
   means = []
   for path in group:
-    views = run_dir.load_result(path)['views']
-    means.append(views[main_view(tuple(views))]['mean'])
+    result = run_dir.load_result(path)
+    views, select = result['views'], result.get('select')
+    view = result[select]['view'] if select else main_view(tuple(views))
+    means.append(views[view]['mean'])
   return _mean_and_std(means)
 
 

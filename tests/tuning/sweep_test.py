@@ -87,6 +87,22 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
   assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
 
 
+def test_the_tests_of_the_view_that_validation_compared(tmp_path, monkeypatch):
+  views = {'mix_0.0': {'mean': 60.0}, 'mix_1.0': {'mean': 30.0}}
+  chosen = {'view': 'mix_0.0', 'views': views}
+  last = {'view': 'mix_1.0', 'views': views}
+  sweep = Sweep(({'hp.mu': '1'},), ((),))
+  for select, tests in (('validation', '60.00'), ('last', '30.00')):
+    result = {
+      'views': views,
+      'select': select,
+      'validation': chosen,
+      'last': last,
+    }
+    monkeypatch.setattr(run_dir, 'load_result', lambda path, own=result: own)
+    assert as_table(sweep, [[tmp_path]], None).split()[-3] == tests
+
+
 def test_a_verdict_says_whether_the_lead_is_noise():
   sweep = Sweep(({'hp.mu': '1'}, {'hp.mu': '2'}), ((), ()))
   means = (50.0, 60.0)
