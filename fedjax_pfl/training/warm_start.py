@@ -1,5 +1,6 @@
 """Warm start: a run starts with the final global model of another run."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import model_file, run_dir
 
@@ -70,7 +71,8 @@ def model_digest(workdir: str | os.PathLike) -> str:
   if path.is_file():
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
   if (pathlib.Path(workdir) / run_dir.RESULT).is_file():
-    return run_dir.load_result(workdir).get('model', '')
+    with contextlib.suppress(BadInput):  # damaged: written again, from scratch
+      return run_dir.load_result(workdir).get('model', '')
   return ''
 
 

@@ -16,6 +16,7 @@ from fedjax_pfl.training.experiment_method import build_task
 from fedjax_pfl.training.warm_start import (
   check_same_clients,
   load_start,
+  model_digest,
   name_data,
   start_from,
 )
@@ -47,6 +48,12 @@ def test_a_run_begins_with_the_model_of_another(tmp_path):
   start = load_start(run, MODEL, SHAPE, TASK)
   assert_same_bits(start_from(TASK, start).init(KEY(8)), params)
   assert start.data_id == 'images-clients'
+
+
+def test_a_damaged_result_names_no_model(tmp_path):
+  """It is written again: of a method without a global model, too."""
+  (tmp_path / run_dir.RESULT).write_text('{"status": "fini')
+  assert model_digest(tmp_path) == ''
 
 
 def test_another_model_makes_another_run(tmp_path):
