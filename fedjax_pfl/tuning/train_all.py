@@ -8,8 +8,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fedjax_pfl.core import user_code
 from fedjax_pfl.runs import identity, run_dir
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings import Settings, parse_config, to_config
 from fedjax_pfl.training import diverged_runs, keys
 from fedjax_pfl.training.data_fingerprints import DataOf, make_data_of
 from fedjax_pfl.training.experiment import (
@@ -109,11 +110,14 @@ def _name(settings: Settings, data: str) -> str:
 def _as_started(settings: Settings, path: Path) -> Settings:
   """Return the settings; of a stopped run its own.
 
-  They may differ in fields that do not change the result.
+  They may differ in fields that do not change the result. Code of the user's
+  own is that of the settings: a run directory only has its name.
   """
   if not (path / identity.CONFIG).is_file():
     return settings
-  return parse_config(run_dir.load_config(path)['config'])
+  given = to_config(settings)
+  code = {field: given[field] for field in user_code.FIELDS}
+  return parse_config({**run_dir.load_config(path)['config'], **code})
 
 
 def _groups(runs: dict[Path, Settings]) -> list[list[Path]]:

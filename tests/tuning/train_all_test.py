@@ -6,6 +6,7 @@ import compiler
 import pytest
 import small_runs
 
+from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training import diverged_runs
@@ -139,3 +140,22 @@ def test_a_setting_that_diverges_ends_alone(tmp_path, monkeypatch):
   assert train_all(settings, tmp_path, logged.append) == [hot, cool]
   assert not trained
   assert 'diverged before and is not trained again' in ''.join(logged)
+
+
+def test_code_of_the_users_own_when_a_sweep_grows(tmp_path):
+  """A run directory has only its name; the settings have the code."""
+  file = tmp_path / 'net.py'
+  file.write_text(
+    'import optax\n\n'
+    'def my_loss(logits, labels):\n'
+    '  return optax.softmax_cross_entropy_with_integer_labels(logits, labels)\n'
+  )
+  rates = ({'learning_rate': 0.02}, {'learning_rate': 0.01})
+  settings = [
+    parse_config(load_code({**to_config(make(rounds=1)), **own}))
+    for own in ({'loss': f'{file}:my_loss', **rate} for rate in rates)
+  ]
+  (first,) = train_all(settings[:1], tmp_path / 'runs', ignore)
+  (first / run_dir.RESULT).unlink()
+  paths = train_all(settings, tmp_path / 'runs', ignore)
+  assert paths[0] == first and all(map(run_dir.is_finished, paths))
