@@ -339,6 +339,15 @@ def _check_noise(task: Task, data: ClientData) -> None:
 
 def check_hyperparameters(hp: HParams) -> None:
   """Refuse unknown words, numbers below 1, and a negative decay."""
+  if hp.train.rounds < 1:
+    raise bad_input(
+      'rounds',
+      got=hp.train.rounds,
+      expected='1 round or more with fedconcat, whose classifier is trained on '
+      'the encoders of these rounds',
+      choices=['algorithm=fedavg, to evaluate the model of init_from'],
+      cause='rounds=0, which only evaluates a model',
+    )
   for field, choices in CHOICES.items():
     check_choice(hp, field, choices, expected='a known word')
   for field in COUNTS:

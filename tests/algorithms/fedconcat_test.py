@@ -175,3 +175,11 @@ def test_bad_hyperparameters(field, value, words):
     small(**{field: value})
   assert str(error.value).startswith(f'hp.{field}: got')
   assert words in str(error.value)
+
+
+@pytest.mark.parametrize('distributions', ['true', 'inferred'])
+def test_a_model_without_rounds_is_refused(distributions):
+  """Its classifier would be trained on encoders that are not there."""
+  with pytest.raises(BadInput) as error:
+    small(train=TRAIN._replace(rounds=0), distributions=distributions)
+  assert str(error.value).startswith('rounds: got 0, expected 1 round or more')
