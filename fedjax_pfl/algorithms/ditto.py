@@ -157,7 +157,9 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
   w that first trained tau epochs on the client's data without the pull
   ('local': the last version). In evaluation the clients of the last cohort use
   their u_i, all others the global model of the round before. For that alone a
-  client keeps its last u_i with its round, and the server the last but one w.
+  client keeps its last u_i with its round, and the server the last but one w;
+  after a round in which all clients fail (`dropout_rate`) that is one round
+  older, a case that the code does not have.
   """
 
   def local_update(server, client, data, rng):

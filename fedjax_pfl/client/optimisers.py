@@ -21,7 +21,9 @@ def step_schedule(
   Args:
     learning_rate: eta of the first rounds.
     rounds: T, of the whole run.
-    drops: fractions of T; from round floor(drop T) on eta is a tenth.
+    drops: fractions of T; from round floor(drop T) on eta is a tenth. Drops in
+      the same round are one, as in the public code of FedBABU; the product is
+      that of float64.
     decay: another factor, decay^(round + 1), of every round.
 
   Returns:
