@@ -10,6 +10,7 @@ round 2/2  loss 1.234  812 images/s
 """
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -187,7 +188,7 @@ class _Drawn:
 
 
 def format_numbers(numbers: Mapping[str, float]) -> list[str]:
-  """Return each number with its unit, rounded for reading.
+  """Return each number with its unit, rounded for reading; NaN as '-'.
 
   >>> format_numbers({'loss': 1.2345, 'images_per_second': 812.3})
   ['loss 1.234', '812 images/s']
@@ -195,7 +196,9 @@ def format_numbers(numbers: Mapping[str, float]) -> list[str]:
   parts = []
   for name, number in numbers.items():
     words = name.replace('_', ' ')
-    if name.endswith('_per_second'):
+    if math.isnan(number):
+      parts.append(f'{words} -')
+    elif name.endswith('_per_second'):
       what = words.removesuffix(' per second')
       digits = 0 if number >= 10 else 1
       parts.append(f'{number:,.{digits}f} {what}/s')

@@ -69,9 +69,12 @@ def _run(driver: RoundDriver, seed_runs: Sequence[SeedRun], stage, stop):
       error_fn = partial(divergence.divergence_error, seed_run, stage, stop)
       if not _excludes(seed_run):
         raise error_fn(found)
+      again = time.perf_counter()
       divergence.restore_rows(call.clients, np.unique(call.cohorts), before)
       (result,) = without_diverged(driver, stage, error_fn).run([call])
-    yield seed_run, call, result, seconds
+      yield seed_run, call, result, seconds + time.perf_counter() - again
+    else:
+      yield seed_run, call, result, seconds
 
 
 def _excludes(seed_run: SeedRun) -> bool:

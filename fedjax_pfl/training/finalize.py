@@ -16,7 +16,7 @@ from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.runs.run_dir import Run, load_metrics
+from fedjax_pfl.runs.run_dir import METRICS, Run, load_metrics
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.cadence import validate
@@ -207,7 +207,7 @@ def write_result(
   """
   settings, more = experiment.settings, {}
   if of_server:
-    metrics = load_metrics(run.path) if experiment.rounds else []
+    metrics = load_metrics(run.path) if (run.path / METRICS).is_file() else []
     last = last_evaluations(metrics, experiment.stages[-1].name)
     more['global'] = {**of_server, 'last10': last}
   if families := best_views(scores, experiment.train.count):

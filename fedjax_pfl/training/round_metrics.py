@@ -1,5 +1,6 @@
 """The numbers of a line of metrics.jsonl about the rounds of a call."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,9 @@ def training_numbers(
   counts = np.asarray(call.data.count)[np.asarray(call.cohorts)]  # [T, C]
   images = num_images(result.metrics['num_steps'], counts, batch_size)
   metrics = dict(result.metrics)
-  used = result.took_part & metrics.pop(HAS_SENT, True)
+  sent = result.took_part & metrics.pop(HAS_SENT, True)
   return {
-    **mean_metrics(metrics, (counts > 0) & used),
+    **mean_metrics(metrics, counts > 0, sent),
     'images_per_second': images / seconds,
   }
 
@@ -33,22 +34,28 @@ def training_numbers(
 def num_images(
   num_steps: np.ndarray, counts: np.ndarray, batch_size: int
 ) -> float:
-  """Return the images in so many steps [T, C]; the last batch may be smaller.
+  """Return the images in so many steps [T, C].
 
-  images = steps n / ceil(n / B)
+    images = e n + r B,   steps = e ceil(n / B) + r
+
+  The last batch of an epoch may be smaller; r steps end before it.
   """
   batches = np.maximum(-(-counts // batch_size), 1)
-  return float(np.sum(num_steps * counts / batches))
+  epochs, more = np.divmod(num_steps, batches)
+  return float(np.sum(epochs * counts + more * batch_size))
 
 
 def mean_metrics(
-  metrics: dict[str, np.ndarray], trained: np.ndarray
+  metrics: dict[str, np.ndarray], trained: np.ndarray, sent: np.ndarray
 ) -> dict[str, float]:
-  """Return the means of the scalars over the rounds and clients that trained.
+  """Return the means of the scalars over those who trained and sent [T, C].
 
-  `trained` is [T, C]. Where no client trained, all count: their means are 0.
+  NaN where nobody who trained sent anything; where no client trained, all
+  count: their means are 0.
   """
-  used = trained if trained.any() else ~trained
+  used = trained & sent if trained.any() else ~trained
+  if not used.any():
+    return {name: math.nan for name, one in metrics.items() if one.ndim == 2}
   return {
     name: float(np.mean(values[used]))
     for name, values in metrics.items()
@@ -62,16 +69,14 @@ def message_bytes(
   """Return the bytes that cross the network in the rounds of a call.
 
   With the first rounds of a stage goes the broadcast to all clients. A client
-  that fails has downloaded, and uploads nothing.
+  that fails, or is excluded, has downloaded, and uploads nothing.
   """
   cohorts = call.cohorts
-  num_uploads = cohorts.size
-  if HAS_SENT in result.metrics:
-    num_uploads = int(result.metrics[HAS_SENT].sum())
+  sent = result.took_part & result.metrics.get(HAS_SENT, True)
   initial = call.data.count.shape[0] * sizes.initial if starts_stage else 0
   return {
     'bytes_down': cohorts.size * sizes.down + initial,
-    'bytes_up': num_uploads * sizes.up,
+    'bytes_up': int(sent.sum()) * sizes.up,
   }
 
 

@@ -167,6 +167,7 @@ def test_full_participation_prepared_data_and_initial_broadcast(
 
 
 def test_images_are_counted_by_steps():
-  """Two clients of 50 and 7 examples in batches of 20, two passes."""
+  """Clients of 50 and 7 examples in batches of 20: two passes, two steps."""
   counts = np.array([[50, 7, 0]])
   assert num_images(np.array([[6, 2, 0]]), counts, 20) == 2 * 57
+  assert num_images(np.array([[2, 1, 0]]), counts, 20) == 40 + 7

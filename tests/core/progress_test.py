@@ -112,6 +112,7 @@ def test_format_of_seconds_and_numbers():
   got = [progress.format_seconds(s) for s in (0.4, 59.4, 185, 7625)]
   assert got == ['0 s', '59 s', '3 min 05 s', '2 h 07 min']
   numbers = {'accuracy': 45.26, 'up_mb': 1.23456, 'images_per_second': 8123.4}
+  assert progress.format_numbers({'loss': float('nan')}) == ['loss -']
   assert progress.format_numbers(numbers) == [
     'accuracy 45.3 %',
     'up mb 1.235',

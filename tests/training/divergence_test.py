@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import time
 
 import jax
 import jax.numpy as jnp
@@ -28,12 +29,19 @@ from small_runs import (
 
 from fedjax_pfl.client.step_check import Diverged, check_step
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated.communication import Communication
 from fedjax_pfl.federated.rounds import begin, make_rounds
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import divergence
-from fedjax_pfl.training.drivers.driver import Call, in_turn
+from fedjax_pfl.training import advance, divergence
+from fedjax_pfl.training.drivers.driver import (
+  Call,
+  Result,
+  RoundDriver,
+  in_turn,
+)
 from fedjax_pfl.training.drivers.without_diverged import without_diverged
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.round_metrics import message_bytes
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 COHORT = jnp.array([0, 3, 5])
@@ -251,3 +259,25 @@ def test_debugging_names_gradients_and_parameters():
 def test_many_clients_are_cut_short():
   assert divergence.name_clients(tuple(range(25))).endswith('18, 19 and 5 more')
   assert divergence.name_clients((7,)) == ' client 7'
+
+
+def test_rounds_that_are_repeated_take_time_and_upload_less(monkeypatch):
+  cohorts = np.array([[1, 2]])
+  data = make_data()
+  both, one = np.ones((1, 2), bool), np.array([[True, False]])
+  hot = Result((), (), {'loss': np.array([[1.0, np.nan]])}, both)
+  cool = Result((), (), {'loss': np.ones((1, 2))}, one)
+  call = Call((), (), cohorts, data, None)
+
+  def again(*args):
+    return RoundDriver(lambda calls: [time.sleep(0.05), cool][1:])
+
+  monkeypatch.setattr(advance, 'make_call', lambda *args: call)
+  monkeypatch.setattr(advance, '_excludes', lambda seed_run: True)
+  monkeypatch.setattr(advance, 'without_diverged', again)
+  driver = RoundDriver(lambda calls: [hot])
+  ((_, _, result, seconds),) = advance._run(driver, [None], None, 1)
+  assert result is cool and seconds > 0.05
+  sizes = Communication(state=0, up=10, down=100, initial=0)
+  sent = message_bytes(sizes, call, cool, starts_stage=False)
+  assert sent == {'bytes_down': 200, 'bytes_up': 10}

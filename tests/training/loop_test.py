@@ -1,6 +1,7 @@
 """Runs from their config to their files, on a model that compiles quickly."""
 
 import re
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -249,9 +250,14 @@ def test_clients_that_lack_examples_are_in_no_mean(tmp_path):
 def test_the_mean_loss_is_that_of_the_clients_that_trained():
   metrics = {'loss': np.array([[2.0, 0.0], [4.0, 9.0]]), 'losses': np.ones(3)}
   trained = np.array([[True, False], [True, True]])
-  assert mean_metrics(metrics, trained) == {'loss': 5.0}
+  sent, nobody = np.ones((2, 2), bool), np.zeros((2, 2), bool)
+  assert mean_metrics(metrics, trained, sent) == {'loss': 5.0}
+  sent[1] = False
+  assert mean_metrics(metrics, trained, sent) == {'loss': 2.0}
+  # All fail: they trained, so that 0 would be a wrong number.
+  assert np.isnan(mean_metrics(metrics, trained, nobody)['loss'])
   no_loss = {'loss': np.zeros((2, 2))}
-  assert mean_metrics(no_loss, np.zeros((2, 2), bool)) == {'loss': 0.0}
+  assert mean_metrics(no_loss, nobody, sent) == {'loss': 0.0}
 
 
 # ---- what does not change the numbers
@@ -359,6 +365,17 @@ def test_a_finished_run_is_not_changed(fedbabu, capsys):
   assert train(experiment, workdir) == run_dir.load_result(workdir)
   assert capsys.readouterr().out == f'{workdir} is finished: nothing to do.\n'
   assert snapshot(workdir) == before
+
+
+def test_a_run_ends_without_metrics_that_were_deleted(fedbabu, tmp_path):
+  """As the sentence about damaged metrics offers; the last round is saved."""
+  experiment, workdir = fedbabu
+  copy = shutil.copytree(workdir, tmp_path / 'copy')
+  for name in (run_dir.RESULT, run_dir.METRICS):
+    (copy / name).unlink()
+  before, again = run_dir.load_result(workdir), train(experiment, copy)
+  assert again['views'] == before['views'] and before['global']['last10']
+  assert again['global'] == {**before['global'], 'last10': {}}
 
 
 def test_the_directory_of_another_config_is_refused(fedbabu):
