@@ -97,7 +97,7 @@ def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   name, result = eqn.primitive.name, None
   if name in way.rules:
     result = way.rules[name](eqn, *inputs)
-  elif _is_norm(eqn) and way.has_norm:
+  elif way.has_norm and _is_norm(eqn):
     result = rules.norm(*inputs)
   elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
     inner = eqn.params['jaxpr']
@@ -112,7 +112,14 @@ def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
 
 
 def _is_norm(eqn: core.JaxprEqn) -> bool:
-  return eqn.primitive.name == 'jit' and eqn.params['name'] == MASKED_NORM
+  """Return whether the equation is our BatchNorm, of one batch of images.
+
+  Its derivatives have its name, too; mapped, it has axes of more.
+  """
+  if eqn.primitive.name != 'jit' or eqn.params['name'] != MASKED_NORM:
+    return False
+  shapes = [var.aval.shape for var in (*eqn.invars, *eqn.outvars)]
+  return [*map(len, shapes)] == [4, 1, 1, 1, 4] and shapes[0] == shapes[-1]
 
 
 def _bind(

@@ -5,6 +5,7 @@ It returns a `Layer`, which is deferred, or the result as an array; a `str` that
 says why the equation stays as it is; or None where it is none of its business.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -127,10 +128,7 @@ def add_rows(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
 
 def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
   """Return a deferred ReLU: jax has it as a function with a derivative."""
-  body = eqn.params['call_jaxpr'].jaxpr.eqns
-  if [inner.params.get('name') for inner in body] != ['relu']:
-    return None
-  return Relu(*inputs)
+  return Relu(*inputs) if _origin(eqn) == _origin_of_relu() else None
 
 
 def broadcast(eqn: JaxprEqn, x: Value, *dynamic) -> Layer | None:
@@ -210,6 +208,22 @@ WAYS = {
     has_norm=False,
   ),
 }
+
+
+def _origin(eqn: JaxprEqn) -> tuple[str | None, ...]:
+  """Return where a function with a derivative is written, and its derivative.
+
+  The name is not enough: a user's clipped ReLU may have it, and a derivative
+  of the user's own may belong to jax's ReLU.
+  """
+  body, slope = eqn.params['call_jaxpr'], eqn.params.get('jvp_jaxpr_fun')
+  written = body.jaxpr.debug_info, getattr(slope, 'debug_info', None)
+  return tuple(getattr(info, 'func_src_info', None) for info in written)
+
+
+@functools.cache
+def _origin_of_relu() -> tuple[str | None, ...]:
+  return _origin(jax.make_jaxpr(jax.nn.relu)(0.0).eqns[0])
 
 
 def _depthwise(p: dict, x: Value, kernel: Value) -> Conv | None:

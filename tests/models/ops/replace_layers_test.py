@@ -11,8 +11,9 @@ from absl import logging
 from flax import nnx
 from jax import lax
 
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models.ops import layers, rules
 from fedjax_pfl.models.ops import replace_layers as module
+from fedjax_pfl.models.ops.batch_norm import masked_batch_norm
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -200,6 +201,63 @@ def test_a_skip_with_rows_outside_of_the_mask_is_added_as_written():
     return jax.nn.relu(y + skip)
 
   check(fn, normal(2, 4, 4, 2), 1 + normal(2, 4, 4, 2) ** 2)
+
+
+def own_relu(fn, slope):
+  """Return fn, whatever it computes, under the name of jax's ReLU."""
+  fn.__name__ = 'relu'
+  own = jax.custom_jvp(jax.jit(fn))
+  own.defjvp(lambda x, dx: (own(*x), slope(*x) * dx[0]))
+  return own
+
+
+@pytest.mark.parametrize(
+  'relu',
+  [
+    own_relu(lambda x: jnp.clip(x, 0, 1), lambda x: (x > -1) & (x < 2)),
+    own_relu(lambda x: jnp.maximum(x, 0), lambda x: jnp.where(x > 0, 1, 0.1)),
+    own_relu(jax.nn.relu.fun, lambda x: jnp.where(x > 0, 1, 0.1)),
+  ],
+)
+def test_a_relu_of_the_users_own_stays(relu):
+  check(relu, 2 * normal(9))
+
+
+def test_the_relu_of_jax_is_known():
+  rules._origin_of_relu.cache_clear()
+  plain, mapped = (
+    jax.make_jaxpr(fn)(jnp.ones(2)).eqns[0]
+    for fn in (jax.nn.relu, jax.vmap(jax.nn.relu))
+  )
+  assert rules._origin(plain) == rules._origin(mapped)
+  assert rules._origin(plain) == rules._origin_of_relu()
+  assert None not in rules._origin_of_relu()
+
+
+def norm(x, scale, bias):
+  return masked_batch_norm(x, scale, bias, jnp.array([1.0, 1, 0]))
+
+
+def mapped_norm(x, scale, bias):
+  return jax.vmap(norm, (0, None, None))(x.reshape(2, 3, 2, 2, 2), scale, bias)
+
+
+def norm_gradient(x, scale, bias):
+  return jax.grad(lambda x: (norm(x, scale, bias) ** 3).sum())(x[:3])
+
+
+def own_norm(x, scale, bias):
+  def masked_batch_norm(x, scale, bias, mask):
+    return scale * x / jnp.sqrt(x.var((0, 1, 2)) + 0.1) + bias + 0 * mask[0]
+
+  return jax.jit(masked_batch_norm)(x, scale, bias, jnp.ones(6))
+
+
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
+@pytest.mark.parametrize('fn', [mapped_norm, norm_gradient, own_norm])
+def test_a_norm_that_is_not_ours_alone_stays(fn, conv_impl):
+  args = normal(6, 2, 2, 2), normal(2), normal(2)
+  check(fn, *args, conv_impl=conv_impl)
 
 
 def test_what_stays_is_named_once(caplog, monkeypatch):
