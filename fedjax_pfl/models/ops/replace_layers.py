@@ -8,7 +8,8 @@ runs as the fused passes of this folder, whoever wrote it: flax.linen,
 flax.nnx, haiku, or lax alone.
 
 Differentiate the result, not the argument: the layers have gradients of their
-own. What has no rule stays as it is, and is named once in the log.
+own. These are for reverse mode (jax.grad, jax.vjp); jax.jvp refuses functions
+that have one. What has no rule stays as it is, and is named once in the log.
 """
 
 import functools
@@ -46,7 +47,9 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
       max-pooling alone; 'auto': as suits the device.
 
   Returns:
-    A function of the same arguments; differentiate it, map it, compile it.
+    A function of the same arguments, by place or by name; differentiate it in
+    reverse mode, map it, compile it. It may read traced arrays of a function
+    around it.
 
   >>> import flax.linen as nn
   >>> def layer(x, kernel):
@@ -59,15 +62,16 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
   ((5, 4, 4, 4), True)
   """
   resolve(conv_impl)
-  traced = jax.jit(fn)  # finds what it has traced for these shapes
+  # Finds what it has traced for these shapes; what fn closes over is in consts.
+  trace = jax.make_jaxpr(fn, return_shape=True)
 
   @functools.wraps(fn)
-  def replaced(*args):
-    trace = traced.trace(*args)
+  def replaced(*args, **kwargs):
+    closed, out = trace(*args, **kwargs)
     way = rules.WAYS[resolve(conv_impl)]
-    closed, leaves = trace.jaxpr, jax.tree.leaves(args)
+    leaves = jax.tree.leaves((args, kwargs))
     results = _evaluate(way, closed.jaxpr, closed.consts, leaves)
-    return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
+    return jax.tree.unflatten(jax.tree.structure(out), results)
 
   return replaced
 

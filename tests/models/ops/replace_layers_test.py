@@ -260,6 +260,31 @@ def test_a_norm_that_is_not_ours_alone_stays(fn, conv_impl):
   check(fn, *args, conv_impl=conv_impl)
 
 
+def test_a_function_may_close_over_traced_arrays():
+  kernel, x = normal(3, 3, 2, 2), normal(3, 4, 4, 2)
+  plan = np.arange(3.0)  # beside the traced one, an array that has numbers
+
+  def loss(replace):
+    def of_kernel(kernel):
+      fn = replace(lambda x: layer(kernel, x) * plan[:, None, None, None])
+      return (fn(x) ** 2).sum() + (jax.vmap(fn)(x[None]) ** 2).sum()
+
+    return jax.value_and_grad(of_kernel)
+
+  want = jax.jit(loss(lambda fn: fn))(kernel)
+  ours = loss(lambda fn: replace_layers(fn, 'gemm'))
+  many = jax.tree.map(lambda row: row[0], jax.vmap(ours)(kernel[None]))
+  for got in (jax.jit(ours)(kernel), many):
+    jax.tree.map(np.testing.assert_allclose, got, want)
+
+
+def test_arguments_by_name():
+  fn = replace_layers(lambda x, kernel, power=1: layer(kernel, x) ** power)
+  x, kernel = normal(3, 4, 4, 2), normal(3, 3, 2, 2)
+  want = layer(kernel, x) ** 2
+  np.testing.assert_allclose(fn(x, power=2, kernel=kernel), want)
+
+
 def test_what_stays_is_named_once(caplog, monkeypatch):
   module._log_once.cache_clear()
   monkeypatch.setattr(logging.get_absl_logger(), 'propagate', True)
