@@ -98,14 +98,11 @@ def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
 
 def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   """Return the results of one equation."""
-  name, result = eqn.primitive.name, None
-  if name in way.rules:
-    result = way.rules[name](eqn, *inputs)
-  elif way.has_norm and _is_norm(eqn):
-    result = rules.norm(*inputs)
-  elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
+  result = None if _is_empty(eqn) else _replacement(way, eqn, inputs)
+  if result is None and eqn.primitive.name == 'jit':
     inner = eqn.params['jaxpr']
-    return _run(way, inner.jaxpr, inner.consts, inputs)
+    if _is_concerned(inner.jaxpr):
+      return _run(way, inner.jaxpr, inner.consts, inputs)
   if isinstance(result, str):
     _log_once(result)
   elif isinstance(result, Layer):
@@ -113,6 +110,22 @@ def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   elif result is not None:
     return [result]
   return _bind(way, eqn, [compute(value) for value in inputs])
+
+
+def _replacement(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Any:
+  name = eqn.primitive.name
+  if name in way.rules:
+    return way.rules[name](eqn, *inputs)
+  return rules.norm(*inputs) if way.has_norm and _is_norm(eqn) else None
+
+
+def _is_empty(eqn: core.JaxprEqn) -> bool:
+  """Return whether an array has no numbers: XLA knows best what follows.
+
+  An empty batch; or the result of a window that is larger than the image.
+  """
+  avals = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
+  return any(0 in getattr(aval, 'shape', ()) for aval in avals)
 
 
 def _is_norm(eqn: core.JaxprEqn) -> bool:

@@ -141,6 +141,24 @@ def layer(kernel, x):
   )
 
 
+def valid(kernel, x):
+  return lax.conv_general_dilated(
+    x, kernel, (1, 1), 'VALID', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
+  )
+
+
+def pooled(kernel, x):
+  return nn.max_pool(
+    jax.nn.relu(layer(kernel, x) + kernel[0, 0, 0]), (2, 2), (2, 2)
+  )
+
+
+def normed(kernel, x):
+  scale = jnp.ones(kernel.shape[-1])
+  y = masked_batch_norm(layer(kernel, x), scale, scale, jnp.ones(len(x)))
+  return jax.nn.relu(y)
+
+
 def scanned(kernel, x):
   return lax.scan(lambda x, _: (layer(kernel, x), ()), x, None, 2)[0]
 
@@ -283,6 +301,24 @@ def test_arguments_by_name():
   x, kernel = normal(3, 4, 4, 2), normal(3, 3, 2, 2)
   want = layer(kernel, x) ** 2
   np.testing.assert_allclose(fn(x, power=2, kernel=kernel), want)
+
+
+@pytest.mark.parametrize(
+  'fn, images, window',
+  [
+    (pooled, (0, 8, 8, 3), (5, 5, 3, 4)),
+    (pooled, (0, 8, 8, 16), (3, 3, 16, 4)),
+    (pooled, (0, 8, 8, 2), (3, 3, 2, 4)),
+    (normed, (0, 4, 4, 2), (3, 3, 2, 4)),
+    (valid, (2, 3, 3, 2), (5, 5, 2, 4)),
+    (lambda _, x: nn.max_pool(x, (3, 3)), (2, 1, 4, 2), (1,)),
+    (lambda _, x: nn.avg_pool(x, (3, 3)), (2, 1, 4, 2), (1,)),
+  ],
+)
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
+def test_arrays_without_numbers(fn, images, window, conv_impl):
+  """Empty batches, and windows that are larger than the image."""
+  check(fn, normal(*window), jnp.zeros(images), conv_impl=conv_impl)
 
 
 def test_what_stays_is_named_once(caplog, monkeypatch):
