@@ -148,9 +148,10 @@ def norm(x: Value, scale: Value, bias: Value, mask: Value) -> Layer:
 
 def max_window(eqn: JaxprEqn, x: Value) -> Array | Layer | str:
   """Return a max-pooling; one of k x k pixels side by side is deferred."""
-  return side_by_side(eqn, x) or _by_slices(
-    eqn, compute(x), jnp.maximum, -jnp.inf
-  )
+  if (layer := side_by_side(eqn, x)) is not None:
+    return layer
+  x = compute(x)
+  return _by_slices(eqn, x, pool.larger, _lowest(x.dtype))
 
 
 def side_by_side(eqn: JaxprEqn, x: Value) -> Layer | None:
@@ -278,6 +279,12 @@ def _channels(value: Value, shape: tuple[int, ...]) -> Array | None:
     case Deferred():
       return None
   return value.reshape(-1) if value.size == shape[-1] else None
+
+
+def _lowest(dtype) -> float | int | bool:
+  if jnp.issubdtype(dtype, jnp.integer):
+    return jnp.iinfo(dtype).min
+  return False if jnp.issubdtype(dtype, jnp.bool_) else -jnp.inf
 
 
 def _is_plain(p: dict) -> bool:

@@ -321,6 +321,38 @@ def test_arrays_without_numbers(fn, images, window, conv_impl):
   check(fn, normal(*window), jnp.zeros(images), conv_impl=conv_impl)
 
 
+@pytest.mark.parametrize(
+  'window, strides, padding',
+  [
+    ((1, 3, 3, 1), (1, 2, 2, 1), 'SAME'),
+    ((1, 2, 3, 1), (1, 1, 1, 1), 'VALID'),
+    ((1, 1, 3, 3), (1, 1, 2, 2), 'SAME'),
+    ((1, 3, 1, 1), (1, 2, 1, 1), 'VALID'),
+  ],
+)
+def test_windows_that_overlap_have_one_winner(window, strides, padding):
+  """Of images in both orders, and of lines: the first of many equal pixels."""
+
+  def fn(x):
+    return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, padding)
+
+  program = check(fn, jnp.round(normal(2, 5, 6, 7)))
+  assert 'reduce_window' not in program
+  x = normal(1, 5, 6, 7).at[0, 2, 3, 4].set(jnp.nan)
+  np.testing.assert_array_equal(replace_layers(fn, 'gemm')(x), fn(x))
+
+
+@pytest.mark.parametrize('dtype, least', [('int32', -(2**31)), (bool, False)])
+def test_pooling_of_whole_numbers(dtype, least):
+  def fn(x):
+    least_of = np.asarray(least, dtype)
+    sizes = (1, 3, 3, 1), (1, 2, 2, 1)
+    return lax.reduce_window(x, least_of, lax.max, *sizes, 'SAME')
+
+  x = (normal(2, 5, 5, 1) - 2).astype(dtype)
+  np.testing.assert_array_equal(replace_layers(fn, 'gemm')(x), fn(x))
+
+
 def test_what_stays_is_named_once(caplog, monkeypatch):
   module._log_once.cache_clear()
   monkeypatch.setattr(logging.get_absl_logger(), 'propagate', True)
