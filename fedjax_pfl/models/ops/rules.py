@@ -241,17 +241,18 @@ def _depthwise(p: dict, x: Value, kernel: Value) -> Conv | None:
 def _unusual(p: dict, dtype) -> str | None:
   """Return what no function of this folder computes, if there is any."""
   words = {
+    'whole numbers': not jnp.issubdtype(dtype, jnp.inexact),
     'batch groups': p['batch_group_count'] != 1,
     'a dilated kernel': set(p['rhs_dilation']) != {1},
     'a dilated image': set(p['lhs_dilation']) != {1},
     f'{len(p["window_strides"])} spatial axes': (
       len(p['window_strides']) not in (1, 2)
     ),
-    f'strides {p["window_strides"]}': len(set(p['window_strides'])) != 1,
+    f'strides {p["window_strides"]}': len(set(p['window_strides'])) > 1,
     'a result of another dtype': (
       p['preferred_element_type'] not in (None, dtype)
     ),
-    'negative padding': min(sum(p['padding'], ())) < 0,
+    'negative padding': min(sum(p['padding'], ()), default=0) < 0,
   }
   found = [word for word, is_so in words.items() if is_so]
   return f'a convolution with {found[0]}' if found else None

@@ -353,6 +353,23 @@ def test_pooling_of_whole_numbers(dtype, least):
   np.testing.assert_array_equal(replace_layers(fn, 'gemm')(x), fn(x))
 
 
+def test_convolutions_of_whole_numbers_are_exact():
+  """Winograd's tiles have fractions."""
+  kernel, x = (
+    (4 * normal(*shape)).astype(jnp.int32)
+    for shape in ((3, 3, 16, 16), (1, 8, 8, 16))
+  )
+  got = replace_layers(layer, 'gemm')(kernel, x)
+  np.testing.assert_array_equal(got, layer(kernel, x))
+
+
+def test_a_convolution_without_spatial_axes():
+  def fn(kernel, x):
+    return lax.conv_general_dilated(x, kernel, (), ())
+
+  check(fn, normal(5, 3), normal(2, 3))
+
+
 def test_what_stays_is_named_once(caplog, monkeypatch):
   module._log_once.cache_clear()
   monkeypatch.setattr(logging.get_absl_logger(), 'propagate', True)
