@@ -121,7 +121,8 @@ def _block_size(x, kernel, stride):
   """Return the images of a block whose patches stay in cache."""
   _, h, w, _ = x.shape
   numbers = kernel[..., 0].size * h * w // stride**2
-  return block_size(len(x), numbers * x.dtype.itemsize)
+  # At least one: a stride larger than the image leaves a part of a pixel.
+  return block_size(len(x), max(numbers, 1) * x.dtype.itemsize)
 
 
 def _convolve(x, kernel, stride, padding, precision):

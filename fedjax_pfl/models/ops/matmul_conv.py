@@ -203,7 +203,7 @@ def fold(
   Taps that meet the same rows and columns modulo the stride are added up
   shifted; the sums are then interleaved.
   """
-  if kernel is None and len(taps) == stride == 1:
+  if kernel is None and len(taps) == stride == 1 and not padding:
     return taps[0]
   h, w, _ = shape
   sums = _overlap(*size, stride, padding, h, w)(taps, kernel)

@@ -22,6 +22,9 @@ CASES = [
   (1, 1, 4, 3, 2, 1),
   (6, 7, 4, 1, 1, 0),
   (6, 7, 4, 1, 2, 0),
+  (6, 7, 4, 1, 1, 1),
+  # A stride larger than the image.
+  (1, 7, 1, (1, 2), 4, 0),
   (9, 8, 2, 5, 1, 0),
   # Of a kernel that is not square, and of zeros on one side only.
   (9, 8, 2, (5, 3), 1, 0),
