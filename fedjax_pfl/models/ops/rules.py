@@ -113,7 +113,7 @@ def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
       case Deferred(Conv()) if (vector := _channels(y, x.shape)) is not None:
         return Bias(x, vector)
       case Deferred(Norm(mask=mask)) if masked_by(y) is mask:
-        return Add(x, y)
+        return Add(x, y) if x.shape == y.shape else None
   return None
 
 

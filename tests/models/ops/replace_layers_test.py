@@ -370,6 +370,32 @@ def test_a_convolution_without_spatial_axes():
   check(fn, normal(5, 3), normal(2, 3))
 
 
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
+def test_a_depthwise_convolution_between_relus_without_a_bias(conv_impl):
+  class Net(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+      x = nn.relu(nn.Conv(4, (3, 3), param_dtype=float)(x))
+      how = {'feature_group_count': 4, 'use_bias': False, 'param_dtype': float}
+      x = nn.relu(nn.Conv(4, (3, 3), **how)(x))
+      return nn.max_pool(x, (2, 2), (2, 2))
+
+  net, x = Net(), normal(2, 6, 6, 1)
+  check(net.apply, net.init(jax.random.key(0), x), x, conv_impl=conv_impl)
+
+
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
+def test_a_norm_of_pooled_images_beside_one_of_the_images(conv_impl):
+  mask, scale = jnp.array([1.0, 1, 0]), jnp.array([1.0, -2])
+
+  def fn(x):
+    means = x.mean((1, 2), keepdims=True)
+    y, z = (masked_batch_norm(y, scale, scale, mask) for y in (x, means))
+    return jax.nn.relu(y + z)
+
+  check(fn, normal(3, 4, 4, 2), conv_impl=conv_impl)
+
+
 def test_what_stays_is_named_once(caplog, monkeypatch):
   module._log_once.cache_clear()
   monkeypatch.setattr(logging.get_absl_logger(), 'propagate', True)
