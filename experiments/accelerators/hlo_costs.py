@@ -20,6 +20,8 @@ from experiments.accelerators.hlo_text import (
   Module,
 )
 
+# Of the counting: records of an earlier one are compiled again.
+VERSION = 2
 # They compute nothing and move nothing.
 FREE = {
   *('parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast'),
@@ -155,6 +157,8 @@ def _read(instruction, computation, fused) -> int:
         part = instruction.results[0].nbytes
       elif place == 0 and instruction.op == 'dynamic-update-slice':
         part = 0
+      elif instruction.op == 'slice-start':
+        part = instruction.results[1].nbytes
       total += array.nbytes if part is None else min(part, array.nbytes)
   return total
 
@@ -184,8 +188,10 @@ def _written(instruction, computation, fused) -> int:
   results = instruction.results
   if any(name in instruction.target for name in LIBRARY):
     results = results[:1]
-  if instruction.op in ('copy-start', 'slice-start', 'async-start'):
+  if instruction.op in ('copy-start', 'async-start'):
     results = results[:1]  # the others are its operand and a context
+  elif instruction.op == 'slice-start':
+    results = results[1:2]  # behind its operand
   if instruction.op == 'dynamic-update-slice':
     results = _update(instruction, computation, results[0])
   elif fused:

@@ -3,9 +3,9 @@
   results/accelerators/PLATFORM/TABLE/LABEL-DEVICES.json
 
 A record is used again as long as the program is the same before compilation,
-letter by letter, and so are compilers and device: an interrupted command goes
-on, two methods with one round compile it once, and a change of the code
-compiles what it changed.
+letter by letter, and so are compilers, device and the way of counting: an
+interrupted command goes on, two methods with one round compile it once, and a
+change of the code compiles what it changed.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 
+from experiments.accelerators import hlo_costs
 from experiments.accelerators.compilation import Compiled
 from experiments.accelerators.programs import Program
 from experiments.accelerators.report import Where
@@ -34,11 +35,11 @@ def versions(platform: str) -> str:
 
 
 def key_of(program: Program, lowered: str, where: Where) -> str:
-  """Return the name of a program: lowered text, loops, device, compilers."""
+  """Return the name of a program: text, loops, device, counting."""
   parts = (
     *(lowered, repr(program.lengths), repr(program.images)),
     *(where.device.name, where.topology, where.devices),
-    versions(where.platform),
+    *(versions(where.platform), f'counting {hlo_costs.VERSION}'),
   )
   digest = hashlib.sha256('\n'.join(map(str, parts)).encode())
   return digest.hexdigest()[:16]
@@ -72,5 +73,6 @@ def record_of(compiled: Compiled, key: str, platform: str) -> Record:
     'commit': commit[:7] + commit[40:],  # with -dirty, if the code is edited
     'compilers': versions(platform),
     'device': compiled.device.name,
+    'counting': hlo_costs.VERSION,
     **record,
   }

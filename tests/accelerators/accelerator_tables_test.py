@@ -5,6 +5,7 @@ import pytest
 
 from configs import common
 from experiments.accelerators import (
+  hlo_costs,
   page,
   places,
   report,
@@ -81,11 +82,23 @@ def test_a_stored_program_is_not_compiled_again(
   known = {one['key']: one for one in stored[row.name]}
   compiler_of_this_machine.setattr(table_row, 'compile_program', None)
   assert table_row.compile_row(HERE, row, known) == (records, 0)
-  compiler_of_this_machine.setattr(
-    store, 'versions', lambda platform: 'compiler 2'
-  )
-  with pytest.raises(TypeError):
-    table_row.compile_row(HERE, row, known)
+  for change in (
+    (store, 'versions', lambda platform: 'compiler 2'),
+    (hlo_costs, 'VERSION', hlo_costs.VERSION + 1),
+  ):
+    with compiler_of_this_machine.context() as patch:
+      patch.setattr(*change)
+      with pytest.raises(TypeError):
+        table_row.compile_row(HERE, row, known)
+
+
+def test_the_page_names_rows_that_were_counted_otherwise():
+  stored = store.read(places.FOLDER, 'tpu')
+  row = 'methods/fedavg-1'
+  sentence = page.OUTDATED['tpu']
+  assert sentence in page.as_markdown({'tpu': {row: stored[row]}})
+  now = [{**one, 'counting': hlo_costs.VERSION} for one in stored[row]]
+  assert sentence not in page.as_markdown({'tpu': {row: now}})
 
 
 def test_the_page_is_that_of_the_stored_rows():

@@ -81,6 +81,24 @@ def test_library_calls(name, flops, nbytes):
   assert hlo_costs.traffic(call, computation, module) == nbytes
 
 
+SLICE = """
+ENTRY %main (x: f32[256,1024]) -> f32[64,1024] {
+  %x = f32[256,1024]{1,0} parameter(0)
+  %start = ((f32[256,1024]{1,0}), f32[64,1024]{1,0:S(1)}, s32[]{:S(2)})\
+ slice-start(%x), slice={[0:64], [0:1024]}
+  ROOT %done = f32[64,1024]{1,0:S(1)} slice-done(%start)
+}
+"""
+
+
+def test_a_slice_to_fast_memory_is_read_once():
+  rows = 64 * 1024 * 4
+  assert hlo_totals.total(parse(SLICE)).bytes == rows
+  # In the main memory it is written there, too.
+  beside = SLICE.replace('{1,0:S(1)}', '{1,0}')
+  assert hlo_totals.total(parse(beside)).bytes == 2 * rows
+
+
 def test_collectives_with_their_bytes():
   assert hlo_totals.collectives(parse(MESH)) == {
     'all-reduce': (3, 3 * 4 * 4),
