@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
-from experiments.accelerators import placement
+from experiments.accelerators import placement, steps
 from experiments.accelerators.placement import make_mesh
 from experiments.accelerators.plan import Plan
 from fedjax_pfl.core.algorithm import (
@@ -107,12 +106,16 @@ def _round(plan, stage, server, clients, data, devices) -> Program:
     stage.algorithm, clients_per_chunk=chunk, mesh=make_mesh(devices)
   )
   chunk = min(chunk, -(-cohort // len(devices)))
-  steps = mean_steps(plan.train.count, cohort, chunk, training.batch_size)
+  batches = steps.batches_of(plan.train.count, training.batch_size)
+  own = steps.steps_of_fits(
+    stage.algorithm, (*arguments.values(),), plan.train.count
+  )
+  lengths = {'local_training.py': batches if own is None else own, '': batches}
   return _program(
     *(devices, stage.name, 'round', round_fn, stage.rounds, arguments),
     chunk=chunk,
     batch=_batch(plan.train, training.batch_size),
-    lengths=(('local_training.py', steps), ('', steps)),
+    lengths=_lengths(lengths, cohort, chunk),
   )
 
 
@@ -144,32 +147,24 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
   )
   size = settings.finetune.batch_size
   chunk = min(chunk, block // len(devices))
-  steps = mean_steps(plan.support.count, plan.clients, chunk, size)
-  batches = mean_steps(plan.query.count, plan.clients, chunk, tests)
+  lengths = {
+    'metrics.py': steps.batches_of(plan.query.count, tests),
+    '': steps.batches_of(plan.support.count, size),
+  }
   return _program(
     *(devices, stage.name, 'evaluation', lambda *args: evaluate(*args)),
     *(-(-plan.clients // block), arguments),
     chunk=chunk,
     batch=_batch(plan.support, size),
-    lengths=(('metrics.py', batches), ('', steps)),
+    lengths=_lengths(lengths, plan.clients, chunk),
   )
 
 
-def mean_steps(
-  counts: np.ndarray, cohort: int, chunk: int, batch_size: int
-) -> float:
-  """Return the steps of an epoch of a chunk, which its largest client has.
-
-  The mean over the chunks of one cohort, evenly spaced in size over all
-  clients.
-
-  >>> mean_steps(np.array([10, 20, 30, 40]), cohort=4, chunk=2, batch_size=10)
-  3.0
-  """
-  steps = np.sort(-(-np.asarray(counts) // batch_size))
-  chosen = steps[np.linspace(0, len(steps) - 1, cohort).round().astype(int)]
-  return float(
-    np.mean([max(chosen[i : i + chunk]) for i in range(0, cohort, chunk)])
+def _lengths(lengths, cohort, chunk) -> tuple[tuple[str, float], ...]:
+  """Return the mean length of loops over the chunks of a cohort, by file."""
+  return tuple(
+    (file, steps.mean_of_chunks(own, cohort, chunk))
+    for file, own in lengths.items()
   )
 
 

@@ -7,6 +7,7 @@ from helpers import refused
 
 from configs import common
 from experiments.accelerators import plan, programs, stand_in
+from experiments.accelerators.steps import batches_of, mean_of_chunks
 from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data import Shape, tfds_reader
 from fedjax_pfl.federated.chunking import device_memory, evaluation_chunk
@@ -88,8 +89,8 @@ def test_programs_of_two_stages():
   [(4, 1, 2.5), (4, 2, 3.0), (4, 4, 4.0), (2, 1, 2.5), (2, 2, 4.0)],
 )
 def test_steps_of_clients_of_unlike_sizes(cohort, chunk, steps):
-  counts = np.array([40, 10, 30, 15])  # 4, 1, 3, 2 batches of 10
-  assert programs.mean_steps(counts, cohort, chunk, 10) == steps
+  batches = batches_of(np.array([40, 10, 30, 15]), 10)  # 4, 1, 3, 2
+  assert mean_of_chunks(batches, cohort, chunk) == steps
 
 
 def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
