@@ -116,7 +116,11 @@ def _convolution(instruction, computation) -> int:
 
 
 def _taps(instruction):
-  """Yield the products of each axis of a window; holes in images are none."""
+  """Yield the products of each axis of a window; holes in images are none.
+
+  A stride backwards: of 1 x 1 taps over an image with holes between its pixels
+  only one in four meets a pixel.
+  """
   window = instruction.attribute(r'window=\{size=([\dx]+)') or '1'
   sizes = [int(size) for size in window.split('x')]
   holes = instruction.attribute(r'window=\{[^}]*lhs_dilate=([\dx]+)')
@@ -124,7 +128,7 @@ def _taps(instruction):
     [int(step) for step in holes.split('x')] if holes else [1] * len(sizes)
   )
   for size, step in zip(sizes, steps, strict=True):
-    yield size / step if size >= step else size
+    yield size / step
 
 
 def _all_but(array: Array, labels: str, left_out: str) -> int:

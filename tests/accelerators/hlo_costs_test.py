@@ -81,6 +81,27 @@ def test_library_calls(name, flops, nbytes):
   assert hlo_costs.traffic(call, computation, module) == nbytes
 
 
+# The gradient of the image of a convolution of stride 2, as a TPU writes it.
+STRIDED = """
+ENTRY %main (g: f32[8,8,8,64], k: f32[1,1,64,64]) -> f32[8,16,16,64] {
+  %g = f32[8,8,8,64]{3,2,1,0} parameter(0)
+  %k = f32[1,1,64,64]{3,2,1,0} parameter(1)
+  ROOT %x = f32[8,16,16,64]{3,2,1,0} convolution(%g, %k),\
+ window={size=1x1 pad=0_1x0_1 lhs_dilate=2x2}, dim_labels=b01f_01io->b01f
+}
+"""
+
+
+@pytest.mark.parametrize(
+  ('size', 'pad', 'taps'), [(1, '0_1', 1), (4, '2_2', 16)]
+)
+def test_holes_of_a_stride_backwards_are_no_products(size, pad, taps):
+  kernel = f'{size}x{size}'
+  text = STRIDED.replace('1x1', kernel).replace('0_1x0_1', f'{pad}x{pad}')
+  pixels = 8 * 8 * 8  # each goes to all taps
+  assert hlo_totals.total(parse(text)).flops == 2 * pixels * taps * 64 * 64
+
+
 SLICE = """
 ENTRY %main (x: f32[256,1024]) -> f32[64,1024] {
   %x = f32[256,1024]{1,0} parameter(0)
