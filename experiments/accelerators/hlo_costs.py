@@ -5,9 +5,9 @@ FLOPs  2 for each multiplication and addition of products and convolutions,
        arithmetic is not counted
 bytes  read and written in the main memory of the device: operands and
        results, each once. Of an operand that is only sliced or gathered the
-       rows that are read count, of an update in place what is written; what
-       lies in another memory (a TPU's VMEM) does not count. Caches are not
-       modelled.
+       rows that are read count, of an update in place what is written, and of
+       one that adds (a scatter) what is read for it; what lies in another
+       memory (a TPU's VMEM) does not count. Caches are not modelled.
 """
 
 import math
@@ -33,6 +33,8 @@ COLLECTIVES = (
   *('collective-permute', 'collective-broadcast'),
 )
 ROWS = ('dynamic-slice', 'slice', 'gather')  # read a part of operand 0
+# They update operand 0 in place; the place of the rows that are written.
+UPDATES = {'dynamic-update-slice': 1, 'scatter': 2}
 VIEWS = ('bitcast', 'copy', 'transpose', 'reshape')
 LIBRARY = ('__cudnn', '__cublas')  # further results are workspace
 
@@ -88,7 +90,7 @@ def traffic(
   if instruction.op == 'fusion':
     (name,) = instruction.calls('calls')
     fused = module.computations[name]
-  return _read(instruction, computation, fused) + _written(
+  return _read(instruction, computation, fused, module) + _written(
     instruction, computation, fused
   )
 
@@ -141,7 +143,7 @@ def _numbers(instruction, pattern) -> list[int]:
   return [int(number) for number in re.findall(r'\d+', found)]
 
 
-def _read(instruction, computation, fused) -> int:
+def _read(instruction, computation, fused, module) -> int:
   parameters = {
     int(inner.argument): inner
     for inner in fused.values()
@@ -156,18 +158,18 @@ def _read(instruction, computation, fused) -> int:
         continue
       part = None
       if place in parameters:
-        part = _used_rows(parameters[place], fused)
+        part = _used_rows(parameters[place], fused, module)
       elif place == 0 and instruction.op in ROWS:
         part = instruction.results[0].nbytes
-      elif place == 0 and instruction.op == 'dynamic-update-slice':
-        part = 0
+      elif place == 0 and _rows(instruction, computation):
+        part = _updated(instruction, computation, module)
       elif instruction.op == 'slice-start':
         part = instruction.results[1].nbytes
       total += array.nbytes if part is None else min(part, array.nbytes)
   return total
 
 
-def _used_rows(value, fused, depth=0) -> int | None:
+def _used_rows(value, fused, module, depth=0) -> int | None:
   """Return the bytes of the rows that a fusion reads; None: of all."""
   total = 0
   for user in fused.values():
@@ -176,10 +178,10 @@ def _used_rows(value, fused, depth=0) -> int | None:
     is_first = user.operands[0] == value.name
     if is_first and user.op in ROWS:
       total += user.results[0].nbytes
-    elif is_first and user.op == 'dynamic-update-slice':
-      continue
+    elif is_first and _rows(user, fused):
+      total += _updated(user, fused, module)
     elif user.op in VIEWS and depth < 3 and not user.is_root:
-      inner = _used_rows(user, fused, depth + 1)
+      inner = _used_rows(user, fused, module, depth + 1)
       if inner is None:
         return None
       total += inner
@@ -196,8 +198,8 @@ def _written(instruction, computation, fused) -> int:
     results = results[:1]  # the others are its operand and a context
   elif instruction.op == 'slice-start':
     results = results[1:2]  # behind its operand
-  if instruction.op == 'dynamic-update-slice':
-    results = _update(instruction, computation, results[0])
+  if rows := _rows(instruction, computation):
+    results = [] if results[0].space else [rows]
   elif fused:
     results = _fused_results(results, fused)
   return sum(array.nbytes for array in results if not array.space)
@@ -211,14 +213,34 @@ def _fused_results(results, fused) -> list[Array]:
     return [*results]
   written = []
   for part, array in zip(parts, results, strict=True):
-    while part.op == 'bitcast':
-      part = fused[part.operands[0]]
-    is_update = part.op == 'dynamic-update-slice'
-    written += _update(part, fused, array) if is_update else [array]
+    rows = _rows_in_place(part, fused)
+    written += [array] if array.space or not rows else rows
   return written
 
 
-def _update(instruction, computation, whole: Array) -> list[Array]:
-  """Return the rows that are written, in the memory of the whole array."""
-  rows = computation[instruction.operands[1]].results[0]
-  return [] if whole.space else [rows._replace(layout='')]
+def _rows_in_place(part, fused) -> list[Array]:
+  """Return what updates write into a parameter; [] of what is computed."""
+  written = []
+  while part.op in VIEWS or _rows(part, fused):
+    if rows := _rows(part, fused):
+      written.append(rows)
+    part = fused[part.operands[0]]
+  return written if part.op == 'parameter' else []
+
+
+def _rows(instruction, computation) -> Array | None:
+  """Return the rows that an update in place writes; None of others."""
+  place = UPDATES.get(instruction.op)
+  if place is None or (place == 2 and len(instruction.operands) != 3):
+    return None  # a scatter may have several arrays
+  rows = computation[instruction.operands[place]].results[0]
+  return rows._replace(layout='')  # they lie in the memory of the array
+
+
+def _updated(instruction, computation, module) -> int:
+  """Return the bytes of the array that an update reads: of rows it adds to."""
+  for name in instruction.calls('to_apply'):
+    (root,) = (one for one in module.computations[name].values() if one.is_root)
+    if (root.op, root.argument) != ('parameter', '1'):
+      return _rows(instruction, computation).nbytes
+  return 0

@@ -120,6 +120,54 @@ def test_a_slice_to_fast_memory_is_read_once():
   assert hlo_totals.total(parse(beside)).bytes == 2 * rows
 
 
+# 10 of the states of 1000 clients are set, as a GPU's compiler writes it.
+SCATTER = """
+%combine (old: f32[], new: f32[]) -> f32[] {
+  %old = f32[] parameter(0)
+  ROOT %new = f32[] parameter(1)
+}
+
+%fused (p.0: f32[1000,64], p.1: f32[10,64], p.2: s32[10,1]) -> f32[1000,64] {
+  %p.0 = f32[1000,64]{1,0} parameter(0)
+  %p.1 = f32[10,64]{1,0} parameter(1)
+  %p.2 = s32[10,1]{1,0} parameter(2)
+  ROOT %set = f32[1000,64]{1,0} scatter(%p.0, %p.2, %p.1), to_apply=%combine
+}
+
+ENTRY %main (c: f32[1000,64], r: f32[10,64], i: s32[10,1]) -> f32[1000,64] {
+  %c = f32[1000,64]{1,0} parameter(0)
+  %r = f32[10,64]{1,0} parameter(1)
+  %i = s32[10,1]{1,0} parameter(2)
+  ROOT %x = f32[1000,64]{1,0} KERNEL
+}
+"""
+FUSED = 'fusion(%c, %r, %i), kind=kInput, calls=%fused'
+ALONE = 'scatter(%c, %i, %r), to_apply=%combine'
+
+
+@pytest.mark.parametrize('kernel', [FUSED, ALONE])
+def test_a_scatter_writes_its_rows(kernel):
+  text, rows, indices = SCATTER.replace('KERNEL', kernel), 10 * 64 * 4, 10 * 4
+  assert hlo_totals.total(parse(text)).bytes == indices + 2 * rows
+  adding = text.replace(
+    'ROOT %new = f32[] parameter(1)',
+    '%new = f32[] parameter(1)\n  ROOT %add = f32[] add(%old, %new)',
+  )
+  assert hlo_totals.total(parse(adding)).bytes == indices + 3 * rows
+
+
+def test_a_scatter_into_zeros_of_its_own_writes_all():
+  text = SCATTER.replace('KERNEL', FUSED.replace('%c, ', '%r, '))
+  zeros = text.replace(
+    '%p.0 = f32[1000,64]{1,0} parameter(0)',
+    '%p.3 = f32[10,64]{1,0} parameter(0)\n'
+    '  %zero = f32[] constant(0)\n'
+    '  %p.0 = f32[1000,64]{1,0} broadcast(%zero), dimensions={}',
+  )
+  rows, everything = 10 * 64 * 4, 1000 * 64 * 4
+  assert hlo_totals.total(parse(zeros)).bytes == everything + rows + 10 * 4
+
+
 def test_collectives_with_their_bytes():
   assert hlo_totals.collectives(parse(MESH)) == {
     'all-reduce': (3, 3 * 4 * 4),
