@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
@@ -26,6 +27,7 @@ from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.federated.chunking import (
+  chunk_limit,
   chunk_size,
   client_program,
   evaluation_chunk,
@@ -89,7 +91,12 @@ def forecast_memory(
   )
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
   setting = experiment.settings.system.clients_per_chunk
-  chunk = chunk_size(setting, stage.algorithm, *states, ids, data, key)
+  batch_size = experiment.settings.training.batch_size
+  counts = np.asarray(experiment.train.count)
+  chunk = chunk_size(
+    *(setting, stage.algorithm, *states, ids, data, key),
+    limit=chunk_limit(setting, counts, size, batch_size),
+  )
   program = client_program(stage.algorithm, *states, ids, data, key)
   row, upload, metrics = program.out_info
   work = program.compile(compiler_options=_options()).memory_analysis()

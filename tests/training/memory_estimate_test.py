@@ -6,12 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import make_experiment
+from small_runs import make_experiment, make_settings
 
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import memory_estimate
+from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -62,6 +65,24 @@ def test_the_estimate_is_within_a_fifth_of_the_program(placement, chunk):
   )
   assert (memory.host > 0) == (placement == 'host')
   assert memory.evaluation > 0
+
+
+def test_the_chunk_is_that_of_the_run(monkeypatch):
+  """On a GPU auto takes fewer clients than fit, if their sizes differ."""
+  monkeypatch.setattr(memory_estimate, '_evaluation', lambda *args: 0)
+  unlike = {'partition': 'dirichlet', 'dirichlet_beta': 0.1, 'num_clients': 20}
+  changes = {**unlike, 'client_fraction': 0.5, 'batch_size': 5}
+  changes['dirichlet_min_size'] = 1
+  auto = make_experiment(**changes)
+  with compiling_for('gpu'):
+    chunk = limit_chunk(auto, auto.stages[0])
+    assert chunk < auto.cohort_size
+    settings = parse_config(make_settings(**changes, clients_per_chunk=chunk))
+    ((_, forecast),), ((_, own),) = (
+      memory_estimate.forecasts(one)
+      for one in (auto, auto._replace(settings=settings))
+    )
+  assert forecast.work == own.work
 
 
 def test_what_memory_cannot_hold_is_a_sentence(tmp_path):
