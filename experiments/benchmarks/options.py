@@ -48,7 +48,7 @@ def make_methods(words: Sequence[str]) -> list[str]:
   """Return the names of methods to compare; none for FedAvg alone."""
   if [*words] == ['all']:
     return [*available()]
-  names = _words('methods', words, (*available(), 'all'))
+  names = _names('methods', words, available(), ('all',))
   return [] if names == ['fedavg'] else names
 
 
@@ -56,7 +56,7 @@ def make_bars(words: Sequence[str]) -> list[str]:
   """Return the names of bars to be measured."""
   if [*words] in (['all'], ['none']):
     return [*BARS] if words[0] == 'all' else []
-  return _words('bars', words, (*BARS, 'all', 'none'))
+  return _names('bars', words, BARS, ('all', 'none'))
 
 
 def make_works(words: Sequence[str]) -> list[str]:
@@ -100,6 +100,24 @@ def _words(
     choices=choices,
     cause='a typing error',
   )
+  return [*words]
+
+
+def _names(
+  name: str,
+  words: Sequence[str],
+  choices: Collection[str],
+  alone: Sequence[str],
+) -> list[str]:
+  """Return the words as given, without those that stand alone."""
+  _words(name, words, (*choices, *alone))
+  if {*words} & {*alone}:
+    raise bad_input(
+      name,
+      got=','.join(words),
+      expected=f'names, or {" or ".join(alone)} alone',
+      cause='a name beside it',
+    )
   return [*words]
 
 

@@ -184,6 +184,19 @@ def test_a_wrong_name_is_a_sentence(check, word, near):
   assert near in str(caught.value)
 
 
+@pytest.mark.parametrize(
+  ('check', 'words'),
+  [
+    (options.make_methods, ['fedprox', 'all']),
+    (options.make_bars, ['startup', 'all']),
+    (options.make_bars, ['none', 'startup']),
+  ],
+)
+def test_all_and_none_stand_alone(check, words):
+  with pytest.raises(BadInput, match=f"got '{','.join(words)}'"):
+    check(words)
+
+
 def test_without_pytorch_the_bars_say_how_to_get_it(monkeypatch):
   monkeypatch.setattr(against_torch, 'has_torch', lambda: False)
   for bar in against_torch.evaluation(1):
