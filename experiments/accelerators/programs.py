@@ -14,6 +14,7 @@ import jax
 from experiments.accelerators import placement, steps
 from experiments.accelerators.placement import make_mesh
 from experiments.accelerators.plan import Plan
+from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.algorithm import (
   Client,
   Server,
@@ -32,6 +33,7 @@ from fedjax_pfl.federated.chunking import (
 from fedjax_pfl.federated.mesh_states import initialize_stage
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.training.evaluators import CPU_BLOCK
+from fedjax_pfl.training.final_views import final_views
 
 
 class Program(NamedTuple):
@@ -130,7 +132,7 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
   evaluate = make_evaluate(
     stage.algorithm,
     plan.task.normalise,
-    settings.evaluation.views,
+    final_views(settings),
     batch_size=tests,
     score_fn=SCORINGS[settings.evaluation.scoring],
     keep_models=True,
@@ -149,6 +151,9 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
   chunk = min(chunk, block // len(devices))
   lengths = {
     'metrics.py': steps.batches_of(plan.query.count, tests),
+    'personalization.py': steps.batches_of(
+      plan.support.count, Finetuning().template_batch
+    ),
     '': steps.batches_of(plan.support.count, size),
   }
   return _program(

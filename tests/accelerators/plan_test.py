@@ -12,6 +12,7 @@ from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data import Shape, tfds_reader
 from fedjax_pfl.federated.chunking import device_memory, evaluation_chunk
 from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.final_views import final_views
 
 
 def config(name, **changes):
@@ -82,6 +83,21 @@ def test_programs_of_two_stages():
   # 10 clients in a block, one after the other; 72 tests in one batch of 128.
   assert evaluation.calls == 1 and evaluation.chunk == 1
   assert dict(evaluation.lengths)['metrics.py'] == 1
+
+
+def test_the_last_evaluation_is_that_of_a_run():
+  settings = common.load('digits:fedbabu', quick=True).to_dict()
+  settings['finetune']['epochs'] = (1, 2)
+  settings['views'] = ('initial', 'templates_cosine', 'finetuned')
+  own = plan.make_plan({**settings, 'validation_fraction': 0.2})
+  *_, evaluation = programs.make_programs(own, jax.devices()[:1])
+  scores, _ = jax.eval_shape(evaluation.function, *evaluation.arguments)
+  # Validation chooses among all fine-tunings.
+  assert {*scores} == {*final_views(own.settings)}
+  assert 'finetuned_1' in scores
+  lengths = dict(evaluation.lengths)
+  # At most 128 images: one batch for templates, of 20 for fine-tuning.
+  assert lengths['personalization.py'] == 1 < lengths['']
 
 
 @pytest.mark.parametrize(
