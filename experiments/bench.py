@@ -64,7 +64,7 @@ def main(overrides):
   from fedjax_pfl.runs.provenance import num_cores
 
   cases = options.make_cases({name: flag.value for name, flag in LISTS.items()})
-  works = options.make_works(WORK.value)
+  works = options.make_works(WORK.value, cases)
   methods = options.make_methods(METHODS.value)
   names = options.make_bars(BARS.value)
   if TORCH.value:

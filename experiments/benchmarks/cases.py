@@ -24,7 +24,7 @@ from fedjax_pfl.data import (
   stack_clients,
 )
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
-from fedjax_pfl.federated.chunking import chunk_size
+from fedjax_pfl.federated.chunking import chunk_size, evaluation_chunk
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models import task as tasks
@@ -112,9 +112,7 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
   with jax.enable_x64(case.dtype == 'float64'):
     stage, state, data = _start(case, data)
     arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
-    chunk = case.clients_per_chunk
-    chunk = chunk if chunk == 'auto' else int(chunk)
-    chunk = chunk_size(chunk, stage.algorithm, *arguments)
+    chunk = chunk_size(_clients_per_chunk(case), stage.algorithm, *arguments)
     mesh = make_mesh(case.devices)
     if mesh is not None:
       arguments = jax.device_put(arguments, NamedSharding(mesh, Spec()))
@@ -133,10 +131,7 @@ def make_evaluation(case: Case) -> Program:
   with jax.enable_x64(case.dtype == 'float64'):
     stage, state, data = _start(case, make_clients(case))
     test = make_clients(case, test=True)
-    chunk = case.clients_per_chunk
-    if chunk == 'auto':  # as fedjax_pfl/training/evaluators.py has it
-      chunk = 1 if jax.default_backend() == 'cpu' else case.clients
-    chunk = min(int(chunk), case.clients)
+    chunk = evaluation_chunk(_clients_per_chunk(case), case.clients)
     evaluate = make_evaluate(
       stage.algorithm,
       make_task(case).normalise,
@@ -163,6 +158,11 @@ def memory_of(compiled: Any) -> int:
     + memory.output_size_in_bytes
     + memory.temp_size_in_bytes
   )
+
+
+def _clients_per_chunk(case: Case) -> int | str:
+  chunk = case.clients_per_chunk
+  return chunk if chunk == 'auto' else int(chunk)
 
 
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:

@@ -59,9 +59,18 @@ def make_bars(words: Sequence[str]) -> list[str]:
   return _names('bars', words, BARS, ('all', 'none'))
 
 
-def make_works(words: Sequence[str]) -> list[str]:
-  """Return the kinds of work to be timed."""
-  return _words('work', words, WORKS)
+def make_works(words: Sequence[str], cases: Sequence[Case]) -> list[str]:
+  """Return the kinds of work to be timed, which the cases can do."""
+  works = _words('work', words, WORKS)
+  if 'evaluation' in works and (most := max(c.devices for c in cases)) > 1:
+    raise bad_input(
+      'devices',
+      got=f'{most} with --work={",".join(works)}',
+      expected='one device for an evaluation, which is timed on one',
+      choices=['--work=training', '--devices=1'],
+      cause='devices that share the clients of training',
+    )
+  return works
 
 
 def check_torch(cases: Sequence[Case]) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -22,10 +23,12 @@ from experiments.benchmarks import (
   screen,
   yardstick,
 )
+from experiments.benchmarks import cases as bench_cases
 from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.cases import Case, Program, make_task
 from experiments.benchmarks.measure import Measured, measure
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.target import compiling_for
 
 BENCH = Path(options.__file__).parents[1] / 'bench.py'
 IMAGE = (32, 32, 3)
@@ -170,12 +173,42 @@ def test_a_wrong_case_is_a_sentence(change, near):
   assert near in str(caught.value)
 
 
+def make_works(words):
+  return options.make_works(words, [Case('convnet4')])
+
+
+def test_an_evaluation_is_timed_on_one_device():
+  cases = [Case('convnet4'), Case('convnet4', devices=2)]
+  with pytest.raises(BadInput, match="got '2 with --work=evaluation'"):
+    options.make_works(['evaluation'], cases)
+  assert options.make_works(['training'], cases) == ['training']
+
+
+@pytest.mark.parametrize(
+  ('platform', 'asked', 'chunk'),
+  [('cpu', '2', 1), ('gpu', '2', 2), ('gpu', 'auto', 4), ('tpu', 'auto', 1)],
+)
+def test_an_evaluation_has_the_chunk_of_a_run(
+  monkeypatch, platform, asked, chunk
+):
+  stage = types.SimpleNamespace(algorithm=None)  # nothing is traced
+  monkeypatch.setattr(bench_cases, '_compile', lambda *args: (None, 0.0))
+  monkeypatch.setattr(bench_cases, 'memory_of', lambda compiled: 0)
+  monkeypatch.setattr(
+    bench_cases, '_start', lambda case, data: (stage, (), data)
+  )
+  small = Case('convnet3', clients=4, image_shape=(8, 8, 3), tests=1, batch=1)
+  with compiling_for(platform):
+    one = bench_cases.make_evaluation(small._replace(clients_per_chunk=asked))
+  assert one.clients_per_chunk == chunk
+
+
 @pytest.mark.parametrize(
   ('check', 'word', 'near'),
   [
     (options.make_methods, 'fedprix', 'did you mean fedprox?'),
     (options.make_bars, 'startups', 'did you mean startup?'),
-    (options.make_works, 'evaluations', 'did you mean evaluation?'),
+    (make_works, 'evaluations', 'did you mean evaluation?'),
   ],
 )
 def test_a_wrong_name_is_a_sentence(check, word, near):
