@@ -168,19 +168,24 @@ def _clients_per_chunk(case: Case) -> int | str:
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   """Return the last stage of the method, its states and its data."""
   module, task = load(case.method), make_task(case)
-  train = local_training.LocalTraining(
-    epochs=1, batch_size=case.batch, momentum=case.momentum
-  )
-  hp = {'train': train}
-  if 'finetune' in module.HParams._fields:
-    hp['finetune'] = personalization.Finetuning(
-      epochs=(case.epochs,), batch_size=case.batch
-    )
-  stages = module.build(task, module.HParams(**hp))
+  stages = module.build(task, hyperparameters(case, module.HParams))
   state = begin(stages[0], data, jax.random.key(0))
   for stage in stages[1:]:
     state = stage.initialize(*state, data)
   return stages[-1], state, stages[-1].prepare_data(state[0], data)
+
+
+def hyperparameters(case: Case, make: type) -> NamedTuple:
+  """Return those of a method; all its fits have the momentum of the case."""
+  train = local_training.LocalTraining(
+    epochs=1, batch_size=case.batch, momentum=case.momentum
+  )
+  hp = {'train': train}
+  if 'finetune' in make._fields:
+    hp['finetune'] = personalization.Finetuning(
+      epochs=(case.epochs,), batch_size=case.batch, momentum=case.momentum
+    )
+  return make(**hp)
 
 
 def _compile(function: Callable, *arguments) -> tuple[Any, float]:

@@ -27,6 +27,7 @@ from experiments.benchmarks import cases as bench_cases
 from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.cases import Case, Program, make_task
 from experiments.benchmarks.measure import Measured, measure
+from fedjax_pfl.algorithms import load
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.target import compiling_for
 
@@ -182,6 +183,13 @@ def test_an_evaluation_is_timed_on_one_device():
   with pytest.raises(BadInput, match="got '2 with --work=evaluation'"):
     options.make_works(['evaluation'], cases)
   assert options.make_works(['training'], cases) == ['training']
+
+
+def test_fine_tuning_has_the_momentum_of_the_case():
+  """As PyTorch's, against which it is timed."""
+  plain = Case('pfl_cnn', momentum=0.0)
+  hp = bench_cases.hyperparameters(plain, load('fedavg').HParams)
+  assert (hp.train.momentum, hp.finetune.momentum) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
