@@ -55,6 +55,8 @@ def compile_rows(chosen):
 
   targets.check_platform(PLATFORM.value)
   topology = TOPOLOGY.value or targets.DEFAULTS[PLATFORM.value]
+  device = targets.device_of(PLATFORM.value, topology)
+  store.check_device(FOLDER, PLATFORM.value, device.name)
   stored = {} if AGAIN.value else store.read(FOLDER, PLATFORM.value)
   known = {one['key']: one for own in stored.values() for one in own}
   for number, row in enumerate(chosen, 1):

@@ -23,6 +23,7 @@ from experiments.accelerators.report import Where
 from experiments.accelerators.rows import Row
 from experiments.accelerators.targets import DISTRIBUTIONS
 from fedjax_pfl.core.atomic_files import write_json
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs.provenance import provenance
 
 Record = dict[str, Any]
@@ -54,6 +55,20 @@ def read(folder: Path, platform: str) -> dict[str, list[Record]]:
     )
     for path in sorted(home.glob('*/*.json'))
   }
+
+
+def check_device(folder: Path, platform: str, device: str) -> None:
+  """Refuse a device other than that of the stored rows of its platform."""
+  stored = read(folder, platform)
+  known = sorted({one['device'] for own in stored.values() for one in own})
+  if known and known != [device]:
+    raise bad_input(
+      'topology',
+      got=device,
+      expected=f'the device of the rows that are stored, {", ".join(known)}',
+      choices=['compile_for.py --topology=.., which stores nothing'],
+      cause='another topology: its rows would replace those of the table',
+    )
 
 
 def write(folder: Path, platform: str, row: Row, records: list[Record]) -> None:

@@ -2,6 +2,7 @@
 
 import jax
 import pytest
+from helpers import refused
 
 from configs import common
 from experiments.accelerators import (
@@ -99,6 +100,17 @@ def test_the_page_names_rows_that_were_counted_otherwise():
   assert sentence in page.as_markdown({'tpu': {row: stored[row]}})
   now = [{**one, 'counting': hlo_costs.VERSION} for one in stored[row]]
   assert sentence not in page.as_markdown({'tpu': {row: now}})
+
+
+def test_rows_of_another_device_are_refused():
+  v5e, v5p = targets.find('tpu', 'v5e').name, targets.find('tpu', 'v5p').name
+  store.check_device(places.FOLDER, 'tpu', v5e)
+  message = refused(store.check_device, places.FOLDER, 'tpu', v5p)
+  assert f"got '{v5p}'" in message and v5e in message
+
+
+def test_no_rows_no_device(tmp_path):
+  store.check_device(tmp_path, 'tpu', targets.find('tpu', 'v5p').name)
 
 
 def test_the_page_is_that_of_the_stored_rows():
