@@ -35,12 +35,14 @@ from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.training.evaluators import CPU_BLOCK
 from fedjax_pfl.training.final_views import final_views
 
+KINDS = ('begin', 'data', 'round', 'evaluation')
+
 
 class Program(NamedTuple):
   """One program of a run."""
 
   stage: str
-  kind: str  # 'begin', 'data', 'round' or 'evaluation'
+  kind: str  # of KINDS
   function: Callable
   arguments: tuple[PyTree, ...]  # shapes, placed on devices
   names: tuple[str, ...]  # of the arguments
@@ -55,6 +57,18 @@ class Program(NamedTuple):
   def images(self) -> int:
     """Return the images of a step on one device."""
     return self.chunk * self.batch
+
+
+def kinds_of(plan: Plan) -> tuple[str, ...]:
+  """Return the kinds of programs that a run has."""
+  _, *later = plan.stages
+  has = {
+    'begin': any(stage.initialize is not unchanged for stage in later),
+    'data': any(s.prepare_data is not as_stored for s in plan.stages),
+    'round': True,
+    'evaluation': bool(plan.settings.evaluation.views),
+  }
+  return tuple(kind for kind in KINDS if has[kind])
 
 
 def make_programs(plan: Plan, devices: Sequence[Any]) -> Iterator[Program]:

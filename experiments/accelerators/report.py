@@ -15,12 +15,10 @@ from experiments.accelerators.compilation import (
 )
 from experiments.accelerators.devices import Device
 from experiments.accelerators.plan import Plan, make_plan
-from experiments.accelerators.programs import make_programs
+from experiments.accelerators.programs import KINDS, kinds_of, make_programs
 from experiments.benchmarks.screen import WIDTH
-from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.target import compiling_for
-
-KINDS = ('begin', 'data', 'round', 'evaluation')
 
 
 class Where(NamedTuple):
@@ -58,6 +56,19 @@ def check_kinds(kinds: Sequence[str]) -> None:
   )
 
 
+def check_has(plan: Plan, kinds: Sequence[str]) -> None:
+  """Refuse kinds of which this run has no program."""
+  if kinds and not {*kinds} & {*kinds_of(plan)}:
+    raise bad_input(
+      'programs',
+      got=','.join(kinds),
+      expected=f'programs of {plan.settings.algorithm}',
+      choices=kinds_of(plan),
+      cause='a method of one stage, or without data of its own, or a config '
+      'without views',
+    )
+
+
 def compile_all(
   where: Where,
   members: Mapping[str, Mapping[str, Any]],
@@ -70,6 +81,8 @@ def compile_all(
   All configs are checked before the first is compiled.
   """
   plans = {label: plan_for(where, config) for label, config in members.items()}
+  for plan in plans.values():
+    check_has(plan, kinds)
   result = {}
   for label, plan in plans.items():
     log_member = partial(_log_with, log, label)

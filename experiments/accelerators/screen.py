@@ -43,6 +43,8 @@ def run_line(rows: Sequence[Compiled]) -> str:
   words = [f'{rounds:,.0f} rounds'] * (rounds > 0)
   if any(row.program.kind == 'evaluation' for row in rows):
     words.append('the last evaluation')
+  if not words:
+    return ''
   line = f'{" and ".join(words)}: {_total(calls, times)}'
   own = [roofline.compiler_seconds(row.call, row.device) for row in rows]
   if all(own):
@@ -61,11 +63,13 @@ def duration(seconds: float) -> str:
   >>> duration(0.5), duration(187), duration(9000)
   ('0.5 s', '3 min 7 s', '2 h 30 min')
   """
-  if seconds < 60:
+  whole = round(seconds)  # first, so that no unit has 60 of the next
+  if whole < 60:
     return f'{number(seconds)} s'
-  if seconds < 3600:
-    return f'{seconds // 60:.0f} min {seconds % 60:.0f} s'
-  return f'{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min'
+  if whole < 3600:
+    return f'{whole // 60} min {whole % 60} s'
+  minutes = round(seconds / 60)
+  return f'{minutes // 60} h {minutes % 60} min'
 
 
 def _table(title, heads, rows, cells) -> Iterator[str]:

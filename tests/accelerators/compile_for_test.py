@@ -6,11 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 from helpers import refused
 
+from configs import common
 from experiments import compile_for
-from experiments.accelerators import report, targets
+from experiments.accelerators import plan, programs, report, screen, targets
+from experiments.accelerators.compilation import Compiled
+from experiments.accelerators.hlo_totals import Costs
 
 ROOT = Path(compile_for.__file__).parents[1]
 DIGITS = 'configs/digits.py:fedbabu,quick'
@@ -126,3 +130,38 @@ def test_arrangements_that_are_not_built():
 
 def test_programs_that_no_run_has():
   assert 'round, evaluation' in refused(report.check_kinds, ['rounds'])
+
+
+def test_programs_that_this_run_does_not_have():
+  own = plan.make_plan(common.load('digits:fedbabu', quick=True).to_dict())
+  message = refused(report.check_has, own, ['data'])
+  assert "got 'data'" in message and 'Choices: round, evaluation' in message
+  for kinds in ([], ['round'], ['data', 'evaluation']):
+    report.check_has(own, kinds)
+
+
+def test_the_kinds_of_a_run_are_those_of_its_programs():
+  own = plan.make_plan(common.load('digits:fedconcat', quick=True).to_dict())
+  made = {one.kind for one in programs.make_programs(own, jax.devices()[:1])}
+  assert made == {*programs.kinds_of(own)}
+
+
+def test_beginnings_alone_forecast_no_run():
+  begin = programs.Program('a', 'begin', None, (), (), 1)
+  device = targets.find('tpu', 'v5e')
+  row = Compiled(begin, device, 'float32', 1.0, call=Costs(bytes=1e9))
+  assert screen.run_line([row]) == ''
+
+
+@pytest.mark.parametrize(
+  ('seconds', 'text'),
+  [
+    (59.4, '59.4 s'),
+    (59.99, '1 min 0 s'),
+    (119.7, '2 min 0 s'),
+    (3599.8, '1 h 0 min'),
+    (7199, '2 h 0 min'),
+  ],
+)
+def test_no_unit_has_60_of_the_next(seconds, text):
+  assert screen.duration(seconds) == text
