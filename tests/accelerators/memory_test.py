@@ -1,6 +1,7 @@
 """What does not fit: which array, how much, and which chunk would."""
 
 import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,12 @@ def sentence(own, device):
   used = memory.memory_of(compiled)
   module = hlo_text.parse(compiled.as_text())
   return memory.too_much(used, module, own, device), used
+
+
+def test_of_a_gpu_jax_uses_three_quarters():
+  described = Path(memory.__file__).with_name('h100.txtpb').read_text()
+  reported = re.search(r'device_memory_size: (\d+)', described)
+  assert DEVICES['h100'].memory == int(0.75 * int(reported[1]))
 
 
 def test_a_program_that_fits():
