@@ -54,9 +54,10 @@ def collective(instruction: Instruction) -> str | None:
 def collective_bytes(instruction: Instruction) -> int:
   """Return the bytes of what a device has after the collective."""
   results = instruction.results
-  if instruction.op.endswith('-start') and len(results) > 1:
-    # All-gather and permutation start as (operands, results).
-    results = results[len(results) // 2 :]
+  op, number = instruction.op, len(instruction.operands)
+  if op.endswith('-start') and op != 'all-reduce-start':
+    # Others start as (operands, results), perhaps with a context behind.
+    results = results[number : 2 * number]
   return sum(result.nbytes for result in results)
 
 

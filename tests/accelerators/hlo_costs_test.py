@@ -175,6 +175,31 @@ def test_collectives_with_their_bytes():
   }
 
 
+@pytest.mark.parametrize(
+  ('start', 'results'),
+  [
+    # An all-reduce starts as its results, one or several.
+    ('f32[16]{0} all-reduce-start(%x)', 16),
+    ('(f32[16]{0}, f32[8]{0}) all-reduce-start(%x, %y)', 24),
+    ('(f32[4]{0}, f32[16]{0}) all-gather-start(%x)', 16),
+    (
+      '((f32[4]{0}, f32[2]{0}), (f32[16]{0}, f32[8]{0}))'
+      ' all-gather-start(%x, %y)',
+      24,
+    ),
+    (
+      '(f32[16]{0}, f32[16]{0}, u32[]{:S(2)}, u32[]{:S(2)})'
+      ' collective-permute-start(%x)',
+      16,
+    ),
+  ],
+)
+def test_bytes_of_a_collective_that_starts(start, results):
+  module = parse(f'ENTRY %main () -> f32[] {{\n  %a = {start}\n}}')
+  (one,) = module.computations['main'].values()
+  assert hlo_costs.collective_bytes(one) == 4 * results
+
+
 def test_an_update_in_place_writes_its_rows():
   def loop(rows, table):
     def body(i, table):
