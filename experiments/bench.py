@@ -67,6 +67,8 @@ def main(overrides):
   works = options.make_works(WORK.value, cases)
   methods = options.make_methods(METHODS.value)
   names = options.make_bars(BARS.value)
+  if methods:
+    options.check_methods(cases, TORCH.value)
   if TORCH.value:
     options.check_torch(cases)
   most = max(case.devices for case in cases)

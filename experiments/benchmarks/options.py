@@ -73,6 +73,18 @@ def make_works(words: Sequence[str], cases: Sequence[Case]) -> list[str]:
   return works
 
 
+def check_methods(cases: Sequence[Case], with_torch: bool) -> None:
+  """Refuse what a comparison of methods would leave out."""
+  if len(cases) > 1 or with_torch:
+    raise bad_input(
+      '--methods',
+      got=f'{len(cases)} cases{", and --torch" * with_torch}',
+      expected='one case, and no PyTorch',
+      choices=['one command for each case'],
+      cause='flags of the table of cases, which methods do not have',
+    )
+
+
 def check_torch(cases: Sequence[Case]) -> None:
   """Refuse a comparison for which there is no PyTorch loop."""
   if not has_torch():

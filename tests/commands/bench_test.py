@@ -238,6 +238,16 @@ def test_all_and_none_stand_alone(check, words):
     check(words)
 
 
+def test_methods_are_compared_in_one_case():
+  options.check_methods([Case('convnet4')], False)
+  for cases, with_torch in (
+    ([Case('a'), Case('b')], False),
+    ([Case('a')], True),
+  ):
+    with pytest.raises(BadInput, match=r'--methods: got .[12] cases'):
+      options.check_methods(cases, with_torch)
+
+
 def test_without_pytorch_the_bars_say_how_to_get_it(monkeypatch):
   monkeypatch.setattr(against_torch, 'has_torch', lambda: False)
   for bar in against_torch.evaluation(1):
