@@ -41,11 +41,10 @@ def main(overrides):
 
   if PLATFORM.value:
     compile_rows([*rows.choose(TABLES.value, LABELS.value, DEVICES.value)])
-    return
   stored = {name: store.read(FOLDER, name) for name in ('cuda', 'tpu')}
   if WRITE.value:
     PAGE.write_text(page.as_markdown(stored), encoding='utf-8')
-  else:
+  elif not PLATFORM.value:
     print(page.as_markdown(stored))
 
 

@@ -1,10 +1,13 @@
 """The tables of docs/accelerators.md: which rows, what is stored, the page."""
 
+import types
+
 import jax
 import pytest
 from helpers import refused
 
 from configs import common
+from experiments import accelerator_tables
 from experiments.accelerators import (
   hlo_costs,
   page,
@@ -107,6 +110,24 @@ def test_rows_of_another_device_are_refused():
   store.check_device(places.FOLDER, 'tpu', v5e)
   message = refused(store.check_device, places.FOLDER, 'tpu', v5p)
   assert f"got '{v5p}'" in message and v5e in message
+
+
+@pytest.mark.parametrize('platform', ['', 'tpu'])
+def test_rows_are_compiled_and_then_written(monkeypatch, tmp_path, platform):
+  done = []
+  for name, value in (
+    ('PLATFORM', platform),
+    *(('TABLES', ['models']), ('LABELS', ['vgg9']), ('DEVICES', 1)),
+    ('WRITE', True),
+  ):
+    flag = types.SimpleNamespace(value=value)
+    monkeypatch.setattr(accelerator_tables, name, flag)
+  monkeypatch.setattr(accelerator_tables.environment, 'prepare', done.append)
+  monkeypatch.setattr(accelerator_tables, 'compile_rows', done.extend)
+  monkeypatch.setattr(accelerator_tables, 'PAGE', tmp_path / 'page.md')
+  accelerator_tables.main({})
+  assert done == [platform, *[Row('models', 'vgg9', 1)] * bool(platform)]
+  assert (tmp_path / 'page.md').read_text() == places.PAGE.read_text()
 
 
 def test_no_rows_no_device(tmp_path):
