@@ -40,8 +40,9 @@ def _tpu(name, memory, bandwidth, bfloat16, clock) -> Device:
 # TFLOP/s; memory and bandwidth are those of h100.txtpb, what such a device
 # reports. Of a GPU's memory JAX takes 75 % as it starts, if
 # XLA_PYTHON_CLIENT_MEM_FRACTION does not say otherwise. The launch is an
-# assumption: NVIDIA's "Getting Started with CUDA Graphs" has 3.8 us for a kernel
-# of 2.9 us in a stream, 9.6 us where the host waits for each (on a V100).
+# assumption: NVIDIA's "Getting Started with CUDA Graphs" has 3.8 us for a
+# kernel of 2.9 us in a stream, 9.6 us where the host waits for each (on a
+# V100).
 DEVICES = {
   'v5e': _tpu('TPU v5e', int(15.75 * 2**30), 819 * GB, 197 * TFLOPS, 1.5e9),
   'v4': _tpu('TPU v4', 32 * 2**30, 1228 * GB, 275 * TFLOPS, 1.05e9),
