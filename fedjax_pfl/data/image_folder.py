@@ -137,6 +137,7 @@ def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
 
   try:
     with Image.open(file) as image:
+      _check_depth(file, image.mode)
       grey = image.mode in ('1', 'L') if channels is None else channels == 1
       x = np.asarray(image.convert('L' if grey else 'RGB'))
   except OSError as error:
@@ -147,3 +148,16 @@ def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
       cause='a download or a copy that was cut short',
     ) from error
   return x if x.ndim == 3 else x[:, :, None]
+
+
+def _check_depth(file: pathlib.Path, mode: str) -> None:
+  """Refuse 16 and 32 bits, which Pillow would clip to 255 without a word."""
+  if mode.startswith(('I', 'F')):
+    raise bad_input(
+      'data_dir',
+      got=f'{file}, an image of mode {mode}',
+      expected='8 bits a channel',
+      choices=['dataset=npz, with the numbers of the file as `inputs`'],
+      cause='grey images of 16 bits, as of medicine or depth: scale them to '
+      '0 .. 255 and store them again',
+    )

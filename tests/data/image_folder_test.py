@@ -107,6 +107,11 @@ def spoil_image(root):
   (root / 'train' / 'dog' / '1.png').write_bytes(b'\x89PNG and no more')
 
 
+def spoil_depth(root):
+  deep = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
+  save(root / 'train' / 'dog' / '1.png', deep)
+
+
 def spoil_class(root):
   save(root / 'test' / 'horse' / 'z.png', picture(0))
 
@@ -121,6 +126,7 @@ def spoil_split(root):
   [
     (spoil_size, r'an image of shape \(9, 5, 3\).*1.png'),
     (spoil_image, '1.png, which does not decode'),
+    (spoil_depth, '1.png, an image of mode I;16.* expected 8 bits a channel'),
     (spoil_class, r"test has classes that train lacks: \['horse'\]"),
     (spoil_split, 'no labelled images for test'),
   ],
