@@ -140,7 +140,9 @@ def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
       _check_depth(file, image.mode)
       grey = image.mode in ('1', 'L') if channels is None else channels == 1
       x = np.asarray(image.convert('L' if grey else 'RGB'))
-  except OSError as error:
+  except BadInput:
+    raise
+  except Exception as error:  # Pillow raises half a dozen kinds
     raise bad_input(
       'data_dir',
       got=f'{file}, which does not decode: {error}',

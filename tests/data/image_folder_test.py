@@ -2,7 +2,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import image_folder, load_dataset, peek
@@ -107,6 +107,30 @@ def spoil_image(root):
   (root / 'train' / 'dog' / '1.png').write_bytes(b'\x89PNG and no more')
 
 
+def flip(file, place):
+  content = bytearray(file.read_bytes())
+  content[place] ^= 0xFF
+  file.write_bytes(content)
+
+
+def spoil_chunk(root):  # SyntaxError
+  save(root / 'train' / 'dog' / '1.png', picture(0, (8, 8, 3)))
+  flip(root / 'train' / 'dog' / '1.png', 36)
+
+
+def spoil_text(root):  # ValueError
+  text = PngImagePlugin.PngInfo()
+  text.add_text('key', 'a' * 2**21, zip=True)
+  file = root / 'train' / 'dog' / '1.png'
+  Image.fromarray(picture(0)).save(file, pnginfo=text)
+
+
+def spoil_width(root):  # DecompressionBombError
+  file = root / 'train' / 'dog' / '1.bmp'
+  Image.fromarray(picture(0)).save(file)
+  flip(file, 21)
+
+
 def spoil_depth(root):
   deep = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
   save(root / 'train' / 'dog' / '1.png', deep)
@@ -126,6 +150,9 @@ def spoil_split(root):
   [
     (spoil_size, r'an image of shape \(9, 5, 3\).*1.png'),
     (spoil_image, '1.png, which does not decode'),
+    (spoil_chunk, '1.png, which does not decode: broken PNG'),
+    (spoil_text, '1.png, which does not decode: Decompressed data too large'),
+    (spoil_width, '1.bmp, which does not decode: .* exceeds limit'),
     (spoil_depth, '1.png, an image of mode I;16.* expected 8 bits a channel'),
     (spoil_class, r"test has classes that train lacks: \['horse'\]"),
     (spoil_split, 'no labelled images for test'),
