@@ -185,11 +185,12 @@ def _load_folder(name, data_dir, cache_dir, log_fn) -> Dataset:
   def build() -> Dataset:
     log_fn(f'Reading images from {place}; later runs take a stored copy.')
     train, test = image_folder.read_folder(listing)
-    return make_dataset(name, train, test, listing.num_classes)
+    return make_dataset(name, train, test, len(listing.classes))
 
   files = [file for file, _ in listing.train + listing.test]
   files += place.glob('val/val_annotations.txt')
-  return load_cached(name, tfds_reader.files_key(files), build, cache_dir)
+  key = tfds_reader.files_key(files, listing.classes)
+  return load_cached(name, key, build, cache_dir)
 
 
 def _folder(name: str, data_dir: str) -> pathlib.Path:

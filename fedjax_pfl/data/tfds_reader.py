@@ -103,12 +103,19 @@ def _decode(record: dict) -> tuple[bytes, np.ndarray, int]:
   return record.get('id', b''), x, int(record['label'])
 
 
-def files_key(files: Iterable[pathlib.Path]) -> str:
-  """Return a hash of names, sizes and times of files, without reading them."""
+def files_key(
+  files: Iterable[pathlib.Path], classes: Iterable[str] = ()
+) -> str:
+  """Return a hash of names, sizes and times of files, without reading them.
+
+  And of the names of classes, where they are not a part of the files.
+  """
   state = hashlib.sha256()
   for file in sorted(files):
     stat = file.stat()
     state.update(f'{file};{stat.st_size};{stat.st_mtime_ns}\n'.encode())
+  for name in classes:
+    state.update(f'{name}\n'.encode())
   return state.hexdigest()[:12]
 
 
