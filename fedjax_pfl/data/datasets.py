@@ -189,7 +189,11 @@ def _load_folder(name, data_dir, cache_dir, log_fn) -> Dataset:
 
   files = [file for file, _ in listing.train + listing.test]
   files += place.glob('val/val_annotations.txt')
-  key = tfds_reader.files_key(files, listing.classes)
+  try:
+    key = tfds_reader.files_key(files, listing.classes)
+  except FileNotFoundError as error:
+    got = f'with {error.filename}, a link to a file that is not there'
+    raise image_folder.not_a_folder(place, got) from error
   return load_cached(name, key, build, cache_dir)
 
 

@@ -10,6 +10,7 @@ for training and its name begins with neither . nor __, as .ipynb_checkpoints
 and __MACOSX do.
 """
 
+import os
 import pathlib
 from concurrent import futures
 from typing import NamedTuple
@@ -107,9 +108,24 @@ def _by_class(folder: pathlib.Path) -> Named:
 
 
 def _annotated(folder: pathlib.Path) -> Named:
-  lines = (folder / 'val_annotations.txt').read_text().splitlines()
+  """Return the images that the annotations name; refuse an incomplete copy."""
+  root, notes = folder.parent, 'val/val_annotations.txt'
+  try:
+    lines = (root / notes).read_text(encoding='utf-8').splitlines()
+  except UnicodeDecodeError as error:
+    raise not_a_folder(root, f'where {notes} is no text ({error})') from error
   words = sorted(line.split()[:2] for line in lines if line.strip())
-  return [(folder / 'images' / f, c) for f, c in words]
+  images = folder / 'images'
+  # One listing, not a question for each of 10,000 files.
+  there = {*os.listdir(images)} if images.is_dir() else set()
+  for name, *label in words:
+    if not label:
+      raise not_a_folder(root, f'where {notes} has no class for {name}')
+    if name not in there:
+      raise not_a_folder(
+        root, f'without val/images/{name}, which val_annotations.txt names'
+      )
+  return [(images / name, label) for name, label in words]
 
 
 def _read(files: Labelled, shape: tuple[int, int, int]) -> Images:

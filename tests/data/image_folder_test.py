@@ -99,6 +99,33 @@ def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
   np.testing.assert_array_equal(x, np.repeat(grey[:, :, None], 3, 2))
 
 
+@pytest.mark.parametrize(
+  ('notes', 'message'),
+  [
+    (
+      b'val_0.JPEG\tn000\t0\nval_9.JPEG\tn001',
+      'without val/images/val_9.JPEG,',
+    ),
+    (b'val_0.JPEG\tn000\t0\nval_1.JPEG', 'has no class for val_1.JPEG'),
+    (b'val_0.JPEG\tn000\t0\n\xff\xfe', 'val_annotations.txt is no text'),
+  ],
+)
+def test_sentences_for_an_incomplete_tiny_imagenet(tmp_path, notes, message):
+  root = tmp_path / 'data'
+  tiny(root, num_classes=2, side=8)
+  (root / 'val' / 'val_annotations.txt').write_bytes(notes)
+  with pytest.raises(BadInput, match=message):
+    load(root)
+
+
+def test_sentence_for_annotations_without_their_images(tmp_path):
+  root = tmp_path / 'data'
+  tiny(root, num_classes=2, side=8)
+  (root / 'val' / 'images').rename(root / 'elsewhere')
+  with pytest.raises(BadInput, match='without val/images/val_0'):
+    load(root)
+
+
 def spoil_size(root):
   save(root / 'train' / 'dog' / '1.png', picture(0, (9, 5, 3)))
 
@@ -154,6 +181,10 @@ def spoil_width(root):  # DecompressionBombError
   flip(file, 21)
 
 
+def spoil_link(root):
+  (root / 'train' / 'dog' / '3.png').symlink_to(root / 'moved.png')
+
+
 def spoil_depth(root):
   deep = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
   save(root / 'train' / 'dog' / '1.png', deep)
@@ -176,6 +207,7 @@ def spoil_split(root):
     (spoil_chunk, '1.png, which does not decode: broken PNG'),
     (spoil_text, '1.png, which does not decode: Decompressed data too large'),
     (spoil_width, '1.bmp, which does not decode: .* exceeds limit'),
+    (spoil_link, '3.png, a link to a file that is not there'),
     (spoil_depth, '1.png, an image of mode I;16.* expected 8 bits a channel'),
     (spoil_class, r"test has classes that train lacks: \['horse'\]"),
     (spoil_split, 'no labelled images for test'),
