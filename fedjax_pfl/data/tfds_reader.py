@@ -17,6 +17,7 @@ from concurrent import futures
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.paths import expand_home
 from fedjax_pfl.data.images import Images, Shape
 
 PREPARED = {
@@ -34,7 +35,7 @@ FORMAT = 'array_record'
 def data_root(data_dir: str = '') -> pathlib.Path:
   """Return the argument, or else tfds's default: where data sets are."""
   default = os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets'
-  return pathlib.Path(data_dir or default).expanduser()
+  return expand_home('data_dir', data_dir or default)
 
 
 def find_prepared(name: str, data_dir: str = '') -> pathlib.Path | None:
