@@ -1,7 +1,9 @@
-"""Paths that a user writes, with ~ for the home directory."""
+"""Paths that a user writes: ~ for the home directory, what may be read."""
 
+import contextlib
 import os
 import pathlib
+from collections.abc import Iterator
 
 from fedjax_pfl.core.errors import bad_input
 
@@ -24,4 +26,19 @@ def expand_home(field: str, place: str | os.PathLike) -> pathlib.Path:
       choices=['the whole path', f'./{path}, a folder of that name'],
       cause='a name of another machine, or an account without a home, as in '
       'many containers ($HOME is not set)',
+    ) from error
+
+
+@contextlib.contextmanager
+def may_read(field: str) -> Iterator[None]:
+  """Raise BadInput of `field` where this account may not read; a decorator."""
+  try:
+    yield
+  except PermissionError as error:
+    raise bad_input(
+      field,
+      got=f'{error.filename}, which this account may not read',
+      expected='files that it may read, in folders that it may open',
+      choices=['chmod -R a+rX, by their owner'],
+      cause='files of another account, or a path into its home directory',
     ) from error

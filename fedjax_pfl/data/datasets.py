@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.paths import may_read
 from fedjax_pfl.data import (
   image_folder,
   npz_files,
@@ -40,6 +41,7 @@ NPZ = 'npz'
 NAMES = (*BUILT_IN, *tfds_reader.PREPARED, *FOLDERS, NPZ)
 
 
+@may_read('data_dir')
 def load_dataset(
   name: str,
   *,
@@ -91,6 +93,7 @@ def load_dataset(
   return dataset
 
 
+@may_read('data_dir')
 def peek(
   name: str, data_dir: str = '', synthetic: Synthetic = DEFAULT
 ) -> Shape:
@@ -110,11 +113,13 @@ def peek(
   return {**BUILT_IN, **tfds_reader.PREPARED, **FOLDERS}[name]
 
 
+@may_read('data_dir')
 def peek_dtype(name: str, data_dir: str = '') -> str:
   """Return the dtype of the examples: 'uint8' of images, else of inputs."""
   return npz_files.peek_dtype(data_dir) if name == NPZ else IMAGE
 
 
+@may_read('data_dir')
 def is_available(name: str, data_dir: str = '') -> bool:
   """Return whether `load_dataset` would find the data, without reading it."""
   _check_name(name)
