@@ -152,7 +152,7 @@ def _labels(sets: Sequence[list[FinishedRun]], methods: Sequence[str]) -> list:
     ]
     flat = flatten(one[0].config)
     words = [
-      f'{field.rpartition(".")[2]}={_short(value, field, peers)}'
+      f'{_name(field, peers)}={_short(value, field, peers)}'
       for field, value in flat.items()
       if field not in UNTRAINED
       and any(peer.get(field, value) != value for peer in peers)
@@ -166,6 +166,12 @@ def _labels(sets: Sequence[list[FinishedRun]], methods: Sequence[str]) -> list:
     label if twice[label] == 1 else f'{label}, {one[0].path}'
     for label, one in zip(labels, sets, strict=True)
   ]
+
+
+def _name(field: str, peers: Sequence[dict[str, Any]]) -> str:
+  """Return 'mu' for 'hp.mu', unless a field of its own has that name."""
+  short = field.removeprefix('hp.')
+  return field if any(short in peer for peer in peers) else short
 
 
 def without_digests(values: Sequence[Any]) -> list[Any]:
