@@ -14,8 +14,9 @@ from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
 from fedjax_pfl.report.finished_runs import read_comparable
-from fedjax_pfl.report.page.groups import make_groups
+from fedjax_pfl.report.page.groups import UNTRAINED, make_groups
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import FIELDS
 
 SECTIONS = [
   'Summary',
@@ -205,6 +206,18 @@ def test_settings_of_one_method_are_told_apart(tmp_path):
   ]
   dashes = re.findall(r'sample c0".*?stroke-dasharray="(.*?)"', text)
   assert len(set(dashes)) == 2  # beside the solid line
+
+
+def test_fields_that_change_no_number_make_no_group(tmp_path):
+  """The report cannot import the settings; here the two lists are compared."""
+  unmarked = {name for name, one in FIELDS.items() if not one.spec.changes}
+  assert {*UNTRAINED} == unmarked - {'views'} | {'seed', 'eval_every'}
+  runs = [
+    make_run(tmp_path / f'{seed}', seed=seed, tracker=tracker)
+    for seed, tracker in enumerate(['none', 'wandb'])
+  ]
+  (group,) = make_groups(read_comparable(runs))
+  assert group.label == 'FedAvg'
 
 
 def test_labels_name_the_group_of_a_field(tmp_path):

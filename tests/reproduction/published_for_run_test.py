@@ -59,6 +59,11 @@ def test_another_setting_has_no_printed_number(changes):
   assert ask(**changes) == {}
 
 
+def test_fields_that_change_no_number_are_free():
+  system = {'tracker': 'wandb', 'clients_placement': 'host', 'devices': 2}
+  assert ask(**system, checkpoint_every=3) == ask() != {}
+
+
 def test_fine_tuning_of_another_length_is_another_number():
   finetune = {**CONFIG['finetune'], 'epochs': (1, 5, 10)}
   views = ('finetuned_1', 'finetuned_5', 'finetuned')

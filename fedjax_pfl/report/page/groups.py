@@ -23,18 +23,13 @@ from fedjax_pfl.report.styles import (
 )
 from fedjax_pfl.runs.identity import flatten
 
-# Fields that do not change what is trained.
+# Fields in which the runs of a group may differ: the seed, those that change no
+# number, as the settings mark them, but not the views, which the page shows.
 UNTRAINED = (
-  *(
-    'seed',
-    'data_dir',
-    'clients_per_chunk',
-    'devices',
-    'conv_impl',
-    'debug',
-    'save_clients',
-  ),
-  *('log_every', 'eval_every', 'checkpoint_every'),
+  *('seed', 'data_dir', 'conv_impl', 'save_clients'),
+  *('checkpoint_every', 'eval_every', 'log_every'),
+  *('clients_per_chunk', 'clients_placement', 'debug', 'devices'),
+  *('quick', 'tracker'),
 )
 MAX_SETTINGS = 3  # in a label; with more, it has the folder's name instead
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedjax_pfl.reproduction.cells import Published
 from fedjax_pfl.reproduction.published import footnotes_of, load
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings import FIELDS, Settings, parse_config
 from fedjax_pfl.training.keys import flat
 
 PAPERS = {
@@ -21,18 +21,12 @@ EPOCHS = 320  # in total, where a table does not state them
 FINETUNE_EPOCHS = 5  # where a table does not state them
 MATCHED = ('dataset', 'model', 'algorithm', 'num_clients', 'shards_per_client')
 MATCHED += ('client_fraction', 'local_epochs', 'partition')
-# Fields that tables vary, or that do not change a published number.
-FREE = {*MATCHED, 'total_epochs', 'rounds', 'seed', 'views', 'eval_views'}
-FREE |= {
-  'finetune.epochs',
-  'data_dir',
-  'clients_per_chunk',
-  'devices',
-  'conv_impl',
-  'debug',
-}
-FREE |= {'save_clients', 'log_every', 'eval_every', 'checkpoint_every'}
-FREE |= {'hp.protocol'}
+# Fields that tables vary, or that do not change a published number; with
+# `quick` the images may be others.
+FREE = {*MATCHED, 'total_epochs', 'rounds', 'seed', 'eval_views', 'eval_every'}
+FREE |= {'finetune.epochs', 'hp.protocol'}
+FREE |= {name for name, one in FIELDS.items() if not one.spec.changes}
+FREE -= {'quick'}
 # Published for these: each client's best round by TEST accuracy.
 BEST_ROUND = ('lg_fedavg', 'local_only')
 # Published for these: the training of the public code.
