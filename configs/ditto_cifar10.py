@@ -14,7 +14,7 @@ by the last global model but one:
 Published (fedbabu/13, personalised): 58.66 +- 12.51
 
 with 5 shards a client, f = 0.1 and tau = 10, mean and std. Wall time: about
-70 minutes on 2 CPU cores (twice FedAvg's; not measured).
+35 minutes on 2 CPU cores.
 """
 
 from configs import methods

@@ -25,7 +25,10 @@ on the global test set after 200 rounds (cifar100: 300, emnist: 100,
 tiny_imagenet: 500); mixing=layer is SuperFed-LM. The training is that of the
 first public code, whose distance is not squared, and all clients begin with one
 private model. With --config.hp.protocol=paper --config.hp.local_init=client it
-is that of the paper's equations, and of a private model for each client.
+is that of the paper's equations, and of a private model for each client. Views
+mix a client's model with the server's last one, as the final code does; the
+first code takes the one that the client last trained where it was outside the
+last cohort (--config.hp.pairing=stale).
 
   pfedme                not published in this version
 

@@ -3,13 +3,14 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import client_of
+from helpers import KEY, client_of
 
 from fedjax_pfl.analysis.final_models import load_states
-from fedjax_pfl.analysis.id_ood import id_ood
+from fedjax_pfl.analysis.id_ood import id_ood, score_by_class
 from fedjax_pfl.analysis.own_classes import owned_classes
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import replace
 from fedjax_pfl.training.seed_run import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -52,3 +53,15 @@ def test_every_test_image_is_on_one_side(tiny_run):
   assert 0 < score.correct < 40
   np.testing.assert_allclose(hits, np.full(10, score.correct))
   assert split.own.min() < split.own.max()
+
+
+def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
+  """Per-FedAvg adapts on half of a client's tests, as the run did."""
+  experiment, workdir = tiny_run
+  states = load_states(experiment, workdir, print)
+  settings = replace(experiment.settings, adapt_on='test_half')
+  halved = experiment._replace(settings=settings)
+  scores, _ = score_by_class(halved, *states, ('initial',), KEY(0))
+  query = np.asarray(halved.eval_data[1].count)
+  assert (query < np.asarray(experiment.test.count)).any()
+  np.testing.assert_array_equal(scores['initial'].count.sum(1), query)

@@ -56,9 +56,15 @@ def test_three_seeds_have_students_interval():
   assert intervals.difference(seeds) == pytest.approx(2.0)
 
 
+def test_two_seeds_of_one_partition_share_its_clients():
+  pair = [of_clients(1, HIGH), of_clients(-1, LOW)]
+  assert interval([pair, pair]) == interval([pair])
+
+
 def test_two_seeds_are_clients_of_two_partitions():
   pair = [of_clients(1, HIGH), of_clients(-1, LOW)]
-  found = interval([pair, pair])
+  other = [one._replace(data='other') for one in pair]
+  found = interval([pair, other])
   one = interval([pair])
   assert found.kind == intervals.PAIRED
   width = (found.high - found.low) / (one.high - one.low)

@@ -38,6 +38,27 @@ def test_several_runs_have_the_error_over_seeds():
   assert ours.error == pytest.approx(2 / math.sqrt(3))
 
 
+def test_two_seeds_are_no_error_by_themselves():
+  """Equal by chance, they would have none."""
+  same = over_seeds([55.49, 55.50], [None, None], 10_000, [0, 1])
+  share = math.sqrt(55.495 * (100 - 55.495) / 10_000)
+  assert same.error == pytest.approx(share / math.sqrt(2), rel=1e-3)
+  apart = over_seeds([50.0, 60.0], [None, None], 10_000, [0, 1])
+  assert apart.error == pytest.approx(5)
+  clients = over_seeds([50.0, 50.0], [6.0, 8.0], 100, [0, 1])
+  assert clients.error == pytest.approx(0.5)
+
+
+def test_one_number_of_the_server_has_the_error_of_its_images():
+  alone = over_seeds([60.0], [None], 10_000, [0])
+  assert alone.error == pytest.approx(math.sqrt(60 * 40 / 10_000))
+  compared = compare(cell(mean=59.1, std=0.2, clients=None), alone)
+  assert compared.agrees
+  unknown = over_seeds([60.0], [None], 0, [0])
+  compared = compare(cell(mean=59.1, std=0.2, clients=None), unknown)
+  assert compared.agrees is None and compared.tolerance is None
+
+
 @pytest.mark.parametrize(
   'paper, table, std, error',
   [
@@ -54,7 +75,7 @@ def test_the_error_of_a_printed_mean(paper, table, std, error):
 
 def test_without_any_error_agreement_is_unknown():
   """One number of a global model, and a published one without deviation."""
-  alone = over_seeds([46.0], [None], 1, [0])
+  alone = over_seeds([46.0], [None], 0, [0])
   compared = compare(cell(std=None, paper='superfed', table='1'), alone)
   assert compared.agrees is None and compared.tolerance is None
   assert compared.difference == -4.0

@@ -95,10 +95,11 @@ def _over_seeds(sums: Sequence[float]) -> Interval:
 
 
 def _paired(seeds: Sequence[Sequence[Number]]) -> Interval | None:
-  groups = [group for numbers in seeds for group in paired_differences(numbers)]
+  # Seeds of one partition have the same clients, which are drawn together;
+  # those of other partitions independently.
+  groups = paired_differences([one for numbers in seeds for one in numbers])
   if any(group.size < 2 for group in groups):
     return None
-  # Partitions and seeds have other clients, so they are drawn independently.
   drawn = sum(
     resampled_means(group, seed=place) for place, group in enumerate(groups)
   )

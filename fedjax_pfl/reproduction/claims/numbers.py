@@ -15,7 +15,11 @@ from typing import NamedTuple
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.reproduction.cells import Cell, Reading
 from fedjax_pfl.reproduction.claims.intervals import Number
-from fedjax_pfl.reproduction.comparison.our_numbers import number_of, row_of
+from fedjax_pfl.reproduction.comparison.our_numbers import (
+  number_of,
+  number_of_row,
+  row_of,
+)
 from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
 from fedjax_pfl.reproduction.execution.execute import (
   Workspace,
@@ -97,15 +101,12 @@ def measure(cell: Cell, seed: int, source: Source) -> Measured | None:
   found = find(source.workspace.results, evaluation, reading)
   kept = row_of(evaluation, reading, source.rows)
   if found:
-    mean, std, size = number_of(found, reading)
     clients = None
-    if reading.measure in OF_SERVER:
-      size = found.result['global'].get('count', 0)
-    else:
+    if reading.measure not in OF_SERVER:
       clients = accuracies(found.scores, found.train_count)
-    number = Number(1, mean, std, size, clients)
+    number = Number(1, *number_of(found, reading), clients)
   elif kept is not None:
-    number = _of_row(kept)
+    number = Number(1, *number_of_row(kept))
   else:
     return None
   return Measured(
@@ -160,11 +161,3 @@ def _chosen(reading: Reading, run: pathlib.Path | None) -> Reading | None:
     return None
   best = run_dir.load_result(run).get(BEST_VIEW, {}).get(family)
   return reading._replace(view=best['together']['view']) if best else None
-
-
-def _of_row(row: Row) -> Number:
-  """Return the number of a row whose run is gone."""
-  mean, std, size = row['mean'], row['std'], row['num_clients']
-  return Number(
-    1, float(mean), float(std) if std else None, int(size or 0) if std else 0
-  )

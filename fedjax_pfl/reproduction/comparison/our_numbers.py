@@ -40,8 +40,8 @@ class Number(NamedTuple):
   """Our number for one seed of a cell."""
 
   mean: float
-  std: float | None  # over clients
-  num_clients: int
+  std: float | None  # over clients; None: one number of the server
+  size: int  # clients or, without a std, test images; 0: unknown
   is_kept: bool = False  # whether only its row in summary.csv is left
 
 
@@ -118,10 +118,7 @@ def find_seeds(
       is_kept = row is not None and not row['run']
       numbers[seed] = Number(*number_of(found, cell.reading), is_kept)
     elif row is not None:
-      std, clients = row['std'], row['num_clients']
-      numbers[seed] = Number(
-        float(row['mean']), float(std) if std else None, int(clients or 1), True
-      )
+      numbers[seed] = Number(*number_of_row(row), is_kept=True)
     elif diverged_fn(evaluation.training):
       diverged.append(seed)
   return Seeds(numbers, tuple(diverged))
@@ -140,6 +137,14 @@ def row_of(
   return row if row and row['mean'] else None
 
 
+def number_of_row(
+  row: Mapping[str, str],
+) -> tuple[float, float | None, int]:
+  """Return mean, deviation and size, as `number_of`, of a row."""
+  mean, std, size = float(row['mean']), row['std'], row['num_clients']
+  return (mean, float(std), int(size or 0)) if std else (mean, None, 0)
+
+
 def ours_of(numbers: Mapping[int, Number]) -> OurNumber | None:
   """Return our number from those of seeds; None where there are none."""
   if not numbers:
@@ -151,7 +156,10 @@ def ours_of(numbers: Mapping[int, Number]) -> OurNumber | None:
 def number_of(
   found: Found, reading: Reading
 ) -> tuple[float, float | None, int]:
-  """Return mean, deviation over clients, and the number of clients."""
+  """Return mean, deviation over clients, and their number.
+
+  Of the server's model: mean, None, and the number of test images.
+  """
   if reading.measure not in OF_SERVER:
     summary = summarise(found.scores, found.train_count)
     return summary['mean'], summary['std'], summary['num_clients']
@@ -163,7 +171,7 @@ def number_of(
       expected='a run with eval_global_model=True',
       cause='a cell of configs/tables whose config does not evaluate it',
     )
-  return _of_server(numbers, reading.measure), None, 1
+  return _of_server(numbers, reading.measure), None, numbers.get('count', 0)
 
 
 def _of_server(numbers: dict[str, Any], measure: str) -> float:

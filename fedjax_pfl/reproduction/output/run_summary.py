@@ -1,9 +1,11 @@
 """A CSV of all runs: a row for every evaluated view, to be committed.
 
 Its numbers, the command that reproduces it, and the machine it ran on; paths of
-the machine are left out. `key` is that of the training, followed by that of the
-evaluation where it is not the run's own; `data` is the fingerprint of its data;
-`run` is its directory in results/runs, '' where it is not there.
+the machine are left out. `commit` and `machine` are those of the run, also
+where a view of it was evaluated later. `key` is that of the training, followed
+by that of the evaluation where it is not the run's own; `data` is the
+fingerprint of its data; `run` is its directory in results/runs, '' where it is
+not there.
 """
 
 import csv
@@ -156,7 +158,6 @@ def _rows_of(
   shared = {
     'setting': ' '.join([name, *words]),
     'seed': str(training.seed),
-    'command': command(settings, configs, f'runs/{key}'),
     'commit': evaluation.provenance.commit,
     'machine': _machine(evaluation.provenance),
     'seconds': f'{training.provenance.seconds:.0f}',
@@ -171,6 +172,7 @@ def _rows_of(
     shared
     | {
       'view': view,
+      'command': command(_with(view, settings), configs, f'runs/{key}'),
       'mean': _number(one.get('mean')),
       'std': _number(one.get('std')),
       'worst_decile': _number(one.get('worst_decile')),
@@ -178,6 +180,18 @@ def _rows_of(
     }
     for view, one in views.items()
   ]
+
+
+def _with(view: str, settings: Settings) -> Settings:
+  """Return the settings; with a view that was evaluated after the run.
+
+  'personal:best_round' is a choice among rounds of a view, 'global' the
+  server's model.
+  """
+  name, views = view.partition(':')[0], settings.evaluation.views
+  if name in views or name == 'global':
+    return settings
+  return replace(settings, views=(*views, name))
 
 
 def _machine(provenance: Provenance) -> str:

@@ -96,7 +96,8 @@ class QueueJob:
         continue
       progress.log(show.headline(step, state))
       execute(step.evaluations, workspace, progress.log)
-      self._write([step.entry.table], workspace)
+      # A training is in cells of several tables.
+      self._write(self._tables(workspace.folder), workspace)
 
   def _tables(self, folder: pathlib.Path) -> list[Table]:
     """Return the tables of the queue, and those that stand in the folder."""
