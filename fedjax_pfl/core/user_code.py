@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.paths import expand_home
 
 NAME = re.compile(
   r'(?P<path>[^#]*\.py):(?P<name>[A-Za-z_]\w*)(#(?P<digest>[0-9a-f]{12}))?'
@@ -156,8 +157,9 @@ def _load(field: str, name: Any) -> Any:
     return name
   match = NAME.fullmatch(name)
   path = pathlib.Path(match['path'])
+  place = expand_home(field, path)
   try:
-    content = path.expanduser().read_bytes()
+    content = place.read_bytes()
   except OSError as error:
     raise bad_input(
       field,
@@ -177,7 +179,7 @@ def _load(field: str, name: Any) -> Any:
       choices=[f'{path}:{match["name"]}', 'the file as it was'],
       cause='the file has changed since',
     )
-  module = _run(field, path.expanduser().resolve(), content, digest)
+  module = _run(field, place.resolve(), content, digest)
   return UserCode(
     f'{match["path"]}:{match["name"]}#{digest}',
     _attribute(field, module, match['name'], path),

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.paths import may_read
 from fedjax_pfl.data import (
   image_folder,
   npz_files,
@@ -40,6 +41,7 @@ NPZ = 'npz'
 NAMES = (*BUILT_IN, *tfds_reader.PREPARED, *FOLDERS, NPZ)
 
 
+@may_read('data_dir')
 def load_dataset(
   name: str,
   *,
@@ -91,6 +93,7 @@ def load_dataset(
   return dataset
 
 
+@may_read('data_dir')
 def peek(
   name: str, data_dir: str = '', synthetic: Synthetic = DEFAULT
 ) -> Shape:
@@ -110,11 +113,13 @@ def peek(
   return {**BUILT_IN, **tfds_reader.PREPARED, **FOLDERS}[name]
 
 
+@may_read('data_dir')
 def peek_dtype(name: str, data_dir: str = '') -> str:
   """Return the dtype of the examples: 'uint8' of images, else of inputs."""
   return npz_files.peek_dtype(data_dir) if name == NPZ else IMAGE
 
 
+@may_read('data_dir')
 def is_available(name: str, data_dir: str = '') -> bool:
   """Return whether `load_dataset` would find the data, without reading it."""
   _check_name(name)
@@ -185,11 +190,16 @@ def _load_folder(name, data_dir, cache_dir, log_fn) -> Dataset:
   def build() -> Dataset:
     log_fn(f'Reading images from {place}; later runs take a stored copy.')
     train, test = image_folder.read_folder(listing)
-    return make_dataset(name, train, test, listing.num_classes)
+    return make_dataset(name, train, test, len(listing.classes))
 
   files = [file for file, _ in listing.train + listing.test]
   files += place.glob('val/val_annotations.txt')
-  return load_cached(name, tfds_reader.files_key(files), build, cache_dir)
+  try:
+    key = tfds_reader.files_key(files, listing.classes)
+  except FileNotFoundError as error:
+    got = f'with {error.filename}, a link to a file that is not there'
+    raise image_folder.not_a_folder(place, got) from error
+  return load_cached(name, key, build, cache_dir)
 
 
 def _folder(name: str, data_dir: str) -> pathlib.Path:

@@ -5,9 +5,12 @@
 
 The second layout is Tiny-ImageNet's; its own test/ has no labels and is left
 out. Classes are numbered in the order of their sorted names, images are in
-the order of their sorted file names.
+the order of their sorted file names. A folder is a class if it holds an image
+for training and its name begins with neither . nor __, as .ipynb_checkpoints
+and __MACOSX do.
 """
 
+import os
 import pathlib
 from concurrent import futures
 from typing import NamedTuple
@@ -18,6 +21,8 @@ from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.images import Images, Shape
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
+HIDDEN = ('.', '__')  # folders that programs leave behind
+Named = list[tuple[pathlib.Path, str]]  # files and their classes
 Labelled = list[tuple[pathlib.Path, int]]
 
 
@@ -26,7 +31,7 @@ class Listing(NamedTuple):
 
   train: Labelled
   test: Labelled
-  num_classes: int
+  classes: tuple[str, ...]
 
 
 def find_folder(root: pathlib.Path) -> pathlib.Path | None:
@@ -37,23 +42,31 @@ def find_folder(root: pathlib.Path) -> pathlib.Path | None:
 
 def list_folder(root: pathlib.Path) -> Listing:
   """Return the files of both splits; raise BadInput if one is missing."""
-  classes = sorted(p.name for p in _children(root / 'train') if p.is_dir())
-  label = {name: k for k, name in enumerate(classes)}
-  train = _by_class(root / 'train', label)
+  train = _by_class(root / 'train')
   if (root / 'val' / 'val_annotations.txt').is_file():
-    test = _annotated(root / 'val', label)
+    place, test = root / 'val', _annotated(root / 'val')
   else:
-    split = 'test' if (root / 'test').is_dir() else 'val'
-    test = _by_class(root / split, label)
+    place = root / ('test' if (root / 'test').is_dir() else 'val')
+    test = _by_class(place)
   for split, files in (('train', train), ('test', test)):
     if not files:
       raise not_a_folder(root, f'no labelled images for {split}')
-  return Listing(train, test, len(classes))
+  classes = sorted({name for _, name in train})
+  unknown = sorted({name for _, name in test} - {*classes})
+  if unknown:
+    raise not_a_folder(
+      root, f'where {place.name} has classes that train lacks: {unknown[:5]}'
+    )
+  label = {name: k for k, name in enumerate(classes)}
+  train, test = (
+    [(file, label[name]) for file, name in named] for named in (train, test)
+  )
+  return Listing(train, test, tuple(classes))
 
 
 def peek_folder(listing: Listing) -> Shape:
   """Return the shape of the first image and the number of classes."""
-  return Shape(_open(listing.train[0][0]).shape, listing.num_classes)
+  return Shape(_open(listing.train[0][0]).shape, len(listing.classes))
 
 
 def read_folder(listing: Listing) -> tuple[Images, Images]:
@@ -83,35 +96,36 @@ def _children(folder: pathlib.Path) -> list[pathlib.Path]:
   return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def _by_class(folder: pathlib.Path, label: dict[str, int]) -> Labelled:
+def _by_class(folder: pathlib.Path) -> Named:
   pairs = []
   for child in _children(folder):
-    if not child.is_dir():
+    if not child.is_dir() or child.name.startswith(HIDDEN):
       continue
     inner = child / 'images'
     files = _children(inner if inner.is_dir() else child)
     pairs += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
-  return _number(folder, pairs, label)
+  return pairs
 
 
-def _annotated(folder: pathlib.Path, label: dict[str, int]) -> Labelled:
-  lines = (folder / 'val_annotations.txt').read_text().splitlines()
+def _annotated(folder: pathlib.Path) -> Named:
+  """Return the images that the annotations name; refuse an incomplete copy."""
+  root, notes = folder.parent, 'val/val_annotations.txt'
+  try:
+    lines = (root / notes).read_text(encoding='utf-8').splitlines()
+  except UnicodeDecodeError as error:
+    raise not_a_folder(root, f'where {notes} is no text ({error})') from error
   words = sorted(line.split()[:2] for line in lines if line.strip())
-  return _number(folder, [(folder / 'images' / f, c) for f, c in words], label)
-
-
-def _number(
-  folder: pathlib.Path,
-  pairs: list[tuple[pathlib.Path, str]],
-  label: dict[str, int],
-) -> Labelled:
-  unknown = sorted({name for _, name in pairs} - label.keys())
-  if unknown:
-    raise not_a_folder(
-      folder.parent,
-      f'where {folder.name} has classes that train lacks: {unknown[:5]}',
-    )
-  return [(file, label[name]) for file, name in pairs]
+  images = folder / 'images'
+  # One listing, not a question for each of 10,000 files.
+  there = {*os.listdir(images)} if images.is_dir() else set()
+  for name, *label in words:
+    if not label:
+      raise not_a_folder(root, f'where {notes} has no class for {name}')
+    if name not in there:
+      raise not_a_folder(
+        root, f'without val/images/{name}, which val_annotations.txt names'
+      )
+  return [(images / name, label) for name, label in words]
 
 
 def _read(files: Labelled, shape: tuple[int, int, int]) -> Images:
@@ -137,9 +151,12 @@ def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
 
   try:
     with Image.open(file) as image:
+      _check_depth(file, image.mode)
       grey = image.mode in ('1', 'L') if channels is None else channels == 1
       x = np.asarray(image.convert('L' if grey else 'RGB'))
-  except OSError as error:
+  except BadInput:
+    raise
+  except Exception as error:  # Pillow raises half a dozen kinds
     raise bad_input(
       'data_dir',
       got=f'{file}, which does not decode: {error}',
@@ -147,3 +164,16 @@ def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
       cause='a download or a copy that was cut short',
     ) from error
   return x if x.ndim == 3 else x[:, :, None]
+
+
+def _check_depth(file: pathlib.Path, mode: str) -> None:
+  """Refuse 16 and 32 bits, which Pillow would clip to 255 without a word."""
+  if mode.startswith(('I', 'F')):
+    raise bad_input(
+      'data_dir',
+      got=f'{file}, an image of mode {mode}',
+      expected='8 bits a channel',
+      choices=['dataset=npz, with the numbers of the file as `inputs`'],
+      cause='grey images of 16 bits, as of medicine or depth: scale them to '
+      '0 .. 255 and store them again',
+    )

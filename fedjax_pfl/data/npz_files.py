@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.paths import expand_home
 from fedjax_pfl.data.images import (
   IMAGE,
   Dataset,
@@ -50,7 +51,7 @@ class Part(NamedTuple):
 
 def find_files(place: str) -> list[pathlib.Path]:
   """Return the file, or those of a folder by name; [] if there are none."""
-  path = pathlib.Path(place).expanduser()
+  path = expand_home(FIELD, place)
   if path.suffix == '.npz' and path.is_file():
     return [path]
   return sorted(path.glob('*.npz')) if place and path.is_dir() else []
@@ -90,7 +91,7 @@ def _read_parts(place: str) -> list[Part]:
       'a .npz file, or a folder with a .npz file for each client',
       'a path from another folder, or --config.data_dir that was left out',
     )
-  is_folder = pathlib.Path(place).expanduser().is_dir()
+  is_folder = expand_home(FIELD, place).is_dir()
   parts = [
     _read_part(file, client if is_folder else None)
     for client, file in enumerate(files)

@@ -97,6 +97,9 @@ def partition(
     _check_name('partition', name, PARTITIONS)
   _check_name('test_partition', test_partition, TEST_PARTITIONS)
   kind = _fill(name, settings)
+  _check_whole('num_clients', num_clients)
+  _check_whole('num_classes', num_classes)
+  _check_whole('seed', seed, least=0)
   train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
   labels = train_labels, test_labels
   _check_labels(labels, num_classes)
@@ -221,8 +224,40 @@ def _check_clients(num_clients, train_labels, test_labels, test_partition):
     )
 
 
-def _check_labels(labels, num_classes: int) -> None:
-  there = np.concatenate(labels)
+def _check_whole(name: str, value: Any, least: int | None = None) -> None:
+  is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+  if not is_whole or (least is not None and value < least):
+    raise bad_input(
+      name,
+      got=value,
+      expected='a whole number'
+      + ('' if least is None else f', {least} or more'),
+      cause='a division, which makes floats (use //), or a sign',
+    )
+
+
+def _check_labels(
+  labels: tuple[np.ndarray, np.ndarray], num_classes: int
+) -> None:
+  for name, own in zip(('train_labels', 'test_labels'), labels, strict=True):
+    is_whole = np.can_cast(own.dtype, np.int64) or not own.size
+    if own.ndim != 1 or not is_whole:
+      raise bad_input(
+        name,
+        got=f'{own.dtype}{list(own.shape)}',
+        expected='a vector [P] of whole numbers, the class of each example',
+        cause='one-hot labels (labels.argmax(1) numbers them), floats '
+        '(labels.astype(int)), or words (np.unique(words, return_inverse=True)'
+        '[1])',
+      )
+  if not len(labels[0]):
+    raise bad_input(
+      'train_labels',
+      got='no labels',
+      expected='one or more, each the class of an example',
+      cause='an empty file, or a choice of rows that none fulfils',
+    )
+  there = np.concatenate([own for own in labels if len(own)])
   low, high = there.min(), there.max()
   if low < 0 or high >= num_classes:
     raise bad_input(

@@ -17,6 +17,7 @@ from concurrent import futures
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.paths import expand_home
 from fedjax_pfl.data.images import Images, Shape
 
 PREPARED = {
@@ -34,7 +35,7 @@ FORMAT = 'array_record'
 def data_root(data_dir: str = '') -> pathlib.Path:
   """Return the argument, or else tfds's default: where data sets are."""
   default = os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets'
-  return pathlib.Path(data_dir or default).expanduser()
+  return expand_home('data_dir', data_dir or default)
 
 
 def find_prepared(name: str, data_dir: str = '') -> pathlib.Path | None:
@@ -103,12 +104,19 @@ def _decode(record: dict) -> tuple[bytes, np.ndarray, int]:
   return record.get('id', b''), x, int(record['label'])
 
 
-def files_key(files: Iterable[pathlib.Path]) -> str:
-  """Return a hash of names, sizes and times of files, without reading them."""
+def files_key(
+  files: Iterable[pathlib.Path], classes: Iterable[str] = ()
+) -> str:
+  """Return a hash of names, sizes and times of files, without reading them.
+
+  And of the names of classes, where they are not a part of the files.
+  """
   state = hashlib.sha256()
   for file in sorted(files):
     stat = file.stat()
     state.update(f'{file};{stat.st_size};{stat.st_mtime_ns}\n'.encode())
+  for name in classes:
+    state.update(f'{name}\n'.encode())
   return state.hexdigest()[:12]
 
 

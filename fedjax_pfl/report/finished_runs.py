@@ -14,6 +14,7 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 
 OWN_DATA = ('npz', 'folder')  # names of many data sets
+INITIAL = 'initial'  # the view before personalisation, where there is one
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
 
 
@@ -109,10 +110,11 @@ def first_and_after(
 ) -> tuple[str | None, str]:
   """Return which of the views are before and after personalisation.
 
-  A method with one view has None before. Of a family of views, such as the
-  mixtures of SuPerFed, the one after is the best on the tests.
+  A method with one view has None before. Before is 'initial', in whichever
+  place the config has it. Of a family of views, such as the mixtures of
+  SuPerFed, the one after is the best on the tests.
   """
-  first, *rest = known
+  first, *rest = known = _initial_first(known)
   if not rest:
     return None, first
   return first, chosen_by_tests(known, result) or (
@@ -127,10 +129,15 @@ def chosen_by_tests(
 
   Not of several lengths of fine-tuning: the last is the one that was asked for.
   """
+  last = _initial_first(known)[-1]
   for family, best in result.get('test_best_view', {}).items():
-    if best and family not in known and known[-1].startswith(f'{family}_'):
+    if best and family not in known and last.startswith(f'{family}_'):
       return best['together']['view']
   return None
+
+
+def _initial_first(known: Sequence[str]) -> list[str]:
+  return sorted(known, key=lambda view: view != INITIAL)  # stable
 
 
 def accuracy(run: FinishedRun, view: str) -> np.ndarray:

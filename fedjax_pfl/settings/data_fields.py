@@ -36,7 +36,8 @@ class DataSettings:
     0,
     at_least(0, 'training images (0 = all)', 'a fraction instead of a number'),
     'use the first so many training images, and tests in proportion; 0: all; '
-    'npz with clients: of every client in proportion',
+    'npz with clients: of every client in proportion; sets that lie class by '
+    'class: of every class',
   )
   preprocessing: str = field(
     'default',

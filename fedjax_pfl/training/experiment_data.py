@@ -21,6 +21,7 @@ from fedjax_pfl.data import (
   scale_images,
   stack_clients,
 )
+from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.unseen_clients import order_clients
 from fedjax_pfl.data.validation_split import hold_out
 from fedjax_pfl.settings import Settings
@@ -196,37 +197,57 @@ def identify(dataset: Dataset, division: Division) -> str:
 def first_examples(dataset: Dataset, limit: int) -> Dataset:
   """Return the first `limit` training images, and as large a part of tests.
 
-  Where the data say who holds an image, as large a part of each client's.
+  Where the data say who holds an image, as large a part of each client's. Of a
+  set whose training or test images lie class by class, as large a part of each
+  class: its first images would be of the first classes only. Parts are rounded
+  up, so that there may be a few more images than `limit`.
   """
   size = len(dataset.train.y)
   if not 0 < limit < size:
     return dataset
   share = limit / size
-  if dataset.clients:
-    rows = [_first_of_each(owners, share) for owners in dataset.clients]
-    clients = tuple(
-      owners[own] for owners, own in zip(dataset.clients, rows, strict=True)
-    )
+  both = dataset.train, dataset.test
+  labels = tuple(images.y for images in both)
+  clients, is_sorted = dataset.clients, any(map(_lies_by_class, labels))
+  if clients or is_sorted:
+    rows = [_first_of_each(owners, share) for owners in clients or labels]
   else:
     num_tests = max(dataset.num_classes, round(share * len(dataset.test.y)))
-    rows, clients = [slice(limit), slice(num_tests)], None
+    rows = [slice(limit), slice(num_tests)]
   train, test = (
     Images(images.x[own], images.y[own])
-    for images, own in zip((dataset.train, dataset.test), rows, strict=True)
+    for images, own in zip(both, rows, strict=True)
   )
-  return dataset._replace(train=train, test=test, clients=clients)
+  if clients:
+    clients = tuple(
+      owners[own] for owners, own in zip(clients, rows, strict=True)
+    )
+    return dataset._replace(train=train, test=test, clients=clients)
+  cut = dataset._replace(train=train, test=test)
+  # The rows alone may equal those of the first images: other data, other keys.
+  return cut._replace(fingerprint=digest(*train, *test)) if is_sorted else cut
+
+
+def _lies_by_class(labels: np.ndarray) -> bool:
+  """Return whether each class is one block, as in folders of image files.
+
+  Not of one class, nor where no class has two images.
+  """
+  num_classes = len(np.unique(labels))
+  num_blocks = 1 + np.count_nonzero(np.diff(labels))
+  return 1 < num_classes == num_blocks < len(labels)
 
 
 def _first_of_each(owners: np.ndarray, share: float) -> np.ndarray:
-  """Return whether a row is in the first `share` of its client's, rounded up.
+  """Return whether a row is in the first `share` of its owner's, rounded up.
 
-  Rounded up: every client keeps an example.
+  Rounded up: every owner, a client or a class, keeps an example.
   """
   order = np.argsort(owners, kind='stable')
-  _, first, client, count = np.unique(
+  _, first, owner, count = np.unique(
     owners[order], return_index=True, return_inverse=True, return_counts=True
   )
-  place = np.arange(len(owners)) - first[client]  # within the client
+  place = np.arange(len(owners)) - first[owner]  # within the owner's
   is_kept = np.empty(len(owners), bool)
-  is_kept[order] = place < np.ceil(share * count[client])
+  is_kept[order] = place < np.ceil(share * count[owner])
   return is_kept

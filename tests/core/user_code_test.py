@@ -91,6 +91,11 @@ def test_only_loaded_code_has_a_value(file):
 
 CASES = {
   'no file': ('owns.py:loss', LOSS, '(did you mean own.py?)'),
+  'no user': (
+    '~no_user_of_this/own.py:loss',
+    LOSS,
+    'expected ~no_user_of_this',
+  ),
   'a folder': ('..py:loss', LOSS, "got '..py:loss'"),
   'another name': ('own.py:lost', LOSS, '(did you mean loss?)'),
   'an import': (

@@ -2,10 +2,10 @@ import pathlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import image_folder, load_dataset, peek
+from fedjax_pfl.data import image_folder, load_dataset, peek, tfds_reader
 
 
 def save(file, x):
@@ -99,12 +99,95 @@ def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
   np.testing.assert_array_equal(x, np.repeat(grey[:, :, None], 3, 2))
 
 
+@pytest.mark.parametrize(
+  ('notes', 'message'),
+  [
+    (
+      b'val_0.JPEG\tn000\t0\nval_9.JPEG\tn001',
+      'without val/images/val_9.JPEG,',
+    ),
+    (b'val_0.JPEG\tn000\t0\nval_1.JPEG', 'has no class for val_1.JPEG'),
+    (b'val_0.JPEG\tn000\t0\n\xff\xfe', 'val_annotations.txt is no text'),
+  ],
+)
+def test_sentences_for_an_incomplete_tiny_imagenet(tmp_path, notes, message):
+  root = tmp_path / 'data'
+  tiny(root, num_classes=2, side=8)
+  (root / 'val' / 'val_annotations.txt').write_bytes(notes)
+  with pytest.raises(BadInput, match=message):
+    load(root)
+
+
+def test_sentence_for_annotations_without_their_images(tmp_path):
+  root = tmp_path / 'data'
+  tiny(root, num_classes=2, side=8)
+  (root / 'val' / 'images').rename(root / 'elsewhere')
+  with pytest.raises(BadInput, match='without val/images/val_0'):
+    load(root)
+
+
 def spoil_size(root):
   save(root / 'train' / 'dog' / '1.png', picture(0, (9, 5, 3)))
 
 
 def spoil_image(root):
   (root / 'train' / 'dog' / '1.png').write_bytes(b'\x89PNG and no more')
+
+
+@pytest.mark.parametrize('name', ['bird', '.ipynb_checkpoints', '__MACOSX'])
+def test_folders_that_are_no_classes(tmp_path, name):
+  """An empty one, and copies of images that programs leave behind."""
+  root = tmp_path / 'pets'
+  generic(root)
+  want = load(root)
+  for split in ('train', 'test'):
+    (root / split / name).mkdir()
+    if name != 'bird':
+      save(root / split / name / 'copy.png', picture(0))
+  assert peek('folder', str(root)).num_classes == 2
+  found = load(root)
+  assert found.fingerprint == want.fingerprint and found.num_classes == 2
+
+
+def test_a_stored_copy_with_other_classes_is_not_taken(tmp_path):
+  files = [tmp_path / 'a']
+  files[0].write_text('one')
+  key = tfds_reader.files_key
+  assert key(files) == key(files, ()) != key(files, ['cat'])
+  assert key(files, ['cat', 'dog']) != key(files, ['cat'])
+
+
+def flip(file, place):
+  content = bytearray(file.read_bytes())
+  content[place] ^= 0xFF
+  file.write_bytes(content)
+
+
+def spoil_chunk(root):  # SyntaxError
+  save(root / 'train' / 'dog' / '1.png', picture(0, (8, 8, 3)))
+  flip(root / 'train' / 'dog' / '1.png', 36)
+
+
+def spoil_text(root):  # ValueError
+  text = PngImagePlugin.PngInfo()
+  text.add_text('key', 'a' * 2**21, zip=True)
+  file = root / 'train' / 'dog' / '1.png'
+  Image.fromarray(picture(0)).save(file, pnginfo=text)
+
+
+def spoil_width(root):  # DecompressionBombError
+  file = root / 'train' / 'dog' / '1.bmp'
+  Image.fromarray(picture(0)).save(file)
+  flip(file, 21)
+
+
+def spoil_link(root):
+  (root / 'train' / 'dog' / '3.png').symlink_to(root / 'moved.png')
+
+
+def spoil_depth(root):
+  deep = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
+  save(root / 'train' / 'dog' / '1.png', deep)
 
 
 def spoil_class(root):
@@ -121,6 +204,11 @@ def spoil_split(root):
   [
     (spoil_size, r'an image of shape \(9, 5, 3\).*1.png'),
     (spoil_image, '1.png, which does not decode'),
+    (spoil_chunk, '1.png, which does not decode: broken PNG'),
+    (spoil_text, '1.png, which does not decode: Decompressed data too large'),
+    (spoil_width, '1.bmp, which does not decode: .* exceeds limit'),
+    (spoil_link, '3.png, a link to a file that is not there'),
+    (spoil_depth, '1.png, an image of mode I;16.* expected 8 bits a channel'),
     (spoil_class, r"test has classes that train lacks: \['horse'\]"),
     (spoil_split, 'no labelled images for test'),
   ],

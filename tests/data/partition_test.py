@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import refused
 from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.core.errors import BadInput
@@ -279,3 +280,36 @@ def test_sentences(name, changes, message):
     partition(
       name, *labels, **{**settings, **SETTINGS.get(name, {}), **changes}
     )
+
+
+LABELS = np.arange(8) % 4
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    ({'train_labels': LABELS / 1}, "train_labels: got 'float64[8]', expected"),
+    ({'test_labels': np.eye(4, dtype=int)}, "test_labels: got 'int64[4, 4]'"),
+    ({'train_labels': LABELS[:0]}, "train_labels: got 'no labels', expected"),
+    ({'num_clients': 2.0}, 'num_clients: got 2.0, expected a whole number.'),
+    ({'num_classes': 4.0}, 'num_classes: got 4.0, expected a whole number.'),
+    ({'seed': -1}, 'seed: got -1, expected a whole number, 0 or more'),
+    ({'seed': 0.5}, 'seed: got 0.5, expected a whole number, 0 or more'),
+  ],
+)
+def test_sentences_for_a_notebook(changes, words):
+  """A config has checked numbers; here they are whatever somebody passes."""
+  given = {'train_labels': LABELS, 'test_labels': LABELS}
+  given |= {'num_clients': 2, 'num_classes': 4, **changes}
+  message = refused(lambda: partition('iid', **given))
+  assert message.startswith(words)
+
+
+def test_labels_may_be_lists_and_small_numbers_and_tests_absent():
+  want, _ = partition('iid', LABELS, LABELS, num_clients=2, num_classes=4)
+  for labels in (LABELS.tolist(), LABELS.astype(np.uint8)):
+    train, _ = partition(
+      'iid', labels, [], num_clients=2, num_classes=4, test_partition='split'
+    )
+    both = zip(train, want, strict=True)
+    assert all(set(rows) <= set(own) for rows, own in both)

@@ -125,6 +125,41 @@ def test_digests_of_own_code_are_left_out_unless_they_alone_differ(tmp_path):
   assert labels(a, b, 'net.py:b#00000000000c', 'x')[:2] == [a, b]
 
 
+def test_settings_without_a_finite_accuracy(tmp_path):
+  """Of one seed of a setting: it comes last. Of all: there is no sweep."""
+  paths = [
+    make_run(
+      tmp_path / f'{rate}_{seed}',
+      seed=seed,
+      validation=Scores(np.full(4, place), COUNT * (place > least)),
+      learning_rate=rate,
+    )
+    for place, rate in enumerate((0.1, 0.2, 0.3, 0.4))
+    for seed, least in ((0, 0), (1, 1))
+  ]
+  groups = make_groups(read_comparable(paths))
+  first, curves = sections_of(groups)
+  assert first.panels[0].svg.count('class="dots"') == 2
+  assert 'nan' not in first.panels[0].svg
+  rates = [panel.title for panel in curves.panels]
+  assert rates == [f'learning_rate=0.{rate}' for rate in (4, 3, 1, 2)]
+  notes = [panel.note for panel in curves.panels]
+  assert notes == ['30.00', '20.00', '–', '–']
+  assert 'validation chooses FedAvg, learning_rate=0.4' in render(paths)
+  nothing = [
+    make_run(
+      tmp_path / f'empty_{rate}_{momentum}',
+      validation=Scores(np.zeros(4, int), np.zeros(4, int)),
+      learning_rate=rate,
+      momentum=momentum,
+    )
+    for rate in (0.1, 0.2)
+    for momentum in (0.0, 0.9)
+  ]
+  assert find_sweep(make_groups(read_comparable(nothing))) is None
+  assert '<h2>Sweep</h2>' not in render(nothing)
+
+
 def test_what_is_no_sweep(tmp_path):
   _, groups = make_settings(tmp_path, {'momentum': 0.1}, {'momentum': 0.2})
   assert find_sweep(groups) is None

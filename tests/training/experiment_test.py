@@ -13,7 +13,8 @@ from configs import common, digits, fedbabu_cifar10
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import load_dataset, transforms
+from fedjax_pfl.data import Images, load_dataset, transforms
+from fedjax_pfl.data.images import make_dataset
 from fedjax_pfl.models.task import task_from_module
 from fedjax_pfl.settings import parse_config, replace
 from fedjax_pfl.training import experiment_data
@@ -278,6 +279,54 @@ def test_fewer_examples_keep_their_share_of_tests():
   assert len(experiment.dataset.train.y) == 500
   assert len(experiment.dataset.test.y) == round(500 / 1442 * 355)
   assert np.asarray(experiment.train.count).sum() <= 500
+
+
+def labelled(train_order, test_order):
+  """Return a set of 4 classes in blocks of 10 and 5, put in these orders."""
+  splits = [
+    Images(np.arange(4 * size)[order], np.repeat(np.arange(4), size)[order])
+    for size, order in ((10, train_order), (5, test_order))
+  ]
+  return make_dataset('npz', *splits, num_classes=4)
+
+
+BLOCKS = slice(None), slice(None)
+MIXED = [np.random.default_rng(0).permutation(size) for size in (40, 20)]
+
+
+@pytest.mark.parametrize(
+  'orders',
+  [BLOCKS, (BLOCKS[0], MIXED[1]), (MIXED[0], BLOCKS[1])],
+  ids=['both', 'training', 'tests'],
+)
+def test_fewer_examples_of_a_sorted_set_are_of_every_class(orders):
+  """Image folders lie class by class, Tiny-ImageNet's in training alone."""
+  whole = labelled(*orders)
+  cut = experiment_data.first_examples(whole, 8)
+  for images, every, number in (
+    (cut.train, whole.train, 2),
+    (cut.test, whole.test, 1),
+  ):
+    assert np.bincount(images.y).tolist() == [number] * 4
+    for label in range(4):
+      own = every.x[every.y == label][:number]
+      np.testing.assert_array_equal(images.x[images.y == label], own)
+  # An iid partition has the same rows as of the first images: another key.
+  assert cut.fingerprint != whole.fingerprint
+  assert experiment_data.first_examples(whole, 40) is whole
+
+
+def test_fewer_examples_of_a_mixed_set_are_the_first_ones():
+  whole = labelled(*MIXED)
+  cut = experiment_data.first_examples(whole, 8)
+  for images, every, number in (
+    (cut.train, whole.train, 8),
+    (cut.test, whole.test, 4),
+  ):
+    np.testing.assert_array_equal(images.x, every.x[:number])
+    np.testing.assert_array_equal(images.y, every.y[:number])
+  assert len(np.unique(cut.test.y)) < 4  # as it was, and as stored runs have it
+  assert cut.fingerprint == whole.fingerprint
 
 
 def test_inputs_of_another_recipe_and_size(monkeypatch):

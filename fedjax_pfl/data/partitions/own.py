@@ -67,32 +67,20 @@ def _check_rows(
 ) -> Indices:
   """Return the rows as vectors; refuse other things, and rows given twice."""
   name = user_code.name_of(function)
-  if not isinstance(made, Sequence | np.ndarray) or len(made) != num_clients:
-    number = f' of {len(made)}' if hasattr(made, '__len__') else ''
+  number = _length(made)
+  if not isinstance(made, Sequence | np.ndarray) or number != num_clients:
+    words = '' if number is None else f' of {number}'
     raise _refuse(
-      f'{name} that returns {type(made).__name__}{number}',
+      f'{name} that returns {type(made).__name__}{words}',
       f'a list of {num_clients} vectors of rows, one for each client',
       'rows that were not divided, or a generator: return a list',
     )
-  indices = [np.asarray(rows) for rows in made]
+  indices = [
+    _check_vector(f'for client {client}', name, rows, size)
+    for client, rows in enumerate(made)
+  ]
   taken = np.zeros(size, bool)
   for client, rows in enumerate(indices):
-    if not len(rows):
-      continue
-    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
-      raise _refuse(
-        f'{name} with {user_code.describe(rows)} for client {client}',
-        'a vector of whole numbers: rows of the examples',
-        'a mask (np.flatnonzero makes rows of it), or labels in the place of '
-        'rows',
-      )
-    if rows.min() < 0 or rows.max() >= size:
-      raise _refuse(
-        f'{name} with rows from {rows.min()} to {rows.max()} for client '
-        f'{client}',
-        f'rows from 0 to {size - 1}: there are {size} labels',
-        'the number of the training set, for the tests: use len(labels)',
-      )
     twice = rows[taken[rows]]
     if not len(twice):
       sizes = np.bincount(rows, minlength=1)
@@ -104,7 +92,38 @@ def _check_rows(
         'rows that were drawn with replacement, or shares that overlap',
       )
     taken[rows] = True
-  return [rows.astype(np.int64) for rows in indices]
+  return indices
+
+
+def _length(made: Any) -> int | None:
+  """Return the number of things in it; None of a number, or of an array []."""
+  is_sized = hasattr(made, '__len__') and getattr(made, 'ndim', 1) > 0
+  return len(made) if is_sized else None
+
+
+def _check_vector(whose: str, name: str, given: Any, size: int) -> np.ndarray:
+  """Return the rows of a client as int64 [n]; refuse what are no rows."""
+  try:
+    rows = np.asarray(given)
+  except (TypeError, ValueError):  # lists of unlike lengths
+    rows = np.array(None)
+  is_whole = np.issubdtype(rows.dtype, np.integer) or not rows.size
+  if rows.ndim != 1 or not is_whole:
+    shown = user_code.describe(rows if rows.ndim else given)
+    raise _refuse(
+      f'{name} with {shown} {whose}',
+      'a vector of whole numbers: rows of the examples',
+      'a mask (np.flatnonzero makes rows of it), labels in the place of rows, '
+      'the client of every row instead of the rows of every client, or lists '
+      'inside a list',
+    )
+  if len(rows) and (rows.min() < 0 or rows.max() >= size):
+    raise _refuse(
+      f'{name} with rows from {rows.min()} to {rows.max()} {whose}',
+      f'rows from 0 to {size - 1}: there are {size} labels',
+      'the number of the training set, for the tests: use len(labels)',
+    )
+  return rows.astype(np.int64)
 
 
 def _refuse(got: str, expected: str, cause: str) -> BadInput:

@@ -23,18 +23,13 @@ from fedjax_pfl.report.styles import (
 )
 from fedjax_pfl.runs.identity import flatten
 
-# Fields that do not change what is trained.
+# Fields in which the runs of a group may differ: the seed, those that change no
+# number, as the settings mark them, but not the views, which the page shows.
 UNTRAINED = (
-  *(
-    'seed',
-    'data_dir',
-    'clients_per_chunk',
-    'devices',
-    'conv_impl',
-    'debug',
-    'save_clients',
-  ),
-  *('log_every', 'eval_every', 'checkpoint_every'),
+  *('seed', 'data_dir', 'conv_impl', 'save_clients'),
+  *('checkpoint_every', 'eval_every', 'log_every'),
+  *('clients_per_chunk', 'clients_placement', 'debug', 'devices'),
+  *('quick', 'tracker'),
 )
 MAX_SETTINGS = 3  # in a label; with more, it has the folder's name instead
 
@@ -152,7 +147,7 @@ def _labels(sets: Sequence[list[FinishedRun]], methods: Sequence[str]) -> list:
     ]
     flat = flatten(one[0].config)
     words = [
-      f'{field.rpartition(".")[2]}={_short(value, field, peers)}'
+      f'{_name(field, peers)}={_short(value, field, peers)}'
       for field, value in flat.items()
       if field not in UNTRAINED
       and any(peer.get(field, value) != value for peer in peers)
@@ -166,6 +161,12 @@ def _labels(sets: Sequence[list[FinishedRun]], methods: Sequence[str]) -> list:
     label if twice[label] == 1 else f'{label}, {one[0].path}'
     for label, one in zip(labels, sets, strict=True)
   ]
+
+
+def _name(field: str, peers: Sequence[dict[str, Any]]) -> str:
+  """Return 'mu' for 'hp.mu', unless a field of its own has that name."""
+  short = field.removeprefix('hp.')
+  return field if any(short in peer for peer in peers) else short
 
 
 def without_digests(values: Sequence[Any]) -> list[Any]:

@@ -77,7 +77,10 @@ def plot_strip(
   name: str,
   css: str,
 ) -> Markup:
-  """Draw settings as dots above their value of one field, seeds as bars."""
+  """Draw settings as dots above their value of one field, seeds as bars.
+
+  Settings with a seed without a finite accuracy have no dot.
+  """
   left, top, bottom = 44, 20, 44
   known = np.concatenate(accuracy)
   known = known[np.isfinite(known)]
@@ -92,7 +95,9 @@ def plot_strip(
     middle = left + (at + 0.5) * width
     parts.append(text(middle, STRIP - bottom + 20, value, 'middle'))
     own = [
-      one for mine, one in zip(values, accuracy, strict=True) if mine == value
+      one
+      for mine, one in zip(values, accuracy, strict=True)
+      if mine == value and np.isfinite(one).all()
     ]
     # Side by side, so that equal ones are seen.
     for place, seeds in enumerate(own):

@@ -48,7 +48,10 @@ class Sweep(NamedTuple):
 
 
 def find_sweep(groups: Sequence[Group]) -> Sweep | None:
-  """Return the sweep; None unless one method has several settings."""
+  """Return the sweep; None unless one method has several settings.
+
+  Settings without a finite accuracy come last; if all are, it is no sweep.
+  """
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
     return None
   fields = _differing(groups)
@@ -70,7 +73,9 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
     )
     for place, group in enumerate(groups)
   ]
-  settings.sort(key=lambda one: -one.accuracy.mean())
+  settings.sort(key=lambda one: -np.nan_to_num(_mean(one), nan=-np.inf))
+  if not np.isfinite(_mean(settings[0])):
+    return None
   return Sweep(tuple(settings), tuple(fields), on_validation)
 
 
@@ -111,16 +116,21 @@ def _differing(groups: Sequence[Group]) -> list[str]:
   ]
 
 
+def _mean(setting: Setting) -> float:
+  return float(setting.accuracy.mean())
+
+
 def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
   """Return the accuracy of each seed [S], of the models that are its result."""
   if not on_validation:
     _, after = finished_runs.before_and_after(group.runs[0])
     return numbers(group, after, 'mean')
+  found = [
+    accuracies(run.clients.validation, run.clients.train_count)
+    for run in group.runs
+  ]
   return np.array(
-    [
-      np.nanmean(accuracies(run.clients.validation, run.clients.train_count))
-      for run in group.runs
-    ]
+    [np.nanmean(one) if np.isfinite(one).any() else np.nan for one in found]
   )
 
 
@@ -129,7 +139,7 @@ def _overview(
 ) -> list[Panel]:
   """Return the heat map of two fields, or a strip of dots for each field."""
   css = settings[0].group.css
-  means = [float(one.accuracy.mean()) for one in settings]
+  means = [_mean(one) for one in settings]
   places = [tuple(map(str, one.values.values())) for one in settings]
   if len(fields) == 2 and len({*places}) == len(places):
     cells = dict(zip(places, means, strict=True))
@@ -168,14 +178,15 @@ def _curves(settings: Sequence[Setting]) -> list[Panel]:
     names = [name for line in lines[0] for name in line]
     chosen = [name for name in names if name.startswith(VALIDATION)]
     chosen += [name for name in names if name.endswith('/accuracy')]
-    if chosen:
-      found.append((one, curve_of(one.group, chosen[0])))
+    curve = curve_of(one.group, chosen[0]) if chosen else None
+    if curve and len(curve.rounds):  # none if no number was finite
+      found.append((one, curve))
   curves = [(curve.rounds, curve.accuracy.mean(0)) for _, curve in found]
   return [
     Panel(
       ', '.join(f'{name}={value}' for name, value in one.values.items()),
       plot_before_others(curves, place, one.group.css),
-      f'{one.accuracy.mean():.2f}',
+      f'{_mean(one):.2f}' if np.isfinite(_mean(one)) else '–',
       is_small=True,
     )
     for place, (one, _) in enumerate(found[:MOST_CURVES])

@@ -73,6 +73,11 @@ REFUSED = {
   'nothing': (lambda y, k, r: None, 'returns NoneType, expected'),
   'floats': (lambda y, k, r: [[0.5]] * k, 'float64[1] for client 0'),
   'a mask': (lambda y, k, r: [y == c for c in range(k)], 'bool[40] for client'),
+  'numbers': (lambda y, k, r: r.permutation(k), 'int64[] for client 0'),
+  'a number': (lambda y, k, r: np.array(3), 'returns ndarray, expected'),
+  'unlike lists': (lambda y, k, r: [[[1, 2], [3]]] * k, 'list for client 0'),
+  'no rows': (lambda y, k, r: [None] * k, 'NoneType for client 0'),
+  'a table': (lambda y, k, r: [np.zeros((0, 2), int)] * k, 'int64[0, 2] for'),
   'an error': (lambda y, k, r: [1 / 0], 'own_partition_test.py, line '),
   'arguments': (lambda labels: [], 'TypeError'),
 }
