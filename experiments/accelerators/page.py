@@ -23,11 +23,12 @@ the commit that it names, and is compiled again when its program changes.
 """  # noqa: E501
 # What earlier versions of hlo_costs.py counted wrongly.
 OUTDATED = {
-  'cuda': '"MB an image" is too high where a step scatters rows into a larger '
-  'array (counted as read and written as a whole)',
-  'tpu': '"MB an image" is too high where slices of an array are copied to '
-  'fast memory (each counted as the whole array, twice), and GFLOP of ResNets '
-  'is too high by 1 to 2.4 % (convolutions of 1x1 and stride 2 backwards)',
+  'cuda': '"MB an image" and its time are too high where a step scatters rows '
+  'into a larger array (counted as read and written as a whole)',
+  'tpu': '"MB an image" and its time are too high where slices of an array are '
+  'copied to fast memory (each counted as the whole array, twice), and GFLOP '
+  'of ResNets is too high by 1 to 2.4 % (convolutions of 1x1 and stride 2 '
+  'backwards)',
 }
 Records = Mapping[str, Sequence[Record]]  # by the name of the row
 TITLES = {
