@@ -13,6 +13,7 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report import figure_file, finished_runs, plots
+from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 
@@ -78,6 +79,7 @@ def draw(runs: Sequence[ShownRun]):
     ncols=min(9, len(handles + keys)),
     frameon=False,
     handlelength=3,
+    **plots.notes_as_title(list(map(_note, runs))),
   )
   figure.suptitle(_title(runs), fontsize=13)
   return figure
@@ -117,6 +119,14 @@ def _names(runs: Sequence[ShownRun]) -> tuple[str, str]:
 
 def _views(run: ShownRun) -> tuple[str | None, str]:
   return finished_runs.first_and_after(list(run.clients.scores), run.result)
+
+
+def _note(run: ShownRun) -> str:
+  """Return the note on a view that the tests have chosen; else ''."""
+  chosen = finished_runs.chosen_by_tests(list(run.clients.scores), run.result)
+  if not chosen:
+    return ''
+  return finished_runs.note_on_choice([chosen], display_name(run.label))
 
 
 def _summaries(run: ShownRun) -> dict[str, dict[str, float]]:

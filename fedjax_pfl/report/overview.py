@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fedjax_pfl.report import finished_runs, plots
 from fedjax_pfl.report.figure_file import format_number, save
-from fedjax_pfl.report.styles import style_of
+from fedjax_pfl.report.styles import display_name, style_of
 from fedjax_pfl.runs import run_dir
 
 HEADER = ('algorithm', 'before', 'after', 'worst_decile_after')
@@ -20,6 +20,7 @@ class Gain(NamedTuple):
   before: float  # mean of the first view; NaN for a method with one view
   after: float  # mean after personalisation
   worst_decile: float  # the same
+  note: str = ''  # where the tests have chosen the view after
 
 
 def save_overview(
@@ -47,8 +48,9 @@ def save_overview(
     loc='outside lower center',
     ncols=3,
     frameon=False,
+    **plots.notes_as_title([gain.note for gain in gains]),
   )
-  rows = ((g.algorithm, *map(format_number, g[1:])) for g in gains)
+  rows = ((g.algorithm, *map(format_number, g[1:4])) for g in gains)
   return save(figure, out, HEADER, rows)
 
 
@@ -58,7 +60,10 @@ def read_gain(result: dict) -> Gain:
   first, last = finished_runs.first_and_after(list(views), result)
   before = views[first]['mean'] if first else float('nan')
   after = views[last]
-  return Gain(result['algorithm'], before, after['mean'], after['worst_decile'])
+  name, note = result['algorithm'], ''
+  if chosen := finished_runs.chosen_by_tests(list(views), result):
+    note = finished_runs.note_on_choice([chosen], display_name(name))
+  return Gain(name, before, after['mean'], after['worst_decile'], note)
 
 
 def plot_gains(ax: plots.Axis, gains: Sequence[Gain]) -> plots.Axis:

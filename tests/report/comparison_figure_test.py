@@ -89,6 +89,8 @@ def test_a_method_of_mixtures_is_shown_with_the_best_on_the_tests(tmp_path):
   figure = comparison_figure.draw([run])
   shown = [text.get_text() for text in figure.legends[0].get_texts()]
   assert shown[1:3] == ['initial', 'mix_0.5']
+  note = figure.legends[0].get_title().get_text()
+  assert note.startswith('mix_0.5 of SuPerFed is chosen by the tests')
 
 
 def test_numbers_that_were_not_finite_are_left_out(tmp_path):

@@ -10,6 +10,7 @@ from fedjax_pfl.report.finished_runs import read_comparable
 from fedjax_pfl.report.page import render
 from fedjax_pfl.report.page.groups import make_groups
 from fedjax_pfl.report.page.sweep_section import find_sweep, make_sections
+from fedjax_pfl.tuning import sweep as sweeps
 
 COUNT = np.full(4, 10)
 
@@ -70,6 +71,39 @@ def test_two_fields_are_a_heat_map(tmp_path):
     'Of 3 settings, validation chooses FedAvg, learning_rate=0.02, mu=1: '
     '35.0\N{NO-BREAK SPACE}% there, 67.5\N{NO-BREAK SPACE}% on the tests.'
   ) in page
+
+
+def test_the_tests_of_the_choice_are_those_of_the_sweeps_table(tmp_path):
+  """Of each seed in the view that validation chose, not that of the tests."""
+  views = {'initial': [2] * 4, 'mix_0.4': [8] * 4, 'mix_0.5': [12] * 4}
+  best = {'mix': {'together': {'view': 'mix_0.5', 'mean': 60.0}}}
+  folders = []
+  for place, rate in enumerate((0.1, 0.2, 0.3)):
+    for seed, view in enumerate(('mix_0.4', 'mix_0.5')):
+      validation = Scores(np.full(4, 9 - place), COUNT)
+      choice = {
+        'round': 4,
+        'view': view,
+        'validation_accuracy': 90.0,
+        'views': {view: {'mean': 10.0, 'std': 0.0}},
+      }
+      more = {'select': 'validation', 'validation': choice, 'last': choice}
+      more |= {'test_best_view': best, 'test_best': {}}
+      folders.append(tmp_path / f'{rate}_{seed}')
+      make_run(
+        folders[-1],
+        'superfed',
+        views=views,
+        learning_rate=rate,
+        seed=seed,
+        validation=validation,
+        more=more,
+      )
+  assert sweeps._on_tests(folders[:2]) == '50.00 ± 10.00'
+  text = render(folders)
+  assert 'there, 50.0\N{NO-BREAK SPACE}% on the tests.' in text
+  assert 'initial and mix_0.4 or mix_0.5.' in text
+  assert 'is chosen by the tests' not in text
 
 
 def test_other_numbers_of_fields_are_strips(tmp_path):

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.page.groups import (
   UNTRAINED,
   Group,
+  before_and_after,
   curve_of,
   numbers,
   without_digests,
@@ -96,7 +96,7 @@ def make_sections(sweep: Sweep) -> list[Section]:
 def lead(sweep: Sweep) -> str:
   """Return which setting validation chooses, and what it has on the tests."""
   best, settings = sweep.settings[0], len(sweep.settings)
-  _, after = finished_runs.before_and_after(best.group.runs[0])
+  _, after = before_and_after(best.group)
   tests = float(np.mean(numbers(best.group, after, 'mean')))
   return (
     f'Of {settings} settings, validation chooses {best.group.label}: '
@@ -123,7 +123,7 @@ def _mean(setting: Setting) -> float:
 def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
   """Return the accuracy of each seed [S], of the models that are its result."""
   if not on_validation:
-    _, after = finished_runs.before_and_after(group.runs[0])
+    _, after = before_and_after(group)
     return numbers(group, after, 'mean')
   found = [
     accuracies(run.clients.validation, run.clients.train_count)

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedjax_pfl.report import finished_runs
-from fedjax_pfl.report.page.groups import Group, change_of, numbers
+from fedjax_pfl.report.page.groups import (
+  Group,
+  Views,
+  before_and_after,
+  change_of,
+  numbers,
+)
 from fedjax_pfl.report.page.table_cells import (
   NONE,
   Cell,
@@ -36,8 +42,9 @@ MEASURED = (
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   """Return a row for each group: before, after, gain, published numbers."""
-  pairs = [finished_runs.before_and_after(group.runs[0]) for group in groups]
-  first, last = (set(views) for views in zip(*pairs, strict=True))
+  pairs = [before_and_after(group) for group in groups]
+  first = {before for before, _ in pairs}
+  last = {finished_runs.either(after) for _, after in pairs}
   has_server = any('global' in run.result for g in groups for run in g.runs)
   columns = [
     METHOD,
@@ -121,13 +128,14 @@ def _common(views: set[str | None]) -> str:
 
 
 def _accuracy(
-  group: Group, view: str | None, printed: Printed, *, name_view: bool
+  group: Group, views: Views | None, printed: Printed, *, name_view: bool
 ) -> Cell:
   """Return mean ± std over clients, with the published number below."""
-  if view is None:
+  if views is None:
     return Cell(NONE)
-  means = numbers(group, view, 'mean')
-  spread = np.mean(numbers(group, view, 'std'))
+  means = numbers(group, views, 'mean')
+  spread = np.mean(numbers(group, views, 'std'))
+  view = views if isinstance(views, str) else finished_runs.either(views)
   below = [view] if name_view else []
   if len(means) > 1:
     below.append(f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}')
@@ -139,7 +147,7 @@ def _accuracy(
   return number(value, f'{{:.2f}} ± {spread:.2f}', tuple(below))
 
 
-def _gain(group: Group, before: str | None, after: str) -> Cell:
+def _gain(group: Group, before: str | None, after: Views) -> Cell:
   if before is None:
     return Cell(NONE)
   gains = numbers(group, after, 'mean')
@@ -165,8 +173,13 @@ def _server(group: Group) -> Cell:
   return mean(np.array(values, float))
 
 
-def _chosen_by_tests(run: finished_runs.FinishedRun) -> str | None:
-  return finished_runs.chosen_by_tests(finished_runs.views(run), run.result)
+def _chosen_by_tests(group: Group) -> list[str]:
+  """Return the views of the seeds that the tests have chosen."""
+  chosen = [
+    finished_runs.chosen_by_tests(finished_runs.views(run), run.result)
+    for run in group.runs
+  ]
+  return [view for view in chosen if view]
 
 
 def _notes(
@@ -179,9 +192,9 @@ def _notes(
     'whose accuracy is lower after personalisation than before.'
   ]
   notes += [
-    f'{view} of {group.label} is chosen by the tests, which is optimistic.'
+    finished_runs.note_on_choice(views, group.label)
     for group in groups
-    if (view := _chosen_by_tests(group.runs[0]))
+    if (views := _chosen_by_tests(group))
   ]
   if all(len(group.runs) == 1 for group in groups):
     notes.append('One seed each: the spread over seeds is unknown.')
