@@ -194,6 +194,17 @@ def test_settings_without_a_finite_accuracy(tmp_path):
   assert '<h2>Sweep</h2>' not in render(nothing)
 
 
+def test_a_setting_with_fewer_seeds_is_not_the_choice(tmp_path):
+  """Its last seed diverged; on the first it is the best."""
+  rates = [{'learning_rate': rate} for rate in (0.1, 0.2, 0.3)]
+  paths, groups = make_settings(tmp_path, *rates)
+  assert find_sweep(groups).settings[0].values == rates[-1]
+  few = make_groups(read_comparable(paths[:-1]))
+  shown = [one.values for one in find_sweep(few).settings]
+  assert shown == [rates[1], rates[0], rates[2]]
+  assert 'with fewer seeds than others' in sections_of(few)[0].text
+
+
 def test_what_is_no_sweep(tmp_path):
   _, groups = make_settings(tmp_path, {'momentum': 0.1}, {'momentum': 0.2})
   assert find_sweep(groups) is None

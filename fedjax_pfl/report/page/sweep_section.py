@@ -50,7 +50,8 @@ class Sweep(NamedTuple):
 def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   """Return the sweep; None unless one method has several settings.
 
-  Settings without a finite accuracy come last; if all are, it is no sweep.
+  Settings without a finite accuracy, or with fewer seeds than others, come
+  last; if all are, it is no sweep.
   """
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
     return None
@@ -73,8 +74,14 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
     )
     for place, group in enumerate(groups)
   ]
-  settings.sort(key=lambda one: -np.nan_to_num(_mean(one), nan=-np.inf))
-  if not np.isfinite(_mean(settings[0])):
+  most = max(len(group.runs) for group in groups)
+  settings.sort(
+    key=lambda one: (
+      not _is_known(one, most),
+      -np.nan_to_num(_mean(one), nan=-np.inf),
+    )
+  )
+  if not _is_known(settings[0], most):
     return None
   return Sweep(tuple(settings), tuple(fields), on_validation)
 
@@ -86,6 +93,8 @@ def make_sections(sweep: Sweep) -> list[Section]:
   words = f'Accuracy on {where}, %, mean over clients and seeds.'
   if not sweep.on_validation:
     words += ' To choose a setting by it would be to choose by the tests.'
+  if len({len(one.accuracy) for one in settings}) > 1:
+    words += ' Settings with fewer seeds than others come after them.'
   sections = [Section('Sweep', words, _overview(settings, sweep.fields))]
   if curves := _curves(settings):
     words = 'Mean over seeds; the best setting first, the others in grey.'
@@ -114,6 +123,11 @@ def _differing(groups: Sequence[Group]) -> list[str]:
     if name not in UNTRAINED
     and len({repr(flat.get(name)) for flat in flats}) > 1
   ]
+
+
+def _is_known(setting: Setting, most: int) -> bool:
+  """Return whether a setting has `most` seeds, and a finite accuracy."""
+  return len(setting.accuracy) == most and np.isfinite(_mean(setting))
 
 
 def _mean(setting: Setting) -> float:
