@@ -23,7 +23,7 @@ QUANTITIES = ('mean', 'std', 'worst_decile')  # of a summary, shown on the right
 class ShownRun(NamedTuple):
   """The numbers of one run that the figure shows."""
 
-  label: str  # the algorithm; with the directory's name where two runs share it
+  label: str  # see finished_runs.labels_of
   result: dict[str, Any]
   curve: plots.Curve
   clients: Clients
@@ -39,13 +39,11 @@ def compare(
   in `finished_runs.first_and_after`. Right: mean, std and worst decile of both.
   """
   out = pathlib.Path(out)
-  paths = [pathlib.Path(workdir) for workdir in workdirs]
+  paths = finished_runs.each_once(workdirs)
   results = [run_dir.load_result(path) for path in paths]
-  names = [result['algorithm'] for result in results]
-  runs = []
-  for path, result, name in zip(paths, results, names, strict=True):
-    label = name if names.count(name) == 1 else f'{name} ({path.name})'
-    runs.append(_read(path, label, result))
+  methods = [result['algorithm'] for result in results]
+  labels = finished_runs.labels_of(methods, paths)
+  runs = list(map(_read, paths, labels, results))
   finished_runs.check_comparable(
     {
       str(path): finished_runs.dataset_of(path, result)

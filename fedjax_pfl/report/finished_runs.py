@@ -51,12 +51,39 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
 
 def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
   """Return finished runs, each once, that may share an axis."""
-  paths = {os.path.realpath(path): path for path in workdirs}
-  runs = [read(path) for path in paths.values()]
+  runs = [read(path) for path in each_once(workdirs)]
   check_comparable(
     {str(run.path): dataset_of(run.path, run.result) for run in runs}
   )
   return _with_defaults(runs)
+
+
+def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
+  """Return the directories without those that were given before."""
+  paths: dict[str, pathlib.Path] = {}
+  for path in workdirs:
+    paths.setdefault(os.path.realpath(path), pathlib.Path(path))
+  return list(paths.values())
+
+
+def labels_of(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list:
+  """Return a label for every run, its method; all differ.
+
+  Where methods repeat, with the directory's name; where these do, its path.
+  """
+  pairs = list(zip(methods, paths, strict=True))
+  labels = [
+    method if methods.count(method) == 1 else f'{method} ({_name(path)})'
+    for method, path in pairs
+  ]
+  return [
+    label if labels.count(label) == 1 else f'{method} ({path})'
+    for label, (method, path) in zip(labels, pairs, strict=True)
+  ]
+
+
+def _name(path: pathlib.Path) -> str:
+  return path.resolve().name
 
 
 def dataset_of(workdir: str | os.PathLike, result: Mapping[str, Any]) -> str:

@@ -143,6 +143,17 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
   assert one.colour != other.colour and one.dash != other.dash
 
 
+def test_two_folders_of_one_name_are_two_runs(tmp_path):
+  runs = []
+  for name, part in (('a', 10.0), ('b', 5.0)):
+    (tmp_path / name).mkdir()
+    runs.append(make_run(tmp_path / name / 'run', part))
+  opened = open_runs([*runs, runs[0]], print, with_data=False)
+  assert [run.label for run in opened] == [f'fedavg ({run})' for run in runs]
+  rows = [*training_curves.answer(opened, Options(), print).rows]
+  assert [row[-1] for row in rows[::3]] == ['10.0000', '5.0000']
+
+
 def test_bad_questions(tmp_path):
   def put(what='training', run='a', output='a.png'):
     runs, out = [str(tmp_path / run)], str(tmp_path / output)
