@@ -60,7 +60,7 @@ def measure(
     return finetuning_cosines(
       task,
       load_global(task, run.path),
-      run.experiment.train,
+      run.experiment.eval_data[0],  # what adapt_on names
       np.arange(num_clients),
       random_streams(run.settings.seed)['evaluation'],
       Finetuning(**finetune),
