@@ -14,6 +14,7 @@ from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
 from fedjax_pfl.report.finished_runs import read_comparable
+from fedjax_pfl.report.page import tables
 from fedjax_pfl.report.page.groups import UNTRAINED, make_groups
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import FIELDS
@@ -121,6 +122,18 @@ def test_the_best_of_a_column_is_bold(two):
   numbers = sections(two)['All numbers'].split('</table>')[0]
   bold = re.findall(r'<td class="number best"[^>]*>([^<]*)', numbers)
   assert bold.count('67.50') == 4 and '25.00' not in bold
+
+
+def test_one_of_two_errors_that_are_printed_differently_is_bold(tmp_path):
+  runs = [make_run(tmp_path / name, name) for name in ('fedavg', 'ditto')]
+  groups = make_groups(read_comparable(runs))
+  for group, ece in zip(groups, (0.034, 0.031), strict=True):
+    group.runs[0].result['views']['finetuned']['ece'] = ece
+  table = tables.all_views(groups)
+  place = [column.name for column in table.columns].index('ECE')
+  cells = [row[place] for row in table.rows if row[1].text == 'finetuned']
+  marks = [(cell.text, cell.is_best) for cell in cells]
+  assert marks == [('0.034', False), ('0.031', True)]
 
 
 def test_curves_have_a_band_over_seeds(two):

@@ -38,6 +38,7 @@ MEASURED = (
   ('mce', 'MCE', 'min'),
   ('num_clients', 'Clients', ''),
 )
+DIGITS = {'num_clients': 0, 'ece': 3, 'mce': 3}  # all others have two
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
@@ -52,7 +53,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
     Column('After', _common(last), best='max'),
     Column('Gain', 'points'),
     Column('Worst tenth', 'after', best='max'),
-    Column('Lost', 'of the clients', best='min'),
+    Column('Lost', 'of the clients', best='min', digits=0),
     *[Column('Server', 'whole test set', best='max')] * has_server,
   ]
   rows = []
@@ -88,7 +89,10 @@ def all_views(groups: Sequence[Group]) -> Table:
   columns = [
     METHOD,
     Column('View', is_number=False),
-    *(Column(name, best=best) for _, name, best in kinds),
+    *(
+      Column(name, best=best, digits=DIGITS.get(kind, 2))
+      for kind, name, best in kinds
+    ),
     Column('Interval', 'of the mean'),
   ]
   rows = [
@@ -238,9 +242,9 @@ def _footnotes(
 
 
 def _form(kind: str) -> str:
-  forms = {'num_clients': '{:,.0f}', 'ece': '{:.3f}', 'mce': '{:.3f}'}
-  is_own = kind not in {name for name, *_ in MEASURED}
-  return forms.get(kind, '{:.4g}' if is_own else '{:.2f}')
+  if kind not in {name for name, *_ in MEASURED}:  # the user's own
+    return '{:.4g}'
+  return f'{{:,.{DIGITS.get(kind, 2)}f}}'
 
 
 def _interval(group: Group, view: str) -> Cell:
