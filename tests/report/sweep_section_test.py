@@ -126,6 +126,20 @@ def test_without_validation_the_tests_are_named(tmp_path):
   assert 'ends highest' in render(paths)
 
 
+def test_the_curve_of_a_setting_is_that_of_its_number(tmp_path):
+  _, groups = make_settings(
+    tmp_path, *({'learning_rate': rate} for rate in (0.1, 0.2, 0.3))
+  )
+  assert sections_of(groups)[1].text.startswith('initial/accuracy over rounds')
+  for group in groups:
+    for run in group.runs:
+      for line in run.metrics:
+        line |= {'validation/finetuned_1': 1.0, 'validation/finetuned': 8.0}
+  section = sections_of(groups)[1]
+  assert section.text.startswith('validation/finetuned over rounds, mean over')
+  assert words_of(section.panels[0].svg)[0] == '8'
+
+
 def test_a_run_without_a_hyperparameter_has_its_default(tmp_path):
   """A sweep over rates, to which one over mu was added."""
   paths = [

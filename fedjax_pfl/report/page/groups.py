@@ -34,7 +34,7 @@ UNTRAINED = (
 MAX_SETTINGS = 3  # in a label; with more, it has the folder's name instead
 
 
-Views = str | Sequence[str]  # of all seeds, or one for each of them
+Views = str | Sequence[str]  # one of all seeds, or one for each of them
 
 
 class Group(NamedTuple):
@@ -118,9 +118,11 @@ def numbers_of_unseen(group: Group, views: Views, quantity: str) -> np.ndarray:
   )
 
 
-def curve_of(group: Group, name: str) -> Curve:
+def curve_of(group: Group, names: Views) -> Curve:
   """Return a number in the metrics [S, T], at rounds that all seeds have."""
-  curves = [finished_runs.curve(run.metrics, name) for run in group.runs]
+  curves = [
+    finished_runs.curve(run.metrics, name) for run, name in _each(group, names)
+  ]
   rounds = curves[0][0]
   for other, _ in curves[1:]:
     rounds = np.intersect1d(rounds, other)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.report.finished_runs import either
 from fedjax_pfl.report.page.groups import (
   UNTRAINED,
   Group,
@@ -28,7 +29,8 @@ from fedjax_pfl.runs.identity import flatten
 
 LEAST = 3  # settings that are a sweep
 MOST_CURVES = 24
-VALIDATION = 'validation/'
+VALIDATION = 'validation/'  # and a view: what a log has of each evaluation
+ACCURACY = '/accuracy'  # after a view
 
 
 class Setting(NamedTuple):
@@ -96,10 +98,8 @@ def make_sections(sweep: Sweep) -> list[Section]:
   if len({len(one.accuracy) for one in settings}) > 1:
     words += ' Settings with fewer seeds than others come after them.'
   sections = [Section('Sweep', words, _overview(settings, sweep.fields))]
-  if curves := _curves(settings):
-    words = 'Mean over seeds; the best setting first, the others in grey.'
-    sections.append(Section('Curve of every setting', words, curves))
-  return sections
+  curves = _curves(sweep)
+  return [*sections, *([curves] if curves else [])]
 
 
 def lead(sweep: Sweep) -> str:
@@ -184,24 +184,48 @@ def _axis(settings: Sequence[Setting], field: str) -> list[str]:
   return list(dict.fromkeys(map(str, values)))
 
 
-def _curves(settings: Sequence[Setting]) -> list[Panel]:
+def _curves(sweep: Sweep) -> Section | None:
   """Return the curve of every setting, the best first, before the others."""
   found = []
-  for one in settings:
-    lines = [run.metrics for run in one.group.runs]
-    names = [name for line in lines[0] for name in line]
-    chosen = [name for name in names if name.startswith(VALIDATION)]
-    chosen += [name for name in names if name.endswith('/accuracy')]
-    curve = curve_of(one.group, chosen[0]) if chosen else None
+  for one in sweep.settings:
+    names = _metrics(one.group, sweep.on_validation)
+    curve = curve_of(one.group, names) if names else None
     if curve and len(curve.rounds):  # none if no number was finite
-      found.append((one, curve))
-  curves = [(curve.rounds, curve.accuracy.mean(0)) for _, curve in found]
-  return [
+      found.append((one, curve, names))
+  if not found:
+    return None
+  curves = [(curve.rounds, curve.accuracy.mean(0)) for _, curve, _ in found]
+  panels = [
     Panel(
       ', '.join(f'{name}={value}' for name, value in one.values.items()),
       plot_before_others(curves, place, one.group.css),
       f'{_mean(one):.2f}' if np.isfinite(_mean(one)) else '–',
       is_small=True,
     )
-    for place, (one, _) in enumerate(found[:MOST_CURVES])
+    for place, (one, *_) in enumerate(found[:MOST_CURVES])
   ]
+  words = (
+    f'{either([name for *_, names in found for name in names])} over rounds, '
+    'mean over seeds; the best setting first, the others in grey. Number: that '
+    'of the sweep.'
+  )
+  return Section('Curve of every setting', words, panels)
+
+
+def _metrics(group: Group, on_validation: bool) -> list[str]:
+  """Return the metric of each seed that is nearest to the sweep's number."""
+  _, after = before_and_after(group)
+  logged = [
+    [name for line in run.metrics for name in line] for run in group.runs
+  ]
+  first = next((one for one in logged[0] if one.endswith(ACCURACY)), None)
+  wanted = [[VALIDATION + view for view in after]] * on_validation
+  wanted += [[view + ACCURACY for view in after], [first] * len(after)]
+  return next(
+    (
+      names
+      for names in wanted
+      if all(name in own for name, own in zip(names, logged, strict=True))
+    ),
+    [],
+  )
