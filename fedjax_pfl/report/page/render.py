@@ -189,8 +189,14 @@ def _lead(groups: Sequence[Group]) -> str:
     return 'No client has an accuracy.'
   means.sort(key=lambda entry: -entry[0])
   (best, before, group), *others = means
+  ahead = best - others[0][0] if others else math.inf
+  if ahead < 0.05:  # '0.0 points above'
+    first = [one.label for mean, _, one in means if best - mean < 0.05]
+    return (
+      f'{", ".join(first[:-1])} and {first[-1]} end highest: {best:.1f}\u00a0% '
+      'on average over clients.'
+    )
   if others:
-    ahead = best - others[0][0]
     return (
       f'{group.label} ends highest: {best:.1f}\u00a0% on average over clients, '
       f'{ahead:.1f} points above {others[0][2].label}.'
