@@ -83,6 +83,10 @@ def test_features(tiny_run, tmp_path):
   rows, logged = answer_tiny('features', tiny_run, tmp_path, options)
   assert {row['class'] for row in rows} == {'3', '5'}
   assert f'a map of {len(rows)} images' in logged
+  few = OPTIONS._replace(classes=('3',), images=1)
+  assert "images: got '0 of these classes among 1 test images'" in refused(
+    lambda: answer_tiny('features', tiny_run, tmp_path, few)
+  )
   bad = OPTIONS._replace(classes=('cat',))
   assert "classes: got 'cat'" in refused(
     lambda: answer_tiny('features', tiny_run, tmp_path, bad)
