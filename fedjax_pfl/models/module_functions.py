@@ -29,15 +29,23 @@ def linen_functions(module: nn.Module) -> ModuleFunctions:
   """Return the functions of a module of flax.linen."""
   name = f'module {type(module).__name__}'
   is_random = takes_train(name, getattr(module, 'features', None))
+  testing = {'train': False} if is_random else {}  # whatever its default is
 
   def begin(key, x, mask):
     return module.init_with_output(key, x, mask)
 
   def features(params, x, mask):
-    return module.apply({'params': params}, x, mask, method='features')
+    return module.apply(
+      {'params': params}, x, mask, **testing, method='features'
+    )
 
   def logits(params, x, mask):
-    return module.apply({'params': params}, x, mask)
+    if not is_random:
+      return module.apply({'params': params}, x, mask)
+    # Not by __call__, which may have no argument `train`.
+    return module.apply(
+      {'params': params}, x, mask, **testing, method=both
+    ).logits
 
   def train_outputs(params, x, mask, key):
     if not is_random:

@@ -35,6 +35,7 @@ def nnx_functions(make: MakeModule) -> ModuleFunctions:
   name = f'module {found.kind.__name__}'
   is_random = takes_train(name, getattr(found.kind, 'features', None))
   _check(name, found, is_random)
+  testing = {'train': False} if is_random else {}  # whatever its default is
   names = jax.tree_util.tree_leaves_with_path(found.params)
 
   def merged(params: Params, key: Key) -> nnx.Module:
@@ -48,10 +49,11 @@ def nnx_functions(make: MakeModule) -> ModuleFunctions:
     return logits(params, x, mask), {'params': params}
 
   def features(params, x, mask):
-    return merged(params, jax.random.key(0)).features(x, mask)
+    return merged(params, jax.random.key(0)).features(x, mask, **testing)
 
   def logits(params, x, mask):
-    return both(merged(params, jax.random.key(0)), x, mask).logits
+    module = merged(params, jax.random.key(0))
+    return both(module, x, mask, **testing).logits
 
   def train_outputs(params, x, mask, key) -> Outputs:
     how = {'train': True} if is_random else {}

@@ -162,7 +162,8 @@ def task_from_module(
       Its method `features`, called with (x [B, ...], mask [B]), returns the
       input [B, F] of its last layer, the linear layer `head`. A module of
       flax.linen is called with (x, mask), too, and returns logits [B, Y]. If
-      `features` has an argument `train`, it is True in training, for dropout.
+      `features` has an argument `train`, it is True in training, for dropout,
+      and False in testing.
       BatchNorm must be that of `models.ops.layers`: there are no collections
       besides parameters.
     image_shape: the shape of an example: (H, W, ch), or any other.

@@ -121,6 +121,43 @@ def test_dropout_of_nnx_is_for_training_and_follows_the_key():
   assert 0 < (one == 0).mean() < 1 and ((one == 0) != (other == 0)).any()
 
 
+class Awake(nn.Module):
+  """A module with dropout that is on unless it is told."""
+
+  num_classes: int
+
+  def setup(self):
+    self.body, self.head = nn.Dense(4), nn.Dense(self.num_classes)
+    self.drop = nn.Dropout(0.5)
+
+  def features(self, x, mask, train=True):
+    return self.drop(self.body(1.0 + x), deterministic=not train)
+
+  def __call__(self, x, mask):
+    return self.head(self.features(x, mask))
+
+
+class AwakeText(Dropping):
+  def features(self, x, mask, train=True):
+    return super().features(x, mask, train)
+
+
+@pytest.mark.parametrize('code', [Awake, AwakeText])
+def test_dropout_is_off_in_testing_whatever_the_default(code):
+  task = text_task(code)
+
+  @jax.jit
+  def outputs():
+    params = task.init(KEY(0))
+    found = [f(params, 0 * TOKENS, MASK) for f in (task.features, task.logits)]
+    return *found, params['head']
+
+  features, logits, head = outputs()
+  assert features.all() and (features == features[0]).all()
+  want = features @ head['kernel'] + head['bias']
+  np.testing.assert_allclose(logits, want, rtol=1e-5, atol=1e-6)
+
+
 def test_a_class_an_instance_and_a_function_are_one_model():
   def make(input_shape, num_classes):
     assert input_shape == (16, 2)

@@ -26,7 +26,8 @@ from fedjax_pfl.models.ops.fusion import one_pass
 EPSILON = 1e-5
 # Products that are sums: an accelerator must not round what it adds up.
 _dot = functools.partial(lax.dot, precision=lax.Precision.HIGHEST)
-MASKED_NORM = 'masked_batch_norm'  # what jaxprs call the function
+# What jaxprs call the function: a user's own may have its short name.
+MASKED_NORM = 'fedjax_pfl_masked_batch_norm'
 
 
 def wide(x: Array) -> Array:
@@ -45,7 +46,6 @@ def stored(x: Array, dtype: DTypeLike) -> Array:
   return lax.optimization_barrier(x.astype(dtype))
 
 
-@jax.jit
 def masked_batch_norm(
   x: Array, scale: Array, bias: Array, mask: Array
 ) -> Array:
@@ -61,6 +61,10 @@ def masked_batch_norm(
   var = (weight * (x - mean) ** 2).sum((0, 1, 2))
   y = (x - mean) * (scale * lax.rsqrt(var + EPSILON)) + bias
   return (rows * y).astype(dtype)
+
+
+masked_batch_norm.__name__ = MASKED_NORM
+masked_batch_norm = jax.jit(masked_batch_norm)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))

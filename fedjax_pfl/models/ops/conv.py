@@ -7,7 +7,9 @@ to rounding:
 
   gemm    matrix products: for a CPU, where XLA's own under a client axis are
           40 times slower. By tiles or patches; see `plan_of`. Of images
-          [C, H, W, B] transpositions cancel between consecutive layers
+          [C, H, W, B] transpositions cancel between consecutive layers. In
+          half precision there are no tiles: their numbers are larger than
+          those of the result, and rounding them costs three bits
   fused   XLA's convolutions; BatchNorm, ReLU, pooling and separable
           convolutions in few passes over memory: for a GPU and, without the
           separable ones, for a TPU
@@ -111,7 +113,8 @@ def plan_of(
   shapes = x.shape, kernel.shape, edge
   if stride == 1 and pooled > 1 and window_conv.is_worth(*shapes, pooled):
     return 'windows'
-  if stride == 1 and tile_conv.is_worth(*shapes):
+  is_half = x.dtype.itemsize < 4
+  if stride == 1 and not is_half and tile_conv.is_worth(*shapes):
     is_pooled = pooled > 1 and tile_conv.is_pooled(*shapes, pooled)
     return 'pooled tiles' if is_pooled else 'tiles'
   return 'once' if _block_size(x, kernel, stride) == len(x) else 'blocks'
@@ -121,7 +124,8 @@ def _block_size(x, kernel, stride):
   """Return the images of a block whose patches stay in cache."""
   _, h, w, _ = x.shape
   numbers = kernel[..., 0].size * h * w // stride**2
-  return block_size(len(x), numbers * x.dtype.itemsize)
+  # At least one: a stride larger than the image leaves a part of a pixel.
+  return block_size(len(x), max(numbers, 1) * x.dtype.itemsize)
 
 
 def _convolve(x, kernel, stride, padding, precision):

@@ -81,7 +81,7 @@ def _relu_pool(of: Deferred, size: int) -> Array:
   layer = of.layer
   y, bias = layer if isinstance(layer, Bias) else (of, None)
   if bias is None:
-    bias = jnp.zeros(of.shape[-1], layer.x.dtype)
+    bias = jnp.zeros(of.shape[-1], layer.kernel.dtype)
   match y:
     case Deferred(Conv(x, kernel, 1, pad, False, precision)):
       args = x, kernel, bias, size, pad[0][0], precision

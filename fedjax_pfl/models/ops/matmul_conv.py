@@ -6,6 +6,8 @@ left operand takes twice as long):
 
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k l C, h w B] of x
 
+Sums of shifted arrays are in at least float32, whatever is stored.
+
 dy^T is a copy (products.py) for patches of stride 1: without it a step of the
 4convNet takes 1.03 times as long. All others are faster without.
 """
@@ -20,6 +22,7 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import winograd
+from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
 from fedjax_pfl.models.ops.products import times_transposed
 
@@ -53,8 +56,11 @@ def windows(
 
 
 def _worth_winograd(x: Array, kernel: Array) -> bool:
-  # For smaller ones its many small passes take longer, above all to compile.
+  # For smaller ones its many small passes take longer, above all to compile;
+  # half precision is too coarse for its tiles.
   _, h, w, _ = x.shape
+  if x.dtype.itemsize < 4:
+    return False
   return kernel.shape[:2] == (3, 3) and kernel.shape[2] >= 16 and h * w >= 64
 
 
@@ -104,15 +110,15 @@ def _depthwise_forward(x, kernel, stride):
 
 def _depthwise_backward(stride, saved, dy):
   x, kernel = saved
-  _, high, wide, b = x.shape
+  _, high, broad, b = x.shape
   dk = jnp.stack(_tap_sums(stride)(x, dy)).sum(-1)  # [9, C]
   if stride == 1:
     turned = _columns(kernel[::-1, ::-1])
     dx = _multiply_add(1)(_margin(dy), turned)
   else:
-    image = high - 2, wide - 2, b
+    image = high - 2, broad - 2, b
     dx = fold(dy, _columns(kernel), (3, 3), stride, 1, image)
-  return dx, dk.reshape(kernel.shape)
+  return dx, dk.reshape(kernel.shape).astype(kernel.dtype)
 
 
 depthwise.defvjp(_depthwise_forward, _depthwise_backward)
@@ -132,7 +138,8 @@ def _tap_sums(stride: int):
 
   @one_pass
   def tap_sums(x, dy):
-    products = [tap * dy for tap in taps_of(x, 3, stride)]
+    dy = wide(dy)
+    products = [wide(tap) * dy for tap in taps_of(x, 3, stride)]
     zero = np.zeros((), dy.dtype)
     return lax.reduce(products, [zero] * 9, _add_each, (1, 2))
 
@@ -147,8 +154,9 @@ def _add_each(a: list[Array], b: list[Array]) -> list[Array]:
 def _multiply_add(stride: int):
   @one_pass
   def multiply_add(x, k):
-    taps = taps_of(x, 3, stride)
-    return combine([(1, tap * k[i]) for i, tap in enumerate(taps)])
+    taps = [wide(tap) for tap in taps_of(x, 3, stride)]
+    y = combine([(1, tap * wide(k[i])) for i, tap in enumerate(taps)])
+    return y.astype(x.dtype)
 
   return multiply_add
 
@@ -203,7 +211,7 @@ def fold(
   Taps that meet the same rows and columns modulo the stride are added up
   shifted; the sums are then interleaved.
   """
-  if kernel is None and len(taps) == stride == 1:
+  if kernel is None and len(taps) == stride == 1 and not padding:
     return taps[0]
   h, w, _ = shape
   sums = _overlap(*size, stride, padding, h, w)(taps, kernel)
@@ -217,7 +225,7 @@ def fold(
 @functools.cache
 def _overlap(k: int, m: int, stride: int, padding: int, h: int, w: int):
   """Return the function of `fold` for a kernel of k x m taps."""
-  high, wide = -(-h // stride), -(-w // stride)
+  high, broad = -(-h // stride), -(-w // stride)
 
   # Of an axis: taps that reach pixels p, p + stride, ..., and their shifts.
   def meeting(size, p):
@@ -230,13 +238,15 @@ def _overlap(k: int, m: int, stride: int, padding: int, h: int, w: int):
 
     def shifted(u, i, v, j):
       tap = m * u + v
-      x = taps[tap] if kernel is None else taps * kernel[tap]
-      return pad(x, (i, high - rows - i), (j, wide - columns - j))
+      x = wide(taps[tap] if kernel is None else taps)
+      x = x if kernel is None else x * wide(kernel[tap])
+      return pad(x, (i, high - rows - i), (j, broad - columns - j))
 
     def add(p, q):
       meet = [(u, v) for u in meeting(k, p) for v in meeting(m, q)]
       terms = [(1, shifted(*u, *v)) for u, v in meet]
-      return combine(terms or [(1, lax.full_like(shifted(0, 0, 0, 0), 0))])
+      terms = terms or [(1, lax.full_like(shifted(0, 0, 0, 0), 0))]
+      return combine(terms).astype(taps.dtype)
 
     return [[add(p, q) for q in range(stride)] for p in range(stride)]
 

@@ -67,6 +67,14 @@ def _backward(size, saved, dz):
 max_pool.defvjp(_forward, _backward)
 
 
+def larger(a: Array, b: Array) -> Array:
+  """Return max(a, b); of equals a, which gets the whole gradient.
+
+  jnp.maximum gives half of it to each.
+  """
+  return lax.select((a >= b) | (a != a), a, b)  # NaN is the larger one
+
+
 def by_slices(
   x: Array,
   window: Sequence[int],
@@ -75,9 +83,11 @@ def by_slices(
 ) -> Array:
   """Return the combination of all numbers of a window, axis after axis.
 
-  Axis after axis: a + b terms for a window of a x b pixels, not a b.
+  Axis after axis: a + b terms for a window of a x b pixels, not a b. The last
+  axis first: the first of equals in it is then in the first line of equals.
   """
-  for axis, (size, stride) in enumerate(zip(window, strides, strict=True)):
+  for axis in reversed(range(x.ndim)):
+    size, stride = window[axis], strides[axis]
     if size == stride == 1:
       continue
     last = x.shape[axis] - size + 1

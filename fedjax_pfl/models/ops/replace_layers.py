@@ -8,7 +8,8 @@ runs as the fused passes of this folder, whoever wrote it: flax.linen,
 flax.nnx, haiku, or lax alone.
 
 Differentiate the result, not the argument: the layers have gradients of their
-own. What has no rule stays as it is, and is named once in the log.
+own. These are for reverse mode (jax.grad, jax.vjp); jax.jvp refuses functions
+that have one. What has no rule stays as it is, and is named once in the log.
 """
 
 import functools
@@ -46,7 +47,9 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
       max-pooling alone; 'auto': as suits the device.
 
   Returns:
-    A function of the same arguments; differentiate it, map it, compile it.
+    A function of the same arguments, by place or by name; differentiate it in
+    reverse mode, map it, compile it. It may read traced arrays of a function
+    around it.
 
   >>> import flax.linen as nn
   >>> def layer(x, kernel):
@@ -59,15 +62,16 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
   ((5, 4, 4, 4), True)
   """
   resolve(conv_impl)
-  traced = jax.jit(fn)  # finds what it has traced for these shapes
+  # Finds what it has traced for these shapes; what fn closes over is in consts.
+  trace = jax.make_jaxpr(fn, return_shape=True)
 
   @functools.wraps(fn)
-  def replaced(*args):
-    trace = traced.trace(*args)
+  def replaced(*args, **kwargs):
+    closed, out = trace(*args, **kwargs)
     way = rules.WAYS[resolve(conv_impl)]
-    closed, leaves = trace.jaxpr, jax.tree.leaves(args)
+    leaves = jax.tree.leaves((args, kwargs))
     results = _evaluate(way, closed.jaxpr, closed.consts, leaves)
-    return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
+    return jax.tree.unflatten(jax.tree.structure(out), results)
 
   return replaced
 
@@ -94,14 +98,11 @@ def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
 
 def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   """Return the results of one equation."""
-  name, result = eqn.primitive.name, None
-  if name in way.rules:
-    result = way.rules[name](eqn, *inputs)
-  elif _is_norm(eqn) and way.has_norm:
-    result = rules.norm(*inputs)
-  elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
+  result = None if _is_empty(eqn) else _replacement(way, eqn, inputs)
+  if result is None and eqn.primitive.name == 'jit':
     inner = eqn.params['jaxpr']
-    return _run(way, inner.jaxpr, inner.consts, inputs)
+    if _is_concerned(inner.jaxpr):
+      return _run(way, inner.jaxpr, inner.consts, inputs)
   if isinstance(result, str):
     _log_once(result)
   elif isinstance(result, Layer):
@@ -111,8 +112,31 @@ def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   return _bind(way, eqn, [compute(value) for value in inputs])
 
 
+def _replacement(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Any:
+  name = eqn.primitive.name
+  if name in way.rules:
+    return way.rules[name](eqn, *inputs)
+  return rules.norm(*inputs) if way.has_norm and _is_norm(eqn) else None
+
+
+def _is_empty(eqn: core.JaxprEqn) -> bool:
+  """Return whether an array has no numbers: XLA knows best what follows.
+
+  An empty batch; or the result of a window that is larger than the image.
+  """
+  avals = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
+  return any(0 in getattr(aval, 'shape', ()) for aval in avals)
+
+
 def _is_norm(eqn: core.JaxprEqn) -> bool:
-  return eqn.primitive.name == 'jit' and eqn.params['name'] == MASKED_NORM
+  """Return whether the equation is our BatchNorm, of one batch of images.
+
+  Its derivatives have its name, too; mapped, it has axes of more.
+  """
+  if eqn.primitive.name != 'jit' or eqn.params['name'] != MASKED_NORM:
+    return False
+  shapes = [var.aval.shape for var in (*eqn.invars, *eqn.outvars)]
+  return [*map(len, shapes)] == [4, 1, 1, 1, 4] and shapes[0] == shapes[-1]
 
 
 def _bind(

@@ -5,6 +5,7 @@ It returns a `Layer`, which is deferred, or the result as an array; a `str` that
 says why the equation stays as it is; or None where it is none of its business.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -112,7 +113,7 @@ def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
       case Deferred(Conv()) if (vector := _channels(y, x.shape)) is not None:
         return Bias(x, vector)
       case Deferred(Norm(mask=mask)) if masked_by(y) is mask:
-        return Add(x, y)
+        return Add(x, y) if x.shape == y.shape else None
   return None
 
 
@@ -127,10 +128,7 @@ def add_rows(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
 
 def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
   """Return a deferred ReLU: jax has it as a function with a derivative."""
-  body = eqn.params['call_jaxpr'].jaxpr.eqns
-  if [inner.params.get('name') for inner in body] != ['relu']:
-    return None
-  return Relu(*inputs)
+  return Relu(*inputs) if _origin(eqn) == _origin_of_relu() else None
 
 
 def broadcast(eqn: JaxprEqn, x: Value, *dynamic) -> Layer | None:
@@ -150,9 +148,10 @@ def norm(x: Value, scale: Value, bias: Value, mask: Value) -> Layer:
 
 def max_window(eqn: JaxprEqn, x: Value) -> Array | Layer | str:
   """Return a max-pooling; one of k x k pixels side by side is deferred."""
-  return side_by_side(eqn, x) or _by_slices(
-    eqn, compute(x), jnp.maximum, -jnp.inf
-  )
+  if (layer := side_by_side(eqn, x)) is not None:
+    return layer
+  x = compute(x)
+  return _by_slices(eqn, x, pool.larger, _lowest(x.dtype))
 
 
 def side_by_side(eqn: JaxprEqn, x: Value) -> Layer | None:
@@ -212,6 +211,22 @@ WAYS = {
 }
 
 
+def _origin(eqn: JaxprEqn) -> tuple[str | None, ...]:
+  """Return where a function with a derivative is written, and its derivative.
+
+  The name is not enough: a user's clipped ReLU may have it, and a derivative
+  of the user's own may belong to jax's ReLU.
+  """
+  body, slope = eqn.params['call_jaxpr'], eqn.params.get('jvp_jaxpr_fun')
+  written = body.jaxpr.debug_info, getattr(slope, 'debug_info', None)
+  return tuple(getattr(info, 'func_src_info', None) for info in written)
+
+
+@functools.cache
+def _origin_of_relu() -> tuple[str | None, ...]:
+  return _origin(jax.make_jaxpr(jax.nn.relu)(0.0).eqns[0])
+
+
 def _depthwise(p: dict, x: Value, kernel: Value) -> Conv | None:
   """Return a depthwise convolution of what may still be deferred."""
   if p['dimension_numbers'] != NHWC or p['padding'] != ((1, 1), (1, 1)):
@@ -226,17 +241,18 @@ def _depthwise(p: dict, x: Value, kernel: Value) -> Conv | None:
 def _unusual(p: dict, dtype) -> str | None:
   """Return what no function of this folder computes, if there is any."""
   words = {
+    'whole numbers': not jnp.issubdtype(dtype, jnp.inexact),
     'batch groups': p['batch_group_count'] != 1,
     'a dilated kernel': set(p['rhs_dilation']) != {1},
     'a dilated image': set(p['lhs_dilation']) != {1},
     f'{len(p["window_strides"])} spatial axes': (
       len(p['window_strides']) not in (1, 2)
     ),
-    f'strides {p["window_strides"]}': len(set(p['window_strides'])) != 1,
+    f'strides {p["window_strides"]}': len(set(p['window_strides'])) > 1,
     'a result of another dtype': (
       p['preferred_element_type'] not in (None, dtype)
     ),
-    'negative padding': min(sum(p['padding'], ())) < 0,
+    'negative padding': min(sum(p['padding'], ()), default=0) < 0,
   }
   found = [word for word, is_so in words.items() if is_so]
   return f'a convolution with {found[0]}' if found else None
@@ -264,6 +280,12 @@ def _channels(value: Value, shape: tuple[int, ...]) -> Array | None:
     case Deferred():
       return None
   return value.reshape(-1) if value.size == shape[-1] else None
+
+
+def _lowest(dtype) -> float | int | bool:
+  if jnp.issubdtype(dtype, jnp.integer):
+    return jnp.iinfo(dtype).min
+  return False if jnp.issubdtype(dtype, jnp.bool_) else -jnp.inf
 
 
 def _is_plain(p: dict) -> bool:

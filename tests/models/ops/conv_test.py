@@ -1,5 +1,6 @@
 """Our convolutions agree with lax's: values and gradients."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,7 @@ from jax import lax
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.models.ops import blocks, conv, tile_conv
+from fedjax_pfl.models.ops.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -22,6 +24,9 @@ CASES = [
   (1, 1, 4, 3, 2, 1),
   (6, 7, 4, 1, 1, 0),
   (6, 7, 4, 1, 2, 0),
+  (6, 7, 4, 1, 1, 1),
+  # A stride larger than the image.
+  (1, 7, 1, (1, 2), 4, 0),
   (9, 8, 2, 5, 1, 0),
   # Of a kernel that is not square, and of zeros on one side only.
   (9, 8, 2, (5, 3), 1, 0),
@@ -128,6 +133,26 @@ def test_tiles_lose_few_digits_in_single_precision(case):
   for got, want in zip(*compare_tiles(case, 'float32'), strict=True):
     error = float(jnp.sqrt(jnp.mean((got - want) ** 2)))
     assert error < 3e-6 * float(jnp.std(want))
+
+
+@pytest.mark.parametrize('kernel', [(3, 3, 32), (5, 5, 32), (3, 3, 1)])
+@pytest.mark.parametrize('is_pooled', [False, True])
+def test_half_precision_loses_few_digits(kernel, is_pooled, float64):
+  args = normal(0, (2, 16, 16, 32), float), normal(1, (*kernel, 32), float)
+
+  def fn(x, k):
+    y = lax_conv(x, k, 1, 'SAME', 32 // k.shape[2])
+    return nn.max_pool(nn.relu(y), (2, 2), (2, 2)) if is_pooled else y
+
+  def run(fn, dtype):
+    y, pull = jax.vjp(fn, *(a.astype(dtype) for a in args))
+    # Of pixels that are equal in bfloat16 another one may win.
+    return [y] if is_pooled else [y, *pull(normal(2, y.shape, dtype))]
+
+  want, theirs = run(fn, float), run(fn, jnp.bfloat16)
+  ours = run(replace_layers(fn, 'gemm'), jnp.bfloat16)
+  for a, b, c in zip(ours, theirs, want, strict=True):
+    assert jnp.mean((a - c) ** 2) < 1.5**2 * jnp.mean((b - c) ** 2)
 
 
 def test_patches_of_blocks_agree(double, monkeypatch):

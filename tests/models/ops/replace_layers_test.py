@@ -10,6 +10,7 @@ import pytest
 from absl import logging
 from flax import nnx
 from jax import lax
+from replaced import check, convolutions, layer, normal
 
 from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.ops import replace_layers as module
@@ -22,32 +23,6 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 def double():
   with jax.enable_x64(True):
     yield
-
-
-def normal(*shape):
-  return jnp.asarray(np.random.default_rng(0).normal(size=shape))
-
-
-def check(fn, *args, conv_impl='gemm'):
-  """Assert that values and gradients are those of fn; return the program."""
-
-  def value(fn):
-    def run(*args):
-      y = fn(*args)
-      return (y * jnp.cos(jnp.arange(y.size)).reshape(y.shape)).sum(), y
-
-    order = range(len(args))
-    return jax.jit(jax.value_and_grad(run, tuple(order), has_aux=True))
-
-  replaced = value(replace_layers(fn, conv_impl))
-  want, got = value(fn)(*args), replaced(*args)
-  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
-  return str(jax.make_jaxpr(replaced)(*args))
-
-
-def convolutions(program):
-  return len(re.findall(r'= conv_general_dilated\[', program))
 
 
 class PlainCNN(nn.Module):
@@ -134,12 +109,6 @@ def test_a_line_of_numbers():
   assert 'reduce_window' not in program
 
 
-def layer(kernel, x):
-  return lax.conv_general_dilated(
-    x, kernel, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
-  )
-
-
 def scanned(kernel, x):
   return lax.scan(lambda x, _: (layer(kernel, x), ()), x, None, 2)[0]
 
@@ -200,6 +169,31 @@ def test_a_skip_with_rows_outside_of_the_mask_is_added_as_written():
     return jax.nn.relu(y + skip)
 
   check(fn, normal(2, 4, 4, 2), 1 + normal(2, 4, 4, 2) ** 2)
+
+
+def test_a_function_may_close_over_traced_arrays():
+  kernel, x = normal(3, 3, 2, 2), normal(3, 4, 4, 2)
+  plan = np.arange(3.0)  # beside the traced one, an array that has numbers
+
+  def loss(replace):
+    def of_kernel(kernel):
+      fn = replace(lambda x: layer(kernel, x) * plan[:, None, None, None])
+      return (fn(x) ** 2).sum() + (jax.vmap(fn)(x[None]) ** 2).sum()
+
+    return jax.value_and_grad(of_kernel)
+
+  want = jax.jit(loss(lambda fn: fn))(kernel)
+  ours = loss(lambda fn: replace_layers(fn, 'gemm'))
+  many = jax.tree.map(lambda row: row[0], jax.vmap(ours)(kernel[None]))
+  for got in (jax.jit(ours)(kernel), many):
+    jax.tree.map(np.testing.assert_allclose, got, want)
+
+
+def test_arguments_by_name():
+  fn = replace_layers(lambda x, kernel, power=1: layer(kernel, x) ** power)
+  x, kernel = normal(3, 4, 4, 2), normal(3, 3, 2, 2)
+  want = layer(kernel, x) ** 2
+  np.testing.assert_allclose(fn(x, power=2, kernel=kernel), want)
 
 
 def test_what_stays_is_named_once(caplog, monkeypatch):

@@ -1,0 +1,42 @@
+"""A function beside the same one with the layers of the project."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedjax_pfl.models.ops.replace_layers import replace_layers
+
+
+def normal(*shape):
+  return jnp.asarray(np.random.default_rng(0).normal(size=shape))
+
+
+def check(fn, *args, conv_impl='gemm'):
+  """Assert that values and gradients are those of fn; return the program."""
+
+  def value(fn):
+    def run(*args):
+      y = fn(*args)
+      return (y * jnp.cos(jnp.arange(y.size)).reshape(y.shape)).sum(), y
+
+    order = range(len(args))
+    return jax.jit(jax.value_and_grad(run, tuple(order), has_aux=True))
+
+  replaced = value(replace_layers(fn, conv_impl))
+  want, got = value(fn)(*args), replaced(*args)
+  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+  return str(jax.make_jaxpr(replaced)(*args))
+
+
+def convolutions(program):
+  return len(re.findall(r'= conv_general_dilated\[', program))
+
+
+def layer(kernel, x):
+  return lax.conv_general_dilated(
+    x, kernel, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
+  )
