@@ -1,6 +1,7 @@
 """From result.json of several runs to one line a method."""
 
 import csv
+import math
 
 import pytest
 
@@ -62,6 +63,16 @@ def test_the_best_method_is_on_top(tmp_path):
     ['local_only', '', '75.0000', '65.0000'],
     ['fedavg', '20.0000', '70.0000', '60.0000'],
   ]
+
+
+def test_a_method_without_a_finite_mean_is_the_last(tmp_path):
+  runs = [make_run(tmp_path / 'a', 'fedavg', initial=20.0, finetuned=math.nan)]
+  runs.append(make_run(tmp_path / 'b', 'fedper', initial=20.0, finetuned=70.0))
+  out = save_overview(runs, tmp_path / 'methods.png')
+  with open(out.with_suffix('.csv'), newline='') as stream:
+    rows = list(csv.reader(stream))
+  assert [row[0] for row in rows[1:]] == ['fedper', 'fedavg']
+  assert rows[2] == ['fedavg', '20.0000', '', '']
 
 
 def test_runs_on_two_datasets_are_refused(tmp_path):
