@@ -23,7 +23,7 @@ from fedjax_pfl.core.types import ClientData, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
-from fedjax_pfl.report.layout import add_legend, make_figure
+from fedjax_pfl.report.layout import add_legends, make_figure
 
 NEEDS_DATA = True
 HEADER = ('run', 'group', 'class', 'x', 'y')
@@ -45,7 +45,7 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
     for label, point in zip(labels, points, strict=True):
       place = [f'{value:.4f}' for value in point]
       rows.append([run.label, names[group[label]], label, *place])
-  add_legend(figure, axes[0], markerscale=1.7)
+  add_legends(figure, axes, markerscale=1.7)
   return Answer(figure, HEADER, rows)
 
 
