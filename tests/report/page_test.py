@@ -65,7 +65,7 @@ def two(tmp_path_factory):
 def test_every_section_is_there(two):
   assert list(sections(two)) == SECTIONS
   assert '<title>Personalisation on digits</title>' in two
-  assert 'FedAvg ends highest: 67.5\N{NO-BREAK SPACE}%' in two
+  assert 'FedAvg and FedBABU end highest: 67.5\N{NO-BREAK SPACE}%' in two
 
 
 def test_data_of_ones_own_have_the_name_of_their_file(tmp_path):

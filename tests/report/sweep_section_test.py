@@ -123,7 +123,7 @@ def test_without_validation_the_tests_are_named(tmp_path):
   ]
   first, _ = sections_of(make_groups(read_comparable(paths)))
   assert 'to choose by the tests' in first.text
-  assert 'ends highest' in render(paths)
+  assert 'end highest' in render(paths)
 
 
 def test_the_curve_of_a_setting_is_that_of_its_number(tmp_path):
