@@ -219,6 +219,17 @@ def test_a_setting_with_fewer_seeds_is_not_the_choice(tmp_path):
   assert 'with fewer seeds than others' in sections_of(few)[0].text
 
 
+def test_the_frame_of_a_heat_map_is_around_the_choice(tmp_path):
+  settings = [
+    {'learning_rate': rate, 'momentum': momentum}
+    for rate, momentum in ((0.1, 0.0), (0.1, 0.9), (0.2, 0.9))
+  ]
+  paths, _ = make_settings(tmp_path, *settings)
+  (panel,) = sections_of(make_groups(read_comparable(paths[:-1])))[0].panels
+  _, framed = panel.svg.split('class="frame"')
+  assert words_of(framed)[0] == '25.0' and '30.0' in words_of(framed)
+
+
 def test_what_is_no_sweep(tmp_path):
   _, groups = make_settings(tmp_path, {'momentum': 0.1}, {'momentum': 0.2})
   assert find_sweep(groups) is None

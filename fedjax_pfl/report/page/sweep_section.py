@@ -158,7 +158,7 @@ def _overview(
   if len(fields) == 2 and len({*places}) == len(places):
     cells = dict(zip(places, means, strict=True))
     axes = [_axis(settings, field) for field in fields]
-    svg = plot_heat_map(cells, axes, fields, css)
+    svg = plot_heat_map(cells, axes, fields, css, places[0])
     return [Panel(f'{fields[1]} against {fields[0]}', svg)]
   return [
     Panel(
