@@ -76,7 +76,11 @@ def main(overrides):
     progress.log(f'Its runs: {" ".join(map(str, groups[choice.best]))}')
     progress.log(f'Its command:\n{command_of(best)}')
   if PAGE.value:
-    progress.log(f'Report: {page.save(finished(groups), PAGE.value)}')
+    runs = sweeps.runs_of_whole_settings(groups)
+    if runs:
+      progress.log(f'Report: {page.save(runs, PAGE.value)}')
+    else:
+      progress.log('No report: a run of every setting diverged.')
 
 
 def read_combinations():
@@ -100,13 +104,6 @@ def command_of(fields):
     shlex.quote(f'--config.{name}={value}') for name, value in fields.items()
   ]
   return ' \\\n    '.join([*words, '--workdir=runs/best'])
-
-
-def finished(groups):
-  """Return the runs that did not diverge."""
-  from fedjax_pfl.runs.run_dir import is_finished
-
-  return [path for group in groups for path in group if is_finished(path)]
 
 
 if __name__ == '__main__':

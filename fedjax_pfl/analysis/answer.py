@@ -25,7 +25,7 @@ class Options(NamedTuple):
 class OpenRun(NamedTuple):
   """A finished run; the experiment is rebuilt where data are needed."""
 
-  label: str  # the algorithm; with the directory's name where two runs share it
+  label: str  # see finished_runs.labels_of
   path: pathlib.Path
   settings: Settings
   experiment: Experiment | None

@@ -37,11 +37,10 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   curves = {run.label: measure(run, options) for run in runs}
   rows: list[list[Any]] = []
   for run in runs:
-    moments = run.settings.training.local_epochs + 1
     epochs, split = curves[run.label]
-    for moment, (epoch, *pair) in enumerate(zip(epochs, *split, strict=True)):
-      place = [moment // moments + 1, epoch]
-      rows.append([run.label, *place, *map(format_number, pair)])
+    rounds = 1 + np.cumsum(np.diff(epochs, prepend=-1) == 0)
+    for *place, own, other in zip(rounds, epochs, *split, strict=True):
+      rows.append([run.label, *place, format_number(own), format_number(other)])
   return Answer(draw(curves), HEADER, rows)
 
 
@@ -56,29 +55,31 @@ def measure(run: OpenRun, options: Options) -> SawTooth:
       seen.append(replayed)
       bar.update(len(seen), loss=replayed.loss)
   classes = experiment.dataset.num_classes
-  cohorts = np.stack([replayed.cohort for replayed in seen])  # [T, C]
+  owned = owned_classes(experiment.train, classes)  # [K, Y]
   return saw_tooth(
-    np.stack([replayed.correct for replayed in seen]),
+    [replayed.correct for replayed in seen],
     np.bincount(images.y, minlength=classes),
-    owned_classes(experiment.train, classes)[cohorts],
+    [owned[replayed.cohort] for replayed in seen],
   )
 
 
 def saw_tooth(
-  correct: np.ndarray, count: np.ndarray, owned: np.ndarray
-) -> tuple[np.ndarray, Split]:
-  """Return cumulative epochs [T (tau + 1)], and the mean over the cohort.
+  correct: Sequence[np.ndarray], count: np.ndarray, owned: Sequence[np.ndarray]
+) -> SawTooth:
+  """Return cumulative epochs [sum of tau + 1], and the mean over the cohort.
 
-  correct [T, C, tau + 1, Y], count [Y] and owned [T, C, Y]. The last moment of
-  a round and the first of the next share an epoch: before and after averaging.
+  Of every round correct [C, tau + 1, Y] and owned [C, Y]; count [Y]. The last
+  moment of a round and the first of the next share an epoch: before and after
+  averaging. Stages differ in C and tau.
   """
-  num_rounds, _, moments, _ = correct.shape
-  epochs = np.arange(num_rounds)[:, None] * (moments - 1) + np.arange(moments)
-  split = split_accuracy(correct, count, owned[:, :, None])  # [T, C, tau + 1]
-  means = [
-    mean_over_clients(np.swapaxes(values, 0, 1)).reshape(-1) for values in split
-  ]
-  return epochs.reshape(-1), Split(*means)
+  start, epochs, means = 0, [], []
+  for right, own in zip(correct, owned, strict=True):
+    epochs.append(start + np.arange(right.shape[1]))
+    start = epochs[-1][-1]
+    split = split_accuracy(right, count, own[:, None])  # [C, tau + 1]
+    means.append([mean_over_clients(values) for values in split])
+  joined = (np.concatenate(part) for part in zip(*means, strict=True))
+  return np.concatenate(epochs), Split(*joined)
 
 
 def draw(curves: dict[str, SawTooth]):

@@ -88,10 +88,13 @@ def export_model(
   who = 'the server' if choice.client is None else f'client {choice.client}'
   view = f', {choice.view},' if choice.view else ''
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
-  log(
-    f'{path}: the model of {who}{view} with {number:,} numbers; it is right on '
-    f'{int(scores.correct)} of {int(scores.count)} test examples.'
+  correct, count = int(scores.correct), int(scores.count)
+  tested = (
+    f'it is right on {correct} of {count} test examples'
+    if count
+    else 'there are no test examples for it'
   )
+  log(f'{path}: the model of {who}{view} with {number:,} numbers; {tested}.')
   return path
 
 
@@ -115,7 +118,10 @@ def client_model(
 def server_model(
   experiment: Experiment, states: tuple[Server, Client], choice: Choice
 ) -> tuple[View, Scores]:
-  """Return the one model of the server, and its scores on all tests."""
+  """Return the one model of the server, and its scores on all tests.
+
+  A data set may have none of its own: those of the clients are parts of it.
+  """
   del choice
   algorithm = experiment.stages[-1].algorithm
   if algorithm.global_model is None:
@@ -127,6 +133,8 @@ def server_model(
       cause='a method whose server holds a part of the model, or several',
     )
   model, tests = algorithm.global_model(states[0]), experiment.dataset.test
+  if not len(tests.y):
+    return model, Scores(jnp.array(0), jnp.array(0))
   score_fn = jax.jit(
     lambda model, data: score_view(
       algorithm.predict, model, data, experiment.task.normalise, TEST_BATCH

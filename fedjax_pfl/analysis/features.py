@@ -17,12 +17,13 @@ from fedjax_pfl.analysis.class_names import choose_classes, group_classes
 from fedjax_pfl.analysis.final_models import load_global
 from fedjax_pfl.analysis.replay import evenly_spaced
 from fedjax_pfl.analysis.scatter import plot_points
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import ClientData, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
-from fedjax_pfl.report.layout import add_legend, make_figure
+from fedjax_pfl.report.layout import add_legends, make_figure
 
 NEEDS_DATA = True
 HEADER = ('run', 'group', 'class', 'x', 'y')
@@ -33,6 +34,8 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Map the chosen classes' images to the plane, run after run."""
   # The options of all runs are checked before the first map is computed.
   chosen = [(run, *_choices(run, options)) for run in runs]
+  for run, classes, *_ in chosen:
+    _check_images(run, classes, options.images)
   figure, axes = make_figure(len(runs), 5.4, 5.2)
   rows = []
   for ax, (run, classes, group, names) in zip(axes, chosen, strict=True):
@@ -42,7 +45,7 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
     for label, point in zip(labels, points, strict=True):
       place = [f'{value:.4f}' for value in point]
       rows.append([run.label, names[group[label]], label, *place])
-  add_legend(figure, axes[0], markerscale=1.7)
+  add_legends(figure, axes, markerscale=1.7)
   return Answer(figure, HEADER, rows)
 
 
@@ -96,6 +99,20 @@ def embed(features: np.ndarray, seed: int = 0) -> np.ndarray:
   return TSNE(
     perplexity=perplexity, init='pca', random_state=seed, n_jobs=-1
   ).fit_transform(np.asarray(features, np.float32))
+
+
+def _check_images(run: OpenRun, classes: list[int], num_images: int) -> None:
+  """Refuse fewer images than a map has distances between."""
+  images = evenly_spaced(run.experiment.dataset.test, num_images)
+  number = int(np.isin(images.y, classes).sum())
+  if number < 2:
+    raise bad_input(
+      'images',
+      got=f'{number} of these classes among {len(images.y):,} test images',
+      expected='two images or more of the chosen classes',
+      choices=['--images=0, which is all'],
+      cause='a number that is too small for the classes',
+    )
 
 
 def _choices(run: OpenRun, options: Options):

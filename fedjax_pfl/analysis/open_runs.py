@@ -1,13 +1,13 @@
 """From run directories back to their experiments; nothing is written."""
 
 import os
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.analysis.answer import Log, OpenRun
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import digest_of
+from fedjax_pfl.report.finished_runs import each_once, labels_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
@@ -25,13 +25,15 @@ def open_runs(
   *,
   with_data: bool,
 ) -> list[OpenRun]:
-  """Return the runs in their order; with their experiments if `with_data`."""
-  read = [read_run(workdir, log, edit) for workdir in workdirs]
-  names = [settings.algorithm for settings, _ in read]
+  """Return the runs in their order, each once.
+
+  With their experiments if `with_data`.
+  """
+  paths = each_once(workdirs)
+  read = [read_run(path, log, edit) for path in paths]
+  labels = labels_of([settings.algorithm for settings, _ in read], paths)
   runs = []
-  for workdir, (settings, data) in zip(workdirs, read, strict=True):
-    path, name = pathlib.Path(workdir), settings.algorithm
-    label = name if names.count(name) == 1 else f'{name} ({path.name})'
+  for path, label, (settings, data) in zip(paths, labels, read, strict=True):
     rebuilt = rebuild(settings, data, log, edit) if with_data else None
     runs.append(OpenRun(label, path, settings, rebuilt))
   return runs

@@ -21,11 +21,10 @@ from fedjax_pfl.core.types import Array, ClientData, Task
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
 from fedjax_pfl.federated.client_dropout import HAS_SENT, with_dropout
-from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.experiment_method import build_stages
-from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.seed_run import cohorts_of, random_streams
 from fedjax_pfl.training.state import stage_bounds
 
 
@@ -73,12 +72,8 @@ def replay(
       stage.algorithm, clients_per_chunk=settings.system.clients_per_chunk
     )
     for number in range(first, min(last, num_rounds)):
-      (cohort,) = sample_cohorts(
-        keys['cohorts'],
-        number,
-        1,
-        settings.data.num_seen_clients,
-        experiment.cohort_size,
+      (cohort,) = cohorts_of(
+        experiment, stage, keys['cohorts'], number, number + 1
       )
       server, clients, metrics = round_fn(
         server, clients, cohort, pool, keys['rounds']

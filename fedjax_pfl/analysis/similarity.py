@@ -20,7 +20,7 @@ from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.report.layout import add_legend, make_figure
+from fedjax_pfl.report.layout import add_legends, make_figure
 from fedjax_pfl.report.plots import Axis, tidy
 from fedjax_pfl.training.seed_run import random_streams
 
@@ -44,7 +44,7 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
     for layer, values in cosines.items():
       for epoch, value in enumerate(values):
         rows.append([run.label, layer, epoch, f'{value:.8f}'])
-  add_legend(figure, axes[0])
+  add_legends(figure, axes)
   return Answer(figure, HEADER, rows)
 
 
@@ -60,7 +60,7 @@ def measure(
     return finetuning_cosines(
       task,
       load_global(task, run.path),
-      run.experiment.train,
+      run.experiment.eval_data[0],  # what adapt_on names
       np.arange(num_clients),
       random_streams(run.settings.seed)['evaluation'],
       Finetuning(**finetune),

@@ -31,14 +31,18 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   ]
   figure, (ax,) = make_figure(1, 6.4, 4.6)
   plots.plot_curves(ax, curves, make_styles(runs, cosines).get)
-  ax.set_xlabel('epochs')
+  ax.set_xlabel('epochs: rounds x local_epochs')
   ax.set_ylabel('test accuracy [%]')
   add_legend(figure, ax)
   return Answer(figure, HEADER, rows)
 
 
 def read_curve(run: OpenRun) -> plots.Curve:
-  """Return the accuracy of the first view that was evaluated on the way."""
+  """Return the accuracy of the first view that was evaluated on the way.
+
+  Over rounds x local_epochs, as `total_epochs` counts them: without FedRep's
+  epochs of the body.
+  """
   lines = run_dir.load_metrics(run.path)
   name = f'{next(iter(run.settings.evaluation.eval_views), "initial")}/accuracy'
   points = [

@@ -9,12 +9,15 @@ it has, the same for all m: d_m* with standard deviation sigma_m. The intervals
 
   d_m +- q sigma_m,  q: 95 % quantile of  max over m of |d_m* - d_m| / sigma_m
 
-contain all true d_m together in 95 of 100 repetitions, however many m there
-are; an interval for each alone would miss one in twenty of them.
+would contain all true d_m together in 95 of 100 repetitions, however many m
+there are; an interval for each alone would miss one in twenty of them.
 
-Few seeds: drawing S of S seeds shrinks their variance by (S - 1) / S, while the
-noise of the clients is counted twice. With S = 3 the intervals are wide enough
-where clients are most of the noise, and a fifth too narrow where seeds are.
+That is for many seeds. With few, the noise of the clients is counted twice,
+while drawing S of S seeds shrinks their variance by (S - 1) / S, and no draw is
+further out than the seeds themselves. With S = 3 the intervals are wide enough
+where clients are most of the noise: in simulations that of one comparison holds
+99 times in 100. Where seeds are, they have a third of the width that Student's
+t asks for; that of one comparison holds 75 times, and many together fewer.
 """
 
 from typing import NamedTuple

@@ -13,6 +13,7 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report import figure_file, finished_runs, plots
+from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 
@@ -22,7 +23,7 @@ QUANTITIES = ('mean', 'std', 'worst_decile')  # of a summary, shown on the right
 class ShownRun(NamedTuple):
   """The numbers of one run that the figure shows."""
 
-  label: str  # the algorithm; with the directory's name where two runs share it
+  label: str  # see finished_runs.labels_of
   result: dict[str, Any]
   curve: plots.Curve
   clients: Clients
@@ -38,13 +39,11 @@ def compare(
   in `finished_runs.first_and_after`. Right: mean, std and worst decile of both.
   """
   out = pathlib.Path(out)
-  paths = [pathlib.Path(workdir) for workdir in workdirs]
+  paths = finished_runs.each_once(workdirs)
   results = [run_dir.load_result(path) for path in paths]
-  names = [result['algorithm'] for result in results]
-  runs = []
-  for path, result, name in zip(paths, results, names, strict=True):
-    label = name if names.count(name) == 1 else f'{name} ({path.name})'
-    runs.append(_read(path, label, result))
+  methods = [result['algorithm'] for result in results]
+  labels = finished_runs.labels_of(methods, paths)
+  runs = list(map(_read, paths, labels, results))
   finished_runs.check_comparable(
     {
       str(path): finished_runs.dataset_of(path, result)
@@ -78,6 +77,7 @@ def draw(runs: Sequence[ShownRun]):
     ncols=min(9, len(handles + keys)),
     frameon=False,
     handlelength=3,
+    **plots.notes_as_title(list(map(_note, runs))),
   )
   figure.suptitle(_title(runs), fontsize=13)
   return figure
@@ -117,6 +117,14 @@ def _names(runs: Sequence[ShownRun]) -> tuple[str, str]:
 
 def _views(run: ShownRun) -> tuple[str | None, str]:
   return finished_runs.first_and_after(list(run.clients.scores), run.result)
+
+
+def _note(run: ShownRun) -> str:
+  """Return the note on a view that the tests have chosen; else ''."""
+  chosen = finished_runs.chosen_by_tests(list(run.clients.scores), run.result)
+  if not chosen:
+    return ''
+  return finished_runs.note_on_choice([chosen], display_name(run.label))
 
 
 def _summaries(run: ShownRun) -> dict[str, dict[str, float]]:

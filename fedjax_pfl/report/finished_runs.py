@@ -15,6 +15,7 @@ from fedjax_pfl.runs.client_scores import Clients
 
 OWN_DATA = ('npz', 'folder')  # names of many data sets
 INITIAL = 'initial'  # the view before personalisation, where there is one
+FINETUNED = 'finetuned'  # the view after it, where there is one
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
 
 
@@ -50,12 +51,39 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
 
 def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
   """Return finished runs, each once, that may share an axis."""
-  paths = {os.path.realpath(path): path for path in workdirs}
-  runs = [read(path) for path in paths.values()]
+  runs = [read(path) for path in each_once(workdirs)]
   check_comparable(
     {str(run.path): dataset_of(run.path, run.result) for run in runs}
   )
   return _with_defaults(runs)
+
+
+def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
+  """Return the directories without those that were given before."""
+  paths: dict[str, pathlib.Path] = {}
+  for path in workdirs:
+    paths.setdefault(os.path.realpath(path), pathlib.Path(path))
+  return list(paths.values())
+
+
+def labels_of(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list:
+  """Return a label for every run, its method; all differ.
+
+  Where methods repeat, with the directory's name; where these do, its path.
+  """
+  pairs = list(zip(methods, paths, strict=True))
+  labels = [
+    method if methods.count(method) == 1 else f'{method} ({_name(path)})'
+    for method, path in pairs
+  ]
+  return [
+    label if labels.count(label) == 1 else f'{method} ({path})'
+    for label, (method, path) in zip(labels, pairs, strict=True)
+  ]
+
+
+def _name(path: pathlib.Path) -> str:
+  return path.resolve().name
 
 
 def dataset_of(workdir: str | os.PathLike, result: Mapping[str, Any]) -> str:
@@ -111,15 +139,16 @@ def first_and_after(
   """Return which of the views are before and after personalisation.
 
   A method with one view has None before. Before is 'initial', in whichever
-  place the config has it. Of a family of views, such as the mixtures of
-  SuPerFed, the one after is the best on the tests.
+  place the config has it. After is what the run compared on validation, where
+  it keeps examples for that. Else, of a family of views such as the mixtures of
+  SuPerFed, it is the best on the tests; else 'finetuned', or the last.
   """
-  first, *rest = known = _initial_first(known)
-  if not rest:
-    return None, first
-  return first, chosen_by_tests(known, result) or (
-    'finetuned' if 'finetuned' in rest else rest[-1]
-  )
+  known = _initial_first(known)
+  after = _compared_on_validation(result) or chosen_by_tests(known, result)
+  after = after or (FINETUNED if FINETUNED in known else known[-1])
+  if len(known) == 1:
+    return None, after
+  return next(view for view in known if view != FINETUNED), after
 
 
 def chosen_by_tests(
@@ -128,12 +157,33 @@ def chosen_by_tests(
   """Return the best view on the tests, where the last is one of a family.
 
   Not of several lengths of fine-tuning: the last is the one that was asked for.
+  Nor where a run keeps validation examples: its view is known without tests.
   """
+  if _compared_on_validation(result):
+    return None
   last = _initial_first(known)[-1]
   for family, best in result.get('test_best_view', {}).items():
-    if best and family not in known and last.startswith(f'{family}_'):
+    is_asked = family == FINETUNED or family in known
+    if best and not is_asked and last.startswith(f'{family}_'):
       return best['together']['view']
   return None
+
+
+def note_on_choice(views: Sequence[str], label: str) -> str:
+  """Return the sentence below views that the tests have chosen."""
+  return (
+    f'{either(views)} of {label} is chosen by the tests, which is optimistic.'
+  )
+
+
+def either(views: Sequence[str]) -> str:
+  """Return 'mix_0.4 or mix_0.5', each once."""
+  return ' or '.join(dict.fromkeys(views))
+
+
+def _compared_on_validation(result: Mapping[str, Any]) -> str | None:
+  """Return the view of the result, of a run that keeps validation examples."""
+  return result[result['select']]['view'] if 'select' in result else None
 
 
 def _initial_first(known: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """A figure of all methods: mean accuracy before and after personalisation."""
 
+import math
 import os
 import pathlib
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from typing import NamedTuple
 
 from fedjax_pfl.report import finished_runs, plots
 from fedjax_pfl.report.figure_file import format_number, save
-from fedjax_pfl.report.styles import style_of
+from fedjax_pfl.report.styles import display_name, style_of
 from fedjax_pfl.runs import run_dir
 
 HEADER = ('algorithm', 'before', 'after', 'worst_decile_after')
@@ -20,6 +21,7 @@ class Gain(NamedTuple):
   before: float  # mean of the first view; NaN for a method with one view
   after: float  # mean after personalisation
   worst_decile: float  # the same
+  note: str = ''  # where the tests have chosen the view after
 
 
 def save_overview(
@@ -35,7 +37,7 @@ def save_overview(
       for path, result in results.items()
     }
   )
-  gains = sorted(map(read_gain, results.values()), key=lambda g: -g.after)
+  gains = sorted(map(read_gain, results.values()), key=_from_the_best)
   figure = Figure(figsize=(8.6, 1.5 + 0.27 * len(gains)), layout='constrained')
   plot_gains(figure.subplots(), gains)
   dataset = next(iter(results.values()))['dataset']
@@ -47,8 +49,9 @@ def save_overview(
     loc='outside lower center',
     ncols=3,
     frameon=False,
+    **plots.notes_as_title([gain.note for gain in gains]),
   )
-  rows = ((g.algorithm, *map(format_number, g[1:])) for g in gains)
+  rows = ((g.algorithm, *map(format_number, g[1:4])) for g in gains)
   return save(figure, out, HEADER, rows)
 
 
@@ -56,9 +59,22 @@ def read_gain(result: dict) -> Gain:
   """Return the numbers of one result.json."""
   views = result['views']
   first, last = finished_runs.first_and_after(list(views), result)
-  before = views[first]['mean'] if first else float('nan')
-  after = views[last]
-  return Gain(result['algorithm'], before, after['mean'], after['worst_decile'])
+  before = _number(views[first]['mean']) if first else math.nan
+  after = [_number(views[last][name]) for name in ('mean', 'worst_decile')]
+  name, note = result['algorithm'], ''
+  if chosen := finished_runs.chosen_by_tests(list(views), result):
+    note = finished_runs.note_on_choice([chosen], display_name(name))
+  return Gain(name, before, *after, note)
+
+
+def _number(value: float | None) -> float:
+  """Return a number of result.json, in which null is NaN."""
+  return math.nan if value is None else value
+
+
+def _from_the_best(gain: Gain) -> tuple[bool, float]:
+  """Return what orders methods: those without a finite mean come last."""
+  return math.isnan(gain.after), -gain.after
 
 
 def plot_gains(ax: plots.Axis, gains: Sequence[Gain]) -> plots.Axis:
@@ -82,7 +98,8 @@ def plot_gains(ax: plots.Axis, gains: Sequence[Gain]) -> plots.Axis:
     ax.plot(
       gain.worst_decile, row, marker='x', color=style.colour, markersize=6
     )
-    ax.text(104, row, f'{gain.after:.1f}', va='center', ha='left')
+    words = '–' if math.isnan(gain.after) else f'{gain.after:.1f}'
+    ax.text(104, row, words, va='center', ha='left')
   names = [style_of(gain.algorithm).name for gain in gains]
   ax.set_yticks(range(len(gains)), names)
   ax.set_ylim(len(gains) - 0.5, -0.5)  # the best on top

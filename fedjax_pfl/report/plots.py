@@ -178,6 +178,12 @@ def summary_keys(before: str, after: str) -> list[Any]:
   ]
 
 
+def notes_as_title(notes: Sequence[str]) -> dict[str, Any]:
+  """Return the options of a legend below a figure that show notes; '' none."""
+  lines = '\n'.join(filter(None, notes))
+  return {'title': lines, 'title_fontsize': 9} if lines else {}
+
+
 def tidy(ax: Axis) -> Axis:
   """Draw two sides of the frame and a light horizontal grid."""
   ax.spines[['top', 'right']].set_visible(False)

@@ -57,8 +57,9 @@ def load_results(
                 ':other' (the rest), ':best_round' (by test accuracy),
                 ':best_finished' (`finished` of test_best)
     per client  client, train_count, test_count, correct, accuracy, loss, top5,
-                ece, mce; accuracy and top5 in percent; accuracy is NaN for a
-                client without training or test examples
+                ece, mce; accuracy and top5 in percent. From accuracy on all
+                are NaN for a client without training or test examples, which is
+                in no mean of a view either
     per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
                 and seconds, images_per_second and bytes of the training
     origin      key (of the training), evaluation (key of how it was
@@ -134,14 +135,18 @@ def _setting(evaluation: Evaluation, training: Training) -> dict[str, Any]:
 def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
   """Return the scores of every client, [K] each."""
   scores = evaluated.scores
-  absent = np.full(len(evaluated.ids), np.nan)
-  others = other_measures(scores)
+  accuracy = accuracies(scores, evaluated.train_count)
+  absent = np.full(len(accuracy), np.nan)
+  others = {
+    name: np.where(np.isnan(accuracy), np.nan, values)
+    for name, values in other_measures(scores).items()
+  }
   return {
     'client': evaluated.ids,
     'train_count': evaluated.train_count,
     'test_count': scores.count.astype(int),
     'correct': scores.correct,
-    'accuracy': accuracies(scores, evaluated.train_count),
+    'accuracy': accuracy,
     **{name: others.get(name, absent) for name in MEASURES},
   }
 

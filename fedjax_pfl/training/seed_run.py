@@ -84,14 +84,14 @@ def start_stage(
 
 def make_call(seed_run: SeedRun, stage: Stage, stop: int) -> Call:
   """Return the call of the rounds after `seed_run.done` up to `stop`."""
-  cohorts = _cohorts(
+  cohorts = cohorts_of(
     seed_run.experiment, stage, seed_run.keys['cohorts'], seed_run.done, stop
   )
   state, key = seed_run.state, seed_run.keys['rounds']
   return Call(state.server, state.clients, cohorts, seed_run.data, key)
 
 
-def _cohorts(
+def cohorts_of(
   experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
 ) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""

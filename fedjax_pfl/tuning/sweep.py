@@ -70,6 +70,15 @@ def run_sweep(
   return [[next(paths) for _ in own] for own in sweep.settings]
 
 
+def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:
+  """Return the runs of the settings of which no seed diverged.
+
+  The mean of the seeds that are left would be too high.
+  """
+  whole = [group for group in groups if not any(map(is_diverged, group))]
+  return [path for group in whole for path in group]
+
+
 def as_table(
   sweep: Sweep, groups: Sequence[Sequence[Path]], choice: Choice | None
 ) -> str:

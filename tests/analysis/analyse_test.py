@@ -83,6 +83,10 @@ def test_features(tiny_run, tmp_path):
   rows, logged = answer_tiny('features', tiny_run, tmp_path, options)
   assert {row['class'] for row in rows} == {'3', '5'}
   assert f'a map of {len(rows)} images' in logged
+  few = OPTIONS._replace(classes=('3',), images=1)
+  assert "images: got '0 of these classes among 1 test images'" in refused(
+    lambda: answer_tiny('features', tiny_run, tmp_path, few)
+  )
   bad = OPTIONS._replace(classes=('cat',))
   assert "classes: got 'cat'" in refused(
     lambda: answer_tiny('features', tiny_run, tmp_path, bad)
@@ -141,6 +145,17 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
   assert one.name == 'FedAvg (full), head cosine 0.5000'
   assert other.name == 'FedAvg (body)'
   assert one.colour != other.colour and one.dash != other.dash
+
+
+def test_two_folders_of_one_name_are_two_runs(tmp_path):
+  runs = []
+  for name, part in (('a', 10.0), ('b', 5.0)):
+    (tmp_path / name).mkdir()
+    runs.append(make_run(tmp_path / name / 'run', part))
+  opened = open_runs([*runs, runs[0]], print, with_data=False)
+  assert [run.label for run in opened] == [f'fedavg ({run})' for run in runs]
+  rows = [*training_curves.answer(opened, Options(), print).rows]
+  assert [row[-1] for row in rows[::3]] == ['10.0000', '5.0000']
 
 
 def test_bad_questions(tmp_path):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import make_experiment
 from helpers import (
   KEY,
   TRAIN,
@@ -15,7 +16,8 @@ from helpers import (
   refused,
 )
 
-from fedjax_pfl.analysis import class_curves, replay
+from fedjax_pfl.analysis import class_curves, own_classes, replay
+from fedjax_pfl.analysis.answer import OpenRun, Options
 from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
@@ -23,6 +25,7 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import score_classes
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -81,23 +84,58 @@ def test_a_replay_is_the_run(tiny_run):
 
 
 def test_saw_tooth_by_hand():
-  """Two rounds of one epoch, two clients, two classes of 4 and 2 images.
+  """Rounds of one, one and two epochs, two classes of 4 and 2 images.
 
-  Round 0: client a owns class 0, client b owns both; round 1: a and a.
+  Round 0: client a owns class 0, client b owns both; 1: a and a; 2: a alone.
   """
-  correct = np.array(
-    [
-      [[[2, 1], [4, 0]], [[2, 1], [3, 0]]],
-      [[[0, 2], [4, 1]], [[0, 2], [2, 0]]],
-    ]
-  )  # [T, C, tau + 1, Y]
-  owned = np.array([[[1, 0], [1, 1]], [[1, 0], [1, 0]]])
+  correct = [
+    np.array([[[2, 1], [4, 0]], [[2, 1], [3, 0]]]),
+    np.array([[[0, 2], [4, 1]], [[0, 2], [2, 0]]]),
+    np.array([[[1, 1], [2, 0], [3, 0]]]),
+  ]  # each [C, tau + 1, Y]
+  owned = [
+    np.array(rows) for rows in ([[1, 0], [1, 1]], [[1, 0], [1, 0]], [[1, 0]])
+  ]
   epochs, split = class_curves.saw_tooth(correct, np.array([4, 2]), owned)
-  assert epochs.tolist() == [0, 1, 1, 2]
-  # a: 2/4, 4/4; b: 3/6, 3/6. Then a: 0/4, 4/4 and 0/4, 2/4.
-  np.testing.assert_allclose(split.own, [50, 75, 0, 75])
+  assert epochs.tolist() == [0, 1, 1, 2, 2, 3, 4]
+  # a: 2/4, 4/4; b: 3/6, 3/6. Then a: 0/4, 4/4 and 0/4, 2/4; 1/4, 2/4, 3/4.
+  np.testing.assert_allclose(split.own, [50, 75, 0, 75, 25, 50, 75])
   # b has no other class: a alone, 1/2, 0/2; then 2/2, 1/2 and 2/2, 0/2.
-  np.testing.assert_allclose(split.other, [50, 0, 100, 25])
+  np.testing.assert_allclose(split.other, [50, 0, 100, 25, 50, 0, 0])
+
+
+def test_a_round_begins_where_an_epoch_repeats(tiny_run, monkeypatch):
+  """FedRep's rounds have epochs of the head, and one of the body."""
+  experiment, workdir = tiny_run  # local_epochs=2
+  epochs = np.array([0, 1, 2, 3, 3, 4, 5, 6])
+  split = own_classes.Split(np.zeros(8), np.zeros(8))
+  monkeypatch.setattr(class_curves, 'measure', lambda *run: (epochs, split))
+  run = OpenRun('fedrep', workdir, experiment.settings, experiment)
+  rows = [*class_curves.answer([run], Options(), print).rows]
+  assert [row[1] for row in rows] == [1] * 4 + [2] * 4
+
+
+def test_a_replay_has_all_clients_where_the_run_had_them(tmp_path):
+  """FedConcat infers from the models of all clients, then trains cohorts."""
+  hp = {'clusters': 2, 'distributions': 'inferred', 'classifier_rounds': 1}
+  experiment = make_experiment(
+    algorithm='fedconcat',
+    rounds=2,
+    local_epochs=1,
+    max_train_examples=80,
+    hp={**hp, 'noise_inputs': 8},
+    views=('initial',),
+    eval_views=(),
+    log_every=1,
+  )
+  train(experiment, tmp_path / 'run')
+  losses = [line['loss'] for line in run_dir.load_metrics(tmp_path / 'run')]
+  images = replay.evenly_spaced(experiment.dataset.test, 8)
+  rounds = [*replay.replay(experiment, images, 2)]
+  assert [len(one.cohort) for one in rounds] == [10, 3]
+  np.testing.assert_allclose(
+    [one.loss for one in rounds], losses[:2], rtol=1e-4
+  )
 
 
 @pytest.mark.parametrize(

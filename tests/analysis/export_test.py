@@ -23,6 +23,7 @@ from fedjax_pfl.analysis.export import (
 )
 from fedjax_pfl.analysis.export_header import model_settings, rule_of
 from fedjax_pfl.data import find_recipe
+from fedjax_pfl.data.images import Images
 from fedjax_pfl.models import concatenated
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.runs import run_dir
@@ -131,6 +132,18 @@ def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
   }
   assert {name: header[name] for name in expected} == expected
   assert str(workdir.parent) not in json.dumps(header)
+
+
+def test_the_server_without_tests_of_its_own(cnn_run, tmp_path):
+  experiment, workdir = cnn_run
+  none = Images(experiment.dataset.test.x[:0], experiment.dataset.test.y[:0])
+  dataset = experiment.dataset._replace(test=none)
+  path, logged = tmp_path / 'm.npz', []
+  untested = experiment._replace(dataset=dataset)
+  export_model(untested, workdir, Choice(None, ''), path, logged.append)
+  _, header = load_model(path)
+  assert (header['test_count'], header['test_accuracy']) == (0, None)
+  assert logged[-1].endswith('there are no test examples for it.')
 
 
 def test_a_personal_model_is_the_one_that_the_run_evaluated(tiny_run, tmp_path):

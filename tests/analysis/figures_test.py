@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fedjax_pfl.analysis import class_curves, scatter, similarity
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.report import figure_file, plots, styles
+from fedjax_pfl.report import figure_file, layout, plots, styles
 
 
 def make_axis():
@@ -78,6 +78,24 @@ def test_many_groups_are_told_apart_and_not_written_on_one_another():
   assert [one.get_label() for one in ax.collections] == labels and not ax.texts
   found = styles.distinct_styles(labels).values()
   assert len({(style.colour, style.marker) for style in found}) == 20
+
+
+def test_axes_with_other_names_have_legends_of_their_own():
+  """Such as the maps of runs on two data sets."""
+
+  def legends(*names):
+    figure, axes = layout.make_figure(2, 4, 3)
+    for ax, name in zip(axes, names, strict=True):
+      ax.plot([0, 1], label=name)
+    layout.add_legends(figure, axes)
+    own = [one.get_legend() for one in axes if one.get_legend()]
+    return [
+      [text.get_text() for text in one.get_texts()]
+      for one in [*figure.legends, *own]
+    ]
+
+  assert legends('cat', 'cat') == [['cat']]
+  assert legends('cat', 'seven') == [['cat'], ['seven']]
 
 
 def test_curves_may_have_styles_of_their_own():

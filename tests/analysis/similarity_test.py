@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import make_experiment
 from helpers import FINETUNE, KEY, client_of, make_data, make_task
 
 from fedjax_pfl.analysis import similarity, weight_cosine
+from fedjax_pfl.analysis.answer import OpenRun
 from fedjax_pfl.client import personalization
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -91,3 +93,16 @@ def test_cosines_while_clients_finetune_pair_by_pair():
       )
       assert want < 0.9999
       assert values[epoch] == pytest.approx(want, abs=1e-5)
+
+
+def test_clients_finetune_on_what_the_run_adapts_on(tmp_path, monkeypatch):
+  experiment = make_experiment(adapt_on='test_half')
+  used = []
+  monkeypatch.setattr(similarity, 'load_global', lambda *run: None)
+  monkeypatch.setattr(
+    similarity, 'finetuning_cosines', lambda *given: used.append(given[2])
+  )
+  run = OpenRun('fedbabu', tmp_path, experiment.settings, experiment)
+  similarity.measure(run, 3, 1)
+  np.testing.assert_array_equal(used[0].count, experiment.eval_data[0].count)
+  assert (used[0].count != experiment.train.count).any()

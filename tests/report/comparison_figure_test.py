@@ -78,6 +78,18 @@ def test_two_runs_of_one_method_are_told_apart(tmp_path):
   assert {row['run'] for row in rows} == {'fedavg (a)', 'fedavg (b)'}
 
 
+def test_two_folders_of_one_name_are_told_apart_and_one_is_shown_once(tmp_path):
+  runs = [make_run(tmp_path / name / 'run') for name in ('a', 'b')]
+  again = tmp_path / 'a' / '..' / 'a' / 'run'
+  out = comparison_figure.compare([*runs, again], tmp_path / 'figure.png')
+  means = [
+    row['run']
+    for row in read_csv(out.with_suffix('.csv'))
+    if (row['quantity'], row['view']) == ('mean', 'initial')
+  ]
+  assert means == [f'fedavg ({run})' for run in runs]
+
+
 def test_a_method_of_mixtures_is_shown_with_the_best_on_the_tests(tmp_path):
   mixtures = {'mix_0.5': [9, 9, 9, 9], 'mix_1.0': [5, 5, 5, 5]}
   path = make_run(tmp_path / 'a', **mixtures)
@@ -89,6 +101,8 @@ def test_a_method_of_mixtures_is_shown_with_the_best_on_the_tests(tmp_path):
   figure = comparison_figure.draw([run])
   shown = [text.get_text() for text in figure.legends[0].get_texts()]
   assert shown[1:3] == ['initial', 'mix_0.5']
+  note = figure.legends[0].get_title().get_text()
+  assert note.startswith('mix_0.5 of SuPerFed is chosen by the tests')
 
 
 def test_numbers_that_were_not_finite_are_left_out(tmp_path):

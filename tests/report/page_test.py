@@ -14,6 +14,7 @@ from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
 from fedjax_pfl.report.finished_runs import read_comparable
+from fedjax_pfl.report.page import curve_sections, tables
 from fedjax_pfl.report.page.groups import UNTRAINED, make_groups
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import FIELDS
@@ -64,7 +65,7 @@ def two(tmp_path_factory):
 def test_every_section_is_there(two):
   assert list(sections(two)) == SECTIONS
   assert '<title>Personalisation on digits</title>' in two
-  assert 'FedAvg ends highest: 67.5\N{NO-BREAK SPACE}%' in two
+  assert 'FedAvg and FedBABU end highest: 67.5\N{NO-BREAK SPACE}%' in two
 
 
 def test_data_of_ones_own_have_the_name_of_their_file(tmp_path):
@@ -121,6 +122,38 @@ def test_the_best_of_a_column_is_bold(two):
   numbers = sections(two)['All numbers'].split('</table>')[0]
   bold = re.findall(r'<td class="number best"[^>]*>([^<]*)', numbers)
   assert bold.count('67.50') == 4 and '25.00' not in bold
+
+
+def test_methods_with_equal_means_are_both_named(tmp_path):
+  names = 'fedavg', 'fedbabu', 'ditto'
+  runs = [make_run(tmp_path / name, name) for name in names]
+  assert 'FedAvg, FedBABU and Ditto end highest: 67.5' in page.render(runs)
+  less = {**CORRECT, 'finetuned': [8] * 4}
+  last = make_run(tmp_path / 'less', 'fedper', views=less)
+  text = page.render([*runs[:2], last])
+  assert 'FedAvg and FedBABU end highest' in text and 'points above' not in text
+
+
+def test_the_axis_of_unlike_numbers_names_neither(tmp_path):
+  runs = [make_run(tmp_path / name, name) for name in ('fedavg', 'fedprox')]
+  groups = make_groups(read_comparable(runs))
+  for line in groups[1].runs[0].metrics:
+    del line['initial/accuracy']
+  panel, *_ = curve_sections.learning(groups).panels
+  assert 'accuracy, %<' in panel.svg
+  assert 'accuracy of the clients' not in panel.svg
+
+
+def test_one_of_two_errors_that_are_printed_differently_is_bold(tmp_path):
+  runs = [make_run(tmp_path / name, name) for name in ('fedavg', 'ditto')]
+  groups = make_groups(read_comparable(runs))
+  for group, ece in zip(groups, (0.034, 0.031), strict=True):
+    group.runs[0].result['views']['finetuned']['ece'] = ece
+  table = tables.all_views(groups)
+  place = [column.name for column in table.columns].index('ECE')
+  cells = [row[place] for row in table.rows if row[1].text == 'finetuned']
+  marks = [(cell.text, cell.is_best) for cell in cells]
+  assert marks == [('0.034', False), ('0.031', True)]
 
 
 def test_curves_have_a_band_over_seeds(two):

@@ -10,6 +10,7 @@ from fedjax_pfl.report.finished_runs import read_comparable
 from fedjax_pfl.report.page import render
 from fedjax_pfl.report.page.groups import make_groups
 from fedjax_pfl.report.page.sweep_section import find_sweep, make_sections
+from fedjax_pfl.tuning import sweep as sweeps
 
 COUNT = np.full(4, 10)
 
@@ -72,6 +73,39 @@ def test_two_fields_are_a_heat_map(tmp_path):
   ) in page
 
 
+def test_the_tests_of_the_choice_are_those_of_the_sweeps_table(tmp_path):
+  """Of each seed in the view that validation chose, not that of the tests."""
+  views = {'initial': [2] * 4, 'mix_0.4': [8] * 4, 'mix_0.5': [12] * 4}
+  best = {'mix': {'together': {'view': 'mix_0.5', 'mean': 60.0}}}
+  folders = []
+  for place, rate in enumerate((0.1, 0.2, 0.3)):
+    for seed, view in enumerate(('mix_0.4', 'mix_0.5')):
+      validation = Scores(np.full(4, 9 - place), COUNT)
+      choice = {
+        'round': 4,
+        'view': view,
+        'validation_accuracy': 90.0,
+        'views': {view: {'mean': 10.0, 'std': 0.0}},
+      }
+      more = {'select': 'validation', 'validation': choice, 'last': choice}
+      more |= {'test_best_view': best, 'test_best': {}}
+      folders.append(tmp_path / f'{rate}_{seed}')
+      make_run(
+        folders[-1],
+        'superfed',
+        views=views,
+        learning_rate=rate,
+        seed=seed,
+        validation=validation,
+        more=more,
+      )
+  assert sweeps._on_tests(folders[:2]) == '50.00 ± 10.00'
+  text = render(folders)
+  assert 'there, 50.0\N{NO-BREAK SPACE}% on the tests.' in text
+  assert 'initial and mix_0.4 or mix_0.5.' in text
+  assert 'is chosen by the tests' not in text
+
+
 def test_other_numbers_of_fields_are_strips(tmp_path):
   rates = [{'learning_rate': rate} for rate in (0.1, 0.02, 0.5)]
   _, groups = make_settings(tmp_path, *rates)
@@ -89,7 +123,21 @@ def test_without_validation_the_tests_are_named(tmp_path):
   ]
   first, _ = sections_of(make_groups(read_comparable(paths)))
   assert 'to choose by the tests' in first.text
-  assert 'ends highest' in render(paths)
+  assert 'end highest' in render(paths)
+
+
+def test_the_curve_of_a_setting_is_that_of_its_number(tmp_path):
+  _, groups = make_settings(
+    tmp_path, *({'learning_rate': rate} for rate in (0.1, 0.2, 0.3))
+  )
+  assert sections_of(groups)[1].text.startswith('initial/accuracy over rounds')
+  for group in groups:
+    for run in group.runs:
+      for line in run.metrics:
+        line |= {'validation/finetuned_1': 1.0, 'validation/finetuned': 8.0}
+  section = sections_of(groups)[1]
+  assert section.text.startswith('validation/finetuned over rounds, mean over')
+  assert words_of(section.panels[0].svg)[0] == '8'
 
 
 def test_a_run_without_a_hyperparameter_has_its_default(tmp_path):
@@ -158,6 +206,28 @@ def test_settings_without_a_finite_accuracy(tmp_path):
   ]
   assert find_sweep(make_groups(read_comparable(nothing))) is None
   assert '<h2>Sweep</h2>' not in render(nothing)
+
+
+def test_a_setting_with_fewer_seeds_is_not_the_choice(tmp_path):
+  """Its last seed diverged; on the first it is the best."""
+  rates = [{'learning_rate': rate} for rate in (0.1, 0.2, 0.3)]
+  paths, groups = make_settings(tmp_path, *rates)
+  assert find_sweep(groups).settings[0].values == rates[-1]
+  few = make_groups(read_comparable(paths[:-1]))
+  shown = [one.values for one in find_sweep(few).settings]
+  assert shown == [rates[1], rates[0], rates[2]]
+  assert 'with fewer seeds than others' in sections_of(few)[0].text
+
+
+def test_the_frame_of_a_heat_map_is_around_the_choice(tmp_path):
+  settings = [
+    {'learning_rate': rate, 'momentum': momentum}
+    for rate, momentum in ((0.1, 0.0), (0.1, 0.9), (0.2, 0.9))
+  ]
+  paths, _ = make_settings(tmp_path, *settings)
+  (panel,) = sections_of(make_groups(read_comparable(paths[:-1])))[0].panels
+  _, framed = panel.svg.split('class="frame"')
+  assert words_of(framed)[0] == '25.0' and '30.0' in words_of(framed)
 
 
 def test_what_is_no_sweep(tmp_path):

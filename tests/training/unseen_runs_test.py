@@ -12,7 +12,7 @@ from fedjax_pfl.report.text_table import table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.multi_seed import align
-from fedjax_pfl.training.seed_run import _cohorts, random_streams
+from fedjax_pfl.training.seed_run import cohorts_of, random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 K, U = 8, 3
@@ -48,11 +48,11 @@ def test_they_are_in_no_cohort():
   experiment = make()
   (stage,) = experiment.stages
   key = random_streams(0)['cohorts']
-  cohorts = np.asarray(_cohorts(experiment, stage, key, 0, 100))
+  cohorts = np.asarray(cohorts_of(experiment, stage, key, 0, 100))
   assert cohorts.shape == (100, 3)
   assert np.unique(cohorts).tolist() == list(range(K - U))
   everyone = stage._replace(full_participation=True)
-  cohorts = _cohorts(experiment, everyone, key, 0, 2)
+  cohorts = cohorts_of(experiment, everyone, key, 0, 2)
   assert cohorts.tolist() == [list(range(K - U))] * 2
 
 

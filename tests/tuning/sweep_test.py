@@ -9,6 +9,7 @@ from helpers import refused
 from experiments import commandline
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
+from fedjax_pfl.training import diverged_runs
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.choose import Choice, best_on_validation
 from fedjax_pfl.tuning.sweep import (
@@ -16,6 +17,7 @@ from fedjax_pfl.tuning.sweep import (
   as_table,
   plan_sweep,
   run_sweep,
+  runs_of_whole_settings,
   verdict,
 )
 
@@ -101,6 +103,13 @@ def test_the_tests_of_the_view_that_validation_compared(tmp_path, monkeypatch):
     }
     monkeypatch.setattr(run_dir, 'load_result', lambda path, own=result: own)
     assert as_table(sweep, [[tmp_path]], None).split()[-3] == tests
+
+
+def test_of_a_setting_with_a_diverged_seed_no_run_is_shown(tmp_path):
+  groups = [[tmp_path / f'{rate}_{seed}' for seed in (0, 1)] for rate in (1, 2)]
+  groups[1][1].mkdir()
+  (groups[1][1] / diverged_runs.NAME).write_text('{"message": "diverged"}')
+  assert runs_of_whole_settings(groups) == groups[0]
 
 
 def test_a_verdict_says_whether_the_lead_is_noise():

@@ -15,6 +15,8 @@ from fedjax_pfl.report.page.client_charts import (
 )
 from fedjax_pfl.report.page.groups import (
   Group,
+  Views,
+  before_and_after,
   change_of,
   numbers,
   seeds_of,
@@ -46,7 +48,7 @@ def spread(groups: Sequence[Group]) -> Section:
   """Return the accuracies of all clients, their mean and worst decile."""
   levels = []
   for group in groups:
-    before, after = finished_runs.before_and_after(group.runs[0])
+    before, after = before_and_after(group)
     pairs = [
       (
         word,
@@ -148,8 +150,8 @@ def _clients(group: Group) -> Clients:
   return Clients(group.label, group.css, change.before, change.after)
 
 
-def _mean(group: Group, view: str, quantity: str) -> float:
-  return float(np.mean(numbers(group, view, quantity)))
+def _mean(group: Group, views: Views, quantity: str) -> float:
+  return float(np.mean(numbers(group, views, quantity)))
 
 
 def _names(group: Group) -> list[str]:
@@ -164,14 +166,11 @@ def _names(group: Group) -> list[str]:
 
 def _views(groups: Sequence[Group]) -> str:
   """Return 'initial and finetuned', or the views of each group."""
-  pairs = {
-    group.label: finished_runs.before_and_after(group.runs[0])
-    for group in groups
-  }
-  words = {
-    label: after if before is None else f'{before} and {after}'
-    for label, (before, after) in pairs.items()
-  }
+  words = {}
+  for group in groups:
+    before, after = before_and_after(group)
+    name = finished_runs.either(after)
+    words[group.label] = name if before is None else f'{before} and {name}'
   if len(set(words.values())) == 1:
     return next(iter(words.values()))
   by_words: dict[str, list[str]] = {}

@@ -12,6 +12,7 @@ from fedjax_pfl.report.page.sections import Key, Panel, Section
 from fedjax_pfl.report.page.svg import plain
 
 MEAN = 'mean accuracy of the clients, %'
+SERVER = 'global/accuracy'  # in the metrics
 ROUNDS = 'communication rounds'
 FINETUNED = re.compile(r'finetuned_(\d+)')
 
@@ -193,5 +194,7 @@ def _title(names: Mapping[str, str]) -> str:
 
 
 def _what(names: Mapping[str, str]) -> str:
-  is_server = set(names.values()) == {'global/accuracy'}
-  return 'accuracy on the whole test set, %' if is_server else MEAN
+  found = {name == SERVER for name in names.values()}
+  if len(found) > 1:
+    return 'accuracy, %'
+  return 'accuracy on the whole test set, %' if True in found else MEAN

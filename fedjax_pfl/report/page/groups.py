@@ -5,7 +5,7 @@ other groups of that method.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,9 @@ UNTRAINED = (
   *('quick', 'tracker'),
 )
 MAX_SETTINGS = 3  # in a label; with more, it has the folder's name instead
+
+
+Views = str | Sequence[str]  # one of all seeds, or one for each of them
 
 
 class Group(NamedTuple):
@@ -79,33 +82,47 @@ def common_settings(groups: Sequence[Group]) -> dict[str, Any]:
   }
 
 
+def before_and_after(group: Group) -> tuple[str | None, tuple[str, ...]]:
+  """Return the view before personalisation, and the one after it of each seed.
+
+  Validation, or the tests, may choose another of a family for every seed.
+  """
+  pairs = [finished_runs.before_and_after(run) for run in group.runs]
+  return pairs[0][0], tuple(after for _, after in pairs)
+
+
 def change_of(group: Group) -> Change:
   """Return the accuracy of the clients of all seeds, before and after."""
-  before, after = finished_runs.before_and_after(group.runs[0])
+  before, after = before_and_after(group)
+  name = finished_runs.either(after)
   return Change(
     None if before is None else _pooled(group, before),
     _pooled(group, after),
-    (before or after, after),
+    (before or name, name),
   )
 
 
-def numbers(group: Group, view: str, quantity: str) -> np.ndarray:
+def numbers(group: Group, views: Views, quantity: str) -> np.ndarray:
   """Return a number of a view's summary for every seed, [S]; NaN if absent."""
   return _numbers(
-    [run.result['views'].get(view, {}) for run in group.runs], quantity
+    [run.result['views'].get(view, {}) for run, view in _each(group, views)],
+    quantity,
   )
 
 
-def numbers_of_unseen(group: Group, view: str, quantity: str) -> np.ndarray:
+def numbers_of_unseen(group: Group, views: Views, quantity: str) -> np.ndarray:
   """Return the same of the clients who came after training."""
   return _numbers(
-    [run.result['unseen'].get(view, {}) for run in group.runs], quantity
+    [run.result['unseen'].get(view, {}) for run, view in _each(group, views)],
+    quantity,
   )
 
 
-def curve_of(group: Group, name: str) -> Curve:
+def curve_of(group: Group, names: Views) -> Curve:
   """Return a number in the metrics [S, T], at rounds that all seeds have."""
-  curves = [finished_runs.curve(run.metrics, name) for run in group.runs]
+  curves = [
+    finished_runs.curve(run.metrics, name) for run, name in _each(group, names)
+  ]
   rounds = curves[0][0]
   for other, _ in curves[1:]:
     rounds = np.intersect1d(rounds, other)
@@ -119,9 +136,15 @@ def _numbers(summaries: list[dict[str, Any]], quantity: str) -> np.ndarray:
   return np.array(known, float)
 
 
-def _pooled(group: Group, view: str) -> np.ndarray:
+def _each(group: Group, views: Views) -> Iterator[tuple[FinishedRun, str]]:
+  """Return every run with its view."""
+  each = [views] * len(group.runs) if isinstance(views, str) else views
+  return zip(group.runs, each, strict=True)
+
+
+def _pooled(group: Group, views: Views) -> np.ndarray:
   return np.concatenate(
-    [finished_runs.accuracy(run, view) for run in group.runs]
+    [finished_runs.accuracy(run, view) for run, view in _each(group, views)]
   )
 
 

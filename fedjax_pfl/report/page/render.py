@@ -15,11 +15,7 @@ import numpy as np
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.report.finished_runs import (
-  before_and_after,
-  dataset_of,
-  read_comparable,
-)
+from fedjax_pfl.report.finished_runs import dataset_of, read_comparable
 from fedjax_pfl.report.page import (
   choices,
   client_sections,
@@ -32,6 +28,7 @@ from fedjax_pfl.report.page import (
 )
 from fedjax_pfl.report.page.groups import (
   Group,
+  before_and_after,
   common_settings,
   make_groups,
   numbers,
@@ -185,15 +182,21 @@ def _lead(groups: Sequence[Group]) -> str:
   """Return the line with the highest accuracy, and its lead."""
   means = []
   for group in groups:
-    before, after = before_and_after(group.runs[0])
+    before, after = before_and_after(group)
     means.append((float(np.mean(numbers(group, after, 'mean'))), before, group))
   means = [entry for entry in means if math.isfinite(entry[0])]
   if not means:
     return 'No client has an accuracy.'
   means.sort(key=lambda entry: -entry[0])
   (best, before, group), *others = means
+  ahead = best - others[0][0] if others else math.inf
+  if ahead < 0.05:  # '0.0 points above'
+    first = [one.label for mean, _, one in means if best - mean < 0.05]
+    return (
+      f'{", ".join(first[:-1])} and {first[-1]} end highest: {best:.1f}\u00a0% '
+      'on average over clients.'
+    )
   if others:
-    ahead = best - others[0][0]
     return (
       f'{group.label} ends highest: {best:.1f}\u00a0% on average over clients, '
       f'{ahead:.1f} points above {others[0][2].label}.'

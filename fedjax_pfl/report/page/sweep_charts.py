@@ -30,8 +30,12 @@ def plot_heat_map(
   axes: Sequence[Sequence[str]],
   names: Sequence[str],
   css: str,
+  best: tuple[str, str],
 ) -> Markup:
-  """Draw a number for every (row, column); the darkest is the highest."""
+  """Draw a number for every (row, column), the darkest the highest.
+
+  The `best` has a frame: the highest, unless that one has fewer seeds.
+  """
   rows, columns = axes
   left = CHARACTER * max(map(len, [*rows, names[0]])) + 16
   top, width = 40, (WIDTH - left) / len(columns)
@@ -48,8 +52,8 @@ def plot_heat_map(
     y = top + place * CELL
     parts.append(text(left - 8, y + CELL / 2 + 4, row, 'end', 'row'))
     for at, column in enumerate(columns):
-      value = cells.get((row, column), np.nan)
-      parts += _cell(left + at * width, y, width, value, shade, value == high)
+      value, is_best = cells.get((row, column), np.nan), (row, column) == best
+      parts += _cell(left + at * width, y, width, value, shade, is_best)
   height = top + len(rows) * CELL + 4
   label = f'accuracy, {names[0]} against {names[1]}'
   return drawing(WIDTH, height, label, tag('g', *parts, class_=css))

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report import finished_runs
+from fedjax_pfl.report.finished_runs import either
 from fedjax_pfl.report.page.groups import (
   UNTRAINED,
   Group,
+  before_and_after,
   curve_of,
   numbers,
   without_digests,
@@ -28,7 +29,8 @@ from fedjax_pfl.runs.identity import flatten
 
 LEAST = 3  # settings that are a sweep
 MOST_CURVES = 24
-VALIDATION = 'validation/'
+VALIDATION = 'validation/'  # and a view: what a log has of each evaluation
+ACCURACY = '/accuracy'  # after a view
 
 
 class Setting(NamedTuple):
@@ -50,7 +52,8 @@ class Sweep(NamedTuple):
 def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   """Return the sweep; None unless one method has several settings.
 
-  Settings without a finite accuracy come last; if all are, it is no sweep.
+  Settings without a finite accuracy, or with fewer seeds than others, come
+  last; if all are, it is no sweep.
   """
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
     return None
@@ -73,8 +76,14 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
     )
     for place, group in enumerate(groups)
   ]
-  settings.sort(key=lambda one: -np.nan_to_num(_mean(one), nan=-np.inf))
-  if not np.isfinite(_mean(settings[0])):
+  most = max(len(group.runs) for group in groups)
+  settings.sort(
+    key=lambda one: (
+      not _is_known(one, most),
+      -np.nan_to_num(_mean(one), nan=-np.inf),
+    )
+  )
+  if not _is_known(settings[0], most):
     return None
   return Sweep(tuple(settings), tuple(fields), on_validation)
 
@@ -86,17 +95,17 @@ def make_sections(sweep: Sweep) -> list[Section]:
   words = f'Accuracy on {where}, %, mean over clients and seeds.'
   if not sweep.on_validation:
     words += ' To choose a setting by it would be to choose by the tests.'
+  if len({len(one.accuracy) for one in settings}) > 1:
+    words += ' Settings with fewer seeds than others come after them.'
   sections = [Section('Sweep', words, _overview(settings, sweep.fields))]
-  if curves := _curves(settings):
-    words = 'Mean over seeds; the best setting first, the others in grey.'
-    sections.append(Section('Curve of every setting', words, curves))
-  return sections
+  curves = _curves(sweep)
+  return [*sections, *([curves] if curves else [])]
 
 
 def lead(sweep: Sweep) -> str:
   """Return which setting validation chooses, and what it has on the tests."""
   best, settings = sweep.settings[0], len(sweep.settings)
-  _, after = finished_runs.before_and_after(best.group.runs[0])
+  _, after = before_and_after(best.group)
   tests = float(np.mean(numbers(best.group, after, 'mean')))
   return (
     f'Of {settings} settings, validation chooses {best.group.label}: '
@@ -116,6 +125,11 @@ def _differing(groups: Sequence[Group]) -> list[str]:
   ]
 
 
+def _is_known(setting: Setting, most: int) -> bool:
+  """Return whether a setting has `most` seeds, and a finite accuracy."""
+  return len(setting.accuracy) == most and np.isfinite(_mean(setting))
+
+
 def _mean(setting: Setting) -> float:
   return float(setting.accuracy.mean())
 
@@ -123,7 +137,7 @@ def _mean(setting: Setting) -> float:
 def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
   """Return the accuracy of each seed [S], of the models that are its result."""
   if not on_validation:
-    _, after = finished_runs.before_and_after(group.runs[0])
+    _, after = before_and_after(group)
     return numbers(group, after, 'mean')
   found = [
     accuracies(run.clients.validation, run.clients.train_count)
@@ -144,7 +158,7 @@ def _overview(
   if len(fields) == 2 and len({*places}) == len(places):
     cells = dict(zip(places, means, strict=True))
     axes = [_axis(settings, field) for field in fields]
-    svg = plot_heat_map(cells, axes, fields, css)
+    svg = plot_heat_map(cells, axes, fields, css, places[0])
     return [Panel(f'{fields[1]} against {fields[0]}', svg)]
   return [
     Panel(
@@ -170,24 +184,48 @@ def _axis(settings: Sequence[Setting], field: str) -> list[str]:
   return list(dict.fromkeys(map(str, values)))
 
 
-def _curves(settings: Sequence[Setting]) -> list[Panel]:
+def _curves(sweep: Sweep) -> Section | None:
   """Return the curve of every setting, the best first, before the others."""
   found = []
-  for one in settings:
-    lines = [run.metrics for run in one.group.runs]
-    names = [name for line in lines[0] for name in line]
-    chosen = [name for name in names if name.startswith(VALIDATION)]
-    chosen += [name for name in names if name.endswith('/accuracy')]
-    curve = curve_of(one.group, chosen[0]) if chosen else None
+  for one in sweep.settings:
+    names = _metrics(one.group, sweep.on_validation)
+    curve = curve_of(one.group, names) if names else None
     if curve and len(curve.rounds):  # none if no number was finite
-      found.append((one, curve))
-  curves = [(curve.rounds, curve.accuracy.mean(0)) for _, curve in found]
-  return [
+      found.append((one, curve, names))
+  if not found:
+    return None
+  curves = [(curve.rounds, curve.accuracy.mean(0)) for _, curve, _ in found]
+  panels = [
     Panel(
       ', '.join(f'{name}={value}' for name, value in one.values.items()),
       plot_before_others(curves, place, one.group.css),
       f'{_mean(one):.2f}' if np.isfinite(_mean(one)) else '–',
       is_small=True,
     )
-    for place, (one, _) in enumerate(found[:MOST_CURVES])
+    for place, (one, *_) in enumerate(found[:MOST_CURVES])
   ]
+  words = (
+    f'{either([name for *_, names in found for name in names])} over rounds, '
+    'mean over seeds; the best setting first, the others in grey. Number: that '
+    'of the sweep.'
+  )
+  return Section('Curve of every setting', words, panels)
+
+
+def _metrics(group: Group, on_validation: bool) -> list[str]:
+  """Return the metric of each seed that is nearest to the sweep's number."""
+  _, after = before_and_after(group)
+  logged = [
+    [name for line in run.metrics for name in line] for run in group.runs
+  ]
+  first = next((one for one in logged[0] if one.endswith(ACCURACY)), None)
+  wanted = [[VALIDATION + view for view in after]] * on_validation
+  wanted += [[view + ACCURACY for view in after], [first] * len(after)]
+  return next(
+    (
+      names
+      for names in wanted
+      if all(name in own for name, own in zip(names, logged, strict=True))
+    ),
+    [],
+  )

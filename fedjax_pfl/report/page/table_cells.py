@@ -22,6 +22,7 @@ class Column(NamedTuple):
   hint: str = ''
   is_number: bool = True
   best: str = ''  # 'max' or 'min' is printed in bold
+  digits: int = 2  # behind the point, as the cells are printed
 
 
 class Table(NamedTuple):
@@ -41,7 +42,7 @@ def make_table(
   marked = [list(row) for row in rows]
   for at, column in enumerate(columns):
     # Compared as they are printed: equal texts are equally good.
-    values = [_rounded(row[at].sort) for row in rows]
+    values = [_rounded(row[at].sort, column.digits) for row in rows]
     known = [value for value in values if value is not None]
     texts = {row[at].text for row in rows if row[at].sort is not None}
     if not column.best or len(texts) < 2:  # equal ones are not marked
@@ -94,5 +95,5 @@ def duration(seconds: float) -> Cell:
   return Cell(words, seconds)
 
 
-def _rounded(value: float | str | None) -> float | None:
-  return round(value, 2) if isinstance(value, int | float) else None
+def _rounded(value: float | str | None, digits: int) -> float | None:
+  return round(value, digits) if isinstance(value, int | float) else None

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedjax_pfl.report import finished_runs
-from fedjax_pfl.report.page.groups import Group, change_of, numbers
+from fedjax_pfl.report.page.groups import (
+  Group,
+  Views,
+  before_and_after,
+  change_of,
+  numbers,
+)
 from fedjax_pfl.report.page.table_cells import (
   NONE,
   Cell,
@@ -32,12 +38,14 @@ MEASURED = (
   ('mce', 'MCE', 'min'),
   ('num_clients', 'Clients', ''),
 )
+DIGITS = {'num_clients': 0, 'ece': 3, 'mce': 3}  # all others have two
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   """Return a row for each group: before, after, gain, published numbers."""
-  pairs = [finished_runs.before_and_after(group.runs[0]) for group in groups]
-  first, last = (set(views) for views in zip(*pairs, strict=True))
+  pairs = [before_and_after(group) for group in groups]
+  first = {before for before, _ in pairs}
+  last = {finished_runs.either(after) for _, after in pairs}
   has_server = any('global' in run.result for g in groups for run in g.runs)
   columns = [
     METHOD,
@@ -45,7 +53,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
     Column('After', _common(last), best='max'),
     Column('Gain', 'points'),
     Column('Worst tenth', 'after', best='max'),
-    Column('Lost', 'of the clients', best='min'),
+    Column('Lost', 'of the clients', best='min', digits=0),
     *[Column('Server', 'whole test set', best='max')] * has_server,
   ]
   rows = []
@@ -81,7 +89,10 @@ def all_views(groups: Sequence[Group]) -> Table:
   columns = [
     METHOD,
     Column('View', is_number=False),
-    *(Column(name, best=best) for _, name, best in kinds),
+    *(
+      Column(name, best=best, digits=DIGITS.get(kind, 2))
+      for kind, name, best in kinds
+    ),
     Column('Interval', 'of the mean'),
   ]
   rows = [
@@ -121,13 +132,14 @@ def _common(views: set[str | None]) -> str:
 
 
 def _accuracy(
-  group: Group, view: str | None, printed: Printed, *, name_view: bool
+  group: Group, views: Views | None, printed: Printed, *, name_view: bool
 ) -> Cell:
   """Return mean ± std over clients, with the published number below."""
-  if view is None:
+  if views is None:
     return Cell(NONE)
-  means = numbers(group, view, 'mean')
-  spread = np.mean(numbers(group, view, 'std'))
+  means = numbers(group, views, 'mean')
+  spread = np.mean(numbers(group, views, 'std'))
+  view = views if isinstance(views, str) else finished_runs.either(views)
   below = [view] if name_view else []
   if len(means) > 1:
     below.append(f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}')
@@ -139,7 +151,7 @@ def _accuracy(
   return number(value, f'{{:.2f}} ± {spread:.2f}', tuple(below))
 
 
-def _gain(group: Group, before: str | None, after: str) -> Cell:
+def _gain(group: Group, before: str | None, after: Views) -> Cell:
   if before is None:
     return Cell(NONE)
   gains = numbers(group, after, 'mean')
@@ -165,8 +177,13 @@ def _server(group: Group) -> Cell:
   return mean(np.array(values, float))
 
 
-def _chosen_by_tests(run: finished_runs.FinishedRun) -> str | None:
-  return finished_runs.chosen_by_tests(finished_runs.views(run), run.result)
+def _chosen_by_tests(group: Group) -> list[str]:
+  """Return the views of the seeds that the tests have chosen."""
+  chosen = [
+    finished_runs.chosen_by_tests(finished_runs.views(run), run.result)
+    for run in group.runs
+  ]
+  return [view for view in chosen if view]
 
 
 def _notes(
@@ -179,9 +196,9 @@ def _notes(
     'whose accuracy is lower after personalisation than before.'
   ]
   notes += [
-    f'{view} of {group.label} is chosen by the tests, which is optimistic.'
+    finished_runs.note_on_choice(views, group.label)
     for group in groups
-    if (view := _chosen_by_tests(group.runs[0]))
+    if (views := _chosen_by_tests(group))
   ]
   if all(len(group.runs) == 1 for group in groups):
     notes.append('One seed each: the spread over seeds is unknown.')
@@ -225,9 +242,9 @@ def _footnotes(
 
 
 def _form(kind: str) -> str:
-  forms = {'num_clients': '{:,.0f}', 'ece': '{:.3f}', 'mce': '{:.3f}'}
-  is_own = kind not in {name for name, *_ in MEASURED}
-  return forms.get(kind, '{:.4g}' if is_own else '{:.2f}')
+  if kind not in {name for name, *_ in MEASURED}:  # the user's own
+    return '{:.4g}'
+  return f'{{:,.{DIGITS.get(kind, 2)}f}}'
 
 
 def _interval(group: Group, view: str) -> Cell:

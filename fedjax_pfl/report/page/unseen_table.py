@@ -4,8 +4,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report.finished_runs import before_and_after
-from fedjax_pfl.report.page.groups import Group, numbers, numbers_of_unseen
+from fedjax_pfl.report.page.groups import (
+  Group,
+  Views,
+  before_and_after,
+  numbers,
+  numbers_of_unseen,
+)
 from fedjax_pfl.report.page.table_cells import (
   NONE,
   Cell,
@@ -48,12 +53,12 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
 
 
 def _row(group: Group) -> list[Cell]:
-  before, after = before_and_after(group.runs[0])
+  before, after = before_and_after(group)
 
-  def cell(view: str | None, numbers_fn: Callable, quantity: str) -> Cell:
-    if view is None:
+  def cell(views: Views | None, numbers_fn: Callable, quantity: str) -> Cell:
+    if views is None:
       return Cell(NONE)
-    return mean(numbers_fn(group, view, quantity))
+    return mean(numbers_fn(group, views, quantity))
 
   sides = numbers, numbers_of_unseen
   means = [numbers_fn(group, after, 'mean') for numbers_fn in sides]
