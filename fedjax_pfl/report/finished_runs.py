@@ -69,21 +69,18 @@ def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
 def labels_of(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list:
   """Return a label for every run, its method; all differ.
 
-  Where methods repeat, with the directory's name; where these do, its path.
+  Where methods repeat, with the directory's name; where these do, with as many
+  folders above it as tell them apart: 'FedAvg (seed0/run)'.
   """
-  pairs = list(zip(methods, paths, strict=True))
-  labels = [
-    method if methods.count(method) == 1 else f'{method} ({_name(path)})'
-    for method, path in pairs
-  ]
-  return [
-    label if labels.count(label) == 1 else f'{method} ({path})'
-    for label, (method, path) in zip(labels, pairs, strict=True)
-  ]
-
-
-def _name(path: pathlib.Path) -> str:
-  return path.resolve().name
+  resolved = [path.resolve().parts for path in paths]
+  labels = list(methods)
+  for number in range(1, max(map(len, resolved), default=0) + 1):
+    labels = [
+      label if labels.count(label) == 1
+      else f'{method} ({"/".join(parts[-number:])})'
+      for label, method, parts in zip(labels, methods, resolved, strict=True)
+    ]  # fmt: skip
+  return labels
 
 
 def dataset_of(workdir: str | os.PathLike, result: Mapping[str, Any]) -> str:

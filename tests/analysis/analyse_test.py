@@ -153,7 +153,7 @@ def test_two_folders_of_one_name_are_two_runs(tmp_path):
     (tmp_path / name).mkdir()
     runs.append(make_run(tmp_path / name / 'run', part))
   opened = open_runs([*runs, runs[0]], print, with_data=False)
-  assert [run.label for run in opened] == [f'fedavg ({run})' for run in runs]
+  assert [one.label for one in opened] == ['fedavg (a/run)', 'fedavg (b/run)']
   rows = [*training_curves.answer(opened, Options(), print).rows]
   assert [row[-1] for row in rows[::3]] == ['10.0000', '5.0000']
 

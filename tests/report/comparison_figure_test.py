@@ -87,7 +87,7 @@ def test_two_folders_of_one_name_are_told_apart_and_one_is_shown_once(tmp_path):
     for row in read_csv(out.with_suffix('.csv'))
     if (row['quantity'], row['view']) == ('mean', 'initial')
   ]
-  assert means == [f'fedavg ({run})' for run in runs]
+  assert means == ['fedavg (a/run)', 'fedavg (b/run)']
 
 
 def test_a_method_of_mixtures_is_shown_with_the_best_on_the_tests(tmp_path):
