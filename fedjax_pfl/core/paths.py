@@ -12,7 +12,7 @@ def expand_home(field: str, place: str | os.PathLike) -> pathlib.Path:
   """Return the path with ~ and ~name replaced; `field` is what it is of.
 
   >>> expand_home('data_dir', '~/data')
-  PosixPath('/home/ada/data')
+  PosixPath('/users/ada/data')
   """
   path = pathlib.Path(place)
   try:

@@ -11,8 +11,8 @@ from fedjax_pfl.data import is_available, load_dataset, peek
 
 
 def test_the_home_directory(monkeypatch):
-  monkeypatch.setenv('HOME', '/home/ada')
-  assert expand_home('data_dir', '~/a') == pathlib.Path('/home/ada/a')
+  monkeypatch.setenv('HOME', '/users/ada')
+  assert expand_home('data_dir', '~/a') == pathlib.Path('/users/ada/a')
   assert expand_home('data_dir', 'a/~/b') == pathlib.Path('a/~/b')
   assert expand_home('data_dir', '') == pathlib.Path('')
 
