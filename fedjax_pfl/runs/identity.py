@@ -83,18 +83,19 @@ def _completed(
 ) -> dict[str, Any]:
   """Return the stored config with the defaults of younger fields.
 
-  That is, if it has no field that is unknown today: else it is of a version
-  whose fields had other names.
+  Those of a record inside it (finetune), too. That is, if it has no field that
+  is unknown today: else it is of a version whose fields had other names.
   """
+  completed = dict(stored)
   if stored.keys() - given.keys():
-    return dict(stored)
-  added = _plain_config(
-    {
-      name: defaults[name]
-      for name in given.keys() - stored.keys() & {*defaults}
-    }
-  )
-  return {**stored, **added}
+    return completed
+  for name in given.keys() & {*defaults}:
+    values = [config.get(name) for config in (stored, given, defaults)]
+    if name not in stored:
+      completed |= _plain_config({name: defaults[name]})
+    elif all(isinstance(value, Mapping) for value in values):
+      completed[name] = _completed(*values)
+  return completed
 
 
 def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""A run directory: started once, continued by the same command."""
+"""What a run directory holds: metrics, scores, results."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.runs import lock, run_dir
+from fedjax_pfl.runs import run_dir
 
 CONFIG = {
   'algorithm': 'fedbabu',
@@ -30,185 +29,6 @@ def refused(call):
 
 def begin(path, data='digits-1', log=print, **changes):
   return run_dir.open_run(path, {**CONFIG, **changes}, data=data, log=log)
-
-
-def snapshot(folder):
-  return {
-    str(path.relative_to(folder)): path.read_bytes()
-    for path in folder.rglob('*')
-    if path.is_file()
-  }
-
-
-# ---- identity
-
-
-def test_config_json_names_what_ran_and_on_what(tmp_path):
-  begin(tmp_path / 'deep' / 'run')
-  stored = run_dir.load_config(tmp_path / 'deep' / 'run')
-  assert list(stored) == [
-    'config',
-    'data',
-    'version',
-    'commit',
-    'jax',
-    'devices',
-    'processor',
-  ]
-  assert stored['config']['hp'] == {
-    'lr': 0.1,
-    'decay_at': [0.5, 0.75],
-    'clip': 'inf',
-  }
-  assert stored['data'] == 'digits-1'
-  assert all(' x ' in device for device in stored['devices'])
-  assert stored['processor'].endswith(' cores')
-
-
-def test_same_config_continues_and_rewrites_nothing(tmp_path):
-  begin(tmp_path)
-  before = snapshot(tmp_path)
-  begin(tmp_path, log=pytest.fail)
-  assert snapshot(tmp_path) == before
-
-
-def test_another_config_names_the_fields_and_changes_nothing(tmp_path):
-  begin(tmp_path)
-  before = snapshot(tmp_path)
-  hp = {**CONFIG['hp'], 'lr': 0.2, 'nesterov': True}
-  message = refused(lambda: begin(tmp_path, hp=hp))
-  assert "got {'hp.lr': 0.2, 'hp.nesterov': True}" in message
-  assert "these are {'hp.lr': 0.1, 'hp.nesterov': '(absent)'}" in message
-  assert 'seed' not in message
-  assert snapshot(tmp_path) == before
-
-
-def test_other_data_is_another_run(tmp_path):
-  begin(tmp_path)
-  message = refused(lambda: begin(tmp_path, data='digits-2'))
-  assert "data: got 'digits-2', expected digits-1" in message
-
-
-def test_another_version_is_logged_and_allowed(tmp_path):
-  begin(tmp_path)
-  path = tmp_path / 'config.json'
-  stored = json.loads(path.read_text())
-  path.write_text(json.dumps({**stored, 'jax': '0.1.2'}))
-  logged = []
-  begin(tmp_path, log=logged.append)
-  assert len(logged) == 1
-  assert 'was started with jax 0.1.2' in logged[0]
-
-
-def test_a_resumable_field_may_differ_and_is_logged(tmp_path):
-  def begin_on(devices, log):
-    config = {**CONFIG, 'devices': devices}
-    run_dir.open_run(tmp_path, config, data='d', log=log, resumable=['devices'])
-
-  begin_on(1, pytest.fail)
-  logged = []
-  begin_on(2, logged.append)
-  assert logged == [
-    f'{tmp_path} was started with devices 1, this is 2: if numbers differ, '
-    'then in their last digits.'
-  ]
-
-
-def test_other_devices_are_logged_though_the_field_is_the_same(tmp_path):
-  """With devices=0, all that there are: 8, and now those of this machine."""
-
-  def begin_on_all(log):
-    config = {**CONFIG, 'devices': 0}
-    run_dir.open_run(tmp_path, config, data='d', log=log, resumable=['devices'])
-
-  begin_on_all(pytest.fail)
-  path = tmp_path / 'config.json'
-  stored = json.loads(path.read_text())
-  path.write_text(json.dumps({**stored, 'devices': ['8 x gpu NVIDIA H100']}))
-  logged = []
-  begin_on_all(logged.append)
-  assert len(logged) == 1
-  words = f"devices ['8 x gpu NVIDIA H100'], this is {stored['devices']}: if"
-  assert words in logged[0]
-
-
-def test_a_field_that_is_younger_than_the_run_counts_as_its_default(tmp_path):
-  def begin_now(select, **more):
-    config = {**CONFIG, 'select': select, 'splits': (1, 2)}
-    defaults = {'select': 'last', 'splits': (1, 2), 'seed': 3}
-    run_dir.open_run(tmp_path, config, data='d', defaults=defaults, **more)
-
-  begin(tmp_path, data='d')
-  before = snapshot(tmp_path)
-  begin_now('last', log=pytest.fail)
-  assert snapshot(tmp_path) == before
-  message = refused(lambda: begin_now('validation'))
-  assert "got {'select': 'validation'}" in message
-  assert "these are {'select': 'last'}" in message
-
-
-def test_a_run_of_version_0_1_is_a_sentence_with_its_fields(tmp_path):
-  config = {**CONFIG, 'num_clients': 10}
-  del config['shards_per_client']
-  old = {**CONFIG, 'clients': 10, 'shards': 2, 'hp': {'update_part': 'body'}}
-  del old['shards_per_client']
-  run_dir.open_run(tmp_path, old, data='d')
-  message = refused(lambda: run_dir.open_run(tmp_path, config, data='d'))
-  assert message == (
-    f"config: got '{tmp_path}, a run with the fields clients, shards', "
-    'expected a run with the fields num_clients. Choices: another --workdir, '
-    'version 0.1, to continue that run. Likely cause: a run of version 0.1, '
-    'whose fields have other names.'
-  )
-
-
-def test_a_setting_that_json_cannot_hold(tmp_path):
-  message = refused(lambda: begin(tmp_path / 'a', hp={'act': np.tanh}))
-  assert message.startswith('config.hp.act: got <ufunc')
-  assert not (tmp_path / 'a').exists()
-
-
-@pytest.mark.parametrize('content', ['', '{"config": {"se', '[]', '{}'])
-def test_half_written_config(tmp_path, content):
-  (tmp_path / 'config.json').write_text(content)
-  (tmp_path / '.config.json.123.tmp').write_text('{"conf')
-  begin(tmp_path)  # nothing had been computed
-  assert sorted(os.listdir(tmp_path)) == [lock.NAME, 'config.json']
-  begin(tmp_path).log(round=1, loss=1.0)
-  (tmp_path / 'config.json').write_text(content)
-  message = refused(lambda: begin(tmp_path))
-  assert 'whose config.json is damaged' in message
-
-
-def test_a_path_that_is_a_file(tmp_path):
-  (tmp_path / 'file').write_text('mine')
-  for path in (tmp_path / 'file', tmp_path / 'file' / 'below'):
-    message = refused(lambda path=path: begin(path))
-    assert 'a directory that can be created and written' in message
-  assert (tmp_path / 'file').read_text() == 'mine'
-
-
-def test_a_folder_of_something_else(tmp_path):
-  (tmp_path / 'thesis.tex').write_text('mine')
-  message = refused(lambda: begin(tmp_path))
-  assert 'which holds thesis.tex' in message
-  assert os.listdir(tmp_path) == ['thesis.tex']
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
-def test_a_directory_that_may_not_be_written(tmp_path):
-  begin(tmp_path / 'run')
-  for path in (tmp_path / 'run', tmp_path / 'new'):
-    path.mkdir(exist_ok=True)
-    path.chmod(0o500)
-    message = refused(lambda path=path: begin(path))
-    path.chmod(0o700)
-    assert 'a directory that can be created and written' in message
-
-
-@pytest.mark.skipif(sys.platform != 'linux', reason='/proc is of Linux')
-def test_a_directory_that_nobody_can_make():
-  assert 'can be created' in refused(lambda: begin('/proc/no_such_run'))
 
 
 # ---- metrics
