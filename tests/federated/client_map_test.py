@@ -28,10 +28,12 @@ def test_a_mesh_of_one_device_returns_what_none_returns():
     told = {**client, 'sum': shared + number + client['int']}
     return {**client, 'int': client['int'] + 10}, client['float'], told
 
-  new, uploads, told = map_on_mesh(
-    *(fn, jnp.array(7), clients, deal_as_given(ids, 1)),
-    *(jnp.array([5, 6, 7]), 1, SINGLE),
-  )
+  @jax.jit
+  def mapped(shared, clients, numbers):
+    dealt = deal_as_given(ids, 1)
+    return map_on_mesh(fn, shared, clients, dealt, numbers, 1, SINGLE)
+
+  new, uploads, told = mapped(jnp.array(7), clients, jnp.array([5, 6, 7]))
   rows = jax.tree.map(lambda leaf: leaf[ids], clients)
   assert_same_bits(told, {**rows, 'sum': jnp.array([15, 13, 15])})
   assert_same_bits(uploads, rows['float'])

@@ -23,6 +23,8 @@ def run(folder, devices):
     *(sys.executable, 'experiments/main.py', f'--workdir={folder}'),
     '--config=configs/digits.py:fedper,quick',
     f'--config.devices={devices}',
+    *('--config.rounds=2', '--config.eval_views=()'),
+    '--config.views=finetuned',
   ]
   environ = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': FLAGS}
   return subprocess.run(
