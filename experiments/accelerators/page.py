@@ -21,15 +21,6 @@ and results. On the TPU what a client of a small network works on stays in fast
 memory: hardly any bytes. Methods are those of `configs/digits.py`. A row is of
 the commit that it names, and is compiled again when its program changes.
 """  # noqa: E501
-# What earlier versions of hlo_costs.py counted wrongly.
-OUTDATED = {
-  'cuda': '"MB an image" and its time are too high where a step scatters rows '
-  'into a larger array (counted as read and written as a whole)',
-  'tpu': '"MB an image" and its time are too high where slices of an array are '
-  'copied to fast memory (each counted as the whole array, twice), and GFLOP '
-  'of ResNets is too high by 1 to 2.4 % (convolutions of 1x1 and stride 2 '
-  'backwards)',
-}
 Records = Mapping[str, Sequence[Record]]  # by the name of the row
 TITLES = {
   'models': 'Models: a round on one device',
@@ -52,19 +43,19 @@ MESH_HEADS = (
 def as_markdown(stored: Mapping[str, Records]) -> str:
   """Return the page: {platform: records}."""
   lines = [HEAD]
-  for platform, records in stored.items():
+  for records in stored.values():
     first = next((one for own in records.values() for one in own), None)
     if first is None:
       continue
     compilers = {one['compilers'] for own in records.values() for one in own}
     lines += [f'## {first["device"]}\n', f'{"; ".join(sorted(compilers))}.\n']
-    lines += outdated(platform, records)
+    lines += outdated(records)
     lines += tables(records)
     lines += [f'- {remark}' for remark in remarks(records)]
   return '\n'.join(lines).rstrip() + '\n'
 
 
-def outdated(platform: str, records: Records) -> list[str]:
+def outdated(records: Records) -> list[str]:
   """Return a sentence about the rows that an earlier version counted."""
   commits = {
     one['commit']
@@ -72,11 +63,11 @@ def outdated(platform: str, records: Records) -> list[str]:
     for one in own
     if one.get('counting', 1) < VERSION  # the first stored no number
   }
-  if not commits or platform not in OUTDATED:
+  if not commits:
     return []
-  which = f'The rows of {" and ".join(sorted(commits))}'
   return [
-    f'{which} are to be compiled again: {OUTDATED[platform]}.\n',
+    f'The rows of {" and ".join(sorted(commits))} are to be compiled again: '
+    'FLOPs and bytes are counted in another way today.\n'
   ]
 
 

@@ -99,10 +99,10 @@ def test_a_stored_program_is_not_compiled_again(
 def test_the_page_names_rows_that_were_counted_otherwise():
   stored = store.read(places.FOLDER, 'tpu')
   row = 'methods/fedavg-1'
-  sentence = page.OUTDATED['tpu']
-  assert sentence in page.as_markdown({'tpu': {row: stored[row]}})
-  now = [{**one, 'counting': hlo_costs.VERSION} for one in stored[row]]
-  assert sentence not in page.as_markdown({'tpu': {row: now}})
+  sentence = f'The rows of {stored[row][0]["commit"]} are to be compiled again'
+  assert sentence not in page.as_markdown({'tpu': {row: stored[row]}})
+  before = [{**one, 'counting': hlo_costs.VERSION - 1} for one in stored[row]]
+  assert sentence in page.as_markdown({'tpu': {row: before}})
 
 
 def test_rows_of_another_device_are_refused():
