@@ -4,28 +4,11 @@ import json
 import os
 import sys
 
-import helpers
 import numpy as np
 import pytest
+from run_directories import CONFIG, begin, refused
 
 from fedjax_pfl.runs import lock, run_dir
-
-CONFIG = {
-  'algorithm': 'fedbabu',
-  'hp': {'lr': 0.1, 'decay_at': (0.5, 0.75), 'clip': float('inf')},
-  'seed': 1,
-  'shards_per_client': None,
-}
-
-
-def refused(call):
-  message = helpers.refused(call)
-  assert 'Choices: ' in message
-  return message
-
-
-def begin(path, data='digits-1', log=print, **changes):
-  return run_dir.open_run(path, {**CONFIG, **changes}, data=data, log=log)
 
 
 def snapshot(folder):
