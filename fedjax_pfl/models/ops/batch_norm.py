@@ -1,10 +1,12 @@
-"""BatchNorm with the statistics of this batch, in few passes over memory.
+"""BatchNorm and ReLU with the statistics of this batch, for a CPU.
 
-  x = (y - mean) / sqrt(var + eps),   z = relu(scale x + bias + skip)
+  x = (y - mean) / sqrt(var + eps),   z = relu(scale x + bias)
 
-Arrays are [C, n]: channels, and the pixels of all examples; w [n] is 1 for the
-pixels of an example, 0 for those of padding. Padding does not enter mean and
-(biased) variance, and its outputs are zeros. The gradient is written by hand:
+Arrays are [C, n]: channels, and the pixels of all examples, as Winograd's tiles
+and depthwise convolutions have them (norm_pixels.py has the others). w [n] is 1
+for the pixels of an example, 0 for those of padding. Padding does not enter
+mean and (biased) variance, and its outputs are zeros. The gradient is written
+by hand:
 
   g = dz where z > 0,   dbias = sum g,   dscale = sum g x,
   dy = scale / sqrt(var + eps) (g - (dbias + x dscale) / n)
@@ -51,7 +53,7 @@ def masked_batch_norm(
 ) -> Array:
   """Return the normalised images [B, H, W, C]; rows outside of the mask are 0.
 
-  By the definition: `replace_layers` has `norm` and `pooled` in its place.
+  By the definition: `replace_layers` has others in its place.
   """
   dtype, x = x.dtype, wide(x)
   rows = mask.reshape(-1, 1, 1, 1).astype(x.dtype)
@@ -67,28 +69,26 @@ masked_batch_norm.__name__ = MASKED_NORM
 masked_batch_norm = jax.jit(masked_batch_norm)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
-def norm(
-  y: Array, skip: Array | None, scale: Array, bias: Array, w: Array, relu: bool
-) -> Array:
-  """Return z [C, n] of y [C, n]; without the ReLU, if `relu` is False."""
-  return _norm_forward(y, skip, scale, bias, w, relu)[0]
+@jax.custom_vjp
+def norm(y: Array, scale: Array, bias: Array, w: Array) -> Array:
+  """Return z [C, n] of y [C, n]."""
+  return _norm_forward(y, scale, bias, w)[0]
 
 
-def _norm_forward(y, skip, scale, bias, w, relu):
+def _norm_forward(y, scale, bias, w):
   n = jnp.maximum(w.sum(), 1)
   (y,) = _subtract([y], _dot(y, w) / n, w)
   inverse = _inverse([y], n)
-  z = (_activate if relu else _affine)(y, scale * inverse, bias, w, skip)
-  return z, (y, z if relu else None, skip, scale, inverse, w, n)
+  z = _activate(y, scale * inverse, bias, w)
+  return z, (y, z, scale, inverse, w, n)
 
 
-def _norm_backward(relu, saved, dz):
-  y, z, skip, scale, inverse, w, n = saved
-  g = _gate(z, dz) if relu else _weigh(dz, w)
+def _norm_backward(saved, dz):
+  y, z, scale, inverse, w, n = saved
+  g = _gate(z, dz)
   dbias, dscale = _sums(g, y, inverse)
   dy = _gradient(g, y, w, *_factors(scale, inverse, dbias, dscale, n))
-  return dy, None if skip is None else g, dscale, dbias, None
+  return dy, dscale, dbias, None
 
 
 norm.defvjp(_norm_forward, _norm_backward)
@@ -115,7 +115,7 @@ def _pooled_forward(y, scale, bias, w):
     y = _subtract(y, sum(_dot(t, w) for t in y) / n, w)
   inverse = _inverse(y, n)
   top = _extreme(y, jnp.where(scale < 0, -1, 1).astype(scale.dtype))
-  z = _activate(top, scale * inverse, bias, w, None)
+  z = _activate(top, scale * inverse, bias, w)
   # An array of no channels: its shape for the backward pass, without memory.
   like = jnp.zeros((0, *shape[1:]), z.dtype)
   return z, (y, top, z, scale, inverse, w, n, like)
@@ -187,26 +187,14 @@ def _extreme(y, sign):
 
 
 @one_pass
-def _affine(y, a, bias, w, skip):
+def _activate(y, a, bias, w):
   z = _column(a, y) * y + _column(bias, y)
-  return (z if skip is None else z + skip) * w
-
-
-@one_pass
-def _activate(y, a, bias, w, skip):
-  z = _column(a, y) * y + _column(bias, y)
-  z = z if skip is None else z + skip
   return lax.max(z, lax.full_like(z, 0)) * w
 
 
 @one_pass
 def _gate(z, dz):
   return lax.select(z > 0, dz, lax.full_like(dz, 0))
-
-
-@one_pass
-def _weigh(dz, w):
-  return dz * w
 
 
 @one_pass

@@ -2,7 +2,7 @@
 
 pool(relu(conv + bias))        relu_pool.py
 pool(relu(norm(conv)))         batch_norm.py, with Winograd's tiles as windows
-relu(norm(x) + skip)           batch_norm.py
+relu(norm(x) + skip)           norm_pixels.py
 relu(norm(depthwise(relu(norm(x)))))     norm_depthwise.py
 """
 
@@ -16,11 +16,13 @@ from fedjax_pfl.models.ops import (
   batch_norm,
   conv,
   norm_depthwise,
+  norm_pixels,
   pool,
   relu_pool,
   tile_conv,
   window_conv,
 )
+from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -57,7 +59,8 @@ def fuse(layer: Layer) -> Array:
     case Relu(Deferred(Norm() as n)) if first := _separable_norm(n):
       kernel, stride = without_bias(n.of).layer[1:3]
       lines = (first.scale, first.bias), kernel, (n.scale, n.bias)
-      return _separable(_normalised(first), *lines, n.mask, stride)
+      y = _before_separable(first)
+      return _separable(y, *lines, n.mask, stride)
     case Norm():
       return _normalise(layer, None, relu=False)
     case Add(Deferred(Norm() as norm), skip):
@@ -123,32 +126,37 @@ def _separable_norm(norm: Norm) -> Norm | None:
   return None
 
 
-def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
-  skip = None if skip is None else compute(skip)
-  x = _normalised(norm)
-  return _fused(x, skip, norm.scale, norm.bias, norm.mask, relu)
-
-
-def _normalised(norm: Norm) -> Array:
-  """Return what a BatchNorm gets, computed."""
+def _before_separable(norm: Norm) -> Array:
+  """Return what the first BatchNorm gets, as it leaves a convolution."""
   match without_bias(norm.of):
     case Deferred(Conv(x, kernel, stride, padding, False, precision)):
-      return conv.conv_before_norm(x, kernel, stride, padding, precision)
+      args = x, kernel, stride, padding, precision
+      return conv.conv_before_separable(*args)
     case of:
       return compute(of)
+
+
+def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
+  skip = None if skip is None else compute(skip)
+  match without_bias(norm.of):
+    case Deferred(Conv(x, kernel, stride, padding, False, precision)):
+      y = conv.conv_before_norm(x, kernel, stride, padding, precision)
+    case of:
+      y = compute(of)
+  return _fused(y, skip, norm.scale, norm.bias, norm.mask, relu)
 
 
 @functools.partial(jax.jit, static_argnums=5)  # traced once for each shape
 def _fused(x, skip, scale, bias, mask, relu: bool) -> Array:
   def flat(x):
-    return batch_norm.wide(conv.batch_last(x).reshape(x.shape[-1], -1))
+    return wide(x.reshape(-1, x.shape[-1]))
 
-  b, h, w, c = x.shape
-  dtype, scale, bias = x.dtype, batch_norm.wide(scale), batch_norm.wide(bias)
-  weight = _pixels(mask, h * w, scale)
+  _, h, w, _ = x.shape
+  scale, bias = wide(scale), wide(bias)
+  weight = jnp.repeat(mask.astype(scale.dtype), h * w)
   skip = None if skip is None else flat(skip)
-  y = batch_norm.norm(flat(x), skip, scale, bias, weight, relu)
-  return conv.batch_first(y.reshape(c, h, w, b)).astype(dtype)
+  y = norm_pixels.norm(flat(x), skip, scale, bias, weight, relu)
+  return y.reshape(x.shape).astype(x.dtype)
 
 
 @functools.partial(jax.jit, static_argnums=5)  # as _fused
@@ -166,7 +174,7 @@ def _pooled(windows, scale, bias, mask) -> Array:
   if len(windows) == 1:
     h, w = h // 2, w // 2
   dtype = windows[0].dtype
-  windows, scale, bias = jax.tree.map(batch_norm.wide, (windows, scale, bias))
+  windows, scale, bias = jax.tree.map(wide, (windows, scale, bias))
   z = batch_norm.pooled(windows, scale, bias, _pixels(mask, h * w, scale))
   return conv.batch_first(z.reshape(c, h, w, b)).astype(dtype)
 

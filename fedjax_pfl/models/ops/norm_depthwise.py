@@ -68,7 +68,7 @@ def _parts(stride: int, mask: Array) -> Callable[..., Array]:
   def norm(y, affine):
     rows = wide(y).reshape(len(y), -1)
     weight = jnp.tile(mask.astype(rows.dtype), y.shape[1] * y.shape[2])
-    z = batch_norm.norm(rows, None, *map(wide, affine), weight, True)
+    z = batch_norm.norm(rows, *map(wide, affine), weight)
     return z.reshape(y.shape).astype(y.dtype)
 
   def parts(y, first, kernel, second):

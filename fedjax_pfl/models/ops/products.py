@@ -6,6 +6,9 @@ takes longer: the 4convNet 1.12 (batch 50), FedAvgCNN 1.14 and 1.08 (batch 10
 and 50), MobileNet 1.04.
 """
 
+import functools
+
+import jax
 from jax import lax
 from jax.lax import PrecisionLike
 
@@ -20,3 +23,29 @@ def times_transposed(a: Array, b: Array, precision: PrecisionLike) -> Array:
 def transposed_times(a: Array, b: Array, precision: PrecisionLike) -> Array:
   """Return a^T b."""
   return lax.dot_general(a, b, (((0,), (0,)), ((), ())), precision=precision)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def rows_times(x: Array, k: Array, precision: PrecisionLike) -> Array:
+  """Return x k, of many rows.
+
+  The gradient of k is x^T dy or (dy^T x)^T, whichever transposes the narrower
+  operand: 1.5 to 2 times as fast where one is four times as wide as the other.
+  """
+  return lax.dot(x, k, precision=precision)
+
+
+def _rows_forward(x, k, precision):
+  return rows_times(x, k, precision), (x, k)
+
+
+def _rows_backward(precision, saved, dy):
+  x, k = saved
+  if x.shape[1] <= dy.shape[1]:
+    dk = transposed_times(x, dy, precision)
+  else:
+    dk = transposed_times(dy, x, precision).T
+  return times_transposed(dy, k, precision), dk
+
+
+rows_times.defvjp(_rows_forward, _rows_backward)

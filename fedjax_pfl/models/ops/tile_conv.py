@@ -24,16 +24,21 @@ from fedjax_pfl.models.ops.relu_pool import sum_but, where_on
 
 LEAST_CHANNELS = 16  # of fewer the passes take longer than the products
 LEAST_PIXELS = 64
+# Smaller images must be whole tiles, and so many that the 36 matrices of a
+# kernel, four times its size, are worth their passes.
+LEAST_TILES = 32
 
 
 def is_worth(x: tuple[int, ...], kernel: tuple[int, ...], edge: int) -> bool:
   """Return whether to convolve images of shape x [B, H, W, C] this way."""
   r, _, channels, outputs = kernel
+  if kernel[:2] not in ((3, 3), (5, 5)):
+    return False
   h, w = (side + 2 * edge - r + 1 for side in x[1:3])
-  return (
-    kernel[:2] in ((3, 3), (5, 5))
-    and min(channels, outputs) >= LEAST_CHANNELS
-    and h * w >= LEAST_PIXELS
+  m = tiles.SIZE + 1 - r
+  is_filled = h % m == w % m == 0 and x[0] * h * w >= LEAST_TILES * m**2
+  return min(channels, outputs) >= LEAST_CHANNELS and (
+    h * w >= LEAST_PIXELS or is_filled
   )
 
 

@@ -25,6 +25,9 @@ CASES = [
   (6, 7, 4, 1, 1, 0),
   (6, 7, 4, 1, 2, 0),
   (6, 7, 4, 1, 1, 1),
+  # Of a kernel with more channels than outputs, and with fewer.
+  (6, 7, 9, 1, 1, 0),
+  (6, 7, 3, 1, 2, 0),
   # A stride larger than the image.
   (1, 7, 1, (1, 2), 4, 0),
   (9, 8, 2, 5, 1, 0),
@@ -91,11 +94,27 @@ def compare_convs(case, dtype):
     padding = ((padding, padding),) * 2
   x = normal(0, (3, h, w, channels), dtype)
   kernel = normal(1, (*size, channels, 4), dtype)
-  got, want = (
+  ways = conv.conv, conv.conv_before_norm, conv.conv_before_separable, lax_conv
+  *ours, want = (
     value_and_gradients(lambda x, k, f=f: f(x, k, stride, padding), x, kernel)
-    for f in (conv.conv, lax_conv)
+    for f in ways
   )
-  assert_close(got, want, dtype)
+  for got in ours:
+    assert_close(got, want, dtype)
+
+
+@pytest.mark.parametrize(
+  ('shape', 'plan'),
+  [
+    ((32, 4, 4, 16), 'tiles'),
+    ((31, 4, 4, 16), 'once'),
+    ((32, 5, 5, 16), 'once'),
+    ((1, 8, 8, 16), 'tiles'),
+  ],
+)
+def test_images_of_one_tile_are_tiles_if_there_are_many(shape, plan):
+  x, kernel = jnp.zeros(shape), jnp.zeros((3, 3, 16, 16))
+  assert conv.plan_of(x, kernel, 1, ((1, 1), (1, 1))) == plan
 
 
 # H, W, kernel, edge: tiles that fill the result, and that reach beyond it.
