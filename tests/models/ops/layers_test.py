@@ -68,6 +68,25 @@ def test_norm_by_hand(how):
 
 
 @pytest.mark.parametrize('how', HOW)
+def test_norm_of_clients_is_that_of_each(how):
+  """Side by side as alone: values and gradients, with a skip and a ReLU."""
+  x, mask = images(2, 3, 5, 3, 4), jnp.array([[1.0, 1, 0], [1, 1, 1]])
+
+  @jax.jit
+  def play(x, skip, mask):
+    def f(x, skip):
+      return norm(how, x, mask, skip, relu=True)
+
+    z, pull = jax.vjp(f, x, skip)
+    return z, *pull(jnp.cos(jnp.arange(z.size)).reshape(z.shape))
+
+  got = jax.vmap(play)(x, x[::-1], mask)
+  alone = [play(*arrays) for arrays in zip(x, x[::-1], mask, strict=True)]
+  for side_by_side, each in zip(got, zip(*alone, strict=True), strict=True):
+    np.testing.assert_allclose(side_by_side, jnp.stack(each), atol=1e-5)
+
+
+@pytest.mark.parametrize('how', HOW)
 def test_padding_does_not_matter(how):
   """Outputs and gradients do not depend on padded rows."""
   kernel = {'kernel': 0.3 * images(3, 3, 4, 4), 'bias': jnp.ones(4)}
