@@ -29,8 +29,8 @@ TRAINING = {
     Case('fedavg_cnn', 8, 4, 50, momentum=0.0),
   ],
   'pfl_cnn': [Case('pfl_cnn', 50, 5, 10, momentum=0.0)],
-  'resnet18': [Case('resnet18', 2, 1, 50)],
-  'resnet50': [Case('resnet50', 2, 1, 50)],
+  'resnet18': [Case('resnet18', 2, 4, 50)],
+  'resnet50': [Case('resnet50', 2, 2, 50)],
 }
 EVALUATED = ('convnet4', 'mobilenet', 'resnet18')
 LIMITS = {'resnet18': 1.0, 'resnet50': 1.0}
