@@ -6,9 +6,10 @@ Images are [B, H, W, C], kernels [k, k, in, out]. The implementations agree up
 to rounding:
 
   gemm    matrix products: for a CPU, where XLA's own under a client axis are
-          40 times slower. By tiles or patches; see `plan_of`. Of images
-          [C, H, W, B] transpositions cancel between consecutive layers. In
-          half precision there are no tiles: their numbers are larger than
+          40 times slower. By tiles or patches; see `plan_of`. Separable and
+          pooled layers have images [C, H, W, B] inside, whose transpositions
+          cancel between them; BatchNorm else has [B, H, W, C]. In half
+          precision there are no tiles: their numbers are larger than
           those of the result, and rounding them costs three bits
   fused   XLA's convolutions; BatchNorm, ReLU, pooling and separable
           convolutions in few passes over memory: for a GPU and, without the
@@ -35,8 +36,8 @@ from fedjax_pfl.models.ops import (
 )
 from fedjax_pfl.models.ops.blocks import block_size, in_blocks
 from fedjax_pfl.models.ops.fusion import pad
+from fedjax_pfl.models.ops.patch_conv import Padding
 
-Padding = tuple[tuple[int, int], tuple[int, int]]
 CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')
 AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'fused'}
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.conv import Padding
+from fedjax_pfl.models.ops.patch_conv import Padding
 
 
 class Deferred:
