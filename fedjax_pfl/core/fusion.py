@@ -1,18 +1,26 @@
-"""A pass over memory of its own, for a result that XLA would fuse on a CPU.
+"""What XLA is kept from fusing.
 
-XLA fuses an elementwise result into each of its readers and computes it again
-for each one: the 16 readers of a gradient in `winograd.py` took 50 ms, writing
-it once takes 1 ms. On a CPU `lax.optimization_barrier` is removed before
-fusion; a call that is not inlined is kept.
+`one_pass`, on a CPU: XLA fuses an elementwise result into each of its readers
+and computes it again for each one: the 16 readers of a gradient in
+`winograd.py` took 50 ms, writing it once takes 1 ms. There
+`lax.optimization_barrier` is removed before fusion; a call that is not inlined
+is kept.
+
+`gradients_alone`, on a GPU: XLA lets the product that computes the gradient of
+a kernel add it to the momentum (beta = 1 of cuBLAS), and multiplies the
+momentum before, in a pass of its own: three more accesses to each kernel
+(MobileNet on an H100, 100 clients: 24.1 instead of 23.4 MB an image).
 """
 
 import functools
 from collections.abc import Callable
 
 import jax
+from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from fedjax_pfl.core.target import target
+from fedjax_pfl.core.types import PyTree
 
 
 def one_pass(f: Callable) -> Callable:
@@ -31,3 +39,8 @@ def one_pass(f: Callable) -> Callable:
       return jitted(*args)
 
   return call
+
+
+def gradients_alone(params: PyTree) -> PyTree:
+  """Return params, whose gradients XLA does not fuse with their update."""
+  return lax.optimization_barrier(params) if target() == 'gpu' else params

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.fusion import gradients_alone
 from fedjax_pfl.core.types import PyTree
 
 PRECISIONS = ('float32', 'tf32', 'mixed')
@@ -27,7 +28,7 @@ _JAX_NAMES = {'float32': 'float32', 'tf32': 'tensorfloat32'}
 
 
 def in_precision(fn: Callable, precision: str) -> Callable:
-  """Return fn(*args), a function of parameters and images, in this precision.
+  """Return fn, a function of parameters and images, in this precision.
 
   Its results are float32 again in mixed precision.
   """
@@ -41,11 +42,12 @@ def in_precision(fn: Callable, precision: str) -> Callable:
     )
 
   @functools.wraps(fn)
-  def run(*args: PyTree) -> Any:
-    if precision == 'mixed':
-      return _cast(fn(*_cast(args, jnp.bfloat16)), jnp.float32)
+  def run(params: PyTree, *args: PyTree) -> Any:
+    if precision == 'mixed':  # the cast keeps gradients alone
+      low = _cast((params, *args), jnp.bfloat16)
+      return _cast(fn(*low), jnp.float32)
     with jax.default_matmul_precision(_JAX_NAMES[precision]):
-      return fn(*args)
+      return fn(gradients_alone(params), *args)
 
   return run
 

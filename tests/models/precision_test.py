@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.ops import fused_norm, separable
 from fedjax_pfl.models.task import make_task, task_from_module
@@ -66,6 +67,19 @@ def test_mixed_has_bfloat16_products_and_float32_outside(conv_impl):
   exact = make_task('convnet3', **MODEL, conv_impl=conv_impl)
   want = jax.jit(exact.loss)(params, batch(), jax.random.key(0))
   assert 0 < abs(float(value - want)) < 0.05
+
+
+@pytest.mark.parametrize(
+  ('platform', 'precision', 'number'),
+  [('gpu', 'float32', 2), ('gpu', 'mixed', 0), ('cpu', 'float32', 0)],
+)
+def test_gradients_are_alone(platform, precision, number):
+  """On a GPU: a barrier before the parameters, one behind their gradients."""
+  with compiling_for(platform):
+    text = program('lax', precision)
+  barriers = re.findall(r'optimization_barrier (.*) :', text)
+  whole = [line for line in barriers if ', ' in line]  # not of one image
+  assert len(whole) == number
 
 
 CAST = re.compile(

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.models.ops import layers, relu_pool, window_conv
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 
@@ -138,6 +139,22 @@ def test_norm_gradients_agree(options):
   for got in ours:
     for a, b in zip(got, want, strict=True):
       np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize('pooled', [False, True])
+def test_norm_gradients_of_every_platform(pooled):
+  """'fused' is another program on a TPU."""
+  x, mask = images(4, 6, 4, 5), jnp.array([1.0, 1, 1, 0])
+
+  def slopes(platform):
+    def f(x):
+      z = norm('fused', x, mask, relu=True, scale=0.1, pooled=pooled)
+      return (z**2).sum()
+
+    with compiling_for(platform):
+      return jax.grad(f)(x)
+
+  np.testing.assert_allclose(slopes('tpu'), slopes('gpu'), atol=1e-5)
 
 
 def test_second_derivatives_agree():
