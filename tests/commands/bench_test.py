@@ -21,6 +21,7 @@ from experiments.benchmarks import (
   our_best,
   ragged,
   screen,
+  timing,
   yardstick,
 )
 from experiments.benchmarks import cases as bench_cases
@@ -33,6 +34,26 @@ from fedjax_pfl.core.target import compiling_for
 
 BENCH = Path(options.__file__).parents[1] / 'bench.py'
 IMAGE = (32, 32, 3)
+
+
+@pytest.mark.parametrize(
+  ('other', 'short'), [(4.0, [1.0, 1.0, 3.0]), (6.0, [1.0, 1.0, 1.0])]
+)
+def test_a_run_after_a_pause_is_repeated(other, short):
+  """Before the first turn too: the other then has two, so the pause is long."""
+  now, counted = 0.0, []
+
+  def run(name, first, later):
+    def once():
+      nonlocal now
+      counted.append(name)
+      now += later if counted[-2:] == [name, name] else first
+
+    return once
+
+  runs = {'short': run('short', 3.0, 1.0), 'other': run('other', other, other)}
+  seconds = timing.in_turn(runs, 3, clock=lambda: now)
+  assert seconds == {'short': short, 'other': [other] * 3}
 
 
 @pytest.mark.parametrize(
