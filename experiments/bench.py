@@ -43,9 +43,7 @@ LISTS = {
   ),
   'conv_impl': flags.DEFINE_list('conv_impl', ['auto'], 'Convolutions.'),
   'dtype': flags.DEFINE_list('dtype', ['float32'], 'Or float64.'),
-  'devices': flags.DEFINE_list(
-    'devices', ['1'], 'That share the clients of training.'
-  ),
+  'devices': flags.DEFINE_list('devices', ['1'], 'That share the clients.'),
 }
 WORK = flags.DEFINE_list('work', ['training'], 'Or evaluation, or both.')
 METHODS = flags.DEFINE_list('methods', ['fedavg'], 'Methods, or all.')
@@ -64,7 +62,7 @@ def main(overrides):
   from fedjax_pfl.runs.provenance import num_cores
 
   cases = options.make_cases({name: flag.value for name, flag in LISTS.items()})
-  works = options.make_works(WORK.value, cases)
+  works = options.make_works(WORK.value)
   methods = options.make_methods(METHODS.value)
   names = options.make_bars(BARS.value)
   if methods:
@@ -72,7 +70,7 @@ def main(overrides):
   if TORCH.value:
     options.check_torch(cases)
   most = max(case.devices for case in cases)
-  if names:  # bars of training try one device a core
+  if names:  # bars try one device a core
     most = max(most, num_cores())
   if most > 1:
     # A CPU has as many devices as JAX is told before it looks for them.

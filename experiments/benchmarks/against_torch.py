@@ -74,7 +74,7 @@ def _bar(case: Case, work: str, repeats: int) -> Bar:
   name = f'{NAMES.get(case.model, case.model)}, batch {case.batch}{words}'
   measured, how = None, NO_TORCH
   if has_torch():
-    best = our_best.at_our_best(case) if work == 'training' else case
+    best = our_best.at_our_best(case, work)
     one = measure(best, work, repeats, True, False)
     measured, how = one.against_torch().median, how_measured(one)
   limit = LIMITS.get(case.model, LIMIT)

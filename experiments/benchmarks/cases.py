@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from experiments.benchmarks.plain_models import PLAIN
@@ -48,7 +48,7 @@ class Case(NamedTuple):
   epochs: int = 2  # of fine-tuning
   tests: int = 100  # images of a client
   momentum: float = 0.9
-  devices: int = 1  # that share the clients of a round
+  devices: int = 1  # that share the clients
 
   @property
   def images(self) -> int:
@@ -101,7 +101,6 @@ def make_clients(case: Case, test: bool = False) -> ClientData:
   return stack_clients(make_synthetic(spec).train, rows)
 
 
-@functools.lru_cache(maxsize=2)  # a first pass is of two programs
 def make_training(case: Case) -> Program:
   """Return one round of all clients of the case."""
   return make_program(case, make_clients(case), np.arange(case.clients))
@@ -114,8 +113,7 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
     arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
     chunk = chunk_size(_clients_per_chunk(case), stage.algorithm, *arguments)
     mesh = make_mesh(case.devices)
-    if mesh is not None:
-      arguments = jax.device_put(arguments, NamedSharding(mesh, Spec()))
+    arguments = _copied_to(mesh, arguments)
     round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
     compiled, seconds = _compile(round_fn, *arguments)
 
@@ -132,13 +130,18 @@ def make_evaluation(case: Case) -> Program:
     stage, state, data = _start(case, make_clients(case))
     test = make_clients(case, test=True)
     chunk = evaluation_chunk(_clients_per_chunk(case), case.clients)
+    mesh = make_mesh(case.devices)
     evaluate = make_evaluate(
       stage.algorithm,
       make_task(case).normalise,
       (VIEW,),
       clients_per_chunk=chunk,
+      mesh=mesh,
     )
     everyone, key = jnp.arange(case.clients), jax.random.key(0)
+    *state, everyone, data, test, key = _copied_to(
+      mesh, (*state, everyone, data, test, key)
+    )
     compiled, seconds = _compile(evaluate, *state, everyone, data, test, key)
 
   def run():
@@ -150,6 +153,15 @@ def make_evaluation(case: Case) -> Program:
   return Program(run, seconds, memory_of(compiled), chunk)
 
 
+WORKS = {'training': make_training, 'evaluation': make_evaluation}
+
+
+@functools.lru_cache(maxsize=2)  # a first pass is of two programs
+def make(case: Case, work: str) -> Program:
+  """Return the program of a kind of work."""
+  return WORKS[work](case)
+
+
 def memory_of(compiled: Any) -> int:
   """Return the bytes of arguments, results and temporaries of a program."""
   memory = compiled.memory_analysis()
@@ -158,6 +170,13 @@ def memory_of(compiled: Any) -> int:
     + memory.output_size_in_bytes
     + memory.temp_size_in_bytes
   )
+
+
+def _copied_to(mesh: Mesh | None, arguments: tuple) -> tuple:
+  """Return the arguments on all devices of the mesh, if there is one."""
+  if mesh is None:
+    return arguments
+  return jax.device_put(arguments, NamedSharding(mesh, Spec()))
 
 
 def _clients_per_chunk(case: Case) -> int | str:

@@ -17,10 +17,6 @@ from experiments.benchmarks.cases import Case
 from experiments.benchmarks.ceilings import make_ceilings
 from experiments.benchmarks.timing import Spread, in_turn, ratios, spread
 
-WORKS = {
-  'training': cases.make_training,
-  'evaluation': cases.make_evaluation,
-}
 NO_TORCH = 'PyTorch is not installed: pip install -e .[bench]'
 
 
@@ -90,7 +86,7 @@ def measure(
 
   >>> measure(Case('convnet4'), 'training', 3, with_torch=False)
   """
-  program = WORKS[work](case)
+  program = cases.make(case, work)
   program.run()  # the first call warms up
   ceilings = make_ceilings(case.dtype)
   ours = {'ours': program.run}

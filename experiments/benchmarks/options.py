@@ -6,8 +6,8 @@ from typing import Any
 
 from experiments.benchmarks.against_torch import standard_case
 from experiments.benchmarks.bars import BARS
-from experiments.benchmarks.cases import Case
-from experiments.benchmarks.measure import NO_TORCH, WORKS, has_torch
+from experiments.benchmarks.cases import WORKS, Case
+from experiments.benchmarks.measure import NO_TORCH, has_torch
 from experiments.benchmarks.plain_models import PLAIN
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import bad_input, check_known
@@ -59,18 +59,9 @@ def make_bars(words: Sequence[str]) -> list[str]:
   return _names('bars', words, BARS, ('all', 'none'))
 
 
-def make_works(words: Sequence[str], cases: Sequence[Case]) -> list[str]:
-  """Return the kinds of work to be timed, which the cases can do."""
-  works = _words('work', words, WORKS)
-  if 'evaluation' in works and (most := max(c.devices for c in cases)) > 1:
-    raise bad_input(
-      'devices',
-      got=f'{most} with --work={",".join(works)}',
-      expected='one device for an evaluation, which is timed on one',
-      choices=['--work=training', '--devices=1'],
-      cause='devices that share the clients of training',
-    )
-  return works
+def make_works(words: Sequence[str]) -> list[str]:
+  """Return the kinds of work to be timed."""
+  return _words('work', words, WORKS)
 
 
 def check_methods(cases: Sequence[Case], with_torch: bool) -> None:

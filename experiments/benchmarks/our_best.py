@@ -1,9 +1,9 @@
 """Ours at its best, as PyTorch is at its best in yardstick.py.
 
-On a CPU a round runs on one device, whose products use all cores, or on one
-device a core, which all train clients of their own (`--config.devices`). A
-first pass runs both once to warm up and twice in turn; the faster is measured.
-Evaluation has one device.
+On a CPU a round, or an evaluation, runs on one device, whose products use all
+cores, or on one device a core, which all have clients of their own
+(`--config.devices`). A first pass runs both once to warm up and twice in turn;
+the faster is measured.
 """
 
 import functools
@@ -28,12 +28,12 @@ def choices(case: Case, devices: int, backend: str) -> list[Case]:
 
 
 @functools.cache
-def at_our_best(case: Case) -> Case:
-  """Return the case with the number of devices that is faster for training."""
+def at_our_best(case: Case, work: str) -> Case:
+  """Return the case with the number of devices that is faster for the work."""
   ours = choices(case, jax.local_device_count(), jax.default_backend())
   if len(ours) == 1:
     return ours[0]
-  runs = {one: cases.make_training(one).run for one in ours}
+  runs = {one: cases.make(one, work).run for one in ours}
   for run in runs.values():
     run()
   seconds = in_turn(runs, yardstick.FIRST_REPEATS)

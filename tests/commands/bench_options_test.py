@@ -39,23 +39,12 @@ def test_a_wrong_case_is_a_sentence(change, near):
   assert near in str(caught.value)
 
 
-def make_works(words):
-  return options.make_works(words, [Case('convnet4')])
-
-
-def test_an_evaluation_is_timed_on_one_device():
-  cases = [Case('convnet4'), Case('convnet4', devices=2)]
-  with pytest.raises(BadInput, match="got '2 with --work=evaluation'"):
-    options.make_works(['evaluation'], cases)
-  assert options.make_works(['training'], cases) == ['training']
-
-
 @pytest.mark.parametrize(
   ('check', 'word', 'near'),
   [
     (options.make_methods, 'fedprix', 'did you mean fedprox?'),
     (options.make_bars, 'startups', 'did you mean startup?'),
-    (make_works, 'evaluations', 'did you mean evaluation?'),
+    (options.make_works, 'evaluations', 'did you mean evaluation?'),
   ],
 )
 def test_a_wrong_name_is_a_sentence(check, word, near):

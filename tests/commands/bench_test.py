@@ -217,15 +217,16 @@ def test_variants_of_pytorch():
 def test_ours_is_measured_on_the_faster_number_of_devices(monkeypatch):
   seconds = {1: 0.02, 2: 0.0}
 
-  def make_training(case):
+  def make(case, work):
     run = functools.partial(time.sleep, seconds[case.devices])
     return Program(run, 0.0, 0, 1)
 
-  monkeypatch.setattr(our_best.cases, 'make_training', make_training)
+  monkeypatch.setattr(our_best.cases, 'make', make)
   monkeypatch.setattr(jax, 'local_device_count', lambda: 2)
-  assert our_best.at_our_best(Case('convnet3', clients=4)).devices == 2
+  case = Case('convnet3', clients=4)
+  assert our_best.at_our_best(case, 'training').devices == 2
   seconds[2] = 0.04
-  assert our_best.at_our_best(Case('convnet3', clients=6)).devices == 1
+  assert our_best.at_our_best(case, 'evaluation').devices == 1
   # There is no second device for a single client, nor beside an accelerator.
   for case, backend in ((Case('a', clients=1), 'cpu'), (Case('a'), 'gpu')):
     assert our_best.choices(case, 2, backend) == [case]
@@ -296,12 +297,16 @@ def start(*arguments):
 
 @pytest.mark.long
 def test_the_command_prints_one_object():
-  small = ('--clients=1', '--steps=1', '--repeats=1')
-  done = start('--model=simple_cnn', *small, '--bars=gpu', '--json')
+  small = ('--clients=3', '--steps=1', '--repeats=1', '--devices=1,2')
+  works = '--work=training,evaluation'
+  done = start('--model=simple_cnn', *small, works, '--bars=gpu', '--json')
   assert done.returncode == 0, done.stderr
   result = json.loads(done.stdout)
-  (case,) = result['cases']
-  assert case['images_per_second']['median'] > 0
+  assert [case['work'] for case in result['cases']] == [
+    *['training'] * 2, *['evaluation'] * 2
+  ]  # fmt: skip
+  for case in result['cases']:
+    assert case['images_per_second']['median'] > 0
   assert {'name', 'measured', 'bar', 'unit', 'met', 'how'} <= {
     *result['bars'][0]
   }
