@@ -43,4 +43,14 @@ def one_pass(f: Callable) -> Callable:
 
 def gradients_alone(params: PyTree) -> PyTree:
   """Return params, whose gradients XLA does not fuse with their update."""
-  return lax.optimization_barrier(params) if target() == 'gpu' else params
+  return _alone(params) if target() == 'gpu' else params
+
+
+@jax.custom_jvp
+def _alone(params):
+  return params
+
+
+@_alone.defjvp
+def _alone_jvp(primals, tangents):  # transposed: a barrier for the gradients
+  return *primals, *map(lax.optimization_barrier, tangents)
