@@ -1,7 +1,8 @@
 """Convolutions by patches of images [B, H, W, C]: y = P K.
 
-P [pixels, k l C] are the patches of a block of images, which stay in cache and
-are taken again for the gradient. A kernel of one pixel takes no patches.
+P [pixels, k l C] are the patches of a block of images, padded, which stay in
+cache and are taken again for the gradient. A kernel of one pixel takes no
+patches.
 """
 
 import jax.numpy as jnp
@@ -23,12 +24,15 @@ def conv(
   precision: PrecisionLike,
 ) -> Array:
   """Convolve x [B, H, W, C] with kernel [k, l, C, O]."""
-  x = pad(x, *padding) if any(map(any, padding)) else x
   k, m, _, o = kernel.shape
-  high, broad = x.shape[1] - k + 1, x.shape[2] - m + 1
+  high, broad = (
+    side + sum(edges) - size + 1
+    for side, edges, size in zip(x.shape[1:3], padding, (k, m), strict=True)
+  )
   flat = kernel.reshape(-1, o)
 
   def convolve(x, flat):
+    x = pad(x, *padding) if any(map(any, padding)) else x
     taps = [
       x[:, u : u + high : stride, v : v + broad : stride]
       for u in range(k) for v in range(m)
@@ -41,4 +45,5 @@ def conv(
     return convolve(x, flat)
   pixels = -(-high // stride) * -(-broad // stride)
   each = len(flat) * pixels * x.dtype.itemsize
-  return in_blocks(convolve, block_size(len(x), each), x, flat)
+  block = block_size(len(x), each)
+  return in_blocks(convolve, block, x, flat)
