@@ -9,6 +9,9 @@ written by hand:
   g = dz where z > 0,   dbias = sum g,   dscale = sum g x,
   dy = scale / sqrt(var + eps) (g - (dbias + x dscale) / n)
 
+With a skip, g is its gradient, too, and is written; without one, all who need
+g compute it from y and dz, which costs less than another array to read.
+
 Tiles and patches leave images as [B, H, W, C]. Sums add up some rows where they
 are read, the rest as XLA's sum over rows, which is as fast as a copy: a sum of
 products it takes for a matrix product, under a client axis 50 times as slow.
@@ -42,51 +45,67 @@ def _forward(y, skip, scale, bias, w, relu):
   mean = total / n
   (squares,) = _sum_of_squares(y, mean, w)
   inverse = lax.rsqrt(squares / n + EPSILON)
-  z = _affine(relu)(y, mean, scale * inverse, bias, w, skip)
-  gate = z if relu else w
-  return z, (y, gate, skip, scale, mean, inverse, w, n)
+  z = _activate(relu)(y, mean, scale * inverse, bias, w, skip)
+  gate = z if relu and skip is not None else None
+  return z, (y, gate, skip, scale, bias, mean, inverse, w, n)
 
 
 def _backward(relu, saved, dz):
-  y, gate, skip, scale, mean, inverse, w, n = saved
-  dbias, dscale = _gate_sums(dz, gate, y, mean)
+  y, gate, skip, scale, bias, mean, inverse, w, n = saved
+  line = mean, scale * inverse, bias, w
+  if skip is not None:
+    # Not `one_pass`: XLA adds up the two gradients of z while it reads them.
+    dz, relu = _gated(dz, _column(w) if gate is None else gate), False
+  sums, gradient = _gradients(relu)
+  dbias, dscale = sums(dz, y, *line)
   dscale = dscale * inverse
-  factors = scale * inverse, dbias / n, inverse * dscale / n
-  has_skip = skip is not None
-  dy, *g = _gradient(has_skip)(dz, gate, y, mean, *factors, w)
-  return dy, g[0] if has_skip else None, dscale, dbias, None
+  dy = gradient(dz, y, *line, dbias / n, inverse * dscale / n)
+  return dy, None if skip is None else dz, dscale, dbias, None
 
 
 norm.defvjp(_forward, _backward)
 
 
 @functools.cache
-def _affine(relu: bool):
+def _activate(relu: bool):
   @one_pass
-  def affine(y, mean, a, bias, w, skip):
-    z = (y - _row(mean)) * _row(a) + _row(bias)
+  def activate(y, mean, a, bias, w, skip):
+    z = _affine(y, mean, a, bias)
     z = z if skip is None else z + skip
     return (lax.max(z, lax.full_like(z, 0)) if relu else z) * _column(w)
 
-  return affine
+  return activate
 
 
 @functools.cache
-def _gradient(has_skip: bool):
+def _gradients(relu: bool):
+  """Return two functions: of the sums over g and g x, and of dy."""
+
+  def gated(dz, y, mean, a, bias, w):
+    g = dz * _column(w)
+    return _gated(g, _affine(y, mean, a, bias)) if relu else g
+
+  @_summed
+  def sums(dz, y, mean, *line):
+    g = gated(dz, y, mean, *line)
+    return [g, g * (y - _row(mean))]
+
   @one_pass
-  def gradient(dz, gate, y, mean, a, b, c, w):
-    g = _gated(dz, gate)
+  def gradient(dz, y, mean, a, bias, w, b, c):
+    g = gated(dz, y, mean, a, bias, w)
     shift = (_row(b) + (y - _row(mean)) * _row(c)) * _column(w)
-    dy = _row(a) * (g - shift)
-    return [dy, g] if has_skip else [dy]
+    return _row(a) * (g - shift)
 
-  return gradient
+  return sums, gradient
 
 
-def _gated(dz: Array, gate: Array) -> Array:
-  """Return dz where the gate is above 0: z [n, C], or w [n] without a ReLU."""
-  gate = gate if gate.ndim == 2 else lax.broadcast_in_dim(gate, dz.shape, [0])
-  return lax.select(gate > 0, dz, lax.full_like(dz, 0))
+def _affine(y, mean, a, bias):
+  return (y - _row(mean)) * _row(a) + _row(bias)
+
+
+def _gated(dz, z):
+  z = lax.broadcast_in_dim(z, dz.shape, [0, 1])
+  return lax.select(z > 0, dz, lax.full_like(dz, 0))
 
 
 def _summed(f: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
@@ -114,12 +133,6 @@ def _sum(y, w):
 def _sum_of_squares(y, mean, w):
   centred = (y - _row(mean)) * _column(w)
   return [centred * centred]
-
-
-@_summed
-def _gate_sums(dz, gate, y, mean):
-  g = _gated(dz, gate)
-  return [g, g * (y - _row(mean))]
 
 
 def _row(a: Array) -> Array:
