@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from absl import flags, logging
 
-from experiments import commandline
+from experiments import commandline, huge_pages
 
 LISTS = {
   'model': flags.DEFINE_list('model', ['convnet4'], 'Names of models.'),
@@ -169,4 +169,5 @@ def log_progress(text: str) -> None:
 
 
 if __name__ == '__main__':
+  huge_pages.ask()
   commandline.run(main)

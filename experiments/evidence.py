@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline, priority
+from experiments import commandline, huge_pages, priority
 
 QUEUE = flags.DEFINE_string('queue', 'results/queue.toml', 'the queue')
 RESULTS = flags.DEFINE_string('results', 'results', 'where results go')
@@ -85,4 +85,5 @@ def main(overrides):
 
 
 if __name__ == '__main__':
+  huge_pages.ask()
   commandline.run(main)

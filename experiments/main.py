@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline
+from experiments import commandline, huge_pages
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
@@ -88,4 +88,5 @@ def log_memory(experiment, log):
 
 
 if __name__ == '__main__':
+  huge_pages.ask()
   commandline.run(main, required=['config'])

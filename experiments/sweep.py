@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline
+from experiments import commandline, huge_pages
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
@@ -107,4 +107,5 @@ def command_of(fields):
 
 
 if __name__ == '__main__':
+  huge_pages.ask()
   commandline.run(main, required=['config'])

@@ -14,12 +14,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from experiments import huge_pages
 from experiments.benchmarks.bar import Bar
 from fedjax_pfl.core.errors import bad_input
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ('digits:fedbabu', 'fedbabu_cifar100:quick')
 FIRST, SECOND = 20, 6  # seconds
+# Not of a user: main.py has its own.
+OWN = ('FEDJAX_PFL_CACHE', 'JAX_COMPILATION_CACHE_DIR', huge_pages.VARIABLE)
 PERIOD = 0.02  # seconds between two checks
 
 
@@ -47,8 +50,8 @@ def start(config: str, folder: Path, name: str) -> tuple[float, float]:
   """
   file, _, argument = config.partition(':')
   environ = {**os.environ, 'XDG_CACHE_HOME': str(folder / 'cache')}
-  for variable in ('FEDJAX_PFL_CACHE', 'JAX_COMPILATION_CACHE_DIR'):
-    environ.pop(variable, None)  # the defaults of a user
+  for variable in OWN:
+    environ.pop(variable, None)
   command = [
     sys.executable,
     str(ROOT / 'experiments' / 'main.py'),
