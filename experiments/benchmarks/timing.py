@@ -2,7 +2,7 @@
 
 In training a round follows a round. After a pause it is slower: the kernel, and
 the host of a virtual machine, have taken back the memory that it needs. So a
-run whose last turn is seconds ago is repeated without being timed.
+run whose last turn is a second ago is repeated without being timed.
 """
 
 import math
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 REST = 0.05  # seconds: threads of a library keep spinning after their work
-PAUSE = 5.0  # seconds since the last run, before which memory is still there
+PAUSE = 1.0  # seconds since the last run, before which memory is still there
 
 Run = Callable[[], Any]  # once, to its end
 Seconds = dict[str, list[float]]  # of every repeat
