@@ -36,12 +36,10 @@ BENCH = Path(options.__file__).parents[1] / 'bench.py'
 IMAGE = (32, 32, 3)
 
 
-@pytest.mark.parametrize(
-  ('other', 'short'), [(4.0, [1.0, 1.0, 3.0]), (6.0, [1.0, 1.0, 1.0])]
-)
+@pytest.mark.parametrize(('other', 'short'), [(12, [3, 3, 9]), (18, [3, 3, 3])])
 def test_a_run_after_a_pause_is_repeated(other, short):
   """Before the first turn too: the other then has two, so the pause is long."""
-  now, counted = 0.0, []
+  now, counted = 0, []  # sixteenths of a second
 
   def run(name, first, later):
     def once():
@@ -51,9 +49,10 @@ def test_a_run_after_a_pause_is_repeated(other, short):
 
     return once
 
-  runs = {'short': run('short', 3.0, 1.0), 'other': run('other', other, other)}
-  seconds = timing.in_turn(runs, 3, clock=lambda: now)
-  assert seconds == {'short': short, 'other': [other] * 3}
+  runs = {'short': run('short', 9, 3), 'other': run('other', other, other)}
+  seconds = timing.in_turn(runs, 3, clock=lambda: now / 16)
+  want = {'short': short, 'other': [other] * 3}
+  assert {k: [16 * x for x in v] for k, v in seconds.items()} == want
 
 
 @pytest.mark.parametrize(
