@@ -10,7 +10,7 @@ written by hand:
   dy = scale / sqrt(var + eps) (g - (dbias + x dscale) / n)
 
 With a skip, g is its gradient, too, and is written; without one, all who need
-g compute it from y and dz, which costs less than another array to read.
+g compute it from y and dz: as fast as to read z, which is then not kept.
 
 Tiles and patches leave images as [B, H, W, C]. Sums add up some rows where they
 are read, the rest as XLA's sum over rows, which is as fast as a copy: a sum of
