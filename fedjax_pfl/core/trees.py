@@ -89,21 +89,20 @@ def weighted_mean(stacked: PyTree, weights: Array) -> PyTree:
   return weighted_sum(stacked, weights / jnp.sum(weights))
 
 
-# Whether rows of stacked trees lie on several devices: a loop over them would
-# send every row to every device.
-_DIVIDED: contextvars.ContextVar[bool] = contextvars.ContextVar(
-  'divided', default=False
+# Over how many devices rows of stacked trees are divided.
+_SHARES: contextvars.ContextVar[int] = contextvars.ContextVar(
+  'shares', default=1
 )
 
 
 @contextlib.contextmanager
-def rows_divided() -> Iterator[None]:
-  """Trace sums over rows [C, ...] that are divided over devices."""
-  token = _DIVIDED.set(True)
+def rows_divided(shares: int) -> Iterator[None]:
+  """Trace sums over rows [C, ...] that are divided over so many devices."""
+  token = _SHARES.set(shares)
   try:
     yield
   finally:
-    _DIVIDED.reset(token)
+    _SHARES.reset(token)
 
 
 # Which rows [C] of stacked trees have a weight; None: all of them.
@@ -136,12 +135,12 @@ def weighted_sum(stacked: PyTree, scale: Array) -> PyTree:
 
   On a CPU row after row: XLA's reduction over the first axis jumps from row to
   row for every number, which took 40 to 400 times as long. Elsewhere, and where
-  rows are divided over devices, one reduction; not a matrix product, whose
-  inputs accelerators round to fewer bits by default.
+  rows are divided over devices unevenly, one reduction; not a matrix product,
+  whose inputs accelerators round to fewer bits by default.
   """
   scale = _counted(scale)
-  if target() == 'cpu' and not _DIVIDED.get():
-    return _sum_of_rows(stacked, scale)
+  if target() == 'cpu' and not scale.shape[0] % _SHARES.get():
+    return _sum_of_rows(stacked, scale, _SHARES.get())
 
   def total(leaf):
     s = scale.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1))
@@ -150,19 +149,28 @@ def weighted_sum(stacked: PyTree, scale: Array) -> PyTree:
   return jax.tree.map(total, stacked)
 
 
-def _sum_of_rows(stacked, scale):
-  """Return the sums in the order of the rows: one loop for all leaves."""
+def _sum_of_rows(stacked, scale, shares):
+  """Return the sums in the order of the rows: one loop for all leaves.
+
+  Each device adds up its own share of the rows, then they add up the shares.
+  """
+
+  def divide(rows):
+    return rows.reshape(shares, -1, *rows.shape[1:])
+
+  def scaled(leaf, c):
+    s = divide(scale)[:, c].astype(leaf.dtype)
+    return s.reshape((-1,) + (1,) * (leaf.ndim - 1)) * divide(leaf)[:, c]
 
   def add_row(c, totals):
-    def add(total, leaf):
-      return total + scale[c].astype(leaf.dtype) * jnp.asarray(leaf)[c]
+    return jax.tree.map(
+      lambda total, leaf: total + scaled(leaf, c), totals, stacked
+    )
 
-    return jax.tree.map(add, totals, stacked)
-
-  zeros = jax.tree.map(
-    lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), stacked
-  )
-  return lax.fori_loop(0, scale.shape[0], add_row, zeros)
+  stacked = jax.tree.map(jnp.asarray, stacked)
+  first = jax.tree.map(lambda leaf: scaled(leaf, 0), stacked)
+  totals = lax.fori_loop(1, scale.shape[0] // shares, add_row, first)
+  return jax.tree.map(lambda total: jnp.sum(total, axis=0), totals)
 
 
 def segment_mean(

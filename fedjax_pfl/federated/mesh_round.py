@@ -62,7 +62,7 @@ def run_round(
     mesh,
   )
   counts = _on_all(deal.count[: deal.size], mesh)
-  with trees.rows_divided():
+  with trees.rows_divided(mesh.size):
     server = server_update(algorithm, server, uploads, counts, data, key)
   clients = jax.tree.map(
     lambda new, old: _constrain(new[: len(old)], mesh), divided, clients

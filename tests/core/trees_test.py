@@ -133,11 +133,25 @@ def test_weighted_sum_is_in_the_order_of_the_rows():
     assert trees.weighted_sum(rows[np.array(order)], jnp.ones(3)) == want
 
 
+@pytest.mark.parametrize(
+  'rows, want',
+  [([1e8, -1e8, 1, 1], 2), ([1e8, 1, -1e8, 1], 0), ([1, 2, 4], 7)],
+)
+def test_shares_of_rows_are_added_up_first(rows, want):
+  """Rows that no number of devices divides evenly: in one reduction."""
+  with trees.rows_divided(2):
+    got = trees.weighted_sum(np.array(rows, np.float32), jnp.ones(len(rows)))
+  assert got == want
+
+
 def test_weighted_sum_is_the_same_for_every_platform():
   stacked, scale = make_tree(5), jnp.array([0.5, -1, 0, 2, 0.25])
   want = trees.weighted_sum(stacked, scale)
   with compiling_for('gpu'):
     assert_close(trees.weighted_sum(stacked, scale), want)
+  for shares in (1, 2, 5):
+    with trees.rows_divided(shares):
+      assert_close(trees.weighted_sum(stacked, scale), want)
   kernel = np.asarray(stacked['block']['conv1']['kernel'])
   by_hand = np.einsum('c,cij->ij', scale, kernel)
   assert_close(want['block']['conv1']['kernel'], by_hand)
