@@ -123,7 +123,7 @@ def _values_in_blocks(stride, y, first, kernel, second, mask):
   size, margin = _blocks(y)
 
   def block(margin, y, first, kernel, second):
-    y = rows_of(y)
+    y = wide(y)
     moments = row_passes.moments_of(y, of_u)
     u = row_passes.activate_inside(
       margin, y, *row_passes.line(first, moments), of_u.w
@@ -131,11 +131,11 @@ def _values_in_blocks(stride, y, first, kernel, second, mask):
     v = row_passes.convolve(stride, b)(u, kernel)
     after = row_passes.moments_of(v, of_z)
     z = row_passes.activate(v, *row_passes.line(second, after), of_z.w)
-    z = z.astype(dtype).reshape(len(z), -(-h // stride), -(-w // stride), b)
-    return u, (z, moments, after)
+    return u, (z.astype(dtype), moments, after)
 
-  channels = kernel.reshape(9, -1).T
-  _, (z, *moments) = in_turn(block, size, margin, y, first, channels, second)
+  rows = rows_of(y), first, kernel.reshape(9, -1).T, second
+  _, (z, *moments) = in_turn(block, size, margin, *rows)
+  z = z.reshape(-1, -(-h // stride), -(-w // stride), b)
   return z, tuple(moments)
 
 
@@ -146,7 +146,7 @@ def _gradients_in_blocks(stride, y, first, kernel, second, mask, *rest):
   shape, dtype, b = y.shape, y.dtype, y.shape[3]
 
   def block(margins, y, dz, first, kernel, second, moments, after):
-    y, dz = rows_of(y), rows_of(dz)
+    y, dz = wide(y), wide(dz)
     u = row_passes.activate_inside(
       margins[0], y, *row_passes.line(first, moments), of_u.w
     )
@@ -156,24 +156,24 @@ def _gradients_in_blocks(stride, y, first, kernel, second, mask, *rest):
     if stride == 1:
       dv = row_passes.norm_gradient_inside(margins[1], g, v, *factors, of_z.w)
       g = row_passes.image_gradient(b)(dv, u, kernel)
-      margins, dv = (u, dv), row_passes.inside(dv, b)
+      dkernel = row_passes.tap_sums(1, b)(u, dv)
+      margins = (u, dv)
     else:
       dv = one_pass(row_passes.norm_gradient)(g, v, *factors, of_z.w)
       g = row_passes.spread(dv, u, kernel, stride, y.shape, b)
+      dkernel = row_passes.tap_sums(stride, b)(u, dv)
       margins = (u,)
-    dkernel = jnp.stack(row_passes.tap_sums(stride, b)(u, dv), 1)
     dfirst, factors = row_passes.affine_gradient(g, y, first, moments, of_u)
     dy = row_passes.norm_gradient(g, y, *factors, of_u.w)
-    dy = dy.astype(dtype).reshape(-1, *shape[1:])
-    return margins, (dy, dfirst, dkernel, dsecond)
+    return margins, (dy.astype(dtype), dfirst, dkernel, dsecond)
 
   margins = (margin, margin) if stride == 1 else (margin,)
   channels = kernel.reshape(9, -1).T
-  rows = y, dz, first, channels, second, *moments
+  rows = rows_of(y), rows_of(dz), first, channels, second, *moments
   grads = in_turn(block, size, margins, *rows, in_place=True)[1]
   dy, dfirst, dkernel, dsecond = grads
   dkernel = dkernel.T.reshape(kernel.shape).astype(kernel.dtype)
-  return dy, dfirst, dkernel, dsecond
+  return dy.reshape(shape), dfirst, dkernel, dsecond
 
 
 def _blocks(y: Array) -> tuple[int, Array]:

@@ -50,7 +50,7 @@ class Pixels(NamedTuple):
 
 def rows_of(x: Array) -> Array:
   """Return images [c, H, W, B] as rows [c, H, W B]."""
-  return wide(x).reshape(*x.shape[:2], -1)
+  return x.reshape(*x.shape[:2], -1)
 
 
 def pixels_of(y: Array, mask: Array, stride: int) -> tuple[Pixels, Pixels]:
@@ -69,9 +69,8 @@ def pixels_of(y: Array, mask: Array, stride: int) -> tuple[Pixels, Pixels]:
 
 
 def moments_of(y: Array, of: Pixels) -> Moments:
-  (total,) = _sum(y, of.w)
-  mean = total / of.number
-  (squares,) = _sum_of_squares(y, mean, of.w)
+  mean = _sum(y, of.w)[:, 0] / of.number
+  squares = _sum_of_squares(y, mean, of.w)[:, 0]
   return Moments(mean, lax.rsqrt(squares / of.number + EPSILON))
 
 
@@ -83,7 +82,7 @@ def line(affine: Affine, of: Moments) -> tuple[Array, Array, Array]:
 
 def affine_gradient(g, y, affine: Affine, of: Moments, pixels: Pixels):
   """Return the gradient of scale and bias, and what `norm_gradient` takes."""
-  dbias, dscale = _gate_sums(g, y, of.mean)
+  dbias, dscale = _gate_sums(g, y, of.mean).T
   dscale = dscale * of.inverse
   a, n = wide(affine.scale) * of.inverse, pixels.number
   factors = of.mean, a, dbias / n, of.inverse * dscale / n
@@ -140,14 +139,24 @@ def _column(a: Array) -> Array:
 # ---- Sums over all pixels of a channel
 
 
-def _summed(f: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
-  """Return the sums over pixels [c] of what f returns, rows [c, H, ..]."""
+def _summed(n: int) -> Callable[..., Callable[..., Array]]:
+  """Decorate f, which returns n rows [c, H, ..]: return their sums [c, n]."""
 
-  @one_pass
-  def partial_sums(*arrays):
-    return list(map(_add_rows, f(*arrays)))
+  def decorate(f):
+    @one_pass
+    def partial_sums(*arrays):
+      return lax.concatenate([_add_rows(x) for x in f(*arrays)], 1)
 
-  return lambda *arrays: list(map(_total, partial_sums(*arrays)))
+    def sums(*arrays):
+      rows = partial_sums(*arrays)
+      rows = rows.reshape(len(rows) * n, -1)
+      ones = jnp.ones(rows.shape[1], rows.dtype)
+      total = lax.dot(rows, ones, precision=lax.Precision.HIGHEST)
+      return total.reshape(-1, n)
+
+    return sums
+
+  return decorate
 
 
 def _add_rows(x: Array) -> Array:
@@ -157,24 +166,18 @@ def _add_rows(x: Array) -> Array:
   return combine([(1, every(i, stride=step)) for i in range(step)])
 
 
-def _total(x: Array) -> Array:
-  x = x.reshape(len(x), -1)
-  ones = jnp.ones(x.shape[1], x.dtype)
-  return lax.dot(x, ones, precision=lax.Precision.HIGHEST)
-
-
-@_summed
+@_summed(1)
 def _sum(y, w):
   return [y * w]
 
 
-@_summed
+@_summed(1)
 def _sum_of_squares(y, mean, w):
   centred = (y - _column(mean)) * w
   return [centred * centred]
 
 
-@_summed
+@_summed(2)
 def _gate_sums(g, y, mean):
   return [g, g * (y - _column(mean))]
 
@@ -219,12 +222,17 @@ def spread(dv, u, kernel, stride: int, shape, b: int) -> Array:
 
 
 @functools.cache
-def tap_sums(stride: int, b: int) -> Callable[[Array, Array], list[Array]]:
-  """Return (u, dv) -> sum u_t dv of the 9 taps."""
-  if stride == 1:
-    return _summed(lambda u, dv: [tap * dv for tap in _taps(u, b)])
+def tap_sums(stride: int, b: int) -> Callable[[Array, Array], Array]:
+  """Return (u, dv) -> sum u_t dv of the 9 taps [c, 9].
 
-  @_summed
+  With a stride of 1 dv has a margin, too.
+  """
+  if stride == 1:
+    return _summed(9)(
+      lambda u, dv: [tap * inside(dv, b) for tap in _taps(u, b)]
+    )
+
+  @_summed(9)
   def of_images(u, dv):
     return [tap * dv for tap in matmul_conv.taps_of(u, 3, stride)]
 
