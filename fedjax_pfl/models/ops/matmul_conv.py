@@ -1,8 +1,7 @@
 """Convolutions as matrix products, on images [C, H, W, B].
 
 With the batch last, a shift or a stride in space moves B consecutive numbers,
-and every product has the layout that is fast on a CPU (one with a transposed
-left operand takes twice as long):
+and few products need a copy of an operand (products.py):
 
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k l C, h w B] of x
 
@@ -24,7 +23,7 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import winograd
 from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
-from fedjax_pfl.models.ops.products import times_transposed
+from fedjax_pfl.models.ops.products import kernel_times, times_transposed
 
 
 def conv(
@@ -75,7 +74,7 @@ def _conv_forward(x, kernel, stride, padding, precision):
   *size, _, o = kernel.shape
   taps = _patches(x, size, stride, padding)  # [k l C, h, w, B]
   patches = taps.reshape(len(taps), -1)
-  y = lax.dot(kernel.reshape(-1, o).T, patches, precision=precision)
+  y = kernel_times(kernel.reshape(-1, o), patches, precision)
   return y.reshape(o, *taps.shape[1:]), (patches, kernel, _shape(x))
 
 
