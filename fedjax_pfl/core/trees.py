@@ -158,23 +158,28 @@ def _sum_of_rows(stacked, scale, shares):
 
   def divide(rows):
     rows = jnp.asarray(rows)
-    missing = shares * turns - len(rows)
-    rows = jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1))
+    if missing := shares * turns - len(rows):
+      rows = jnp.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1))
     return rows.reshape(shares, turns, *rows.shape[1:])
 
   stacked, scale = jax.tree.map(divide, stacked), divide(scale)
 
-  def scaled(leaf, turn):
-    s = scale[:, turn].astype(leaf.dtype)
-    return s.reshape((-1,) + (1,) * (leaf.ndim - 2)) * leaf[:, turn]
+  def row(leaf, turn):
+    return lax.dynamic_index_in_dim(leaf, turn, 1, keepdims=False)
+
+  def scaled(turn):
+    s = row(scale, turn)
+
+    def times(leaf):
+      factor = lax.expand_dims(s.astype(leaf.dtype), range(1, leaf.ndim - 1))
+      return factor * row(leaf, turn)
+
+    return jax.tree.map(times, stacked)
 
   def add_row(turn, totals):
-    return jax.tree.map(
-      lambda total, leaf: total + scaled(leaf, turn), totals, stacked
-    )
+    return jax.tree.map(lax.add, totals, scaled(turn))
 
-  first = jax.tree.map(lambda leaf: scaled(leaf, 0), stacked)
-  totals = lax.fori_loop(1, turns, add_row, first)
+  totals = lax.fori_loop(1, turns, add_row, scaled(0))
   return jax.tree.map(lambda total: jnp.sum(total, axis=0), totals)
 
 
