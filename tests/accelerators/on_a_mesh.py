@@ -1,7 +1,7 @@
 """Begin a run on a mesh; print where its states lie, and where programs do.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=3 \\
-      PYTHONPATH=.:tests python tests/accelerators/on_a_mesh.py
+      PYTHONPATH=.:tests/support python tests/accelerators/on_a_mesh.py
 """
 
 import json

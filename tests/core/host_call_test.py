@@ -26,5 +26,5 @@ def test_arguments_keep_their_places():
 
 def test_a_divided_cpu_returns_from_a_call_with_a_large_argument():
   """As one argument, a million numbers made two devices wait forever."""
-  lines = simulated_devices.output_of('host_calls.py', 2, timeout=120)
+  lines = simulated_devices.output_of('support/host_calls.py', 2, timeout=120)
   assert lines == ['2000', *['2000000'] * 20]

@@ -12,10 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[1]))  # as for the tests
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = map(str, (TESTS.parent, TESTS, TESTS / 'support'))
 
-from faults.outcome import Outcome
+from faults.outcome import Outcome  # noqa: E402
 
 SEED = 0
 # Module -> how much of it `make faults` tries.

@@ -17,9 +17,9 @@ WEIGHTS = 4  # their sum
 
 @pytest.fixture(scope='module')
 def found():
-  """Return what tests/on_a_pod.py prints."""
+  """Return what tests/support/on_a_pod.py prints."""
   words = ['fedavg,9,41', 'fedper,9,41', 'fedper,9,4001', 'fedper,41,41', 'pod']
-  (found,) = simulated_devices.output_of('on_a_pod.py', DEVICES, *words)
+  (found,) = simulated_devices.output_of('support/on_a_pod.py', DEVICES, *words)
   return json.loads(found)
 
 

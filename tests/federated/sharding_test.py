@@ -58,8 +58,8 @@ def test_more_devices_than_there_are():
 
 
 def differences(*words):
-  """Return {method: {case: difference}} of tests/on_devices.py."""
-  (found,) = simulated_devices.output_of('on_devices.py', 8, *words)
+  """Return {method: {case: difference}} of tests/support/on_devices.py."""
+  (found,) = simulated_devices.output_of('support/on_devices.py', 8, *words)
   return json.loads(found)
 
 

@@ -11,7 +11,7 @@ from fedjax_pfl.training.experiment_method import (
   build_task,
   peek_shape,
 )
-from tests.helpers import refused
+from tests.support.helpers import refused
 
 
 def stages_of(form, method):

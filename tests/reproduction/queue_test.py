@@ -180,7 +180,7 @@ def test_a_queue_that_is_killed_at_any_change_of_a_file(done):
 def start(folder, *words):
   with open(folder / 'log', 'ab') as log:
     return subprocess.Popen(
-      [sys.executable, 'tests/small_queue.py', str(folder), *words],
+      [sys.executable, 'tests/support/small_queue.py', str(folder), *words],
       cwd=ROOT,
       env={**os.environ, 'PYTHONPATH': str(ROOT)},
       stdout=log,

@@ -18,7 +18,7 @@ from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.training import lost_process, multihost
 
 ROOT = Path(multihost.__file__).parents[2]
-PROGRAM = ROOT / 'tests' / 'on_hosts.py'
+PROGRAM = ROOT / 'tests' / 'support' / 'on_hosts.py'
 WAIT = 300  # seconds, on a machine that does much else
 
 PLACES = {
@@ -91,7 +91,7 @@ class Together:
         ],
         env={
           **os.environ,
-          'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}',
+          'PYTHONPATH': f'{ROOT}:{ROOT / "tests" / "support"}',
           'XLA_FLAGS': QUICK,
           'JAX_COMPILATION_CACHE_DIR': str(cache),
           'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',

@@ -1,7 +1,7 @@
 """Run rounds on one device and on a mesh; print the largest differences.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=8 \\
-      PYTHONPATH=.:tests python tests/on_devices.py fedavg ditto fedper:0.5
+      PYTHONPATH=.:tests/support python -m on_devices fedavg ditto fedper:0.5
 
 After a colon: the rate at which clients fail.
 The number of devices has to be set before jax starts: not in a test's process.

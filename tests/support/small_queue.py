@@ -1,6 +1,6 @@
 """A queue of small trainings on the digits; as a process of its own, too:
 
-python tests/small_queue.py FOLDER [NUMBER]
+python tests/support/small_queue.py FOLDER [NUMBER]
 
 NUMBER: the change of a file before which the process kills itself.
 """

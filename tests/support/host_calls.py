@@ -1,6 +1,6 @@
 """Call the host from a program of several devices; print what follows.
 
-PYTHONPATH=.:tests python tests/host_calls.py
+PYTHONPATH=.:tests/support python -m host_calls
 """
 
 import jax

@@ -10,19 +10,20 @@ from pathlib import Path
 
 from compiler import QUICK
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent
+TESTS = SUPPORT.parent
 
 
 def output_of(
   script: str, devices: int, *words: str, timeout: float | None = None
 ) -> list[str]:
-  """Return the lines that a script, named from this folder, prints."""
+  """Return the lines that a script, named from tests/, prints."""
   count = f'--xla_force_host_platform_device_count={devices}'
   done = subprocess.run(
     [sys.executable, str(TESTS / script), *words],
     env={
       **os.environ,
-      'PYTHONPATH': f'{TESTS.parent}:{TESTS}',
+      'PYTHONPATH': f'{TESTS.parent}:{TESTS}:{SUPPORT}',
       'XLA_FLAGS': f'{count} {QUICK}',
     },
     capture_output=True,

@@ -1,6 +1,6 @@
 """Train a small model in one of several processes, as experiments/main.py.
 
-  PYTHONPATH=.:tests python tests/on_hosts.py WORKDIR HOST:PORT 2 0 {}
+  PYTHONPATH=.:tests/support python -m on_hosts WORKDIR HOST:PORT 2 0 {}
 
 The last word holds settings that differ, and for how many `seconds` it waits
 between two stops.

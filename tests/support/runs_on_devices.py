@@ -1,7 +1,7 @@
 """Do a run on one device, on three, and on three and then four; compare them.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=4 \\
-      PYTHONPATH=.:tests python tests/runs_on_devices.py FOLDER
+      PYTHONPATH=.:tests/support python -m runs_on_devices FOLDER
 
 In every round all clients take part but for round 2, where the upload of one is
 NaN: it is done again without that client.

@@ -1,7 +1,7 @@
 """Compile rounds for a mesh from shapes alone; print what they move and hold.
 
   XLA_FLAGS=--xla_force_host_platform_device_count=16 \\
-      PYTHONPATH=.:tests python tests/on_a_pod.py fedper,9,40 pod
+      PYTHONPATH=.:tests/support python -m on_a_pod fedper,9,40 pod
 
 A word is a method, the clients of a cohort, and those that are registered; or
 `pod`: 100,000 clients with a personal head, and the forecast of a run of it.
