@@ -7,7 +7,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.grid import families
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.settings.rules import MAX_SEED
+from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.training.experiment_checks import views_of_method
 from fedjax_pfl.training.experiment_method import (
   build_stages,

@@ -1,13 +1,17 @@
 """The section `data`: images, and their division among clients."""
 
 from fedjax_pfl.data import NAMES, PARTITIONS, PREPROCESSINGS, TEST_PARTITIONS
-from fedjax_pfl.settings import rules
-from fedjax_pfl.settings.field import BOTH, NOTHING, field, record
-from fedjax_pfl.settings.rules import (
+from fedjax_pfl.settings.field import (
+  BOTH,
+  NOTHING,
   at_least,
+  field,
+  is_int,
   number,
   one_of,
   or_code,
+  path,
+  record,
   tuple_of,
 )
 
@@ -27,7 +31,7 @@ class DataSettings:
   )
   data_dir: str = field(
     '',
-    rules.path('a path as a string; "" is the default place'),
+    path('a path as a string; "" is the default place'),
     'where prepared images are; "": $TFDS_DATA_DIR, ~/tensorflow_datasets; '
     'npz: the file, or the folder of one file a client',
     NOTHING,
@@ -98,7 +102,7 @@ class DataSettings:
   class_families: tuple[int, ...] = field(
     (),
     tuple_of(
-      lambda value: rules.is_int(value) and value >= 1,
+      lambda value: is_int(value) and value >= 1,
       'whole numbers of classes, 1 or more; () is one family of all classes',
       'names of classes, or a single number: write (10,)',
     ),

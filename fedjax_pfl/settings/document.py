@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from fedjax_pfl.settings.field import EVALUATION, TRAINING
-from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Field, Settings
+from fedjax_pfl.settings.field import EVALUATION, TRAINING, Field
+from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
 WIDTH = 80
 HEADS = ('field', 'default', 'meaning', 'allowed', 'changes')
@@ -47,28 +47,22 @@ def as_text() -> str:
     lines.append(f'\n{section}:' if section else '')
     for one in FIELDS.values():
       if one.section == section:
-        head = f'  {one.name} ({_shown(one.spec.default)})'
+        head = f'  {one.name} ({_shown(one.default)})'
         lines += textwrap.wrap(
-          f'{head}: {one.spec.help}', WIDTH, subsequent_indent='      '
+          f'{head}: {one.help}', WIDTH, subsequent_indent='      '
         )
   return '\n'.join(lines)
 
 
 def _row(field: Field) -> tuple[str, ...]:
-  spec = field.spec
-  choices = spec.rule.listed_choices()
-  allowed = spec.rule.expected
+  choices = field.rule.listed_choices()
+  allowed = field.rule.expected
   if choices and field.name != 'algorithm':
     allowed = ', '.join(f'`{choice}`' for choice in choices)
-  changes = [what for what in (TRAINING, EVALUATION) if what in spec.changes]
-  notes = [*(changes or ['-']), *['resumable'] * spec.resumable]
-  return (
-    f'`{field.name}`',
-    f'`{_shown(spec.default)}`',
-    spec.help,
-    allowed,
-    ', '.join(notes),
-  )
+  changes = [what for what in (TRAINING, EVALUATION) if what in field.changes]
+  notes = [*(changes or ['-']), *['resumable'] * field.resumable]
+  default = f'`{_shown(field.default)}`'
+  return f'`{field.name}`', default, field.help, allowed, ', '.join(notes)
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.settings.renamed import RENAMED_HP
 from fedjax_pfl.settings.validate import check_size
 
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
@@ -37,12 +36,10 @@ def check_hyperparameters(
   hints = typing.get_type_hints(fields)
   for name, value in given.items():
     if name not in defaults:
-      renamed = RENAMED_HP.get(name)
-      called = f'; {name} is called {renamed} now' if renamed else ''
       raise bad_input(
         'hp',
         got=name,
-        expected=f'a hyperparameter of {method}{called}',
+        expected=f'a hyperparameter of {method}',
         choices=defaults,
         cause='a setting of another method, or a typing error',
       )

@@ -5,9 +5,19 @@ from fedjax_pfl.data import PLACEMENTS
 from fedjax_pfl.data.halves import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.runs.trackers.tracker import NONE, TRACKERS
-from fedjax_pfl.settings import rules
-from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
-from fedjax_pfl.settings.rules import Rule, at_least, one_of, tuple_of
+from fedjax_pfl.settings.field import (
+  EVALUATES,
+  NOTHING,
+  VIEWS,
+  Rule,
+  at_least,
+  boolean,
+  field,
+  is_int,
+  one_of,
+  record,
+  tuple_of,
+)
 
 ON_DIVERGENCE = ('stop', 'exclude')
 SELECT = ('last', 'validation')
@@ -28,12 +38,12 @@ class EvaluationSettings:
   )
   views: tuple[str, ...] = field(
     ('initial', 'finetuned'),
-    rules.VIEWS,
+    VIEWS,
     'model variants that are evaluated at the end',
     NOTHING,
   )
   eval_views: tuple[str, ...] = field(
-    ('initial',), rules.VIEWS, 'those evaluated during the rounds'
+    ('initial',), VIEWS, 'those evaluated during the rounds'
   )
   scoring: str = field(
     'exact',
@@ -54,7 +64,7 @@ class EvaluationSettings:
   )
   eval_global_model: bool = field(
     False,
-    rules.boolean('the number of tests, or the name of a test set'),
+    boolean('the number of tests, or the name of a test set'),
     'evaluate the global model on the whole test set, too',
   )
   eval_every: int = field(
@@ -78,7 +88,7 @@ class EvaluationSettings:
   save_clients: tuple[int, ...] = field(
     (0,),
     tuple_of(
-      lambda value: rules.is_int(value) and value >= 0,
+      lambda value: is_int(value) and value >= 0,
       'ids of clients, from 0',
       'a single id: write (0,)',
     ),
@@ -117,7 +127,7 @@ class SystemSettings:
   clients_per_chunk: int | str = field(
     'auto',
     Rule(
-      lambda value: value == 'auto' or (rules.is_int(value) and value >= 1),
+      lambda value: value == 'auto' or (is_int(value) and value >= 1),
       '"auto" or a whole number of clients, 1 or more',
       'a fraction, or 0 for "all": write the number of clients',
     ),
@@ -159,13 +169,13 @@ class SystemSettings:
   )
   debug: bool = field(
     False,
-    rules.boolean('a word instead of True or False'),
+    boolean('a word instead of True or False'),
     'run clients in a Python loop, and name the first step that diverges',
     NOTHING,
   )
   quick: bool = field(
     False,
-    rules.boolean('a word; the config argument :quick sets more than this'),
+    boolean('a word; the config argument :quick sets more than this'),
     'synthetic images may stand in for absent ones',
     NOTHING,
   )

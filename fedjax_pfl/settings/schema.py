@@ -4,16 +4,22 @@ From here come the typed `Settings`, the sentence for a bad value,
 docs/settings.md, --help, and the keys by which runs are recognised.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.settings import rules
 from fedjax_pfl.settings.data_fields import DataSettings
-from fedjax_pfl.settings.field import Spec, field, record
-from fedjax_pfl.settings.rules import Rule
+from fedjax_pfl.settings.field import (
+  MAX_SEED,
+  Field,
+  Rule,
+  field,
+  fields_of,
+  is_int,
+  path,
+  record,
+)
 from fedjax_pfl.settings.run_fields import EvaluationSettings, SystemSettings
 from fedjax_pfl.settings.training_fields import (
   FinetuneSettings,
@@ -35,7 +41,7 @@ SECTIONS = {
 class Settings:
   """A config after validation: frozen and typed, in sections.
 
-  >>> settings = pfl.Settings.from_config({'dataset': 'digits'})
+  >>> settings = parse_config({'dataset': 'digits'})
   >>> settings.data.num_clients, settings.finetune.epochs
   (100, (5,))
   """
@@ -62,14 +68,14 @@ class Settings:
   )
   init_from: str = field(
     '',
-    rules.path('the directory of a finished run as a string; "" is none'),
+    path('the directory of a finished run as a string; "" is none'),
     'a run directory: begin with its final global model',
   )
   seed: int = field(
     0,
     Rule(
-      lambda value: rules.is_int(value) and 0 <= value <= rules.MAX_SEED,
-      f'a whole number as a seed, 0 to {rules.MAX_SEED}',
+      lambda value: is_int(value) and 0 <= value <= MAX_SEED,
+      f'a whole number as a seed, 0 to {MAX_SEED}',
       'a list of seeds: each seed is a run; or a seed made from the time',
     ),
     'of all random numbers',
@@ -90,37 +96,13 @@ class Settings:
     return training.total_epochs // training.local_epochs
 
 
-class Field(NamedTuple):
-  """A field of a config: flat, but for hp.X and finetune.X."""
-
-  name: str
-  section: str  # '' where it stands in Settings itself
-  attribute: str
-  spec: Spec
-
-
-def _fields_of(section: str, kind: type) -> dict[str, Field]:
-  found = {}
-  for one in dataclasses.fields(kind):
-    if 'spec' not in one.metadata:
-      continue
-    spec = one.metadata['spec']
-    name = spec.config_name or one.name
-    if section == 'finetune':
-      name = f'finetune.{name}'
-    found[name] = Field(name, section, one.name, spec)
-  return found
-
-
-FIELDS: dict[str, Field] = _fields_of('', Settings) | {
-  name: one
-  for section, kind in SECTIONS.items()
-  for name, one in _fields_of(section, kind).items()
-}
+FIELDS: dict[str, Field] = fields_of('', Settings)
+for _section, _kind in SECTIONS.items():
+  FIELDS |= fields_of(_section, _kind, 'finetune.' * (_section == 'finetune'))
 # What may differ between two parts of one run.
-RESUMABLE = tuple(name for name, one in FIELDS.items() if one.spec.resumable)
+RESUMABLE = tuple(name for name, one in FIELDS.items() if one.resumable)
 
 
 def changing(what: str) -> tuple[str, ...]:
   """Return the fields that change the numbers of TRAINING, or EVALUATION."""
-  return tuple(name for name, one in FIELDS.items() if what in one.spec.changes)
+  return tuple(name for name, one in FIELDS.items() if what in one.changes)

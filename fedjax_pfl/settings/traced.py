@@ -14,7 +14,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.settings.schema import FIELDS, Settings
 from fedjax_pfl.settings.validate import flat_config
 
-TRACED = tuple(name for name, one in FIELDS.items() if one.spec.traced)
+TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
 HP = 'hp.'
 
 

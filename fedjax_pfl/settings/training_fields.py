@@ -6,14 +6,22 @@ from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.ops.conv import CONV_IMPLS
 from fedjax_pfl.models.precision import PRECISIONS
 from fedjax_pfl.models.task import MODELS
-from fedjax_pfl.settings import rules
-from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
-from fedjax_pfl.settings.rules import (
+from fedjax_pfl.settings.field import (
+  BATCH_SIZE,
+  EVALUATES,
+  LAYERS,
+  LEARNING_RATE,
+  MOMENTUM,
+  NOTHING,
   Rule,
   at_least,
+  field,
+  is_int,
+  is_number,
   number,
   one_of,
   or_code,
+  record,
   tuple_of,
 )
 
@@ -34,7 +42,7 @@ class ModelSettings:
       )
     ),
     'the architecture; or a module of your own',
-    config_name='model',
+    name='model',
   )
   head_init: str = field(
     'default',
@@ -108,20 +116,20 @@ class TrainingSettings:
   rounds: int | None = field(
     None,
     Rule(
-      lambda value: value is None or (rules.is_int(value) and value >= 0),
+      lambda value: value is None or (is_int(value) and value >= 0),
       'a whole number of rounds, 1 or more, or None: total / local epochs',
       'epochs, or a fraction, instead of rounds',
     ),
     'given: total_epochs is not used; 0 with init_from: only evaluate',
   )
-  batch_size: int = field(50, rules.BATCH_SIZE, 'examples of a step')
+  batch_size: int = field(50, BATCH_SIZE, 'examples of a step')
   learning_rate: float = field(
-    0.1, rules.LEARNING_RATE, 'in the first round', traced=True
+    0.1, LEARNING_RATE, 'in the first round', traced=True
   )
   lr_milestones: tuple[float, ...] = field(
     (0.5, 0.75),
     tuple_of(
-      lambda value: rules.is_number(value) and 0 < value < 1,
+      lambda value: is_number(value) and 0 < value < 1,
       'fractions of all rounds, between 0 and 1',
       'rounds instead of fractions, or a single number: write (0.5,)',
     ),
@@ -137,7 +145,7 @@ class TrainingSettings:
     'factor of the learning rate in every round, from the first on',
     traced=True,
   )
-  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD', traced=True)
+  momentum: float = field(0.9, MOMENTUM, 'of SGD', traced=True)
   weight_decay: float = field(
     0.0,
     number(
@@ -179,7 +187,7 @@ class FinetuneSettings:
       lambda value: (
         isinstance(value, tuple | list)
         and len(value) > 0
-        and all(rules.is_int(v) and v >= 1 for v in value)
+        and all(is_int(v) and v >= 1 for v in value)
       ),
       'whole numbers of epochs, 1 or more',
       'epoch 0, which is the view "initial"; or a single number: write (5,)',
@@ -188,14 +196,14 @@ class FinetuneSettings:
     EVALUATES,
   )
   trainable: str = field(
-    'full', rules.LAYERS, "full, body, head, or layers: 'conv1+bn1'", EVALUATES
+    'full', LAYERS, "full, body, head, or layers: 'conv1+bn1'", EVALUATES
   )
   learning_rate: float = field(
     1e-3,
-    rules.LEARNING_RATE,
+    LEARNING_RATE,
     'the last learning rate of the rounds',
     EVALUATES,
     traced=True,
   )
-  momentum: float = field(0.9, rules.MOMENTUM, 'of SGD', EVALUATES, traced=True)
-  batch_size: int = field(50, rules.BATCH_SIZE, 'examples of a step', EVALUATES)
+  momentum: float = field(0.9, MOMENTUM, 'of SGD', EVALUATES, traced=True)
+  batch_size: int = field(50, BATCH_SIZE, 'examples of a step', EVALUATES)

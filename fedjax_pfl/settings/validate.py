@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.settings.renamed import RENAMED
-from fedjax_pfl.settings.rules import MAX_SEED
+from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
 MAX_INT = 2**31 - 1  # whole numbers on a device have 32 bits
@@ -41,10 +40,10 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
     )
   flat = _flatten(config)
   _check_names(flat)
-  flat = {name: field.spec.default for name, field in FIELDS.items()} | flat
+  flat = {name: field.default for name, field in FIELDS.items()} | flat
   for name, field in FIELDS.items():
     check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
-    if not field.spec.rule.holds(flat[name]):
+    if not field.rule.holds(flat[name]):
       raise _broken_rule(name, flat[name])
   settings = _make(flat)
   _check_rounds(settings)
@@ -124,7 +123,7 @@ def _make(flat: Mapping[str, Any]) -> Settings:
   sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
   for name, field in FIELDS.items():
     value = flat[name]
-    if isinstance(field.spec.default, tuple):
+    if isinstance(field.default, tuple):
       value = tuple(value)
     elif name == 'hp':
       value = MappingProxyType(dict(value))
@@ -137,14 +136,6 @@ def _check_names(flat: Mapping[str, Any]) -> None:
   for name in flat:
     if name in FIELDS:
       continue
-    if name in RENAMED:
-      raise bad_input(
-        'config',
-        got=name,
-        expected=f'a field of a config; {name} is called {RENAMED[name]} now',
-        choices=[RENAMED[name]],
-        cause='a config that was written for version 0.1',
-      )
     group = str(name).split('.')[0]
     inside = [field for field in FIELDS if field.startswith(f'{group}.')]
     raise bad_input(
@@ -157,7 +148,7 @@ def _check_names(flat: Mapping[str, Any]) -> None:
 
 
 def _broken_rule(name: str, value: Any) -> BadInput:
-  rule = FIELDS[name].spec.rule
+  rule = FIELDS[name].rule
   return bad_input(
     name,
     got=value,
@@ -174,7 +165,7 @@ def _check_rounds(settings: Settings) -> None:
     raise bad_input(
       'rounds',
       got=0,
-      expected=FIELDS['rounds'].spec.rule.expected,
+      expected=FIELDS['rounds'].rule.expected,
       choices=[
         'rounds=0 with init_from=RUN, to evaluate the model of that run'
       ],
@@ -204,25 +195,32 @@ def _check_rounds(settings: Settings) -> None:
 
 def _check_together(settings: Settings) -> None:
   """Refuse fields that are right each, but not beside one another."""
-  if not settings.evaluation.views:
+  data, evaluation = settings.data, settings.evaluation
+  if not evaluation.views:
     raise bad_input(
       'views',
-      got=settings.evaluation.views,
+      got=evaluation.views,
       expected='at least one view, to be evaluated at the end',
       choices=['initial', 'finetuned'],
       cause='eval_views was meant: the views during the rounds',
     )
-  _check_validation(settings)
-  _check_unseen(settings)
-  fraction = settings.training.server_data_fraction
-  if settings.data.test_partition == 'split' and fraction:
+  if evaluation.select == 'validation' and not data.validation_fraction:
     raise bad_input(
-      'server_data_fraction',
-      got=fraction,
-      expected='0 with test_partition=split: the server would train on images '
-      'that clients are tested on',
-      choices=['server_data_fraction=0', 'test_partition=same'],
-      cause='two settings of different papers',
+      'select',
+      got='validation',
+      expected='last without validation_fraction: no example is kept for '
+      'choosing',
+      choices=['validation_fraction=0.1', 'select=last'],
+      cause='one of two settings was forgotten',
+    )
+  if data.unseen_clients >= data.num_clients:
+    raise bad_input(
+      'unseen_clients',
+      got=f'{data.unseen_clients} of {data.num_clients} clients',
+      expected=f'at most {data.num_clients - 1}: a cohort has at least one '
+      'client',
+      choices=['unseen_clients=0', 'a larger num_clients, which counts all'],
+      cause='num_clients taken for the number of those that train',
     )
   if settings.system.debug and settings.system.clients_placement == 'host':
     raise bad_input(
@@ -233,57 +231,41 @@ def _check_together(settings: Settings) -> None:
       cause='a run on the host that is debugged: the numbers are the same on '
       'the device',
     )
-  num_seen = settings.data.num_seen_clients
-  for client in settings.evaluation.save_clients:
-    if client >= num_seen:
+  for client in evaluation.save_clients:
+    if client >= data.num_seen_clients:
       raise bad_input(
         'save_clients',
         got=client,
-        expected=f'ids of clients, 0 to {num_seen - 1}',
+        expected=f'ids of clients, 0 to {data.num_seen_clients - 1}',
         cause='fewer clients than before, or one of unseen_clients',
       )
+  if settings.training.server_data_fraction:
+    _check_server_data(settings)
 
 
-def _check_validation(settings: Settings) -> None:
-  """Refuse a choice by validation without examples, or with leaked ones."""
-  fraction = settings.data.validation_fraction
-  if settings.evaluation.select == 'validation' and not fraction:
-    raise bad_input(
-      'select',
-      got='validation',
-      expected='last without validation_fraction: no example is kept for '
-      'choosing',
-      choices=['validation_fraction=0.1', 'select=last'],
-      cause='one of two settings was forgotten',
-    )
-  if fraction and settings.training.server_data_fraction:
-    raise bad_input(
-      'server_data_fraction',
-      got=settings.training.server_data_fraction,
-      expected='0 with validation_fraction: the server would train on examples '
-      'that are kept for choosing',
-      choices=['server_data_fraction=0', 'validation_fraction=0'],
-      cause='two settings of different experiments',
-    )
-
-
-def _check_unseen(settings: Settings) -> None:
-  """Refuse unseen clients beside none that trains, or with leaked examples."""
-  number, total = settings.data.unseen_clients, settings.data.num_clients
-  if number and number >= total:
-    raise bad_input(
-      'unseen_clients',
-      got=f'{number} of {total} clients',
-      expected=f'at most {total - 1}: a cohort has at least one client',
-      choices=['unseen_clients=0', 'a larger num_clients, which counts all'],
-      cause='num_clients taken for the number of those that train',
-    )
-  if number and settings.training.server_data_fraction:
-    raise bad_input(
-      'server_data_fraction',
-      got=settings.training.server_data_fraction,
-      expected='0 with unseen_clients: the server would train on examples of '
-      'clients who come later',
-      choices=['server_data_fraction=0', 'unseen_clients=0'],
-      cause='two settings of different experiments',
-    )
+def _check_server_data(settings: Settings) -> None:
+  """Refuse a server that trains on examples that are kept from training."""
+  data = settings.data
+  kept = {
+    'images that clients are tested on': (
+      data.test_partition == 'split' and 'test_partition=split',
+      'test_partition=same',
+    ),
+    'examples that are kept for choosing': (
+      data.validation_fraction and 'validation_fraction',
+      'validation_fraction=0',
+    ),
+    'examples of clients who come later': (
+      data.unseen_clients and 'unseen_clients',
+      'unseen_clients=0',
+    ),
+  }
+  for examples, (setting, without) in kept.items():
+    if setting:
+      raise bad_input(
+        'server_data_fraction',
+        got=settings.training.server_data_fraction,
+        expected=f'0 with {setting}: the server would train on {examples}',
+        choices=['server_data_fraction=0', without],
+        cause='two settings of different experiments',
+      )

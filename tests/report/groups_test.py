@@ -9,7 +9,7 @@ from fedjax_pfl.settings import FIELDS
 
 def test_fields_that_change_no_number_make_no_group(tmp_path):
   """The report cannot import the settings; here the two lists are compared."""
-  unmarked = {name for name, one in FIELDS.items() if not one.spec.changes}
+  unmarked = {name for name, one in FIELDS.items() if not one.changes}
   assert {*UNTRAINED} == unmarked - {'views'} | {'seed', 'eval_every'}
   runs = [
     make_run(tmp_path / f'{seed}', seed=seed, tracker=tracker)

@@ -15,7 +15,7 @@ def test_the_page_is_that_of_the_code():
     'docs/settings.md: python experiments/settings.py --write'
   )
   for name, field in FIELDS.items():
-    assert f'| `{name}` |' in stored and field.spec.help in stored
+    assert f'| `{name}` |' in stored and field.help in stored
 
 
 def test_the_command_prints_name_default_and_meaning():

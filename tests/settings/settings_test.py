@@ -16,7 +16,6 @@ from fedjax_pfl.settings import (
   to_config,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
-from fedjax_pfl.settings.renamed import RENAMED
 
 
 def make_settings(**changes):
@@ -167,7 +166,7 @@ def test_a_bad_setting_is_a_sentence(name, value, words):
   message = refused(make_settings(**{name: value}))
   assert message.startswith(f'{name.replace("__", ".")}: got ')
   assert words in message
-  choices = FIELDS[name.replace('__', '.')].spec.rule.listed_choices()
+  choices = FIELDS[name.replace('__', '.')].rule.listed_choices()
   if choices:
     assert f'Choices: {", ".join(map(str, choices))}' in message
 
@@ -264,14 +263,6 @@ def test_an_unknown_inner_field_lists_those_of_its_group():
   assert choices[0].split(', ') == [f for f in FIELDS if 'finetune.' in f]
   assert choices[2].startswith(' you mean finetune.epochs?)')
   assert 'finetune.trainable' in refused(make_settings(finetune=5))
-
-
-@pytest.mark.parametrize('old, new', RENAMED.items())
-def test_the_old_name_of_a_field_is_told_the_new(old, new):
-  message = refused({**defaults(), **{old: 1}})
-  assert f'config: got {old!r}' in message
-  assert f'{old} is called {new} now. Choices: {new}' in message
-  assert new in FIELDS and old not in FIELDS
 
 
 @pytest.mark.parametrize('name', ['seed', 'hp', 'finetune', 'num_clients'])
