@@ -54,9 +54,9 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.analyse import Options, analyse
   from fedjax_pfl.core import progress
-  from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.training import startup
 
-  compile_cache.enable(progress.log)
+  startup.cache_programs(progress.log)
   options = Options(
     rounds=ROUNDS.value,
     clients=CLIENTS.value,

@@ -43,11 +43,11 @@ def main(overrides):
   from fedjax_pfl.report.overview import save_overview
   from fedjax_pfl.report.text_table import table
   from fedjax_pfl.settings import parse_config
-  from fedjax_pfl.training import compile_cache
-  from fedjax_pfl.training.experiment import build_experiment
+  from fedjax_pfl.training import startup
+  from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train
 
-  compile_cache.enable(progress.log)
+  startup.cache_programs(progress.log)
   methods = METHODS.value
   if methods == ['all']:
     methods = [*digits.EXPERIMENTS]

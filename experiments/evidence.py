@@ -56,14 +56,14 @@ def main(overrides):
   from fedjax_pfl.reproduction.queue.work import QueueJob
   from fedjax_pfl.runs.provenance import num_cores
   from fedjax_pfl.settings import parse_config
-  from fedjax_pfl.training import compile_cache, cpu_devices
-  from fedjax_pfl.training.data_fingerprints import make_data_of
+  from fedjax_pfl.training import startup
+  from fedjax_pfl.training.build_data import make_data_of
 
-  cpu_devices.divide_cpu(num_cores())
+  startup.divide_cpu(num_cores())
   check_minutes(MINUTES.value)
   queue = load_queue(Path(QUEUE.value), load_table)
   configs = {name: parse_config(one) for name, one in load_configs().items()}
-  compile_cache.enable(progress.log)
+  startup.cache_programs(progress.log)
   forms = [load_form(name) for name in queue.leaderboards]
 
   def follow(folder):

@@ -30,9 +30,9 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.export import export
   from fedjax_pfl.core import progress
-  from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.training import startup
 
-  compile_cache.enable(progress.log)
+  startup.cache_programs(progress.log)
   edit = partial(commandline.replace_fields, overrides=overrides)
   export(
     RUN.value,

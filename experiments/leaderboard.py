@@ -46,12 +46,12 @@ def main(overrides):
   from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import csv_file, work
   from fedjax_pfl.reproduction.queue.deadline import check_minutes, deadline
-  from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.training import startup
 
   check_minutes(MINUTES.value)
   form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))
   others = csv_file.read(AGAINST.value) if AGAINST.value else ()
-  compile_cache.enable(progress.log)
+  startup.cache_programs(progress.log)
   with deadline(MINUTES.value) as is_up_fn:
     try:
       work.run(form, FOLDER.value, progress.log, others)

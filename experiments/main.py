@@ -51,25 +51,25 @@ def main(overrides):
   if not FORECAST.value:
     commandline.require('workdir')
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl.training import cpu_devices, lost_process, multihost
+  from fedjax_pfl.training import interruption, multihost, startup
 
-  cpu_devices.divide_cpu(settings.get('devices', 0))
+  startup.divide_cpu(settings.get('devices', 0))
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
-  with lost_process.ending():
+  with interruption.ending():
     run_experiment(settings)
 
 
 def run_experiment(settings):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report.text_table import table
-  from fedjax_pfl.training import compile_cache
-  from fedjax_pfl.training.experiment import build_experiment
+  from fedjax_pfl.training import startup
+  from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train
 
   if FORECAST.value:
     log_memory(build_experiment(settings, progress.log), progress.log)
     return
-  compile_cache.enable(progress.log)
+  startup.cache_programs(progress.log)
   experiment = build_experiment(settings, progress.log)
   result = train(experiment, WORKDIR.value)
   progress.log(table([result]))

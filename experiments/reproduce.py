@@ -58,10 +58,10 @@ def main(overrides):
   from fedjax_pfl.reproduction.jobs import FigureJob, TableJob
   from fedjax_pfl.reproduction.results.results import Results, check_mergeable
   from fedjax_pfl.settings import parse_config
-  from fedjax_pfl.training import compile_cache
-  from fedjax_pfl.training.data_fingerprints import make_data_of
+  from fedjax_pfl.training import startup
+  from fedjax_pfl.training.build_data import make_data_of
 
-  compile_cache.enable(progress.log)
+  startup.cache_programs(progress.log)
   # Every mistake is found before the first file is written.
   table, data_of = load_table(TABLE.value), make_data_of(progress.log)
   wanted = (table, WHERE.value, range(SEEDS.value), data_of)

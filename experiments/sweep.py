@@ -51,7 +51,7 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
-  from fedjax_pfl.training import compile_cache, cpu_devices
+  from fedjax_pfl.training import startup
   from fedjax_pfl.tuning import sweep as sweeps
   from fedjax_pfl.tuning.choose import best_on_validation
 
@@ -62,8 +62,8 @@ def main(overrides):
     commandline.read_settings(CONFIG.value, {**overrides, **own})
     for own in combinations
   ]
-  cpu_devices.divide_cpu(configs[0].get('devices', 0))
-  compile_cache.enable(progress.log)
+  startup.divide_cpu(configs[0].get('devices', 0))
+  startup.cache_programs(progress.log)
   sweep = sweeps.plan_sweep(
     combinations, configs, SEEDS.value, tunes=bool(TUNE.value)
   )

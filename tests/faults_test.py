@@ -14,7 +14,7 @@ from experiments import commandline
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.runs.checkpoint import steps
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training import loop, preemption
+from fedjax_pfl.training import interruption, loop
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -115,7 +115,7 @@ def signalled(number, after):
   return mock.patch.object(run_dir.Run, 'log', log)
 
 
-@pytest.mark.parametrize('number', preemption.SIGNALS)
+@pytest.mark.parametrize('number', interruption.SIGNALS)
 def test_a_signal_saves_every_seed_and_logs_it(whole, tmp_path, number):
   """Two seeds, of which each has a line after the signal's round."""
   seeds = [tiny.experiment(seed)._replace() for seed in (0, 1)]
@@ -124,12 +124,12 @@ def test_a_signal_saves_every_seed_and_logs_it(whole, tmp_path, number):
     for one in seeds
   ]
   folders, output = [tmp_path / '0', tmp_path / '1'], io.StringIO()
-  before = [signal.getsignal(each) for each in preemption.SIGNALS]
+  before = [signal.getsignal(each) for each in interruption.SIGNALS]
   with (
     signalled(number, after=3),
     tiny.compiled_once(),
     contextlib.redirect_stdout(output),
-    pytest.raises(preemption.Stopped) as caught,
+    pytest.raises(interruption.Stopped) as caught,
   ):
     loop.train_seeds(seeds, folders)
   assert caught.value.status == 128 + number and caught.value.logged
@@ -138,7 +138,7 @@ def test_a_signal_saves_every_seed_and_logs_it(whole, tmp_path, number):
   )
   assert [steps(folder / 'checkpoints') for folder in folders] == [[2], [2]]
   assert not any((folder / lock.NAME).exists() for folder in folders)
-  assert [signal.getsignal(each) for each in preemption.SIGNALS] == before
+  assert [signal.getsignal(each) for each in interruption.SIGNALS] == before
   with tiny.compiled_once(), contextlib.redirect_stdout(output):
     loop.train_seeds(seeds, folders)
   got = tiny.numbers_of(folders[0])
@@ -146,8 +146,8 @@ def test_a_signal_saves_every_seed_and_logs_it(whole, tmp_path, number):
 
 
 def test_a_second_interrupt_stops_at_once():
-  stopped = pytest.raises(preemption.Stopped)
-  with stopped, preemption.catch_signals() as signal_fn:
+  stopped = pytest.raises(interruption.Stopped)
+  with stopped, interruption.catch_signals() as signal_fn:
     os.kill(os.getpid(), signal.SIGINT)
     assert signal_fn() == signal.SIGINT
     os.kill(os.getpid(), signal.SIGINT)
@@ -155,7 +155,10 @@ def test_a_second_interrupt_stops_at_once():
 
 
 def test_a_signal_after_the_last_look_is_not_lost():
-  with pytest.raises(preemption.Stopped) as caught, preemption.catch_signals():
+  with (
+    pytest.raises(interruption.Stopped) as caught,
+    interruption.catch_signals(),
+  ):
     os.kill(os.getpid(), signal.SIGTERM)
   assert caught.value.status == 143 and not caught.value.logged
 
@@ -163,7 +166,7 @@ def test_a_signal_after_the_last_look_is_not_lost():
 def test_what_is_ignored_stays_so():
   before = signal.signal(signal.SIGINT, signal.SIG_IGN)
   try:
-    with preemption.catch_signals() as signal_fn:
+    with interruption.catch_signals() as signal_fn:
       os.kill(os.getpid(), signal.SIGINT)
       assert not signal_fn()
   finally:
@@ -174,7 +177,7 @@ def test_in_another_thread_signals_are_left_alone():
   found = []
 
   def ask():
-    with preemption.catch_signals() as signal_fn:
+    with interruption.catch_signals() as signal_fn:
       found.append(signal_fn())
 
   thread = threading.Thread(target=ask)
@@ -187,8 +190,8 @@ def test_in_another_thread_signals_are_left_alone():
   ('stop', 'status', 'output'),
   [
     (KeyboardInterrupt(), 130, 'Stopped. What was saved is kept; '),
-    (preemption.Stopped(15), 143, 'Stopped. What was saved is kept; '),
-    (preemption.Stopped(15, logged=True), 143, ''),
+    (interruption.Stopped(15), 143, 'Stopped. What was saved is kept; '),
+    (interruption.Stopped(15, logged=True), 143, ''),
   ],
 )
 def test_a_command_ends_with_the_status_of_its_signal(

@@ -24,7 +24,7 @@ from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.build import build_experiment
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = sorted(

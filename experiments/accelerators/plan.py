@@ -1,6 +1,6 @@
 """From a config to what its programs are made of, on shapes alone.
 
-As `training/experiment.py` does it, but nothing is computed and no image is
+As `training/build.py` does it, but nothing is computed and no image is
 kept: the partition needs labels, the programs shapes.
 """
 
@@ -20,17 +20,10 @@ from fedjax_pfl.data.image_pool import pool_of
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.training.experiment_checks import check_batches, check_views
-from fedjax_pfl.training.experiment_data import (
-  divide,
-  first_examples,
-  load_images,
-)
-from fedjax_pfl.training.experiment_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
+from fedjax_pfl.training.build import build_stages, build_task, peek_shape
+from fedjax_pfl.training.build_checks import check_batches
+from fedjax_pfl.training.build_data import divide, first_examples, load_images
+from fedjax_pfl.training.views import check_views
 
 
 class Plan(NamedTuple):

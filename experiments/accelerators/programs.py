@@ -33,7 +33,7 @@ from fedjax_pfl.federated.chunking import (
 from fedjax_pfl.federated.mesh_states import initialize_stage
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.training.evaluators import CPU_BLOCK
-from fedjax_pfl.training.final_views import final_views
+from fedjax_pfl.training.views import final_views
 
 KINDS = ('begin', 'data', 'round', 'evaluation')
 

@@ -10,7 +10,7 @@ from experiments.benchmarks.bar import Bar
 from fedjax_pfl.federated.chunking import shapes_of
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.training import memory_estimate
-from fedjax_pfl.training.experiment import Experiment, build_experiment
+from fedjax_pfl.training.build import Experiment, build_experiment
 
 CONFIG = 'fedbabu_cifar10.py:quick'
 CASES = (('simple_cnn', 1), ('simple_cnn', 2), ('convnet4', 1))  # chunk

@@ -12,7 +12,7 @@ import jax
 from experiments import commandline
 from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.timing import seconds_of
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train, train_seeds
 
 CONFIG = 'digits.py:fedbabu,quick'

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.build import Experiment
 
 Log = Callable[[str], None]
 

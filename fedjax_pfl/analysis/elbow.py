@@ -14,7 +14,7 @@ from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.report.figure_file import check_output, format_number, save
 from fedjax_pfl.report.plots import Axis, tidy
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.build_data import build_data
 
 
 def draw_elbow(

@@ -34,10 +34,10 @@ from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.final_views import main_view
-from fedjax_pfl.training.global_evaluator import as_one_client
+from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.evaluators import as_one_client
 from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.views import main_view
 
 SERVER = 'server'
 ENDING = '.npz'

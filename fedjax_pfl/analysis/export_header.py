@@ -11,7 +11,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.data import IMAGE, find_recipe
 from fedjax_pfl.models.task import MODELS
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.build import Experiment
 
 HEAD = {
   'network': 'logits = network(x)',

@@ -11,9 +11,9 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.best_rounds import chosen_states
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import state_shapes
-from fedjax_pfl.training.validation import chosen_states
 
 
 def load_states(

@@ -29,7 +29,7 @@ from fedjax_pfl.report import plots
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.layout import make_figure
 from fedjax_pfl.report.text_table import align, mean_and_std
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.seed_run import random_streams
 
 NEEDS_DATA = True

@@ -11,8 +11,8 @@ from fedjax_pfl.report.finished_runs import each_once, labels_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
-from fedjax_pfl.training import experiment
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training import build
+from fedjax_pfl.training.build import Experiment
 
 # Replaces fields of a config: those that were given on the command line.
 Edit = Callable[[dict[str, Any]], None]
@@ -101,7 +101,7 @@ def rebuild(
   settings: Settings, data: str, log: Log, edit: Edit | None = None
 ) -> Experiment:
   """Return the experiment; its data must be those of the run, unless edited."""
-  rebuilt = experiment.build_experiment(settings, log)
+  rebuilt = build.build_experiment(settings, log)
   if rebuilt.data_id == data:
     return rebuilt
   if edit is None:

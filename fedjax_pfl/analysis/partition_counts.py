@@ -6,7 +6,7 @@ from typing import Any
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.report.partition_figure import Part
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.experiment_data import build_data
+from fedjax_pfl.training.build_data import build_data
 
 
 def partition_counts(

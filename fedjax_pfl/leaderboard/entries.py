@@ -12,7 +12,7 @@ from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import FinishedRun
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.final_views import candidate_views
+from fedjax_pfl.training.views import candidate_views
 from fedjax_pfl.tuning.train_all import is_diverged
 
 Paths = Sequence[str | os.PathLike]

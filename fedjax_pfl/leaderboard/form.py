@@ -8,13 +8,8 @@ from fedjax_pfl.evaluation.grid import families
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.field import MAX_SEED
-from fedjax_pfl.training.experiment_checks import views_of_method
-from fedjax_pfl.training.experiment_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
-from fedjax_pfl.training.final_views import FINETUNED
+from fedjax_pfl.training.build import build_stages, build_task, peek_shape
+from fedjax_pfl.training.views import FINETUNED, views_of_method
 
 INITIAL = 'initial'
 RATE = ('learning_rate', 'finetune.learning_rate')

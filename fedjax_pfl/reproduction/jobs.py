@@ -28,7 +28,7 @@ from fedjax_pfl.reproduction.write_results import (
   write_table,
 )
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.training.data_fingerprints import DataOf
+from fedjax_pfl.training.build_data import DataOf
 
 
 class TableJob:

@@ -20,7 +20,7 @@ from fedjax_pfl.reproduction.output import kept_rows
 from fedjax_pfl.reproduction.output.comparison_table import write_files
 from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.data_fingerprints import DataOf
+from fedjax_pfl.training.build_data import DataOf
 
 SUMMARY = 'summary.csv'  # every view of every run, with its command
 

@@ -8,18 +8,19 @@ import jax
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.best_models import evaluate_and_keep
-from fedjax_pfl.training.evaluators import accuracies
-from fedjax_pfl.training.final_views import candidate_views
-from fedjax_pfl.training.round_metrics import Numbers
-from fedjax_pfl.training.seed_run import SeedRun
-from fedjax_pfl.training.state import save_state, update_test_best
-from fedjax_pfl.training.validation import (
+from fedjax_pfl.training.best_rounds import (
   Chosen,
   choose,
+  evaluate_and_keep,
   has_candidates,
   mean_accuracies,
+  update_test_best,
 )
+from fedjax_pfl.training.evaluators import accuracies
+from fedjax_pfl.training.round_metrics import Numbers
+from fedjax_pfl.training.seed_run import SeedRun
+from fedjax_pfl.training.state import save_state
+from fedjax_pfl.training.views import candidate_views
 
 
 class Cadence(NamedTuple):
@@ -73,7 +74,10 @@ def evaluate_start(seed_run: SeedRun, stage: Stage, first: int) -> SeedRun:
     return seed_run
   began, state = time.perf_counter(), seed_run.state
   scores, models = evaluate_and_keep(
-    seed_run.evaluators.clients, stage, state, [stage.keep_best.view]
+    seed_run.evaluators.clients,
+    stage,
+    (state.server, state.clients),
+    [stage.keep_best.view],
   )
   test_best = update_test_best(state.test_best, scores, first, models)
   seconds = state.seconds + time.perf_counter() - began
@@ -95,7 +99,7 @@ def evaluate(seed_run: SeedRun, stage: Stage) -> tuple[SeedRun, Numbers]:
     )
     views = [view for view in views if view in names]
   scores, models = evaluate_and_keep(
-    seed_run.evaluators.clients, stage, state, views
+    seed_run.evaluators.clients, stage, (state.server, state.clients), views
   )
   test_best = update_test_best(state.test_best, scores, seed_run.done, models)
   numbers = accuracies(scores, experiment.train.count)
@@ -120,7 +124,9 @@ def validate(
   if not has_candidates(experiment, stage):
     return state.chosen, {}
   views = candidate_views(experiment.settings)
-  scores = seed_run.evaluators.validation(stage, state, views)
+  scores = seed_run.evaluators.validation(
+    stage, state.server, state.clients, views
+  )
   means = mean_accuracies(scores, experiment.train.count)
   chosen = choose(
     state.chosen, means, seed_run.done, state.server, state.clients

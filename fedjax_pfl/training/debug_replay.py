@@ -14,8 +14,8 @@ from fedjax_pfl.runs.run_dir import load_config
 from fedjax_pfl.settings import replace
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.advance import make_advance
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.cadence import cadence
-from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.seed_run import (
   SeedRun,
   open_run,

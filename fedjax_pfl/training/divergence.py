@@ -4,8 +4,15 @@ It is looked for after every call of rounds. With on_divergence='stop' the run
 stops with an error that names the round and the clients; with 'exclude' the
 rounds of that call run once more without these clients
 (drivers/without_diverged.py). Without divergence, nothing else is computed.
+In a sweep a run that diverged has a file with its error:
+
+  RUN/diverged.json   the sentence with which the training ended
+
+The numbers would be those of the same seed again. Without this file the same
+command trains the run once more, from its last checkpoint.
 """
 
+import os
 import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,16 +21,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import Client, Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.sharding import is_divided
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.drivers.driver import Call, Result
 from fedjax_pfl.training.seed_run import SeedRun
 
 NUM_SHOWN = 20  # clients in a message
+NAME = 'diverged.json'
 
 
 class Diverged(BadInput):
@@ -156,3 +166,16 @@ def _floating(tree: PyTree) -> list[Array]:
 
 def as_ids(ids: np.ndarray) -> tuple[int, ...]:
   return tuple(int(client) for client in ids)
+
+
+def record(error: Diverged) -> None:
+  """Write that this run diverged into its directory."""
+  atomic_files.write_json(error.workdir / NAME, {'message': str(error)})
+
+
+def sentence_of(workdir: str | os.PathLike) -> str:
+  """Return the sentence of a run that diverged; '' for any other."""
+  path = pathlib.Path(workdir) / NAME
+  if not path.is_file() or run_dir.is_finished(workdir):
+    return ''
+  return str(run_dir.load_json(path).get('message', NAME))

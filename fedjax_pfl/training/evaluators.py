@@ -1,39 +1,50 @@
-"""How a run evaluates the models of its clients, and the server's own."""
+"""How a run evaluates the models of its clients, and the server's own.
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+The models of clients are evaluated on each client's own test examples; the
+global model on the whole test set, in stored order and in batches of
+TEST_BATCH. A method whose server holds a part of the model only has none.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import Server, Stage
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData, Key, Scores
+from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import (
   Evaluate,
   evaluate_clients,
   make_evaluate,
 )
-from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
+from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.new_clients import with_new_clients
-from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.evaluation.own_metrics import with_metrics
+from fedjax_pfl.evaluation.summary import (
+  other_measures,
+  own_measures,
+  summarise,
+)
 from fedjax_pfl.federated.chunking import evaluation_chunk
 from fedjax_pfl.federated.sharding import replicate
-from fedjax_pfl.training.experiment import Experiment, mesh_of
-from fedjax_pfl.training.global_evaluator import (
-  GlobalEvaluator,
-  make_global_evaluator,
-)
+from fedjax_pfl.training.build import Experiment, mesh_of
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
+NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
 
 Evaluator = Callable[..., dict[str, Scores]]
+GlobalEvaluator = Callable[[Stage, Server], dict[str, Any]]
 
 
 class Evaluators(NamedTuple):
   """The evaluations of a run."""
 
-  clients: Evaluator  # (stage, state, views, on_models): {view: Scores [K]}
+  clients: Evaluator  # (stage, *states, views, on_models): {view: [K]}
   global_model: GlobalEvaluator  # (stage, server): numbers; {} without a model
   validation: Evaluator | None  # as `clients`, on examples kept for choosing
   unseen: Evaluator | None  # as `clients`, of those who come after training
@@ -62,7 +73,7 @@ def make_evaluator(
   key: Key,
   compiled: dict[tuple, Evaluate] | None = None,
 ) -> Evaluator:
-  """Return (stage, state, views, on_models) -> {view: Scores [K]}.
+  """Return (stage, server, clients, views, on_models) -> {view: Scores [K]}.
 
   `compiled` is the cache of programs that several seeds share.
   """
@@ -110,9 +121,9 @@ def make_unseen_evaluator(
     'evaluation of unseen clients',
   )
 
-  def evaluate(stage, state, views):
-    new = with_new_clients(stage)
-    return evaluate_fn(new, state._replace(clients=()), views)
+  def evaluate(stage, server, clients, views):
+    del clients
+    return evaluate_fn(with_new_clients(stage), server, (), views)
 
   return evaluate
 
@@ -130,7 +141,7 @@ def _make_evaluator(
   block = _block_size(experiment)
   compiled = {} if compiled is None else compiled
 
-  def evaluate(stage, state, views, on_models=None):
+  def evaluate(stage, server, clients, views, on_models=None):
     if not views:
       return {}
     program = stage.name, tuple(views), on_models is not None
@@ -145,8 +156,8 @@ def _make_evaluator(
       return evaluate_clients(
         compiled[program],
         views,
-        state.server,
-        state.clients,
+        server,
+        clients,
         support,
         query,
         key,
@@ -163,7 +174,7 @@ def _block_size(experiment: Experiment) -> int:
   # As many as a round holds: that is known to fit an accelerator.
   on_cpu = target() == 'cpu'
   size = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
-  mesh = mesh_of(experiment.settings)
+  mesh = mesh_of(experiment.settings.system)
   if mesh is not None:  # no device is without a client
     size = -(-size // mesh.size) * mesh.size
   return size
@@ -178,7 +189,7 @@ def _make_program(
   scoring: str,
 ) -> Evaluate:
   """Return the program that evaluates a block of clients in these views."""
-  settings, mesh = experiment.settings, mesh_of(experiment.settings)
+  settings, mesh = experiment.settings, mesh_of(experiment.settings.system)
   # Per-batch numbers are those of the public code: batches of the training.
   batch_size = settings.training.batch_size
   evaluate_fn = make_evaluate(
@@ -208,3 +219,76 @@ def accuracies(
     numbers[f'{view}/pooled'] = summary['pooled']
     numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
   return numbers
+
+
+def make_global_evaluator(experiment: Experiment) -> GlobalEvaluator:
+  """Return (stage, server) -> accuracy, top5, loss, ece, mce and count.
+
+  It returns {} without `eval_global_model`, or where the stage has no model.
+  """
+  programs, tests = {}, []
+
+  def evaluate(stage, server):
+    algorithm = stage.algorithm
+    if (
+      not experiment.settings.evaluation.eval_global_model
+      or not algorithm.global_model
+    ):
+      return {}
+    if stage.name not in programs:
+      normalise = experiment.task.normalise
+      score_fn = with_metrics(score_view, experiment.metrics)
+      programs[stage.name] = jax.jit(
+        lambda server, test: score_fn(
+          algorithm.predict,
+          algorithm.global_model(server),
+          test,
+          normalise,
+          TEST_BATCH,
+        )
+      )
+    if not tests:  # uint8 images on the device, at the first evaluation
+      tests.append(as_one_client(experiment.dataset.test))
+    return percentages(programs[stage.name](server, tests[0]))
+
+  return evaluate
+
+
+def as_one_client(images: Images) -> ClientData:
+  """Return all images as those of one client: index [N], count []."""
+  size = len(images.y)
+  return ClientData(
+    jnp.asarray(images.x),
+    jnp.asarray(images.y, jnp.int32),
+    jnp.arange(size),
+    jnp.asarray(size),
+  )
+
+
+def percentages(scores: Scores) -> dict[str, Any]:
+  """Return the scores of one set of tests as result.json has them."""
+  others = {
+    name: float(value) for name, value in other_measures(scores).items()
+  }
+  others |= own_measures(scores, np.True_)
+  count = int(scores.count)
+  accuracy = 100 * int(scores.correct) / max(count, 1)
+  return {'accuracy': accuracy, **others, 'count': count}
+
+
+def last_evaluations(
+  metrics: list[Mapping[str, Any]], stage: str
+) -> dict[str, float | int]:
+  """Return mean and deviation (ddof 0) of the last evaluations of a stage."""
+  name = 'global/accuracy'
+  last = [
+    line[name] for line in metrics if line['stage'] == stage and name in line
+  ][-NUM_LAST:]
+  if not last:
+    return {}
+  values = np.array(last, float)
+  return {
+    'mean': float(values.mean()),
+    'std': float(values.std()),
+    'evaluations': len(last),
+  }

@@ -8,30 +8,89 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.types import ClientData, Scores
+from fedjax_pfl.core import atomic_files, trees
+from fedjax_pfl.core.types import ClientData, Params, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.client_scores import Clients
+from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, Run, load_metrics
 from fedjax_pfl.training import multihost
-from fedjax_pfl.training.best_models import evaluate_finished
-from fedjax_pfl.training.cadence import validate
-from fedjax_pfl.training.experiment import Experiment, mesh_of
-from fedjax_pfl.training.final_views import (
-  candidate_views,
-  final_views,
-  main_view,
+from fedjax_pfl.training.best_rounds import (
+  chosen_states,
+  describe,
+  evaluate_finished,
+  summarise_best,
 )
-from fedjax_pfl.training.global_evaluator import last_evaluations
-from fedjax_pfl.training.model_export import ModelExport
+from fedjax_pfl.training.build import Experiment, mesh_of
+from fedjax_pfl.training.cadence import validate
+from fedjax_pfl.training.evaluators import last_evaluations
 from fedjax_pfl.training.seed_run import SeedRun
-from fedjax_pfl.training.state import State, summarise_best
-from fedjax_pfl.training.validation import chosen_states, describe
+from fedjax_pfl.training.state import State
+from fedjax_pfl.training.views import candidate_views, final_views, main_view
 from fedjax_pfl.training.warm_start import model_digest
+
+
+class ModelExport:
+  """<view>_client<id>.npz for the clients of `save_clients`, and global.npz.
+
+  global.npz is the view 'initial' if it is the same for all clients; else the
+  method has no global model.
+  """
+
+  def __init__(self, experiment: Experiment, run: Run):
+    self.experiment = experiment
+    self.run = run
+    self.chosen: dict[str, tuple[Params, dict[str, Any]]] = {}
+    self.shared: Params | None = None  # 'initial' of client 0
+    self.is_shared = False
+
+  def add(self, ids: np.ndarray, models: dict[str, Params]) -> None:
+    """Add those models of these clients that are to be saved."""
+    save_clients = self.experiment.settings.evaluation.save_clients
+    for view, stacked in models.items():
+      for place, client in enumerate(ids.tolist()):
+        if client in save_clients:
+          about = {'view': view, 'client': client}
+          model = trees.gather(stacked, place)
+          self.chosen[f'{view}_client{client}'] = model, about
+    if 'initial' in models:
+      self._compare(models['initial'])
+
+  def _compare(self, stacked: Params) -> None:
+    """Compare the models of these clients with that of client 0."""
+    if self.shared is None:
+      self.shared, self.is_shared = trees.gather(stacked, 0), True
+    same = jax.tree.map(
+      lambda leaf, rows: bool(jnp.all(rows == leaf)), self.shared, stacked
+    )
+    self.is_shared = self.is_shared and all(jax.tree.leaves(same))
+
+  def save(self) -> None:
+    """Write the chosen models, and the global model if there is one."""
+    settings = self.experiment.settings
+    about_all = {
+      'model': settings.model.name,
+      'algorithm': settings.algorithm,
+      'dataset': settings.data.dataset,
+      'image_shape': self.experiment.dataset.train.x.shape[1:],
+      'num_classes': self.experiment.dataset.num_classes,
+      'rounds': self.experiment.rounds,
+    }
+    if self.is_shared:
+      self.chosen = {
+        name: (params, about)
+        for name, (params, about) in self.chosen.items()
+        if about['view'] != 'initial'
+      }
+      self.chosen['global'] = self.shared, {'view': 'initial'}
+    for name, (params, about) in self.chosen.items():
+      save_model(self.run.model_path(name), params, {**about_all, **about})
 
 
 class Evaluated(NamedTuple):
@@ -55,10 +114,12 @@ def finalize(seed_run: SeedRun) -> None:
       continue
     models = ModelExport(experiment, seed_run.run)
     views = final_views(experiment.settings)
-    scores = seed_run.evaluators.clients(last, own, views, models.add)
+    scores = seed_run.evaluators.clients(
+      last, own.server, own.clients, views, models.add
+    )
     unseen = {}
     if seed_run.evaluators.unseen is not None:
-      unseen = seed_run.evaluators.unseen(last, own, views)
+      unseen = seed_run.evaluators.unseen(last, own.server, (), views)
     evaluated[name] = Evaluated(scores, unseen, models)
   select = experiment.settings.evaluation.select
   result = evaluated[select]
@@ -96,7 +157,7 @@ def _selectable(experiment: Experiment, state: State) -> dict[str, State]:
     return {'last': state}
   if state.chosen.round == experiment.rounds:
     return {'last': state, 'validation': state}
-  mesh = mesh_of(experiment.settings)
+  mesh = mesh_of(experiment.settings.system)
   server, clients = chosen_states(experiment, state.chosen, mesh)
   chosen = state._replace(server=server, clients=clients)
   return {'last': state, 'validation': chosen}
@@ -112,7 +173,8 @@ def _on_validation(seed_run: SeedRun, state: State) -> Scores | None:
   if settings.evaluation.select == 'validation':
     view = views[int(state.chosen.view)]
   last = seed_run.experiment.stages[-1]
-  return seed_run.evaluators.validation(last, state, views)[view]
+  states = state.server, state.clients
+  return seed_run.evaluators.validation(last, *states, views)[view]
 
 
 def _selections(

@@ -5,7 +5,8 @@ follows from the seed and the round.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
@@ -18,14 +19,14 @@ from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import (
   debug_replay,
-  lost_process,
+  divergence,
+  interruption,
   memory_estimate,
   multihost,
-  preemption,
 )
 from fedjax_pfl.training.advance import make_advance
+from fedjax_pfl.training.build import Experiment, mesh_of
 from fedjax_pfl.training.cadence import cadence, evaluate_start, record
-from fedjax_pfl.training.experiment import Experiment, mesh_of
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.multi_seed import align, check_seeds
 from fedjax_pfl.training.one_program import divide
@@ -83,7 +84,7 @@ def train_seeds(
   if len(groups) > 1:
     return _train_in_turn(experiments, workdirs, groups)
   runs = []
-  with lost_process.watching(runs), contextlib.ExitStack() as stack:
+  with interruption.watching(runs), contextlib.ExitStack() as stack:
     check_processes(experiments)
     for experiment, workdir in zip(experiments, workdirs, strict=True):
       debug = experiment.settings.system.debug
@@ -154,7 +155,7 @@ def run_rounds(seed_runs: Sequence[SeedRun]) -> list[SeedRun]:
   start = min(seed_run.done for seed_run in seed_runs)
   log_start(seed_runs)
   with (
-    preemption.catch_signals() as signal_fn,
+    interruption.catch_signals() as signal_fn,
     progress.progress('training', experiment.rounds, start=start) as bar,
   ):
     for stage, first, last in stage_bounds(experiment.stages):
@@ -176,7 +177,7 @@ def log_start(seed_runs: Sequence[SeedRun]) -> None:
   """Log the devices, and after which round runs are continued."""
   experiment = seed_runs[0].experiment
   done, rounds = min(own.done for own in seed_runs), experiment.rounds
-  if devices := describe(mesh_of(experiment.settings)):
+  if devices := describe(mesh_of(experiment.settings.system)):
     progress.log(devices)
   ahead = sum(seed_run.done > done for seed_run in seed_runs)
   if 0 < done < rounds or ahead:
@@ -232,4 +233,28 @@ def save_and_stop(seed_runs: Sequence[SeedRun], number: int) -> NoReturn:
   done = sorted({seed_run.done for seed_run in seed_runs})
   rounds = ' and '.join(map(str, done))
   progress.log(f'Saved after round {rounds}; the same command continues.')
-  raise preemption.Stopped(number, logged=True)
+  raise interruption.Stopped(number, logged=True)
+
+
+def train_together(
+  runs: Sequence[tuple[Experiment, Path]], log: Callable[[str], None]
+) -> None:
+  """Train the runs of one program; without those that diverge."""
+  while runs:
+    settings = [experiment.settings for experiment, _ in runs]
+    seeds = dict.fromkeys(one.seed for one in settings)
+    words = f'training seed {", ".join(map(str, seeds))}'
+    if len(runs) > len(seeds):
+      words += f' of several settings, {len(runs)} runs'
+    log(f'{settings[0].algorithm}: {words}')
+    try:
+      train_seeds(
+        [experiment for experiment, _ in runs], [str(path) for _, path in runs]
+      )
+      return
+    except divergence.Diverged as error:
+      divergence.record(error)
+      log(f'{error}')
+      left = [run for run in runs if run[1] != error.workdir]
+      assert len(left) == len(runs) - 1, error.workdir
+      runs = left  # they continue after their last checkpoints

@@ -35,11 +35,14 @@ from fedjax_pfl.federated.chunking import (
 )
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.training import validation
-from fedjax_pfl.training.best_models import COPIES
-from fedjax_pfl.training.experiment import Experiment, mesh_of
-from fedjax_pfl.training.final_views import final_views
-from fedjax_pfl.training.state import best_model_shapes
+from fedjax_pfl.training.best_rounds import (
+  MODEL_COPIES,
+  STATE_COPIES,
+  best_model_shapes,
+  has_candidates,
+)
+from fedjax_pfl.training.build import Experiment, mesh_of
+from fedjax_pfl.training.views import final_views
 
 SHARE_OF_RUNS = 0.5  # of the memory, for what several runs keep
 BLOCK = 10  # clients evaluated in a call, at least: evaluators.CPU_BLOCK
@@ -231,9 +234,9 @@ def _known(
   images = trees.num_bytes(list(pools.values()))
   more = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
   kept = best_model_shapes(experiment, stage, *states)
-  more['best'] = COPIES * trees.num_bytes(kept)
-  if validation.has_candidates(experiment, stage):
-    more['best'] += validation.COPIES * (server + clients)
+  more['best'] = MODEL_COPIES * trees.num_bytes(kept)
+  if has_candidates(experiment, stage):
+    more['best'] += STATE_COPIES * (server + clients)
   if not is_on_host(train):
     clients = -(-num_clients // _num_devices(experiment)) * (
       clients // num_clients
@@ -253,7 +256,7 @@ def _known(
 
 def _num_devices(experiment: Experiment) -> int:
   """Return over how many devices clients and their states are divided."""
-  mesh = mesh_of(experiment.settings)
+  mesh = mesh_of(experiment.settings.system)
   return 1 if mesh is None else mesh.size
 
 

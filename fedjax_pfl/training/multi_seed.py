@@ -14,8 +14,8 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.settings.traced import flat_settings, traced_names
-from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.experiment_data import UnseenClients
+from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build_data import UnseenClients
 from fedjax_pfl.training.one_program import share
 
 # The settings in which seeds may differ: each may start from a run of its own.

@@ -20,7 +20,7 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.training.lost_process import HEARTBEAT, first_line, on_abort
+from fedjax_pfl.training.interruption import HEARTBEAT, first_line, on_abort
 
 AUTO = 'auto'
 START = 300  # seconds within which all processes have to connect

@@ -26,8 +26,7 @@ from fedjax_pfl.settings.traced import (
   traced_names,
   with_numbers,
 )
-from fedjax_pfl.training.experiment import Experiment, Shared
-from fedjax_pfl.training.experiment_method import make_stages
+from fedjax_pfl.training.build import Experiment, Shared, make_stages
 
 # What may differ beside numbers: an argument of every program.
 SEED = 'seed'

@@ -13,9 +13,9 @@ from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import multihost
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.drivers.driver import Call
 from fedjax_pfl.training.evaluators import Evaluators, make_evaluators
-from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.state import State, first_state, initialize_stage
 
 # One word a stream of random numbers; their order is part of every result.

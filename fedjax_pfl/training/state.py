@@ -4,35 +4,27 @@ Every stage has states of its own structure; which one a checkpoint has follows
 from its round.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.numbered import Numbered, content_of
-from fedjax_pfl.core.types import Array, Key, PyTree, Scores
-from fedjax_pfl.evaluation import test_selection
-from fedjax_pfl.evaluation.evaluate import view_shapes
-from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.core.types import Key
 from fedjax_pfl.federated import host_offload, mesh_states
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.experiment import Experiment, mesh_of
-from fedjax_pfl.training.validation import Chosen, init_chosen
-
-
-class TestBest(NamedTuple):
-  """The best rounds of one view on the test set: see test_selection.py."""
-
-  # A best round for every client; with its model if the stage asks for it.
-  each: test_selection.Best
-  # The round with the best pooled accuracy, for all.
-  together: test_selection.Best
+from fedjax_pfl.training.best_rounds import (
+  Chosen,
+  TestBest,
+  best_model_shapes,
+  init_chosen,
+  init_test_best,
+)
+from fedjax_pfl.training.build import Experiment, mesh_of
 
 
 class State(NamedTuple):
@@ -61,7 +53,7 @@ def first_state(
   Where the run `writes`, later lines of its metrics are dropped.
   """
   restore_fn = run.resume if writes else run.restore_checkpoint
-  mesh = mesh_of(experiment.settings)
+  mesh = mesh_of(experiment.settings.system)
   shapes_fn = partial(state_shapes, experiment)
   if mesh is not None:
     shapes_fn = partial(_shapes_on_host, experiment)
@@ -110,7 +102,7 @@ def save_state(experiment: Experiment, run: Run, state: State, done: int):
   Every process has to call it.
   """
   state = _on_servers(content_of, state)
-  if mesh_of(experiment.settings) is not None:
+  if mesh_of(experiment.settings.system) is not None:
     num_clients = experiment.settings.data.num_seen_clients
     clients = mesh_states.to_host(state.clients, num_clients)
     state = state._replace(clients=clients)
@@ -146,7 +138,7 @@ def initialize_stage(
   initialize_fn = stage.initialize
   if is_on_host(experiment.train):
     initialize_fn = partial(host_offload.initialize_stage, stage)
-  mesh = mesh_of(experiment.settings)
+  mesh = mesh_of(experiment.settings.system)
   if mesh is not None:
     initialize_fn = partial(mesh_states.initialize_stage, stage, mesh=mesh)
   server, clients = initialize_fn(state.server, state.clients, experiment.train)
@@ -154,100 +146,3 @@ def initialize_stage(
   best = init_test_best(experiment, shapes)
   chosen = init_chosen(experiment, stage, server, clients)
   return State(server, clients, state.seconds, best, chosen)
-
-
-def best_model_shapes(
-  experiment: Experiment, stage: Stage, server: Server, clients: Client
-) -> dict[str, PyTree]:
-  """Return {view: models [K, ...] without memory} of what the stage keeps."""
-  if stage.keep_best is None:
-    return {}
-  view = stage.keep_best.view
-  shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
-  num_clients = experiment.settings.data.num_seen_clients
-
-  def stacked(leaf):
-    return np.broadcast_to(np.zeros((), leaf.dtype), (num_clients, *leaf.shape))
-
-  return {view: jax.tree.map(stacked, shapes[view])}
-
-
-def init_test_best(
-  experiment: Experiment, models: Mapping[str, PyTree] = {}
-) -> dict[str, TestBest]:
-  """Return the best rounds before any was evaluated.
-
-  `models` are those that clients keep, by view; only their shapes matter.
-  """
-  settings = experiment.settings
-  dtype = jnp.int32 if settings.evaluation.scoring == 'exact' else float
-  first = test_selection.init_best(settings.data.num_seen_clients, dtype=dtype)
-  best = jax.tree.map(np.asarray, first)
-  views = settings.evaluation.eval_views
-  return {
-    view: TestBest(best._replace(models=models.get(view, ())), best)
-    for view in views
-  }
-
-
-def update_test_best(
-  test_best: dict[str, TestBest],
-  scores: dict[str, Scores],
-  done: int,
-  models: Mapping[str, PyTree] = {},
-) -> dict[str, TestBest]:
-  """Return the best rounds after the evaluation of round `done`.
-
-  `models` {view: [K, ...]} are those of this round, where clients keep them;
-  of equal ones they keep the last.
-  """
-  updated = {
-    view: TestBest(
-      test_selection.update_best(
-        test_best[view].each,
-        score,
-        done,
-        models.get(view, ()),
-        replace_ties=view in models,
-      ),
-      test_selection.update_best(
-        test_best[view].together, score, done, shared_round=True
-      ),
-    )
-    for view, score in scores.items()
-  }
-  return {**test_best, **jax.tree.map(np.asarray, updated)}
-
-
-def summarise_best(
-  test_best: dict[str, TestBest],
-  test_count: Array,
-  train_count: Array,
-  finished: Mapping[str, Scores] = {},
-) -> dict[str, dict[str, Any]]:
-  """Return {view: {'each': summary, 'together': summary and its round}}.
-
-  And 'finished': summary, of views whose best models were evaluated once more.
-  """
-
-  def summary(best):
-    scores = Scores(best.correct, np.asarray(test_count))
-    return summarise(scores, train_count)
-
-  again = {
-    view: {'finished': summarise(scores, train_count)}
-    for view, scores in finished.items()
-  }
-
-  return {
-    view: {
-      'each': summary(best.each),
-      'together': {
-        'round': int(best.together.round[0]),
-        **summary(best.together),
-      },
-      **again.get(view, {}),
-    }
-    for view, best in test_best.items()
-    if best.together.round[0] >= 0
-  }

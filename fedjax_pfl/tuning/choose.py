@@ -17,7 +17,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.paired import paired_difference
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training import divergence
 
 
 class Choice(NamedTuple):
@@ -72,7 +72,7 @@ def _mean(accuracy: np.ndarray) -> float:
 
 def _accuracies(path: str | os.PathLike) -> np.ndarray:
   """Return the accuracy of every client on validation; NaN if it diverged."""
-  if diverged_runs.sentence_of(path):
+  if divergence.sentence_of(path):
     return np.array([math.nan])
   run_dir.load_result(path)  # refuses a run that is not finished
   clients = run_dir.load_clients(path)

@@ -11,13 +11,13 @@ from pathlib import Path
 from fedjax_pfl.core import user_code
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import Settings, parse_config, to_config
-from fedjax_pfl.training import diverged_runs, keys
-from fedjax_pfl.training.data_fingerprints import DataOf, make_data_of
-from fedjax_pfl.training.experiment import (
+from fedjax_pfl.training import divergence, keys, loop
+from fedjax_pfl.training.build import (
   Experiment,
   build_experiment,
   with_numbers_of,
 )
+from fedjax_pfl.training.build_data import DataOf, make_data_of
 from fedjax_pfl.training.memory_estimate import num_together
 from fedjax_pfl.training.one_program import static_key
 
@@ -63,7 +63,7 @@ def _train_group(runs: dict[Path, Settings], todo: set[Path], log: Log) -> None:
   for first in range(0, len(together), size):
     part = together[first : first + size]
     if todo & {path for _, path in part}:
-      diverged_runs.train_together(part, log)
+      loop.train_together(part, log)
 
 
 def _once(log: Log) -> Log:
@@ -87,15 +87,15 @@ def find_paths(
 
 def is_diverged(path: str | os.PathLike) -> bool:
   """Return whether the training of this directory ended by divergence."""
-  return bool(diverged_runs.sentence_of(path))
+  return bool(divergence.sentence_of(path))
 
 
 def _diverged_before(path: Path, log: Log) -> bool:
   """Return whether the training diverged; log that it is not repeated."""
-  if sentence := diverged_runs.sentence_of(path):
+  if sentence := divergence.sentence_of(path):
     log(
       f'{path.name} diverged before and is not trained again (without '
-      f'{diverged_runs.NAME} in its directory it is). {sentence}'
+      f'{divergence.NAME} in its directory it is). {sentence}'
     )
   return bool(sentence)
 

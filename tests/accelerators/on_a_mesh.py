@@ -12,7 +12,7 @@ import small_runs
 from experiments.accelerators import placement, plan, programs
 from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.sharding import make_mesh
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.build import build_experiment
 
 
 def main():

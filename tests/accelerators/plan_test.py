@@ -11,8 +11,8 @@ from experiments.accelerators.steps import batches_of, mean_of_chunks
 from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data import Shape, tfds_reader
 from fedjax_pfl.federated.chunking import device_memory, evaluation_chunk
-from fedjax_pfl.training.experiment import build_experiment
-from fedjax_pfl.training.final_views import final_views
+from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.views import final_views
 
 
 def config(name, **changes):

@@ -10,7 +10,7 @@ from experiments.commandline import read_settings
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.rounds import init_states, make_round
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.build import build_experiment
 
 METHOD = '''
 """FedNap: the head is frozen in every nap-th round t.

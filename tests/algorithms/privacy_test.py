@@ -30,12 +30,13 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.training.best_rounds import init_test_best
+from fedjax_pfl.training.build import build_stages
 from fedjax_pfl.training.evaluators import make_evaluator
-from fedjax_pfl.training.experiment_method import build_stages
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.loop import run_rounds
 from fedjax_pfl.training.seed_run import random_streams, start_seed_runs
-from fedjax_pfl.training.state import State, init_test_best
+from fedjax_pfl.training.state import State
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SETTINGS = {
@@ -113,7 +114,10 @@ def models_of(experiment, state, views, compiled):
   kept = {}
   key = random_streams(experiment.settings.seed)['evaluation']
   scores = make_evaluator(experiment, key, compiled)(
-    experiment.stages[-1], state, views, lambda ids, models: kept.update(models)
+    experiment.stages[-1],
+    *(state.server, state.clients),
+    views,
+    lambda ids, models: kept.update(models),
   )
   return jax.tree.map(np.asarray, kept), scores
 

@@ -5,7 +5,7 @@ from small_runs import make_settings
 
 from fedjax_pfl.data.unseen_clients import order_clients
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment_data import (
+from fedjax_pfl.training.build_data import (
   Division,
   build_data,
   divide,

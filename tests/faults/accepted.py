@@ -16,9 +16,8 @@ from faults.outcome import Outcome
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.experiment_data import build_data
-from fedjax_pfl.training.experiment_method import build_stages
+from fedjax_pfl.training.build import Experiment, build_stages
+from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.loop import train
 
 

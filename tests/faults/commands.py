@@ -30,7 +30,7 @@ from faults.outcome import Outcome
 from faults.watch import attempt, wrong_sentence
 from fedjax_pfl.runs import identity
 from fedjax_pfl.settings import to_config
-from fedjax_pfl.training import experiment
+from fedjax_pfl.training import build
 
 NAMES = ('config', 'workdir')
 PROCESSES = 40
@@ -83,7 +83,7 @@ def begin(words: list[str]) -> None:
   """Do what the command does, up to the first file that it would write."""
   overrides = commandline.parse_flags(['main.py', *words], NAMES)
   settings = commandline.read_settings(flags.FLAGS.config, overrides)
-  built = experiment.build_experiment(settings)
+  built = build.build_experiment(settings)
   path = Path(flags.FLAGS.workdir)
   if '\0' in str(path) or not _can_be_made(path):
     identity.open_directory(

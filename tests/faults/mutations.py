@@ -21,7 +21,7 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.data import Dataset
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import flat_config
-from fedjax_pfl.training import experiment, experiment_data
+from fedjax_pfl.training import build, build_data
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = common.available()
@@ -77,13 +77,13 @@ def run(count: int, seed: int) -> Outcome:
 def try_one(mutation: Mutation) -> Trial:
   """Return what came of it, up to where training would begin."""
   with images_once():
-    return attempt(lambda: experiment.build_experiment(settings_of(mutation)))
+    return attempt(lambda: build.build_experiment(settings_of(mutation)))
 
 
 @contextlib.contextmanager
 def images_once() -> Iterator[None]:
   """Load, or make, the images of equal settings once for all mutations."""
-  load = experiment_data.load_images
+  load = build_data.load_images
 
   def load_once(settings, log):
     config = flat_config(settings)
@@ -92,11 +92,11 @@ def images_once() -> Iterator[None]:
       _LOADED[key] = load(settings, log)
     return _LOADED[key]
 
-  experiment_data.load_images = load_once
+  build_data.load_images = load_once
   try:
     yield
   finally:
-    experiment_data.load_images = load
+    build_data.load_images = load
 
 
 def settings_of(mutation: Mutation) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from fedjax_pfl.leaderboard.entries import (
   worst_tenth,
 )
 from fedjax_pfl.report import finished_runs
-from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training import divergence
 from tests.report import page_runs
 
 FIELDS = {'num_clients': 4, 'client_fraction': 0.5, 'validation_fraction': 0.2}
@@ -40,7 +40,7 @@ def make(tmp_path):
 
 def diverge(path):
   (path / 'result.json').unlink()
-  (path / diverged_runs.NAME).write_text('{"message": "not finite"}')
+  (path / divergence.NAME).write_text('{"message": "not finite"}')
   return path
 
 

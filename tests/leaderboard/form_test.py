@@ -6,11 +6,7 @@ from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.leaderboard.form import is_reference, settings_of, views_of
 from fedjax_pfl.models.outline import outline
-from fedjax_pfl.training.experiment_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
+from fedjax_pfl.training.build import build_stages, build_task, peek_shape
 from tests.support.helpers import refused
 
 

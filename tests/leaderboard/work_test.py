@@ -7,7 +7,7 @@ from configs.leaderboard import load_form
 from fedjax_pfl.leaderboard import csv_file, work
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
-from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training import loop
 from fedjax_pfl.tuning import train_all as module
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -39,7 +39,7 @@ def form(monkeypatch):
 def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
   form, tmp_path, monkeypatch
 ):
-  trained, calls, train = [], [], diverged_runs.train_seeds
+  trained, calls, train = [], [], loop.train_seeds
 
   def counted(experiments, workdirs):
     calls.append(workdirs)
@@ -49,7 +49,7 @@ def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
     trained.extend(path for path in workdirs if not run_dir.is_finished(path))
     return train(experiments, workdirs)
 
-  monkeypatch.setattr(diverged_runs, 'train_seeds', counted)
+  monkeypatch.setattr(loop, 'train_seeds', counted)
   logged = []
   with pytest.raises(KeyboardInterrupt):
     work.run(form, tmp_path, logged.append)

@@ -30,8 +30,8 @@ from fedjax_pfl.reproduction.planning.plan import (
 )
 from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import diverged_runs
-from fedjax_pfl.training.data_fingerprints import make_data_of
+from fedjax_pfl.training import loop
+from fedjax_pfl.training.build_data import make_data_of
 from fedjax_pfl.training.divergence import Diverged
 from fedjax_pfl.training.warm_start import (
   model_digest,
@@ -210,7 +210,7 @@ def test_a_table_that_is_stopped_ends_the_same(
       module.execute(evaluations, stopped, silent)
   with monkeypatch.context() as patched:
     # It is not trained again.
-    patched.setattr(diverged_runs, 'train_seeds', killed)
+    patched.setattr(loop, 'train_seeds', killed)
     module.execute(evaluations, stopped, silent)
   workspaces = finished[0], stopped
   ours, theirs = (
@@ -308,7 +308,7 @@ def test_other_seeds_go_on_without_one_that_diverged(
   workspace = open_workspace(tmp_path)
   evaluations = plan(FEW[:2], SEEDS, data_of)
   lost = workspace.runs / evaluations[1].training.name
-  train = diverged_runs.train_seeds
+  train = loop.train_seeds
 
   def train_seeds(experiments, workdirs):
     if str(lost) in workdirs and lost not in seen:
@@ -318,7 +318,7 @@ def test_other_seeds_go_on_without_one_that_diverged(
     return train(experiments, workdirs)
 
   seen = []
-  monkeypatch.setattr(diverged_runs, 'train_seeds', train_seeds)
+  monkeypatch.setattr(loop, 'train_seeds', train_seeds)
   module.execute(evaluations, workspace, silent)
 
   def compared():
@@ -344,7 +344,7 @@ def test_numbers_of_the_server_need_eval_global_model(finished, data_of):
 def count_calls(monkeypatch):
   calls = {}
   for place, name in (
-    (diverged_runs, 'train_seeds'),
+    (loop, 'train_seeds'),
     (module, 'evaluate_again'),
   ):
     function = getattr(place, name)

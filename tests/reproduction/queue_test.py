@@ -17,7 +17,7 @@ from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.reproduction.execution import execute
 from fedjax_pfl.reproduction.queue import deadline
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training import loop
 from fedjax_pfl.training.divergence import Diverged
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -60,13 +60,13 @@ def copied(done, tmp_path):
 
 def count_trainings(monkeypatch):
   """Return a list that grows by what is trained."""
-  trained, train = [], diverged_runs.train_seeds
+  trained, train = [], loop.train_seeds
 
   def counted(experiments, workdirs):
     trained.append([one.settings.algorithm for one in experiments])
     return train(experiments, workdirs)
 
-  monkeypatch.setattr(diverged_runs, 'train_seeds', counted)
+  monkeypatch.setattr(loop, 'train_seeds', counted)
   return trained
 
 
@@ -281,7 +281,7 @@ def test_a_signal_of_somebody_else_ends_it(tmp_path, monkeypatch):
   def interrupted(*args):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(diverged_runs, 'train_seeds', interrupted)
+  monkeypatch.setattr(loop, 'train_seeds', interrupted)
   with pytest.raises(KeyboardInterrupt):
     run(tmp_path, minutes=100)
   assert not (tmp_path / 'results' / '.lock').exists()
@@ -392,7 +392,7 @@ def test_a_diverged_step_is_not_repeated(done, tmp_path, monkeypatch):
   def train_seeds(*args):
     raise Diverged('NaN', hot)
 
-  monkeypatch.setattr(diverged_runs, 'train_seeds', train_seeds)
+  monkeypatch.setattr(loop, 'train_seeds', train_seeds)
   logged = []
   monkeypatch.setattr(progress, 'log', logged.append)
   run(folder)

@@ -25,7 +25,7 @@ from fedjax_pfl.reproduction.cells import Table, field, replaced
 from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
 from fedjax_pfl.reproduction.planning.plan import distinct_trainings, plan
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import experiment
+from fedjax_pfl.training import build
 
 ROOT = Path(__file__).parents[2]
 ALL = {name: common.load_table(name) for name in common.available()}
@@ -265,7 +265,7 @@ def test_what_is_read_is_there(cells):
 def trace(cell):
   """Return a method's views and its last stage; on shapes."""
   settings = replaced(cell.settings, cell.evaluation)
-  stages = experiment.build_stages(parse(settings, cell.init_from), make_task())
+  stages = build.build_stages(parse(settings, cell.init_from), make_task())
   data = ClientData(
     jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),
     jax.ShapeDtypeStruct((2,), 'int32'),

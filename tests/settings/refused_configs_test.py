@@ -7,7 +7,7 @@ from helpers import refused
 from small_runs import settings_of
 
 from configs import fedbabu_cifar10
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.build import build_experiment
 
 # Found in the config, by tracing the method on shapes: before any data.
 NO_DATA_NEEDED = [

@@ -6,7 +6,7 @@ from small_runs import settings_of
 
 from fedjax_pfl.analysis.export import choose
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.keys import evaluation_key, training_key
 
 
@@ -41,7 +41,7 @@ from fedjax_pfl.training.keys import evaluation_key, training_key
   ],
 )
 def test_a_run_is_refused_before_it_reads_data(changes, words, monkeypatch):
-  monkeypatch.setattr('fedjax_pfl.training.experiment.build_data', pytest.fail)
+  monkeypatch.setattr('fedjax_pfl.training.build.build_data', pytest.fail)
   settings = settings_of(arg='fedavg', **changes)
   assert words in refused(build_experiment, settings)
 

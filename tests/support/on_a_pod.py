@@ -26,8 +26,7 @@ from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.row_exchange import AXIS
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.experiment_method import build_stages
+from fedjax_pfl.training.build import Experiment, build_stages
 from fedjax_pfl.training.memory_estimate import forecasts
 
 EXAMPLES = 4

@@ -25,7 +25,7 @@ from fedjax_pfl.reproduction.queue.entries import load_queue
 from fedjax_pfl.reproduction.queue.work import QueueJob
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.data_fingerprints import make_data_of
+from fedjax_pfl.training.build_data import make_data_of
 from fedjax_pfl.training.warm_start import load_start, name_data, start_from
 
 EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}

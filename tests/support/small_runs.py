@@ -13,9 +13,8 @@ from configs import digits
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.experiment_data import build_data
-from fedjax_pfl.training.experiment_method import build_stages
+from fedjax_pfl.training.build import Experiment, build_stages
+from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7

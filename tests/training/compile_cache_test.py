@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.training import compile_cache
+from fedjax_pfl.training import startup
 
 NAMES = (
   'jax_compilation_cache_dir',
@@ -31,7 +31,7 @@ def cache(tmp_path, monkeypatch):
 
 def enable():
   logged = []
-  compile_cache.enable(logged.append)
+  startup.cache_programs(logged.append)
   jax.experimental.compilation_cache.compilation_cache.reset_cache()
   return logged
 
@@ -49,7 +49,7 @@ def test_a_program_is_stored_in_a_folder_of_this_machine(cache, capfd):
   assert not enable()
   assert compute() == 41
   (entry,) = entries(cache)
-  assert entry.parent.name == compile_cache.machine()
+  assert entry.parent.name == startup.machine()
   assert entry.parent.stat().st_mode & 0o077 == 0  # no one else's code
   hits = []
 
@@ -81,7 +81,7 @@ def test_an_entry_that_is_cut_short_is_written_again(cache, recwarn):
 
 def test_other_warnings_are_shown(cache):
   shown = []
-  show = compile_cache.remove_damaged(None, lambda *args: shown.append(args))
+  show = startup.remove_damaged(None, lambda *args: shown.append(args))
   show('Error in the user', UserWarning, 'file', 1)
   assert shown == [('Error in the user', UserWarning, 'file', 1)]
 
@@ -124,7 +124,7 @@ def test_what_was_used_the_longest_ago_goes_first(tmp_path):
   for age in range(6):
     (folder / f'{age}').write_bytes(b'0' * 100)
     os.utime(folder / f'{age}', (1000 - age, 1000 - age))
-  compile_cache.prune(tmp_path, limit=600)
+  startup.prune(tmp_path, limit=600)
   assert len(list(folder.iterdir())) == 6
-  compile_cache.prune(tmp_path, limit=599)
+  startup.prune(tmp_path, limit=599)
   assert sorted(path.name for path in folder.iterdir()) == ['0', '1']

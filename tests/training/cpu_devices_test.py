@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.runs import provenance
-from fedjax_pfl.training import cpu_devices
+from fedjax_pfl.training import startup
 
 ROOT = Path(__file__).parents[2]
 CORES = provenance.num_cores()
@@ -61,15 +61,15 @@ def test_more_devices_than_cores(tmp_path):
     (2, '--xla_a=1', {'jax_num_cpu_devices': 2}),
     (1, '--xla_a=1', {}),
     (4, '--xla_a=1', {}),  # more than cores: refused with the config
-    (2, f'--{cpu_devices.COUNT}=3', {}),  # the user's own choice
+    (2, f'--{startup.COUNT}=3', {}),  # the user's own choice
   ],
 )
 def test_what_jax_is_told_on_three_cores(monkeypatch, devices, given, told):
   seen = {}
-  monkeypatch.setattr(cpu_devices, 'num_cores', lambda: 3)
+  monkeypatch.setattr(startup, 'num_cores', lambda: 3)
   monkeypatch.setattr(jax.config, 'update', seen.__setitem__)
   monkeypatch.setenv('XLA_FLAGS', given)
-  cpu_devices.divide_cpu(devices)
+  startup.divide_cpu(devices)
   assert seen == told
   flags = os.environ['XLA_FLAGS'].split()
   assert flags[0] == given and len(flags) == 1 + 2 * bool(told)
@@ -78,9 +78,9 @@ def test_what_jax_is_told_on_three_cores(monkeypatch, devices, given, told):
 LATE = """
 import time
 import jax, jax.numpy as jnp, numpy as np
-from fedjax_pfl.training import cpu_devices
+from fedjax_pfl.training import startup
 
-cpu_devices.divide_cpu(2)
+startup.divide_cpu(2)
 spec = jax.P('device')
 
 

@@ -10,9 +10,10 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
+from fedjax_pfl.training.best_rounds import init_test_best
 from fedjax_pfl.training.evaluators import make_evaluator
 from fedjax_pfl.training.finalize import write_result
-from fedjax_pfl.training.state import State, init_test_best
+from fedjax_pfl.training.state import State
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -33,8 +34,7 @@ def test_clients_adapt_on_half_of_their_tests_and_are_evaluated_on_the_rest():
     adapted_on[ids] = models['initial']
 
   evaluate_fn = make_evaluator(experiment, jax.random.key(0))
-  state = State(server, clients, np.zeros(()), init_test_best(experiment))
-  scores = evaluate_fn(stage, state, ('initial',), record)['initial']
+  scores = evaluate_fn(stage, server, clients, ('initial',), record)['initial']
   tests = np.asarray(experiment.test.count)
   np.testing.assert_array_equal(adapted_on, tests // 2)
   np.testing.assert_array_equal(scores.count, tests - tests // 2)
@@ -48,9 +48,8 @@ def test_scores_by_the_batch_are_of_the_size_of_the_training():
     predict=lambda view, x, mask: jnp.zeros((len(x), 10)),
   )
   (stage,) = experiment.stages
-  state = State((), (), np.zeros(()), init_test_best(experiment))
   evaluate_fn = make_evaluator(experiment, jax.random.key(0))
-  scores = evaluate_fn(stage, state, ('initial',))['initial']
+  scores = evaluate_fn(stage, (), (), ('initial',))['initial']
   test = experiment.test
   want = [
     np.sum(np.asarray(test.y[own[: count - count % 3]]) < 5)

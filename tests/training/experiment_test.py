@@ -17,14 +17,14 @@ from fedjax_pfl.data import Images, load_dataset, transforms
 from fedjax_pfl.data.images import make_dataset
 from fedjax_pfl.models.task import task_from_module
 from fedjax_pfl.settings import parse_config, replace
-from fedjax_pfl.training import experiment_data
-from fedjax_pfl.training.experiment import build_experiment
-from fedjax_pfl.training.experiment_data import build_data
-from fedjax_pfl.training.experiment_method import (
+from fedjax_pfl.training import build_data as module
+from fedjax_pfl.training.build import (
+  build_experiment,
   build_stages,
   build_task,
   peek_shape,
 )
+from fedjax_pfl.training.build_data import build_data
 
 
 def test_shapes_are_enough_to_know_the_method(compiled):
@@ -302,7 +302,7 @@ MIXED = [np.random.default_rng(0).permutation(size) for size in (40, 20)]
 def test_fewer_examples_of_a_sorted_set_are_of_every_class(orders):
   """Image folders lie class by class, Tiny-ImageNet's in training alone."""
   whole = labelled(*orders)
-  cut = experiment_data.first_examples(whole, 8)
+  cut = module.first_examples(whole, 8)
   for images, every, number in (
     (cut.train, whole.train, 2),
     (cut.test, whole.test, 1),
@@ -313,12 +313,12 @@ def test_fewer_examples_of_a_sorted_set_are_of_every_class(orders):
       np.testing.assert_array_equal(images.x[images.y == label], own)
   # An iid partition has the same rows as of the first images: another key.
   assert cut.fingerprint != whole.fingerprint
-  assert experiment_data.first_examples(whole, 40) is whole
+  assert module.first_examples(whole, 40) is whole
 
 
 def test_fewer_examples_of_a_mixed_set_are_the_first_ones():
   whole = labelled(*MIXED)
-  cut = experiment_data.first_examples(whole, 8)
+  cut = module.first_examples(whole, 8)
   for images, every, number in (
     (cut.train, whole.train, 8),
     (cut.test, whole.test, 4),
@@ -346,7 +346,7 @@ def test_inputs_of_another_recipe_and_size(monkeypatch):
   x = np.full((1, 8, 8, 1), 51, np.uint8)
   np.testing.assert_allclose(task.augment(x, jax.random.key(0)), 0.2)
   found = transforms.find_recipe('digits')._replace(side=4)
-  monkeypatch.setattr(experiment_data, 'find_recipe', lambda *names: found)
+  monkeypatch.setattr(module, 'find_recipe', lambda *names: found)
   dataset, train, *_ = build_data(
     parse_config(settings_of()), lambda text: None
   )

@@ -15,7 +15,7 @@ from compiler import QUICK
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.training import lost_process, multihost
+from fedjax_pfl.training import interruption, multihost
 
 ROOT = Path(multihost.__file__).parents[2]
 PROGRAM = ROOT / 'tests' / 'support' / 'on_hosts.py'
@@ -49,7 +49,7 @@ def test_a_single_process_needs_no_coordinator(tmp_path):
   run = multihost.open_run(tmp_path / 'run', {}, data='x')
   assert type(run) is run_dir.Run
   multihost.check_alike('config', {'anything': 1})
-  with lost_process.watching([run]), lost_process.ending():
+  with interruption.watching([run]), interruption.ending():
     pass
 
 
@@ -63,8 +63,8 @@ LOSSES = {
 
 @pytest.mark.parametrize('text', LOSSES)
 def test_a_loss_differs_from_other_errors(text):
-  assert lost_process.is_loss(ValueError(text)) == LOSSES[text]
-  assert not lost_process.is_loss(BadInput(text))
+  assert interruption.is_loss(ValueError(text)) == LOSSES[text]
+  assert not interruption.is_loss(BadInput(text))
 
 
 # ---- real processes
@@ -119,7 +119,7 @@ class Together:
     process.send_signal(signal.SIGKILL)
     began = time.monotonic()
     for other in self.processes:
-      other.wait(timeout=lost_process.HEARTBEAT + 30)
+      other.wait(timeout=interruption.HEARTBEAT + 30)
     self.took = time.monotonic() - began
     return self
 

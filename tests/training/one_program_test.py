@@ -20,8 +20,8 @@ from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import replace
 from fedjax_pfl.settings.traced import flat_settings, traced_names
 from fedjax_pfl.training import one_program as module
+from fedjax_pfl.training.build import with_numbers_of
 from fedjax_pfl.training.drivers import multi_seed as driver
-from fedjax_pfl.training.experiment import with_numbers_of
 from fedjax_pfl.training.loop import train, train_seeds
 from fedjax_pfl.training.one_program import divide
 

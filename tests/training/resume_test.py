@@ -19,7 +19,7 @@ from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.models.task import make_task
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.training.experiment import build_experiment
+from fedjax_pfl.training.build import build_experiment
 
 ROOT = Path(run_dir.__file__).parents[2]
 ROUNDS = 8

@@ -24,11 +24,11 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import finalize
-from fedjax_pfl.training.final_views import candidate_views, final_views
+from fedjax_pfl.training.best_rounds import Chosen, choose
+from fedjax_pfl.training.finalize import ModelExport
 from fedjax_pfl.training.loop import train, train_seeds
-from fedjax_pfl.training.model_export import ModelExport
 from fedjax_pfl.training.seed_run import random_streams
-from fedjax_pfl.training.validation import Chosen, choose
+from fedjax_pfl.training.views import candidate_views, final_views
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROUNDS, CLIENTS = 6, 6

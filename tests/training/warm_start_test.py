@@ -11,8 +11,7 @@ from fedjax_pfl.algorithms import load
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.experiment import build_experiment
-from fedjax_pfl.training.experiment_method import build_task
+from fedjax_pfl.training.build import build_experiment, build_task
 from fedjax_pfl.training.warm_start import (
   check_same_clients,
   load_start,

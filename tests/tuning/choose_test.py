@@ -8,7 +8,7 @@ import pytest
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training import divergence
 from fedjax_pfl.training.divergence import Diverged
 from fedjax_pfl.tuning.choose import best_on_validation
 
@@ -46,7 +46,7 @@ def test_settings_that_diverged_are_not_chosen(tmp_path):
   good = make_group(tmp_path, 'good', (1, 1, 1), (1, 1, 1))
   hot = make_group(tmp_path, 'hot', (9, 9, 9), (9, 9, 9))
   (hot[1] / 'result.json').unlink()
-  diverged_runs.record(Diverged('NaN', hot[1]))
+  divergence.record(Diverged('NaN', hot[1]))
   choice = best_on_validation([hot, good])
   assert choice.best == 1 and choice.second is None and choice.is_noise
   assert math.isnan(choice.means[0]) and math.isnan(choice.margin)

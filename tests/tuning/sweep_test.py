@@ -9,7 +9,7 @@ from helpers import refused
 from experiments import commandline
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
-from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training import divergence
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.choose import Choice, best_on_validation
 from fedjax_pfl.tuning.sweep import (
@@ -108,7 +108,7 @@ def test_the_tests_of_the_view_that_validation_compared(tmp_path, monkeypatch):
 def test_of_a_setting_with_a_diverged_seed_no_run_is_shown(tmp_path):
   groups = [[tmp_path / f'{rate}_{seed}' for seed in (0, 1)] for rate in (1, 2)]
   groups[1][1].mkdir()
-  (groups[1][1] / diverged_runs.NAME).write_text('{"message": "diverged"}')
+  (groups[1][1] / divergence.NAME).write_text('{"message": "diverged"}')
   assert runs_of_whole_settings(groups) == groups[0]
 
 

@@ -9,7 +9,7 @@ import small_runs
 from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training import diverged_runs
+from fedjax_pfl.training import loop
 from fedjax_pfl.tuning import train_all as module
 from fedjax_pfl.tuning.train_all import is_diverged, train_all
 
@@ -37,13 +37,13 @@ def ignore(text):
 
 def count_trainings(monkeypatch):
   """Return a list that grows by the learning rates that are trained."""
-  trained, train = [], diverged_runs.train_seeds
+  trained, train = [], loop.train_seeds
 
   def counted(experiments, workdirs):
     trained.extend(one.settings.training.learning_rate for one in experiments)
     return train(experiments, workdirs)
 
-  monkeypatch.setattr(diverged_runs, 'train_seeds', counted)
+  monkeypatch.setattr(loop, 'train_seeds', counted)
   return trained
 
 
@@ -118,13 +118,13 @@ def test_a_sweep_that_is_killed_ends_the_same(tmp_path, monkeypatch):
 
 def test_few_at_once_where_memory_is_small(tmp_path, monkeypatch):
   monkeypatch.setattr(module, 'num_together', lambda experiment: 2)
-  calls, train = [], diverged_runs.train_seeds
+  calls, train = [], loop.train_seeds
 
   def counted(experiments, workdirs):
     calls.append(len(experiments))
     return train(experiments, workdirs)
 
-  monkeypatch.setattr(diverged_runs, 'train_seeds', counted)
+  monkeypatch.setattr(loop, 'train_seeds', counted)
   settings = [make(rounds=1, seed=seed) for seed in range(3)]
   paths = train_all(settings, tmp_path, ignore)
   assert calls == [2, 1] and all(map(run_dir.is_finished, paths))

@@ -28,7 +28,7 @@ from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.training import keys
-from fedjax_pfl.training.data_fingerprints import DataOf
+from fedjax_pfl.training.build_data import DataOf
 
 # Rows of summary.csv by key and view.
 Rows = Mapping[tuple[str, str], Mapping[str, str]]

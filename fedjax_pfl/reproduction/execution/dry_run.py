@@ -27,7 +27,7 @@ from fedjax_pfl.reproduction.planning.plan import (
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training.data_fingerprints import DataOf
+from fedjax_pfl.training.build_data import DataOf
 
 DONE, SHARED, DIVERGED = 'done', 'with a cell above', 'diverged'
 

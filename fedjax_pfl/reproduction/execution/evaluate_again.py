@@ -25,11 +25,11 @@ from fedjax_pfl.reproduction.cells import Reading
 from fedjax_pfl.reproduction.results.gather import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import RESUMABLE, to_config
-from fedjax_pfl.training.best_models import evaluate_finished
+from fedjax_pfl.training.best_rounds import TestBest, evaluate_finished
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import make_evaluator
-from fedjax_pfl.training.experiment import Experiment
 from fedjax_pfl.training.seed_run import random_streams
-from fedjax_pfl.training.state import State, TestBest, state_shapes
+from fedjax_pfl.training.state import state_shapes
 
 OF_CLASSES = ('own', 'other')
 OF_SERVER = ('global', 'global_last10', 'global_top5')
@@ -103,8 +103,7 @@ def scores_of(
   views = _views(readings, ('accuracy',))
   if views:
     evaluate = make_evaluator(experiment, key)
-    state = State(*states, np.zeros(()), {})
-    scores |= evaluate(experiment.stages[-1], state, views)
+    scores |= evaluate(experiment.stages[-1], *states, views)
   views = _views(readings, OF_CLASSES)
   if views:
     number = experiment.settings.data.num_seen_clients

@@ -2,7 +2,7 @@
 
 Finished runs are found by the content of their directories, and stopped ones
 continue from their last checkpoint. A training that diverges ends alone: the
-others go on, and it is not repeated (training/diverged_runs.py).
+others go on, and it is not repeated (training/divergence.py).
 """
 
 import pathlib
@@ -26,9 +26,9 @@ from fedjax_pfl.reproduction.results.results import Found, Results
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training import diverged_runs, keys
-from fedjax_pfl.training.diverged_runs import train_together
-from fedjax_pfl.training.experiment import Experiment, build_experiment
+from fedjax_pfl.training import divergence, keys
+from fedjax_pfl.training.build import Experiment, build_experiment
+from fedjax_pfl.training.loop import train_together
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
 
@@ -110,7 +110,7 @@ def run_path(training: Training, workspace: Workspace) -> pathlib.Path:
 def diverged_of(training: Training, workspace: Workspace) -> str:
   """Return the sentence of a training that diverged, or began with one; ''."""
   paths = (run_path(one, workspace) for one in training.chain)
-  return next(filter(None, map(diverged_runs.sentence_of, paths)), '')
+  return next(filter(None, map(divergence.sentence_of, paths)), '')
 
 
 def train_missing(
@@ -123,7 +123,7 @@ def train_missing(
     if sentence := diverged_of(training, workspace):
       log(
         f'{path.name} is not trained: it, or the run it begins with, diverged '
-        f'before ({diverged_runs.NAME} in the run directory; without this file '
+        f'before ({divergence.NAME} in the run directory; without this file '
         f'it is trained again). {sentence}'
       )
     elif not is_finished(path):

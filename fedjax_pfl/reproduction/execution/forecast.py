@@ -25,14 +25,14 @@ from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.settings import Settings, flat_config
-from fedjax_pfl.training.cadence import cadence
-from fedjax_pfl.training.experiment import Experiment
-from fedjax_pfl.training.experiment_data import build_data
-from fedjax_pfl.training.experiment_method import (
+from fedjax_pfl.training.build import (
+  Experiment,
   build_stages,
   build_task,
   peek_shape,
 )
+from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.cadence import cadence
 from fedjax_pfl.training.memory_estimate import program_bytes
 from fedjax_pfl.training.seed_run import random_streams
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fedjax_pfl.reproduction.cells import Cell, Reading
 from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training import keys
-from fedjax_pfl.training.data_fingerprints import DataOf
+from fedjax_pfl.training.build_data import DataOf
 
 Config = Mapping[str, Any]
 # Stands for the path of that run, which is known when it is trained.

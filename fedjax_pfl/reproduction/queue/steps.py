@@ -20,7 +20,7 @@ from fedjax_pfl.reproduction.planning.plan import (
 from fedjax_pfl.reproduction.queue.entries import Entry
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.runs.run_dir import is_finished
-from fedjax_pfl.training.data_fingerprints import DataOf
+from fedjax_pfl.training.build_data import DataOf
 from fedjax_pfl.training.warm_start import MODEL
 
 DONE, DIVERGED, BLOCKED = 'done', 'diverged', 'blocked'

@@ -32,7 +32,7 @@ from fedjax_pfl.reproduction.write_results import (
 )
 from fedjax_pfl.runs import lock
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.data_fingerprints import DataOf
+from fedjax_pfl.training.build_data import DataOf
 
 
 class QueueJob:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated.cohort import is_on_host
+from fedjax_pfl.training.build import mesh_of
 from fedjax_pfl.training.drivers import (
   compiled,
   debug,
@@ -11,7 +12,6 @@ from fedjax_pfl.training.drivers import (
   multi_seed,
 )
 from fedjax_pfl.training.drivers.driver import RoundDriver, in_turn
-from fedjax_pfl.training.experiment import mesh_of
 from fedjax_pfl.training.seed_run import SeedRun, make_call
 
 
@@ -25,7 +25,7 @@ def choose_driver(seed_runs: Sequence[SeedRun], stage: Stage) -> RoundDriver:
     return in_turn(debug.make_rounds(stage))
   if is_on_host(experiment.train):
     return in_turn(host_offload.make_rounds(experiment, stage))
-  mesh = mesh_of(experiment.settings)
+  mesh = mesh_of(experiment.settings.system)
   rounds_fn = compiled.make_rounds(experiment, stage, mesh)
   if len(seed_runs) == 1:
     return in_turn(rounds_fn)

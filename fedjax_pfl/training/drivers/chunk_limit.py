@@ -6,7 +6,7 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated.chunking import chunk_limit
 from fedjax_pfl.federated.padding_overhead import expected_overhead
-from fedjax_pfl.training.experiment import Experiment
+from fedjax_pfl.training.build import Experiment
 
 
 def limit_chunk(experiment: Experiment, stage: Stage) -> int:

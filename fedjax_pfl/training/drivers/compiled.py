@@ -8,8 +8,8 @@ from fedjax_pfl.federated import rounds
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 from fedjax_pfl.federated.sharding import replicate
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
-from fedjax_pfl.training.experiment import Experiment
 
 
 def make_rounds(

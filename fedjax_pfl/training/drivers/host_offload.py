@@ -4,8 +4,8 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated.host_offload import make_host_rounds
 from fedjax_pfl.federated.rounds import Round
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
-from fedjax_pfl.training.experiment import Experiment
 
 
 def make_rounds(experiment: Experiment, stage: Stage) -> Round:

@@ -17,13 +17,13 @@ from fedjax_pfl.federated.chunking import device_memory
 from fedjax_pfl.federated.oom_backoff import is_out_of_memory
 from fedjax_pfl.federated.rounds import Round
 from fedjax_pfl.federated.sharding import replicate
+from fedjax_pfl.training.build import Experiment, mesh_of
 from fedjax_pfl.training.drivers.driver import (
   Call,
   RoundDriver,
   run_in_turn,
   to_results,
 )
-from fedjax_pfl.training.experiment import Experiment, mesh_of
 
 
 def side_by_side(
@@ -91,7 +91,7 @@ def num_side_by_side(experiment: Experiment, stage: Stage, call: Call) -> int:
     return 1
   chunk = experiment.settings.system.clients_per_chunk
   size = cohort.shape[0] if chunk == 'auto' else min(int(chunk), cohort.size)
-  mesh = mesh_of(experiment.settings)
+  mesh = mesh_of(experiment.settings.system)
   own = trees.num_bytes(call.clients) // (mesh.size if mesh else 1)
   states = 2 * (trees.num_bytes(call.server) + own)  # before and after
   return max(1, memory.num_fitting(size * memory.per_client + states))

@@ -25,13 +25,14 @@ from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.unseen_clients import order_clients
 from fedjax_pfl.data.validation_split import hold_out
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.experiment_checks import (
+from fedjax_pfl.training.build_checks import (
   check_batches,
   check_global_tests,
 )
 
 Log = Callable[[str], None]
 Rows = list  # for each client an array of indices into the images
+DataOf = Callable[[Settings], str]  # settings -> fingerprint of the data
 
 
 class Division(NamedTuple):
@@ -251,3 +252,27 @@ def _first_of_each(owners: np.ndarray, share: float) -> np.ndarray:
   is_kept = np.empty(len(owners), bool)
   is_kept[order] = place < np.ceil(share * count[owner])
   return is_kept
+
+
+def make_data_of(log: Callable[[str], None]) -> DataOf:
+  """Return settings -> the fingerprint of the data that a run would have.
+
+  An image set is read once, and each partition of it drawn once.
+  """
+  datasets, fingerprints = {}, {}
+
+  def data_of(settings: Settings) -> str:
+    data, quick = settings.data, settings.system.quick
+    images = (
+      *(data.dataset, data.data_dir, data.max_train_examples),
+      *(data.preprocessing, quick),
+    )
+    division = (data, quick, settings.seed)
+    if division not in fingerprints:
+      if images not in datasets:
+        datasets[images] = load_images(settings, log)
+      dataset = datasets[images]
+      fingerprints[division] = identify(dataset, divide(settings, dataset))
+    return fingerprints[division]
+
+  return data_of

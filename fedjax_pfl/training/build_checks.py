@@ -7,12 +7,13 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.core.user_code import FORM, is_code
-from fedjax_pfl.data import IMAGE, Dataset, peek_dtype
-from fedjax_pfl.evaluation import evaluate
+from fedjax_pfl.core.user_code import FORM, NAME, is_code, value_of
+from fedjax_pfl.data import IMAGE, Dataset
+from fedjax_pfl.evaluation.own_metrics import Metrics, check_metrics
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.final_views import final_views
+from fedjax_pfl.settings.run_fields import EvaluationSettings
+from fedjax_pfl.training.views import shapes_of_clients
 
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
@@ -112,36 +113,6 @@ def check_scoring(settings: Settings, test: ClientData) -> None:
     )
 
 
-def views_of_method(
-  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
-) -> tuple[str, ...]:
-  """Return all views of the last stage; traces, computes nothing."""
-  data = _shapes(settings, image_shape)
-  *_, (last, *states) = stage_shapes(stages, data)
-  return evaluate.view_names(last.algorithm, *states, data)
-
-
-def check_views(
-  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
-) -> None:
-  """Refuse views that the method does not have."""
-  last, names = stages[-1], views_of_method(settings, stages, image_shape)
-  for views in (final_views(settings), settings.evaluation.eval_views):
-    evaluate.check_views(views, names)
-  eval_views = settings.evaluation.eval_views
-  if last.keep_best and last.keep_best.view not in eval_views:
-    view = last.keep_best.view
-    raise bad_input(
-      'eval_views',
-      got=eval_views,
-      expected=f'{view} among them: of it the clients of '
-      f'{settings.algorithm} keep the models of their best rounds',
-      choices=[f'eval_views={",".join((*eval_views, view))}'],
-      cause='the protocol of printed numbers, in a run that evaluates nothing '
-      'on the way',
-    )
-
-
 def check_download(
   settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
 ) -> None:
@@ -149,7 +120,7 @@ def check_download(
   number = settings.data.unseen_clients
   if not number:
     return
-  data = _shapes(settings, image_shape)
+  data = shapes_of_clients(settings, image_shape)
   *_, (last, server, clients) = stage_shapes(stages, data)
   client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
   down = jax.eval_shape(last.algorithm.download, server, client)
@@ -166,13 +137,18 @@ def check_download(
   )
 
 
-def _shapes(settings: Settings, image_shape: tuple) -> ClientData:
-  """Return the shapes of the clients that take part, of one example each."""
-  clients = settings.data.num_seen_clients
-  dtype = peek_dtype(settings.data.dataset, settings.data.data_dir)
-  return ClientData(
-    jax.ShapeDtypeStruct((1, *image_shape), dtype),
-    jax.ShapeDtypeStruct((1,), 'int32'),
-    jax.ShapeDtypeStruct((clients, 1), 'int32'),
-    jax.ShapeDtypeStruct((clients,), 'int32'),
-  )
+def load_metrics(settings: EvaluationSettings, num_classes: int) -> Metrics:
+  """Return the user's metrics by name, checked; {} without any."""
+  names = settings.metrics
+  metrics = {
+    NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
+  }
+  if len(metrics) < len(names):
+    raise bad_input(
+      'metrics',
+      got=names,
+      expected='functions of different names: a result has them by name',
+      cause='a function that is listed twice, or two files with one name',
+    )
+  check_metrics(metrics, num_classes)
+  return metrics

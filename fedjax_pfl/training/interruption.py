@@ -1,8 +1,15 @@
-"""End a run of several processes when one of them is lost.
+"""Runs that are interrupted: by a signal, or by the loss of another process.
 
-The others end, too: at once where the network reports it, and in any case after
-HEARTBEAT seconds without a heartbeat. Each of them prints an error that names
-the last checkpoint, from which the same command continues.
+SIGTERM comes before a preemptible machine is taken away, SIGINT from Ctrl-C: a
+run saves a checkpoint and stops. It looks for signals between compiled calls: a
+call is never interrupted, so a signal waits for one call (a round on a CPU;
+else log_every of them), and, at the beginning, for its compilation. A second
+Ctrl-C stops at once.
+
+When one of several processes is lost, the others end, too: at once where the
+network reports it, and in any case after HEARTBEAT seconds without a heartbeat.
+Each of them prints an error that names the last checkpoint, from which the same
+command continues.
 """
 
 import contextlib
@@ -10,6 +17,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,6 +26,7 @@ import jax
 
 from fedjax_pfl.core.errors import BadInput
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 HEARTBEAT = 60  # seconds without a heartbeat until a process is lost
 
 
@@ -99,7 +108,7 @@ def ending() -> Iterator[None]:
       yield
   except (BadInput, LostError) as error:
     leave(1, str(error))
-  except KeyboardInterrupt as stop:  # see preemption.py
+  except KeyboardInterrupt as stop:  # see Stopped
     leave(getattr(stop, 'status', 128 + signal.SIGINT))
   except SystemExit as error:
     leave(error.code if isinstance(error.code, int) else 1)
@@ -117,3 +126,52 @@ def leave(status: int, text: str = '') -> None:
 
 def first_line(error: Exception) -> str:
   return str(error).partition('\n')[0][:200]
+
+
+class Stopped(KeyboardInterrupt):
+  """A signal ended the program; all checkpoints that were saved are whole."""
+
+  def __init__(self, number: int, *, logged: bool = False):
+    super().__init__()
+    self.status = 128 + number  # as shells have it: 143 for SIGTERM
+    self.logged = logged  # whether it was logged that the run is saved
+
+
+@contextlib.contextmanager
+def catch_signals() -> Iterator[Callable[[], int]]:
+  """Record signals; yield a function that returns the first one, or 0.
+
+  Signals reach the main thread only: in another thread nothing is recorded. A
+  signal that is ignored stays so, as SIGINT is in a job behind `&`.
+  """
+  received = []
+
+  def handle(number, frame):
+    if number == signal.SIGINT and received:
+      raise Stopped(number)
+    received.append(number)
+
+  def first():
+    return received[0] if received else 0
+
+  if threading.current_thread() is not threading.main_thread():
+    yield first
+    return
+  before = {
+    number: signal.signal(number, handle)
+    for number in SIGNALS
+    if signal.getsignal(number) is not signal.SIG_IGN
+  }
+  try:
+    yield first
+  except Exception as error:
+    if not received:
+      raise
+    # A caller that goes on after the error would go on after the signal, too.
+    raise Stopped(received[0]) from error
+  finally:
+    for number, old in before.items():
+      # None: a handler that was not set by Python, which cannot restore it.
+      signal.signal(number, signal.SIG_DFL if old is None else old)
+  if received:  # after the run looked for the last time
+    raise Stopped(received[0])

@@ -1,0 +1,312 @@
+"""From a config to everything that a run needs: data, task and stages.
+
+Every setting is checked, and the method traced on shapes, before any data are
+read; the partition of the data before anything is compiled or written.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.sharding import Mesh
+
+from fedjax_pfl import algorithms
+from fedjax_pfl.client import local_training, optimisers, personalization
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.numbered import Numbers
+from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.user_code import check_loaded, is_code, value_of
+from fedjax_pfl.data import (
+  IMAGE,
+  Dataset,
+  Shape,
+  find_recipe,
+  make_transforms,
+  peek,
+  peek_dtype,
+  scale_shape,
+)
+from fedjax_pfl.data.halves import halves
+from fedjax_pfl.evaluation.own_metrics import Metrics
+from fedjax_pfl.federated import host_offload, server_training
+from fedjax_pfl.federated.cohort import cohort_size, is_on_host
+from fedjax_pfl.federated.sharding import make_mesh
+from fedjax_pfl.models.head_init import with_head
+from fedjax_pfl.models.outline import outline
+from fedjax_pfl.models.task import make_task
+from fedjax_pfl.models.user_model import make_user_task
+from fedjax_pfl.settings import Settings, flat_config, parse_config
+from fedjax_pfl.settings.hyperparameters import check_hyperparameters
+from fedjax_pfl.settings.run_fields import SystemSettings
+from fedjax_pfl.training import build_checks
+from fedjax_pfl.training.build_data import UnseenClients, build_data
+from fedjax_pfl.training.views import check_views
+from fedjax_pfl.training.warm_start import (
+  check_same_clients,
+  load_start,
+  name_data,
+  start_from,
+)
+
+# Hyperparameters that are records of other fields of the config.
+SHARED_RECORDS = 'train', 'finetune'
+
+
+class Shared(NamedTuple):
+  """What a run keeps of its own while it shares programs: see one_program.py.
+
+  The stages of the experiment are then those of all settings, with servers that
+  carry the numbers of one.
+  """
+
+  stages: tuple[Stage, ...]  # of this setting alone
+  numbers: Numbers
+
+
+class Experiment(NamedTuple):
+  """Everything that a run needs."""
+
+  settings: Settings
+  dataset: Dataset
+  train: ClientData
+  test: ClientData
+  validation: ClientData | None  # of the training images, for choosing
+  unseen: UnseenClients | None  # who come later: in none of the above
+  data_id: str  # fingerprint: images, partition, the model of `init_from`
+  task: Task
+  stages: tuple[Stage, ...]
+  cohort_size: int
+  metrics: Metrics = MappingProxyType({})  # the user's own, by name
+  shared: Shared | None = None
+
+  @property
+  def own_stages(self) -> tuple[Stage, ...]:
+    """Return stages whose servers are as a run stores them."""
+    return self.shared.stages if self.shared else self.stages
+
+  @property
+  def rounds(self) -> int:
+    return sum(stage.rounds for stage in self.stages)
+
+  @property
+  def eval_data(self) -> tuple[ClientData, ClientData]:
+    """Return what clients adapt on, and what they are evaluated on."""
+    return self._eval_data(self.train, self.test)
+
+  @property
+  def unseen_eval_data(self) -> tuple[ClientData, ClientData]:
+    """Return the same of the clients who come later."""
+    return self._eval_data(*self.unseen)
+
+  def _eval_data(self, train, test):
+    if self.settings.evaluation.adapt_on == 'test_half':
+      return halves(test)
+    return train, test
+
+
+def build_experiment(
+  config: Mapping[str, Any] | Settings,
+  log: Callable[[str], None] = lambda text: None,
+) -> Experiment:
+  """Return the experiment of a config: data, model and method, checked.
+
+  Args:
+    config: fields of a config by name, as `configs/*.py` make them; what it
+      leaves out has its default (docs/settings.md). Code of your own that it
+      names has to be loaded: `load_code`.
+    log: called with each sentence that a user should read.
+
+  Returns:
+    What `train` runs: `.settings`, `.train` and `.test` (`ClientData`),
+    `.task`, `.stages`, `.cohort_size`, `.rounds`.
+
+  >>> experiment = pfl.build_experiment({
+  ...   'dataset': 'digits', 'model': 'convnet3', 'num_clients': 4,
+  ...   'max_train_examples': 80, 'rounds': 1, 'batch_size': 20,
+  ... })
+  >>> experiment.train.count.shape, experiment.rounds
+  ((4,), 1)
+  """
+  settings = parse_config(config)
+  check_loaded(flat_config(settings))
+  mesh_of(settings.system)  # refuses more devices than there are
+  # Model and method first: they cost nothing, data may cost half a minute.
+  shape = peek_shape(settings)
+  metrics = build_checks.load_metrics(settings.evaluation, shape.num_classes)
+  task, start = build_task(settings, *shape), None
+  if settings.init_from:
+    start = load_start(
+      settings.init_from, settings.model.name, shape.image_shape, task
+    )
+    task = start_from(task, start)
+  stages = build_stages(settings, task)
+  # The names of its views do not depend on what the model computes.
+  names_only = make_stages(settings, outline(task))
+  check_views(settings, names_only, shape.image_shape)
+  build_checks.check_global_model(settings, stages[-1].algorithm)
+  build_checks.check_download(settings, names_only, shape.image_shape)
+  dataset, *splits, data_id = build_data(settings, log)
+  train, test, validation, unseen = splits
+  _log_server_data(settings, len(dataset.train.y), log)
+  for stage in stages:
+    stage.validate_clients(train)
+  if is_on_host(train):
+    host_offload.check_stages(stages, train)
+  if start:
+    # Another run may have trained on what this one keeps for choosing, or on
+    # examples of clients who come later.
+    kept_apart = validation is not None or unseen is not None
+    if needs_same_clients(settings) or kept_apart:
+      check_same_clients(start, data_id)
+    data_id = name_data(data_id, start)
+  for tests in filter(None, [test, unseen and unseen.test]):
+    build_checks.check_scoring(settings, tests)
+  size = cohort_size(
+    settings.data.num_seen_clients, settings.training.client_fraction
+  )
+  return Experiment(
+    *(settings, dataset, *splits, data_id, task, stages, size, metrics)
+  )
+
+
+def mesh_of(system: SystemSettings) -> Mesh | None:
+  """Return the mesh of a run; None where its clients are not divided.
+
+  That is so where they run in a Python loop, or are offloaded to the host.
+  """
+  mesh = make_mesh(system.devices)
+  undivided = system.debug or system.clients_placement == 'host'
+  return None if undivided else mesh
+
+
+# ---- the model ---------------------------------------------------------------
+
+
+def peek_shape(settings: Settings) -> Shape:
+  """Return image shape, as the model sees it, and classes; read no data."""
+  name = settings.data.dataset
+  side = find_recipe(name, settings.data.preprocessing).side
+  return scale_shape(peek(name, settings.data.data_dir), side)
+
+
+def build_task(
+  settings: Settings, image_shape: tuple, num_classes: int
+) -> Task:
+  """Return the task of a config, for examples of this shape."""
+  data, model, loss = settings.data, settings.model, settings.training.loss
+  dtype = peek_dtype(data.dataset, data.data_dir)
+  build_checks.check_inputs(settings, dtype, image_shape)
+  name = data.dataset if dtype == IMAGE else 'none'
+  augment, normalise = make_transforms(name, image_shape, data.preprocessing)
+  how = {
+    'image_shape': image_shape,
+    'num_classes': num_classes,
+    'augment': augment,
+    'normalise': normalise,
+    'loss': value_of('loss', loss) if is_code(loss) else None,
+    'conv_impl': model.conv_impl,
+    'precision': model.precision,
+  }
+  if is_code(model.name):
+    is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
+    how['input_dtype'] = int if is_whole else float
+    task = make_user_task(value_of('model', model.name), **how)
+  else:
+    task = make_task(model.name, **how)
+  return with_head(task, model.head_init, model.head_bias)
+
+
+# ---- the method --------------------------------------------------------------
+
+
+def build_stages(
+  settings: Settings,
+  task: Task,
+  watch: local_training.Watch | None = None,
+) -> tuple[Stage, ...]:
+  """Return the stages of the config's method, hyperparameters filled in.
+
+  `watch` observes local training: see `local_training.Watch`.
+  """
+  module = algorithms.load(settings.algorithm)
+  check_hyperparameters(
+    settings.algorithm, settings.hp, module.HParams, SHARED_RECORDS
+  )
+  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
+  return make_stages(settings, task, watch)
+
+
+def make_stages(
+  settings: Settings,
+  task: Task,
+  watch: local_training.Watch | None = None,
+) -> tuple[Stage, ...]:
+  """Return the stages of a config that `build_stages` has checked.
+
+  Its numbers may be traced: see settings/traced.py.
+  """
+  module, training = algorithms.load(settings.algorithm), settings.training
+  shared = {
+    'train': _local_training(settings, watch),
+    'finetune': personalization.Finetuning(
+      **dataclasses.asdict(settings.finetune)
+    ),
+  }
+  hp = module.HParams(**shared, **settings.hp)
+  if hasattr(module, 'check_start'):
+    module.check_start(hp, settings.init_from)
+  stages = module.build(task, hp)
+  if not training.server_data_fraction:
+    return stages
+  return server_training.share(
+    stages,
+    task,
+    shared['train'],
+    fraction=training.server_data_fraction,
+    part=training.server_trainable,
+    seed=settings.seed,
+  )
+
+
+def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
+  """Return the experiment of settings that differ in traced numbers alone.
+
+  Its data and its model are the same.
+  """
+  stages = build_stages(settings, experiment.task)
+  return experiment._replace(settings=settings, stages=stages)
+
+
+def needs_same_clients(settings: Settings) -> bool:
+  """Return whether `init_from` has to be a run on the clients of this one."""
+  module = algorithms.load(settings.algorithm)
+  return getattr(module, 'SAME_CLIENTS_AS_START', False)
+
+
+def _local_training(
+  settings: Settings, watch: local_training.Watch | None
+) -> local_training.LocalTraining:
+  training, rounds = settings.training, settings.num_rounds
+  return local_training.LocalTraining(
+    rounds=rounds,
+    epochs=training.local_epochs,
+    batch_size=training.batch_size,
+    learning_rate=optimisers.step_schedule(
+      training.learning_rate, rounds, training.lr_milestones, training.lr_decay
+    ),
+    momentum=training.momentum,
+    weight_decay=training.weight_decay,
+    aggregation=training.aggregation,
+    watch=watch,
+  )
+
+
+def _log_server_data(settings: Settings, size: int, log) -> None:
+  """Log how many examples the server has; refuse a fraction that gives none."""
+  fraction = settings.training.server_data_fraction
+  if fraction:
+    number = len(server_training.shared_rows(settings.seed, fraction, size))
+    log(f'server: {number:,} of the {size:,} training examples')

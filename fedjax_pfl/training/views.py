@@ -1,0 +1,98 @@
+"""Which views are evaluated at the end, and among which validation chooses."""
+
+from collections.abc import Sequence
+
+import jax
+
+from fedjax_pfl.client.personalization import names_of
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data import peek_dtype
+from fedjax_pfl.evaluation import evaluate
+from fedjax_pfl.evaluation.grid import families
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.settings import Settings
+
+FINETUNED = 'finetuned'
+
+
+def final_views(settings: Settings) -> tuple[str, ...]:
+  """Return the views that are evaluated at the end.
+
+  Those of `views`; with `validation_fraction`, all of `finetune.epochs` before
+  'finetuned', the longest: validation chooses among them.
+  """
+  views = settings.evaluation.views
+  if not settings.data.validation_fraction or FINETUNED not in views:
+    return views
+  place = views.index(FINETUNED)
+  more = _finetuned(settings)
+  return tuple(dict.fromkeys((*views[:place], *more, *views[place:])))
+
+
+def main_view(views: Sequence[str]) -> str:
+  """Return the view after personalisation, which is a table's main number."""
+  return FINETUNED if FINETUNED in views else views[-1]
+
+
+def candidate_views(settings: Settings) -> tuple[str, ...]:
+  """Return the views among which validation chooses, in order of preference.
+
+  The main one, which is 'finetuned' or else the last of `views`; with it the
+  shorter fine-tunings, or the others of its family (mix_0.0 to mix_1.0).
+  """
+  views = settings.evaluation.views
+  main = main_view(views)
+  if main == FINETUNED:
+    return _finetuned(settings)
+  return next(
+    (tuple(own) for own in families(views).values() if main in own), (main,)
+  )
+
+
+def _finetuned(settings: Settings) -> tuple[str, ...]:
+  """Return the views of all `finetune.epochs`, the shortest first."""
+  return tuple(names_of(tuple(sorted(set(settings.finetune.epochs)))))
+
+
+def views_of_method(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> tuple[str, ...]:
+  """Return all views of the last stage; traces, computes nothing."""
+  data = shapes_of_clients(settings, image_shape)
+  *_, (last, *states) = stage_shapes(stages, data)
+  return evaluate.view_names(last.algorithm, *states, data)
+
+
+def check_views(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Refuse views that the method does not have."""
+  last, names = stages[-1], views_of_method(settings, stages, image_shape)
+  for views in (final_views(settings), settings.evaluation.eval_views):
+    evaluate.check_views(views, names)
+  eval_views = settings.evaluation.eval_views
+  if last.keep_best and last.keep_best.view not in eval_views:
+    view = last.keep_best.view
+    raise bad_input(
+      'eval_views',
+      got=eval_views,
+      expected=f'{view} among them: of it the clients of '
+      f'{settings.algorithm} keep the models of their best rounds',
+      choices=[f'eval_views={",".join((*eval_views, view))}'],
+      cause='the protocol of printed numbers, in a run that evaluates nothing '
+      'on the way',
+    )
+
+
+def shapes_of_clients(settings: Settings, image_shape: tuple) -> ClientData:
+  """Return the shapes of the clients that take part, of one example each."""
+  clients = settings.data.num_seen_clients
+  dtype = peek_dtype(settings.data.dataset, settings.data.data_dir)
+  return ClientData(
+    jax.ShapeDtypeStruct((1, *image_shape), dtype),
+    jax.ShapeDtypeStruct((1,), 'int32'),
+    jax.ShapeDtypeStruct((clients, 1), 'int32'),
+    jax.ShapeDtypeStruct((clients,), 'int32'),
+  )
