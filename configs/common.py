@@ -19,8 +19,9 @@ of the command above it, and of that command with another field; and
     cifar10               45.35  89.87
     cifar100              18.17  43.85  --config.hp.mixing=layer
 
-of the command above it with another word after the colon. A column may also be
-a name that a line of the docstring explains: NAME  --config.FIELD=VALUE
+of the command above it with another word after the colon, where a number may
+have its std, 58.66 +- 12.51, too. A column may also be a name that a line of
+the docstring explains: NAME  --config.FIELD=VALUE
 """
 
 import importlib

@@ -33,7 +33,7 @@ EMNIST = {
 class Method(NamedTuple):
   """What made the printed numbers of a method in the FedBABU paper."""
 
-  config: str  # METHOD of configs/METHOD_cifar10.py
+  config: str  # the word after configs/fedbabu_cifar10.py:
   changes: Mapping[str, Any] = {}
   personalized: Reading = Reading('finetuned')
   after: str = ''  # initialised by the final model of this method's run
@@ -258,7 +258,8 @@ def table_9():
       published=published,
       reading=Reading(CENTRAL_VIEWS[epochs]),
       init_from=replaced(
-        load_config('centralized_cifar100'), {'hp.trainable': part, **central}
+        load_config('fedbabu_cifar100:centralized'),
+        {'hp.trainable': part, **central},
       ),
     )
 
@@ -308,8 +309,8 @@ def cell_of_shared_data(published: Published) -> Cell:
 def config_of(method: str, dataset: str) -> dict[str, Any]:
   """Return the config of a method in the FedBABU paper on an image set."""
   if dataset != 'emnist':
-    return load_config(f'{method}_{dataset}')
-  return replaced(load_config(f'{method}_cifar100'), EMNIST)
+    return load_config(f'fedbabu_{dataset}:{method}')
+  return replaced(load_config(f'fedbabu_cifar100:{method}'), EMNIST)
 
 
 def _setting(published: Published) -> dict[str, Any]:

@@ -296,7 +296,7 @@ def figure_16b():
 
 def _runs_of_parts(dataset: str, changes: Mapping[str, Any] = {}) -> Runs:
   """Return three centralised runs, each of another part."""
-  settings = replaced(load_config(f'centralized_{dataset}'), changes)
+  settings = replaced(load_config(f'fedbabu_{dataset}:centralized'), changes)
   return {
     part: replaced(settings, {'hp.trainable': part})
     for part in ('full', 'body', 'head')
@@ -306,7 +306,7 @@ def _runs_of_parts(dataset: str, changes: Mapping[str, Any] = {}) -> Runs:
 def _runs_of_heads(dataset: str, changes: Mapping[str, Any] = {}) -> Runs:
   """Return centralised runs of the body, each under another head."""
   body = {'hp.trainable': 'body', **changes}
-  settings = replaced(load_config(f'centralized_{dataset}'), body)
+  settings = replaced(load_config(f'fedbabu_{dataset}:centralized'), body)
   return {head: replaced(settings, {'head_init': head}) for head in HEADS}
 
 
@@ -325,7 +325,7 @@ def _runs_of_methods(dataset: str, shards: int) -> Runs:
   """Return the runs of FedAvg and FedBABU with so many shards per client."""
   return {
     method: replaced(
-      load_config(f'{method}_{dataset}'), {'shards_per_client': shards}
+      load_config(f'fedbabu_{dataset}:{method}'), {'shards_per_client': shards}
     )
     for method in METHODS
   }

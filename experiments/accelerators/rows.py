@@ -28,12 +28,12 @@ CONFIGS = {
   'convnet3': ('fedbabu_emnist', 50),
   'convnet4': ('fedbabu_cifar10', 50),
   'mobilenet': ('fedbabu_cifar100', 50),
-  'resnet10': ('fedavg_cifar100', 50),
+  'resnet10': ('fedbabu_cifar100:fedavg', 50),
   'resnet18': ('fedbabu_cifar100', 50),
   'resnet50': ('fedbabu_cifar100', 50),
-  'simple_cnn': ('fedavg_cifar10', 64),
-  'superfed_cnn': ('fedavg_cifar10', 20),
-  'vgg9': ('fedavg_cifar10', 64),
+  'simple_cnn': ('fedbabu_cifar10:fedavg', 64),
+  'superfed_cnn': ('fedbabu_cifar10:fedavg', 20),
+  'vgg9': ('fedbabu_cifar10:fedavg', 64),
 }
 MESH_MODELS = ('convnet4', 'mobilenet', 'simple_cnn')
 COHORT = 8  # of the methods' rounds

@@ -2,21 +2,14 @@
 
 import pytest
 
-from configs import (
-  fedavg_cifar10,
-  fedbabu_cifar10,
-  fedbabu_emnist,
-  fedper_cifar10,
-  lg_fedavg_cifar10,
-  per_fedavg_cifar10,
-)
+from configs import common
 from fedjax_pfl.reproduction.comparison import published_for_run as module
 from fedjax_pfl.reproduction.comparison.published_for_run import (
   published_for_run,
 )
 from fedjax_pfl.reproduction.published import load
 
-CONFIG = fedbabu_cifar10.get_config().to_dict()
+CONFIG = common.load('fedbabu_cifar10:fedbabu').to_dict()
 CELL = {'shards_per_client': 5, 'local_epochs': 10, 'client_fraction': 0.1}
 ROUNDS = 32
 
@@ -31,7 +24,7 @@ def test_a_run_of_tables_12_and_13_has_their_numbers():
   assert found['initial'][:3] == (55.55, 9.90, 'FedBABU, Table 12')
   assert found['finetuned'][:3] == (80.99, 7.64, 'FedBABU, Table 13')
   assert '84.31' in found['finetuned'][3][0]
-  other = ask(fedavg_cifar10.get_config().to_dict())
+  other = ask(common.load('fedbabu_cifar10:fedavg').to_dict())
   assert other['finetuned'][:2] == (74.29, 8.29)
 
 
@@ -59,7 +52,7 @@ def test_a_field_that_changes_no_number_hides_none(changes):
 
 
 def test_the_split_of_a_data_set_is_in_the_config_alone():
-  config = fedbabu_emnist.get_config().to_dict()
+  config = common.load('fedbabu_emnist:fedbabu').to_dict()
   found = published_for_run(config, ROUNDS, [config])
   assert found['finetuned'][:3] == (95.96, 5.0, 'FedBABU, Table 19')
 
@@ -90,20 +83,20 @@ def test_a_number_of_another_variant_is_not_taken(monkeypatch):
   row = next(row for row in load() if row.variant.get('momentum') == '0.0')
   same = {name: getattr(row, name) for name in module.MATCHED}
   assert same['algorithm'] == 'fedavg'
-  config = {**fedavg_cifar10.get_config().to_dict(), **same}
+  config = {**common.load('fedbabu_cifar10:fedavg').to_dict(), **same}
   assert published_for_run(config, 320 // row.local_epochs, [config])
   monkeypatch.setattr(module, 'load', lambda: (row,))
   assert published_for_run(config, 320 // row.local_epochs, [config]) == {}
 
 
 def test_a_number_of_the_public_code_is_not_that_of_the_paper():
-  config = fedper_cifar10.get_config().to_dict()
+  config = common.load('fedbabu_cifar10:fedper').to_dict()
   assert ask(config) == ask(config, hp={'protocol': 'paper'}) == {}
   found = ask(config, hp={'protocol': 'released'})
   assert found['finetuned'][:2] == (74.92, 8.32)
-  config = per_fedavg_cifar10.get_config().to_dict()
+  config = common.load('fedbabu_cifar10:per_fedavg').to_dict()
   assert ask(config)['adapted'][:2] == (47.48, 13.76)
 
 
 def test_numbers_chosen_by_test_accuracy_are_not_compared():
-  assert ask(lg_fedavg_cifar10.get_config().to_dict()) == {}
+  assert ask(common.load('fedbabu_cifar10:lg_fedavg').to_dict()) == {}

@@ -20,7 +20,11 @@ from fedjax_pfl.training import keys
 
 CONFIGS = {
   name: parse_config(common.load(name).to_dict())
-  for name in ('fedavg_cifar10', 'digits:fedbabu', 'fedconcat:fedconcat')
+  for name in (
+    'fedbabu_cifar10:fedavg',
+    'digits:fedbabu',
+    'fedconcat:fedconcat',
+  )
 }
 
 FEDCONCAT = common.load('fedconcat:fedconcat').to_dict()

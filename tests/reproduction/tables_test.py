@@ -149,7 +149,7 @@ def test_a_plain_run_of_a_config_is_a_training():
   assert cell.reading == ('finetuned', 'accuracy') and not cell.evaluation
   for method in ('fedavg', 'fedbabu'):
     cell = find('fedbabu/19', algorithm=method, shards_per_client=6)
-    assert cell.settings == common.load_config(f'{method}_emnist')
+    assert cell.settings == common.load_config(f'fedbabu_emnist:{method}')
   apfl = find(
     'superfed/1', algorithm='apfl', dataset='cifar10', metric='global_accuracy'
   )

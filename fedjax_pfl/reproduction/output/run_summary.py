@@ -53,7 +53,7 @@ def summary_rows(
 ) -> list[Row]:
   """Return a row for every evaluated view, by setting, seed and view.
 
-  `configs` maps names of configs ('fedavg_cifar10', 'digits:fedbabu') to their
+  `configs` maps names of configs ('fedconcat:moon', 'digits:fedbabu') to their
   settings: a command begins with the nearest one. With `trainings`,
   only of these keys. `runs` has run directories by training key. `mean`, `std`
   (over clients) and `worst_decile` are in percent; the view 'global' is the
@@ -126,8 +126,8 @@ def command(
 ) -> str:
   """Return the command that runs these settings.
 
-  >>> command(settings, {'fedavg_cifar10': base}, 'runs/a')
-  'python experiments/main.py --config=configs/fedavg_cifar10.py \
+  >>> command(settings, {'fedbabu_cifar10:fedavg': base}, 'runs/a')
+  'python experiments/main.py --config=configs/fedbabu_cifar10.py:fedavg \
 --config.shards_per_client=5 --workdir=runs/a'
   """
   name, fields = nearest(settings, configs)
