@@ -78,8 +78,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     up = Upload(trees.select(params, trainable), opt_state)
     return client, up, info.metrics()
 
-  def aggregate(server, uploads, counts):
-    mean = trees.weighted_mean(uploads, hp.train.weights(counts))
+  def aggregate(server, uploads, senders):
+    mean = senders.mean(uploads, hp.train.weights(senders.counts))
     params = trees.combine(mean.params, server.params)
     return Server(server.round + 1, params, mean.opt_state)
 

@@ -174,8 +174,8 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
     clock, params = averaging.init_server(rng)
     return ReleasedServer(clock, params, previous=params)
 
-  def aggregate(server, uploads, counts):
-    clock, mean = averaging.aggregate(server, uploads, counts)
+  def aggregate(server, uploads, senders):
+    clock, mean = averaging.aggregate(server, uploads, senders)
     return ReleasedServer(clock, mean, previous=server.params)
 
   return averaging._replace(

@@ -129,11 +129,10 @@ def cluster_algorithm(task: Task, hp: HParams) -> Algorithm:
     params, info = fit(task, hp, down, data, rng)
     return cluster, (params, cluster), info.metrics()
 
-  def aggregate(server, uploads, counts):
+  def aggregate(server, uploads, senders):
     models, cluster = uploads
-    means = trees.segment_mean(
-      models, hp.train.weights(counts), cluster, server.params
-    )
+    weights = hp.train.weights(senders.counts)
+    means = senders.segment_mean(models, weights, cluster, server.params)
     return Server(server.round + 1, means, server.key)
 
   return Algorithm(
@@ -236,7 +235,7 @@ def inference_algorithm(task: Task, hp: HParams) -> Algorithm:
     download=lambda server, client: model_of_cluster(server, 0),
     local_update=local_update,
     # The next stage averages the models: it begins with their clusters.
-    aggregate=lambda server, uploads, counts: server._replace(
+    aggregate=lambda server, uploads, senders: server._replace(
       round=server.round + 1
     ),
     personalize=lambda server, client, data, rng: personalization.views(

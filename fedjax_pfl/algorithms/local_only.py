@@ -69,7 +69,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     init_client=init_client,
     download=lambda server, client: (),
     local_update=local_update,
-    aggregate=lambda server, up, counts: Server(
+    aggregate=lambda server, up, senders: Server(
       server.round + 1, server.params
     ),
     personalize=lambda server, client, data, rng: {'personal': client.params},

@@ -86,8 +86,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     task, hp.train, hp.finetune, local_update
   )
 
-  def aggregate(server, uploads, counts):
-    clock, mean = averaging.aggregate(server, uploads, counts)
+  def aggregate(server, uploads, senders):
+    clock, mean = averaging.aggregate(server, uploads, senders)
     params = jax.tree.map(
       lambda w, mean: (1 - hp.beta) * w + hp.beta * mean, server.params, mean
     )

@@ -29,9 +29,8 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
@@ -87,18 +86,16 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     clock, params = averaging.init_server(rng)
     return Server(clock, params, zeros_like(params), clock + 1)
 
-  def aggregate(server, up, counts):
-    mean = averaging.aggregate(server, up.params, counts)
-    change = trees.weighted_sum(up.change, jnp.ones(counts.shape))
-    total = jax.tree.map(jnp.add, server.total, change)
-    return Server(*mean, total, server.num_clients)
+  def aggregate(server, up, senders):
+    mean = averaging.aggregate(server, up.params, senders)
+    total = jax.tree.map(jnp.add, server.total, senders.sum(up.change))
+    return Server(*mean, total, jnp.asarray(senders.num_clients, jnp.int32))
 
   algorithm = averaging._replace(
     init_server=init_server,
     init_client=lambda server, data, rng: zeros_like(server.params),
     download=download,
     aggregate=aggregate,
-    post_aggregate=count_clients,
   )
   return (Stage('scaffold', hp.train.rounds, algorithm),)
 
@@ -108,12 +105,6 @@ def download(server: Server, variate: Params) -> Down:
   del variate
   mean = jax.tree.map(lambda leaf: leaf / server.num_clients, server.total)
   return Down(server.round, server.params, mean)
-
-
-def count_clients(server: Server, data: ClientData, rng: Key) -> Server:
-  """Return the server that knows N."""
-  num_clients = jnp.asarray(data.count.shape[0], jnp.int32)
-  return server._replace(num_clients=num_clients)
 
 
 def against(drift: Params, rate: Array) -> optax.GradientTransformation:

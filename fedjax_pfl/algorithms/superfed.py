@@ -142,8 +142,8 @@ def pair_algorithm(
     local = trees.select(task.init(rng), twins)
     return Client(local, server.params if is_stale else ())
 
-  def aggregate(server, uploads, counts):
-    mean = averaging.aggregate(server, uploads, counts)
+  def aggregate(server, uploads, senders):
+    mean = averaging.aggregate(server, uploads, senders)
     return Server(*mean, server.local_key)
 
   def views(server, client, data, rng):

@@ -56,9 +56,10 @@ def head_averaging(
     task, train._replace(aggregation='examples'), finetune, local_update
   )
 
-  def aggregate(server, uploads, counts):
-    has_examples = (counts > 0).astype(jnp.int32)
-    return averaging.aggregate(server, uploads, has_examples)
+  def aggregate(server, uploads, senders):
+    has_examples = (senders.counts > 0).astype(jnp.int32)
+    senders = senders._replace(counts=has_examples)
+    return averaging.aggregate(server, uploads, senders)
 
   return averaging._replace(aggregate=aggregate)
 

@@ -34,8 +34,8 @@ def federated_averaging(
   views. A method replaces the functions in which it differs.
   """
 
-  def aggregate(server, uploads, counts):
-    mean = trees.weighted_mean(uploads, train.weights(counts))
+  def aggregate(server, uploads, senders):
+    mean = senders.mean(uploads, train.weights(senders.counts))
     return Server(server.round + 1, trees.combine(mean, server.params))
 
   return Algorithm(

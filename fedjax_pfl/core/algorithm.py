@@ -7,6 +7,9 @@ reads only the clock `server.round`.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax.numpy as jnp
+
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 
 Server = Client = Down = Up = View = PyTree
@@ -17,6 +20,41 @@ def as_aggregated(server: Server, data: ClientData, key: Key) -> Server:
   """Return the server unchanged."""
   del data, key
   return server
+
+
+class Senders(NamedTuple):
+  """Who sent the uploads [C, ...] of a round, for `Algorithm.aggregate`.
+
+  A client that fails has sent nothing: its row of the uploads is zeros, its
+  count is 0, and the sums of this record leave it out. `jnp.mean` over the rows
+  would not.
+  """
+
+  ids: Array  # [C] from 0 to K - 1
+  counts: Array  # [C] training examples; 0 of a client that failed
+  has_sent: Array  # [C] bool
+  num_clients: int  # K, all that are registered
+  shares: int = 1  # devices over which the rows are divided
+
+  def mean(self, uploads: Up, weights: Array) -> PyTree:
+    """Return sum_c a_c x_c / sum_c a_c over the clients that sent."""
+    return trees.weighted_mean(uploads, self.masked(weights), self.shares)
+
+  def sum(self, uploads: Up, scale: Array | float = 1.0) -> PyTree:
+    """Return sum_c s_c x_c over the clients that sent."""
+    scale = jnp.broadcast_to(scale, self.counts.shape)
+    return trees.weighted_sum(uploads, self.masked(scale), self.shares)
+
+  def segment_mean(
+    self, uploads: Up, weights: Array, segments: Array, otherwise: PyTree
+  ) -> PyTree:
+    """Return the means of `trees.segment_mean` over the clients that sent."""
+    weights = self.masked(weights)
+    return trees.segment_mean(uploads, weights, segments, otherwise)
+
+  def masked(self, weights: Array) -> Array:
+    """Return the weights [C], 0 of clients that failed."""
+    return jnp.where(self.has_sent, weights, 0)
 
 
 class Algorithm(NamedTuple):
@@ -32,16 +70,16 @@ class Algorithm(NamedTuple):
     local_update: (down, client, data, key) -> (client, up, metrics): local
       training on data (index [N], count []). `up` is what the client sends;
       metrics are reported and have at least 'loss' [] and 'num_steps' [].
-    aggregate: (server, up, counts) -> server, from the uploads [C, ...] and the
-      numbers of examples [C] of the cohort; adds 1 to the clock. Sums over
-      clients are those of `trees`: `weighted_mean`, `weighted_sum` and
-      `segment_mean`, which leave out clients that fail (client_dropout.py).
+    aggregate: (server, up, senders) -> server, from the uploads [C, ...] of the
+      cohort; adds 1 to the clock. Sums over clients are those of `Senders`,
+      which leave out clients that fail. It is not applied where all fail.
     personalize: (server, client, data, key) -> {name: view}, the models by
       which the client is evaluated, from its training data alone.
     predict: (view, x, mask) -> logits [B, Y] of inputs [B, ...]; mask [B] is 0
       for padding.
     post_aggregate: (server, data, key) -> server, after `aggregate`, with the
-      training data of all clients (index [K, N]).
+      training data of all K clients (index [K, N]); also in a round in which
+      all clients fail, so that nothing of it may depend on the uploads.
     global_model: server -> view, the one model of the server, which is
       evaluated on the whole test set; None if the server has no such model.
 
@@ -59,7 +97,7 @@ class Algorithm(NamedTuple):
   local_update: Callable[
     [Down, Client, ClientData, Key], tuple[Client, Up, Metrics]
   ]
-  aggregate: Callable[[Server, Up, Array], Server]
+  aggregate: Callable[[Server, Up, Senders], Server]
   personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
   predict: Callable[[View, Array, Array], Array]
   post_aggregate: Callable[[Server, ClientData, Key], Server] = as_aggregated

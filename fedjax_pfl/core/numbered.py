@@ -106,8 +106,8 @@ def _number_algorithm(
   def local_update(down, client, data, key):
     return of(down.numbers).local_update(down.content, client, data, key)
 
-  def aggregate(server, up, counts):
-    new = of(server.numbers).aggregate(server.content, up, counts)
+  def aggregate(server, up, senders):
+    new = of(server.numbers).aggregate(server.content, up, senders)
     return Numbered(new, server.numbers)
 
   def post_aggregate(server, data, key):

@@ -4,9 +4,7 @@ A part of a tree is the tree with None in the other places. None has no leaf: it
 takes no memory, is not transmitted and cannot be averaged by mistake.
 """
 
-import contextlib
-import contextvars
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 import jax
 import jax.numpy as jnp
@@ -83,64 +81,22 @@ def combine(first: PyTree, second: PyTree) -> PyTree:
   )
 
 
-def weighted_mean(stacked: PyTree, weights: Array) -> PyTree:
+def weighted_mean(stacked: PyTree, weights: Array, shares: int = 1) -> PyTree:
   """Return sum_c a_c x_c / sum_c a_c over the leading axis of every leaf."""
-  weights = _counted(weights)
-  return weighted_sum(stacked, weights / jnp.sum(weights))
+  return weighted_sum(stacked, weights / jnp.sum(weights), shares)
 
 
-# Over how many devices rows of stacked trees are divided.
-_SHARES: contextvars.ContextVar[int] = contextvars.ContextVar(
-  'shares', default=1
-)
-
-
-@contextlib.contextmanager
-def rows_divided(shares: int) -> Iterator[None]:
-  """Trace sums over rows [C, ...] that are divided over so many devices."""
-  token = _SHARES.set(shares)
-  try:
-    yield
-  finally:
-    _SHARES.reset(token)
-
-
-# Which rows [C] of stacked trees have a weight; None: all of them.
-_COUNTED: contextvars.ContextVar[Array | None] = contextvars.ContextVar(
-  'counted', default=None
-)
-
-
-@contextlib.contextmanager
-def counting_rows(is_counted: Array) -> Iterator[None]:
-  """Trace sums and means over rows [C, ...] in which the others weigh 0.
-
-  Those of `weighted_mean`, `weighted_sum` and `segment_mean`; a mean over no
-  row is NaN.
-  """
-  token = _COUNTED.set(is_counted)
-  try:
-    yield
-  finally:
-    _COUNTED.reset(token)
-
-
-def _counted(weights: Array) -> Array:
-  is_counted = _COUNTED.get()
-  return weights if is_counted is None else jnp.where(is_counted, weights, 0)
-
-
-def weighted_sum(stacked: PyTree, scale: Array) -> PyTree:
+def weighted_sum(stacked: PyTree, scale: Array, shares: int = 1) -> PyTree:
   """Return sum_c s_c x_c over the leading axis of every leaf.
 
   On a CPU row after row: XLA's reduction over the first axis jumps from row to
   row for every number, which took 40 to 400 times as long. Elsewhere one
   reduction; not a matrix product, whose inputs accelerators round to fewer bits
-  by default.
+  by default. `shares`: over how many devices the rows are divided; each adds up
+  its own.
   """
-  scale = _counted(scale)
   if target() == 'cpu':
-    return _sum_of_rows(stacked, scale, _SHARES.get())
+    return _sum_of_rows(stacked, scale, shares)
 
   def total(leaf):
     s = scale.astype(leaf.dtype).reshape((-1,) + (1,) * (leaf.ndim - 1))
@@ -193,7 +149,6 @@ def segment_mean(
   Row c belongs to segment segments[c]. A segment without weight is taken
   from `otherwise`, whose leaves are [M, ...].
   """
-  weights = _counted(weights)
   num_segments = jax.tree.leaves(otherwise)[0].shape[0]
   total = jax.ops.segment_sum(weights, segments, num_segments)  # [M]
   share = weights / jnp.maximum(total, 1e-30)[segments]  # [C]
@@ -236,7 +191,6 @@ def _name(path: tuple) -> str:
 __all__ = [
   'Params',
   'combine',
-  'counting_rows',
   'everything',
   'gather',
   'invert',
@@ -246,7 +200,6 @@ __all__ = [
   'leaf_names',
   'num_bytes',
   'path_mask',
-  'rows_divided',
   'scatter',
   'segment_mean',
   'select',

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage, Up
 from fedjax_pfl.core.numbered import with_round
 from fedjax_pfl.core.types import Array, Key
@@ -57,10 +56,13 @@ def _failing(algorithm: Algorithm, rate: float) -> Algorithm:
     metrics = {**metrics, HAS_SENT: sent}
     return _choose(sent, after, client), Upload(up, sent), metrics
 
-  def aggregate(server, uploads, counts):
+  def aggregate(server, uploads, senders):
     up, sent = uploads
-    with trees.counting_rows(sent):
-      after = algorithm.aggregate(server, up, jnp.where(sent, counts, 0))
+    senders = senders._replace(
+      counts=jnp.where(sent, senders.counts, 0),
+      has_sent=senders.has_sent & sent,
+    )
+    after = algorithm.aggregate(server, up, senders)
     alone = with_round(server, after.round)
     return _choose(jnp.any(sent), after, alone)
 

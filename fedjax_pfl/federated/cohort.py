@@ -10,7 +10,14 @@ import numpy as np
 from jax import lax
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Up
+from fedjax_pfl.core.algorithm import (
+  Algorithm,
+  Client,
+  Metrics,
+  Senders,
+  Server,
+  Up,
+)
 from fedjax_pfl.core.types import Array, ClientData, Key
 
 # Registered clients. On a CPU a permutation of more takes longer than a short
@@ -134,17 +141,24 @@ def client_update(
   return update
 
 
+def all_send(
+  ids: Array, counts: Array, data: ClientData, shares: int = 1
+) -> Senders:
+  """Return the senders of a cohort [C] in which no client fails."""
+  num_clients = data.count.shape[0]
+  return Senders(ids, counts, jnp.ones(ids.shape, bool), num_clients, shares)
+
+
 def server_update(
   algorithm: Algorithm,
   server: Server,
   uploads: Up,
-  counts: Array,
+  senders: Senders,
   data: ClientData,
   key: Key,
 ) -> Server:
   """Return the server after the uploads [C, ...]; its key is that of id K."""
-  num_clients = data.count.shape[0]
   round_key = jax.random.fold_in(key, server.round)
-  server_key = jax.random.fold_in(round_key, num_clients)
-  server = algorithm.aggregate(server, uploads, counts)
+  server_key = jax.random.fold_in(round_key, senders.num_clients)
+  server = algorithm.aggregate(server, uploads, senders)
   return algorithm.post_aggregate(server, data, server_key)

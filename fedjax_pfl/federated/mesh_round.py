@@ -15,11 +15,15 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.client_map import map_on_mesh
-from fedjax_pfl.federated.cohort import Cohort, client_update, server_update
+from fedjax_pfl.federated.cohort import (
+  Cohort,
+  all_send,
+  client_update,
+  server_update,
+)
 from fedjax_pfl.federated.dealing import (
   Deal,
   deal_at_home,
@@ -61,9 +65,9 @@ def run_round(
     chunk,
     mesh,
   )
-  counts = _on_all(deal.count[: deal.size], mesh)
-  with trees.rows_divided(mesh.size):
-    server = server_update(algorithm, server, uploads, counts, data, key)
+  real = deal.ids[: deal.size], deal.count[: deal.size]
+  senders = all_send(*_on_all(real, mesh), data, mesh.size)
+  server = server_update(algorithm, server, uploads, senders, data, key)
   clients = jax.tree.map(
     lambda new, old: _constrain(new[: len(old)], mesh), divided, clients
   )

@@ -28,6 +28,7 @@ from fedjax_pfl.federated.chunking import (
 from fedjax_pfl.federated.client_map import map_chunks
 from fedjax_pfl.federated.cohort import (
   Cohort,
+  all_send,
   by_size,
   client_update,
   gather,
@@ -235,7 +236,8 @@ def train_cohort(
   rows, uploads, metrics = map_chunks(update, cohort, chunk)
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
-  server = server_update(algorithm, server, uploads, cohort.count, data, key)
+  senders = all_send(cohort.ids, cohort.count, data)
+  server = server_update(algorithm, server, uploads, senders, data, key)
   return server, rows, metrics
 
 
@@ -262,7 +264,8 @@ def _loop_round(algorithm, name, server, clients, ids, data, key):
     lambda *leaves: jnp.stack(leaves), *results
   )
   with _named('server', name, server):
-    server = server_update(algorithm, server, uploads, cohort.count, data, key)
+    senders = all_send(cohort.ids, cohort.count, data)
+    server = server_update(algorithm, server, uploads, senders, data, key)
   clients = trees.scatter(clients, cohort.ids, rows)
   return server, clients, trees.gather(metrics, jnp.argsort(order))
 

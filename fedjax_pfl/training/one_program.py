@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import Senders, Stage
 from fedjax_pfl.core.numbered import Numbered, number_stages
 from fedjax_pfl.core.traced_number import Differ
 from fedjax_pfl.core.types import ClientData
@@ -154,7 +154,9 @@ def _functions(stage: Stage) -> Callable:
     down = algorithm.download(server, client)
     results = algorithm.local_update(down, client, own, key)
     uploads = jax.tree.map(lambda leaf: leaf[None], results[1])  # [C, ...]
-    after = algorithm.aggregate(server, uploads, data.count[:1])
+    first = jnp.zeros(1, int)
+    senders = Senders(first, data.count[:1], first == 0, len(data.count))
+    after = algorithm.aggregate(server, uploads, senders)
     if algorithm.global_model:
       results = *results, algorithm.global_model(server)
     return (

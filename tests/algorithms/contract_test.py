@@ -34,6 +34,7 @@ from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.new_clients import first_state, with_new_clients
 from fedjax_pfl.federated import communication
+from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import begin, make_round, stage_shapes
 from fedjax_pfl.models.outline import outline
 
@@ -175,8 +176,14 @@ def test_state_in_is_state_out(name):
     uploads = jax.tree.map(
       lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), up
     )
-    counts = jnp.ones(3, jnp.int32)
-    after = jax.eval_shape(stage.algorithm.aggregate, server, uploads, counts)
+    ids = jnp.arange(3)
+    after = jax.eval_shape(
+      lambda server, up, own=stage.algorithm, ids=ids: own.aggregate(
+        server, up, all_send(ids, ids, DATA)
+      ),
+      server,
+      uploads,
+    )
     assert kinds(after) == kinds(server)
     assert jax.tree.structure(after) == jax.tree.structure(server)
 

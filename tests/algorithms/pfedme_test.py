@@ -16,6 +16,7 @@ from helpers import (
 
 from fedjax_pfl.client import global_model
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated.cohort import all_send
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
@@ -36,8 +37,9 @@ def test_beta_is_the_share_of_the_mean():
   for beta, want in ((1.0, 4.0), (0.5, 2.5), (2.0, 7.0)):
     (stage,) = build('pfedme', train=STEADY, beta=beta)
     server = global_model.Server(jnp.array(0), jnp.ones(()))
-    uploads, counts = jnp.array([2.0, 6.0]), jnp.array([5, 5])
-    assert stage.algorithm.aggregate(server, uploads, counts).params == want
+    senders = all_send(jnp.arange(2), jnp.array([5, 5]), DATA)
+    after = stage.algorithm.aggregate(server, jnp.array([2.0, 6.0]), senders)
+    assert after.params == want
 
 
 def test_a_client_that_never_trained_is_evaluated_by_the_global_model():

@@ -52,8 +52,8 @@ def two_stages(first, second):
     doubled = jax.tree.map(lambda leaf: leaf * (1 + client), params)
     return {'doubled': doubled, 'initial': params}
 
-  def aggregate(server, uploads, counts):
-    after = one.aggregate(server.inner, uploads, counts)
+  def aggregate(server, uploads, senders):
+    after = one.aggregate(server.inner, uploads, senders)
     return Doubled(after, after.round)
 
   two = one._replace(

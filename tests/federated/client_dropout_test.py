@@ -183,3 +183,42 @@ def test_without_dropout_the_stage_is_as_it_was():
   (stage,) = build('fedavg')
   assert with_dropout(stage, 0.0) is stage
   assert with_dropout(stage, 0.1) is not stage
+
+
+@pytest.mark.parametrize('name', ['scaffold', 'pfedme', 'fedconcat'])
+def test_a_round_in_which_all_fail_only_moves_the_clock(name):
+  """Twice: what the server summed up before is not applied again."""
+  (stage, *_) = build(name, train=UNIFORM)
+  states = begin(stage, DATA, KEY(1))
+  cohort = jnp.array(COHORT)
+  before = round_of(stage)(*states, cohort, DATA, KEY(2))[:2]
+  round_fn = round_of(with_dropout(stage, 1 - 1e-6))
+  for _ in range(2):
+    *after, metrics = round_fn(*before, cohort, DATA, KEY(2))
+    assert not metrics[HAS_SENT].any()
+    assert after[0].round == before[0].round + 1
+    assert_same_bits(after[0]._replace(round=before[0].round), before[0])
+    assert_same_bits(after[1], before[1])
+    before = after
+
+
+def test_an_aggregate_of_ones_own_is_told_who_sent():
+  """Its sum leaves out clients that failed; it has their ids, and K."""
+  (stage,) = build('fedavg', train=UNIFORM)
+  told = []
+
+  def aggregate(server, uploads, senders):
+    told.append(senders.num_clients)
+    weights = senders.has_sent.astype(float) + senders.ids
+    return server._replace(
+      round=server.round + 1, params=senders.sum(uploads, weights)
+    )
+
+  own = stage._replace(algorithm=stage.algorithm._replace(aggregate=aggregate))
+  key = key_by(lambda key: 1 < sum(sent_by_hand(key, 0, COHORT)) < 4)
+  sent = np.array(sent_by_hand(key, 0, COHORT))
+  states, cohort = begin(own, DATA, KEY(1)), jnp.array(COHORT)
+  got, *_ = round_of(with_dropout(own, RATE))(*states, cohort, DATA, key)
+  want, *_ = round_of(own)(*states, cohort[sent], DATA, key)
+  assert_close(got, want)
+  assert {*told} == {len(DATA.count)}

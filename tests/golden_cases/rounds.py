@@ -11,6 +11,7 @@ import numpy as np
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.algorithm import Algorithm
+from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import init_states, make_round
 from golden_cases.case_inputs import (
   KEY,
@@ -134,9 +135,9 @@ def run_rounds(
     uploads = jax.tree.map(
       lambda *leaves: jnp.stack(leaves), *(u.upload for u in updates.values())
     )
-    server = algorithm.aggregate(
-      server, uploads, train.count[jnp.array(cohort)]
-    )
+    ids = jnp.array(cohort)
+    senders = all_send(ids, train.count[ids], train)
+    server = algorithm.aggregate(server, uploads, senders)
     server = algorithm.post_aggregate(server, train, KEY(0))
     yield Round(number, updates, server, clients)
 

@@ -35,7 +35,7 @@ def counting(fail_at=None) -> Algorithm:
     metrics = {'loss': last, 'server': down, 'count': data.count}
     return client, data.count.astype(float), metrics
 
-  def aggregate(server, sent, counts):
+  def aggregate(server, sent, senders):
     return Server(server.round + 1, server.total + jnp.sum(sent))
 
   return Algorithm(

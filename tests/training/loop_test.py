@@ -314,8 +314,8 @@ def break_round(experiment, broken):
   """Return the experiment whose server becomes NaN in round `broken`."""
   aggregate = experiment.stages[-1].algorithm.aggregate
 
-  def spoil(server, uploads, counts):
-    after = aggregate(server, uploads, counts)
+  def spoil(server, uploads, senders):
+    after = aggregate(server, uploads, senders)
     factor = jnp.where(after.round == broken, jnp.nan, 1.0)
     params = jax.tree.map(lambda leaf: factor * leaf, after.params)
     return after._replace(params=params)

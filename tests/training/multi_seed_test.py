@@ -237,8 +237,8 @@ def spoil(experiment, seed, broken):
     server = one.init_server(key)
     return put_bias(server, 'head', jnp.full(10, 7.0 * (key == marked)))
 
-  def aggregate(server, uploads, counts):
-    after = one.aggregate(server, uploads, counts)
+  def aggregate(server, uploads, senders):
+    after = one.aggregate(server, uploads, senders)
     params = after.params
     is_spoilt = (after.round == broken) & (params['head']['bias'][0] == 7)
     bias = jnp.where(is_spoilt, jnp.nan, params['body']['bias'])
