@@ -10,17 +10,15 @@ runs and their numbers:
 
   results/tables/fedbabu_13.csv, .md   ours, published, difference
   results/summary.csv                  every run: its command and numbers
-  results/results.sqlite               every client; see pfl.load_results
-  results/runs/                        run directories, as main.py makes them
+  results/runs/                        run directories, as main.py makes them;
+                                       pfl.load_results reads every client
 
 --dry-run lists the cells with the time and memory of each on this machine.
---merge=FOLDER,FOLDER adds the results of other machines. A figure
+--merge=FOLDER,FOLDER copies the runs of other machines. A figure
 (--table=fedbabu/fig12) is drawn into results/tables.
 """
 
-import contextlib
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
@@ -56,7 +54,7 @@ def main(overrides):
   from fedjax_pfl.reproduction.cells import Figure
   from fedjax_pfl.reproduction.execution.execute import open_workspace
   from fedjax_pfl.reproduction.jobs import FigureJob, TableJob
-  from fedjax_pfl.reproduction.results.results import Results, check_mergeable
+  from fedjax_pfl.reproduction.results.results import check_mergeable, merge
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
   from fedjax_pfl.training.build_data import make_data_of
@@ -74,15 +72,17 @@ def main(overrides):
     )
   for other in MERGE.value:
     check_mergeable(other)
-  with contextlib.ExitStack() as stack:
-    folder = Path(RESULTS.value)
-    if DRY_RUN.value and not folder.exists():  # a dry run makes no folder
-      folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    results = stack.enter_context(Results.open(folder))
+  folder = Path(RESULTS.value)
+  if not DRY_RUN.value:
     for other in MERGE.value:
-      progress.log(f'{other}: {results.merge(other)} new evaluations')
-    workspace = open_workspace(folder, results)
-    job.dry_run(workspace) if DRY_RUN.value else job.run(workspace)
+      progress.log(f'{other}: {merge(other, folder)} new evaluations')
+  workspace = open_workspace(folder)
+  if DRY_RUN.value:
+    for other in MERGE.value:  # a dry run writes nothing
+      workspace.results.scan(other)
+    job.dry_run(workspace)
+  else:
+    job.run(workspace)
 
 
 if __name__ == '__main__':

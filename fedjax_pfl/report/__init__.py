@@ -1,5 +1,1 @@
-"""From results of runs to figures, tables, a page, and a data frame."""
-
-from fedjax_pfl.report.results_frame import load_results
-
-__all__ = ['load_results']
+"""From results of runs to figures, tables and a page."""

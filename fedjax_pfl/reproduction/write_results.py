@@ -39,7 +39,7 @@ def write_summary(
   path = workspace.folder / SUMMARY
   old = kept_rows.read_csv(path)
   runs = find_directories(workspace.folder)
-  rows = summary_rows(workspace.folder, configs, runs=runs)
+  rows = summary_rows(workspace.results, configs, runs=runs)
   rows = kept_rows.with_kept(rows, old, log)
   write_csv(path, rows)
   return kept_rows.by_identity(rows)

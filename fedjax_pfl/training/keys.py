@@ -22,6 +22,7 @@ candidate views are part of the training as well: they decide which round is
 kept.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -170,10 +171,12 @@ def differing(settings: Settings) -> dict[str, Any]:
   }
 
 
+@functools.cache
 def default_fields() -> dict[str, Any]:
   return flat(Settings())
 
 
+@functools.cache
 def default_hyperparameters(method: str) -> dict[str, Any]:
   """Return {'hp.mu': 0.01, ..}: what a method fills in, with plain values."""
   fields = algorithms.load(method).HParams()._asdict()
@@ -199,14 +202,6 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
   is_whole = isinstance(value, float) and value.is_integer()
   return int(value) if is_whole else value
-
-
-def digest_of_defaults() -> str:
-  """Return a digest of all defaults: other defaults make other keys."""
-  methods = {
-    method: default_hyperparameters(method) for method in algorithms.available()
-  }
-  return _hash([default_fields(), methods])
 
 
 def _trained(workdir: pathlib.Path, digest: str) -> bool:

@@ -1,6 +1,5 @@
 """Properties of files: what is written is what is read."""
 
-import contextlib
 import string
 from pathlib import Path
 
@@ -14,13 +13,12 @@ from hypothesis import strategies as st
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.runs import results_db, results_rows, run_dir
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.runs.trackers.tracking import Tracking
 
 NAMES = st.text(string.ascii_letters + '_.0é ', min_size=1, max_size=6)
 TEXT = st.text(st.characters(exclude_categories=['Cs']), max_size=8)
-COUNTS = st.none() | st.integers(0, 2**62)
 SEEDS = st.integers(0, 2**32 - 1)
 DTYPES = ('f4', 'f8', 'i4', 'u1', '?', ml_dtypes.bfloat16, np.float16)
 SIMPLE = st.one_of(
@@ -88,14 +86,6 @@ def tables(draw, metrics=()):
   return ids, rng.integers(0, 99, size), Scores(**columns, own=own)
 
 
-VIEWS = st.dictionaries(
-  st.text(string.ascii_lowercase + ':_.0', min_size=1, max_size=5),
-  tables(),
-  min_size=1,
-  max_size=3,
-)
-
-
 @given(
   table=tables() | tables(metrics=('f1', 'brier')),
   views=st.sets(NAMES, min_size=1, max_size=3),
@@ -111,55 +101,6 @@ def test_scores_of_clients(folder, table, views):
   assert got.scores.keys() == views
   for one in got.scores.values():
     jax.tree.map(np.testing.assert_array_equal, one, scores)
-
-
-PROVENANCE = st.builds(
-  results_rows.Provenance,
-  *[TEXT] * 6,
-  *[st.none() | st.floats(allow_nan=False, allow_infinity=False)] * 2,
-)
-JSON = st.dictionaries(
-  NAMES, st.recursive(SIMPLE.filter(lambda x: x == x), st.lists, max_leaves=4)
-)
-TRAININGS = st.builds(
-  results_rows.Training, *[TEXT] * 4, JSON, TEXT, COUNTS, COUNTS,
-  st.none() | st.floats(0, 1e9), COUNTS, COUNTS, PROVENANCE,
-)  # fmt: skip
-EVALUATIONS = st.builds(
-  results_rows.Evaluation,
-  TEXT,
-  TEXT,
-  JSON,
-  TEXT,
-  JSON.map(lambda result: {'views': {}, **result}),
-  PROVENANCE,
-)
-
-
-@given(training=TRAININGS, evaluation=EVALUATIONS, views=VIEWS)
-def test_rows_of_results(folder, training, evaluation, views):
-  path = folder / results_db.NAME
-  path.unlink(missing_ok=True)
-  with contextlib.closing(results_db.connect(path, write=True)) as connection:
-    with results_db.transaction(connection):
-      results_rows.insert(connection, 'trainings', training)
-      number = results_rows.insert(connection, 'evaluations', evaluation)
-      for view, table in views.items():
-        results_rows.insert_scores(
-          connection, number, view, results_rows.Evaluated(*table)
-        )
-    assert results_rows.read_trainings(connection) == {training.key: training}
-    assert results_rows.read_evaluations(connection) == {number: evaluation}
-    assert set(results_rows.view_names(connection, number)) == views.keys()
-    for view, (ids, train_count, scores) in views.items():
-      got = results_rows.read_scores(connection, number, view)
-      np.testing.assert_array_equal(got.ids, ids)
-      np.testing.assert_array_equal(got.train_count, train_count)
-      for one, column in zip(got.scores, scores, strict=True):
-        if column is None or np.isnan(column).all():
-          assert one is None
-        else:
-          np.testing.assert_array_equal(one, column)
 
 
 def as_stored(value):

@@ -12,7 +12,6 @@ from experiments.commandline import read_settings
 from fedjax_pfl.reproduction.comparison import our_numbers
 from fedjax_pfl.reproduction.execution.execute import open_workspace
 from fedjax_pfl.reproduction.output.kept_rows import read_csv
-from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.reproduction.write_results import write_summary, write_table
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
@@ -64,9 +63,9 @@ def again(tmp_path_factory):
   def data_of(settings):
     return data.get(our_numbers.division_of(settings), '')
 
-  with pytest.MonkeyPatch.context() as patched, Results.open(folder) as results:
+  with pytest.MonkeyPatch.context() as patched:
     patched.setattr(our_numbers, 'is_available', lambda *_: True)
-    workspace = open_workspace(folder, results)
+    workspace = open_workspace(folder)
     configs = {name: parse_config(one) for name, one in load_configs().items()}
     rows = write_summary(workspace, configs, print)
     for name in TABLES:

@@ -18,6 +18,7 @@ from fedjax_pfl.reproduction.cells import (
 from fedjax_pfl.reproduction.comparison.our_numbers import compare_all
 from fedjax_pfl.reproduction.execution import execute as module
 from fedjax_pfl.reproduction.execution.dry_run import list_cells
+from fedjax_pfl.reproduction.execution.execute import open_workspace
 from fedjax_pfl.reproduction.jobs import FigureJob
 from fedjax_pfl.reproduction.output.comparison_table import (
   as_text,
@@ -28,7 +29,7 @@ from fedjax_pfl.reproduction.planning.plan import (
   group_seeds,
   plan,
 )
-from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.reproduction.results.results import merge
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import loop
 from fedjax_pfl.training.build_data import make_data_of
@@ -113,11 +114,6 @@ def finished(tmp_path_factory, quick_compiler, data_of):
   return workspace, calls
 
 
-def open_workspace(folder):
-  results = Results.open(folder)
-  return module.open_workspace(folder, results)
-
-
 def test_every_training_and_evaluation_is_planned_once(data_of):
   evaluations = plan(CELLS, SEEDS, data_of)
   # The run's own, the body alone, other tests, and LG-FedAvg's.
@@ -194,8 +190,8 @@ def test_a_run_is_found_by_its_content(tmp_path, finished, data_of):
   assert module.run_path(evaluations[0].training, workspace) == copied
   results = workspace.results
   assert not any(module.is_missing(one, results) for one in evaluations)
+  assert merge(finished[0].folder, tmp_path / 'merged') == 3
   merged = open_workspace(tmp_path / 'merged')
-  assert merged.results.merge(finished[0].folder) == 3
   assert not any(module.is_missing(one, merged.results) for one in evaluations)
 
 

@@ -11,7 +11,6 @@ from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.execution.execute import open_workspace
 from fedjax_pfl.reproduction.output.kept_rows import read_csv
 from fedjax_pfl.reproduction.output.run_summary import COLUMNS
-from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.reproduction.write_results import write_summary, write_table
 from fedjax_pfl.settings import parse_config
 
@@ -42,10 +41,9 @@ TABLE = Table(
 
 def write(folder, table=TABLE, log=print):
   """Return summary.csv and the table, written from the runs in the folder."""
-  with Results.open(folder) as results:
-    workspace = open_workspace(folder, results)
-    rows = write_summary(workspace, CONFIGS, log)
-    path = write_table(table, (0,), workspace, lambda settings: DATA, rows)
+  workspace = open_workspace(folder)
+  rows = write_summary(workspace, CONFIGS, log)
+  path = write_table(table, (0,), workspace, lambda settings: DATA, rows)
   return (folder / 'summary.csv').read_text(), path.read_text()
 
 
@@ -58,7 +56,6 @@ def folder(tmp_path):
 
 def leave_rows(folder):
   """Remove all but the summary, as a clone has it whose runs are elsewhere."""
-  (folder / 'results.sqlite').unlink()
   shutil.rmtree(folder / 'runs')
 
 

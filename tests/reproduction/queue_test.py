@@ -84,7 +84,7 @@ def test_what_a_queue_leaves(done):
   assert '(2 seeds)' in rows['fedbabu_99.md'].decode()
   assert len(rows['summary.csv']) > 6
   left = {path.name for path in (folder / 'results').iterdir()}
-  assert left == {'runs', 'tables', 'summary.csv', 'results.sqlite'}
+  assert left == {'runs', 'tables', 'summary.csv'}
 
 
 def test_a_finished_queue_runs_nothing(done, tmp_path, monkeypatch, capsys):
@@ -112,9 +112,8 @@ def test_what_follows_begins_when_all_cells_are_done(done, tmp_path):
 
 
 def test_a_clone_without_models_runs_nothing(done, tmp_path, monkeypatch):
-  """Of what git keeps: the file of results and all models are absent."""
+  """Of what git keeps: all models are absent."""
   folder = copied(done, tmp_path)
-  (folder / 'results' / 'results.sqlite').unlink()
   for name in ('model', 'checkpoints', 'tb'):
     for path in (folder / 'results' / 'runs').glob(f'*/{name}'):
       shutil.rmtree(path)
@@ -127,7 +126,6 @@ def test_a_clone_without_models_runs_nothing(done, tmp_path, monkeypatch):
 def test_a_model_that_is_needed_and_gone(done, tmp_path, capsys):
   """The step is left out with a sentence; the others go on."""
   folder = copied(done, tmp_path)
-  (folder / 'results' / 'results.sqlite').unlink()
   (begun,) = (folder / 'results' / 'runs').glob('lg_fedavg*')
   shutil.rmtree(begun)
   (first,) = (folder / 'results' / 'runs').glob('fedbabu*seed0*')
@@ -338,18 +336,14 @@ def test_damage_and_other_versions_are_a_sentence(
   shutil.rmtree(lost)  # something is to be run
   (first,) = (folder / 'results' / 'runs').glob('fedbabu*seed0*')
   words = damage(first)
-  before = without_database(moments.read(folder / 'results'))
+  before = moments.read(folder / 'results')
   trained = count_trainings(monkeypatch)
   with pytest.raises(BadInput) as caught:
     run(folder)
   assert words in str(caught.value) and 'Likely cause' in str(caught.value)
   assert str(folder / 'results') in str(caught.value)
   assert trained == []
-  assert without_database(moments.read(folder / 'results')) == before
-
-
-def without_database(state):
-  return {name: text for name, text in state.items() if 'sqlite' not in name}
+  assert moments.read(folder / 'results') == before
 
 
 def absent(settings):

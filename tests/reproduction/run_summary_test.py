@@ -68,9 +68,9 @@ def test_rows_and_their_file(tmp_path):
     tmp_path / 'runs' / 'a', views=views, shards_per_client=5, **place
   )
   make_run(tmp_path / 'runs' / 'b', result=result, seed=1)
-  with Results.open(tmp_path) as results:
-    results.scan(tmp_path / 'runs')
-  rows = summary_rows(tmp_path, CONFIGS)
+  results = Results()
+  results.scan(tmp_path / 'runs')
+  rows = summary_rows(results, CONFIGS)
   assert [(row['setting'], row['seed'], row['view']) for row in rows] == [
     ('digits:fedbabu', '1', 'global'),
     ('digits:fedbabu', '1', 'initial'),
@@ -90,4 +90,4 @@ def test_rows_and_their_file(tmp_path):
   assert '/secret' not in text and str(tmp_path) not in text
   read = list(csv.DictReader(text.splitlines()))
   assert read == rows and tuple(read[0]) == COLUMNS
-  assert summary_rows(tmp_path, CONFIGS, trainings=[key]) == rows[2:]
+  assert summary_rows(results, CONFIGS, trainings=[key]) == rows[2:]

@@ -117,10 +117,9 @@ def make_run(
 
 def write_summary(folder):
   """Write summary.csv, as the commands that run cells do."""
-  with Results.open(folder) as results:
-    results.scan(folder / 'runs')
-    rows = summary_rows(folder, CONFIGS, runs=find_directories(folder))
-  (folder / 'results.sqlite').unlink()
+  results, runs = Results(), find_directories(folder)
+  results.scan(folder / 'runs')
+  rows = summary_rows(results, CONFIGS, runs=runs)
   write_csv(folder / 'summary.csv', rows)
 
 

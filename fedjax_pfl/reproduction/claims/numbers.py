@@ -1,15 +1,12 @@
 """Our numbers of the cells of a claim, from a folder of results.
 
-Nothing is written there: what is read from the run directories is gathered in
-a temporary file. No images are needed: a fingerprint of the data that a row of
-the summary has is that of a cell if the key of the cell's training, with it, is
-that of the row.
+Nothing is written there. No images are needed: a fingerprint of the data that a
+row of the summary has is that of a cell if the key of the cell's training, with
+it, is that of the row.
 """
 
-import contextlib
 import pathlib
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedjax_pfl.evaluation.summary import accuracies
@@ -30,7 +27,6 @@ from fedjax_pfl.reproduction.execution.execute import (
 from fedjax_pfl.reproduction.output import kept_rows
 from fedjax_pfl.reproduction.output.run_summary import Row, summary_rows
 from fedjax_pfl.reproduction.planning.plan import Evaluation, evaluation_of
-from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.reproduction.write_results import SUMMARY
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings
@@ -58,28 +54,23 @@ class Measured(NamedTuple):
   run: pathlib.Path | None  # None: only the row is left
 
 
-@contextlib.contextmanager
 def open_source(
   folder: pathlib.Path,
   configs: Mapping[str, Settings],
   log: Callable[[str], None],
-) -> Iterator[Source]:
-  """Yield what a folder of results holds; a damaged run is refused."""
+) -> Source:
+  """Return what a folder of results holds; a damaged run is refused."""
   old = kept_rows.read_csv(folder / SUMMARY)
-  with (
-    tempfile.TemporaryDirectory() as place,
-    Results.open(place) as results,
-  ):
-    workspace = open_workspace(folder, results)
-    rows = summary_rows(place, configs, runs=workspace.found)
-    rows = kept_rows.with_kept(rows, old, log)
-    of_training = {row['key'].partition('_')[0]: row for row in rows}
-    yield Source(
-      workspace,
-      kept_rows.by_identity(rows),
-      of_training,
-      _fingerprints(rows, workspace),
-    )
+  workspace = open_workspace(folder)
+  rows = summary_rows(workspace.results, configs, runs=workspace.found)
+  rows = kept_rows.with_kept(rows, old, log)
+  of_training = {row['key'].partition('_')[0]: row for row in rows}
+  return Source(
+    workspace,
+    kept_rows.by_identity(rows),
+    of_training,
+    _fingerprints(rows, workspace),
+  )
 
 
 def seeds_of(source: Source) -> list[int]:

@@ -33,8 +33,7 @@ def judge(
       choices=['results'],
       cause='a mistyped path',
     )
-  with open_source(results, configs, log) as source:
-    return judge_all(stated, source)
+  return judge_all(stated, open_source(results, configs, log))
 
 
 def texts(

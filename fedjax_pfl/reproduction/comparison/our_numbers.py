@@ -25,7 +25,7 @@ from fedjax_pfl.reproduction.planning.plan import (
   evaluation_of,
 )
 from fedjax_pfl.reproduction.results.results import Found, Results
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.training import keys
 from fedjax_pfl.training.build_data import DataOf
@@ -87,7 +87,7 @@ def data_or_recorded(data_of: DataOf, results: Results) -> DataOf:
       return data_of(settings)
     if not recorded:
       recorded.update(
-        (division_of(parse_config(one.settings)), one.data.partition('+')[0])
+        (division_of(one.settings), one.data.partition('+')[0])
         for one in results.trainings().values()
       )
     return recorded.get(division_of(settings), '')

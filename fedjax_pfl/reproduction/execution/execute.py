@@ -22,7 +22,7 @@ from fedjax_pfl.reproduction.planning.plan import (
   group_seeds,
   without_seed,
 )
-from fedjax_pfl.reproduction.results.results import Found, Results
+from fedjax_pfl.reproduction.results.results import RUNS, Found, Results
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import Settings, parse_config, replace
@@ -30,13 +30,11 @@ from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.loop import train_together
 
-RUNS = 'runs'  # the folder of the run directories in that of the results
-
 Log = Callable[[str], None]
 
 
 class Workspace(NamedTuple):
-  """A folder of results, its file of results, and its runs."""
+  """A folder of results, what its runs gave, and where they are."""
 
   folder: pathlib.Path
   results: Results
@@ -47,9 +45,9 @@ class Workspace(NamedTuple):
     return self.folder / RUNS
 
 
-def open_workspace(folder: pathlib.Path, results: Results) -> Workspace:
+def open_workspace(folder: pathlib.Path) -> Workspace:
   """Return the workspace; gather its finished runs, whatever their names."""
-  found = find_directories(folder)
+  found, results = find_directories(folder), Results()
   results.scan(folder / RUNS)
   return Workspace(folder, results, found)
 

@@ -14,18 +14,20 @@ import os
 import pathlib
 import shlex
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.runs import results_db, results_rows
-from fedjax_pfl.runs.results_rows import Evaluation, Provenance, Training
+from fedjax_pfl.reproduction.results.gather import (
+  Evaluation,
+  Provenance,
+  Training,
+)
+from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.settings import (
   FIELDS,
   Settings,
   changing,
-  parse_config,
   replace,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
@@ -45,7 +47,7 @@ Row = dict[str, str]
 
 
 def summary_rows(
-  results: str | os.PathLike,
+  results: Results,
   configs: Mapping[str, Settings],
   *,
   trainings: Iterable[str] | None = None,
@@ -59,20 +61,13 @@ def summary_rows(
   (over clients) and `worst_decile` are in percent; the view 'global' is the
   server's model on the whole test set.
   """
-  path, wanted, rows = results_db.locate(results), None, []
-  if trainings is not None:
-    wanted = set(trainings)
-  with (
-    results_db.database_errors(path),
-    closing(results_db.connect(path, write=False)) as connection,
-  ):
-    known = results_rows.read_trainings(connection)
-    for evaluation in results_rows.read_evaluations(connection).values():
-      if wanted is None or evaluation.training in wanted:
-        training = known[evaluation.training]
-        place = runs.get(training.key)
-        run = place.name if place else ''
-        rows += _rows_of(evaluation, training, run, configs)
+  wanted, rows = None if trainings is None else {*trainings}, []
+  for training, evaluation in results.evaluations():
+    if wanted is None or training.key in wanted:
+      place = runs.get(training.key)
+      rows += _rows_of(
+        evaluation, training, place.name if place else '', configs
+      )
   return sort_rows(rows)
 
 
@@ -144,7 +139,7 @@ def _rows_of(
   run: str,
   configs: Mapping[str, Settings],
 ) -> list[Row]:
-  settings = parse_config(evaluation.settings)
+  settings = evaluation.settings
   if training.start:  # named by its key, as the run itself below
     settings = replace(settings, init_from=f'runs/{training.start}')
   name, fields = nearest(settings, configs)
@@ -153,11 +148,11 @@ def _rows_of(
     for field, value in fields.items()
     if field not in UNNAMED
   ]
-  own = keys.evaluation_key(parse_config(training.settings))
+  own = keys.evaluation_key(training.settings)
   key = keys.row_key(training.key, evaluation.evaluation, own)
   shared = {
     'setting': ' '.join([name, *words]),
-    'seed': str(training.seed),
+    'seed': str(training.settings.seed),
     'commit': evaluation.provenance.commit,
     'machine': _machine(evaluation.provenance),
     'seconds': f'{training.provenance.seconds:.0f}',

@@ -24,7 +24,6 @@ from fedjax_pfl.reproduction.queue.steps import (
   make_steps,
   state_of,
 )
-from fedjax_pfl.reproduction.results.results import Results
 from fedjax_pfl.reproduction.write_results import (
   check_summary,
   write_summary,
@@ -58,19 +57,18 @@ class QueueJob:
 
   def dry_run(self, folder: pathlib.Path) -> None:
     """Print what is done, what is next, and the hours left by the estimates."""
-    with Results.open(folder) as results:
-      workspace = open_workspace(folder, results)
-      steps = self._steps(workspace)
-      show.print_queue(self._queue, steps, states_of(steps, workspace))
+    workspace = open_workspace(folder)
+    steps = self._steps(workspace)
+    show.print_queue(self._queue, steps, states_of(steps, workspace))
 
   def run(self, folder: pathlib.Path, minutes: float | None = None) -> None:
     """Do the steps that are open, until all are done or the time is up."""
-    with locked(folder), Results.open(folder) as results:
+    with locked(folder):
       check_summary(folder)
       for place in (folder, folder / FOLDER):
         if place.is_dir():  # what a killed process left
           atomic_files.remove_temporary(place)
-      workspace = open_workspace(folder, results)
+      workspace = open_workspace(folder)
       steps = self._steps(workspace)
       _check_any_open(states_of(steps, workspace))
       with deadline(minutes) as is_up_fn:

@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.reproduction.results.gather import (
+  Evaluated,
+  Evaluation,
+  Training,
+  read_scores,
+)
 from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
 
 TOLERANCE = 1e-6
 # Numbers of result.json that are not summaries of the clients' scores.
@@ -30,20 +35,23 @@ def other_data(training: Training, data: str, path: str) -> BadInput:
   )
 
 
-def check_same_data(old: Evaluation, new: Evaluation) -> None:
-  """Refuse two evaluations of one cell on other tests."""
-  if old.data.partition('+')[0] == new.data.partition('+')[0]:
-    return
-  raise bad_input(
-    'data',
-    got=f'{new.data} in {new.provenance}',
-    expected=f'{old.data}, on which {old.provenance} evaluated the same way',
-    choices=['leave one of the two out', 'another --results for it'],
-    cause='other image files, or a partition that has changed',
-  )
+def check(old: Evaluation, new: Evaluation) -> None:
+  """Refuse two evaluations under one key that are not the same."""
+  if old.data.partition('+')[0] != new.data.partition('+')[0]:
+    raise bad_input(
+      'data',
+      got=f'{new.data} in {new.provenance}',
+      expected=f'{old.data}, on which {old.provenance} evaluated the same way',
+      choices=['leave one of the two out', 'another --results for it'],
+      cause='other image files, or a partition that has changed',
+    )
+  for view in new.folders.keys() & old.folders.keys():
+    known, given = read_scores(old, view), read_scores(new, view)
+    _check_scores(view, known, given, old, new)
+  _check_results(old, new)
 
 
-def check_scores(
+def _check_scores(
   view: str,
   known: Evaluated,
   given: Evaluated,
@@ -57,7 +65,9 @@ def check_scores(
     **{
       field: (one, getattr(given.scores, field))
       for field, one in known.scores._asdict().items()
+      if field != 'own'
     },
+    **_shared(known.scores.own or {}, given.scores.own or {}),
   }
   for name, (one, other) in pairs.items():
     if one is None or other is None:  # an older version lacks this score
@@ -79,7 +89,14 @@ def check_scores(
       )
 
 
-def check_results(old: Evaluation, new: Evaluation) -> None:
+def _shared(
+  known: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, tuple]:
+  """Return {name: (known, given)} of the user's metrics that both have."""
+  return {name: (known[name], given[name]) for name in known if name in given}
+
+
+def _check_results(old: Evaluation, new: Evaluation) -> None:
   """Refuse other numbers of the global model or of the best rounds."""
   known, given = _numbers(old.result), _numbers(new.result)
   for name in known.keys() & given.keys():
@@ -110,8 +127,7 @@ def _disagree(
     'seed',
     choices=[
       'leave one of the two out',
-      'if both are from this machine, delete one and move the file of results '
-      'away: it is made again from the runs',
+      'if both are from this machine, delete one of the run directories',
     ],
     cause='another version of the code or of jax, or another kind of machine: '
     'training amplifies differences in the last digit',

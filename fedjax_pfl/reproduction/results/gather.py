@@ -3,41 +3,76 @@
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import identity, run_dir
-from fedjax_pfl.runs.results_rows import (
-  Evaluated,
-  Evaluation,
-  Provenance,
-  Training,
-)
 from fedjax_pfl.runs.run_dir import is_finished
-from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training import keys
-from fedjax_pfl.training.warm_start import model_digest
 
 EVALUATIONS = 'evaluations'  # the folder of later evaluations in a run
 
 
-class Gathered(NamedTuple):
-  """One evaluation of a run, its views, and the training behind it."""
+class Provenance(NamedTuple):
+  """Which run gave the numbers, and where; '' and None: not recorded."""
 
-  training: Training
-  evaluation: Evaluation
-  views: dict[str, Evaluated]
+  path: str  # the run directory, on this machine
+  version: str
+  commit: str
+  devices: str
+  processor: str
+  seconds: float | None
+
+  def __str__(self) -> str:
+    commit = self.commit[:12] or 'unknown'
+    return f'{self.path} (commit {commit}, {self.processor or self.devices})'
+
+
+class Training(NamedTuple):
+  """A training, by its keys (training/keys.py)."""
+
+  key: str
+  setting: str  # the key without the data
+  start: str  # key of the training that it started from, or ''
+  model: str  # digest of its final global model, or ''
+  settings: Settings
+  data: str
+  rounds: int | None
+  provenance: Provenance
+
+
+class Evaluation(NamedTuple):
+  """An evaluation of the last models of a training."""
+
+  training: str
+  evaluation: str
+  settings: Settings
+  data: str
+  result: dict[str, Any]  # as result.json
+  provenance: Provenance
+  # Where the scores of a view are: {view: folder with clients.npz}.
+  folders: dict[str, pathlib.Path]
+
+
+class Evaluated(NamedTuple):
+  """The scores of the clients in one view."""
+
+  ids: Any  # [K]
+  train_count: Any  # [K]
+  scores: Scores  # [K]
 
 
 def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
   """Return the finished runs in a folder; those with init_from come last.
 
-  The folder may be a run itself.
+  The folder may be a run itself. A run that is being copied is left out.
   """
   found = []
   for parent, folders, names in os.walk(folder):
+    folders[:] = [one for one in folders if not atomic_files.is_temporary(one)]
     if identity.CONFIG in names:
       folders.clear()
       if is_finished(parent):
@@ -69,24 +104,17 @@ def read_training(workdir: pathlib.Path, known: Mapping[str, str]) -> Training:
   """Return the record of a training; for `known`, see `keys.start_key`."""
   stored = keys.load_config(workdir)
   start = keys.start_key(workdir, known)
-  metrics = []
-  if (workdir / run_dir.METRICS).is_file():  # none where no round was run
-    metrics = run_dir.load_metrics(workdir)
   result = run_dir.load_result(workdir)
-  settings = parse_config(stored['config'])
+  settings = _settings(stored['config'])
   return Training(
     key=keys.training_key(settings, stored['data'], start),
     setting=keys.training_key(settings, '', start),
     start=start,
-    model=model_digest(workdir),
-    settings=to_config(settings),
+    model=result.get('model', ''),
+    settings=settings,
     data=stored['data'],
-    seed=settings.seed,
     rounds=result['rounds'],
-    images_per_second=_median(metrics, 'images_per_second'),
-    bytes_down=_sum(metrics, 'bytes_down'),
-    bytes_up=_sum(metrics, 'bytes_up'),
-    provenance=_provenance(workdir, stored, result, metrics),
+    provenance=_provenance(workdir, stored, result),
   )
 
 
@@ -96,74 +124,52 @@ def trained_model(training: Training) -> bool:
   return bool(training.model) and training.model != initial
 
 
-def read_evaluation(folder: pathlib.Path, training: Training) -> Gathered:
-  """Return the evaluation in a run directory, or in one of its folders."""
+def read_evaluation(folder: pathlib.Path, training: str) -> Evaluation:
+  """Return the evaluation in a run directory, or in one of its folders.
+
+  `training` is the key of its training.
+  """
   run_dir.check_clients(folder)
   stored, result = keys.load_config(folder), run_dir.load_result(folder)
-  clients = run_dir.load_clients(folder)
-  views = {
-    view: Evaluated(clients.ids, clients.train_count, scores)
-    for view, scores in clients.scores.items()
-  }
-  settings = parse_config(stored['config'])
-  evaluation = Evaluation(
-    training=training.key,
-    evaluation=keys.evaluation_key(settings),
-    settings=to_config(settings),
-    data=stored['data'],
-    result=result,
-    provenance=_provenance(folder, stored, result, []),
+  settings = _settings(stored['config'])
+  return Evaluation(
+    training,
+    keys.evaluation_key(settings),
+    settings,
+    stored['data'],
+    result,
+    _provenance(folder, stored, result),
+    dict.fromkeys(result['views'], folder),
   )
-  return Gathered(training, evaluation, views)
+
+
+def read_scores(evaluation: Evaluation, view: str) -> Evaluated | None:
+  """Return the scores of a view, or None where it was not evaluated."""
+  folder = evaluation.folders.get(view)
+  if folder is None:
+    return None
+  clients = run_dir.load_clients(folder)
+  return Evaluated(clients.ids, clients.train_count, clients.scores[view])
 
 
 def _provenance(
-  folder: pathlib.Path,
-  stored: Mapping[str, Any],
-  result: Mapping[str, Any],
-  metrics: list[Mapping[str, Any]],
+  folder: pathlib.Path, stored: Mapping[str, Any], result: Mapping[str, Any]
 ) -> Provenance:
-  # A copied file may have a new time: the last line of metrics is safer.
-  times = [line['time'] for line in metrics[-1:]]
   return Provenance(
     path=str(folder.absolute()),
     version=stored.get('version') or '',
     commit=stored.get('commit') or '',
-    jax=stored.get('jax') or '',
     devices=', '.join(stored.get('devices') or ()),
     processor=stored.get('processor') or '',
-    finished=(times or [(folder / run_dir.RESULT).stat().st_mtime])[0],
     seconds=result.get('seconds'),
   )
 
 
-def _median(metrics: list[Mapping[str, Any]], name: str) -> float | None:
-  values = [line[name] for line in metrics if line.get(name) is not None]
-  return float(np.median(values)) if values else None
-
-
-def _sum(metrics: list[Mapping[str, Any]], name: str) -> int | None:
-  values = [line[name] for line in metrics if line.get(name) is not None]
-  return sum(values) if values else None
+def _settings(config: Mapping[str, Any]) -> Settings:
+  """Return the settings; hyperparameters come in the order of their names."""
+  hp = sorted((config.get('hp') or {}).items())
+  return parse_config({**config, 'hp': dict(hp)})
 
 
 def _data(workdir: pathlib.Path) -> str:
   return keys.load_config(workdir)['data']
-
-
-def iterate(
-  workdir: pathlib.Path,
-  known: Mapping[str, str],
-  seen: set[str],
-) -> Iterator[tuple[str, Gathered]]:
-  """Yield (digest, evaluation) of a run, without digests seen before."""
-  new = {
-    new_digest: folder
-    for folder in folders_of(workdir)
-    if (new_digest := digest(workdir, folder)) not in seen
-  }
-  if not new:
-    return
-  training = read_training(workdir, known)
-  for new_digest, folder in new.items():
-    yield new_digest, read_evaluation(folder, training)

@@ -1,31 +1,36 @@
-"""The file with the results of many runs, looked up by keys.
+"""The results of many run directories, looked up by keys.
 
->>> with Results.open('results') as results:
-...   results.scan('results/runs')
-...   found = results.find(training, evaluation, 'finetuned')
+>>> results = Results()
+>>> results.scan('results/runs')
+>>> found = results.find(training, evaluation, 'finetuned')
 
-Each call writes one transaction: a killed process leaves the file unchanged,
-and of two processes one waits for the other.
+They are read anew by every command (1,000 runs take 1.3 s of a core), so that
+there is nothing beside the run directories that could be out of date. The
+scores of clients are read when they are asked for.
 """
 
+import contextlib
 import os
 import pathlib
-from collections.abc import Callable
+import shutil
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.reproduction.results import conflicts, gather, rekey
-from fedjax_pfl.reproduction.results.gather import Gathered
-from fedjax_pfl.runs import results_db, results_rows, run_dir
-from fedjax_pfl.runs.results_rows import (
-  Evaluated,
+from fedjax_pfl.reproduction.results import conflicts, gather
+from fedjax_pfl.reproduction.results.gather import (
   Evaluation,
   Provenance,
   Training,
 )
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.runs import lock, run_dir
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import keys
+
+RUNS = 'runs'  # the folder of the run directories in that of the results
+NOT_COPIED = ('checkpoints', 'tb', lock.NAME)  # of a merged run
 
 
 class Found(NamedTuple):
@@ -42,18 +47,14 @@ class Found(NamedTuple):
 
 
 class Results:
-  """A file of results that is open for writing."""
+  """What was gathered from run directories; nothing is written."""
 
-  def __init__(self, path: pathlib.Path):
-    self.path = path
-    self._connection = results_db.connect(path, write=True)
-
-  @classmethod
-  def open(cls, results: str | os.PathLike) -> 'Results':
-    """Return the results of a folder, or of an .sqlite file, made if absent."""
-    opened = cls(results_db.locate(results))
-    opened._write(opened._update_keys)
-    return opened
+  def __init__(self):
+    self._trainings: dict[str, Training] = {}
+    self._evaluations: dict[tuple[str, str], Evaluation] = {}
+    self._seen: set[str] = set()  # digests of what was gathered
+    self._of_setting: dict[str, Training] = {}  # whatever its data
+    self._models: dict[str, str] = {}  # {digest of a model: key of training}
 
   def add_run(self, workdir: str | os.PathLike) -> int:
     """Add a finished run and its evaluations; return how many were new."""
@@ -66,181 +67,127 @@ class Results:
         expected='a finished run: status "finished" in result.json',
         cause='it was stopped: the command that started it continues it',
       )
-    return self._write(lambda: self._add_run(workdir))
+    new = {
+      digest: folder
+      for folder in gather.folders_of(workdir)
+      if (digest := gather.digest(workdir, folder)) not in self._seen
+    }
+    if not new:
+      return 0
+    training = gather.read_training(workdir, self._models)
+    number = 0
+    for digest, folder in new.items():
+      number += self._add(
+        training, gather.read_evaluation(folder, training.key)
+      )
+      self._seen.add(digest)
+    return number
 
   def scan(self, folder: str | os.PathLike) -> int:
     """Add all finished runs in a folder; return how many evaluations were new.
 
     Runs that were gathered before are recognised by digests.
     """
-    return self._write(lambda: self._scan(folder))
-
-  def merge(self, other: str | os.PathLike) -> int:
-    """Add the results of another machine; return how many were new.
-
-    `other` is its folder of results, its file, or a folder of runs.
-    """
-    check_mergeable(other)
-    file, folder = results_db.locate(other), pathlib.Path(other)
-    runs = gather.find_runs(folder) if folder.is_dir() else []
-
-    def add():
-      number = self._merge_file(file) if file.is_file() else 0
-      return number + self._scan(folder) if runs else number
-
-    return self._write(add)
+    return sum(self.add_run(path) for path in gather.find_runs(folder))
 
   def find(self, training: str, evaluation: str, view: str) -> Found | None:
     """Return the results of a view under these keys, or None."""
-    with results_db.database_errors(self.path):
-      found = self._evaluation(training, evaluation)
-      if not found:
-        return None
-      number, evaluation = found
-      evaluated = results_rows.read_scores(self._connection, number, view)
-      if evaluated is None:
-        return None
-      trained = results_rows.read_trainings(self._connection, training)[
-        training
-      ]
+    found = self._evaluations.get((training, evaluation))
+    evaluated = gather.read_scores(found, view) if found else None
+    if evaluated is None:
+      return None
     return Found(
-      parse_config(evaluation.settings),
-      evaluation.data,
+      found.settings,
+      found.data,
       *evaluated,
-      evaluation.result,
-      trained.provenance,
-      evaluation.provenance,
+      found.result,
+      self._trainings[training].provenance,
+      found.provenance,
     )
 
   def trainings(self) -> dict[str, Training]:
     """Return every training by its key."""
-    with results_db.database_errors(self.path):
-      return results_rows.read_trainings(self._connection)
+    return dict(self._trainings)
 
-  def close(self) -> None:
-    self._connection.close()
+  def evaluations(self) -> Iterator[tuple[Training, Evaluation]]:
+    """Yield every evaluation and its training, in the order of gathering."""
+    for evaluation in self._evaluations.values():
+      yield self._trainings[evaluation.training], evaluation
 
-  def __enter__(self) -> 'Results':
-    return self
-
-  def __exit__(self, *error) -> None:
-    self.close()
-
-  def _write(self, function: Callable[[], Any]) -> Any:
-    with (
-      results_db.database_errors(self.path),
-      results_db.transaction(self._connection),
-    ):
-      return function()
-
-  def _scan(self, folder: str | os.PathLike) -> int:
-    return sum(self._add_run(path) for path in gather.find_runs(folder))
-
-  def _add_run(self, workdir: pathlib.Path) -> int:
-    rows = self._connection.execute('SELECT digest FROM gathered')
-    seen = {digest for (digest,) in rows}
-    trainings = results_rows.read_trainings(self._connection).values()
-    known = {
-      one.model: one.key for one in trainings if gather.trained_model(one)
-    }
-    number = 0
-    for digest, one in gather.iterate(workdir, known, seen):
-      self._connection.execute('INSERT INTO gathered VALUES (?)', (digest,))
-      number += self._add(one)
-    return number
-
-  def _merge_file(self, path: pathlib.Path) -> int:
-    return sum(self._add(one) for one in rekey.read_file(path))
-
-  def _add(self, one: Gathered) -> bool:
+  def _add(self, training: Training, new: Evaluation) -> bool:
     """Add an evaluation; return whether it, or a view of it, is new."""
-    self._check_data(one.training)
-    trained = 'SELECT 1 FROM trainings WHERE key = ?'
-    if not self._connection.execute(trained, (one.training.key,)).fetchone():
-      results_rows.insert(self._connection, 'trainings', one.training)
-    old = self._evaluation(one.training.key, one.evaluation.evaluation)
+    one = self._of_setting.setdefault(training.setting, training)
+    if one.key != training.key:
+      raise conflicts.other_data(training, one.data, one.provenance.path)
+    self._trainings.setdefault(training.key, training)
+    if gather.trained_model(training):
+      self._models[training.model] = training.key
+    key = (new.training, new.evaluation)
+    old = self._evaluations.get(key)
     if old is None:
-      number = results_rows.insert(
-        self._connection, 'evaluations', one.evaluation
-      )
-      new = one.views
-    else:
-      number, new = old[0], self._add_to(*old, one)
-    for view, evaluated in new.items():
-      results_rows.insert_scores(self._connection, number, view, evaluated)
-    return old is None or bool(new)
-
-  def _add_to(
-    self, number: int, old: Evaluation, one: Gathered
-  ) -> dict[str, Evaluated]:
-    """Return the views that an old evaluation lacks; the others must agree."""
-    conflicts.check_same_data(old, one.evaluation)
-    new = {}
-    for view, evaluated in one.views.items():
-      known = results_rows.read_scores(self._connection, number, view)
-      if known is None:
-        new[view] = evaluated
-      else:
-        conflicts.check_scores(view, known, evaluated, old, one.evaluation)
-    conflicts.check_results(old, one.evaluation)
-    views = {**one.evaluation.result['views'], **old.result['views']}
-    result = {**one.evaluation.result, **old.result, 'views': views}
-    if result != old.result:
-      results_rows.replace_result(self._connection, number, result)
-    return new
-
-  def _check_data(self, training: Training) -> None:
-    """Refuse the same settings and seed on other data."""
-    other = self._connection.execute(
-      'SELECT data, path FROM trainings WHERE setting = ? AND key != ?',
-      (training.setting, training.key),
-    ).fetchone()
-    if other:
-      raise conflicts.other_data(training, *other)
-
-  def _evaluation(
-    self, training: str, evaluation: str
-  ) -> tuple[int, Evaluation] | None:
-    found = results_rows.read_evaluations(
-      self._connection, (training, evaluation)
+      self._evaluations[key] = new
+      return True
+    conflicts.check(old, new)
+    views = {**new.result['views'], **old.result['views']}
+    self._evaluations[key] = old._replace(
+      result={**new.result, **old.result, 'views': views},
+      folders={**new.folders, **old.folders},
     )
-    return next(iter(found.items()), None)
+    return not new.folders.keys() <= old.folders.keys()
 
-  def _update_keys(self) -> None:
-    """Compute all keys again if the defaults of the settings have changed."""
-    now = keys.digest_of_defaults()
-    if self._connection.execute('SELECT * FROM defaults').fetchall() == [
-      (now,)
-    ]:
-      return
-    renewed = rekey.renewed(results_rows.read_trainings(self._connection))
-    if len({one.key for one in renewed.values()}) < len(renewed):
-      raise bad_input(
-        'results',
-        got=f'{self.path}, with one training under two keys',
-        expected='a key for each training',
-        choices=['move it away: it is made again from the run directories'],
-        cause='an older version told fields that are written out as their '
-        'defaults from fields that are left out',
+
+def merge(other: str | os.PathLike, folder: pathlib.Path) -> int:
+  """Copy the runs of another machine into a folder of results.
+
+  `other` is its folder of results, or a folder of runs. Runs of which
+  everything is here already are left out; where one contradicts ours, nothing
+  is copied. Returns how many evaluations were new.
+  """
+  check_mergeable(other)
+  results, new = Results(), {}
+  results.scan(folder / RUNS)
+  for path in gather.find_runs(other):
+    if number := results.add_run(path):
+      new[path] = number
+  with _empty_folder(folder, '.merge.tmp') as temporary:
+    for path in new:
+      name = _free_name(folder / RUNS, path.name)
+      shutil.copytree(
+        path, temporary / name, ignore=shutil.ignore_patterns(*NOT_COPIED)
       )
-    self._connection.execute('DELETE FROM defaults')
-    self._connection.execute('INSERT INTO defaults VALUES (?)', (now,))
-    results_rows.replace_keys(
-      self._connection,
-      renewed,
-      lambda evaluation: keys.evaluation_key(parse_config(evaluation.settings)),
-    )
+      (folder / RUNS).mkdir(exist_ok=True)
+      os.replace(temporary / name, folder / RUNS / name)
+  return sum(new.values())
 
 
 def check_mergeable(other: str | os.PathLike) -> None:
-  """Refuse a path without results, before anything is opened for writing."""
-  file, folder = results_db.locate(other), pathlib.Path(other)
-  if file.is_file() or (folder.is_dir() and gather.find_runs(folder)):
+  """Refuse a path without results, before anything is written."""
+  if pathlib.Path(other).is_dir() and gather.find_runs(other):
     return
   raise bad_input(
     'merge',
     got=str(other),
-    expected=f'a folder with {results_db.NAME} or with finished runs, or '
-    'such a file',
-    cause='a mistyped path, or runs that are not finished',
+    expected='a folder with finished runs',
+    cause='a mistyped path, runs that are not finished, or results.sqlite of '
+    'version 0.1, from which its own version alone reads',
   )
+
+
+@contextlib.contextmanager
+def _empty_folder(folder: pathlib.Path, name: str) -> Iterator[pathlib.Path]:
+  """Yield a folder for what is not complete; it is removed afterwards."""
+  place = folder / name
+  with atomic_files.writing(folder, 'results', 'the runs of another machine'):
+    shutil.rmtree(place, ignore_errors=True)  # what a killed process left
+    place.mkdir(parents=True)
+    yield place
+    shutil.rmtree(place)
+
+
+def _free_name(folder: pathlib.Path, name: str) -> str:
+  """Return the name, with a number if it is taken."""
+  number, free = 1, name
+  while (folder / free).exists():
+    number += 1
+    free = f'{name}-{number}'
+  return free

@@ -6,8 +6,7 @@ from finished_runs import COUNT, TRAIN_COUNT, make_run
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report import load_results
-from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.reproduction.results.frame import load_results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 
@@ -21,8 +20,6 @@ def runs(tmp_path_factory):
     make_run(folder / 'runs' / 'a', views=VIEWS, hp={'mu': 0.5}),
     make_run(folder / 'runs' / 'b', views=VIEWS, seed=1, dirichlet_beta=0.3),
   ]
-  with Results.open(folder) as results:
-    results.scan(folder / 'runs')
   return folder, made
 
 
@@ -59,7 +56,7 @@ def test_a_row_for_every_client_and_view(runs):
 
 def test_a_row_for_every_view(runs):
   folder, made = runs
-  frame = load_results(folder / 'results.sqlite', per_client=False)
+  frame = load_results(folder / 'runs', per_client=False)
   assert len(frame) == 4
   summary = run_dir.load_result(made[1])['views']['finetuned']
   row = frame[(frame.seed == 1) & (frame['view'] == 'finetuned')].iloc[0]
@@ -71,7 +68,4 @@ def test_a_row_for_every_view(runs):
 
 def test_nothing_to_load_is_a_sentence(tmp_path):
   with pytest.raises(BadInput, match='Likely cause: a mistyped path'):
-    load_results(tmp_path)
-  Results.open(tmp_path).close()
-  with pytest.raises(BadInput, match='Likely cause: no run is finished'):
     load_results(tmp_path)

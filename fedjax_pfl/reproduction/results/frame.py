@@ -2,17 +2,23 @@
 
 import math
 import os
-import sqlite3
+import pathlib
 from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
-from fedjax_pfl.runs import results_db, results_rows
-from fedjax_pfl.runs.results_rows import Evaluated, Evaluation, Training
+from fedjax_pfl.reproduction.results.gather import (
+  Evaluated,
+  Evaluation,
+  Training,
+  read_scores,
+)
+from fedjax_pfl.reproduction.results.results import RUNS, Results
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import to_config
 
 if TYPE_CHECKING:
   import pandas
@@ -30,7 +36,6 @@ SUMMARY = (
   *('num_clients', 'num_left_out'),
 )
 MEASURES = ('loss', 'top5', 'ece', 'mce')
-COSTS = ('images_per_second', 'bytes_down', 'bytes_up')
 ORIGIN = ('data', 'version', 'commit', 'devices', 'processor', 'path')
 
 
@@ -43,8 +48,8 @@ def load_results(
   >>> frame.groupby(['algorithm', 'view']).accuracy.mean()  # doctest: +SKIP
 
   Args:
-    results: the folder of results that experiments/reproduce.py writes, or its
-      file results.sqlite.
+    results: the folder of results that experiments/reproduce.py writes, or any
+      folder with finished runs.
     per_client: a row for every client of every view; else one for every view.
 
   Returns:
@@ -67,18 +72,19 @@ def load_results(
   """
   import pandas
 
-  path = results_db.locate(results)
-  with (
-    results_db.database_errors(path),
-    closing(results_db.connect(path, write=False)) as connection,
-  ):
-    rows = list(_read(connection, per_client))
+  folder, gathered = pathlib.Path(results), Results()
+  gathered.scan(folder / RUNS if (folder / RUNS).is_dir() else folder)
+  rows = [
+    row
+    for training, evaluation in gathered.evaluations()
+    for row in _rows_of(training, evaluation, per_client)
+  ]
   if not rows:
     raise bad_input(
       'results',
-      got=f'{path}, which is empty',
-      expected='the results of at least one run',
-      cause='no run is finished yet, or none was gathered',
+      got=str(results),
+      expected='a folder with at least one finished run',
+      cause='a mistyped path, or no run is finished yet',
     )
   names = ('setting', 'numbers', 'origin')
   parts = [pandas.DataFrame([row[name] for row in rows]) for name in names]
@@ -92,34 +98,32 @@ def load_results(
   return pandas.concat(parts, axis=1)
 
 
-def _read(
-  connection: sqlite3.Connection, per_client: bool
+def _rows_of(
+  training: Training, evaluation: Evaluation, per_client: bool
 ) -> Iterator[dict[str, dict[str, Any]]]:
   """Yield setting, numbers and origin of every evaluated view."""
-  trainings = results_rows.read_trainings(connection)
-  for number, evaluation in results_rows.read_evaluations(connection).items():
-    training = trainings[evaluation.training]
-    setting = _setting(evaluation, training)
-    origin = {
-      'key': training.key,
-      'evaluation': evaluation.evaluation,
-      'data': evaluation.data,
-      **{name: getattr(training.provenance, name) for name in ORIGIN[1:]},
+  setting = _setting(evaluation, training)
+  origin = {
+    'key': training.key,
+    'evaluation': evaluation.evaluation,
+    'data': evaluation.data,
+    **{name: getattr(training.provenance, name) for name in ORIGIN[1:]},
+  }
+  costs = {} if per_client else _costs(training)
+  for view in sorted(evaluation.folders):
+    if per_client:
+      numbers = _clients(read_scores(evaluation, view))
+    else:
+      numbers = {**_summary(evaluation, view), **costs}
+    yield {
+      'setting': {**setting, 'view': view},
+      'numbers': numbers,
+      'origin': origin,
     }
-    for view in results_rows.view_names(connection, number):
-      if per_client:
-        numbers = _clients(results_rows.read_scores(connection, number, view))
-      else:
-        numbers = _summary(evaluation, training, view)
-      yield {
-        'setting': {**setting, 'view': view},
-        'numbers': numbers,
-        'origin': origin,
-      }
 
 
 def _setting(evaluation: Evaluation, training: Training) -> dict[str, Any]:
-  settings = evaluation.settings
+  settings = to_config(evaluation.settings)
   finetune = settings.get('finetune') or {}
   hp = sorted((settings.get('hp') or {}).items())
   return {
@@ -128,7 +132,7 @@ def _setting(evaluation: Evaluation, training: Training) -> dict[str, Any]:
     'finetune_epochs': ','.join(map(str, finetune.get('epochs') or ())),
     'finetune_trainable': finetune.get('trainable'),
     'rounds': training.rounds,
-    'seed': training.seed,
+    'seed': training.settings.seed,
   }
 
 
@@ -151,20 +155,36 @@ def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
   }
 
 
-def _summary(
-  evaluation: Evaluation, training: Training, view: str
-) -> dict[str, Any]:
-  """Return the summary of a view, and the cost of its training."""
-  summary = evaluation.result['views'].get(view, {})
+def _summary(evaluation: Evaluation, view: str) -> dict[str, float]:
+  """Return the summary of a view; NaN where there is no such number."""
+  summary = evaluation.result['views'][view]
   low, high = summary.get('interval') or (None, None)
-  numbers = {
-    **{name: summary.get(name) for name in SUMMARY},
-    'low': low,
-    'high': high,
-    'seconds': training.provenance.seconds,
-    **{name: getattr(training, name) for name in COSTS},
-  }
-  # pandas makes a column of None one of objects.
+  numbers = {name: summary.get(name) for name in SUMMARY}
+  return _with_nan({**numbers, 'low': low, 'high': high})
+
+
+def _costs(training: Training) -> dict[str, float]:
+  """Return the cost of a training: the median speed, the sums of bytes."""
+  workdir, metrics = pathlib.Path(training.provenance.path), []
+  if (workdir / run_dir.METRICS).is_file():  # none where no round was run
+    metrics = run_dir.load_metrics(workdir)
+
+  def total(name: str, of: Any) -> float | None:
+    values = [line[name] for line in metrics if line.get(name) is not None]
+    return of(values) if values else None
+
+  return _with_nan(
+    {
+      'seconds': training.provenance.seconds,
+      'images_per_second': total('images_per_second', np.median),
+      'bytes_down': total('bytes_down', sum),
+      'bytes_up': total('bytes_up', sum),
+    }
+  )
+
+
+def _with_nan(numbers: dict[str, float | None]) -> dict[str, float]:
+  """Return NaN for None, of which pandas makes a column of objects."""
   return {
     name: math.nan if value is None else value
     for name, value in numbers.items()
