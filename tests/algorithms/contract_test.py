@@ -1,10 +1,19 @@
 """What every method promises, checked for each file in algorithms/.
 
-Methods are found, never named: a new file is held to all of this at once.
+Methods are found, never named: a new file is held to all of this at once. Each
+is traced once (`traced`), and run once (`recorded`: three rounds of each stage,
+client after client); the tests look at these.
+
+How the engine runs a method must not move its results: the order of the cohort,
+the chunk, the backend, and the padding, whatever it points at. The promise is
+one about the order of sums, so it is tested with 64 bits, where `assert_close`
+asks for 1e-10. The cohort has clients with less than a batch, with one example,
+and with none. Rounds in one call, to the bit: determinism_test.py.
 """
 
 import functools
 import inspect
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +23,18 @@ from helpers import (
   BATCH,
   CLASSES,
   COHORT,
+  COUNTS,
   KEY,
   SHAPE,
+  TRAIN,
+  assert_close,
   assert_same_bits,
   build,
   client_of,
   every_method,
   make_data,
   make_task,
+  pad,
   play,
   round_of,
 )
@@ -38,14 +51,69 @@ from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import begin, make_round, stage_shapes
 from fedjax_pfl.models.outline import outline
 
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
-ONE = client_of(DATA, 0)
-RNG = KEY(0)
-
-pytestmark = pytest.mark.usefixtures('quick_compiler')
+WIDE = pad(DATA, 2 * max(COUNTS), row=-1)  # padding shows the poisoned row
+OTHERS = np.setdiff1d(np.arange(len(COUNTS)), COHORT)
+ONE, RNG, ROUNDS = client_of(DATA, 0), KEY(0), 3
 stages_of = functools.cache(build)
-# As invariance_test compiles its rounds: what one has compiled serves both.
-with_64_bits = pytest.mark.usefixtures('float64')
+
+
+class Traced(NamedTuple):
+  """A stage with the shapes of its states and messages."""
+
+  stage: Stage
+  server: Any
+  clients: Any
+  client: Any  # a row of them, before local training
+  after: Any  # and after
+  up: Any
+  metrics: Any
+  views: Any
+
+
+@functools.cache
+def traced(name) -> list[Traced]:
+  return [trace(*found) for found in stage_shapes(stages_of(name), DATA)]
+
+
+def trace(stage, server, clients) -> Traced:
+  algorithm = stage.algorithm
+  client = jax.eval_shape(lambda tree: trees.gather(tree, 0), clients)
+  down = jax.eval_shape(algorithm.download, server, client)
+  sent = jax.eval_shape(algorithm.local_update, down, client, ONE, RNG)
+  views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
+  return Traced(stage, server, clients, client, *sent, views)
+
+
+class Recorded(NamedTuple):
+  """Rounds of a stage: states (server, clients) before and after."""
+
+  stage: Stage
+  before: Any
+  after: Any
+  history: list[dict]
+
+
+@functools.cache
+def recorded(name) -> list[Recorded]:
+  """Return three rounds of each stage, client after client."""
+  states, runs = begin(stages_of(name)[0], DATA, KEY(1)), []
+  for stage in stages_of(name):
+    if runs:
+      states = stage.initialize(*states, DATA)
+    data, before, history = stage.prepare_data(states[0], DATA), states, []
+    for _ in range(ROUNDS):
+      *states, metrics = round_of(stage, clients_per_chunk=1)(
+        *states, jnp.array(COHORT), data, KEY(2)
+      )
+      history.append(metrics)
+    runs.append(Recorded(stage, before, tuple(states), history))
+  return runs
+
+
+def last_states(name):
+  return recorded(name)[-1].after
 
 
 def kinds(tree):
@@ -53,14 +121,18 @@ def kinds(tree):
   return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
 
 
-def row_of(clients):
-  return jax.eval_shape(lambda tree: trees.gather(tree, 0), clients)
+def leaves_with(tree, parts):
+  """Return {path: leaf} of the leaves below a folder of one of these names."""
+  paths = [f'/{path}/' for path in trees.leaf_names(tree)]
+  found = zip(paths, jax.tree.leaves(tree), strict=True)
+  return {
+    path: leaf
+    for path, leaf in found
+    if any(f'/{part}/' in path for part in parts)
+  }
 
 
-def message_of(algorithm, server, client):
-  """Return the shapes of what local_update returns: client, up, metrics."""
-  down = jax.eval_shape(algorithm.download, server, client)
-  return jax.eval_shape(algorithm.local_update, down, client, ONE, RNG)
+# ---- What a file states ------------------------------------------------------
 
 
 @every_method()
@@ -71,149 +143,83 @@ def test_file_declares_its_parts(name):
   assert isinstance(module.PRIVATE_LEAVES, tuple)
   assert all(isinstance(path, str) and path for path in module.PRIVATE_LEAVES)
   assert list(inspect.signature(module.build).parameters) == ['task', 'hp']
+  text = module.__doc__
+  assert any('<-' in line for line in text.splitlines()), 'no equation'
+  assert 'Differs from the paper' in text
+  assert NEW_CLIENT.search(text), 'what does a new client do?'
+  hp = module.HParams()
+  assert isinstance(hp.train, local_training.LocalTraining)
+  assert isinstance(hp.finetune, personalization.Finetuning)
+  assert module.build(make_task(), hp)
 
 
 @every_method()
-def test_docstring_has_the_equation_and_the_deviations(name):
-  text = load(name).__doc__
-  assert any('<-' in line for line in text.splitlines()), 'no equation'
-  assert 'Differs from the paper' in text
+def test_stages_are_records_of_functions(name):
+  stages = stages_of(name)
+  assert isinstance(stages, tuple) and stages
+  assert len({stage.name for stage in stages}) == len(stages)
+  for stage in stages:
+    assert isinstance(stage, Stage) and isinstance(stage.algorithm, Algorithm)
+    assert stage.name and stage.rounds >= 1
+    *functions, global_model = stage.algorithm
+    assert all(map(callable, functions))
+    assert global_model is None or callable(global_model)
+    # Training data alone: no test example can be handed to it.
+    handed = inspect.signature(stage.algorithm.personalize).parameters.values()
+    assert [one.name for one in handed] == ['server', 'client', 'data', 'rng']
+    assert {one.kind for one in handed} == {inspect._POSITIONAL_OR_KEYWORD}
+    assert all(one.default is one.empty for one in handed)
+
+
+# ---- Shapes ------------------------------------------------------------------
+
+
+@every_method()
+def test_state_in_is_state_out(name):
+  for one in traced(name):
+    assert kinds(one.after) == kinds(one.client)
+    assert trees.num_bytes(one.up) > 0 or trees.num_bytes(one.client) > 0
+    uploads = jax.tree.map(
+      lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), one.up
+    )
+    senders = all_send(jnp.arange(3), jnp.arange(3), DATA)
+    aggregate = functools.partial(
+      one.stage.algorithm.aggregate, senders=senders
+    )
+    after = jax.eval_shape(aggregate, one.server, uploads)
+    assert kinds(after) == kinds(one.server)
+    assert jax.tree.structure(after) == jax.tree.structure(one.server)
+
+
+@every_method()
+def test_views_predict_the_classes(name):
+  x = jnp.zeros((BATCH, *SHAPE))
+  for one in traced(name):
+    algorithm, views = one.stage.algorithm, {**one.views}
+    assert one.metrics['loss'].shape == ()  # the runner reports it
+    assert views
+    assert 'global' not in views  # metrics have that word for the whole tests
+    if algorithm.global_model is not None:
+      views['global'] = jax.eval_shape(algorithm.global_model, one.server)
+    for view in views.values():
+      logits = jax.eval_shape(algorithm.predict, view, x, jnp.ones(BATCH))
+      assert logits.shape == (BATCH, CLASSES)
+      assert jnp.issubdtype(logits.dtype, jnp.floating)
+  names = evaluate.view_names(algorithm, one.server, one.clients, DATA)
+  *_, (last, *states) = stage_shapes(build(name, outline(make_task())), DATA)
+  assert evaluate.view_names(last.algorithm, *states, DATA) == names
 
 
 @every_method()
 def test_a_client_that_comes_later_is_like_the_others(name):
   """It has a state of the same kind, from the server's alone, and all views."""
-  assert NEW_CLIENT.search(load(name).__doc__), 'what does a new client do?'
-  *_, (stage, server, clients) = stage_shapes(build(name), DATA)
-  client, algorithm = row_of(clients), stage.algorithm
-  state_fn = functools.partial(first_state, stage)
-  own = jax.eval_shape(state_fn, server, ONE, RNG)
-  assert kinds(own) == kinds(client)
-  views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
-  new = with_new_clients(stage).algorithm
-  assert kinds(views) == kinds(
-    jax.eval_shape(new.personalize, server, (), ONE, RNG)
-  )
-
-
-@every_method()
-def test_hyperparameters_have_defaults(name):
-  module = load(name)
-  hp = module.HParams()
-  assert isinstance(hp.train, local_training.LocalTraining)
-  assert isinstance(hp.finetune, personalization.Finetuning)
-  stages = module.build(make_task(), hp)
-  *functions, global_model = stages[0].algorithm
-  assert all(callable(part) for part in functions)
-  assert global_model is None or callable(global_model)
-
-
-@every_method()
-def test_build_returns_stages(name):
-  stages = build(name)
-  assert isinstance(stages, tuple) and stages
-  for stage in stages:
-    assert isinstance(stage, Stage) and isinstance(stage.algorithm, Algorithm)
-    assert stage.name and stage.rounds >= 1 and callable(stage.initialize)
-  assert len({stage.name for stage in stages}) == len(stages)
-
-
-@every_method()
-def test_every_function_traces(name):
-  x = jnp.zeros((BATCH, *SHAPE))
-  for stage, server, clients in stage_shapes(build(name), DATA):
-    algorithm, client = stage.algorithm, row_of(clients)
-    jax.eval_shape(algorithm.init_server, RNG)
-    jax.eval_shape(algorithm.init_client, server, ONE, RNG)
-    _, _, metrics = message_of(algorithm, server, client)
-    assert metrics['loss'].shape == ()  # the runner reports and checks it
-    views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
-    assert views
-    assert 'global' not in views  # metrics have that word for the whole tests
-    if algorithm.global_model is not None:
-      views['global'] = jax.eval_shape(algorithm.global_model, server)
-    for view in views.values():
-      logits = jax.eval_shape(algorithm.predict, view, x, jnp.ones(BATCH))
-      assert logits.shape == (BATCH, CLASSES)
-      assert jnp.issubdtype(logits.dtype, jnp.floating)
-
-
-@every_method()
-def test_an_outline_of_the_model_has_the_same_views(name):
-  task = make_task()
-  names = []
-  for model in (task, outline(task)):
-    *_, (last, *states) = stage_shapes(build(name, model), DATA)
-    names.append(evaluate.view_names(last.algorithm, *states, DATA))
-  assert names[0] == names[1]
-
-
-@pytest.mark.long
-@every_method()
-def test_bytes_are_noted_while_a_round_is_traced(name):
-  for stage, server, clients in stage_shapes(build(name), DATA):
-    data = jax.eval_shape(stage.prepare_data, server, DATA)
-    counted = communication.count(stage, server, clients, DATA)
-    watched, bytes_of = communication.count_in_trace(stage, server)
-    round_fn = make_round(watched.algorithm, clients_per_chunk=2)
-    cohort = jnp.array(COHORT)
-    jax.eval_shape(round_fn, server, clients, cohort, data, RNG)
-    assert bytes_of() == counted
-
-
-@every_method()
-def test_a_client_uploads_or_keeps_parameters(name):
-  for stage, server, clients in stage_shapes(build(name), DATA):
-    client, up, _ = message_of(stage.algorithm, server, row_of(clients))
-    assert trees.num_bytes(up) > 0 or trees.num_bytes(client) > 0
-
-
-@every_method()
-def test_state_in_is_state_out(name):
-  for stage, server, clients in stage_shapes(build(name), DATA):
-    client, up, _ = message_of(stage.algorithm, server, row_of(clients))
-    assert kinds(client) == kinds(row_of(clients))
-    uploads = jax.tree.map(
-      lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), up
-    )
-    ids = jnp.arange(3)
-    after = jax.eval_shape(
-      lambda server, up, own=stage.algorithm, ids=ids: own.aggregate(
-        server, up, all_send(ids, ids, DATA)
-      ),
-      server,
-      uploads,
-    )
-    assert kinds(after) == kinds(server)
-    assert jax.tree.structure(after) == jax.tree.structure(server)
-
-
-@with_64_bits
-@every_method()
-def test_one_clock_advances_by_one(name):
-  for stage, server, _ in stage_shapes(stages_of(name), DATA):
-    clock = server.round
-    assert clock.shape == () and jnp.issubdtype(clock.dtype, jnp.integer)
-    assert stage.rounds >= 1
-  stages = stages_of(name)
-  server, clients = begin(stages[0], DATA, KEY(1))
-  assert server.round == 0
-  round_fn = round_of(stages[0])
-  for number in (1, 2, 3):
-    cohort = jnp.array(COHORT)
-    server, clients, _ = round_fn(server, clients, cohort, DATA, KEY(2))
-    assert server.round == number
-
-
-@with_64_bits
-@every_method()
-def test_clients_outside_the_cohort_keep_their_bits(name):
-  stages = stages_of(name)
-  _, before = begin(stages[0], DATA, KEY(1))
-  _, after, _ = play(stages[:1], DATA, rounds=1, seed=1)
-  others = np.setdiff1d(np.arange(len(DATA.count)), COHORT)
-  assert len(others) >= 2
-  assert_same_bits(trees.gather(after, others), trees.gather(before, others))
+  one = traced(name)[-1]
+  first = functools.partial(first_state, one.stage)
+  own = jax.eval_shape(first, one.server, ONE, RNG)
+  assert kinds(own) == kinds(one.client)
+  new = with_new_clients(one.stage).algorithm
+  views = jax.eval_shape(new.personalize, one.server, (), ONE, RNG)
+  assert kinds(views) == kinds(one.views)
 
 
 @every_method()
@@ -223,34 +229,172 @@ def test_private_leaves_are_not_in_the_upload(name):
   'body' is what is not the head: a folder of that name in the task of the
   tests, all other layers in a real model.
   """
-  *_, (stage, server, clients) = stage_shapes(build(name), DATA)
-  _, up, _ = message_of(stage.algorithm, server, row_of(clients))
-  sent = [f'/{path}/' for path in trees.leaf_names(up)]
-  kept = [f'/{path}/' for path in trees.leaf_names((server, clients))]
+  one = traced(name)[-1]
   for part in load(name).PRIVATE_LEAVES:
-    assert not [path for path in sent if f'/{part}/' in path]
-    assert [path for path in kept if f'/{part}/' in path], f'no {part}'
+    assert not leaves_with(one.up, [part])
+    assert leaves_with((one.server, one.clients), [part]), f'no {part}'
+
+
+@pytest.mark.long
+@every_method()
+def test_bytes_are_noted_while_a_round_is_traced(name):
+  for one in traced(name):
+    data = jax.eval_shape(one.stage.prepare_data, one.server, DATA)
+    counted = communication.count(one.stage, one.server, one.clients, DATA)
+    watched, bytes_of = communication.count_in_trace(one.stage, one.server)
+    round_fn = make_round(watched.algorithm, clients_per_chunk=2)
+    cohort = jnp.array(COHORT)
+    jax.eval_shape(round_fn, one.server, one.clients, cohort, data, RNG)
+    assert bytes_of() == counted
+
+
+# ---- Rounds ------------------------------------------------------------------
 
 
 @every_method()
-def test_personalize_is_handed_training_data_alone(name):
-  for stage in build(name):
-    signature = inspect.signature(stage.algorithm.personalize)
-    names = list(signature.parameters)
-    assert names == ['server', 'client', 'data', 'rng']
-    assert all(
-      parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-      and parameter.default is parameter.empty
-      for parameter in signature.parameters.values()
-    )
+def test_one_clock_advances_by_one(name):
+  assert recorded(name)[0].before[0].round == 0
+  for run in recorded(name):
+    (before, _), (after, _) = run.before, run.after
+    assert before.round.shape == ()
+    assert jnp.issubdtype(before.round.dtype, jnp.integer)
+    assert after.round == before.round + ROUNDS
 
 
-@with_64_bits
+@every_method()
+def test_results_are_finite(name):
+  """Also of the client that has no example."""
+  assert 2 in COHORT and COUNTS[2] == 0
+  for run in recorded(name):
+    for leaf in jax.tree.leaves((run.after, run.history)):
+      assert np.isfinite(leaf).all()
+
+
+@every_method()
+def test_clients_outside_the_cohort_keep_their_bits(name):
+  assert len(OTHERS) >= 2
+  for run in recorded(name):
+    before, after = run.before[1], run.after[1]
+    assert_same_bits(trees.gather(after, OTHERS), trees.gather(before, OTHERS))
+
+
+@every_method()
+def test_private_part_of_the_server_keeps_its_bits(name):
+  """What is declared private may be frozen, or live with the clients.
+
+  Of the last stage alone: one before it may be another method's.
+  """
+  run, private = recorded(name)[-1], load(name).PRIVATE_LEAVES
+  (before, clients), (after, trained) = run.before, run.after
+  assert_same_bits(leaves_with(after, private), leaves_with(before, private))
+  moved = jax.tree.map(
+    lambda one, other: bool((one != other).any()),
+    (before, clients),
+    (after, trained),
+  )
+  assert sum(jax.tree.leaves(moved)) > 1  # the clock is not alone
+
+
 @every_method()
 def test_a_cohort_without_any_example_gives_finite_values(name):
   """Weights n_i are all 0 then."""
   empty = DATA._replace(count=jnp.zeros_like(DATA.count))
-  server, clients, _ = play(stages_of(name), empty, rounds=1)
-  for leaf in jax.tree.leaves((server, clients)):
-    if jnp.issubdtype(leaf.dtype, jnp.floating):
-      assert jnp.isfinite(leaf).all()
+  got = play(stages_of(name), empty, rounds=1, clients_per_chunk=1)
+  for leaf in jax.tree.leaves(got[:2]):
+    assert np.isfinite(leaf).all()
+
+
+# ---- How the engine runs it --------------------------------------------------
+
+
+def play_three(name, data=DATA, **options):
+  """Return server, clients, metrics after three rounds of each stage."""
+  return play(stages_of(name), data, rounds=ROUNDS, **options)
+
+
+def assert_equal_but_padding(got, name):
+  """Compare with `recorded`, but for what padding adds to the metrics."""
+  server, clients, history = got
+  want = [metrics for run in recorded(name) for metrics in run.history]
+  assert_close((server, clients), last_states(name))
+  steps = want[0]['losses'].shape[1]  # the most of any client
+  assert_close(without_tails(history, steps), without_tails(want, steps))
+
+
+def without_tails(history, steps):
+  """Cut what follows a client's last step: it is as long as the padding."""
+  for metrics in history:
+    assert not metrics['losses'][:, steps:].any()
+  return [
+    {name: value for name, value in metrics.items() if value.ndim == 1}
+    for metrics in history
+  ]
+
+
+@every_method(6, 2)
+def test_cohort_order(name):
+  order = np.array([3, 0, 4, 2, 1])
+  cohort = tuple(np.array(COHORT)[order])
+  *states, history = play_three(name, cohort=cohort, clients_per_chunk=1)
+  assert_same_bits(tuple(states), last_states(name))
+  want = [metrics for run in recorded(name) for metrics in run.history]
+  for got, one in zip(history, want, strict=True):
+    assert_same_bits(got, trees.gather(one, order))
+
+
+@every_method(6, 5)
+def test_chunk_and_twice_the_padding(name):
+  """All side by side."""
+  got = play_three(name, WIDE, clients_per_chunk=len(COHORT))
+  assert_equal_but_padding(got, name)
+
+
+@pytest.mark.long
+@every_method()
+def test_chunk_that_leaves_a_rest(name):
+  """Two, two, and one."""
+  assert_equal_but_padding(play_three(name, clients_per_chunk=2), name)
+
+
+@every_method(3)
+def test_the_content_of_padding_changes_nothing(name):
+  poisoned = pad(DATA, max(COUNTS), row=-1)
+  assert (poisoned.index != DATA.index).any()
+  got = play_three(name, poisoned, clients_per_chunk=1)
+  assert_same_bits(got[:2], last_states(name))
+
+
+@every_method(6, 2)
+def test_twice_the_padding_of_personal_models(name):
+  server, clients = last_states(name)
+  personalize = jax.jit(stages_of(name)[-1].algorithm.personalize)
+  for i in (5, 1, 2):  # two batches, one example, none
+    client = trees.gather(clients, i)
+    got = personalize(server, client, client_of(WIDE, i), KEY(3))
+    want = personalize(server, client, client_of(DATA, i), KEY(3))
+    assert_close(got, want)
+
+
+@every_method(9, 4)
+def test_python_loop(name):
+  # Every new operation compiles by itself there: few, then.
+  train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)
+  stages = build(name, linear_task(), train=train)
+  want = play(stages, DATA, rounds=1, cohort=(3, 2), clients_per_chunk=1)
+  got = play(stages, DATA, rounds=1, cohort=(3, 2), backend='loop')
+  assert_close(got, want)
+
+
+def linear_task():
+  def features(params, x, mask):
+    return x.reshape(len(x), -1) @ params['body']['kernel']
+
+  def logits(params, x, mask):
+    return features(params, x, mask) @ params['head']['kernel']
+
+  def loss(params, batch, key):
+    return (batch.mask @ logits(params, batch.x, batch.mask)).sum()
+
+  return make_task(noise=0)._replace(
+    features=features, logits=logits, loss=loss
+  )

@@ -4,7 +4,7 @@ Compiling a client's whole training takes many times what running it takes,
 and each method is a program of its own. So the golden cases share a few small
 programs: the network's loss, its gradient, its outputs. That the compiled
 loop gives the same as this one is tested for every method in
-tests/algorithms/invariance_test.py, and for weighted FedAvg in
+tests/algorithms/contract_test.py, and for weighted FedAvg in
 rounds.py.
 """
 
