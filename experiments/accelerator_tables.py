@@ -22,7 +22,6 @@ from absl import flags, logging
 
 from experiments import commandline
 from experiments.accelerators import environment
-from experiments.accelerators.places import FOLDER, PAGE
 
 PLATFORM = flags.DEFINE_string('platform', '', 'tpu or cuda; none: stored rows')
 TOPOLOGY = flags.DEFINE_string('topology', '', 'as of compile_for.py')
@@ -30,7 +29,7 @@ DEVICES = flags.DEFINE_integer('devices', 4, 'devices of the mesh; 1: none', 1)
 TABLES = flags.DEFINE_list('tables', ['models', 'methods'], 'which of them')
 LABELS = flags.DEFINE_list('labels', [], 'models or methods; all if not given')
 AGAIN = flags.DEFINE_bool('again', False, 'compile rows that are stored, too')
-WRITE = flags.DEFINE_bool('write', False, f'write {PAGE.name} of stored rows')
+WRITE = flags.DEFINE_bool('write', False, 'write docs/accelerators.md')
 
 
 def main(overrides):
@@ -41,28 +40,27 @@ def main(overrides):
 
   if PLATFORM.value:
     compile_rows([*rows.choose(TABLES.value, LABELS.value, DEVICES.value)])
-  stored = {name: store.read(FOLDER, name) for name in ('cuda', 'tpu')}
+  stored = {name: store.read(name) for name in ('cuda', 'tpu')}
   if WRITE.value:
-    PAGE.write_text(page.as_markdown(stored), encoding='utf-8')
+    page.PAGE.write_text(page.as_markdown(stored), encoding='utf-8')
   elif not PLATFORM.value:
     print(page.as_markdown(stored))
 
 
 def compile_rows(chosen):
   """Compile these rows and store them, one after the other."""
-  from experiments.accelerators import report, store, table_row, targets
+  from experiments.accelerators import store, targets
 
-  targets.check_platform(PLATFORM.value)
-  topology = TOPOLOGY.value or targets.DEFAULTS[PLATFORM.value]
-  device = targets.device_of(PLATFORM.value, topology)
-  store.check_device(FOLDER, PLATFORM.value, device.name)
-  stored = {} if AGAIN.value else store.read(FOLDER, PLATFORM.value)
+  where = targets.make_where(PLATFORM.value, TOPOLOGY.value, 1)
+  store.check_device(where.platform, where.device.name)
+  stored = {} if AGAIN.value else store.read(where.platform)
   known = {one['key']: one for own in stored.values() for one in own}
   for number, row in enumerate(chosen, 1):
-    where = report.Where(PLATFORM.value, topology, row.devices)
     began = time.monotonic()
-    records, compiled = table_row.compile_row(where, row, known)
-    store.write(FOLDER, PLATFORM.value, row, records)
+    records, compiled = store.compile_row(
+      where._replace(number=row.devices), row, known
+    )
+    store.write(where.platform, row, records)
     seconds = time.monotonic() - began
     print(
       f'{PLATFORM.value} {number}/{len(chosen)} {row.name}: {len(records)} '

@@ -7,12 +7,10 @@
   python experiments/compile_for.py --platform=cuda \\
       --config=configs/fedbabu_cifar100.py \\
       --compare=conv_impl=lax,gemm --compare=clients_per_chunk=1,10
-  python experiments/compile_for.py --platform=cuda --programs=round \\
-      --config=configs/fedbabu_cifar100.py --kernels=20
 
 Every round, beginning of a stage and the last evaluation is compiled in full:
 minutes for a large model. No data set is needed, and nothing is run: these are
-the compiler's numbers and a roofline, not measurements. The packages that
+the compiler's numbers, not measurements. The packages that
 compile are those of `make accelerators`. Status 1 if a program does not compile
 or fit, unless choices are compared.
 """
@@ -43,9 +41,6 @@ COMPARE = flags.DEFINE_multi_string(
 PROGRAMS = flags.DEFINE_list(
   'programs', [], 'round, evaluation, begin, data; all if not given'
 )
-KERNELS = flags.DEFINE_integer(
-  'kernels', 0, 'how many kernels of a step to list, by the bytes they move', 0
-)
 JSON = flags.DEFINE_bool('json', False, 'print one JSON object only')
 
 
@@ -55,19 +50,15 @@ def main(overrides):
   environment.prepare(PLATFORM.value)  # before jax is imported
   from experiments.accelerators import report, targets
 
-  targets.check_platform(PLATFORM.value)
-  topology = TOPOLOGY.value or targets.DEFAULTS[PLATFORM.value]
+  where = targets.make_where(PLATFORM.value, TOPOLOGY.value, DEVICES.value)
   report.check_kinds(PROGRAMS.value)
-  where = report.Where(PLATFORM.value, topology, DEVICES.value)
   members = {
     ', '.join(f'{field}={value}' for field, value in choice.items()): (
       commandline.read_settings(CONFIG.value, {**overrides, **choice})
     )
     for choice in choices
   }
-  result = report.compile_all(
-    where, members, PROGRAMS.value, log_progress, KERNELS.value
-  )
+  result = report.compile_all(where, members, PROGRAMS.value, log_progress)
   if JSON.value:
     print(json.dumps(report.as_json(where, result)))
   else:

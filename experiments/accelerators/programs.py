@@ -1,8 +1,11 @@
 """The programs of a run: of each stage its beginning, its round, the tests.
 
-Each is a function and the shapes of its arguments, placed on devices. How often
-a program runs and how long its loops are is known here; the compiler does not
-see how many examples a client has.
+Each is a function and the shapes of its arguments, placed on devices as
+`federated/mesh_states.py` and `federated/sharding.py` place arrays:
+
+  states of clients      divided over the mesh, device d owns the rows from
+                         d K'/D on, K' = K rounded up to a multiple of D
+  all other arguments    on every device
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,11 +13,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as Spec
 
-from experiments.accelerators import placement, steps
-from experiments.accelerators.placement import make_mesh
 from experiments.accelerators.plan import Plan
-from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.algorithm import (
   Client,
   Server,
@@ -30,12 +33,16 @@ from fedjax_pfl.federated.chunking import (
   evaluation_chunk,
   shapes_of,
 )
+from fedjax_pfl.federated.dealing import num_places
 from fedjax_pfl.federated.mesh_states import initialize_stage
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.federated.sharding import AXIS
 from fedjax_pfl.training.evaluators import CPU_BLOCK
 from fedjax_pfl.training.views import final_views
 
 KINDS = ('begin', 'data', 'round', 'evaluation')
+
+Arguments = dict[str, PyTree]  # by name; 'clients' are their states [K, ...]
 
 
 class Program(NamedTuple):
@@ -49,9 +56,6 @@ class Program(NamedTuple):
   calls: float  # in the whole run
   chunk: int = 0  # clients side by side on a device
   batch: int = 0  # images of a client in a step
-  lengths: tuple[
-    tuple[str, float], ...
-  ] = ()  # of loops, by file in the package
 
   @property
   def images(self) -> int:
@@ -115,23 +119,17 @@ def _round(plan, stage, server, clients, data, devices) -> Program:
   limit = chunk_limit(setting, plan.train.count, cohort, training.batch_size)
   chunk = chunk_size(
     *(setting, stage.algorithm),
-    *placement.share(arguments, devices).values(),
+    *share(arguments, devices).values(),
     limit=limit,
   )
   round_fn = make_round(
     stage.algorithm, clients_per_chunk=chunk, mesh=make_mesh(devices)
   )
   chunk = min(chunk, -(-cohort // len(devices)))
-  batches = steps.batches_of(plan.train.count, training.batch_size)
-  own = steps.steps_of_fits(
-    stage.algorithm, (*arguments.values(),), plan.train.count
-  )
-  lengths = {'local_training.py': batches if own is None else own, '': batches}
   return _program(
     *(devices, stage.name, 'round', round_fn, stage.rounds, arguments),
     chunk=chunk,
     batch=_batch(plan.train, training.batch_size),
-    lengths=_lengths(lengths, cohort, chunk),
   )
 
 
@@ -163,32 +161,16 @@ def _evaluation(plan, stage, server, clients, devices) -> Program:
   )
   size = settings.finetune.batch_size
   chunk = min(chunk, block // len(devices))
-  lengths = {
-    'metrics.py': steps.batches_of(plan.query.count, tests),
-    'personalization.py': steps.batches_of(
-      plan.support.count, Finetuning().template_batch
-    ),
-    '': steps.batches_of(plan.support.count, size),
-  }
   return _program(
     *(devices, stage.name, 'evaluation', lambda *args: evaluate(*args)),
     *(-(-plan.clients // block), arguments),
     chunk=chunk,
     batch=_batch(plan.support, size),
-    lengths=_lengths(lengths, plan.clients, chunk),
-  )
-
-
-def _lengths(lengths, cohort, chunk) -> tuple[tuple[str, float], ...]:
-  """Return the mean length of loops over the chunks of a cohort, by file."""
-  return tuple(
-    (file, steps.mean_of_chunks(own, cohort, chunk))
-    for file, own in lengths.items()
   )
 
 
 def _program(devices, stage, kind, function, calls, arguments, **more):
-  placed = placement.place(arguments, devices)
+  placed = place(arguments, devices)
   names, shapes = (*placed,), (*placed.values(),)
   return Program(stage, kind, jax.jit(function), shapes, names, calls, **more)
 
@@ -199,3 +181,46 @@ def _batch(data: ClientData, size: int) -> int:
 
 def _key():
   return jax.eval_shape(jax.random.key, 0)
+
+
+def make_mesh(devices: Sequence[Any]) -> Mesh | None:
+  """Return the mesh of these devices; None of one."""
+  return Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
+
+
+def place(arguments: Arguments, devices: Sequence[Any]) -> Arguments:
+  """Return the shapes of the arguments, placed as a run places them."""
+  mesh = make_mesh(devices)
+  if mesh is None:
+    everywhere = SingleDeviceSharding(devices[0])
+  else:
+    everywhere = NamedSharding(mesh, Spec())
+  placed = {name: _on(everywhere, tree) for name, tree in arguments.items()}
+  if mesh is not None and 'clients' in arguments:
+    clients = _with_rows(arguments['clients'], mesh.size, 1)
+    placed['clients'] = _on(NamedSharding(mesh, Spec(AXIS)), clients)
+  return placed
+
+
+def share(arguments: Arguments, devices: Sequence[Any]) -> Arguments:
+  """Return the shapes of what one of these devices has, on the first."""
+  size = len(devices)
+  clients = _with_rows(arguments['clients'], size, size)
+  return place({**arguments, 'clients': clients}, devices[:1])
+
+
+def _with_rows(clients: PyTree, num_devices: int, parts: int) -> PyTree:
+  """Return the shapes of the padded states, or of one of equal parts."""
+
+  def resize(leaf):
+    rows = num_places(leaf.shape[0], num_devices) // parts
+    return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype)
+
+  return jax.tree.map(resize, clients)
+
+
+def _on(where: Sharding, tree: PyTree) -> PyTree:
+  return jax.tree.map(
+    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+    tree,
+  )

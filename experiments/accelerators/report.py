@@ -2,40 +2,31 @@
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 
-from experiments.accelerators import kernels, screen, targets
 from experiments.accelerators.compilation import (
   Compiled,
   compile_program,
-  lower,
+  traced_programs,
 )
-from experiments.accelerators.devices import Device
 from experiments.accelerators.plan import Plan, make_plan
-from experiments.accelerators.programs import KINDS, kinds_of, make_programs
-from experiments.benchmarks.screen import WIDTH
+from experiments.accelerators.programs import KINDS, kinds_of
+from experiments.accelerators.targets import Where
+from experiments.benchmarks.screen import WIDTH, columns, number
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.target import compiling_for
 
-
-class Where(NamedTuple):
-  """What is compiled for."""
-
-  platform: str  # 'tpu' or 'cuda'
-  topology: str
-  devices: int
-
-  @property
-  def device(self) -> Device:
-    return targets.device_of(self.platform, self.topology)
-
-  @property
-  def kind(self) -> str:
-    """Return the platform as core/target.py calls it."""
-    return targets.KINDS[self.platform]
+HEADS = (
+  *('clients\nside by side', 'compiled\nin s', 'arguments\nMiB'),
+  *('results\nMiB', 'temporary\nMiB', 'of the\ndevice', '\nfits'),
+  *('\nGFLOP', '\nMB', '\ncalls'),
+)
+NOTE = (
+  "The compiler's numbers, not measurements. GFLOP and MB of a program count "
+  'each of its loops once; a compiler for GPUs counts none.'
+)
 
 
 class Member(NamedTuple):
@@ -74,7 +65,6 @@ def compile_all(
   members: Mapping[str, Mapping[str, Any]],
   kinds: Sequence[str],
   log: Callable[[str], None],
-  num_kernels: int = 0,
 ) -> dict[str, Member]:
   """Return every config with its programs of these kinds, compiled.
 
@@ -85,42 +75,30 @@ def compile_all(
     check_has(plan, kinds)
   result = {}
   for label, plan in plans.items():
-    log_member = partial(_log_with, log, label)
-    programs = compile_plan(where, plan, kinds, log_member, num_kernels)
-    result[label] = Member(plan, tuple(programs))
+    compiled = []
+    for program, traced in traced_programs(where, plan):
+      if not kinds or program.kind in kinds:
+        log(f'Compiling {program.kind} of {program.stage} {label}'.rstrip())
+        precision = plan.settings.model.precision
+        compiled.append(
+          compile_program(program, traced, where.device, precision)
+        )
+    result[label] = Member(plan, tuple(compiled))
   return result
 
 
 def plan_for(where: Where, config: Mapping[str, Any]) -> Plan:
   """Return the plan of a config, traced for the devices."""
-  targets.devices_of(*where)  # refuses what is not there
+  _ = where.devices  # refuses what is not there
   with compiling_for(where.kind, where.device.memory):
     return make_plan(config)
-
-
-def compile_plan(
-  where: Where,
-  plan: Plan,
-  kinds: Sequence[str],
-  log: Callable[[str], None],
-  num_kernels: int = 0,
-) -> Iterator[Compiled]:
-  """Yield the programs of these kinds, of all if there are none, compiled."""
-  devices, device = targets.devices_of(*where), where.device
-  precision = plan.settings.model.precision
-  with compiling_for(where.kind, device.memory):
-    for program in make_programs(plan, devices):
-      if not kinds or program.kind in kinds:
-        log(f'Compiling {program.kind} of {program.stage}')
-        lowered = lower(program, device, where.kind)
-        yield compile_program(program, lowered, device, precision, num_kernels)
 
 
 def lines(
   where: Where, config: str, result: Mapping[str, Member]
 ) -> Iterator[str]:
-  """Yield what is printed: title, tables, remarks, the forecast of a run."""
-  many = f' x {where.devices}' if where.devices > 1 else ''
+  """Yield what is printed: title, table, remarks."""
+  many = f' x {where.number}' if where.number > 1 else ''
   first = next(iter(result.values())).plan.settings
   title = (
     f'{config} on {where.device.name}{many} ({where.topology}): '
@@ -133,26 +111,30 @@ def lines(
     yield from textwrap.wrap(note, WIDTH)
   yield ''
   rows = [
-    (_label(label, compiled), compiled)
+    (f'{label} {one.program.stage} {one.program.kind}'.strip(), one)
     for label, member in result.items()
-    for compiled in member.programs
+    for one in member.programs
   ]
-  yield from screen.tables(rows)
-  for label, compiled in rows:
-    if compiled.kernels:
-      yield ''
-      yield from kernels.lines(label, compiled.kernels)
-  for label, member in result.items():
-    if line := screen.run_line(member.programs):
-      yield f'{label}: {line}' if label else f'{line[0].upper()}{line[1:]}'
+  heads = [*zip(*(h.split('\n') for h in ('\n', *HEADS)), strict=True)]
+  yield from columns(
+    [*heads, *((label, *_cells(one)) for label, one in rows)], heads=2
+  )
+  for label, one in rows:
+    if one.error:
+      yield from textwrap.wrap(
+        f'{label}: {one.error}', WIDTH, subsequent_indent='  '
+      )
+  yield ''
+  yield from textwrap.wrap(NOTE, WIDTH)
 
 
 def as_json(where: Where, result: Mapping[str, Member]) -> dict[str, Any]:
   """Return all numbers as one record."""
-  device = where.device
   return {
-    **where._asdict(),
-    'device': device._asdict(),
+    'platform': where.platform,
+    'topology': where.topology,
+    'devices': where.number,
+    'device': where.device._asdict(),
     'jax': jax.__version__,
     'members': [
       {
@@ -172,10 +154,16 @@ def has_failed(result: Mapping[str, Member]) -> bool:
   return any(row.error for member in result.values() for row in member.programs)
 
 
-def _log_with(log, label: str, text: str) -> None:
-  log(f'{text} {label}'.rstrip())
-
-
-def _label(choice: str, compiled: Compiled) -> str:
-  program = compiled.program
-  return ' '.join([*filter(None, [choice]), program.stage, program.kind])
+def _cells(row: Compiled) -> tuple[str, ...]:
+  program, memory, costs = row.program, row.memory, row.costs
+  chunk = str(program.chunk) if program.chunk else ''
+  sizes, share = ('', '', ''), ''
+  if memory is not None:
+    sizes = [f'{part / 2**20:,.1f}' for part in memory[:3]]
+    share = f'{100 * memory.total / row.device.memory:.0f} %'
+  work = ('', '')
+  if costs is not None:
+    work = number(costs.flops / 1e9), number(costs.bytes / 1e6)
+  fits = 'no' if row.error else 'yes'
+  calls = f'{program.calls:,.0f}'
+  return chunk, number(row.seconds), *sizes, share, fits, *work, calls

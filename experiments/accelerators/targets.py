@@ -1,4 +1,4 @@
-"""Devices that are not there: the packages that compile for them, topologies.
+"""Devices that are not there: their memory, their compilers, topologies.
 
   tpu     v5e:2x2, v5e:4x4 (four hosts), v4:2x2x1, v5p:2x2x1, v6e:2x2
   cuda    h100:8 (one host), h100:2x8 (two hosts of eight)
@@ -9,9 +9,8 @@ One platform a process: what was traced for another stays in jax's caches.
 import importlib.metadata
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from experiments.accelerators.devices import BY_PLATFORM, Device, find
 from fedjax_pfl.core.errors import BadInput, bad_input
 
 DISTRIBUTIONS = {
@@ -28,10 +27,63 @@ EXAMPLES = {
 }
 KINDS = {'tpu': 'tpu', 'cuda': 'gpu'}  # as core/target.py calls them
 SHAPE = re.compile(r'(\w+):(\d+(?:x\d+){0,2})')
+GPU_SHARE = 0.75  # of its memory, that JAX takes as it starts
 
 
-def check_platform(platform: str) -> None:
-  """Refuse an unknown platform, and one whose packages are missing."""
+class Device(NamedTuple):
+  """A chip, as `jax.devices()` counts them."""
+
+  name: str
+  memory: int  # bytes that programs can use
+
+
+# TPUs: cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e}, "key chip specifications";
+# the compiler refuses what exceeds 15.75 of a v5e's 16 GiB. H100 SXM: what such
+# a device reports (h100.txtpb).
+DEVICES = {
+  'tpu': {
+    'v5e': Device('TPU v5e', int(15.75 * 2**30)),
+    'v4': Device('TPU v4', 32 * 2**30),
+    'v5p': Device('TPU v5p', 95 * 2**30),
+    'v6e': Device('TPU v6e', 32 * 2**30),
+  },
+  'cuda': {'h100': Device('H100 SXM', int(GPU_SHARE * 84_942_979_072))},
+}
+
+
+class Where(NamedTuple):
+  """The devices that programs are compiled for."""
+
+  platform: str  # 'tpu' or 'cuda'
+  topology: str
+  number: int = 1
+
+  @property
+  def device(self) -> Device:
+    return DEVICES[self.platform][_split(self.platform, self.topology)[0]]
+
+  @property
+  def kind(self) -> str:
+    """Return the platform as core/target.py calls it."""
+    return KINDS[self.platform]
+
+  @property
+  def devices(self) -> list[Any]:
+    """Return the first devices of the topology, for jax's compiler."""
+    available = _describe(self.platform, self.topology)
+    if not 1 <= self.number <= len(available):
+      raise bad_input(
+        'devices',
+        got=self.number,
+        expected=f'a number from 1 to the {len(available)} of {self.topology}',
+        choices=['a larger --topology', *EXAMPLES[self.platform]],
+        cause='a topology with fewer devices',
+      )
+    return list(available[: self.number])
+
+
+def make_where(platform: str, topology: str, number: int) -> Where:
+  """Return the devices; refuse a platform that is unknown or not installed."""
   if platform not in DISTRIBUTIONS:
     raise bad_input(
       'platform',
@@ -50,6 +102,7 @@ def check_platform(platform: str) -> None:
       ],
       cause='an environment without them; .venv has none of them',
     )
+  return Where(platform, topology or DEFAULTS[platform], number)
 
 
 def missing_packages(platform: str) -> list[str]:
@@ -61,25 +114,6 @@ def missing_packages(platform: str) -> list[str]:
     except importlib.metadata.PackageNotFoundError:
       missing.append(name)
   return missing
-
-
-def device_of(platform: str, topology: str) -> Device:
-  """Return the record of the devices of a topology."""
-  return find(platform, _split(platform, topology)[0])
-
-
-def devices_of(platform: str, topology: str, number: int) -> list[Any]:
-  """Return the first devices of a topology, as jax's compiler takes them."""
-  available = _describe(platform, topology)
-  if not 1 <= number <= len(available):
-    raise bad_input(
-      'devices',
-      got=number,
-      expected=f'a number from 1 to the {len(available)} of {topology}',
-      choices=['a larger --topology', *EXAMPLES[platform]],
-      cause='a topology with fewer devices',
-    )
-  return list(available[:number])
 
 
 def _describe(platform: str, topology: str):
@@ -106,7 +140,7 @@ def _describe(platform: str, topology: str):
 
 def _split(platform: str, topology: str) -> tuple[str, str]:
   found = SHAPE.fullmatch(topology)
-  is_known = found and found[1] in BY_PLATFORM[platform]
+  is_known = found and found[1] in DEVICES[platform]
   if not is_known or (platform == 'cuda' and found[2].count('x') > 1):
     raise _unknown(platform, topology)
   return found[1], found[2]

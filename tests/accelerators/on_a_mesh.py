@@ -9,7 +9,7 @@ import json
 import jax
 import small_runs
 
-from experiments.accelerators import placement, plan, programs
+from experiments.accelerators import plan, programs
 from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.training.build import build_experiment
@@ -24,7 +24,7 @@ def main():
   )
   program, *_ = programs.make_programs(plan.make_plan(config), devices)
   arguments = dict(zip(program.names, program.arguments, strict=True))
-  share = placement.share(arguments, devices)
+  share = programs.share(arguments, devices)
   found = {
     'names': program.names,
     'run': [rows(tree) for tree in begun],
