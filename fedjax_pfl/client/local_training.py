@@ -13,7 +13,6 @@ import numpy as np
 import optax
 from jax import lax
 
-from fedjax_pfl.client import traced_fits
 from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
@@ -185,7 +184,6 @@ def fit_with_snapshots(
   opt_state: optax.OptState | None = None,
 ) -> tuple[list[PyTree], FitInfo]:
   """Return the trees of one fit after each number of epochs in `stops`."""
-  traced_fits.note(batching)
   num_epochs, has_snapshots = max(stops), len(stops) > 1
   steps = steps_of_epoch(data, batching)  # [] this client's own
   loss = _with_reports(loss)
