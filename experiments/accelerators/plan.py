@@ -14,7 +14,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data import Dataset, Images, Shape, is_available
-from fedjax_pfl.data.halves import halves
+from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.image_pool import pool_of
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.outline import outline

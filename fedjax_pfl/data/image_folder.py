@@ -12,13 +12,15 @@ and __MACOSX do.
 
 import os
 import pathlib
+from collections.abc import Callable
 from concurrent import futures
 from typing import NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.images import Images, Shape
+from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
+from fedjax_pfl.data.stored_arrays import files_key, load_cached
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
 HIDDEN = ('.', '__')  # folders that programs leave behind
@@ -69,10 +71,29 @@ def peek_folder(listing: Listing) -> Shape:
   return Shape(_open(listing.train[0][0]).shape, len(listing.classes))
 
 
-def read_folder(listing: Listing) -> tuple[Images, Images]:
-  """Return (train, test), decoded; all images take the first one's shape."""
-  shape = peek_folder(listing).image_shape
-  return _read(listing.train, shape), _read(listing.test, shape)
+def load_folder(
+  name: str,
+  root: pathlib.Path,
+  cache_dir: str,
+  log_fn: Callable[[str], None],
+) -> Dataset:
+  """Return the image set; images are decoded once, then cached."""
+  listing = list_folder(root)
+  shape, num_classes = peek_folder(listing)
+
+  def build() -> Dataset:
+    log_fn(f'Reading images from {root}; later runs take a stored copy.')
+    train, test = (_read(one, shape) for one in (listing.train, listing.test))
+    return make_dataset(name, train, test, num_classes)
+
+  files = [file for file, _ in listing.train + listing.test]
+  files += root.glob('val/val_annotations.txt')
+  try:
+    key = files_key(files, listing.classes)
+  except FileNotFoundError as error:
+    got = f'with {error.filename}, a link to a file that is not there'
+    raise not_a_folder(root, got) from error
+  return load_cached(name, key, build, cache_dir)
 
 
 def not_a_folder(root: pathlib.Path, got: str, command: str = '') -> BadInput:

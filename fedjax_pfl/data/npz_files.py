@@ -30,11 +30,51 @@ from fedjax_pfl.data.images import (
   make_dataset,
 )
 
-REQUIRED = ('images', 'labels')
-INPUTS = 'inputs'  # in the place of images
-OPTIONAL = ('split', 'num_classes')
+IMAGES, INPUTS = 'images', 'inputs'  # one of the two holds the examples
 SPLITS = ('train', 'test')
 FIELD = 'data_dir'  # of a config: which every message is about
+
+
+class Rule(NamedTuple):
+  """What an array has to be; words for the sentence that refuses another."""
+
+  expected: str  # {} stands for the number of examples
+  cause: str
+
+
+NUMBER = 'np.unique(names, return_inverse=True)[1]'
+RULES = {
+  IMAGES: Rule(
+    'images uint8 [P, H, W, ch] or [P, H, W], at least one',
+    'images that were divided by 255 already, channels before pixels that '
+    'were flattened, or a list of images of unlike sizes; what is no image, '
+    'or an input of the model already, goes under the name inputs',
+  ),
+  INPUTS: Rule(
+    'inputs [P, ...] of floats or whole numbers, with one axis or more '
+    'behind that of the examples',
+    'rows of unlike lengths, which have to be padded to one; words, which '
+    'have to be numbered; or one number for each example: [:, None]',
+  ),
+  'labels': Rule(
+    'labels [{}], a whole number from 0 for each image',
+    'one-hot or float labels, names of classes: number them with '
+    f'{NUMBER}; or -1 for "no label"',
+  ),
+  'clients': Rule(
+    'clients [{}], a whole number from 0 for each image',
+    f'names of clients: number them with {NUMBER}; or the clients of one '
+    'split only',
+  ),
+  'split': Rule(
+    "split [{}], the word 'train' or 'test' for each image",
+    "numbers: write np.where(is_test, 'test', 'train'); or other words",
+  ),
+  'num_classes': Rule(
+    'num_classes as one whole number above 0',
+    'the names or the counts of the classes',
+  ),
+}
 
 
 class Part(NamedTuple):
@@ -122,35 +162,55 @@ def _kind(part: Part) -> str:
 
 def _key(dtype: str) -> str:
   """Return the array that has examples of this dtype."""
-  return REQUIRED[0] if dtype == IMAGE else INPUTS
+  return IMAGES if dtype == IMAGE else INPUTS
 
 
 def _read_part(file: pathlib.Path, client: int | None) -> Part:
   """Return what a file holds; `client` is its number in a folder, or None."""
   with _opened(file) as arrays:
-    key = INPUTS if INPUTS in arrays.files else REQUIRED[0]
-    required = (key, *REQUIRED[1:])
-    allowed = (*required, *OPTIONAL, *(('clients',) if client is None else ()))
-    _check_keys(file, arrays.files, required, allowed)
+    key = INPUTS if INPUTS in arrays.files else IMAGES
+    own = () if client is not None else ('clients',)
+    _check_keys(
+      file, arrays.files, (key, 'labels'), ('split', 'num_classes', *own)
+    )
     shape, dtype = _peek_examples(file, arrays, key)
     names = [name for name in arrays.files if name != key]
     rest = {name: _read_array(file, arrays, name) for name in names}
   size = shape[0]
-  labels = _whole_numbers(file, 'labels', rest['labels'], size)
+  for name, array in rest.items():
+    if wrong := _wrong(name, array, size):
+      expected, cause = RULES[name]
+      raise _refuse(f'{file} with {name} {wrong}', expected.format(size), cause)
+  labels = rest['labels'].astype(np.int64)
   clients = rest.get('clients')
-  if clients is not None:
-    clients = _whole_numbers(file, 'clients', clients, size)
   if client is not None:
     clients = np.full(size, client)
-  num_classes = _read_num_classes(file, rest.get('num_classes'))
+  num_classes = int(rest.get('num_classes', 0))
   if num_classes and labels.max() >= num_classes:
     raise _refuse(
       f'{file} with labels up to {labels.max()}',
       f'labels below num_classes, {num_classes}',
       'labels from 1 instead of 0, or num_classes of another set',
     )
-  is_test = _read_split(file, rest.get('split'), size)
+  is_test = rest.get('split', np.full(size, 'train')) == 'test'
+  if clients is not None:
+    clients = clients.astype(np.int64)
   return Part(file, shape, dtype, labels, is_test, clients, num_classes)
+
+
+def _wrong(name: str, array: np.ndarray, size: int) -> str:
+  """Return how an array breaks its rule; '' if it does not."""
+  is_whole = np.issubdtype(array.dtype, np.integer)
+  if name == 'num_classes':
+    fits = array.shape == () and is_whole and 1 <= array < 2**31
+  elif name == 'split':
+    fits = array.dtype.kind == 'U' and array.shape == (size,)
+    fits = fits and np.isin(array, SPLITS).all()
+  else:
+    fits = array.shape == (size,) and is_whole
+    if fits and (array.min() < 0 or array.max() >= 2**31):
+      return f'from {array.min()} to {array.max()}'
+  return '' if fits else _describe(array.dtype, array.shape)
 
 
 @contextlib.contextmanager
@@ -193,7 +253,7 @@ def _read_array(file: pathlib.Path, arrays, name: str) -> np.ndarray:
 def _peek_examples(
   file: pathlib.Path, arrays, key: str
 ) -> tuple[tuple[int, ...], str]:
-  """Return shape and dtype of the images or inputs, from the array's header."""
+  """Return shape, and dtype of use, of the examples, from their header."""
   with arrays.zip.open(f'{key}.npy') as stream:
     version = np.lib.format.read_magic(stream)
     read = {
@@ -202,31 +262,14 @@ def _peek_examples(
     }[version]
     shape, _, dtype = read(stream)
   if key == INPUTS:
-    return shape, _dtype_of_inputs(file, shape, dtype)
-  if dtype != np.uint8 or len(shape) not in (3, 4) or min(shape) < 1:
-    raise _refuse(
-      f'{file} with images {_describe(dtype, shape)}',
-      'images uint8 [P, H, W, ch] or [P, H, W], at least one',
-      'images that were divided by 255 already, channels before pixels that '
-      'were flattened, or a list of images of unlike sizes; what is no image, '
-      'or an input of the model already, goes under the name inputs',
-    )
-  return shape, IMAGE
-
-
-def _dtype_of_inputs(
-  file: pathlib.Path, shape: tuple[int, ...], dtype: np.dtype
-) -> str:
-  """Return 'float32' or 'int32', as which inputs of this dtype are used."""
-  if len(shape) < 2 or min(shape) < 1 or dtype.kind not in 'fiu':
-    raise _refuse(
-      f'{file} with inputs {_describe(dtype, shape)}',
-      'inputs [P, ...] of floats or whole numbers, with one axis or more '
-      'behind that of the examples',
-      'rows of unlike lengths, which have to be padded to one; words, which '
-      'have to be numbered; or one number for each example: [:, None]',
-    )
-  return 'float32' if dtype.kind == 'f' else 'int32'
+    fits = len(shape) >= 2 and min(shape) >= 1 and dtype.kind in 'fiu'
+    used = 'float32' if dtype.kind == 'f' else 'int32'
+  else:
+    fits = dtype == np.uint8 and len(shape) in (3, 4) and min(shape) >= 1
+    used = IMAGE
+  if not fits:
+    raise _refuse(f'{file} with {key} {_describe(dtype, shape)}', *RULES[key])
+  return shape, used
 
 
 def _read_images(part: Part) -> np.ndarray:
@@ -265,8 +308,9 @@ def _check_keys(
   file: pathlib.Path,
   keys: Sequence[str],
   required: Sequence[str],
-  allowed: Sequence[str],
+  optional: Sequence[str],
 ) -> None:
+  allowed = (*required, *optional)
   missing = [key for key in required if key not in keys]
   unknown = [key for key in keys if key not in allowed]
   if missing or unknown:
@@ -275,66 +319,12 @@ def _check_keys(
       FIELD,
       got=f'{file} with {wrong}',
       expected=f'arrays {", ".join(required)}, and optionally '
-      f'{", ".join(allowed[len(required) :])}',
+      f'{", ".join(optional)}',
       choices=dict.fromkeys((*allowed, INPUTS)),
       cause='arrays of other names (np.savez(file, images=x, labels=y)), both '
       '`images` and `inputs`, or `clients` in a folder, where every file is a '
       'client',
     )
-
-
-def _whole_numbers(
-  file: pathlib.Path, key: str, array: np.ndarray, size: int
-) -> np.ndarray:
-  """Return the array if it has a number from 0 for every image."""
-  is_whole = np.issubdtype(array.dtype, np.integer)
-  got = None
-  if array.shape != (size,) or not is_whole:
-    got = _describe(array.dtype, array.shape)
-  elif array.min() < 0 or array.max() >= 2**31:
-    got = f'from {array.min()} to {array.max()}'
-  if got:
-    causes = {
-      'labels': 'one-hot or float labels, names of classes: number them with '
-      'np.unique(names, return_inverse=True)[1]; or -1 for "no label"',
-      'clients': 'names of clients: number them with np.unique(names, '
-      'return_inverse=True)[1]; or the clients of one split only',
-    }
-    raise _refuse(
-      f'{file} with {key} {got}',
-      f'{key} [{size}], a whole number from 0 for each image',
-      causes[key],
-    )
-  return array.astype(np.int64)
-
-
-def _read_num_classes(file: pathlib.Path, array: np.ndarray | None) -> int:
-  if array is None:
-    return 0
-  is_whole = array.shape == () and np.issubdtype(array.dtype, np.integer)
-  if not is_whole or not 1 <= array < 2**31:
-    raise _refuse(
-      f'{file} with num_classes {_describe(array.dtype, array.shape)}',
-      'num_classes as one whole number above 0',
-      'the names or the counts of the classes',
-    )
-  return int(array)
-
-
-def _read_split(
-  file: pathlib.Path, split: np.ndarray | None, size: int
-) -> np.ndarray:
-  """Return whether an example is for testing [P]."""
-  if split is None:
-    return np.zeros(size, bool)
-  is_known = split.shape == (size,) and np.isin(split, SPLITS).all()
-  if split.dtype.kind != 'U' or not is_known:
-    raise _refuse(
-      f'{file} with split {_describe(split.dtype, split.shape)}',
-      f"split [{size}], the word 'train' or 'test' for each image",
-      "numbers: write np.where(is_test, 'test', 'train'); or other words",
-    )
-  return split == 'test'
 
 
 def _count_classes(parts: Sequence[Part]) -> int:

@@ -5,7 +5,6 @@
 never imports. experiments/prepare.py makes the same arrays without it.
 """
 
-import hashlib
 import io
 import json
 import os
@@ -18,16 +17,8 @@ import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.paths import expand_home
-from fedjax_pfl.data.images import Images, Shape
+from fedjax_pfl.data.images import Images
 
-PREPARED = {
-  'cifar10': Shape((32, 32, 3), 10),
-  'cifar100': Shape((32, 32, 3), 100),  # the fine labels
-  'emnist/byclass': Shape((28, 28, 1), 62),
-  'mnist': Shape((28, 28, 1), 10),
-  'fashion_mnist': Shape((28, 28, 1), 10),
-  'svhn_cropped': Shape((32, 32, 3), 10),  # without the split `extra`
-}
 TRANSPOSED = {'emnist/byclass'}  # EMNIST's files hold columns as rows
 FORMAT = 'array_record'
 
@@ -47,7 +38,7 @@ def find_prepared(name: str, data_dir: str = '') -> pathlib.Path | None:
   return max(found, key=_version_number, default=None)
 
 
-def read_prepared(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
+def read_splits(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
   """Return (train, test), decoded: about 0.2 ms an image.
 
   Examples with an `id` (train_00017 in CIFAR) are sorted by it: that is the
@@ -72,12 +63,11 @@ def read_prepared(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
       'prepare it again',
     ) from error
   if name in TRANSPOSED:
-    train, test = (Images(_upright(s.x), s.y) for s in (train, test))
+    train, test = (
+      split._replace(x=np.ascontiguousarray(split.x.swapaxes(1, 2)))
+      for split in (train, test)
+    )
   return train, test
-
-
-def _upright(x: np.ndarray) -> np.ndarray:
-  return np.ascontiguousarray(x.swapaxes(1, 2))
 
 
 def _read_split(records) -> Images:
@@ -102,22 +92,6 @@ def _decode(record: dict) -> tuple[bytes, np.ndarray, int]:
   x = np.asarray(Image.open(io.BytesIO(record['image'])))
   x = x if x.ndim == 3 else x[:, :, None]
   return record.get('id', b''), x, int(record['label'])
-
-
-def files_key(
-  files: Iterable[pathlib.Path], classes: Iterable[str] = ()
-) -> str:
-  """Return a hash of names, sizes and times of files, without reading them.
-
-  And of the names of classes, where they are not a part of the files.
-  """
-  state = hashlib.sha256()
-  for file in sorted(files):
-    stat = file.stat()
-    state.update(f'{file};{stat.st_size};{stat.st_mtime_ns}\n'.encode())
-  for name in classes:
-    state.update(f'{name}\n'.encode())
-  return state.hexdigest()[:12]
 
 
 def not_prepared(name: str, data_dir: str, choices: Iterable[str]) -> BadInput:

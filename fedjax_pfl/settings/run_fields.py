@@ -2,7 +2,7 @@
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.data import PLACEMENTS
-from fedjax_pfl.data.halves import ADAPT_ON
+from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.runs.trackers.tracker import NONE, TRACKERS
 from fedjax_pfl.settings.field import (

@@ -29,7 +29,7 @@ from fedjax_pfl.data import (
   peek_dtype,
   scale_shape,
 )
-from fedjax_pfl.data.halves import halves
+from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.own_metrics import Metrics
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size, is_on_host

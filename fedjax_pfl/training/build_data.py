@@ -21,9 +21,8 @@ from fedjax_pfl.data import (
   scale_images,
   stack_clients,
 )
+from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import digest
-from fedjax_pfl.data.unseen_clients import order_clients
-from fedjax_pfl.data.validation_split import hold_out
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_checks import (
   check_batches,

@@ -8,7 +8,8 @@ from helpers import refused
 from configs import common
 from experiments.accelerators import plan, programs
 from fedjax_pfl.core.target import compiling_for, target_memory
-from fedjax_pfl.data import Shape, tfds_reader
+from fedjax_pfl.data import Shape
+from fedjax_pfl.data.datasets import PREPARED
 from fedjax_pfl.federated.chunking import device_memory, evaluation_chunk
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.views import final_views
@@ -53,7 +54,7 @@ def test_images_are_stored_as_the_platform_stores_them(nothing_prepared):
 
 
 def test_every_data_set_that_can_be_prepared_has_a_size():
-  for name, shape in tfds_reader.PREPARED.items():
+  for name, shape in PREPARED.items():
     made = plan.stand_in(name, Shape(*shape))
     assert np.bincount(made.train.y).min() > 0
   message = refused(plan.stand_in, 'folder', Shape((8, 8, 1), 2))

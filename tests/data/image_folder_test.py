@@ -5,7 +5,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import image_folder, load_dataset, peek, tfds_reader
+from fedjax_pfl.data import image_folder, load_dataset, peek
 
 
 def save(file, x):
@@ -147,14 +147,6 @@ def test_folders_that_are_no_classes(tmp_path, name):
   assert peek('folder', str(root)).num_classes == 2
   found = load(root)
   assert found.fingerprint == want.fingerprint and found.num_classes == 2
-
-
-def test_a_stored_copy_with_other_classes_is_not_taken(tmp_path):
-  files = [tmp_path / 'a']
-  files[0].write_text('one')
-  key = tfds_reader.files_key
-  assert key(files) == key(files, ()) != key(files, ['cat'])
-  assert key(files, ['cat', 'dog']) != key(files, ['cat'])
 
 
 def flip(file, place):

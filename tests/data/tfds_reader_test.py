@@ -24,7 +24,7 @@ def test_reads_what_was_written_without_tensorflow(tmp_path, write_prepared):
   folder = write_prepared(tmp_path, 'mnist', splits)
   assert tfds_reader.find_prepared('mnist', str(tmp_path)) == folder
   for images, (x, y) in zip(
-    tfds_reader.read_prepared('mnist', folder), splits.values(), strict=True
+    tfds_reader.read_splits('mnist', folder), splits.values(), strict=True
   ):
     np.testing.assert_array_equal(images.x, x)
     np.testing.assert_array_equal(images.y, y)
@@ -38,7 +38,7 @@ def test_examples_with_ids_come_in_the_order_of_their_ids(
   # More than one chunk of 500, so that chunks are joined in order as well.
   splits = make_splits((8, 8, 3), 10, sizes=(1100, 10))
   folder = write_prepared(tmp_path, 'cifar10', splits, ids=True)
-  train, _ = tfds_reader.read_prepared('cifar10', folder)
+  train, _ = tfds_reader.read_splits('cifar10', folder)
   np.testing.assert_array_equal(train.x, splits['train'][0])
   np.testing.assert_array_equal(train.y, splits['train'][1])
 
@@ -46,7 +46,7 @@ def test_examples_with_ids_come_in_the_order_of_their_ids(
 def test_emnist_is_turned_upright(tmp_path, write_prepared):
   splits = make_splits((28, 28, 1), 62, sizes=(62, 62))
   folder = write_prepared(tmp_path, 'emnist/byclass', splits)
-  train, _ = tfds_reader.read_prepared('emnist/byclass', folder)
+  train, _ = tfds_reader.read_splits('emnist/byclass', folder)
   x = splits['train'][0]
   np.testing.assert_array_equal(train.x[5, :, 3], x[5, 3, :])
 
@@ -96,13 +96,4 @@ def test_damaged_files_sentence(tmp_path, write_prepared):
   file = next(folder.glob('*-test.array_record*'))
   file.write_bytes(file.read_bytes()[:100])
   with pytest.raises(BadInput, match=r'mnist, and while reading .*delete the'):
-    tfds_reader.read_prepared('mnist', folder)
-
-
-def test_the_key_sees_every_change_of_the_files(tmp_path):
-  file = tmp_path / 'a'
-  file.write_text('one')
-  before = tfds_reader.files_key([file])
-  assert tfds_reader.files_key([file]) == before
-  file.write_text('three')
-  assert tfds_reader.files_key([file]) != before
+    tfds_reader.read_splits('mnist', folder)

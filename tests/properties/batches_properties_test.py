@@ -15,7 +15,7 @@ from fedjax_pfl.data.batching import (
   batches_of_epoch,
   steps_of_epoch,
 )
-from fedjax_pfl.data.halves import halves
+from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.label_counts import label_counts
 from fedjax_pfl.federated.cohort import cohort_size, sample_cohort
 

@@ -2,8 +2,7 @@
 
 archives      where they are, with sizes and SHA-256
 download      a file from the network, resumed and checked
-formats       the bytes of an archive -> arrays
-tfds_order    the order in which TensorFlow Datasets stores examples
+formats       the bytes of an archive -> arrays, in the order of tfds
 prepare       all of it, for the sets that are asked for
 
 TensorFlow is not needed: the archives are rows of bytes.

@@ -9,24 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data import cache, image_folder, prepared_arrays, tfds_reader
+from fedjax_pfl.data import image_folder, stored_arrays, tfds_reader
+from fedjax_pfl.data.datasets import PREPARED
 from fedjax_pfl.data.images import digest, make_dataset
-from fedjax_pfl.data.preparation import formats
 from fedjax_pfl.data.preparation.archives import (
   ARCHIVES,
   SHORT_NAMES,
   Archive,
 )
 from fedjax_pfl.data.preparation.download import MEGABYTE, fetch, writing
+from fedjax_pfl.data.preparation.formats import READERS
 
-READERS = {
-  'cifar10': formats.read_cifar10,
-  'cifar100': formats.read_cifar100,
-  'emnist/byclass': formats.read_emnist,
-  'mnist': formats.read_mnist,
-  'fashion_mnist': formats.read_mnist,
-  'svhn_cropped': formats.read_svhn,
-}
 TINY = 'tiny-imagenet-200'  # the folder in its archive
 Log = Callable[[str], None]
 Archives = Mapping[str, Sequence[Archive]]
@@ -87,25 +80,23 @@ def _announce(
 
 def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
   """Return whether runs find the set; log where, and in which form."""
-  place = prepared_arrays.arrays_folder(name, root)
   if name == 'tiny_imagenet':
-    place = image_folder.find_folder(root)
-    if place:
-      log(f'{name} is in {place} already.')
-    return place is not None
-  if place.is_dir():
+    place, by = image_folder.find_folder(root), ''
+  elif stored_arrays.prepared_folder(name, root).is_dir():
     return _is_sound(name, root, log)
-  place = tfds_reader.find_prepared(name, str(root))
+  else:
+    place = tfds_reader.find_prepared(name, str(root))
+    by = ', prepared by TensorFlow Datasets'
   if place:
-    log(f'{name} is in {place} already, prepared by TensorFlow Datasets.')
+    log(f'{name} is in {place} already{by}.')
   return place is not None
 
 
 def _is_sound(name: str, root: pathlib.Path, log: Log) -> bool:
   """Return whether arrays on the disk have the fingerprint beside them."""
-  place = prepared_arrays.arrays_folder(name, root)
+  place = stored_arrays.prepared_folder(name, root)
   with contextlib.suppress(BadInput):
-    dataset = prepared_arrays.read_arrays(name, root)
+    dataset = stored_arrays.read_prepared(name, root)
     if digest(*dataset.train, *dataset.test) == dataset.fingerprint:
       log(f'{name} is in {place} already, unchanged ({dataset.fingerprint}).')
       return True
@@ -118,11 +109,11 @@ def _write_arrays(
 ) -> None:
   log(f'Reading {name} from {", ".join(file.name for file in files)}')
   train, test = READERS[name](files)
-  num_classes = tfds_reader.PREPARED[name].num_classes
+  num_classes = PREPARED[name].num_classes
   dataset = make_dataset(name, train, test, num_classes)
-  place = prepared_arrays.arrays_folder(name, root)
+  place = stored_arrays.prepared_folder(name, root)
   with writing(place):
-    cache.write_entry(place, dataset)
+    stored_arrays.write_entry(place, dataset)
   log(
     f'{name}: {len(train.y):,} training and {len(test.y):,} test images in '
     f'{place}; fingerprint {dataset.fingerprint}'

@@ -13,8 +13,8 @@ from helpers import refused
 from fedjax_pfl.data import is_available, load_dataset
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.preparation.archives import ARCHIVES, SHORT_NAMES
+from fedjax_pfl.data.preparation.formats import tfds_order
 from fedjax_pfl.data.preparation.prepare import prepare
-from fedjax_pfl.data.preparation.tfds_order import tfds_order
 
 RELEASED = {'cifar10', 'cifar100', 'svhn_cropped'}  # tfds sorts by their ids
 SHORT = {full: short for short, full in SHORT_NAMES.items()}
@@ -170,3 +170,12 @@ def test_addresses_and_digests_are_those_that_tfds_checks():
       assert (row in known) == (name != 'tiny_imagenet'), archive.url
   names = [a.name for archives in ARCHIVES.values() for a in archives]
   assert len({*names}) == len(names) == 14
+
+
+def test_the_order_is_that_of_tfds_itself():
+  from tensorflow_datasets.core import hashing
+
+  for split in ('train', 'test'):
+    hasher = hashing.Hasher(split)
+    want = sorted(range(300), key=hasher.hash_key)
+    np.testing.assert_array_equal(tfds_order(split, 300), want)

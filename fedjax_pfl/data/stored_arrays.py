@@ -1,22 +1,27 @@
-"""Cache decoded image sets on disk, so that only the first start decodes.
+"""Image sets as .npy files: the cache, and what experiments/prepare.py wrote.
+
+  <cache>/<name>-<key>-v1/         decoded once, so that later starts need not
+  <data_dir>/<name>/arrays-v1/     prepared, in the order of tfds_reader.py
 
 An entry is one folder of .npy files and a meta.json, written to a temporary
-folder and moved, so that it is complete or absent. Errors of the cache never
-stop a run: an unreadable entry is built again, and without write access there
-is no cache.
+folder and moved, so that it is complete or absent; it is mapped into memory.
+Errors of the cache never stop a run: an unreadable entry is built again, and
+without write access there is no cache.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from fedjax_pfl.core.atomic_files import cache_root
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.images import Dataset, Images
 
 FORMAT = 'v1'  # part of the entry's name; to be raised with another layout
@@ -43,18 +48,16 @@ def load_cached(
 def read_entry(folder: pathlib.Path) -> Dataset:
   """Return the arrays of an entry, mapped into memory, not copied."""
   meta = json.loads((folder / 'meta.json').read_text())
-  splits = [
-    Images(*(_load(folder / f'{split}_{part}.npy') for part in 'xy'))
+  x_train, y_train, x_test, y_test = (
+    np.load(folder / f'{split}_{part}.npy', mmap_mode='r', allow_pickle=False)
     for split in SPLITS
-  ]
+    for part in 'xy'
+  )
+  splits = Images(x_train, y_train), Images(x_test, y_test)
   for images, shape in zip(splits, meta.pop('shapes'), strict=True):
     if list(images.x.shape) != shape or len(images.y) != shape[0]:
       raise ValueError('the arrays are not those that meta.json describes')
   return Dataset(train=splits[0], test=splits[1], **meta)
-
-
-def _load(file: pathlib.Path) -> np.ndarray:
-  return np.load(file, mmap_mode='r', allow_pickle=False)
 
 
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
@@ -74,3 +77,38 @@ def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
     os.replace(temporary, folder)
   finally:
     shutil.rmtree(temporary, ignore_errors=True)
+
+
+def files_key(
+  files: Iterable[pathlib.Path], classes: Iterable[str] = ()
+) -> str:
+  """Return a hash of names, sizes and times of files, without reading them.
+
+  And of the names of classes, where they are not a part of the files.
+  """
+  state = hashlib.sha256()
+  for file in sorted(files):
+    stat = file.stat()
+    state.update(f'{file};{stat.st_size};{stat.st_mtime_ns}\n'.encode())
+  for name in classes:
+    state.update(f'{name}\n'.encode())
+  return state.hexdigest()[:12]
+
+
+def prepared_folder(name: str, root: pathlib.Path) -> pathlib.Path:
+  """Return where the prepared arrays of a set are, or would be."""
+  return root / name / f'arrays-{FORMAT}'
+
+
+def read_prepared(name: str, root: pathlib.Path) -> Dataset:
+  """Return the image set; raise BadInput if its files are damaged."""
+  folder = prepared_folder(name, root)
+  try:
+    return read_entry(folder)
+  except Exception as error:  # numpy, json and the disk raise a dozen kinds
+    raise bad_input(
+      'dataset',
+      got=f'{name}, and while reading {folder}: {error}',
+      expected='the arrays that experiments/prepare.py wrote',
+      cause='an interrupted copy: delete the folder and prepare the set again',
+    ) from error

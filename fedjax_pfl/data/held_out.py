@@ -1,7 +1,12 @@
-"""Keep a share of every client's training examples for choosing.
+"""What training does not see: halves of tests, examples and clients held out.
 
-A round, a number of epochs or a hyperparameter that is chosen on these
-examples has seen no test example.
+  halves         every other test of a client: to adapt on, and to evaluate on
+  hold_out       a share of the training examples, for choosing
+  order_clients  clients who come later, and take part in no round
+
+A round, a number of epochs or a hyperparameter that is chosen on held-out
+examples has seen no test example. Each draw has a stream of the seed that
+nothing else reads, so what other draws give is what it is without.
 """
 
 from collections.abc import Sequence
@@ -9,10 +14,43 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.partitions import Indices
 
-# The fifth child of the seed; partition.py has the four before it.
-STREAM = 4
+# What a client adapts on: its training data, or half of its tests.
+ADAPT_ON = ('train', 'test_half')
+# Children of the seed; partition.py has the four before them.
+EXAMPLES, CLIENTS = 4, 5
+
+
+def halves(data: ClientData) -> tuple[ClientData, ClientData]:
+  """Return every other example of every client [K, N], and the others.
+
+  Alternating, because clients hold their examples sorted by class: the first
+  and the second half would have different classes. With an odd number of
+  examples the second result has one more.
+  """
+  width = data.index.shape[1]
+  half = data.count // 2  # [K]
+  return (
+    data._replace(index=data.index[:, min(1, width - 1) :: 2], count=half),
+    data._replace(index=data.index[:, ::2], count=data.count - half),
+  )
+
+
+def order_clients(num_clients: int, number: int, seed: int) -> np.ndarray:
+  """Return all clients [K]: those who take part, then `number` drawn ones.
+
+  Both in increasing order. The place in this order is a client's id from then
+  on: the clients who come later have the last ids. They are drawn because
+  partitions may order clients by size or by class.
+
+  >>> order_clients(5, 2, seed=0).tolist()
+  [0, 3, 4, 1, 2]
+  """
+  is_unseen = np.zeros(num_clients, bool)
+  is_unseen[_generator(seed, CLIENTS).permutation(num_clients)[:number]] = True
+  return np.argsort(is_unseen, kind='stable')
 
 
 def hold_out(
@@ -34,7 +72,7 @@ def hold_out(
   counts = np.array([len(rows) for rows in indices])  # [K]
   sizes = validation_sizes(counts, fraction)
   _check(counts, sizes, fraction)
-  rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
+  rng = _generator(seed, EXAMPLES)
   train, validation = [], []
   for rows, size in zip(indices, sizes, strict=True):
     is_held = np.zeros(len(rows), bool)
@@ -48,6 +86,12 @@ def validation_sizes(counts: np.ndarray, fraction: float) -> np.ndarray:
   """Return how many of its examples each client keeps for validation: [K]."""
   rounded = np.floor(fraction * counts + 0.5).astype(int)
   return np.where(counts >= 2, np.maximum(rounded, 1), 0)
+
+
+def _generator(seed: int, stream: int) -> np.random.Generator:
+  return np.random.default_rng(
+    np.random.SeedSequence(seed, spawn_key=(stream,))
+  )
 
 
 def _check(counts: np.ndarray, sizes: np.ndarray, fraction: float) -> None:
