@@ -10,7 +10,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.comparison.compare import Comparison
+from fedjax_pfl.reproduction.compare import Compared
 from fedjax_pfl.reproduction.published import footnote
 
 FOLDER = 'tables'
@@ -24,7 +24,7 @@ CSV_HEADER = (
 )
 
 
-def as_text(table: Table, compared: Sequence[Comparison]) -> str:
+def as_text(table: Table, compared: Sequence[Compared]) -> str:
   """Return one line for every cell that was run, a summary and footnotes."""
   lines, notes = _lines(table, compared)
   parts = [f'{table.name}: {table.title}', align(lines), summary_of(compared)]
@@ -32,7 +32,7 @@ def as_text(table: Table, compared: Sequence[Comparison]) -> str:
   return '\n'.join(parts)
 
 
-def as_markdown(table: Table, compared: Sequence[Comparison]) -> str:
+def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
   """Return the same as a Markdown table."""
   lines, notes = _lines(table, compared)
   head, *rows = lines
@@ -44,7 +44,7 @@ def as_markdown(table: Table, compared: Sequence[Comparison]) -> str:
   return '\n\n'.join(parts) + '\n'
 
 
-def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
+def as_csv(table: Table, compared: Sequence[Compared]) -> str:
   """Return every cell of the table, run or not, one a line."""
   stream = io.StringIO()
   writer = csv.writer(stream, lineterminator='\n')
@@ -73,7 +73,7 @@ def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
 
 
 def write_files(
-  table: Table, compared: Sequence[Comparison], folder: pathlib.Path
+  table: Table, compared: Sequence[Compared], folder: pathlib.Path
 ) -> pathlib.Path:
   """Write the table as .csv and .md below `folder`; return the .md's path."""
   folder = folder / FOLDER
@@ -85,7 +85,7 @@ def write_files(
   return path
 
 
-def summary_of(compared: Sequence[Comparison]) -> str:
+def summary_of(compared: Sequence[Compared]) -> str:
   """Return the number of cells that were run, and of those that agree."""
   done = [comparison for comparison in compared if comparison.ours]
   agreeing = [one.agrees for one in done if one.agrees is not None]
@@ -101,7 +101,7 @@ def summary_of(compared: Sequence[Comparison]) -> str:
 
 
 def _lines(
-  table: Table, compared: Sequence[Comparison]
+  table: Table, compared: Sequence[Compared]
 ) -> tuple[list[tuple[str, ...]], dict[str, int]]:
   """Return head and rows of cells, and the footnotes with their numbers."""
   notes: dict[str, int] = {}
@@ -132,7 +132,7 @@ def _lines(
   return lines, notes
 
 
-def _note(comparison: Comparison) -> str:
+def _note(comparison: Compared) -> str:
   """Return the footnote of a cell; of seeds that diverged or are gone, too."""
   notes = [footnote(comparison.cell.published)]
   if comparison.diverged:
