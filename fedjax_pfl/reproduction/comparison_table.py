@@ -3,7 +3,7 @@
 import csv
 import io
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
@@ -36,12 +36,21 @@ def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
   """Return the same as a Markdown table."""
   lines, notes = _lines(table, compared)
   head, *rows = lines
-  marks = ['---'] + ['---:'] * (len(head) - 1)
-  listed = [' | '.join(cells) for cells in (head, marks, *rows)]
-  text = '\n'.join(f'| {line} |' for line in listed)
+  text = markdown(head, rows, range(1, len(head)))
   parts = [f'# {table.name}: {table.title}', text, summary_of(compared)]
   parts += [f'[{number}] {note}' for note, number in notes.items()]
   return '\n\n'.join(parts) + '\n'
+
+
+def markdown(
+  head: Sequence[str],
+  rows: Iterable[Sequence[str]],
+  numbers: Collection[int] = (),
+) -> str:
+  """Return a Markdown table; columns of `numbers` are aligned right."""
+  marks = ['---:' if at in numbers else '---' for at in range(len(head))]
+  lines = [head, marks, *rows]
+  return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
 
 
 def as_csv(table: Table, compared: Sequence[Compared]) -> str:

@@ -2,7 +2,7 @@
 
 import csv
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from fedjax_pfl.evaluation.differences import (
   OVER_IMAGES,
@@ -20,7 +20,7 @@ from fedjax_pfl.reproduction.claims.verdicts import (
   Verdict,
   differing,
 )
-from fedjax_pfl.reproduction.comparison_table import DIVERGED, FOLDER
+from fedjax_pfl.reproduction.comparison_table import DIVERGED, FOLDER, markdown
 from fedjax_pfl.reproduction.published import footnote, load
 from fedjax_pfl.reproduction.summary import Row
 
@@ -67,7 +67,7 @@ def brief(verdicts: Sequence[Verdict]) -> str:
         printed_of(first),
       )
     )
-  return f'{effort(verdicts)}\n\n{table(BRIEF, rows)}'
+  return f'{effort(verdicts)}\n\n{markdown(BRIEF, rows)}'
 
 
 def whole(verdicts: Sequence[Verdict]) -> str:
@@ -101,12 +101,12 @@ def section(verdict: Verdict, notes: Notes) -> str:
   parts = [
     f'### ({claim.name}) {claim.title}',
     f'{claim.sentence}. **{words_of(verdict).capitalize()}.**',
-    table(COMPARED, map(comparison_cells, verdict.judged), numbers=(1, 3)),
+    markdown(COMPARED, map(comparison_cells, verdict.judged), numbers=(1, 3)),
   ]
   run = [one for one in verdict.cells if one.measured]
   if run:
     cells = [cell_cells(one, notes) for one in run]
-    parts.append(table(CELLS, cells, numbers=(4, 5)))
+    parts.append(markdown(CELLS, cells, numbers=(4, 5)))
   parts += sentences(verdict)
   return '\n\n'.join([*parts, commands(verdict)])
 
@@ -166,7 +166,7 @@ def runs(verdicts: Sequence[Verdict]) -> str:
     for one in trainings(verdicts)
   ]
   text = 'The command of each is in its row of results/summary.csv.'
-  return f'{text}\n\n{table(RUNS, rows, numbers=(1, 4))}'
+  return f'{text}\n\n{markdown(RUNS, rows, numbers=(1, 4))}'
 
 
 def effort(verdicts: Sequence[Verdict]) -> str:
@@ -326,14 +326,3 @@ def commit_of(row: Row) -> str:
   """Return seven digits of the commit; + after changes that it lacks."""
   number, dirty, _ = row['commit'].partition('-dirty')
   return number[:7] + ('+' if dirty else '')
-
-
-def table(
-  head: Sequence[str],
-  rows: Iterable[Sequence[str]],
-  numbers: Sequence[int] = (),
-) -> str:
-  """Return a Markdown table; columns of `numbers` are aligned right."""
-  marks = ['---:' if at in numbers else '---' for at in range(len(head))]
-  lines = [head, marks, *rows]
-  return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
