@@ -85,9 +85,9 @@ def main(overrides):
 
 def read_combinations():
   """Return the combinations that the flags ask for."""
-  from fedjax_pfl.tuning.combinations import (
+  from fedjax_pfl.tuning.combinations import combine
+  from fedjax_pfl.tuning.flag_texts import (
     check_together,
-    combine,
     parse_grids,
     parse_ranges,
   )

@@ -37,7 +37,7 @@ from fedjax_pfl.federated.dealing import num_places
 from fedjax_pfl.federated.mesh_states import initialize_stage
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.sharding import AXIS
-from fedjax_pfl.training.evaluators import CPU_BLOCK
+from fedjax_pfl.training.program import CPU_BLOCK
 from fedjax_pfl.training.views import final_views
 
 KINDS = ('begin', 'data', 'round', 'evaluation')

@@ -13,7 +13,7 @@ from experiments import commandline
 from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.timing import seconds_of
 from fedjax_pfl.training.build import build_experiment
-from fedjax_pfl.training.loop import train, train_seeds
+from fedjax_pfl.training.loop import train, train_many
 
 CONFIG = 'digits.py:fedbabu,quick'
 SEEDS = 3
@@ -35,7 +35,7 @@ def bars(repeats: int) -> Iterator[Bar]:
       seconds_of(functools.partial(train, *one))
       for one in zip(experiments, paths[:SEEDS], strict=True)
     )
-    together = seconds_of(lambda: train_seeds(experiments, paths[SEEDS:]))
+    together = seconds_of(lambda: train_many(experiments, paths[SEEDS:]))
   on_cpu = jax.default_backend() == 'cpu'
   yield Bar(
     f'{SEEDS} seeds in one program',

@@ -111,14 +111,14 @@ def check_hyperparameters(hp: HParams) -> None:
   check(
     hp,
     'lam',
-    hp.lam >= 0,
+    lambda lam: lam >= 0,
     expected='a number, 0 or more; 0 trains every client alone',
     cause='a sign: it pulls v_i to the global model',
   )
   check(
     hp,
     'personal_momentum',
-    0 <= hp.personal_momentum < 1,
+    lambda momentum: 0 <= momentum < 1,
     expected='a momentum from 0 to below 1',
     cause='a sign, or a percentage',
   )

@@ -25,7 +25,7 @@ import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check
+from fedjax_pfl.core.checks import check, equals
 from fedjax_pfl.core.types import Array, Task
 
 
@@ -44,7 +44,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   check(
     hp,
     'head_lr_ratio',
-    0 <= hp.head_lr_ratio < math.inf,
+    lambda ratio: 0 <= ratio < math.inf,
     expected='a number, 0 or more: rho in eta_head = rho eta_body',
     cause='a sign, or a learning rate instead of a ratio',
     choices=[1.0, 0.1, 0.01, 0.0],
@@ -76,7 +76,7 @@ def make_optimiser(
   task: Task, train: local_training.LocalTraining, ratio: float
 ) -> Callable[[Array], optax.GradientTransformation]:
   """Return clock -> SGD at eta(clock) for the body, rho eta for the head."""
-  if ratio == 1:
+  if equals(ratio, 1):
     return train.sgd
   of_head = train._replace(
     learning_rate=lambda clock: ratio * train.learning_rate(clock)

@@ -367,7 +367,7 @@ def check_hyperparameters(hp: HParams) -> None:
   check(
     hp,
     'classifier_decay',
-    hp.classifier_decay >= 0,
+    lambda decay: decay >= 0,
     expected='a number, 0 or more',
     cause='a sign: it is a penalty, written as a positive number',
   )

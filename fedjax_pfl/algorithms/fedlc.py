@@ -46,7 +46,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   check(
     hp,
     'tau',
-    0 <= hp.tau < math.inf,
+    lambda tau: 0 <= tau < math.inf,
     expected='a number, 0 or more',
     cause='a sign: it would favour the frequent classes',
   )

@@ -111,7 +111,7 @@ def check_hyperparameters(hp: HParams) -> None:
   check(
     hp,
     'mu',
-    not hp.mu < 0,
+    lambda mu: not mu < 0,
     expected='a number, 0 or more; 0 is FedAvg',
     cause='a sign: it would push clients apart',
   )

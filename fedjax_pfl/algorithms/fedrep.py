@@ -162,7 +162,7 @@ def check_hyperparameters(hp: HParams) -> None:
   check(
     hp,
     'momentum',
-    0 <= hp.momentum < 1,
+    lambda momentum: 0 <= momentum < 1,
     expected='a momentum from 0 to below 1',
     cause='a sign, or a percentage',
   )

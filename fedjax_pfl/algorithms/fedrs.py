@@ -44,7 +44,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   check(
     hp,
     'alpha',
-    0 <= hp.alpha <= 1,
+    lambda alpha: 0 <= alpha <= 1,
     expected='a number from 0 to 1; 1 is FedAvg',
     cause='a percentage: it scales the logits of absent classes',
   )

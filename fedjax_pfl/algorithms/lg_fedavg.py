@@ -77,7 +77,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   check(
     hp,
     'learning_rate',
-    hp.learning_rate > 0,
+    lambda rate: rate > 0,
     expected='a learning rate above 0',
     cause='a sign, or a zero too many',
   )

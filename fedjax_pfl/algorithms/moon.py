@@ -128,14 +128,14 @@ def check_hyperparameters(hp: HParams) -> None:
   check(
     hp,
     'mu',
-    0 <= hp.mu < math.inf,
+    lambda mu: 0 <= mu < math.inf,
     expected='a number, 0 or more; 0 is FedAvg',
     cause='a sign: it would push features away from the global ones',
   )
   check(
     hp,
     'temperature',
-    0 < hp.temperature < math.inf,
+    lambda temperature: 0 < temperature < math.inf,
     expected='a number above 0; 0.5 in the paper',
     cause='0 to switch the contrast off: that is hp.mu=0',
   )

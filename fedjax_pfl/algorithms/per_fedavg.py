@@ -29,10 +29,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  optimisers,
+  personalization,
+)
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Metrics, Stage
-from fedjax_pfl.core.checks import check, check_protocol
+from fedjax_pfl.core.checks import check, check_protocol, equals
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching
@@ -98,7 +103,7 @@ def outer_rate(hp: HParams) -> optax.Schedule:
   check(
     hp,
     'beta',
-    is_number and hp.beta > 0,
+    lambda beta: is_number and beta > 0,
     expected='a rate above 0, or None: that of the protocol',
     cause='a sign, or the momentum, which is train.momentum',
   )
@@ -124,7 +129,9 @@ def fit_first_order(
     data,
     rng,
     tx=optax.chain(
-      optax.add_decayed_weights(decay) if decay else optax.identity(),
+      optax.add_decayed_weights(decay)
+      if not equals(decay, 0)
+      else optax.identity(),
       meta_sgd(alpha, rate, hp.train.momentum),
     ),
     batching=hp.train.batching(task)._replace(
@@ -272,5 +279,5 @@ def adapt_twice(
   clock = server.round
   rates = jnp.stack([hp.train.learning_rate(clock), beta(clock)])
   # optax.sgd counts its own steps.
-  sgd = optax.sgd(lambda step: rates[step], hp.train.momentum or None)
+  sgd = optimisers.sgd(lambda step: rates[step], hp.train.momentum)
   return adapt(task, hp, server.params, data, rng, sgd, num_steps=2)

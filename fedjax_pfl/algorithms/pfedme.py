@@ -175,11 +175,10 @@ def check_hyperparameters(hp: HParams) -> None:
     ),
     ('beta', 'the share of the mean in w', '0: w would never change'),
   ):
-    value = getattr(hp, field)
     check(
       hp,
       field,
-      0 < value < math.inf,
+      lambda value: 0 < value < math.inf,
       expected=f'{meaning}, a number above 0',
       cause=cause,
     )

@@ -308,14 +308,14 @@ def check_hyperparameters(hp: HParams) -> None:
     check(
       hp,
       field,
-      getattr(hp, field) >= 0,
+      lambda factor: factor >= 0,
       expected='a number, 0 or more',
       cause='a sign: it would reward what is to be small',
     )
   check(
     hp,
     'phase_start',
-    0 <= hp.phase_start <= 1,
+    lambda share: 0 <= share <= 1,
     expected='a share of the rounds, from 0 to 1; 1 never mixes',
     cause='the round in which mixing starts, or a percentage',
   )

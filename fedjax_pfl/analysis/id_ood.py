@@ -11,13 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from fedjax_pfl.analysis.open_run import (
-  Answer,
-  Log,
-  OpenRun,
-  Options,
-  load_states,
-)
+from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.analysis.own_classes import (
   Split,
   owned_classes,
@@ -35,7 +30,7 @@ from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.layout import make_figure
 from fedjax_pfl.report.text_table import align, mean_and_std
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.state import random_streams
 
 NEEDS_DATA = True
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')

@@ -23,8 +23,7 @@ from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
 from fedjax_pfl.federated.client_dropout import HAS_SENT, with_dropout
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training.build import Experiment, build_stages
-from fedjax_pfl.training.seed_run import cohorts_of, random_streams
-from fedjax_pfl.training.state import stage_bounds
+from fedjax_pfl.training.state import cohorts_of, random_streams, stage_bounds
 
 
 class Round(NamedTuple):

@@ -13,8 +13,10 @@ import numpy as np
 import optax
 from jax import lax
 
+from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.checks import equals
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
   Batching,
@@ -74,8 +76,8 @@ class LocalTraining(NamedTuple):
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
     """Return m <- beta m + (g + decay p);  p <- p - eta(round) m."""
-    sgd = optax.sgd(self.learning_rate(clock), self.momentum or None)
-    if not self.weight_decay:
+    sgd = optimisers.sgd(self.learning_rate(clock), self.momentum)
+    if equals(self.weight_decay, 0):
       return sgd
     return optax.chain(optax.add_decayed_weights(self.weight_decay), sgd)
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_pfl.core.checks import equals
 from fedjax_pfl.core.types import Array, Mask
 
 
@@ -36,9 +37,16 @@ def step_schedule(
   boundaries = {int(rounds * drop): 0.1 for drop in drops}
   boundaries.pop(0, None)  # a drop in round 0: with one round, 0.5 * 1 is 0
   steps = optax.piecewise_constant_schedule(learning_rate, boundaries)
-  if decay == 1:
+  if equals(decay, 1):
     return steps
   return lambda clock: steps(clock) * decay ** (clock + 1)
+
+
+def sgd(
+  learning_rate: Array | optax.Schedule, momentum: float
+) -> optax.GradientTransformation:
+  """Return m <- beta m + g;  p <- p - eta m, without m where beta is 0."""
+  return optax.sgd(learning_rate, None if equals(momentum, 0) else momentum)
 
 
 def freeze_except(

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
 from fedjax_pfl.client import local_training, optimisers
@@ -107,7 +106,7 @@ def finetune(
   task's, unless another is given.
   """
   stops = tuple(sorted(set(finetuning.epochs)))
-  tx = optax.sgd(finetuning.learning_rate, finetuning.momentum or None)
+  tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)
   models, _ = local_training.fit_with_snapshots(
     loss or task.loss,
     params,

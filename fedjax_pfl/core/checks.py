@@ -1,7 +1,9 @@
 """Refuse hyperparameters that a method cannot use, before it is traced."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import jax
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Task
@@ -12,16 +14,22 @@ PROTOCOLS = ('paper', 'released')
 def check(
   hp: tuple,
   field: str,
-  holds: bool,
+  holds: bool | Callable[[Any], bool],
   expected: str,
   cause: str,
   choices: Iterable[object] | None = None,
 ) -> None:
-  """Refuse the value of hp.field, unless the rule `holds`."""
+  """Refuse the value of hp.field, unless the rule `holds`.
+
+  A traced number is not asked: it was checked before it was traced.
+  """
+  value = getattr(hp, field)
+  if callable(holds):
+    holds = isinstance(value, jax.core.Tracer) or holds(value)
   if not holds:
     raise bad_input(
       f'hp.{field}',
-      got=getattr(hp, field),
+      got=value,
       expected=expected,
       choices=choices,
       cause=cause,
@@ -54,6 +62,17 @@ def check_cross_entropy(task: Task, method: str) -> None:
     choices=['loss=cross_entropy', 'algorithm=fedavg', 'algorithm=moon'],
     cause='a comparison of methods under one loss, of which this is one',
   )
+
+
+def equals(number: Any, value: float) -> bool:
+  """Return whether a number of a setting is this one.
+
+  A traced Python number never is: where a method asks, 0 and 1 are constants of
+  its program (training/program.py). Of other traced arrays jax refuses to say.
+  """
+  if isinstance(number, jax.core.Tracer) and number.weak_type:
+    return False
+  return bool(number == value)
 
 
 def is_count(value: Any, smallest: int = 1) -> bool:

@@ -22,7 +22,6 @@ from fedjax_pfl.core.algorithm import (
   Stage,
   as_stored,
 )
-from fedjax_pfl.core.numbered import with_round
 from fedjax_pfl.core.types import ClientData, Key
 
 
@@ -53,6 +52,6 @@ def first_state(
   if not jax.tree.leaves(client):
     return client
   assert stage.prepare_data is as_stored, 'its rounds train on other inputs'
-  first = with_round(server, jnp.zeros_like(server.round))
+  first = server._replace(round=jnp.zeros_like(server.round))
   down = algorithm.download(first, client)
   return algorithm.local_update(down, client, data, train)[0]

@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.algorithm import Algorithm, Stage, Up
-from fedjax_pfl.core.numbered import with_round
 from fedjax_pfl.core.types import Array, Key
 
 STREAM = 2**31 - 1  # methods use small numbers
@@ -63,7 +62,7 @@ def _failing(algorithm: Algorithm, rate: float) -> Algorithm:
       has_sent=senders.has_sent & sent,
     )
     after = algorithm.aggregate(server, up, senders)
-    alone = with_round(server, after.round)
+    alone = server._replace(round=after.round)
     return _choose(jnp.any(sent), after, alone)
 
   return algorithm._replace(local_update=local_update, aggregate=aggregate)

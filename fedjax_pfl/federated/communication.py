@@ -7,7 +7,6 @@ import jax
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
-from fedjax_pfl.core.numbered import content_of
 from fedjax_pfl.core.types import ClientData
 
 
@@ -53,7 +52,7 @@ def count_in_trace(
 
   def local_update(down, client, data, rng):
     new_client, up, metrics = algorithm.local_update(down, client, data, rng)
-    sent = client, up, content_of(down)  # a sweep's numbers are no message
+    sent = client, up, down
     state, up_bytes, down_bytes = map(trees.num_bytes, sent)
     counted[:] = [Communication(state, up_bytes, down_bytes - initial, initial)]
     return new_client, up, metrics

@@ -19,8 +19,6 @@ MEASURES = (
   'global_last10',  # mean of the last ten evaluated rounds
   'global_top5',
 )
-OF_CLASSES = ('own', 'other')
-OF_SERVER = ('global', 'global_last10', 'global_top5')
 
 
 class Published(NamedTuple):
@@ -47,13 +45,6 @@ class Reading(NamedTuple):
 
   view: str
   measure: str = 'accuracy'
-
-  @property
-  def stored_name(self) -> str:
-    """Return the name under which its scores are stored: 'initial:own'."""
-    if self.measure == 'accuracy':
-      return self.view
-    return f'{self.view}:{self.measure}'
 
 
 class Cell(NamedTuple):
@@ -93,7 +84,7 @@ class Figure(NamedTuple):
   title: str
   runs: Mapping[str, dict[str, Any]]  # label -> a config
   what: str  # as experiments/analyse.py has it, or 'partition'
-  options: Mapping[str, Any]  # fields of analysis.open_run.Options
+  options: Mapping[str, Any]  # fields of analysis.answer.Options
 
 
 def field(published: Published, name: str) -> Any:

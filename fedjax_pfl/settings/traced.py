@@ -32,16 +32,17 @@ def flat_settings(settings: Settings) -> dict[str, Any]:
 
 
 def traced_names(settings: Settings) -> tuple[str, ...]:
-  """Return the names of the numbers that a program can have as arguments."""
+  """Return the names of the numbers that a program may have as arguments."""
   hints = typing.get_type_hints(algorithms.load(settings.algorithm).HParams)
   fields = flat_settings(settings)
-  own = (
+  floats = (
     f'{HP}{name}'
     for name, hint in hints.items()
     if float in (hint, *typing.get_args(hint))
-    and type(fields[f'{HP}{name}']) in (int, float)
   )
-  return (*TRACED, *own)
+  return tuple(
+    name for name in (*TRACED, *floats) if type(fields[name]) in (int, float)
+  )
 
 
 def with_numbers(settings: Settings, numbers: Mapping[str, Any]) -> Settings:

@@ -1,110 +1,215 @@
-"""Advance seeds from one stop of a run to the next; measure and check that."""
+"""From one stop of a run to the next: rounds, then what is due after them.
+
+Due are, every so many rounds: an evaluation, a line of metrics, a checkpoint.
+"""
 
 import time
-from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.federated import communication
-from fedjax_pfl.federated.client_dropout import with_dropout
+from fedjax_pfl.evaluation.evaluate import view_names
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import divergence, round_metrics
-from fedjax_pfl.training.drivers.choose import choose_driver
-from fedjax_pfl.training.drivers.driver import Call, Result, RoundDriver
-from fedjax_pfl.training.drivers.without_diverged import without_diverged
+from fedjax_pfl.training.best_rounds import (
+  Chosen,
+  choose,
+  evaluate_and_keep,
+  has_candidates,
+  mean_accuracies,
+  update_test_best,
+)
+from fedjax_pfl.training.exclusion import without_diverged
+from fedjax_pfl.training.program import Call, Result, Rounds
 from fedjax_pfl.training.round_metrics import Numbers
-from fedjax_pfl.training.seed_run import SeedRun, make_call
-from fedjax_pfl.training.state import State
-
-Advance = Callable[[Sequence[SeedRun], int], list[tuple[State, Numbers]]]
+from fedjax_pfl.training.state import Training, make_call, save_state
+from fedjax_pfl.training.views import candidate_views
 
 
-def make_advance(
-  seed_runs: Sequence[SeedRun], stage: Stage, first: int
-) -> Advance:
-  """Return (seed_runs, stop) -> [(state after round `stop`, numbers)].
+class Cadence(NamedTuple):
+  """After how many rounds a run logs, evaluates, and saves a checkpoint."""
 
-  For seeds with equally many rounds done in this stage, which starts after
-  round `first`. Seeds that run side by side share the time of the call.
-  """
-  stage, bytes_fn = communication.count_in_trace(
-    stage, seed_runs[0].state.server
+  log: int
+  evaluate: int
+  save: int
+
+  def next_stop(self, done: int, last: int) -> int:
+    """Return the round up to which the next compiled call may run."""
+    return min(last, *((done // every + 1) * every for every in self))
+
+
+class Place(NamedTuple):
+  """A stage among those of a run, and the rounds before and after it."""
+
+  number: int
+  stage: Stage
+  first: int
+  last: int
+
+
+def cadence(settings: Settings, rounds: int) -> Cadence:
+  """Return the cadence of a config; 0 means a choice that suits the run."""
+  evaluate = settings.evaluation.eval_every or max(1, rounds // 16)
+  # On a CPU a round takes seconds, and a dispatch costs nothing beside it.
+  log = 1 if jax.default_backend() == 'cpu' else evaluate
+  return Cadence(
+    settings.system.log_every or log,
+    evaluate,
+    settings.system.checkpoint_every or evaluate,
   )
-  training = seed_runs[0].experiment.settings.training
-  stage = with_dropout(stage, training.dropout_rate)
-  driver = choose_driver(seed_runs, stage)
-
-  def advance(seed_runs, stop):
-    advanced = []
-    for place in range(0, len(seed_runs), driver.max_calls):
-      group = seed_runs[place : place + driver.max_calls]
-      for seed_run, call, result, seconds in _run(driver, group, stage, stop):
-        numbers = {
-          'stage': stage.name,
-          **_numbers(seed_run, call, result, seconds),
-          **round_metrics.message_bytes(
-            bytes_fn(), call, result, starts_stage=seed_run.done == first
-          ),
-          **round_metrics.dropped_clients(result),
-          **_excluded(seed_run, call, result),
-        }
-        advanced.append((_state_after(seed_run, result, seconds), numbers))
-    return advanced
-
-  return advance
 
 
-def _run(driver: RoundDriver, seed_runs: Sequence[SeedRun], stage, stop):
-  """Yield every seed with its call, its finite result and its seconds."""
-  began = time.perf_counter()
-  calls = [make_call(seed_run, stage, stop) for seed_run in seed_runs]
-  rows = [_rows_before(*pair) for pair in zip(seed_runs, calls, strict=True)]
-  results = driver.run(calls)
-  seconds = (time.perf_counter() - began) / len(seed_runs)
-  for seed_run, call, before, result in zip(
-    seed_runs, calls, rows, results, strict=True
-  ):
-    if found := divergence.find_divergence(call, result):
-      error_fn = partial(divergence.divergence_error, seed_run, stage, stop)
-      if not _excludes(seed_run):
-        raise error_fn(found)
-      again = time.perf_counter()
-      divergence.restore_rows(call.clients, np.unique(call.cohorts), before)
-      (result,) = without_diverged(driver, stage, error_fn).run([call])
-      yield seed_run, call, result, seconds + time.perf_counter() - again
-    else:
-      yield seed_run, call, result, seconds
+# ---- rounds ------------------------------------------------------------------
 
 
-def _excludes(seed_run: SeedRun) -> bool:
-  return seed_run.experiment.settings.system.on_divergence == 'exclude'
-
-
-def _rows_before(seed_run: SeedRun, call: Call) -> list[np.ndarray]:
-  """Return what clients on the host have before rounds write over it."""
-  if not _excludes(seed_run):
-    return []
-  return divergence.rows_on_host(call.clients, np.unique(call.cohorts))
-
-
-def _numbers(
-  seed_run: SeedRun, call: Call, result: Result, seconds: float
-) -> Numbers:
-  batch_size = seed_run.experiment.settings.training.batch_size
-  return round_metrics.training_numbers(call, result, batch_size, seconds)
-
-
-def _excluded(seed_run: SeedRun, call: Call, result: Result) -> Numbers:
-  if not _excludes(seed_run):
-    return {}
-  return round_metrics.excluded_clients(call, result.took_part, seed_run.done)
-
-
-def _state_after(seed_run: SeedRun, result: Result, seconds: float) -> State:
-  """Return the state after rounds that took so many seconds."""
-  return seed_run.state._replace(
+def advance(
+  training: Training, place: Place, stop: int
+) -> tuple[Training, Numbers]:
+  """Return the run after round `stop`, and the numbers of its rounds."""
+  began, settings = time.perf_counter(), training.experiment.settings
+  program = training.program
+  rounds_fn = program.rounds(place.number, program.numbers_of(settings))
+  call = make_call(training, place.stage, stop)
+  result = _finite_rounds(training, rounds_fn, call, place.stage, stop)
+  seconds = time.perf_counter() - began
+  numbers = {
+    'stage': place.stage.name,
+    **round_metrics.training_numbers(
+      call, result, settings.training.batch_size, seconds
+    ),
+    **round_metrics.message_bytes(
+      program.message_bytes(place.number),
+      call,
+      result,
+      starts_stage=training.done == place.first,
+    ),
+    **round_metrics.dropped_clients(result),
+  }
+  if _excludes(training):
+    numbers |= round_metrics.excluded_clients(
+      call, result.took_part, training.done
+    )
+  state = training.state._replace(
     server=result.server,
     clients=result.clients,
-    seconds=seed_run.state.seconds + seconds,
+    seconds=training.state.seconds + seconds,
   )
+  return training._replace(state=state, done=stop), numbers
+
+
+def _finite_rounds(
+  training: Training, rounds_fn: Rounds, call: Call, stage: Stage, stop: int
+) -> Result:
+  """Return the result of a call, without clients that diverge in it.
+
+  Raises Diverged where the run does not exclude them.
+  """
+  ids, rows = np.unique(call.cohorts), []
+  if _excludes(training):  # rounds on the host write over what clients have
+    rows = divergence.rows_on_host(call.clients, ids)
+  result = rounds_fn(call)
+  found = divergence.find_divergence(call, result)
+  if not found:
+    return result
+  error_fn = partial(divergence.divergence_error, training, stage, stop)
+  if not _excludes(training):
+    raise error_fn(found)
+  divergence.restore_rows(call.clients, ids, rows)
+  return without_diverged(rounds_fn, stage, error_fn, call)
+
+
+def _excludes(training: Training) -> bool:
+  return training.experiment.settings.system.on_divergence == 'exclude'
+
+
+# ---- what is due after them --------------------------------------------------
+
+
+def record(
+  training: Training, numbers: Numbers, place: Place, every: Cadence
+) -> Training:
+  """Return the run, evaluated, logged and saved where that is due."""
+  done, experiment = training.done, training.experiment
+  if done % every.evaluate == 0 or done == experiment.rounds:
+    training, more = evaluate(training, place)
+    numbers = {**numbers, **more}
+  training.run.log(round=done, **numbers)
+  if done % every.save == 0 or done == place.last:
+    save_state(experiment, training.run, training.state, done)
+  return training
+
+
+def evaluate_start(training: Training, place: Place) -> Training:
+  """Return the run, evaluated once more if its stage has just begun.
+
+  Where clients keep models of the stage: those with which it begins are
+  candidates.
+  """
+  keep_best = place.stage.keep_best
+  if training.done != place.first or keep_best is None:
+    return training
+  return _evaluate_views(training, place, [keep_best.view])[0]
+
+
+def evaluate(training: Training, place: Place) -> tuple[Training, Numbers]:
+  """Return the run after an evaluation, and its numbers.
+
+  A stage is evaluated in those of `eval_views` that it has; the last has all.
+  """
+  experiment, stage = training.experiment, place.stage
+  views = experiment.settings.evaluation.eval_views
+  if stage is not experiment.stages[-1]:
+    names = view_names(stage.algorithm, *training.states, experiment.train)
+    views = [view for view in views if view in names]
+  training, numbers = _evaluate_views(training, place, views)
+  began = time.perf_counter()
+  of_server = training.evaluator.global_model(
+    place.number, training.state.server
+  )
+  numbers |= {
+    f'global/{name}': number
+    for name, number in of_server.items()
+    if name != 'count'
+  }
+  chosen, on_validation = validate(training, place.number)
+  seconds = training.state.seconds + time.perf_counter() - began
+  state = training.state._replace(seconds=seconds, chosen=chosen)
+  return training._replace(state=state), {**numbers, **on_validation}
+
+
+def _evaluate_views(
+  training: Training, place: Place, views: Any
+) -> tuple[Training, Numbers]:
+  """Return the run with the best rounds in these views, and accuracies."""
+  began, state = time.perf_counter(), training.state
+  scores, models = evaluate_and_keep(
+    training.evaluator, place.number, training.states, views
+  )
+  best = update_test_best(state.test_best, scores, training.done, models)
+  numbers = {}
+  for view, score in scores.items():
+    summary = summarise(score, training.experiment.train.count)
+    numbers[f'{view}/accuracy'] = summary['mean']
+    numbers[f'{view}/pooled'] = summary['pooled']
+    numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
+  seconds = state.seconds + time.perf_counter() - began
+  state = state._replace(seconds=seconds, test_best=best)
+  return training._replace(state=state), numbers
+
+
+def validate(
+  training: Training, number: int
+) -> tuple[Chosen | tuple[()], Numbers]:
+  """Return the choice after this round, and its accuracies on validation."""
+  experiment, chosen = training.experiment, training.state.chosen
+  if not has_candidates(experiment, experiment.stages[number]):
+    return chosen, {}
+  views = candidate_views(experiment.settings)
+  scores = training.evaluator.validation(number, training.states, views)
+  means = mean_accuracies(scores, experiment.train.count)
+  chosen = choose(chosen, means, training.done, *training.states)
+  return chosen, {f'validation/{view}': means[view] for view in views}

@@ -16,7 +16,7 @@ Test selection (evaluation/test_selection.py) stands apart from it. Where
 every checkpoint.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -33,9 +33,8 @@ from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.sharding import is_divided
 from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.views import candidate_views
-
-Evaluator = Callable[..., dict[str, Scores]]  # see evaluators.py
 
 # Of all states, while a better round replaces another; of all models that
 # clients keep, while the better ones are chosen: so far, latest, and chosen.
@@ -258,19 +257,20 @@ def summarise_best(
 
 def evaluate_and_keep(
   evaluator: Evaluator,
-  stage: Stage,
+  place: int,
   states: tuple[Server, Client],
-  views: list[str],
+  views: Sequence[str],
 ) -> tuple[dict[str, Scores], dict[str, View]]:
   """Return the scores of these views, and {view: models [K, ...]} to keep."""
+  stage = evaluator.experiment.stages[place]
   if stage.keep_best is None:
-    return evaluator(stage, *states, views), {}
+    return evaluator.clients(place, states, views), {}
   view, blocks = stage.keep_best.view, []
 
   def add(ids, models):
     blocks.append(jax.tree.map(np.asarray, models[view]))
 
-  scores = evaluator(stage, *states, views, add)
+  scores = evaluator.clients(place, states, views, add)
   num_clients = len(scores[view].count)  # the last block is filled up
   models = jax.tree.map(
     lambda *rows: np.concatenate(rows)[:num_clients], *blocks
@@ -279,23 +279,27 @@ def evaluate_and_keep(
 
 
 def evaluate_finished(
-  experiment: Experiment,
-  evaluator: Evaluator,
-  stage: Stage,
-  test_best: Mapping[str, TestBest],
+  evaluator: Evaluator, test_best: Mapping[str, TestBest]
 ) -> dict[str, Scores]:
-  """Return {view: scores [K]} of the best models as the stage finishes them.
+  """Return {view: scores [K]} of the best models, finished by the last stage.
 
   {} where its clients keep none.
   """
-  if stage.keep_best is None:
+  experiment = evaluator.experiment
+  if experiment.stages[-1].keep_best is None:
     return {}
-  view, finish_fn = stage.keep_best
+  view, finish_fn = experiment.stages[-1].keep_best
   models = finish_fn(test_best[view].each.models)
   if not is_on_host(experiment.train):  # else every block would copy them all
     models = jax.tree.map(jnp.asarray, models)
+  last = len(experiment.stages) - 1
+  return evaluator.clients(last, ((), models), [view], edit=_stored_models)
+
+
+def _stored_models(stage: Stage) -> Stage:
+  """Return the stage in which the model of a client is its state."""
+  view = stage.keep_best.view
   algorithm = stage.algorithm._replace(
     personalize=lambda server, client, data, rng: {view: client}
   )
-  stored = Stage(f'{stage.name}, best {view}', 0, algorithm)
-  return evaluator(stored, (), models, [view])
+  return stage._replace(algorithm=algorithm)

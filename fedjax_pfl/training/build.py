@@ -4,7 +4,6 @@ Every setting is checked, and the method traced on shapes, before any data are
 read; the partition of the data before anything is compiled or written.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ from jax.sharding import Mesh
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.numbered import Numbers
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded, is_code, value_of
@@ -55,17 +53,6 @@ from fedjax_pfl.training.warm_start import (
 SHARED_RECORDS = 'train', 'finetune'
 
 
-class Shared(NamedTuple):
-  """What a run keeps of its own while it shares programs: see one_program.py.
-
-  The stages of the experiment are then those of all settings, with servers that
-  carry the numbers of one.
-  """
-
-  stages: tuple[Stage, ...]  # of this setting alone
-  numbers: Numbers
-
-
 class Experiment(NamedTuple):
   """Everything that a run needs."""
 
@@ -80,12 +67,6 @@ class Experiment(NamedTuple):
   stages: tuple[Stage, ...]
   cohort_size: int
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
-  shared: Shared | None = None
-
-  @property
-  def own_stages(self) -> tuple[Stage, ...]:
-    """Return stages whose servers are as a run stores them."""
-    return self.shared.stages if self.shared else self.stages
 
   @property
   def rounds(self) -> int:
@@ -251,9 +232,7 @@ def make_stages(
   module, training = algorithms.load(settings.algorithm), settings.training
   shared = {
     'train': _local_training(settings, watch),
-    'finetune': personalization.Finetuning(
-      **dataclasses.asdict(settings.finetune)
-    ),
+    'finetune': personalization.Finetuning(**vars(settings.finetune)),
   }
   hp = module.HParams(**shared, **settings.hp)
   if hasattr(module, 'check_start'):

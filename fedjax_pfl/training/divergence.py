@@ -3,7 +3,7 @@
 It is looked for after every call of rounds. With on_divergence='stop' the run
 stops with an error that names the round and the clients; with 'exclude' the
 rounds of that call run once more without these clients
-(drivers/without_diverged.py). Without divergence, nothing else is computed.
+(exclusion.py). Without divergence, nothing else is computed.
 In a sweep a run that diverged has a file with its error:
 
   RUN/diverged.json   the sentence with which the training ended
@@ -29,8 +29,8 @@ from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.sharding import is_divided
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.drivers.driver import Call, Result
-from fedjax_pfl.training.seed_run import SeedRun
+from fedjax_pfl.training.program import Call, Result
+from fedjax_pfl.training.state import Training
 
 NUM_SHOWN = 20  # clients in a message
 NAME = 'diverged.json'
@@ -70,16 +70,16 @@ def find_divergence(call: Call, result: Result) -> Divergence | None:
 
 
 def divergence_error(
-  seed_run: SeedRun, stage: Stage, stop: int, divergence: Divergence
+  training: Training, stage: Stage, stop: int, divergence: Divergence
 ) -> Diverged:
   """Return the error of a run that diverged in the rounds up to `stop`."""
-  settings, done = seed_run.experiment.settings, seed_run.done
+  settings, done = training.experiment.settings, training.done
   name = settings.algorithm
   if stage.name != name:
     name = f'{name}, stage {stage.name}'
   number = divergence.round
   first = '' if number is None else f'round {done + number + 1}, '
-  saved = seed_run.run.last_checkpoint()
+  saved = training.run.last_checkpoint()
   exclude = "on_divergence='exclude', to continue without such clients"
   own = is_code(settings.model.name) or is_code(settings.training.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''
@@ -87,7 +87,7 @@ def divergence_error(
     'training',
     got=f'NaN or infinity in rounds {done + 1} to {stop} of {name}: {first}'
     f'{divergence.place}{name_clients(divergence.clients)}; '
-    f'seed {settings.seed}, {seed_run.run.path}',
+    f'seed {settings.seed}, {training.run.path}',
     expected='finite numbers',
     choices=[
       'a smaller learning_rate',
@@ -102,7 +102,7 @@ def divergence_error(
       else f'the last checkpoint is that of round {saved}'
     ),
   )
-  return Diverged(str(error), seed_run.run.path)
+  return Diverged(str(error), training.run.path)
 
 
 def name_clients(ids: tuple[int, ...]) -> str:

@@ -6,252 +6,135 @@ TEST_BATCH. A method whose server holds a part of the model only has none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.core.algorithm import Server, Stage
-from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, ClientData, Key, Scores
+from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.types import ClientData, Key, Scores
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.evaluation.evaluate import (
-  Evaluate,
-  evaluate_clients,
-  make_evaluate,
-)
-from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
+from fedjax_pfl.evaluation.evaluate import evaluate_clients
 from fedjax_pfl.evaluation.new_clients import with_new_clients
-from fedjax_pfl.evaluation.own_metrics import with_metrics
-from fedjax_pfl.evaluation.summary import (
-  other_measures,
-  own_measures,
-  summarise,
-)
-from fedjax_pfl.federated.chunking import evaluation_chunk
-from fedjax_pfl.federated.sharding import replicate
-from fedjax_pfl.training.build import Experiment, mesh_of
+from fedjax_pfl.evaluation.summary import other_measures, own_measures
+from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.program import Program
 
-CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
 
-Evaluator = Callable[..., dict[str, Scores]]
-GlobalEvaluator = Callable[[Stage, Server], dict[str, Any]]
+OnModels = Callable[[np.ndarray, dict[str, Any]], None]
 
 
-class Evaluators(NamedTuple):
-  """The evaluations of a run."""
+class Evaluator:
+  """The evaluations of a run, by the place of a stage among its stages.
 
-  clients: Evaluator  # (stage, *states, views, on_models): {view: [K]}
-  global_model: GlobalEvaluator  # (stage, server): numbers; {} without a model
-  validation: Evaluator | None  # as `clients`, on examples kept for choosing
-  unseen: Evaluator | None  # as `clients`, of those who come after training
+  `key` is the run's stream for evaluation.
+  """
 
+  def __init__(
+    self, experiment: Experiment, key: Key, program: Program | None = None
+  ):
+    self.experiment, self.key = experiment, key
+    self._program = program or Program(experiment)
+    self._numbers = self._program.numbers_of(experiment.settings)
+    self._tests: ClientData | None = None  # the whole test set
 
-def make_evaluators(
-  experiments: Sequence[Experiment], keys: Sequence[Key]
-) -> list[Evaluators]:
-  """Return the evaluators of each seed; they share their compiled programs."""
-  # The test set is that of all seeds.
-  global_evaluator = make_global_evaluator(experiments[0])
-  compiled, for_choosing, of_unseen = {}, {}, {}
-  return [
-    Evaluators(
-      make_evaluator(experiment, key, compiled),
-      global_evaluator,
-      make_validation_evaluator(experiment, key, for_choosing),
-      make_unseen_evaluator(experiment, key, of_unseen),
+  def clients(
+    self,
+    place: int,
+    states: tuple[Server, Client],
+    views: Sequence[str],
+    on_models: OnModels | None = None,
+    **edit: Callable[[Stage], Stage],
+  ) -> dict[str, Scores]:
+    """Return {view: Scores [K]}; models are handed to `on_models` by blocks."""
+    experiment = self.experiment
+    scoring = experiment.settings.evaluation.scoring
+    data = experiment.eval_data
+    return self._run(place, states, views, *data, scoring, on_models, **edit)
+
+  def validation(
+    self, place: int, states: tuple[Server, Client], views: Sequence[str]
+  ) -> dict[str, Scores]:
+    """Return the same on the validation examples."""
+    data = self.experiment.train, self.experiment.validation
+    return self._run(place, states, views, *data, 'exact', label='validation')
+
+  def unseen(
+    self, place: int, server: Server, views: Sequence[str]
+  ) -> dict[str, Scores]:
+    """Return the same for the clients who come after training; {} without any.
+
+    Their states are made from that of the server: see new_clients.py. The key
+    of evaluation is fold_in(key, K), K the clients that took part.
+    """
+    experiment = self.experiment
+    if experiment.unseen is None:
+      return {}
+    num_seen = experiment.settings.data.num_seen_clients
+    return self._run(
+      place,
+      (server, ()),
+      views,
+      *experiment.unseen_eval_data,
+      experiment.settings.evaluation.scoring,
+      label='evaluation of unseen clients',
+      key=jax.random.fold_in(self.key, num_seen),
+      edit=with_new_clients,
     )
-    for experiment, key in zip(experiments, keys, strict=True)
-  ]
 
-
-def make_evaluator(
-  experiment: Experiment,
-  key: Key,
-  compiled: dict[tuple, Evaluate] | None = None,
-) -> Evaluator:
-  """Return (stage, server, clients, views, on_models) -> {view: Scores [K]}.
-
-  `compiled` is the cache of programs that several seeds share.
-  """
-  scoring = experiment.settings.evaluation.scoring
-  return _make_evaluator(
-    experiment, key, compiled, *experiment.eval_data, scoring
-  )
-
-
-def make_validation_evaluator(
-  experiment: Experiment,
-  key: Key,
-  compiled: dict[tuple, Evaluate] | None = None,
-) -> Evaluator | None:
-  """Return the same on the validation examples; None without any.
-
-  Clients adapt on their training data, with the random numbers of the
-  evaluation on the tests: the models are the same.
-  """
-  if experiment.validation is None:
-    return None
-  return _make_evaluator(
-    *(experiment, key, compiled, experiment.train),
-    *(experiment.validation, 'exact', 'validation'),
-  )
-
-
-def make_unseen_evaluator(
-  experiment: Experiment,
-  key: Key,
-  compiled: dict[tuple, Evaluate] | None = None,
-) -> Evaluator | None:
-  """Return the same for the clients who come after training; None without any.
-
-  Their states are made from that of the server: see new_clients.py. The key of
-  evaluation is fold_in(key, K), K the clients that took part.
-  """
-  if experiment.unseen is None:
-    return None
-  num_seen = experiment.settings.data.num_seen_clients
-  evaluate_fn = _make_evaluator(
-    *(experiment, jax.random.fold_in(key, num_seen), compiled),
-    *experiment.unseen_eval_data,
-    experiment.settings.evaluation.scoring,
-    'evaluation of unseen clients',
-  )
-
-  def evaluate(stage, server, clients, views):
-    del clients
-    return evaluate_fn(with_new_clients(stage), server, (), views)
-
-  return evaluate
-
-
-def _make_evaluator(
-  experiment: Experiment,
-  key: Key,
-  compiled: dict[tuple, Evaluate] | None,
-  support: ClientData,
-  query: ClientData,
-  scoring: str,
-  label: str = 'evaluation',
-) -> Evaluator:
-  num_clients = support.count.shape[0]
-  block = _block_size(experiment)
-  compiled = {} if compiled is None else compiled
-
-  def evaluate(stage, server, clients, views, on_models=None):
+  def _run(
+    self,
+    place: int,
+    states: tuple[Server, Client],
+    views: Sequence[str],
+    support: ClientData,
+    query: ClientData,
+    scoring: str,
+    on_models: OnModels | None = None,
+    *,
+    label: str = 'evaluation',
+    key: Key | None = None,
+    **edit: Callable[[Stage], Stage],
+  ) -> dict[str, Scores]:
     if not views:
       return {}
-    program = stage.name, tuple(views), on_models is not None
-    if program not in compiled:
-      keep_models = on_models is not None
-      compiled[program] = _make_program(
-        experiment, stage, views, keep_models, block, scoring
-      )
+    server, clients = states
+    evaluate_fn = self._program.evaluation(
+      place, views, scoring=scoring, keep_models=on_models is not None, **edit
+    )
     with progress.progress(
-      label, num_clients, unit='client', is_short=True
+      label, support.count.shape[0], unit='client', is_short=True
     ) as bar:
       return evaluate_clients(
-        compiled[program],
+        evaluate_fn,
         views,
-        server,
+        (server, self._numbers),
         clients,
         support,
         query,
-        key,
-        block=block,
+        self.key if key is None else key,
+        block=self._program.block,
         on_progress=bar.update,
         on_models=on_models,
       )
 
-  return evaluate
+  def global_model(self, place: int, server: Server) -> dict[str, Any]:
+    """Return accuracy, top5, loss, ece, mce and count of the server's model.
 
-
-def _block_size(experiment: Experiment) -> int:
-  """Return how many clients one call evaluates."""
-  # As many as a round holds: that is known to fit an accelerator.
-  on_cpu = target() == 'cpu'
-  size = CPU_BLOCK if on_cpu else max(CPU_BLOCK, experiment.cohort_size)
-  mesh = mesh_of(experiment.settings.system)
-  if mesh is not None:  # no device is without a client
-    size = -(-size // mesh.size) * mesh.size
-  return size
-
-
-def _make_program(
-  experiment: Experiment,
-  stage: Stage,
-  views: Sequence[str],
-  keep_models: bool,
-  block: int,
-  scoring: str,
-) -> Evaluate:
-  """Return the program that evaluates a block of clients in these views."""
-  settings, mesh = experiment.settings, mesh_of(experiment.settings.system)
-  # Per-batch numbers are those of the public code: batches of the training.
-  batch_size = settings.training.batch_size
-  evaluate_fn = make_evaluate(
-    stage.algorithm,
-    experiment.task.normalise,
-    views,
-    batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
-    score_fn=SCORINGS[scoring],
-    metrics=experiment.metrics,
-    keep_models=keep_models,
-    clients_per_chunk=evaluation_chunk(
-      settings.system.clients_per_chunk, block
-    ),
-    mesh=mesh,
-  )
-  return replicate(evaluate_fn, mesh)
-
-
-def accuracies(
-  scores: dict[str, Scores], train_count: Array
-) -> dict[str, float]:
-  """Return the mean over clients and the pooled accuracy of every view."""
-  numbers = {}
-  for view, score in scores.items():
-    summary = summarise(score, train_count)
-    numbers[f'{view}/accuracy'] = summary['mean']
-    numbers[f'{view}/pooled'] = summary['pooled']
-    numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
-  return numbers
-
-
-def make_global_evaluator(experiment: Experiment) -> GlobalEvaluator:
-  """Return (stage, server) -> accuracy, top5, loss, ece, mce and count.
-
-  It returns {} without `eval_global_model`, or where the stage has no model.
-  """
-  programs, tests = {}, []
-
-  def evaluate(stage, server):
-    algorithm = stage.algorithm
-    if (
-      not experiment.settings.evaluation.eval_global_model
-      or not algorithm.global_model
-    ):
+    {} without `eval_global_model`, or where the stage has no model.
+    """
+    experiment = self.experiment
+    algorithm = experiment.stages[place].algorithm
+    asked = experiment.settings.evaluation.eval_global_model
+    if not asked or not algorithm.global_model:
       return {}
-    if stage.name not in programs:
-      normalise = experiment.task.normalise
-      score_fn = with_metrics(score_view, experiment.metrics)
-      programs[stage.name] = jax.jit(
-        lambda server, test: score_fn(
-          algorithm.predict,
-          algorithm.global_model(server),
-          test,
-          normalise,
-          TEST_BATCH,
-        )
-      )
-    if not tests:  # uint8 images on the device, at the first evaluation
-      tests.append(as_one_client(experiment.dataset.test))
-    return percentages(programs[stage.name](server, tests[0]))
-
-  return evaluate
+    if self._tests is None:  # on the device, at the first evaluation
+      self._tests = as_one_client(experiment.dataset.test)
+    evaluate_fn = self._program.global_evaluation(place)
+    return percentages(evaluate_fn(self._numbers, server, self._tests))
 
 
 def as_one_client(images: Images) -> ClientData:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import atomic_files, trees
+from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.types import ClientData, Params, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.summary import summarise
@@ -21,17 +22,16 @@ from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, Run, load_metrics
 from fedjax_pfl.training import multihost
+from fedjax_pfl.training.advance import validate
 from fedjax_pfl.training.best_rounds import (
   chosen_states,
   describe,
   evaluate_finished,
   summarise_best,
 )
-from fedjax_pfl.training.build import Experiment, mesh_of
-from fedjax_pfl.training.cadence import validate
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import last_evaluations
-from fedjax_pfl.training.seed_run import SeedRun
-from fedjax_pfl.training.state import State
+from fedjax_pfl.training.state import Training
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
 from fedjax_pfl.training.warm_start import model_digest
 
@@ -101,119 +101,108 @@ class Evaluated(NamedTuple):
   models: ModelExport
 
 
-def finalize(seed_run: SeedRun) -> None:
+def finalize(training: Training) -> None:
   """Evaluate the last models; write models, clients.npz and result.json."""
   began = time.perf_counter()
-  seed_run = _with_choice(seed_run)
-  experiment, state = seed_run.experiment, seed_run.state
-  last = experiment.stages[-1]
-  states, evaluated = _selectable(experiment, state), {}
+  training = _with_choice(training)
+  experiment, evaluator = training.experiment, training.evaluator
+  last, views = len(experiment.stages) - 1, final_views(experiment.settings)
+  states, evaluated = _selectable(training), {}
   for name, own in states.items():
-    if own is state and 'last' in evaluated:  # validation chose the last round
-      evaluated[name] = evaluated['last']
+    if 'last' in evaluated and own is states['last']:
+      evaluated[name] = evaluated['last']  # validation chose the last round
       continue
-    models = ModelExport(experiment, seed_run.run)
-    views = final_views(experiment.settings)
-    scores = seed_run.evaluators.clients(
-      last, own.server, own.clients, views, models.add
-    )
-    unseen = {}
-    if seed_run.evaluators.unseen is not None:
-      unseen = seed_run.evaluators.unseen(last, own.server, (), views)
+    models = ModelExport(experiment, training.run)
+    scores = evaluator.clients(last, own, views, models.add)
+    unseen = evaluator.unseen(last, own[0], views)
     evaluated[name] = Evaluated(scores, unseen, models)
   select = experiment.settings.evaluation.select
-  result = evaluated[select]
-  finished = evaluate_finished(
-    experiment, seed_run.evaluators.clients, last, state.test_best
-  )
-  of_server = seed_run.evaluators.global_model(last, states[select].server)
-  validation = _on_validation(seed_run, states[select])
+  finished = evaluate_finished(evaluator, training.state.test_best)
+  of_server = evaluator.global_model(last, states[select][0])
+  validation = _on_validation(training, states[select])
   if multihost.is_first():
-    with atomic_files.writing(seed_run.run.path):
-      result.models.save()
-    seconds = float(state.seconds) + time.perf_counter() - began
+    with atomic_files.writing(training.run.path):
+      evaluated[select].models.save()
     write_result(
-      experiment,
-      *(seed_run.run, result.scores, of_server, state, seconds, finished),
-      _selections(experiment, state, evaluated),
-      result.unseen,
+      training,
+      evaluated[select],
+      float(training.state.seconds) + time.perf_counter() - began,
+      of_server,
+      finished,
+      _selections(training, evaluated),
       validation,
     )
-  seed_run.run.close()
+  training.run.close()
 
 
-def _with_choice(seed_run: SeedRun) -> SeedRun:
-  """Return the seed run; of a run without rounds the start is chosen."""
-  state = seed_run.state
+def _with_choice(training: Training) -> Training:
+  """Return the run; of one without rounds the start is chosen."""
+  state = training.state
   if not state.chosen or state.chosen.round >= 0:
-    return seed_run
-  chosen, _ = validate(seed_run, seed_run.experiment.stages[-1])
-  return seed_run._replace(state=state._replace(chosen=chosen))
+    return training
+  chosen, _ = validate(training, len(training.experiment.stages) - 1)
+  return training._replace(state=state._replace(chosen=chosen))
 
 
-def _selectable(experiment: Experiment, state: State) -> dict[str, State]:
-  """Return {select: the state whose models are evaluated}."""
-  if not state.chosen:
-    return {'last': state}
-  if state.chosen.round == experiment.rounds:
-    return {'last': state, 'validation': state}
-  mesh = mesh_of(experiment.settings.system)
-  server, clients = chosen_states(experiment, state.chosen, mesh)
-  chosen = state._replace(server=server, clients=clients)
-  return {'last': state, 'validation': chosen}
+def _selectable(training: Training) -> dict[str, tuple[Server, Client]]:
+  """Return {select: the states whose models are evaluated}."""
+  states, chosen = training.states, training.state.chosen
+  if not chosen:
+    return {'last': states}
+  if chosen.round == training.experiment.rounds:
+    return {'last': states, 'validation': states}
+  mesh = training.program.mesh
+  others = chosen_states(training.experiment, chosen, mesh)
+  return {'last': states, 'validation': others}
 
 
-def _on_validation(seed_run: SeedRun, state: State) -> Scores | None:
+def _on_validation(
+  training: Training, states: tuple[Server, Client]
+) -> Scores | None:
   """Return the scores of the result's models on the validation examples."""
-  settings = seed_run.experiment.settings
-  if not state.chosen:
+  experiment, chosen = training.experiment, training.state.chosen
+  if not chosen:
     return None
-  views = candidate_views(settings)
-  view = main_view(settings.evaluation.views)
-  if settings.evaluation.select == 'validation':
-    view = views[int(state.chosen.view)]
-  last = seed_run.experiment.stages[-1]
-  states = state.server, state.clients
-  return seed_run.evaluators.validation(last, *states, views)[view]
+  evaluation = experiment.settings.evaluation
+  views = candidate_views(experiment.settings)
+  view = main_view(evaluation.views)
+  if evaluation.select == 'validation':
+    view = views[int(chosen.view)]
+  last = len(experiment.stages) - 1
+  return training.evaluator.validation(last, states, views)[view]
 
 
 def _selections(
-  experiment: Experiment, state: State, evaluated: dict[str, Evaluated]
+  training: Training, evaluated: dict[str, Evaluated]
 ) -> dict[str, Any]:
   """Return what result.json has of both rounds; {} without a choice."""
-  if not state.chosen:
+  experiment, chosen = training.experiment, training.state.chosen
+  if not chosen:
     return {}
+  evaluation = experiment.settings.evaluation
   about = {
     'last': {
       'round': experiment.rounds,
-      'view': main_view(experiment.settings.evaluation.views),
+      'view': main_view(evaluation.views),
     },
-    'validation': describe(experiment, state.chosen),
+    'validation': describe(experiment, chosen),
   }
-  select = experiment.settings.evaluation.select
-  return {'select': select} | {
-    name: {
-      **about[name],
-      'views': _summaries(experiment.train, own.scores),
-      **_of_unseen(experiment, own.unseen),
-    }
+  return {'select': evaluation.select} | {
+    name: {**about[name], **_summaries(experiment, own)}
     for name, own in evaluated.items()
   }
 
 
-def _summaries(
-  train: ClientData, scores: dict[str, Scores]
-) -> dict[str, dict[str, Any]]:
-  return {view: summarise(score, train.count) for view, score in scores.items()}
+def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
+  """Return the summaries of all views, and of clients who came later if any."""
 
+  def of(train, scores):
+    return {view: summarise(own, train.count) for view, own in scores.items()}
 
-def _of_unseen(
-  experiment: Experiment, scores: dict[str, Scores]
-) -> dict[str, Any]:
-  """Return the summaries of clients who came later; {} where there are none."""
-  if not scores:
-    return {}
-  return {'unseen': _summaries(experiment.unseen.train, scores)}
+  summaries = {'views': of(experiment.train, evaluated.scores)}
+  if evaluated.unseen:
+    summaries['unseen'] = of(experiment.unseen.train, evaluated.unseen)
+  return summaries
 
 
 def _unseen_clients(
@@ -248,53 +237,47 @@ def _counts(
 
 
 def write_result(
-  experiment: Experiment,
-  run: Run,
-  scores: dict[str, Scores],
-  of_server: dict[str, Any],
-  state: State,
+  training: Training,
+  evaluated: Evaluated,
   seconds: float,
+  of_server: Mapping[str, Any] = {},
   finished: Mapping[str, Scores] = {},
   selections: Mapping[str, Any] = {},
-  unseen: Mapping[str, Scores] = {},
   validation: Scores | None = None,
 ) -> None:
   """Write clients.npz, then result.json: the run is finished.
 
   `of_server` is the evaluation of the global model; {} without one; `finished`
   that of the best models, by view, where clients keep them; `selections` has
-  'select', 'last' and 'validation', where there is a choice; `unseen` are the
-  scores of the clients who came later, `validation` those on the examples kept
-  for choosing.
+  'select', 'last' and 'validation', where there is a choice; `validation` are
+  the scores on the examples kept for choosing.
   """
-  settings, more = experiment.settings, {}
+  experiment, run = training.experiment, training.run
+  train, test = experiment.train, experiment.eval_data[1]
+  scores, more = evaluated.scores, {}
   if of_server:
     metrics = load_metrics(run.path) if (run.path / METRICS).is_file() else []
     last = last_evaluations(metrics, experiment.stages[-1].name)
     more['global'] = {**of_server, 'last10': last}
-  if families := best_views(scores, experiment.train.count):
+  if families := best_views(scores, train.count):
     more['test_best_view'] = families
   if digest := model_digest(run.path):
     more['model'] = digest  # by which runs that start from it are recognised
   run.write_clients(
     scores,
-    np.arange(settings.data.num_seen_clients),
-    **_counts(experiment, experiment.train, experiment.eval_data[1]),
-    unseen=_unseen_clients(experiment, unseen),
+    np.arange(experiment.settings.data.num_seen_clients),
+    **_counts(experiment, train, test),
+    unseen=_unseen_clients(experiment, evaluated.unseen),
     validation=validation,
   )
   run.write_result(
-    algorithm=settings.algorithm,
+    algorithm=experiment.settings.algorithm,
     dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=seconds,
-    views=_summaries(experiment.train, scores),
-    **_of_unseen(experiment, unseen),
+    **_summaries(experiment, evaluated),
     test_best=summarise_best(
-      state.test_best,
-      experiment.eval_data[1].count,
-      experiment.train.count,
-      finished,
+      training.state.test_best, test.count, train.count, finished
     ),
     **selections,
     **more,

@@ -5,18 +5,19 @@ follows from the seed and the round.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from os import PathLike, fspath
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.federated.sharding import describe
-from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.settings import to_config
+from fedjax_pfl.settings import Settings, to_config
 from fedjax_pfl.training import (
   debug_replay,
   divergence,
@@ -24,22 +25,30 @@ from fedjax_pfl.training import (
   memory_estimate,
   multihost,
 )
-from fedjax_pfl.training.advance import make_advance
-from fedjax_pfl.training.build import Experiment, mesh_of
-from fedjax_pfl.training.cadence import cadence, evaluate_start, record
-from fedjax_pfl.training.finalize import finalize
-from fedjax_pfl.training.multi_seed import align, check_seeds
-from fedjax_pfl.training.one_program import divide
-from fedjax_pfl.training.seed_run import (
-  SeedRun,
-  open_run,
-  start_seed_runs,
-  start_stage,
+from fedjax_pfl.training.advance import (
+  Place,
+  advance,
+  cadence,
+  evaluate_start,
+  record,
 )
-from fedjax_pfl.training.state import save_state, stage_bounds
+from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build_data import UnseenClients
+from fedjax_pfl.training.finalize import finalize
+from fedjax_pfl.training.program import Program, share_programs
+from fedjax_pfl.training.state import (
+  Training,
+  open_run,
+  save_state,
+  stage_bounds,
+  start_stage,
+  start_training,
+)
 
 
-def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
+def train(
+  experiment: Experiment, workdir: str, program: Program | None = None
+) -> dict[str, Any]:
   """Run the experiment in a directory, or continue it; return its result.
 
   A run that was stopped continues after its last checkpoint, with the bits of
@@ -48,6 +57,7 @@ def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
   Args:
     experiment: what `build_experiment` returns.
     workdir: the run directory: new, empty, or of the same experiment.
+    program: the compiled functions, which several runs share in `train_many`.
 
   Returns:
     result.json: 'views' has the summary of every view, 'seconds' the time.
@@ -63,198 +73,177 @@ def train(experiment: Experiment, workdir: str) -> dict[str, Any]:
   >>> result['status'], result['rounds'], list(result['views'])
   ('finished', 1, ['initial'])
   """
-  (result,) = train_seeds([experiment], [workdir])
-  return result
+  if program is None:
+    memory_estimate.check_room(experiment)
+    program = Program(experiment)
+  settings, runs = experiment.settings, []
+  with interruption.watching(runs), contextlib.ExitStack() as stack:
+    check_processes(experiment)
+    if settings.system.debug:
+      debug_replay.replay_if_started_without(experiment, workdir, program)
+    run = open_run(experiment, settings, workdir)
+    stack.callback(run.close)
+    runs.append(run)
+    if run.status() == 'finished':
+      progress.log(f'{run.path} is finished: nothing to do.')
+    else:
+      finalize(run_rounds(start_training(experiment, run, program)))
+    return run.result()
 
 
-def train_seeds(
-  experiments: Sequence[Experiment], workdirs: Sequence[str]
-) -> list[dict[str, Any]]:
-  """Run or continue seeds of one experiment together; return the results.
+def run_rounds(training: Training) -> Training:
+  """Return the run after its last round."""
+  experiment = training.experiment
+  every = cadence(experiment.settings, experiment.rounds)
+  log_start(training)
+  with (
+    interruption.catch_signals() as signal_fn,
+    progress.progress(
+      'training', experiment.rounds, start=training.done
+    ) as bar,
+  ):
+    for number, bounds in enumerate(stage_bounds(experiment.stages)):
+      place = Place(number, *bounds)
+      training = evaluate_start(start_stage(training, *bounds), place)
+      if training.done < place.last and place.stage.note:
+        progress.log(place.stage.note)
+      while training.done < place.last:
+        stop = every.next_stop(training.done, place.last)
+        training, numbers = advance(training, place, stop)
+        shown = ('loss', 'images_per_second')
+        bar.update(stop, **{name: numbers[name] for name in shown})
+        training = record(training, numbers, place, every)
+        if signal := multihost.any_of(signal_fn()):
+          save_and_stop(training, signal)
+  return training
 
-  Each leaves in its directory what `train` leaves, and either function
-  continues what the other started. Finished seeds are left out.
+
+def check_processes(experiment: Experiment) -> None:
+  """Refuse processes of one run whose configs, data or jax differ."""
+  config = {**to_config(experiment.settings), 'data_dir': ''}
+  multihost.check_alike(
+    'config', [{**config, 'data': experiment.data_id}, jax.__version__]
+  )
+
+
+def log_start(training: Training) -> None:
+  """Log the devices, and after which round a run is continued."""
+  done, rounds = training.done, training.experiment.rounds
+  if devices := describe(training.program.mesh):
+    progress.log(devices)
+  if 0 < done < rounds:
+    progress.log(f'Continuing after round {done} of {rounds}.')
+
+
+def save_and_stop(training: Training, signal: int) -> NoReturn:
+  """Save a checkpoint, log it, and stop after a signal."""
+  run, done = training.run, training.done
+  if not run.has_checkpoint(done):
+    save_state(training.experiment, run, training.state, done)
+  progress.log(f'Saved after round {done}; the same command continues.')
+  raise interruption.Stopped(signal, logged=True)
+
+
+# ---- several runs ------------------------------------------------------------
+
+
+def train_many(
+  experiments: Sequence[Experiment],
+  workdirs: Sequence[str | PathLike],
+  log: Callable[[str], None] = progress.log,
+) -> list[dict[str, Any] | None]:
+  """Run or continue experiments in turn; return their results.
+
+  Runs that differ in seeds and in traced numbers share their compiled programs
+  (program.py). Each leaves in its directory what `train` leaves, and either
+  function continues what the other started. A run that diverges is recorded
+  (divergence.py) and has no result; the others go on.
 
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
-  >>> train_seeds(experiments, ['runs/seed0', 'runs/seed1'])
+  >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
   """
-  check_seeds(experiments, workdirs)
-  memory_estimate.check_room(experiments[0])
-  groups = divide(experiments)
-  if len(groups) > 1:
-    return _train_in_turn(experiments, workdirs, groups)
-  runs = []
-  with interruption.watching(runs), contextlib.ExitStack() as stack:
-    check_processes(experiments)
-    for experiment, workdir in zip(experiments, workdirs, strict=True):
-      debug = experiment.settings.system.debug
-      if debug and debug_replay.was_started_without_debug(workdir):
-        debug_replay.replay(experiment, workdir)
-    for experiment, workdir in zip(experiments, workdirs, strict=True):
-      run = open_run(experiment, experiment.settings, workdir)
-      stack.callback(run.close)
-      runs.append(run)
-    return train_runs(experiments, runs)
-
-
-def _train_in_turn(
-  experiments: Sequence[Experiment],
-  workdirs: Sequence[str],
-  groups: Sequence[Sequence[int]],
-) -> list[dict[str, Any]]:
-  """Train groups of places, one after the other; return all results."""
-  results: dict[int, dict[str, Any]] = {}
-  for places in groups:
-    own = (
-      [every[place] for place in places] for every in (experiments, workdirs)
-    )
-    results |= zip(places, train_seeds(*own), strict=True)
+  _check_workdirs(workdirs, len(experiments))
+  results: dict[int, dict[str, Any] | None] = {}
+  for program, places in share_programs(experiments):
+    memory_estimate.check_room(experiments[places[0]])
+    shared = align([experiments[place] for place in places])
+    log(_words_for([experiment.settings for experiment in shared]))
+    for place, experiment in zip(places, shared, strict=True):
+      results[place] = None
+      try:
+        results[place] = train(experiment, workdirs[place], program)
+      except divergence.Diverged as error:
+        divergence.record(error)
+        log(f'{error}')
   return [results[place] for place in range(len(experiments))]
 
 
-def check_processes(experiments: Sequence[Experiment]) -> None:
-  """Refuse processes of one run whose configs, data or jax differ."""
-  compared = [
-    {
-      **to_config(experiment.settings),
-      'data_dir': '',
-      'data': experiment.data_id,
-    }
-    for experiment in experiments
-  ]
-  multihost.check_alike('config', [*compared, jax.__version__])
+def _words_for(settings: Sequence[Settings]) -> str:
+  """Return the line that is logged about runs of one program."""
+  seeds = dict.fromkeys(one.seed for one in settings)
+  words = f'training seed {", ".join(map(str, seeds))}'
+  if len(settings) > len(seeds):
+    words += f' of several settings, {len(settings)} runs'
+  return f'{settings[0].algorithm}: {words}'
 
 
-def train_runs(
-  experiments: Sequence[Experiment], runs: Sequence[Run]
-) -> list[dict[str, Any]]:
-  """Run or continue seeds in their open directories; return the results."""
-  finished = [run for run in runs if run.status() == 'finished']
-  if finished:
-    names = ', '.join(str(run.path) for run in finished)
-    verb = 'is' if len(finished) == 1 else 'are'
-    progress.log(f'{names} {verb} finished: nothing to do.')
-  seeds = [  # finished ones count for the shapes: these are always the same
-    (experiment, run)
-    for experiment, run in zip(align(experiments), runs, strict=True)
-    if run not in finished
-  ]
-  if seeds:
-    for seed_run in run_rounds(start_seed_runs(seeds)):
-      finalize(seed_run)
-  return [run.result() for run in runs]
-
-
-def run_rounds(seed_runs: Sequence[SeedRun]) -> list[SeedRun]:
-  """Return the seed runs after their last round.
-
-  Those with the fewest rounds advance together, until they have done as many
-  as the next one.
-  """
-  experiment = seed_runs[0].experiment
-  start = min(seed_run.done for seed_run in seed_runs)
-  log_start(seed_runs)
-  with (
-    interruption.catch_signals() as signal_fn,
-    progress.progress('training', experiment.rounds, start=start) as bar,
-  ):
-    for stage, first, last in stage_bounds(experiment.stages):
-      seed_runs = [
-        evaluate_start(start_stage(seed_run, stage, first, last), stage, first)
-        for seed_run in seed_runs
-      ]
-      if any(seed_run.done < last for seed_run in seed_runs):
-        if stage.note:
-          progress.log(stage.note)
-        for advanced in run_stage(seed_runs, stage, first, last, bar):
-          seed_runs = advanced
-          if number := multihost.any_of(signal_fn()):
-            save_and_stop(seed_runs, number)
-  return seed_runs
-
-
-def log_start(seed_runs: Sequence[SeedRun]) -> None:
-  """Log the devices, and after which round runs are continued."""
-  experiment = seed_runs[0].experiment
-  done, rounds = min(own.done for own in seed_runs), experiment.rounds
-  if devices := describe(mesh_of(experiment.settings.system)):
-    progress.log(devices)
-  ahead = sum(seed_run.done > done for seed_run in seed_runs)
-  if 0 < done < rounds or ahead:
-    more = f'; {ahead} of {len(seed_runs)} seeds are ahead and wait'
-    progress.log(
-      f'Continuing after round {done} of {rounds}{more if ahead else ""}.'
+def _check_workdirs(workdirs: Sequence[str | PathLike], number: int) -> None:
+  """Refuse two runs in one directory."""
+  paths = [fspath(workdir) for workdir in workdirs]
+  if len(set(paths)) < len(paths) or len(paths) != number:
+    raise bad_input(
+      'workdirs',
+      got=paths,
+      expected=f'{number} directories, one for each run',
+      cause='a name without the seed in it',
     )
 
 
-def run_stage(
-  seed_runs: Sequence[SeedRun],
-  stage: Stage,
-  first: int,
-  last: int,
-  bar: progress.Bar,
-) -> Iterator[list[SeedRun]]:
-  """Yield the seed runs after every stop up to the last round of a stage."""
-  experiment = seed_runs[0].experiment
-  every = cadence(experiment.settings, experiment.rounds)
-  advance_fn = make_advance(
-    [seed_run for seed_run in seed_runs if seed_run.done < last], stage, first
-  )
-  while (done := min(seed_run.done for seed_run in seed_runs)) < last:
-    stop = every.next_stop(done, last)
-    behind = [seed_run for seed_run in seed_runs if seed_run.done == done]
-    advanced = advance_fn(behind, stop)
-    bar.update(
-      stop,
+def align(experiments: Sequence[Experiment]) -> list[Experiment]:
+  """Return the experiments with data of one shape, on the same images.
+
+  Clients are padded to the widest of any seed, which moves results by no more
+  than rounding; the images are those of the first.
+  """
+  first = experiments[0]
+  for other in experiments:
+    assert other.dataset.fingerprint == first.dataset.fingerprint
+  widths = {
+    name: max(getattr(own, name).index.shape[1] for own in experiments)
+    for name in ('train', 'test', 'validation')
+    if getattr(first, name) is not None
+  }
+  pools = {name: getattr(first, name) for name in widths}
+  aligned = [
+    own._replace(
+      dataset=first.dataset,
+      task=first.task,
       **{
-        name: float(np.mean([numbers[name] for _, numbers in advanced]))
-        for name in ('loss', 'images_per_second')
+        name: _widen(getattr(own, name), pools[name], width)
+        for name, width in widths.items()
       },
     )
-    recorded = (
-      record(
-        seed_run._replace(state=state, done=stop), numbers, stage, last, every
-      )
-      for seed_run, (state, numbers) in zip(behind, advanced, strict=True)
+    for own in experiments
+  ]
+  if first.unseen is None:
+    return aligned
+  widest = [
+    max(data.index.shape[1] for data in splits)
+    for splits in zip(*(own.unseen for own in experiments), strict=True)
+  ]
+  return [
+    own._replace(
+      unseen=UnseenClients(*map(_widen, own.unseen, first.unseen, widest))
     )
-    seed_runs = [
-      next(recorded) if seed_run.done == done else seed_run
-      for seed_run in seed_runs
-    ]
-    yield seed_runs
+    for own in aligned
+  ]
 
 
-def save_and_stop(seed_runs: Sequence[SeedRun], number: int) -> NoReturn:
-  """Save a checkpoint of every seed run, log it, and stop after a signal."""
-  for seed_run in seed_runs:
-    experiment, run, done = seed_run.experiment, seed_run.run, seed_run.done
-    if done and not run.has_checkpoint(done):
-      save_state(experiment, run, seed_run.state, done)
-  done = sorted({seed_run.done for seed_run in seed_runs})
-  rounds = ' and '.join(map(str, done))
-  progress.log(f'Saved after round {rounds}; the same command continues.')
-  raise interruption.Stopped(number, logged=True)
-
-
-def train_together(
-  runs: Sequence[tuple[Experiment, Path]], log: Callable[[str], None]
-) -> None:
-  """Train the runs of one program; without those that diverge."""
-  while runs:
-    settings = [experiment.settings for experiment, _ in runs]
-    seeds = dict.fromkeys(one.seed for one in settings)
-    words = f'training seed {", ".join(map(str, seeds))}'
-    if len(runs) > len(seeds):
-      words += f' of several settings, {len(runs)} runs'
-    log(f'{settings[0].algorithm}: {words}')
-    try:
-      train_seeds(
-        [experiment for experiment, _ in runs], [str(path) for _, path in runs]
-      )
-      return
-    except divergence.Diverged as error:
-      divergence.record(error)
-      log(f'{error}')
-      left = [run for run in runs if run[1] != error.workdir]
-      assert len(left) == len(runs) - 1, error.workdir
-      runs = left  # they continue after their last checkpoints
+def _widen(data: ClientData, pool: ClientData, width: int) -> ClientData:
+  """Return rows [K, N] of a pool with N = width; padding is a valid index."""
+  index: Array = data.index
+  missing = width - index.shape[1]
+  if missing:
+    pad = np.pad if isinstance(index, np.ndarray) else jnp.pad
+    index = pad(index, ((0, 0), (0, missing)))
+  return ClientData(pool.x, pool.y, index, data.count)

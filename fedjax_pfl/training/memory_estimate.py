@@ -42,10 +42,9 @@ from fedjax_pfl.training.best_rounds import (
   has_candidates,
 )
 from fedjax_pfl.training.build import Experiment, mesh_of
+from fedjax_pfl.training.program import CPU_BLOCK
 from fedjax_pfl.training.views import final_views
 
-SHARE_OF_RUNS = 0.5  # of the memory, for what several runs keep
-BLOCK = 10  # clients evaluated in a call, at least: evaluators.CPU_BLOCK
 # Slower machine code with the same buffers, which compiles sooner.
 UNOPTIMISED = {
   'xla_backend_optimization_level': 0,
@@ -132,24 +131,6 @@ def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
     (stage.name, forecast_memory(experiment, stage, tuple(states)))
     for stage, *states in stage_shapes(experiment.stages, data)
   ]
-
-
-def num_together(experiment: Experiment) -> int:
-  """Return how many such runs may be open at once, at least 1.
-
-  So many that what they keep between rounds fits half of the memory.
-  """
-  stages = stage_shapes(experiment.stages, shapes_of(experiment.train))
-  numbers = []
-  for stage, *states in stages:
-    known = _known(experiment, stage, tuple(states), experiment.cohort_size)
-    for need, has in (
-      (known.rows + known.server + known.clients, room_on_device()),
-      (known.host + known.best, room_on_host()),
-    ):
-      if has is not None and need:
-        numbers.append(int(SHARE_OF_RUNS * has // need))
-  return max(1, min(numbers, default=1))
 
 
 def check_room(experiment: Experiment) -> None:
@@ -289,7 +270,7 @@ def _evaluation(
   )
   compiled = lowered.compile(compiler_options=_options())
   memory = compiled.memory_analysis()
-  block = BLOCK if target() == 'cpu' else max(BLOCK, size)
+  block = CPU_BLOCK if target() == 'cpu' else max(CPU_BLOCK, size)
   chunk = evaluation_chunk(experiment.settings.system.clients_per_chunk, block)
   here = min(chunk, -(-block // _num_devices(experiment)))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes

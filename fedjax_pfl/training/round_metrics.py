@@ -9,7 +9,7 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.federated.client_dropout import HAS_SENT
 from fedjax_pfl.federated.communication import Communication
 from fedjax_pfl.training import divergence
-from fedjax_pfl.training.drivers.driver import Call, Result
+from fedjax_pfl.training.program import Call, Result
 
 Numbers = dict[str, Any]
 

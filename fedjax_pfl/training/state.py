@@ -1,22 +1,26 @@
-"""The state of a run between two rounds: the content of a checkpoint.
+"""The state of a run between two rounds: what a checkpoint has, and a process.
 
 Every stage has states of its own structure; which one a checkpoint has follows
-from its round.
+from its round. Everything else follows from the experiment and the seed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Client, Server, Stage
-from fedjax_pfl.core.numbered import Numbered, content_of
-from fedjax_pfl.core.types import Key
+from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import host_offload, mesh_states
-from fedjax_pfl.federated.cohort import is_on_host
+from fedjax_pfl.federated.cohort import is_on_host, sample_cohorts
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 from fedjax_pfl.runs.run_dir import Run
+from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
+from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_rounds import (
   Chosen,
   TestBest,
@@ -25,6 +29,11 @@ from fedjax_pfl.training.best_rounds import (
   init_test_best,
 )
 from fedjax_pfl.training.build import Experiment, mesh_of
+from fedjax_pfl.training.evaluators import Evaluator
+from fedjax_pfl.training.program import Call, Program
+
+# One word a stream of random numbers; their order is part of every result.
+STREAMS = ('states', 'cohorts', 'rounds', 'evaluation')
 
 
 class State(NamedTuple):
@@ -37,6 +46,23 @@ class State(NamedTuple):
   chosen: Chosen | tuple[()] = ()  # by validation; () where nothing is
 
 
+class Training(NamedTuple):
+  """A run in this process, between two rounds."""
+
+  experiment: Experiment
+  run: Run
+  program: Program
+  keys: dict[str, Key]
+  evaluator: Evaluator
+  state: State
+  done: int  # rounds
+  data: ClientData  # what the present stage trains on
+
+  @property
+  def states(self) -> tuple[Server, Client]:
+    return self.state.server, self.state.clients
+
+
 def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
   """Yield every stage with the rounds before its first and after its last."""
   first = 0
@@ -45,55 +71,112 @@ def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
     first += stage.rounds
 
 
+def random_streams(seed: int) -> dict[str, Key]:
+  """Return the key of every stream of random numbers of a run."""
+  keys = jax.random.split(jax.random.key(seed), len(STREAMS))
+  return dict(zip(STREAMS, keys, strict=True))
+
+
+# ---- a run in this process ---------------------------------------------------
+
+
+def open_run(experiment: Experiment, settings: Settings, workdir: str) -> Run:
+  """Return the run in this directory, started now or to be continued."""
+  return multihost.open_run(
+    workdir,
+    to_config(settings),
+    data=experiment.data_id,
+    log=progress.log,
+    resumable=RESUMABLE,
+    defaults=defaults(),
+    tracker=settings.system.tracker,
+  )
+
+
+def start_training(
+  experiment: Experiment, run: Run, program: Program, *, writes: bool = True
+) -> Training:
+  """Return the run after its newest checkpoint, if any; else at its start.
+
+  Where it `writes`, later lines of its metrics are dropped.
+  """
+  keys = random_streams(experiment.settings.seed)
+  state, done = first_state(experiment, run, keys['states'], writes=writes)
+  evaluator = Evaluator(experiment, keys['evaluation'], program)
+  train = experiment.train
+  return Training(experiment, run, program, keys, evaluator, state, done, train)
+
+
+def start_stage(
+  training: Training, stage: Stage, first: int, last: int
+) -> Training:
+  """Return the run as the stage starts or continues, if the run is in it."""
+  experiment = training.experiment
+  if training.done == first and stage is not experiment.stages[0]:
+    state = initialize_stage(experiment, stage, training.state)
+    training = training._replace(state=state)
+  if not first <= training.done < last:
+    return training
+  data = stage.prepare_data(training.state.server, experiment.train)
+  return training._replace(data=data)
+
+
+def make_call(training: Training, stage: Stage, stop: int) -> Call:
+  """Return the call of the rounds after `training.done` up to `stop`."""
+  cohorts = cohorts_of(
+    training.experiment, stage, training.keys['cohorts'], training.done, stop
+  )
+  return Call(*training.states, cohorts, training.data, training.keys['rounds'])
+
+
+def cohorts_of(
+  experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
+) -> Array:
+  """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
+  num_clients = experiment.settings.data.num_seen_clients
+  if stage.full_participation:
+    return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
+  return sample_cohorts(
+    key, done, stop - done, num_clients, experiment.cohort_size
+  )
+
+
+# ---- checkpoints -------------------------------------------------------------
+
+
 def first_state(
   experiment: Experiment, run: Run, key: Key, *, writes: bool = True
 ) -> tuple[State, int]:
-  """Return the newest checkpoint's state and round, or the initial ones.
-
-  Where the run `writes`, later lines of its metrics are dropped.
-  """
+  """Return the newest checkpoint's state and round, or the initial ones."""
   restore_fn = run.resume if writes else run.restore_checkpoint
   mesh = mesh_of(experiment.settings.system)
-  shapes_fn = partial(state_shapes, experiment)
-  if mesh is not None:
-    shapes_fn = partial(_shapes_on_host, experiment)
+  shapes_fn = partial(state_shapes, experiment, on_host=mesh is not None)
   restored = restore_fn(shapes_fn)
   if restored is None:
     begin_fn = host_offload.begin if is_on_host(experiment.train) else begin
     if mesh is not None:
       begin_fn = partial(mesh_states.begin, mesh=mesh)
-    stage = experiment.own_stages[0]
+    stage = experiment.stages[0]
     states = begin_fn(stage, experiment.train, key)
-    shapes = best_model_shapes(experiment, stage, *states)
-    best = init_test_best(experiment, shapes)
-    chosen = init_chosen(experiment, experiment.stages[0], *states)
-    state = State(*states, np.zeros(()), best, chosen)
-    return _on_servers(partial(_numbered, experiment), state), 0
+    return _state_of(experiment, stage, states), 0
   done, state = restored
   if mesh is not None:
     state = state._replace(clients=mesh_states.divide(state.clients, mesh))
-  return _on_servers(partial(_numbered, experiment), state), done
+  return state, done
 
 
-def _on_servers(function: Callable[[Server], Server], state: State) -> State:
-  """Return the state with a function applied to its servers."""
-  chosen = state.chosen
-  if chosen:
-    chosen = chosen._replace(server=function(chosen.server))
-  return state._replace(server=function(state.server), chosen=chosen)
-
-
-def _numbered(experiment: Experiment, server: Server) -> Server:
-  """Return the server as the stages of the experiment have it."""
-  if experiment.shared is None:
-    return server
-  return Numbered(server, experiment.shared.numbers)
-
-
-def _shapes_on_host(experiment: Experiment, step: int) -> State:
-  """Return `state_shapes` with clients as arrays on the host."""
-  state = state_shapes(experiment, step)
-  return state._replace(clients=host_offload.shapes_on_host(state.clients))
+def _state_of(
+  experiment: Experiment,
+  stage: Stage,
+  states: tuple[Server, Client],
+  seconds: np.ndarray | None = None,
+) -> State:
+  """Return the state in which a stage begins with these states, or shapes."""
+  shapes = best_model_shapes(experiment, stage, *states)
+  best = init_test_best(experiment, shapes)
+  chosen = init_chosen(experiment, stage, *states)
+  seconds = np.zeros(()) if seconds is None else seconds
+  return State(*states, seconds, best, chosen)
 
 
 def save_state(experiment: Experiment, run: Run, state: State, done: int):
@@ -101,7 +184,6 @@ def save_state(experiment: Experiment, run: Run, state: State, done: int):
 
   Every process has to call it.
   """
-  state = _on_servers(content_of, state)
   if mesh_of(experiment.settings.system) is not None:
     num_clients = experiment.settings.data.num_seen_clients
     clients = mesh_states.to_host(state.clients, num_clients)
@@ -109,25 +191,23 @@ def save_state(experiment: Experiment, run: Run, state: State, done: int):
   run.save_checkpoint(done, state)
 
 
-def state_shapes(experiment: Experiment, step: int) -> State:
+def state_shapes(
+  experiment: Experiment, step: int, *, on_host: bool = False
+) -> State:
   """Return the shapes of the state after `step` rounds.
 
   They are those of the stage that ran round `step`: a run that continues
-  initializes the next stage.
+  initializes the next stage. Clients `on_host` are numpy arrays.
   """
   last = 0
-  own_shapes = stage_shapes(experiment.own_stages, experiment.train)
-  for shared, (stage, server, clients) in zip(
-    experiment.stages, own_shapes, strict=True
+  for stage, server, clients in stage_shapes(
+    experiment.stages, experiment.train
   ):
     last += stage.rounds
     if step <= last:
-      if is_on_host(experiment.train):
+      if on_host or is_on_host(experiment.train):
         clients = host_offload.shapes_on_host(clients)
-      shapes = best_model_shapes(experiment, stage, server, clients)
-      best = init_test_best(experiment, shapes)
-      chosen = init_chosen(experiment, shared, server, clients)
-      return State(server, clients, np.zeros(()), best, chosen)
+      return _state_of(experiment, stage, (server, clients))
   raise AssertionError(f'round {step} of {last}')
 
 
@@ -141,8 +221,5 @@ def initialize_stage(
   mesh = mesh_of(experiment.settings.system)
   if mesh is not None:
     initialize_fn = partial(mesh_states.initialize_stage, stage, mesh=mesh)
-  server, clients = initialize_fn(state.server, state.clients, experiment.train)
-  shapes = best_model_shapes(experiment, stage, server, clients)
-  best = init_test_best(experiment, shapes)
-  chosen = init_chosen(experiment, stage, server, clients)
-  return State(server, clients, state.seconds, best, chosen)
+  states = initialize_fn(state.server, state.clients, experiment.train)
+  return _state_of(experiment, stage, states, state.seconds)

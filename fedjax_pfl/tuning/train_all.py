@@ -11,15 +11,15 @@ from pathlib import Path
 from fedjax_pfl.core import user_code
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import Settings, parse_config, to_config
-from fedjax_pfl.training import divergence, keys, loop
+from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.build import (
   Experiment,
   build_experiment,
   with_numbers_of,
 )
 from fedjax_pfl.training.build_data import DataOf, make_data_of
-from fedjax_pfl.training.memory_estimate import num_together
-from fedjax_pfl.training.one_program import static_key
+from fedjax_pfl.training.loop import train_many
+from fedjax_pfl.training.program import static_key
 
 Log = Callable[[str], None]
 
@@ -42,28 +42,22 @@ def train_all(
   log = _once(log)
   for group in _groups(runs):
     if todo & {*group}:
-      _train_group({path: runs[path] for path in group}, todo, log)
+      _train_group({path: runs[path] for path in group}, log)
   return paths
 
 
-def _train_group(runs: dict[Path, Settings], todo: set[Path], log: Log) -> None:
+def _train_group(runs: dict[Path, Settings], log: Log) -> None:
   """Train runs that differ in seeds and traced numbers, on the same images.
 
-  As many at once as memory holds; finished ones among them count for the
-  shapes, so that a repeated sweep has the bits of an unbroken one.
+  Finished ones among them count for the shapes, so that a repeated sweep has
+  the bits of an unbroken one.
   """
   built: dict[int, Experiment] = {}  # by seed
   for own in runs.values():
     if own.seed not in built:
       built[own.seed] = build_experiment(own, log)
-  together = [
-    (with_numbers_of(built[own.seed], own), path) for path, own in runs.items()
-  ]
-  size = num_together(together[0][0])
-  for first in range(0, len(together), size):
-    part = together[first : first + size]
-    if todo & {path for _, path in part}:
-      loop.train_together(part, log)
+  experiments = [with_numbers_of(built[own.seed], own) for own in runs.values()]
+  train_many(experiments, list(runs), log)
 
 
 def _once(log: Log) -> Log:

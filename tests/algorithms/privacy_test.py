@@ -32,11 +32,11 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.best_rounds import init_test_best
 from fedjax_pfl.training.build import build_stages
-from fedjax_pfl.training.evaluators import make_evaluator
+from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.loop import run_rounds
-from fedjax_pfl.training.seed_run import random_streams, start_seed_runs
-from fedjax_pfl.training.state import State
+from fedjax_pfl.training.program import Program
+from fedjax_pfl.training.state import State, random_streams, start_training
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SETTINGS = {
@@ -99,23 +99,27 @@ def experiments_of(poisoned, name, **changes):
 
 
 def run(experiments, folder):
-  """Return the seed_runs of the experiments after their last round."""
+  """Return the trainings of the experiments after their last round."""
+  program = Program(experiments[0])
   runs = [
     run_dir.open_run(
       folder / str(number), to_config(one.settings), data='', log=print
     )
     for number, one in enumerate(experiments)
   ]
-  return run_rounds(start_seed_runs(list(zip(experiments, runs, strict=True))))
+  return [
+    run_rounds(start_training(one, opened, program))
+    for one, opened in zip(experiments, runs, strict=True)
+  ]
 
 
-def models_of(experiment, state, views, compiled):
+def models_of(experiment, state, views, program):
   """Return {view: models [K]} as the runner's evaluate shows them."""
   kept = {}
   key = random_streams(experiment.settings.seed)['evaluation']
-  scores = make_evaluator(experiment, key, compiled)(
-    experiment.stages[-1],
-    *(state.server, state.clients),
+  scores = Evaluator(experiment, key, program).clients(
+    len(experiment.stages) - 1,
+    (state.server, state.clients),
     views,
     lambda ids, models: kept.update(models),
   )
@@ -155,9 +159,9 @@ def test_neither_tests_nor_data_of_other_clients_are_used(
 
   last, (server, clients) = one.experiment.stages[-1], one.state[:2]
   views = view_names(last.algorithm, server, clients, one.experiment.train)
-  compiled = {}
-  models, scores = models_of(experiments[0], one.state, views, compiled)
-  got, other_scores = models_of(experiments[1], two.state, views, compiled)
+  program = one.program
+  models, scores = models_of(experiments[0], one.state, views, program)
+  got, other_scores = models_of(experiments[1], two.state, views, program)
   assert_same_bits(got, models)
   assert_finite(got)
   for view in views:
@@ -173,9 +177,8 @@ def test_neither_tests_nor_data_of_other_clients_are_used(
     )
   )
   state = one.state._replace(clients=poison_rows(clients, ODD))
-  got, _ = models_of(spoilt, state, views, compiled)
+  got, _ = models_of(spoilt, state, views, program)
   assert_same_bits(trees.gather(got, ~ODD), trees.gather(models, ~ODD))
-  assert len(compiled) == 1
 
 
 @pytest.mark.long
@@ -200,8 +203,8 @@ def test_only_test_best_depends_on_the_tests(name, changes, poisoned, tmp_path):
     != jax.tree.map(bytes_of, states[1][name])
   ]
   assert set(differ) - {'seconds'} == {'test_best'}
-  for seed_run in (one, two):
-    finalize(seed_run)
+  for training in (one, two):
+    finalize(training)
   results = [run_dir.load_result(tmp_path / place) for place in '01']
   assert results[0].keys() == results[1].keys()
   differ = [name for name in results[0] if results[0][name] != results[1][name]]
@@ -243,8 +246,8 @@ def test_no_test_reaches_a_choice(name, changes, poisoned_validating, tmp_path):
   one, two = run(experiments, tmp_path)
   assert_same_bits(two.state.chosen, one.state.chosen)
   assert_finite(one.state.chosen)
-  for seed_run in (one, two):
-    finalize(seed_run)
+  for training in (one, two):
+    finalize(training)
   results = [run_dir.load_result(tmp_path / place) for place in '01']
   choices = [result['validation'] for result in results]
   for what in ('round', 'view', 'validation_accuracy'):
@@ -292,11 +295,12 @@ def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
   state = State(server, clients, np.zeros(()), init_test_best(experiment))
   test, bad = experiment.test, len(experiment.test.y) - 1
-  views, compiled = ('initial', 'finetuned', 'templates_cosine'), {}
+  views = 'initial', 'finetuned', 'templates_cosine'
+  program = Program(experiment)
 
   def models(index):
     changed = experiment._replace(test=test._replace(index=index))
-    return models_of(changed, state, views, compiled)[0]
+    return models_of(changed, state, views, program)[0]
 
   want = models(test.index)
   odd = np.arange(test.index.shape[1]) % 2 == 1

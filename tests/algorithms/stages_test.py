@@ -22,7 +22,7 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.round_metrics import num_images
-from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from helpers import KEY, client_of
 
+from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.analysis.id_ood import id_ood, score_by_class
-from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.analysis.own_classes import owned_classes
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 

@@ -9,17 +9,14 @@ import functools
 import io
 import shutil
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 from small_runs import make_experiment
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.federated import communication
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import evaluators
-from fedjax_pfl.training.drivers import compiled
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import Program
 
 CLOCKS = ('time', 'images_per_second')
 PARTS = ('got ', ', expected ', 'Likely cause: ')
@@ -43,46 +40,20 @@ def experiment(seed=0):
   )
 
 
-_made = {}
 last_sentence: list[str] = []
 
 
-def _once(make, key_fn):
-  """Return `make`, which gives what it has made for the same key before."""
-
-  def remembered(*args, **options):
-    key = make, key_fn(*args, **options)
-    if key not in _made:
-      _made[key] = make(*args, **options)
-    return _made[key]
-
-  return remembered
-
-
-@contextlib.contextmanager
-def compiled_once():
-  """Use the programs of the tiny run again wherever it is run."""
-  with contextlib.ExitStack() as stack:
-    for module, name, key_fn in (
-      (communication, 'count_in_trace', lambda stage, server: stage.name),
-      (compiled, 'make_rounds', lambda _, stage, mesh: stage.name),
-      (
-        evaluators,
-        'make_evaluate',
-        lambda *args, keep_models, **_: (tuple(args[2]), keep_models),
-      ),
-      (evaluators, 'make_global_evaluator', lambda experiment: ()),
-    ):
-      make = _once(getattr(module, name), key_fn)
-      stack.enter_context(mock.patch.object(module, name, make))
-    yield
+@functools.cache
+def program():
+  """Return the compiled functions of the run, wherever it is run."""
+  return Program(experiment())
 
 
 def play(folder: Path) -> str:
   """Give the command of the run once; return its output."""
   output = io.StringIO()
-  with compiled_once(), contextlib.redirect_stdout(output):
-    train(experiment(), folder)
+  with contextlib.redirect_stdout(output):
+    train(experiment(), folder, program())
   return output.getvalue()
 
 

@@ -11,7 +11,7 @@ from fedjax_pfl.federated.padding_overhead import (
   largest_chunk,
   overhead,
 )
-from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
+from fedjax_pfl.training.program import limit_chunk
 
 LABELS = np.repeat(np.arange(10), 5000)
 

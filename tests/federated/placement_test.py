@@ -9,7 +9,7 @@ from helpers import assert_close
 from small_runs import assert_same_run, make_experiment, restored
 
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.training.loop import train, train_seeds
+from fedjax_pfl.training.loop import train, train_many
 
 pytestmark = [pytest.mark.usefixtures('quick_compiler'), pytest.mark.long]
 # Clients keep a part of the model; some are without examples.
@@ -62,5 +62,5 @@ def test_a_run_resumes_with_the_other_placement(runs, tmp_path, then):
 
 def test_seeds_on_the_host_run_one_after_the_other(runs, tmp_path):
   paths = [tmp_path / '0', tmp_path / '1']
-  train_seeds([on_host(seed=seed) for seed in (0, 1)], paths)
+  train_many([on_host(seed=seed) for seed in (0, 1)], paths)
   assert_same_run(paths[0], runs[0])

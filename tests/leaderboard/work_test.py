@@ -39,17 +39,18 @@ def form(monkeypatch):
 def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
   form, tmp_path, monkeypatch
 ):
-  trained, calls, train = [], [], loop.train_seeds
+  trained, calls, train = [], [], loop.train
 
-  def counted(experiments, workdirs):
-    calls.append(workdirs)
-    if len(calls) == 3:  # after FedAvg was tuned, and trained with seed 1
+  def counted(experiment, workdir, program):
+    if run_dir.is_finished(workdir):  # it is there for the shapes alone
+      return train(experiment, workdir, program)
+    calls.append(workdir)
+    if len(calls) == 4:  # after FedAvg was tuned, and trained with seed 1
       raise KeyboardInterrupt
-    # Finished ones are there for the shapes alone.
-    trained.extend(path for path in workdirs if not run_dir.is_finished(path))
-    return train(experiments, workdirs)
+    trained.append(workdir)
+    return train(experiment, workdir, program)
 
-  monkeypatch.setattr(loop, 'train_seeds', counted)
+  monkeypatch.setattr(loop, 'train', counted)
   logged = []
   with pytest.raises(KeyboardInterrupt):
     work.run(form, tmp_path, logged.append)

@@ -14,10 +14,10 @@ from small_runs import TASK, make_experiment, restored
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.reproduction.cells import Reading
-from fedjax_pfl.reproduction.evaluate_again import scores_of
+from fedjax_pfl.reproduction.execution.evaluate_again import scores_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.loop import train, train_seeds
+from fedjax_pfl.training.loop import train, train_many
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 FIRST, ROUNDS, CLIENTS = 2, 6, 10  # rounds of FedAvg, of both stages
@@ -186,7 +186,7 @@ def test_clients_on_the_host_keep_the_same_models(played, tmp_path):
 def test_seeds_keep_their_own_models(played, tmp_path):
   experiments = [make_lg_fedavg(seed=seed) for seed in (0, 1)]
   paths = [tmp_path / '0', tmp_path / '1']
-  train_seeds(experiments, paths)
+  train_many(experiments, paths)
   assert_same_best(experiments[0], paths[0], played[1] / 'run')
   own, other = (run_dir.load_result(path)['test_best'] for path in paths)
   assert own['initial']['finished'] != other['initial']['finished']

@@ -20,7 +20,7 @@ from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.loop import train
-from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROUNDS, CLIENTS, KILLED, RATE = 4, 6, 2, 0.4

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import re
-import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -32,15 +32,10 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.communication import Communication
 from fedjax_pfl.federated.rounds import begin, make_rounds
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import advance, divergence
-from fedjax_pfl.training.drivers.driver import (
-  Call,
-  Result,
-  RoundDriver,
-  in_turn,
-)
-from fedjax_pfl.training.drivers.without_diverged import without_diverged
+from fedjax_pfl.training import divergence
+from fedjax_pfl.training.exclusion import without_diverged
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import Call, Result, as_result
 from fedjax_pfl.training.round_metrics import message_bytes
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -95,6 +90,10 @@ class RefusedError(Exception):
   """The error of a run."""
 
 
+def as_results(rounds_fn, call):
+  return as_result(*rounds_fn(*call))
+
+
 def refuse(found):
   return RefusedError(found)
 
@@ -116,13 +115,14 @@ def test_clients_that_diverge_are_as_if_not_sampled(name):
       states_without = states
     prepared = stage.prepare_data(states[0], data)
     round_fn = round_of(stage, clients_per_chunk=1)
-    driver = without_diverged(in_turn(make_rounds(round_fn)), stage, refuse)
+    rounds_fn = partial(as_results, make_rounds(round_fn))
+    repeat = partial(without_diverged, rounds_fn, stage, refuse)
     call = Call(*states, COHORT[None], prepared, KEY(2))
     if stage.full_participation:
       with pytest.raises(RefusedError, match='in the training of'):
-        driver.run([call])
+        repeat(call)
       continue
-    ((*states, metrics, took_part),) = driver.run([call])
+    *states, metrics, took_part = repeat(call)
     others = COHORT[COHORT != DIVERGING]
     *want, _ = round_fn(*states_without, others, prepared, KEY(2))
     assert_close(tuple(states), tuple(want))
@@ -261,23 +261,10 @@ def test_many_clients_are_cut_short():
   assert divergence.name_clients((7,)) == ' client 7'
 
 
-def test_rounds_that_are_repeated_take_time_and_upload_less(monkeypatch):
-  cohorts = np.array([[1, 2]])
-  data = make_data()
-  both, one = np.ones((1, 2), bool), np.array([[True, False]])
-  hot = Result((), (), {'loss': np.array([[1.0, np.nan]])}, both)
-  cool = Result((), (), {'loss': np.ones((1, 2))}, one)
-  call = Call((), (), cohorts, data, None)
-
-  def again(*args):
-    return RoundDriver(lambda calls: [time.sleep(0.05), cool][1:])
-
-  monkeypatch.setattr(advance, 'make_call', lambda *args: call)
-  monkeypatch.setattr(advance, '_excludes', lambda seed_run: True)
-  monkeypatch.setattr(advance, 'without_diverged', again)
-  driver = RoundDriver(lambda calls: [hot])
-  ((_, _, result, seconds),) = advance._run(driver, [None], None, 1)
-  assert result is cool and seconds > 0.05
+def test_clients_that_are_excluded_upload_nothing():
+  one, loss = np.array([[True, False]]), {'loss': np.ones((1, 2))}
+  call = Call((), (), np.array([[1, 2]]), make_data(), None)
   sizes = Communication(state=0, up=10, down=100, initial=0)
-  sent = message_bytes(sizes, call, cool, starts_stage=False)
+  result = Result((), (), loss, one)
+  sent = message_bytes(sizes, call, result, starts_stage=False)
   assert sent == {'bytes_down': 200, 'bytes_up': 10}

@@ -11,9 +11,9 @@ from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.best_rounds import init_test_best
-from fedjax_pfl.training.evaluators import make_evaluator
-from fedjax_pfl.training.finalize import write_result
-from fedjax_pfl.training.state import State
+from fedjax_pfl.training.evaluators import Evaluator
+from fedjax_pfl.training.finalize import Evaluated, write_result
+from fedjax_pfl.training.state import State, Training
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -25,16 +25,14 @@ def test_clients_adapt_on_half_of_their_tests_and_are_evaluated_on_the_rest():
     predict=lambda view, x, mask: jnp.zeros((len(x), 10)),
   )
   (stage,) = experiment.stages
-  server, clients = init_states(
-    stage.algorithm, experiment.train, jax.random.key(0)
-  )
+  states = init_states(stage.algorithm, experiment.train, jax.random.key(0))
   adapted_on = np.zeros(10, int)
 
   def record(ids, models):
     adapted_on[ids] = models['initial']
 
-  evaluate_fn = make_evaluator(experiment, jax.random.key(0))
-  scores = evaluate_fn(stage, server, clients, ('initial',), record)['initial']
+  evaluator = Evaluator(experiment, jax.random.key(0))
+  scores = evaluator.clients(0, states, ('initial',), record)['initial']
   tests = np.asarray(experiment.test.count)
   np.testing.assert_array_equal(adapted_on, tests // 2)
   np.testing.assert_array_equal(scores.count, tests - tests // 2)
@@ -47,9 +45,8 @@ def test_scores_by_the_batch_are_of_the_size_of_the_training():
     personalize=lambda server, client, data, rng: {'initial': data.count},
     predict=lambda view, x, mask: jnp.zeros((len(x), 10)),
   )
-  (stage,) = experiment.stages
-  evaluate_fn = make_evaluator(experiment, jax.random.key(0))
-  scores = evaluate_fn(stage, (), (), ('initial',))['initial']
+  evaluator = Evaluator(experiment, jax.random.key(0))
+  scores = evaluator.clients(0, ((), ()), ('initial',))['initial']
   test = experiment.test
   want = [
     np.sum(np.asarray(test.y[own[: count - count % 3]]) < 5)
@@ -72,7 +69,11 @@ def test_the_best_of_a_family_of_views_stands_apart(tmp_path):
     tmp_path, to_config(experiment.settings), data='digits'
   )
   state = State((), (), np.zeros(()), init_test_best(experiment))
-  write_result(experiment, run, scores, {}, state, 1.0)
+  rest = dict.fromkeys(Training._fields)
+  training = Training(
+    **{**rest, 'experiment': experiment, 'run': run, 'state': state}
+  )
+  write_result(training, Evaluated(scores, {}, None), 1.0)
   result = run_dir.load_result(tmp_path)
   assert 'global' not in result
   assert list(result['test_best_view']) == ['mix']

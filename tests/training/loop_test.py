@@ -28,7 +28,7 @@ from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import Settings, replace
-from fedjax_pfl.training.cadence import Cadence, cadence
+from fedjax_pfl.training.advance import Cadence, cadence
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.round_metrics import mean_metrics
 

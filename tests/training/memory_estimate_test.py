@@ -14,8 +14,8 @@ from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import memory_estimate
-from fedjax_pfl.training.drivers.chunk_limit import limit_chunk
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import limit_chunk
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 

@@ -10,9 +10,8 @@ from small_runs import make_experiment, restored
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.report.text_table import table
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.loop import train
-from fedjax_pfl.training.multi_seed import align
-from fedjax_pfl.training.seed_run import cohorts_of, random_streams
+from fedjax_pfl.training.loop import align, train
+from fedjax_pfl.training.state import cohorts_of, random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 K, U = 8, 3

@@ -18,7 +18,7 @@ from small_runs import (
   scores_of,
 )
 
-from fedjax_pfl.analysis.open_run import load_states
+from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
@@ -26,8 +26,8 @@ from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import finalize
 from fedjax_pfl.training.best_rounds import Chosen, choose
 from fedjax_pfl.training.finalize import ModelExport
-from fedjax_pfl.training.loop import train, train_seeds
-from fedjax_pfl.training.seed_run import random_streams
+from fedjax_pfl.training.loop import train, train_many
+from fedjax_pfl.training.state import random_streams
 from fedjax_pfl.training.views import candidate_views, final_views
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -285,7 +285,7 @@ def test_clients_on_the_host_make_the_same_choice(played, tmp_path):
 def test_seeds_make_their_own_choices(played, tmp_path):
   experiments = [make(seed=seed) for seed in (1, 0)]
   paths = [tmp_path / '1', tmp_path / '0']
-  train_seeds(experiments, paths)
+  train_many(experiments, paths)
   assert_same_choice(experiments[0], paths[0], played[1] / 'run')
   own, other = (run_dir.load_result(path)['validation'] for path in paths)
   assert own['validation_accuracy'] != other['validation_accuracy']

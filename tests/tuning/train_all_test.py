@@ -37,13 +37,14 @@ def ignore(text):
 
 def count_trainings(monkeypatch):
   """Return a list that grows by the learning rates that are trained."""
-  trained, train = [], loop.train_seeds
+  trained, train = [], loop.train
 
-  def counted(experiments, workdirs):
-    trained.extend(one.settings.training.learning_rate for one in experiments)
-    return train(experiments, workdirs)
+  def counted(experiment, workdir, program):
+    if not run_dir.is_finished(workdir):
+      trained.append(experiment.settings.training.learning_rate)
+    return train(experiment, workdir, program)
 
-  monkeypatch.setattr(loop, 'train_seeds', counted)
+  monkeypatch.setattr(loop, 'train', counted)
   return trained
 
 
@@ -113,21 +114,7 @@ def test_a_sweep_that_is_killed_ends_the_same(tmp_path, monkeypatch):
     small_runs.assert_same_run(path, other)
   before = small_runs.snapshot(killed)
   assert train_all(settings, killed, ignore)
-  assert len(trained) == 3 and small_runs.snapshot(killed) == before
-
-
-def test_few_at_once_where_memory_is_small(tmp_path, monkeypatch):
-  monkeypatch.setattr(module, 'num_together', lambda experiment: 2)
-  calls, train = [], loop.train_seeds
-
-  def counted(experiments, workdirs):
-    calls.append(len(experiments))
-    return train(experiments, workdirs)
-
-  monkeypatch.setattr(loop, 'train_seeds', counted)
-  settings = [make(rounds=1, seed=seed) for seed in range(3)]
-  paths = train_all(settings, tmp_path, ignore)
-  assert calls == [2, 1] and all(map(run_dir.is_finished, paths))
+  assert len(trained) == 2 and small_runs.snapshot(killed) == before
 
 
 def test_a_setting_that_diverges_ends_alone(tmp_path, monkeypatch):

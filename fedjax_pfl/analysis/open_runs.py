@@ -1,0 +1,116 @@
+"""From run directories back to their experiments; nothing is written."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedjax_pfl.analysis.answer import Log, OpenRun
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.user_code import digest_of
+from fedjax_pfl.report.finished_runs import each_once, labels_of
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
+from fedjax_pfl.training import build
+from fedjax_pfl.training.build import Experiment
+
+# Replaces fields of a config: those that were given on the command line.
+Edit = Callable[[dict[str, Any]], None]
+
+
+def open_runs(
+  workdirs: Sequence[str | os.PathLike],
+  log: Log,
+  edit: Edit | None = None,
+  *,
+  with_data: bool,
+) -> list[OpenRun]:
+  """Return the runs in their order, each once.
+
+  With their experiments if `with_data`.
+  """
+  paths = each_once(workdirs)
+  read = [read_run(path, log, edit) for path in paths]
+  labels = labels_of([settings.algorithm for settings, _ in read], paths)
+  runs = []
+  for path, label, (settings, data) in zip(paths, labels, read, strict=True):
+    rebuilt = rebuild(settings, data, log, edit) if with_data else None
+    runs.append(OpenRun(label, path, settings, rebuilt))
+  return runs
+
+
+def read_run(
+  workdir: str | os.PathLike, log: Log, edit: Edit | None = None
+) -> tuple[Settings, str]:
+  """Return the settings of a run and the fingerprint of its data.
+
+  Fields that were added to configs after the run get their defaults, and are
+  logged. Code that the run names is not loaded: only what `edit` gives.
+  """
+  stored = run_dir.load_config(workdir)
+  if not isinstance(stored.get('config'), Mapping):
+    raise bad_input(
+      'run',
+      got=str(workdir),
+      expected='a run directory whose config.json holds a config',
+      cause='a config.json of another program',
+    )
+  settings = parse_config(stored['config'])
+  added = absent_fields(stored['config'], settings)
+  if added:
+    log(f'{workdir} is older than these fields, which get their defaults: ')
+    log('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
+  # No question about models is one about the user's metrics.
+  config = {**to_config(settings), 'metrics': ()}
+  if edit:
+    edit(config)
+    check_same_code(workdir, settings, config)
+  return parse_config(config), stored['data']
+
+
+def check_same_code(
+  workdir: str | os.PathLike, settings: Settings, config: Mapping[str, Any]
+) -> None:
+  """Refuse a file of the user's code that is not as the run had it."""
+  stored = flat_config(settings)
+  for field in ('model', 'loss', 'partition'):
+    before, now = (digest_of(one[field]) for one in (stored, config))
+    if before and now and before != now:
+      raise bad_input(
+        field,
+        got=config[field],
+        expected=f'{stored[field]}, with which {workdir} was trained',
+        choices=['the file as it was'],
+        cause='the file has changed since, or is another one',
+      )
+
+
+def absent_fields(
+  config: Mapping[str, Any], settings: Settings
+) -> dict[str, Any]:
+  """Return the fields that a stored config lacks, with their values."""
+  known = flatten(config)
+  return {
+    name: value
+    for name, value in flat_config(settings).items()
+    if name not in known and name != 'hp'
+  }
+
+
+def rebuild(
+  settings: Settings, data: str, log: Log, edit: Edit | None = None
+) -> Experiment:
+  """Return the experiment; its data must be those of the run, unless edited."""
+  rebuilt = build.build_experiment(settings, log)
+  if rebuilt.data_id == data:
+    return rebuilt
+  if edit is None:
+    raise bad_input(
+      'data',
+      got=rebuilt.data_id,
+      expected=f'the fingerprint of the run, {data}',
+      cause='other images, or a partition that has changed since; '
+      '--config.<field>=<value> chooses other data on purpose',
+    )
+  log('These data are not those of the run: fields of its config were given.')
+  return rebuilt

@@ -1,0 +1,1 @@
+"""Train and evaluate what is missing, and forecast what it takes."""

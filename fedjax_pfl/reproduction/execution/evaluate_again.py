@@ -1,0 +1,186 @@
+"""Evaluate the last models of a finished run with other settings.
+
+One training gives many published numbers: fine-tuned for one epoch or for
+twenty, the body or the whole model, on other tests. Each evaluation has a
+folder in the run directory:
+
+  RUN/evaluations/<key>/config.json   the run's config, with fields replaced
+                       clients.npz   per client: the scores of every reading
+                       result.json   their summaries; written last
+"""
+
+import pathlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from fedjax_pfl.analysis.final_models import load_states
+from fedjax_pfl.analysis.id_ood import score_by_class
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.metrics import ClassScores
+from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.reproduction.cells import Reading
+from fedjax_pfl.reproduction.results.gather import EVALUATIONS
+from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.settings import RESUMABLE, to_config
+from fedjax_pfl.training.best_rounds import TestBest, evaluate_finished
+from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.evaluators import Evaluator
+from fedjax_pfl.training.state import random_streams, state_shapes
+
+OF_CLASSES = ('own', 'other')
+OF_SERVER = ('global', 'global_last10', 'global_top5')
+
+
+def stored_name(reading: Reading) -> str:
+  """Return the name under which the scores of a reading are stored.
+
+  >>> stored_name(Reading('finetuned')), stored_name(Reading('initial', 'own'))
+  ('finetuned', 'initial:own')
+  """
+  if reading.measure == 'accuracy':
+    return reading.view
+  return f'{reading.view}:{reading.measure}'
+
+
+def evaluate_again(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  key: str,
+  readings: Sequence[Reading],
+  log: Callable[[str], None],
+) -> pathlib.Path:
+  """Return RUN/evaluations/<key> with the scores of these readings.
+
+  The experiment is that of the run, except for fields of evaluation. Scores
+  that are already in the folder are kept.
+  """
+  began = time.perf_counter()
+  scores = scores_of(experiment, workdir, readings, log)
+  path = workdir / EVALUATIONS / key
+  path.mkdir(parents=True, exist_ok=True)
+  run = run_dir.open_run(
+    path,
+    to_config(experiment.settings),
+    data=experiment.data_id,
+    log=lambda text: None,
+    resumable=RESUMABLE,
+  )
+  if run.status() == 'finished':
+    scores = {**run_dir.load_clients(path).scores, **scores}
+  train_count = experiment.train.count
+  run.write_clients(
+    scores,
+    np.arange(experiment.settings.data.num_seen_clients),
+    train_count=train_count,
+  )
+  run.write_result(
+    algorithm=experiment.settings.algorithm,
+    dataset=experiment.dataset.name,
+    rounds=experiment.rounds,
+    seconds=time.perf_counter() - began,
+    views={
+      name: summarise(score, train_count) for name, score in scores.items()
+    },
+  )
+  run.close()
+  return path
+
+
+def scores_of(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  readings: Sequence[Reading],
+  log: Callable[[str], None],
+) -> dict[str, Scores]:
+  """Return {stored name: scores [K]} of the last models of the run."""
+  states = load_states(experiment, workdir, log)
+  key = random_streams(experiment.settings.seed)['evaluation']
+  scores = {}
+  views = _views(readings, ('accuracy',))
+  if views:
+    last = len(experiment.stages) - 1
+    scores |= Evaluator(experiment, key).clients(last, states, views)
+  views = _views(readings, OF_CLASSES)
+  if views:
+    number = experiment.settings.data.num_seen_clients
+    with progress.progress('evaluation by class', number, unit='client') as bar:
+      by_class, owned = score_by_class(
+        experiment, *states, views, key, bar.update
+      )
+    scores |= split_scores(by_class, owned)
+  views = _views(readings, ('best_round',))
+  if views:
+    scores |= best_rounds(experiment, workdir, views, log)
+  views = _views(readings, ('best_finished',))
+  if views:
+    scores |= finished_models(experiment, workdir, views, log)
+  return scores
+
+
+def split_scores(
+  by_class: Mapping[str, ClassScores], owned: np.ndarray
+) -> dict[str, Scores]:
+  """Return the scores on own and on other classes, [K] of [K, Y]."""
+  chosen = dict(zip(OF_CLASSES, (owned, ~owned), strict=True))
+  return {
+    stored_name(Reading(view, measure)): Scores(
+      np.sum(np.where(mask, score.correct, 0), -1),
+      np.sum(np.where(mask, score.count, 0), -1),
+    )
+    for view, score in by_class.items()
+    for measure, mask in chosen.items()
+  }
+
+
+def best_rounds(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  views: Sequence[str],
+  log: Callable[[str], None],
+) -> dict[str, Scores]:
+  """Return every client's best evaluated round by TEST accuracy."""
+  test_best = _load_test_best(experiment, workdir, log)
+  count = np.asarray(experiment.eval_data[1].count)
+  return {
+    stored_name(Reading(view, 'best_round')): Scores(
+      np.maximum(test_best[view].each.correct, 0), count
+    )
+    for view in views
+  }
+
+
+def finished_models(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  views: Sequence[str],
+  log: Callable[[str], None],
+) -> dict[str, Scores]:
+  """Return the scores of every client's best model, finished by its stage."""
+  key = random_streams(experiment.settings.seed)['evaluation']
+  scores = evaluate_finished(
+    Evaluator(experiment, key), _load_test_best(experiment, workdir, log)
+  )
+  return {
+    stored_name(Reading(view, 'best_finished')): scores[view] for view in views
+  }
+
+
+def _load_test_best(
+  experiment: Experiment, workdir: pathlib.Path, log: Callable[[str], None]
+) -> dict[str, TestBest]:
+  """Return the best rounds that the newest checkpoint has."""
+
+  def like(step):
+    return {'test_best': state_shapes(experiment, step).test_best}
+
+  folder = workdir / 'checkpoints'
+  _, restored = checkpoint.restore(folder, like, log, part=True)
+  return restored['test_best']
+
+
+def _views(readings: Sequence[Reading], measures: Sequence[str]) -> list[str]:
+  names = [one.view for one in readings if one.measure in measures]
+  return list(dict.fromkeys(names))

@@ -1,0 +1,196 @@
+"""Forecast the time and the memory of a run on this machine.
+
+The round is compiled and timed: on no example, on one batch of as many clients
+as run side by side, and, where that takes seconds, on all their batches. With r
+rounds, C clients a round, c of them side by side:
+
+  seconds = 2 compile + r (t_0 + C/c (t_full - t_0)) + evaluation
+
+Evaluation is estimated: its programs take as long to compile as the round, and
+a test image takes a third of the gradient of a training image. The load of
+other processes is in the seconds, not in the bytes.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, ClientData
+from fedjax_pfl.federated.chunking import chunk_size
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.settings import Settings, flat_config
+from fedjax_pfl.training.advance import cadence
+from fedjax_pfl.training.build import (
+  Experiment,
+  build_stages,
+  build_task,
+  peek_shape,
+)
+from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.memory_estimate import program_bytes
+from fedjax_pfl.training.state import random_streams
+
+FULL_CLIENT_BELOW = 20.0  # seconds: what a dry run may spend on one client
+REPEATS = 3  # the fastest counts: other processes only slow it down
+FORWARD_SHARE = 1 / 3  # of a gradient step
+# Fields that change only which examples a client has.
+PARTITION_ONLY = (
+  'seed',
+  'shards_per_client',
+  'dirichlet_beta',
+  'test_shards_per_client',
+  'init_from',
+)
+
+
+class Forecast(NamedTuple):
+  """The time and the memory of a run on this machine."""
+
+  training: float  # seconds, with the evaluations on the way
+  evaluation: float  # seconds, at the end
+  step: float  # seconds of a gradient step of one client, in the last stage
+  bytes: int  # of the largest program among its stages
+
+
+class _Cost(NamedTuple):
+  """Measurements of one stage."""
+
+  compile: float  # seconds
+  round: float  # seconds
+  step: float  # seconds of one gradient step of one client
+  bytes: int
+
+
+def forecast(experiment: Experiment) -> Forecast:
+  """Return the forecast of a whole run; takes seconds to a minute.
+
+  >>> forecast(assemble(settings, print)).training
+  """
+  seconds, most, state, cost = 0.0, 0, None, None
+  for stage in experiment.stages:
+    if state is None:
+      key = random_streams(experiment.settings.seed)['states']
+      state = begin(stage, experiment.train, key)
+    else:
+      state = stage.initialize(*state, experiment.train)
+    cost = _measure(experiment, stage, state)
+    seconds += cost.compile + stage.rounds * cost.round
+    seconds += cost.step * _steps_of_evaluations(experiment, stage)
+    most = max(most, cost.bytes)
+  evaluation = cost.compile + evaluation_seconds(experiment, cost.step)
+  return Forecast(seconds, evaluation, cost.step, most)
+
+
+def evaluation_seconds(experiment: Experiment, step: float) -> float:
+  """Return the seconds to evaluate all clients in the views of the config."""
+  settings = experiment.settings
+  support, query = experiment.eval_data
+  tests = _batches(np.asarray(query.count), settings.training.batch_size).sum()
+  steps = FORWARD_SHARE * len(settings.evaluation.views) * tests
+  if any(view.startswith('finetuned') for view in settings.evaluation.views):
+    finetune = settings.finetune
+    batches = _batches(np.asarray(support.count), finetune.batch_size)
+    steps += max(finetune.epochs) * batches.sum()
+  return step * float(steps)
+
+
+def assemble(settings: Settings, log: Callable[[str], None]) -> Experiment:
+  """Return the experiment; the run at init_from need not exist yet."""
+  task = build_task(settings, *peek_shape(settings))
+  stages = build_stages(settings, task)
+  size = cohort_size(
+    settings.data.num_seen_clients, settings.training.client_fraction
+  )
+  return Experiment(settings, *build_data(settings, log), task, stages, size)
+
+
+def program_of(settings: Settings) -> str:
+  """Return a text that is equal for settings with the same forecast."""
+  fields = flat_config(settings)
+  return repr(
+    [pair for pair in fields.items() if pair[0] not in PARTITION_ONLY]
+  )
+
+
+def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
+  """Return the cost of a round of the stage, from these states."""
+  settings = experiment.settings
+  key = random_streams(settings.seed)['rounds']
+  data = stage.prepare_data(state[0], experiment.train)
+  size = (
+    settings.data.num_seen_clients
+    if stage.full_participation
+    else experiment.cohort_size
+  )
+  cohort = jnp.arange(size)
+  side_by_side = settings.system.clients_per_chunk
+  if side_by_side == 'auto':
+    side_by_side = chunk_size(
+      'auto', stage.algorithm, *state, cohort, data, key
+    )
+  side_by_side = min(side_by_side, size)
+  began = time.perf_counter()
+  round_fn = make_round(stage.algorithm, clients_per_chunk=side_by_side)
+  program = jax.jit(round_fn).lower(*state, cohort, data, key).compile()
+  compiled = time.perf_counter() - began
+
+  def run(examples, repeats=REPEATS):
+    count = np.zeros(data.count.shape, np.int32)
+    count[:side_by_side] = examples
+    fewer = data._replace(count=jnp.asarray(count))
+    return _time(program, state, cohort, fewer, key, repeats)
+
+  batch = settings.training.batch_size
+  typical = _typical(data)
+  nothing, _ = run(0)
+  first, steps = run(min(batch, typical))
+  step = (first - nothing) / max(steps, 1)
+  work = (first - nothing) * _batches(typical, batch)
+  if work < FULL_CLIENT_BELOW:
+    work = run(typical, repeats=1)[0] - nothing
+  others = _batches(np.asarray(data.count), batch) / _batches(typical, batch)
+  seconds = nothing + size / side_by_side * work * float(others.mean())
+  return _Cost(compiled, seconds, step, program_bytes(program))
+
+
+def _time(
+  program: Callable,
+  state: tuple,
+  cohort: Array,
+  data: ClientData,
+  key: Array,
+  repeats: int,
+) -> tuple[float, float]:
+  """Return the seconds of the fastest call, and the steps of a client."""
+  times, metrics = [], {}
+  for _ in range(repeats):
+    began = time.perf_counter()
+    _, _, metrics = jax.block_until_ready(program(*state, cohort, data, key))
+    times.append(time.perf_counter() - began)
+  return min(times), float(np.max(metrics['num_steps']))
+
+
+def _steps_of_evaluations(experiment: Experiment, stage: Stage) -> float:
+  """Return the evaluations during a stage in gradient steps."""
+  settings = experiment.settings
+  every = cadence(settings, experiment.rounds).evaluate
+  tests = _batches(
+    np.asarray(experiment.eval_data[1].count), settings.training.batch_size
+  ).sum()
+  views = len(settings.evaluation.eval_views)
+  return FORWARD_SHARE * float(stage.rounds // every * views * tests)
+
+
+def _typical(data: ClientData) -> int:
+  count = np.asarray(data.count)
+  return int(np.median(count[count > 0])) if count.any() else 0
+
+
+def _batches(examples: Any, size: int) -> Any:
+  return np.maximum(-(-np.asarray(examples) // size), 1)

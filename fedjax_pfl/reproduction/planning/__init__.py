@@ -1,0 +1,1 @@
+"""From cells and seeds to trainings and evaluations, by their keys."""

@@ -1,0 +1,1 @@
+"""Gather runs in one file of results, and merge such files."""

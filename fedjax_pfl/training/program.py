@@ -1,0 +1,397 @@
+"""The compiled functions of runs that differ in seeds, and in traced numbers.
+
+A seed is an argument of every program. So is a number that changes no shape
+and no decision in Python (a learning rate, hp.mu): the method is built inside
+the traced function, `build(task, hp)`, with the argument in the place of the
+number. A number stays a constant of its program where it is 0 or 1 and the
+method decides by that, and where it needs the value while it is traced.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core import progress, trees
+from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.target import target
+from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
+from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
+from fedjax_pfl.evaluation.own_metrics import with_metrics
+from fedjax_pfl.federated.chunking import (
+  chunk_limit,
+  chunk_size,
+  evaluation_chunk,
+)
+from fedjax_pfl.federated.client_dropout import with_dropout
+from fedjax_pfl.federated.cohort import is_on_host
+from fedjax_pfl.federated.communication import Communication, count_in_trace
+from fedjax_pfl.federated.host_offload import make_host_rounds
+from fedjax_pfl.federated.oom_backoff import with_oom_backoff
+from fedjax_pfl.federated.padding_overhead import expected_overhead
+from fedjax_pfl.federated.rounds import make_round, make_rounds, stage_shapes
+from fedjax_pfl.federated.sharding import replicate
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.settings.traced import (
+  flat_settings,
+  traced_names,
+  with_numbers,
+)
+from fedjax_pfl.training.build import Experiment, make_stages, mesh_of
+
+CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
+SEED = 'seed'
+# The method needs a number while it is traced: jax says so in one of these.
+NEEDS_VALUE = (
+  jax.errors.ConcretizationTypeError,
+  jax.errors.TracerArrayConversionError,
+  jax.errors.TracerIntegerConversionError,
+)
+
+Numbers = dict[str, Any]  # {'learning_rate': 0.1, 'hp.mu': 0.01}
+Edit = Callable[[Stage], Stage]
+
+
+class Call(NamedTuple):
+  """The rounds of a run between two stops: the arguments of a program."""
+
+  server: Server
+  clients: Client
+  cohorts: Array  # [T, C]
+  data: ClientData
+  key: Key
+
+
+class Result(NamedTuple):
+  """What the rounds of a call return."""
+
+  server: Server
+  clients: Client
+  metrics: dict[str, np.ndarray]  # [T, C, ...]
+  took_part: np.ndarray  # [T, C] bool; False: excluded, with metrics of 0
+
+
+Rounds = Callable[[Call], Result]
+
+
+def as_result(
+  server: Server, clients: Client, metrics: dict[str, Array]
+) -> Result:
+  """Return what rounds return as a result of all clients; waits for them."""
+  metrics = jax.tree.map(np.asarray, metrics)
+  return Result(server, clients, metrics, np.ones(metrics['loss'].shape, bool))
+
+
+class Program:
+  """The rounds and evaluations of an experiment, compiled when first called.
+
+  `names` are the traced numbers. Runs that share the program have data of one
+  shape, and settings that differ in the seed and in these numbers alone.
+  """
+
+  def __init__(self, experiment: Experiment, names: Sequence[str] = ()):
+    self.experiment, self.names = experiment, tuple(names)
+    self.mesh = mesh_of(experiment.settings.system)
+    self._rounds: dict[int, Callable] = {}
+    self._bytes: dict[int, Callable[[], Communication]] = {}
+    self._evaluations: dict[tuple, Callable] = {}
+
+  def numbers_of(self, settings: Settings) -> Numbers:
+    """Return the arguments that stand for these settings."""
+    fields = flat_settings(settings) if self.names else {}
+    return {name: float(fields[name]) for name in self.names}
+
+  def stages(self, numbers: Mapping[str, Any]) -> tuple[Stage, ...]:
+    """Return the stages of the method with these numbers, traced or not."""
+    if not numbers:
+      return self.experiment.stages
+    settings = with_numbers(self.experiment.settings, numbers)
+    return make_stages(settings, self.experiment.task)
+
+  # ---- rounds
+
+  def rounds(self, place: int, numbers: Numbers) -> Rounds:
+    """Return the rounds of the stage at this place, with these numbers."""
+
+    def run(call):
+      if place not in self._rounds:
+        self._rounds[place] = self._make_rounds(place, call.server)
+      return as_result(*self._rounds[place](numbers, *call))
+
+    return run
+
+  def message_bytes(self, place: int) -> Communication:
+    """Return the bytes of the stage's messages, once its rounds are traced."""
+    return self._bytes[place]()
+
+  def _algorithm(self, place: int, numbers: Mapping[str, Any], server: Server):
+    """Return the algorithm of a round; it counts bytes while it is traced."""
+    rate = self.experiment.settings.training.dropout_rate
+    stage, self._bytes[place] = count_in_trace(
+      self.stages(numbers)[place], server
+    )
+    return with_dropout(stage, rate).algorithm
+
+  def _make_rounds(self, place: int, server: Server) -> Callable:
+    """Return (numbers, server, clients, cohorts [T, C], data, key) -> ..."""
+    experiment, stage = self.experiment, self.experiment.stages[place]
+    system = experiment.settings.system
+    algorithm, setting = (
+      self._algorithm(place, {}, server),
+      (system.clients_per_chunk),
+    )
+    if system.debug:
+      return partial(_loop_rounds, algorithm, stage.name)
+    limit = limit_chunk(experiment, stage)
+    if is_on_host(experiment.train):
+      rounds_fn = make_host_rounds(
+        algorithm, setting, limit=limit, log=progress.log
+      )
+      return lambda numbers, *args: rounds_fn(*args)
+
+    def make(chunk):
+      def rounds(numbers, server, clients, cohorts, data, key):
+        round_fn = make_round(
+          self._algorithm(place, numbers, server),
+          clients_per_chunk=chunk,
+          mesh=self.mesh,
+        )
+        return make_rounds(round_fn)(server, clients, cohorts, data, key)
+
+      return replicate(jax.jit(rounds), self.mesh)
+
+    def choose(numbers, server, clients, cohorts, data, key):
+      args = server, clients, cohorts[0], data, key
+      return chunk_size(setting, algorithm, *args, limit=limit)
+
+    return with_oom_backoff(make, setting, choose, progress.log)
+
+  # ---- evaluations
+
+  def evaluation(
+    self,
+    place: int,
+    views: Sequence[str],
+    *,
+    scoring: str,
+    keep_models: bool = False,
+    edit: Edit = lambda stage: stage,
+  ) -> Evaluate:
+    """Return the evaluation of a block of clients in these views.
+
+    Of the stage at this place as `edit` returns it; the server is given
+    together with the numbers: ((server, numbers), clients, ..).
+    """
+    entry = place, tuple(views), scoring, keep_models, edit
+    if entry not in self._evaluations:
+      self._evaluations[entry] = self._make_evaluation(*entry)
+    return self._evaluations[entry]
+
+  def _make_evaluation(self, place, views, scoring, keep_models, edit):
+    experiment = self.experiment
+    settings = experiment.settings
+
+    def personalize(shared, client, data, rng):
+      server, numbers = shared
+      stage = edit(self.stages(numbers)[place])
+      return stage.algorithm.personalize(server, client, data, rng)
+
+    algorithm = edit(experiment.stages[place]).algorithm
+    evaluate_fn = make_evaluate(
+      algorithm._replace(personalize=personalize),
+      experiment.task.normalise,
+      views,
+      # Per-batch numbers are those of the public code: training's batches.
+      batch_size=TEST_BATCH
+      if scoring == 'exact'
+      else settings.training.batch_size,
+      score_fn=SCORINGS[scoring],
+      metrics=experiment.metrics,
+      keep_models=keep_models,
+      clients_per_chunk=evaluation_chunk(
+        settings.system.clients_per_chunk, self.block
+      ),
+      mesh=self.mesh,
+    )
+    return replicate(evaluate_fn, self.mesh)
+
+  @property
+  def block(self) -> int:
+    """Return how many clients one call evaluates."""
+    # As many as a round holds: that is known to fit an accelerator.
+    size = CPU_BLOCK
+    if target() != 'cpu':
+      size = max(CPU_BLOCK, self.experiment.cohort_size)
+    if self.mesh is not None:  # no device is without a client
+      size = -(-size // self.mesh.size) * self.mesh.size
+    return size
+
+  def global_evaluation(self, place: int) -> Callable:
+    """Return (numbers, server, test) -> Scores of the server's one model."""
+    entry = place, 'global'
+    if entry not in self._evaluations:
+      task, metrics = self.experiment.task, self.experiment.metrics
+      score_fn = with_metrics(score_view, metrics)
+
+      @jax.jit
+      def evaluate(numbers, server, test):
+        algorithm = self.stages(numbers)[place].algorithm
+        model = algorithm.global_model(server)
+        return score_fn(
+          algorithm.predict, model, test, task.normalise, TEST_BATCH
+        )
+
+      self._evaluations[entry] = evaluate
+    return self._evaluations[entry]
+
+
+def _loop_rounds(algorithm, name, numbers, server, clients, cohorts, *args):
+  """Return rounds client after client in Python, without compilation.
+
+  An exception names client, stage and round; a step that makes a number NaN or
+  infinite raises one.
+  """
+  del numbers  # those of the algorithm
+  round_fn, metrics = make_round(algorithm, backend='loop', name=name), []
+  for cohort in cohorts:
+    server, clients, values = round_fn(server, clients, cohort, *args)
+    metrics.append(values)
+  stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
+  return server, clients, stacked
+
+
+def limit_chunk(experiment: Experiment, stage: Stage) -> int:
+  """Return the largest chunk to choose; log its padding overhead.
+
+  A chunk of one client has none, and is not logged.
+  """
+  settings, counts = experiment.settings, np.asarray(experiment.train.count)
+  size = experiment.cohort_size
+  if stage.full_participation:
+    size = settings.data.num_seen_clients
+  batch_size = settings.training.batch_size
+  chunk = settings.system.clients_per_chunk
+  limit = chunk_limit(chunk, counts, size, batch_size)
+  if limit > 1:
+    share = expected_overhead(counts, size, limit, batch_size)
+    progress.log(
+      f'{"At most " * (chunk == "auto")}{limit} clients at a time: padding '
+      f'overhead {100 * share:.1f} % of their steps.'
+    )
+  return limit
+
+
+# ---- which runs share a program ----------------------------------------------
+
+
+def static_key(settings: Settings) -> str:
+  """Return a text of all fields but the seed and the numbers."""
+  varied = {SEED, *traced_names(settings)}
+  fields = flat_settings(settings)
+  return repr({name: own for name, own in fields.items() if name not in varied})
+
+
+def share_programs(
+  experiments: Sequence[Experiment],
+) -> list[tuple[Program, list[int]]]:
+  """Return programs, each with the places of the experiments that share it.
+
+  Not where functions hold something of the seed: the examples that the server
+  has, or the model of the run to start from.
+  """
+  groups: dict[str, list[int]] = {}
+  for place, experiment in enumerate(experiments):
+    knows = any(stage.knows_seed for stage in experiment.stages)
+    key = static_key(experiment.settings) + (f' {place}' if knows else '')
+    groups.setdefault(key, []).append(place)
+  shared = []
+  for places in groups.values():
+    for part in _divide([experiments[place] for place in places]):
+      own = [places[number] for number in part]
+      members = [experiments[place] for place in own]
+      shared.append((Program(members[0], [*_differing(members)]), own))
+  return shared
+
+
+def _differing(
+  experiments: Sequence[Experiment],
+) -> dict[str, tuple[float, ...]]:
+  """Return the numbers in which the settings differ: {name: that of each}."""
+  fields = [flat_settings(own.settings) for own in experiments]
+  names = traced_names(experiments[0].settings)
+  values = {name: tuple(own[name] for own in fields) for name in names}
+  return {name: own for name, own in values.items() if len({*own}) > 1}
+
+
+def _divide(experiments: Sequence[Experiment]) -> list[list[int]]:
+  """Return the places in parts that have the same constants."""
+  first, values = experiments[0], _differing(experiments)
+  arguments = _arguments_among(first, [*values])
+  decisive = {  # the method asks whether it is 0 or 1
+    name
+    for name in arguments
+    if {0, 1} & {*values[name]}
+    and not _can_be_traced(first, [name], jnp.float32)
+  }
+  parts: dict[tuple, list[int]] = {}
+  for place in range(len(experiments)):
+    constants = tuple(
+      own[place]
+      for name, own in values.items()
+      if name not in arguments or (name in decisive and own[place] in (0, 1))
+    )
+    parts.setdefault(constants, []).append(place)
+  return list(parts.values())
+
+
+def _arguments_among(
+  experiment: Experiment, names: Sequence[str]
+) -> Sequence[str]:
+  """Return which of these numbers can be arguments of a compiled program."""
+  if experiment.settings.system.debug or is_on_host(experiment.train):
+    return ()
+  if not names or _can_be_traced(experiment, names):
+    return names
+  return [name for name in names if _can_be_traced(experiment, [name])]
+
+
+def _can_be_traced(
+  experiment: Experiment,
+  names: Sequence[str],
+  kind: Callable[[float], Any] = float,
+) -> bool:
+  """Trace everything in a program that may depend on these numbers.
+
+  As Python numbers, which are neither 0 nor 1 (`checks.equals`), or as arrays.
+  """
+  program = Program(experiment, names)
+  numbers = program.numbers_of(experiment.settings)
+  numbers = {name: kind(own) for name, own in numbers.items()}
+  shapes = stage_shapes(experiment.stages, experiment.train)
+  try:
+    for place, (_, *states) in enumerate(shapes):
+      call = partial(_call_functions, program, place)
+      jax.eval_shape(call, numbers, *states, experiment.train)
+  except NEEDS_VALUE:
+    return False
+  return True
+
+
+def _call_functions(program, place, numbers, server, clients, data):
+  """Call every function of a stage that a program contains."""
+  stage = program.stages(numbers)[place]
+  algorithm, key = stage.algorithm, jax.random.key(0)
+  prepared = stage.prepare_data(server, data)
+  own = ClientData(data.x, data.y, data.index[0], data.count[0])
+  client, cohort = trees.gather(clients, 0), jnp.zeros(1, int)
+  round_fn = make_round(algorithm, clients_per_chunk=1)
+  return (
+    round_fn(server, clients, cohort, prepared, key),
+    algorithm.init_client(server, own, key),
+    algorithm.personalize(server, client, own, key),
+    algorithm.global_model(server) if algorithm.global_model else (),
+  )
