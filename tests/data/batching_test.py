@@ -12,23 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import (
-  COUNTS,
-  KEY,
-  TRAIN,
-  assert_same_bits,
-  client_of,
-  make_data,
-  make_task,
-)
+from helpers import KEY, assert_same_bits
 
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data.label_counts import label_counts
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-TASK, DATA = make_task(), make_data()
-PARAMS = TASK.init(KEY(7))
 
 
 def as_is(x, key):
@@ -79,17 +68,6 @@ def draw(batch, key):
   return jax.random.uniform(key)
 
 
-@pytest.mark.parametrize('count', [1, 2, 5, 6])
-def test_every_epoch_has_every_example_once(count):
-  sums = report(examples, client(count), size=2)
-  assert sums.shape == (3, -(-count // 2))
-  for epoch in sums:
-    batches = [decode(total) for total in epoch]
-    assert set().union(*batches) == set(range(count))
-    assert sum(map(len, batches)) == count
-    assert all(len(batch) == 2 for batch in batches[:-1])
-
-
 def test_every_epoch_is_reshuffled():
   sums = report(examples, client(9))
   assert len({tuple(epoch) for epoch in sums.tolist()}) == 3
@@ -116,7 +94,8 @@ def one_more(batches):
 def test_batches_are_repeated_when_they_run_out():
   got = report(examples, client(5), shuffle=False, steps=one_more)
   np.testing.assert_array_equal(got, [[3, 12, 16, 3]] * 3)
-  assert report(examples, client(0), steps=one_more).size == 0
+  for steps in (None, one_more):
+    assert report(examples, client(0), steps=steps).size == 0
 
 
 def test_a_step_may_have_several_batches():
@@ -169,29 +148,9 @@ def test_repeated_batches_are_reshuffled():
   np.testing.assert_array_equal(orders[:8], usual)
 
 
-def test_mask_is_one_for_examples_only():
-  size = report(lambda batch, key: batch.mask.sum(), client(5))
-  np.testing.assert_array_equal(size, [[2, 2, 1]] * 3)
-
-
 def test_order_does_not_depend_on_the_padding():
   wide = report(examples, client(5, width=33))
   assert_same_bits(wide, report(examples, client(5)))
-
-
-def test_client_without_examples_takes_no_step():
-  data = client_of(DATA, COUNTS.index(0))
-  tree, info = local_training.fit(
-    TASK.loss,
-    PARAMS,
-    data,
-    KEY(0),
-    tx=optax.sgd(0.1),
-    batching=TRAIN.batching(TASK),
-  )
-  assert_same_bits(tree, PARAMS)
-  assert info.num_steps == 0
-  assert info.metrics()['loss'] == 0
 
 
 def test_a_batch_may_have_several_steps():
@@ -218,16 +177,6 @@ def test_a_batch_may_have_several_steps():
   assert (steps == steps[:, :1]).all() and len(set(steps[:, 0].tolist())) == 6
   np.testing.assert_allclose(steps[:3, 0], [3.1, 12.1, 16.1], atol=0.11)
   assert len(set(info.reports['drawn'][:18].tolist())) == 18
-
-
-def test_label_counts_leave_the_padding_out():
-  data = DATA._replace(y=DATA.y.at[-1].set(0))
-  for i, count in enumerate(data.count.tolist()):
-    one = client_of(data, i)
-    counts = label_counts(one, 4)
-    assert counts.shape == (4,) and counts.sum() == count
-    own = np.asarray(one.y[one.index[:count]])
-    np.testing.assert_array_equal(counts, np.bincount(own, minlength=4))
 
 
 # ---- keys ------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 import fedjax_pfl
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import NAMES, Synthetic, is_available, load_dataset, peek
+from fedjax_pfl.data import NAMES, is_available, load_dataset, peek
 from fedjax_pfl.data.transforms import RECIPES
 
 
@@ -49,13 +49,6 @@ def test_every_name_can_be_peeked_at_and_has_transforms():
     assert len(shape.image_shape) == 3, name
     assert shape.num_classes >= 10, name
   assert set(NAMES) == set(RECIPES)
-
-
-def test_synthetic_takes_its_settings():
-  spec = Synthetic((12, 10, 2), 3, 30, 9, seed=1)
-  dataset = load_dataset('synthetic', synthetic=spec)
-  assert dataset.train.x.shape == (30, 12, 10, 2)
-  assert peek('synthetic', synthetic=spec) == ((12, 10, 2), 3)
 
 
 def test_cold_and_warm_start(tmp_path, write_prepared):

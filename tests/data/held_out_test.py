@@ -1,5 +1,6 @@
 """Halves of tests, examples for choosing, and clients who come later."""
 
+import jax
 import numpy as np
 import pytest
 from helpers import from_lists, pad, refused
@@ -34,7 +35,9 @@ CLIENTS = [
 def test_halves_of_every_client():
   """Of 5, 4, 1, 0 and 2 examples, the first the fullest."""
   rows = [[[10.0 * i + j] for j in range(n)] for i, n in enumerate(SIZES)]
-  for data in (from_lists(*rows), pad(from_lists(*rows), 9)):
+  whole = from_lists(*rows)
+  for data in (whole, pad(whole, 9)):
+    data = jax.tree.map(np.asarray, data)
     got = [
       [
         half.x[half.index[i, : half.count[i]], 0].tolist()

@@ -4,8 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import (
+  TEST_COUNTS,
+  assert_same_bits,
+  build,
+  evaluate,
+  make_data,
+  play,
+)
 
-import fedjax_pfl as pfl
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.data.image_pool import ImagePool, pool_of
 
@@ -35,24 +42,16 @@ def test_it_looks_like_images():
 
 
 def test_a_round_and_an_evaluation_have_the_same_bits():
-  images = pfl.load_dataset('digits').train
-  rows = [np.arange(4), np.arange(4, 11)]
-  data = pfl.stack_clients(images, rows)
+  data, tests = make_data(), make_data(TEST_COUNTS, seed=1)
   with compiling_for('tpu'):
-    flat = pfl.stack_clients(images, rows)
+    flat, flat_tests = (
+      one._replace(x=pool_of(np.asarray(one.x))) for one in (data, tests)
+    )
   assert isinstance(flat.x, ImagePool)
-  task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
-  fedavg, key = pfl.algorithm('fedavg'), jax.random.key(0)
-  train = pfl.LocalTraining(epochs=1, batch_size=4)
-  (stage,) = fedavg.build(task, fedavg.HParams(train=train))
-  round_fn = pfl.make_round(stage.algorithm)
-  evaluate = pfl.make_evaluate(stage.algorithm, task.normalise, ('initial',))
-
-  def play(data):
-    server, clients = pfl.begin(stage, data, key)
-    server, clients, _ = round_fn(server, clients, jnp.arange(2), data, key)
-    states = server, clients, jnp.arange(2), data, data, key
-    return server.params, evaluate(*states)
-
-  for a, b in zip(*map(jax.tree.leaves, map(play, (data, flat))), strict=True):
-    np.testing.assert_array_equal(a, b)
+  stages = build('fedavg')
+  results = []
+  for train, test in ((data, tests), (flat, flat_tests)):
+    server, clients, _ = play(stages, train, rounds=1)
+    scores, _ = evaluate(stages, server, clients, train, test)
+    results.append((server.params, scores))
+  assert_same_bits(*results)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import is_available, load_dataset, npz_files, peek
+from fedjax_pfl.data import (
+  is_available,
+  load_dataset,
+  npz_files,
+  peek,
+  peek_dtype,
+)
 from fedjax_pfl.data.images import digest
 
 P = 12
@@ -48,6 +54,7 @@ def test_the_least_that_a_file_holds(file):
   assert dataset.train.y.dtype == np.int32
   assert dataset.test.x.shape == (0, 4, 5, 1) and len(dataset.test.y) == 0
   assert dataset.clients is None
+  assert peek_dtype('npz', str(file)) == peek_dtype('cifar10') == 'uint8'
   assert peek('npz', str(file)) == ((4, 5, 1), 3)
 
 

@@ -38,12 +38,6 @@ def test_inputs_keep_shape_and_values(tmp_path, inputs, dtype):
   assert peek_dtype('npz', str(place)) == dtype
 
 
-def test_images_are_images(tmp_path):
-  load(tmp_path / 'own.npz', images=np.zeros((P, 4, 4), np.uint8))
-  assert peek_dtype('npz', str(tmp_path / 'own.npz')) == 'uint8'
-  assert peek_dtype('cifar10') == 'uint8'
-
-
 REFUSED = {
   'objects': (np.array([[0], 'x'] * 6, object), 'with inputs object[12]'),
   'words': (np.array([['a', 'b']] * P), 'with inputs text[12, 2]'),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import Synthetic, make_synthetic
+from fedjax_pfl.data import Synthetic, load_dataset, make_synthetic, peek
 
 
 def nearest_centroid(dataset):
@@ -28,7 +28,9 @@ def test_the_test_set_does_not_depend_on_the_size_of_the_training_set():
 
 
 def test_shapes_and_balance():
-  dataset = make_synthetic(Synthetic((9, 12, 3), 7, 70, 21))
+  spec = Synthetic((9, 12, 3), 7, 70, 21)
+  dataset = load_dataset('synthetic', synthetic=spec)
+  assert peek('synthetic', synthetic=spec) == ((9, 12, 3), 7)
   assert dataset.train.x.shape == (70, 9, 12, 3)
   assert (dataset.train.x.dtype, dataset.train.y.dtype) == (np.uint8, np.int32)
   assert np.bincount(dataset.train.y).tolist() == [10] * 7

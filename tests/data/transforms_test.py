@@ -41,12 +41,6 @@ def test_windows_and_flips_are_exact():
   )
 
 
-def test_the_middle_window_is_the_image():
-  x = batch(3)
-  middle = np.full(3, PAD)
-  np.testing.assert_array_equal(crop_flip(x, middle, middle, np.zeros(3)), x)
-
-
 @pytest.mark.parametrize(
   ('name', 'shape', 'mean', 'std'),
   [
@@ -214,33 +208,15 @@ def test_fedconcat_turns_each_row_by_an_angle_of_its_own(monkeypatch):
   np.testing.assert_allclose(normalise(x, KEY(0)), want, rtol=1e-5, atol=1e-6)
 
 
-def test_rows_do_not_depend_on_the_padding_behind_them():
-  augment = jax.jit(make_transforms('cifar10', SMALL)[0])
-  x, key = batch(50, SMALL), jax.random.key(3)
-  full = augment(x, key)
-  for size in (1, 32):
-    np.testing.assert_array_equal(augment(x[:size], key), full[:size])
-  longer = np.concatenate([x, np.zeros_like(x)])
-  np.testing.assert_array_equal(augment(longer, key)[:50], full)
-
-
-def test_rows_and_keys_differ():
-  augment, _ = make_transforms('cifar10', CIFAR)
-  x = np.repeat(batch(1), 30, 0)
-  one, two = (np.asarray(augment(x, jax.random.key(s))) for s in (0, 1))
-  assert len(np.unique(one.reshape(30, -1), axis=0)) > 20
-  assert (one != two).any((1, 2, 3)).sum() > 20
-
-
-def test_same_numbers_compiled_and_over_clients():
+def test_a_row_depends_on_its_place_and_its_key():
+  """Not on rows behind it, nor on other clients; compiled or not."""
   augment, _ = make_transforms('cifar10', SMALL)
-  x = batch(8, SMALL).reshape(2, 4, *SMALL)
-  keys = jax.random.split(jax.random.key(0), 2)
-  together = jax.jit(jax.vmap(augment))(x, keys)
-  for k in range(2):
-    np.testing.assert_allclose(
-      together[k], augment(x[k], keys[k]), rtol=1e-5, atol=1e-6
-    )
+  x = np.repeat(batch(1, SMALL), 16, 0).reshape(2, 8, *SMALL)
+  keys = jax.random.split(KEY(3), 2)
+  together = np.asarray(jax.jit(jax.vmap(augment))(x, keys))
+  few = augment(x[0, :5], keys[0])
+  np.testing.assert_allclose(together[0, :5], few, rtol=1e-5, atol=1e-6)
+  assert len(np.unique(together.reshape(16, -1), axis=0)) > 12
 
 
 def test_doubles_under_x64():
@@ -248,7 +224,7 @@ def test_doubles_under_x64():
     x = batch(2)
     augment, normalise = make_transforms('cifar10', CIFAR)
     key = jax.random.key(0)
-    assert augment(x, key).dtype == jnp.float64
+    assert jax.eval_shape(augment, x, key).dtype == jnp.float64
     want = (x / 255 - IMAGENET_MEAN) / IMAGENET_STD
     np.testing.assert_allclose(normalise(x, key), want, rtol=1e-12, atol=1e-12)
 

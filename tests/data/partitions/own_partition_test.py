@@ -47,16 +47,6 @@ def test_equal_seeds_give_equal_rows_and_tests_may_be_a_part_of_training():
     assert set(own) | set(tests) == set(all_rows)
 
 
-def test_a_client_may_be_without_tests():
-  def few(labels, num_clients, rng):
-    return np.array_split(np.arange(min(len(labels), 42)), num_clients)[::1]
-
-  def none(labels, num_clients, rng):
-    return few(labels, num_clients, rng) if len(labels) > 12 else [[]] * K
-
-  assert [len(rows) for rows in divide(none)[1]] == [0] * K
-
-
 REFUSED = {
   'twice': (lambda y, k, r: [[0, 1]] * k, 'gives row 0 to client 1 a second'),
   'repeated': (lambda y, k, r: [[3, 3], [1], [2], [0]], 'row 3 to client 0'),

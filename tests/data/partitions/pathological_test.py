@@ -29,16 +29,6 @@ def test_cifar10_is_five_pairs_of_classes():
     assert counts[client, first : first + 2].tolist() == [250, 250]
 
 
-def test_five_classes_of_cifar100():
-  train = shuffled_labels(500, 100)
-  indices, _ = divide(
-    train, train, num_clients=200, num_classes=100, shards_per_client=5
-  )
-  counts = class_counts(train, indices, 100)
-  assert np.flatnonzero(counts[21]).tolist() == [5, 6, 7, 8, 9]
-  assert {*counts[counts > 0]} == {50}
-
-
 def test_classes_of_unequal_sizes_have_blocks_of_unequal_sizes():
   labels = shuffled_labels([7, 4, 0, 9], 4)
   indices, _ = divide(

@@ -7,7 +7,7 @@ import pytest
 from labels import check_partition
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import deal_blocks, partition, shard_assignment, shards
+from fedjax_pfl.data import deal_blocks, partition, shard_assignment
 
 
 def first(client, position, left):
@@ -38,26 +38,6 @@ def test_blocks_may_be_empty():
   indices = deal_blocks(labels, np.array([[0, 1], [0, 1], [1, 0]]), first)
   assert [rows.tolist() for rows in indices] == [[0, 1], [], []]
   check_partition(indices, 2)
-
-
-@pytest.mark.parametrize(
-  ('num_clients', 'num_shards'), [(20, 2), (20, 5), (5, 10), (50, 1), (7, 10)]
-)
-def test_shards_partition_ragged_classes(num_clients, num_shards):
-  labels = np.random.default_rng(0).integers(0, 10, 997)
-  rng = np.random.default_rng(1)
-  assignment = shard_assignment(rng, num_clients, num_shards, 10)
-  each = num_clients * num_shards // 10
-  assert assignment.shape == (num_clients, num_shards)
-  assert np.bincount(assignment.ravel()).tolist() == [each] * 10
-  indices = shards(labels, assignment, rng)
-  check_partition(indices, 997)
-  sizes = np.bincount(labels)
-  for row, rows in zip(assignment, indices, strict=True):
-    times = np.bincount(row, minlength=10)
-    own = np.bincount(labels[rows], minlength=10)
-    assert (own >= times * (sizes // each)).all()
-    assert (own <= times * -(-sizes // each)).all()
 
 
 def test_a_class_may_occur_twice_in_a_row():

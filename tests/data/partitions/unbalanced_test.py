@@ -69,16 +69,6 @@ def test_a_class_that_does_not_suffice_by_hand():
   assert len(np.unique(np.concatenate(indices))) == 15
 
 
-def test_unequal_classes_end_and_nobody_gets_more_than_asked():
-  train = shuffled_labels((500, 3, 0, 40, 900, 500, 500, 500, 57, 1000), 10)
-  indices, _ = divide(train, CIFAR[1], size_step=30)
-  rows = np.concatenate(indices)
-  assert len(np.unique(rows)) == len(rows)
-  requested = 200 + 30 * (np.arange(20) // 5 - 1.5)
-  assert (sizes_of(indices) <= requested).all()
-  assert min(sizes_of(indices)) < 0.7 * requested.min()
-
-
 def test_the_smallest_may_get_nothing():
   train, _ = divide(size_step=250 / 1.5)
   assert sizes_of(train)[:5] == [0] * 5 and sizes_of(train)[-1] == 500
