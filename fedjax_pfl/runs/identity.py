@@ -83,12 +83,9 @@ def _completed(
 ) -> dict[str, Any]:
   """Return the stored config with the defaults of younger fields.
 
-  Those of a record inside it (finetune), too. That is, if it has no field that
-  is unknown today: else it is of a version whose fields had other names.
+  Those of a record inside it (finetune), too.
   """
   completed = dict(stored)
-  if stored.keys() - given.keys():
-    return completed
   for name in given.keys() & {*defaults}:
     values = [config.get(name) for config in (stored, given, defaults)]
     if name not in stored:
@@ -204,15 +201,6 @@ def _compare(
 
 
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
-  unknown, absent = _fields(stored) - {*given}, _fields(given) - {*stored}
-  if unknown and absent:
-    return bad_input(
-      'config',
-      got=f'{path}, a run with the fields {", ".join(sorted(unknown))}',
-      expected=f'a run with the fields {", ".join(sorted(absent))}',
-      choices=['another --workdir', 'version 0.1, to continue that run'],
-      cause='a run of version 0.1, whose fields have other names',
-    )
   names = [
     name
     for name in {**stored, **given}
@@ -240,8 +228,3 @@ def _is_same_code(before: Any, now: Any) -> bool:
     for one in (before, now)
   )
   return before == now
-
-
-def _fields(flat: dict) -> set[str]:
-  """Return the fields of a flat config, less the method's own."""
-  return {name for name in flat if not name.startswith('hp.')}

@@ -140,21 +140,6 @@ def test_so_does_one_inside_of_a_record(tmp_path):
   assert "got {'finetune.momentum': 0.9}" in message
 
 
-def test_a_run_of_version_0_1_is_a_sentence_with_its_fields(tmp_path):
-  config = {**CONFIG, 'num_clients': 10}
-  del config['shards_per_client']
-  old = {**CONFIG, 'clients': 10, 'shards': 2, 'hp': {'update_part': 'body'}}
-  del old['shards_per_client']
-  run_dir.open_run(tmp_path, old, data='d')
-  message = refused(lambda: run_dir.open_run(tmp_path, config, data='d'))
-  assert message == (
-    f"config: got '{tmp_path}, a run with the fields clients, shards', "
-    'expected a run with the fields num_clients. Choices: another --workdir, '
-    'version 0.1, to continue that run. Likely cause: a run of version 0.1, '
-    'whose fields have other names.'
-  )
-
-
 def test_a_setting_that_json_cannot_hold(tmp_path):
   message = refused(lambda: begin(tmp_path / 'a', hp={'act': np.tanh}))
   assert message.startswith('config.hp.act: got <ufunc')
