@@ -113,12 +113,10 @@ def measure_cases(cases, works) -> list[dict]:
 
 def measure_bars(name, function) -> list[dict]:
   """Print the bars of a name as they are measured; return them."""
-  from experiments.benchmarks import screen
-
   log_progress(f'Measuring the bars: {name}')
   records = []
   for bar in function(REPEATS.value):
-    log(*screen.bar_lines(bar))
+    log(*bar.lines())
     records.append(bar.as_json())
   return records
 

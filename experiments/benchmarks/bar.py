@@ -1,6 +1,10 @@
 """A bar: a limit for a measurement, from above or below."""
 
+import textwrap
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from experiments.benchmarks.screen import WIDTH, number
 
 
 class Bar(NamedTuple):
@@ -26,3 +30,16 @@ class Bar(NamedTuple):
 
   def as_json(self) -> dict[str, object]:
     return {**self._asdict(), 'met': self.met}
+
+  def lines(self) -> Iterator[str]:
+    """Yield the printed line, and below it how it was measured."""
+    want = f'{self.sense} {number(self.bar)}'
+    got, verdict = '-', 'not measured'
+    if self.measured is not None:
+      got = f'{number(self.measured)} {self.unit}'
+      verdict = 'met' if self.met else 'NOT MET'
+    yield f'{self.name:34} {got:>18}   {want:>13}   {verdict}'
+    if self.how:
+      yield from textwrap.wrap(
+        self.how, WIDTH, initial_indent='    ', subsequent_indent='    '
+      )

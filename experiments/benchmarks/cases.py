@@ -71,17 +71,12 @@ def make_task(case: Case) -> Task:
   Plain modules are not augmented, as in the benchmarks that they are from.
   """
   augment, normalise = make_transforms('cifar10', case.image_shape)
+  make, model = tasks.make_task, case.model
   if case.model in PLAIN:
-    return tasks.task_from_module(
-      PLAIN[case.model](case.num_classes),
-      image_shape=case.image_shape,
-      num_classes=case.num_classes,
-      augment=normalise,
-      normalise=normalise,
-      conv_impl=case.conv_impl,
-    )
-  return tasks.make_task(
-    case.model,
+    make, model = tasks.task_from_module, PLAIN[model](case.num_classes)
+    augment = normalise
+  return make(
+    model,
     image_shape=case.image_shape,
     num_classes=case.num_classes,
     augment=augment,
@@ -99,6 +94,32 @@ def make_clients(case: Case, test: bool = False) -> ClientData:
   )
   rows = np.arange(case.clients * each).reshape(case.clients, each)
   return stack_clients(make_synthetic(spec).train, rows)
+
+
+def share_clients(case: Case, number: int) -> ClientData:
+  """Return so many clients, who share the images of the case's few."""
+  few = make_clients(case)
+  owners = np.arange(number) % case.clients
+  return few._replace(
+    index=jnp.asarray(np.asarray(few.index)[owners]),
+    count=jnp.asarray(np.asarray(few.count)[owners]),
+  )
+
+
+def make_stages(case: Case, **train) -> tuple[Stage, ...]:
+  """Return the method of a case."""
+  module = load(case.method)
+  hp = hyperparameters(case, module.HParams, **train)
+  return module.build(make_task(case), hp)
+
+
+def hyperparameters(case: Case, make: type, **train) -> NamedTuple:
+  """Return those of a method; all its fits have the momentum of the case."""
+  shared = {'batch_size': case.batch, 'momentum': case.momentum}
+  hp = {'train': local_training.LocalTraining(epochs=1, **shared, **train)}
+  if 'finetune' in make._fields:
+    hp['finetune'] = personalization.Finetuning(epochs=(case.epochs,), **shared)
+  return make(**hp)
 
 
 def make_training(case: Case) -> Program:
@@ -186,25 +207,11 @@ def _clients_per_chunk(case: Case) -> int | str:
 
 def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
   """Return the last stage of the method, its states and its data."""
-  module, task = load(case.method), make_task(case)
-  stages = module.build(task, hyperparameters(case, module.HParams))
+  stages = make_stages(case)
   state = begin(stages[0], data, jax.random.key(0))
   for stage in stages[1:]:
     state = stage.initialize(*state, data)
   return stages[-1], state, stages[-1].prepare_data(state[0], data)
-
-
-def hyperparameters(case: Case, make: type) -> NamedTuple:
-  """Return those of a method; all its fits have the momentum of the case."""
-  train = local_training.LocalTraining(
-    epochs=1, batch_size=case.batch, momentum=case.momentum
-  )
-  hp = {'train': train}
-  if 'finetune' in make._fields:
-    hp['finetune'] = personalization.Finetuning(
-      epochs=(case.epochs,), batch_size=case.batch, momentum=case.momentum
-    )
-  return make(**hp)
 
 
 def _compile(function: Callable, *arguments) -> tuple[Any, float]:

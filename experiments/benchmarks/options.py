@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 from itertools import product
 from typing import Any
 
-from experiments.benchmarks.against_torch import standard_case
-from experiments.benchmarks.bars import BARS
+from experiments.benchmarks.bars import BARS, standard_case
 from experiments.benchmarks.cases import WORKS, Case
 from experiments.benchmarks.measure import NO_TORCH, has_torch
 from experiments.benchmarks.plain_models import PLAIN
@@ -22,40 +21,31 @@ def make_cases(options: dict[str, Any]) -> list[Case]:
 
   Clients, steps and batch default to those of the model's first bar.
   """
-  models = _words('model', options['model'], (*MODELS, *PLAIN))
-  conv_impls = _words('conv_impl', options['conv_impl'], CONV_IMPLS)
-  dtypes = _words('dtype', options['dtype'], DTYPES)
-  chunks = [
-    _chunk(word)
-    for word in _given('clients_per_chunk', options['clients_per_chunk'])
+  given = dict(options)
+  models = _words('model', given.pop('model'), (*MODELS, *PLAIN))
+  _words('conv_impl', given['conv_impl'], CONV_IMPLS)
+  _words('dtype', given['dtype'], DTYPES)
+  for name in ('clients', 'steps', 'batch'):
+    given[name] = _numbers(name, given[name])
+  given['devices'] = _numbers('devices', _given('devices', given['devices']))
+  for word in _given('clients_per_chunk', given['clients_per_chunk']):
+    _numbers('clients_per_chunk', [word] if word != 'auto' else [])
+  return [
+    standard_case(model)._replace(**dict(zip(asked, choice, strict=True)))
+    for model in models
+    for asked in [{name: values for name, values in given.items() if values}]
+    for choice in product(*asked.values())
   ]
-  devices = _numbers('devices', _given('devices', options['devices']))
-  cases = []
-  for model in models:
-    own = standard_case(model)
-    clients = _numbers('clients', options['clients']) or [own.clients]
-    steps = _numbers('steps', options['steps']) or [own.steps]
-    batches = _numbers('batch', options['batch']) or [own.batch]
-    grid = product(clients, steps, batches, chunks, conv_impls, dtypes, devices)
-    cases += [
-      Case(model, *choice, momentum=own.momentum, devices=number)
-      for *choice, number in grid
-    ]
-  return cases
 
 
 def make_methods(words: Sequence[str]) -> list[str]:
   """Return the names of methods to compare; none for FedAvg alone."""
-  if [*words] == ['all']:
-    return [*available()]
   names = _names('methods', words, available(), ('all',))
   return [] if names == ['fedavg'] else names
 
 
 def make_bars(words: Sequence[str]) -> list[str]:
   """Return the names of bars to be measured."""
-  if [*words] in (['all'], ['none']):
-    return [*BARS] if words[0] == 'all' else []
   return _names('bars', words, BARS, ('all', 'none'))
 
 
@@ -121,8 +111,12 @@ def _names(
   choices: Collection[str],
   alone: Sequence[str],
 ) -> list[str]:
-  """Return the words as given, without those that stand alone."""
+  """Return the names: all of them for 'all', no one for 'none'."""
   _words(name, words, (*choices, *alone))
+  if [*words] == ['all']:
+    return [*choices]
+  if [*words] == ['none']:
+    return []
   if {*words} & {*alone}:
     raise bad_input(
       name,
@@ -144,7 +138,3 @@ def _numbers(name: str, words: Sequence[str]) -> list[int]:
         cause='a typing error',
       )
   return [int(word) for word in words]
-
-
-def _chunk(word: str) -> str:
-  return word if word == 'auto' else str(*_numbers('clients_per_chunk', [word]))

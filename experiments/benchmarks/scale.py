@@ -8,22 +8,18 @@ the indices of all clients in memory, with host those of its cohort.
 from collections.abc import Iterator
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.cases import (
   Case,
   Program,
-  make_clients,
   make_program,
-  make_task,
+  make_stages,
   memory_of,
+  share_clients,
 )
 from experiments.benchmarks.timing import in_turn, ratios, spread
-from fedjax_pfl.algorithms import load
-from fedjax_pfl.client import local_training
-from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated.cohort import gather, sample_cohorts
 from fedjax_pfl.federated.host_offload import compiled_round
 
@@ -34,7 +30,10 @@ LIMIT = 1.1
 
 def bars(repeats: int) -> Iterator[Bar]:
   """Yield the growth of time and memory from 100 to 100,000 clients."""
-  programs = {number: make_round_of(number) for number in REGISTERED}
+  programs = {
+    number: make_program(CASE, share_clients(CASE, number), draw(number))
+    for number in REGISTERED
+  }
   for program in programs.values():
     program.run()
   runs = {number: with_draw(number, one) for number, one in programs.items()}
@@ -75,12 +74,6 @@ def bars(repeats: int) -> Iterator[Bar]:
   )
 
 
-def make_round_of(number: int):
-  """Return a compiled round of ten of these clients."""
-  data = registered(number)
-  return make_program(CASE, data, draw(number))
-
-
 def draw(number: int) -> np.ndarray:
   """Return a cohort of ten, as a run samples it."""
   return np.asarray(
@@ -100,10 +93,8 @@ def with_draw(number: int, program: Program):
 
 def fed_bytes(number: int) -> int:
   """Return the bytes of a round with clients_placement=host."""
-  data, ids = registered(number), draw(number)
-  module = load(CASE.method)
-  train = local_training.LocalTraining(epochs=1, batch_size=CASE.batch)
-  algorithm = module.build(make_task(CASE), module.HParams(train))[0].algorithm
+  data, ids = share_clients(CASE, number), draw(number)
+  algorithm = make_stages(CASE)[0].algorithm
   server = algorithm.init_server(jax.random.key(0))
   lowered = compiled_round.lower(
     *(algorithm, 1, data.index.shape, server),
@@ -111,13 +102,3 @@ def fed_bytes(number: int) -> int:
     jax.random.key(0),
   )
   return memory_of(lowered.compile())
-
-
-def registered(number: int) -> ClientData:
-  """Return clients that share the rows of a few."""
-  few = make_clients(CASE)
-  owners = np.arange(number) % CASE.clients
-  return few._replace(
-    index=jnp.asarray(np.asarray(few.index)[owners]),
-    count=jnp.asarray(np.asarray(few.count)[owners]),
-  )

@@ -1,9 +1,8 @@
-"""The printed table of cases and lines of bars."""
+"""The printed table of cases."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.measure import Measured
 from experiments.benchmarks.timing import Spread
 from fedjax_pfl.models.ops.conv import resolve
@@ -63,21 +62,6 @@ def columns(lines: Sequence[Sequence[str]], heads: int) -> Iterator[str]:
       cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)
     ]
     yield ' '.join([first.ljust(widths[0]), *cells]).rstrip()
-
-
-def bar_lines(bar: Bar) -> Iterator[str]:
-  """Yield the line of a bar, and below it how it was measured."""
-  want = f'{bar.sense} {number(bar.bar)}'
-  if bar.measured is None:
-    yield f'{bar.name:34} {"-":>18}   {want:>13}   not measured'
-  else:
-    got = f'{number(bar.measured)} {bar.unit}'
-    verdict = 'met' if bar.met else 'NOT MET'
-    yield f'{bar.name:34} {got:>18}   {want:>13}   {verdict}'
-  if bar.how:
-    yield from textwrap.wrap(
-      bar.how, WIDTH, initial_indent='    ', subsequent_indent='    '
-    )
 
 
 def number(value: float) -> str:

@@ -36,16 +36,12 @@ def mobilenet(num_classes):
   return nn.Sequential(*parts)
 
 
-class BasicBlock(nn.Module):
-  def __init__(self, inputs, outputs, stride):
+class Residual(nn.Module):
+  """A block of a ResNet: layers, and the image beside them."""
+
+  def __init__(self, inputs, outputs, stride, *body):
     super().__init__()
-    self.body = nn.Sequential(
-      conv3(inputs, outputs, stride),
-      norm(outputs),
-      nn.ReLU(),
-      conv3(outputs, outputs),
-      norm(outputs),
-    )
+    self.body = nn.Sequential(*body, norm(outputs))
     self.shortcut = nn.Identity()
     if stride != 1 or inputs != outputs:
       project = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
@@ -55,27 +51,16 @@ class BasicBlock(nn.Module):
     return torch.relu(self.body(x) + self.shortcut(x))
 
 
-class Bottleneck(nn.Module):
-  def __init__(self, inputs, width, stride):
-    super().__init__()
-    outputs = 4 * width
-    self.body = nn.Sequential(
-      nn.Conv2d(inputs, width, 1, bias=False),
-      norm(width),
-      nn.ReLU(),
-      conv3(width, width, stride),
-      norm(width),
-      nn.ReLU(),
-      nn.Conv2d(width, outputs, 1, bias=False),
-      norm(outputs),
-    )
-    self.shortcut = nn.Identity()
-    if stride != 1 or inputs != outputs:
-      project = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
-      self.shortcut = nn.Sequential(project, norm(outputs))
+def basic(inputs, width, stride):
+  first = conv3(inputs, width, stride), norm(width), nn.ReLU()
+  return Residual(inputs, width, stride, *first, conv3(width, width))
 
-  def forward(self, x):
-    return torch.relu(self.body(x) + self.shortcut(x))
+
+def bottleneck(inputs, width, stride):
+  narrow = nn.Conv2d(inputs, width, 1, bias=False), norm(width), nn.ReLU()
+  seen = conv3(width, width, stride), norm(width), nn.ReLU()
+  wide = nn.Conv2d(width, 4 * width, 1, bias=False)
+  return Residual(inputs, 4 * width, stride, *narrow, *seen, wide)
 
 
 def resnet(block, blocks, growth, num_classes):
@@ -90,11 +75,11 @@ def resnet(block, blocks, growth, num_classes):
 
 
 def resnet18(num_classes):
-  return resnet(BasicBlock, (2, 2, 2, 2), 1, num_classes)
+  return resnet(basic, (2, 2, 2, 2), 1, num_classes)
 
 
 def resnet50(num_classes):
-  return resnet(Bottleneck, (3, 4, 6, 3), 4, num_classes)
+  return resnet(bottleneck, (3, 4, 6, 3), 4, num_classes)
 
 
 def simple_cnn(num_classes):

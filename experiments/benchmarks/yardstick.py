@@ -9,18 +9,24 @@ them by their faster time. The two best are then timed in turn with ours at all
 repeats, and the ratio is taken to the one with the smaller median.
 
 PyTorch is imported when a variant starts.
+
+Ours is at its best, too: on a CPU a round, or an evaluation, runs on one
+device, whose products use all cores, or on one device a core, which all have
+clients of their own (`--config.devices`). A first pass of the same length
+chooses.
 """
 
 import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
 
+from experiments.benchmarks import cases
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.timing import Run, in_turn, spread
 
@@ -100,20 +106,18 @@ def _ranking(case: Case) -> Ranking:
         if one.form != 'compiled':
           raise
         left_out = f'torch.compile is left out: {first_line(error)}'
-    seconds = in_turn(runs, FIRST_REPEATS)
-  for one in rank(seconds):
-    text = f'  {one.name}: {min(seconds[one]):.2f} s'
+    ranked = _first_pass(runs, lambda one: one.name)
+  return Ranking(tuple(ranked), left_out)
+
+
+def _first_pass(runs: Mapping[Any, Run], name_of: Callable) -> list:
+  """Return what runs from the fastest on, by its fastest time; print all."""
+  seconds = in_turn(runs, FIRST_REPEATS)
+  ranked = sorted(seconds, key=lambda one: min(seconds[one]))
+  for one in ranked:
+    text = f'  {name_of(one)}: {min(seconds[one]):.2f} s'
     print(text, file=sys.stderr, flush=True)
-  return Ranking(tuple(rank(seconds)), left_out)
-
-
-def rank(seconds: Mapping[Any, list[float]]) -> list:
-  """Return the names from the fastest on, by their fastest time.
-
-  >>> rank({'a': [3, 9], 'b': [4, 2]})
-  ['b', 'a']
-  """
-  return sorted(seconds, key=lambda name: min(seconds[name]))
+  return ranked
 
 
 def first_line(error: Exception) -> str:
@@ -153,3 +157,35 @@ def running(case: Case, work: str, variant: Variant) -> Iterator[Run]:
     yield run
   finally:
     close()
+
+
+def choices(case: Case, devices: int, backend: str) -> list[Case]:
+  """Return the case on one device and, on a CPU, on all that it has.
+
+  >>> [one.devices for one in choices(Case('vgg9', clients=4), 2, 'cpu')]
+  [1, 2]
+  """
+  most = min(devices, case.clients)
+  counts = [1, most] if backend == 'cpu' and most > 1 else [1]
+  return [case._replace(devices=count) for count in counts]
+
+
+@functools.cache
+def at_our_best(case: Case, work: str) -> Case:
+  """Return the case with the number of devices that is faster for the work."""
+  ours = choices(case, jax.local_device_count(), jax.default_backend())
+  if len(ours) == 1:
+    return ours[0]
+  runs = {one: cases.make(one, work).run for one in ours}
+  for run in runs.values():
+    run()
+  return _first_pass(runs, lambda one: f'ours, {words(one)}')[0]
+
+
+def words(case: Case) -> str:
+  """Return the devices of a case in words.
+
+  >>> words(Case('vgg9')), words(Case('vgg9', devices=2))
+  ('one device', '2 devices')
+  """
+  return f'{case.devices} devices' if case.devices > 1 else 'one device'

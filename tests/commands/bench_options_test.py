@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.benchmarks import against_torch, options
+from experiments.benchmarks import bars, options
 from experiments.benchmarks.cases import Case
 from fedjax_pfl.core.errors import BadInput
 
@@ -90,7 +90,7 @@ def test_cases_are_every_combination():
     ('resnet18', '2'),
   ]
   # Where nothing else is asked for, the table has the cases of the bars.
-  assert cases[0] == against_torch.standard_case('convnet4')
+  assert cases[0] == bars.standard_case('convnet4')
 
 
 def test_defaults_are_those_of_the_first_bar():
@@ -105,10 +105,10 @@ def test_a_case_for_each_number_of_devices():
 
 def test_bars_of_every_model_by_name():
   names = options.make_bars(['all'])
-  assert {*against_torch.TRAINING} < {*names}
+  assert {*bars.TRAINING} < {*names}
   assert options.make_bars(['pfl_cnn', 'resnet50']) == ['pfl_cnn', 'resnet50']
-  fedavg_cnn = against_torch.TRAINING['fedavg_cnn']
+  fedavg_cnn = bars.TRAINING['fedavg_cnn']
   assert [case.batch for case in fedavg_cnn] == [10, 50]
   # So that clients are dealt out evenly over two processes.
-  cases = [case for own in against_torch.TRAINING.values() for case in own]
+  cases = [case for own in bars.TRAINING.values() for case in own]
   assert all(case.clients % 2 == 0 for case in cases)

@@ -14,17 +14,16 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.benchmarks import (
-  against_torch,
-  ceilings,
+  bars,
   counts,
   options,
-  our_best,
   ragged,
   screen,
   timing,
   yardstick,
 )
 from experiments.benchmarks import cases as bench_cases
+from experiments.benchmarks import measure as measuring
 from experiments.benchmarks.bar import Bar
 from experiments.benchmarks.cases import Case, Program, make_task
 from experiments.benchmarks.measure import Measured, measure
@@ -124,7 +123,7 @@ def test_the_ratio_is_to_the_fastest_pytorch(monkeypatch):
   no_compiler = 'torch.compile is left out: InvalidCxxCompiler: g++'
   ranking = yardstick.Ranking((), no_compiler)
   monkeypatch.setattr(yardstick, 'ranking', lambda case: ranking)
-  assert against_torch.how_measured(one) == (
+  assert bars.how_measured(one) == (
     'one device against eager, 2 processes: 1.00 to 2.00 in 3 repeats; '
     '1,000 images/s; ' + no_compiler
   )
@@ -157,7 +156,7 @@ def test_table_says_once_what_is_the_same():
   ],
 )
 def test_line_of_a_bar(bar, verdict):
-  first, *rest = screen.bar_lines(bar)
+  first, *rest = bar.lines()
   assert first.endswith(f'{bar.sense} {screen.number(bar.bar)}   {verdict}')
   assert rest == (['    why'] if bar.how else [])
   json.dumps(bar.as_json())
@@ -190,8 +189,8 @@ def test_an_evaluation_has_the_chunk_of_a_run(
 
 
 def test_without_pytorch_the_bars_say_how_to_get_it(monkeypatch):
-  monkeypatch.setattr(against_torch, 'has_torch', lambda: False)
-  for bar in against_torch.evaluation(1):
+  monkeypatch.setattr(bars, 'has_torch', lambda: False)
+  for bar in bars.evaluation(1):
     assert bar.met is None and 'pip install -e .[bench]' in bar.how
   monkeypatch.setattr(options, 'has_torch', lambda: False)
   with pytest.raises(BadInput, match=r'pip install -e \.\[bench\]'):
@@ -220,15 +219,15 @@ def test_ours_is_measured_on_the_faster_number_of_devices(monkeypatch):
     run = functools.partial(time.sleep, seconds[case.devices])
     return Program(run, 0.0, 0, 1)
 
-  monkeypatch.setattr(our_best.cases, 'make', make)
+  monkeypatch.setattr(yardstick.cases, 'make', make)
   monkeypatch.setattr(jax, 'local_device_count', lambda: 2)
   case = Case('convnet3', clients=4)
-  assert our_best.at_our_best(case, 'training').devices == 2
+  assert yardstick.at_our_best(case, 'training').devices == 2
   seconds[2] = 0.04
-  assert our_best.at_our_best(case, 'evaluation').devices == 1
+  assert yardstick.at_our_best(case, 'evaluation').devices == 1
   # There is no second device for a single client, nor beside an accelerator.
   for case, backend in ((Case('a', clients=1), 'cpu'), (Case('a'), 'gpu')):
-    assert our_best.choices(case, 2, backend) == [case]
+    assert yardstick.choices(case, 2, backend) == [case]
 
 
 def test_clients_are_dealt_out():
@@ -271,8 +270,8 @@ def test_plain_modules_have_the_published_sizes(model, size):
 @pytest.mark.long
 @pytest.mark.parametrize('work', ['training', 'evaluation'])
 def test_a_small_case_from_end_to_end(work, quick_compiler, monkeypatch):
-  monkeypatch.setitem(ceilings.SIDE, 'cpu', 64)
-  monkeypatch.setitem(ceilings.COPIED, 'cpu', 1024)
+  monkeypatch.setitem(measuring.SIDE, 'cpu', 64)
+  monkeypatch.setitem(measuring.COPIED, 'cpu', 1024)
   case = Case('convnet3', batch=4, image_shape=(8, 8, 3), tests=5, epochs=3)
   one = measure(case, work, 2, with_torch=False)
   assert len(one.seconds['ours']) == 2 and min(one.seconds['ours']) > 0
