@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 from experiments.accelerators import environment
@@ -34,7 +34,6 @@ WRITE = flags.DEFINE_bool('write', False, 'write docs/accelerators.md')
 
 def main(overrides):
   del overrides  # the configs are those of the tables
-  logging.set_verbosity(logging.WARNING)
   environment.prepare(PLATFORM.value)  # before jax is imported
   from experiments.accelerators import page, rows, store
 

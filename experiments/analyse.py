@@ -17,9 +17,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 
@@ -50,8 +50,6 @@ COLOURS = flags.DEFINE_string(
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)  # orbax logs every step
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.analyse import Options, analyse
   from fedjax_pfl.core import progress
   from fedjax_pfl.training import startup

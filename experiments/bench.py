@@ -29,9 +29,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
-from experiments import commandline, huge_pages
+from experiments import commandline
 
 LISTS = {
   'model': flags.DEFINE_list('model', ['convnet4'], 'Names of models.'),
@@ -55,7 +55,6 @@ JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')
 
 def main(overrides):
   del overrides  # there is no config
-  logging.set_verbosity(logging.WARNING)  # jax logs missing platforms
   import jax
 
   from experiments.benchmarks import bars, options
@@ -167,5 +166,4 @@ def log_progress(text: str) -> None:
 
 
 if __name__ == '__main__':
-  huge_pages.ask()
-  commandline.run(main)
+  commandline.run(main, huge_pages=True)

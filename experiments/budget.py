@@ -9,9 +9,9 @@ trained.
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 
@@ -21,9 +21,7 @@ CONFIG = flags.DEFINE_string(
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)
   config = commandline.read_settings(CONFIG.value, overrides)
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.communication_budget import (
     as_text,
     communication_budget,

@@ -4,7 +4,8 @@ A command defines its flags with absl, and with DEFINE_string a flag `config`
 if it takes one: a config file, with an argument after a colon. Fields of the
 config are then given as --config.rounds=5 --config.finetune.epochs=1,5. A
 command with a flag `run` takes them for the configs of run directories. A
-command may take arguments without a flag.
+command may take arguments without a flag. It imports the package inside of its
+main: a mistyped flag should not wait for jax.
 """
 
 import ast
@@ -19,8 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_dict
+
+from experiments import huge_pages as pages
 
 ROOT = Path(__file__).parents[1]
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
@@ -33,14 +36,19 @@ def run(
   *,
   required: Sequence[str] = (),
   words: str = '',
+  huge_pages: bool = False,
 ) -> None:
   """Parse the flags and call main(overrides); exit 1 where input is bad.
 
   On SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
 
   With `words`, a description of arguments without a flag, it calls
-  main(overrides, words) with at least one of them.
+  main(overrides, words) with at least one of them. With `huge_pages` the
+  command asks for them first.
   """
+  if huge_pages:
+    pages.ask()
+  logging.set_verbosity(logging.WARNING)  # orbax logs every step
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)

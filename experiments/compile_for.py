@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 from experiments.accelerators import environment
@@ -45,7 +45,6 @@ JSON = flags.DEFINE_bool('json', False, 'print one JSON object only')
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)
   choices = list_choices(COMPARE.value)
   environment.prepare(PLATFORM.value)  # before jax is imported
   from experiments.accelerators import report, targets

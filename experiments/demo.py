@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from configs import digits
 from experiments import commandline
@@ -36,7 +36,6 @@ def evaluated_on_the_way(settings):
 
 def main(overrides):
   del overrides  # the configs are taken as they are
-  logging.set_verbosity(logging.WARNING)
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
   from fedjax_pfl.report.comparison_figure import compare

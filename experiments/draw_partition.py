@@ -11,9 +11,9 @@ Figures 10, 11 and 14): --vary=dirichlet_beta=1.0,0.5 or
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 
@@ -27,13 +27,11 @@ VARY = flags.DEFINE_string(
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)
   rows = commandline.variants('--vary', VARY.value)
   configs = [
     commandline.read_settings(CONFIG.value, {**overrides, **changes})
     for changes in rows
   ]
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.partition_counts import label_of, partition_counts
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import partition_figure

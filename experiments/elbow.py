@@ -11,9 +11,9 @@ CSV file beside the figure.
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 
@@ -24,9 +24,7 @@ OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)
   config = commandline.read_settings(CONFIG.value, overrides)
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.elbow import draw_elbow
   from fedjax_pfl.core import progress
   from fedjax_pfl.settings import parse_config

@@ -13,9 +13,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 
@@ -26,8 +26,6 @@ OUTPUT = flags.DEFINE_string('output', None, 'the file: .npz, a new one')
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)  # orbax logs every step
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.analysis.export import export
   from fedjax_pfl.core import progress
   from fedjax_pfl.training import startup

@@ -19,9 +19,9 @@ differ are printed.
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline, priority
 
@@ -40,7 +40,6 @@ def main(overrides):
   del overrides  # a form has its own settings
   if MINUTES.value is not None:
     priority.lower()
-  logging.set_verbosity(logging.WARNING)
   # Imported here: threads of jax are to have the priority, too.
   from configs.leaderboard import load_form
   from fedjax_pfl.core import progress

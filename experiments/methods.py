@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 
@@ -33,7 +33,6 @@ def split_file(name: str) -> tuple[str, str, str]:
 
 def main(overrides):
   del overrides  # there is no config
-  logging.set_verbosity(logging.WARNING)
   from fedjax_pfl.analysis.method_table import method_table, new_client_table
 
   tables = {METHODS: method_table(), NEW_CLIENTS: new_client_table()}

@@ -12,7 +12,7 @@ nothing for a set that is there. Without --data_dir: $TFDS_DATA_DIR, or else
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for experiments/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from absl import flags
 

@@ -10,9 +10,9 @@ shown beside ours.
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
 from experiments import commandline
 
@@ -21,8 +21,6 @@ OUT = flags.DEFINE_string('out', None, 'the page, a .html file')
 
 def main(overrides, paths):
   del overrides
-  logging.set_verbosity(logging.WARNING)
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import app, flags
+from absl import flags
 
-PAGE = Path(__file__).parents[1] / 'docs' / 'settings.md'
-WRITE = flags.DEFINE_bool('write', False, 'Write docs/settings.md.')
+from experiments import commandline
+
+PAGE = commandline.ROOT / 'docs' / 'settings.md'
+WRITE = flags.DEFINE_bool('write', False, 'write docs/settings.md')
 
 
-def main(argv):
-  del argv
+def main(overrides):
+  del overrides  # there is no config
   from fedjax_pfl.settings import document
 
   if WRITE.value:
@@ -25,4 +27,4 @@ def main(argv):
 
 
 if __name__ == '__main__':
-  app.run(main)
+  commandline.run(main)

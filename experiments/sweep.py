@@ -18,11 +18,11 @@ import shlex
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from absl import flags, logging
+from absl import flags
 
-from experiments import commandline, huge_pages
+from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
@@ -47,8 +47,6 @@ PAGE = flags.DEFINE_string('page', None, 'the report of all runs, a .html file')
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)  # orbax logs every step
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
   from fedjax_pfl.training import startup
@@ -107,5 +105,4 @@ def command_of(fields):
 
 
 if __name__ == '__main__':
-  huge_pages.ask()
-  commandline.run(main, required=['config'])
+  commandline.run(main, required=['config'], huge_pages=True)
