@@ -40,30 +40,21 @@ def test_a_wrong_case_is_a_sentence(change, near):
 
 
 @pytest.mark.parametrize(
-  ('check', 'word', 'near'),
+  ('check', 'words', 'near'),
   [
     (options.make_methods, 'fedprix', 'did you mean fedprox?'),
     (options.make_bars, 'startups', 'did you mean startup?'),
     (options.make_works, 'evaluations', 'did you mean evaluation?'),
+    (options.make_methods, 'fedprox,all', "got 'fedprox,all'"),
+    (options.make_bars, 'startup,all', "got 'startup,all'"),
+    (options.make_bars, 'none,startup', "got 'none,startup'"),
   ],
 )
-def test_a_wrong_name_is_a_sentence(check, word, near):
+def test_a_wrong_name_is_a_sentence(check, words, near):
+  """All and none stand alone."""
   with pytest.raises(BadInput, match='Likely cause: ') as caught:
-    check([word])
+    check(words.split(','))
   assert near in str(caught.value)
-
-
-@pytest.mark.parametrize(
-  ('check', 'words'),
-  [
-    (options.make_methods, ['fedprox', 'all']),
-    (options.make_bars, ['startup', 'all']),
-    (options.make_bars, ['none', 'startup']),
-  ],
-)
-def test_all_and_none_stand_alone(check, words):
-  with pytest.raises(BadInput, match=f"got '{','.join(words)}'"):
-    check(words)
 
 
 def test_methods_are_compared_in_one_case():
@@ -96,9 +87,6 @@ def test_cases_are_every_combination():
 def test_defaults_are_those_of_the_first_bar():
   (case,) = options.make_cases({**ASKED, 'model': ['pfl_cnn'], 'batch': []})
   assert case == Case('pfl_cnn', 50, 5, 10, momentum=0.0)
-
-
-def test_a_case_for_each_number_of_devices():
   cases = options.make_cases({**ASKED, 'devices': ['1', '2']})
   assert [case.devices for case in cases] == [1, 2]
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
 import jax
@@ -29,7 +28,6 @@ from experiments.benchmarks.cases import Case, Program, make_task
 from experiments.benchmarks.measure import Measured, measure
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.target import compiling_for
 
 BENCH = Path(options.__file__).parents[1] / 'bench.py'
 IMAGE = (32, 32, 3)
@@ -169,25 +167,6 @@ def test_fine_tuning_has_the_momentum_of_the_case():
   assert (hp.train.momentum, hp.finetune.momentum) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-  ('platform', 'asked', 'chunk'),
-  [('cpu', '2', 1), ('gpu', '2', 2), ('gpu', 'auto', 4), ('tpu', 'auto', 1)],
-)
-def test_an_evaluation_has_the_chunk_of_a_run(
-  monkeypatch, platform, asked, chunk
-):
-  stage = types.SimpleNamespace(algorithm=None)  # nothing is traced
-  monkeypatch.setattr(bench_cases, '_compile', lambda *args: (None, 0.0))
-  monkeypatch.setattr(bench_cases, 'memory_of', lambda compiled: 0)
-  monkeypatch.setattr(
-    bench_cases, '_start', lambda case, data: (stage, (), data)
-  )
-  small = Case('convnet3', clients=4, image_shape=(8, 8, 3), tests=1, batch=1)
-  with compiling_for(platform):
-    one = bench_cases.make_evaluation(small._replace(clients_per_chunk=asked))
-  assert one.clients_per_chunk == chunk
-
-
 def test_without_pytorch_the_bars_say_how_to_get_it(monkeypatch):
   monkeypatch.setattr(bars, 'has_torch', lambda: False)
   for bar in bars.evaluation(1):
@@ -308,12 +287,3 @@ def test_the_command_prints_one_object():
   assert {'name', 'measured', 'bar', 'unit', 'met', 'how'} <= {
     *result['bars'][0]
   }
-
-
-@pytest.mark.long
-def test_a_mistake_on_the_command_line_has_no_traceback():
-  done = start('--model=convnet5')
-  assert done.returncode == 1 and not done.stdout
-  assert (
-    done.stderr.count('\n') == 1 and 'did you mean convnet4?' in done.stderr
-  )

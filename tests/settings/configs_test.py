@@ -126,37 +126,27 @@ def test_the_table_of_a_docstring_names_every_argument(name):
 
 
 @every_config
-@pytest.mark.parametrize('quick', [False, True])
-def test_config_can_be_locked_and_holds_to_the_rules(name, quick):
-  config = common.load(name, quick)
-  config.lock()
+def test_config_holds_to_the_rules_and_quick_is_smaller(name):
+  full, quick = (common.load(name, q) for q in (False, True))
+  full.lock()
   with pytest.raises((AttributeError, KeyError)):
-    config.learning_rat = 0.1
-  parse_config(config.to_dict())
-  assert config.quick == quick
-
-
-@every_config
-def test_quick_is_smaller(name):
-  full, quick = (common.load(name, q).to_dict() for q in (False, True))
-  assert quick['num_clients'] <= 10 and 0 < quick['max_train_examples'] <= 1000
-  assert quick['rounds'] <= 4 and quick['local_epochs'] == 1
+    full.learning_rat = 0.1
+  assert (full.quick, quick.quick) == (False, True)
+  assert quick.num_clients <= 10 and 0 < quick.max_train_examples <= 1000
+  assert quick.rounds <= 4 and quick.local_epochs == 1
   for field in ('algorithm', 'dataset', 'model', 'partition', 'hp'):
     assert quick[field] == full[field]
+  for config in (full, quick):
+    data = parse_config(config.to_dict()).data
+    if data.partition in ('shards', 'pathological'):
+      # Clients share the shards of a class equally.
+      _, num_classes = peek(data.dataset, data.data_dir)
+      assert data.num_clients * data.shards_per_client % num_classes == 0
 
 
 def config_of(method):
   """Return the first config of a method: others differ in data and numbers."""
   return next(name for name in NAMES if common.load(name).algorithm == method)
-
-
-@every_config
-@pytest.mark.parametrize('quick', [False, True])
-def test_clients_share_the_shards_of_a_class_equally(name, quick):
-  data = parse_config(common.load(name, quick).to_dict()).data
-  if data.partition in ('shards', 'pathological'):
-    _, num_classes = peek(data.dataset, data.data_dir)
-    assert data.num_clients * data.shards_per_client % num_classes == 0
 
 
 @every_method(3, 2)
