@@ -135,7 +135,7 @@ def test_config_holds_to_the_rules_and_quick_is_smaller(name):
   assert quick.num_clients <= 10 and 0 < quick.max_train_examples <= 1000
   assert quick.rounds <= 4 and quick.local_epochs == 1
   for field in ('algorithm', 'dataset', 'model', 'partition', 'hp'):
-    assert quick[field] == full[field]
+    assert quick.to_dict()[field] == full.to_dict()[field]
   for config in (full, quick):
     data = parse_config(config.to_dict()).data
     if data.partition in ('shards', 'pathological'):
