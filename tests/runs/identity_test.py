@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -56,56 +55,35 @@ def test_another_config_names_the_fields_and_changes_nothing(tmp_path):
   assert "got {'hp.lr': 0.2, 'hp.nesterov': True}" in message
   assert "these are {'hp.lr': 0.1, 'hp.nesterov': '(absent)'}" in message
   assert 'seed' not in message
+  message = refused(lambda: begin(tmp_path, data='digits-2'))
+  assert "data: got 'digits-2', expected digits-1" in message
   assert snapshot(tmp_path) == before
 
 
-def test_other_data_is_another_run(tmp_path):
-  begin(tmp_path)
-  message = refused(lambda: begin(tmp_path, data='digits-2'))
-  assert "data: got 'digits-2', expected digits-1" in message
+def test_another_version_devices_and_resumable_fields_are_logged(
+  tmp_path,
+):
+  """The devices that there were, and the field of that name, are two things."""
 
-
-def test_another_version_is_logged_and_allowed(tmp_path):
-  begin(tmp_path)
-  path = tmp_path / 'config.json'
-  stored = json.loads(path.read_text())
-  path.write_text(json.dumps({**stored, 'jax': '0.1.2'}))
-  logged = []
-  begin(tmp_path, log=logged.append)
-  assert len(logged) == 1
-  assert 'was started with jax 0.1.2' in logged[0]
-
-
-def test_a_resumable_field_may_differ_and_is_logged(tmp_path):
   def begin_on(devices, log):
     config = {**CONFIG, 'devices': devices}
     run_dir.open_run(tmp_path, config, data='d', log=log, resumable=['devices'])
 
   begin_on(1, pytest.fail)
-  logged = []
+  path, logged = tmp_path / 'config.json', []
+  stored = json.loads(path.read_text())
+  before = {'jax': '0.1.2', 'devices': ['8 x gpu NVIDIA H100']}
+  path.write_text(json.dumps({**stored, **before}))
   begin_on(2, logged.append)
   assert logged == [
-    f'{tmp_path} was started with devices 1, this is 2: if numbers differ, '
-    'then in their last digits.'
+    f'{tmp_path} was started with {name} {old}, this is {new}: if numbers '
+    'differ, then in their last digits.'
+    for name, old, new in (
+      ('jax', '0.1.2', stored['jax']),
+      ('devices', ['8 x gpu NVIDIA H100'], stored['devices']),
+      ('devices', 1, 2),
+    )
   ]
-
-
-def test_other_devices_are_logged_though_the_field_is_the_same(tmp_path):
-  """With devices=0, all that there are: 8, and now those of this machine."""
-
-  def begin_on_all(log):
-    config = {**CONFIG, 'devices': 0}
-    run_dir.open_run(tmp_path, config, data='d', log=log, resumable=['devices'])
-
-  begin_on_all(pytest.fail)
-  path = tmp_path / 'config.json'
-  stored = json.loads(path.read_text())
-  path.write_text(json.dumps({**stored, 'devices': ['8 x gpu NVIDIA H100']}))
-  logged = []
-  begin_on_all(logged.append)
-  assert len(logged) == 1
-  words = f"devices ['8 x gpu NVIDIA H100'], this is {stored['devices']}: if"
-  assert words in logged[0]
 
 
 def test_a_field_that_is_younger_than_the_run_counts_as_its_default(tmp_path):
@@ -158,19 +136,14 @@ def test_half_written_config(tmp_path, content):
   assert 'whose config.json is damaged' in message
 
 
-def test_a_path_that_is_a_file(tmp_path):
+def test_a_path_of_something_else(tmp_path):
   (tmp_path / 'file').write_text('mine')
+  assert 'which holds file' in refused(lambda: begin(tmp_path))
   for path in (tmp_path / 'file', tmp_path / 'file' / 'below'):
     message = refused(lambda path=path: begin(path))
     assert 'a directory that can be created and written' in message
+  assert os.listdir(tmp_path) == ['file']
   assert (tmp_path / 'file').read_text() == 'mine'
-
-
-def test_a_folder_of_something_else(tmp_path):
-  (tmp_path / 'thesis.tex').write_text('mine')
-  message = refused(lambda: begin(tmp_path))
-  assert 'which holds thesis.tex' in message
-  assert os.listdir(tmp_path) == ['thesis.tex']
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
@@ -182,8 +155,3 @@ def test_a_directory_that_may_not_be_written(tmp_path):
     message = refused(lambda path=path: begin(path))
     path.chmod(0o700)
     assert 'a directory that can be created and written' in message
-
-
-@pytest.mark.skipif(sys.platform != 'linux', reason='/proc is of Linux')
-def test_a_directory_that_nobody_can_make():
-  assert 'can be created' in refused(lambda: begin('/proc/no_such_run'))
