@@ -5,7 +5,6 @@ from fedjax_pfl.data.client_data import (
   describe,
   describe_empty_clients,
   from_arrays,
-  padding_share,
   stack_clients,
 )
 from fedjax_pfl.data.datasets import (
@@ -22,17 +21,10 @@ from fedjax_pfl.data.partition import (
   fingerprint,
   partition,
 )
-from fedjax_pfl.data.partitions.iid import iid
-from fedjax_pfl.data.partitions.shards import (
-  deal_blocks,
-  shard_assignment,
-  shards,
-)
 from fedjax_pfl.data.resize import scale_images, scale_shape
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 from fedjax_pfl.data.transforms import (
   PREPROCESSINGS,
-  crop_flip,
   find_recipe,
   make_transforms,
 )
@@ -48,25 +40,19 @@ __all__ = [
   'Images',
   'Shape',
   'Synthetic',
-  'crop_flip',
-  'deal_blocks',
   'describe',
   'describe_empty_clients',
   'find_recipe',
   'fingerprint',
   'from_arrays',
-  'iid',
   'is_available',
   'load_dataset',
   'make_synthetic',
   'make_transforms',
-  'padding_share',
   'partition',
   'peek',
   'peek_dtype',
   'scale_images',
   'scale_shape',
-  'shard_assignment',
-  'shards',
   'stack_clients',
 ]

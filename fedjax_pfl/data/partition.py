@@ -22,9 +22,13 @@ from fedjax_pfl.data.partitions.dirichlet_capped import DirichletCapped
 from fedjax_pfl.data.partitions.iid import Iid, iid
 from fedjax_pfl.data.partitions.natural import Natural, Owners, check_owners
 from fedjax_pfl.data.partitions.own import Divide, Own, check_not_empty
-from fedjax_pfl.data.partitions.pathological import Pathological
 from fedjax_pfl.data.partitions.semantic import Semantic
-from fedjax_pfl.data.partitions.shards import Shards, shard_assignment, shards
+from fedjax_pfl.data.partitions.shards import (
+  Pathological,
+  Shards,
+  shard_assignment,
+  shards,
+)
 from fedjax_pfl.data.partitions.unbalanced import Unbalanced
 
 PARTITIONS = {
@@ -93,9 +97,17 @@ def partition(
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
   """
+  known = {'test_partition': (test_partition, TEST_PARTITIONS)}
   if not callable(name):
-    _check_name('partition', name, PARTITIONS)
-  _check_name('test_partition', test_partition, TEST_PARTITIONS)
+    known = {'partition': (name, PARTITIONS), **known}
+  for field, (one, choices) in known.items():
+    check_known(
+      field,
+      [one],
+      expected='a known partition',
+      choices=choices,
+      cause='a misspelt name',
+    )
   kind = _fill(name, settings)
   _check_whole('num_clients', num_clients)
   _check_whole('num_classes', num_classes)
@@ -184,17 +196,6 @@ def _fill(name: str | Divide, settings: Mapping[str, Any]):
     cause='a setting of another partition',
   )
   return kind(**settings)
-
-
-def _check_name(field: str, name: str, choices) -> None:
-  if name not in choices:
-    raise bad_input(
-      field,
-      got=name,
-      expected='a known partition',
-      choices=choices,
-      cause='a misspelt name',
-    )
 
 
 def _check_tests(test_labels: np.ndarray, test_partition: str) -> None:

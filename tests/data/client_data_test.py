@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import (
-  Images,
-  describe,
-  from_arrays,
-  padding_share,
-  stack_clients,
-)
+from fedjax_pfl.data import Images, describe, from_arrays, stack_clients
+from fedjax_pfl.data.client_data import padding_share
 
 
 def pool(size=10):

@@ -6,8 +6,9 @@ from helpers import refused
 from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import PARTITIONS, fingerprint, iid, partition
+from fedjax_pfl.data import PARTITIONS, fingerprint, partition
 from fedjax_pfl.data.partition import split
+from fedjax_pfl.data.partitions.iid import iid
 
 # Small settings of each way, for 4 clients and 10 classes.
 SETTINGS = {

@@ -5,8 +5,14 @@ import pytest
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.target import compiling_for
-from fedjax_pfl.data import crop_flip, make_transforms, transforms
-from fedjax_pfl.data.transforms import FEDCONCAT, PAD, RECIPES, rotate
+from fedjax_pfl.data import make_transforms, transforms
+from fedjax_pfl.data.transforms import (
+  FEDCONCAT,
+  PAD,
+  RECIPES,
+  crop_flip,
+  rotate,
+)
 
 CIFAR = (32, 32, 3)
 KEY = jax.random.key

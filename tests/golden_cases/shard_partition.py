@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedjax_pfl.data import deal_blocks
+from fedjax_pfl.data.partitions.shards import deal_blocks
 
 
 def check_partition(case):

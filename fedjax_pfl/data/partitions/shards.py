@@ -1,11 +1,19 @@
 """Every client gets `shards_per_client` blocks of one class each.
 
-  A [K, s] = the multiset with q = s K / C of every class, shuffled, in rows
+  shards         A [K, s] = the multiset with q = s K / Y of every class,
+                 shuffled, in rows
+  pathological   A[i, j] = (s i + j) mod Y;  nothing is drawn
 
-Every class, in the order of the data, is cut into q blocks; client i gets a
-random one of them for each class in row A[i]. Training and testing share A. A
-class may stand twice in a row: a client has at most s distinct classes. Where
-classes differ in size, so do blocks and clients.
+Every class, in the order of the data, is cut into q blocks; client i gets one
+of them for each class in row A[i], a random one or, if pathological, the next.
+Training and testing share A. Where classes differ in size, so do blocks and
+clients.
+
+By shards, a class may stand twice in a row: a client has at most s distinct
+classes. Pathological is the division of the SuPerFed paper: CIFAR-10, K = 100
+and s = 2 are 5 disjoint pairs of classes, each with 20 clients. It differs from
+the authors' code where classes differ in size: there, blocks are of one size
+and straddle classes.
 """
 
 import math
@@ -32,6 +40,32 @@ class Shards(NamedTuple):
     self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
   ) -> Indices:
     return shards(labels, plan, rng)
+
+
+class Pathological(NamedTuple):
+  """Blocks of one class each, in a fixed order; the seed changes nothing."""
+
+  shards_per_client: int = 2  # s
+
+  def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+    """Return A [K, s]."""
+    del rng
+    num_clients, num_classes = sizes.num_clients, sizes.num_classes
+    check_shards(
+      num_clients,
+      self.shards_per_client,
+      num_classes,
+      'shards_per_client',
+      'clients',
+    )
+    deck = np.arange(num_clients * self.shards_per_client) % num_classes
+    return deck.reshape(num_clients, self.shards_per_client)
+
+  def deal(
+    self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
+  ) -> Indices:
+    del rng
+    return deal_blocks(labels, plan, lambda i, j, left: 0)
 
 
 def shard_assignment(
