@@ -20,7 +20,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Task
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
-from fedjax_pfl.federated.client_dropout import HAS_SENT, with_dropout
+from fedjax_pfl.federated.failures import HAS_SENT, with_failures
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training.build import Experiment, build_stages
 from fedjax_pfl.training.state import cohorts_of, random_streams, stage_bounds
@@ -65,7 +65,7 @@ def replay(
   for stage, first, last in stage_bounds(stages):
     if first:
       server, clients = stage.initialize(server, clients, train)
-    stage = with_dropout(stage, settings.training.dropout_rate)
+    stage = with_failures(stage, settings.training.dropout_rate)
     round_fn = make_round(
       stage.algorithm, clients_per_chunk=settings.system.clients_per_chunk
     )

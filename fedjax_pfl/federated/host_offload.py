@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
   Algorithm,
   Client,
@@ -186,10 +185,7 @@ def compiled_round(
   clients; `position` [C] is where each id of the cohort is trained.
   """
   data = without_rows(x, y, shape)
-  server, rows, metrics = train_cohort(
-    algorithm, chunk, server, cohort, data, key
-  )
-  return server, rows, trees.gather(metrics, position)
+  return train_cohort(algorithm, chunk, server, cohort, position, data, key)
 
 
 def _fetch(

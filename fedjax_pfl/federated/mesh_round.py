@@ -30,6 +30,7 @@ from fedjax_pfl.federated.dealing import (
   deal_in_turn,
   num_places,
 )
+from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.row_exchange import AXIS
 
 
@@ -71,6 +72,7 @@ def run_round(
   clients = jax.tree.map(
     lambda new, old: _constrain(new[: len(old)], mesh), divided, clients
   )
+  metrics[SERVER_FINITE] = all_finite(server)
   return _on_all(server, mesh), clients, metrics
 
 

@@ -112,14 +112,6 @@ def rows(clients: Client, ids: np.ndarray) -> Client:
   return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(ids)], fetched)
 
 
-def finite(floating: list[Array]) -> np.ndarray:
-  """Return whether all numbers of a row of these leaves are finite: [K'].
-
-  Each device looks at the rows that it owns.
-  """
-  return np.asarray(_finite_fn(floating[0].sharding.mesh)(floating))
-
-
 @cache
 def _rows_fn(mesh: Mesh) -> Callable[[Client, Array], Client]:
   return jax.jit(
@@ -131,14 +123,3 @@ def _rows_fn(mesh: Mesh) -> Callable[[Client, Array], Client]:
       check_vma=False,
     )
   )
-
-
-@cache
-def _finite_fn(mesh: Mesh) -> Callable[[list[Array]], Array]:
-  def finite(leaves):
-    flags = [
-      jnp.isfinite(leaf).reshape(len(leaf), -1).all(1) for leaf in leaves
-    ]
-    return jnp.stack(flags).all(0)
-
-  return jax.jit(finite, out_shardings=NamedSharding(mesh, Spec()))

@@ -34,6 +34,7 @@ from fedjax_pfl.federated.cohort import (
   gather,
   server_update,
 )
+from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.mesh_round import run_round
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 
@@ -154,7 +155,7 @@ def make_round(
   Returns:
     (server, clients [K, ...], cohort [C], data, key) -> (server, clients,
     metrics {name: [C]}), compiled at the first call. The ids of a cohort are
-    distinct.
+    distinct. One metric is [], 'server_finite': whether the server is.
 
   >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
   >>> data = pfl.from_arrays([x] * 3, [y] * 3)
@@ -224,13 +225,15 @@ def train_cohort(
   chunk: int,
   server: Server,
   cohort: Cohort,
+  position: Array,
   data: ClientData,
   key: Key,
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
 
-  The cohort is in the order of `by_size`. The rows of indices in `data` are not
-  read: `cohort` has them.
+  The cohort is in the order of `by_size`; metrics are in that of `position`
+  [C], the place where each client is trained. The rows of indices in `data` are
+  not read: `cohort` has them.
   """
   update = client_update(algorithm, server, data, key)
   rows, uploads, metrics = map_chunks(update, cohort, chunk)
@@ -238,7 +241,12 @@ def train_cohort(
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
   senders = all_send(cohort.ids, cohort.count, data)
   server = server_update(algorithm, server, uploads, senders, data, key)
-  return server, rows, metrics
+  return server, rows, _in_order(metrics, position, server)
+
+
+def _in_order(metrics, position, server):
+  metrics = trees.gather(metrics, position)
+  return {**metrics, SERVER_FINITE: all_finite(server)}
 
 
 def _compiled_round(algorithm, chunk, server, clients, ids, data, key):
@@ -246,10 +254,9 @@ def _compiled_round(algorithm, chunk, server, clients, ids, data, key):
   order = by_size(ids, data.count)
   cohort = gather(clients, ids[order], data)
   server, rows, metrics = train_cohort(
-    algorithm, chunk, server, cohort, data, key
+    algorithm, chunk, server, cohort, jnp.argsort(order), data, key
   )
-  clients = trees.scatter(clients, cohort.ids, rows)
-  return server, clients, trees.gather(metrics, jnp.argsort(order))
+  return server, trees.scatter(clients, cohort.ids, rows), metrics
 
 
 def _loop_round(algorithm, name, server, clients, ids, data, key):
@@ -267,7 +274,7 @@ def _loop_round(algorithm, name, server, clients, ids, data, key):
     senders = all_send(cohort.ids, cohort.count, data)
     server = server_update(algorithm, server, uploads, senders, data, key)
   clients = trees.scatter(clients, cohort.ids, rows)
-  return server, clients, trees.gather(metrics, jnp.argsort(order))
+  return server, clients, _in_order(metrics, jnp.argsort(order), server)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ Due are, every so many rounds: an evaluation, a line of metrics, a checkpoint.
 """
 
 import time
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,8 +22,6 @@ from fedjax_pfl.training.best_rounds import (
   mean_accuracies,
   update_test_best,
 )
-from fedjax_pfl.training.exclusion import without_diverged
-from fedjax_pfl.training.program import Call, Result, Rounds
 from fedjax_pfl.training.round_metrics import Numbers
 from fedjax_pfl.training.state import Training, make_call, save_state
 from fedjax_pfl.training.views import candidate_views
@@ -69,61 +66,40 @@ def cadence(settings: Settings, rounds: int) -> Cadence:
 def advance(
   training: Training, place: Place, stop: int
 ) -> tuple[Training, Numbers]:
-  """Return the run after round `stop`, and the numbers of its rounds."""
+  """Return the run after round `stop`, and the numbers of its rounds.
+
+  Raises Diverged where these are not finite.
+  """
   began, settings = time.perf_counter(), training.experiment.settings
-  program = training.program
+  program, stage, done = training.program, place.stage, training.done
   rounds_fn = program.rounds(place.number, program.numbers_of(settings))
-  call = make_call(training, place.stage, stop)
-  result = _finite_rounds(training, rounds_fn, call, place.stage, stop)
+  call = make_call(training, stage, stop)
+  server, clients, metrics = rounds_fn(call)
+  cohorts = np.asarray(call.cohorts)
+  excludes = settings.system.on_divergence == 'exclude'
+  may_exclude = excludes and not stage.full_participation
+  found = divergence.find_divergence(cohorts, metrics, may_exclude)
+  if found:
+    raise divergence.divergence_error(training, stage, stop, found)
   seconds = time.perf_counter() - began
+  counts = np.asarray(call.data.count)
+  sizes = program.message_bytes(place.number)
+  initial = len(counts) * sizes.initial if done == place.first else 0
   numbers = {
-    'stage': place.stage.name,
+    'stage': stage.name,
     **round_metrics.training_numbers(
-      call, result, settings.training.batch_size, seconds
+      metrics, counts[cohorts], settings.training.batch_size, seconds
     ),
-    **round_metrics.message_bytes(
-      program.message_bytes(place.number),
-      call,
-      result,
-      starts_stage=training.done == place.first,
-    ),
-    **round_metrics.dropped_clients(result),
+    **round_metrics.message_bytes(metrics, sizes, initial),
   }
-  if _excludes(training):
-    numbers |= round_metrics.excluded_clients(
-      call, result.took_part, training.done
-    )
+  if settings.training.dropout_rate:
+    numbers |= round_metrics.dropped_clients(metrics)
+  if excludes:
+    numbers |= round_metrics.excluded_clients(metrics, cohorts, done)
   state = training.state._replace(
-    server=result.server,
-    clients=result.clients,
-    seconds=training.state.seconds + seconds,
+    server=server, clients=clients, seconds=training.state.seconds + seconds
   )
   return training._replace(state=state, done=stop), numbers
-
-
-def _finite_rounds(
-  training: Training, rounds_fn: Rounds, call: Call, stage: Stage, stop: int
-) -> Result:
-  """Return the result of a call, without clients that diverge in it.
-
-  Raises Diverged where the run does not exclude them.
-  """
-  ids, rows = np.unique(call.cohorts), []
-  if _excludes(training):  # rounds on the host write over what clients have
-    rows = divergence.rows_on_host(call.clients, ids)
-  result = rounds_fn(call)
-  found = divergence.find_divergence(call, result)
-  if not found:
-    return result
-  error_fn = partial(divergence.divergence_error, training, stage, stop)
-  if not _excludes(training):
-    raise error_fn(found)
-  divergence.restore_rows(call.clients, ids, rows)
-  return without_diverged(rounds_fn, stage, error_fn, call)
-
-
-def _excludes(training: Training) -> bool:
-  return training.experiment.settings.system.on_divergence == 'exclude'
 
 
 # ---- what is due after them --------------------------------------------------

@@ -27,9 +27,9 @@ from fedjax_pfl.federated.chunking import (
   chunk_size,
   evaluation_chunk,
 )
-from fedjax_pfl.federated.client_dropout import with_dropout
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.communication import Communication, count_in_trace
+from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.host_offload import make_host_rounds
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 from fedjax_pfl.federated.padding_overhead import expected_overhead
@@ -66,24 +66,8 @@ class Call(NamedTuple):
   key: Key
 
 
-class Result(NamedTuple):
-  """What the rounds of a call return."""
-
-  server: Server
-  clients: Client
-  metrics: dict[str, np.ndarray]  # [T, C, ...]
-  took_part: np.ndarray  # [T, C] bool; False: excluded, with metrics of 0
-
-
-Rounds = Callable[[Call], Result]
-
-
-def as_result(
-  server: Server, clients: Client, metrics: dict[str, Array]
-) -> Result:
-  """Return what rounds return as a result of all clients; waits for them."""
-  metrics = jax.tree.map(np.asarray, metrics)
-  return Result(server, clients, metrics, np.ones(metrics['loss'].shape, bool))
+# A call -> server, clients, metrics {name: [T, C]} as numpy arrays.
+Rounds = Callable[[Call], tuple[Server, Client, dict[str, np.ndarray]]]
 
 
 class Program:
@@ -120,7 +104,8 @@ class Program:
     def run(call):
       if place not in self._rounds:
         self._rounds[place] = self._make_rounds(place, call.server)
-      return as_result(*self._rounds[place](numbers, *call))
+      server, clients, metrics = self._rounds[place](numbers, *call)
+      return server, clients, jax.tree.map(np.asarray, metrics)  # waits
 
     return run
 
@@ -130,11 +115,13 @@ class Program:
 
   def _algorithm(self, place: int, numbers: Mapping[str, Any], server: Server):
     """Return the algorithm of a round; it counts bytes while it is traced."""
-    rate = self.experiment.settings.training.dropout_rate
+    settings = self.experiment.settings
+    excludes = settings.system.on_divergence == 'exclude'
     stage, self._bytes[place] = count_in_trace(
       self.stages(numbers)[place], server
     )
-    return with_dropout(stage, rate).algorithm
+    rate = settings.training.dropout_rate
+    return with_failures(stage, rate, excludes).algorithm
 
   def _make_rounds(self, place: int, server: Server) -> Callable:
     """Return (numbers, server, clients, cohorts [T, C], data, key) -> ..."""

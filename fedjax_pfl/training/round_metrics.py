@@ -6,29 +6,33 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.federated.client_dropout import HAS_SENT
 from fedjax_pfl.federated.communication import Communication
+from fedjax_pfl.federated.failures import FINITE, HAS_SENT, SERVER_FINITE
 from fedjax_pfl.training import divergence
-from fedjax_pfl.training.program import Call, Result
 
 Numbers = dict[str, Any]
+Metrics = dict[str, np.ndarray]  # of a call: {name: [T, C]}
 
 
 def training_numbers(
-  call: Call, result: Result, batch_size: int, seconds: float
+  metrics: Metrics, counts: np.ndarray, batch_size: int, seconds: float
 ) -> dict[str, float]:
   """Return means over the rounds of a call, and images per second.
 
-  Clients that took no part, or sent nothing, are in no mean.
+  `counts` [T, C] are examples. Clients that sent nothing are in no mean.
   """
-  counts = np.asarray(call.data.count)[np.asarray(call.cohorts)]  # [T, C]
-  images = num_images(result.metrics['num_steps'], counts, batch_size)
-  metrics = dict(result.metrics)
-  sent = result.took_part & metrics.pop(HAS_SENT, True)
+  images = num_images(metrics['num_steps'], counts, batch_size)
+  flags = FINITE, SERVER_FINITE, HAS_SENT
+  shown = {name: one for name, one in metrics.items() if name not in flags}
   return {
-    **mean_metrics(metrics, counts > 0, sent),
+    **mean_metrics(shown, counts > 0, has_sent(metrics)),
     'images_per_second': images / seconds,
   }
+
+
+def has_sent(metrics: Metrics) -> np.ndarray:
+  """Return which clients sent something: [T, C]; all, if none may fail."""
+  return metrics.get(HAS_SENT, np.ones_like(metrics[FINITE]))
 
 
 def num_images(
@@ -64,38 +68,39 @@ def mean_metrics(
 
 
 def message_bytes(
-  sizes: Communication, call: Call, result: Result, *, starts_stage: bool
+  metrics: Metrics, sizes: Communication, initial: int = 0
 ) -> dict[str, int]:
   """Return the bytes that cross the network in the rounds of a call.
 
-  With the first rounds of a stage goes the broadcast to all clients. A client
-  that fails, or is excluded, has downloaded, and uploads nothing.
+  `initial` are those of a broadcast to all clients, which goes with the first
+  rounds of a stage. A client that fails, or is excluded, has downloaded, and
+  uploads nothing.
   """
-  cohorts = call.cohorts
-  sent = result.took_part & result.metrics.get(HAS_SENT, True)
-  initial = call.data.count.shape[0] * sizes.initial if starts_stage else 0
+  sent = has_sent(metrics)
   return {
-    'bytes_down': cohorts.size * sizes.down + initial,
+    'bytes_down': sent.size * sizes.down + initial,
     'bytes_up': int(sent.sum()) * sizes.up,
   }
 
 
-def dropped_clients(result: Result) -> Numbers:
-  """Return how many clients of the cohorts sent nothing, if any may fail."""
-  if HAS_SENT not in result.metrics:
+def dropped_clients(metrics: Metrics) -> Numbers:
+  """Return how many clients of the cohorts failed, if any may."""
+  if HAS_SENT not in metrics:
     return {}
-  failed = result.took_part & ~result.metrics[HAS_SENT]
-  return {'dropped': int(failed.sum())}
+  return {'dropped': int((metrics[FINITE] & ~metrics[HAS_SENT]).sum())}
 
 
-def excluded_clients(call: Call, took_part: np.ndarray, done: int) -> Numbers:
+def excluded_clients(
+  metrics: Metrics, cohorts: np.ndarray, done: int
+) -> Numbers:
   """Return and log who was excluded: how many, and pairs [round, client]."""
-  numbers: Numbers = {'excluded': int((~took_part).sum())}
+  diverged = ~metrics[FINITE]
+  numbers: Numbers = {'excluded': int(diverged.sum())}
   pairs = []
-  for number, (cohort, stays) in enumerate(
-    zip(np.asarray(call.cohorts), took_part, strict=True), done + 1
+  for number, (cohort, own) in enumerate(
+    zip(cohorts, diverged, strict=True), done + 1
   ):
-    ids = divergence.as_ids(cohort[~stays])
+    ids = divergence.as_ids(cohort[own])
     pairs += [[number, client] for client in ids]
     if ids:
       progress.log(

@@ -20,7 +20,7 @@ from counting_method import counting
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.federated import mesh_states
-from fedjax_pfl.federated.client_dropout import with_dropout
+from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 
@@ -112,7 +112,7 @@ def evaluate(stages, server, clients, mesh):
 def compare(name: str, case='5 on 8') -> dict[str, float]:
   name, _, rate = name.partition(':')
   stages, (devices, cohort, chunk) = helpers.build(name), CASES[case]
-  stages = tuple(with_dropout(stage, float(rate or 0)) for stage in stages)
+  stages = tuple(with_failures(stage, float(rate or 0)) for stage in stages)
   mesh = make_mesh(devices)
   assert mesh.size == devices
   want = play(stages, cohort, None, chunk)
@@ -124,7 +124,7 @@ def compare(name: str, case='5 on 8') -> dict[str, float]:
 def compare_counting(cases, rate=0.0) -> dict[str, float]:
   """Return the differences of a method without a model."""
   stage, found = Stage('counting', ROUNDS, counting()), {}
-  stages = (with_dropout(stage, rate),)
+  stages = (with_failures(stage, rate),)
   for case in cases:
     devices, cohort, chunk = CASES[case]
     got, want = (

@@ -15,8 +15,8 @@ from small_runs import (
 )
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.federated.client_dropout import has_sent
 from fedjax_pfl.federated.cohort import sample_cohorts
+from fedjax_pfl.federated.failures import has_sent
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.loop import train

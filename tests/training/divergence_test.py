@@ -3,7 +3,6 @@
 import contextlib
 import io
 import re
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -30,13 +29,18 @@ from small_runs import (
 from fedjax_pfl.client.step_check import Diverged, check_step
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.communication import Communication
+from fedjax_pfl.federated.failures import (
+  FINITE,
+  HAS_SENT,
+  SERVER_FINITE,
+  with_failures,
+)
 from fedjax_pfl.federated.rounds import begin, make_rounds
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import divergence
-from fedjax_pfl.training.exclusion import without_diverged
+from fedjax_pfl.training.divergence import find_divergence
 from fedjax_pfl.training.loop import train
-from fedjax_pfl.training.program import Call, Result, as_result
-from fedjax_pfl.training.round_metrics import message_bytes
+from fedjax_pfl.training.round_metrics import message_bytes, training_numbers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 COHORT = jnp.array([0, 3, 5])
@@ -86,18 +90,6 @@ def diverging_data():
   return data._replace(index=data.index.at[DIVERGING, 2].set(white))
 
 
-class RefusedError(Exception):
-  """The error of a run."""
-
-
-def as_results(rounds_fn, call):
-  return as_result(*rounds_fn(*call))
-
-
-def refuse(found):
-  return RefusedError(found)
-
-
 @pytest.mark.parametrize(
   'name',
   [
@@ -114,21 +106,45 @@ def test_clients_that_diverge_are_as_if_not_sampled(name):
       states = stage.initialize(*states, data)
       states_without = states
     prepared = stage.prepare_data(states[0], data)
-    round_fn = round_of(stage, clients_per_chunk=1)
-    rounds_fn = partial(as_results, make_rounds(round_fn))
-    repeat = partial(without_diverged, rounds_fn, stage, refuse)
-    call = Call(*states, COHORT[None], prepared, KEY(2))
+    failing = with_failures(stage, excludes_diverged=True)
+    rounds_fn = make_rounds(round_of(failing, clients_per_chunk=1))
+    *states, metrics = rounds_fn(*states, COHORT[None], prepared, KEY(2))
+    metrics = jax.tree.map(np.asarray, metrics)
+    assert metrics[FINITE].tolist() == [(COHORT != DIVERGING).tolist()]
+    found = find_divergence(
+      COHORT[None], metrics, excludes=not stage.full_participation
+    )
     if stage.full_participation:
-      with pytest.raises(RefusedError, match='in the training of'):
-        repeat(call)
-      continue
-    *states, metrics, took_part = repeat(call)
-    others = COHORT[COHORT != DIVERGING]
+      assert found == (0, (DIVERGING,), 'in the loss of')
+      return
+    others, round_fn = COHORT[COHORT != DIVERGING], round_of(stage)
     *want, _ = round_fn(*states_without, others, prepared, KEY(2))
     assert_close(tuple(states), tuple(want))
-    assert took_part.tolist() == [[True, False, True]]
-    assert (metrics['num_steps'] > 0).tolist() == took_part.tolist()
-    assert np.isfinite(metrics['loss']).all()
+    assert found is None
+    numbers = training_numbers(metrics, np.ones((1, 3)), 1, 1.0)
+    assert np.isfinite(list(numbers.values())).all()
+
+
+def test_what_diverged_first_is_named():
+  """The loss before the state, a client before the server."""
+  metrics = {
+    'loss': np.array([[1.0, 2.0], [1.0, np.nan], [np.nan, np.nan]]),
+    FINITE: np.array([[True, True], [False, False], [False, False]]),
+    SERVER_FINITE: np.array([True, False, False]),
+  }
+  cohorts = np.array([[4, 7], [5, 8], [4, 8]])
+  assert find_divergence(cohorts, metrics, False) == (1, (8,), 'in the loss of')
+  metrics[FINITE][1, 0] = True  # one client is left, and the server is bad
+  found = find_divergence(cohorts, metrics, excludes=True)
+  assert found == (1, (), 'in the server state')
+  metrics[SERVER_FINITE][1] = True
+  found = find_divergence(cohorts, metrics, excludes=True)
+  assert found == (2, (4, 8), 'in the loss of')
+  metrics['loss'] = np.ones((3, 2))
+  found = find_divergence(cohorts, metrics, excludes=False)
+  assert found == (1, (8,), 'in the state or the upload of')
+  metrics[FINITE][:] = metrics[SERVER_FINITE][:] = True
+  assert find_divergence(cohorts, metrics, excludes=False) is None
 
 
 @pytest.fixture(scope='module')
@@ -198,7 +214,7 @@ def test_where_all_clients_diverge_the_run_stops(tmp_path):
   with pytest.raises(BadInput) as caught:
     train(experiment, tmp_path)
   message = str(caught.value)
-  assert 'round 1, in the training of clients 0, 1, 2, 3, 4' in message
+  assert 'round 1, in the loss of clients 0, 1, 2, 3, 4' in message
   assert "on_divergence='exclude'" not in message
 
 
@@ -262,9 +278,7 @@ def test_many_clients_are_cut_short():
 
 
 def test_clients_that_are_excluded_upload_nothing():
-  one, loss = np.array([[True, False]]), {'loss': np.ones((1, 2))}
-  call = Call((), (), np.array([[1, 2]]), make_data(), None)
+  sent = np.array([[True, False]])
   sizes = Communication(state=0, up=10, down=100, initial=0)
-  result = Result((), (), loss, one)
-  sent = message_bytes(sizes, call, result, starts_stage=False)
-  assert sent == {'bytes_down': 200, 'bytes_up': 10}
+  got = message_bytes({FINITE: sent, HAS_SENT: sent}, sizes, 7)
+  assert got == {'bytes_down': 207, 'bytes_up': 10}

@@ -330,8 +330,8 @@ def test_nan_stops_the_run_and_names_the_rounds(tmp_path):
       train(experiment, tmp_path)
     message = str(caught.value)
     assert (
-      "got 'NaN or infinity in rounds 3 to 4 of fedbabu: in the server state; "
-      f'seed 0, {tmp_path}' in message
+      "got 'NaN or infinity in rounds 3 to 4 of fedbabu: round 4, in the "
+      f'server state; seed 0, {tmp_path}' in message
     )
     assert 'Choices: a smaller learning_rate, debug=True, to name' in message
     assert 'metrics up to round 2 are stored' in message

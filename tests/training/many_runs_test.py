@@ -229,7 +229,7 @@ def test_a_seed_that_diverges_is_named_and_the_others_go_on(tmp_path):
   results = train_many(experiments, [hot, cool])
   message = divergence.sentence_of(hot)
   rounds = 'NaN or infinity in rounds 3 to 4 of fedbabu'
-  assert f'{rounds}: in the server state; seed 0, {hot}' in message
+  assert f'{rounds}: round 4, in the server state; seed 0, {hot}' in message
   assert results[0] is None and results[1]['status'] == 'finished'
   assert not divergence.sentence_of(cool)
   step, server = server_of(experiments[0], hot)

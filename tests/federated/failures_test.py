@@ -20,7 +20,12 @@ from helpers import (
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.federated.client_dropout import HAS_SENT, with_dropout
+from fedjax_pfl.federated.failures import (
+  FINITE,
+  HAS_SENT,
+  SERVER_FINITE,
+  with_failures,
+)
 from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -95,7 +100,7 @@ def test_rounds_are_those_of_the_clients_that_send(name, train, weights):
     return sum(one) == 1 and not any(none) and empty == [False, True]
 
   key, states = key_by(is_mixed), begin(stage, DATA, KEY(1))
-  rounds_fn = make_rounds(round_of(with_dropout(stage, RATE)))
+  rounds_fn = make_rounds(round_of(with_failures(stage, RATE)))
   *got, metrics = rounds_fn(*states, jnp.array(cohorts), DATA, key)
   local = jax.jit(stage.algorithm.local_update)
   assert_close(
@@ -125,9 +130,8 @@ def test_every_method_ends_as_if_they_had_not_been_drawn(name):
     if number:
       states = stage.initialize(*states, DATA)
     prepared = stage.prepare_data(states[0], DATA)
-    failing = with_dropout(stage, RATE)
+    failing = with_failures(stage, RATE)
     if stage.full_participation:
-      assert failing is stage
       *states, _ = round_of(stage)(
         *states, jnp.arange(len(DATA.count)), prepared, KEY(2)
       )
@@ -145,7 +149,7 @@ def test_every_method_ends_as_if_they_had_not_been_drawn(name):
 
 def test_who_fails_depends_on_the_client_alone():
   """Not on the order of the cohort, on others, on chunks or on the loop."""
-  stage = with_dropout(Stage('counting', 3, counting()), RATE)
+  stage = with_failures(Stage('counting', 3, counting()), RATE)
   server, clients = start()
   order = np.array(COHORT)
   key = key_by(lambda key: 1 < sum(sent_by_hand(key, 0, COHORT)) < 4)
@@ -171,7 +175,7 @@ def test_who_fails_depends_on_the_client_alone():
 
 
 def test_clients_fail_at_the_rate():
-  stage = with_dropout(Stage('counting', 3, counting()), 0.2)
+  stage = with_failures(Stage('counting', 3, counting()), 0.2)
   cohorts = jnp.tile(jnp.arange(len(DATA.count)), (300, 1))
   rounds_fn = make_rounds(make_round(stage.algorithm, clients_per_chunk=7))
   *_, metrics = rounds_fn(*start(), cohorts, DATA, KEY(2))
@@ -179,10 +183,48 @@ def test_clients_fail_at_the_rate():
   assert abs(share - 0.2) < 4 * np.sqrt(0.16 / cohorts.size)
 
 
-def test_without_dropout_the_stage_is_as_it_was():
-  (stage,) = build('fedavg')
-  assert with_dropout(stage, 0.0) is stage
-  assert with_dropout(stage, 0.1) is not stage
+def diverging(client, part):
+  """Return a method of which one client has an infinite part."""
+  method = counting()
+
+  def local_update(down, state, data, rng):
+    after, up, metrics = method.local_update(down, state, data, rng)
+    bad = jnp.where(data.count == DATA.count[client], jnp.inf, 0.0)
+    if part == 'loss':
+      metrics = {**metrics, 'loss': metrics['loss'] + bad}
+    elif part == 'state':
+      after = after._replace(last=after.last + bad)
+    else:
+      up = up + bad
+    return after, up, metrics
+
+  return Stage('diverging', 3, method._replace(local_update=local_update))
+
+
+@pytest.mark.parametrize('part', ['loss', 'state', 'upload'])
+def test_a_client_that_diverges_is_seen_and_excluded(part):
+  """As if it had not been drawn; without exclusion the round is as it was."""
+  stage, (server, clients) = diverging(COHORT[2], part), start()
+  cohort, others = jnp.array(COHORT), np.delete(np.array(COHORT), 2)
+  want = [client != COHORT[2] for client in COHORT]
+  for excludes in (False, True):
+    seen = with_failures(stage, excludes_diverged=excludes).algorithm
+    got, rows, metrics = make_round(seen)(server, clients, cohort, DATA, KEY(2))
+    assert metrics[FINITE].tolist() == want
+    assert (HAS_SENT in metrics) == excludes
+    assert metrics[SERVER_FINITE] == (excludes or part != 'upload')
+  assert metrics[HAS_SENT].tolist() == want
+  round_fn = make_round(stage.algorithm)
+  *without, _ = round_fn(server, clients, jnp.array(others), DATA, KEY(2))
+  assert_close((got, rows), tuple(without))
+
+
+def test_a_stage_that_needs_all_clients_has_no_failures():
+  stage = diverging(0, 'loss')._replace(full_participation=True)
+  seen = with_failures(stage, 0.5, excludes_diverged=True).algorithm
+  *_, metrics = make_round(seen)(*start(), jnp.array(COHORT), DATA, KEY(2))
+  assert metrics[FINITE].tolist() == [client != 0 for client in COHORT]
+  assert HAS_SENT not in metrics
 
 
 @pytest.mark.parametrize('name', ['scaffold', 'pfedme', 'fedconcat'])
@@ -192,7 +234,7 @@ def test_a_round_in_which_all_fail_only_moves_the_clock(name):
   states = begin(stage, DATA, KEY(1))
   cohort = jnp.array(COHORT)
   before = round_of(stage)(*states, cohort, DATA, KEY(2))[:2]
-  round_fn = round_of(with_dropout(stage, 1 - 1e-6))
+  round_fn = round_of(with_failures(stage, 1 - 1e-6))
   for _ in range(2):
     *after, metrics = round_fn(*before, cohort, DATA, KEY(2))
     assert not metrics[HAS_SENT].any()
@@ -218,7 +260,7 @@ def test_an_aggregate_of_ones_own_is_told_who_sent():
   key = key_by(lambda key: 1 < sum(sent_by_hand(key, 0, COHORT)) < 4)
   sent = np.array(sent_by_hand(key, 0, COHORT))
   states, cohort = begin(own, DATA, KEY(1)), jnp.array(COHORT)
-  got, *_ = round_of(with_dropout(own, RATE))(*states, cohort, DATA, key)
+  got, *_ = round_of(with_failures(own, RATE))(*states, cohort, DATA, key)
   want, *_ = round_of(own)(*states, cohort[sent], DATA, key)
   assert_close(got, want)
   assert {*told} == {len(DATA.count)}

@@ -1,0 +1,109 @@
+"""Clients of a cohort that send nothing: by dropout, or because they diverge.
+
+  f_i     ~   Bernoulli(p), with the key fold_in(client key, STREAM)
+  sent_i  =   not f_i
+  sent_i  &=  loss, state and upload of client i are finite   if these exclude
+  rows, uploads <- those of the clients that have sent
+
+A client that has not sent has downloaded the model and done its local work, and
+both are lost: its state stays as before the round, and its row of the upload is
+zeros. The server aggregates as if it had not been drawn. If nobody has sent,
+the server keeps what it has; its clock goes on, and so does a step on examples
+of its own (`post_aggregate`).
+
+The client key is fold_in(round key, id): who drops out depends on the seed, the
+round and the id alone, not on cohort, chunks, devices or a resumed run.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core.algorithm import Algorithm, Stage, Up
+from fedjax_pfl.core.types import Array, Key, PyTree
+
+STREAM = 2**31 - 1  # methods use small numbers
+
+# Metrics of a round; methods have no such names.
+FINITE = 'finite'  # [C] whether what a client computed is
+HAS_SENT = 'has_sent'  # [C], where clients may fail
+SERVER_FINITE = 'server_finite'  # [] whether the server is, after the round
+
+
+class Upload(NamedTuple):
+  up: Up  # zeros of a client that has not sent
+  has_sent: Array  # []
+
+
+def with_failures(
+  stage: Stage, dropout_rate: float = 0.0, excludes_diverged: bool = False
+) -> Stage:
+  """Return the stage with the metric FINITE, in which drawn clients may fail.
+
+  They drop out at this rate, and, if it excludes them, where they diverge.
+  Nobody fails where all clients have to take part: the server waits for them.
+  """
+  may_fail = dropout_rate > 0 or excludes_diverged
+  if stage.full_participation or not may_fail:
+    return stage._replace(algorithm=_watched(stage.algorithm))
+  algorithm = _failing(stage.algorithm, dropout_rate, excludes_diverged)
+  return stage._replace(algorithm=algorithm)
+
+
+def has_sent(client_key: Key, rate: float) -> Array:
+  """Return whether the client with this key does not drop out: []."""
+  key = jax.random.fold_in(client_key, STREAM)
+  return ~jax.random.bernoulli(key, rate)
+
+
+def all_finite(tree: PyTree) -> Array:
+  """Return whether all numbers of a tree are finite: []."""
+  finite = jnp.array(True)
+  for leaf in jax.tree.leaves(tree):
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+      finite &= jnp.isfinite(leaf).all()
+  return finite
+
+
+def _watched(algorithm: Algorithm) -> Algorithm:
+  def local_update(down, client, data, rng):
+    after, up, metrics = algorithm.local_update(down, client, data, rng)
+    finite = all_finite((metrics['loss'], after, up))
+    return after, up, {**metrics, FINITE: finite}
+
+  return algorithm._replace(local_update=local_update)
+
+
+def _failing(
+  algorithm: Algorithm, rate: float, excludes_diverged: bool
+) -> Algorithm:
+  def local_update(down, client, data, rng):
+    sent = has_sent(rng, rate) if rate else jnp.array(True)
+    after, up, metrics = algorithm.local_update(down, client, data, rng)
+    # What a client that drops out would have sent harms nobody.
+    finite = all_finite(metrics['loss']) & (~sent | all_finite((after, up)))
+    if excludes_diverged:
+      sent &= finite
+    # A sum with weight 0 is no barrier to a NaN.
+    up = _choose(sent, up, jax.tree.map(jnp.zeros_like, up))
+    metrics = {**metrics, FINITE: finite, HAS_SENT: sent}
+    return _choose(sent, after, client), Upload(up, sent), metrics
+
+  def aggregate(server, uploads, senders):
+    up, sent = uploads
+    senders = senders._replace(
+      counts=jnp.where(sent, senders.counts, 0),
+      has_sent=senders.has_sent & sent,
+    )
+    after = algorithm.aggregate(server, up, senders)
+    alone = server._replace(round=after.round)
+    return _choose(jnp.any(sent), after, alone)
+
+  return algorithm._replace(local_update=local_update, aggregate=aggregate)
+
+
+def _choose(condition: Array, first, second):
+  return jax.tree.map(
+    lambda one, other: jnp.where(condition, one, other), first, second
+  )
