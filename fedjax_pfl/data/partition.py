@@ -15,7 +15,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.data.images import digest
-from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 from fedjax_pfl.data.partitions.classes import Classes
 from fedjax_pfl.data.partitions.dirichlet import Dirichlet
 from fedjax_pfl.data.partitions.dirichlet_capped import DirichletCapped
@@ -146,7 +146,7 @@ def partition(
 
 
 def _deal_training(
-  kind: Any, plan: Any, labels: np.ndarray, rng: np.random.Generator
+  kind: Any, plan: Any, labels: np.ndarray, rng: Rng
 ) -> Indices:
   """Return the rows for training; `replay` has those of published code."""
   if hasattr(kind, 'replay'):
@@ -158,7 +158,7 @@ def _deal_training(
 
 
 def split(
-  indices: Sequence[np.ndarray], test_fraction: float, rng: np.random.Generator
+  indices: Sequence[np.ndarray], test_fraction: float, rng: Rng
 ) -> tuple[Indices, Indices]:
   """Return floor((1 - test_fraction) n) rows of every client, and the rest."""
   if not 0 < test_fraction < 1:

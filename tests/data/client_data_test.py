@@ -86,6 +86,7 @@ def image(size, side=2, dtype=np.uint8):
   ('xs', 'ys', 'message'),
   [
     ([], [], 'at least one client'),
+    ([1.0], [1], 'a single number'),
     ([image(2)], [np.zeros(3, int)], r'\[2\] images and \[3\] labels'),
     ([image(2)], [np.zeros(2, int)] * 2, 'equally many'),
     ([image(2), image(2, 3)], [np.zeros(2, int)] * 2, 'one shape and dtype'),
@@ -143,14 +144,3 @@ def test_errors_of_index_types(rows):
   with pytest.raises(BadInput) as caught:
     stack_clients(pool(), [rows])
   assert 'a vector of whole numbers for each client' in str(caught.value)
-
-
-def test_error_of_a_single_client_without_a_list():
-  with pytest.raises(BadInput) as caught:
-    from_arrays([1.0], [1])
-  assert "xs, ys: got 'a single number'" in str(caught.value)
-
-
-def test_one_client_one_example_and_a_class_without_examples():
-  data = from_arrays([pool(1).x], [np.array([7])])
-  assert data.index.shape == (1, 1) and data.y.tolist() == [7]

@@ -75,20 +75,16 @@ def test_default_folder(tmp_path, monkeypatch):
   assert tfds_reader.data_root().name == 'tensorflow_datasets'
 
 
-def test_absent_data_sentence_names_folder_and_command(tmp_path):
-  message = str(tfds_reader.not_prepared('cifar10', str(tmp_path), ['digits']))
-  assert f'{tmp_path}/cifar10/<version>' in message
-  assert 'Choices: digits.' in message
-  assert '--config.data_dir' in message
-  command = f'experiments/prepare.py cifar10 --data_dir={tmp_path}'
-  assert command in message and 'in array_record format' in message
-
-
 def test_other_format_sentence(tmp_path):
   write_info(tmp_path, '3.0.2', 'tfrecord')
   assert tfds_reader.find_prepared('cifar10', str(tmp_path)) is None
   message = str(tfds_reader.not_prepared('cifar10', str(tmp_path), []))
   assert 'prepared as tfrecord' in message
+  message = str(tfds_reader.not_prepared('mnist', str(tmp_path), ['digits']))
+  assert f'{tmp_path}/mnist/<version>' in message
+  assert 'Choices: digits.' in message and '--config.data_dir' in message
+  command = f'experiments/prepare.py mnist --data_dir={tmp_path}'
+  assert command in message and 'in array_record format' in message
 
 
 def test_damaged_files_sentence(tmp_path, write_prepared):

@@ -16,6 +16,7 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 
 Indices = list[np.ndarray]  # one int64 vector for each client
+Rng = np.random.Generator
 
 
 class Sizes(NamedTuple):

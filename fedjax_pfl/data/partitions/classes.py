@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes, legacy_generator
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes, legacy_generator
 
 
 class Plan(NamedTuple):
@@ -35,7 +35,7 @@ class Classes(NamedTuple):
 
   classes_per_client: int = 2  # k
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
+  def draw(self, sizes: Sizes, rng: Rng) -> Plan:
     del rng
     legacy_generator(sizes.seed)  # raises for a bad seed, before any draw
     lists = class_lists(
@@ -49,9 +49,7 @@ class Classes(NamedTuple):
   def replay(self, plan: Plan, labels: np.ndarray) -> Indices:
     return hand_out(plan.lists, labels, legacy_generator(plan.seed))
 
-  def deal(
-    self, plan: Plan, labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: Plan, labels: np.ndarray, rng: Rng) -> Indices:
     return hand_out(plan.lists, labels, rng)
 
 
@@ -78,7 +76,7 @@ def class_lists(
 def hand_out(
   lists: np.ndarray,
   labels: np.ndarray,
-  rng: np.random.Generator | np.random.RandomState,
+  rng: Rng | np.random.RandomState,
 ) -> Indices:
   """Return the index vectors: class by class, in increasing order."""
   parts: list[list[np.ndarray]] = [[] for _ in lists]

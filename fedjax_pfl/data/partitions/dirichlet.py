@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 # Sums of larger gamma variates overflow, and all p are 1 / K by then.
 EQUAL = 1e12
@@ -26,21 +26,17 @@ class Dirichlet(NamedTuple):
 
   dirichlet_beta: float = 1.0
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+  def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
     """Return p [Y, K]: the share of every class that a client gets."""
     check_beta(self.dirichlet_beta)
     alpha = np.full(sizes.num_clients, min(self.dirichlet_beta, EQUAL))
     return rng.dirichlet(alpha, size=sizes.num_classes)
 
-  def deal(
-    self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
     return deal_shares(plan, labels, rng)
 
 
-def deal_shares(
-  shares: np.ndarray, labels: np.ndarray, rng: np.random.Generator
-) -> Indices:
+def deal_shares(shares: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
   """Return the index vectors when p [Y, K] cut the rows of every class."""
   parts = []
   for label, own in enumerate(shares):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes, legacy_generator
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes, legacy_generator
 from fedjax_pfl.data.partitions.dirichlet import EQUAL, check_beta, deal_shares
 
 TRIES = 10_000
@@ -42,7 +42,7 @@ class DirichletCapped(NamedTuple):
   dirichlet_beta: float = 1.0
   dirichlet_min_size: int = 10  # training examples of the smallest client
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
+  def draw(self, sizes: Sizes, rng: Rng) -> Plan:
     del rng
     check_beta(self.dirichlet_beta)
     _check_min_size(self.dirichlet_min_size, sizes)
@@ -74,9 +74,7 @@ class DirichletCapped(NamedTuple):
       for *own, shuffle in zip(*parts, plan.shuffles, strict=True)
     ]
 
-  def deal(
-    self, plan: Plan, labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: Plan, labels: np.ndarray, rng: Rng) -> Indices:
     counts = plan.counts + (plan.counts.sum(1, keepdims=True) == 0)
     return deal_shares(counts / counts.sum(1, keepdims=True), labels, rng)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 Owners = tuple[np.ndarray, np.ndarray]  # for training [P], and for testing
 
@@ -19,13 +19,11 @@ Owners = tuple[np.ndarray, np.ndarray]  # for training [P], and for testing
 class Natural(NamedTuple):
   """The clients of the data set."""
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> int:
+  def draw(self, sizes: Sizes, rng: Rng) -> int:
     del rng
     return sizes.num_clients
 
-  def deal(
-    self, plan: int, owners: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: int, owners: np.ndarray, rng: Rng) -> Indices:
     del rng
     order = np.argsort(owners, kind='stable')
     cuts = np.searchsorted(owners[order], np.arange(1, plan))

@@ -14,9 +14,9 @@ import numpy as np
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
-Divide = Callable[[np.ndarray, int, np.random.Generator], Sequence[np.ndarray]]
+Divide = Callable[[np.ndarray, int, Rng], Sequence[np.ndarray]]
 
 
 class Plan(NamedTuple):
@@ -29,12 +29,10 @@ class Own(NamedTuple):
 
   function: Divide
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
+  def draw(self, sizes: Sizes, rng: Rng) -> Plan:
     return Plan(sizes.num_clients, int(rng.integers(2**63)))
 
-  def deal(
-    self, plan: Plan, labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: Plan, labels: np.ndarray, rng: Rng) -> Indices:
     """Return the rows of every client, checked."""
     del rng
     # A copy: a function may write into what it is given.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 TRIES = 10_000
 
@@ -41,7 +41,7 @@ class Semantic(NamedTuple):
   min_client_size: int = 100  # training examples of a client
   max_client_size: int = 800  # which no client reaches
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> list[Cluster]:
+  def draw(self, sizes: Sizes, rng: Rng) -> list[Cluster]:
     self._check_sizes()
     classes = self._draw_classes(sizes.num_classes, rng)
     totals = [int(sizes.class_counts[own].sum()) for own in classes]
@@ -57,9 +57,7 @@ class Semantic(NamedTuple):
       outcomes[number] += 1
     raise self._never(sizes, outcomes)
 
-  def deal(
-    self, plan: list[Cluster], labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: list[Cluster], labels: np.ndarray, rng: Rng) -> Indices:
     parts: Indices = []
     for cluster in plan:
       own = np.flatnonzero(np.isin(labels, cluster.classes))
@@ -67,9 +65,7 @@ class Semantic(NamedTuple):
       parts += np.split(rng.permutation(own), ends)[:-1]
     return parts
 
-  def _draw_classes(
-    self, num_classes: int, rng: np.random.Generator
-  ) -> list[np.ndarray]:
+  def _draw_classes(self, num_classes: int, rng: Rng) -> list[np.ndarray]:
     """Return the classes of every cluster."""
     families = tuple(self.class_families) or (num_classes,)
     self._check_classes(families, num_classes)
@@ -122,9 +118,7 @@ class Semantic(NamedTuple):
     )
 
 
-def draw_sizes(
-  total: int, least: int, most: int, rng: np.random.Generator
-) -> np.ndarray:
+def draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:
   """Return the sizes of the clients of a cluster with `total` rows."""
   drawn = rng.integers(least, most, total // least)
   ends = np.cumsum(drawn)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 
 class Shards(NamedTuple):
@@ -31,14 +31,12 @@ class Shards(NamedTuple):
 
   shards_per_client: int = 10  # s
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+  def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
     return shard_assignment(
       rng, sizes.num_clients, self.shards_per_client, sizes.num_classes
     )
 
-  def deal(
-    self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
     return shards(labels, plan, rng)
 
 
@@ -47,7 +45,7 @@ class Pathological(NamedTuple):
 
   shards_per_client: int = 2  # s
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> np.ndarray:
+  def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
     """Return A [K, s]."""
     del rng
     num_clients, num_classes = sizes.num_clients, sizes.num_classes
@@ -61,15 +59,13 @@ class Pathological(NamedTuple):
     deck = np.arange(num_clients * self.shards_per_client) % num_classes
     return deck.reshape(num_clients, self.shards_per_client)
 
-  def deal(
-    self, plan: np.ndarray, labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
     del rng
     return deal_blocks(labels, plan, lambda i, j, left: 0)
 
 
 def shard_assignment(
-  rng: np.random.Generator,
+  rng: Rng,
   num_clients: int,
   shards: int,
   num_classes: int,
@@ -87,9 +83,7 @@ def shard_assignment(
   return deck.reshape(num_clients, shards)
 
 
-def shards(
-  labels: np.ndarray, assignment: np.ndarray, rng: np.random.Generator
-) -> Indices:
+def shards(labels: np.ndarray, assignment: np.ndarray, rng: Rng) -> Indices:
   """Return the index vectors when blocks are dealt at random."""
   return deal_blocks(labels, assignment, lambda i, j, left: rng.integers(left))
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.partitions import Indices, Sizes
+from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 from fedjax_pfl.data.partitions.shards import shard_assignment
 
 ROUNDING = 1e-9  # n / s may come out as 4.9999999999
@@ -37,7 +37,7 @@ class Unbalanced(NamedTuple):
   group_size: int = 10  # clients of one size
   size_step: float = 50  # v: training examples from one group to the next
 
-  def draw(self, sizes: Sizes, rng: np.random.Generator) -> Plan:
+  def draw(self, sizes: Sizes, rng: Rng) -> Plan:
     self._check(sizes)
     num_clients = sizes.num_clients
     half = shard_assignment(
@@ -52,9 +52,7 @@ class Unbalanced(NamedTuple):
     relative = 1 + self.size_step * (group - group.mean()) / mean
     return Plan(np.concatenate([half, half[::-1]]), relative)
 
-  def deal(
-    self, plan: Plan, labels: np.ndarray, rng: np.random.Generator
-  ) -> Indices:
+  def deal(self, plan: Plan, labels: np.ndarray, rng: Rng) -> Indices:
     sizes = plan.relative * len(labels) / len(plan.relative)  # n_i
     each = np.floor(sizes / self.shards_per_client + ROUNDING).astype(
       int

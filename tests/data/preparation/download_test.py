@@ -66,19 +66,22 @@ def test_a_file_is_fetched_once(tmp_path, server, archive):
   assert [path.name for path in file.parent.iterdir()] == ['a.zip']
 
 
+@pytest.mark.parametrize(
+  ('begun', 'requests'),
+  [
+    (0, ('', 'bytes=40000-', 'bytes=80000-')),
+    (70_000, ('bytes=70000-',)),  # by another process
+  ],
+)
 def test_a_connection_that_breaks_goes_on_where_it_broke(
-  tmp_path, server, archive
+  tmp_path, server, archive, begun, requests
 ):
   server.most = 40_000
+  if begun:
+    (tmp_path / 'a.zip.part').write_bytes(CONTENT[:begun])
   file = download.fetch(archive, tmp_path)
   assert file.read_bytes() == CONTENT
-  assert server.requests == ('', 'bytes=40000-', 'bytes=80000-')
-
-
-def test_another_process_goes_on(tmp_path, server, archive):
-  (tmp_path / 'a.zip.part').write_bytes(CONTENT[:70_000])
-  assert download.fetch(archive, tmp_path).read_bytes() == CONTENT
-  assert server.requests == ('bytes=70000-',)
+  assert server.requests == requests
 
 
 def test_a_server_that_cannot_resume_begins_again(tmp_path, server, archive):
@@ -112,12 +115,6 @@ def test_a_folder_that_takes_no_file_sentence(tmp_path, archive):
   message = refused(lambda: download.fetch(archive, folder))
   assert f"data_dir: got '{folder}, in which {folder} cannot be" in message
   assert 'a disk that takes the archives and their arrays' in message
-
-
-def test_a_file_copied_by_hand_needs_no_network(tmp_path, server, archive):
-  (tmp_path / 'a.zip').write_bytes(CONTENT)
-  assert download.fetch(archive, tmp_path) == tmp_path / 'a.zip'
-  assert server.requests == ()
 
 
 def test_another_file_copied_by_hand_sentence(tmp_path, archive):

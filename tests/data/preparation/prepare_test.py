@@ -96,19 +96,15 @@ def test_tiny_imagenet_is_unpacked_whole_and_without_its_tests(tmp_path):
   assert 'already' in heard[0]
 
 
-def test_a_set_that_is_there_is_checked_and_left(tmp_path):
+@pytest.mark.parametrize('damage', ['flip', 'cut'])
+def test_damaged_arrays_are_written_again(tmp_path, damage):
   prepared(tmp_path, 'mnist')
+  want = load(tmp_path, 'mnist').fingerprint
   for file in (tmp_path / 'data' / 'downloads').iterdir():
     file.unlink()  # they are not needed any more
   _, heard = prepared(tmp_path, 'mnist')
   assert 'already, unchanged' in heard[0]
   assert not [*(tmp_path / 'data' / 'downloads').iterdir()]
-
-
-@pytest.mark.parametrize('damage', ['flip', 'cut'])
-def test_damaged_arrays_are_written_again(tmp_path, damage):
-  prepared(tmp_path, 'mnist')
-  want = load(tmp_path, 'mnist').fingerprint
   file = next((tmp_path / 'data' / 'mnist').glob('*/train_x.npy'))
   content = file.read_bytes()
   flipped = content[:-1] + bytes([content[-1] ^ 1])
@@ -117,11 +113,7 @@ def test_damaged_arrays_are_written_again(tmp_path, damage):
   assert 'damaged' in heard[0]
   dataset = load(tmp_path, 'mnist')
   assert digest(*dataset.train, *dataset.test) == want
-
-
-def test_damaged_arrays_sentence(tmp_path):
-  prepared(tmp_path, 'mnist')
-  next((tmp_path / 'data' / 'mnist').glob('*/meta.json')).write_text('{')
+  (file.parent / 'meta.json').write_text('{')
   message = refused(load, tmp_path, 'mnist')
   assert 'mnist, and while reading' in message
   assert 'delete the folder and prepare' in message
