@@ -20,9 +20,7 @@ tables, and run directories, of which git keeps the numbers.
 from $TFDS_DATA_DIR.
 """
 
-import contextlib
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
@@ -53,7 +51,7 @@ def main(overrides):
   from fedjax_pfl.leaderboard import work as leaderboard
   from fedjax_pfl.reproduction.queue.deadline import check_minutes
   from fedjax_pfl.reproduction.queue.entries import load_queue
-  from fedjax_pfl.reproduction.queue.work import QueueJob
+  from fedjax_pfl.reproduction.queue.work import show_queue, work_through
   from fedjax_pfl.runs.provenance import num_cores
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
@@ -70,18 +68,17 @@ def main(overrides):
     for form in forms:
       leaderboard.run(form, folder / 'leaderboard', progress.log)
 
-  data_of = make_data_of(progress.log)
-  job = QueueJob(queue, load_table, data_of, configs, follow)
-  folder = Path(RESULTS.value)
-  if not DRY_RUN.value:
-    job.run(folder, MINUTES.value)
+  data_of, folder = make_data_of(progress.log), Path(RESULTS.value)
+  if DRY_RUN.value:
+    show_queue(queue, folder, data_of)
+    for form in forms:
+      print(f'Then: {leaderboard.budget(form)}')
     return
-  with contextlib.ExitStack() as stack:
-    if not folder.exists():  # a dry run makes no folder
-      folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    job.dry_run(folder)
-  for form in forms:
-    print(f'Then: {leaderboard.budget(form)}')
+  work_through(
+    *(queue, folder, load_table, data_of, configs),
+    minutes=MINUTES.value,
+    follow=follow,
+  )
 
 
 if __name__ == '__main__':

@@ -31,7 +31,7 @@ def main(overrides, paths):
 def published(paths):
   """Return {run directory: {view: the published number}}."""
   from configs import common
-  from fedjax_pfl.reproduction.comparison.published_for_run import (
+  from fedjax_pfl.reproduction.published_for_run import (
     published_for_run,
   )
   from fedjax_pfl.runs import run_dir

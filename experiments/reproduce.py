@@ -10,11 +10,12 @@ runs and their numbers:
 
   results/tables/fedbabu_13.csv, .md   ours, published, difference
   results/summary.csv                  every run: its command and numbers
-  results/runs/                        run directories, as main.py makes them;
-                                       pfl.load_results reads every client
+  results/runs/                        run directories, as main.py makes them:
+                                       every client; see pfl.load_results
 
---dry-run lists the cells with the time and memory of each on this machine.
---merge=FOLDER,FOLDER copies the runs of other machines. A figure
+--dry-run lists the cells with the time and memory of each on this machine,
+also where the images are not. --merge=FOLDER,FOLDER copies the runs of other
+machines into results/runs. A figure
 (--table=fedbabu/fig12) is drawn into results/tables.
 """
 
@@ -51,10 +52,11 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
+  from fedjax_pfl.reproduction.cell_filter import filter_cells
   from fedjax_pfl.reproduction.cells import Figure
-  from fedjax_pfl.reproduction.execution.execute import open_workspace
-  from fedjax_pfl.reproduction.jobs import FigureJob, TableJob
-  from fedjax_pfl.reproduction.results.results import check_mergeable, merge
+  from fedjax_pfl.reproduction.jobs import reproduce_figure, reproduce_table
+  from fedjax_pfl.reproduction.merge import merge
+  from fedjax_pfl.reproduction.results import Results, read_folder
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
   from fedjax_pfl.training.build_data import make_data_of
@@ -62,27 +64,21 @@ def main(overrides):
   startup.cache_programs(progress.log)
   # Every mistake is found before the first file is written.
   table, data_of = load_table(TABLE.value), make_data_of(progress.log)
-  wanted = (table, WHERE.value, range(SEEDS.value), data_of)
+  if not isinstance(table, Figure):
+    filter_cells(table.cells, WHERE.value)
+  others = {folder: read_folder(folder, 'merge') for folder in MERGE.value}
+  results = Results(RESULTS.value)
+  for folder, other in others.items():
+    if DRY_RUN.value:
+      results.add_folder(folder)
+    else:
+      progress.log(f'{folder}: {merge(results, other)} new evaluations')
+  wanted = (table, WHERE.value, range(SEEDS.value), results, data_of)
   if isinstance(table, Figure):
-    job = FigureJob(*wanted)
-  else:
-    configs = load_configs()
-    job = TableJob(
-      *wanted, {name: parse_config(one) for name, one in configs.items()}
-    )
-  for other in MERGE.value:
-    check_mergeable(other)
-  folder = Path(RESULTS.value)
-  if not DRY_RUN.value:
-    for other in MERGE.value:
-      progress.log(f'{other}: {merge(other, folder)} new evaluations')
-  workspace = open_workspace(folder)
-  if DRY_RUN.value:
-    for other in MERGE.value:  # a dry run writes nothing
-      workspace.results.scan(other)
-    job.dry_run(workspace)
-  else:
-    job.run(workspace)
+    reproduce_figure(*wanted, dry_run=DRY_RUN.value)
+    return
+  configs = {name: parse_config(one) for name, one in load_configs().items()}
+  reproduce_table(*wanted, configs, dry_run=DRY_RUN.value)
 
 
 if __name__ == '__main__':

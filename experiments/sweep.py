@@ -83,9 +83,9 @@ def main(overrides):
 
 def read_combinations():
   """Return the combinations that the flags ask for."""
-  from fedjax_pfl.tuning.combinations import combine
-  from fedjax_pfl.tuning.flag_texts import (
+  from fedjax_pfl.tuning.combinations import (
     check_together,
+    combine,
     parse_grids,
     parse_ranges,
   )

@@ -52,6 +52,7 @@ from fedjax_pfl.federated.rounds import (
 )
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.task import make_task, task_from_module
+from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train

@@ -9,7 +9,7 @@ import pytest
 from configs import common
 from experiments.commandline import read_settings
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.reproduction.planning import cell_filter
+from fedjax_pfl.reproduction import cell_filter
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 160

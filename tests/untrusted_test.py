@@ -19,9 +19,10 @@ from experiments import commandline
 from fedjax_pfl.analysis import open_runs
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import page
-from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
-from fedjax_pfl.reproduction.results.frame import load_results
-from fedjax_pfl.reproduction.results.results import Results, merge
+from fedjax_pfl.reproduction.merge import merge
+from fedjax_pfl.reproduction.results import Results, read_folder
+from fedjax_pfl.reproduction.results_frame import load_results
+from fedjax_pfl.reproduction.summary import summary_rows, write_csv
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
@@ -109,7 +110,7 @@ def test_a_run_that_names_code_is_read_and_the_code_is_not_run(tmp_path):
   stored['config'] |= config
   (run / 'config.json').write_text(json.dumps(stored))
   assert str(bait) in page.render([run])
-  assert Results().add_run(run) == 1
+  Results(tmp_path).add_run(run)
   settings, _ = open_runs.read_run(run, print)
   for field in ('model', 'loss', 'partition'):
     alone = {
@@ -192,15 +193,14 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
     result={'note': HOSTILE},
   )
   before = sorted(tmp_path.rglob('*'))
-  assert merge(tmp_path / 'theirs', tmp_path / 'ours') == 1
+  results = Results(tmp_path / 'ours')
+  assert merge(results, read_folder(tmp_path / 'theirs')) == 1
   frame = load_results(tmp_path / 'ours')
   assert {*frame.data} == {HOSTILE} and {*frame.hp} == {f'protocol={HOSTILE}'}
   assert len(frame) == 2 * finished_runs.K
   text = page.render([run])
   assert '<script>x' not in text and '&lt;script&gt;x' in text
   configs = {'digits:fedbabu': parse_config(finished_runs.make_settings())}
-  results = Results()
-  results.scan(tmp_path / 'ours')
   write_csv(tmp_path / 'ours' / 'rows.csv', summary_rows(results, configs))
   with open(tmp_path / 'ours' / 'rows.csv', newline='') as stream:
     rows = list(csv.DictReader(stream))

@@ -16,6 +16,7 @@ from fedjax_pfl.leaderboard.form import Form
 from fedjax_pfl.leaderboard.verdicts import (
   ABOVE,
   BELOW,
+  VERDICTS,
   Board,
   baseline_name,
 )
@@ -107,8 +108,9 @@ def _row(form: Form, board: Board, entry: Entry) -> dict[str, Any]:
   }
   for baseline, found in board.against.items():
     one = found.get(entry.method)
-    for name in ('mean', 'low', 'high', 'verdict'):
+    for name in ('mean', 'low', 'high'):
       row[f'vs_{baseline}_{name}'] = one and getattr(one, name)
+    row[f'vs_{baseline}_verdict'] = one and VERDICTS[one.sign]
   for name in ('gradients', 'bytes_up', 'bytes_down', 'seconds'):
     row[name] = costs and getattr(costs, name)
   return {**row, 'obstacle': entry.obstacle}

@@ -18,7 +18,7 @@ from fedjax_pfl.tuning.train_all import is_diverged
 Paths = Sequence[str | os.PathLike]
 
 
-class Choice(NamedTuple):
+class Tuned(NamedTuple):
   """The learning rate, and the view after personalisation, by validation."""
 
   rate: float
@@ -41,14 +41,14 @@ class Entry(NamedTuple):
 
   method: str
   is_reference: bool  # of other clients: it is compared with nothing
-  choice: Choice | None
+  choice: Tuned | None
   before: np.ndarray | None  # [S, K] in percent; None without this view
   after: np.ndarray | None  # [S, K]
   costs: Costs | None
   obstacle: str = ''  # why there are no numbers
 
 
-def choose(runs: Mapping[float, Paths]) -> Choice | None:
+def choose(runs: Mapping[float, Paths]) -> Tuned | None:
   """Return the rate and the view with the best accuracy on validation.
 
   `runs` has, for each rate from the lowest, a run for every tuning seed; the
@@ -63,12 +63,12 @@ def choose(runs: Mapping[float, Paths]) -> Choice | None:
     for view, accuracy in _on_validation(paths).items():
       if best is None or accuracy > best.accuracy:
         is_edge = len(rates) > 1 and rate in (rates[0], rates[-1])
-        best = Choice(rate, view, accuracy, is_edge)
+        best = Tuned(rate, view, accuracy, is_edge)
   return best
 
 
 def read_entry(
-  method: str, choice: Choice | None, paths: Paths, *, is_reference: bool
+  method: str, choice: Tuned | None, paths: Paths, *, is_reference: bool
 ) -> Entry:
   """Return the entry of a method from a run for every seed."""
   diverged = [path for path in paths if is_diverged(path)]

@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fedjax_pfl.evaluation.differences import Difference
 from fedjax_pfl.leaderboard.entries import Entry, seed_means, worst_tenth
 from fedjax_pfl.leaderboard.verdicts import (
-  ABOVE,
-  BELOW,
-  OPEN,
   Board,
-  Comparison,
   baseline_name,
 )
 from fedjax_pfl.report.page.table_cells import (
@@ -27,7 +24,7 @@ from fedjax_pfl.report.page.tables import METHOD
 from fedjax_pfl.report.styles import display_name
 
 LOCAL = 'local_only'
-SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', OPEN: ''}
+SIGNS = {1: '▲ ', -1: '▼ ', 0: ''}
 
 
 def overview(boards: Sequence[Board], css: Mapping[str, str]) -> Table:
@@ -133,7 +130,7 @@ def _overview_cell(board: Board, entry: Entry | None) -> Cell:
     return Cell(NONE)
   mean = float(seed_means(entry.after).mean())
   first = next(iter(board.against.values())).get(entry.method)
-  sign = '' if first is None else SIGNS[first.verdict]
+  sign = '' if first is None else SIGNS[first.sign]
   return Cell(f'{sign}{mean:.2f}', mean, _local_mark(board, entry))
 
 
@@ -142,8 +139,7 @@ def _local_mark(board: Board, entry: Entry) -> tuple[str, ...]:
   found = board.against.get(LOCAL, {}).get(entry.method)
   if found is None or found.mean >= 0:
     return ()
-  is_open = found.verdict == OPEN
-  return (f'▼ below local-only{", within noise" if is_open else ""}',)
+  return (f'▼ below local-only{"" if found.sign else ", within noise"}',)
 
 
 def _title(method: str, board: Board, css: Mapping[str, str]) -> Cell:
@@ -177,12 +173,12 @@ def _worst(values: np.ndarray | None) -> Cell:
   return Cell(NONE) if values is None else number(worst_tenth(values))
 
 
-def _difference(one: Comparison | None) -> Cell:
+def _difference(one: Difference | None) -> Cell:
   """Return the difference, its interval, and what it says."""
   if one is None:
     return Cell(NONE)
   words = f'{one.low:+.1f} to {one.high:+.1f}'
-  return Cell(f'{SIGNS[one.verdict]}{one.mean:+.2f}', one.mean, (words,))
+  return Cell(f'{SIGNS[one.sign]}{one.mean:+.2f}', one.mean, (words,))
 
 
 def _choice(entry: Entry) -> list[Cell]:

@@ -10,25 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.evaluation.simultaneous import simultaneous_bands
+from fedjax_pfl.evaluation.differences import (
+  Difference,
+  simultaneous_differences,
+)
 from fedjax_pfl.leaderboard.entries import Entry, seed_means
 from fedjax_pfl.report.styles import display_name
 
 ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
-
-
-class Comparison(NamedTuple):
-  """The difference of two methods after personalisation, in points."""
-
-  mean: float
-  low: float
-  high: float
-
-  @property
-  def verdict(self) -> str:
-    if self.low > 0:
-      return ABOVE
-    return BELOW if self.high < 0 else OPEN
+VERDICTS = {1: ABOVE, -1: BELOW, 0: OPEN}  # by the sign of a difference
 
 
 class Board(NamedTuple):
@@ -37,7 +27,7 @@ class Board(NamedTuple):
   partition: str
   entries: tuple[Entry, ...]
   # {baseline: {method: the method minus the baseline}}
-  against: Mapping[str, Mapping[str, Comparison]]
+  against: Mapping[str, Mapping[str, Difference]]
   best: str  # the method with the highest mean
   peers: tuple[str, ...]  # those that are not distinguishable from it
 
@@ -65,15 +55,10 @@ def make_board(
 
 def compare(
   after: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], Comparison]:
+) -> dict[tuple[str, str], Difference]:
   """Return the first minus the second of each pair; they hold together."""
   differences = np.stack([after[one] - after[other] for one, other in pairs])
-  bands = simultaneous_bands(differences)
-  found = zip(*(column.tolist() for column in bands), strict=True)
-  return {
-    pair: Comparison(*numbers)
-    for pair, numbers in zip(pairs, found, strict=True)
-  }
+  return dict(zip(pairs, simultaneous_differences(differences), strict=True))
 
 
 def _peers_of(best: str, after: Mapping[str, np.ndarray]) -> tuple[str, ...]:
@@ -81,8 +66,8 @@ def _peers_of(best: str, after: Mapping[str, np.ndarray]) -> tuple[str, ...]:
   found = compare(after, [*combinations(after, 2)])
   return tuple(
     next(one for one in pair if one != best)
-    for pair, comparison in found.items()
-    if best in pair and comparison.verdict == OPEN
+    for pair, difference in found.items()
+    if best in pair and difference.sign == 0
   )
 
 
@@ -122,12 +107,12 @@ def baseline_name(method: str) -> str:
   return f'{name} + fine-tuning' if method == 'fedavg' else name
 
 
-def _against(name: str, found: Mapping[str, Comparison]) -> str:
+def _against(name: str, found: Mapping[str, Difference]) -> str:
   """Return who is above a baseline, below it, and neither."""
   order = sorted(found, key=lambda method: -found[method].mean)
   kinds = {
-    kind: [method for method in order if found[method].verdict == kind]
-    for kind in (ABOVE, BELOW, OPEN)
+    kind: [method for method in order if found[method].sign == sign]
+    for sign, kind in VERDICTS.items()
   }
   parts = []
   for kind in (ABOVE, BELOW):

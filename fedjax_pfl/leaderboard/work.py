@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from fedjax_pfl.leaderboard.csv_file import Row, changed_verdicts, rows_of
 from fedjax_pfl.leaderboard.csv_file import write as write_csv
-from fedjax_pfl.leaderboard.entries import Choice, Entry, choose, read_entry
+from fedjax_pfl.leaderboard.entries import Entry, Tuned, choose, read_entry
 from fedjax_pfl.leaderboard.form import (
   Form,
   is_reference,
@@ -135,7 +135,7 @@ def budget(form: Form) -> str:
   )
 
 
-def _chosen(choice: Choice | None) -> str:
+def _chosen(choice: Tuned | None) -> str:
   if choice is None:
     return 'No learning rate of the grid: each diverged.'
   edge = ', an end of the grid' if choice.is_edge else ''

@@ -19,6 +19,8 @@ MEASURES = (
   'global_last10',  # mean of the last ten evaluated rounds
   'global_top5',
 )
+OF_CLASSES = ('own', 'other')
+OF_SERVER = ('global', 'global_last10', 'global_top5')
 
 
 class Published(NamedTuple):
@@ -45,6 +47,13 @@ class Reading(NamedTuple):
 
   view: str
   measure: str = 'accuracy'
+
+  @property
+  def stored_name(self) -> str:
+    """Return the name under which its scores are stored: 'initial:own'."""
+    if self.measure == 'accuracy':
+      return self.view
+    return f'{self.view}:{self.measure}'
 
 
 class Cell(NamedTuple):

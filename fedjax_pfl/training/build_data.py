@@ -65,9 +65,14 @@ class ExperimentData(NamedTuple):
   data_id: str  # fingerprint of images and partition
 
 
-def build_data(settings: Settings, log: Log) -> ExperimentData:
-  """Return the images of a config, partitioned among its clients."""
-  dataset = load_images(settings, log)
+def build_data(
+  settings: Settings, log: Log, dataset: Dataset | None = None
+) -> ExperimentData:
+  """Return the images of a config, partitioned among its clients.
+
+  A `dataset` stands in for images that are not on this machine.
+  """
+  dataset = dataset or load_images(settings, log)
   check_batches(settings, len(dataset.train.y))
   check_global_tests(settings, dataset)
   division = divide(settings, dataset)

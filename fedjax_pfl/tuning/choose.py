@@ -14,32 +14,25 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.evaluation.paired import paired_difference
+from fedjax_pfl.evaluation.differences import Difference, paired_difference
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import divergence
 
 
-class Choice(NamedTuple):
+class BestSetting(NamedTuple):
   """The best of some groups: each has the runs of one setting, one a seed."""
 
   best: int  # its place
   second: int | None  # of those with finite numbers
   means: tuple[float, ...]  # in percent; NaN where a run diverged
-  margin: float  # means[best] - means[second], in points; NaN without a second
-  interval: tuple[float, float]  # 95 % of the margin, paired: see paired.py
+  lead: Difference  # the best less the second; NaN without a second
   by_seed: tuple[tuple[float, ...], ...]  # [group][seed], whose means are means
-
-  @property
-  def is_noise(self) -> bool:
-    """Return whether the margin may be 0, or there is no second."""
-    low, high = self.interval
-    return not (low > 0 or high < 0)
 
 
 def best_on_validation(
   groups: Sequence[Sequence[str | os.PathLike]],
-) -> Choice:
+) -> BestSetting:
   """Return the choice among groups of finished runs, the same seeds in each."""
   _check_seeds(groups)
   own = [[_accuracies(path) for path in group] for group in groups]
@@ -57,11 +50,10 @@ def best_on_validation(
       cause='learning rates that are too high for this model',
     )
   if len(order) == 1:
-    unknown = math.nan, math.nan
-    return Choice(order[0], None, means, math.nan, unknown, by_seed)
+    return BestSetting(order[0], None, means, Difference(math.nan), by_seed)
   best, second = order[:2]
-  pair = paired_difference(own[best], own[second])
-  return Choice(best, second, means, pair.mean, pair.interval, by_seed)
+  lead = paired_difference(own[best], own[second])
+  return BestSetting(best, second, means, lead, by_seed)
 
 
 def _mean(accuracy: np.ndarray) -> float:

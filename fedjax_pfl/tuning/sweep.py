@@ -15,7 +15,7 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training.build import build_stages, build_task, peek_shape
 from fedjax_pfl.training.views import main_view
-from fedjax_pfl.tuning.choose import Choice
+from fedjax_pfl.tuning.choose import BestSetting
 from fedjax_pfl.tuning.combinations import Combination
 from fedjax_pfl.tuning.train_all import is_diverged, train_all
 
@@ -76,7 +76,7 @@ def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:
 
 
 def as_table(
-  sweep: Sweep, groups: Sequence[Sequence[Path]], choice: Choice | None
+  sweep: Sweep, groups: Sequence[Sequence[Path]], choice: BestSetting | None
 ) -> str:
   """Return the accuracies in percent, mean ± deviation over seeds, as text.
 
@@ -98,24 +98,19 @@ def as_table(
   return align(rows)
 
 
-def verdict(sweep: Sweep, choice: Choice) -> str:
+def verdict(sweep: Sweep, choice: BestSetting) -> str:
   """Return what was chosen, by how much, and whether that may be noise."""
   best = describe(sweep.combinations[choice.best])
-  mean = choice.means[choice.best]
-  line = f'Best on validation: {best}, {mean:.2f} %'
+  line = f'Best on validation: {best}, {choice.means[choice.best]:.2f} %'
   if choice.second is None:
     return f'{line}; the only setting with finite numbers.'
   second = describe(sweep.combinations[choice.second])
-  low, high = choice.interval
-  noise = (
-    'the difference may be noise'
-    if choice.is_noise
-    else 'the difference is more than noise'
-  )
+  mean, low, high, _ = choice.lead
+  words = 'is more than noise' if choice.lead.sign else 'may be noise'
   return (
-    f'{line}, {choice.margin:.2f} points above {second} '
+    f'{line}, {mean:.2f} points above {second} '
     f'(95 % interval {low:.2f} to {high:.2f}, paired over seeds and clients: '
-    f'{noise}).'
+    f'the difference {words}).'
   )
 
 

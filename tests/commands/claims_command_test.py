@@ -36,6 +36,6 @@ def test_a_mistake_is_a_sentence(tmp_path):
   wrong.write_text(text.replace('algorithm=fedper', 'algorithm=fedpr', 1))
   refused = run(f'--claims={wrong}', '--write')
   assert refused.returncode == 1 and refused.stdout == ''
-  assert 'comparison 2: --where: got' in refused.stderr
+  assert '[[claims.comparisons]] 2: --where: got' in refused.stderr
   assert 'Choices: fedbabu, fedavg, fedper' in refused.stderr
   assert 'Traceback' not in refused.stderr

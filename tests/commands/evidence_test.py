@@ -37,7 +37,7 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   refused = run('--minutes=1', f'--results={results}', **place)
   assert refused.returncode == 1 and refused.stdout == ''
   assert 'experiments/prepare.py cifar10' in refused.stderr
-  assert not list(results.iterdir())
+  assert not [*results.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ from experiments import commandline, evidence
 from fedjax_pfl.reproduction.queue import work
 import jax
 
-work.QueueJob.dry_run = lambda job, folder: print(jax.devices())
+work.show_queue = lambda *given: print(jax.devices())
 commandline.run(evidence.main)
 """
 

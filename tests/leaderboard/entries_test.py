@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.leaderboard.entries import (
-  Choice,
+  Tuned,
   choose,
   costs_of,
   read_entry,
@@ -50,16 +50,16 @@ def test_the_choice_is_the_best_mean_on_validation(make):
     0.03: [make('c', 92.0, 92.0), make('d', 92.0, 93.0, seed=1)],
     0.1: [make('e', 99.0, 99.0), diverge(make('f', 99.0, 99.0, seed=1))],
   }
-  assert choose(runs) == Choice(0.03, 'finetuned', 92.5, is_edge=False)
+  assert choose(runs) == Tuned(0.03, 'finetuned', 92.5, is_edge=False)
   # Equal: the lowest rate, then the fewest epochs.
   del runs[0.03]
-  assert choose(runs) == Choice(0.01, 'finetuned_1', 92.0, is_edge=True)
+  assert choose(runs) == Tuned(0.01, 'finetuned_1', 92.0, is_edge=True)
   assert choose({0.1: runs[0.1]}) is None
 
 
 def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
   paths = [make('a'), make('b', seed=1)]
-  choice = Choice(0.03, 'finetuned_1', 92.0, is_edge=False)
+  choice = Tuned(0.03, 'finetuned_1', 92.0, is_edge=False)
   entry = read_entry('fedavg', choice, paths, is_reference=False)
   np.testing.assert_array_equal(entry.before, [[10, 20, 30, 40]] * 2)
   np.testing.assert_array_equal(entry.after, [[40, 40, 40, 40]] * 2)
@@ -76,7 +76,7 @@ def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
 
 
 def test_an_entry_without_numbers_says_why(make):
-  choice = Choice(0.03, 'finetuned', 92.0, is_edge=False)
+  choice = Tuned(0.03, 'finetuned', 92.0, is_edge=False)
   paths = [make('a'), diverge(make('b', seed=1))]
   entry = read_entry('fedavg', choice, paths, is_reference=False)
   assert entry.after is None and entry.costs is None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedjax_pfl.leaderboard.entries import Choice, Costs, Entry
+from fedjax_pfl.leaderboard.entries import Costs, Entry, Tuned
 
 S, K = 3, 20
 COSTS = Costs(1200.0, 3e6, 4e6, 2.5)
@@ -18,7 +18,7 @@ def make_entry(method, mean, *, spread=0.0, before=None, **changes):
   own = np.random.default_rng(len(method)).normal(size=(S, K))
   after = mean + pattern + spread * (own - own.mean())
   first = None if before is None else before + pattern
-  choice = Choice(0.03, 'finetuned', 91.0, is_edge=False)
+  choice = Tuned(0.03, 'finetuned', 91.0, is_edge=False)
   fields = {'choice': choice, 'before': first, 'after': after, 'costs': COSTS}
   return Entry(method, is_reference=False, **fields)._replace(**changes)
 

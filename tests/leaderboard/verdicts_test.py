@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from made_entries import K, S, make_entries, make_entry
 
-from fedjax_pfl.leaderboard.verdicts import (
-  ABOVE,
-  BELOW,
-  OPEN,
-  make_board,
-  sentences,
-)
+from fedjax_pfl.leaderboard.verdicts import make_board, sentences
 
 BASELINES = 'fedavg', 'local_only'
 
@@ -22,23 +16,23 @@ def board():
 
 def test_verdicts_are_those_of_the_numbers(board):
   verdicts = {
-    baseline: {method: one.verdict for method, one in found.items()}
+    baseline: {method: one.sign for method, one in found.items()}
     for baseline, found in board.against.items()
   }
   assert verdicts == {
     'fedavg': {
-      'local_only': BELOW,
-      'fedrep': ABOVE,
-      'fedbabu': ABOVE,
-      'ditto': OPEN,
-      'per_fedavg': BELOW,
+      'local_only': -1,
+      'fedrep': 1,
+      'fedbabu': 1,
+      'ditto': 0,
+      'per_fedavg': -1,
     },
     'local_only': {
-      'fedavg': ABOVE,
-      'fedrep': ABOVE,
-      'fedbabu': ABOVE,
-      'ditto': OPEN,
-      'per_fedavg': BELOW,
+      'fedavg': 1,
+      'fedrep': 1,
+      'fedbabu': 1,
+      'ditto': 0,
+      'per_fedavg': -1,
     },
   }
   one = board.against['fedavg']['fedrep']
@@ -81,5 +75,5 @@ def test_a_client_without_tests_is_in_no_comparison():
   for entry in entries[:3]:
     entry.after[0, :2] = np.nan
   board = make_board('s=2', entries[:3], BASELINES)
-  assert np.isfinite(board.against['fedavg']['fedrep']).all()
+  assert np.isfinite(board.against['fedavg']['fedrep'][:3]).all()
   assert entries[0].after.shape == (S, K)

@@ -3,8 +3,8 @@
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.reproduction.cell_filter import filter_cells
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.planning.cell_filter import filter_cells
 
 
 def cell(

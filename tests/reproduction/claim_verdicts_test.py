@@ -8,10 +8,11 @@ import pytest
 from claim_runs import judge, judge_file, make_run, state, write_summary
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.claims import document, rows, write
+from fedjax_pfl.reproduction.claims import document, write
 from fedjax_pfl.reproduction.claims.entries import load_claims
 from fedjax_pfl.reproduction.claims.verdicts import (
   CONTRADICTED,
+  HALF_RUN,
   NOT_RUN,
   NOT_SHOWN,
   SHOWN,
@@ -43,14 +44,24 @@ def test_each_of_the_four_verdicts(folder):
     NOT_SHOWN,
     CONTRADICTED,
   ]
-  assert [one.difference for one in verdict.judged] == [5, 0, -5]
-  assert rows.words_of(verdict) == (
+  assert [one.difference.mean for one in verdict.judged] == [5, 0, -5]
+  assert document.words_of(verdict) == (
     '1 of 3 shown, 1 not shown, 1 contradicted; one seed'
   )
   shutil.rmtree(folder / 'runs' / 'fedper_2_0')
   verdict = judge(folder, *pairs)
-  assert verdict.judged[1].verdict == NOT_RUN
-  assert verdict.judged[1].difference is None
+  half = verdict.judged[1]
+  assert half.verdict == HALF_RUN and half.difference is None
+  assert document.words_of(verdict) == (
+    '1 of 3 shown, 1 contradicted, 1 half run; one seed'
+  )
+  assert '| FedAvg > FedPer | FedAvg 65.00 alone, print 55.00 |' in (
+    document.whole([verdict])
+  )
+  shutil.rmtree(folder / 'runs')
+  (folder / 'summary.csv').unlink()
+  (one, *_) = judge(folder, *pairs).judged
+  assert one.verdict == NOT_RUN and not one.alone
 
 
 def test_a_row_without_its_run_is_compared_unpaired(folder):
@@ -59,7 +70,7 @@ def test_a_row_without_its_run_is_compared_unpaired(folder):
   (one,) = verdict.judged
   error = np.sqrt((np.var(FEW + MORE) + np.var(FEW)) / 4)
   ends = 5 - 1.96 * error, 5 + 1.96 * error
-  assert one.interval[:2] == pytest.approx(ends, abs=1e-3)
+  assert one.difference[1:3] == pytest.approx(ends, abs=1e-3)
   assert one.verdict == NOT_SHOWN  # paired, it was shown
   text = document.whole([verdict])
   assert 'Of FedAvg only the mean and the deviation are left' in text
@@ -70,16 +81,16 @@ def test_seeds_in_common_are_compared(folder):
   for seed in (1, 2):
     make_run(folder, 'fedbabu', FEW + MORE + seed, seed=seed)
   (one,) = judge(folder, ('fedbabu', 'fedavg')).judged
-  assert len(one.measured) == 1 and one.difference == 5
+  assert len(one.measured) == 1 and one.difference.mean == 5
   for seed in (1, 2):
     make_run(folder, 'fedavg', FEW, seed=seed)
   verdict = judge(folder, ('fedbabu', 'fedavg'))
   (one,) = verdict.judged
   half = 4.30265 / np.sqrt(3)  # differences of 5, 6 and 7
-  assert one.difference == 6
-  assert one.interval[:2] == pytest.approx((6 - half, 6 + half), abs=1e-4)
-  assert one.interval.kind == 'seeds' and one.verdict == SHOWN
-  assert rows.words_of(verdict) == 'shown; 3 seeds'
+  assert one.difference.mean == 6
+  assert one.difference[1:3] == pytest.approx((6 - half, 6 + half), abs=1e-4)
+  assert one.difference.kind == 'seeds' and one.verdict == SHOWN
+  assert document.words_of(verdict) == 'shown; 3 seeds'
 
 
 def test_a_gain_is_compared_with_a_gain(folder):
@@ -91,8 +102,8 @@ def test_a_gain_is_compared_with_a_gain(folder):
   (folder / 'claims.toml').write_text(text)
   verdict = judge_file(folder)
   (one,) = verdict.judged
-  assert one.difference == 4 and one.verdict == SHOWN
-  assert one.interval.kind == 'paired' and one.printed.difference == 0
+  assert one.difference.mean == 4 and one.verdict == SHOWN
+  assert one.difference.kind == 'paired' and one.printed.mean == 0
   assert len(document.commands(verdict).split('python')) == 3
 
 
@@ -106,17 +117,19 @@ def test_another_view_has_no_printed_number(folder):
   verdict = judge(folder, ('fedbabu', 'fedavg'), more=views)
   assert 'mix_0.5 (best by tests) |' in document.whole([verdict])
   (one,) = verdict.judged
-  assert one.difference == 2 and one.printed is None and one.verdict == SHOWN
+  assert (
+    one.difference.mean == 2 and one.printed is None and one.verdict == SHOWN
+  )
 
 
 def test_ours_is_put_beside_print(folder):
   """Print has 60 and 55, with a deviation of 9 over 10 clients."""
   verdict = judge(folder, ('fedbabu', 'fedavg'))
   above, below = verdict.cells
-  assert above.comparison.difference == 10
-  assert below.comparison.difference == 10
-  assert verdict.judged[0].printed.difference == 5
-  assert above.comparison.agrees and below.comparison.agrees
+  assert above.compared.difference == 10
+  assert below.compared.difference == 10
+  assert verdict.judged[0].printed.mean == 5
+  assert above.compared.agrees and below.compared.agrees
   make_run(folder, 'fedper', FEW + 30)
   verdict = judge(folder, ('fedper', 'fedavg'))
   assert 'Ours differs from print by more than twice' in document.whole(
@@ -135,10 +148,10 @@ def test_one_number_of_the_server(folder):
   (folder / 'claims.toml').write_text(text)
   (one,) = judge_file(folder).judged
   half = 1.96 * np.sqrt(2 * 0.7 * 0.3 / 400) * 100
-  assert one.interval[:2] == pytest.approx((-half, half))
+  assert one.difference[1:3] == pytest.approx((-half, half))
   shutil.rmtree(run)  # of how many images it was is not in the row
   (one,) = judge_file(folder).judged
-  assert one.difference == 0 and one.interval is None
+  assert one.difference.mean == 0 and not one.difference.has_interval
   assert one.verdict == NOT_SHOWN
 
 
@@ -146,11 +159,11 @@ def test_a_training_that_diverged_is_named(folder):
   run = make_run(folder, 'fedper', FEW)
   (run / 'result.json').unlink()
   (one,) = judge(folder, ('fedbabu', 'fedper')).judged
-  assert one.verdict == NOT_RUN and not one.diverged
+  assert one.verdict == HALF_RUN and not one.diverged
   (run / 'diverged.json').write_text('{"message": "NaN in round 1"}')
   verdict = judge(folder, ('fedbabu', 'fedper'))
   assert verdict.judged[0].diverged == ('FedPer',)
-  assert 'not run: diverged (FedPer) |' in document.whole([verdict])
+  assert 'half run: diverged (FedPer) |' in document.whole([verdict])
 
 
 @pytest.mark.parametrize('spoil', ['cut', 'removed'])
@@ -189,7 +202,7 @@ GOOD = claim_runs.CLAIM + claim_runs.COMPARISON.format('fedbabu', 'fedavg')
     ('shards_per_client=2,', '', 'which 2 cells of fedbabu/98 match'),
     ('fedbabu/98', 'fedbabu/97', "got 'fedbabu/97'"),
     ('fedbabu/98', 'fedbabu/fig1', 'figures have no cells'),
-    ("below = 'algorithm=fedavg'", '', 'below: got .nothing.'),
+    ("below = 'algorithm=fedavg'", '', "got 'no below'"),
     ('below =', 'under =', "got 'under'.*below"),
     ("title = 'the first'", '', "got 'no title'"),
     ("'the first'", '3', 'expected a text'),

@@ -9,10 +9,9 @@ import pytest
 
 from configs.tables.common import load_configs, load_table
 from experiments.commandline import read_settings
-from fedjax_pfl.reproduction.comparison import our_numbers
-from fedjax_pfl.reproduction.execution.execute import open_workspace
-from fedjax_pfl.reproduction.output.kept_rows import read_csv
-from fedjax_pfl.reproduction.write_results import write_summary, write_table
+from fedjax_pfl.reproduction import compare
+from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.summary import read_csv, write_summary, write_table
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 
@@ -56,21 +55,19 @@ def again(tmp_path_factory):
   shutil.copy(RESULTS / 'summary.csv', folder)
   tracked = shutil.ignore_patterns('checkpoints', 'model', 'tb', '.lock')
   shutil.copytree(RESULTS / 'runs', folder / 'runs', ignore=tracked)
-  data = {
-    our_numbers.division_of(settings_of(row)): row['data'] for row in ROWS
-  }
+  data = {compare.division_of(settings_of(row)): row['data'] for row in ROWS}
 
   def data_of(settings):
-    return data.get(our_numbers.division_of(settings), '')
+    return data.get(compare.division_of(settings), '')
 
   with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(our_numbers, 'is_available', lambda *_: True)
-    workspace = open_workspace(folder)
+    patched.setattr(compare, 'is_available', lambda *_: True)
+    results = Results(folder)
     configs = {name: parse_config(one) for name, one in load_configs().items()}
-    rows = write_summary(workspace, configs, print)
+    rows = write_summary(results, configs, print)
     for name in TABLES:
       table = load_table(name.replace('_', '/'))
-      write_table(table, (0,), workspace, data_of, rows)
+      write_table(table, (0,), results, data_of, rows)
   return folder
 
 

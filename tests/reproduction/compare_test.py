@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from fedjax_pfl.evaluation.differences import Score
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.comparison.compare import (
+from fedjax_pfl.reproduction.compare import (
   compare,
   over_seeds,
   published_error,
@@ -21,42 +22,38 @@ def cell(**changes):
   return Cell(printed(**changes), {}, Reading('initial'))
 
 
+def ours(means, stds=None, size=100):
+  """Return our number of seeds with these means and deviations."""
+  stds = stds or [None] * len(means)
+  pairs = enumerate(zip(means, stds, strict=True))
+  return over_seeds({seed: Score(1, *pair, size) for seed, pair in pairs})
+
+
 def test_one_run_has_the_error_over_its_clients():
-  ours = over_seeds([52.0], [10.0], 100, [0])
-  assert ours == (52.0, 10.0, 1.0, (0,))
-  compared = compare(cell(), ours)
-  assert compared.difference == 2.0
+  one = ours([52.0], [10.0])
+  assert one == (52.0, 10.0, 1.0, (0,))
+  compared = compare(cell(), one)
+  assert compared.difference == 2.0 and compared.agrees
   assert compared.tolerance == pytest.approx(2 * math.sqrt(1 + 1))
-  assert compared.agrees
-  assert not compare(cell(mean=49.1), ours).agrees
-  assert compare(cell(mean=54.8), ours).agrees
+  assert not compare(cell(mean=49.1), one).agrees
+  assert compare(cell(mean=54.8), one).agrees
+  assert compare(cell(), None).ours is None and over_seeds({}) is None
 
 
-def test_several_runs_have_the_error_over_seeds():
-  ours = over_seeds([50.0, 52.0, 54.0], [9.0, 10.0, 11.0], 100, [0, 1, 2])
-  assert (ours.mean, ours.std) == (52.0, 10.0)
-  assert ours.error == pytest.approx(2 / math.sqrt(3))
-
-
-def test_two_seeds_are_no_error_by_themselves():
-  """Equal by chance, they would have none."""
-  same = over_seeds([55.49, 55.50], [None, None], 10_000, [0, 1])
-  share = math.sqrt(55.495 * (100 - 55.495) / 10_000)
-  assert same.error == pytest.approx(share / math.sqrt(2), rel=1e-3)
-  apart = over_seeds([50.0, 60.0], [None, None], 10_000, [0, 1])
-  assert apart.error == pytest.approx(5)
-  clients = over_seeds([50.0, 50.0], [6.0, 8.0], 100, [0, 1])
-  assert clients.error == pytest.approx(0.5)
-
-
-def test_one_number_of_the_server_has_the_error_of_its_images():
-  alone = over_seeds([60.0], [None], 10_000, [0])
-  assert alone.error == pytest.approx(math.sqrt(60 * 40 / 10_000))
-  compared = compare(cell(mean=59.1, std=0.2, clients=None), alone)
-  assert compared.agrees
-  unknown = over_seeds([60.0], [None], 0, [0])
-  compared = compare(cell(mean=59.1, std=0.2, clients=None), unknown)
-  assert compared.agrees is None and compared.tolerance is None
+@pytest.mark.parametrize(
+  ('means', 'stds', 'size', 'error'),
+  [
+    ([50.0, 52.0, 54.0], [9.0, 10.0, 11.0], 100, 2 / math.sqrt(3)),
+    # Two seeds are no error by themselves: equal by chance they had none.
+    ([55.49, 55.50], None, 10_000, 0.35144),
+    ([50.0, 60.0], None, 10_000, 5),
+    ([50.0, 50.0], [6.0, 8.0], 100, 0.5),
+    # One number of the server: that of its images.
+    ([60.0], None, 10_000, math.sqrt(60 * 40 / 10_000)),
+  ],
+)
+def test_the_error_of_our_mean(means, stds, size, error):
+  assert ours(means, stds, size).error == pytest.approx(error, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +72,8 @@ def test_the_error_of_a_printed_mean(paper, table, std, error):
 
 def test_without_any_error_agreement_is_unknown():
   """One number of a global model, and a published one without deviation."""
-  alone = over_seeds([46.0], [None], 0, [0])
-  compared = compare(cell(std=None, paper='superfed', table='1'), alone)
-  assert compared.agrees is None and compared.tolerance is None
-  assert compared.difference == -4.0
-  assert compare(cell(), None).ours is None
+  alone = cell(std=None, paper='superfed', table='1')
+  assert ours([46.0], size=0).error is None
+  one = compare(alone, ours([46.0], size=0))
+  assert one.agrees is None and one.tolerance is None
+  assert one.difference == -4.0

@@ -7,7 +7,10 @@ import pytest
 import small_queue
 import small_runs
 
+from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.reproduction import execute as module
+from fedjax_pfl.reproduction import forecast
 from fedjax_pfl.reproduction.cells import (
   Cell,
   Figure,
@@ -15,21 +18,20 @@ from fedjax_pfl.reproduction.cells import (
   Reading,
   Table,
 )
-from fedjax_pfl.reproduction.comparison.our_numbers import compare_all
-from fedjax_pfl.reproduction.execution import execute as module
-from fedjax_pfl.reproduction.execution.dry_run import list_cells
-from fedjax_pfl.reproduction.execution.execute import open_workspace
-from fedjax_pfl.reproduction.jobs import FigureJob
-from fedjax_pfl.reproduction.output.comparison_table import (
+from fedjax_pfl.reproduction.compare import compare_all
+from fedjax_pfl.reproduction.comparison_table import (
   as_text,
   write_files,
 )
-from fedjax_pfl.reproduction.planning.plan import (
+from fedjax_pfl.reproduction.dry_run import list_cells
+from fedjax_pfl.reproduction.jobs import reproduce_figure
+from fedjax_pfl.reproduction.merge import merge
+from fedjax_pfl.reproduction.plan import (
   distinct_trainings,
   group_seeds,
   plan,
 )
-from fedjax_pfl.reproduction.results.results import merge
+from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import loop
 from fedjax_pfl.training.build_data import make_data_of
@@ -104,14 +106,14 @@ def data_of():
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory, quick_compiler, data_of):
-  """Return the workspace of the first cells, and how often what was called."""
-  workspace = open_workspace(tmp_path_factory.mktemp('results'))
+  """Return the results of the first cells, and how often what was called."""
+  results = Results(tmp_path_factory.mktemp('results'))
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(module, 'build_experiment', small_queue.build)
     calls = count_calls(patched)
     for _ in range(2):  # the second time there is nothing to do
-      module.execute(plan(FEW, (0,), data_of), workspace, silent)
-  return workspace, calls
+      module.execute(plan(FEW, (0,), data_of), results, silent)
+  return results, calls
 
 
 def test_every_training_and_evaluation_is_planned_once(data_of):
@@ -130,14 +132,14 @@ def test_every_training_and_evaluation_is_planned_once(data_of):
 
 
 def test_each_thing_is_done_once(finished, data_of):
-  workspace, calls = finished
+  results, calls = finished
   assert calls == {
     'train': 1,
     'evaluate_again': 2,
   }  # own classes, the body alone
-  compared = compare_all(FEW, SEEDS, workspace.results, data_of)
+  compared = compare_all(FEW, SEEDS, results, data_of)
   assert all(one.ours.seeds == (0,) for one in compared)
-  (run,) = workspace.runs.iterdir()
+  (run,) = results.runs.iterdir()
   result = run_dir.load_result(run)
   assert result['model'] == model_digest(run)
   views = result['views']
@@ -148,7 +150,7 @@ def test_each_thing_is_done_once(finished, data_of):
 
 
 def test_the_files_of_a_table_have_all_its_cells(tmp_path, finished, data_of):
-  compared = compare_all(CELLS, SEEDS, finished[0].results, data_of)
+  compared = compare_all(CELLS, SEEDS, finished[0], data_of)
   assert compared[-1].ours is None
   path = write_files(TABLE, compared, tmp_path)
   assert '4 of 5 cells run' in path.read_text()
@@ -157,49 +159,35 @@ def test_the_files_of_a_table_have_all_its_cells(tmp_path, finished, data_of):
   assert '4 of 5 cells run' in as_text(TABLE, compared)
 
 
-def test_images_that_are_not_here_are_cells_not_run(
-  tmp_path, finished, data_of
-):
-  """Of a table on several image sets, one can be run without the others."""
-  settings = {**BABU, 'dataset': 'cifar100', 'data_dir': str(tmp_path)}
-  cell = make_cell('initial_accuracy', Reading('initial'), settings)
-  cells = [cell, FEW[0]]
-  compared = compare_all(cells, (0,), finished[0].results, data_of)
-  assert compared[0].ours is None and compared[1].ours is not None
-
-
 @pytest.mark.long
 def test_a_run_that_begins_with_another(tmp_path, data_of):
   """The model comes first; the best models are read from the checkpoint."""
-  workspace = open_workspace(tmp_path)
-  module.execute(plan(CELLS[-1:], (0,), data_of), workspace, silent)
-  (one,) = compare_all(CELLS[-1:], (0,), workspace.results, data_of)
+  results = Results(tmp_path)
+  module.execute(plan(CELLS[-1:], (0,), data_of), results, silent)
+  (one,) = compare_all(CELLS[-1:], (0,), results, data_of)
   best = run_dir.load_result(next(tmp_path.glob('runs/lg*')))['test_best']
   assert one.ours.mean == best['initial']['finished']['mean']
   assert one.ours.mean != best['initial']['each']['mean']
-  assert len(list(workspace.runs.iterdir())) == 2
+  assert len(list(results.runs.iterdir())) == 2
 
 
 def test_a_run_is_found_by_its_content(tmp_path, finished, data_of):
   """A directory of any name counts; another machine's results do, too."""
   evaluations = plan(FEW, (0,), data_of)
-  run = next(finished[0].runs.iterdir())
-  copied = tmp_path / 'copied' / 'runs' / 'another_name'
-  shutil.copytree(run, copied)
-  workspace = open_workspace(tmp_path / 'copied')
-  assert module.run_path(evaluations[0].training, workspace) == copied
-  results = workspace.results
-  assert not any(module.is_missing(one, results) for one in evaluations)
-  assert merge(finished[0].folder, tmp_path / 'merged') == 3
-  merged = open_workspace(tmp_path / 'merged')
-  assert not any(module.is_missing(one, merged.results) for one in evaluations)
+  copied = tmp_path / 'runs' / 'another_name'
+  shutil.copytree(next(finished[0].runs.iterdir()), copied)
+  results, merged = Results(tmp_path), Results(tmp_path / 'merged')
+  assert module.run_path(evaluations[0].training, results) == copied
+  assert merge(merged, finished[0]) == 3
+  for one in (results, merged):
+    assert not any(module.is_missing(each, one) for each in evaluations)
 
 
 def test_a_table_that_is_stopped_ends_the_same(
   tmp_path, finished, data_of, monkeypatch
 ):
   evaluations = plan(FEW[:3], (0,), data_of)
-  stopped = open_workspace(tmp_path)
+  stopped = Results(tmp_path)
   with monkeypatch.context() as patched:
     patched.setattr(module, 'evaluate_again', killed)
     with pytest.raises(KeyboardInterrupt):
@@ -208,22 +196,22 @@ def test_a_table_that_is_stopped_ends_the_same(
     # It is not trained again.
     patched.setattr(loop, 'train', killed)
     module.execute(evaluations, stopped, silent)
-  workspaces = finished[0], stopped
-  ours, theirs = (
-    compare_all(FEW[:3], (0,), one.results, data_of) for one in workspaces
-  )
+  folders = finished[0], stopped
+  ours, theirs = (compare_all(FEW[:3], (0,), one, data_of) for one in folders)
   assert ours == theirs
 
 
-def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, data_of):
-  workspace, logged = open_workspace(tmp_path), []
-  list_cells(TABLE, CELLS[:3], (0,), workspace, data_of, logged.append)
-  first, second, third = logged[0].splitlines()[2:]
+def test_a_dry_run_lists_cells_and_trains_nothing(
+  tmp_path, data_of, monkeypatch
+):
+  logged, results = listen(monkeypatch), Results(tmp_path)
+  list_cells(TABLE, CELLS[:3], (0,), results, data_of)
+  first, second, third = logged[-2].splitlines()[2:]
   assert ' train ' in first and ' s ' in first and 'MiB' in first
   assert 'with a cell above' in second
   assert 'evaluate' in third
-  assert '3 cells, 1 seed' in logged[1]
-  assert not workspace.runs.exists()
+  assert '3 cells, 1 seed' in logged[-1]
+  assert not results.runs.exists()
 
 
 HOT = small_runs.make_settings(rounds=2, learning_rate=1e30)
@@ -237,40 +225,40 @@ DIVERGING = (
 
 @pytest.fixture(scope='module')
 def diverging(tmp_path_factory, quick_compiler, data_of):
-  """Return workspace, calls and log of a table in which a training diverges."""
-  workspace = open_workspace(tmp_path_factory.mktemp('diverging'))
+  """Return results, calls and log of a table in which a training diverges."""
+  results = Results(tmp_path_factory.mktemp('diverging'))
   evaluations, logs = plan(DIVERGING, (0,), data_of), ([], [])
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(module, 'build_experiment', small_queue.build)
     calls = count_calls(patched)
     for log in logs:  # the same command, and once more
-      module.execute(evaluations, workspace, log.append)
-  return workspace, calls, logs
+      module.execute(evaluations, results, log.append)
+  return results, calls, logs
 
 
-def compare_diverging(workspace, data_of, seeds=(0,)):
+def compare_diverging(results, data_of):
   return compare_all(
     DIVERGING,
-    seeds,
-    workspace.results,
+    (0,),
+    results,
     data_of,
-    lambda training: module.diverged_of(training, workspace),
+    lambda training: module.diverged_of(training, results),
   )
 
 
 def test_a_training_that_diverges_ends_alone(diverging, data_of):
   """Nor is the run that was to begin with it trained; the next cell is."""
-  workspace, calls, (first, again) = diverging
+  results, calls, (first, again) = diverging
   assert calls['train'] == 2  # the second command trains nothing
   assert sum('NaN or infinity in rounds' in line for line in first) == 2
   assert sum('diverged before' in line for line in again) == 2
-  hot, begun, cool = compare_diverging(workspace, data_of)
+  hot, begun, cool = compare_diverging(results, data_of)
   assert hot.ours is begun.ours is None
   assert (hot.diverged, begun.diverged, cool.diverged) == ((0,), (0,), ())
   assert cool.ours.seeds == (0,)
 
 
-def test_a_table_lists_what_diverged(tmp_path, diverging, data_of):
+def test_a_table_lists_what_diverged(tmp_path, diverging, data_of, monkeypatch):
   table = TABLE._replace(cells=DIVERGING)
   compared = compare_diverging(diverging[0], data_of)
   text = as_text(table, compared)
@@ -281,29 +269,39 @@ def test_a_table_lists_what_diverged(tmp_path, diverging, data_of):
   assert '| diverged | 50.00' in path.read_text()
   lines = path.with_suffix('.csv').read_text().splitlines()
   assert sum(',diverged,' in line for line in lines) == 2
+  logged = listen(monkeypatch)
+  list_cells(table, DIVERGING[:2], (0,), diverging[0], data_of)
+  assert all(' diverged ' in line for line in logged[0].splitlines()[2:])
 
 
-def test_a_dry_run_names_what_diverged(diverging, data_of):
-  logged = []
-  table = TABLE._replace(cells=DIVERGING)
-  list_cells(table, DIVERGING[:2], (0,), diverging[0], data_of, logged.append)
-  first, second = logged[0].splitlines()[2:]
-  assert ' diverged ' in first and ' diverged ' in second
+def test_a_dry_run_needs_no_images(tmp_path, monkeypatch):
+  """Blank ones of the same size are measured."""
+
+  def absent(settings):
+    raise AssertionError('read')
+
+  monkeypatch.setattr(forecast, 'SIZES', {'cifar10': (600, 100)})
+  logged, results = listen(monkeypatch), Results(tmp_path)
+  away = {**BABU, 'dataset': 'cifar10', 'data_dir': str(tmp_path)}
+  cell = make_cell('initial_accuracy', Reading('initial'), away)
+  list_cells(TABLE, [cell], (0,), results, absent)
+  assert ' train ' in logged[-2] and 'MiB' in logged[-2]
 
 
 def test_a_figure_of_a_run_that_diverged_is_refused(diverging, data_of):
   figure = Figure('fedbabu/fig99', 'A toy', {'hot': HOT}, 'features', {})
   with pytest.raises(BadInput, match='fig99, of which a run diverged'):
-    FigureJob(figure, '', (0,), data_of).run(diverging[0])
+    reproduce_figure(figure, '', (0,), diverging[0], data_of)
 
 
+@pytest.mark.long
 def test_other_seeds_go_on_without_one_that_diverged(
   tmp_path, data_of, monkeypatch
 ):
   """Without the file in its directory, that seed is trained again."""
-  workspace = open_workspace(tmp_path)
+  results = Results(tmp_path)
   evaluations = plan(FEW[:2], SEEDS, data_of)
-  lost = workspace.runs / evaluations[1].training.name
+  lost = results.runs / evaluations[1].training.name
   train = loop.train
 
   def train_or_diverge(experiment, workdir, program):
@@ -315,11 +313,11 @@ def test_other_seeds_go_on_without_one_that_diverged(
 
   seen = []
   monkeypatch.setattr(loop, 'train', train_or_diverge)
-  module.execute(evaluations, workspace, silent)
+  module.execute(evaluations, results, silent)
 
   def compared():
-    diverged_fn = partial(module.diverged_of, workspace=workspace)
-    return compare_all(FEW[:2], SEEDS, workspace.results, data_of, diverged_fn)
+    diverged_fn = partial(module.diverged_of, results=results)
+    return compare_all(FEW[:2], SEEDS, results, data_of, diverged_fn)
 
   assert [(one.ours.seeds, one.diverged) for one in compared()] == [
     ((0,), (1,))
@@ -327,14 +325,14 @@ def test_other_seeds_go_on_without_one_that_diverged(
   assert 'diverged with seed 1' in as_text(TABLE, compared())
   (lost / 'diverged.json').unlink()
   lost.rmdir()
-  module.execute(evaluations, workspace, silent)
+  module.execute(evaluations, results, silent)
   assert [one.ours.seeds for one in compared()] == [SEEDS] * 2
 
 
 def test_numbers_of_the_server_need_eval_global_model(finished, data_of):
   cell = make_cell('global_accuracy', Reading('initial', 'global'))
   with pytest.raises(BadInput, match='eval_global_model'):
-    compare_all([cell], (0,), finished[0].results, data_of)
+    compare_all([cell], (0,), finished[0], data_of)
 
 
 def count_calls(monkeypatch):
@@ -351,6 +349,13 @@ def count_calls(monkeypatch):
 
     monkeypatch.setattr(place, name, counted)
   return calls
+
+
+def listen(monkeypatch):
+  """Return a list that grows by what is logged."""
+  logged = []
+  monkeypatch.setattr(progress, 'log', logged.append)
+  return logged
 
 
 def killed(*args):

@@ -3,11 +3,11 @@
 import pytest
 
 from configs import common
-from fedjax_pfl.reproduction.comparison import published_for_run as module
-from fedjax_pfl.reproduction.comparison.published_for_run import (
+from fedjax_pfl.reproduction import published_for_run as module
+from fedjax_pfl.reproduction.published import load
+from fedjax_pfl.reproduction.published_for_run import (
   published_for_run,
 )
-from fedjax_pfl.reproduction.published import load
 
 CONFIG = common.load('fedbabu_cifar10:fedbabu').to_dict()
 CELL = {'shards_per_client': 5, 'local_epochs': 10, 'client_fraction': 0.1}

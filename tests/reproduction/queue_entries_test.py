@@ -1,10 +1,8 @@
 """The file of a queue: what is in ours, and what is refused in a sentence."""
 
-import re
 from pathlib import Path
 
 import pytest
-import small_queue
 
 from configs.leaderboard import load_form
 from configs.tables.common import load_table
@@ -103,7 +101,7 @@ def entry(**changes):
 def test_an_entry(tmp_path):
   queue = read(tmp_path, "[claims]\na = 'b'\n" + entry(note="'c'"))
   (one,) = queue.entries
-  assert (one.claim, one.table.name, one.note) == ('a', 'fedbabu/13', 'c')
+  assert (one.claim, one.table.name) == ('a', 'fedbabu/13')
   assert (one.seeds, one.minutes) == ((0, 1), 70)
   assert {cell.published.algorithm for cell in one.cells} == {'ditto'}
   assert queue.claims == {'a': 'b'}
@@ -117,18 +115,13 @@ def test_an_entry(tmp_path):
     ({'table': '13'}, "table: got 13, expected a table, such as 'fedbabu/13'"),
     ({'where': "'shards=5'"}, "--where: got 'shards', .*shards_per_client=10"),
     ({'where': "'shards_per_client=7'"}, 'Choices: 10, 5, 2'),
-    ({'where': "'algorithm'"}, 'expected fields and their values'),
     ({'where': "''"}, "where: got '', expected fields and values"),
-    ({'where': "['algorithm=ditto']"}, r"where: got \['algorithm=ditto'\]"),
     ({'seeds': '0'}, r'seeds: got 0, expected seeds, such as \[0, 1, 2\]'),
-    ({'seeds': '[]'}, r'seeds: got \[\]'),
     ({'seeds': '[0, 0]'}, r'seeds: got \[0, 0\]'),
-    ({'seeds': '[-1]'}, r'seeds: got \[-1\]'),
     ({'seeds': '[true]'}, r'seeds: got \[True\]'),
     ({'minutes': "'70'"}, "minutes: got '70', expected a number of minutes"),
     ({'minutes': '-1'}, 'minutes: got -1'),
     ({'minutes': 'inf'}, 'minutes: got inf'),
-    ({'minutes': 'true'}, 'minutes: got True'),
     ({'minutes': ''}, "field: got 'no minutes', .*Choices: claim, table"),
     ({'minuts': '1'}, r"field: got 'minuts', .*did you mean minutes\?"),
     ({'claim': "'z'"}, "claim: got 'z', expected a claim of .*Choices: a"),
@@ -147,18 +140,13 @@ def test_a_wrong_entry_is_named(tmp_path, changes, words):
   ('text', 'words'),
   [
     ('[claims', 'expected a file in TOML'),
+    (b'\xff', 'expected a file in TOML'),
+    (None, 'no such file or directory'),
     ('claims = 1\n' + entry(), 'a sentence for each claim'),
-    ('[claims]\na = 1\n' + entry(), 'a sentence for each claim'),
     ("[claims]\na = 'b'\n", r'one or more \[\[cells\]\]'),
     ("cells = [1]\n[claims]\na = 'b'\n", r'\[\[cells\]\] 1: .*got 1'),
-    (
-      "cell = 1\n[claims]\na = 'b'\n" + entry(),
-      "got 'cell', .* a part of a queue",
-    ),
-    (
-      "leaderboards = 'cifar10'\n[claims]\na = 'b'\n" + entry(),
-      r"got 'cifar10', .*forms of the leaderboard, such as \['cifar10'\]",
-    ),
+    ('cell = 1\n' + entry(), "got 'cell', .* a part of a queue"),
+    ("leaderboards = 'cifar10'\n" + entry(), "got 'cifar10', .*forms of the"),
     (
       "[claims]\na = 'b'\n"
       + entry()
@@ -169,21 +157,9 @@ def test_a_wrong_entry_is_named(tmp_path, changes, words):
   ],
 )
 def test_a_wrong_file_is_a_sentence(tmp_path, text, words):
+  path = tmp_path / 'queue.toml'
+  if text is not None:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
   with pytest.raises(BadInput, match=words) as caught:
-    read(tmp_path, text)
-  assert str(tmp_path / 'queue.toml') in str(caught.value)
-
-
-def test_no_file(tmp_path):
-  with pytest.raises(BadInput, match='no such file or directory'):
-    load_queue(tmp_path / 'none.toml', load_table)
-  (tmp_path / 'none.toml').write_bytes(b'\xff')
-  with pytest.raises(BadInput, match='expected a file in TOML'):
-    load_queue(tmp_path / 'none.toml', load_table)
-
-
-def test_the_small_queue_is_one(tmp_path):
-  path = small_queue.write_queue(tmp_path / 'queue.toml')
-  entries = load_queue(path, small_queue.load_table).entries
-  assert [len(one.cells) for one in entries] == [1, 1, 2]
-  assert re.search('minutes = 1.5', path.read_text())
+    load_queue(path, load_table)
+  assert str(path) in str(caught.value)

@@ -1,10 +1,12 @@
 """A queue is worked through: once, in its order, also when it is stopped."""
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,9 @@ import pytest
 import small_queue
 from faults import locks, moments
 
-from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.reproduction.execution import execute
-from fedjax_pfl.reproduction.queue import deadline
+from fedjax_pfl.reproduction import execute
+from fedjax_pfl.reproduction.queue import deadline, work
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.training import loop
 from fedjax_pfl.training.divergence import Diverged
@@ -44,13 +45,8 @@ def done(tmp_path_factory, quick_compiler):
   ):
     patched.setattr(execute, 'build_experiment', small_queue.build)
     (folder / 'results').mkdir()
-    run(folder)
+    small_queue.run(folder)
   return folder, small_queue.rows_of(folder / 'results'), states
-
-
-def run(folder, **options):
-  job = small_queue.make_job(folder / 'queue.toml')
-  job.run(folder / 'results', **options)
 
 
 def copied(done, tmp_path):
@@ -90,7 +86,7 @@ def test_what_a_queue_leaves(done):
 def test_a_finished_queue_runs_nothing(done, tmp_path, monkeypatch, capsys):
   folder = copied(done, tmp_path)
   trained = count_trainings(monkeypatch)
-  run(folder)
+  small_queue.run(folder)
   assert trained == []
   assert small_queue.rows_of(folder / 'results') == done[1]
   output = capsys.readouterr().out
@@ -105,20 +101,19 @@ def test_what_follows_begins_when_all_cells_are_done(done, tmp_path):
     rows.append(small_queue.rows_of(results))
     raise KeyboardInterrupt  # as when the time is up
 
-  job = small_queue.make_job(folder / 'queue.toml', follow=follow)
   with pytest.raises(KeyboardInterrupt):
-    job.run(folder / 'results')
+    small_queue.run(folder, follow=follow)
   assert rows == [done[1]]
 
 
 def test_a_clone_without_models_runs_nothing(done, tmp_path, monkeypatch):
-  """Of what git keeps: all models are absent."""
+  """Of what git keeps: models and checkpoints are absent."""
   folder = copied(done, tmp_path)
   for name in ('model', 'checkpoints', 'tb'):
     for path in (folder / 'results' / 'runs').glob(f'*/{name}'):
       shutil.rmtree(path)
   trained = count_trainings(monkeypatch)
-  run(folder)
+  small_queue.run(folder)
   assert trained == []
   assert small_queue.rows_of(folder / 'results') == done[1]
 
@@ -132,7 +127,7 @@ def test_a_model_that_is_needed_and_gone(done, tmp_path, capsys):
   shutil.rmtree(first / 'model')
   (other,) = (folder / 'results' / 'runs').glob('fedbabu*seed1*')
   shutil.rmtree(other)
-  run(folder)
+  small_queue.run(folder)
   output = capsys.readouterr().out
   assert f'{first} without model/global.npz' in output
   assert '2 of 4 done, 1 diverged, 1 blocked' in output
@@ -149,7 +144,7 @@ def end_of(done, state):
   results.rename(whole)
   try:
     moments.write(state, results)
-    run(folder)
+    small_queue.run(folder)
     got = small_queue.rows_of(results)
     left = list(results.glob('*/.*.tmp'))
   finally:
@@ -167,20 +162,12 @@ def test_a_queue_that_is_killed_ends_in_the_same_rows(done):
     assert end_of(done, states[int(place * len(states))]) == []
 
 
-@pytest.mark.long
-def test_a_queue_that_is_killed_at_any_change_of_a_file(done):
-  states = done[2]
-  rng = np.random.default_rng(0)
-  for place in np.sort(rng.choice(len(states), 40, replace=False)):
-    assert end_of(done, states[place]) == [], place
-
-
 def start(folder, *words):
   with open(folder / 'log', 'ab') as log:
     return subprocess.Popen(
       [sys.executable, 'tests/support/small_queue.py', str(folder), *words],
       cwd=ROOT,
-      env={**os.environ, 'PYTHONPATH': str(ROOT)},
+      env={**os.environ, 'PYTHONPATH': f'{ROOT}:{ROOT / "tests"}'},
       stdout=log,
       stderr=subprocess.STDOUT,
     )
@@ -219,11 +206,13 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
     saved.append(step)
     return save(self, step, tree)
 
-  timers = []
+  @contextlib.contextmanager
+  def up(minutes):
+    yield lambda: minutes == 2.5
+
   monkeypatch.setattr(run_dir.Run, 'save_checkpoint', is_over)
-  monkeypatch.setattr(deadline.threading, 'Timer', fake_timer(timers))
-  run(tmp_path, minutes=2.5)
-  assert timers[0].seconds == 150 and timers[0].is_cancelled
+  monkeypatch.setattr(work, 'deadline', up)
+  small_queue.run(tmp_path, minutes=2.5)
   output = capsys.readouterr().out
   assert 'Saved after round 1' in output
   assert 'The 2.5 minutes are over.' in output
@@ -232,7 +221,7 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
   assert checkpoint.steps(first / 'checkpoints') == [1]
   monkeypatch.undo()
   monkeypatch.setattr(execute, 'build_experiment', small_queue.build)
-  run(tmp_path)
+  small_queue.run(tmp_path)
   assert small_queue.rows_of(tmp_path / 'results') == done[1]
 
 
@@ -248,29 +237,8 @@ def test_a_signal_beside_a_divergence_is_not_lost(done, tmp_path, monkeypatch):
   trained = count_trainings(monkeypatch)
   monkeypatch.setattr(Diverged, '__init__', diverged)
   with pytest.raises(KeyboardInterrupt):
-    run(tmp_path)
+    small_queue.run(tmp_path)
   assert trained == [['fedavg']]
-
-
-def fake_timer(made):
-  """Return a timer that is up at once, without its signal."""
-
-  class Timer:
-    is_cancelled = False
-
-    def __init__(self, seconds, function):
-      self.seconds, self.function = seconds, function
-      made.append(self)
-
-    def start(self):
-      with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, 'kill', lambda pid, number: None)
-        self.function()
-
-    def cancel(self):
-      self.is_cancelled = True
-
-  return Timer
 
 
 def test_a_signal_of_somebody_else_ends_it(tmp_path, monkeypatch):
@@ -281,7 +249,7 @@ def test_a_signal_of_somebody_else_ends_it(tmp_path, monkeypatch):
 
   monkeypatch.setattr(loop, 'train', interrupted)
   with pytest.raises(KeyboardInterrupt):
-    run(tmp_path, minutes=100)
+    small_queue.run(tmp_path, minutes=100)
   assert not (tmp_path / 'results' / '.lock').exists()
 
 
@@ -292,7 +260,7 @@ def test_a_second_process_names_the_first_and_runs_nothing(done, tmp_path):
     locks.proceed(owner)
     owner.stdout.readline()
     with pytest.raises(BadInput) as caught:
-      run(folder)
+      small_queue.run(folder)
     words = f'process {owner.pid} on {os.uname().nodename} since 20'
     assert words in str(caught.value)
     assert 'works through a queue' in str(caught.value)
@@ -301,45 +269,29 @@ def test_a_second_process_names_the_first_and_runs_nothing(done, tmp_path):
   assert moments.read(folder / 'results') == before
 
 
-def damage_clients(run):
-  (run / 'clients.npz').write_bytes(b'')
-  return 'clients.npz, which is missing or not as the run wrote it'
-
-
-def damage_result(run):
-  path = run / 'result.json'
-  path.write_text(path.read_text().replace('"mean": ', '"mean": 1'))
-  return 'result.json'
-
-
-def damage_config(run):
-  path = run / 'config.json'
-  path.write_text(path.read_text().replace('"shards_per_client"', '"shards"'))
-  return 'shards'
-
-
-def damage_summary(run):
-  path = run.parents[1] / 'summary.csv'
-  path.write_text(path.read_text().replace(',num_clients,', ',clients,'))
-  return 'summary.csv with the columns'
-
-
 @pytest.mark.parametrize(
-  'damage', [damage_clients, damage_result, damage_config, damage_summary]
+  ('file', 'old', 'new', 'words'),
+  [
+    ('clients.npz', None, None, 'which is missing or not as the run wrote it'),
+    ('result.json', '"mean": ', '"mean": 1', 'result.json'),
+    ('config.json', '"shards_per_client"', '"shards"', 'shards'),
+    ('../../summary.csv', ',num_clients,', ',clients,', 'with the columns'),
+  ],
 )
 def test_damage_and_other_versions_are_a_sentence(
-  done, tmp_path, monkeypatch, damage
+  done, tmp_path, monkeypatch, file, old, new, words
 ):
-  """Nothing is run, and no file is changed but what is derived."""
+  """Nothing is run, and no file is changed."""
   folder = copied(done, tmp_path)
   (lost,) = (folder / 'results' / 'runs').glob('lg_fedavg*')
   shutil.rmtree(lost)  # something is to be run
   (first,) = (folder / 'results' / 'runs').glob('fedbabu*seed0*')
-  words = damage(first)
+  path = first / file
+  path.write_text(path.read_text().replace(old, new) if old else '')
   before = moments.read(folder / 'results')
   trained = count_trainings(monkeypatch)
   with pytest.raises(BadInput) as caught:
-    run(folder)
+    small_queue.run(folder)
   assert words in str(caught.value) and 'Likely cause' in str(caught.value)
   assert str(folder / 'results') in str(caught.value)
   assert trained == []
@@ -351,11 +303,10 @@ def absent(settings):
 
 
 def test_without_images_nothing_is_run(tmp_path, capsys):
-  path = small_queue.write_queue(tmp_path / 'queue.toml')
-  job = small_queue.make_job(path, absent)
+  small_queue.write_queue(tmp_path / 'queue.toml')
   with pytest.raises(BadInput, match=r'dataset: got .x., expected images'):
-    job.run(tmp_path / 'results')
-  job.dry_run(tmp_path / 'results')
+    small_queue.run(tmp_path, absent)
+  small_queue.show(tmp_path, tmp_path / 'results', absent)
   output = capsys.readouterr().out
   assert output.count('blocked') == 4 + 1 and '6 min left' in output
 
@@ -363,31 +314,42 @@ def test_without_images_nothing_is_run(tmp_path, capsys):
 def test_a_dry_run_shows_the_queue(done, tmp_path, capsys, monkeypatch):
   folder = copied(done, tmp_path)
   trained = count_trainings(monkeypatch)
-  job = small_queue.make_job(folder / 'queue.toml')
-  job.dry_run(tmp_path / 'new')
+  small_queue.show(folder, tmp_path / 'new')
   output = capsys.readouterr().out
+  assert not (tmp_path / 'new').exists()
   assert 'a  the first\nb  the second\n' in output
   assert '0 of 4 done; 6 min left by the estimates.' in output
   assert 'Next: (a) FedAvg, seed 0, fedbabu/98, about 1 min' in output
   lines = [line.split() for line in output.splitlines() if 'fedbabu/9' in line]
   assert lines[0] == ['a', 'FedAvg', 'fedbabu/98', '1', 'min', 'next']
   assert lines[2][:2] == ['b', 'FedBABU'] and lines[2][-2:] == ['.', '.']
-  job.dry_run(folder / 'results')
+  small_queue.show(folder, folder / 'results')
   lines = capsys.readouterr().out.splitlines()
   assert 'diverged' in ''.join(lines) and 'Next' not in ''.join(lines)
   assert trained == []
 
 
-def test_a_diverged_step_is_not_repeated(done, tmp_path, monkeypatch):
-  folder = copied(done, tmp_path)
-  (hot,) = (folder / 'results' / 'runs').glob('fedavg*')
-  assert (hot / 'diverged.json').is_file()
+@pytest.mark.parametrize('minutes', [0, -1, float('nan'), float('inf')])
+def test_no_time_is_refused(minutes):
+  with pytest.raises(BadInput, match='a number of minutes above 0'):
+    deadline.check_minutes(minutes)
 
-  def diverge(*args):
-    raise Diverged('NaN', hot)
 
-  monkeypatch.setattr(loop, 'train', diverge)
-  logged = []
-  monkeypatch.setattr(progress, 'log', logged.append)
-  run(folder)
-  assert not any('training seed' in line for line in logged)
+def test_a_timer_ends_what_is_no_training():
+  def stop(number, frame):
+    raise KeyboardInterrupt
+
+  before = signal.signal(signal.SIGTERM, stop)  # as commands do
+  try:
+    with (
+      pytest.raises(KeyboardInterrupt),
+      deadline.deadline(0.05 / 60) as is_up_fn,
+    ):
+      assert not is_up_fn()
+      time.sleep(10)
+    assert is_up_fn()
+  finally:
+    signal.signal(signal.SIGTERM, before)
+  with deadline.deadline(None) as is_up_fn:
+    pass
+  assert not is_up_fn()

@@ -17,8 +17,8 @@ from configs import common
 from configs.tables.common import load_table
 from experiments.commandline import read_settings
 from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
-from fedjax_pfl.reproduction.planning.plan import evaluation_of
+from fedjax_pfl.reproduction.cells import OF_SERVER
+from fedjax_pfl.reproduction.plan import evaluation_of
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 

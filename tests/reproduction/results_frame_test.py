@@ -6,7 +6,7 @@ from finished_runs import COUNT, TRAIN_COUNT, make_run
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.reproduction.results.frame import load_results
+from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 

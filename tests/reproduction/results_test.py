@@ -1,15 +1,13 @@
-"""Results of many runs: read from their directories, and merged."""
-
-import shutil
+"""Runs of a folder are found by their keys; those of another one are merged."""
 
 import numpy as np
 import pytest
 from finished_runs import TRAIN_COUNT, make_run, make_settings
 from helpers import refused
-from small_runs import snapshot
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.reproduction.results.results import Results, merge
+from fedjax_pfl.reproduction.merge import merge
+from fedjax_pfl.reproduction.results import Results, read_folder
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
@@ -22,30 +20,27 @@ def find(results, run, view='initial', folder=None):
   return results.find(keys.run_key(run), keys.evaluation_key(settings), view)
 
 
-def scanned(folder):
-  results = Results()
-  results.scan(folder)
-  return results
+def names(folder):
+  return sorted(path.name for path in (folder / 'runs').iterdir())
 
 
-def test_every_number_of_every_client_comes_back(tmp_path):
+def test_every_number_of_every_client_is_found(tmp_path):
+  """Below runs/, also in folders of it, under any name."""
   views = ('initial', 'finetuned', 'initial:own')
-  result = {'global': {'accuracy': 41.5, 'count': 150}}
-  run = make_run(tmp_path / 'run', views=views, result=result)
-  stored, results = run_dir.load_clients(run), Results()
-  assert results.add_run(run) == 1
+  run = make_run(tmp_path / 'runs' / 'deeper' / 'a', views=views)
+  run_dir.open_run(tmp_path / 'runs' / 'new', make_settings(seed=3), data='x-y')
+  stored, results = run_dir.load_clients(run), Results(tmp_path)
   for view in views:
     found = find(results, run, view)
     np.testing.assert_array_equal(found.ids, np.arange(5))
     np.testing.assert_array_equal(found.train_count, TRAIN_COUNT)
     for ours, theirs in zip(found.scores, stored.scores[view], strict=True):
       np.testing.assert_array_equal(ours, theirs)
-  assert found.result == run_dir.load_result(run)
-  assert found.settings.finetune.trainable == 'full'
-  assert (found.data, found.training.seconds) == ('images-clients', 12.0)
-  assert found.training.processor and found.training.path == str(run)
+  assert found.evaluation.result == run_dir.load_result(run)
+  assert found.evaluation.run.data == 'images-clients'
   assert find(results, run, 'personal') is None
   assert results.find('0' * 16, '0' * 16, 'initial') is None
+  assert len(results.paths) == 2 and len([*results.evaluations()]) == 1
 
 
 @pytest.mark.parametrize('damage', [b'', None, 'flip'])
@@ -59,7 +54,7 @@ def test_a_finished_run_with_a_damaged_file_is_refused(tmp_path, damage):
     path.unlink()
   else:
     path.write_bytes(damage)
-  message = refused(scanned, tmp_path / 'runs')
+  message = refused(Results, tmp_path)
   assert f'{path}, which is missing or not as the run wrote it' in message
 
 
@@ -73,108 +68,95 @@ def test_scores_without_their_result_are_not_finished(tmp_path):
   assert not run_dir.is_finished(path)
 
 
-def test_what_was_gathered_is_not_gathered_again(tmp_path):
-  make_run(tmp_path / 'runs' / 'a')
-  make_run(tmp_path / 'runs' / 'deeper' / 'b', seed=1)
-  run_dir.open_run(tmp_path / 'runs' / 'new', {}, data='', log=print)
-  results = Results()
-  assert results.scan(tmp_path / 'runs') == 2
-  shutil.copytree(tmp_path / 'runs' / 'a', tmp_path / 'runs' / 'copy')
-  assert results.scan(tmp_path / 'runs') == 0
-
-
 def test_evaluated_again_later(tmp_path):
-  """The folder of an evaluation may grow; old views stay as they are."""
-  run, results = make_run(tmp_path / 'run'), Results()
-  again = run / 'evaluations' / 'body'
-  assert results.add_run(run) == 1
-  make_run(again, **BODY)
-  assert results.add_run(run) == 1
-  make_run(again, views=('initial', 'finetuned'), **BODY)
-  assert results.add_run(run) == 1
+  """The folder of an evaluation may grow; the run's own stays as it is."""
+  run = make_run(tmp_path / 'runs' / 'run')
+  again, results = run / 'evaluations' / 'body', Results(tmp_path)
+  for views in (('initial',), ('initial', 'finetuned')):
+    make_run(again, views=views, **BODY)
+    results.add_run(run)
   found = find(results, run, 'finetuned', folder=again)
-  assert found.settings.finetune.trainable == 'body'
-  assert set(found.result['views']) == {'initial', 'finetuned'}
-  assert found.evaluation.path == str(again)
+  assert found.evaluation.settings.finetune.trainable == 'body'
+  assert found.evaluation.path == again
   assert find(results, run, 'finetuned') is None
 
 
 def test_other_tests_are_an_evaluation_and_no_training(tmp_path):
   """They change the fingerprint of the data, but not what was trained on."""
-  run, results = make_run(tmp_path / 'run'), Results()
+  run = make_run(tmp_path / 'runs' / 'run')
   others = {'test_partition': 'independent', 'data': 'images-others'}
   again = make_run(run / 'evaluations' / 'others', **others)
-  assert results.scan(tmp_path) == 2
-  assert find(results, run, folder=again).data == 'images-others'
-  assert len(results.trainings()) == 1
+  results = Results(tmp_path)
+  found = find(results, run, folder=again).evaluation
+  assert found.stored['data'] == 'images-others' and len(results.paths) == 1
   copy = make_run(tmp_path / 'copy')
   make_run(copy / 'evaluations' / 'a', **{**others, 'data': 'images-more'})
   message = refused(results.add_run, copy)
   assert "got 'images-more in" in message and str(again) in message
 
 
-def test_merging_skips_what_is_equal_and_refuses_what_is_not(tmp_path):
+def test_merging_copies_what_is_new_and_refuses_what_differs(tmp_path):
   here, there, third = (tmp_path / name for name in ('here', 'there', 'third'))
   run = make_run(here / 'runs' / 'a')
-  make_run(there / 'runs' / 'a', more=1e-8)
-  new = make_run(there / 'runs' / 'deeper' / 'a', seed=1)
-  (new / 'checkpoints').mkdir()
-  assert merge(there, here) == 1
-  assert merge(there / 'runs', here) == 0
-  assert {path.name for path in (here / 'runs').iterdir()} == {'a', 'a-2'}
-  assert [path.name for path in here.iterdir()] == ['runs']
-  found = find(scanned(here / 'runs'), new)
-  assert found.training.path == str(here / 'runs' / 'a-2')
-  assert not (here / 'runs' / 'a-2' / 'checkpoints').exists()
-
-  before = snapshot(here)
-  make_run(third / 'c', seed=2)  # good, but comes with what is not
-  make_run(third / 'd', more=1e-5)
-  message = refused(merge, third, here)
+  equal = make_run(there / 'runs' / 'a', more=1e-8)
+  new = make_run(there / 'runs' / 'b', seed=1)
+  make_run(new / 'evaluations' / 'body', **BODY)
+  (new / 'link').symlink_to(tmp_path)
+  results = Results(here)
+  assert merge(results, read_folder(there)) == 2
+  assert merge(results, read_folder(there / 'runs')) == 0  # or its runs
+  assert names(here) == ['a', 'b'] and find(results, new)
+  assert not (here / 'runs' / 'b' / 'link').is_symlink()
+  assert find(results, equal).evaluation.path == run
+  make_run(third / 'runs' / 'c', seed=2)  # good, but comes with what is not
+  bad = make_run(third / 'runs' / 'd', more=1e-5)
+  message = refused(merge, results, read_folder(third))
   assert 'loss=' in message and 'of 5 clients differ' in message
-  assert str(third / 'd') in message and str(run) in message
-  assert snapshot(here) == before
+  assert str(bad) in message and str(run) in message
+  assert names(here) == ['a', 'b']
+  more = make_run(tmp_path / 'more' / 'a', views=('initial', 'finetuned'))
+  assert merge(results, read_folder(tmp_path / 'more')) == 1  # another view
+  assert names(here) == ['a', 'a-2', 'b'] and find(results, more, 'finetuned')
 
 
-def test_the_global_model_may_not_disagree_either(tmp_path):
-  for name, accuracy in (('a', 41.5), ('b', 41.6)):
-    make_run(tmp_path / name, result={'global': {'accuracy': accuracy}})
-  message = refused(scanned, tmp_path)
-  assert 'global.accuracy=41.6' in message and '41.5' in message
+def test_a_copy_that_was_not_finished_is_passed_over(tmp_path):
+  run = make_run(tmp_path / 'there' / 'a')
+  (tmp_path / 'runs').mkdir()
+  run.rename(tmp_path / 'runs' / '.a.tmp')
+  assert not Results(tmp_path).paths
 
 
-def test_other_data_for_the_same_settings_and_seed(tmp_path):
-  make_run(tmp_path / 'a')
-  make_run(tmp_path / 'c', data='others-clients', seed=1)
-  results = scanned(tmp_path)
-  make_run(tmp_path / 'b', data='others-clients')
-  message = refused(results.add_run, tmp_path / 'b')
-  assert "got 'others-clients in" in message and 'images-clients' in message
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    ({'result': {'global': {'accuracy': 41.6}}}, 'global.accuracy=41.6'),
+    ({'data': 'others-clients'}, "got 'others-clients in"),
+  ],
+)
+def test_two_runs_of_one_training_may_not_disagree(tmp_path, changes, words):
+  make_run(tmp_path / 'runs' / 'a', result={'global': {'accuracy': 41.5}})
+  make_run(tmp_path / 'runs' / 'b', **changes)
+  message = refused(Results, tmp_path)
+  assert words in message and str(tmp_path / 'runs' / 'a') in message
 
 
 def test_runs_that_started_from_another(tmp_path):
-  """The first is found wherever it was gathered; merging keeps the chain."""
-  runs = tmp_path / 'there' / 'runs'
-  first = make_run(runs / 'z', model=b'1')
+  """The first is found wherever it is; the others follow it in a merge."""
+  first = make_run(tmp_path / 'runs' / 'z', model=b'1')
   digest = keys.model_digest(first)
   begun = {'data': f'images-clients+{digest}', 'init_from': str(first)}
-  make_run(runs / 'a', **begun)
-  assert merge(tmp_path / 'there', tmp_path / 'here') == 2
-  shutil.rmtree(runs)  # the path of init_from is that of the other machine
-  results = scanned(tmp_path / 'here' / 'runs')
-  starts = {one.start for one in results.trainings().values()}
-  assert starts == {'', keys.run_key(tmp_path / 'here' / 'runs' / 'z')}
+  make_run(tmp_path / 'runs' / 'a', **begun)
+  results = Results(tmp_path)
+  second = make_run(tmp_path / 'b' / 'b', seed=1, **begun)
+  first.rename(tmp_path / 'away')
+  results.add_run(second)
+  starts = [one.run.start for one in results.evaluations()]
+  assert starts == ['', *[keys.run_key(tmp_path / 'away')] * 2]
+  assert 'trained again, or not copied' in refused(Results, tmp_path)
 
 
-def test_what_cannot_be_added_is_a_sentence(tmp_path):
-  run_dir.open_run(tmp_path / 'new', make_settings(), data='', log=print)
-  assert 'a finished run' in refused(Results().add_run, tmp_path / 'new')
-  make_run(tmp_path / 'theirs' / 'a')
-  (tmp_path / 'file').write_text('')
-  for other in ('new', 'nowhere', 'file'):
-    message = refused(merge, tmp_path / other, tmp_path / 'ours')
-    assert message.startswith(f"merge: got '{tmp_path / other}', expected")
-  assert not (tmp_path / 'ours').exists()
-  assert 'results: got' in refused(
-    merge, tmp_path / 'theirs', tmp_path / 'file'
-  )
+@pytest.mark.parametrize('folder', ['nowhere', 'new'])
+def test_a_folder_without_finished_runs_is_a_sentence(tmp_path, folder):
+  run_dir.open_run(tmp_path / 'new', make_settings(), data='x-y', log=print)
+  message = refused(read_folder, tmp_path / folder, 'merge')
+  assert message.startswith('merge: got') and 'mistyped' in message

@@ -21,9 +21,8 @@ from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.task import make_task as make_model
 from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.cells import Table, field, replaced
-from fedjax_pfl.reproduction.execution.evaluate_again import OF_SERVER
-from fedjax_pfl.reproduction.planning.plan import distinct_trainings, plan
+from fedjax_pfl.reproduction.cells import OF_SERVER, Table, field, replaced
+from fedjax_pfl.reproduction.plan import distinct_trainings, plan
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build
 

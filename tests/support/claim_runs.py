@@ -17,9 +17,8 @@ from fedjax_pfl.reproduction.cells import (
   Table,
 )
 from fedjax_pfl.reproduction.claims import write
-from fedjax_pfl.reproduction.execution.execute import find_directories
-from fedjax_pfl.reproduction.output.run_summary import summary_rows, write_csv
-from fedjax_pfl.reproduction.results.results import Results
+from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.summary import write_summary as write_rows
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 
@@ -117,10 +116,7 @@ def make_run(
 
 def write_summary(folder):
   """Write summary.csv, as the commands that run cells do."""
-  results, runs = Results(), find_directories(folder)
-  results.scan(folder / 'runs')
-  rows = summary_rows(results, CONFIGS, runs=runs)
-  write_csv(folder / 'summary.csv', rows)
+  write_rows(Results(folder), CONFIGS, print)
 
 
 def state(folder, *pairs, more=''):

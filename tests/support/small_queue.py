@@ -19,10 +19,10 @@ from faults import moments
 
 from configs import common
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.reproduction import execute
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
-from fedjax_pfl.reproduction.execution import execute
 from fedjax_pfl.reproduction.queue.entries import load_queue
-from fedjax_pfl.reproduction.queue.work import QueueJob
+from fedjax_pfl.reproduction.queue.work import show_queue, work_through
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.build_data import make_data_of
@@ -95,12 +95,19 @@ def write_queue(path, entries=ENTRIES):
   return path
 
 
-def make_job(path, data_of=None, **options):
-  """Return the job of the queue at `path`."""
+def run(folder, data_of=None, **options):
+  """Work through the queue of a folder, in its results/."""
   configs = {'digits': parse_config(common.load('digits:fedbabu').to_dict())}
-  queue = load_queue(path, load_table)
+  queue = load_queue(folder / 'queue.toml', load_table)
   data_of = data_of or make_data_of(lambda text: None)
-  return QueueJob(queue, load_table, data_of, configs, **options)
+  place = folder / 'results'
+  work_through(queue, place, load_table, data_of, configs, **options)
+
+
+def show(folder, place, data_of=None):
+  """Print the queue of a folder, as its results in `place` have it."""
+  queue = load_queue(folder / 'queue.toml', load_table)
+  show_queue(queue, place, data_of or make_data_of(lambda text: None))
 
 
 def build(settings, log):
@@ -161,6 +168,6 @@ if __name__ == '__main__':
       mock.patch.object(execute, 'build_experiment', build),
       killed_at(number, folder / 'results'),
     ):
-      make_job(folder / 'queue.toml').run(folder / 'results')
+      run(folder)
 
   commandline.run(main, words='a folder with queue.toml')

@@ -14,7 +14,7 @@ from small_runs import TASK, make_experiment, restored
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.reproduction.cells import Reading
-from fedjax_pfl.reproduction.execution.evaluate_again import scores_of
+from fedjax_pfl.reproduction.evaluate_again import scores_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.loop import train, train_many

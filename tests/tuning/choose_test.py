@@ -34,11 +34,9 @@ def test_the_best_mean_over_seeds_and_clients(tmp_path):
   choice = best_on_validation([low, best, second])
   assert (choice.best, choice.second) == (1, 2)
   assert choice.means == pytest.approx((20, 85, 65))
-  assert choice.margin == pytest.approx(20)
-  assert choice.interval == pytest.approx((10, 30))
-  assert not choice.is_noise
+  assert choice.lead[:3] == pytest.approx((20, 10, 30))
   near = make_group(tmp_path, 'near', (7, 9, 9), (8, 10, 8))
-  assert best_on_validation([best, near]).is_noise
+  assert best_on_validation([best, near]).lead.sign == 0
   assert best_on_validation([near, near]).best == 0  # of equal ones the first
 
 
@@ -48,8 +46,8 @@ def test_settings_that_diverged_are_not_chosen(tmp_path):
   (hot[1] / 'result.json').unlink()
   divergence.record(Diverged('NaN', hot[1]))
   choice = best_on_validation([hot, good])
-  assert choice.best == 1 and choice.second is None and choice.is_noise
-  assert math.isnan(choice.means[0]) and math.isnan(choice.margin)
+  assert choice.best == 1 and choice.second is None
+  assert math.isnan(choice.means[0]) and math.isnan(choice.lead.mean)
   with pytest.raises(BadInput, match=r'1 settings, in each .* diverged'):
     best_on_validation([hot])
 

@@ -7,11 +7,12 @@ import small_runs
 from helpers import refused
 
 from experiments import commandline
+from fedjax_pfl.evaluation.differences import Difference
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import divergence
 from fedjax_pfl.tuning import train_all
-from fedjax_pfl.tuning.choose import Choice, best_on_validation
+from fedjax_pfl.tuning.choose import BestSetting, best_on_validation
 from fedjax_pfl.tuning.sweep import (
   Sweep,
   as_table,
@@ -115,12 +116,13 @@ def test_of_a_setting_with_a_diverged_seed_no_run_is_shown(tmp_path):
 def test_a_verdict_says_whether_the_lead_is_noise():
   sweep = Sweep(({'hp.mu': '1'}, {'hp.mu': '2'}), ((), ()))
   means = (50.0, 60.0)
-  sure = Choice(1, 0, means, 10.0, (4.0, 16.0), ((50.0,), (60.0,)))
+  lead = Difference(10.0, 4.0, 16.0)
+  sure = BestSetting(1, 0, means, lead, ((50.0,), (60.0,)))
   assert verdict(sweep, sure) == (
     'Best on validation: hp.mu=2, 60.00 %, 10.00 points above hp.mu=1 (95 % '
     'interval 4.00 to 16.00, paired over seeds and clients: the difference is '
     'more than noise).'
   )
-  unsure = sure._replace(interval=(-1.0, 16.0))
+  unsure = sure._replace(lead=lead._replace(low=-1.0))
   assert 'the difference may be noise' in verdict(sweep, unsure)
   assert 'the only setting' in verdict(sweep, sure._replace(second=None))

@@ -26,14 +26,22 @@ it is above 0. `table` and `where` are fields of the claim or of a comparison;
 """
 
 import pathlib
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.report.styles import STYLES, display_name
-from fedjax_pfl.reproduction.cells import Cell, Figure, Reading, Table
-from fedjax_pfl.reproduction.planning.cell_filter import filter_cells
+from fedjax_pfl.reproduction.cells import Cell, Reading
+from fedjax_pfl.reproduction.toml_entries import (
+  TABLE,
+  WHERE,
+  LoadTable,
+  check_fields,
+  choose_cells,
+  is_text,
+  make_each,
+  read_toml,
+  wrong,
+)
 
 # Rows of the papers' tables that are not names of methods.
 VARIANTS = {
@@ -42,7 +50,6 @@ VARIANTS = {
   'fedconcat_id': 'FedConcat-ID',
   'partial_update': 'Partial update',
 }
-LoadTable = Callable[[str], Table | Figure]
 
 
 class Term(NamedTuple):
@@ -77,79 +84,56 @@ class Claim(NamedTuple):
   comparisons: tuple[Comparison, ...]
 
 
-SHARED = ('table', 'where')
+TEXT = (is_text, 'a text')
+SHARED = {'table': TABLE, 'where': WHERE}
 REQUIRED = {
-  'table': "a table, such as 'fedbabu/13'",
-  'where': "fields and values, such as 'shards_per_client=5'",
-  'above': "what chooses the higher cell, such as 'algorithm=fedbabu'",
-  'below': "what chooses the lower cell, such as 'algorithm=fedavg'",
+  'above': (is_text, "the higher cell, such as 'algorithm=fedbabu'"),
+  'below': (is_text, "the lower cell, such as 'algorithm=fedavg'"),
 }
 PAIRS = (('more_at', 'less_at'), ('above_view', 'below_view'))
-FIELDS = (*REQUIRED, 'sentence', *PAIRS[0], *PAIRS[1])
-OF_CLAIM = ('name', 'title', 'sentence', 'next', 'comparisons', *SHARED)
+OPTIONAL = dict.fromkeys(('sentence', *PAIRS[0], *PAIRS[1]), TEXT)
+OF_CLAIM = {
+  **dict.fromkeys(('name', 'title', 'sentence', 'next'), TEXT),
+  'comparisons': (lambda value: True, 'one or more [[claims.comparisons]]'),
+  **SHARED,
+}
 
 
 def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
   """Return the claims of a file; refuse it as a whole if a part is wrong."""
-  content = _read(path)
-  listed = content.get('claims')
-  if content.keys() != {'claims'} or not isinstance(listed, list):
-    raise _bad(str(path), sorted(content), '[[claims]] and nothing else')
-  claims = []
-  for number, given in enumerate(listed, start=1):
-    try:
-      claims.append(_claim(given, load_table))
-    except BadInput as error:
-      raise BadInput(f'{path}, [[claims]] {number}: {error}') from error
+  content = read_toml(path)
+  if content.keys() != {'claims'}:
+    raise wrong(str(path), sorted(content), '[[claims]] and nothing else')
+  claims = make_each(
+    str(path),
+    'claims',
+    content['claims'],
+    lambda given: _claim(given, load_table),
+  )
   names = [claim.name for claim in claims]
   for name in names:
     if names.count(name) > 1:
-      raise _bad(str(path), f'{name} twice', 'a name for each claim')
+      raise wrong(str(path), f'{name} twice', 'a name for each claim')
   return claims
 
 
-def _read(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    return tomllib.loads(path.read_bytes().decode())
-  except OSError as error:
-    got = f'no file ({error.strerror})'.lower()
-    raise _bad(str(path), got, 'a file of claims') from error
-  except ValueError as error:  # of TOML, or of UTF-8
-    raise _bad(str(path), str(error), 'a file in TOML') from error
-
-
 def _claim(given: Any, load_table: LoadTable) -> Claim:
-  _check_fields(given, OF_CLAIM, ('name', 'title', 'sentence', 'comparisons'))
-  listed = given['comparisons']
-  if not isinstance(listed, list) or not listed:
-    raise _bad('comparisons', listed, 'one or more [[claims.comparisons]]')
+  check_fields(given, OF_CLAIM, {'next', *SHARED})
   shared = {name: given[name] for name in SHARED if name in given}
-  comparisons = []
-  for number, one in enumerate(listed, start=1):
-    try:
-      _check_fields(one, FIELDS, ())
-      comparisons.append(_comparison({**shared, **one}, load_table))
-    except BadInput as error:
-      raise BadInput(f'comparison {number}: {error}') from error
-  return Claim(
-    name=given['name'],
-    title=given['title'],
-    sentence=given['sentence'],
-    next=given.get('next', ''),
-    comparisons=tuple(comparisons),
-  )
+
+  def make(fields):
+    check_fields(fields, SHARED | REQUIRED | OPTIONAL, {*OPTIONAL, *shared})
+    return _comparison({**shared, **fields}, load_table)
+
+  comparisons = make_each('', 'claims.comparisons', given['comparisons'], make)
+  texts = [given.get(name, '') for name in Claim._fields[:-1]]
+  return Claim(*texts, tuple(comparisons))
 
 
 def _comparison(fields: Mapping[str, str], load_table: LoadTable) -> Comparison:
-  for name, expected in REQUIRED.items():
-    if name not in fields:
-      raise _bad(name, 'nothing', expected, FIELDS)
   for one, other in PAIRS:
     if (one in fields) != (other in fields):
-      raise _bad(one, 'one of two fields', f'{one} and {other}, or neither')
-  table = load_table(fields['table'])
-  if isinstance(table, Figure):
-    raise _bad('table', table.name, 'a table; figures have no cells')
+      raise wrong(one, 'one of two fields', f'{one} and {other}, or neither')
   places = [(1, fields['where'])]
   if 'more_at' in fields:
     places = [
@@ -157,21 +141,25 @@ def _comparison(fields: Mapping[str, str], load_table: LoadTable) -> Comparison:
       (-1, f'{fields["where"]},{fields["less_at"]}'),
     ]
   terms = [
-    _term(sign * side, table, f'{where},{fields[name]}', fields, name)
+    _term(sign * side, f'{where},{fields[name]}', fields, name, load_table)
     for sign, where in places
     for side, name in ((1, 'above'), (-1, 'below'))
   ]
   sentence = fields.get('sentence', f'{terms[0].name} > {terms[1].name}')
-  commands = tuple((table.name, where) for _, where in places)
+  commands = tuple((fields['table'], where) for _, where in places)
   return Comparison(sentence, tuple(terms), commands)
 
 
 def _term(
-  sign: int, table: Table, where: str, fields: Mapping[str, str], name: str
+  sign: int,
+  where: str,
+  fields: Mapping[str, str],
+  name: str,
+  load_table: LoadTable,
 ) -> Term:
-  cells = filter_cells(table.cells, where)
+  table, cells = choose_cells(load_table, fields['table'], where)
   if len(cells) != 1:
-    raise _bad(
+    raise wrong(
       'where',
       f'{where}, which {len(cells)} cells of {table.name} match',
       'conditions that one cell matches',
@@ -195,28 +183,3 @@ def _varied(cells: Sequence[Cell]) -> list[str]:
     if any(row.get(name) != rows[0][name] for row in rows)
   )
   return [name for name in unequal if name not in ('mean', 'std', 'variant')]
-
-
-def _check_fields(
-  given: Any, known: Sequence[str], required: Sequence[str]
-) -> None:
-  if not isinstance(given, dict):
-    raise _bad('entry', given, 'fields and their values', known)
-  for name in given.keys() - {*known}:
-    raise _bad('field', name, 'a field of an entry', known)
-  for name in required:
-    if name not in given:
-      raise _bad('field', f'no {name}', 'all that an entry needs', required)
-  for name, value in given.items():
-    if name != 'comparisons' and not (isinstance(value, str) and value.strip()):
-      raise _bad(name, value, 'a text')
-
-
-def _bad(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:
-  return bad_input(
-    name,
-    got=got,
-    expected=expected,
-    choices=choices,
-    cause='a typing error, or a file of another version',
-  )

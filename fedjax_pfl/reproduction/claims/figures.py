@@ -3,20 +3,21 @@
 Each is saved with its numbers as a CSV beside it.
 """
 
+import math
 import pathlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fedjax_pfl.evaluation.differences import differences_by_client
 from fedjax_pfl.report import difference_plots
 from fedjax_pfl.report.difference_plots import Differences, Published, Row
 from fedjax_pfl.report.figure_file import format_number, save
 from fedjax_pfl.report.styles import Style, style_of
-from fedjax_pfl.reproduction.claims.intervals import paired_differences
 from fedjax_pfl.reproduction.claims.verdicts import (
   Judged,
   Verdict,
-  signed_numbers,
+  signed_scores,
 )
 
 FOREST = 'claims.png'
@@ -75,23 +76,23 @@ def save_clients(verdict: Verdict, folder: pathlib.Path) -> pathlib.Path | None:
 
 def has_pairs(judged: Judged) -> bool:
   """Return whether two methods have the score of each shared client."""
-  if len(judged.stated.terms) != 2 or judged.interval is None:
+  if len(judged.stated.terms) != 2 or not judged.measured:
     return False
-  numbers = [one.number for seed in judged.measured for one in seed]
-  return all(one.clients is not None for one in numbers)
+  scores = [one.score for seed in judged.measured for one in seed]
+  return all(one.clients is not None for one in scores)
 
 
 def differences_of(judged: Judged) -> np.ndarray:
   """Return the difference of every client, seed after seed."""
   return np.concatenate(
-    [group for seed in _signed(judged) for group in paired_differences(seed)]
+    [group for seed in _signed(judged) for group in differences_by_client(seed)]
   )
 
 
 def client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
   """Yield comparison, seed, client and difference of every client."""
-  for measured, numbers in zip(judged.measured, _signed(judged), strict=True):
-    total = sum(one.sign * one.clients for one in numbers)
+  for measured, scores in zip(judged.measured, _signed(judged), strict=True):
+    total = sum(one.sign * one.clients for one in scores)
     for client, value in enumerate(total):
       yield (
         judged.stated.sentence,
@@ -102,31 +103,32 @@ def client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
 
 
 def _signed(judged: Judged) -> list:
-  return [signed_numbers(judged.stated.terms, one) for one in judged.measured]
+  return [signed_scores(judged.stated.terms, one) for one in judged.measured]
 
 
 def _style_and_differences(judged: Judged) -> tuple[Style, Differences]:
-  values, ends = differences_of(judged), judged.interval[:2]
   other = judged.stated.terms[1].cell.settings['algorithm']
-  return style_of(other), Differences(values, judged.difference, ends)
+  mean, *ends = judged.difference[:3]
+  return style_of(other), Differences(differences_of(judged), mean, tuple(ends))
 
 
 def _rows(verdict: Verdict) -> Iterator[Row]:
   yield Row(f'({verdict.claim.name}) {verdict.claim.title}')
   for one in verdict.judged:
+    found, mean, interval = one.difference, None, None
+    if found is not None:
+      mean = found.mean
+      interval = (found.low, found.high) if found.has_interval else None
     published = one.printed and Published(*one.printed)
-    interval = one.interval and (one.interval.low, one.interval.high)
-    yield Row(
-      one.stated.sentence, one.verdict, one.difference, interval, published
-    )
+    yield Row(one.stated.sentence, one.verdict, mean, interval, published)
 
 
 def _line(claim: str, one: Judged) -> tuple[str, ...]:
-  low, high, kind = one.interval or (None, None, '')
-  printed, error = one.printed or (None, None)
-  numbers = (one.difference, low, high, printed, error)
-  ours, low, high, printed, error = (
-    '' if value is None else format_number(value) for value in numbers
+  printed = one.printed or (None, None)
+  mean, low, high, kind = one.difference or (None, None, None, '')
+  ours, low, high, *printed = (
+    '' if value is None or math.isnan(value) else format_number(value)
+    for value in (mean, low, high, *printed)
   )
   head = (claim, one.stated.sentence, one.verdict, str(len(one.measured)))
-  return (*head, ours, low, high, kind, printed, error)
+  return (*head, ours, low, high, kind, *printed)

@@ -8,22 +8,22 @@ import numpy as np
 from fedjax_pfl.report import page
 from fedjax_pfl.report.page.table_cells import Cell, Column, Table, make_table
 from fedjax_pfl.report.page.tables import Printed
-from fedjax_pfl.reproduction.claims import document, rows
+from fedjax_pfl.reproduction.claims import document
 from fedjax_pfl.reproduction.claims.figures import (
   client_lines,
   differences_of,
   has_pairs,
 )
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
-from fedjax_pfl.reproduction.comparison.published_for_run import PAPERS
 from fedjax_pfl.reproduction.published import footnotes_of
+from fedjax_pfl.reproduction.published_for_run import PAPERS
 from fedjax_pfl.runs import run_dir
 
 NAME = 'claim_{}.html'
 # A difference, its interval, print and the verdict are texts.
 COLUMNS = tuple(
   Column(name.capitalize(), is_number=name in ('ours', 'print'))
-  for name in rows.COMPARED
+  for name in document.COMPARED
 )
 
 
@@ -68,7 +68,7 @@ def published_of(verdict: Verdict) -> dict[str, Printed]:
 def opening_of(verdict: Verdict) -> page.Opening:
   """Return what the page begins with: the claim and its verdicts."""
   claim = verdict.claim
-  words = rows.words_of(verdict).capitalize()
+  words = document.words_of(verdict).capitalize()
   sentence = f'{claim.sentence}. {words}.'
   pairs = [_pair(one) for one in verdict.judged if has_pairs(one)]
   return page.Opening(
@@ -78,7 +78,7 @@ def opening_of(verdict: Verdict) -> page.Opening:
 
 def _table(verdict: Verdict) -> Table:
   lines = [
-    [Cell(text, text or None) for text in rows.comparison_cells(one)]
+    [Cell(text, text or None) for text in document.comparison_cells(one)]
     for one in verdict.judged
   ]
   return make_table(
@@ -95,7 +95,7 @@ def _table(verdict: Verdict) -> Table:
 
 def _pair(judged: Judged) -> page.Pair:
   first, second = (
-    np.concatenate([seed[at].number.clients for seed in judged.measured])
+    np.concatenate([seed[at].score.clients for seed in judged.measured])
     for at in (0, 1)
   )
   names = [

@@ -7,8 +7,11 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.claims import document, figures
 from fedjax_pfl.reproduction.claims.entries import LoadTable, load_claims
-from fedjax_pfl.reproduction.claims.numbers import open_source
-from fedjax_pfl.reproduction.claims.verdicts import Verdict, judge_all
+from fedjax_pfl.reproduction.claims.verdicts import (
+  Verdict,
+  judge_claim,
+  read_source,
+)
 from fedjax_pfl.settings import Settings
 
 README, DOCUMENT, IMAGES = 'README.md', 'docs/results.md', 'docs/images'
@@ -33,7 +36,8 @@ def judge(
       choices=['results'],
       cause='a mistyped path',
     )
-  return judge_all(stated, open_source(results, configs, log))
+  source = read_source(results, configs, log)
+  return [judge_claim(claim, source) for claim in stated]
 
 
 def texts(

@@ -19,13 +19,21 @@ next one. Every cell is listed once. What may follow the cells, above [claims]:
 
 import math
 import pathlib
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.reproduction.cells import Cell, Figure, Table
-from fedjax_pfl.reproduction.planning.cell_filter import filter_cells
+from fedjax_pfl.reproduction.cells import Cell, Table
+from fedjax_pfl.reproduction.toml_entries import (
+  TABLE,
+  WHERE,
+  LoadTable,
+  check_fields,
+  choose_cells,
+  is_text,
+  make_each,
+  read_toml,
+  wrong,
+)
 
 
 class Entry(NamedTuple):
@@ -37,7 +45,6 @@ class Entry(NamedTuple):
   cells: tuple[Cell, ...]
   seeds: tuple[int, ...]
   minutes: float  # estimate of one seed
-  note: str
 
 
 class Queue(NamedTuple):
@@ -48,81 +55,48 @@ class Queue(NamedTuple):
   leaderboards: tuple[str, ...] = ()  # forms, after all cells
 
 
-FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-  'claim': (lambda value: _is_text(value), 'the name of a claim'),
-  'table': (lambda value: _is_text(value), "a table, such as 'fedbabu/13'"),
-  'where': (
-    lambda value: _is_text(value),
-    "fields and values, such as 'algorithm=ditto,shards_per_client=5'",
-  ),
+RULES = {
+  'claim': (is_text, 'the name of a claim'),
+  'table': TABLE,
+  'where': WHERE,
   'seeds': (lambda value: _are_seeds(value), 'seeds, such as [0, 1, 2]'),
   'minutes': (lambda value: _is_time(value), 'a number of minutes, from 0 on'),
-  'note': (lambda value: _is_text(value), 'a sentence'),
+  'note': (is_text, 'a sentence'),
 }
-OPTIONAL = {'note': ''}
 
 
-def load_queue(
-  path: pathlib.Path, load_table: Callable[[str], Table | Figure]
-) -> Queue:
+def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
   """Return the queue of a file; refuse it as a whole if a part is wrong."""
-  content = _read(path)
+  content = read_toml(path)
   for name in content.keys() - {'claims', 'cells', 'leaderboards'}:
     parts = ['[claims]', '[[cells]]', 'leaderboards']
-    raise _wrong(path, name, 'a part of a queue', parts)
-  claims, listed = content.get('claims', {}), content.get('cells', [])
-  if not isinstance(claims, dict) or not all(map(_is_text, claims.values())):
-    raise _wrong(path, claims, "a sentence for each claim: a = 'what it is'")
-  if not isinstance(listed, list) or not listed:
-    raise _wrong(path, listed, 'one or more [[cells]]')
+    raise wrong(str(path), name, 'a part of a queue', parts)
+  claims = content.get('claims', {})
+  if not isinstance(claims, dict) or not all(map(is_text, claims.values())):
+    expected = "a sentence for each claim: a = 'what it is'"
+    raise wrong(str(path), claims, expected)
   boards = content.get('leaderboards', [])
-  if not isinstance(boards, list) or not all(map(_is_text, boards)):
-    raise _wrong(path, boards, "forms of the leaderboard, such as ['cifar10']")
-  entries = []
-  for number, one in enumerate(listed, start=1):
-    try:
-      entries.append(_entry(one, claims, load_table))
-    except BadInput as error:
-      raise BadInput(f'{path}, [[cells]] {number}: {error}') from error
+  if not isinstance(boards, list) or not all(map(is_text, boards)):
+    expected = "forms of the leaderboard, such as ['cifar10']"
+    raise wrong(str(path), boards, expected)
+  entries = make_each(
+    str(path),
+    'cells',
+    content.get('cells', []),
+    lambda given: _entry(given, claims, load_table),
+  )
   _check_distinct(path, entries)
   return Queue(claims, tuple(entries), tuple(boards))
 
 
-def _read(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    return tomllib.loads(path.read_bytes().decode())
-  except OSError as error:
-    raise _wrong(
-      path, f'no file ({error.strerror})'.lower(), 'a queue', cause='its path'
-    ) from error
-  except ValueError as error:  # of TOML, or of UTF-8
-    raise _wrong(path, str(error), 'a file in TOML') from error
-
-
-def _entry(
-  given: Any,
-  claims: Mapping[str, str],
-  load_table: Callable[[str], Table | Figure],
-) -> Entry:
-  if not isinstance(given, dict):
-    raise _bad('[[cells]]', given, 'fields and their values', FIELDS)
-  for name in given.keys() - FIELDS.keys():
-    raise _bad('field', name, 'a field of an entry', FIELDS)
-  for name in FIELDS.keys() - given.keys() - OPTIONAL.keys():
-    raise _bad('field', f'no {name}', FIELDS[name][1], FIELDS)
-  for name, value in given.items():
-    is_valid, expected = FIELDS[name]
-    if not is_valid(value):
-      raise _bad(name, value, expected)
+def _entry(given: Any, claims: Mapping[str, str], load_table: LoadTable):
+  check_fields(given, RULES, {'note'})
   if given['claim'] not in claims:
-    raise _bad('claim', given['claim'], 'a claim of [claims]', claims)
-  table = load_table(given['table'])
-  if isinstance(table, Figure):
-    raise _bad('table', table.name, 'a table; figures have no cells')
-  cells = filter_cells(table.cells, given['where'])
-  fields = {**OPTIONAL, **given}
-  fields |= {'table': table, 'cells': cells, 'seeds': tuple(given['seeds'])}
-  return Entry(**fields)
+    raise wrong('claim', given['claim'], 'a claim of [claims]', claims)
+  where = given['where']
+  table, cells = choose_cells(load_table, given['table'], where)
+  seeds = tuple(given['seeds'])
+  return Entry(given['claim'], table, where, cells, seeds, given['minutes'])
 
 
 def _check_distinct(path: pathlib.Path, entries: Sequence[Entry]) -> None:
@@ -132,20 +106,16 @@ def _check_distinct(path: pathlib.Path, entries: Sequence[Entry]) -> None:
     for cell in entry.cells:
       for seed in entry.seeds:
         name = entry.table.name, entry.table.cells.index(cell), seed
-        if name in known:
-          raise _wrong(
-            path,
-            f'a cell of {entry.table.name}, seed {seed}, in [[cells]] '
-            f'{known[name]} and {number}',
+        first = known.setdefault(name, number)
+        if first != number:
+          raise wrong(
+            str(path),
+            f'a cell of {entry.table.name}, seed {seed}, in [[cells]] {first} '
+            f'and {number}',
             'every cell once',
             cause=f'a `where` that matches more cells than meant: '
             f'{entry.where}',
           )
-        known[name] = number
-
-
-def _is_text(value: Any) -> bool:
-  return isinstance(value, str) and bool(value.strip())
 
 
 def _are_seeds(value: Any) -> bool:
@@ -157,25 +127,3 @@ def _are_seeds(value: Any) -> bool:
 
 def _is_time(value: Any) -> bool:
   return type(value) in (int, float) and 0 <= value < math.inf
-
-
-def _bad(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:
-  return bad_input(
-    name,
-    got=got,
-    expected=expected,
-    choices=choices,
-    cause='a typing error, or a file of another version',
-  )
-
-
-def _wrong(
-  path: pathlib.Path,
-  got: Any,
-  expected: str,
-  choices: Any = None,
-  cause: str = 'a typing error, or a file of another version',
-) -> BadInput:
-  return bad_input(
-    str(path), got=got, expected=expected, choices=choices, cause=cause
-  )

@@ -1,18 +1,18 @@
 """A queue as a table for a person: an entry a line, a seed a column."""
 
-import sys
 from collections.abc import Sequence
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.queue.entries import Entry, Queue
 from fedjax_pfl.reproduction.queue.steps import (
   BLOCKED,
   DIVERGED,
   DONE,
-  EVALUATE,
   OPEN,
   STARTED,
+  WAITING,
   State,
   Step,
 )
@@ -24,31 +24,17 @@ LETTERS = {
   'local_epochs': 'tau=',
   'num_clients': 'K=',
 }
-PLAIN_WIDTH = 112  # where the output is no terminal
-STYLES = {
-  DONE: 'green',
-  STARTED: 'cyan',
-  EVALUATE: 'cyan',
-  DIVERGED: 'red',
-  BLOCKED: 'yellow',
-}
-NEXT = 'bold'
 
 
 def print_queue(
   queue: Queue, steps: Sequence[Step], states: Sequence[State]
 ) -> None:
   """Print the claims, the table, what is next and how long all takes."""
-  from rich.console import Console  # 0.1 s, and not needed to work
-
-  console = Console(file=sys.stdout, highlight=False)
-  if not console.is_terminal:
-    console.width = PLAIN_WIDTH
   for claim, text in queue.claims.items():
-    console.print(f'{claim}  {text}', markup=False, soft_wrap=True)
-  console.print(_table(queue, steps, states))
-  for line in summary(steps, states):
-    console.print(line, markup=False, soft_wrap=True)
+    print(f'{claim}  {text}')
+  print()
+  print(align(_lines(queue, steps, states)))
+  print('\n'.join(summary(steps, states)))
 
 
 def summary(steps: Sequence[Step], states: Sequence[State]) -> list[str]:
@@ -123,43 +109,23 @@ def hours(minutes: float) -> str:
   return f'{minutes:.0f} min' if minutes < 99.5 else f'{minutes / 60:.1f} h'
 
 
-def _line(entry: Entry) -> tuple[str, str]:
-  return entry.table.name, entry.where
-
-
-def _table(queue: Queue, steps: Sequence[Step], states: Sequence[State]):
-  from rich import box, table
-  from rich.text import Text
-
+def _lines(
+  queue: Queue, steps: Sequence[Step], states: Sequence[State]
+) -> list[tuple[str, ...]]:
+  """Return the head of the table, and a line for every entry."""
   place = next_place(states)
-  cells = {}
+  shown = {}
   for number, (step, state) in enumerate(zip(steps, states, strict=True)):
-    is_next = number == place
     text = words(step, state)
-    if state.kind not in STYLES:
-      text = 'next' if is_next else '.'
-    style = NEXT if is_next else STYLES.get(state.kind, 'dim')
-    cells[_line(step.entry), step.seed] = Text(text, style)
+    if state.kind == WAITING:
+      text = 'next' if number == place else '.'
+    shown[step.entry.table.name, step.entry.where, step.seed] = text
   seeds = sorted({step.seed for step in steps})
-  made = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
-  made.add_column('', no_wrap=True)
-  made.add_column('method', no_wrap=True)
-  made.add_column('setting')
-  made.add_column('table', no_wrap=True)
-  made.add_column('estimate', justify='right', no_wrap=True)
-  for seed in seeds:
-    made.add_column(f'seed {seed}', justify='right', no_wrap=True)
-  claim = None
+  heads = ('', 'method', 'setting', 'table', 'estimate')
+  lines = [heads + tuple(f'seed {seed}' for seed in seeds)]
   for entry in queue.entries:
-    if entry.claim != claim:
-      claim = entry.claim
-      made.add_section()
-    made.add_row(
-      claim,
-      methods(entry),
-      setting(entry),
-      entry.table.name,
-      hours(entry.minutes) if entry.minutes else '-',
-      *(cells.get((_line(entry), seed), Text('')) for seed in seeds),
-    )
-  return made
+    line = (entry.claim, methods(entry), setting(entry), entry.table.name)
+    line += (hours(entry.minutes) if entry.minutes else '-',)
+    where = entry.table.name, entry.where
+    lines.append(line + tuple(shown.get((*where, seed), '') for seed in seeds))
+  return lines

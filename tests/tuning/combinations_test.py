@@ -5,9 +5,11 @@ import math
 import pytest
 from helpers import refused
 
-from fedjax_pfl.tuning.combinations import Range, combine, draw
-from fedjax_pfl.tuning.flag_texts import (
+from fedjax_pfl.tuning.combinations import (
+  Range,
   check_together,
+  combine,
+  draw,
   parse_grids,
   parse_ranges,
 )

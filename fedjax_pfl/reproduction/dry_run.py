@@ -1,29 +1,26 @@
-"""List the time and the memory of every cell of a table on this machine."""
+"""List the time and the memory of every cell of a table on this machine.
 
-from collections.abc import Callable, Sequence
+No images are needed: of a set that is not here, blank ones are measured, which
+take as long. A run on it is found by the fingerprint that other runs recorded.
+"""
+
+from collections.abc import Mapping, Sequence
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Cell, Table, field
-from fedjax_pfl.reproduction.execution.execute import (
-  Workspace,
-  diverged_of,
-  is_missing,
-  run_path,
-)
-from fedjax_pfl.reproduction.execution.forecast import (
+from fedjax_pfl.reproduction.compare import data_or_recorded
+from fedjax_pfl.reproduction.execute import diverged_of, is_missing, run_path
+from fedjax_pfl.reproduction.forecast import (
   Forecast,
   assemble,
   evaluation_seconds,
   forecast,
   program_of,
 )
-from fedjax_pfl.reproduction.planning.plan import (
-  Evaluation,
-  Training,
-  evaluation_of,
-)
+from fedjax_pfl.reproduction.plan import Evaluation, Training, evaluation_of
+from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import replace
@@ -35,22 +32,18 @@ DONE, SHARED, DIVERGED = 'done', 'with a cell above', 'diverged'
 class DryRun:
   """The costs of the cells so far: every program is measured once."""
 
-  def __init__(self, workspace: Workspace):
-    self._workspace = workspace
+  def __init__(self, results: Results):
+    self._results = results
     self._measured: dict[str, Forecast] = {}
     self._counted: set[str] = set()  # trainings and evaluations, by their keys
     self.seconds = 0.0
 
   def line(self, evaluations: Sequence[Evaluation]) -> tuple[str, str, str]:
     """Return state, time and memory that a cell adds to the cells before it."""
-    todo = [
-      one for one in evaluations if is_missing(one, self._workspace.results)
-    ]
+    todo = [one for one in evaluations if is_missing(one, self._results)]
     if not todo:
       return DONE, '-', '-'
-    todo = [
-      one for one in todo if not diverged_of(one.training, self._workspace)
-    ]
+    todo = [one for one in todo if not diverged_of(one.training, self._results)]
     if not todo:
       return DIVERGED, '-', '-'
     seconds, states, most = 0.0, [], 0
@@ -69,7 +62,7 @@ class DryRun:
 
   def training_line(self, training: Training) -> tuple[str, str, str]:
     """Return state, time and memory of a training alone."""
-    if diverged_of(training, self._workspace):
+    if diverged_of(training, self._results):
       return DIVERGED, '-', '-'
     state, seconds, size = self._training(training)
     self.seconds += seconds
@@ -77,7 +70,7 @@ class DryRun:
 
   def _training(self, training: Training) -> tuple[str, float, int]:
     """Return state, seconds and bytes of a training; 0 if already counted."""
-    path = run_path(training, self._workspace)
+    path = run_path(training, self._results)
     if training.key in self._counted or is_finished(path):
       return '', 0.0, 0
     self._counted.add(training.key)
@@ -101,7 +94,7 @@ class DryRun:
     self._counted.add(pair)
     cost = self._forecast(evaluation.training)
     settings = replace(evaluation.settings, views=names)
-    experiment = assemble(settings, lambda text: None)
+    experiment = assemble(settings)
     return evaluation_seconds(experiment, cost.step), cost.bytes
 
   def _forecast(self, training: Training) -> Forecast:
@@ -109,7 +102,7 @@ class DryRun:
     if program not in self._measured:
       name = display_name(training.settings.algorithm)
       progress.log(f'Measuring {name}: {len(self._measured) + 1}')
-      experiment = assemble(training.settings, lambda text: None)
+      experiment = assemble(training.settings)
       self._measured[program] = forecast(experiment)
     return self._measured[program]
 
@@ -118,12 +111,11 @@ def list_cells(
   table: Table,
   cells: Sequence[Cell],
   seeds: Sequence[int],
-  workspace: Workspace,
+  results: Results,
   data_of: DataOf,
-  log: Callable[[str], None],
 ) -> None:
   """Log a line for every cell: its state, time and memory."""
-  dry_run = DryRun(workspace)
+  dry_run, data_of = DryRun(results), data_or_recorded(data_of, results)
   names = table.key_fields
   lines = [(*(n.replace('_', ' ') for n in names), 'state', 'time', 'memory')]
   for cell in cells:
@@ -131,11 +123,20 @@ def list_cells(
     shown = ['-' if value is None else str(value) for value in values]
     evaluations = [evaluation_of(cell, seed, data_of) for seed in seeds]
     lines.append((*shown, *dry_run.line(evaluations)))
-  log(align(lines))
-  log(
+  progress.log(align(lines))
+  progress.log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
     f'{_time(dry_run.seconds)} in all, estimated from a few steps.'
   )
+
+
+def list_runs(trainings: Mapping[str, Training], results: Results) -> None:
+  """Log a line for every run of a figure: its state, time and memory."""
+  dry_run = DryRun(results)
+  lines = [('run', 'state', 'time', 'memory')]
+  for label, training in trainings.items():
+    lines.append((label, *dry_run.training_line(training)))
+  progress.log(align(lines))
 
 
 def _size(number: int) -> str:

@@ -3,14 +3,14 @@
 import csv
 import io
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.comparison.compare import Comparison
+from fedjax_pfl.reproduction.compare import Compared
 from fedjax_pfl.reproduction.published import footnote
 
 FOLDER = 'tables'
@@ -24,7 +24,7 @@ CSV_HEADER = (
 )
 
 
-def as_text(table: Table, compared: Sequence[Comparison]) -> str:
+def as_text(table: Table, compared: Sequence[Compared]) -> str:
   """Return one line for every cell that was run, a summary and footnotes."""
   lines, notes = _lines(table, compared)
   parts = [f'{table.name}: {table.title}', align(lines), summary_of(compared)]
@@ -32,19 +32,28 @@ def as_text(table: Table, compared: Sequence[Comparison]) -> str:
   return '\n'.join(parts)
 
 
-def as_markdown(table: Table, compared: Sequence[Comparison]) -> str:
+def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
   """Return the same as a Markdown table."""
   lines, notes = _lines(table, compared)
   head, *rows = lines
-  marks = ['---'] + ['---:'] * (len(head) - 1)
-  listed = [' | '.join(cells) for cells in (head, marks, *rows)]
-  text = '\n'.join(f'| {line} |' for line in listed)
+  text = markdown(head, rows, range(1, len(head)))
   parts = [f'# {table.name}: {table.title}', text, summary_of(compared)]
   parts += [f'[{number}] {note}' for note, number in notes.items()]
   return '\n\n'.join(parts) + '\n'
 
 
-def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
+def markdown(
+  head: Sequence[str],
+  rows: Iterable[Sequence[str]],
+  numbers: Collection[int] = (),
+) -> str:
+  """Return a Markdown table; columns of `numbers` are aligned right."""
+  marks = ['---:' if at in numbers else '---' for at in range(len(head))]
+  lines = [head, marks, *rows]
+  return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+
+
+def as_csv(table: Table, compared: Sequence[Compared]) -> str:
   """Return every cell of the table, run or not, one a line."""
   stream = io.StringIO()
   writer = csv.writer(stream, lineterminator='\n')
@@ -73,7 +82,7 @@ def as_csv(table: Table, compared: Sequence[Comparison]) -> str:
 
 
 def write_files(
-  table: Table, compared: Sequence[Comparison], folder: pathlib.Path
+  table: Table, compared: Sequence[Compared], folder: pathlib.Path
 ) -> pathlib.Path:
   """Write the table as .csv and .md below `folder`; return the .md's path."""
   folder = folder / FOLDER
@@ -85,7 +94,7 @@ def write_files(
   return path
 
 
-def summary_of(compared: Sequence[Comparison]) -> str:
+def summary_of(compared: Sequence[Compared]) -> str:
   """Return the number of cells that were run, and of those that agree."""
   done = [comparison for comparison in compared if comparison.ours]
   agreeing = [one.agrees for one in done if one.agrees is not None]
@@ -101,7 +110,7 @@ def summary_of(compared: Sequence[Comparison]) -> str:
 
 
 def _lines(
-  table: Table, compared: Sequence[Comparison]
+  table: Table, compared: Sequence[Compared]
 ) -> tuple[list[tuple[str, ...]], dict[str, int]]:
   """Return head and rows of cells, and the footnotes with their numbers."""
   notes: dict[str, int] = {}
@@ -132,7 +141,7 @@ def _lines(
   return lines, notes
 
 
-def _note(comparison: Comparison) -> str:
+def _note(comparison: Compared) -> str:
   """Return the footnote of a cell; of seeds that diverged or are gone, too."""
   notes = [footnote(comparison.cell.published)]
   if comparison.diverged:

@@ -21,8 +21,8 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.metrics import ClassScores
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.reproduction.cells import Reading
-from fedjax_pfl.reproduction.results.gather import EVALUATIONS
+from fedjax_pfl.reproduction.cells import OF_CLASSES, Reading
+from fedjax_pfl.reproduction.results import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import RESUMABLE, to_config
 from fedjax_pfl.training.best_rounds import TestBest, evaluate_finished
@@ -30,19 +30,7 @@ from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.state import random_streams, state_shapes
 
-OF_CLASSES = ('own', 'other')
-OF_SERVER = ('global', 'global_last10', 'global_top5')
-
-
-def stored_name(reading: Reading) -> str:
-  """Return the name under which the scores of a reading are stored.
-
-  >>> stored_name(Reading('finetuned')), stored_name(Reading('initial', 'own'))
-  ('finetuned', 'initial:own')
-  """
-  if reading.measure == 'accuracy':
-    return reading.view
-  return f'{reading.view}:{reading.measure}'
+Log = Callable[[str], None]
 
 
 def evaluate_again(
@@ -50,7 +38,7 @@ def evaluate_again(
   workdir: pathlib.Path,
   key: str,
   readings: Sequence[Reading],
-  log: Callable[[str], None],
+  log: Log,
 ) -> pathlib.Path:
   """Return RUN/evaluations/<key> with the scores of these readings.
 
@@ -93,30 +81,33 @@ def scores_of(
   experiment: Experiment,
   workdir: pathlib.Path,
   readings: Sequence[Reading],
-  log: Callable[[str], None],
+  log: Log,
 ) -> dict[str, Scores]:
   """Return {stored name: scores [K]} of the last models of the run."""
-  states = load_states(experiment, workdir, log)
+  server, clients = load_states(experiment, workdir, log)
   key = random_streams(experiment.settings.seed)['evaluation']
-  scores = {}
-  views = _views(readings, ('accuracy',))
-  if views:
-    last = len(experiment.stages) - 1
-    scores |= Evaluator(experiment, key).clients(last, states, views)
-  views = _views(readings, OF_CLASSES)
-  if views:
+  last, scores = len(experiment.stages) - 1, {}
+  if views := _views(readings, 'accuracy'):
+    evaluator = Evaluator(experiment, key)
+    scores |= evaluator.clients(last, (server, clients), views)
+  if views := _views(readings, *OF_CLASSES):
     number = experiment.settings.data.num_seen_clients
     with progress.progress('evaluation by class', number, unit='client') as bar:
       by_class, owned = score_by_class(
-        experiment, *states, views, key, bar.update
+        experiment, server, clients, views, key, bar.update
       )
     scores |= split_scores(by_class, owned)
-  views = _views(readings, ('best_round',))
-  if views:
-    scores |= best_rounds(experiment, workdir, views, log)
-  views = _views(readings, ('best_finished',))
-  if views:
-    scores |= finished_models(experiment, workdir, views, log)
+  if views := _views(readings, 'best_round'):
+    best = _load_test_best(experiment, workdir, log)
+    count = np.asarray(experiment.eval_data[1].count)
+    for view in views:
+      correct = np.maximum(best[view].each.correct, 0)
+      scores[Reading(view, 'best_round').stored_name] = Scores(correct, count)
+  if views := _views(readings, 'best_finished'):
+    best = _load_test_best(experiment, workdir, log)
+    finished = evaluate_finished(Evaluator(experiment, key), best)
+    for view in views:
+      scores[Reading(view, 'best_finished').stored_name] = finished[view]
   return scores
 
 
@@ -126,7 +117,7 @@ def split_scores(
   """Return the scores on own and on other classes, [K] of [K, Y]."""
   chosen = dict(zip(OF_CLASSES, (owned, ~owned), strict=True))
   return {
-    stored_name(Reading(view, measure)): Scores(
+    Reading(view, measure).stored_name: Scores(
       np.sum(np.where(mask, score.correct, 0), -1),
       np.sum(np.where(mask, score.count, 0), -1),
     )
@@ -135,41 +126,8 @@ def split_scores(
   }
 
 
-def best_rounds(
-  experiment: Experiment,
-  workdir: pathlib.Path,
-  views: Sequence[str],
-  log: Callable[[str], None],
-) -> dict[str, Scores]:
-  """Return every client's best evaluated round by TEST accuracy."""
-  test_best = _load_test_best(experiment, workdir, log)
-  count = np.asarray(experiment.eval_data[1].count)
-  return {
-    stored_name(Reading(view, 'best_round')): Scores(
-      np.maximum(test_best[view].each.correct, 0), count
-    )
-    for view in views
-  }
-
-
-def finished_models(
-  experiment: Experiment,
-  workdir: pathlib.Path,
-  views: Sequence[str],
-  log: Callable[[str], None],
-) -> dict[str, Scores]:
-  """Return the scores of every client's best model, finished by its stage."""
-  key = random_streams(experiment.settings.seed)['evaluation']
-  scores = evaluate_finished(
-    Evaluator(experiment, key), _load_test_best(experiment, workdir, log)
-  )
-  return {
-    stored_name(Reading(view, 'best_finished')): scores[view] for view in views
-  }
-
-
 def _load_test_best(
-  experiment: Experiment, workdir: pathlib.Path, log: Callable[[str], None]
+  experiment: Experiment, workdir: pathlib.Path, log: Log
 ) -> dict[str, TestBest]:
   """Return the best rounds that the newest checkpoint has."""
 
@@ -181,6 +139,6 @@ def _load_test_best(
   return restored['test_best']
 
 
-def _views(readings: Sequence[Reading], measures: Sequence[str]) -> list[str]:
+def _views(readings: Sequence[Reading], *measures: str) -> list[str]:
   names = [one.view for one in readings if one.measure in measures]
   return list(dict.fromkeys(names))

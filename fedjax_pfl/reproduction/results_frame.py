@@ -2,21 +2,14 @@
 
 import math
 import os
-import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
-from fedjax_pfl.reproduction.results.gather import (
-  Evaluated,
-  Evaluation,
-  Training,
-  read_scores,
-)
-from fedjax_pfl.reproduction.results.results import RUNS, Results
+from fedjax_pfl.reproduction.results import StoredEvaluation, read_folder
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 
@@ -36,7 +29,6 @@ SUMMARY = (
   *('num_clients', 'num_left_out'),
 )
 MEASURES = ('loss', 'top5', 'ece', 'mce')
-ORIGIN = ('data', 'version', 'commit', 'devices', 'processor', 'path')
 
 
 def load_results(
@@ -49,7 +41,7 @@ def load_results(
 
   Args:
     results: the folder of results that experiments/reproduce.py writes, or any
-      folder with finished runs.
+      folder of run directories, as those of experiments/main.py.
     per_client: a row for every client of every view; else one for every view.
 
   Returns:
@@ -72,20 +64,7 @@ def load_results(
   """
   import pandas
 
-  folder, gathered = pathlib.Path(results), Results()
-  gathered.scan(folder / RUNS if (folder / RUNS).is_dir() else folder)
-  rows = [
-    row
-    for training, evaluation in gathered.evaluations()
-    for row in _rows_of(training, evaluation, per_client)
-  ]
-  if not rows:
-    raise bad_input(
-      'results',
-      got=str(results),
-      expected='a folder with at least one finished run',
-      cause='a mistyped path, or no run is finished yet',
-    )
+  rows = list(_rows(read_folder(results).evaluations(), per_client))
   names = ('setting', 'numbers', 'origin')
   parts = [pandas.DataFrame([row[name] for row in rows]) for name in names]
   if per_client:
@@ -98,56 +77,61 @@ def load_results(
   return pandas.concat(parts, axis=1)
 
 
-def _rows_of(
-  training: Training, evaluation: Evaluation, per_client: bool
+def _rows(
+  evaluations: Iterable[StoredEvaluation], per_client: bool
 ) -> Iterator[dict[str, dict[str, Any]]]:
   """Yield setting, numbers and origin of every evaluated view."""
-  setting = _setting(evaluation, training)
-  origin = {
-    'key': training.key,
-    'evaluation': evaluation.evaluation,
-    'data': evaluation.data,
-    **{name: getattr(training.provenance, name) for name in ORIGIN[1:]},
-  }
-  costs = {} if per_client else _costs(training)
-  for view in sorted(evaluation.folders):
-    if per_client:
-      numbers = _clients(read_scores(evaluation, view))
-    else:
-      numbers = {**_summary(evaluation, view), **costs}
-    yield {
-      'setting': {**setting, 'view': view},
-      'numbers': numbers,
-      'origin': origin,
+  for one in evaluations:
+    setting, clients = _setting(one), one.clients
+    costs = {} if per_client else _costs(one)
+    stored = one.run.stored
+    origin = {
+      'key': one.run.key,
+      'evaluation': one.key,
+      'data': one.stored['data'],
+      **{name: stored.get(name) or '' for name in ('version', 'commit')},
+      'devices': ', '.join(stored.get('devices') or ()),
+      'processor': stored.get('processor') or '',
+      'path': str(one.run.path.absolute()),
     }
+    for view, scores in clients.scores.items():
+      if per_client:
+        numbers = _clients(clients.ids, clients.train_count, scores)
+      else:
+        numbers = _summary(one.result['views'].get(view, {}), costs)
+      yield {
+        'setting': {**setting, 'view': view},
+        'numbers': numbers,
+        'origin': origin,
+      }
 
 
-def _setting(evaluation: Evaluation, training: Training) -> dict[str, Any]:
-  settings = to_config(evaluation.settings)
-  finetune = settings.get('finetune') or {}
-  hp = sorted((settings.get('hp') or {}).items())
+def _setting(one: StoredEvaluation) -> dict[str, Any]:
+  config = to_config(one.settings)
+  hp = sorted(config['hp'].items())
   return {
-    **{name: settings.get(name) for name in SETTING},
+    **{name: config.get(name) for name in SETTING},
     'hp': ' '.join(f'{name}={value}' for name, value in hp),
-    'finetune_epochs': ','.join(map(str, finetune.get('epochs') or ())),
-    'finetune_trainable': finetune.get('trainable'),
-    'rounds': training.rounds,
-    'seed': training.settings.seed,
+    'finetune_epochs': ','.join(map(str, one.settings.finetune.epochs)),
+    'finetune_trainable': one.settings.finetune.trainable,
+    'rounds': one.run.result['rounds'],
+    'seed': one.run.settings.seed,
   }
 
 
-def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
+def _clients(
+  ids: np.ndarray, train_count: np.ndarray, scores: Scores
+) -> dict[str, np.ndarray]:
   """Return the scores of every client, [K] each."""
-  scores = evaluated.scores
-  accuracy = accuracies(scores, evaluated.train_count)
+  accuracy = accuracies(scores, train_count)
   absent = np.full(len(accuracy), np.nan)
   others = {
     name: np.where(np.isnan(accuracy), np.nan, values)
     for name, values in other_measures(scores).items()
   }
   return {
-    'client': evaluated.ids,
-    'train_count': evaluated.train_count,
+    'client': ids,
+    'train_count': train_count,
     'test_count': scores.count.astype(int),
     'correct': scores.correct,
     'accuracy': accuracy,
@@ -155,36 +139,35 @@ def _clients(evaluated: Evaluated) -> dict[str, np.ndarray]:
   }
 
 
-def _summary(evaluation: Evaluation, view: str) -> dict[str, float]:
-  """Return the summary of a view; NaN where there is no such number."""
-  summary = evaluation.result['views'][view]
-  low, high = summary.get('interval') or (None, None)
-  numbers = {name: summary.get(name) for name in SUMMARY}
-  return _with_nan({**numbers, 'low': low, 'high': high})
+def _costs(one: StoredEvaluation) -> dict[str, float | None]:
+  """Return what the training took and sent; NaN where it is not recorded."""
+  path, metrics = one.run.path, []
+  if (path / run_dir.METRICS).is_file():  # none where no round was run
+    metrics = run_dir.load_metrics(path)
 
-
-def _costs(training: Training) -> dict[str, float]:
-  """Return the cost of a training: the median speed, the sums of bytes."""
-  workdir, metrics = pathlib.Path(training.provenance.path), []
-  if (workdir / run_dir.METRICS).is_file():  # none where no round was run
-    metrics = run_dir.load_metrics(workdir)
-
-  def total(name: str, of: Any) -> float | None:
+  def reduced(name, function):
     values = [line[name] for line in metrics if line.get(name) is not None]
-    return of(values) if values else None
+    return function(values) if values else None
 
-  return _with_nan(
-    {
-      'seconds': training.provenance.seconds,
-      'images_per_second': total('images_per_second', np.median),
-      'bytes_down': total('bytes_down', sum),
-      'bytes_up': total('bytes_up', sum),
-    }
-  )
+  return {
+    'seconds': one.run.result.get('seconds'),
+    'images_per_second': reduced('images_per_second', np.median),
+    **{way: reduced(way, sum) for way in ('bytes_down', 'bytes_up')},
+  }
 
 
-def _with_nan(numbers: dict[str, float | None]) -> dict[str, float]:
-  """Return NaN for None, of which pandas makes a column of objects."""
+def _summary(
+  summary: dict[str, Any], costs: dict[str, float | None]
+) -> dict[str, Any]:
+  """Return the summary of a view, and the cost of its training."""
+  low, high = summary.get('interval') or (None, None)
+  numbers = {
+    **{name: summary.get(name) for name in SUMMARY},
+    'low': low,
+    'high': high,
+    **costs,
+  }
+  # pandas makes a column of None one of objects.
   return {
     name: math.nan if value is None else value
     for name, value in numbers.items()

@@ -1,1 +1,0 @@
-"""Our numbers beside the published ones."""

@@ -1,1 +1,0 @@
-"""Train and evaluate what is missing, and forecast what it takes."""

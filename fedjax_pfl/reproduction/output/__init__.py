@@ -1,1 +1,0 @@
-"""Tables and summaries as text, Markdown and CSV."""

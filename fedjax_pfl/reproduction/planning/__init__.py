@@ -1,1 +1,0 @@
-"""From cells and seeds to trainings and evaluations, by their keys."""

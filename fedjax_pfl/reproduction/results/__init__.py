@@ -1,1 +1,0 @@
-"""Gather runs in one file of results, and merge such files."""

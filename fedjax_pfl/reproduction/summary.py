@@ -1,0 +1,298 @@
+"""summary.csv: a row for every view of every run, to be committed.
+
+Its numbers, the command that reproduces it, and the machine it ran on; paths of
+the machine are left out. `commit` and `machine` are those of the run, also
+where a view of it was evaluated later.
+`key` is that of the training, followed by that of the evaluation where it is
+not the run's own; `data` is the fingerprint of its data; `run` is its directory
+in results/runs, '' where it is not there.
+
+A row whose run directory is gone (it is on another machine) stays in the file:
+its number was quoted, with its command and commit. All other rows follow from
+the runs, so they are the same however often they are written.
+"""
+
+import csv
+import io
+import os
+import pathlib
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.report.figure_file import format_number
+from fedjax_pfl.reproduction.cells import Cell, Table
+from fedjax_pfl.reproduction.compare import Compared, Rows, compare_all
+from fedjax_pfl.reproduction.comparison_table import write_files
+from fedjax_pfl.reproduction.execute import diverged_of
+from fedjax_pfl.reproduction.results import (
+  Results,
+  StoredEvaluation,
+  machine_of,
+)
+from fedjax_pfl.settings import (
+  FIELDS,
+  Settings,
+  changing,
+  replace,
+)
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.training import keys
+from fedjax_pfl.training.build_data import DataOf
+
+SUMMARY = 'summary.csv'
+COLUMNS = (
+  *('setting', 'seed', 'view', 'mean', 'std', 'num_clients', 'worst_decile'),
+  *('command', 'commit', 'machine', 'seconds', 'data', 'key', 'run'),
+)
+NUMBERS = ('mean', 'std', 'num_clients', 'worst_decile')
+# Fields that are in the command, but not in the name of a setting.
+UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'init_from')
+# Fields that are not in the command: they do not change a number.
+LEFT_OUT = {*FIELDS} - {*changing(TRAINING), *changing(EVALUATION)}
+LEFT_OUT -= {'views', 'quick'}
+
+Configs = Mapping[str, Settings]  # of the config files, by name
+Flat = Mapping[str, Mapping[str, Any]]  # their fields: `keys.flat`
+Row = dict[str, str]
+Log = Callable[[str], None]
+
+
+def write_summary(results: Results, configs: Configs, log: Log) -> Rows:
+  """Return the rows of summary.csv, which is written again."""
+  path = results.folder / SUMMARY
+  rows = all_rows(results, configs, read_csv(path), log)
+  write_csv(path, rows)
+  return by_identity(rows)
+
+
+def write_table(
+  table: Table,
+  seeds: Sequence[int],
+  results: Results,
+  data_of: DataOf,
+  rows: Rows,
+) -> pathlib.Path:
+  """Write a table as .csv and .md; return the path of the latter."""
+  compared = compare_cells(table.cells, seeds, results, data_of, rows)
+  return write_files(table, compared, results.folder)
+
+
+def compare_cells(
+  cells: Sequence[Cell],
+  seeds: Sequence[int],
+  results: Results,
+  data_of: DataOf,
+  rows: Rows,
+) -> list[Compared]:
+  """Return cells beside ours, over these seeds and those in the summary."""
+  seeds = sorted({*seeds, *(int(row['seed']) for row in rows.values())})
+
+  def diverged(training):
+    return diverged_of(training, results)
+
+  return compare_all(cells, seeds, results, data_of, diverged, rows)
+
+
+# ---- Rows --------------------------------------------------------------------
+
+
+def all_rows(
+  results: Results, configs: Configs, old: Iterable[Row], log: Log
+) -> list[Row]:
+  """Return the rows of the runs, and old ones without a run, in their order.
+
+  An old row with other numbers is replaced, and that is logged.
+  """
+  merged = by_identity(summary_rows(results, configs))
+  for row in old:
+    new = merged.setdefault((row['key'], row['view']), {**row, 'run': ''})
+    if any(new[name] != row[name] for name in NUMBERS):
+      log(
+        f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
+        f'{row["mean"]} in the summary is now {new["mean"]}.'
+      )
+  return sort_rows(merged.values())
+
+
+def by_identity(rows: Iterable[Row]) -> dict[tuple[str, str], Row]:
+  """Return the rows by key and view; of equal ones the first."""
+  found: dict[tuple[str, str], Row] = {}
+  for row in rows:
+    found.setdefault((row['key'], row['view']), row)
+  return found
+
+
+def summary_rows(results: Results, configs: Configs) -> list[Row]:
+  """Return a row for every evaluated view, by setting, seed and view.
+
+  `configs` maps names of configs ('fedavg_cifar10', 'digits:fedbabu') to their
+  settings: a command begins with the nearest one. `mean`, `std` (over clients)
+  and `worst_decile` are in percent; the view 'global' is the server's model on
+  the whole test set.
+  """
+  flat = {name: keys.flat(config) for name, config in configs.items()}
+  found = (row for one in results.evaluations() for row in _rows_of(one, flat))
+  return sort_rows(by_identity(found).values())
+
+
+def sort_rows(rows: Iterable[Row]) -> list[Row]:
+  """Return rows in the order of the file."""
+  return sorted(
+    rows,
+    key=lambda row: (row['setting'], int(row['seed']), row['view'], row['key']),
+  )
+
+
+def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
+  run, settings = one.run, one.settings
+  if run.start:  # named by its key, as the run itself below
+    settings = replace(settings, init_from=f'runs/{run.start}')
+  name, fields = nearest(settings, configs)
+  words = [
+    f'{field}={_text(value)}'
+    for field, value in fields.items()
+    if field not in UNNAMED
+  ]
+  own = keys.evaluation_key(run.settings)
+  key = keys.row_key(run.key, one.key, own)
+  # A view of its own that the run got later counts as one of the run.
+  origin = run.stored if one.key == own else one.stored
+  shared = {
+    'setting': ' '.join([name, *words]),
+    'seed': str(run.settings.seed),
+    'commit': origin.get('commit') or '',
+    'machine': machine_of(origin),
+    'seconds': f'{run.result["seconds"]:.0f}',
+    'data': run.data,
+    'key': key,
+    'run': run.path.name,
+  }
+  views = dict(one.result['views'])
+  if 'global' in one.result:
+    views['global'] = {'mean': one.result['global']['accuracy']}
+  return [
+    shared
+    | {
+      'view': view,
+      'command': command(_with(view, settings), configs, f'runs/{key}'),
+      'mean': _number(summary.get('mean')),
+      'std': _number(summary.get('std')),
+      'worst_decile': _number(summary.get('worst_decile')),
+      'num_clients': str(summary.get('num_clients', '')),
+    }
+    for view, summary in views.items()
+  ]
+
+
+def nearest(settings: Settings, configs: Flat) -> tuple[str, dict[str, Any]]:
+  """Return the config that differs in the fewest fields, and these fields.
+
+  A config with a hyperparameter that the settings lack is left out: a command
+  cannot remove it.
+  """
+  given = keys.flat(settings)
+  found = {
+    name: {
+      field: value
+      for field, value in given.items()
+      if field not in LEFT_OUT and (field not in known or value != known[field])
+    }
+    for name, known in configs.items()
+    if known.keys() <= given.keys()
+  }
+  assert found, f'no config without hyperparameters among {list(configs)}'
+  name = min(found, key=lambda one: (len(found[one]), one))
+  return name, found[name]
+
+
+def command(settings: Settings, configs: Flat, workdir: str) -> str:
+  """Return the command that runs these settings.
+
+  >>> command(settings, {'fedavg_cifar10': keys.flat(base)}, 'runs/a')
+  'python experiments/main.py --config=configs/fedavg_cifar10.py \
+--config.shards_per_client=5 --workdir=runs/a'
+  """
+  name, fields = nearest(settings, configs)
+  file, colon, argument = name.partition(':')
+  words = [f'--config=configs/{file}.py{colon}{argument}']
+  words += [f'--config.{field}={_text(fields[field])}' for field in fields]
+  words.append(f'--workdir={workdir}')
+  return shlex.join(['python', 'experiments/main.py', *words])
+
+
+def _with(view: str, settings: Settings) -> Settings:
+  """Return the settings; with a view that was evaluated after the run.
+
+  'personal:best_round' is a choice among rounds of a view, 'global' the
+  server's model.
+  """
+  name, views = view.partition(':')[0], settings.evaluation.views
+  if name in views or name == 'global':
+    return settings
+  return replace(settings, views=(*views, name))
+
+
+def _number(value: float | None) -> str:
+  return '' if value is None else format_number(value)
+
+
+def _text(value: Any) -> str:
+  """Return a setting as it is written on a command line."""
+  if isinstance(value, list | tuple):
+    return ','.join(map(str, value)) if value else '()'
+  return str(value)
+
+
+# ---- The file ----------------------------------------------------------------
+
+
+def read_csv(path: str | os.PathLike) -> list[Row]:
+  """Return the rows of summary.csv; none without the file."""
+  path = pathlib.Path(path)
+  if not path.is_file():
+    return []
+  try:
+    text = path.read_bytes().decode()
+    first, *rows = csv.reader(io.StringIO(text, newline=''))
+    if tuple(first) != COLUMNS:
+      raise _refusal(path, f'the columns {", ".join(first)}')
+    return [_checked(values) for values in rows]
+  except BadInput:
+    raise
+  except (ValueError, csv.Error) as error:
+    raise _refusal(path, f'a row that cannot be read: {error}') from error
+
+
+def write_csv(path: str | os.PathLike, rows: Iterable[Row]) -> None:
+  """Replace a CSV file by these rows, with a header."""
+  text = io.StringIO()
+  writer = csv.DictWriter(text, COLUMNS, lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(rows)
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  atomic_files.write_bytes(path, text.getvalue().encode())
+
+
+def _checked(values: list[str]) -> Row:
+  row = dict(zip(COLUMNS, values, strict=True))
+  int(row['seed'])
+  for name in NUMBERS:
+    float(row[name] or 0)
+  return row
+
+
+def _refusal(path: pathlib.Path, got: str) -> BadInput:
+  return bad_input(
+    'results',
+    got=f'{path} with {got}',
+    expected=f'a summary of this version, with {", ".join(COLUMNS)}',
+    choices=[
+      'put back the file of this version',
+      'move it away: it is made again, without rows of runs that are gone',
+    ],
+    cause='a folder of results of another version, or a file edited by hand',
+  )
