@@ -10,8 +10,7 @@ from fedjax_pfl.analysis import (
   similarity,
   training_curves,
 )
-from fedjax_pfl.analysis.answer import Log, Options
-from fedjax_pfl.analysis.open_runs import Edit, open_runs
+from fedjax_pfl.analysis.open_run import Edit, Log, Options, open_runs
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.figure_file import check_output, save
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
 from fedjax_pfl.analysis.own_classes import (
   Split,
   mean_over_clients,

@@ -11,8 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
-from fedjax_pfl.analysis.final_models import load_states
+from fedjax_pfl.analysis.open_run import (
+  Answer,
+  Log,
+  OpenRun,
+  Options,
+  load_states,
+)
 from fedjax_pfl.analysis.own_classes import (
   Split,
   owned_classes,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.analysis.answer import Answer, Log, OpenRun, Options
-from fedjax_pfl.analysis.weight_cosine import head_row_cosine
+from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
+from fedjax_pfl.analysis.similarity import head_row_cosine
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report import plots
 from fedjax_pfl.report.figure_file import format_number

@@ -93,7 +93,7 @@ class Figure(NamedTuple):
   title: str
   runs: Mapping[str, dict[str, Any]]  # label -> a config
   what: str  # as experiments/analyse.py has it, or 'partition'
-  options: Mapping[str, Any]  # fields of analysis.answer.Options
+  options: Mapping[str, Any]  # fields of analysis.open_run.Options
 
 
 def field(published: Published, name: str) -> Any:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.analysis.id_ood import score_by_class
+from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.metrics import ClassScores

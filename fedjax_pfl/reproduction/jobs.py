@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from fedjax_pfl.analysis.analyse import analyse
-from fedjax_pfl.analysis.answer import Options
+from fedjax_pfl.analysis.open_run import Options
 from fedjax_pfl.analysis.partition_counts import partition_counts
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input

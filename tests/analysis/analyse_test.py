@@ -11,9 +11,14 @@ from helpers import assert_same_bits, refused
 
 from configs import common
 from fedjax_pfl.analysis import analyse, training_curves
-from fedjax_pfl.analysis.answer import OpenRun, Options
-from fedjax_pfl.analysis.final_models import load_global, load_states
-from fedjax_pfl.analysis.open_runs import absent_fields, open_runs
+from fedjax_pfl.analysis.open_run import (
+  OpenRun,
+  Options,
+  absent_fields,
+  load_global,
+  load_states,
+  open_runs,
+)
 from fedjax_pfl.report.figure_file import save
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model

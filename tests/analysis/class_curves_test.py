@@ -17,8 +17,7 @@ from helpers import (
 )
 
 from fedjax_pfl.analysis import class_curves, own_classes, replay
-from fedjax_pfl.analysis.answer import OpenRun, Options
-from fedjax_pfl.analysis.final_models import load_states
+from fedjax_pfl.analysis.open_run import OpenRun, Options, load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData

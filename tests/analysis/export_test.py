@@ -20,8 +20,9 @@ from fedjax_pfl.analysis.export import (
   choose,
   export,
   export_model,
+  model_settings,
+  rule_of,
 )
-from fedjax_pfl.analysis.export_header import model_settings, rule_of
 from fedjax_pfl.data import find_recipe
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.models import concatenated

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from fedjax_pfl.analysis import class_curves, scatter, similarity
+from fedjax_pfl.analysis import class_curves, features, similarity
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import figure_file, layout, plots, styles
 
@@ -52,7 +52,7 @@ def test_layers_go_from_light_to_dark_and_the_head_is_black():
 def test_points_of_a_group_have_one_colour_marker_and_name():
   points = np.array([[0.0, 0], [1, 0], [2, 0], [9, 9], [9, 8]])
   group = np.array([4, 4, 4, 1, 1])
-  ax = scatter.plot_points(make_axis(), points, group, list('abcdef'))
+  ax = features.plot_points(make_axis(), points, group, list('abcdef'))
   clouds = {one.get_label(): one.get_offsets() for one in ax.collections}
   assert clouds['e'].tolist() == points[:3].tolist()
   assert clouds['b'].tolist() == points[3:].tolist() and len(clouds) == 2
@@ -63,10 +63,10 @@ def test_points_of_a_group_have_one_colour_marker_and_name():
 def test_names_of_groups_that_mix_are_not_one_on_the_other():
   """All of group 1 lies on points of group 0, which is alone at the right."""
   points = np.array([[0.0, 0], [0, 0], [0, 0], [6, 14], [6, 14], [0, 0]])
-  places = scatter.name_places(points, np.array([1, 1, 0, 0, 0, 0]))
+  places = features.name_places(points, np.array([1, 1, 0, 0, 0, 0]))
   np.testing.assert_allclose(places[0], [5.5, 13.5])
   np.testing.assert_allclose(places[1], [0.5, 0.5])
-  same = scatter.name_places(np.zeros((4, 2)), np.array([0, 1, 2, 3]))
+  same = features.name_places(np.zeros((4, 2)), np.array([0, 1, 2, 3]))
   assert len({tuple(place) for place in same.values()}) == 4
 
 
@@ -74,7 +74,7 @@ def test_many_groups_are_told_apart_and_not_written_on_one_another():
   group = np.repeat(np.arange(20), 3)
   points = np.stack([group, group], 1).astype(float)
   labels = [f'group {number}' for number in range(20)]
-  ax = scatter.plot_points(make_axis(), points, group, labels)
+  ax = features.plot_points(make_axis(), points, group, labels)
   assert [one.get_label() for one in ax.collections] == labels and not ax.texts
   found = styles.distinct_styles(labels).values()
   assert len({(style.colour, style.marker) for style in found}) == 20

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from helpers import KEY, client_of
 
-from fedjax_pfl.analysis.final_models import load_states
 from fedjax_pfl.analysis.id_ood import id_ood, score_by_class
+from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.analysis.own_classes import owned_classes
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir

@@ -7,8 +7,8 @@ import pytest
 from conftest import make_experiment
 from helpers import FINETUNE, KEY, client_of, make_data, make_task
 
-from fedjax_pfl.analysis import similarity, weight_cosine
-from fedjax_pfl.analysis.answer import OpenRun
+from fedjax_pfl.analysis import similarity
+from fedjax_pfl.analysis.open_run import OpenRun
 from fedjax_pfl.client import personalization
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -22,20 +22,18 @@ def test_three_rows_by_hand():
   """cos 90 degrees, and twice cos 45 degrees; lengths do not matter."""
   rows = jnp.array([[2.0, 0], [0, 5], [3, 3]])
   want = (0 + 0.5**0.5 + 0.5**0.5) / 3
-  np.testing.assert_allclose(
-    weight_cosine.mean_pairwise_cosine(rows), want, 1e-6
-  )
-  assert np.isnan(weight_cosine.mean_pairwise_cosine(rows[:1]))
+  np.testing.assert_allclose(similarity.mean_pairwise_cosine(rows), want, 1e-6)
+  assert np.isnan(similarity.mean_pairwise_cosine(rows[:1]))
 
 
 def test_the_similar_head_of_the_paper():
   """Rows of numbers from U(0.45, 0.55): m^2 / (m^2 + s^2) = 0.9967."""
   kernel = jax.random.uniform(KEY(0), (1024, 100), minval=0.45, maxval=0.55)
-  got = weight_cosine.head_row_cosine({'head': {'kernel': kernel}})
+  got = similarity.head_row_cosine({'head': {'kernel': kernel}})
   assert got == pytest.approx(0.9967, abs=1e-4)
   # Rows are classes: the columns of the kernel.
   kernel = jnp.array([[1.0, 0], [0, 1], [0, 1]])
-  assert weight_cosine.head_row_cosine({'head': {'kernel': kernel}}) == 0
+  assert similarity.head_row_cosine({'head': {'kernel': kernel}}) == 0
 
 
 def test_layers_are_their_kernels_in_order_of_depth():
@@ -49,7 +47,7 @@ def test_layers_are_their_kernels_in_order_of_depth():
     'head': conv(6.0),
     'stem': conv(1.0),
   }
-  layers = weight_cosine.layer_weights(params)
+  layers = similarity.layer_weights(params)
   assert {name: row.tolist() for name, row in layers.items()} == {
     'stem': [1, 1],
     'block2': [3, 3],

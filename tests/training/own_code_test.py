@@ -10,8 +10,8 @@ from helpers import refused
 
 import fedjax_pfl as pfl
 from experiments import commandline
-from fedjax_pfl.analysis import open_runs
-from fedjax_pfl.analysis.export_header import input_of
+from fedjax_pfl.analysis.export import input_of
+from fedjax_pfl.analysis.open_run import read_run, rebuild
 from fedjax_pfl.report import page
 from fedjax_pfl.report.text_table import table
 from fedjax_pfl.runs import run_dir
@@ -236,14 +236,14 @@ def test_a_question_about_the_models_is_given_the_file_once_more(folder):
     'run', pfl_config(settings), data=experiment.data_id, log=print
   ).close()
   names = {'model': 'own.py:Text', 'partition': 'own.py:strided'}
-  read, data = open_runs.read_run('run', print, given(**names))
-  assert open_runs.rebuild(read, data, print).data_id == experiment.data_id
+  read, data = read_run('run', print, given(**names))
+  assert rebuild(read, data, print).data_id == experiment.data_id
   assert input_of(experiment) == {'input': 'x = the example as it is, int32'}
-  read, data = open_runs.read_run('run', print)
-  message = refused(open_runs.rebuild, read, data, print)
+  read, data = read_run('run', print)
+  message = refused(rebuild, read, data, print)
   assert '--config.model=own.py:Text' in message
   (folder / 'own.py').write_text(CODE + '\n')
-  message = refused(open_runs.read_run, 'run', print, given(**names))
+  message = refused(read_run, 'run', print, given(**names))
   assert 'the file has changed since' in message
 
 

@@ -18,7 +18,7 @@ from small_runs import (
   scores_of,
 )
 
-from fedjax_pfl.analysis.final_models import load_states
+from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run

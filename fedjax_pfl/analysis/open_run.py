@@ -1,18 +1,64 @@
-"""From run directories back to their experiments; nothing is written."""
+"""A finished run, opened for a question: its settings, data and last models.
+
+Nothing is written. A question gets `Options` and open runs, and gives an
+`Answer`: a figure, and the rows of its CSV.
+"""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from fedjax_pfl.analysis.answer import Log, OpenRun
+import jax
+
+from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.core.user_code import digest_of
 from fedjax_pfl.report.finished_runs import each_once, labels_of
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
 from fedjax_pfl.training import build
+from fedjax_pfl.training.best_rounds import chosen_states
 from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.state import state_shapes
+
+Log = Callable[[str], None]
+
+
+class Options(NamedTuple):
+  """Options of the analyses; each analysis reads those that it needs."""
+
+  rounds: int = 0  # 0 = all
+  clients: int = 0
+  epochs: int = 20
+  images: int = 0
+  classes: tuple[str, ...] = ()
+  colours: str = 'fine'
+
+
+class OpenRun(NamedTuple):
+  """A finished run; the experiment is rebuilt where data are needed."""
+
+  label: str  # see finished_runs.labels_of
+  path: pathlib.Path
+  settings: Settings
+  experiment: Experiment | None
+
+  @property
+  def name(self) -> str:
+    return display_name(self.label)
+
+
+class Answer(NamedTuple):
+  figure: Any
+  header: tuple[str, ...]  # of the CSV
+  rows: Iterable[Sequence[Any]]
+  text: str = ''  # to be printed
+
 
 # Replaces fields of a config: those that were given on the command line.
 Edit = Callable[[dict[str, Any]], None]
@@ -114,3 +160,50 @@ def rebuild(
     )
   log('These data are not those of the run: fields of its config were given.')
   return rebuilt
+
+
+def load_states(
+  experiment: Experiment,
+  workdir: str | os.PathLike,
+  log: Callable[[str], None],
+) -> tuple[Server, Client]:
+  """Return server and clients as the run ends, from its last checkpoint.
+
+  After the last round, or with select=validation after the chosen one. Only
+  these two are read: other parts may differ between versions.
+  """
+  folder = pathlib.Path(workdir) / 'checkpoints'
+  is_chosen = experiment.settings.evaluation.select == 'validation'
+
+  def like(step):
+    state = state_shapes(experiment, step)
+    if is_chosen:
+      return {'chosen': state.chosen}
+    return {'server': state.server, 'clients': state.clients}
+
+  restored = checkpoint.restore(folder, like, log, part=True)
+  if restored is None or restored[0] < experiment.rounds:
+    raise bad_input(
+      'run',
+      got=f'{workdir} with '
+      + (f'round {restored[0]} saved' if restored else 'no checkpoint'),
+      expected=f'the checkpoint after its last round, {experiment.rounds}',
+      cause='a run that is not finished, or a copy without checkpoints/',
+    )
+  if is_chosen:
+    return chosen_states(experiment, restored[1]['chosen'])
+  return restored[1]['server'], restored[1]['clients']
+
+
+def load_global(task: Task, workdir: str | os.PathLike) -> Params:
+  """Return the global model of the run, model/global.npz."""
+  path = pathlib.Path(workdir) / 'model' / 'global.npz'
+  params, _ = load_model(path)
+  if jax.tree.structure(params) != jax.tree.structure(task.is_head):
+    raise bad_input(
+      'model',
+      got=f'{path} with the layers {", ".join(params)}',
+      expected=f'the layers {", ".join(task.is_head)}',
+      cause='the model of another run, or of another version',
+    )
+  return params
