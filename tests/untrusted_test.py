@@ -16,7 +16,7 @@ import pytest
 from helpers import refused
 
 from experiments import commandline
-from fedjax_pfl.analysis import open_runs
+from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import page
 from fedjax_pfl.reproduction.merge import merge
@@ -111,7 +111,7 @@ def test_a_run_that_names_code_is_read_and_the_code_is_not_run(tmp_path):
   (run / 'config.json').write_text(json.dumps(stored))
   assert str(bait) in page.render([run])
   Results(tmp_path).add_run(run)
-  settings, _ = open_runs.read_run(run, print)
+  settings, _ = open_run.read_run(run, print)
   for field in ('model', 'loss', 'partition'):
     alone = {
       **config,
@@ -121,12 +121,12 @@ def test_a_run_that_names_code_is_read_and_the_code_is_not_run(tmp_path):
     alone = {key: value for key, value in alone.items() if value is not None}
     message = refused(build_experiment, {'model': 'convnet3', **alone})
     assert message.startswith(f'{field}: got {name!r}, expected code that your')
-  refused(open_runs.rebuild, settings, '', print)
+  refused(open_run.rebuild, settings, '', print)
   assert not (tmp_path / 'run').exists()
   edit = functools.partial(
     commandline.replace_fields, overrides={'model': name}
   )
-  open_runs.read_run(run, print, edit)  # the user's own command line
+  open_run.read_run(run, print, edit)  # the user's own command line
   assert (tmp_path / 'run').exists()
 
 
