@@ -37,13 +37,10 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.checks import check, check_choice, check_protocol
 from fedjax_pfl.core.types import Array, Batch, Key, Mask, Params, Task
-
-ADAPTATIONS = ('every_step', 'first_step', 'never')
-ORDERS = ('simultaneous', 'sequential')
 
 
 class HParams(NamedTuple):
@@ -56,6 +53,19 @@ class HParams(NamedTuple):
   private_decay: float = 1e-4  # released: of v; w has that of train
 
 
+WAY = 'a way in which a step treats the mixture'
+RULES = {
+  'protocol': rules.protocol(),
+  'alpha': rules.share(
+    'a percentage, or the learning rate, which is train.learning_rate',
+    'the share of the private model, from 0 to 1',
+  ).or_none('that of the protocol'),
+  'adapt': rules.one_of(('every_step', 'first_step', 'never'), WAY),
+  'order': rules.one_of(('simultaneous', 'sequential'), WAY),
+  'private_decay': rules.at_least(
+    0, 'a sign: it is a penalty, written as a positive number'
+  ),
+}
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ('private', 'alpha')
 
@@ -75,7 +85,7 @@ class Trained(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of APFL."""
-  check_hyperparameters(hp)
+  rules.check(hp, RULES)
   if hp.protocol == 'released':
     algorithm = released_algorithm(task, hp)
   else:
@@ -179,28 +189,6 @@ def into_unit_interval() -> optax.GradientTransformation:
       updates,
       params,
     )
-  )
-
-
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse an alpha outside [0, 1], unknown words, and a negative decay."""
-  check_protocol(hp)
-  check(
-    hp,
-    'alpha',
-    hp.alpha is None or 0 <= hp.alpha <= 1,
-    expected='the share of the private model, from 0 to 1, or None: that of '
-    'the protocol',
-    cause='a percentage, or the learning rate, which is train.learning_rate',
-  )
-  for field, choices in (('adapt', ADAPTATIONS), ('order', ORDERS)):
-    check_choice(hp, field, choices, 'a way in which a step treats the mixture')
-  check(
-    hp,
-    'private_decay',
-    lambda decay: decay >= 0,
-    expected='a number, 0 or more',
-    cause='a sign: it is a penalty, written as a positive number',
   )
 
 

@@ -24,11 +24,9 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.checks import check, check_choice, check_protocol, is_count
 from fedjax_pfl.core.types import Array, Params, Task
-
-ANCHORS = ('global', 'local')
 
 
 class HParams(NamedTuple):
@@ -41,13 +39,28 @@ class HParams(NamedTuple):
   anchor: str = 'global'  # released: or 'local'
 
 
+RULES = {
+  'protocol': rules.protocol(),
+  'anchor': rules.one_of(
+    ('global', 'local'), 'the model that the released code pulls to'
+  ),
+  'lam': rules.at_least(
+    0,
+    'a sign: it pulls v_i to the global model',
+    'a number, 0 or more; 0 trains every client alone',
+  ),
+  'personal_momentum': rules.momentum(),
+  'personal_epochs': rules.count(
+    'whole epochs', '0 to switch the personal model off: that is FedAvg'
+  ).or_none('as many as the global model'),
+}
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ()
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of Ditto."""
-  check_hyperparameters(hp)
+  rules.check(hp, RULES)
   is_released = hp.protocol == 'released'
   algorithm = released_algorithm if is_released else paper_algorithm
   return (Stage('ditto', hp.train.rounds, algorithm(task, hp)),)
@@ -99,35 +112,6 @@ def pull(anchor: Params, rate: float | Array) -> optax.GradientTransformation:
     lambda updates, params: jax.tree.map(
       lambda update, v, w: update + rate * (v - w), updates, params, anchor
     )
-  )
-
-
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse an unknown reading, a pull away, and a personal model of no step."""
-  check_protocol(hp)
-  check_choice(
-    hp, 'anchor', ANCHORS, expected='the model that the released code pulls to'
-  )
-  check(
-    hp,
-    'lam',
-    lambda lam: lam >= 0,
-    expected='a number, 0 or more; 0 trains every client alone',
-    cause='a sign: it pulls v_i to the global model',
-  )
-  check(
-    hp,
-    'personal_momentum',
-    lambda momentum: 0 <= momentum < 1,
-    expected='a momentum from 0 to below 1',
-    cause='a sign, or a percentage',
-  )
-  check(
-    hp,
-    'personal_epochs',
-    hp.personal_epochs is None or is_count(hp.personal_epochs),
-    expected='whole epochs, 1 or more, or None: as many as the global model',
-    cause='0 to switch the personal model off: that is FedAvg',
   )
 
 

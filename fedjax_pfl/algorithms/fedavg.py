@@ -16,7 +16,6 @@ The view 'local_update' is the FedAvg-LU of the SuPerFed paper, which is the
 view 'finetuned'.
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,8 +23,8 @@ import jax
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check, equals
 from fedjax_pfl.core.types import Array, Task
 
 
@@ -35,20 +34,20 @@ class HParams(NamedTuple):
   head_lr_ratio: float = 1.0  # rho
 
 
+RULES = {
+  'head_lr_ratio': rules.at_least(
+    0,
+    'a sign, or a learning rate instead of a ratio',
+    'a number, 0 or more: rho in eta_head = rho eta_body',
+  )._replace(choices=(1.0, 0.1, 0.01, 0.0)),
+}
 FEDAVG_EQUIVALENT = {'head_lr_ratio': 1.0}
 PRIVATE_LEAVES = ()
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAvg."""
-  check(
-    hp,
-    'head_lr_ratio',
-    lambda ratio: 0 <= ratio < math.inf,
-    expected='a number, 0 or more: rho in eta_head = rho eta_body',
-    cause='a sign, or a learning rate instead of a ratio',
-    choices=[1.0, 0.1, 0.01, 0.0],
-  )
+  rules.check(hp, RULES)
   make_tx = make_optimiser(task, hp.train, hp.head_lr_ratio)
 
   def local_update(server, client, data, rng):
@@ -76,7 +75,7 @@ def make_optimiser(
   task: Task, train: local_training.LocalTraining, ratio: float
 ) -> Callable[[Array], optax.GradientTransformation]:
   """Return clock -> SGD at eta(clock) for the body, rho eta for the head."""
-  if equals(ratio, 1):
+  if rules.equals(ratio, 1):
     return train.sgd
   of_head = train._replace(
     learning_rate=lambda clock: ratio * train.learning_rate(clock)

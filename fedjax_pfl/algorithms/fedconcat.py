@@ -46,9 +46,9 @@ from fedjax_pfl.client import (
   local_training,
   personalization,
 )
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.checks import check, check_choice, is_count
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.host_call import call_on_host
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
@@ -59,12 +59,6 @@ from fedjax_pfl.data.label_counts import (
 )
 from fedjax_pfl.models import concatenated
 
-CHOICES = {
-  'distributions': ('true', 'inferred'),
-  'head': ('fresh', 'sum'),
-  'cache': ('exact', 'always', 'never'),
-}
-COUNTS = 'clusters', 'classifier_rounds', 'classifier_steps', 'noise_inputs'
 NOISE_BATCH = 100
 
 
@@ -82,6 +76,23 @@ class HParams(NamedTuple):
   cache: str = 'exact'  # or 'always', 'never'
 
 
+WORD = 'a known word'
+OFF = 'a fraction, or 0 to switch it off: that is another method'
+RULES = {
+  'distributions': rules.one_of(('true', 'inferred'), WORD),
+  'head': rules.one_of(('fresh', 'sum'), WORD),
+  'cache': rules.one_of(('exact', 'always', 'never'), WORD),
+  'clusters': rules.count('a whole number of clusters', OFF),
+  'classifier_rounds': rules.count('a whole number of rounds', OFF),
+  'classifier_steps': rules.count('a whole number of steps', OFF),
+  'noise_inputs': rules.count('a whole number of inputs', OFF),
+  'cap_factor': rules.above(
+    1, 'a word instead of a number, or a factor that leaves no room'
+  ).or_none('no cap'),
+  'classifier_decay': rules.at_least(
+    0, 'a sign: it is a penalty, written as a positive number'
+  ),
+}
 FEDAVG_EQUIVALENT = {'clusters': 1}  # in its first stage
 PRIVATE_LEAVES = ()
 
@@ -96,7 +107,8 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the stages: (inference,) clusters, classifier."""
-  check_hyperparameters(hp)
+  check_rounds(hp)
+  rules.check(hp, RULES)
   clusters = Stage(
     'clusters',
     hp.train.rounds,
@@ -336,8 +348,8 @@ def _check_noise(task: Task, data: ClientData) -> None:
   )
 
 
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse unknown words, numbers below 1, and a negative decay."""
+def check_rounds(hp: HParams) -> None:
+  """Refuse a classifier without encoders: they would be untrained."""
   if hp.train.rounds < 1:
     raise bad_input(
       'rounds',
@@ -347,27 +359,3 @@ def check_hyperparameters(hp: HParams) -> None:
       choices=['algorithm=fedavg, to evaluate the model of init_from'],
       cause='rounds=0, which only evaluates a model',
     )
-  for field, choices in CHOICES.items():
-    check_choice(hp, field, choices, expected='a known word')
-  for field in COUNTS:
-    check(
-      hp,
-      field,
-      is_count(getattr(hp, field)),
-      expected=f'a whole number of {field.rpartition("_")[2]}, 1 or more',
-      cause='a fraction, or 0 to switch it off: that is another method',
-    )
-  check(
-    hp,
-    'cap_factor',
-    hp.cap_factor is None or isinstance(hp.cap_factor, int | float),
-    expected='a number above 1, or None: no cap',
-    cause='a word instead of a number',
-  )
-  check(
-    hp,
-    'classifier_decay',
-    lambda decay: decay >= 0,
-    expected='a number, 0 or more',
-    cause='a sign: it is a penalty, written as a positive number',
-  )

@@ -15,15 +15,14 @@ Without it the loss has no lower bound, and every public code keeps it. The
 weights a_i are 1 by default; tau is not given in the paper.
 """
 
-import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check, check_cross_entropy
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
@@ -36,20 +35,17 @@ class HParams(NamedTuple):
   tau: float = 1.0
 
 
+RULES = {
+  'tau': rules.at_least(0, 'a sign: it would favour the frequent classes')
+}
 FEDAVG_EQUIVALENT = None  # tau = 0, but only if all clients have all classes
 PRIVATE_LEAVES = ()
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedLC."""
-  check_cross_entropy(task, 'FedLC')
-  check(
-    hp,
-    'tau',
-    lambda tau: 0 <= tau < math.inf,
-    expected='a number, 0 or more',
-    cause='a sign: it would favour the frequent classes',
-  )
+  rules.check_cross_entropy(task, 'FedLC')
+  rules.check(hp, RULES)
 
   def local_update(server, client, data, rng):
     counts = label_counts(data, task.num_classes)

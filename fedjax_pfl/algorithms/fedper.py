@@ -20,9 +20,9 @@ default, as in all runs of the FedBABU paper.
 from typing import NamedTuple
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.checks import check_protocol
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Mask, Task
 
@@ -34,13 +34,14 @@ class HParams(NamedTuple):
   protocol: str = 'paper'  # or 'released'
 
 
+RULES = {'protocol': rules.protocol()}
 FEDAVG_EQUIVALENT = {'shared': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
-  check_protocol(hp)
+  rules.check(hp, RULES)
   is_released = hp.protocol == 'released'
   algorithm = released_algorithm if is_released else paper_algorithm
   body = part_mask(task, hp.shared)

@@ -31,9 +31,9 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check, check_choice
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Key, Params, Task
 
@@ -51,13 +51,21 @@ class HParams(NamedTuple):
   distance: str = 'squared'  # or 'norm'
 
 
+RULES = {
+  'mu': rules.at_least(
+    0,
+    'a sign: it would push clients apart',
+    'a number, 0 or more; 0 is FedAvg',
+  ),
+  'distance': rules.one_of(DISTANCES, 'what mu is a factor of'),
+}
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProx."""
-  check_hyperparameters(hp)
+  rules.check(hp, RULES)
   part = part_mask(task, hp.trainable)
 
   def local_update(server, client, data, rng):
@@ -104,15 +112,3 @@ def views(
     **personalization.views(task, params, data, rng, hp.finetune),
     'local_update': updated['finetuned'],
   }
-
-
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse a negative mu, and an unknown distance."""
-  check(
-    hp,
-    'mu',
-    lambda mu: not mu < 0,
-    expected='a number, 0 or more; 0 is FedAvg',
-    cause='a sign: it would push clients apart',
-  )
-  check_choice(hp, 'distance', DISTANCES, expected='what mu is a factor of')

@@ -33,9 +33,9 @@ import jax
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check, check_protocol, is_count
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching, steps_of_epoch
 
@@ -49,13 +49,22 @@ class HParams(NamedTuple):
   protocol: str = 'paper'  # or 'released'
 
 
+EPOCHS = 'a whole number of epochs'
+RULES = {
+  'protocol': rules.protocol(),
+  'head_epochs': rules.count(EPOCHS, 'a fraction', 0).or_none('train.epochs'),
+  'body_epochs': rules.count(
+    EPOCHS, 'a fraction, or a body that would never learn'
+  ),
+  'momentum': rules.momentum(),
+}
 FEDAVG_EQUIVALENT = None  # never; with head_epochs = 0 it is FedBABU
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRep."""
-  check_hyperparameters(hp)
+  rules.check(hp, RULES)
   head, body = task.is_head, trees.invert(task.is_head)
   batching = hp.train.batching(task)
   num_epochs = epochs_of_views(hp)
@@ -143,29 +152,6 @@ def adapt(
   ]
   names = personalization.names_of(num_epochs)
   return dict(zip(names, models, strict=True))
-
-
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse a protocol, numbers of epochs or a momentum that cannot be used."""
-  check_protocol(hp)
-  for field, epochs, smallest in (
-    ('head_epochs', head_epochs(hp), 0),
-    ('body_epochs', hp.body_epochs, 1),
-  ):
-    check(
-      hp,
-      field,
-      is_count(epochs, smallest),
-      expected=f'a whole number of epochs, {smallest} or more',
-      cause='a fraction, or a body that would never learn',
-    )
-  check(
-    hp,
-    'momentum',
-    lambda momentum: 0 <= momentum < 1,
-    expected='a momentum from 0 to below 1',
-    cause='a sign, or a percentage',
-  )
 
 
 # ---- The public code of the FedBABU paper ------------------------------------

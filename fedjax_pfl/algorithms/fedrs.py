@@ -20,9 +20,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check, check_cross_entropy
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
@@ -34,20 +34,20 @@ class HParams(NamedTuple):
   graded: bool = False
 
 
+RULES = {
+  'alpha': rules.share(
+    'a percentage: it scales the logits of absent classes',
+    'a number from 0 to 1; 1 is FedAvg',
+  )
+}
 FEDAVG_EQUIVALENT = {'alpha': 1.0}
 PRIVATE_LEAVES = ()
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRS."""
-  check_cross_entropy(task, 'FedRS')
-  check(
-    hp,
-    'alpha',
-    lambda alpha: 0 <= alpha <= 1,
-    expected='a number from 0 to 1; 1 is FedAvg',
-    cause='a percentage: it scales the logits of absent classes',
-  )
+  rules.check_cross_entropy(task, 'FedRS')
+  rules.check(hp, RULES)
 
   def local_update(server, client, data, rng):
     counts = label_counts(data, task.num_classes)

@@ -36,9 +36,9 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, KeepBest, Stage
-from fedjax_pfl.core.checks import check, check_protocol
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Mask, Params, Task
 
@@ -51,6 +51,12 @@ class HParams(NamedTuple):
   protocol: str = 'paper'  # or 'released'
 
 
+RULES = {
+  'learning_rate': rules.above(
+    0, 'a sign, or a zero too many', 'a learning rate above 0'
+  ),
+  'protocol': rules.protocol(),
+}
 FEDAVG_EQUIVALENT = {'train_fedavg': True}  # in its first stage
 PRIVATE_LEAVES = ('body',)  # in the second
 SAME_CLIENTS_AS_START = True
@@ -74,14 +80,7 @@ def check_start(hp: HParams, start: str) -> None:
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return FedAvg and then LG-FedAvg, or the latter alone."""
-  check(
-    hp,
-    'learning_rate',
-    lambda rate: rate > 0,
-    expected='a learning rate above 0',
-    cause='a sign, or a zero too many',
-  )
-  check_protocol(hp)
+  rules.check(hp, RULES)
   train = hp.train._replace(
     learning_rate=optax.constant_schedule(hp.learning_rate)
   )

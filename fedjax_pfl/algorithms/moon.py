@@ -23,7 +23,6 @@ layer (the default of NIID-Bench); the weights a_i are 1 by default. In the
 paper's code, z_prev of a client's first round is under the initial model.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -31,9 +30,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -44,6 +43,18 @@ class HParams(NamedTuple):
   temperature: float = 0.5  # T
 
 
+RULES = {
+  'mu': rules.at_least(
+    0,
+    'a sign: it would push features away from the global ones',
+    'a number, 0 or more; 0 is FedAvg',
+  ),
+  'temperature': rules.above(
+    0,
+    '0 to switch the contrast off: that is hp.mu=0',
+    'a number above 0; 0.5 in the paper',
+  ),
+}
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
 
@@ -55,7 +66,7 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of MOON."""
-  check_hyperparameters(hp)
+  rules.check(hp, RULES)
 
   def local_update(server, client, data, rng):
     params, info = local_training.fit(
@@ -121,21 +132,3 @@ def _norm(rows):
   square = jnp.sum(rows**2, -1)
   is_zero = square == 0
   return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, square)))
-
-
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse a negative weight of the contrast, and a temperature of zero."""
-  check(
-    hp,
-    'mu',
-    lambda mu: 0 <= mu < math.inf,
-    expected='a number, 0 or more; 0 is FedAvg',
-    cause='a sign: it would push features away from the global ones',
-  )
-  check(
-    hp,
-    'temperature',
-    lambda temperature: 0 < temperature < math.inf,
-    expected='a number above 0; 0.5 in the paper',
-    cause='0 to switch the contrast off: that is hp.mu=0',
-  )

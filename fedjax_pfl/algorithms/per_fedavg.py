@@ -21,7 +21,6 @@ FedBABU paper's public code, and so are the weights a_i, 1 by default. Never
 FedAvg: with alpha = 0 it would still skip every other batch.
 """
 
-from numbers import Real
 from typing import NamedTuple
 
 import jax
@@ -35,9 +34,9 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Metrics, Stage
-from fedjax_pfl.core.checks import check, check_protocol, equals
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching
@@ -51,6 +50,14 @@ class HParams(NamedTuple):
   second_order: bool = False
 
 
+RATE = rules.above(0, 'a sign, or the momentum, which is train.momentum')
+RULES = {
+  'protocol': rules.protocol(),
+  'beta': RATE._replace(
+    holds=lambda beta: callable(beta) or RATE.holds(beta),
+    expected='a rate above 0',
+  ).or_none('that of the protocol'),
+}
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
 
@@ -63,6 +70,7 @@ class MetaState(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of Per-FedAvg."""
+  rules.check(hp, RULES)
   beta = outer_rate(hp)
   fit = fit_second_order if hp.second_order else fit_first_order
 
@@ -92,21 +100,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
 def outer_rate(hp: HParams) -> optax.Schedule:
   """Return beta(round): as given, or that of the protocol."""
-  check_protocol(hp)
   if hp.beta is None and hp.protocol == 'released':
     return optax.constant_schedule(RELEASED_BETA)
   if hp.beta is None:
     return hp.train.learning_rate
   if callable(hp.beta):
     return hp.beta
-  is_number = isinstance(hp.beta, Real) and not isinstance(hp.beta, bool)
-  check(
-    hp,
-    'beta',
-    lambda beta: is_number and beta > 0,
-    expected='a rate above 0, or None: that of the protocol',
-    cause='a sign, or the momentum, which is train.momentum',
-  )
   return optax.constant_schedule(hp.beta)
 
 
@@ -130,7 +129,7 @@ def fit_first_order(
     rng,
     tx=optax.chain(
       optax.add_decayed_weights(decay)
-      if not equals(decay, 0)
+      if not rules.equals(decay, 0)
       else optax.identity(),
       meta_sgd(alpha, rate, hp.train.momentum),
     ),

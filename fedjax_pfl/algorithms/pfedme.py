@@ -27,7 +27,6 @@ a_i; and a weight decay, if any, joins the inner gradient (the authors' code has
 an undocumented one of 0.001). `train.momentum` is not used, as in the paper.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -36,9 +35,9 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.checks import check, is_count
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -51,6 +50,29 @@ class HParams(NamedTuple):
   beta: float = 1.0  # paper: 1, and 2: w goes beyond the mean
 
 
+# With other rates theta, or w, would never change.
+RULES = {
+  'inner_steps': rules.count(
+    'a whole number of steps on each batch',
+    'epochs, which are train.epochs, or 0 to switch pFedMe off: that is '
+    'another method',
+  ),
+  'inner_lr': rules.above(
+    0,
+    'a sign, or a zero too many',
+    'the learning rate of theta, a number above 0',
+  ),
+  'lam': rules.above(
+    0,
+    '0 to switch it off: w would never change',
+    'the pull between theta and w, a number above 0',
+  ),
+  'beta': rules.above(
+    0,
+    '0: w would never change',
+    'the share of the mean in w, a number above 0',
+  ),
+}
 FEDAVG_EQUIVALENT = None  # by its own settings: those of train matter, too
 PRIVATE_LEAVES = ('personal',)
 
@@ -67,7 +89,7 @@ class Trained(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of pFedMe."""
-  check_hyperparameters(hp)
+  rules.check(hp, RULES)
   batching = hp.train.batching(task)._replace(steps_per_batch=hp.inner_steps)
 
   def local_update(server, client, data, rng):
@@ -154,31 +176,3 @@ def follow(every: int, rate: Array) -> optax.GradientTransformation:
   return optax.GradientTransformation(
     lambda params: jnp.zeros((), jnp.int32), update
   )
-
-
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse rates with which theta, or w, would never change."""
-  check(
-    hp,
-    'inner_steps',
-    is_count(hp.inner_steps),
-    expected='a whole number of steps on each batch, 1 or more',
-    cause='epochs, which are train.epochs, or 0 to switch pFedMe off: that '
-    'is another method',
-  )
-  for field, meaning, cause in (
-    ('inner_lr', 'the learning rate of theta', 'a sign, or a zero too many'),
-    (
-      'lam',
-      'the pull between theta and w',
-      '0 to switch it off: w would never change',
-    ),
-    ('beta', 'the share of the mean in w', '0: w would never change'),
-  ):
-    check(
-      hp,
-      field,
-      lambda value: 0 < value < math.inf,
-      expected=f'{meaning}, a number above 0',
-      cause=cause,
-    )

@@ -46,9 +46,9 @@ from typing import NamedTuple
 import jax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import hyperparameters as rules
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.checks import check, check_choice, check_protocol
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Key, Mask, Params, PyTree, Task
 
@@ -67,14 +67,31 @@ class HParams(NamedTuple):
   pairing: str = 'fresh'  # or 'stale'
 
 
+FORM, SIGN = 'a form of SuPerFed', 'a sign: it would reward what is to be small'
+RULES = {
+  'protocol': rules.protocol(('paper', 'first_code', 'final_code')),
+  'mixing': rules.one_of(('model', 'layer'), FORM),
+  'twice': rules.one_of(('kernels', 'all'), FORM),
+  'local_init': rules.one_of(('client', 'shared'), FORM),
+  'pairing': rules.one_of(('fresh', 'stale'), FORM),
+  'mu': rules.at_least(0, SIGN),
+  'nu': rules.at_least(0, SIGN),
+  'phase_start': rules.share(
+    'the round in which mixing starts, or a percentage',
+    'a share of the rounds, from 0 to 1; 1 never mixes',
+  ),
+  'grid': rules.Rule(
+    lambda grid: (
+      isinstance(grid, tuple | list)
+      and all(0 <= ratio <= 1 for ratio in grid)
+      and all(low < high for low, high in pairwise(grid))
+    ),
+    "rising mixing ratios, from 0 (the server's) to 1 (the client's own)",
+    'a ratio twice, percentages, or another order',
+  ),
+}
 FEDAVG_EQUIVALENT = {'mu': 0.0, 'phase_start': 1.0}
 PRIVATE_LEAVES = ('local',)
-CHOICES = {
-  'mixing': ('model', 'layer'),
-  'twice': ('kernels', 'all'),
-  'local_init': ('client', 'shared'),
-  'pairing': ('fresh', 'stale'),
-}
 
 
 class Server(NamedTuple):
@@ -90,7 +107,7 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the stages of SuPerFed: federation, then personalisation."""
-  check_hyperparameters(hp)
+  rules.check(hp, RULES)
   is_stale = hp.pairing == 'stale'
 
   def fit(loss, tree, down, data, rng):
@@ -299,37 +316,6 @@ def check_start(hp: HParams, start: str) -> None:
     )
 
 
-def check_hyperparameters(hp: HParams) -> None:
-  """Refuse unknown words, negative factors, and ratios outside [0, 1]."""
-  check_protocol(hp, PROTOCOLS)
-  for field, choices in CHOICES.items():
-    check_choice(hp, field, choices, expected='a form of SuPerFed')
-  for field in ('mu', 'nu'):
-    check(
-      hp,
-      field,
-      lambda factor: factor >= 0,
-      expected='a number, 0 or more',
-      cause='a sign: it would reward what is to be small',
-    )
-  check(
-    hp,
-    'phase_start',
-    lambda share: 0 <= share <= 1,
-    expected='a share of the rounds, from 0 to 1; 1 never mixes',
-    cause='the round in which mixing starts, or a percentage',
-  )
-  check(
-    hp,
-    'grid',
-    all(0 <= ratio <= 1 for ratio in hp.grid)
-    and all(low < high for low, high in pairwise(hp.grid)),
-    expected="rising mixing ratios, from 0 (the server's) to 1 (the client's "
-    'own)',
-    cause='a ratio twice, percentages, or another order',
-  )
-
-
 # ---- The two public codes ----------------------------------------------------
 
 
@@ -364,4 +350,3 @@ READINGS = {
   'first_code': Reading(losses.sum_norms, has_factor=True, rounds_early=1),
   'final_code': Reading(losses.sum_norms, twins_only=True, offset=1e-6),
 }
-PROTOCOLS = tuple(READINGS)

@@ -353,7 +353,7 @@ def _can_be_traced(
 ) -> bool:
   """Trace everything in a program that may depend on these numbers.
 
-  As Python numbers, which are neither 0 nor 1 (`checks.equals`), or as arrays.
+  As Python numbers, which are neither 0 nor 1 (`equals`), or as arrays.
   """
   program = Program(experiment, names)
   numbers = program.numbers_of(experiment.settings)

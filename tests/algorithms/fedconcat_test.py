@@ -150,7 +150,7 @@ def test_more_clusters_than_clients():
 
 
 def test_a_cap_that_leaves_no_room():
-  first, _ = small(cap_factor=1.0)
+  first, _ = small(cap_factor=1.05)
   with pytest.raises(BadInput, match='7 clients in 2 clusters, instead of 3'):
     first.validate_clients(DATA)
   small(cap_factor=1.2)[0].validate_clients(DATA)
@@ -167,6 +167,7 @@ def test_a_cap_that_leaves_no_room():
     ('classifier_rounds', 0, 'a whole number of rounds'),
     ('classifier_steps', 0, 'a whole number of steps'),
     ('cap_factor', '1.2', 'None: no cap'),
+    ('cap_factor', 1.0, 'a number above 1'),
     ('noise_inputs', 0, 'a whole number of inputs'),
   ],
 )
