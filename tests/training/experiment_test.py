@@ -44,13 +44,6 @@ def test_quick_has_a_stand_in_and_logs_it(tmp_path):
   assert 'synthetic' in experiment.dataset.name
 
 
-def test_the_examples_of_the_clients_are_logged():
-  logged = []
-  build_experiment(settings_of(), logged.append)
-  assert logged[0].startswith('digits, training: 20 clients, 1,442 examples')
-  assert logged[1].startswith('digits, testing: 20 clients, 355 examples')
-
-
 PARTS = [
   {'partition': 'iid'},
   {'partition': 'dirichlet', 'dirichlet_beta': 0.5},
@@ -74,6 +67,9 @@ def test_padding_and_fingerprint_of_every_partition_are_logged():
         line,
       )
     all_logged.append(logged)
+  training, testing = all_logged[0]
+  assert training.startswith('digits, training: 20 clients, 1,442 examples')
+  assert testing.startswith('digits, testing: 20 clients, 355 examples')
   assert len({training for training, _ in all_logged}) == 4
   assert len({testing for _, testing in all_logged}) == 7 - 1  # two are iid
   assert len({tuple(logged) for logged in all_logged}) == 7
@@ -197,22 +193,18 @@ def test_the_head_begins_as_the_config_says():
   assert not head['bias'].any()
 
 
-def test_a_server_with_data():
-  logged = []
+@pytest.mark.parametrize(
+  ('fraction', 'logged'),
+  [(0.05, ['server: 72 of the 1,442 training examples']), (0.0, [])],
+)
+def test_a_server_with_data_and_without(fraction, logged):
+  lines = []
   experiment = build_experiment(
-    settings_of(server_data_fraction=0.05), logged.append
+    settings_of(server_data_fraction=fraction), lines.append
   )
-  assert logged[-1] == 'server: 72 of the 1,442 training examples'
+  assert [line for line in lines if line.startswith('server')] == logged
   post_aggregate = experiment.stages[-1].algorithm.post_aggregate
-  assert post_aggregate is not as_aggregated
-
-
-def test_a_server_without_data_costs_nothing():
-  logged = []
-  experiment = build_experiment(settings_of(), logged.append)
-  assert not [line for line in logged if line.startswith('server')]
-  post_aggregate = experiment.stages[-1].algorithm.post_aggregate
-  assert post_aggregate is as_aggregated
+  assert (post_aggregate is as_aggregated) == (not logged)
 
 
 def test_a_server_whose_share_is_no_example(compiled):

@@ -1,6 +1,7 @@
 """The round that validation chooses, against a computation by hand from the
 checkpoint of every round."""
 
+import functools
 import shutil
 from unittest import mock
 
@@ -27,6 +28,7 @@ from fedjax_pfl.training import finalize
 from fedjax_pfl.training.best_rounds import Chosen, choose
 from fedjax_pfl.training.finalize import ModelExport
 from fedjax_pfl.training.loop import train, train_many
+from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import random_streams
 from fedjax_pfl.training.views import candidate_views, final_views
 
@@ -57,6 +59,12 @@ def make(**changes):
   return make_experiment(**{**SETTINGS, **changes})
 
 
+@functools.cache
+def program():
+  """Return the compiled functions of all runs that differ in no shape."""
+  return Program(make())
+
+
 @pytest.fixture(scope='module')
 def played(tmp_path_factory, quick_compiler):
   """Return an experiment, the folder of its runs, its state by round.
@@ -73,7 +81,7 @@ def played(tmp_path_factory, quick_compiler):
       shutil.copytree(folder / 'run', folder / 'killed')
 
   with mock.patch.object(Run, 'save_checkpoint', save):
-    train(experiment, folder / 'run')
+    train(experiment, folder / 'run', program())
   return experiment, folder, states
 
 
@@ -166,7 +174,7 @@ def test_the_result_is_that_of_the_chosen_round(played):
 
 def test_a_killed_run_makes_the_same_choice(played):
   experiment, folder, _ = played
-  train(experiment, folder / 'killed')
+  train(experiment, folder / 'killed', program())
   assert_same_choice(experiment, folder / 'killed', folder / 'run')
 
 
@@ -181,7 +189,7 @@ def assert_same_choice(experiment, got, want):
 def test_the_last_round_is_the_result_unless_told_otherwise(played, tmp_path):
   """With the same training, the same choice, and its numbers beside it."""
   experiment, folder, states = played
-  result = train(make(select='last'), tmp_path)
+  result = train(make(select='last'), tmp_path, program())
   other = run_dir.load_result(folder / 'run')
   assert result['views'] == result['last']['views'] == other['last']['views']
   assert result['validation'] == other['validation']
