@@ -85,5 +85,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   algorithm = global_model.federated_averaging(
     task, hp.train, hp.finetune, local_update
-  )._replace(init_server=init_server, aggregate=aggregate)
+  )._replace(
+    init_server=init_server,
+    download=lambda server, client: server,  # with the momentum
+    aggregate=aggregate,
+  )
   return (Stage('centralized', hp.train.rounds, algorithm),)

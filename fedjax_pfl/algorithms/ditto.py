@@ -167,9 +167,6 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
     init_client=lambda server, data, rng: ReleasedClient(
       server.params, server.round
     ),
-    download=lambda server, client: global_model.Server(
-      server.round, server.params
-    ),
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: {
       'initial': server.params,

@@ -174,9 +174,6 @@ def pair_algorithm(
   return averaging._replace(
     init_server=init_server,
     init_client=init_client,
-    download=lambda server, client: global_model.Server(
-      server.round, server.params
-    ),
     aggregate=aggregate,
     personalize=views,
   )

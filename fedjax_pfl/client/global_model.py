@@ -12,13 +12,19 @@ import jax.numpy as jnp
 from fedjax_pfl.client import personalization
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm
+from fedjax_pfl.core.algorithm import Algorithm, Client
 from fedjax_pfl.core.types import Array, Params, Task
 
 
 class Server(NamedTuple):
   round: Array  # [] rounds so far
   params: Params
+
+
+def download(server: Server, client: Client) -> Server:
+  """Return clock and model, and nothing else that a method's server holds."""
+  del client
+  return Server(server.round, server.params)
 
 
 def federated_averaging(
@@ -30,8 +36,8 @@ def federated_averaging(
   """Return the algorithm that averages what `local_update` uploads.
 
   A leaf that is not uploaded keeps its value on the server. Clients download
-  the server's state, keep nothing, and are evaluated by the global model in all
-  views. A method replaces the functions in which it differs.
+  its clock and model, keep nothing, and are evaluated by the global model in
+  all views. A method replaces the functions in which it differs.
   """
 
   def aggregate(server, uploads, senders):
@@ -41,7 +47,7 @@ def federated_averaging(
   return Algorithm(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
     init_client=lambda server, data, rng: (),
-    download=lambda server, client: server,
+    download=download,
     local_update=local_update,
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(

@@ -16,9 +16,9 @@ Server = Client = Down = Up = View = PyTree
 Metrics = dict[str, Array]
 
 
-def as_aggregated(server: Server, data: ClientData, key: Key) -> Server:
+def as_aggregated(server: Server, data: ClientData, rng: Key) -> Server:
   """Return the server unchanged."""
-  del data, key
+  del data, rng
   return server
 
 
@@ -63,21 +63,22 @@ class Algorithm(NamedTuple):
   The engine vmaps them over a cohort of C of the K clients.
 
   Args:
-    init_server: key -> server, whose clock `round` is 0.
-    init_client: (server, data, key) -> client, what one client keeps: before
+    init_server: rng -> server, whose clock `round` is 0.
+    init_client: (server, data, rng) -> client, what one client keeps: before
       the first round, and after the last one of a client that comes later.
     download: (server, client) -> down, what the server sends to the client.
-    local_update: (down, client, data, key) -> (client, up, metrics): local
+    local_update: (down, client, data, rng) -> (client, up, metrics): local
       training on data (index [N], count []). `up` is what the client sends;
       metrics are reported and have at least 'loss' [] and 'num_steps' [].
     aggregate: (server, up, senders) -> server, from the uploads [C, ...] of the
       cohort; adds 1 to the clock. Sums over clients are those of `Senders`,
-      which leave out clients that fail. It is not applied where all fail.
-    personalize: (server, client, data, key) -> {name: view}, the models by
+      which leave out clients that fail: their rows are zeros, and a plain mean
+      over rows is wrong. It is not applied where all fail.
+    personalize: (server, client, data, rng) -> {name: view}, the models by
       which the client is evaluated, from its training data alone.
     predict: (view, x, mask) -> logits [B, Y] of inputs [B, ...]; mask [B] is 0
       for padding.
-    post_aggregate: (server, data, key) -> server, after `aggregate`, with the
+    post_aggregate: (server, data, rng) -> server, after `aggregate`, with the
       training data of all K clients (index [K, N]); also in a round in which
       all clients fail, so that nothing of it may depend on the uploads.
     global_model: server -> view, the one model of the server, which is

@@ -63,13 +63,18 @@ class Outputs(NamedTuple):
   logits: Array  # [B, Y]
 
 
+def linear_head(params: Params, features: Array) -> Array:
+  """Return the logits [B, Y] of features [B, F] by the layer `head`."""
+  return features @ params['head']['kernel'] + params['head']['bias']
+
+
 class Task(NamedTuple):
   """A model and its inputs as pure functions: all that an algorithm uses.
 
   The mask is for BatchNorm: padding must not change its statistics.
   `train_outputs` is the forward pass of training, with the model's randomness;
   `loss` is its cross-entropy, or another loss; `features` and `logits` are for
-  testing.
+  testing, and `classify` gives the logits of features.
 
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
   >>> params = task.init(jax.random.key(0))
@@ -91,6 +96,19 @@ class Task(NamedTuple):
   batch_independent: bool = False
   # In `loss`, and where a method computes it itself; None is cross-entropy.
   example_loss: ExampleLoss | None = None
+  classify: Callable[[Params, Array], Array] = linear_head
+
+  @property
+  def is_norm(self) -> Mask:
+    """Return the mask of the leaves of normalisation layers.
+
+    Layers with a parameter `scale`, as BatchNorm, GroupNorm and LayerNorm have.
+    """
+    paths = jax.tree_util.tree_leaves_with_path(self.is_head)
+    scaled = {path[:-1] for path, _ in paths if path[-1].key == 'scale'}
+    return jax.tree_util.tree_map_with_path(
+      lambda path, _: path[:-1] in scaled, self.is_head
+    )
 
 
 class Scores(NamedTuple):

@@ -43,7 +43,7 @@ def share(
   _check_server(stages, task, fraction)
   mask = part_mask(task, part, 'server_trainable')
 
-  def post_aggregate(server, data, key):
+  def post_aggregate(server, data, rng):
     # The rows depend on the number of examples only, not on the examples.
     rows = shared_rows(seed, fraction, data.y.shape[0])
     shared = ClientData(
@@ -53,7 +53,7 @@ def share(
       task.loss,
       server.params,
       shared,
-      key,
+      rng,
       # aggregate has incremented the round.
       tx=optimisers.freeze_except(train.sgd(server.round - 1), mask),
       batching=train.batching(task)._replace(epochs=1),

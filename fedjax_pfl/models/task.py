@@ -20,6 +20,7 @@ from fedjax_pfl.core.types import (
   Params,
   Task,
   Transform,
+  linear_head,
 )
 from fedjax_pfl.models import (
   convnet,
@@ -245,6 +246,7 @@ def task_from_module(
     num_classes=num_classes,
     batch_independent=batch_independent,
     example_loss=loss,
+    classify=fast(linear_head),
   )
 
 
