@@ -115,7 +115,7 @@ def record(
     numbers = {**numbers, **more}
   training.run.log(round=done, **numbers)
   if done % every.save == 0 or done == place.last:
-    save_state(experiment, training.run, training.state, done)
+    save_state(training)
   return training
 
 

@@ -139,7 +139,7 @@ def save_and_stop(training: Training, signal: int) -> NoReturn:
   """Save a checkpoint, log it, and stop after a signal."""
   run, done = training.run, training.done
   if not run.has_checkpoint(done):
-    save_state(training.experiment, run, training.state, done)
+    save_state(training)
   progress.log(f'Saved after round {done}; the same command continues.')
   raise interruption.Stopped(signal, logged=True)
 

@@ -4,13 +4,14 @@ Every stage has states of its own structure; which one a checkpoint has follows
 from its round. Everything else follows from the experiment and the seed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Client, Server, Stage
@@ -28,7 +29,7 @@ from fedjax_pfl.training.best_rounds import (
   init_chosen,
   init_test_best,
 )
-from fedjax_pfl.training.build import Experiment, mesh_of
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.program import Call, Program
 
@@ -101,7 +102,10 @@ def start_training(
   Where it `writes`, later lines of its metrics are dropped.
   """
   keys = random_streams(experiment.settings.seed)
-  state, done = first_state(experiment, run, keys['states'], writes=writes)
+  restore_fn = run.resume if writes else run.restore_checkpoint
+  state, done = _first_state(
+    experiment, program.mesh, restore_fn, keys['states']
+  )
   evaluator = Evaluator(experiment, keys['evaluation'], program)
   train = experiment.train
   return Training(experiment, run, program, keys, evaluator, state, done, train)
@@ -113,7 +117,13 @@ def start_stage(
   """Return the run as the stage starts or continues, if the run is in it."""
   experiment = training.experiment
   if training.done == first and stage is not experiment.stages[0]:
-    state = initialize_stage(experiment, stage, training.state)
+    initialize_fn, mesh = stage.initialize, training.program.mesh
+    if is_on_host(experiment.train):
+      initialize_fn = partial(host_offload.initialize_stage, stage)
+    if mesh is not None:
+      initialize_fn = partial(mesh_states.initialize_stage, stage, mesh=mesh)
+    states = initialize_fn(*training.states, experiment.train)
+    state = _state_of(experiment, stage, states, training.state.seconds)
     training = training._replace(state=state)
   if not first <= training.done < last:
     return training
@@ -144,12 +154,10 @@ def cohorts_of(
 # ---- checkpoints -------------------------------------------------------------
 
 
-def first_state(
-  experiment: Experiment, run: Run, key: Key, *, writes: bool = True
+def _first_state(
+  experiment: Experiment, mesh: Mesh | None, restore_fn: Callable, key: Key
 ) -> tuple[State, int]:
   """Return the newest checkpoint's state and round, or the initial ones."""
-  restore_fn = run.resume if writes else run.restore_checkpoint
-  mesh = mesh_of(experiment.settings.system)
   shapes_fn = partial(state_shapes, experiment, on_host=mesh is not None)
   restored = restore_fn(shapes_fn)
   if restored is None:
@@ -179,16 +187,17 @@ def _state_of(
   return State(*states, seconds, best, chosen)
 
 
-def save_state(experiment: Experiment, run: Run, state: State, done: int):
-  """Save the checkpoint of round `done`: all K clients, for any devices.
+def save_state(training: Training) -> None:
+  """Save the checkpoint of a round: all K clients, for any devices.
 
   Every process has to call it.
   """
-  if mesh_of(experiment.settings.system) is not None:
-    num_clients = experiment.settings.data.num_seen_clients
+  state = training.state
+  if training.program.mesh is not None:
+    num_clients = training.experiment.settings.data.num_seen_clients
     clients = mesh_states.to_host(state.clients, num_clients)
     state = state._replace(clients=clients)
-  run.save_checkpoint(done, state)
+  training.run.save_checkpoint(training.done, state)
 
 
 def state_shapes(
@@ -209,17 +218,3 @@ def state_shapes(
         clients = host_offload.shapes_on_host(clients)
       return _state_of(experiment, stage, (server, clients))
   raise AssertionError(f'round {step} of {last}')
-
-
-def initialize_stage(
-  experiment: Experiment, stage: Stage, state: State
-) -> State:
-  """Return the state with which a later stage starts."""
-  initialize_fn = stage.initialize
-  if is_on_host(experiment.train):
-    initialize_fn = partial(host_offload.initialize_stage, stage)
-  mesh = mesh_of(experiment.settings.system)
-  if mesh is not None:
-    initialize_fn = partial(mesh_states.initialize_stage, stage, mesh=mesh)
-  states = initialize_fn(state.server, state.clients, experiment.train)
-  return _state_of(experiment, stage, states, state.seconds)
