@@ -23,7 +23,7 @@ settings.register_profile(
 settings.register_profile(
   'long', settings.get_profile('short'), max_examples=400
 )
-DEFAULT_GOLDENS = Path(__file__).parents[2] / 'shared' / 'goldens'
+DEFAULT_GOLDENS = Path(__file__).parent / 'golden_cases' / 'data'
 
 
 def pytest_addoption(parser):
@@ -31,7 +31,7 @@ def pytest_addoption(parser):
     '--goldens',
     type=Path,
     default=DEFAULT_GOLDENS,
-    help='folder of golden cases (default: ../shared/goldens)',
+    help='folder of golden cases (default: tests/golden_cases/data)',
   )
   parser.addoption(
     '--short',

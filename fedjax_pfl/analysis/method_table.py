@@ -29,13 +29,14 @@ HEADER = (
   'upload',
   'download',
   'is FedAvg when',
+  'golden cases',
 )
 NEW_CLIENT = re.compile(r'^New client: (?P<text>.+?)\n\n', re.M | re.S)
 TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): ')
 
 
-def method_table() -> str:
-  """Return the table in Markdown."""
+def method_table(origins: Mapping[str, str]) -> str:
+  """Return the table in Markdown; origins: of the golden cases, by method."""
   task = make_task(
     MODEL,
     image_shape=IMAGE,
@@ -44,7 +45,7 @@ def method_table() -> str:
   )
   lines = [HEADER, ('---',) * len(HEADER)]
   for name in available():
-    lines += rows_of(name, task)
+    lines += [(*row, origins[name]) for row in rows_of(name, task)]
   return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 

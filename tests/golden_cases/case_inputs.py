@@ -90,7 +90,7 @@ def as_is(x, key):
 
 def upload_name(case, client, number):
   name = f'upload/client{client}/round{number}'
-  if any(key.startswith(name) for key in case.arrays.files):
+  if any(key.startswith(name) for key in case.arrays):
     return name
   return f'client{client}/round{number}'
 

@@ -25,7 +25,7 @@ def check_paper(case):
     for i, client in enumerate(done.clients):
       name = f'client{i}/round{done.number}'
       # Some cases have no such arrays of clients that stood aside.
-      if any(key.startswith(name) for key in case.arrays.files):
+      if any(key.startswith(name) for key in case.arrays):
         case.check_tree(name, client)
     case.check_tree(f'global/round{done.number}', done.server.params)
   rounds.check_losses(case, losses)

@@ -142,7 +142,7 @@ def check_clusters(case):
       case.seen.add(f'{name}/labels')  # the best of many near-optimal ones
     case.seen.add(f'{name}/inertia_ninit10_worst')  # made the bound
   x, cap = arrays['capped/x'], int(arrays['capped/cap'])
-  starts = [key for key in arrays.files if key.endswith('/centroids_init')]
+  starts = [key for key in arrays if key.endswith('/centroids_init')]
   for name in (key.removesuffix('/centroids_init') for key in starts):
     centres = arrays[f'{name}/centroids_init']
     rng = np.random.default_rng(0)

@@ -69,7 +69,7 @@ INPUTS = ('counts', 'tau', 'y')
 
 
 def variants(case):
-  return [key[:-5] for key in case.arrays.files if key.endswith('/loss')]
+  return [key[:-5] for key in case.arrays if key.endswith('/loss')]
 
 
 def params_and_batch(case):

@@ -131,8 +131,7 @@ def check_parts(case, done):
     for name, leaf in goldens.flatten(client).items():
       stored = [f'{prefix}/{name}', f'{prefix}/{name}@']
       if leaf is not None and any(
-        key == stored[0] or key.startswith(stored[1])
-        for key in case.arrays.files
+        key == stored[0] or key.startswith(stored[1]) for key in case.arrays
       ):
         case.check(f'{prefix}/{name}', leaf)
 

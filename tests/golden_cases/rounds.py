@@ -166,7 +166,7 @@ def check_trained(case, i, number, params):
 
 def check_stored(case, prefix, tree):
   """Compare a model, holes aside, if the case has it."""
-  if any(key.startswith(f'{prefix}/') for key in case.arrays.files):
+  if any(key.startswith(f'{prefix}/') for key in case.arrays):
     leaves = {
       name: {part: leaf for part, leaf in layer.items() if leaf is not None}
       for name, layer in tree.items()

@@ -22,7 +22,7 @@ def check_partition(case):
     ]
     + [
       key
-      for key in case.arrays.files
+      for key in case.arrays
       if key.endswith(('class_assignment', 'block_choice'))
     ]
   )

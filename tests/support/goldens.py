@@ -1,11 +1,14 @@
 """Golden cases: find them, read their settings, compare with their arrays.
 
-A case is <case>.json (settings, tolerance) beside <case>.npz (arrays). Large
-arrays are stored as digests: `name@every{k}` holds every k-th element and
-`name@stats` three sums.
+A case is <case>.json (settings, tolerance) beside <case>.npz (arrays), or
+beside <case>.npz.xz, which golden_cases/pack.py makes. Large arrays are stored
+as digests: `name@every{k}` holds every k-th element, `name@stats` three sums.
 """
 
+import functools
+import io
 import json
+import lzma
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,11 @@ class Case:
 
   def __init__(self, path: Path):
     self.path = path
-    self.settings: dict[str, Any] = json.loads(path.read_text())
-    self.arrays = np.load(path.with_suffix('.npz'), allow_pickle=False)
+    self.settings = read_settings(path)
+    self.arrays = read_arrays(path.with_suffix('.npz'))
+    self.digests: dict[str, list[str]] = {}  # array -> what is stored of it
+    for key in self.arrays:
+      self.digests.setdefault(key.partition('@')[0], []).append(key)
     self.seen: set[str] = set()
     narrow = self.settings.get('model', '').startswith('narrow_simple_cnn')
     self.head = 'fc3' if narrow else 'head'  # what the files call it
@@ -29,19 +35,16 @@ class Case:
 
   def load(self, file: str) -> dict[str, np.ndarray]:
     """Return the arrays of another file of the same folder."""
-    with np.load(self.path.parent / file, allow_pickle=False) as arrays:
-      return dict(arrays)
+    return read_arrays(self.path.parent / file)
 
   def check(self, name: str, got: Any, exact: bool = False) -> None:
     """Compare with everything that is stored of the array `name`."""
     got = np.asarray(got)
-    digests = {key: _digest(key, name, got) for key in self.arrays.files}
-    found = {key: value for key, value in digests.items() if value is not None}
-    assert found, f'{self["case"]}: nothing is stored of {name}'
-    for key, value in found.items():
-      rtol, atol = (0, 0) if exact else self._tolerance(key)
+    assert name in self.digests, f'{self["case"]}: nothing is stored of {name}'
+    for key in self.digests[name]:
+      rtol, atol = (0, 0) if exact else self.tolerance(key)
       np.testing.assert_allclose(
-        value, self.arrays[key], rtol=rtol, atol=atol, err_msg=key
+        digest(key, got), self.arrays[key], rtol=rtol, atol=atol, err_msg=key
       )
       self.seen.add(key)
 
@@ -62,20 +65,38 @@ class Case:
     """Fail if an array of the case, inputs aside, was not compared."""
     left = [
       key
-      for key in self.arrays.files
+      for key in self.arrays
       if key not in self.seen and not key.startswith(tuple(inputs))
     ]
     assert not left, f'{self["case"]}: not compared: {left}'
 
-  def _tolerance(self, key):
-    rule = self['tolerance']
-    if rule == 'exact':
+  def tolerance(self, key: str) -> tuple[float, float]:
+    """Return rtol and atol of a stored array; what rounding took is off."""
+    whole = rule = self['tolerance']
+    if rule == 'exact' or rule.get('exact') is True:
       return 0, 0
     if key.startswith('steps_') and 'steps_*' in rule:
       rule = rule['steps_*']
     elif key.endswith('@stats') and 'stats' in rule:
       rule = rule['stats']
-    return rule['rtol'], rule['atol']
+    return rule['rtol'], rule['atol'] - whole.get('rounded', 0)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+  return json.loads(path.read_text())
+
+
+@functools.lru_cache(maxsize=4)  # the inputs that many cases share
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+  """Return the arrays of <case>.npz, or of <case>.npz.xz beside it."""
+  packed = path.with_suffix('.npz.xz')
+  content = (
+    lzma.decompress(packed.read_bytes())
+    if packed.exists()
+    else path.read_bytes()
+  )
+  with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+    return dict(arrays)
 
 
 def discover(folder: Path) -> dict[str, Path]:
@@ -86,8 +107,10 @@ def discover(folder: Path) -> dict[str, Path]:
   """
   cases: dict[str, Path] = {}
   for path in sorted(folder.rglob('*.json')):
-    settings = json.loads(path.read_text())
-    if 'algorithm' not in settings or not path.with_suffix('.npz').exists():
+    settings = read_settings(path)
+    if 'algorithm' not in settings or not list(
+      path.parent.glob(f'{path.stem}.npz*')
+    ):
       continue
     name = settings['case']
     cases[f'{path.parent.name}/{name}' if name in cases else name] = path
@@ -140,14 +163,11 @@ def _hash(spec):
   return h.reshape(spec['shape'])
 
 
-def _digest(key, name, x):
-  """Return what `key` stores of the array `name`, or None."""
-  if key == name:
-    return x
-  if key == f'{name}@stats':
+def digest(key: str, x: np.ndarray) -> np.ndarray:
+  """Return what `key` stores of the array x."""
+  _, _, kind = key.partition('@')
+  if kind == 'stats':
     v = x.ravel()
     places = np.arange(1, v.size + 1) / v.size
     return np.array([v.sum(), np.sqrt((v * v).sum()), (v * places).sum()])
-  if key.startswith(f'{name}@every'):
-    return x.ravel()[:: int(key.rsplit('@every')[1])]
-  return None
+  return x.ravel()[:: int(kind.removeprefix('every'))] if kind else x
