@@ -83,6 +83,12 @@ def choose(
   return (*named, default)[0], ','.join(rest)
 
 
+def methods() -> list[str]:
+  """Return the names of all methods, the files of fedjax_pfl/algorithms/."""
+  files = (FOLDER.parent / 'fedjax_pfl' / 'algorithms').glob('[!_]*.py')
+  return sorted(path.stem for path in files)
+
+
 def config_files() -> list[pathlib.Path]:
   """Return the files of this folder that --config takes, by name."""
   files = sorted(FOLDER.glob('*.py'))

@@ -60,12 +60,8 @@ SHARDS = {
   'batch_size': 20,  # a client has about 72 images
   'finetune': {'batch_size': 20},
 }
-EXPERIMENTS = {
-  'apfl': SHARDS,
+SPECIAL = {
   'centralized': {'total_epochs': 20, 'batch_size': 32, 'learning_rate': 0.05},
-  'ditto': SHARDS,
-  'fedavg': SHARDS,
-  'fedbabu': SHARDS,
   'fedconcat': {
     'hp': {'clusters': 3, 'classifier_rounds': 60, 'noise_inputs': 1000},
     'partition': 'classes',
@@ -78,12 +74,6 @@ EXPERIMENTS = {
     'log_every': 3,
     'views': ('initial',),
   },
-  'fedlc': SHARDS,
-  'fedper': SHARDS,
-  'fedprox': SHARDS,
-  'fedrep': SHARDS,
-  'fedrs': SHARDS,
-  'lg_fedavg': SHARDS,
   'local_only': {
     'num_clients': 20,
     'shards_per_client': 2,
@@ -91,12 +81,9 @@ EXPERIMENTS = {
     'log_every': 5,  # a dispatch costs as much as a round of so few images
     'eval_every': 5,
   },
-  'moon': SHARDS,
-  'per_fedavg': SHARDS,
-  'pfedme': SHARDS,
-  'scaffold': SHARDS,
   'superfed': SHARDS | {'views': ('initial', 'mix_0.5', 'mix_1.0')},
 }
+EXPERIMENTS = {name: SPECIAL.get(name, SHARDS) for name in common.methods()}
 
 
 def get_config(arg=''):

@@ -148,9 +148,3 @@ def test_configs_exist(page):
     if PLACEHOLDER.search(config) or config == 'configs/common.py':
       continue
     assert read_settings(str(ROOT / config))['algorithm'] in available()
-
-
-def test_every_method_is_in_the_table():
-  text = (ROOT / 'docs' / 'methods.md').read_text()
-  for name in available():
-    assert f'`algorithms/{name}.py`' in text, name

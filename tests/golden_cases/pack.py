@@ -37,7 +37,7 @@ class Recorded(goldens.Case):
   def check(self, name, got, exact=False):
     super().check(name, got, exact)
     if not exact and self.arrays[self.digests[name][0]].dtype == float:
-      self.computed[name] = np.asarray(got)
+      self.computed[name] = np.asarray(got, float)
 
 
 def pack(path: Path, starts: dict[str, str], check_fn, to: Path) -> None:
