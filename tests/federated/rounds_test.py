@@ -20,6 +20,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated import chunking, rounds
 from fedjax_pfl.federated.cohort import (
+  by_size,
   cohort_size,
   sample_cohort,
   sample_cohorts,
@@ -88,6 +89,14 @@ def test_more_clients_than_are_permuted_are_drawn_about_equally_often():
   assert visits.shape == (3000,) and visits.sum() == 30_000
   assert visits.std() == pytest.approx(3.15, rel=0.1)
   assert abs(visits[:1500].sum() - 15_000) < 4 * 87
+
+
+def test_clients_of_one_size_are_in_the_order_of_their_ids():
+  """Whatever the order of the cohort: then sums have the same bits."""
+  counts = jnp.array([4, 9, 4, 9, 4])
+  for ids in ([3, 4, 0, 1, 2], [4, 3, 2, 1, 0]):
+    order = by_size(jnp.array(ids), counts)
+    assert jnp.array(ids)[order].tolist() == [0, 2, 4, 1, 3]
 
 
 def test_fixed_seed_gives_fixed_cohorts():

@@ -60,7 +60,7 @@ def check_rounds(case, hp):
     alphas.append([client.alpha for client in done.clients])
     case.check_tree(f'global/round{done.number}', done.server.params)
   rounds.check_losses(case, losses)
-  if 'alpha' in case.arrays:
+  if 'alpha' in case.digests:
     case.check('alpha', np.transpose(alphas))  # [client, round]
   for i, client in enumerate(done.clients):
     views = algorithm.personalize(done.server, client, of(train, i), KEY(0))

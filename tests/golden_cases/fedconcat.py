@@ -30,7 +30,7 @@ def check_fedconcat(case):
   )
   first, last = fedconcat.build(task, hp)
   train, test = clients_data(case)
-  if 'distribution' in case.arrays:
+  if 'distribution' in case.digests:
     counts = label_counts_of_clients(train, task.num_classes)
     case.check('distribution', label_shares(counts))
   assignment = iter(case['cluster_assignment'])
@@ -68,9 +68,9 @@ def check_classifier(case, task, hp, stage, clusters_server, train, test):
     params = server.params
     return np.stack([fn(params, x, jnp.ones(len(x))) for x in images])
 
-  if 'features/test' in case.arrays:
+  if 'features/test' in case.digests:
     case.check('features/test', of_tests(features, start))
-  if 'logits/round0' in case.arrays:
+  if 'logits/round0' in case.digests:
     case.check('logits/round0', of_tests(logits, start))
   train = stage.prepare_data(start, train)
   algorithm = stage.algorithm._replace(init_server=lambda rng: start)

@@ -36,7 +36,7 @@ def check_both_losses(case, i, number, info):
   """Compare cross-entropies alone, or the objective and them beside it."""
   alone = f'step_ce/client{i}/round{number}'
   cross_entropies = info.reports['cross_entropies']
-  if alone in case.arrays:
+  if alone in case.digests:
     check_steps(case, i, number, info)
     case.check(alone, cross_entropies[: int(info.num_steps)])
   else:

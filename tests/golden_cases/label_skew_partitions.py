@@ -36,7 +36,7 @@ def check_classes(case):
 def check_dirichlet(case):
   """Deal by the seed alone, or by the proportions and orders that are given."""
   for name, variant in case['variants'].items():
-    if f'{name}/proportions' in case.arrays:
+    if f'{name}/proportions' in case.digests:
       indices = deal_given(case, name, variant)
     else:
       indices = deal(case, name, 'dirichlet_capped', DIRICHLET)
@@ -113,7 +113,7 @@ def check_indices(case, name, indices):
 
 
 def check_if_stored(case, name, got):
-  if name in case.arrays:
+  if name in case.digests:
     case.check(name, got, exact=True)
 
 

@@ -59,7 +59,7 @@ def forward_of_generated(case):
   run = make_run(task, x, y)
   check_gradients(case, run, params)
   for part in ('full', 'body'):
-    if f'steps_{part}/loss' in case.arrays:
+    if f'steps_{part}/loss' in case.digests:
       check_steps(case, run, params, part_mask(task, part), part)
 
 
@@ -89,7 +89,7 @@ def check_gradients(case, run, params):
   loss, grads, logits, features = run(params)
   case.check('loss', loss)
   case.check('logits', logits)
-  if 'features' in case.arrays:
+  if 'features' in case.digests:
     case.check('features', features)
   case.check_tree('grad', grads)
 

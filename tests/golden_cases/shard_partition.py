@@ -11,7 +11,7 @@ def check_partition(case):
     for s in case['shards_per_client']:
       for split in ('train', 'test'):
         place = f'{name}/s{s}/{split}'
-        if f'{place}/client_indices' not in case.arrays:
+        if f'{place}/client_indices' not in case.digests:
           continue
         replay(case, place, case.arrays[f'{name}/{split}_labels'])
   case.finish(
