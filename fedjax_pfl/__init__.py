@@ -50,8 +50,9 @@ from fedjax_pfl.federated.rounds import (
   make_round,
   make_rounds,
 )
+from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops.replace_layers import replace_layers
-from fedjax_pfl.models.task import make_task, task_from_module
+from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.training.build import build_experiment

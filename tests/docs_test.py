@@ -135,7 +135,7 @@ def test_files_exist(page):
   text = FENCE.sub('', page.read_text())
   for file in {*FILE.findall(text)} - WRITTEN:
     if not PLACEHOLDER.search(file):
-      # `lock.py` under the heading of its room, `models/task.py` in any page
+      # `lock.py` under the heading of its room, else `models/registry.py`
       places = [ROOT / file, *(ROOT / 'fedjax_pfl').rglob(file)]
       folders = 'experiments', 'configs', 'configs/tables'
       places += [ROOT / folder / file for folder in folders]

@@ -18,7 +18,7 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.target import KINDS as TARGETS
 from fedjax_pfl.federated.cohort import cohort_size
-from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.training.program import CPU_BLOCK
 
 TABLES = ('models', 'methods')

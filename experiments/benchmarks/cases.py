@@ -27,7 +27,8 @@ from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.chunking import chunk_size, evaluation_chunk
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.federated.sharding import make_mesh
-from fedjax_pfl.models import task as tasks
+from fedjax_pfl.models import registry
+from fedjax_pfl.models.module_task import task_from_module
 
 VIEW = 'finetuned'
 
@@ -71,9 +72,9 @@ def make_task(case: Case) -> Task:
   Plain modules are not augmented, as in the benchmarks that they are from.
   """
   augment, normalise = make_transforms('cifar10', case.image_shape)
-  make, model = tasks.make_task, case.model
+  make, model = registry.make_task, case.model
   if case.model in PLAIN:
-    make, model = tasks.task_from_module, PLAIN[model](case.num_classes)
+    make, model = task_from_module, PLAIN[model](case.num_classes)
     augment = normalise
   return make(
     model,

@@ -10,8 +10,8 @@ from experiments.benchmarks.measure import NO_TORCH, has_torch
 from experiments.benchmarks.plain_models import PLAIN
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import bad_input, check_known
-from fedjax_pfl.models.ops.conv import CONV_IMPLS
-from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
+from fedjax_pfl.models.registry import MODELS
 
 DTYPES = ('float32', 'float64')
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.benchmarks.measure import Measured
 from experiments.benchmarks.timing import Spread
-from fedjax_pfl.models.ops.conv import resolve
+from fedjax_pfl.models.ops.replace_layers import resolve
 
 WIDTH = 80
 TITLES = {

@@ -38,7 +38,7 @@ from fedjax_pfl.evaluation.evaluate import (
   view_names,
 )
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
-from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import Settings

@@ -18,7 +18,7 @@ from fedjax_pfl.core.hyperparameters import PROTOCOLS
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.models.task import make_task
+from fedjax_pfl.models.registry import make_task
 
 MODEL, IMAGE, NUM_CLASSES, NUM_CLIENTS = 'convnet4', (32, 32, 3), 10, 100
 HEADER = (

@@ -97,13 +97,17 @@ class Task(NamedTuple):
   # In `loss`, and where a method computes it itself; None is cross-entropy.
   example_loss: ExampleLoss | None = None
   classify: Callable[[Params, Array], Array] = linear_head
+  norm_leaves: Mask | None = None  # by the type of the layers; None: unknown
 
   @property
   def is_norm(self) -> Mask:
     """Return the mask of the leaves of normalisation layers.
 
-    Layers with a parameter `scale`, as BatchNorm, GroupNorm and LayerNorm have.
+    By the type of the layers; of a task that does not know it, layers with a
+    parameter `scale`, as BatchNorm, GroupNorm and LayerNorm have.
     """
+    if self.norm_leaves is not None:
+      return self.norm_leaves
     paths = jax.tree_util.tree_leaves_with_path(self.is_head)
     scaled = {path[:-1] for path, _ in paths if path[-1].key == 'scale'}
     return jax.tree_util.tree_map_with_path(

@@ -64,6 +64,11 @@ def widen(task: Task, number: int) -> Task:
     loss=loss,
     train_outputs=train_outputs,
     is_head=trees.path_mask(shapes, lambda name: name.startswith('head/')),
+    norm_leaves=task.norm_leaves
+    and {
+      'encoders': encoders_of(task, task.norm_leaves),
+      'head': dict.fromkeys(shapes['head'], False),
+    },
   )
 
 
@@ -86,13 +91,11 @@ def concatenate(features_fn, task: Task, encoders: PyTree) -> Array:
   def encode(encoder):
     return features_fn(trees.combine(encoder, no_head))
 
-  each = lax.map if target() == 'cpu' else _vmapped
-  rows = each(encode, encoders)  # [M, B, F]
+  if target() == 'cpu':
+    rows = lax.map(encode, encoders)  # [M, B, F]
+  else:
+    rows = jax.vmap(encode)(encoders)
   return jnp.moveaxis(rows, 0, 1).reshape(rows.shape[1], -1)
-
-
-def _vmapped(fn, tree):
-  return jax.vmap(fn)(tree)
 
 
 def encoders_of(task: Task, models: Params) -> Params:

@@ -113,6 +113,16 @@ def head_mask(params: Params, num_classes: int) -> Mask:
   )
 
 
+def norm_mask(params: Params, norms: set[tuple[str, ...]]) -> Mask:
+  """Return which leaves belong to the layers at these paths."""
+
+  def is_norm(path, _) -> bool:
+    names = tuple(key.key for key in path)
+    return any(names[:n] in norms for n in range(len(names)))
+
+  return jax.tree_util.tree_map_with_path(is_norm, params)
+
+
 def _check_head(head: Params, num_classes: int) -> None:
   """Refuse a head that is no linear layer: methods read its two arrays."""
   shapes = {

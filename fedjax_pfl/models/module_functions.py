@@ -11,7 +11,16 @@ import flax.linen as nn
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Key, Outputs, Params
+from fedjax_pfl.models.ops import layers
 
+NORMS = (
+  layers.BatchNorm,
+  nn.BatchNorm,
+  nn.GroupNorm,
+  nn.InstanceNorm,
+  nn.LayerNorm,
+  nn.RMSNorm,
+)
 Begin = Callable[[Key, Array, Array], tuple[Array, dict[str, Params]]]
 
 
@@ -23,6 +32,7 @@ class ModuleFunctions(NamedTuple):
   features: Callable[[Params, Array, Array], Array]  # [B, F]
   logits: Callable[[Params, Array, Array], Array]  # [B, Y]
   train_outputs: Callable[[Params, Array, Array, Key], Outputs]
+  norms: set[tuple[str, ...]]  # of normalisation layers, once begin is traced
 
 
 def linen_functions(module: nn.Module) -> ModuleFunctions:
@@ -31,8 +41,16 @@ def linen_functions(module: nn.Module) -> ModuleFunctions:
   is_random = takes_train(name, getattr(module, 'features', None))
   testing = {'train': False} if is_random else {}  # whatever its default is
 
+  norms = set()
+
+  def watch(call, args, how, context):
+    if isinstance(context.module, NORMS):
+      norms.add(context.module.path)
+    return call(*args, **how)
+
   def begin(key, x, mask):
-    return module.init_with_output(key, x, mask)
+    with nn.intercept_methods(watch):
+      return module.init_with_output(key, x, mask)
 
   def features(params, x, mask):
     return module.apply(
@@ -58,7 +76,7 @@ def linen_functions(module: nn.Module) -> ModuleFunctions:
       rngs={'dropout': key},
     )
 
-  return ModuleFunctions(name, begin, features, logits, train_outputs)
+  return ModuleFunctions(name, begin, features, logits, train_outputs, norms)
 
 
 def both(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:

@@ -21,6 +21,13 @@ from fedjax_pfl.models.module_functions import (
   takes_train,
 )
 
+NORMS = (
+  nnx.BatchNorm,
+  nnx.GroupNorm,
+  nnx.InstanceNorm,
+  nnx.LayerNorm,
+  nnx.RMSNorm,
+)
 MakeModule = Callable[[nnx.Rngs], nnx.Module]
 
 
@@ -59,7 +66,9 @@ def nnx_functions(make: MakeModule) -> ModuleFunctions:
     how = {'train': True} if is_random else {}
     return both(merged(params, key), x, mask, **how)
 
-  return ModuleFunctions(name, begin, features, logits, train_outputs)
+  return ModuleFunctions(
+    name, begin, features, logits, train_outputs, {*found.norms}
+  )
 
 
 @jax.tree_util.register_pytree_node_class
@@ -69,7 +78,7 @@ class _Found:
   def __init__(self, params: PyTree, streams: PyTree, others: PyTree, static):
     self.params, self.streams, self.others = params, streams, others
     self.static = static
-    self.graph, self.kind, self.has_dropout = static
+    self.graph, self.kind, self.has_dropout, self.norms = static
 
   @classmethod
   def of(cls, make: MakeModule, key: Key) -> '_Found':
@@ -77,12 +86,11 @@ class _Found:
     if not is_nnx(module):
       raise _not_a_module(module)
     graph, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
-    has_dropout = any(
-      isinstance(one, nnx.Dropout) and one.rate
-      for _, one in nnx.iter_graph(module)
-    )
+    parts = [*nnx.iter_graph(module)]
+    has_dropout = any(isinstance(p, nnx.Dropout) and p.rate for _, p in parts)
+    norms = tuple((*map(str, at),) for at, p in parts if isinstance(p, NORMS))
     pure = [nnx.to_pure_dict(state) for state in states]
-    return cls(*pure, (graph, type(module), has_dropout))
+    return cls(*pure, (graph, type(module), has_dropout, norms))
 
   def tree_flatten(self) -> tuple:
     return (self.params, self.streams, self.others), self.static

@@ -39,6 +39,7 @@ def outline(task: Task) -> Task:
   return task._replace(
     init=init,
     is_head=thinned(task.is_head),
+    norm_leaves=task.norm_leaves and thinned(task.norm_leaves),
     features=features,
     logits=logits,
     train_outputs=lambda params, batch, key: zeros(batch.x),

@@ -29,37 +29,37 @@ class BasicBlock(nn.Module):
   stride: int
   inits: layers.Inits = layers.pytorch
 
+  # Of each convolution: widths out, side of the kernel, whether it has the
+  # stride.
+  convolutions = (1, 3, True), (1, 3, False)
+
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.inits)
-    y = conv(self.width, 3, self.stride, 'conv1')(x)
-    y = nn.relu(norm('bn1')(y, mask))
-    y = conv(self.width, 3, 1, 'conv2')(y)
+    def normed(x, widths, size, stride, conv, norm):
+      x = layers.Conv(
+        widths * self.width,
+        (size, size),
+        stride,
+        size // 2,
+        inits=self.inits,
+        name=conv,
+      )(x)
+      return layers.BatchNorm(name=norm)(x, mask)
+
+    y = x
+    for i, (widths, size, has_stride) in enumerate(self.convolutions, 1):
+      y = nn.relu(y) if i > 1 else y
+      stride = self.stride if has_stride else 1
+      y = normed(y, widths, size, stride, f'conv{i}', f'bn{i}')
     if x.shape != y.shape:
-      x = conv(self.width, 1, self.stride, 'shortcut')(x)
-      x = norm('shortcut_bn')(x, mask)
-    return nn.relu(norm('bn2')(y, mask) + x)
+      x = normed(x, widths, 1, self.stride, 'shortcut', 'shortcut_bn')
+    return nn.relu(y + x)
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(BasicBlock):
   """As BasicBlock, with f = 1x1, 3x3 (which has the stride), 1x1 to 4 width."""
 
-  width: int
-  stride: int
-  inits: layers.Inits = layers.pytorch
-
-  @nn.compact
-  def __call__(self, x: Array, mask: Array) -> Array:
-    conv, norm = _layers(self.inits)
-    y = conv(self.width, 1, 1, 'conv1')(x)
-    y = nn.relu(norm('bn1')(y, mask))
-    y = conv(self.width, 3, self.stride, 'conv2')(y)
-    y = nn.relu(norm('bn2')(y, mask))
-    y = conv(4 * self.width, 1, 1, 'conv3')(y)
-    if x.shape != y.shape:
-      x = conv(4 * self.width, 1, self.stride, 'shortcut')(x)
-      x = norm('shortcut_bn')(x, mask)
-    return nn.relu(norm('bn3')(y, mask) + x)
+  convolutions = (1, 1, False), (1, 3, True), (4, 1, False)
 
 
 class Stage(nn.Module):
@@ -91,11 +91,10 @@ class ResNet(nn.Module):
   def setup(self):
     self.stem = layers.Conv(64, inits=self.inits)
     self.stem_bn = layers.BatchNorm()
-    for s, (blocks, width) in enumerate(
-      zip(self.blocks, WIDTHS, strict=True), 1
-    ):
-      stride = 1 if s == 1 else 2
-      stage = Stage(self.block, blocks, width, stride, self.inits)
+    for s, width in enumerate(WIDTHS, 1):
+      stage = Stage(
+        self.block, self.blocks[s - 1], width, min(s, 2), self.inits
+      )
       setattr(self, f'stage{s}', stage)
     self.head = layers.Dense(self.num_classes)
 
@@ -107,20 +106,3 @@ class ResNet(nn.Module):
 
   def __call__(self, x: Array, mask: Array) -> Array:
     return self.head(self.features(x, mask))
-
-
-def _layers(inits: layers.Inits):
-  def conv(features: int, size: int, stride: int, name: str) -> layers.Conv:
-    return layers.Conv(
-      features,
-      (size, size),
-      stride,
-      size // 2,
-      inits=inits,
-      name=name,
-    )
-
-  def norm(name: str) -> layers.BatchNorm:
-    return layers.BatchNorm(name=name)
-
-  return conv, norm

@@ -20,7 +20,7 @@ from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.models.module_checks import check_outputs
-from fedjax_pfl.models.task import task_from_module
+from fedjax_pfl.models.module_task import task_from_module
 
 WORDS = ('num_classes', 'input_shape', 'rngs')
 NO_WORDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

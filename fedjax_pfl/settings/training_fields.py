@@ -3,9 +3,9 @@
 from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
-from fedjax_pfl.models.ops.conv import CONV_IMPLS
+from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
 from fedjax_pfl.models.precision import PRECISIONS
-from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings.field import (
   BATCH_SIZE,
   EVALUATES,

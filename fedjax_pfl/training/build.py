@@ -34,7 +34,7 @@ from fedjax_pfl.federated.cohort import cohort_size, is_on_host
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.outline import outline
-from fedjax_pfl.models.task import make_task
+from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.models.user_model import make_user_task
 from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters

@@ -26,7 +26,7 @@ from fedjax_pfl.analysis.export import (
 from fedjax_pfl.data import find_recipe
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.models import concatenated
-from fedjax_pfl.models.task import MODELS
+from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.settings import parse_config

@@ -7,7 +7,7 @@ from helpers import make_task
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.parts import part_mask
-from fedjax_pfl.models import task as models
+from fedjax_pfl.models import registry as models
 
 TASK = make_task()
 

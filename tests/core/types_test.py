@@ -6,7 +6,7 @@ import pytest
 from helpers import KEY, assert_same_bits
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.models.task import make_task
+from fedjax_pfl.models.registry import make_task
 
 
 @pytest.mark.parametrize('precision', ['float32', 'mixed'])

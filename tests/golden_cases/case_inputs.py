@@ -9,7 +9,8 @@ import pytest
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.models import simple_cnn
-from fedjax_pfl.models.task import make_task, task_from_module
+from fedjax_pfl.models.module_task import task_from_module
+from fedjax_pfl.models.registry import make_task
 from golden_cases.python_loops import compiled
 
 KEY = jax.random.key  # nothing random is left in a case: any seed will do

@@ -10,7 +10,7 @@ import optax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Batch
-from fedjax_pfl.models.task import make_task
+from fedjax_pfl.models.registry import make_task
 from golden_cases.case_inputs import (
   KEY,
   as_given,

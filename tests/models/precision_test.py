@@ -11,8 +11,9 @@ import pytest
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch
-from fedjax_pfl.models.ops import fused_norm, separable
-from fedjax_pfl.models.task import make_task, task_from_module
+from fedjax_pfl.models.module_task import task_from_module
+from fedjax_pfl.models.ops import batch_norm, separable
+from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 MODEL = {'image_shape': (8, 8, 1), 'num_classes': 3}
@@ -95,8 +96,8 @@ def test_images_are_written_in_bfloat16():
     mask = jnp.ones(2, bool)
     for _ in range(2):
       x = separable.norm_depthwise(x, scale, scale, mask, kernel, 1)
-      x = fused_norm.norm(x, x, scale, scale, mask, True)
-    return fused_norm.norm_pool(x, scale, scale, mask, 2).sum()
+      x = batch_norm.norm(x, x, scale, scale, mask, True)
+    return batch_norm.norm_pool(x, scale, scale, mask, 2).sum()
 
   shapes = (2, 4, 4, 3), (3,), (3, 3, 3)
   arguments = [jnp.ones(shape, jnp.bfloat16) for shape in shapes]

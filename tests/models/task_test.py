@@ -12,14 +12,10 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.losses import masked_cross_entropy
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models import mobilenet, resnet
+from fedjax_pfl.models.module_task import task_from_module, unit_range
 from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.ops.replace_layers import replace_layers
-from fedjax_pfl.models.task import (
-  MODELS,
-  make_task,
-  task_from_module,
-  unit_range,
-)
+from fedjax_pfl.models.registry import MODELS, make_task
 
 KEY = jax.random.key
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -115,32 +111,20 @@ def test_names_are_nested():
   assert set(params['stage1']['block0']) == {'conv1', 'bn1', 'conv2', 'bn2'}
 
 
-@pytest.mark.parametrize('conv_impl', ['gemm', 'lax'])
-def test_digits_have_64_features(conv_impl):
-  task = digits(conv_impl=conv_impl)
-  params = task.init(jax.random.key(0))
-  x, _, mask = batch()
-  features = jax.jit(task.features)(params, x, mask)
-  assert features.shape == (6, 64)
-  logits = features @ params['head']['kernel'] + params['head']['bias']
-  np.testing.assert_allclose(
-    jax.jit(task.logits)(params, x, mask), logits, atol=1e-5
-  )
-
-
 @pytest.mark.parametrize(
-  'module, sides, channels',
+  'module, stride, how',
   [
-    (mobilenet.Block, (5, 4), 3),
-    (resnet.BasicBlock, (4, 5), 3),
-    (resnet.Bottleneck, (4, 4), 8),
+    (mobilenet.Block, 1, 'gemm'),
+    (mobilenet.Block, 2, 'fused'),
+    (resnet.BasicBlock, 1, 'fused'),
+    (resnet.BasicBlock, 2, 'gemm'),
+    (resnet.Bottleneck, 1, 'gemm'),
+    (resnet.Bottleneck, 2, 'fused'),
   ],
 )
-@pytest.mark.parametrize('stride', [1, 2])
-@pytest.mark.parametrize('how', ['gemm', 'fused'])
-def test_blocks_agree(how, stride, module, sides, channels):
+def test_blocks_agree(module, stride, how):
   """One block of each kind; with a stride, so with a projection."""
-  x = np.random.default_rng(0).normal(size=(4, *sides, channels))
+  x = np.random.default_rng(0).normal(size=(4, 5, 4, 8))
   with jax.enable_x64(True):
     x, mask = jnp.asarray(x), jnp.array([1.0, 1, 1, 0])
     block = module(4, stride)
@@ -157,9 +141,16 @@ def test_blocks_agree(how, stride, module, sides, channels):
     np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-def test_loss_is_the_masked_mean_and_zero_without_examples():
+def test_the_outputs_and_the_loss_of_the_digits():
+  """Features, of which the head makes logits; their masked mean, or zero."""
   task = digits()
   params = task.init(jax.random.key(0))
+  x, _, mask = batch()
+  features = jax.jit(task.features)(params, x, mask)
+  assert features.shape == (6, 64)
+  logits = features @ params['head']['kernel'] + params['head']['bias']
+  found = jax.jit(task.logits)(params, x, mask)
+  np.testing.assert_allclose(found, logits, atol=1e-5)
   loss = jax.jit(jax.value_and_grad(task.loss))
   value, _ = loss(params, batch(6, real=4), None)
   x, y, mask = batch(6, real=4)
@@ -180,29 +171,17 @@ def test_transforms_scale_bytes_and_keep_floats():
 
 
 class Tiny(nn.Module):
-  """A module whose last layer has the name `last`."""
-
-  last: str = 'head'
-  norm: type[nn.Module] | None = None
+  """A module of a user with a norm."""
 
   def setup(self):
-    if self.last == 'everything':
-      self.head = layers.Dense(3)
-    else:
-      self.body = layers.Dense(4)
-      setattr(self, self.last, layers.Dense(3))
-    if self.norm:
-      self.bn = self.norm(use_running_average=False)
+    self.body, self.head, self.scaler = nn.Dense(4), nn.Dense(3), nn.LayerNorm()
 
   def features(self, x, mask):
     del mask
-    x = x.reshape(len(x), -1)
-    x = self.bn(x) if self.norm else x
-    return x if self.last == 'everything' else self.body(x)
+    return self.body(self.scaler(x.reshape(len(x), -1)))
 
   def __call__(self, x, mask):
-    last = 'head' if self.last == 'everything' else self.last
-    return getattr(self, last)(self.features(x, mask))
+    return self.head(self.features(x, mask))
 
 
 class Dropping(nn.Module):
@@ -221,22 +200,25 @@ class Dropping(nn.Module):
     return self.head(self.features(x, mask))
 
 
-class NoFeatures(nn.Module):
-  @nn.compact
-  def __call__(self, x, mask):
-    return layers.Dense(3, name='head')(x.reshape(len(x), -1))
-
-
 def test_module_of_a_user():
   task = task_from_module(Tiny(), image_shape=(2, 2, 1), num_classes=3)
-  assert task.is_head == {
-    'body': {'kernel': False, 'bias': False},
-    'head': {'kernel': True, 'bias': True},
-  }
+  off, on = ({'kernel': is_on, 'bias': is_on} for is_on in (False, True))
+  no, yes = ({'scale': is_on, 'bias': is_on} for is_on in (False, True))
+  assert task.is_head == {'body': off, 'head': on, 'scaler': no}
+  assert task.is_norm == {'body': off, 'head': off, 'scaler': yes}
   params = task.init(jax.random.key(0))
   x = jnp.ones((5, 2, 2, 1))
   assert task.features(params, x, jnp.ones(5)).shape == (5, 4)
   assert task.logits(params, x, jnp.ones(5)).shape == (5, 3)
+
+
+def test_which_leaves_are_normalisations():
+  """Those of BatchNorm: the names of our models begin with bn or end so."""
+  for name in MODELS:
+    task = make_task(name, image_shape=(32, 32, 3), num_classes=3)
+    for path, is_norm in jax.tree_util.tree_leaves_with_path(task.is_norm):
+      layer = path[-2].key
+      assert is_norm == (layer.startswith('bn') or layer.endswith('_bn'))
 
 
 def test_first_parameters_have_the_same_bits_inside_another_program():
@@ -304,32 +286,19 @@ def test_vgg9_has_the_dropout_of_the_paper():
 
 
 @pytest.mark.parametrize(
-  'module, sentence',
+  'name, options, words',
   [
-    (Tiny('last_one'), r'selects 0 of 4 leaves.*last_one/bias.*"head"\?'),
-    (Tiny('everything'), r'selects 2 of 2 leaves'),
-    (Tiny(norm=nn.BatchNorm), r'batch_stats.*layers\.BatchNorm'),
-    (NoFeatures(), r'no method `features`'),
+    ('convnet4', {'image_shape': (8, 8, 1)}, 'at least 16x16 pixels'),
+    ('simple_cnn', {}, r'simple_cnn: .* at least 16x16 pixels'),
+    ('superfed_cnn', {}, 'expected 28x28, 32x32, 64x64 pixels'),
+    ('superfed_cnn', {'image_shape': (28, 32, 3)}, 'expected 28x28, 32x32'),
+    ('convnet3', {'image_shape': (28, 28)}, r'\(height, width, channels\)'),
+    ('resnet9', {}, r'did you mean resnet\d0'),
+    ('convnet3', {'conv_impl': 'fast'}, r'conv_impl: got .fast.'),
   ],
-)  # fmt: skip
-def test_errors_of_modules(module, sentence):
-  with pytest.raises(BadInput, match=sentence):
-    task_from_module(module, image_shape=(2, 2, 1), num_classes=3)
-
-
-def test_errors_of_sizes():
-  with pytest.raises(BadInput, match=r'\(2, 3\).*expected logits of.*\(2, 4\)'):
+)
+def test_errors_of_names_and_sizes(name, options, words):
+  with pytest.raises(BadInput, match=words):
+    make_task(name, **{'image_shape': (8, 8, 1), 'num_classes': 10} | options)
+  with pytest.raises(BadInput, match=r'\(2, 3\).*expected logits.*\(2, 4\)'):
     task_from_module(Tiny(), image_shape=(2, 2, 1), num_classes=4)
-  with pytest.raises(BadInput, match='at least 16x16 pixels'):
-    make_task('convnet4', image_shape=(8, 8, 1), num_classes=10)
-  with pytest.raises(BadInput, match=r'simple_cnn: .* at least 16x16 pixels'):
-    make_task('simple_cnn', image_shape=(8, 8, 1), num_classes=10)
-  for shape in ((8, 8, 1), (28, 32, 3)):
-    with pytest.raises(BadInput, match='expected 28x28, 32x32, 64x64 pixels'):
-      make_task('superfed_cnn', image_shape=shape, num_classes=10)
-  with pytest.raises(BadInput, match=r'\(height, width, channels\)'):
-    make_task('convnet3', image_shape=(28, 28), num_classes=10)
-  with pytest.raises(BadInput, match=r'did you mean resnet\d0'):
-    make_task('resnet9', image_shape=(8, 8, 1), num_classes=10)
-  with pytest.raises(BadInput, match=r'conv_impl: got .fast.'):
-    digits(conv_impl='fast')

@@ -19,7 +19,7 @@ from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.models.task import make_task as make_model
+from fedjax_pfl.models.registry import make_task as make_model
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import OF_SERVER, Table, field, replaced
 from fedjax_pfl.reproduction.plan import distinct_trainings, plan

@@ -15,7 +15,7 @@ from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import Images, load_dataset, transforms
 from fedjax_pfl.data.images import make_dataset
-from fedjax_pfl.models.task import task_from_module
+from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.settings import parse_config, replace
 from fedjax_pfl.training import build_data as module
 from fedjax_pfl.training.build import (

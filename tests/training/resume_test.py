@@ -16,7 +16,7 @@ from compiler import QUICK
 from helpers import assert_same_bits
 
 from fedjax_pfl.evaluation.metrics import score_view
-from fedjax_pfl.models.task import make_task
+from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.training.build import build_experiment

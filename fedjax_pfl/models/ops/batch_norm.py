@@ -1,33 +1,45 @@
-"""BatchNorm and ReLU with the statistics of this batch, for a CPU.
+"""BatchNorm of images [B, H, W, C] with the statistics of this batch.
 
-  x = (y - mean) / sqrt(var + eps),   z = relu(scale x + bias)
+  x^ = (x - mean) / sqrt(var + eps),   z = relu(scale x^ + bias + skip) w
 
-Arrays are [C, n]: channels, and the pixels of all examples, as Winograd's tiles
-and depthwise convolutions have them (norm_pixels.py has the others). w [n] is 1
-for the pixels of an example, 0 for those of padding. Padding does not enter
-mean and (biased) variance, and its outputs are zeros. The gradient is written
-by hand:
+w [B] is 1 for the rows of the mask: others do not enter mean and (biased)
+variance, and their outputs are zeros. `masked_batch_norm` is the definition.
+`norm` and `norm_pool` read and write images as few times as they can; a pass
+takes longer than its arithmetic:
 
-  g = dz where z > 0,   dbias = sum g,   dscale = sum g x,
-  dy = scale / sqrt(var + eps) (g - (dbias + x dscale) / n)
+  statistics   one pass: sums of d and d^2, d = x - s, where the shift s is the
+               first pixel of the first image: without a shift, E[x^2] - mean^2
+               would lose digits
+  gradient     dbias = sum g, dscale = sum g x^ in one pass,
+               dx = scale / sqrt(var + eps) (g - (dbias + x^ dscale) / n)
+               in another; g = dz where z > 0
 
-`pooled` adds a 2x2 max-pool: y are the four pixels of every window, z takes
-their maximum, and g and both sums live on a quarter of the pixels.
+With a skip, g is its gradient, too, and is written; without one, both passes
+compute the gate z > 0 from x again.
+
+On a GPU a barrier keeps XLA from finding that the two gates are equal: it would
+write the gate to memory in a pass of its own (MobileNet on an H100: 27.0
+instead of 25.2 MB an image). For the same reason the gate is a factor, not a
+choice. Both sums are one reduction, which has fewer kernels. A TPU, where
+neither was compared, has a choice and two sums. On a CPU sums add up some
+images where they are read, the rest as XLA's sum over rows: a sum of products
+it takes for a matrix product, under a client axis 50 times as slow.
 """
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.fusion import one_pass
+from fedjax_pfl.models.ops import pool
+from fedjax_pfl.models.ops.passes import add_some, one_pass
 
 EPSILON = 1e-5
-# Products that are sums: an accelerator must not round what it adds up.
-_dot = functools.partial(lax.dot, precision=lax.Precision.HIGHEST)
 # What jaxprs call the function: a user's own may have its short name.
 MASKED_NORM = 'fedjax_pfl_masked_batch_norm'
 
@@ -69,160 +81,200 @@ masked_batch_norm.__name__ = MASKED_NORM
 masked_batch_norm = jax.jit(masked_batch_norm)
 
 
-@jax.custom_vjp
-def norm(y: Array, scale: Array, bias: Array, w: Array) -> Array:
-  """Return z [C, n] of y [C, n]."""
-  return _norm_forward(y, scale, bias, w)[0]
+class Moments(NamedTuple):
+  """The statistics of the rows of a mask, in at least float32."""
+
+  mean: Array  # [C]
+  inverse: Array  # [C] 1 / sqrt(var + eps)
+  weight: Array  # [B, 1, 1, 1]
+  number: Array  # [] pixels; at least 1
 
 
-def _norm_forward(y, scale, bias, w):
-  n = jnp.maximum(w.sum(), 1)
-  (y,) = _subtract([y], _dot(y, w) / n, w)
-  inverse = _inverse([y], n)
-  z = _activate(y, scale * inverse, bias, w)
-  return z, (y, z, scale, inverse, w, n)
+def moments(x: Array, mask: Array) -> Moments:
+  """Return mean and inverse deviation of x [B, H, W, C]."""
+  weight = mask.reshape(-1, 1, 1, 1).astype(jax.eval_shape(wide, x).dtype)
+  number = jnp.maximum(weight.sum() * x.shape[1] * x.shape[2], 1)
+  shift = wide(x[0, 0, 0])
+  if target() == 'cpu':
+    first, second = map(_sum, _some_of_moments(x, shift, weight))
+  else:
+    first, second = map(_sum, _terms_of_moments(x, shift, weight))
+  first, second = first / number, second / number
+  variance = jnp.maximum(second - first * first, 0)
+  return Moments(shift + first, lax.rsqrt(variance + EPSILON), weight, number)
 
 
-def _norm_backward(saved, dz):
-  y, z, scale, inverse, w, n = saved
-  g = _gate(z, dz)
-  dbias, dscale = _sums(g, y, inverse)
-  dy = _gradient(g, y, w, *_factors(scale, inverse, dbias, dscale, n))
-  return dy, dscale, dbias, None
+def affine(scale: Array, bias: Array, of: Moments) -> tuple[Array, Array]:
+  """Return a, c of scale x^ + bias = a x + c."""
+  a = wide(scale) * of.inverse
+  return a, wide(bias) - a * of.mean
 
 
-norm.defvjp(_norm_forward, _norm_backward)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+def norm(
+  x: Array, skip: Array | None, scale: Array, bias: Array, mask: Array,
+  relu: bool,
+) -> Array:  # fmt: skip
+  """Return z [B, H, W, C]; without the ReLU, if `relu` is False."""
+  return _forward(x, skip, scale, bias, mask, relu)[0]
 
 
-@jax.custom_vjp
-def pooled(y: list[Array], scale: Array, bias: Array, w: Array) -> Array:
-  """Return z [C, h w B] of y as `matmul_conv.windows` returns it.
+def _forward(x, skip, scale, bias, mask, relu):
+  of = moments(x, mask)
+  z = _activate(relu)(x, skip, affine(scale, bias, of), of.weight)
+  z = stored(z, x.dtype)
+  # With a skip the result tells the gate; else the input does, which is read.
+  gate = z if relu and skip is not None else None
+  return z, (x, skip, gate, scale, bias, of)
 
-  y is four of [C, h, w, B], or one image [C, 2h, 2w, B].
+
+@functools.cache
+def _activate(relu: bool):
+  @one_pass
+  def activate(x, skip, line, weight):
+    a, c = line
+    z = wide(x) * a + c
+    z = z if skip is None else z + wide(skip)
+    return (lax.max(z, lax.full_like(z, 0)) if relu else z) * weight
+
+  return activate
+
+
+def _backward(relu, saved, dz):
+  x, skip, z, scale, bias, of = saved
+  if relu and z is None:
+    dx, dscale, dbias = gradient(x, scale, bias, of, dz)
+    return dx, None, dscale, dbias, None
+  g = wide(dz) * of.weight
+  g = _gated(g, z) if relu else g
+  sums = _sums(x, g, of)
+  dx, dscale, dbias = _gradient(x, g, sums, scale, bias, of)
+  dskip = None if skip is None else stored(g, skip.dtype)
+  return dx, dskip, dscale, dbias, None
+
+
+norm.defvjp(_forward, _backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def norm_pool(
+  x: Array, scale: Array, bias: Array, mask: Array, size: int
+) -> Array:
+  """Return the maximum of every size x size pixels of relu(norm(x)).
+
+  The largest pixel of a window is that with the largest x, or, where scale is
+  negative, with the smallest. Both sums of the gradient are over these pixels
+  alone; on a GPU the gradient of the pooling is never written to memory.
   """
-  return _pooled_forward(y, scale, bias, w)[0]
+  return _pool_forward(x, scale, bias, mask, size)[0]
 
 
-def _pooled_forward(y, scale, bias, w):
-  n = jnp.maximum(4 * w.sum(), 1)
-  _, h, wide, b = shape = y[0].shape
-  if len(y) == 1:
-    mean = _dot(_flat(y[0]), jnp.tile(w, 4)) / n
-    y = _split_subtract(y[0], mean, w.reshape(h // 2, wide // 2, b))
-    y = [_flat(t) for t in y]
-  else:
-    y = [_flat(t) for t in y]
-    y = _subtract(y, sum(_dot(t, w) for t in y) / n, w)
-  inverse = _inverse(y, n)
-  top = _extreme(y, jnp.where(scale < 0, -1, 1).astype(scale.dtype))
-  z = _activate(top, scale * inverse, bias, w)
-  # An array of no channels: its shape for the backward pass, without memory.
-  like = jnp.zeros((0, *shape[1:]), z.dtype)
-  return z, (y, top, z, scale, inverse, w, n, like)
+def _pool_forward(x, scale, bias, mask, size):
+  of = moments(x, mask)
+  a, c = affine(scale, bias, of)
+  sign = jnp.where(a < 0, -1, 1).astype(x.dtype)
+  top, won = pool.forward(x * sign, size)
+  top = top * sign
+  z = jnp.maximum(wide(top) * a + c, 0) * of.weight
+  return stored(z, x.dtype), (x, top, won, scale, bias, of)
 
 
-def _pooled_backward(saved, dz):
-  y, top, z, scale, inverse, w, n, like = saved
-  g = _gate(z, dz)
-  dbias, dscale = _sums(g, top, inverse)
-  factors = _factors(scale, inverse, dbias, dscale, n)
-  _, h, wide, b = like.shape
-  if h * wide * b == w.size:
-    dy = _unpool(y, g, top, w, *factors)
-    dy = [t.reshape(-1, h, wide, b) for t in dy]
-  else:
-    half = (h // 2, wide // 2, b)
-    y, g, top, w = jax.tree.map(
-      lambda t: t.reshape(*t.shape[:-1], *half), (y, g, top, w)
-    )
-    dy = [_join_unpool(y, g, top, w, *factors)]
-  return dy, dscale, dbias, None
+def _pool_backward(size, saved, dz):
+  x, top, won, scale, bias, of = saved
+  a, c = affine(scale, bias, of)
+  g = _gated(wide(dz) * of.weight, wide(top) * a + c)
+  sums = _sums(top, g, of)
+  spread = pool.backward(g, won, size, x.shape[1:3])
+  return *_gradient(x, spread, sums, scale, bias, of), None
 
 
-pooled.defvjp(_pooled_forward, _pooled_backward)
+norm_pool.defvjp(_pool_forward, _pool_backward)
 
 
-def _flat(x: Array) -> Array:
-  return x.reshape(len(x), -1)
+def gradient(
+  x: Array, scale: Array, bias: Array, of: Moments, dz: Array
+) -> tuple[Array, Array, Array]:
+  """Return (dx, dscale, dbias) of z = relu(scale x^ + bias) w."""
+  line = affine(scale, bias, of)
+  again = x if target() == 'cpu' else lax.optimization_barrier(x)
+  sums = _sums(again, dz, of, line)
+  return _gradient(x, dz, sums, scale, bias, of, line)
 
 
-def _inner(a: Array, b: Array) -> Array:
-  return jnp.einsum('cn,cn->c', a, b, precision=lax.Precision.HIGHEST)
+def _gated(g, z) -> Array:
+  """Return g where z > 0, else 0."""
+  if target() == 'gpu':
+    return g * jnp.maximum(jnp.sign(z), 0)
+  return lax.select(z > 0, g, lax.full_like(g, 0))
 
 
-def _inverse(y: list[Array], n: Array) -> Array:
-  return lax.rsqrt(sum(_inner(t, t) for t in y) / n + EPSILON)
+def _of_gate(x, dz, of, line):
+  """Return g; with a line a, c it is still to be gated by a x + c."""
+  if line is None:
+    return dz
+  a, c = line
+  return _gated(wide(dz) * of.weight, wide(x) * a + c)
 
 
-def _sums(g: Array, y: Array, inverse: Array) -> tuple[Array, Array]:
-  return _dot(g, jnp.ones(g.shape[1], g.dtype)), _inner(g, y) * inverse
+def _terms_of_sums(x, dz, of, line):
+  g = _of_gate(x, dz, of, line)
+  return g, g * ((wide(x) - of.mean) * of.inverse)
 
 
-def _factors(scale, inverse, dbias, dscale, n):
-  a = scale * inverse
-  return a, a * dbias / n, a * inverse * dscale / n
-
-
-def _column(a: Array, like: Array) -> Array:
-  return a.reshape(-1, *(1 for _ in like.shape[1:]))
+def _terms_of_moments(x, shift, weight):
+  d = (wide(x) - shift) * weight
+  return d, d * d
 
 
 @one_pass
-def _subtract(y, mean, w):
-  return [(t - _column(mean, t)) * w for t in y]
+def _some_of_sums(*args):
+  return [add_some(t, 0) for t in _terms_of_sums(*args)]
 
 
 @one_pass
-def _split_subtract(y, mean, w):
-  windows = [y[:, p::2, q::2] for p in (0, 1) for q in (0, 1)]
-  return [(t - _column(mean, t)) * w for t in windows]
+def _some_of_moments(*args):
+  return [add_some(t, 0) for t in _terms_of_moments(*args)]
+
+
+def _sums(x, dz, of, line=None) -> tuple[Array, Array]:
+  """Return dbias and dscale."""
+  if target() == 'cpu':
+    return tuple(map(_sum, _some_of_sums(x, dz, of, line)))
+  terms = _terms_of_sums(x, dz, of, line)
+  return tuple(map(_sum, terms)) if target() == 'tpu' else _both_sums(*terms)
+
+
+@jax.custom_jvp
+def _both_sums(g, h):
+  """Return both sums over pixels as one reduction."""
+  zero = jnp.zeros((), g.dtype)
+  return lax.reduce((g, h), (zero, zero), _add_pairs, (0, 1, 2))
+
+
+@_both_sums.defjvp
+def _both_sums_jvp(primals, tangents):  # JAX would halve the pixels by slices
+  return _both_sums(*primals), tuple(map(_sum, tangents))
+
+
+def _sum(g):
+  return g.sum((0, 1, 2))
+
+
+def _add_pairs(one, other):
+  return one[0] + other[0], one[1] + other[1]
+
+
+def _gradient(x, dz, sums, scale, bias, of, line=None):
+  """Return (dx, dscale, dbias) from g and the sums (dbias, dscale)."""
+  dx = stored(_to_input(x, dz, sums, wide(scale), of, line), x.dtype)
+  dbias, dscale = sums
+  return dx, dscale.astype(scale.dtype), dbias.astype(bias.dtype)
 
 
 @one_pass
-def _extreme(y, sign):
-  # With a negative scale the smallest pixel becomes the largest.
-  sign = _column(sign, y[0])
-  a, b, c, d = (sign * t for t in y)
-  return sign * lax.max(lax.max(a, b), lax.max(c, d))
-
-
-@one_pass
-def _activate(y, a, bias, w):
-  z = _column(a, y) * y + _column(bias, y)
-  return lax.max(z, lax.full_like(z, 0)) * w
-
-
-@one_pass
-def _gate(z, dz):
-  return lax.select(z > 0, dz, lax.full_like(dz, 0))
-
-
-@one_pass
-def _gradient(g, y, w, a, b, c):
-  a, b, c = (_column(t, y) for t in (a, b, c))
-  return a * g - b * w - c * y
-
-
-def _window_gradients(y, g, top, w, a, b, c):
-  a, b, c = (_column(t, top) for t in (a, b, c))
-  g = a * g
-  zero = lax.full_like(g, 0)
-  free = None  # the first of equal pixels gets the gradient, as in PyTorch
-  dy = []
-  for t in y:
-    hit = t == top
-    first = hit if free is None else hit & free
-    free = ~hit if free is None else free & ~hit
-    dy.append(lax.select(first, g, zero) - b * w - c * t)
-  return dy
-
-
-_unpool = one_pass(_window_gradients)
-
-
-@one_pass
-def _join_unpool(y, g, top, w, a, b, c):
-  dy = _window_gradients(y, g, top, w, a, b, c)
-  channels, h, wide, batch = top.shape
-  rows = [jnp.stack(dy[:2], 3), jnp.stack(dy[2:], 3)]
-  return jnp.stack(rows, 2).reshape(channels, 2 * h, 2 * wide, batch)
+def _to_input(x, dz, sums, scale, of, line):
+  g = _of_gate(x, dz, of, line)
+  dbias, dscale = sums
+  normed = (wide(x) - of.mean) * of.inverse
+  shared = (dbias + normed * dscale) / of.number
+  return scale * of.inverse * (g - shared * of.weight)

@@ -33,12 +33,13 @@ def block_size(images: int, bytes_each: int, bytes_shared: int = 0) -> int:
 
 
 def over_blocks(
-  f: Callable[..., tuple[PyTree, PyTree]], block: int, *arrays: Array
+  f: Callable[..., tuple[PyTree, PyTree]], block: int, *arrays: PyTree
 ) -> tuple[PyTree, PyTree]:
   """Return (sum, rows) of f(*blocks of rows) -> (summand, rows)."""
   if block == len(arrays[0]):
     return f(*arrays)
-  first = jax.eval_shape(f, *(x[:block] for x in arrays))[0]
+  some = jax.tree.map(lambda x: x[:block], arrays)
+  first = jax.eval_shape(f, *some)[0]
   zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), first)
 
   def step(total, *parts):

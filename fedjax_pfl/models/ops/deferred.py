@@ -2,8 +2,8 @@
 
 A convolution is a `Deferred`; a bias, a ReLU, a pooling that follow wrap it in
 another one. Whoever needs numbers calls `compute`. Then a `Fuse` function
-takes the largest group of layers for which it has one function: `fuse_gemm.py`
-for a CPU, `fuse_passes.py` for a GPU.
+takes the largest group of layers for which it has one function: `cpu_layers.py`
+for a CPU, `common_layers.py` for a GPU.
 """
 
 import functools
@@ -13,7 +13,8 @@ from typing import NamedTuple
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.patch_conv import Padding
+
+Padding = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Deferred:

@@ -12,7 +12,7 @@ the gradient u and v are computed again:
   dv = norm'(v, dz where z > 0),   dk_t = sum u_t dv
   du = sum_t dv_{-t} k_t,          dy = norm'(y, du where u > 0)
 
-with norm' of batch_norm.py. The passes of a block are in row_passes.py; u and
+with norm' of pooled_norm.py. The passes of a block are in row_passes.py; u and
 dv are in arrays with zeros around that a block leaves to the next.
 """
 
@@ -22,11 +22,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.types import Array, PyTree
-from fedjax_pfl.models.ops import batch_norm, matmul_conv, row_passes
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import batch_norm, row_passes, separable
 from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.blocks import block_size, in_turn
-from fedjax_pfl.models.ops.fusion import one_pass
+from fedjax_pfl.models.ops.passes import one_pass
+from fedjax_pfl.models.ops.patches_chwb import turned
 from fedjax_pfl.models.ops.row_passes import (
   Affine,
   Moments,
@@ -51,70 +52,49 @@ def norm_depthwise_norm(
 
 
 def _forward(y, first, kernel, second, mask, stride):
-  z, moments = _values(stride)(y, first, kernel, second, mask)
+  fast = _with_derivative_of(_plain_values, _values_in_blocks, stride)
+  z, moments = fast(y, first, kernel, second, mask)
   return z, (y, first, kernel, second, mask, *moments)
 
 
 def _backward(stride, saved, dz):
-  return *_gradients(stride)(*saved, dz), None
+  fast = _with_derivative_of(_plain_gradients, _gradients_in_blocks, stride)
+  return *fast(*saved, dz), None
 
 
 norm_depthwise_norm.defvjp(_forward, _backward)
 
 
-def _parts(stride: int, mask: Array) -> Callable[..., Array]:
-  """Return (y, first, kernel, second) -> z, layer after layer."""
-
-  def norm(y, affine):
-    rows = wide(y).reshape(len(y), -1)
-    weight = jnp.tile(mask.astype(rows.dtype), y.shape[1] * y.shape[2])
-    z = batch_norm.norm(rows, *map(wide, affine), weight)
-    return z.reshape(y.shape).astype(y.dtype)
-
-  def parts(y, first, kernel, second):
-    v = matmul_conv.depthwise(norm(y, first), kernel, stride)
-    return norm(v, second)
-
-  return parts
-
-
 @functools.cache
-def _values(stride: int) -> Callable[..., tuple[Array, tuple[Moments, ...]]]:
-  """Return (y, .., mask) -> z and the moments of y and v.
+def _with_derivative_of(plain: Callable, in_blocks: Callable, stride: int):
+  """Return in_blocks for a stride, with the derivative of `plain`.
 
-  Those who differentiate twice get the derivative of `_parts`: that of loops
-  over blocks takes 1.6 times as long. Moments have none, as the gradient of
-  `_parts` has its own.
+  For those who differentiate twice: the derivative of loops over blocks takes
+  1.6 times as long.
   """
-  values = jax.custom_jvp(functools.partial(_values_in_blocks, stride))
+  fast = jax.custom_jvp(functools.partial(in_blocks, stride))
 
-  @values.defjvp
+  @fast.defjvp
   def derivative(primals, tangents):
-    z, moments = values(*primals)
-    *args, mask = primals
-    dz = jax.jvp(_parts(stride, mask), tuple(args), tuple(tangents[:-1]))[1]
-    return (z, moments), (dz, jax.tree.map(jnp.zeros_like, moments))
+    slow = functools.partial(plain, stride)
+    return fast(*primals), jax.jvp(slow, primals, tangents)[1]
 
-  return values
+  return fast
 
 
-@functools.cache
-def _gradients(stride: int) -> Callable[..., tuple[PyTree, ...]]:
-  """Return (y, .., mask, moments, dz) -> gradients; twice as in `_values`."""
-  gradients = jax.custom_jvp(functools.partial(_gradients_in_blocks, stride))
+def _plain_values(stride, y, first, kernel, second, mask):
+  """Return z, layer after layer, and moments, whose derivative is in z's."""
+  v = separable.norm_depthwise(turned(y), *first, mask, kernel, stride)
+  z = turned(batch_norm.norm(v, None, *second, mask, True))
+  none = jnp.zeros(len(y), jax.eval_shape(wide, y).dtype)
+  return z, (Moments(none, none),) * 2
 
-  @gradients.defjvp
-  def derivative(primals, tangents):
-    def of_parts(y, first, kernel, second, dz):
-      parts = _parts(stride, primals[4])
-      return jax.vjp(parts, y, first, kernel, second)[1](dz)
 
-    (*args, dz), (*dargs, ddz) = primals, tangents
-    return gradients(*primals), jax.jvp(
-      of_parts, (*args[:4], dz), (*dargs[:4], ddz)
-    )[1]
+def _plain_gradients(stride, y, first, kernel, second, mask, *rest):
+  def values(*args):
+    return _plain_values(stride, *args, mask)[0]
 
-  return gradients
+  return jax.vjp(values, y, first, kernel, second)[1](rest[-1])
 
 
 def _values_in_blocks(stride, y, first, kernel, second, mask):

@@ -1,8 +1,8 @@
-"""Pooling of images [B, H, W, C] without XLA's windows.
+"""Pooling without XLA's windows.
 
 The gradient of lax.reduce_window is a scatter: slow on a CPU, and more traffic
-than a comparison on an accelerator. Here a max-pooling keeps which pixel of a
-window won, one byte a window:
+than a comparison on an accelerator. Here a max-pooling of images [B, H, W, C]
+keeps which pixel of a window won, one byte a window:
 
   z = max_k x_k,   won = the first k with x_k = z,   dx_k = dz where won = k
 
@@ -21,6 +21,7 @@ from jax import lax
 from fedjax_pfl.core.types import Array
 
 LARGEST = 11  # pixels a side of a window: 121 winners fit into a byte
+OFF = -1  # the winner of a window that a ReLU turns off
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -32,14 +33,25 @@ def max_pool(x: Array, size: int) -> Array:
 def forward(x: Array, size: int) -> tuple[Array, Array]:
   """Return (maximum, which pixel won: int8), both [B, h, w, C]."""
   h, w = (side // size * size for side in x.shape[1:3])
-  pixels = [
+  return largest([
     x[:, p:h:size, q:w:size] for p in range(size) for q in range(size)
-  ]  # fmt: skip
-  z, won = pixels[0], jnp.zeros(pixels[0].shape, jnp.int8)
+  ])  # fmt: skip
+
+
+def largest(pixels: Sequence[Array]) -> tuple[Array, Array]:
+  """Return (maximum, which one won: the first of equals, int8)."""
+  top, won = pixels[0], lax.full(pixels[0].shape, 0, jnp.int8)
   for k, pixel in enumerate(pixels[1:], 1):
-    won = jnp.where(pixel > z, jnp.int8(k), won)
-    z = jnp.maximum(z, pixel)
-  return z, won
+    won = lax.select(pixel > top, lax.full_like(won, k), won)
+    top = lax.max(top, pixel)
+  return top, won
+
+
+def relu(top: Array, bias: Array, won: Array) -> tuple[Array, Array]:
+  """Return relu(top + bias), and who won, where the ReLU is on."""
+  z = top + bias
+  zero = lax.full_like(z, 0)
+  return lax.max(z, zero), lax.select(z > zero, won, lax.full_like(won, OFF))
 
 
 def backward(dz: Array, won: Array, size: int, sides: tuple[int, int]) -> Array:

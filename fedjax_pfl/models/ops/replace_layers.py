@@ -20,11 +20,14 @@ import jax
 from absl import logging
 from jax.extend import core
 
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import target
 from fedjax_pfl.models.ops import rules
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
-from fedjax_pfl.models.ops.conv import resolve
 from fedjax_pfl.models.ops.deferred import Deferred, Layer, compute
 
+CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')
+AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'fused'}
 # Equations that run jaxprs of their own, in these parameters.
 INNER = {
   'scan': ('jaxpr',),
@@ -74,6 +77,19 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
     return jax.tree.unflatten(jax.tree.structure(out), results)
 
   return replaced
+
+
+def resolve(conv_impl: str) -> str:
+  """Return the implementation; 'auto' is that of the target."""
+  if conv_impl not in CONV_IMPLS:
+    raise bad_input(
+      'conv_impl',
+      got=conv_impl,
+      expected='a known implementation of convolutions',
+      choices=CONV_IMPLS,
+      cause='a typo',
+    )
+  return AUTO[target()] if conv_impl == 'auto' else conv_impl
 
 
 def _evaluate(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:

@@ -20,11 +20,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import matmul_conv
+from fedjax_pfl.models.ops import patches_chwb
 from fedjax_pfl.models.ops.batch_norm import EPSILON, wide
-from fedjax_pfl.models.ops.fusion import combine, one_pass
-
-ROWS = 8  # at most, that are added up where they are read
+from fedjax_pfl.models.ops.passes import add_all, add_some, one_pass
 
 
 class Affine(NamedTuple):
@@ -145,7 +143,7 @@ def _summed(n: int) -> Callable[..., Callable[..., Array]]:
   def decorate(f):
     @one_pass
     def partial_sums(*arrays):
-      return lax.concatenate([_add_rows(x) for x in f(*arrays)], 1)
+      return lax.concatenate([add_some(x, 1) for x in f(*arrays)], 1)
 
     def sums(*arrays):
       rows = partial_sums(*arrays)
@@ -157,13 +155,6 @@ def _summed(n: int) -> Callable[..., Callable[..., Array]]:
     return sums
 
   return decorate
-
-
-def _add_rows(x: Array) -> Array:
-  high = x.shape[1]
-  step = max(n for n in range(1, ROWS + 1) if high % n == 0)
-  every = functools.partial(lax.slice_in_dim, x, limit_index=high, axis=1)
-  return combine([(1, every(i, stride=step)) for i in range(step)])
 
 
 @_summed(1)
@@ -193,7 +184,7 @@ def convolve(stride: int, b: int) -> Callable[[Array, Array], Array]:
 
   @one_pass
   def of_images(u, k):
-    taps = matmul_conv.taps_of(u, 3, stride)
+    taps = patches_chwb.taps_of(u, 3, stride)
     return _weighted(taps, k)
 
   return lambda u, k: rows_of(of_images(_images(u, b), k))
@@ -216,7 +207,7 @@ def spread(dv, u, kernel, stride: int, shape, b: int) -> Array:
   c, h, w = shape
   image = h, w // b, b
   columns = kernel.T.reshape(9, -1, 1, 1, 1)
-  du = matmul_conv.fold(_images(dv, b), columns, (3, 3), stride, 1, image)
+  du = patches_chwb.fold(_images(dv, b), columns, (3, 3), stride, 1, image)
   du = du.reshape(c, h, w)
   return one_pass(lambda du, u: _positive(inside(u, b), du))(du, u)
 
@@ -234,7 +225,7 @@ def tap_sums(stride: int, b: int) -> Callable[[Array, Array], Array]:
 
   @_summed(9)
   def of_images(u, dv):
-    return [tap * dv for tap in matmul_conv.taps_of(u, 3, stride)]
+    return [tap * dv for tap in patches_chwb.taps_of(u, 3, stride)]
 
   return lambda u, dv: of_images(_images(u, b), _images(dv, b))
 
@@ -254,7 +245,7 @@ def _weighted(taps: list[Array], kernel: Array) -> Array:
   def column(t):
     return lax.slice_in_dim(kernel, t, t + 1, axis=1).reshape(-1, *ones)
 
-  return combine([(1, tap * column(t)) for t, tap in enumerate(taps)])
+  return add_all(tap * column(t) for t, tap in enumerate(taps))
 
 
 def _images(rows: Array, b: int) -> Array:

@@ -16,7 +16,7 @@ from jax.extend.core import JaxprEqn
 
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import dense, fuse_gemm, fuse_passes, pool
+from fedjax_pfl.models.ops import common_layers, cpu_layers, dense, pool
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -64,7 +64,7 @@ def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | str:
   back = _inverse((out[0], *out[2:], out[1]))
   if not is_line and back == (0, 1, 2, 3):
     return layer
-  y = fuse_gemm.fuse(layer)
+  y = cpu_layers.fuse(layer)
   return _transposed(y[:, 0] if is_line else y, back)
 
 
@@ -107,23 +107,17 @@ def product(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | None:
 
 
 def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
-  """Return a convolution and its bias, or a normalisation and its skip."""
+  """Return images and their bias, or a normalisation and its skip."""
   for x, y in ((a, b), (b, a)):
+    is_conv = isinstance(x, Deferred) and isinstance(x.layer, Conv)
+    is_image = isinstance(x, jax.Array) and x.ndim == 4 and x.shape[0] > 1
+    vector = _channels(y, x.shape) if is_conv or is_image else None
+    if vector is not None:
+      return Bias(x, vector)
     match x:
-      case Deferred(Conv()) if (vector := _channels(y, x.shape)) is not None:
-        return Bias(x, vector)
       case Deferred(Norm(mask=mask)) if masked_by(y) is mask:
         return Add(x, y) if x.shape == y.shape else None
   return None
-
-
-def add_rows(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
-  """Return any images and their bias, or a normalisation and its skip."""
-  for x, y in ((a, b), (b, a)):
-    is_image = isinstance(x, jax.Array) and x.ndim == 4 and x.shape[0] > 1
-    if is_image and (vector := _channels(y, x.shape)) is not None:
-      return Bias(x, vector)
-  return add(eqn, a, b)
 
 
 def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
@@ -189,23 +183,23 @@ WAYS = {
       'reduce_window_max': max_window,
       'reduce_window_sum': sum_window,
     },
-    fuse_gemm.fuse,
+    cpu_layers.fuse,
     has_norm=True,
   ),
   'fused': Way(
     {
       'conv_general_dilated': separable,
-      'add': add_rows,
+      'add': add,
       'custom_jvp_call': relu,
       'broadcast_in_dim': broadcast,
       'reduce_window_max': side_by_side,
     },
-    fuse_passes.fuse,
+    common_layers.fuse,
     has_norm=True,
   ),
   'lax': Way(
     {'custom_jvp_call': relu, 'reduce_window_max': side_by_side},
-    fuse_passes.fuse,
+    common_layers.fuse,
     has_norm=False,
   ),
 }

@@ -19,7 +19,7 @@ from jax import lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import fused_norm
+from fedjax_pfl.models.ops import batch_norm
 from fedjax_pfl.models.ops.batch_norm import stored, wide
 
 
@@ -74,7 +74,7 @@ def norm_depthwise(
 
 
 def _norm_forward(x, scale, bias, mask, kernel, stride):
-  of = fused_norm.moments(x, mask)
+  of = batch_norm.moments(x, mask)
   taps = _activated(x, scale, bias, of, stride)
   return _weighted(taps, kernel, x.dtype), (x, scale, bias, kernel, of)
 
@@ -84,7 +84,7 @@ def _norm_backward(stride, saved, dy):
   taps = _activated(x, scale, bias, of, stride)
   dk = _kernel_gradient(taps, dy, kernel)
   dz = stored(_image_gradient(dy, kernel, stride, x.shape), x.dtype)
-  dx, dscale, dbias = fused_norm.gradient(x, scale, bias, of, dz)
+  dx, dscale, dbias = batch_norm.gradient(x, scale, bias, of, dz)
   return dx, dscale, dbias, None, dk
 
 
@@ -107,7 +107,7 @@ def _taps(x: Array, stride: int) -> list[Array]:
 
 def _activated(x, scale, bias, of, stride) -> list[Array]:
   """Return the taps of relu(norm(x)), which is zero in the margin."""
-  a, c = fused_norm.affine(scale, bias, of)
+  a, c = batch_norm.affine(scale, bias, of)
   inside = np.ones((1, *x.shape[1:3], 1), np.float32)
   inside = np.pad(inside, ((0, 0), (1, 1), (1, 1), (0, 0)))
   h, w = x.shape[1:3]

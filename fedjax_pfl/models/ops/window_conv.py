@@ -17,9 +17,8 @@ from jax import lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import matmul_conv, tile_conv
-from fedjax_pfl.models.ops.fusion import one_pass
-from fedjax_pfl.models.ops.relu_pool import OFF, sum_but, where_on
+from fedjax_pfl.models.ops import patches_chwb, pool, winograd
+from fedjax_pfl.models.ops.passes import one_pass
 
 MOST_FLOPS = 2  # times those of the convolution
 
@@ -32,8 +31,8 @@ def is_worth(
   h, w = x[1] + 2 * edge + 1 - k, x[2] + 2 * edge + 1 - m
   flops = (k + size - 1) * (m + size - 1) / (k * m)
   return (
-    channels < tile_conv.LEAST_CHANNELS
-    and h * w >= tile_conv.LEAST_PIXELS
+    channels < winograd.LEAST_CHANNELS
+    and h * w >= winograd.LEAST_PIXELS
     and flops <= MOST_FLOPS
     and min(h, w) >= size
   )
@@ -49,13 +48,9 @@ def conv_relu_pool(
   precision: PrecisionLike = None,
 ) -> Array:
   """Return z [B, h, w, O] of x [B, H, W, C], with zeros on its edge."""
-  y = matmul_conv.conv(
-    x.transpose(3, 1, 2, 0),
-    _at_all_places(kernel, size),
-    stride=size,
-    padding=edge,
-    precision=precision,
-  )
+  x = x.transpose(3, 1, 2, 0)
+  places = _at_all_places(kernel, size)
+  y = patches_chwb.conv(x, places, size, edge, precision)
   z = _relu_max(y.reshape(size**2, len(bias), -1), bias)
   return z.reshape(-1, *y.shape[1:]).transpose(3, 1, 2, 0)
 
@@ -78,13 +73,16 @@ def _relu_max(y: Array, bias: Array) -> Array:
 
 def _forward(y, bias):
   z, won = _largest(y, bias)
-  # Arrays of no numbers: a shape for the backward pass, without memory.
+  # An array of no numbers: a shape for the backward pass, without memory.
   return z, (won, y[:, :0, :0])
 
 
 def _backward(saved, dz):
   won, like = saved
-  return _of_winners(dz, won, like), sum_but(0, where_on(dz, won))
+  # Sums as a product, because XLA's along the last axes are slow.
+  ones = jnp.ones(dz.shape[1], dz.dtype)
+  dbias = lax.dot(_where_on(dz, won), ones, precision=lax.Precision.HIGHEST)
+  return _of_winners(dz, won, like), dbias
 
 
 _relu_max.defvjp(_forward, _backward)
@@ -92,16 +90,16 @@ _relu_max.defvjp(_forward, _backward)
 
 @one_pass
 def _largest(y, bias):
-  """Return (z, which pixel won: the first of equals, int8)."""
-  top = lax.index_in_dim(y, 0, keepdims=False)
-  won = lax.full(top.shape, 0, jnp.int8)
-  for i in range(1, len(y)):
-    pixel = lax.index_in_dim(y, i, keepdims=False)
-    won = lax.select(pixel > top, lax.full_like(won, i), won)
-    top = lax.max(top, pixel)
-  z = top + lax.expand_dims(bias, (1,))
-  zero = lax.full_like(z, 0)
-  return lax.max(z, zero), lax.select(z > zero, won, lax.full_like(won, OFF))
+  top, won = pool.largest(
+    [lax.index_in_dim(y, i, keepdims=False) for i in range(len(y))]
+  )
+  return pool.relu(top, lax.expand_dims(bias, (1,)), won)
+
+
+@one_pass
+def _where_on(dz, won):
+  off = lax.eq(won, lax.full_like(won, pool.OFF))
+  return lax.select(off, lax.full_like(dz, 0), dz)
 
 
 @one_pass

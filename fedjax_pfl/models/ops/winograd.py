@@ -1,19 +1,21 @@
-"""3x3 convolution of stride 1 with 4 instead of 9 products (Winograd 2x2, 3x3).
+"""3x3 and 5x5 convolutions with 36 products for a tile of 6x6 pixels.
 
-Images are [C, H, W, B]. A tile of 2x2 outputs reads 4x4 inputs d; with the
-matrices of Lavin and Gray (2016)
+Winograd's F(4x4, 3x3), and F(2x2, 5x5):
 
-  V = B^T d B,  U = G k G^T,  M_ij = U_ij^T V_ij (over channels),
-  y = A^T M A
+  V = B^T d B,  U = G K G^T,  M_ij = V_ij U_ij (over channels),  y = A^T M A
 
-Exact up to rounding. The tile of outputs is the window of a 2x2 max-pool, so
-`phases` returns its four pixels as separate arrays: pooling is then a maximum
-of arrays. The gradient is written by hand: automatic differentiation adds
-padded, strided slices one by one, which takes nine times as long.
+4x4 pixels of a 3x3 convolution take 36 products, not 144; 2x2 of a 5x5
+convolution 36, not 100. Images are [B, H, W, C] and are taken in blocks, whose
+tiles stay in cache; they are computed again for the gradient, which is written
+by hand:
+
+  dM = A dy A^T,  dU_ij = V_ij^T dM_ij,  dV_ij = dM_ij U_ij^T
+
+A ReLU and a max-pooling that follow are part of a block: of the images only
+what was pooled is written, and which pixel won, a byte a window.
 """
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -21,109 +23,129 @@ from jax import lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.fusion import combine, one_pass, pad
-from fedjax_pfl.models.ops.products import times_transposed
+from fedjax_pfl.models.ops import pool
+from fedjax_pfl.models.ops import winograd_transforms as tiles
+from fedjax_pfl.models.ops.blocks import block_size, over_blocks
 
-_BT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
-_G = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
-_AT = ((1, 1, 1, 0), (0, 1, -1, -1))
-_A = tuple(zip(*_AT, strict=True))
-_GT = tuple(zip(*_G, strict=True))
-# Pixel rows 2t and 2t+1 of the gradient, from rows 0 to 3 of V at tile t, row
-# 3 at tile t-1 and row 0 at tile t+1 (tiles overlap by two pixels).
-_OVERLAP = ((0, 1, -1, 1, -1, 0), (-1, 1, 1, 0, 0, 1))
-_ROWS = ((0, 0), (1, 0), (2, 0), (3, 0), (3, 1), (0, -1))  # (row, shift)
+LEAST_CHANNELS = 16  # of fewer the passes take longer than the products
+LEAST_PIXELS = 64
+# Smaller images must be whole tiles, and so many that the 36 matrices of a
+# kernel, four times its size, are worth their passes.
+LEAST_TILES = 32
 
 
-def conv(x: Array, kernel: Array, precision: PrecisionLike) -> Array:
-  """Convolve x [C, H, W, B] with kernel [3, 3, C, O] to [O, H, W, B]."""
-  _, h, w, b = x.shape
-  x = jnp.pad(x, ((0, 0), (0, h % 2), (0, w % 2), (0, 0)))
-  tiles = [y.reshape(-1, x.shape[1] // 2, x.shape[2] // 2, b)
-           for y in phases(x, kernel, precision)]  # fmt: skip
-  return _interleave(tiles)[:, :h, :w]
+def is_worth(x: tuple[int, ...], kernel: tuple[int, ...], edge: int) -> bool:
+  """Return whether to convolve images of shape x [B, H, W, C] this way."""
+  r, _, channels, outputs = kernel
+  if kernel[:2] not in ((3, 3), (5, 5)):
+    return False
+  h, w = (side + 2 * edge - r + 1 for side in x[1:3])
+  m = tiles.SIZE + 1 - r
+  is_filled = h % m == w % m == 0 and x[0] * h * w >= LEAST_TILES * m**2
+  return min(channels, outputs) >= LEAST_CHANNELS and (
+    h * w >= LEAST_PIXELS or is_filled
+  )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def phases(x: Array, kernel: Array, precision: PrecisionLike) -> list[Array]:
-  """Convolve x [C, 2h, 2w, B]; returns y[:, p::2, q::2] as 4 of [O, h w B]."""
-  return _forward(x, kernel, precision)[0]
+def conv(
+  x: Array, kernel: Array, edge: int, precision: PrecisionLike = None
+) -> Array:
+  """Convolve x [B, H, W, C], with zeros on its edge, with [r, r, C, O]."""
+  return _conv(x, kernel, None, 1, edge, precision)
 
 
-def _forward(x, kernel, precision):
-  v = [t.reshape(len(x), -1) for t in _input(pad(x, (1, 1), (1, 1)))]
-  u = _kernel(kernel)
-  dot = functools.partial(lax.dot, precision=precision)
-  y = _output([dot(a.T, b) for a, b in zip(u, v, strict=True)])
-  # An array of no channels: its shape for the backward pass, without memory.
-  return y, (u, v, x[:0])
+def conv_relu_pool(
+  x: Array,
+  kernel: Array,
+  bias: Array,
+  size: int,
+  edge: int,
+  precision: PrecisionLike = None,
+) -> Array:
+  """Return relu(the maximum of size x size pixels of conv + bias)."""
+  return _conv(x, kernel, bias, size, edge, precision)
 
 
-def _backward(precision, saved, dy):
-  u, v, x = saved
-  dot = functools.partial(lax.dot, precision=precision)
-  dm = _output_gradient(dy)
-  du = [times_transposed(a, b, precision) for a, b in zip(v, dm, strict=True)]
-  dv = [dot(a, b) for a, b in zip(u, dm, strict=True)]
-  dv = [t.reshape(-1, x.shape[1] // 2, x.shape[2] // 2, x.shape[3]) for t in dv]
-  return _input_gradient(dv), _kernel_gradient(du)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def _conv(x, kernel, bias, size, edge, precision):
+  """Return the convolution; with a bias, pooled and after a ReLU."""
+  return _forward(x, kernel, bias, size, edge, precision)[0]
 
 
-phases.defvjp(_forward, _backward)
+def _forward(x, kernel, bias, size, edge, precision):
+  r, _, c, o = kernel.shape
+  m = tiles.SIZE + 1 - r
+  g = jnp.asarray(tiles.kernel_matrix(r), kernel.dtype)
+  u = lax.dot(g, kernel.reshape(r * r, -1), precision=precision)
+  u = u.reshape(-1, c, o)
+  h, w, margin = _frame(x, r, edge)
+
+  def layer(x):
+    v = tiles.to_tiles(margin(x), m)
+    products = _batched(v.reshape(len(u), -1, c), u, 2, 1, precision)
+    products = products.reshape(*v.shape[:-1], o)
+    y = tiles.from_products(products, m)[:, :h, :w]
+    if bias is None:
+      return (), (y, None)
+    top, won = pool.forward(y, size)
+    return (), pool.relu(top, bias, won)
+
+  z, won = over_blocks(layer, _block(x, u, m, h, w), x)[1]
+  # Kernels of no channels: their shape for the backward pass, without memory.
+  return z, (x, u, kernel[:, :, :0], won)
 
 
-def _transform(matrix, source: Callable[[int, int], Array]) -> list[Array]:
-  """Return [sum_uv m_iu m_jv source(u, v) for i, j] without the zero terms."""
-  size = range(len(matrix[0]))
-  return [
-    combine([(row[u] * column[v], source(u, v))
-             for u in size for v in size if row[u] * column[v]])
-    for row in matrix for column in matrix
-  ]  # fmt: skip
+def _backward(size, edge, precision, saved, dz):
+  x, u, like, won = saved
+  points, c, o = u.shape
+  r = len(like)
+  m = tiles.SIZE + 1 - r
+  high, wide = x.shape[1:3]
+  h, w, margin = _frame(x, r, edge)
+  rest = tiles.margin((1, 0, -h % m), (2, 0, -w % m))
+
+  def differentiate(x, dy, won):
+    v = tiles.to_tiles(margin(x), m)
+    dy = dy if won is None else pool.backward(dy, won, size, (h, w))
+    dm = tiles.to_products(rest(dy) if h % m or w % m else dy, m)
+    dm = dm.reshape(points, -1, o)
+    du = _batched(v.reshape(points, -1, c), dm, 1, 1, precision)
+    dv = _batched(dm, u, 2, 2, precision).reshape(v.shape)
+    dx = tiles.from_tiles(dv, m)
+    return du, dx[:, edge : edge + high, edge : edge + wide]
+
+  du, dx = over_blocks(differentiate, _block(x, u, m, h, w), x, dz, won)
+  g = jnp.asarray(tiles.kernel_matrix(r), u.dtype)
+  dk = lax.dot(g.T, du.reshape(points, -1), precision=precision)
+  dk = dk.reshape(r, r, c, o)
+  if won is None:
+    return dx, dk, None
+  return dx, dk, jnp.where(won == pool.OFF, 0, dz).sum((0, 1, 2))
 
 
-@one_pass
-def _input(x: Array) -> list[Array]:
-  h, w = x.shape[1:3]  # two pixels larger than the image
-
-  def source(u, v):
-    return x[:, u : u + h - 3 : 2, v : v + w - 3 : 2]
-
-  # Flattening in here would cost a division per number.
-  return _transform(_BT, source)
+_conv.defvjp(_forward, _backward)
 
 
-@one_pass
-def _kernel(kernel: Array) -> list[Array]:
-  return _transform(_G, lambda u, v: kernel[u, v])
+def _frame(x: Array, r: int, edge: int):
+  """Return the height and width of the result, and what completes the tiles."""
+  m = tiles.SIZE + 1 - r
+  h, w = (side + 2 * edge - r + 1 for side in x.shape[1:3])
+  if not edge and h % m == w % m == 0:
+    return h, w, lambda x: x
+  rows, columns = ((axis, edge, edge + -n % m) for axis, n in ((1, h), (2, w)))
+  return h, w, tiles.margin(rows, columns)
 
 
-@one_pass
-def _output(m: list[Array]) -> list[Array]:
-  return _transform(_AT, lambda i, j: m[4 * i + j])
+def _block(x: Array, u: Array, m: int, h: int, w: int) -> int:
+  """Return the images of a block, by the bytes of its tiles and products."""
+  points, c, o = u.shape
+  tiles_each = -(-h // m) * -(-w // m)
+  number = x.dtype.itemsize
+  each = points * tiles_each * (c + o) * number
+  return block_size(len(x), each, u.size * number)
 
 
-@one_pass
-def _output_gradient(dy: list[Array]) -> list[Array]:
-  return _transform(_A, lambda p, q: dy[2 * p + q])
-
-
-@one_pass
-def _kernel_gradient(du: list[Array]) -> Array:
-  dk = _transform(_GT, lambda i, j: du[4 * i + j])
-  return lax.reshape(jnp.stack(dk), (3, 3, *du[0].shape))
-
-
-@one_pass
-def _input_gradient(dv: list[Array]) -> Array:
-  def source(u, v):
-    (i, down), (j, right) = _ROWS[u], _ROWS[v]
-    return pad(dv[4 * i + j], (down, -down), (right, -right))
-
-  return _interleave(_transform(_OVERLAP, source))
-
-
-def _interleave(tiles: list[Array]) -> Array:
-  c, h, w, b = tiles[0].shape
-  rows = [jnp.stack(tiles[:2], 3), jnp.stack(tiles[2:], 3)]
-  return jnp.stack(rows, 2).reshape(c, 2 * h, 2 * w, b)
+def _batched(a, b, i: int, j: int, precision) -> Array:
+  """Return the products of a[k] and b[k], over axis i of a and j of b."""
+  axes = (((i,), (j,)), ((0,), (0,)))
+  return lax.dot_general(a, b, axes, precision=precision)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.extend import core
 
 from fedjax_pfl.models.ops import dense
 from fedjax_pfl.models.ops.replace_layers import replace_layers
@@ -25,9 +24,10 @@ def two_layers(params, x):
   return jnp.tanh(jnp.tanh(x @ first) @ second)
 
 
-def make(rows, dtype):
+def make(rows, dtype, scale=1):
   rng = np.random.default_rng(0)
-  shapes = (INPUTS, INPUTS), (INPUTS, OUTPUTS), (rows, INPUTS)
+  wide = INPUTS * scale
+  shapes = (wide, wide), (wide, OUTPUTS), (rows, wide)
   *params, x = (jnp.asarray(rng.normal(size=s), dtype) for s in shapes)
   return params, x
 
@@ -52,41 +52,26 @@ def test_gradients_agree_twice(rows, any_size, float64):
     np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
-def products(f, *args) -> list[tuple]:
-  """Return the shapes of all results of products in a gradient."""
-
-  def shapes(jaxpr):
-    for eqn in jaxpr.eqns:
-      if eqn.primitive.name == 'dot_general':
-        yield eqn.outvars[0].aval.shape
-      for inner in core.jaxprs_in_params(eqn.params):
-        yield from shapes(inner)
-
-  return sorted(shapes(jax.make_jaxpr(jax.grad(f))(*args).jaxpr))
-
-
-def test_of_few_rows_no_kernels_gradient_is_a_product(any_size):
-  """Nor is there a gradient of the data: x is not differentiated."""
-  params, x = make(3, jnp.float32)
+@pytest.mark.parametrize(
+  'rows, dtype, scale, is_product',
+  [
+    (3, jnp.float32, 100, False),  # of few rows: a sum of them
+    (3, jnp.float32, 1, True),  # a small kernel stays with XLA
+    (3, jnp.bfloat16, 100, True),  # a sum would lose digits
+    (dense.MOST_ROWS + 1, jnp.float32, 100, True),
+  ],
+)
+def test_whether_a_kernels_gradient_is_a_product(
+  rows, dtype, scale, is_product
+):
+  """And x, which is not differentiated, has no gradient."""
+  params, x = make(rows, dtype, scale)
   ours = replace_layers(two_layers, 'gemm')
-  results = products(lambda params: ours(params, x).sum(), params)
-  forward = [(3, OUTPUTS), (3, INPUTS)]
-  assert results == sorted([*forward, (3, INPUTS)])
-
-
-def test_a_small_kernel_stays_with_xla():
-  params, x = make(3, jnp.float32)
-  ours = replace_layers(two_layers, 'gemm')
-  results = products(lambda params: ours(params, x).sum(), params)
-  assert (OUTPUTS, INPUTS) in results  # of the gradient, before it is turned
-
-
-def test_half_precision_stays_with_xla(any_size):
-  """A sum of rows in bfloat16 would lose digits that a product keeps."""
-  params, x = make(3, jnp.bfloat16)
-  ours = replace_layers(two_layers, 'gemm')
-  results = products(lambda params: ours(params, x).sum(), params)
-  assert (OUTPUTS, INPUTS) in results
+  slope = jax.make_jaxpr(jax.grad(lambda params: ours(params, x).sum()))
+  found = re.findall(r'\[(\d+),(\d+)\] = dot_general', str(slope(params)))
+  wide = str(len(params[0]))
+  assert ((wide, wide) in found) == is_product
+  assert found.count((str(rows), wide)) == 2
 
 
 def test_without_rows_gradients_are_zero(any_size):

@@ -21,8 +21,7 @@ import numpy as np
 from jax import lax
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.fusion import one_pass
-from fedjax_pfl.models.ops.relu_pool import OFF
+from fedjax_pfl.models.ops.passes import one_pass
 
 SIZE = 6
 _POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
@@ -79,23 +78,6 @@ def to_products(dy: Array, m: int) -> Array:
   return _contract(m, True, 3, 0)(_contract(m, True, 4, 0)(pixels))
 
 
-def pool_products(
-  products: Array, bias: Array, m: int, size: int
-) -> tuple[Array, Array]:
-  """Return relu(max of windows of y + bias), and which pixel won.
-
-  y is `from_products`, which is not written; a window is size x size pixels,
-  and m a multiple of size.
-  """
-  columns = _contract(m, False, 1, 4)(products)
-  return _largest_of_rows(m, size)(columns, bias)
-
-
-def winners_to_products(dz: Array, won: Array, m: int, size: int) -> Array:
-  """Return `to_products` of dy, which is dz where a pixel has won, else 0."""
-  return _contract(m, True, 3, 0)(_contract_winners(m, size)(dz, won))
-
-
 def _mix(matrix: np.ndarray, terms: Sequence[Array], axis: int) -> Array:
   """Return sum_u matrix[:, u] terms[u], with a new axis for the rows."""
   shape = [1] * (terms[0].ndim + 1)
@@ -129,79 +111,6 @@ def _contract(m: int, is_gradient: bool, axis: int, new: int):
   def contract(x):
     terms = [lax.index_in_dim(x, i, axis, False) for i in range(x.shape[axis])]
     return _mix(matrix, terms, new)
-
-  return contract
-
-
-@functools.cache
-def _largest_of_rows(m: int, size: int):
-  """Return (columns [6, B, t, s, m, O], bias) -> (z [B, h, w, O], who won).
-
-  Of the m = n size rows of a tile those of one place in their windows are one
-  array [B, t, n, s, n, O].
-  """
-  n = m // size
-
-  @one_pass
-  def largest(columns, bias):
-    _, b, t, s, _, o = columns.shape
-    columns = lax.reshape(columns, (SIZE, b, t, 1, s, n, size, o))
-    powers = _powers(m).T  # [m, 6]
-    top, won = None, None
-    for number in range(size * size):
-      p, q = divmod(number, size)
-      column = lax.index_in_dim(columns, q, 6, False)
-      terms = [lax.index_in_dim(column, i, 0, False) for i in range(SIZE)]
-      pixel = _rows(powers[p::size], terms)
-      if top is None:
-        top, won = pixel, lax.full(pixel.shape, 0, jnp.int8)
-        continue
-      won = lax.select(pixel > top, lax.full_like(won, number), won)
-      top = lax.max(top, pixel)
-    z = top + lax.reshape(bias, (1,) * 5 + bias.shape)
-    zero = lax.full_like(z, 0)
-    won = lax.select(z > zero, won, lax.full_like(won, OFF))
-    shape = b, t * n, s * n, o
-    return lax.reshape(lax.max(z, zero), shape), lax.reshape(won, shape)
-
-  return largest
-
-
-def _rows(matrix: np.ndarray, terms: Sequence[Array]) -> Array:
-  """Return sum_u matrix[:, u] terms[u], along axis 2 of length 1."""
-  total = None
-  for column, term in zip(matrix.T, terms, strict=True):
-    if not column.any():
-      continue
-    column = jnp.asarray(column.reshape(1, 1, -1, 1, 1, 1), term.dtype)
-    total = term * column if total is None else total + term * column
-  return total
-
-
-@functools.cache
-def _contract_winners(m: int, size: int):
-  """Return (dz, won [B, h, w, O]) -> A columns of dy [6, B, t, m, s, O]."""
-  n = m // size
-
-  @one_pass
-  def contract(dz, won):
-    b, h, w, o = dz.shape
-    shape = b, h // n, n, size, w // n, n, o
-    row = lax.broadcasted_iota(jnp.int8, shape, 3)
-
-    def tiles(x):
-      x = lax.reshape(x, (*shape[:3], *shape[4:]))
-      return lax.broadcast_in_dim(x, shape, (0, 1, 2, 4, 5, 6))
-
-    dz, won = tiles(dz), tiles(won)
-    terms = []
-    for column in range(m):
-      place, q = divmod(column, size)
-      wins = lax.eq(won, row * size + q)
-      dy = lax.select(wins, dz, lax.full_like(dz, 0))
-      terms.append(lax.index_in_dim(dy, place, 5, False))
-    columns = _mix(_powers(m), terms, 0)
-    return lax.reshape(columns, (SIZE, b, h // n, m, w // n, o))
 
   return contract
 

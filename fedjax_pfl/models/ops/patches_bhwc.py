@@ -6,14 +6,14 @@ patches.
 """
 
 import jax.numpy as jnp
+from jax import lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.blocks import block_size, in_blocks
-from fedjax_pfl.models.ops.fusion import pad
-from fedjax_pfl.models.ops.products import rows_times
-
-Padding = tuple[tuple[int, int], tuple[int, int]]
+from fedjax_pfl.models.ops.deferred import Padding
+from fedjax_pfl.models.ops.passes import pad
 
 
 def conv(
@@ -32,18 +32,19 @@ def conv(
   flat = kernel.reshape(-1, o)
 
   def convolve(x, flat):
+    x = wide(x)  # so that the gradient adds up its taps in at least float32
     x = pad(x, *padding) if any(map(any, padding)) else x
     taps = [
       x[:, u : u + high : stride, v : v + broad : stride]
       for u in range(k) for v in range(m)
     ]  # fmt: skip
-    patches = jnp.concatenate(taps, -1)
-    y = rows_times(patches.reshape(-1, len(flat)), flat, precision)
+    patches = jnp.concatenate(taps, -1).astype(flat.dtype)
+    rows = patches.reshape(-1, len(flat))
+    y = lax.dot(rows, flat, precision=precision)
     return y.reshape(*patches.shape[:3], o)
 
   if k == m == 1:
     return convolve(x, flat)
   pixels = -(-high // stride) * -(-broad // stride)
   each = len(flat) * pixels * x.dtype.itemsize
-  block = block_size(len(x), each)
-  return in_blocks(convolve, block, x, flat)
+  return in_blocks(convolve, block_size(len(x), each), x, flat)

@@ -1,19 +1,20 @@
-"""Layers in few passes over memory: the way of a GPU, `conv_impl='fused'`.
+"""Layers in few passes over memory: `conv_impl='fused'`, for accelerators.
 
-  relu(norm(x) + skip)           fused_norm.py
-  pool(relu(norm(x)))            fused_norm.py
+  relu(norm(x) + skip)           batch_norm.py
+  pool(relu(norm(x)))            batch_norm.py
   depthwise(relu(norm(x)))       separable.py
   pointwise, depthwise           separable.py
   pool(relu(x))                  relu(pool(x)): the ReLU of fewer pixels
 
-All other convolutions are XLA's. `conv_impl='lax'` has the last line alone.
+XLA has all other convolutions. `conv_impl='lax'` has the last line alone;
+`'gemm'` has cpu_layers.py before these.
 """
 
 import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import fused_norm, pool, separable
+from fedjax_pfl.models.ops import batch_norm, pool, separable
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -31,7 +32,7 @@ from fedjax_pfl.models.ops.deferred import (
 
 
 def fuse(layer: Layer) -> Array:
-  """Return the result of a layer, with what it is made of."""
+  """Return the result of a layer, with the layers that it is made of."""
   match layer:
     case Conv(Deferred(Relu(Deferred(Norm() as n))), kernel, s, depthwise=True):
       x = compute(without_bias(n.of))
@@ -42,7 +43,7 @@ def fuse(layer: Layer) -> Array:
       return separable.pointwise(compute(x), kernel[0, 0], precision)
     case Pool(Deferred(Relu(Deferred(Norm() as n))), size):
       x = compute(without_bias(n.of))
-      return fused_norm.norm_pool(x, n.scale, n.bias, n.mask, size)
+      return batch_norm.norm_pool(x, n.scale, n.bias, n.mask, size)
     case Bias(of, bias):
       return compute(of) + bias
     case Norm():
@@ -67,4 +68,4 @@ def fuse(layer: Layer) -> Array:
 def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
   skip = None if skip is None else compute(skip)
   x = compute(without_bias(norm.of))
-  return fused_norm.norm(x, skip, norm.scale, norm.bias, norm.mask, relu)
+  return batch_norm.norm(x, skip, norm.scale, norm.bias, norm.mask, relu)

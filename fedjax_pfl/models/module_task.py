@@ -1,8 +1,7 @@
-"""Make a Task from the name of a model, or from a flax module."""
+"""Make a Task from a flax module."""
 
-import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -22,124 +21,22 @@ from fedjax_pfl.core.types import (
   Transform,
   linear_head,
 )
-from fedjax_pfl.models import (
-  convnet,
-  mobilenet,
-  resnet,
-  simple_cnn,
-  superfed_cnn,
-  vgg9,
-)
 from fedjax_pfl.models.module_checks import (
   check_example_shape,
   check_loss,
   check_module,
   head_mask,
+  norm_mask,
 )
 from fedjax_pfl.models.module_functions import (
   ModuleFunctions,
   linen_functions,
 )
-from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.precision import in_precision
 
 # Of XLA; at level 0 products and sums are not contracted, which changes bits.
 FAST_COMPILE = {'xla_backend_optimization_level': 1}
-
-
-class Model(NamedTuple):
-  """How to make a model, and the images that it accepts."""
-
-  make: Callable[..., nn.Module]  # (num_classes=) -> module
-  min_side: int = 1  # of an image
-  sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
-  batch_independent: bool = False  # see Task
-
-
-def _resnet(
-  block: type[nn.Module], *blocks: int, inits: layers.Inits = layers.pytorch
-) -> Model:
-  return Model(functools.partial(resnet.ResNet, block, blocks, inits=inits))
-
-
-MODELS = {
-  'convnet3': Model(functools.partial(convnet.ConvNet, 3), convnet.min_side(3)),
-  'convnet4': Model(functools.partial(convnet.ConvNet, 4), convnet.min_side(4)),
-  'mobilenet': Model(mobilenet.MobileNet),
-  'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
-  'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
-  'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
-  # As FedConcat's code begins it.
-  'resnet50_he': _resnet(resnet.Bottleneck, 3, 4, 6, 3, inits=layers.he_normal),
-  'simple_cnn': Model(
-    simple_cnn.SimpleCNN, simple_cnn.MIN_SIDE, batch_independent=True
-  ),
-  'superfed_cnn': Model(
-    superfed_cnn.SuperFedCNN,
-    sides=(*superfed_cnn.SIDES,),
-    batch_independent=True,
-  ),
-  'vgg9': Model(vgg9.VGG9, vgg9.MIN_SIDE, batch_independent=True),
-}
-
-
-def make_task(
-  name: str,
-  *,
-  image_shape: tuple[int, int, int],
-  num_classes: int,
-  augment: Transform | None = None,
-  normalise: Transform | None = None,
-  loss: ExampleLoss | None = None,
-  conv_impl: str = 'auto',
-  precision: str = 'float32',
-) -> Task:
-  """Return the Task of a model by its name.
-
-  Args:
-    name: 'convnet3', 'convnet4', 'mobilenet', 'resnet10', 'resnet18',
-      'resnet50', 'resnet50_he', 'simple_cnn', 'superfed_cnn' or 'vgg9'.
-    image_shape: (H, W, ch).
-    num_classes: Y.
-    augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;
-      None divides uint8 images by 255. See `make_transforms`.
-    normalise: the transform of test images; likewise.
-    loss: of examples; see `task_from_module`.
-    conv_impl: how convolutions are computed; see `task_from_module`.
-    precision: of its products: 'float32', 'tf32' or 'mixed'.
-
-  Returns:
-    Task: the model as pure functions.
-
-  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
-  >>> params = task.init(jax.random.key(0))
-  >>> task.features(params, jnp.zeros((5, 8, 8, 1)), jnp.ones(5)).shape
-  (5, 64)
-  """
-  if name not in MODELS:
-    raise bad_input(
-      'model',
-      got=name,
-      expected='a known model',
-      choices=MODELS,
-      cause='a typo; for a module of your own, use task_from_module',
-    )
-  model = MODELS[name]
-  _check_shape(image_shape)
-  _check_sides(name, model, image_shape)
-  size = {'side': image_shape[0]} if model.sides else {}
-  return task_from_module(
-    model.make(num_classes=num_classes, **size),
-    image_shape=image_shape,
-    num_classes=num_classes,
-    augment=augment,
-    normalise=normalise,
-    loss=loss,
-    batch_independent=model.batch_independent,
-    conv_impl=conv_impl,
-    precision=precision,
-  )
 
 
 def task_from_module(
@@ -243,6 +140,7 @@ def task_from_module(
     augment=augment or untransformed,
     normalise=normalise or untransformed,
     is_head=head_mask(params, num_classes),
+    norm_leaves=norm_mask(params, functions.norms),
     num_classes=num_classes,
     batch_independent=batch_independent,
     example_loss=loss,
@@ -304,34 +202,3 @@ def _functions_of(module: Any) -> ModuleFunctions:
 def _example(image_shape, dtype) -> Callable[[], tuple[Array, Array]]:
   """Return the function that makes a batch of 2, and its mask."""
   return lambda: (jnp.zeros((2, *image_shape), dtype), jnp.ones(2, float))
-
-
-def _check_shape(image_shape):
-  if len(image_shape) != 3 or min(image_shape) < 1:
-    raise bad_input(
-      'image_shape',
-      got=tuple(image_shape),
-      expected='(height, width, channels)',
-      cause='grey images need a last axis of 1',
-    )
-
-
-def _check_sides(name: str, model: Model, image_shape) -> None:
-  height, width, _ = image_shape
-  if model.sides and not height == width in model.sides:
-    sizes = ', '.join(f'{side}x{side}' for side in model.sides)
-    raise bad_input(
-      f'image_shape of {name}',
-      got=tuple(image_shape),
-      expected=f'{sizes} pixels',
-      cause='it is defined for the image sets of its paper only; '
-      'convnet3 accepts 8x8, mobilenet and the resnets any size',
-    )
-  if min(height, width) < model.min_side:
-    raise bad_input(
-      f'image_shape of {name}',
-      got=tuple(image_shape),
-      expected=f'at least {model.min_side}x{model.min_side} pixels',
-      cause='its pooling leaves no pixel of a smaller image (convnet3 accepts '
-      '8x8, mobilenet and the resnets any size); or channels before pixels',
-    )

@@ -1,0 +1,234 @@
+"""Every layer on a CPU agrees with lax, whichever function computes it."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from replaced import check, normal
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.models.ops import blocks, layers
+from fedjax_pfl.models.ops.cpu_layers import plan_of
+from fedjax_pfl.models.ops.replace_layers import replace_layers
+
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+
+
+@pytest.fixture(params=['one block', 'many'])
+def cache(request, monkeypatch):
+  """Batches of three images in one block, and in three."""
+  if request.param == 'many':
+    monkeypatch.setattr(blocks, 'CACHE', 1)
+
+
+def draw(seed, *shape):
+  return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
+
+
+def pairs(padding):
+  return ((padding, padding),) * 2 if isinstance(padding, int) else padding
+
+
+def convolution(stride, padding, groups=1):
+  """Return (kernel, x) -> the convolution of lax."""
+
+  def conv(kernel, x):
+    return lax.conv_general_dilated(
+      *(x, kernel, (stride, stride), pairs(padding)),
+      dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+      feature_group_count=groups,
+    )
+
+  return conv
+
+
+# Images [B, H, W, C], kernel [k, l, C, O], stride, padding, plan.
+CONVOLUTIONS = [
+  ((3, 8, 8, 3), (3, 3, 3, 4), 1, 1, 'patches'),
+  ((3, 7, 5, 3), (3, 3, 3, 4), 1, 1, 'patches'),
+  ((3, 8, 6, 5), (3, 3, 5, 4), 2, 1, 'patches'),
+  ((3, 7, 9, 5), (3, 3, 5, 4), 2, 1, 'patches'),
+  ((3, 1, 1, 4), (3, 3, 4, 4), 2, 1, 'patches'),
+  ((3, 6, 7, 9), (1, 1, 9, 4), 1, 0, 'patches'),
+  ((3, 6, 7, 3), (1, 1, 3, 4), 2, 0, 'patches'),
+  ((3, 6, 7, 4), (1, 1, 4, 4), 1, 1, 'patches'),
+  # A stride larger than the image; a kernel that is not square; zeros on one
+  # side only.
+  ((3, 1, 7, 1), (1, 2, 1, 4), 4, 0, 'patches'),
+  ((3, 9, 8, 2), (5, 3, 2, 4), 1, 0, 'patches'),
+  ((3, 7, 8, 5), (2, 3, 5, 4), 2, ((0, 1), (0, 1)), 'patches'),
+  ((3, 1, 9, 5), (1, 4, 5, 4), 2, ((0, 0), (3, 1)), 'patches'),
+  # Tiles that fill the result, and that reach beyond it.
+  ((3, 10, 18, 16), (3, 3, 16, 17), 1, 0, 'tiles'),
+  ((3, 8, 9, 16), (3, 3, 16, 17), 1, 1, 'tiles'),
+  ((3, 12, 14, 16), (5, 5, 16, 17), 1, 0, 'tiles'),
+  ((3, 9, 8, 16), (5, 5, 16, 17), 1, 2, 'tiles'),
+]
+
+
+@pytest.mark.parametrize('case', CONVOLUTIONS, ids=str)
+def test_a_convolution(case, cache):
+  images, window, stride, padding, plan = case
+  x, kernel = normal(*images), normal(*window)
+  assert plan_of(x, kernel, stride, pairs(padding)) == plan
+  program = check(convolution(stride, padding), kernel, x)
+  assert 'conv_general_dilated[' not in program
+
+
+# Images, kernel, padding, pooled pixels a side: the rest of lines is left out.
+POOLED = [
+  ((3, 8, 8, 3), (3, 5, 3, 4), 1, 2, 'patches'),
+  ((3, 13, 13, 3), (5, 5, 3, 4), 0, 2, 'windows'),
+  ((3, 12, 12, 2), (5, 5, 2, 4), 0, 3, 'windows'),
+  ((3, 14, 14, 16), (5, 5, 16, 16), 0, 2, 'tiles'),
+  ((3, 8, 8, 17), (3, 3, 17, 16), 1, 2, 'tiles'),
+  ((3, 9, 10, 16), (3, 3, 16, 16), 1, 4, 'tiles'),
+]
+
+
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
+@pytest.mark.parametrize('case', POOLED, ids=str)
+def test_convolution_relu_and_pooling(case, conv_impl):
+  images, window, padding, size, plan = case
+
+  def fn(kernel, bias, x):
+    y = convolution(1, padding)(kernel, x) + bias
+    return layers.max_pool(nn.relu(y), size)
+
+  x, kernel = normal(*images), normal(*window)
+  assert plan_of(x, kernel, 1, pairs(padding), size) == plan
+  bias = normal(window[-1]) - 0.5  # so that the ReLU has work
+  check(fn, kernel, bias, x, conv_impl=conv_impl)
+
+
+@pytest.mark.parametrize(
+  ('images', 'plan'),
+  [
+    ((32, 4, 4, 16), 'tiles'),
+    ((31, 4, 4, 16), 'patches'),
+    ((32, 5, 5, 16), 'patches'),
+    ((1, 8, 8, 16), 'tiles'),
+    ((1, 8, 8, 15), 'patches'),
+  ],
+)
+def test_which_images_are_tiles(images, plan):
+  """Small ones where they are whole tiles and there are many."""
+  kernel = jnp.zeros((3, 3, images[-1], 16))
+  assert plan_of(jnp.zeros(images), kernel, 1, pairs(1)) == plan
+  half = jnp.zeros(images, jnp.bfloat16)
+  assert plan_of(half, kernel, 1, pairs(1)) == 'patches'
+
+
+@pytest.mark.parametrize('window', [(3, 3), (5, 5)])
+def test_tiles_lose_few_digits_in_single_precision(window):
+  args = draw(0, *window, 16, 17), draw(1, 3, 12, 14, 16)
+  args = [a.astype(jnp.float32) for a in args]
+  fn = convolution(1, 0)
+
+  def run(fn):
+    y, pull = jax.vjp(fn, *args)
+    return (y, *pull(draw(2, *y.shape).astype(jnp.float32)))
+
+  for got, want in zip(run(replace_layers(fn, 'gemm')), run(fn), strict=True):
+    error = float(jnp.sqrt(jnp.mean((got - want) ** 2)))
+    assert error < 3e-6 * float(jnp.std(want))
+
+
+@pytest.mark.parametrize('kernel', [(3, 3, 32), (5, 5, 32), (3, 3, 1)])
+@pytest.mark.parametrize('is_pooled', [False, True])
+def test_half_precision_loses_few_digits(kernel, is_pooled):
+  args = draw(0, *kernel, 32), draw(1, 2, 16, 16, 32)
+
+  def fn(kernel, x):
+    y = convolution(1, len(kernel) // 2, 32 // kernel.shape[2])(kernel, x)
+    return nn.max_pool(nn.relu(y), (2, 2), (2, 2)) if is_pooled else y
+
+  def run(fn, dtype):
+    y, pull = jax.vjp(fn, *(a.astype(dtype) for a in args))
+    # Of pixels that are equal in bfloat16 another one may win.
+    return [y] if is_pooled else [y, *pull(draw(2, *y.shape).astype(dtype))]
+
+  want, theirs = run(fn, float), run(fn, jnp.bfloat16)
+  ours = run(replace_layers(fn, 'gemm'), jnp.bfloat16)
+  for a, b, c in zip(ours, theirs, want, strict=True):
+    assert jnp.mean((a - c) ** 2) < 1.5**2 * jnp.mean((b - c) ** 2)
+
+
+@pytest.mark.parametrize('images', [(4, 8, 8, 16), (4, 5, 4, 3)])
+def test_clients_side_by_side_are_each_their_own(images, cache):
+  x = normal(2, *images)
+  kernels = normal(2, 3, 3, images[-1], 16)
+  fast = replace_layers(convolution(1, 1), 'gemm')
+  grad = jax.jit(jax.grad(lambda k, x: (fast(k, x) ** 2).sum(), (0, 1)))
+  want = [grad(*pair) for pair in zip(kernels, x, strict=True)]
+  for got, *each in zip(jax.vmap(grad)(kernels, x), *want, strict=True):
+    np.testing.assert_allclose(got, jnp.stack(each), atol=1e-10)
+
+
+@pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
+@pytest.mark.parametrize('stride', [1, 2])
+@pytest.mark.parametrize('sides', [(8, 8), (7, 4), (1, 2)])
+def test_a_depthwise_convolution(sides, stride, conv_impl):
+  fn = convolution(stride, 1, groups=5)
+  program = check(
+    fn, normal(3, 3, 1, 5), normal(3, *sides, 5), conv_impl=conv_impl
+  )
+  assert 'conv_general_dilated[' not in program
+
+
+def test_stride_two_pads_both_sides():
+  """The centre tap alone picks pixels 0, 2, 4: there is a zero before 0."""
+  x = jnp.arange(36.0).reshape(1, 6, 6, 1)
+  kernel = jnp.zeros((3, 3, 1, 1)).at[1, 1].set(1)
+  y = replace_layers(convolution(2, 1), 'gemm')(kernel, x)
+  np.testing.assert_array_equal(y, x[:, ::2, ::2])
+
+
+def test_the_first_of_equal_pixels_gets_the_gradient_and_a_second_one():
+  """Of windows as pixels; below the middle the ReLU is shut."""
+  x = jnp.ones((2, 8, 8, 1)).at[:, 4:].set(-1.0)
+  delta = jnp.zeros((3, 3, 1, 1)).at[1, 1].set(1.0)
+
+  @replace_layers
+  def fn(x, kernel):
+    return nn.max_pool(nn.relu(convolution(1, 1)(kernel, x)), (2, 2), (2, 2))
+
+  def power_sum(x, kernel, power):
+    return (fn(x, kernel) ** power).sum()
+
+  winners = np.zeros((2, 8, 8, 1))
+  winners[:, :4:2, ::2] = 1
+  np.testing.assert_array_equal(jax.grad(power_sum)(x, delta, 1), winners)
+  slope = jax.grad(power_sum, 1)
+  second = jax.grad(lambda k: slope(x, k, 3)[1, 1].sum())(delta)
+  assert second[1, 1, 0, 0] == 6 * 2 * 8  # sum of 6 z over 8 windows an image
+
+
+def test_max_pool_leaves_out_an_odd_line():
+  x = jnp.arange(15.0).reshape(1, 3, 5, 1)
+  np.testing.assert_array_equal(layers.max_pool(x)[0, ..., 0], [[6, 8]])
+  np.testing.assert_array_equal(layers.max_pool(x, 3)[0, ..., 0], [[12]])
+
+
+def test_what_a_block_keeps_is_for_the_next_one():
+  def running(total, x):
+    total = total + x.sum(0)
+    return total, (x * 2, total[None])
+
+  x = jnp.arange(12.0).reshape(6, 2)
+  for in_place in (False, True):
+    kept, (doubled, totals) = blocks.in_turn(
+      running, 1, jnp.zeros(2), x, in_place=in_place
+    )
+    np.testing.assert_array_equal(doubled, 2 * x)
+    np.testing.assert_array_equal(totals, np.cumsum(x, 0))
+    np.testing.assert_array_equal(kept, x.sum(0))
+
+
+def test_unknown_conv_impl_lists_the_choices():
+  with pytest.raises(
+    BadInput, match=r'Choices: auto, lax, fused, gemm .*mean gemm'
+  ):
+    replace_layers(jnp.sin, 'gem')

@@ -1,0 +1,237 @@
+"""BatchNorm with what surrounds it, by its definition, in every way."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replaced import check, normal
+
+from fedjax_pfl.core.target import compiling_for
+from fedjax_pfl.models.ops import blocks, layers
+from fedjax_pfl.models.ops.replace_layers import replace_layers
+
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+HOW = ('gemm', 'fused')
+MASK = np.array([1.0, 1, 1, 0])
+# With a negative scale the smallest pixel of a window becomes the largest.
+SCALE = np.array([1.0, -2, 0.5, 1])
+
+
+def norm(x, scale, bias, mask):
+  params = {'params': {'scale': scale, 'bias': bias}}
+  return layers.BatchNorm().apply(params, x, mask)
+
+
+def alone(mask, scale, bias, x):
+  return norm(x, scale, bias, mask)
+
+
+def relu(mask, scale, bias, x):
+  return nn.relu(norm(x, scale, bias, mask))
+
+
+def skipped(mask, scale, bias, x, other):
+  skip = norm(other, jnp.ones(4), jnp.zeros(4), mask)
+  return nn.relu(norm(x, scale, bias, mask) + skip)
+
+
+def added(mask, scale, bias, x, other):
+  return norm(x, scale, bias, mask) + norm(other, scale, bias, mask)
+
+
+def pooled(mask, scale, bias, x):
+  return layers.max_pool(nn.relu(norm(x, scale, bias, mask)))
+
+
+def convolved(mask, scale, bias, x, kernel):
+  """A block of the ConvNets."""
+  y = layers.Conv(4, use_bias=True).apply(
+    {'params': {'kernel': kernel, 'bias': bias}}, x
+  )
+  return pooled(mask, scale, bias, y)
+
+
+def separable(mask, scale, bias, x, kernel, stride=1):
+  """Part of a block of MobileNet."""
+  y = nn.relu(norm(x, scale, bias, mask))
+  y = layers.DepthwiseConv(stride).apply({'params': {'kernel': kernel}}, y)
+  return nn.relu(norm(y, scale, bias, mask))
+
+
+def strided(*args):
+  return separable(*args, stride=2)
+
+
+IMAGES = 4, 6, 4, 4
+LAYERS = {  # and the shapes of its arguments after the mask, scale and bias
+  alone: (IMAGES,),
+  relu: (IMAGES,),
+  skipped: (IMAGES, IMAGES),
+  added: (IMAGES, IMAGES),
+  pooled: ((4, 7, 4, 4),),
+  convolved: (IMAGES, (3, 3, 4, 4)),
+  separable: ((4, 6, 5, 4), (3, 3, 4)),
+  strided: ((4, 6, 5, 4), (3, 3, 4)),
+}
+every_layer = pytest.mark.parametrize('fn', LAYERS)
+every_way = pytest.mark.parametrize('how', HOW)
+
+
+def arguments(fn):
+  first, *rest = (normal(*shape) for shape in LAYERS[fn])
+  return jnp.asarray(SCALE), normal(4), first, *(row[::-1] for row in rest)
+
+
+def masked(fn, mask=MASK):
+  return lambda *args: fn(jnp.asarray(mask), *args)
+
+
+def slopes(fn, how, *args, mask=MASK):
+  """Return the values of fn, and the gradient of each of its arguments."""
+
+  @jax.jit
+  def run(*args):
+    z, pull = jax.vjp(replace_layers(masked(fn, mask), how), *args)
+    return z, *pull(jnp.cos(jnp.arange(z.size)).reshape(z.shape))
+
+  return run(*args)
+
+
+def assert_close(got, want, bound=1e-10):
+  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    np.testing.assert_allclose(a, b, rtol=0, atol=bound * (1 + abs(b).max()))
+
+
+def test_norm_by_hand():
+  x, scale, bias = normal(*IMAGES), jnp.asarray(SCALE), normal(4)
+  rows = np.asarray(x[:3])
+  mean, var = rows.mean((0, 1, 2)), rows.var((0, 1, 2))  # biased
+  want = (rows - mean) / np.sqrt(var + 1e-5) * scale + bias
+  got = norm(x, scale, bias, jnp.asarray(MASK))
+  np.testing.assert_allclose(got[:3], want, atol=1e-10)
+  assert not got[3:].any()
+
+
+@every_way
+@every_layer
+def test_values_and_gradients_are_those_of_the_definition(fn, how):
+  check(masked(fn), *arguments(fn), conv_impl=how)
+
+
+@pytest.mark.parametrize('fn', [relu, pooled])
+def test_gradients_of_every_platform(fn):
+  """'fused' is another program on a GPU and on a TPU."""
+  want = slopes(fn, 'lax', *arguments(fn))
+  for platform in ('gpu', 'tpu'):
+    with compiling_for(platform):
+      assert_close(slopes(fn, 'fused', *arguments(fn)), want)
+
+
+@pytest.mark.parametrize('fn', [separable, strided, convolved])
+def test_blocks_and_sides_of_one_pixel(fn, monkeypatch):
+  """In one block a channel; images of odd sides and of a pixel."""
+  monkeypatch.setattr(blocks, 'CACHE', 1)
+  scale, bias, x, kernel = arguments(fn)
+  for sides in ((6, 5), (1, 1), (1, 3), (7, 2)):
+    image = x[:, : sides[0], : sides[1]]
+    if image.shape[1:3] == sides:
+      args = scale, bias, image, kernel
+      check(masked(fn), *args)
+
+
+@every_way
+@pytest.mark.parametrize('fn', [skipped, convolved, separable])
+def test_padding_does_not_matter(fn, how):
+  """Outputs and gradients do not depend on padded rows, and they get none."""
+  scale, bias, x, *rest = arguments(fn)
+  want = slopes(fn, how, scale, bias, x, *rest)
+  got = slopes(fn, how, scale, bias, x.at[3].set(1e4), *rest)
+  assert_close(got, want)
+  assert not got[0][3].any() and not got[3][3].any()
+  longer = jnp.concatenate([x, x])
+  if fn is not skipped:
+    mask = np.concatenate([MASK, 0 * MASK])
+    got = slopes(fn, how, scale, bias, longer, *rest, mask=mask)
+    np.testing.assert_allclose(got[0][:4], want[0], atol=1e-10)
+
+
+@every_way
+@every_layer
+def test_an_empty_batch_is_finite(fn, how):
+  """Its outputs are zeros, and so are their gradients."""
+  z, *gradients = slopes(fn, how, *arguments(fn), mask=0 * MASK)
+  assert not any(leaf.any() for leaf in (z, *gradients))
+
+
+@every_way
+@pytest.mark.parametrize('fn', [convolved, separable, strided])
+def test_second_derivatives_agree(fn, how, monkeypatch):
+  """Per-FedAvg differentiates through a step; not through loops of blocks."""
+  monkeypatch.setattr(blocks, 'CACHE', 1)
+  args = arguments(fn)
+
+  def slope(how, *args):
+    return sum((g**2).sum() for g in slopes(fn, how, *args))
+
+  second = jax.jit(jax.grad(slope, range(1, 5)), static_argnums=0)
+  assert_close(second(how, *args), second('lax', *args))
+  if how == 'gemm' and fn is not convolved:
+    loops = str(second.trace(how, *args).jaxpr)
+    assert 'scan' in loops and 'reverse=True' not in loops
+
+
+@every_way
+@pytest.mark.parametrize('fn', [skipped, separable])
+def test_clients_side_by_side_are_each_their_own(fn, how):
+  scale, bias, x, *rest = arguments(fn)
+  clients = jnp.stack([x, 2 * x[::-1], x**2])
+  got = jax.vmap(lambda x: slopes(fn, how, scale, bias, x, *rest))(clients)
+  want = [slopes(fn, how, scale, bias, x, *rest) for x in clients]
+  assert_close(got, jax.tree.map(lambda *leaves: jnp.stack(leaves), *want))
+
+
+def test_layers_of_two_masks_stay_apart():
+  def fn(scale, bias, x, kernel):
+    y = nn.relu(norm(x, scale, bias, jnp.asarray(MASK)))
+    y = layers.DepthwiseConv(1).apply({'params': {'kernel': kernel}}, y)
+    return nn.relu(norm(y, scale, bias, jnp.ones(4)))
+
+  check(fn, *arguments(separable))
+
+
+def test_the_first_of_equal_pixels_gets_the_gradient():
+  x = jnp.ones((1, 4, 4, 3)).at[:, 2:].set(0.0)
+  kernel = jnp.zeros((3, 3, 3, 1)).at[1, 1].set(1 / 3)
+  ones = jnp.ones(1)
+
+  @replace_layers
+  def fn(x):
+    y = layers.Conv(1).apply({'params': {'kernel': kernel}}, x)
+    return layers.max_pool(nn.relu(norm(y, ones, 2 * ones, ones)))
+
+  slope = jax.grad(lambda x: fn(x).sum())(x)[0, ..., 0]
+  winners = np.zeros((4, 4), bool)
+  winners[::2, ::2] = True
+  assert float(slope[winners].min()) > float(slope[~winners].max())
+
+
+def test_initialisers_are_pytorchs():
+  key, x = jax.random.key(0), jnp.zeros((1, 4, 4, 32))
+  cases = [
+    (layers.Conv(64, use_bias=True), 1 / np.sqrt(9 * 32)),
+    (layers.Conv(64, (1, 1), padding=0), 1 / np.sqrt(32)),
+    (layers.DepthwiseConv(), 1 / 3),
+    (layers.Pointwise(64), 1 / np.sqrt(32)),
+    (layers.Dense(64), 1 / np.sqrt(32)),
+  ]
+  for layer, bound in cases:
+    x_in = x[0, 0] if isinstance(layer, layers.Dense) else x
+    for leaf in jax.tree.leaves(jax.jit(layer.init)(key, x_in)['params']):
+      assert bound * 0.9 < float(jnp.abs(leaf).max()) <= bound
+      assert abs(float(leaf.mean())) < 4 * bound / np.sqrt(3 * leaf.size)
+      spread = float(leaf.std())
+      assert abs(spread - bound / np.sqrt(3)) < 2 * bound / np.sqrt(leaf.size)
+  params = jax.jit(layers.BatchNorm().init)(key, x, jnp.ones(1))['params']
+  assert (params['scale'] == 1).all()
+  assert not params['bias'].any()
