@@ -5,7 +5,7 @@ training data, and on all others, averaged over the cohort. Averaging the
 models undoes the forgetting: the curves are saw-teeth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from fedjax_pfl.analysis.own_classes import (
 )
 from fedjax_pfl.analysis.replay import evenly_spaced, replay
 from fedjax_pfl.core import progress
+from fedjax_pfl.report.charts import panels, picture
+from fedjax_pfl.report.charts.lines import Series
 from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.report.layout import add_legend, make_figure
-from fedjax_pfl.report.plots import Axis, Curve, tidy
 from fedjax_pfl.report.styles import style_of
 
 NEEDS_DATA = True
@@ -83,47 +83,33 @@ def saw_tooth(
 
 
 def draw(curves: dict[str, SawTooth]):
-  """Return a figure: own classes on the left, other classes on the right."""
-  figure, axes = make_figure(2, 5.2, 4.2, sharey=True)
-  for ax, (kind, title) in zip(axes, TITLES.items(), strict=True):
-    shown = {
-      label: Curve(epochs, getattr(split, kind))
-      for label, (epochs, split) in curves.items()
-    }
-    plot_saw_tooth(ax, shown)
-    ax.set_title(title, fontsize=11)
-  axes[1].set_ylabel('')
-  add_legend(figure, axes[0])
-  return figure
-
-
-def plot_saw_tooth(ax: Axis, curves: Mapping[str, Curve]) -> Axis:
-  """Draw accuracy against local epochs; a line where a new round begins.
+  """Return a figure: own classes on the left, other classes on the right.
 
   An epoch that occurs twice ends a round and begins the next one: the models
-  as they were trained, and their average. Curve.rounds are epochs here.
+  as they were trained, and their average. A line stands where a round begins.
   """
-  begins: set[float] = set()
-  for algorithm, curve in curves.items():
-    style = style_of(algorithm)
-    starts = [0, *np.flatnonzero(np.diff(curve.rounds) == 0) + 1]
-    begins |= {float(curve.rounds[start]) for start in starts}
-    ax.plot(
-      curve.rounds,
-      curve.accuracy,
-      color=style.colour,
-      linestyle=style.dash,
-      linewidth=1.6,
-      marker=style.marker,
-      markersize=5,
-      markevery=starts,
-      label=style.name,
+  styles = {label: style_of(label) for label in curves}
+  begins = sorted(
+    {
+      float(epoch)
+      for epochs, _ in curves.values()
+      for epoch in epochs[1:][np.diff(epochs) == 0]
+    }
+  )
+  shown = []
+  for kind, title in TITLES.items():
+    lines = [
+      Series(style.name, f'c{at}', style, epochs, getattr(split, kind))
+      for at, (style, (epochs, split)) in enumerate(
+        zip(styles.values(), curves.values(), strict=True)
+      )
+    ]
+    shown += panels.curves(
+      title,
+      lines,
+      'local epochs   (vertical line: a round begins)',
+      'accuracy on the test set, %',
+      begins,
     )
-  for begin in sorted(begins):
-    ax.axvline(begin, color='#DDDDDD', linewidth=0.8, zorder=0)
-  ax.set_xlim(0, max(curve.rounds[-1] for curve in curves.values()))
-  ax.set_ylim(bottom=0)
-  ax.set_xlabel('local epochs   (marker: a round begins)')
-  ax.set_ylabel('accuracy on the test set [%]')
-  ax.xaxis.get_major_locator().set_params(integer=True)
-  return tidy(ax)
+  colours = {f'c{at}': style.colour for at, style in enumerate(styles.values())}
+  return picture.draw('', shown, colours)

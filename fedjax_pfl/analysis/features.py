@@ -27,9 +27,8 @@ from fedjax_pfl.core.types import ClientData, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
-from fedjax_pfl.report.layout import add_legends, make_figure
-from fedjax_pfl.report.plots import Axis
-from fedjax_pfl.report.styles import distinct_styles
+from fedjax_pfl.report.charts import picture
+from fedjax_pfl.report.charts.scatter import plot_points
 
 NEEDS_DATA = True
 HEADER = ('run', 'group', 'class', 'x', 'y')
@@ -42,17 +41,17 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   chosen = [(run, *_choices(run, options)) for run in runs]
   for run, classes, *_ in chosen:
     _check_images(run, classes, options.images)
-  figure, axes = make_figure(len(runs), 5.4, 5.2)
-  rows = []
-  for ax, (run, classes, group, names) in zip(axes, chosen, strict=True):
+  rows, panels, colours = [], [], {}
+  for run, classes, group, names in chosen:
     labels, points = measure(run, classes, options.images, log)
-    plot_points(ax, points, group[labels], names)
-    ax.set_title(f'{run.name}, test images', fontsize=11)
+    title = f'{run.name}, test images'
+    panel, found = plot_points(title, points, group[labels], names)
+    panels.append(panel)
+    colours |= found
     for label, point in zip(labels, points, strict=True):
       place = [f'{value:.4f}' for value in point]
       rows.append([run.label, names[group[label]], label, *place])
-  add_legends(figure, axes, markerscale=1.7)
-  return Answer(figure, HEADER, rows)
+  return Answer(picture.draw('', panels, colours), HEADER, rows)
 
 
 def measure(
@@ -125,69 +124,3 @@ def _choices(run: OpenRun, options: Options):
   sizes = run.settings.data.dataset, run.experiment.dataset.num_classes
   classes = choose_classes(options.classes, *sizes)
   return classes, *group_classes(options.colours, *sizes)
-
-
-MAX_NAMES = 12  # that fit among the points
-COLUMNS, ROWS = 6, 14  # of cells that hold a name each
-
-
-def plot_points(
-  ax: Axis, points: np.ndarray, group: np.ndarray, names: Sequence[str]
-) -> Axis:
-  """Draw points [P, 2] in the colour and marker of their group [P].
-
-  Up to 12 groups are also named in the figure, which can then be read without
-  colour. Coordinates of t-SNE mean nothing, so the axis has no ticks.
-  """
-  from matplotlib import patheffects  # 0.6 s
-
-  shown = np.unique(group)
-  styles = distinct_styles([names[number] for number in shown])
-  for number, style in zip(shown, styles.values(), strict=True):
-    own = points[group == number]
-    ax.scatter(
-      *own.T,
-      s=float(np.clip(40000 / len(points), 4, 24)),
-      color=style.colour,
-      marker=style.marker,
-      alpha=0.6,
-      linewidths=0,
-      label=style.name,
-    )
-  if len(shown) <= MAX_NAMES:
-    for number, place in name_places(points, group).items():
-      ax.annotate(
-        names[number],
-        place,
-        ha='center',
-        va='center',
-        fontsize=9,
-        fontweight='bold',
-        path_effects=[patheffects.withStroke(linewidth=3, foreground='white')],
-      )
-  ax.set_xticks([])
-  ax.set_yticks([])
-  ax.set_aspect('equal', 'datalim')
-  ax.spines[:].set_color('#DDDDDD')
-  return ax
-
-
-def name_places(points: np.ndarray, group: np.ndarray) -> dict[int, np.ndarray]:
-  """Return {group: where its name is written}, the middle of a grid cell.
-
-  The cell in which the group has many points, and a large share of all points;
-  each cell holds one name at most.
-  """
-  low, high = points.min(0), points.max(0)
-  size = np.maximum(high - low, 1e-9) / [COLUMNS, ROWS]
-  cell = np.minimum((points - low) // size, [COLUMNS - 1, ROWS - 1]).astype(int)
-  cell = cell[:, 0] * ROWS + cell[:, 1]  # [P]
-  total = np.bincount(cell, minlength=COLUMNS * ROWS)
-  taken = np.zeros(len(total), bool)
-  places = {}
-  for number in np.unique(group):
-    own = np.bincount(cell[group == number], minlength=COLUMNS * ROWS)
-    best = int(np.argmax(np.where(taken, -1, own**2 / np.maximum(total, 1))))
-    taken[best] = True
-    places[int(number)] = low + size * (np.array(divmod(best, ROWS)) + 0.5)
-  return places

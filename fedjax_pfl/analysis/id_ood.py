@@ -30,9 +30,11 @@ from fedjax_pfl.core.target import target_kind
 from fedjax_pfl.core.types import ClientData, Key
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
-from fedjax_pfl.report import plots
+from fedjax_pfl.report.charts import picture
+from fedjax_pfl.report.charts.panels import Panel
+from fedjax_pfl.report.charts.rows import Change, plot_clients
 from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.report.layout import make_figure
+from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.report.text_table import align, mean_and_std
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import random_streams
@@ -146,17 +148,23 @@ def first_clients(data: ClientData, number: int) -> ClientData:
 
 def draw(splits: dict[str, dict[str, Split]]):
   """Return a figure: own classes on the left, other classes on the right."""
-  figure, axes = make_figure(2, 1.5 + 1.8 * len(splits), 4.6)
-  for ax, (kind, title) in zip(axes, TITLES.items(), strict=True):
-    changes = {}
+  styles = {label: style_of(label) for label in splits}
+  css = {label: f'c{at}' for at, label in enumerate(splits)}
+  panels = []
+  for kind, title in TITLES.items():
+    rows = []
     for label, views in splits.items():
-      (first, *_), (*_, last) = views, views
-      before = getattr(views[first], kind) if len(views) > 1 else None
-      after = getattr(views[last], kind)
-      changes[label] = plots.Change(before, after, (first, last))
-    plots.plot_clients(ax, changes)
-    ax.set_title(title.capitalize(), fontsize=11)
-    if all(np.isnan(change.after).all() for change in changes.values()):
-      ax.text(0.5, 0.5, 'no test image', ha='center', transform=ax.transAxes)
-  axes[1].set_ylabel('')
-  return figure
+      *before, after = (getattr(split, kind) for split in views.values())
+      rows.append(
+        Change(
+          styles[label].name, css[label], before[0] if before else None, after
+        )
+      )
+    panels.append(Panel(title.capitalize(), plot_clients(rows)))
+  views = dict.fromkeys(' and '.join(one) for one in splits.values())
+  notes = [
+    f'Before and after: {"; ".join(views)}. Dot: a client. Box: the middle '
+    'half. Bar: the mean.'
+  ]
+  colours = {css[label]: style.colour for label, style in styles.items()}
+  return picture.draw('', panels, colours, notes=notes)

@@ -8,9 +8,9 @@ import numpy as np
 from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
 from fedjax_pfl.analysis.similarity import head_row_cosine
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report import plots
+from fedjax_pfl.report.charts import panels, picture
+from fedjax_pfl.report.charts.lines import Series
 from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.report.layout import add_legend, make_figure
 from fedjax_pfl.report.styles import Style, distinct_styles, style_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -29,19 +29,23 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
     for label, curve in curves.items()
     for epoch, value in zip(*curve, strict=True)
   ]
-  figure, (ax,) = make_figure(1, 6.4, 4.6)
-  plots.plot_curves(ax, curves, make_styles(runs, cosines).get)
-  ax.set_xlabel('epochs: rounds x local_epochs')
-  ax.set_ylabel('test accuracy [%]')
-  add_legend(figure, ax)
-  return Answer(figure, HEADER, rows)
+  styles = make_styles(runs, cosines)
+  colours = {f'c{at}': style.colour for at, style in enumerate(styles.values())}
+  lines = [
+    Series(styles[label].name, css, styles[label], *curve)
+    for css, (label, curve) in zip(colours, curves.items(), strict=True)
+  ]
+  shown = panels.curves(
+    '', lines, 'epochs: rounds x local_epochs', 'test accuracy, %'
+  )
+  return Answer(picture.draw('', shown, colours), HEADER, rows)
 
 
-def read_curve(run: OpenRun) -> plots.Curve:
-  """Return the accuracy of the first view that was evaluated on the way.
+def read_curve(run: OpenRun) -> tuple[np.ndarray, np.ndarray]:
+  """Return epochs and the accuracy of the first view evaluated on the way.
 
-  Over rounds x local_epochs, as `total_epochs` counts them: without FedRep's
-  epochs of the body.
+  Epochs are rounds x local_epochs, as `total_epochs` counts them: without
+  FedRep's epochs of the body.
   """
   lines = run_dir.load_metrics(run.path)
   name = f'{next(iter(run.settings.evaluation.eval_views), "initial")}/accuracy'
@@ -58,7 +62,8 @@ def read_curve(run: OpenRun) -> plots.Curve:
       choices=sorted({key for line in lines for key in line}),
       cause='a run that was not evaluated during its rounds',
     )
-  return plots.Curve(*np.array(points, float).T)
+  epochs, accuracy = np.array(points, float).T
+  return epochs, accuracy
 
 
 def read_head_cosine(path: pathlib.Path) -> float:

@@ -81,7 +81,7 @@ def read_entry(
       )
     return Entry(method, is_reference, choice, None, None, None, obstacle)
   runs = [finished_runs.read(path) for path in paths]
-  first = finished_runs.views(runs[0])[0]
+  first = runs[0].views[0]
   is_after = first in candidate_views(parse_config(runs[0].config))
   before = None if is_after else _accuracies(runs, first)
   after = _accuracies(runs, choice.view)
@@ -120,7 +120,7 @@ def _on_validation(paths: Paths) -> dict[str, float]:
 
 
 def _accuracies(runs: Sequence[FinishedRun], view: str) -> np.ndarray:
-  return np.stack([finished_runs.accuracy(run, view) for run in runs])
+  return np.stack([run.accuracy(view) for run in runs])
 
 
 def _totals(run: FinishedRun) -> tuple[float, float, float]:

@@ -10,7 +10,8 @@ from fedjax_pfl.leaderboard.verdicts import (
   Board,
   baseline_name,
 )
-from fedjax_pfl.report.page.table_cells import (
+from fedjax_pfl.report.page.tables import (
+  METHOD,
   NONE,
   Cell,
   Column,
@@ -20,7 +21,6 @@ from fedjax_pfl.report.page.table_cells import (
   number,
   size,
 )
-from fedjax_pfl.report.page.tables import METHOD
 from fedjax_pfl.report.styles import display_name
 
 LOCAL = 'local_only'

@@ -13,15 +13,17 @@ from fedjax_pfl.core.errors import bad_input
 FORMATS = ('.png', '.pdf', '.svg')
 
 
-def check_output(out: str | os.PathLike) -> pathlib.Path:
+def check_output(
+  out: str | os.PathLike, formats: Sequence[str] = FORMATS
+) -> pathlib.Path:
   """Return the path of a figure; refuse another format."""
   out = pathlib.Path(out)
-  if out.suffix not in FORMATS:
+  if out.suffix not in formats:
     raise bad_input(
       'output',
       got=str(out),
-      expected='a file name with the ending of a figure',
-      choices=FORMATS,
+      expected=f'a name that ends in {" or ".join(formats)}',
+      choices=formats,
       cause='a folder, or no ending; the numbers go to .csv beside it',
     )
   return out
@@ -33,23 +35,20 @@ def save(
   header: Sequence[str],
   rows: Iterable[Sequence[Any]],
 ) -> pathlib.Path:
-  """Save a matplotlib Figure and, as .csv beside it, its numbers."""
+  """Save a matplotlib Figure and, as .csv beside it, its numbers.
+
+  The folder is made; each file is written whole or not at all.
+  """
   out = check_output(out)
-  image = io.BytesIO()
+  image, text = io.BytesIO(), io.StringIO()
   figure.savefig(image, format=out.suffix[1:], dpi=160)
-  text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(header)
   writer.writerows(rows)
-  return write(out, image.getvalue(), text.getvalue())
-
-
-def write(out: pathlib.Path, image: bytes, text: str) -> pathlib.Path:
-  """Write a picture and its CSV, in a folder that is made; return `out`."""
   with atomic_files.writing_output('output', out):
     out.parent.mkdir(parents=True, exist_ok=True)
-    atomic_files.write_bytes(out, image)
-    atomic_files.write_bytes(out.with_suffix('.csv'), text.encode())
+    atomic_files.write_bytes(out, image.getvalue())
+    atomic_files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())
   return out
 
 

@@ -17,6 +17,9 @@ OWN_DATA = ('npz', 'folder')  # names of many data sets
 INITIAL = 'initial'  # the view before personalisation, where there is one
 FINETUNED = 'finetuned'  # the view after it, where there is one
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
+# The round that is chosen; the last is a choice by the tests, and no table's
+# main number.
+KINDS = ('last', 'validation', 'test_best')
 
 
 class FinishedRun(NamedTuple):
@@ -36,6 +39,49 @@ class FinishedRun(NamedTuple):
       return config
     return {**config, 'hp': {**self.defaults, **config.get('hp', {})}}
 
+  @property
+  def method(self) -> str:
+    return self.result['algorithm']
+
+  @property
+  def seed(self) -> Any:
+    return self.config.get('seed')
+
+  @property
+  def views(self) -> list[str]:
+    """Return the views in the order of the config."""
+    known = list(self.clients.scores)
+    asked = [view for view in self.config.get('views', ()) if view in known]
+    return list(dict.fromkeys([*asked, *known]))
+
+  @property
+  def dataset(self) -> str:
+    """Return the name of the data set; of the user's own, file and digest."""
+    name = self.result['dataset']
+    if name not in OWN_DATA:
+      return name
+    digest = str(self.record.get('data', '')).partition('-')[0]
+    place = pathlib.Path(self.record['config'].get('data_dir', '')).name
+    return f'{place or name} ({digest})'
+
+  def accuracy(self, view: str) -> np.ndarray:
+    """Return the accuracy of every client in percent, [K]."""
+    return accuracies(self.clients.scores[view], self.clients.train_count)
+
+  def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rounds and values [T] of a number in the metrics."""
+    points = [
+      (line['round'], line[name])
+      for line in self.metrics
+      if line.get(name) is not None  # null: it was not finite
+    ]
+    rounds, values = np.array(points, float).reshape(-1, 2).T
+    return rounds, values
+
+  def logged(self) -> set[str]:
+    """Return the names of the numbers in the metrics."""
+    return {name for line in self.metrics for name in line}
+
 
 def read(workdir: str | os.PathLike) -> FinishedRun:
   """Return a finished run; refuse any other directory."""
@@ -50,12 +96,26 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
 
 
 def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
-  """Return finished runs, each once, that may share an axis."""
+  """Return finished runs, each once, that may share an axis.
+
+  A run without hp.mu differs from one with it in this field, and not in `hp`:
+  it has a word for what only other runs of its method give.
+  """
   runs = [read(path) for path in each_once(workdirs)]
-  check_comparable(
-    {str(run.path): dataset_of(run.path, run.result) for run in runs}
-  )
-  return _with_defaults(runs)
+  datasets = {str(run.path): run.dataset for run in runs}
+  if len(set(datasets.values())) != 1:
+    raise bad_input(
+      'runs',
+      got=datasets,
+      expected='one or more runs on one dataset',
+      choices=dict.fromkeys(datasets.values()),
+      cause='a run directory of another experiment',
+    )
+  given: dict[str, dict[str, str]] = {}
+  for run in runs:
+    names = run.config.get('hp', {})
+    given.setdefault(run.method, {}).update(dict.fromkeys(names, DEFAULT))
+  return [run._replace(defaults=given[run.method]) for run in runs]
 
 
 def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
@@ -83,51 +143,7 @@ def labels_of(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list:
   return labels
 
 
-def dataset_of(workdir: str | os.PathLike, result: Mapping[str, Any]) -> str:
-  """Return the name of a data set; of the user's own, its file and digest."""
-  name = result['dataset']
-  if name not in OWN_DATA:
-    return name
-  record = run_dir.load_config(workdir)
-  digest = str(record.get('data', '')).partition('-')[0]
-  place = pathlib.Path(record['config'].get('data_dir', '')).name
-  return f'{place or name} ({digest})'
-
-
-def _with_defaults(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-  """Return the runs with a word for what only others of their method give.
-
-  A run without hp.mu differs from one with it in this field, and not in `hp`.
-  """
-  given: dict[str, dict[str, str]] = {}
-  for run in runs:
-    own = given.setdefault(run.result['algorithm'], {})
-    own |= dict.fromkeys(run.config.get('hp', {}), DEFAULT)
-  return [run._replace(defaults=given[run.result['algorithm']]) for run in runs]
-
-
-def check_comparable(datasets: dict[str, str]) -> None:
-  """Refuse {run: dataset} with accuracies on different data sets."""
-  if len(set(datasets.values())) != 1:
-    raise bad_input(
-      'runs',
-      got=datasets,
-      expected='one or more runs on one dataset',
-      choices=dict.fromkeys(datasets.values()),
-      cause='a run directory of another experiment',
-    )
-
-
-def views(run: FinishedRun) -> list[str]:
-  """Return the views of a run, in the order of its config."""
-  known = list(run.clients.scores)
-  asked = [view for view in run.config.get('views', ()) if view in known]
-  return list(dict.fromkeys([*asked, *known]))
-
-
-def before_and_after(run: FinishedRun) -> tuple[str | None, str]:
-  """Return the views of a run before and after personalisation."""
-  return first_and_after(views(run), run.result)
+# ---- which views are before and after personalisation
 
 
 def first_and_after(
@@ -178,6 +194,22 @@ def either(views: Sequence[str]) -> str:
   return ' or '.join(dict.fromkeys(views))
 
 
+def summaries_by_choice(
+  result: Mapping[str, Any],
+) -> dict[str, Mapping[str, Any] | None]:
+  """Return {kind: summary} of the view after personalisation.
+
+  Of 'validation' it is that of the chosen view. None for 'test_best' where
+  that view was not evaluated on the tests during the rounds (`eval_views`).
+  """
+  found = {
+    name: result[name]['views'][result[name]['view']]
+    for name in ('last', 'validation')
+  }
+  best = result['test_best'].get(result['last']['view'], {})
+  return {**found, 'test_best': best.get('together')}
+
+
 def _compared_on_validation(result: Mapping[str, Any]) -> str | None:
   """Return the view of the result, of a run that keeps validation examples."""
   return result[result['select']]['view'] if 'select' in result else None
@@ -185,21 +217,3 @@ def _compared_on_validation(result: Mapping[str, Any]) -> str | None:
 
 def _initial_first(known: Sequence[str]) -> list[str]:
   return sorted(known, key=lambda view: view != INITIAL)  # stable
-
-
-def accuracy(run: FinishedRun, view: str) -> np.ndarray:
-  """Return the accuracy of every client in percent, [K]."""
-  return accuracies(run.clients.scores[view], run.clients.train_count)
-
-
-def curve(
-  lines: Sequence[dict[str, Any]], name: str
-) -> tuple[np.ndarray, np.ndarray]:
-  """Return the rounds and values [T] of a number in the metrics."""
-  points = [
-    (line['round'], line[name])
-    for line in lines
-    if line.get(name) is not None  # null: it was not finite
-  ]
-  rounds, values = np.array(points, float).reshape(-1, 2).T
-  return rounds, values

@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fedjax_pfl.core.user_code import without_digest
+
 
 class Style(NamedTuple):
   name: str  # as its paper writes it
@@ -53,24 +55,27 @@ SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
 def style_of(algorithm: str) -> Style:
   """Return the style of a method; one that is not listed has a fixed one, too.
 
-  'fedavg (run_2)' is FedAvg's second line in one figure: another dash.
+  'fedavg (run_2)' is FedAvg's second line in one figure: another dash. A method
+  of the user's own, 'nap.py:fednap#4f0c8e21ab37', is called 'fednap'.
   """
   if algorithm in STYLES:
     return STYLES[algorithm]
   method, bracket, rest = algorithm.partition(' (')
-  if bracket and method in STYLES:
-    first = STYLES[method]
-    dash = SPARE_DASHES[zlib.crc32(rest.encode()) % len(SPARE_DASHES)]
+  if bracket:
+    first = style_of(method)
+    spare = SPARE_DASHES if method in STYLES else spare_dashes(first)
+    dash = spare[zlib.crc32(rest.encode()) % len(spare)]
     return first._replace(name=f'{first.name} ({rest}', dash=dash)
-  number = zlib.crc32(algorithm.encode())  # hash() differs between processes
+  name = without_digest(algorithm).rpartition('.py:')[2]
+  number = zlib.crc32(name.encode())  # hash() differs between processes
   listed = list(STYLES.values())[number % len(STYLES)]
-  return Style(
-    name=algorithm,
-    colour=listed.colour,
-    dark=listed.dark,
-    dash=SPARE_DASHES[number // 32 % len(SPARE_DASHES)],
-    marker='X',
-  )
+  dash = SPARE_DASHES[number // 32 % len(SPARE_DASHES)]
+  return Style(name, listed.colour, listed.dark, dash, 'X')
+
+
+def spare_dashes(style: Style) -> list[Any]:
+  """Return the dashes of further lines that have the colour of this one."""
+  return [one for one in (*SPARE_DASHES, SOLID, DASHED) if one != style.dash]
 
 
 def distinct_styles(labels: Sequence[str]) -> dict[str, Style]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.evaluation.own_metrics import TAKEN
-from fedjax_pfl.report import selections
+from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
 from fedjax_pfl.report.styles import display_name
 
 TEST_BEST = (
@@ -43,7 +43,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     cells += [_global_cell(result.get('global'))] * has_global
     name = display_name(result['algorithm'])
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
-  chosen = [result for result in results if selections.has_choice(result)]
+  chosen = [result for result in results if 'validation' in result]
   more = ['', _choices(chosen)] if chosen else []
   with_unseen = [result for result in results if 'unseen' in result]
   more += ['', _unseen(with_unseen, views)] if with_unseen else []
@@ -118,11 +118,11 @@ def _number(value: float | None) -> str:
 
 def _choices(results: Sequence[Mapping[str, Any]]) -> str:
   """Return the table of the rounds that may be chosen, and what was."""
-  rows = [('round chosen by', *selections.KINDS, 'result')]
+  rows = [('round chosen by', *KINDS, 'result')]
   lines = []
   for result in results:
     name, found = display_name(result['algorithm']), result['validation']
-    cells = map(mean_and_std, selections.summaries(result).values())
+    cells = map(mean_and_std, summaries_by_choice(result).values())
     rows.append((name, *cells, result['select']))
     lines.append(
       f'{name}: validation chose round {found["round"]} of '

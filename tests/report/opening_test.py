@@ -6,7 +6,7 @@ import numpy as np
 from page_runs import make_run
 
 from fedjax_pfl.report import page
-from fedjax_pfl.report.page.table_cells import Cell, Column, make_table
+from fedjax_pfl.report.page.tables import Cell, Column, make_table
 
 FIRST, SECOND = np.array([90.0, 80.0, 70.0]), np.array([60.0, 70.0, 75.0])
 TABLE = make_table('Answers', [Column('Answer')], [[Cell('<yes>')]])

@@ -14,7 +14,7 @@ from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
 from fedjax_pfl.report.finished_runs import read_comparable
-from fedjax_pfl.report.page import curve_sections, tables
+from fedjax_pfl.report.page import curve_sections, summary_tables
 from fedjax_pfl.report.page.groups import make_groups
 from fedjax_pfl.runs import run_dir
 
@@ -148,7 +148,7 @@ def test_one_of_two_errors_that_are_printed_differently_is_bold(tmp_path):
   groups = make_groups(read_comparable(runs))
   for group, ece in zip(groups, (0.034, 0.031), strict=True):
     group.runs[0].result['views']['finetuned']['ece'] = ece
-  table = tables.all_views(groups)
+  table = summary_tables.all_views(groups)
   place = [column.name for column in table.columns].index('ECE')
   cells = [row[place] for row in table.rows if row[1].text == 'finetuned']
   marks = [(cell.text, cell.is_best) for cell in cells]

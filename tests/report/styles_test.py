@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.report import styles
-
-METHODS = (
-  'fedavg fedbabu fedprox fedper lg_fedavg fedrep per_fedavg ditto local_only '
-  'centralized superfed apfl fedconcat scaffold moon fedrs fedlc pfedme'
-)
+from fedjax_pfl.report.styles import STYLES, style_of
 
 
 def test_every_method_has_a_look_of_its_own():
-  looks = [styles.STYLES[name] for name in METHODS.split()]
-  assert len({style.colour for style in looks}) == len(looks)
-  assert len({style.name for style in looks}) == len(looks)
+  looks = STYLES.values()
+  for field in ('name', 'colour', 'dark'):
+    assert len({getattr(style, field) for style in looks}) == len(looks)
   assert len({style.dash for style in looks}) > 4
 
 
@@ -61,7 +57,7 @@ def lab(rgb):
 @pytest.mark.parametrize('eye', EYES)
 def test_methods_of_one_table_stay_apart(ground, eye):
   seen = {
-    name: lab(EYES[eye] @ linear(getattr(styles.STYLES[name], ground)))
+    name: lab(EYES[eye] @ linear(getattr(STYLES[name], ground)))
     for name in TOGETHER.split()
   }
   for one, other in itertools.combinations(seen, 2):
@@ -70,9 +66,18 @@ def test_methods_of_one_table_stay_apart(ground, eye):
 
 def test_companions_are_seen_on_dark_ground():
   light = lambda colour: (TO_XYZ @ linear(colour))[1] + 0.05
-  for name, style in styles.STYLES.items():
+  for name, style in STYLES.items():
     assert light(style.dark) / light(DARK_GROUND) > 3.9, name
-  assert len({s.dark for s in styles.STYLES.values()}) == len(styles.STYLES)
+
+
+def test_a_method_that_is_not_listed_has_a_look_and_its_name():
+  one, other = style_of('fednap'), style_of('fednod')
+  assert (one.name, other.name) == ('fednap', 'fednod') and one != other
+  mine = 'code/nap.py:fednap#4f0c8e21ab37'
+  assert style_of(mine) == one
+  assert style_of(mine.partition('#')[0]) == one
+  colours = {style.colour for style in STYLES.values()}
+  assert {one.colour, other.colour} <= colours
 
 
 @pytest.mark.long
@@ -80,18 +85,13 @@ def test_unknown_names_look_the_same_in_every_process():
   code = (
     "from fedjax_pfl.report import styles; print(styles.style_of('fednap'))"
   )
-  printed = [
-    subprocess.run(
-      [sys.executable, '-c', code], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    for _ in range(2)
-  ]
-  assert printed == [str(styles.style_of('fednap'))] * 2
-  assert styles.style_of('fednap').name == 'fednap'
-  assert styles.style_of('fednap') != styles.style_of('fednod')
+  run = [sys.executable, '-c', code]
+  printed = subprocess.run(run, capture_output=True, text=True, check=True)
+  assert printed.stdout.strip() == str(style_of('fednap'))
 
 
-def test_a_second_run_of_a_method_keeps_its_colour():
-  first, second = styles.style_of('fedavg'), styles.style_of('fedavg (run_2)')
-  assert second.name == 'FedAvg (run_2)'
+@pytest.mark.parametrize('method', ['fedavg', 'fednap'])
+def test_a_second_run_of_a_method_keeps_its_colour(method):
+  first, second = style_of(method), style_of(f'{method} (run_2)')
+  assert second.name == f'{styles.display_name(method)} (run_2)'
   assert second.colour == first.colour and second.dash != first.dash

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.report import styles
-from fedjax_pfl.report.page import charts, client_charts, partition_chart, svg
+from fedjax_pfl.report.charts import bars, lines, partition, rows, scatter, svg
 
 
 def attributes(drawing, tag, name):
@@ -42,21 +42,21 @@ def test_every_look_can_be_drawn():
   assert len({data for _, data in drawn}) == len({kind for kind, _ in drawn})
 
 
-def test_a_line_stands_where_its_numbers_are():
+def one_line(label, x, y):
   style = styles.style_of('fedavg')
-  line = charts.Series(
-    'a < b',
-    'c0',
-    style,
-    np.array([0.0, 5, 10]),
-    np.array([0.0, np.nan, 100]),
-  )
-  drawn = charts.plot_lines([line], 'rounds', 'accuracy')
+  return lines.Series(label, 'c0', style, np.array(x, float), np.array(y))
+
+
+def test_a_line_stands_where_its_numbers_are():
+  line = one_line('a < b', [0, 5, 10], [0.0, np.nan, 100])
+  drawn = lines.plot_lines([line], 'rounds', 'accuracy', begins=[5.0])
   (data,) = re.findall(r'<path d="([^"]*)" class="line"', drawn)
-  left, top = charts.LEFT, charts.TOP
-  right, bottom = charts.WIDTH - charts.RIGHT, charts.HEIGHT - charts.BOTTOM
+  left, top = lines.LEFT, lines.TOP
+  right, bottom = lines.WIDTH - lines.RIGHT, lines.HEIGHT - lines.BOTTOM
   # Broken where a number is missing, not drawn across.
   assert data == f'M{left} {bottom}M{right} {top}'
+  middle = (left + right) // 2
+  assert f'd="M{middle} {top}L{middle} {bottom}" class="grid"' in drawn
   assert '<title>a &lt; b, 10: 100.0</title>' in drawn
   assert drawn.count('<title>') == 2
 
@@ -65,20 +65,19 @@ def test_a_line_stands_where_its_numbers_are():
 def test_every_tick_is_inside(low):
   """Round ends may ask for other ticks than the numbers between them."""
   for high in np.linspace(low + 0.5, 99.0, 30):
-    ends = np.array([low, high])
-    line = charts.Series('a', 'c0', styles.style_of('fedavg'), ends, ends)
-    drawn = charts.plot_lines([line], '', '')
+    drawn = lines.plot_lines([one_line('a', [low, high], [low, high])], '', '')
     places = re.findall(r'<text x="36" y="(\S+)" class="end"', drawn)
     places = np.array(places, float) - 4
-    assert places[-1] == charts.TOP
-    assert places[0] == charts.HEIGHT - charts.BOTTOM
+    assert places[-1] == lines.TOP
+    assert places[0] == lines.HEIGHT - lines.BOTTOM
 
 
 def test_gains_are_bars_and_losses_are_hollow():
-  one = client_charts.Clients(
+  change = rows.Change(
     'x', 'c0', np.array([10.0, 50, 30, np.nan]), np.array([60.0, 40, 30, 9])
   )
-  drawn = client_charts.plot_gains(one, list('abcd'), (-10, 50))
+  assert bars.ends_of([change]) == (-10, 50)
+  drawn = bars.plot_gains(change, list('abcd'), (-10, 50))
   assert re.findall(r'<title>(.)', drawn) == ['a', 'c', 'b']  # sorted
   assert attributes(drawn, 'rect', 'class') == ['bar', 'bar', 'bar lost']
   heights = [float(h) for h in attributes(drawn, 'rect', 'height')]
@@ -87,17 +86,34 @@ def test_gains_are_bars_and_losses_are_hollow():
 
 def test_many_clients_are_a_shape():
   many = np.linspace(0, 100, 5000)
-  one = client_charts.Clients('x', 'c0', many, many[::-1])
-  drawn = client_charts.plot_gains(one, [''] * 5000, (-100, 100))
+  change = rows.Change('x', 'c0', many, many[::-1])
+  drawn = bars.plot_gains(change, [''] * 5000, (-100, 100))
   assert len(drawn) < 30_000 and '<rect' not in drawn
-  cloud = client_charts.plot_clients([one])
+  cloud = rows.plot_clients([change])
   assert cloud.count('class="density"') == 2
   assert len(cloud) < 10_000
 
 
+def test_intervals_stand_in_their_rows():
+  shown = [
+    rows.Row('a heading'),
+    rows.Row('A > B', [rows.Mark(5.0, 0.0, 10.0)], ('shown',), 'c1', 'tip'),
+    rows.Row('A > C', [rows.Mark(-5.0, -5.0, -5.0, 'ours', 'hollow', 'D')]),
+    rows.Row('none', [rows.Mark(np.nan, np.nan, np.nan)], ('not run',)),
+  ]
+  drawn = rows.plot_intervals(shown, 'points', margins=(100, 60))
+  x = svg.Scale(-6, 10, 100, 500)
+  assert f'M{x(0):g} 36L{x(10):g} 36" class="link"' in drawn
+  assert drawn.count('class="mark"') == drawn.count('class="hollow"') == 1
+  assert '<g class="ours">' in drawn and '<title>tip</title>' in drawn
+  words = re.findall(r'<text[^>]*>([^<]*)<', drawn)
+  expected = ['a heading', 'A > B', 'shown', 'A > C', 'none', 'not run']
+  assert [word.replace('&gt;', '>') for word in words[-6:]] == expected
+
+
 def test_dots_have_the_area_of_their_counts():
   counts = np.array([[100, 25, 0], [0, 0, 0], [100, 100, 100]])
-  drawn = partition_chart.plot_partition(counts, [4, 5, 6], 100)
+  drawn = partition.plot_partition(counts, [4, 5, 6], 100)
   full, half, same = (
     float(one) for one in attributes(drawn, 'path', 'stroke-width')
   )
@@ -108,3 +124,43 @@ def test_dots_have_the_area_of_their_counts():
     'client 5: 0 examples of 0 classes',
     'client 6: 300 examples of 3 classes',
   ]
+  words = partition.describe_sizes
+  assert words(counts) == '0 to 300 examples a client (1 have none)'
+  assert words(counts[:1] * 20) == '2,500 examples a client'
+
+
+# ---- points in classes
+
+
+def test_points_of_a_group_have_one_colour_marker_and_name():
+  points = np.array([[0.0, 0], [1, 0], [2, 0], [9, 9], [9, 8]])
+  group = np.array([4, 4, 4, 1, 1])
+  panel, colours = scatter.plot_points('t', points, group, list('abcdef'))
+  shapes = dict(re.findall(r'd="([^"]*)" class="swatch (g\d)"', panel.svg))
+  assert sorted((css, data.count('z')) for data, css in shapes.items()) == [
+    ('g1', 2),
+    ('g4', 3),
+  ]
+  assert {*colours} == {'g1', 'g4'} and len({*colours.values()}) == 2
+  names = re.findall(r'<text x="(\S+)"[^>]*>(\w)<', panel.svg)
+  x = {name: float(place) for place, name in names}
+  left, right = x['e'], x['b']
+  assert left < 200 < 400 < right
+  many = np.arange(20)
+  labels = [f'group {number}' for number in many]
+  points = np.stack([many, many], 1).astype(float)
+  panel, _ = scatter.plot_points('t', points, many, labels)
+  assert [key.label for key in panel.keys] == labels
+  assert '<text' not in panel.svg
+  found = styles.distinct_styles(labels).values()
+  assert len({(style.colour, style.marker) for style in found}) == 20
+
+
+def test_names_of_groups_that_mix_are_not_one_on_the_other():
+  """All of group 1 lies on points of group 0, which is alone at the right."""
+  points = np.array([[0.0, 0], [0, 0], [0, 0], [6, 14], [6, 14], [0, 0]])
+  places = scatter.name_places(points, np.array([1, 1, 0, 0, 0, 0]))
+  np.testing.assert_allclose(places[0], [5.5, 13.5])
+  np.testing.assert_allclose(places[1], [0.5, 0.5])
+  same = scatter.name_places(np.zeros((4, 2)), np.array([0, 1, 2, 3]))
+  assert len({tuple(place) for place in same.values()}) == 4

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report import finished_runs
-from fedjax_pfl.report.page.charts import Series, line_sample, plot_lines
-from fedjax_pfl.report.page.groups import Group, curve_of, numbers
-from fedjax_pfl.report.page.sections import Key, Panel, Section
-from fedjax_pfl.report.page.svg import plain
+from fedjax_pfl.report.charts import panels
+from fedjax_pfl.report.charts.lines import Series
+from fedjax_pfl.report.charts.panels import Panel, Section
+from fedjax_pfl.report.page.groups import Group
 
 MEAN = 'mean accuracy of the clients, %'
 SERVER = 'global/accuracy'  # in the metrics
+ACCURACY = '/accuracy'  # after a view, in the metrics
 ROUNDS = 'communication rounds'
 FINETUNED = re.compile(r'finetuned_(\d+)')
 
@@ -24,7 +24,7 @@ def learning(groups: Sequence[Group]) -> Section:
   if not firsts:
     words = 'These runs were not evaluated during their rounds.'
     return Section('Learning', words, [])
-  panels = [_over_rounds(groups, firsts), *_over_bytes(groups, firsts)]
+  figures = [*_over_rounds(groups, firsts), *_over_bytes(groups, firsts)]
   for name in dict.fromkeys(
     name for names in evaluated.values() for name in names
   ):
@@ -34,121 +34,44 @@ def learning(groups: Sequence[Group]) -> Section:
       if name in names and name != firsts[label]
     ]
     if labels:
-      panels.append(_over_rounds(groups, dict.fromkeys(labels, name)))
+      figures += _over_rounds(groups, dict.fromkeys(labels, name))
   words = 'Test accuracy while the server learns.'
   if any(len(group.runs) > 1 for group in groups):
     words += (
       ' Lines are means over seeds, bands go from the lowest to the highest.'
     )
-  return Section('Learning', words, panels)
+  return Section('Learning', words, figures)
 
 
 def finetuning(groups: Sequence[Group]) -> Section | None:
   """Return accuracy against epochs of fine-tuning; None for a single epoch."""
-  stops = {group.label: _stops(group) for group in groups}
-  chosen = [group for group in groups if len(stops[group.label]) > 2]
-  if not chosen:
+  stops = [(group, _stops(group)) for group in groups]
+  stops = [(group, one) for group, one in stops if len(one) > 2]
+  if not stops:
     return None
-  panels = []
-  for quantity, words in (
-    ('mean', MEAN),
-    ('worst_decile', 'mean accuracy of the worst tenth, %'),
+  figures = []
+  for title, quantity, words in (
+    ('Mean over clients', 'mean', MEAN),
+    ('Worst tenth', 'worst_decile', 'mean accuracy of the worst tenth, %'),
   ):
-    series = [
-      _series(
+    lines = [
+      series(
         group,
-        np.array(list(stops[group.label]), float),
-        np.stack(
-          [
-            numbers(group, view, quantity)
-            for view in stops[group.label].values()
-          ],
-          axis=1,
-        ),  # [S, T]
+        np.array(list(one), float),
+        np.stack([group.numbers(view, quantity) for view in one.values()], 1),
       )
-      for group in chosen
+      for group, one in stops
     ]
-    title = 'Mean over clients' if quantity == 'mean' else 'Worst tenth'
-    panels += _panel(title, series, 'epochs of fine-tuning', words)
+    figures += panels.curves(title, lines, 'epochs of fine-tuning', words)
   return Section(
     'Fine-tuning',
     'Test accuracy after so many epochs on the own training data; 0: the '
     'global model itself.',
-    panels,
+    figures,
   )
 
 
-def _evaluated(group: Group) -> list[str]:
-  """Return the accuracies in the metrics: that of the first view first."""
-  found = {name for line in group.runs[0].metrics for name in line}
-  views = [*finished_runs.views(group.runs[0]), 'global']
-  names = [f'{view}/accuracy' for view in views]
-  names += sorted(name for name in found if name.endswith('/accuracy'))
-  return [
-    name
-    for name in dict.fromkeys(names)
-    if np.isfinite(curve_of(group, name).accuracy).any()
-  ]
-
-
-def _over_rounds(groups: Sequence[Group], names: Mapping[str, str]) -> Panel:
-  """Draw a number of the metrics of every line that has one in `names`."""
-  series = [
-    _series(group, *curve_of(group, name), _view(name, names))
-    for group, name in _named(groups, names)
-  ]
-  (panel,) = _panel(
-    f'{_title(names)} over rounds', series, ROUNDS, _what(names)
-  )
-  return panel
-
-
-def _over_bytes(
-  groups: Sequence[Group], names: Mapping[str, str]
-) -> list[Panel]:
-  """Draw the same over the bytes that all clients have sent and received."""
-  found = []
-  for group, name in _named(groups, names):
-    rounds, accuracy = curve_of(group, name)
-    sent = _sent_until(group, rounds)
-    if sent is not None and sent.any():  # not where nothing is sent
-      found.append((group, sent, accuracy, _view(name, names)))
-  if not found:
-    return []
-  largest = max(float(sent.max(initial=0)) for _, sent, *_ in found)
-  unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
-  series = [_series(group, x / unit, y, view) for group, x, y, view in found]
-  title = f'{_title(names)} over bytes'
-  return _panel(title, series, f'{word} sent, down and up', _what(names))
-
-
-def _sent_until(group: Group, rounds: np.ndarray) -> np.ndarray | None:
-  """Return the bytes up to these rounds [T]; None: not recorded."""
-  run = group.runs[0]  # seeds send alike
-  at, down = finished_runs.curve(run.metrics, 'bytes_down')
-  _, up = finished_runs.curve(run.metrics, 'bytes_up')
-  if not len(at) or len(down) != len(up):
-    return None
-  totals = np.concatenate([[0], np.cumsum(down + up)])
-  return totals[np.searchsorted(at, rounds, side='right')]
-
-
-def _stops(group: Group) -> dict[int, str]:
-  """Return {epochs of fine-tuning: view}; 0 is the global model."""
-  run, stops = group.runs[0], {}
-  views = finished_runs.views(run)
-  if 'initial' in views:
-    stops[0] = 'initial'
-  for view in views:
-    if match := FINETUNED.fullmatch(view):
-      stops[int(match[1])] = view
-  last = run.config.get('finetune', {}).get('epochs')
-  if last and 'finetuned' in views:
-    stops[max(np.atleast_1d(last).tolist())] = 'finetuned'
-  return dict(sorted(stops.items()))
-
-
-def _series(
+def series(
   group: Group, x: np.ndarray, values: np.ndarray, view: str = ''
 ) -> Series:
   """Return a line through the means of values [S, T]."""
@@ -157,36 +80,86 @@ def _series(
   return Series(label, group.css, group.style, x, values.mean(0), *band)
 
 
-def _panel(
-  title: str, series: Sequence[Series], x_label: str, y_label: str
-) -> list[Panel]:
-  """Return a panel of those lines that have numbers; none without any."""
-  series = [line for line in series if np.isfinite(line.y).any()]
-  if not series:
-    return []
-  keys = tuple(
-    Key(line_sample(line.css, line.style), line.label, plain(line.y[-1]))
-    for line in series
+def _evaluated(group: Group) -> list[str]:
+  """Return the accuracies in the metrics: that of the first view first."""
+  names = [f'{view}{ACCURACY}' for view in [*group.first.views, 'global']]
+  names += sorted(
+    name for name in group.first.logged() if name.endswith(ACCURACY)
   )
-  return [Panel(title, plot_lines(series, x_label, y_label), keys=keys)]
-
-
-def _named(
-  groups: Sequence[Group], names: Mapping[str, str]
-) -> list[tuple[Group, str]]:
   return [
-    (group, names[group.label]) for group in groups if group.label in names
+    name
+    for name in dict.fromkeys(names)
+    if np.isfinite(group.curve(name)[1]).any()
   ]
 
 
-def _view(name: str, names: Mapping[str, str]) -> str:
+def _over_rounds(
+  groups: Sequence[Group], names: Mapping[str, str]
+) -> list[Panel]:
+  """Draw a number of the metrics of every line that has one in `names`."""
+  lines = [
+    series(group, *group.curve(names[group.label]), _view(group, names))
+    for group in groups
+    if group.label in names
+  ]
+  title = f'{_title(names)} over rounds'
+  return panels.curves(title, lines, ROUNDS, _what(names))
+
+
+def _over_bytes(
+  groups: Sequence[Group], names: Mapping[str, str]
+) -> list[Panel]:
+  """Draw the same over the bytes that all clients have sent and received."""
+  found = []
+  for group in groups:
+    if group.label not in names:
+      continue
+    rounds, accuracy = group.curve(names[group.label])
+    sent = _sent_until(group, rounds)
+    if sent is not None and sent.any():  # not where nothing is sent
+      found.append((group, sent, accuracy))
+  if not found:
+    return []
+  largest = max(float(sent.max(initial=0)) for _, sent, _ in found)
+  unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
+  lines = [
+    series(group, x / unit, y, _view(group, names)) for group, x, y in found
+  ]
+  title = f'{_title(names)} over bytes'
+  return panels.curves(title, lines, f'{word} sent, down and up', _what(names))
+
+
+def _sent_until(group: Group, rounds: np.ndarray) -> np.ndarray | None:
+  """Return the bytes up to these rounds [T]; None: not recorded."""
+  at, down = group.first.curve('bytes_down')  # seeds send alike
+  _, up = group.first.curve('bytes_up')
+  if not len(at) or len(down) != len(up):
+    return None
+  totals = np.concatenate([[0], np.cumsum(down + up)])
+  return totals[np.searchsorted(at, rounds, side='right')]
+
+
+def _stops(group: Group) -> dict[int, str]:
+  """Return {epochs of fine-tuning: view}; 0 is the global model."""
+  views = group.first.views
+  stops = {0: 'initial'} if 'initial' in views else {}
+  for view in views:
+    if match := FINETUNED.fullmatch(view):
+      stops[int(match[1])] = view
+  last = group.first.config.get('finetune', {}).get('epochs')
+  if last and 'finetuned' in views:
+    stops[max(np.atleast_1d(last).tolist())] = 'finetuned'
+  return dict(sorted(stops.items()))
+
+
+def _view(group: Group, names: Mapping[str, str]) -> str:
   """Return the view of a number where not all lines have that one."""
   is_common = len(set(names.values())) == 1
-  return '' if is_common else name.removesuffix('/accuracy')
+  return '' if is_common else names[group.label].removesuffix(ACCURACY)
 
 
 def _title(names: Mapping[str, str]) -> str:
-  views = {name.removesuffix('/accuracy') for name in names.values()}
+  views = {name.removesuffix(ACCURACY) for name in names.values()}
   if len(views) > 1:
     return 'Accuracy'
   word = {'global': 'Server'}.get(min(views), min(views).capitalize())

@@ -4,39 +4,30 @@ The template, page.html.jinja, includes page.css and page.js. Everything that
 comes from a run is text, which the template escapes.
 """
 
+import json
 import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.report.finished_runs import dataset_of, read_comparable
+from fedjax_pfl.report.finished_runs import read_comparable
 from fedjax_pfl.report.page import (
-  choices,
   client_sections,
-  cost_tables,
-  opening,
-  provenance,
+  curve_sections,
+  run_tables,
+  summary_tables,
   sweep_section,
-  tables,
-  unseen_table,
 )
-from fedjax_pfl.report.page.groups import (
-  Group,
-  before_and_after,
-  common_settings,
-  make_groups,
-  numbers,
-)
+from fedjax_pfl.report.page.client_sections import Opening
+from fedjax_pfl.report.page.groups import Group, common_settings, make_groups
 from fedjax_pfl.report.styles import style_of
 
 # {run directory: published numbers of its views}
-Published = Mapping[str, tables.Printed]
+Published = Mapping[str, summary_tables.Printed]
 TEMPLATE = 'page.html.jinja'
 DATASETS = {  # as papers write them
   'cifar10': 'CIFAR-10',
@@ -57,7 +48,7 @@ def save(
   workdirs: Sequence[str | os.PathLike],
   out: str | os.PathLike,
   published: Published | None = None,
-  begin: opening.Opening | None = None,
+  begin: Opening | None = None,
 ) -> pathlib.Path:
   """Write the page of finished runs to `out` (.html); return `out`."""
   out = check_output(out)
@@ -85,7 +76,7 @@ def check_output(out: str | os.PathLike) -> pathlib.Path:
 def render(
   workdirs: Sequence[str | os.PathLike],
   published: Published | None = None,
-  begin: opening.Opening | None = None,
+  begin: Opening | None = None,
 ) -> str:
   """Return the page of finished runs on one dataset.
 
@@ -95,30 +86,43 @@ def render(
   """
   groups = make_groups(read_comparable(workdirs))
   printed = _printed(groups, published or {})
-  sections = client_sections.make_sections(groups)
   head, sweep = _head(groups), sweep_section.find_sweep(groups)
   if sweep and sweep.on_validation:
     head['lead'] = sweep_section.lead(sweep)
   if begin is not None:
     head |= {'title': begin.title, 'lead': begin.lead}
-    pairs = opening.make_section(begin, groups)
-    sections = [*([pairs] if pairs else []), *sections]
+  sections = [
+    begin and client_sections.pairs(begin, groups),
+    curve_sections.learning(groups),
+    client_sections.spread(groups),
+    client_sections.gains(groups),
+    curve_sections.finetuning(groups),
+    client_sections.partition(groups),
+  ]
+  config_files = [
+    (f'{run.path}', json.dumps(run.record, indent=2, ensure_ascii=False))
+    for group in groups
+    for run in group.runs
+  ]
   return load_template(TEMPLATE).render(
     **head,
     answers=begin and begin.table,
     sweep=sweep_section.make_sections(sweep) if sweep else [],
-    methods=_methods(groups),
-    summary=tables.summary(groups, printed),
-    choices=choices.choices(groups),
-    unseen=unseen_table.unseen_clients(groups),
-    sections=sections,
-    cost=cost_tables.cost(groups),
-    all_views=tables.all_views(groups),
-    clients=cost_tables.clients(groups),
-    differences=provenance.differences(groups),
-    agreements=provenance.agreements(groups),
-    runs=provenance.runs(groups),
-    records=provenance.records(groups),
+    methods={group.css: style_of(group.first.method) for group in groups},
+    summary=summary_tables.summary(groups, printed),
+    choices=summary_tables.choices(groups),
+    unseen=summary_tables.unseen_clients(groups),
+    sections=[section for section in sections if section],
+    cost=run_tables.cost(groups),
+    all_views=summary_tables.all_views(groups),
+    clients=run_tables.clients(groups),
+    differences=run_tables.differences(groups),
+    agreements=[
+      (field, json.dumps(value))
+      for field, value in sorted(common_settings(groups).items())
+    ],
+    runs=run_tables.runs(groups),
+    records=config_files,
   )
 
 
@@ -138,60 +142,47 @@ def load_template(name: str, *folders: pathlib.Path):
   return environment.get_template(name)
 
 
+def dataset_in_words(name: str) -> str:
+  """Return the name of a data set as papers write it, without a digest."""
+  name = name.rpartition(' (')[0] or name
+  return DATASETS.get(name, name)
+
+
 def _printed(
   groups: Sequence[Group], published: Published
-) -> list[tables.Printed]:
+) -> list[summary_tables.Printed]:
   """Return the published numbers for every line: those of its first run."""
   known = {
     os.path.realpath(path): numbers for path, numbers in published.items()
   }
-  return [
-    next(
-      (
-        known[path]
-        for path in (os.path.realpath(run.path) for run in group.runs)
-        if path in known
-      ),
-      {},
-    )
-    for group in groups
-  ]
-
-
-def _methods(groups: Sequence[Group]) -> dict[str, Any]:
-  """Return the line style for every class of the style sheet."""
-  return {
-    group.css: style_of(group.runs[0].result['algorithm']) for group in groups
-  }
+  found = []
+  for group in groups:
+    paths = [os.path.realpath(run.path) for run in group.runs]
+    found.append(next((known[path] for path in paths if path in known), {}))
+  return found
 
 
 def _head(groups: Sequence[Group]) -> dict[str, Any]:
   """Return the title, the result in one sentence, and the facts."""
-  common = common_settings(groups)
-  first = groups[0].runs[0]
-  name = dataset_of(first.path, first.result)
-  dataset = name.rpartition(' (')[0] or name  # without the digest
+  facts = _facts(groups, common_settings(groups))
   return {
-    'title': f'Personalisation on {DATASETS.get(dataset, dataset)}',
+    'title': f'Personalisation on {dataset_in_words(groups[0].first.dataset)}',
     'lead': _lead(groups),
-    'facts': [(name, value) for name, value in _facts(groups, common) if value],
+    'facts': [(name, value) for name, value in facts if value],
   }
 
 
 def _lead(groups: Sequence[Group]) -> str:
   """Return the line with the highest accuracy, and its lead."""
-  means = []
-  for group in groups:
-    before, after = before_and_after(group)
-    means.append((float(np.mean(numbers(group, after, 'mean'))), before, group))
+  means = [(group.mean(group.after, 'mean'), group) for group in groups]
   means = [entry for entry in means if math.isfinite(entry[0])]
   if not means:
     return 'No client has an accuracy.'
   means.sort(key=lambda entry: -entry[0])
-  (best, before, group), *others = means
+  (best, group), *others = means
   ahead = best - others[0][0] if others else math.inf
   if ahead < 0.05:  # '0.0 points above'
-    first = [one.label for mean, _, one in means if best - mean < 0.05]
+    first = [one.label for mean, one in means if best - mean < 0.05]
     return (
       f'{", ".join(first[:-1])} and {first[-1]} end highest: {best:.1f}\u00a0% '
       'on average over clients.'
@@ -199,11 +190,11 @@ def _lead(groups: Sequence[Group]) -> str:
   if others:
     return (
       f'{group.label} ends highest: {best:.1f}\u00a0% on average over clients, '
-      f'{ahead:.1f} points above {others[0][2].label}.'
+      f'{ahead:.1f} points above {others[0][1].label}.'
     )
-  if before is None:
+  if group.before is None:
     return f'{group.label}: {best:.1f}\u00a0% on average over clients.'
-  start = float(np.mean(numbers(group, before, 'mean')))
+  start = group.mean(group.before, 'mean')
   return (
     f'{group.label}: {start:.1f}\u00a0% on average over clients before '
     f'personalisation, {best:.1f}\u00a0% after it.'

@@ -10,27 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.report.charts.lines import plot_before_others
+from fedjax_pfl.report.charts.panels import Panel, Section
+from fedjax_pfl.report.charts.sweeps import plot_heat_map, plot_strip
 from fedjax_pfl.report.finished_runs import either
-from fedjax_pfl.report.page.groups import (
-  UNTRAINED,
-  Group,
-  before_and_after,
-  curve_of,
-  numbers,
-  without_digests,
-)
-from fedjax_pfl.report.page.sections import Panel, Section
-from fedjax_pfl.report.page.sweep_charts import (
-  plot_before_others,
-  plot_heat_map,
-  plot_strip,
-)
-from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.report.page.curve_sections import ACCURACY
+from fedjax_pfl.report.page.groups import UNTRAINED, Group, without_digests
 
 LEAST = 3  # settings that are a sweep
 MOST_CURVES = 24
 VALIDATION = 'validation/'  # and a view: what a log has of each evaluation
-ACCURACY = '/accuracy'  # after a view
 
 
 class Setting(NamedTuple):
@@ -39,6 +28,10 @@ class Setting(NamedTuple):
   group: Group
   values: Mapping[str, Any]  # of the fields in which settings differ
   accuracy: np.ndarray  # [S] in percent, by seed
+
+  @property
+  def mean(self) -> float:
+    return float(self.accuracy.mean())
 
 
 class Sweep(NamedTuple):
@@ -57,35 +50,40 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   """
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
     return None
-  fields = _differing(groups)
-  if not fields:
+  flats = [group.settings for group in groups]
+  values = {
+    field: [flat.get(field) for flat in flats]
+    for field in dict.fromkeys(field for flat in flats for field in flat)
+    if field not in UNTRAINED
+  }
+  shown = {
+    field: without_digests(one)
+    for field, one in values.items()
+    if len({*map(repr, one)}) > 1
+  }
+  if not shown:
     return None
   on_validation = all(
     run.clients.validation is not None for group in groups for run in group.runs
   )
-  flats = [flatten(group.runs[0].config) for group in groups]
-  shown = {
-    field: without_digests([flat.get(field) for flat in flats])
-    for field in fields
-  }
   settings = [
     Setting(
       group,
-      {field: shown[field][place] for field in fields},
+      {field: one[place] for field, one in shown.items()},
       _accuracy(group, on_validation),
     )
     for place, group in enumerate(groups)
   ]
   most = max(len(group.runs) for group in groups)
-  settings.sort(
-    key=lambda one: (
-      not _is_known(one, most),
-      -np.nan_to_num(_mean(one), nan=-np.inf),
-    )
-  )
-  if not _is_known(settings[0], most):
+
+  def order(one: Setting) -> tuple[bool, float]:
+    is_known = len(one.accuracy) == most and np.isfinite(one.mean)
+    return not is_known, -np.nan_to_num(one.mean, nan=-np.inf)
+
+  settings.sort(key=order)
+  if order(settings[0])[0]:
     return None
-  return Sweep(tuple(settings), tuple(fields), on_validation)
+  return Sweep(tuple(settings), tuple(shown), on_validation)
 
 
 def make_sections(sweep: Sweep) -> list[Section]:
@@ -105,40 +103,17 @@ def make_sections(sweep: Sweep) -> list[Section]:
 def lead(sweep: Sweep) -> str:
   """Return which setting validation chooses, and what it has on the tests."""
   best, settings = sweep.settings[0], len(sweep.settings)
-  _, after = before_and_after(best.group)
-  tests = float(np.mean(numbers(best.group, after, 'mean')))
+  tests = best.group.mean(best.group.after, 'mean')
   return (
     f'Of {settings} settings, validation chooses {best.group.label}: '
-    f'{best.accuracy.mean():.1f}\u00a0% there, {tests:.1f}\u00a0% on the tests.'
+    f'{best.mean:.1f}\u00a0% there, {tests:.1f}\u00a0% on the tests.'
   )
-
-
-def _differing(groups: Sequence[Group]) -> list[str]:
-  """Return the fields in which the settings differ."""
-  flats = [flatten(group.runs[0].config) for group in groups]
-  names = dict.fromkeys(name for flat in flats for name in flat)
-  return [
-    name
-    for name in names
-    if name not in UNTRAINED
-    and len({repr(flat.get(name)) for flat in flats}) > 1
-  ]
-
-
-def _is_known(setting: Setting, most: int) -> bool:
-  """Return whether a setting has `most` seeds, and a finite accuracy."""
-  return len(setting.accuracy) == most and np.isfinite(_mean(setting))
-
-
-def _mean(setting: Setting) -> float:
-  return float(setting.accuracy.mean())
 
 
 def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
   """Return the accuracy of each seed [S], of the models that are its result."""
   if not on_validation:
-    _, after = before_and_after(group)
-    return numbers(group, after, 'mean')
+    return group.numbers(group.after, 'mean')
   found = [
     accuracies(run.clients.validation, run.clients.train_count)
     for run in group.runs
@@ -153,7 +128,7 @@ def _overview(
 ) -> list[Panel]:
   """Return the heat map of two fields, or a strip of dots for each field."""
   css = settings[0].group.css
-  means = [_mean(one) for one in settings]
+  means = [one.mean for one in settings]
   places = [tuple(map(str, one.values.values())) for one in settings]
   if len(fields) == 2 and len({*places}) == len(places):
     cells = dict(zip(places, means, strict=True))
@@ -186,46 +161,43 @@ def _axis(settings: Sequence[Setting], field: str) -> list[str]:
 
 def _curves(sweep: Sweep) -> Section | None:
   """Return the curve of every setting, the best first, before the others."""
-  found = []
+  found, names = [], []
   for one in sweep.settings:
-    names = _metrics(one.group, sweep.on_validation)
-    curve = curve_of(one.group, names) if names else None
-    if curve and len(curve.rounds):  # none if no number was finite
-      found.append((one, curve, names))
+    metrics = _metrics(one.group, sweep.on_validation)
+    rounds, accuracy = one.group.curve(metrics) if metrics else ((), ())
+    if len(rounds):  # none if no number was finite
+      found.append((one, (rounds, accuracy.mean(0))))
+      names += metrics
   if not found:
     return None
-  curves = [(curve.rounds, curve.accuracy.mean(0)) for _, curve, _ in found]
+  curves = [curve for _, curve in found]
   panels = [
     Panel(
       ', '.join(f'{name}={value}' for name, value in one.values.items()),
       plot_before_others(curves, place, one.group.css),
-      f'{_mean(one):.2f}' if np.isfinite(_mean(one)) else '–',
+      f'{one.mean:.2f}' if np.isfinite(one.mean) else '–',
       is_small=True,
     )
-    for place, (one, *_) in enumerate(found[:MOST_CURVES])
+    for place, (one, _) in enumerate(found[:MOST_CURVES])
   ]
   words = (
-    f'{either([name for *_, names in found for name in names])} over rounds, '
-    'mean over seeds; the best setting first, the others in grey. Number: that '
-    'of the sweep.'
+    f'{either(names)} over rounds, mean over seeds; the best setting first, '
+    'the others in grey. Number: that of the sweep.'
   )
   return Section('Curve of every setting', words, panels)
 
 
-def _metrics(group: Group, on_validation: bool) -> list[str]:
+def _metrics(group: Group, on_validation: bool) -> Sequence[str]:
   """Return the metric of each seed that is nearest to the sweep's number."""
-  _, after = before_and_after(group)
-  logged = [
-    [name for line in run.metrics for name in line] for run in group.runs
-  ]
-  first = next((one for one in logged[0] if one.endswith(ACCURACY)), None)
-  wanted = [[VALIDATION + view for view in after]] * on_validation
-  wanted += [[view + ACCURACY for view in after], [first] * len(after)]
-  return next(
-    (
-      names
-      for names in wanted
-      if all(name in own for name, own in zip(names, logged, strict=True))
-    ),
-    [],
-  )
+  logged = [run.logged() for run in group.runs]
+  first = next(
+    (name for line in group.first.metrics for name in line
+     if name.endswith(ACCURACY)), ''
+  )  # fmt: skip
+  wanted = [[VALIDATION + view for view in group.after]] * on_validation
+  wanted.append([view + ACCURACY for view in group.after])
+  wanted.append([first] * len(group.after))
+  for names in wanted:
+    if all(name in known for name, known in zip(names, logged, strict=True)):
+      return names
+  return ()

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fedjax_pfl.evaluation.differences import differences_by_client
-from fedjax_pfl.report import difference_plots
-from fedjax_pfl.report.difference_plots import Differences, Published, Row
+from fedjax_pfl.report.charts import picture
+from fedjax_pfl.report.charts.panels import Panel
+from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.report.figure_file import format_number, save
-from fedjax_pfl.report.styles import Style, style_of
+from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.reproduction.claims.verdicts import (
   Judged,
   Verdict,
@@ -27,25 +28,33 @@ FOREST_HEADER = (
   *('interval', 'published', 'published_error'),
 )
 CLIENTS_HEADER = ('comparison', 'seed', 'client', 'difference')
-WIDTH, ROW, MARGINS = 10.5, 0.29, 1.3  # inches
+OURS, PRINT = 'ours', 'print'  # css classes
+COLOURS = {OURS: '#0072B2', PRINT: '#555555'}
+NORMAL = 1.96
+FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
+CLIENTS_SIZE = {'width': 1000, 'margins': (200, 220), 'height': 80}
+FOREST_NOTE = (
+  'Filled: ours, with its 95 % interval. Hollow: print, with the 95 % interval '
+  'from its deviations.'
+)
+CLIENTS_NOTE = (
+  'Every client: accuracy with the first method less that with the second. '
+  'Filled: the mean, with its 95 % interval.'
+)
 
 
 def save_forest(
   verdicts: Sequence[Verdict], folder: pathlib.Path
 ) -> pathlib.Path:
   """Save the figure of all comparisons of all claims."""
-  from matplotlib.figure import Figure  # 0.6 s
-
   rows = [row for verdict in verdicts for row in _rows(verdict)]
-  figure = Figure((WIDTH, MARGINS + ROW * len(rows)), layout='constrained')
-  difference_plots.plot_forest(figure.subplots(), rows)
-  figure.suptitle('Claims of the papers: ours against print', fontsize=13)
-  figure.legend(
-    handles=difference_plots.forest_keys(),
-    loc='outside lower center',
-    ncols=2,
-    frameon=False,
+  svg = plot_intervals(
+    rows,
+    'difference in accuracy, points; a claim says it is above 0',
+    **FOREST_SIZE,
   )
+  title = 'Claims of the papers: ours against print'
+  figure = picture.draw(title, [Panel('', svg)], COLOURS, notes=[FOREST_NOTE])
   lines = (
     _line(verdict.claim.name, one)
     for verdict in verdicts
@@ -56,19 +65,19 @@ def save_forest(
 
 def save_clients(verdict: Verdict, folder: pathlib.Path) -> pathlib.Path | None:
   """Save the figure of every client; None if no comparison has their scores."""
-  from matplotlib.figure import Figure  # 0.6 s
-
   shown = [one for one in verdict.judged if has_pairs(one)]
   if not shown:
     return None
-  rows = {one.stated.sentence: _style_and_differences(one) for one in shown}
-  figure = Figure((WIDTH, MARGINS + 1.0 * len(rows)), layout='constrained')
-  difference_plots.plot_differences(figure.subplots(), rows)
-  figure.suptitle(
-    f'({verdict.claim.name}) {verdict.claim.title}\n'
-    'every client: accuracy with the first method less that with the second',
-    fontsize=12,
-  )
+  rows = [_client_row(one, f'c{at}') for at, one in enumerate(shown)]
+  colours = {
+    row.css: style_of(one.stated.terms[1].cell.settings['algorithm']).colour
+    for row, one in zip(rows, shown, strict=True)
+  }
+  label = 'difference of a client, points of its test accuracy'
+  svg = plot_intervals(rows, label, **CLIENTS_SIZE)
+  title = f'({verdict.claim.name}) {verdict.claim.title}'
+  panels = [Panel('', svg)]
+  figure = picture.draw(title, panels, colours, notes=[CLIENTS_NOTE])
   path = folder / CLIENTS.format(verdict.claim.name)
   lines = (line for one in shown for line in client_lines(one))
   return save(figure, path, CLIENTS_HEADER, lines)
@@ -106,21 +115,34 @@ def _signed(judged: Judged) -> list:
   return [signed_scores(judged.stated.terms, one) for one in judged.measured]
 
 
-def _style_and_differences(judged: Judged) -> tuple[Style, Differences]:
-  other = judged.stated.terms[1].cell.settings['algorithm']
-  mean, *ends = judged.difference[:3]
-  return style_of(other), Differences(differences_of(judged), mean, tuple(ends))
+def _client_row(judged: Judged, css: str) -> Row:
+  """Return a dot for every client below the mean and its interval."""
+  values = differences_of(judged)
+  mean, low, high = judged.difference[:3]
+  above, below = int((values > 0).sum()), int((values < 0).sum())
+  words = (
+    f'{mean:+.1f}  ({low:.1f} to {high:.1f})',
+    f'{above:,} clients above 0, {below:,} below',
+  )
+  mark = Mark(mean, low, high, shift=-8, size=4)
+  return Row(judged.stated.sentence, [mark], words, css, dots=values)
 
 
 def _rows(verdict: Verdict) -> Iterator[Row]:
+  """Yield a heading, then ours above the published number of comparisons."""
   yield Row(f'({verdict.claim.name}) {verdict.claim.title}')
   for one in verdict.judged:
-    found, mean, interval = one.difference, None, None
-    if found is not None:
-      mean = found.mean
-      interval = (found.low, found.high) if found.has_interval else None
-    published = one.printed and Published(*one.printed)
-    yield Row(one.stated.sentence, one.verdict, mean, interval, published)
+    marks = []
+    if one.difference is not None:
+      ours, low, high = one.difference[:3]
+      ends = (low, high) if one.difference.has_interval else (ours, ours)
+      marks.append(Mark(ours, *ends, OURS, shift=-5, size=3.5))
+    if one.printed is not None:
+      value, error = one.printed
+      half = NORMAL * (error or 0.0)
+      ends = value - half, value + half
+      marks.append(Mark(value, *ends, PRINT, 'hollow', 'D', shift=5, size=3))
+    yield Row(one.stated.sentence, marks, (one.verdict,))
 
 
 def _line(claim: str, one: Judged) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedjax_pfl.report import page
-from fedjax_pfl.report.page.table_cells import Cell, Column, Table, make_table
-from fedjax_pfl.report.page.tables import Printed
+from fedjax_pfl.report.page.summary_tables import Printed
+from fedjax_pfl.report.page.tables import Cell, Column, Table, make_table
 from fedjax_pfl.reproduction.claims import document
 from fedjax_pfl.reproduction.claims.figures import (
   client_lines,

@@ -1,4 +1,4 @@
-"""Elements of inline SVG, written as text.
+"""Elements of SVG, written as text.
 
 Text stays text, and colours are CSS variables (`--c` is the colour of the
 method whose class an element has), so that a chart has the colours of its page
@@ -127,6 +127,37 @@ def dash_array(dash: Any) -> str | None:
   return ' '.join(short(LINE_WIDTH * length) for length in dash[1])
 
 
+def enclosing(
+  values: Iterable[np.ndarray], start: float, end: float, count: int = 5
+) -> tuple[Scale, list[float]]:
+  """Return a scale between round numbers around all values, and its ticks."""
+  known = np.concatenate([np.ravel(value) for value in values])
+  known = known[np.isfinite(known)]
+  marks = ticks(float(known.min()), float(known.max()), count)
+  return Scale(marks[0], marks[-1], start, end), marks
+
+
+def levels(
+  y: Scale, marks: Iterable[float], left: float, right: float, gap: float = 8
+) -> list[Markup]:
+  """Return a horizontal line for every tick of y, and its number."""
+  parts = []
+  for mark in marks:
+    parts.append(line(left, y(mark), right, y(mark), 'grid'))
+    parts.append(text(left - gap, y(mark) + 4, f'{mark:g}', 'end'))
+  return parts
+
+
+def signed(value: float) -> str:
+  """Return the number of a tick of differences: '+5', '0', '-5'."""
+  return f'{value:+g}'.replace('+0', '0')
+
+
+def shape(x: Sequence[float], low: Sequence, high: Sequence) -> str:
+  """Return the data of the closed path between two lines over the same x."""
+  return f'{path_through([*x, *x[::-1]], [*low, *high[::-1]])}z'
+
+
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
   """Return about `count` round numbers that enclose low and high.
 
@@ -144,9 +175,9 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
   return [round(step * number, 10) for number in range(first, last + 1)]
 
 
-def plain(value: float) -> str:
-  """Return a number with one decimal, or a dash where it is not finite."""
-  return f'{value:.1f}' if math.isfinite(value) else '–'
+def plain(value: float, digits: int = 1) -> str:
+  """Return a number with its decimals, or a dash where it is not finite."""
+  return f'{value:.{digits}f}' if math.isfinite(value) else '–'
 
 
 def short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The partition as SVG for the page: class by client, dots are examples."""
+"""The partition as SVG: class by client, dots are examples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.page.svg import (
+from fedjax_pfl.report.charts.svg import (
   dots,
   drawing,
   line,
@@ -16,8 +16,8 @@ from fedjax_pfl.report.page.svg import (
   text,
   ticks,
 )
-from fedjax_pfl.report.partition_figure import FEW
 
+FEW = 20  # classes or clients: the axis names each or every second
 NARROW, WIDE = 560, 1120  # in units of text that is 12 high
 MAX_CLIENTS = 120  # in a chart; of more, evenly spaced ones are drawn
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 26, 46
@@ -38,6 +38,18 @@ def shown_clients(number: int) -> np.ndarray:
 
 def is_wide(counts: np.ndarray) -> bool:
   return len(counts) > 2 * FEW
+
+
+def describe_sizes(counts: np.ndarray) -> str:
+  """Return 'a to b examples a client', and how many clients have none."""
+  sizes = counts.sum(1)
+  words = f'{sizes.min():,}'
+  if sizes.min() < sizes.max():
+    words += f' to {sizes.max():,}'
+  none = int((sizes == 0).sum())
+  return f'{words} examples a client' + (
+    f' ({none:,} have none)' if none else ''
+  )
 
 
 def plot_partition(

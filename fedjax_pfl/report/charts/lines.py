@@ -1,0 +1,149 @@
+"""Curves as SVG; accuracies are in percent.
+
+Colours come from the CSS class of a series; see svg.py.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from fedjax_pfl.report.charts.svg import (
+  Scale,
+  dash_array,
+  drawing,
+  enclosing,
+  levels,
+  line,
+  marker,
+  path_through,
+  plain,
+  shape,
+  tag,
+  text,
+  ticks,
+)
+from fedjax_pfl.report.styles import Style
+
+WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
+LEFT, RIGHT, TOP, BOTTOM = 44, 14, 34, 46
+MARKS = 9  # on a line; its dashes stay visible between them
+SMALL, LOW = 320, 190  # width and height of one of many curves
+
+
+class Series(NamedTuple):
+  """A line and its band; all are [T]."""
+
+  label: str
+  css: str
+  style: Style
+  x: np.ndarray
+  y: np.ndarray
+  low: np.ndarray | None = None
+  high: np.ndarray | None = None
+  digits: int = 1  # behind the point, in words
+
+  def words(self, at: int) -> str:
+    """Return a number of the line, with its band."""
+    words = plain(self.y[at], self.digits)
+    if self.low is None:
+      return words
+    ends = plain(self.low[at], self.digits), plain(self.high[at], self.digits)
+    return f'{words} ({ends[0]} to {ends[1]})'
+
+
+def plot_lines(
+  series: Sequence[Series],
+  x_label: str,
+  y_label: str,
+  begins: Sequence[float] = (),
+) -> Markup:
+  """Draw lines over bands; a mark shows its numbers as a tooltip.
+
+  A vertical line stands where something `begins`.
+  """
+  across = np.concatenate([curve.x for curve in series])
+  last = float(across.max()) if across.max() > 0 else 1.0
+  x = Scale(0.0, last, LEFT, WIDTH - RIGHT)
+  heights = [
+    part
+    for curve in series
+    for part in (curve.y, curve.low, curve.high)
+    if part is not None
+  ]
+  y, marks = enclosing(heights, HEIGHT - BOTTOM, TOP)
+  parts = [text(0, 14, y_label, 'label')]
+  parts += levels(y, marks, LEFT, WIDTH - RIGHT)
+  parts += [
+    line(x(one), TOP, x(one), HEIGHT - BOTTOM, 'grid') for one in begins
+  ]
+  for tick in ticks(x.low, x.high, 6):
+    if x.low <= tick <= x.high:
+      words = f'{tick:,g}'
+      parts.append(text(x(tick), HEIGHT - BOTTOM + 20, words, 'middle'))
+  parts.append(text(WIDTH - RIGHT, HEIGHT - 4, x_label, 'end', 'label'))
+  parts += [_band(curve, x, y) for curve in series if curve.low is not None]
+  parts += [_line(curve, x, y) for curve in series]
+  return drawing(WIDTH, HEIGHT, f'{y_label} against {x_label}', *parts)
+
+
+def line_sample(css: str, style: Style) -> Markup:
+  """Draw the line and the mark of a series for a legend."""
+  stroke = tag(
+    'path', d='M0 8h34', class_='line', stroke_dasharray=dash_array(style.dash)
+  )
+  mark = tag('path', d=marker(style.marker, 17, 8, 4), class_='mark')
+  return tag(
+    'svg',
+    *(stroke, mark),
+    viewBox='0 0 34 16',
+    class_=f'sample {css}',
+    aria_hidden='true',
+  )
+
+
+def plot_before_others(
+  curves: Sequence[tuple[np.ndarray, np.ndarray]], place: int, css: str
+) -> Markup:
+  """Draw one of the curves (x [T], y [T]) before the others, in grey."""
+  left, right, bottom = 34, SMALL - 8, LOW - 26
+  last = max(float(x.max()) for x, _ in curves)
+  x = Scale(0.0, last or 1.0, left, right)
+  y, marks = enclosing([values for _, values in curves], bottom, 10, count=4)
+  parts = levels(y, marks, left, right, gap=6)
+  parts.append(text(right, LOW - 8, f'round {last:,g}', 'end'))
+  for other in [*(at for at in range(len(curves)) if at != place), place]:
+    rounds, values = curves[other]
+    kind = 'line' if other == place else 'other'
+    path = path_through(x(rounds), y(values))
+    parts.append(tag('path', d=path, class_=kind))
+  label = 'accuracy of one setting over rounds, before the others'
+  return drawing(SMALL, LOW, label, tag('g', *parts, class_=css))
+
+
+def _band(series: Series, x: Scale, y: Scale) -> Markup:
+  known = np.isfinite(series.low) & np.isfinite(series.high)
+  low, high = y(series.low[known]), y(series.high[known])
+  data = shape(x(series.x[known]), low, high)
+  return tag('path', d=data, class_=f'band {series.css}')
+
+
+def _line(series: Series, x: Scale, y: Scale) -> Markup:
+  parts = [
+    tag(
+      'path',
+      d=path_through(x(series.x), y(series.y)),
+      class_='line',
+      stroke_dasharray=dash_array(series.style.dash),
+    )
+  ]
+  step = math.ceil(len(series.x) / MARKS)
+  # Counted from the end, so that the last value has a mark.
+  for at in range(len(series.x) - 1, -1, -step):
+    if math.isfinite(series.y[at]):
+      words = f'{series.label}, {series.x[at]:,g}: {series.words(at)}'
+      place = marker(series.style.marker, x(series.x[at]), y(series.y[at]), 4)
+      parts.append(tag('path', tag('title', words), d=place, class_='mark'))
+  return tag('g', *parts, class_=series.css)

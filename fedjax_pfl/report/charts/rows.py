@@ -1,0 +1,252 @@
+"""Named rows above one axis as SVG: clients, levels, intervals.
+
+Accuracies are in percent. Colours come from a CSS class; see svg.py.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from fedjax_pfl.report.charts.svg import (
+  Scale,
+  dots,
+  drawing,
+  enclosing,
+  line,
+  marker,
+  plain,
+  shape,
+  signed,
+  tag,
+  text,
+)
+
+WIDTH = 560  # in units of text that is 12 high
+LEFT, RIGHT = 170, 58  # of charts whose rows have names
+NAME, ROW, GAP = 24, 26, 14  # heights: of a name, a row, the gap below
+MAX_DOTS = 150  # of more clients, the density is drawn
+MOST_DOTS = 2000  # of more differences, an even sample is drawn
+PERCENT = (0, 20, 40, 60, 80, 100)
+
+
+class Change(NamedTuple):
+  """Accuracies of the clients of a line before and after, [K]."""
+
+  label: str
+  css: str
+  before: np.ndarray | None  # None for a method with one view
+  after: np.ndarray
+
+  @property
+  def gains(self) -> np.ndarray:
+    return self.after - self.before
+
+
+class Levels(NamedTuple):
+  """Numbers of a line before and after, by name."""
+
+  label: str
+  css: str
+  pairs: Sequence[tuple[str, float, float]]  # before may be NaN
+
+
+class Mark(NamedTuple):
+  """A number on a row, and the ends of the line through it."""
+
+  value: float
+  low: float
+  high: float
+  css: str = ''  # colour, where it is not that of the row
+  kind: str = 'mark'  # filled, or 'hollow'
+  marker: str = 'o'
+  shift: float = 0.0  # downwards
+  size: float = 5.0
+
+
+class Row(NamedTuple):
+  """A line of `plot_intervals`; without marks it is a heading."""
+
+  label: str
+  marks: Sequence[Mark] = ()
+  words: Sequence[str] = ()  # at the right, a line each
+  css: str = ''
+  title: str = ''  # the tooltip
+  dots: np.ndarray | None = None  # numbers drawn below the marks
+
+
+def plot_clients(rows: Sequence[Change]) -> Markup:
+  """Draw every client as a dot; box: the middle half, bar: the mean."""
+  groups = [
+    (
+      row.label,
+      row.css,
+      {
+        kind: partial(_cloud, values=values, kind=kind)
+        for kind, values in (('before', row.before), ('after', row.after))
+        if values is not None
+      },
+    )
+    for row in rows
+  ]
+  return _rows(groups, 'accuracy of a client, %')
+
+
+def plot_levels(rows: Sequence[Levels]) -> Markup:
+  """Draw numbers before (hollow) and after (filled)."""
+  groups = [
+    (
+      row.label,
+      row.css,
+      {
+        name: partial(_dumbbell, before=before, after=after)
+        for name, before, after in row.pairs
+      },
+    )
+    for row in rows
+  ]
+  return _rows(groups, 'accuracy, %')
+
+
+def plot_intervals(
+  rows: Sequence[Row],
+  label: str,
+  *,
+  width: float = WIDTH,
+  margins: tuple[float, float] = (112, RIGHT),
+  height: float = 22,
+  axis: Sequence[float] = (),
+) -> Markup:
+  """Draw a row for each name: its marks, their lines, and words beside them.
+
+  The axis has these ticks, else it is one of differences around 0.
+  """
+  left, right = margins[0], width - margins[1]
+  if axis:
+    x, marks = Scale(axis[0], axis[-1], left, right), list(axis)
+  else:
+    ends = [
+      [mark.value, mark.low, mark.high] for row in rows for mark in row.marks
+    ]
+    clouds = [row.dots for row in rows if row.dots is not None]
+    x, marks = enclosing([[0.0], *ends, *clouds], left, right, 6)
+  bottom = height * len(rows) + 6
+  parts = []
+  for tick in marks:
+    kind = 'grid' if tick or axis else 'axis'
+    parts.append(line(x(tick), 0, x(tick), bottom, kind))
+    words = f'{tick:g}' if axis else signed(tick)
+    parts.append(text(x(tick), bottom + 18, words, 'middle'))
+  parts.append(text(right, bottom + 38, label, 'end', 'label'))
+  for place, row in enumerate(rows):
+    y = height * place + height / 2 + 3
+    parts.append(_interval(x, y, row, (left, right)))
+  return drawing(width, bottom + 44, label, *parts)
+
+
+def _interval(
+  x: Scale, y: float, row: Row, ends: tuple[float, float]
+) -> Markup:
+  if not row.marks and not row.words:
+    return text(ends[0], y + 4, row.label, 'name')
+  parts: list[Any] = [tag('title', row.title)] if row.title else []
+  parts.append(text(ends[0] - 12, y + 4, row.label, 'end'))
+  if row.dots is not None:
+    values = np.sort(row.dots[np.isfinite(row.dots)])
+    places = np.linspace(0, values.size - 1, min(values.size, MOST_DOTS))
+    values = values[places.astype(int)]
+    parts.append(dots(x(values), y + 9 + _spread(values.size, 22), 4.4))
+  for one in row.marks:
+    if not math.isfinite(one.value):
+      continue
+    at = y + one.shift
+    drawn = []
+    if math.isfinite(one.low) and math.isfinite(one.high):
+      drawn.append(line(x(one.low), at, x(one.high), at, 'link'))
+    place = marker(one.marker, x(one.value), at, one.size)
+    drawn.append(tag('path', d=place, class_=one.kind))
+    parts += [tag('g', *drawn, class_=one.css)] if one.css else drawn
+  for number, words in enumerate(row.words):
+    parts.append(text(ends[1] + 12, y + 4 + 15 * number, words))
+  return tag('g', *parts, class_=row.css or None)
+
+
+def _rows(
+  groups: Sequence[tuple[str, str, Mapping[str, Callable]]], label: str
+) -> Markup:
+  """Draw named groups of rows above one axis from 0 to 100."""
+  x = Scale(0.0, 100.0, LEFT, WIDTH - RIGHT)
+  parts: list[Any] = []
+  y = 0
+  for name, css, rows in groups:
+    inner = [
+      tag('rect', x=0, y=y + 5, width=10, height=10, rx=2, class_='swatch'),
+      text(17, y + 15, name, 'name'),
+    ]
+    y += NAME
+    for word, draw_fn in rows.items():
+      inner.append(text(17, y + ROW / 2 + 4, word))
+      inner.append(draw_fn(x, y + ROW / 2))
+      y += ROW
+    y += GAP
+    parts.append(tag('g', *inner, class_=css))
+  grid = []
+  for tick in PERCENT:
+    grid.append(line(x(tick), 20, x(tick), y, 'grid'))
+    grid.append(text(x(tick), y + 18, f'{tick}', 'middle'))
+  grid.append(text(WIDTH - RIGHT, y + 40, label, 'end', 'label'))
+  return drawing(WIDTH, y + 46, label, *grid, *parts)
+
+
+def _cloud(x: Scale, y: float, values: np.ndarray, kind: str) -> Markup:
+  """Draw clients on a row: dots or their density, a box and the mean."""
+  values = np.sort(values[np.isfinite(values)])
+  if not values.size:
+    return text(x(0) + 4, y + 4, 'no client')
+  low, middle, high = np.percentile(values, [25, 50, 75])
+  words = (
+    f'{values.size:,} clients {kind}: mean {plain(values.mean())}, '
+    f'median {plain(middle)}, middle half {plain(low)} to {plain(high)}, '
+    f'all {plain(values[0])} to {plain(values[-1])}'
+  )
+  place = {'x': x(low), 'y': y - 7, 'width': max(x(high) - x(low), 1.0)}
+  box = tag('rect', **place, height=14, rx=2, class_='box')
+  mean = line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
+  if values.size > MAX_DOTS:
+    points = _density(x, y, values)
+  else:
+    points = dots(x(values), y + _spread(values.size, 18) - 9, 4.4)
+  return tag('g', tag('title', words), points, box, mean, class_=kind)
+
+
+def _spread(number: int, height: float) -> np.ndarray:
+  """Return places [number] that keep dots of equal numbers apart."""
+  return height * (np.arange(number) * 0.618 % 1)
+
+
+def _density(x: Scale, y: float, values: np.ndarray) -> Markup:
+  counts, edges = np.histogram(values, bins=50, range=(0, 100))
+  half = 11 * counts / counts.max()
+  middles = x((edges[1:] + edges[:-1]) / 2)
+  return tag('path', d=shape(middles, y - half, y + half), class_='density')
+
+
+def _dumbbell(x: Scale, y: float, before: float, after: float) -> Markup:
+  if not math.isfinite(after):
+    return text(x(0) + 4, y + 4, 'no client')
+  sides = (-10, 'end'), (10, 'start')
+  if before > after:
+    sides = sides[::-1]
+  parts = []
+  if math.isfinite(before):
+    parts.append(line(x(before), y, x(after), y, 'link'))
+    parts.append(tag('path', d=marker('o', x(before), y, 5), class_='hollow'))
+    shift, side = sides[0]
+    parts.append(text(x(before) + shift, y + 4, plain(before), side))
+  parts.append(tag('path', d=marker('o', x(after), y, 5), class_='mark'))
+  shift, side = sides[1]
+  parts.append(text(x(after) + shift, y + 4, plain(after), side, 'strong'))
+  return tag('g', *parts)

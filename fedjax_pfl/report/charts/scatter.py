@@ -1,0 +1,69 @@
+"""Points in classes as SVG, with names among the points."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedjax_pfl.report.charts.panels import Key, Panel
+from fedjax_pfl.report.charts.svg import drawing, marker, tag, text
+from fedjax_pfl.report.styles import distinct_styles
+
+SIDE, EDGE = 500, 12
+MAX_NAMES = 12  # that fit among the points
+COLUMNS, ROWS = 6, 14  # of cells that hold a name each
+
+
+def plot_points(
+  title: str, points: np.ndarray, group: np.ndarray, names: Sequence[str]
+) -> tuple[Panel, dict[str, str]]:
+  """Draw points [P, 2] in the colour and marker of their group [P].
+
+  Up to 12 groups are also named in the figure, which can then be read without
+  colour. Coordinates of t-SNE mean nothing, so the axis has no ticks. Also
+  returns {css class: colour} of the groups.
+  """
+  shown = np.unique(group)
+  styles = distinct_styles([names[number] for number in shown])
+  low, high = points.min(0), points.max(0)
+  scale = (SIDE - 2 * EDGE) / max(*(high - low), 1e-9)  # of both axes
+  places = SIDE / 2 + scale * (points - (low + high) / 2) * [1, -1]
+  size = float(np.clip(100 / len(points) ** 0.5, 1.4, 3.5))
+  parts, keys, colours = [], [], {}
+  for number, style in zip(shown, styles.values(), strict=True):
+    css = f'g{number}'
+    data = ''.join(
+      marker(style.marker, x, y, size) for x, y in places[group == number]
+    )
+    tooltip = tag('title', style.name)
+    dots = tag('path', tooltip, d=data, class_=f'swatch {css}', opacity='0.6')
+    parts.append(dots)
+    sample = tag('path', d=marker(style.marker, 17, 8, 5), class_='swatch')
+    sample = tag('svg', sample, viewBox='0 0 34 16', class_=f'sample {css}')
+    keys.append(Key(sample, style.name, ''))
+    colours[css] = style.colour
+  if len(shown) <= MAX_NAMES:
+    for number, (x, y) in name_places(places, group).items():
+      parts.append(text(x, y + 4, names[number], 'middle', 'name'))
+  svg = drawing(SIDE, SIDE, title, *parts)
+  return Panel(title, svg, keys=tuple(keys)), colours
+
+
+def name_places(points: np.ndarray, group: np.ndarray) -> dict[int, np.ndarray]:
+  """Return {group: where its name is written}, the middle of a grid cell.
+
+  The cell in which the group has many points, and a large share of all points;
+  each cell holds one name at most.
+  """
+  low, high = points.min(0), points.max(0)
+  size = np.maximum(high - low, 1e-9) / [COLUMNS, ROWS]
+  cell = np.minimum((points - low) // size, [COLUMNS - 1, ROWS - 1]).astype(int)
+  cell = cell[:, 0] * ROWS + cell[:, 1]  # [P]
+  total = np.bincount(cell, minlength=COLUMNS * ROWS)
+  taken = np.zeros(len(total), bool)
+  places = {}
+  for number in np.unique(group):
+    own = np.bincount(cell[group == number], minlength=COLUMNS * ROWS)
+    best = int(np.argmax(np.where(taken, -1, own**2 / np.maximum(total, 1))))
+    taken[best] = True
+    places[int(number)] = low + size * (np.array(divmod(best, ROWS)) + 0.5)
+  return places
