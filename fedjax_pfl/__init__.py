@@ -53,7 +53,6 @@ from fedjax_pfl.federated.rounds import (
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.registry import make_task
-from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
@@ -63,7 +62,7 @@ def __getattr__(name):
   """Import what reads results when it is asked for: no run needs it."""
   if name != 'load_results':
     raise AttributeError(f'fedjax_pfl has no {name}')
-  from fedjax_pfl.reproduction.results.frame import load_results
+  from fedjax_pfl.reproduction.results_frame import load_results
 
   return load_results
 
