@@ -75,3 +75,10 @@ def test_steps_left_out_change_neither_parameters_nor_momentum():
     update, state = tx.update(jnp.ones(()), state)
     moves.append(float(update))
   assert moves == [0.0, -1.0, 0.0, -1.5]
+
+
+def test_the_decay_begins_with_the_first_round():
+  schedule = optimisers.step_schedule(0.8, 4, drops=(), decay=0.5)
+  assert [float(schedule(r)) for r in (0, 1, 2)] == pytest.approx(
+    [0.4, 0.2, 0.1]
+  )
