@@ -21,8 +21,7 @@
 ('fedavg', 10)
 """
 
-from fedjax_pfl.algorithms import available
-from fedjax_pfl.algorithms import load as algorithm
+from fedjax_pfl.algorithms import algorithm, available
 from fedjax_pfl.client.local_training import Batching, LocalTraining, fit
 from fedjax_pfl.client.optimisers import freeze_except, step_schedule
 from fedjax_pfl.client.personalization import Finetuning

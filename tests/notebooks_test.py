@@ -116,7 +116,6 @@ def test_first_run(tmp_path, monkeypatch, capsys, drawing):
   assert 'round 1/1' in capsys.readouterr().out
 
 
-@pytest.mark.long
 def test_your_own_method(tmp_path, monkeypatch, capsys, drawing):
   scope, figures = execute('your_own_method', tmp_path, monkeypatch)
   assert len(figures) == 2

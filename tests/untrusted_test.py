@@ -91,13 +91,16 @@ def test_no_attribute_runs_what_is_read():
 
 
 def test_code_of_the_user_is_loaded_for_a_command_line_alone():
-  """And for a program that calls `load_code` itself."""
+  """And for a program that calls `load_code` or `pfl.algorithm` itself."""
   callers = {
     file
     for file, call in calls()
     if ast.unparse(call.func).rpartition('.')[2] == 'load_code'
   }
-  assert callers == {CONFIG_READER}
+  methods = ROOT / 'fedjax_pfl' / 'algorithms' / '__init__.py'
+  assert callers == {CONFIG_READER, methods}
+  called = {ast.unparse(call.func) for _, call in calls()}
+  assert not called & {'pfl.algorithm', 'algorithms.algorithm'}
 
 
 def test_a_run_that_names_code_is_read_and_the_code_is_not_run(tmp_path):

@@ -1,10 +1,13 @@
 """One federated method a file; the file is found by the method's name."""
 
 import importlib
+import inspect
 import pkgutil
 from types import ModuleType
+from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.user_code import FORM, is_code, load_code, value_of
 
 
 def available() -> tuple[str, ...]:
@@ -19,11 +22,12 @@ def available() -> tuple[str, ...]:
   return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
-def load(name: str) -> ModuleType:
+def algorithm(name: str) -> ModuleType:
   """Return the module of a method.
 
   Args:
-    name: of the method, one of `available()`.
+    name: of the method, one of `available()`; or 'FILE.py:NAME', a file of
+      your own, which is run (docs/own.md).
 
   Returns:
     The module, with `HParams`, the record of its hyperparameters, and
@@ -35,12 +39,52 @@ def load(name: str) -> ModuleType:
   >>> stage.name
   'fedbabu'
   """
+  return load(load_code({'algorithm': name})['algorithm'])
+
+
+def load(name: str) -> ModuleType:
+  """Return the module of a method; code of the user's own has to be loaded."""
+  if is_code(name):
+    return _check(name, value_of('algorithm', name))
   if name not in available():
     raise bad_input(
       'algorithm',
       got=name,
-      expected='the name of a file in fedjax_pfl/algorithms',
+      expected='the name of a file in fedjax_pfl/algorithms, or your own as '
+      f'{FORM}',
       choices=available(),
       cause='a typing error, or a method that is not there yet',
     )
   return importlib.import_module(f'fedjax_pfl.algorithms.{name}')
+
+
+def _check(name: str, method: Any) -> Any:
+  """Return a method of the user's own; refuse one that lacks its parts."""
+  # Imported here: a mistyped flag should not wait for jax.
+  from fedjax_pfl.client.local_training import LocalTraining
+  from fedjax_pfl.client.personalization import Finetuning
+
+  shared = {'train': LocalTraining, 'finetune': Finetuning}
+  build = getattr(method, 'build', None)
+  record = getattr(method, 'HParams', None)
+  lacks = ''
+  if not callable(build):
+    lacks = 'no function build(task, hp)'
+  elif [*inspect.signature(build).parameters][-2:] != ['task', 'hp']:
+    lacks = f'build{inspect.signature(build)}'
+  elif not hasattr(record, '_fields'):
+    lacks = 'no NamedTuple HParams'
+  for field, kind in shared.items():
+    default = getattr(record, '_field_defaults', {}).get(field)
+    if not lacks and not isinstance(default, kind):
+      lacks = f'HParams without {field}: {kind.__name__} = {kind.__name__}()'
+  if lacks:
+    raise bad_input(
+      'algorithm',
+      got=f'{name} with {lacks}',
+      expected='HParams, a NamedTuple whose fields have defaults, with train '
+      'and finetune among them, and build(task, hp) -> (Stage, ...)',
+      choices=['a copy of fedjax_pfl/algorithms/fedavg.py, to begin with'],
+      cause='a part that was left out, or another class of the file',
+    )
+  return method

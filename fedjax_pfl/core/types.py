@@ -96,8 +96,10 @@ class Task(NamedTuple):
   batch_independent: bool = False
   # In `loss`, and where a method computes it itself; None is cross-entropy.
   example_loss: ExampleLoss | None = None
+  # (params, features): [B, Y]
   classify: Callable[[Params, Array], Array] = linear_head
-  norm_leaves: Mask | None = None  # by the type of the layers; None: unknown
+  # Of normalisation layers, by their type; None: see `is_norm`.
+  norm_leaves: Mask | None = None
 
   @property
   def is_norm(self) -> Mask:

@@ -26,7 +26,7 @@ NAME = re.compile(
 )
 FORM = 'FILE.py:NAME'
 # Fields of a config that may name code; that of `metrics` is a tuple.
-FIELDS = ('model', 'loss', 'metrics', 'partition')
+FIELDS = ('algorithm', 'model', 'loss', 'metrics', 'partition')
 
 
 class UserCode(str):
@@ -52,8 +52,8 @@ def load_code(config: Mapping[str, Any]) -> dict[str, Any]:
   Only for configs of your own: those of a run directory may be anybody's.
 
   Args:
-    config: fields of a config by name; `model`, `loss`, `metrics` and
-      `partition` may be 'FILE.py:NAME' (docs/own.md).
+    config: fields of a config by name; `algorithm`, `model`, `loss`,
+      `metrics` and `partition` may be 'FILE.py:NAME' (docs/own.md).
 
   Returns:
     The config for `build_experiment`, where these names have a digest of their
@@ -86,7 +86,7 @@ def check_loaded(config: Mapping[str, Any]) -> None:
   """Refuse a config with names of code that was not loaded, all at once."""
   absent = {}
   for field in FIELDS:
-    names = config[field]
+    names = config.get(field, '')
     names = names if isinstance(names, list | tuple) else [names]
     if any(is_code(name) and not isinstance(name, UserCode) for name in names):
       absent[field] = names
@@ -115,6 +115,11 @@ def without_digest(name: str) -> str:
   return name.partition('#')[0] if is_code(name) else name
 
 
+def short_name(name: str) -> str:
+  """Return 'MyNet' for 'net.py:MyNet#4f0c8e21ab37'; another name as it is."""
+  return NAME.fullmatch(name)['name'] if is_code(name) else name
+
+
 def digest_of(name: str) -> str:
   """Return the digest in a name of code; '' without one."""
   match = NAME.fullmatch(name)
@@ -128,7 +133,7 @@ def call(field: str, run: Callable[[], Any], *, of: Any, cause: str) -> Any:
   except BadInput:
     raise
   except Exception as error:  # somebody's program: anything
-    module = sys.modules.get(getattr(of, '__module__', ''))
+    module = sys.modules.get(getattr(of, '__module__', name_of(of)))
     place = _place(error, getattr(module, '__file__', None))
     # JAX appends a page of advice to the first line of its errors.
     text = str(error).strip().partition('\n')[0]
@@ -189,6 +194,8 @@ def _load(field: str, name: Any) -> Any:
 def _attribute(field: str, module: ModuleType, name: str, path) -> Any:
   if hasattr(module, name):
     return getattr(module, name)
+  if field == 'algorithm' and hasattr(module, 'build'):
+    return module  # a file like those of algorithms/: the name is its label
   raise bad_input(
     field,
     got=name,

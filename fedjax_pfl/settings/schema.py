@@ -17,6 +17,7 @@ from fedjax_pfl.settings.field import (
   field,
   fields_of,
   is_int,
+  or_code,
   path,
   record,
 )
@@ -48,14 +49,16 @@ class Settings:
 
   algorithm: str = field(
     'fedavg',
-    Rule(
-      # Asked at each call: a method may be added meanwhile.
-      lambda value: value in algorithms.available(),
-      'the name of a file in fedjax_pfl/algorithms',
-      'a typing error, or a method that is not there yet',
-      lambda: algorithms.available(),
+    or_code(
+      Rule(
+        # Asked at each call: a method may be added meanwhile.
+        lambda value: value in algorithms.available(),
+        'the name of a file in fedjax_pfl/algorithms',
+        'a typing error, or a method that is not there yet',
+        lambda: algorithms.available(),
+      )
     ),
-    'the method: a file in fedjax_pfl/algorithms',
+    'the method: a file in fedjax_pfl/algorithms; or a file of your own',
   )
   hp: Mapping[str, Any] = field(
     MappingProxyType({}),

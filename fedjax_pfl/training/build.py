@@ -16,7 +16,7 @@ from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Task
-from fedjax_pfl.core.user_code import check_loaded, is_code, value_of
+from fedjax_pfl.core.user_code import call, check_loaded, is_code, value_of
 from fedjax_pfl.data import (
   IMAGE,
   Dataset,
@@ -126,6 +126,7 @@ def build_experiment(
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = make_stages(settings, outline(task))
+  build_checks.check_method(settings, names_only, shape.image_shape)
   check_views(settings, names_only, shape.image_shape)
   build_checks.check_global_model(settings, stages[-1].algorithm)
   build_checks.check_download(settings, names_only, shape.image_shape)
@@ -217,7 +218,14 @@ def build_stages(
     settings.algorithm, settings.hp, module.HParams, SHARED_RECORDS
   )
   part_mask(task, settings.finetune.trainable, 'finetune.trainable')
-  return make_stages(settings, task, watch)
+  if not is_code(settings.algorithm):
+    return make_stages(settings, task, watch)
+  return call(
+    'algorithm',
+    lambda: make_stages(settings, task, watch),
+    of=module,
+    cause='a mistake in its build(task, hp)',
+  )
 
 
 def make_stages(

@@ -1,21 +1,96 @@
 """Settings that do not fit the data or the method: refused before training."""
 
+from collections.abc import Callable
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.core.user_code import FORM, NAME, is_code, value_of
+from fedjax_pfl.core.user_code import (
+  FORM,
+  NAME,
+  call,
+  describe,
+  is_code,
+  value_of,
+)
 from fedjax_pfl.data import IMAGE, Dataset
 from fedjax_pfl.evaluation.own_metrics import Metrics, check_metrics
+from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.run_fields import EvaluationSettings
 from fedjax_pfl.training.views import shapes_of_clients
 
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
+
+
+def check_method(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Refuse a method of the user's own whose functions do not fit together.
+
+  One client of each stage is traced, on shapes: its state and the server's stay
+  of the same kind.
+  """
+  if not is_code(settings.algorithm):
+    return
+  name = settings.algorithm
+  if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
+    raise _no_method(name, f'build that returns {describe(stages)}')
+  data = shapes_of_clients(settings, image_shape)
+  found = call(
+    'algorithm',
+    lambda: [
+      (stage.name, server)
+      + jax.eval_shape(_one_client(stage), server, clients, data)
+      for stage, server, clients in stage_shapes(stages, data)
+    ],
+    of=value_of('algorithm', name),
+    cause='a mistake in that file',
+  )
+  for stage, server, client, new_client, new_server, metrics in found:
+    if _kinds(client) != _kinds(new_client):
+      raise _no_method(name, f'another kind of client after a fit of {stage}')
+    if _kinds(server) != _kinds(new_server):
+      raise _no_method(name, f'another kind of server after a round of {stage}')
+    if not {'loss', 'num_steps'} <= {*metrics}:
+      raise _no_method(name, f'the metrics {", ".join(metrics)} in {stage}')
+
+
+def _one_client(stage: Stage) -> Callable:
+  """Return what passes one client through all functions of a round."""
+  algorithm = stage.algorithm
+
+  def run(server, clients, data):
+    client, key = trees.gather(clients, 0), jax.random.key(0)
+    own = data._replace(index=data.index[0], count=data.count[0])
+    down = algorithm.download(server, client)
+    after, up, metrics = algorithm.local_update(down, client, own, key)
+    senders = all_send(jnp.zeros(1, int), data.count[:1], data)
+    uploads = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], up)
+    return client, after, algorithm.aggregate(server, uploads, senders), metrics
+
+  return run
+
+
+def _kinds(tree):
+  leaves, structure = jax.tree.flatten(tree)
+  return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+def _no_method(name: str, problem: str) -> Exception:
+  return bad_input(
+    'algorithm',
+    got=f'{name} with {problem}',
+    expected='build(task, hp) -> (Stage, ...), rounds that keep the shapes of '
+    'server and clients, and metrics with loss and num_steps',
+    cause='a function that returns something else: core/algorithm.py says what',
+  )
 
 
 def check_global_model(settings: Settings, method: Algorithm) -> None:

@@ -33,6 +33,7 @@ from typing import Any
 from fedjax_pfl import algorithms
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import (
   FIELDS,
@@ -178,7 +179,12 @@ def default_fields() -> dict[str, Any]:
 
 @functools.cache
 def default_hyperparameters(method: str) -> dict[str, Any]:
-  """Return {'hp.mu': 0.01, ..}: what a method fills in, with plain values."""
+  """Return {'hp.mu': 0.01, ..}: what a method fills in, with plain values.
+
+  Those of a user's own method stay unknown: a stored run does not run its file.
+  """
+  if is_code(method):
+    return {}
   fields = algorithms.load(method).HParams()._asdict()
   return {
     f'hp.{name}': plain(value)

@@ -98,7 +98,8 @@ def _name(settings: Settings, data: str) -> str:
   start = keys.run_key(settings.init_from) if settings.init_from else ''
   key = keys.result_key(settings, data, start)
   dataset = settings.data.dataset.replace('/', '_')  # emnist/byclass
-  return f'{settings.algorithm}_{dataset}_seed{settings.seed}_{key}'
+  method = user_code.short_name(settings.algorithm)
+  return f'{method}_{dataset}_seed{settings.seed}_{key}'
 
 
 def _as_started(settings: Settings, path: Path) -> Settings:

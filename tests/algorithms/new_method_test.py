@@ -1,17 +1,20 @@
-"""Adding a method takes one file and one config: here, in another folder."""
+"""A method of one's own is one file outside the package, and a flag."""
 
-import sys
+import pathlib
 
 import jax
 import jax.numpy as jnp
 import pytest
+from helpers import refused
 
+import fedjax_pfl as pfl
 from experiments.commandline import read_settings
-from fedjax_pfl import algorithms
-from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.federated.rounds import init_states, make_round
+from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.keys import training_key
 
+CONFIG = 'configs/digits.py:fedavg,quick'
 METHOD = '''
 """FedNap: the head is frozen in every nap-th round t.
 
@@ -62,44 +65,28 @@ def build(task, hp):
   )
   return (Stage('fednap', hp.train.rounds, algorithm),)
 '''
-CONFIG = '''
-"""FedNap on digits, with a frozen head in all rounds."""
-
-from configs import common
-
-
-def get_config(arg=''):
-  return common.base(
-    arg,
-    algorithm='fednap',
-    hp={'nap': 1},
-    dataset='digits',
-    model='convnet3',
-    num_clients=20,
-    shards_per_client=2,
-    views=('initial',),
-  )
-'''
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
-  """Return the config file of a method that is in a folder of its own."""
-  (tmp_path / 'fednap.py').write_text(METHOD)
-  (tmp_path / 'fednap_digits.py').write_text(CONFIG)
-  folders = [*algorithms.__path__, str(tmp_path)]
-  monkeypatch.setattr(algorithms, '__path__', folders)
-  yield str(tmp_path / 'fednap_digits.py')
-  sys.modules.pop('fedjax_pfl.algorithms.fednap', None)
-  vars(algorithms).pop('fednap', None)
+def method(tmp_path):
+  """Return 'FILE.py:FedNap'."""
+  path = tmp_path / 'nap.py'
+  path.write_text(METHOD)
+  return f'{path}:FedNap'
 
 
-def test_it_runs_from_its_config(config, quick_compiler):
-  experiment = build_experiment(read_settings(config))
+def build(method, **hp):
+  changes = {f'hp.{name}': value for name, value in hp.items()}
+  settings = read_settings(CONFIG, {'algorithm': method, **changes})
+  return build_experiment(settings)
+
+
+def test_it_runs_from_the_command_line(method, quick_compiler):
+  experiment = build(method, nap='1')
   (stage,) = experiment.stages
   key = jax.random.key(0)
-  server, clients = init_states(stage.algorithm, experiment.train, key)
-  round_fn = make_round(stage.algorithm, clients_per_chunk=1)
+  server, clients = pfl.begin(stage, experiment.train, key)
+  round_fn = pfl.make_round(stage.algorithm, clients_per_chunk=1)
   cohort = jnp.array([3])
   after, _, metrics = round_fn(server, clients, cohort, experiment.train, key)
   assert after.round == 1 and jnp.isfinite(metrics['loss']).all()
@@ -110,8 +97,52 @@ def test_it_runs_from_its_config(config, quick_compiler):
   assert moved['conv1']['kernel'] and moved['bn3']['scale']
 
 
-def test_errors_name_the_new_method_and_its_hyperparameters(config):
-  with pytest.raises(BadInput, match=r'Choices: .*fednap.*mean fednap'):
-    build_experiment(read_settings(config, {'algorithm': 'fednapp'}))
-  with pytest.raises(BadInput, match=r'of fednap.*Choices: nap'):
-    build_experiment(read_settings(config, {'hp.naps': '3'}))
+def test_it_is_called_by_its_name_and_known_by_its_content(method):
+  first = build(method).settings
+  assert display_name(first.algorithm) == 'FedNap'
+  path = pathlib.Path(method.partition(':')[0])
+  path.write_text(f'{METHOD}\n')
+  second = build(method).settings
+  stored = parse_config({'algorithm': str(first.algorithm)})  # runs no file
+  assert training_key(first, '') != training_key(second, '')
+  assert display_name(stored.algorithm) == 'FedNap'
+  message = refused(build_experiment, stored)
+  assert f'--config.algorithm={method}' in message
+
+
+def test_a_program_of_ones_own_loads_it(method):
+  own = pfl.algorithm(method)
+  assert own.HParams().nap == 2
+  task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
+  assert own.build(task, own.HParams())[0].name == 'fednap'
+
+
+@pytest.mark.parametrize(
+  ('old', 'new', 'words'),
+  [
+    ('def build(', 'def make(', 'expected a name that nap.py defines'),
+    ('def build(task, hp)', 'def build(task)', 'with build(task)'),
+    ('(NamedTuple):', ':', 'no NamedTuple HParams'),
+    ('  finetune: perso', '  other: perso', 'without finetune: Finetuning'),
+    ('return (Stage(', 'return [Stage(', 'build that returns list'),
+    ('hp.train.sgd', 'hp.train.sdg', "no attribute 'sdg'"),
+    ('info.metrics()', "{'loss': 0.0}", 'the metrics loss in fednap'),
+    ('return client, params', 'return rng, params', 'another kind of client'),
+    ('hp.nap == 0', '(1 // 0) == 0', 'nap.py, line 2'),
+  ],
+)
+def test_what_is_wrong_with_it_is_one_sentence(method, old, new, words):
+  path = pathlib.Path(method.partition(':')[0])
+  text = METHOD.replace(old, new)
+  if 'list' in words:
+    text = text.replace('algorithm),)', 'algorithm)]')
+  assert text != METHOD
+  path.write_text(text)
+  message = refused(build, method)
+  assert message.startswith('algorithm: got '), message
+  assert words in message.replace(str(path.parent) + '/', ''), message
+
+
+def test_a_misspelt_method_or_hyperparameter_has_its_choices(method):
+  assert '(did you mean fedavg?)' in refused(build, 'fedavgg')
+  assert 'Choices: nap' in refused(lambda: build(method, naps='3'))
