@@ -36,7 +36,6 @@ SHORT = (
   *('fedlc_single_batch', 'fedrs_single_batch', 'moon_single_batch'),
   *('superfed_single_batch', 'superfed_mm', 'apfl_single_step', 'pfedme'),
   *('scaffold', 'fedconcat_id_distribution', 'kmeans_clusters'),
-  'ditto_intended_partial',
   *('partition_noniid', 'partition_classes', 'partition_dirichlet'),
 )
 

@@ -49,6 +49,7 @@ def test_clients_side_by_side_are_those_of_auto():
     assert config['model'] == label
 
 
+@pytest.mark.long
 def test_a_stored_program_is_not_compiled_again(monkeypatch, tmp_path):
   """Compiled for the CPU in the place of a TPU, which takes two seconds."""
   small = common.load('digits:fedbabu', quick=True).to_dict()

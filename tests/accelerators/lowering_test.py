@@ -15,7 +15,13 @@ LOWER = Path(__file__).with_name('lower.py')
 ROOT = LOWER.parents[2]
 
 
-@pytest.mark.parametrize('platform', DISTRIBUTIONS)
+@pytest.mark.parametrize(
+  'platform',
+  [
+    pytest.param(name, marks=[pytest.mark.long] * (name != 'tpu'))
+    for name in DISTRIBUTIONS
+  ],
+)
 def test_a_method_with_two_stages(platform):
   found = lower(platform, ['lg_fedavg'])
   assert {*found} == {

@@ -19,6 +19,7 @@ from fedjax_pfl.core.losses import sum_squares
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures('float64')
 def test_body_without_a_term_is_fedbabu():
   data = make_data()

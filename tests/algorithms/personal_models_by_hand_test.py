@@ -16,14 +16,15 @@ from fedjax_pfl.federated.rounds import init_states, make_round
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
-def ditto(rounds=1, **hp):
+def ditto(rounds=1, momentum=0.0, **hp):
   """Return the algorithm, and server and clients after some rounds.
 
   Two clients, of which the second is in the cohort of every other round.
   """
   module = load('ditto')
   train = training(0.5, epochs=2)._replace(
-    learning_rate=lambda clock: jnp.array([0.5, 0.25])[clock]
+    learning_rate=lambda clock: jnp.array([0.5, 0.25])[clock],
+    momentum=momentum,
   )
   hp = module.HParams(train, lam=0.5, **hp)
   algorithm = module.build(make_task(), hp)[0].algorithm
@@ -59,6 +60,12 @@ def test_ditto_pulls_its_own_model_to_the_global_one():
   algorithm, server, clients = ditto(rounds=2)
   assert server.params['body'] == 3.75
   assert personal_models(algorithm, server, clients) == [3.6875, 1.5]
+
+
+def test_the_momentum_of_the_global_model_is_not_that_of_dittos_own():
+  algorithm, server, clients = ditto(momentum=0.5)
+  assert server.params['body'] != 3.0
+  assert personal_models(algorithm, server, clients) == [3.0, 1.5]
 
 
 def test_released_ditto_has_old_models_outside_the_cohort():

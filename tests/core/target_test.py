@@ -10,7 +10,7 @@ from fedjax_pfl.core.target import compiling_for, target
 
 PACKAGE = Path(__file__).parents[2] / 'fedjax_pfl'
 # What is decided while the program runs, about this machine.
-AT_RUN_TIME = {'cadence.py', 'divergence.py', 'target.py'}
+AT_RUN_TIME = {'advance.py', 'target.py'}
 
 
 def test_this_machine_unless_told_otherwise():
