@@ -127,10 +127,8 @@ class Program:
     """Return (numbers, server, clients, cohorts [T, C], data, key) -> ..."""
     experiment, stage = self.experiment, self.experiment.stages[place]
     system = experiment.settings.system
-    algorithm, setting = (
-      self._algorithm(place, {}, server),
-      (system.clients_per_chunk),
-    )
+    algorithm = self._algorithm(place, {}, server)
+    setting = system.clients_per_chunk
     if system.debug:
       return partial(_loop_rounds, algorithm, stage.name)
     limit = limit_chunk(experiment, stage)
