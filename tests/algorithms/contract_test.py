@@ -7,8 +7,7 @@ client after client); the tests look at these.
 How the engine runs a method must not move its results: the order of the cohort,
 the chunk, the backend, and the padding, whatever it points at. The promise is
 one about the order of sums, so it is tested with 64 bits, where `assert_close`
-asks for 1e-10. The cohort has clients with less than a batch, with one example,
-and with none. Rounds in one call, to the bit: determinism_test.py.
+asks for 1e-10. Rounds in one call, to the bit: determinism_test.py.
 """
 
 import functools
@@ -98,7 +97,6 @@ class Recorded(NamedTuple):
 
 @functools.cache
 def recorded(name) -> list[Recorded]:
-  """Return three rounds of each stage, client after client."""
   states, runs = begin(stages_of(name)[0], DATA, KEY(1)), []
   for stage in stages_of(name):
     if runs:
@@ -239,13 +237,12 @@ def test_private_leaves_are_not_in_the_upload(name):
 @pytest.mark.long
 @every_method()
 def test_bytes_are_noted_while_a_round_is_traced(name):
-  for one in traced(name):
-    data = jax.eval_shape(one.stage.prepare_data, one.server, DATA)
-    counted = communication.count(one.stage, one.server, one.clients, DATA)
-    watched, bytes_of = communication.count_in_trace(one.stage, one.server)
+  for stage, *states in (one[:3] for one in traced(name)):
+    data = jax.eval_shape(stage.prepare_data, states[0], DATA)
+    counted = communication.count(stage, *states, DATA)
+    watched, bytes_of = communication.count_in_trace(stage, states[0])
     round_fn = make_round(watched.algorithm, clients_per_chunk=2)
-    cohort = jnp.array(COHORT)
-    jax.eval_shape(round_fn, one.server, one.clients, cohort, data, RNG)
+    jax.eval_shape(round_fn, *states, jnp.array(COHORT), data, RNG)
     assert bytes_of() == counted
 
 
@@ -293,7 +290,7 @@ def test_private_part_of_the_server_keeps_its_bits(name):
     (before, clients),
     (after, trained),
   )
-  assert sum(jax.tree.leaves(moved)) > 1  # the clock is not alone
+  assert sum(jax.tree.leaves(moved)) > 1  # more than the clock
 
 
 @every_method()
