@@ -37,8 +37,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.types import Array, Batch, Key, Mask, Params, Task
 
@@ -62,9 +61,7 @@ RULES = {
   ).or_none('that of the protocol'),
   'adapt': rules.one_of(('every_step', 'first_step', 'never'), WAY),
   'order': rules.one_of(('simultaneous', 'sequential'), WAY),
-  'private_decay': rules.at_least(
-    0, 'a sign: it is a penalty, written as a positive number'
-  ),
+  'private_decay': rules.at_least(0, rules.SIGN),
 }
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ('private', 'alpha')

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
+from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -51,7 +51,7 @@ RULES = {
   ),
   'personal_momentum': rules.momentum(),
   'personal_epochs': rules.count(
-    'whole epochs', '0 to switch the personal model off: that is FedAvg'
+    'epochs', '0 to switch the personal model off: that is FedAvg'
   ).or_none('as many as the global model'),
 }
 FEDAVG_EQUIVALENT = {}  # always, on its global model

@@ -23,7 +23,7 @@ import jax
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
+from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Task
 

@@ -46,8 +46,7 @@ from fedjax_pfl.client import (
   local_training,
   personalization,
 )
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.host_call import call_on_host
@@ -82,16 +81,14 @@ RULES = {
   'distributions': rules.one_of(('true', 'inferred'), WORD),
   'head': rules.one_of(('fresh', 'sum'), WORD),
   'cache': rules.one_of(('exact', 'always', 'never'), WORD),
-  'clusters': rules.count('a whole number of clusters', OFF),
-  'classifier_rounds': rules.count('a whole number of rounds', OFF),
-  'classifier_steps': rules.count('a whole number of steps', OFF),
-  'noise_inputs': rules.count('a whole number of inputs', OFF),
+  'clusters': rules.count('clusters', OFF),
+  'classifier_rounds': rules.count('rounds', OFF),
+  'classifier_steps': rules.count('steps', OFF),
+  'noise_inputs': rules.count('inputs', OFF),
   'cap_factor': rules.above(
     1, 'a word instead of a number, or a factor that leaves no room'
   ).or_none('no cap'),
-  'classifier_decay': rules.at_least(
-    0, 'a sign: it is a penalty, written as a positive number'
-  ),
+  'classifier_decay': rules.at_least(0, rules.SIGN),
 }
 FEDAVG_EQUIVALENT = {'clusters': 1}  # in its first stage
 PRIVATE_LEAVES = ()

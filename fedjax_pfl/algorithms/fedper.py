@@ -20,8 +20,7 @@ default, as in all runs of the FedBABU paper.
 from typing import NamedTuple
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import Mask, Task

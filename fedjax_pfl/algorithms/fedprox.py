@@ -31,8 +31,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.parts import part_mask
 from fedjax_pfl.core.types import ClientData, Key, Params, Task

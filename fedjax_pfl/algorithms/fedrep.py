@@ -33,8 +33,7 @@ import jax
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching, steps_of_epoch
@@ -49,12 +48,11 @@ class HParams(NamedTuple):
   protocol: str = 'paper'  # or 'released'
 
 
-EPOCHS = 'a whole number of epochs'
 RULES = {
   'protocol': rules.protocol(),
-  'head_epochs': rules.count(EPOCHS, 'a fraction', 0).or_none('train.epochs'),
+  'head_epochs': rules.count('epochs', 'a fraction', 0).or_none('train.epochs'),
   'body_epochs': rules.count(
-    EPOCHS, 'a fraction, or a body that would never learn'
+    'epochs', 'a fraction, or a body that would never learn'
   ),
   'momentum': rules.momentum(),
 }

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import losses
+from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts

@@ -36,8 +36,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, KeepBest, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Mask, Params, Task

@@ -30,8 +30,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import losses
+from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 

@@ -34,8 +34,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Metrics, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, Params, Task

@@ -35,8 +35,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import losses
+from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -53,7 +52,7 @@ class HParams(NamedTuple):
 # With other rates theta, or w, would never change.
 RULES = {
   'inner_steps': rules.count(
-    'a whole number of steps on each batch',
+    'steps on each batch',
     'epochs, which are train.epochs, or 0 to switch pFedMe off: that is '
     'another method',
   ),

@@ -46,8 +46,7 @@ from typing import NamedTuple
 import jax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import hyperparameters as rules
-from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Key, Mask, Params, PyTree, Task

@@ -14,7 +14,7 @@ import jax
 
 from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.hyperparameters import PROTOCOLS
+from fedjax_pfl.core.rules import PROTOCOLS
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes

@@ -16,7 +16,7 @@ from jax import lax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.hyperparameters import equals
+from fedjax_pfl.core.rules import equals
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
   Batching,

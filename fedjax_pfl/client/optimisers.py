@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.core.hyperparameters import equals
+from fedjax_pfl.core.rules import equals
 from fedjax_pfl.core.types import Array, Mask
 
 

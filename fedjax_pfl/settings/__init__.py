@@ -1,6 +1,14 @@
-"""A config, checked and typed."""
+"""A config, checked and typed, in sections that rooms are handed one by one."""
 
+from fedjax_pfl.settings.data_fields import DataSettings
+from fedjax_pfl.settings.field import EVALUATION, TRAINING
+from fedjax_pfl.settings.run_fields import EvaluationSettings, SystemSettings
 from fedjax_pfl.settings.schema import FIELDS, RESUMABLE, Settings, changing
+from fedjax_pfl.settings.training_fields import (
+  FinetuneSettings,
+  ModelSettings,
+  TrainingSettings,
+)
 from fedjax_pfl.settings.validate import (
   defaults,
   flat_config,
@@ -10,9 +18,17 @@ from fedjax_pfl.settings.validate import (
 )
 
 __all__ = [
+  'EVALUATION',
   'FIELDS',
   'RESUMABLE',
+  'TRAINING',
+  'DataSettings',
+  'EvaluationSettings',
+  'FinetuneSettings',
+  'ModelSettings',
   'Settings',
+  'SystemSettings',
+  'TrainingSettings',
   'changing',
   'defaults',
   'flat_config',

@@ -1,19 +1,20 @@
 """The section `data`: images, and their division among clients."""
 
+from fedjax_pfl.core import rules
+from fedjax_pfl.core.rules import count, is_int, one_of
 from fedjax_pfl.data import NAMES, PARTITIONS, PREPROCESSINGS, TEST_PARTITIONS
 from fedjax_pfl.settings.field import (
   BOTH,
   NOTHING,
-  at_least,
   field,
-  is_int,
-  number,
-  one_of,
   or_code,
   path,
   record,
-  tuple_of,
 )
+
+CUT = 'a division that left a fraction'
+PART = 'a share of the examples'
+PERCENT = 'a percentage, or a number of examples'
 
 
 @record
@@ -38,7 +39,7 @@ class DataSettings:
   )
   max_train_examples: int = field(
     0,
-    at_least(0, 'training images (0 = all)', 'a fraction instead of a number'),
+    count('training images (0 = all)', 'a fraction instead of a number', 0),
     'use the first so many training images, and tests in proportion; 0: all; '
     'npz with clients: of every client in proportion; sets that lie class by '
     'class: of every class',
@@ -57,51 +58,47 @@ class DataSettings:
   )
   num_clients: int = field(
     100,
-    at_least(1, 'clients', 'num_clients and client_fraction interchanged'),
+    count('clients', 'num_clients and client_fraction interchanged'),
     'registered clients, K',
   )
   unseen_clients: int = field(
     0,
-    at_least(0, 'clients', 'a share of the clients'),
+    count('clients', 'a share of the clients', 0),
     'so many of the K, drawn by the seed, are never in a cohort: they come '
     'after training, and are evaluated beside the others',
   )
   shards_per_client: int = field(
     10,
-    at_least(1, 'shards for each client', 'a division that left a fraction'),
+    count('shards for each client', CUT),
     'shards, unbalanced, pathological: blocks of one class each',
   )
   dirichlet_beta: float = field(
     1.0,
-    number(
-      lambda value: value > 0,
-      'a finite number above 0',
+    rules.above(
+      0,
       '0 for "one class a client": a small number such as 0.01 does that',
+      'a finite number above 0',
     ),
     'dirichlet, dirichlet_capped: concentration; the smaller, the more uneven',
   )
   dirichlet_min_size: int = field(
     10,
-    at_least(
-      1,
-      'training examples of the smallest client',
-      'a share of the examples',
-    ),
+    count('training examples of the smallest client', PART),
     'dirichlet_capped: images of the smallest client',
   )
   classes_per_client: int = field(
     2,
-    at_least(1, 'classes for each client', 'a share of the classes'),
+    count('classes for each client', 'a share of the classes'),
     'classes: #C = k',
   )
   class_clusters: int = field(
     5,
-    at_least(1, 'clusters of classes', 'the classes of a cluster, or a share'),
+    count('clusters of classes', 'the classes of a cluster, or a share'),
     'semantic: disjoint clusters of classes',
   )
   class_families: tuple[int, ...] = field(
     (),
-    tuple_of(
+    rules.tuple_of(
       lambda value: is_int(value) and value >= 1,
       'whole numbers of classes, 1 or more; () is one family of all classes',
       'names of classes, or a single number: write (10,)',
@@ -110,29 +107,25 @@ class DataSettings:
   )
   min_client_size: int = field(
     100,
-    at_least(1, 'training examples of a client', 'a share of the examples'),
+    count('training examples of a client', PART),
     'semantic: images of a client, from this',
   )
   max_client_size: int = field(
     800,
-    at_least(
-      2, 'training examples that no client reaches', 'a share of the examples'
-    ),
+    count('training examples that no client reaches', PART, 2),
     'semantic: images of a client, to below this',
   )
   group_size: int = field(
     10,
-    at_least(
-      1, 'clients of one size', 'groups were meant: num_clients / groups'
-    ),
+    count('clients of one size', 'groups were meant: num_clients / groups'),
     'unbalanced: clients of one size',
   )
   size_step: float = field(
     50.0,
-    number(
-      lambda value: value >= 0,
-      'a number of examples, 0 or more',
+    rules.at_least(
+      0,
       'a sign: groups grow; 0 makes all clients equal',
+      'a number of examples, 0 or more',
     ),
     'unbalanced: images from one group to the next',
   )
@@ -144,26 +137,26 @@ class DataSettings:
   )
   test_shards_per_client: int = field(
     100,
-    at_least(1, 'shards for each client', 'a division that left a fraction'),
+    count('shards for each client', CUT),
     'independent: shards of the test set for each client',
     BOTH,
   )
   test_fraction: float = field(
     0.2,
-    number(
+    rules.number(
       lambda value: 0 < value < 1,
       'a share of the training examples between 0 and 1',
-      'a percentage, or a number of examples',
+      PERCENT,
     ),
     'split: share of the training images of a client',
     BOTH,
   )
   validation_fraction: float = field(
     0.0,
-    number(
+    rules.number(
       lambda value: 0 <= value < 1,
       'a share of the training examples, from 0 to below 1',
-      'a percentage, or a number of examples',
+      PERCENT,
     ),
     "share of each client's training examples that is kept for choosing, and "
     'not trained on; 0: none',

@@ -55,7 +55,7 @@ def as_text() -> str:
 
 
 def _row(field: Field) -> tuple[str, ...]:
-  choices = field.rule.listed_choices()
+  choices = field.rule.choices
   allowed = field.rule.expected
   if choices and field.name != 'algorithm':
     allowed = ', '.join(f'`{choice}`' for choice in choices)

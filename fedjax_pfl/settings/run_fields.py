@@ -1,26 +1,21 @@
 """The sections `evaluation` and `system`: what a run evaluates, how it runs."""
 
-from fedjax_pfl.core import user_code
+from fedjax_pfl.core import rules, user_code
+from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.runs.trackers.tracker import NONE, TRACKERS
-from fedjax_pfl.settings.field import (
-  EVALUATES,
-  NOTHING,
-  VIEWS,
-  Rule,
-  at_least,
-  boolean,
-  field,
-  is_int,
-  one_of,
-  record,
-  tuple_of,
-)
+from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
 
 ON_DIVERGENCE = ('stop', 'exclude')
 SELECT = ('last', 'validation')
+FRACTION = 'a fraction instead of rounds'
+VIEWS = rules.tuple_of(
+  lambda value: isinstance(value, str),
+  'names of views, such as "initial" and "finetuned"',
+  "a single name: write ('initial',)",
+)
 
 
 @record
@@ -53,7 +48,7 @@ class EvaluationSettings:
   )
   metrics: tuple[str, ...] = field(
     (),
-    tuple_of(
+    rules.tuple_of(
       user_code.is_code,
       f'functions of your own as {user_code.FORM}; accuracy and others are '
       'always there',
@@ -69,9 +64,7 @@ class EvaluationSettings:
   )
   eval_every: int = field(
     0,
-    at_least(
-      0, 'rounds (0 = sixteen times in a run)', 'a fraction instead of rounds'
-    ),
+    count('rounds (0 = sixteen times in a run)', FRACTION, 0),
     'rounds between two evaluations; 0: sixteen times in a run',
   )
   select: str = field(
@@ -87,7 +80,7 @@ class EvaluationSettings:
   )
   save_clients: tuple[int, ...] = field(
     (0,),
-    tuple_of(
+    rules.tuple_of(
       lambda value: is_int(value) and value >= 0,
       'ids of clients, from 0',
       'a single id: write (0,)',
@@ -103,15 +96,13 @@ class SystemSettings:
 
   checkpoint_every: int = field(
     0,
-    at_least(
-      0, 'rounds (0 = with every evaluation)', 'minutes instead of rounds'
-    ),
+    count('rounds (0 = with every evaluation)', 'minutes instead of rounds', 0),
     'rounds between two checkpoints; 0: with every evaluation',
     NOTHING,
   )
   log_every: int = field(
     0,
-    at_least(0, 'rounds (0 = automatic)', 'a fraction instead of rounds'),
+    count('rounds (0 = automatic)', FRACTION, 0),
     'rounds in one compiled call; 0: 1 on a CPU, else eval_every',
     NOTHING,
   )
@@ -136,10 +127,10 @@ class SystemSettings:
   )
   devices: int = field(
     0,
-    at_least(
-      0,
+    count(
       'devices (0 = all)',
       'the name of a device, or a list of their numbers',
+      0,
     ),
     'devices of each process that share the clients; 0: all; on a CPU, 2: two '
     'cores with a client each',

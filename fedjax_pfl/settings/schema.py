@@ -9,14 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.core.rules import Rule, is_int, one_of
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import (
   MAX_SEED,
   Field,
-  Rule,
   field,
   fields_of,
-  is_int,
   or_code,
   path,
   record,
@@ -50,12 +49,10 @@ class Settings:
   algorithm: str = field(
     'fedavg',
     or_code(
-      Rule(
-        # Asked at each call: a method may be added meanwhile.
-        lambda value: value in algorithms.available(),
+      one_of(
+        algorithms.available(),
         'the name of a file in fedjax_pfl/algorithms',
         'a typing error, or a method that is not there yet',
-        lambda: algorithms.available(),
       )
     ),
     'the method: a file in fedjax_pfl/algorithms; or a file of your own',
@@ -92,11 +89,8 @@ class Settings:
 
   @property
   def num_rounds(self) -> int:
-    """Return the rounds: given, or floor(total_epochs / local_epochs)."""
-    training = self.training
-    if training.rounds is not None:
-      return training.rounds
-    return training.total_epochs // training.local_epochs
+    """Return the rounds of `training`."""
+    return self.training.num_rounds
 
 
 FIELDS: dict[str, Field] = fields_of('', Settings)

@@ -1,6 +1,8 @@
 """The sections `model`, `training` and `finetune`: what is trained, and how."""
 
 from fedjax_pfl.client.local_training import AGGREGATIONS
+from fedjax_pfl.core import rules
+from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -9,20 +11,12 @@ from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings.field import (
   BATCH_SIZE,
   EVALUATES,
-  LAYERS,
   LEARNING_RATE,
   MOMENTUM,
   NOTHING,
-  Rule,
-  at_least,
   field,
-  is_int,
-  is_number,
-  number,
-  one_of,
   or_code,
   record,
-  tuple_of,
 )
 
 CROSS_ENTROPY = 'cross_entropy'
@@ -80,7 +74,7 @@ class TrainingSettings:
 
   client_fraction: float = field(
     0.1,
-    number(
+    rules.number(
       lambda value: 0 < value <= 1,
       'a fraction above 0 and up to 1',
       'a percentage, or a number of clients',
@@ -89,7 +83,7 @@ class TrainingSettings:
   )
   dropout_rate: float = field(
     0.0,
-    number(
+    rules.number(
       lambda value: 0 <= value < 1,
       'a probability, from 0 to below 1',
       'a percentage, or the share of clients that send; at 1 none ever sends',
@@ -98,7 +92,7 @@ class TrainingSettings:
   )
   total_epochs: int = field(
     320,
-    at_least(1, 'epochs', 'rounds were meant: they have a field of that name'),
+    count('epochs', 'rounds were meant: they have a field of that name'),
     "over a client's data: rounds = floor(total_epochs / local_epochs)",
   )
   loss: str = field(
@@ -108,9 +102,7 @@ class TrainingSettings:
   )
   local_epochs: int = field(
     10,
-    at_least(
-      1, 'epochs', 'steps or a fraction of an epoch instead of whole epochs'
-    ),
+    count('epochs', 'steps or a fraction of an epoch instead of whole epochs'),
     'epochs of a client in a round',
   )
   rounds: int | None = field(
@@ -128,7 +120,7 @@ class TrainingSettings:
   )
   lr_milestones: tuple[float, ...] = field(
     (0.5, 0.75),
-    tuple_of(
+    rules.tuple_of(
       lambda value: is_number(value) and 0 < value < 1,
       'fractions of all rounds, between 0 and 1',
       'rounds instead of fractions, or a single number: write (0.5,)',
@@ -137,7 +129,7 @@ class TrainingSettings:
   )
   lr_decay: float = field(
     1.0,
-    number(
+    rules.number(
       lambda value: 0 < value <= 1,
       'a factor above 0 and up to 1',
       'what is taken off (0.005) instead of what is left (0.995)',
@@ -147,14 +139,7 @@ class TrainingSettings:
   )
   momentum: float = field(0.9, MOMENTUM, 'of SGD', traced=True)
   weight_decay: float = field(
-    0.0,
-    number(
-      lambda value: value >= 0,
-      'a number, 0 or more',
-      'a sign: it is a penalty, written as a positive number',
-    ),
-    'of SGD',
-    traced=True,
+    0.0, rules.at_least(0, rules.SIGN), 'of SGD', traced=True
   )
   aggregation: str = field(
     'uniform',
@@ -163,10 +148,9 @@ class TrainingSettings:
   )
   server_data_fraction: float = field(
     0.0,
-    number(
-      lambda value: 0 <= value <= 1,
-      'a share of the training examples, from 0 to 1',
+    rules.share(
       'a percentage, or a number of examples',
+      'a share of the training examples, from 0 to 1',
     ),
     'share of all training examples that the server trains on',
   )
@@ -175,6 +159,13 @@ class TrainingSettings:
     one_of(SERVER_TRAINABLE, 'a part that the server may train'),
     'what the server trains, for an epoch a round; or body',
   )
+
+  @property
+  def num_rounds(self) -> int:
+    """Return the rounds: given, or floor(total_epochs / local_epochs)."""
+    if self.rounds is not None:
+      return self.rounds
+    return self.total_epochs // self.local_epochs
 
 
 @record
@@ -196,7 +187,15 @@ class FinetuneSettings:
     EVALUATES,
   )
   trainable: str = field(
-    'full', LAYERS, "full, body, head, or layers: 'conv1+bn1'", EVALUATES
+    'full',
+    # Whether the model has these layers is checked when the model is known.
+    Rule(
+      lambda value: isinstance(value, str) and all(value.split('+')),
+      "'full', 'body', 'head', or names of layers joined by '+'",
+      'a list of layers: write "conv1+bn1"',
+    ),
+    "full, body, head, or layers: 'conv1+bn1'",
+    EVALUATES,
   )
   learning_rate: float = field(
     1e-3,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
@@ -43,8 +43,7 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
   flat = {name: field.default for name, field in FIELDS.items()} | flat
   for name, field in FIELDS.items():
     check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
-    if not field.rule.holds(flat[name]):
-      raise _broken_rule(name, flat[name])
+    field.rule.check(name, flat[name])
   settings = _make(flat)
   _check_rounds(settings)
   _check_together(settings)
@@ -145,17 +144,6 @@ def _check_names(flat: Mapping[str, Any]) -> None:
       choices=inside or FIELDS,
       cause='a typing error, or a hyperparameter of a method: hp.<name>',
     )
-
-
-def _broken_rule(name: str, value: Any) -> BadInput:
-  rule = FIELDS[name].rule
-  return bad_input(
-    name,
-    got=value,
-    expected=rule.expected,
-    choices=rule.listed_choices(),
-    cause=rule.cause,
-  )
 
 
 def _check_rounds(settings: Settings) -> None:

@@ -70,7 +70,7 @@ def near(word: str, draw: random.Random) -> str:
 
 def known_words(name: str) -> tuple[str, ...]:
   """Return what a field may be, if that is one of several words."""
-  choices = FIELDS[name].rule.listed_choices() if name in FIELDS else ()
+  choices = FIELDS[name].rule.choices if name in FIELDS else ()
   return tuple(choice for choice in choices or () if isinstance(choice, str))
 
 

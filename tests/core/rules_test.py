@@ -1,4 +1,4 @@
-"""Rules of hyperparameters: those of every method, and traced numbers."""
+"""Rules of settings: those of every method, and traced numbers."""
 
 import math
 import typing
@@ -9,7 +9,7 @@ from helpers import every_method, make_task
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.hyperparameters import check, equals
+from fedjax_pfl.core.rules import check, equals
 
 
 @every_method()

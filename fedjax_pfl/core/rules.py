@@ -1,4 +1,7 @@
-"""Rules of hyperparameters, which a method declares beside their record.
+"""Rules: what a setting may be, and the sentence for a value that it may not.
+
+Fields of a config have one each (settings/), and a method declares those of its
+hyperparameters:
 
   class HParams(NamedTuple):
     ...
@@ -22,10 +25,11 @@ from fedjax_pfl.core.types import Task
 
 PROTOCOLS = ('paper', 'released')
 TYPO = 'a typing error'
+SIGN = 'a sign: it is a penalty, written as a positive number'
 
 
 class Rule(NamedTuple):
-  """What a hyperparameter has to be, for a check and for its message."""
+  """Whether a value is allowed, and the words for one that is not."""
 
   holds: Callable[[Any], bool]
   expected: str
@@ -39,56 +43,67 @@ class Rule(NamedTuple):
       expected=f'{self.expected}, or None: {meaning}',
     )
 
+  def check(self, name: str, value: Any) -> None:
+    """Refuse a value that breaks the rule; `name` is what the user calls it."""
+    if not self.holds(value):
+      raise bad_input(
+        name,
+        got=value,
+        expected=self.expected,
+        choices=self.choices,
+        cause=self.cause,
+      )
+
 
 Rules = Mapping[str, Rule]  # by the name of the field
 
 
+def number(holds: Callable[[float], bool], expected: str, cause: str) -> Rule:
+  """Return the rule of a finite number for which `holds` does."""
+  return Rule(lambda value: is_number(value) and holds(value), expected, cause)
+
+
 def at_least(low: float, cause: str, expected: str = '') -> Rule:
   """Return the rule of a finite number, `low` or more."""
-  return Rule(
-    lambda value: _is_number(value) and value >= low,
-    expected or f'a number, {low} or more',
-    cause,
-  )
+  expected = expected or f'a number, {low} or more'
+  return number(lambda value: value >= low, expected, cause)
 
 
 def above(low: float, cause: str, expected: str = '') -> Rule:
   """Return the rule of a finite number above `low`."""
-  return Rule(
-    lambda value: _is_number(value) and value > low,
-    expected or f'a number above {low}',
-    cause,
-  )
+  expected = expected or f'a number above {low}'
+  return number(lambda value: value > low, expected, cause)
 
 
 def share(cause: str, expected: str = 'a number from 0 to 1') -> Rule:
   """Return the rule of a number from 0 to 1."""
-  return Rule(
-    lambda value: _is_number(value) and 0 <= value <= 1, expected, cause
-  )
+  return number(lambda value: 0 <= value <= 1, expected, cause)
 
 
-def momentum() -> Rule:
+def momentum(cause: str = 'a sign, or a percentage') -> Rule:
   """Return the rule of the momentum of SGD."""
-  return Rule(
-    lambda value: _is_number(value) and 0 <= value < 1,
-    'a momentum from 0 to below 1',
-    'a sign, or a percentage',
-  )
+  expected = 'a momentum from 0 to below 1'
+  return number(lambda value: 0 <= value < 1, expected, cause)
 
 
 def count(what: str, cause: str, smallest: int = 1) -> Rule:
   """Return the rule of a whole number of something, `smallest` or more."""
   return Rule(
-    lambda value: type(value) is int and value >= smallest,
-    f'{what}, {smallest} or more',
+    lambda value: is_int(value) and value >= smallest,
+    f'a whole number of {what}, {smallest} or more',
     cause,
   )
 
 
-def one_of(choices: Collection[str], expected: str) -> Rule:
+def one_of(choices: Collection[str], expected: str, cause: str = TYPO) -> Rule:
   """Return the rule of a word that is among the choices."""
-  return Rule(choices.__contains__, expected, choices=tuple(choices))
+  choices = tuple(choices)
+  return Rule(
+    lambda value: isinstance(value, str) and value in choices,
+    expected,
+    cause,
+    choices,
+  )
 
 
 def protocol(choices: Collection[str] = PROTOCOLS) -> Rule:
@@ -96,29 +111,26 @@ def protocol(choices: Collection[str] = PROTOCOLS) -> Rule:
   return one_of(choices, 'a reading of the paper')
 
 
+def tuple_of(holds: Callable[[Any], bool], expected: str, cause: str) -> Rule:
+  """Return the rule of a list, for each of whose values `holds` does."""
+  return Rule(
+    lambda value: isinstance(value, tuple | list) and all(map(holds, value)),
+    expected,
+    cause,
+  )
+
+
+def boolean(cause: str) -> Rule:
+  """Return the rule of True or False."""
+  return Rule(lambda v: isinstance(v, bool), 'yes or no', cause, (True, False))
+
+
 def check(hp: tuple, rules: Rules) -> None:
   """Refuse the first hyperparameter that breaks its rule."""
   for field, rule in rules.items():
     value = getattr(hp, field)
-    if not isinstance(value, jax.core.Tracer) and not rule.holds(value):
-      raise bad_input(
-        f'hp.{field}',
-        got=value,
-        expected=rule.expected,
-        choices=rule.choices,
-        cause=rule.cause,
-      )
-
-
-def equals(number: Any, value: float) -> bool:
-  """Return whether a number of a setting is this one.
-
-  A traced Python number never is: where a method asks, 0 and 1 are constants of
-  its program (training/program.py). Of other traced arrays jax refuses to say.
-  """
-  if isinstance(number, jax.core.Tracer) and number.weak_type:
-    return False
-  return bool(number == value)
+    if not isinstance(value, jax.core.Tracer):
+      rule.check(f'hp.{field}', value)
 
 
 def check_cross_entropy(task: Task, method: str) -> None:
@@ -135,6 +147,21 @@ def check_cross_entropy(task: Task, method: str) -> None:
   )
 
 
-def _is_number(value: Any) -> bool:
+def equals(number: Any, value: float) -> bool:
+  """Return whether a number of a setting is this one.
+
+  A traced Python number never is: where a method asks, 0 and 1 are constants of
+  its program (training/program.py). Of other traced arrays jax refuses to say.
+  """
+  if isinstance(number, jax.core.Tracer) and number.weak_type:
+    return False
+  return bool(number == value)
+
+
+def is_int(value: Any) -> bool:
+  return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
   is_real = isinstance(value, Real) and not isinstance(value, bool)
   return is_real and -math.inf < value < math.inf
