@@ -24,7 +24,6 @@ from experiments import commandline
 from experiments.accelerators import environment
 
 PLATFORM = flags.DEFINE_string('platform', '', 'tpu or cuda; none: stored rows')
-TOPOLOGY = flags.DEFINE_string('topology', '', 'as of compile_for.py')
 DEVICES = flags.DEFINE_integer('devices', 4, 'devices of the mesh; 1: none', 1)
 TABLES = flags.DEFINE_list('tables', ['models', 'methods'], 'which of them')
 LABELS = flags.DEFINE_list('labels', [], 'models or methods; all if not given')
@@ -35,31 +34,32 @@ WRITE = flags.DEFINE_bool('write', False, 'write docs/accelerators.md')
 def main(overrides):
   del overrides  # the configs are those of the tables
   environment.prepare(PLATFORM.value)  # before jax is imported
-  from experiments.accelerators import page, rows, store
+  from experiments.accelerators import page, tables
 
   if PLATFORM.value:
-    compile_rows([*rows.choose(TABLES.value, LABELS.value, DEVICES.value)])
-  stored = {name: store.read(name) for name in ('cuda', 'tpu')}
+    compile_rows([*tables.choose(TABLES.value, LABELS.value, DEVICES.value)])
+  if PLATFORM.value and not WRITE.value:
+    return
+  text = page.as_markdown({name: tables.read(name) for name in ('cuda', 'tpu')})
   if WRITE.value:
-    page.PAGE.write_text(page.as_markdown(stored), encoding='utf-8')
-  elif not PLATFORM.value:
-    print(page.as_markdown(stored))
+    page.PAGE.write_text(text, encoding='utf-8')
+  else:
+    print(text)
 
 
 def compile_rows(chosen):
   """Compile these rows and store them, one after the other."""
-  from experiments.accelerators import store, targets
+  from experiments.accelerators import tables, targets
 
-  where = targets.make_where(PLATFORM.value, TOPOLOGY.value, 1)
-  store.check_device(where.platform, where.device.name)
-  stored = {} if AGAIN.value else store.read(where.platform)
+  where = targets.make_where(PLATFORM.value, '', 1)
+  stored = {} if AGAIN.value else tables.read(where.platform)
   known = {one['key']: one for own in stored.values() for one in own}
   for number, row in enumerate(chosen, 1):
     began = time.monotonic()
-    records, compiled = store.compile_row(
+    records, compiled = tables.compile_row(
       where._replace(number=row.devices), row, known
     )
-    store.write(where.platform, row, records)
+    tables.write(where.platform, row, records)
     seconds = time.monotonic() - began
     print(
       f'{PLATFORM.value} {number}/{len(chosen)} {row.name}: {len(records)} '

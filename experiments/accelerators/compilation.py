@@ -1,4 +1,4 @@
-"""Compile a program for a device that is not there; say what it takes.
+"""Compile the programs of a config; say what each takes, in one record.
 
 The numbers are XLA's own: `memory_analysis()` and, on a TPU, `cost_analysis()`,
 which counts each loop once: of a round a step of all clients side by side, and
@@ -7,116 +7,108 @@ the work around it. A compiler for GPUs has none.
 
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
 from jax.errors import JaxRuntimeError
-from jax.stages import Traced
+from jax.stages import Compiled, Lowered
 
-from experiments.accelerators import too_large
 from experiments.accelerators.plan import Plan
 from experiments.accelerators.programs import Program, make_programs
 from experiments.accelerators.targets import Device, Where
 from fedjax_pfl.core.target import compiling_for
+from fedjax_pfl.federated.chunking import MEMORY_SHARE
+
+Record = dict[str, Any]  # of a program, as results/accelerators has it
 
 
-class Memory(NamedTuple):
-  """Bytes of a program on one device."""
-
-  arguments: int
-  results: int
-  temporary: int
-  shared: int  # of results that lie where arguments were
-
-  @property
-  def total(self) -> int:
-    return self.arguments + self.results + self.temporary - self.shared
-
-
-class Costs(NamedTuple):
-  """Work of a program on one device, each loop counted once."""
-
-  flops: float
-  bytes: float  # of operands and results, a TPU's fast memory included
-
-
-class Compiled(NamedTuple):
-  """What the compiler says about a program."""
-
-  program: Program
-  device: Device
-  precision: str  # of its products, as configs have it
-  seconds: float  # of compiling
-  error: str = ''  # why it did not compile, or does not fit
-  memory: Memory | None = None  # None where it did not compile
-  costs: Costs | None = None  # None where the compiler counts none
-
-  def as_json(self) -> dict[str, Any]:
-    """Return all numbers as one record."""
-    program, memory = self.program, None
-    if self.memory is not None:
-      memory = {**self.memory._asdict(), 'device': self.device.memory}
-    return {
-      'stage': program.stage,
-      'program': program.kind,
-      'clients_per_chunk': program.chunk,
-      'images_per_step': program.images,
-      'calls': program.calls,
-      'precision': self.precision,
-      'compiles': memory is not None,
-      'error': self.error,
-      'compile_seconds': round(self.seconds, 1),
-      'memory': memory,
-      'costs': self.costs and self.costs._asdict(),
-    }
-
-
-def traced_programs(
+def lowered_programs(
   where: Where, plan: Plan
-) -> Iterator[tuple[Program, Traced]]:
+) -> Iterator[tuple[Program, Lowered]]:
   """Yield the programs of a plan as the compiler for the devices gets them."""
   with compiling_for(where.kind, where.device.memory):
     for program in make_programs(plan, where.devices):
-      yield program, program.function.trace(*program.arguments)
+      arguments = program.arguments.values()
+      yield program, jax.jit(program.function).lower(*arguments)
 
 
 def compile_program(
-  program: Program, traced: Traced, device: Device, precision: str
-) -> Compiled:
+  program: Program, lowered: Lowered, device: Device, precision: str
+) -> Record:
   """Return what the compiler says; an error that it raises is a part of it."""
-  lowered = traced.lower()
-  began = time.perf_counter()
+  began, memory, costs = time.perf_counter(), None, None
   try:
     compiled = lowered.compile()
-  except JaxRuntimeError as error:
-    seconds = time.perf_counter() - began
-    why = too_large.why_not(error, traced.jaxpr, program, device)
-    return Compiled(program, device, precision, seconds, why)
-  seconds = time.perf_counter() - began
-  used = memory_of(compiled)
-  error = ''
-  if used.total > device.memory:  # a compiler for GPUs does not mind
-    resident = used.arguments + used.results - used.shared
-    error = too_large.sentence(
-      program, traced.jaxpr, device, used.total, resident
-    )
-  costs = costs_of(compiled)
-  return Compiled(program, device, precision, seconds, error, used, costs)
+  except JaxRuntimeError as exception:
+    error, *_ = [*str(exception).strip().splitlines(), 'no reason is given']
+  else:
+    memory = {**memory_of(compiled), 'device': device.memory}
+    costs, error = costs_of(compiled), too_large(program, device, memory)
+  return {
+    **stated(program),
+    'program': program.kind,
+    'precision': precision,
+    'compiles': memory is not None,
+    'error': error,
+    'compile_seconds': round(time.perf_counter() - began, 1),
+    'memory': memory,
+    'costs': costs,
+  }
 
 
-def memory_of(compiled: Any) -> Memory:
-  """Return the memory of what jax compiled."""
+def stated(program: Program) -> Record:
+  """Return what a record has from the run, not from the compiler."""
+  return {
+    'stage': program.stage,
+    'calls': program.calls,
+    'clients_per_chunk': program.chunk,
+    'images_per_step': program.chunk * program.batch,
+  }
+
+
+def memory_of(compiled: Compiled) -> dict[str, int]:
+  """Return the bytes of a program on one device."""
   found = compiled.memory_analysis()
-  return Memory(
-    int(found.argument_size_in_bytes),
-    int(found.output_size_in_bytes),
-    int(found.temp_size_in_bytes),
-    int(found.alias_size_in_bytes),
-  )
+  return {
+    'arguments': int(found.argument_size_in_bytes),
+    'results': int(found.output_size_in_bytes),
+    'temporary': int(found.temp_size_in_bytes),
+    'shared': int(found.alias_size_in_bytes),  # results that lie in arguments
+  }
 
 
-def costs_of(compiled: Any) -> Costs | None:
-  """Return XLA's count of what jax compiled; None where it makes none."""
+def resident(memory: dict[str, int]) -> int:
+  """Return the bytes of arguments and results."""
+  return memory['arguments'] + memory['results'] - memory['shared']
+
+
+def costs_of(compiled: Compiled) -> dict[str, float] | None:
+  """Return XLA's count of the work on one device; None where it makes none."""
   found = compiled.cost_analysis() or {}
   if 'flops' not in found:
     return None
-  return Costs(found['flops'], found['bytes accessed'])
+  # Bytes of operands and results, a TPU's fast memory included.
+  return {'flops': found['flops'], 'bytes': found['bytes accessed']}
+
+
+def too_large(program: Program, device: Device, memory: dict[str, int]) -> str:
+  """Return why a program does not fit, which a GPU's compiler does not mind.
+
+  Temporary memory grows with the clients side by side. The margin is that of
+  'auto': a cohort that is no multiple of the chunk ends with a smaller one,
+  which is a program of its own.
+  """
+  kept, temporary = resident(memory), memory['temporary']
+  if kept + temporary <= device.memory:
+    return ''
+  each = max(temporary, 1) / max(program.chunk, 1)
+  fits = int(MEMORY_SHARE * (device.memory - kept) / each)
+  fits = min(fits, program.chunk - 1)
+  way = 'a smaller batch_size or fewer clients may'
+  if fits >= 1:
+    way = f'clients_per_chunk={fits} may, for {program.chunk}'
+  return (
+    f'{(kept + temporary) / 2**30:.2f} GiB, {kept / 2**30:.2f} of them '
+    f'arguments and results, do not fit the {device.memory / 2**30:.2f} of a '
+    f'{device.name}; {way}'
+  )

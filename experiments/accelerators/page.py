@@ -1,12 +1,12 @@
-"""The tables of docs/accelerators.md, of stored records."""
+"""docs/accelerators.md, of stored records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from experiments.accelerators.rows import CONFIGS, TABLES
-from experiments.accelerators.store import ROOT, Record
+from experiments.accelerators.compilation import Record
+from experiments.accelerators.tables import CONFIGS, FOLDER, LABELS
 from experiments.benchmarks.screen import number
 
-PAGE = ROOT / 'docs' / 'accelerators.md'
+PAGE = FOLDER.parents[1] / 'docs' / 'accelerators.md'
 HEAD = """# Compiled for accelerators
 
     make accelerators      # the compilers, 1.4 GB, and these tables
@@ -22,65 +22,42 @@ to 23 November 2026. Kernels, cycles and collectives of that text are in
 `results/accelerators`. Methods are those of `configs/digits.py`. A row is of the
 commit that it names, and is compiled again when its program changes.
 """  # noqa: E501
-Records = Mapping[str, Sequence[Record]]  # by the name of the row
 TITLES = {
   'models': 'Models: a round on one device',
   'methods': 'Methods: rounds and evaluation on one device',
 }
-HEADS = (
-  *('batch', 'side by side', 'GFLOP', 'MB', 'arguments MiB'),
-  'temporary MiB',
-)
-MORE = {
-  'models': (),
-  'methods': ('evaluation: temporary MiB', 'beginning'),
-}
 FAILED = 'does not compile'
+
+Records = Mapping[str, Sequence[Record]]  # by the name of the row
 
 
 def as_markdown(stored: Mapping[str, Records]) -> str:
   """Return the page: {platform: records}."""
   lines = [HEAD]
   for records in stored.values():
-    first = next((one for own in records.values() for one in own), None)
-    if first is None:
-      continue
-    compilers = {one['compilers'] for own in records.values() for one in own}
-    lines += [f'## {first["device"]}\n', f'{"; ".join(sorted(compilers))}.\n']
-    lines += tables(records)
-    lines += [f'- {remark}' for remark in remarks(records)]
+    everything = [one for own in records.values() for one in own]
+    if everything:
+      compilers = '; '.join(sorted({one['compilers'] for one in everything}))
+      lines += [f'## {everything[0]["device"]}\n', f'{compilers}.\n']
+      lines += tables(records)
+      lines += remarks(records)
   return '\n'.join(lines).rstrip() + '\n'
 
 
 def tables(records: Records) -> Iterator[str]:
   """Yield the lines of all tables of a platform."""
-  for table in TABLES:
-    rows = [
-      line
-      for label, programs in _rows_of(records, table, '1').items()
-      for line in _on_one_device(table, label, programs)
-    ]
-    if rows:
-      yield f'### {TITLES[table]}\n'
-      yield from _table(('', *HEADS, *MORE[table], 'compiled at'), rows)
-  sizes = sorted({name.rpartition('-')[2] for name in records} - {'1'}, key=int)
-  for devices in sizes:
-    yield f'### On a mesh of {devices}\n'
-    yield from _table(
-      ('', *HEADS, 'compiled at'),
-      [
-        (_name(label, one, programs), *_round(one), one['commit'])
-        for table in TABLES
-        for label, programs in _rows_of(records, table, devices).items()
-        for one in programs
-      ],
-    )
+  for table, title in TITLES.items():
+    yield from _table(title, _rows(records, table, '1'))
+  sizes = {name.rpartition('-')[2] for name in records} - {'1'}
+  for size in sorted(sizes, key=int):
+    found = [row for table in LABELS for row in _rows(records, table, size)]
+    yield from _table(f'On a mesh of {size}', found)
 
 
 def remarks(records: Records) -> list[str]:
   """Return a sentence about every program that does not compile or fit."""
   return [
-    f'{name.partition("/")[2].rpartition("-")[0]}, {one["program"]}: '
+    f'- {name.partition("/")[2].rpartition("-")[0]}, {one["program"]}: '
     f'{one["error"]}'
     for name, programs in records.items()
     for one in programs
@@ -88,83 +65,65 @@ def remarks(records: Records) -> list[str]:
   ]
 
 
-def markdown(cells: Sequence[str]) -> str:
-  """Return a line of a table.
-
-  >>> markdown(('a', '1'))
-  '| a | 1 |'
-  """
-  return f'| {" | ".join(cells)} |'
-
-
-def _rows_of(records: Records, table: str, devices: str) -> Records:
-  found = {}
-  for name, programs in records.items():
-    kind, _, rest = name.partition('/')
-    label, _, own = rest.rpartition('-')
-    if (kind, own) == (table, devices):
-      found[label] = programs
-  return found
-
-
-def _table(heads, lines) -> Iterator[str]:
+def _table(title: str, rows: list[dict[str, str]]) -> Iterator[str]:
   """Yield a table without the columns that are empty."""
-  columns = [
-    (head, *cells)
-    for head, *cells in zip(heads, *lines, strict=True)
-    if any(cells)
-  ]
-  head, *rest = zip(*columns, strict=True)
-  yield markdown(head)
-  yield markdown(['---'] * len(head))
-  yield from map(markdown, rest)
+  if not rows:
+    return
+  heads = [head for head in rows[0] if any(row[head] for row in rows)]
+  yield f'### {title}\n'
+  for cells in (heads, ['---'] * len(heads)):
+    yield f'| {" | ".join(cells)} |'
+  for row in rows:
+    yield f'| {" | ".join(row[head] for head in heads)} |'
   yield ''
 
 
-def _on_one_device(table, label, programs) -> Iterator[tuple[str, ...]]:
-  rounds = [one for one in programs if one['program'] == 'round']
-  for one in rounds:
-    more = ()
-    if table == 'models':
-      name = f'{label}, `{CONFIGS[label][0]}`'
-    else:
-      name = _name(label, one, rounds)
-      same = {
-        other['program']: other
-        for other in programs
-        if other['stage'] == one['stage']
-      }
-      begin = same.get('begin')
-      begins = '' if begin is None else _of(begin, 'compiles')
-      more = _of(same.get('evaluation'), ''), begins
-    yield name, *_round(one), *more, one['commit']
+def _rows(records: Records, table: str, devices: str) -> list[dict[str, str]]:
+  """Return the cells of every round of a table, by the head of the column."""
+  rows = []
+  for name, programs in records.items():
+    kind, _, rest = name.partition('/')
+    label, _, size = rest.rpartition('-')
+    if (kind, size) != (table, devices):
+      continue
+    rounds = [one for one in programs if one['program'] == 'round']
+    if table == 'models' and size == '1':
+      label = f'{label}, `{CONFIGS[label][0]}`'
+    for one in rounds:
+      stage = '' if len(rounds) == 1 else f', {one["stage"]}'
+      same = [other for other in programs if other['stage'] == one['stage']]
+      own = {other['program']: other for other in same}
+      rows.append({'': f'{label}{stage}', **_cells(own)})
+  return rows
 
 
-def _name(label, one, programs) -> str:
-  return label if len(programs) == 1 else f'{label}, {one["stage"]}'
-
-
-def _round(one: Record) -> tuple[str, ...]:
+def _cells(own: Mapping[str, Record]) -> dict[str, str]:
+  """Return the cells of a stage: {kind of program: its record}."""
+  one, begin = own['round'], own.get('begin')
   chunk = one['clients_per_chunk']
-  batch = f'{one["images_per_step"] // max(chunk, 1):.0f}'
   costs, mark = one.get('costs'), ''
-  if not costs and one.get('step'):
+  if not costs and one.get('step'):  # of before 24 November 2026
     costs, mark = one['step'], ' †'
-  work = ('', '')
-  if costs:
-    flops, moved = costs['flops'] / 1e9, costs['bytes'] / 1e6
-    work = f'{number(flops)}{mark}', f'{number(moved)}{mark}'
-  arguments = _mib(one, 'arguments') if one['compiles'] else FAILED
-  temporary = _mib(one, 'temporary') if one['compiles'] else ''
-  return batch, str(chunk), *work, arguments, temporary
+  flops = number(costs['flops'] / 1e9) + mark if costs else ''
+  moved = number(costs['bytes'] / 1e6) + mark if costs else ''
+  begins = '' if begin is None else 'compiles' if begin['compiles'] else FAILED
+  return {
+    'batch': f'{one["images_per_step"] // max(chunk, 1):.0f}',
+    'side by side': str(chunk),
+    'GFLOP': flops,
+    'MB': moved,
+    'arguments MiB': _mib(one, 'arguments') or FAILED,
+    'temporary MiB': _mib(one, 'temporary'),
+    'evaluation: temporary MiB': _evaluation(own.get('evaluation')),
+    'beginning': begins,
+    'compiled at': one['commit'],
+  }
 
 
-def _of(one: Record | None, word: str) -> str:
-  """Return the temporary memory of a program, or the word for one that is."""
-  if one is None:
-    return ''
-  return (word or _mib(one, 'temporary')) if one['compiles'] else FAILED
+def _evaluation(one: Record | None) -> str:
+  return '' if one is None else _mib(one, 'temporary') or FAILED
 
 
 def _mib(one: Record, part: str) -> str:
-  return f'{one["memory"][part] / 2**20:,.1f}'
+  memory = one['memory']
+  return '' if memory is None else f'{memory[part] / 2**20:,.1f}'

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from experiments.accelerators.targets import Where
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data import Dataset, Images, Shape, is_available
 from fedjax_pfl.data.held_out import halves
@@ -50,13 +52,12 @@ class Plan(NamedTuple):
   cohort: int
   notes: tuple[str, ...]
 
-  @property
-  def clients(self) -> int:
-    return self.settings.data.num_seen_clients
 
-  def cohort_of(self, stage: Stage) -> int:
-    """Return how many clients take part in a round of the stage."""
-    return self.clients if stage.full_participation else self.cohort
+def plan_for(where: Where, config: Mapping[str, Any]) -> Plan:
+  """Return the plan of a config, traced for the devices."""
+  _ = where.devices  # refuses what is not there
+  with compiling_for(where.kind, where.device.memory):
+    return make_plan(config)
 
 
 def make_plan(config: Mapping[str, Any]) -> Plan:
@@ -68,37 +69,28 @@ def make_plan(config: Mapping[str, Any]) -> Plan:
   stages = build_stages(settings, task)
   names_only = build_stages(settings, outline(task))
   check_views(settings, names_only, shape.image_shape)
-  train, test, note = _clients(settings, shape)
-  support, query = train, test
-  if settings.evaluation.adapt_on == 'test_half':
-    support, query = halves(test)
+  dataset = _dataset(settings, shape)
+  check_batches(settings, len(dataset.train.y))
+  train_rows, test_rows, *_ = divide(settings, dataset)
+  own_tests = settings.data.test_partition == 'split'
+  train = _stack(dataset.train, train_rows)
+  test = _stack(dataset.train if own_tests else dataset.test, test_rows)
+  adapts_on_tests = settings.evaluation.adapt_on == 'test_half'
+  support, query = halves(test) if adapts_on_tests else (train, test)
   size = cohort_size(
     settings.data.num_seen_clients, settings.training.client_fraction
   )
-  notes = [note] if note else []
+  notes = [dataset.note] if dataset.note else []
   if settings.init_from:
     notes.append('init_from is not read: its model has the same shapes.')
   return Plan(settings, task, stages, train, support, query, size, (*notes,))
 
 
-def _clients(
-  settings: Settings, shape: Shape
-) -> tuple[ClientData, ClientData, str]:
-  """Return the clients for training and for testing, and a note."""
+def _dataset(settings: Settings, shape: Shape) -> Dataset:
   data = settings.data
   if is_available(data.dataset, data.data_dir):
-    dataset = load_images(settings, lambda text: None)
-  else:
-    absent = stand_in(data.dataset, shape)
-    dataset = first_examples(absent, data.max_train_examples)
-  check_batches(settings, len(dataset.train.y))
-  train, test, *_ = divide(settings, dataset)
-  pool = dataset.train if data.test_partition == 'split' else dataset.test
-  return (
-    _stack(dataset.train, train),
-    _stack(pool, test),
-    dataset.note,
-  )
+    return load_images(settings, lambda text: None)
+  return first_examples(stand_in(data.dataset, shape), data.max_train_examples)
 
 
 def _stack(images: Images, rows: list[np.ndarray]) -> ClientData:
@@ -106,13 +98,10 @@ def _stack(images: Images, rows: list[np.ndarray]) -> ClientData:
   count = np.array([len(own) for own in rows], np.int32)
   index = np.zeros((len(rows), max(1, count.max())), np.int32)  # [K, N]
   pool = jax.ShapeDtypeStruct(images.x.shape, images.x.dtype)
-  return ClientData(
-    # A function of its own: jax would find the trace for another target.
-    jax.eval_shape(lambda images: pool_of(images), pool),
-    jax.ShapeDtypeStruct(images.y.shape, np.int32),
-    index,
-    count,
-  )
+  # A function of its own: jax would find the trace for another target.
+  pool = jax.eval_shape(lambda images: pool_of(images), pool)
+  labels = jax.ShapeDtypeStruct(images.y.shape, np.int32)
+  return ClientData(pool, labels, index, count)
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:
@@ -131,16 +120,16 @@ def stand_in(name: str, shape: Shape) -> Dataset:
       choices=SIZES,
       cause='a folder of images that is not there',
     )
-  rng = np.random.default_rng(0)
+  rng, classes = np.random.default_rng(0), shape.num_classes
   note = f'{name} is not prepared: {SIZES[name]} balanced labels stand in.'
-  train, test = (_split(size, shape, rng) for size in SIZES[name])
-  return Dataset(name, train, test, shape.num_classes, '', note)
-
-
-def _split(size: int, shape: Shape, rng: np.random.Generator) -> Images:
-  x = np.broadcast_to(np.uint8(0), (size, *shape.image_shape))
-  y = rng.permutation(np.arange(size) % shape.num_classes)
-  return Images(x, y.astype(np.int32))
+  train, test = (
+    Images(
+      np.broadcast_to(np.uint8(0), (size, *shape.image_shape)),
+      rng.permutation(np.arange(size) % classes).astype(np.int32),
+    )
+    for size in SIZES[name]
+  )
+  return Dataset(name, train, test, classes, '', note)
 
 
 def _check_placement(settings: Settings) -> None:

@@ -14,16 +14,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as Spec
 
 from experiments.accelerators.plan import Plan
-from fedjax_pfl.core.algorithm import (
-  Client,
-  Server,
-  as_stored,
-  unchanged,
-)
+from fedjax_pfl.core.algorithm import as_stored, unchanged
 from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.evaluation.evaluate import make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
@@ -51,128 +46,98 @@ class Program(NamedTuple):
   stage: str
   kind: str  # of KINDS
   function: Callable
-  arguments: tuple[PyTree, ...]  # shapes, placed on devices
-  names: tuple[str, ...]  # of the arguments
-  calls: float  # in the whole run
+  arguments: Arguments  # shapes, placed on devices
+  calls: float = 1  # in the whole run
   chunk: int = 0  # clients side by side on a device
   batch: int = 0  # images of a client in a step
-
-  @property
-  def images(self) -> int:
-    """Return the images of a step on one device."""
-    return self.chunk * self.batch
-
-
-def kinds_of(plan: Plan) -> tuple[str, ...]:
-  """Return the kinds of programs that a run has."""
-  _, *later = plan.stages
-  has = {
-    'begin': any(stage.initialize is not unchanged for stage in later),
-    'data': any(s.prepare_data is not as_stored for s in plan.stages),
-    'round': True,
-    'evaluation': bool(plan.settings.evaluation.views),
-  }
-  return tuple(kind for kind in KINDS if has[kind])
 
 
 def make_programs(plan: Plan, devices: Sequence[Any]) -> Iterator[Program]:
   """Yield the programs of all stages; with several devices on their mesh."""
-  train = shapes_of(plan.train)
-  before: tuple[Server, Client] | None = None
+  train, before, mesh = shapes_of(plan.train), None, make_mesh(devices)
   for stage, server, clients in stage_shapes(plan.stages, train):
     if before is not None and stage.initialize is not unchanged:
-      yield _begin(stage, *before, train, devices)
+      begin = stage.initialize
+      if mesh is not None:
+        begin = partial(initialize_stage, stage, mesh=mesh)
+      arguments = place({**before, 'data': train}, devices)
+      yield Program(stage.name, 'begin', begin, arguments)
     data = train
     if stage.prepare_data is not as_stored:
       # A process makes them once; the runner then copies them to its devices.
-      yield _program(
-        *(devices[:1], stage.name, 'data', stage.prepare_data, 1),
-        dict(server=server, data=train),
-      )
+      arguments = place(dict(server=server, data=train), devices[:1])
+      yield Program(stage.name, 'data', stage.prepare_data, arguments)
       data = jax.eval_shape(stage.prepare_data, server, train)
-    yield _round(plan, stage, server, clients, data, devices)
-    before = server, clients
+    before = dict(server=server, clients=clients)
+    yield _round(plan, stage, {**before, 'data': data}, devices)
   if plan.settings.evaluation.views:
-    yield _evaluation(plan, plan.stages[-1], *before, devices)
+    yield _evaluation(plan, stage, before, devices)
 
 
-def _begin(stage, server, clients, train, devices) -> Program:
-  mesh, initialize = make_mesh(devices), stage.initialize
-  if mesh is not None:
-    initialize = partial(initialize_stage, stage, mesh=mesh)
-  return _program(
-    *(devices, stage.name, 'begin', initialize, 1),
-    dict(server=server, clients=clients, data=train),
+def _round(plan, stage, given, devices) -> Program:
+  settings, cohort = plan.settings, plan.cohort
+  if stage.full_participation:
+    cohort = settings.data.num_seen_clients
+  arguments = {
+    **dict(server=given['server'], clients=given['clients']),
+    'cohort': jax.ShapeDtypeStruct((cohort,), 'int32'),
+    'data': given['data'],
+    'key': _key(),
+  }
+  batch, setting = (
+    settings.training.batch_size,
+    settings.system.clients_per_chunk,
   )
-
-
-def _round(plan, stage, server, clients, data, devices) -> Program:
-  training, cohort = plan.settings.training, plan.cohort_of(stage)
-  arguments = dict(
-    server=server,
-    clients=clients,
-    cohort=jax.ShapeDtypeStruct((cohort,), 'int32'),
-    data=data,
-    key=_key(),
-  )
-  setting = plan.settings.system.clients_per_chunk
-  limit = chunk_limit(setting, plan.train.count, cohort, training.batch_size)
-  chunk = chunk_size(
-    *(setting, stage.algorithm),
-    *share(arguments, devices).values(),
-    limit=limit,
-  )
+  limit = chunk_limit(setting, plan.train.count, cohort, batch)
+  own = share(arguments, devices).values()
+  chunk = chunk_size(setting, stage.algorithm, *own, limit=limit)
   round_fn = make_round(
     stage.algorithm, clients_per_chunk=chunk, mesh=make_mesh(devices)
   )
-  chunk = min(chunk, -(-cohort // len(devices)))
-  return _program(
-    *(devices, stage.name, 'round', round_fn, stage.rounds, arguments),
-    chunk=chunk,
-    batch=_batch(plan.train, training.batch_size),
+  return Program(
+    stage.name,
+    'round',
+    round_fn,
+    place(arguments, devices),
+    stage.rounds,
+    min(chunk, -(-cohort // len(devices))),
+    _batch(plan.train, batch),
   )
 
 
-def _evaluation(plan, stage, server, clients, devices) -> Program:
+def _evaluation(plan, stage, given, devices) -> Program:
   """Return the last evaluation of all clients, a block of them in a call."""
-  settings = plan.settings
-  block = min(max(CPU_BLOCK, plan.cohort), plan.clients)
+  settings, number = plan.settings, plan.settings.data.num_seen_clients
+  block = min(max(CPU_BLOCK, plan.cohort), number)
   block = -(-block // len(devices)) * len(devices)
   chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
   exact = settings.evaluation.scoring == 'exact'
-  tests = TEST_BATCH if exact else settings.training.batch_size
   evaluate = make_evaluate(
     stage.algorithm,
     plan.task.normalise,
     final_views(settings),
-    batch_size=tests,
+    batch_size=TEST_BATCH if exact else settings.training.batch_size,
     score_fn=SCORINGS[settings.evaluation.scoring],
     keep_models=True,
     clients_per_chunk=chunk,
     mesh=make_mesh(devices),
   )
-  arguments = dict(
-    server=server,
-    clients=clients,
-    ids=jax.ShapeDtypeStruct((block,), 'int32'),
-    train=shapes_of(plan.support),
-    test=shapes_of(plan.query),
-    key=_key(),
+  arguments = {
+    **given,
+    'ids': jax.ShapeDtypeStruct((block,), 'int32'),
+    'train': shapes_of(plan.support),
+    'test': shapes_of(plan.query),
+    'key': _key(),
+  }
+  return Program(
+    stage.name,
+    'evaluation',
+    lambda *args: evaluate(*args),
+    place(arguments, devices),
+    -(-number // block),
+    min(chunk, block // len(devices)),
+    _batch(plan.support, settings.finetune.batch_size),
   )
-  size = settings.finetune.batch_size
-  chunk = min(chunk, block // len(devices))
-  return _program(
-    *(devices, stage.name, 'evaluation', lambda *args: evaluate(*args)),
-    *(-(-plan.clients // block), arguments),
-    chunk=chunk,
-    batch=_batch(plan.support, size),
-  )
-
-
-def _program(devices, stage, kind, function, calls, arguments, **more):
-  placed = place(arguments, devices)
-  names, shapes = (*placed,), (*placed.values(),)
-  return Program(stage, kind, jax.jit(function), shapes, names, calls, **more)
 
 
 def _batch(data: ClientData, size: int) -> int:
@@ -190,37 +155,31 @@ def make_mesh(devices: Sequence[Any]) -> Mesh | None:
 
 def place(arguments: Arguments, devices: Sequence[Any]) -> Arguments:
   """Return the shapes of the arguments, placed as a run places them."""
-  mesh = make_mesh(devices)
-  if mesh is None:
-    everywhere = SingleDeviceSharding(devices[0])
-  else:
+  mesh, divided = make_mesh(devices), arguments.get('clients')
+  everywhere = SingleDeviceSharding(devices[0])
+  if mesh is not None:
     everywhere = NamedSharding(mesh, Spec())
   placed = {name: _on(everywhere, tree) for name, tree in arguments.items()}
-  if mesh is not None and 'clients' in arguments:
-    clients = _with_rows(arguments['clients'], mesh.size, 1)
-    placed['clients'] = _on(NamedSharding(mesh, Spec(AXIS)), clients)
+  if mesh is not None and divided is not None:
+    where, rows = NamedSharding(mesh, Spec(AXIS)), mesh.size
+    placed['clients'] = _on(where, divided, lambda k: num_places(k, rows))
   return placed
 
 
 def share(arguments: Arguments, devices: Sequence[Any]) -> Arguments:
   """Return the shapes of what one of these devices has, on the first."""
-  size = len(devices)
-  clients = _with_rows(arguments['clients'], size, size)
-  return place({**arguments, 'clients': clients}, devices[:1])
+  first, size = SingleDeviceSharding(devices[0]), len(devices)
+  own = _on(first, arguments['clients'], lambda k: num_places(k, size) // size)
+  return place({**arguments, 'clients': own}, devices[:1])
 
 
-def _with_rows(clients: PyTree, num_devices: int, parts: int) -> PyTree:
-  """Return the shapes of the padded states, or of one of equal parts."""
+def _on(where, tree: PyTree, rows: Callable | None = None) -> PyTree:
+  """Return the shapes, placed; with `rows` as many as it makes of them."""
 
-  def resize(leaf):
-    rows = num_places(leaf.shape[0], num_devices) // parts
-    return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype)
+  def put(leaf):
+    shape = (
+      leaf.shape if rows is None else (rows(leaf.shape[0]), *leaf.shape[1:])
+    )
+    return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=where)
 
-  return jax.tree.map(resize, clients)
-
-
-def _on(where: Sharding, tree: PyTree) -> PyTree:
-  return jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-    tree,
-  )
+  return jax.tree.map(put, tree)

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 import jax
 
 from experiments.accelerators.compilation import (
-  Compiled,
+  Record,
   compile_program,
-  traced_programs,
+  lowered_programs,
+  resident,
 )
-from experiments.accelerators.plan import Plan, make_plan
-from experiments.accelerators.programs import KINDS, kinds_of
+from experiments.accelerators.plan import Plan, plan_for
+from experiments.accelerators.programs import KINDS
 from experiments.accelerators.targets import Where
 from experiments.benchmarks.screen import WIDTH, columns, number
 from fedjax_pfl.core.errors import bad_input, check_known
-from fedjax_pfl.core.target import compiling_for
 
 HEADS = (
-  *('clients\nside by side', 'compiled\nin s', 'arguments\nMiB'),
+  *('\n', 'clients\nside by side', 'compiled\nin s', 'arguments\nMiB'),
   *('results\nMiB', 'temporary\nMiB', 'of the\ndevice', '\nfits'),
   *('\nGFLOP', '\nMB', '\ncalls'),
 )
@@ -33,31 +33,7 @@ class Member(NamedTuple):
   """One config, and its compiled programs."""
 
   plan: Plan
-  programs: tuple[Compiled, ...]
-
-
-def check_kinds(kinds: Sequence[str]) -> None:
-  """Refuse programs that no run has."""
-  check_known(
-    'programs',
-    kinds,
-    expected='programs of a run',
-    choices=KINDS,
-    cause='a typing error',
-  )
-
-
-def check_has(plan: Plan, kinds: Sequence[str]) -> None:
-  """Refuse kinds of which this run has no program."""
-  if kinds and not {*kinds} & {*kinds_of(plan)}:
-    raise bad_input(
-      'programs',
-      got=','.join(kinds),
-      expected=f'programs of {plan.settings.algorithm}',
-      choices=kinds_of(plan),
-      cause='a method of one stage, or without data of its own, or a config '
-      'without views',
-    )
+  programs: tuple[Record, ...]
 
 
 def compile_all(
@@ -70,28 +46,38 @@ def compile_all(
 
   All configs are checked before the first is compiled.
   """
+  check_known(
+    'programs',
+    kinds,
+    expected='programs of a run',
+    choices=KINDS,
+    cause='a typing error',
+  )
   plans = {label: plan_for(where, config) for label, config in members.items()}
-  for plan in plans.values():
-    check_has(plan, kinds)
-  result = {}
-  for label, plan in plans.items():
-    compiled = []
-    for program, traced in traced_programs(where, plan):
-      if not kinds or program.kind in kinds:
-        log(f'Compiling {program.kind} of {program.stage} {label}'.rstrip())
-        precision = plan.settings.model.precision
-        compiled.append(
-          compile_program(program, traced, where.device, precision)
-        )
-    result[label] = Member(plan, tuple(compiled))
-  return result
+  return {
+    label: Member(plan, _compile(where, plan, kinds, label, log))
+    for label, plan in plans.items()
+  }
 
 
-def plan_for(where: Where, config: Mapping[str, Any]) -> Plan:
-  """Return the plan of a config, traced for the devices."""
-  _ = where.devices  # refuses what is not there
-  with compiling_for(where.kind, where.device.memory):
-    return make_plan(config)
+def _compile(where, plan, kinds, label, log) -> tuple[Record, ...]:
+  compiled, precision = [], plan.settings.model.precision
+  for program, lowered in lowered_programs(where, plan):
+    if not kinds or program.kind in kinds:
+      log(f'Compiling {program.kind} of {program.stage} {label}'.rstrip())
+      compiled.append(
+        compile_program(program, lowered, where.device, precision)
+      )
+  if not compiled:
+    raise bad_input(
+      'programs',
+      got=','.join(kinds),
+      expected=f'programs of {plan.settings.algorithm}',
+      choices=KINDS,
+      cause='a method of one stage, or without data of its own, or a config '
+      'without views',
+    )
+  return tuple(compiled)
 
 
 def lines(
@@ -105,25 +91,23 @@ def lines(
     f'{first.algorithm}, {first.model.name}, {first.model.precision}; '
     f'jax {jax.__version__}'
   )
-  yield from textwrap.wrap(title, WIDTH)
   notes = {note for member in result.values() for note in member.plan.notes}
-  for note in sorted(notes):
-    yield from textwrap.wrap(note, WIDTH)
+  for sentence in (title, *sorted(notes)):
+    yield from textwrap.wrap(sentence, WIDTH)
   yield ''
-  rows = [
-    (f'{label} {one.program.stage} {one.program.kind}'.strip(), one)
+  rows = {
+    f'{label} {one["stage"]} {one["program"]}'.strip(): one
     for label, member in result.items()
     for one in member.programs
-  ]
-  heads = [*zip(*(h.split('\n') for h in ('\n', *HEADS)), strict=True)]
+  }
+  heads = [*zip(*(head.split('\n') for head in HEADS), strict=True)]
   yield from columns(
-    [*heads, *((label, *_cells(one)) for label, one in rows)], heads=2
+    [*heads, *((name, *_cells(one)) for name, one in rows.items())], heads=2
   )
-  for label, one in rows:
-    if one.error:
-      yield from textwrap.wrap(
-        f'{label}: {one.error}', WIDTH, subsequent_indent='  '
-      )
+  errors = [f'{name}: {one["error"]}' for name, one in rows.items()]
+  for sentence in errors:
+    if not sentence.endswith(': '):
+      yield from textwrap.wrap(sentence, WIDTH, subsequent_indent='  ')
   yield ''
   yield from textwrap.wrap(NOTE, WIDTH)
 
@@ -142,28 +126,23 @@ def as_json(where: Where, result: Mapping[str, Member]) -> dict[str, Any]:
         'algorithm': member.plan.settings.algorithm,
         'model': member.plan.settings.model.name,
         'notes': member.plan.notes,
-        'programs': [compiled.as_json() for compiled in member.programs],
+        'programs': member.programs,
       }
       for label, member in result.items()
     ],
   }
 
 
-def has_failed(result: Mapping[str, Member]) -> bool:
-  """Return whether a program did not compile or does not fit."""
-  return any(row.error for member in result.values() for row in member.programs)
-
-
-def _cells(row: Compiled) -> tuple[str, ...]:
-  program, memory, costs = row.program, row.memory, row.costs
-  chunk = str(program.chunk) if program.chunk else ''
-  sizes, share = ('', '', ''), ''
+def _cells(row: Record) -> tuple[str, ...]:
+  memory, costs = row['memory'], row['costs']
+  sizes, work = ('', '', '', ''), ('', '')
   if memory is not None:
-    sizes = [f'{part / 2**20:,.1f}' for part in memory[:3]]
-    share = f'{100 * memory.total / row.device.memory:.0f} %'
-  work = ('', '')
+    parts = [memory[part] for part in ('arguments', 'results', 'temporary')]
+    used = (resident(memory) + memory['temporary']) / memory['device']
+    sizes = (*(f'{part / 2**20:,.1f}' for part in parts), f'{100 * used:.0f} %')
   if costs is not None:
-    work = number(costs.flops / 1e9), number(costs.bytes / 1e6)
-  fits = 'no' if row.error else 'yes'
-  calls = f'{program.calls:,.0f}'
-  return chunk, number(row.seconds), *sizes, share, fits, *work, calls
+    work = number(costs['flops'] / 1e9), number(costs['bytes'] / 1e6)
+  chunk = str(row['clients_per_chunk'] or '')
+  fits = 'no' if row['error'] else 'yes'
+  calls = f'{row["calls"]:,.0f}'
+  return chunk, number(row['compile_seconds']), *sizes, fits, *work, calls

@@ -6,12 +6,12 @@
 One platform a process: what was traced for another stays in jax's caches.
 """
 
-import importlib.metadata
 import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 
 DISTRIBUTIONS = {
   'tpu': ('libtpu',),
@@ -20,13 +20,15 @@ DISTRIBUTIONS = {
     *('nvidia-cuda-nvcc', 'nvidia-nvvm'),
   ),
 }
-DEFAULTS = {'tpu': 'v5e:2x2', 'cuda': 'h100:8'}
-EXAMPLES = {
+EXAMPLES = {  # the first is taken if none is given
   'tpu': ('v5e:2x2', 'v5e:4x4', 'v4:2x2x1', 'v5p:2x2x1', 'v6e:2x2'),
   'cuda': ('h100:8', 'h100:2x8'),
 }
 KINDS = {'tpu': 'tpu', 'cuda': 'gpu'}  # as core/target.py calls them
-SHAPE = re.compile(r'(\w+):(\d+(?:x\d+){0,2})')
+SHAPES = {
+  'tpu': re.compile(r'(\w+):(\d+(?:x\d+){0,2})'),
+  'cuda': re.compile(r'(\w+):(\d+(?:x\d+)?)'),
+}
 GPU_SHARE = 0.75  # of its memory, that JAX takes as it starts
 
 
@@ -60,7 +62,7 @@ class Where(NamedTuple):
 
   @property
   def device(self) -> Device:
-    return DEVICES[self.platform][_split(self.platform, self.topology)[0]]
+    return DEVICES[self.platform][self.topology.partition(':')[0]]
 
   @property
   def kind(self) -> str:
@@ -102,55 +104,38 @@ def make_where(platform: str, topology: str, number: int) -> Where:
       ],
       cause='an environment without them; .venv has none of them',
     )
-  return Where(platform, topology or DEFAULTS[platform], number)
+  return Where(platform, topology or EXAMPLES[platform][0], number)
 
 
 def missing_packages(platform: str) -> list[str]:
   """Return the packages of a platform that are not installed."""
-  missing = []
-  for name in DISTRIBUTIONS[platform]:
-    try:
-      importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-      missing.append(name)
-  return missing
+  needed = DISTRIBUTIONS[platform]
+  return [name for name in needed if not [*metadata.distributions(name=name)]]
 
 
 def _describe(platform: str, topology: str):
-  """Return all devices of a topology."""
+  """Return all devices of a topology; refuse one that is not built."""
   from jax.errors import JaxRuntimeError
-  from jax.experimental import topologies
+  from jax.experimental.topologies import get_topology_desc
 
-  name, sizes = _split(platform, topology)
+  found = SHAPES[platform].fullmatch(topology)
   try:
+    if not found or found[1] not in DEVICES[platform]:
+      raise LookupError(topology)
     if platform == 'tpu':
       # A v4 has two cores, which programs use as one device.
-      more = {'chip_config_name': 'megacore'} if name == 'v4' else {}
-      described = topologies.get_topology_desc(topology, platform, **more)
-    else:
-      hosts, each = ('1', *sizes.split('x'))[-2:]
-      config = Path(__file__).with_name(f'{name}.txtpb').read_text()
-      described = topologies.get_topology_desc(
-        name, platform, target_config=config, topology=f'1x{hosts}x{each}'
-      )
-  except JaxRuntimeError as error:
-    raise _unknown(platform, topology) from error
-  return described.devices
-
-
-def _split(platform: str, topology: str) -> tuple[str, str]:
-  found = SHAPE.fullmatch(topology)
-  is_known = found and found[1] in DEVICES[platform]
-  if not is_known or (platform == 'cuda' and found[2].count('x') > 1):
-    raise _unknown(platform, topology)
-  return found[1], found[2]
-
-
-def _unknown(platform: str, topology: str) -> BadInput:
-  return bad_input(
-    'topology',
-    got=topology,
-    expected=f'devices of the platform {platform} and their arrangement',
-    choices=EXAMPLES[platform],
-    cause='a typing error, or an arrangement that is not built',
-  )
+      more = {'chip_config_name': 'megacore'} if found[1] == 'v4' else {}
+      return get_topology_desc(topology, platform, **more).devices
+    hosts, each = ('1', *found[2].split('x'))[-2:]
+    config = Path(__file__).with_name(f'{found[1]}.txtpb').read_text()
+    return get_topology_desc(
+      found[1], platform, target_config=config, topology=f'1x{hosts}x{each}'
+    ).devices
+  except (LookupError, JaxRuntimeError) as error:
+    raise bad_input(
+      'topology',
+      got=topology,
+      expected=f'devices of the platform {platform} and their arrangement',
+      choices=EXAMPLES[platform],
+      cause='a typing error, or an arrangement that is not built',
+    ) from error

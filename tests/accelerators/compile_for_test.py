@@ -1,20 +1,26 @@
-"""The command: what it refuses, and a small round on each platform."""
+"""compile_for.py: what it refuses, what fits, a small round of a platform."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 from helpers import refused
 
 from configs import common
 from experiments import compile_for
-from experiments.accelerators import plan, report, targets
+from experiments.accelerators import compilation, plan, report, targets
+from experiments.accelerators.programs import Program
+from fedjax_pfl.federated.client_map import map_chunks
 
 ROOT = Path(compile_for.__file__).parents[1]
 DIGITS = 'configs/digits.py:fedbabu,quick'
+V5E = targets.DEVICES['tpu']['v5e']
 
 
 def run(*flags):
@@ -62,19 +68,17 @@ def test_choices_are_combined():
 
 
 @pytest.mark.parametrize(
-  ('flags', 'parts'),
+  ('flags', 'part'),
   [
-    (['--platform=tpus'], ['Choices: tpu, cuda (did you mean tpu?)']),
-    ([], ['no --config']),
-    (['--compare=conv_impl='], ['--compare: got']),
+    (['--platform=tpus'], 'Choices: tpu, cuda (did you mean tpu?)'),
+    ([], 'no --config'),
+    (['--compare=conv_impl='], '--compare: got'),
   ],
 )
-def test_bad_flags(flags, parts):
-  config = [] if not flags else [f'--config={DIGITS}']
-  done = run(*flags, *config)
+def test_bad_flags(flags, part):
+  done = run(*flags, *[f'--config={DIGITS}'] * bool(flags))
   assert done.returncode == 1 and 'Traceback' not in done.stderr
-  for part in parts:
-    assert part in done.stderr
+  assert part in done.stderr
 
 
 def test_missing_packages_name_the_command(monkeypatch):
@@ -85,20 +89,16 @@ def test_missing_packages_name_the_command(monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ('platform', 'topology'),
+  ('platform', 'topologies'),
   [
-    ('tpu', 'v5e'),
-    ('tpu', 'v9e:2x2'),
-    ('tpu', 'h100:8'),
-    ('cuda', 'v5e:2x2'),
-    ('cuda', 'h100:2x2x2'),
-    ('cuda', 'a100:8'),
+    ('tpu', ['v5e', 'v9e:2x2', 'h100:8']),
+    ('cuda', ['v5e:2x2', 'h100:2x2x2', 'a100:8']),
   ],
 )
-def test_an_unknown_topology(platform, topology):
-  message = refused(lambda: targets.Where(platform, topology).devices)
-  for example in targets.EXAMPLES[platform]:
-    assert example in message
+def test_an_unknown_topology(platform, topologies):
+  for topology in topologies:
+    message = refused(lambda own=topology: targets.Where(platform, own).devices)
+    assert all(example in message for example in targets.EXAMPLES[platform])
 
 
 def test_arrangements_that_are_not_built():
@@ -109,10 +109,75 @@ def test_arrangements_that_are_not_built():
   assert '1 to the 4 of v5e:2x2' in message
 
 
+class OnThisMachine(targets.Where):
+  """The CPU in the place of a TPU."""
+
+  @property
+  def devices(self):
+    return jax.devices()[:1]
+
+
 def test_programs_that_are_not_there():
-  assert 'round, evaluation' in refused(report.check_kinds, ['rounds'])
-  own = plan.make_plan(common.load('digits:fedbabu', quick=True).to_dict())
-  message = refused(report.check_has, own, ['data'])
-  assert "got 'data'" in message and 'Choices: round, evaluation' in message
-  for kinds in ([], ['round'], ['data', 'evaluation']):
-    report.check_has(own, kinds)
+  here = OnThisMachine('tpu', 'v5e:2x2')
+  configs = {'': common.load('digits:fedbabu', quick=True).to_dict()}
+  for kind, part in (('rounds', 'round, evaluation'), ('data', "got 'data'")):
+    message = refused(report.compile_all, here, configs, [kind], print)
+    assert part in message
+
+
+# ---- what fits
+
+
+def test_of_a_gpu_jax_uses_three_quarters():
+  described = Path(targets.__file__).with_name('h100.txtpb').read_text()
+  reported = re.search(r'device_memory_size: (\d+)', described)
+  assert targets.DEVICES['cuda']['h100'].memory == int(0.75 * int(reported[1]))
+
+
+def compiled(chunk, memory):
+  """Compile 250 clients of 4 KB, and 64 times that side by side."""
+
+  def function(clients, data):
+    def one(client):
+      wide = jnp.sort(client[None] * data, axis=-1)
+      return jnp.sort(wide, axis=0).sum()
+
+    return map_chunks(one, clients, chunk)
+
+  arguments = {
+    'clients': jax.ShapeDtypeStruct((250, 1024), 'float32'),
+    'data': jax.ShapeDtypeStruct((64, 1), 'float32'),
+  }
+  program = Program('fedbabu', 'round', function, arguments, 1, chunk, 50)
+  lowered = jax.jit(function).lower(*arguments.values())
+  device = V5E._replace(memory=memory)
+  return compilation.compile_program(program, lowered, device, 'float32')
+
+
+def test_the_chunk_that_is_named_fits():
+  first = compiled(100, 16 * 2**20)
+  memory = first['memory']
+  used = compilation.resident(memory) + memory['temporary']
+  assert used > memory['device'] == 16 * 2**20
+  assert first['error'].startswith(f'{used / 2**30:.2f} GiB, ')
+  assert 'do not fit the 0.02 of a TPU v5e' in first['error']
+  (named,) = re.findall(r'clients_per_chunk=(\d+) may', first['error'])
+  assert 10 < int(named) < 100
+  assert compiled(int(named), 16 * 2**20)['error'] == ''
+  assert 'clients_per_chunk=' in compiled(2 * int(named), 16 * 2**20)['error']
+  assert 'a smaller batch_size' in compiled(1, 2**18)['error']
+
+
+def test_an_error_of_the_compiler_is_a_part_of_the_record():
+  class Refusing:
+    def compile(self):
+      raise jax.errors.JaxRuntimeError('UNIMPLEMENTED: a sort of f8\n at 3')
+
+  program = Program('fedbabu', 'round', None, {})
+  found = compilation.compile_program(program, Refusing(), V5E, 'float32')
+  assert found['error'] == 'UNIMPLEMENTED: a sort of f8'
+  assert not found['compiles'] and found['memory'] is None
+  planned = plan.make_plan(common.load('digits:fedbabu', quick=True).to_dict())
+  result = {'': report.Member(planned, (found,))}
+  shown = [*report.lines(targets.Where('tpu', 'v5e:2x2'), DIGITS, result)]
+  assert f'fedbabu round: {found["error"]}' in shown

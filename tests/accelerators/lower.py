@@ -9,25 +9,22 @@ plugin is needed, since nothing is compiled.
 import json
 import sys
 
-from experiments.accelerators import environment
+import jax
+
+from configs import common
+from experiments.accelerators.plan import make_plan
+from experiments.accelerators.programs import make_programs
+from experiments.accelerators.targets import KINDS
+from fedjax_pfl.core.target import compiling_for
 
 
 def main(platform, *names):
-  environment.prepare('cpu')
-  import jax
-
-  from configs import common
-  from experiments.accelerators.plan import make_plan
-  from experiments.accelerators.programs import make_programs
-  from experiments.accelerators.targets import KINDS
-  from fedjax_pfl.core.target import compiling_for
-
   lowered = {}
   for name in names:
     config = common.load(name, quick=True).to_dict()
     with compiling_for(KINDS[platform]):
       for program in make_programs(make_plan(config), jax.devices()[:1]):
-        traced = program.function.trace(*program.arguments)
+        traced = jax.jit(program.function).trace(*program.arguments.values())
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         kind = f'{name} {program.stage} {program.kind}'
         lowered[kind] = text.count('stablehlo.convolution')

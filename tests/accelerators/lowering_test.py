@@ -1,26 +1,24 @@
-"""Every method lowers for a TPU and for CUDA, all programs of a run."""
+"""Every method lowers for a TPU and for CUDA; on a mesh as in a run."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+import simulated_devices
 from helpers import ALGORITHMS
 
-from experiments.accelerators.targets import DISTRIBUTIONS
+PLATFORMS = ('tpu', 'cuda')
 
-LOWER = Path(__file__).with_name('lower.py')
-ROOT = LOWER.parents[2]
+
+def lower(platform, methods):
+  """Return {program: its convolutions} of these methods."""
+  names = [f'digits:{method}' for method in methods]
+  script = 'accelerators/lower.py'
+  (line,) = simulated_devices.output_of(script, 1, platform, *names)
+  return json.loads(line)
 
 
 @pytest.mark.parametrize(
-  'platform',
-  [
-    pytest.param(name, marks=[pytest.mark.long] * (name != 'tpu'))
-    for name in DISTRIBUTIONS
-  ],
+  'platform', ['tpu', pytest.param('cuda', marks=pytest.mark.long)]
 )
 def test_a_method_with_two_stages(platform):
   found = lower(platform, ['lg_fedavg'])
@@ -35,7 +33,7 @@ def test_a_method_with_two_stages(platform):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('platform', DISTRIBUTIONS)
+@pytest.mark.parametrize('platform', PLATFORMS)
 def test_every_method(platform):
   found = lower(platform, ALGORITHMS)
   for method in ALGORITHMS:
@@ -43,16 +41,13 @@ def test_every_method(platform):
     assert {name.split()[-1] for name in own} >= {'round', 'evaluation'}, own
 
 
-def lower(platform, methods):
-  """Return {program: its convolutions} of these methods."""
-  names = [f'digits:{method}' for method in methods]
-  run = subprocess.run(
-    [sys.executable, str(LOWER), platform, *names],
-    cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert run.returncode == 0, run.stderr[-2000:]
-  return json.loads(run.stdout)
+@pytest.mark.long
+def test_states_are_divided_as_in_a_run():
+  (line,) = simulated_devices.output_of('accelerators/on_a_mesh.py', 3)
+  found = json.loads(line)
+  assert found['names'] == ['server', 'clients', 'cohort', 'data', 'key']
+  assert found['program'] == found['run']
+  _, clients = found['run']
+  assert clients and all(own == [12, 4] for own in clients)  # 10 clients, 3
+  assert all(total == own for total, own in found['data'])
+  assert {*found['share']} == {*found['results']} == {4}

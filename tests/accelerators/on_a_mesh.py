@@ -23,10 +23,10 @@ def main():
     experiment.stages[0], experiment.train, jax.random.key(0), make_mesh()
   )
   program, *_ = programs.make_programs(plan.make_plan(config), devices)
-  arguments = dict(zip(program.names, program.arguments, strict=True))
+  arguments = program.arguments
   share = programs.share(arguments, devices)
   found = {
-    'names': program.names,
+    'names': [*arguments],
     'run': [rows(tree) for tree in begun],
     'program': [rows(arguments[name]) for name in ('server', 'clients')],
     'data': rows(arguments['data']),
@@ -47,8 +47,8 @@ def rows(tree):
 
 def results_of(program, clients):
   """Return the rows on a device of the states after a round."""
-  compiled = program.function.lower(*program.arguments).compile()
-  _, after, _ = compiled.output_shardings
+  lowered = jax.jit(program.function).lower(*program.arguments.values())
+  _, after, _ = lowered.compile().output_shardings
   return [
     where.shard_shape(leaf.shape)[0]
     for where, leaf in zip(

@@ -79,10 +79,9 @@ def test_programs_of_two_stages():
   ]
   first, _, second, evaluation = found
   assert (first.calls, second.calls) == tuple(s.rounds for s in own.stages)
-  assert first.images == 1 * 20  # one client at a time on a CPU
+  assert (first.chunk, first.batch) == (1, 20)  # one client at a time on a CPU
   # 10 clients in a block, one after the other.
   assert evaluation.calls == 1 and evaluation.chunk == 1
-  assert {one.kind for one in found} == {*programs.kinds_of(own)}
 
 
 def test_the_last_evaluation_is_that_of_a_run():
@@ -91,7 +90,9 @@ def test_the_last_evaluation_is_that_of_a_run():
   settings['views'] = ('initial', 'templates_cosine', 'finetuned')
   own = plan.make_plan({**settings, 'validation_fraction': 0.2})
   *_, evaluation = programs.make_programs(own, jax.devices()[:1])
-  scores, _ = jax.eval_shape(evaluation.function, *evaluation.arguments)
+  scores, _ = jax.eval_shape(
+    evaluation.function, *evaluation.arguments.values()
+  )
   # Validation chooses among all fine-tunings.
   assert {*scores} == {*final_views(own.settings)}
   assert 'finetuned_1' in scores
@@ -104,11 +105,11 @@ def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
     assert target_memory() == 2**30
     roomy, *_ = programs.make_programs(own, [device])
     (first, *_) = own.stages
-    free = device_memory(first.algorithm, *roomy.arguments)
+    free = device_memory(first.algorithm, *roomy.arguments.values())
   assert roomy.chunk == own.cohort
   resident = sum(
     leaf.size * leaf.dtype.itemsize
-    for part in (0, 1, 3)  # server, clients, data
+    for part in ('server', 'clients', 'data')
     for leaf in jax.tree.leaves(roomy.arguments[part])
   )
   assert free.free == 2**30 - resident
@@ -123,7 +124,8 @@ def test_auto_is_one_client_where_one_program_runs_all():
   with compiling_for('tpu', 2**34):
     found = [*programs.make_programs(own, jax.devices()[:1])]
     (first, *_) = own.stages
-    assert device_memory(first.algorithm, *found[0].arguments) is None
+    given = found[0].arguments.values()
+    assert device_memory(first.algorithm, *given) is None
   assert {one.kind: one.chunk for one in found} == {
     'round': 1,
     'evaluation': 1,

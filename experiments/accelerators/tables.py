@@ -1,0 +1,177 @@
+"""The tables of docs/accelerators.md: their rows, what is stored, the page.
+
+  models    a round, at the batch of the paper that has the model
+  methods   the stages of configs/digits.py:METHOD, 8 of 20 clients in a round,
+            their beginnings and their evaluation
+
+on one device; on a mesh the rounds of all methods and of some models. Clients
+side by side are those of 'auto' where memory is no limit, so that it need not
+be asked. Records are in results/accelerators/PLATFORM/TABLE/LABEL-DEVICES.json,
+and are used again as long as the program is the same before compilation, letter
+by letter, and so are compilers and device: an interrupted command goes on, two
+methods with one round compile it once, and a change of the code compiles what
+it changed.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from configs import common
+from experiments.accelerators.compilation import (
+  Record,
+  compile_program,
+  lowered_programs,
+  stated,
+)
+from experiments.accelerators.plan import plan_for
+from experiments.accelerators.targets import DISTRIBUTIONS, KINDS, Where
+from fedjax_pfl.algorithms import available
+from fedjax_pfl.core.atomic_files import write_json
+from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.core.target import KINDS as TARGETS
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.models.registry import MODELS
+from fedjax_pfl.runs.provenance import provenance
+from fedjax_pfl.training.program import CPU_BLOCK
+
+FOLDER = Path(__file__).parents[2] / 'results' / 'accelerators'
+# The config of the paper that has a model, and its batch where that differs.
+CONFIGS = {
+  'convnet3': ('fedbabu_emnist', 50),
+  'convnet4': ('fedbabu_cifar10', 50),
+  'mobilenet': ('fedbabu_cifar100', 50),
+  'resnet10': ('fedbabu_cifar100:fedavg', 50),
+  'resnet18': ('fedbabu_cifar100', 50),
+  'resnet50': ('fedbabu_cifar100', 50),
+  'simple_cnn': ('fedbabu_cifar10:fedavg', 64),
+  'superfed_cnn': ('fedbabu_cifar10:fedavg', 20),
+  'vgg9': ('fedbabu_cifar10:fedavg', 64),
+}
+SAME = {'resnet50_he'}  # another model begun differently: the same program
+LABELS = {
+  'models': [model for model in MODELS if model not in SAME],
+  'methods': [*available()],
+}
+MESH_MODELS = ('convnet4', 'mobilenet', 'simple_cnn')
+COHORT = 8  # of the methods' rounds
+
+
+class Row(NamedTuple):
+  """A model or a method on some devices."""
+
+  table: str
+  label: str
+  devices: int
+
+  @property
+  def name(self) -> str:
+    return f'{self.table}/{self.label}-{self.devices}'
+
+
+def choose(
+  tables: Sequence[str], labels: Sequence[str], devices: int
+) -> Iterator[Row]:
+  """Yield the rows that are asked for, all without labels; the mesh last."""
+  listed = {'expected': 'tables of accelerators', 'cause': 'a typing error'}
+  check_known('tables', tables, choices=LABELS, **listed)
+  known = [label for table in tables for label in LABELS[table]]
+  listed = {
+    'expected': 'models or methods of these tables',
+    'cause': 'a typing error, or a method without its table',
+  }
+  check_known('labels', labels, choices=known, **listed)
+  for number in sorted({1, devices}):
+    for table in tables:
+      for label in LABELS[table]:
+        is_shown = number == 1 or table == 'methods' or label in MESH_MODELS
+        if is_shown and (not labels or label in labels):
+          yield Row(table, label, number)
+
+
+def config_of(row: Row, platform: str) -> dict[str, Any]:
+  """Return the config of a row."""
+  if row.table == 'methods':
+    config = common.load(f'digits:{row.label}')
+    config.client_fraction = max(config.client_fraction, COHORT / 20)
+  else:
+    name, batch_size = CONFIGS[row.label]
+    config = common.load(name)
+    config.model, config.batch_size = row.label, batch_size
+  cohort = cohort_size(config.num_clients, config.client_fraction)
+  # As many as 'auto' evaluates.
+  launches = TARGETS[KINDS[platform]].launches
+  chunk = max(cohort, CPU_BLOCK) if launches else 1
+  return {**config.to_dict(), 'clients_per_chunk': chunk}
+
+
+# ---- records
+
+
+def compile_row(
+  where: Where, row: Row, known: dict[str, Record]
+) -> tuple[list[Record], int]:
+  """Return the records of a row's programs, and how many were compiled.
+
+  `known` are all records by key; new ones are added.
+  """
+  plan = plan_for(where, config_of(row, where.platform))
+  rounds_only = row.table == 'models' or row.devices > 1
+  records, compiled = [], 0
+  for program, lowered in lowered_programs(where, plan):
+    if rounds_only and program.kind != 'round':
+      continue
+    key = _key_of(lowered.as_text(), where)
+    if key not in known:
+      commit = provenance()['commit'] or 'unknown'
+      known[key] = {
+        'key': key,
+        'commit': commit[:7] + commit[40:],  # -dirty, if the code is edited
+        'compilers': versions(where.platform),
+        'device': where.device.name,
+        **compile_program(
+          program, lowered, where.device, plan.settings.model.precision
+        ),
+      }
+      compiled += 1
+    # Another stage, perhaps another method, may have had this program.
+    records.append({**known[key], **stated(program)})
+  return records, compiled
+
+
+def versions(platform: str) -> str:
+  """Return the compilers, as 'jax 0.10.2, libtpu 0.0.42.1'."""
+  first, *_ = DISTRIBUTIONS[platform]
+  return f'jax {jax.__version__}, {first} {importlib.metadata.version(first)}'
+
+
+def _key_of(lowered: str, where: Where) -> str:
+  """Return the name of a program: its text, the compiler, the device."""
+  parts = (lowered, where.device.name, *where[1:], versions(where.platform))
+  digest = hashlib.sha256('\n'.join(map(str, parts)).encode())
+  return digest.hexdigest()[:16]
+
+
+def read(platform: str, folder: Path = FOLDER) -> dict[str, list[Record]]:
+  """Return {name of a row: its records} of a platform."""
+  home = folder / platform
+  return {
+    path.relative_to(home).with_suffix('').as_posix(): json.loads(
+      path.read_text()
+    )
+    for path in sorted(home.glob('*/*.json'))
+  }
+
+
+def write(
+  platform: str, row: Row, records: list[Record], folder: Path = FOLDER
+) -> None:
+  """Replace the records of a row."""
+  path = folder / platform / f'{row.name}.json'
+  path.parent.mkdir(parents=True, exist_ok=True)
+  write_json(path, records)
