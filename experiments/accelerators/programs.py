@@ -1,7 +1,7 @@
 """The programs of a run: of each stage its beginning, its round, the tests.
 
 Each is a function and the shapes of its arguments, placed on devices as
-`federated/mesh_states.py` and `federated/sharding.py` place arrays:
+`federated/placement.py` and `federated/sharding.py` place arrays:
 
   states of clients      divided over the mesh, device d owns the rows from
                          d K'/D on, K' = K rounded up to a multiple of D
@@ -29,7 +29,7 @@ from fedjax_pfl.federated.chunking import (
   shapes_of,
 )
 from fedjax_pfl.federated.dealing import num_places
-from fedjax_pfl.federated.mesh_states import initialize_stage
+from fedjax_pfl.federated.placement import OnMesh
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.sharding import AXIS
 from fedjax_pfl.training.program import CPU_BLOCK
@@ -59,7 +59,7 @@ def make_programs(plan: Plan, devices: Sequence[Any]) -> Iterator[Program]:
     if before is not None and stage.initialize is not unchanged:
       begin = stage.initialize
       if mesh is not None:
-        begin = partial(initialize_stage, stage, mesh=mesh)
+        begin = partial(OnMesh(mesh).initialize, stage)
       arguments = place({**before, 'data': train}, devices)
       yield Program(stage.name, 'begin', begin, arguments)
     data = train

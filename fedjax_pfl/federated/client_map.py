@@ -1,7 +1,7 @@
 """Run a function for every client: chunk by chunk, divided over devices.
 
 The clients of a cohort are dealt to the devices of a mesh (dealing.py). Their
-states are divided over the mesh as well, by id (mesh_states.py): each device
+states are divided over the mesh as well, by id (placement.py): each device
 fetches the states of the clients that it runs, and every owner gets back the
 new ones (row_exchange.py).
 

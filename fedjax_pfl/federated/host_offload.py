@@ -17,21 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core.algorithm import (
-  Algorithm,
-  Client,
-  Server,
-  Stage,
-  unchanged,
-)
+from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.cohort import Cohort, gather
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
-from fedjax_pfl.federated.rounds import Round, init_clients, train_cohort
-
-INIT_BLOCK = 256  # clients whose states are made in one call
+from fedjax_pfl.federated.rounds import Round, train_cohort
 
 
 class _InFlight(NamedTuple):
@@ -39,48 +31,6 @@ class _InFlight(NamedTuple):
 
   ids: np.ndarray  # [C] in the order of training
   rows: Client  # [C, ...] on the device
-
-
-def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
-  """Return the states with which a method begins; clients are on the host."""
-  server_key, clients_key = jax.random.split(key)
-  algorithm, num_clients = stage.algorithm, data.count.shape[0]
-  server = algorithm.init_server(server_key)
-
-  def init(ids):
-    rows = data._replace(index=data.index[ids], count=data.count[ids])
-    return init_clients(algorithm, server, rows, clients_key, ids)
-
-  shapes = jax.eval_shape(lambda: init(np.arange(1)))
-  clients = jax.tree.map(
-    lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype), shapes
-  )
-  if jax.tree.leaves(clients):
-    for first in range(0, num_clients, INIT_BLOCK):
-      ids = np.arange(first, min(first + INIT_BLOCK, num_clients))
-      _write(clients, _InFlight(ids, init(ids)))
-  return initialize_stage(stage, server, clients, data)
-
-
-def initialize_stage(
-  stage: Stage, server: Server, clients: Client, data: ClientData
-) -> tuple[Server, Client]:
-  """Return the states with which a stage begins; clients are on the host.
-
-  A stage whose `initialize` reads the states of all clients has them on the
-  device during that call.
-  """
-  if stage.initialize is unchanged:
-    return server, clients
-  server, clients = stage.initialize(server, clients, data)
-  return server, jax.tree.map(np.array, clients)  # writeable copies
-
-
-def shapes_on_host(clients: Client) -> Client:
-  """Return numpy arrays of these shapes that take no memory."""
-  return jax.tree.map(
-    lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape), clients
-  )
 
 
 def make_host_rounds(
@@ -160,10 +110,10 @@ def _run_rounds(
     cohort = _fetch(clients, ids[order], data, in_flight)
     server, rows, own = round_fn(server, cohort, np.argsort(order), data, key)
     if in_flight is not None:  # that round has ended when this one begins
-      _write(clients, in_flight)
+      write_rows(clients, *in_flight)
     in_flight = _InFlight(ids[order], rows)
     metrics.append(own)
-  _write(clients, in_flight)
+  write_rows(clients, *in_flight)
   stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
   return server, clients, stacked
 
@@ -217,9 +167,9 @@ def _replace_rows(rows: Client, others: Client, source: Array) -> Client:
   return jax.tree.map(pick, rows, others)
 
 
-def _write(clients: Client, in_flight: _InFlight) -> None:
+def write_rows(clients: Client, ids: np.ndarray, rows: Client) -> None:
   """Wait for the rows of a round, and write them into the host's arrays."""
-  for leaf, rows in zip(
-    jax.tree.leaves(clients), jax.tree.leaves(in_flight.rows), strict=True
+  for leaf, own in zip(
+    jax.tree.leaves(clients), jax.tree.leaves(rows), strict=True
   ):
-    leaf[in_flight.ids] = np.asarray(rows)
+    leaf[ids] = np.asarray(own)

@@ -46,8 +46,8 @@ def run_round(
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, clients, metrics) after a round of clients `ids` [C].
 
-  Clients are what `mesh_states.divide` returns, or whole arrays [K, ...], and
-  come back in the same shape.
+  Clients are divided as by `OnMesh` (placement.py), or whole arrays [K, ...],
+  and come back in the same shape.
   """
   num_clients = data.count.shape[0]
   deal = _choose_deal(clients, ids, data.count, mesh)

@@ -71,7 +71,7 @@ def replicate(fn: Callable, mesh: Mesh | None) -> Callable:
 
   Arguments are copied to all devices, once as long as they live (the images
   are not moved again); results are the copies of this process. What is divided
-  over the devices, as the states of clients are (mesh_states.py), stays so.
+  over the devices, as the states of clients are (placement.py), stays so.
   Every process has to call it, with the same values.
 
   >>> rounds_fn = replicate(make_rounds(make_round(algorithm, mesh=mesh)), mesh)

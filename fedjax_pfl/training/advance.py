@@ -187,5 +187,7 @@ def validate(
   views = candidate_views(experiment.settings)
   scores = training.evaluator.validation(number, training.states, views)
   means = mean_accuracies(scores, experiment.train.count)
-  chosen = choose(chosen, means, training.done, *training.states)
+  chosen = choose(
+    *(chosen, means, training.done, *training.states, experiment.placement)
+  )
   return chosen, {f'validation/{view}': means[view] for view in views}

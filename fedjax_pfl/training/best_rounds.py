@@ -22,16 +22,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage, View
 from fedjax_pfl.core.types import Array, PyTree, Scores
 from fedjax_pfl.evaluation import test_selection
 from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.federated import mesh_states
-from fedjax_pfl.federated.cohort import is_on_host
-from fedjax_pfl.federated.sharding import is_divided
+from fedjax_pfl.federated.placement import OneDevice
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.views import candidate_views
@@ -93,6 +90,7 @@ def choose(
   number: int,
   server: Server,
   clients: Client,
+  placement: OneDevice,
 ) -> Chosen:
   """Return the better of the choice so far and round `number`.
 
@@ -102,9 +100,8 @@ def choose(
   view = int(np.argmax(means))
   if not means[view] > chosen.accuracy:
     return chosen
-  if any(map(is_divided, jax.tree.leaves(clients))):
-    num_clients = len(jax.tree.leaves(chosen.clients)[0])
-    clients = mesh_states.to_host(clients, num_clients)
+  if rows := jax.tree.leaves(chosen.clients):
+    clients = placement.to_host(clients, len(rows[0]))
   # Copies: rounds reuse the memory of states, on the device and on the host.
   copies = jax.tree.map(np.array, (server, clients))
   return Chosen(
@@ -126,15 +123,11 @@ def mean_accuracies(
 
 
 def chosen_states(
-  experiment: Experiment, chosen: Chosen, mesh: Mesh | None = None
+  experiment: Experiment, chosen: Chosen
 ) -> tuple[Server, Client]:
-  """Return the states of the chosen round; clients divided over the mesh."""
-  server, clients = jax.tree.map(jnp.asarray, chosen.server), chosen.clients
-  if mesh is not None:
-    clients = mesh_states.divide(clients, mesh)
-  elif not is_on_host(experiment.train):
-    clients = jax.tree.map(jnp.asarray, clients)
-  return server, clients
+  """Return the states of the chosen round, where they belong."""
+  server = jax.tree.map(jnp.asarray, chosen.server)
+  return server, experiment.placement.from_host(chosen.clients)
 
 
 def describe(experiment: Experiment, chosen: Chosen) -> dict[str, Any]:
@@ -289,9 +282,10 @@ def evaluate_finished(
   if experiment.stages[-1].keep_best is None:
     return {}
   view, finish_fn = experiment.stages[-1].keep_best
-  models = finish_fn(test_best[view].each.models)
-  if not is_on_host(experiment.train):  # else every block would copy them all
-    models = jax.tree.map(jnp.asarray, models)
+  # Placed once: else every block would copy them all.
+  models = experiment.placement.from_host(
+    finish_fn(test_best[view].each.models)
+  )
   last = len(experiment.stages) - 1
   return evaluator.clients(last, ((), models), [view], edit=_stored_models)
 

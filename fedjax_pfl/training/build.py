@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from jax.sharding import Mesh
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import local_training, optimisers, personalization
@@ -30,8 +29,8 @@ from fedjax_pfl.data import (
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.own_metrics import Metrics
 from fedjax_pfl.federated import host_offload, server_training
-from fedjax_pfl.federated.cohort import cohort_size, is_on_host
-from fedjax_pfl.federated.sharding import make_mesh
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.placement import OneDevice, make_placement
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.registry import make_task
@@ -66,6 +65,7 @@ class Experiment(NamedTuple):
   task: Task
   stages: tuple[Stage, ...]
   cohort_size: int
+  placement: OneDevice = OneDevice()  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
 
   @property
@@ -113,7 +113,7 @@ def build_experiment(
   """
   settings = parse_config(config)
   check_loaded(flat_config(settings))
-  mesh_of(settings.system)  # refuses more devices than there are
+  placement = placement_of(settings.system)
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
   metrics = build_checks.load_metrics(settings.evaluation, shape.num_classes)
@@ -135,7 +135,7 @@ def build_experiment(
   _log_server_data(settings, len(dataset.train.y), log)
   for stage in stages:
     stage.validate_clients(train)
-  if is_on_host(train):
+  if placement.on_host:
     host_offload.check_stages(stages, train)
   if start:
     # Another run may have trained on what this one keeps for choosing, or on
@@ -150,18 +150,20 @@ def build_experiment(
     settings.data.num_seen_clients, settings.training.client_fraction
   )
   return Experiment(
-    *(settings, dataset, *splits, data_id, task, stages, size, metrics)
+    *(settings, dataset, *splits, data_id, task, stages, size),
+    *(placement, metrics),
   )
 
 
-def mesh_of(system: SystemSettings) -> Mesh | None:
-  """Return the mesh of a run; None where its clients are not divided.
+def placement_of(system: SystemSettings) -> OneDevice:
+  """Return where the states of a run's clients lie.
 
-  That is so where they run in a Python loop, or are offloaded to the host.
+  A run whose clients run in a Python loop uses one device.
   """
-  mesh = make_mesh(system.devices)
-  undivided = system.debug or system.clients_placement == 'host'
-  return None if undivided else mesh
+  placement = make_placement(
+    system.devices, on_host=system.clients_placement == 'host'
+  )
+  return OneDevice() if system.debug and not placement.on_host else placement
 
 
 # ---- the model ---------------------------------------------------------------

@@ -151,8 +151,7 @@ def _selectable(training: Training) -> dict[str, tuple[Server, Client]]:
     return {'last': states}
   if chosen.round == training.experiment.rounds:
     return {'last': states, 'validation': states}
-  mesh = training.program.mesh
-  others = chosen_states(training.experiment, chosen, mesh)
+  others = chosen_states(training.experiment, chosen)
   return {'last': states, 'validation': others}
 
 

@@ -129,7 +129,7 @@ def check_processes(experiment: Experiment) -> None:
 def log_start(training: Training) -> None:
   """Log the devices, and after which round a run is continued."""
   done, rounds = training.done, training.experiment.rounds
-  if devices := describe(training.program.mesh):
+  if devices := describe(training.experiment.placement.mesh):
     progress.log(devices)
   if 0 < done < rounds:
     progress.log(f'Continuing after round {done} of {rounds}.')

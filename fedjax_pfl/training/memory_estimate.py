@@ -33,7 +33,6 @@ from fedjax_pfl.federated.chunking import (
   evaluation_chunk,
   shapes_of,
 )
-from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.best_rounds import (
   MODEL_COPIES,
@@ -41,7 +40,7 @@ from fedjax_pfl.training.best_rounds import (
   best_model_shapes,
   has_candidates,
 )
-from fedjax_pfl.training.build import Experiment, mesh_of
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import CPU_BLOCK
 from fedjax_pfl.training.views import final_views
 
@@ -108,7 +107,7 @@ def forecast_memory(
     per_client += own + up
   known = _known(experiment, stage, states, size)
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
-  devices, moved = _num_devices(experiment), 0
+  devices, moved = experiment.placement.num_devices, 0
   here = -(-size // devices)  # clients that one device runs
   if devices > 1 and size < experiment.settings.data.num_seen_clients:
     moved = 2 * here * devices * own
@@ -218,10 +217,9 @@ def _known(
   more['best'] = MODEL_COPIES * trees.num_bytes(kept)
   if has_candidates(experiment, stage):
     more['best'] += STATE_COPIES * (server + clients)
-  if not is_on_host(train):
-    clients = -(-num_clients // _num_devices(experiment)) * (
-      clients // num_clients
-    )
+  if not experiment.placement.on_host:
+    share = -(-num_clients // experiment.placement.num_devices)
+    clients = share * (clients // num_clients)
     results = server + clients
     return Memory(
       images, rows, server, clients, results=results, **more, host=0
@@ -233,12 +231,6 @@ def _known(
     **more,
     host=clients + rows,
   )
-
-
-def _num_devices(experiment: Experiment) -> int:
-  """Return over how many devices clients and their states are divided."""
-  mesh = mesh_of(experiment.settings.system)
-  return 1 if mesh is None else mesh.size
 
 
 def _evaluation(
@@ -272,7 +264,7 @@ def _evaluation(
   memory = compiled.memory_analysis()
   block = CPU_BLOCK if target() == 'cpu' else max(CPU_BLOCK, size)
   chunk = evaluation_chunk(experiment.settings.system.clients_per_chunk, block)
-  here = min(chunk, -(-block // _num_devices(experiment)))
+  here = min(chunk, -(-block // experiment.placement.num_devices))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 

@@ -27,21 +27,19 @@ from fedjax_pfl.federated.chunking import (
   chunk_size,
   evaluation_chunk,
 )
-from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.communication import Communication, count_in_trace
 from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.host_offload import make_host_rounds
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 from fedjax_pfl.federated.padding_overhead import expected_overhead
 from fedjax_pfl.federated.rounds import make_round, make_rounds, stage_shapes
-from fedjax_pfl.federated.sharding import replicate
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.traced import (
   flat_settings,
   traced_names,
   with_numbers,
 )
-from fedjax_pfl.training.build import Experiment, make_stages, mesh_of
+from fedjax_pfl.training.build import Experiment, make_stages
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 SEED = 'seed'
@@ -79,7 +77,7 @@ class Program:
 
   def __init__(self, experiment: Experiment, names: Sequence[str] = ()):
     self.experiment, self.names = experiment, tuple(names)
-    self.mesh = mesh_of(experiment.settings.system)
+    self.placement = experiment.placement
     self._rounds: dict[int, Callable] = {}
     self._bytes: dict[int, Callable[[], Communication]] = {}
     self._evaluations: dict[tuple, Callable] = {}
@@ -132,7 +130,7 @@ class Program:
     if system.debug:
       return partial(_loop_rounds, algorithm, stage.name)
     limit = limit_chunk(experiment, stage)
-    if is_on_host(experiment.train):
+    if self.placement.on_host:
       rounds_fn = make_host_rounds(
         algorithm, setting, limit=limit, log=progress.log
       )
@@ -143,11 +141,11 @@ class Program:
         round_fn = make_round(
           self._algorithm(place, numbers, server),
           clients_per_chunk=chunk,
-          mesh=self.mesh,
+          mesh=self.placement.mesh,
         )
         return make_rounds(round_fn)(server, clients, cohorts, data, key)
 
-      return replicate(jax.jit(rounds), self.mesh)
+      return self.placement.compile(jax.jit(rounds))
 
     def choose(numbers, server, clients, cohorts, data, key):
       args = server, clients, cohorts[0], data, key
@@ -200,9 +198,9 @@ class Program:
       clients_per_chunk=evaluation_chunk(
         settings.system.clients_per_chunk, self.block
       ),
-      mesh=self.mesh,
+      mesh=self.placement.mesh,
     )
-    return replicate(evaluate_fn, self.mesh)
+    return self.placement.compile(evaluate_fn)
 
   @property
   def block(self) -> int:
@@ -211,9 +209,7 @@ class Program:
     size = CPU_BLOCK
     if target() != 'cpu':
       size = max(CPU_BLOCK, self.experiment.cohort_size)
-    if self.mesh is not None:  # no device is without a client
-      size = -(-size // self.mesh.size) * self.mesh.size
-    return size
+    return self.placement.round_up(size)
 
   def global_evaluation(self, place: int) -> Callable:
     """Return (numbers, server, test) -> Scores of the server's one model."""
@@ -337,7 +333,7 @@ def _arguments_among(
   experiment: Experiment, names: Sequence[str]
 ) -> Sequence[str]:
   """Return which of these numbers can be arguments of a compiled program."""
-  if experiment.settings.system.debug or is_on_host(experiment.train):
+  if experiment.settings.system.debug or experiment.placement.on_host:
     return ()
   if not names or _can_be_traced(experiment, names):
     return names

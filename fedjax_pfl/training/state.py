@@ -11,14 +11,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated import host_offload, mesh_states
-from fedjax_pfl.federated.cohort import is_on_host, sample_cohorts
-from fedjax_pfl.federated.rounds import begin, stage_shapes
+from fedjax_pfl.federated.cohort import sample_cohorts
+from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import multihost
@@ -103,9 +101,7 @@ def start_training(
   """
   keys = random_streams(experiment.settings.seed)
   restore_fn = run.resume if writes else run.restore_checkpoint
-  state, done = _first_state(
-    experiment, program.mesh, restore_fn, keys['states']
-  )
+  state, done = _first_state(experiment, restore_fn, keys['states'])
   evaluator = Evaluator(experiment, keys['evaluation'], program)
   train = experiment.train
   return Training(experiment, run, program, keys, evaluator, state, done, train)
@@ -117,12 +113,9 @@ def start_stage(
   """Return the run as the stage starts or continues, if the run is in it."""
   experiment = training.experiment
   if training.done == first and stage is not experiment.stages[0]:
-    initialize_fn, mesh = stage.initialize, training.program.mesh
-    if is_on_host(experiment.train):
-      initialize_fn = partial(host_offload.initialize_stage, stage)
-    if mesh is not None:
-      initialize_fn = partial(mesh_states.initialize_stage, stage, mesh=mesh)
-    states = initialize_fn(*training.states, experiment.train)
+    states = experiment.placement.initialize(
+      stage, *training.states, experiment.train
+    )
     state = _state_of(experiment, stage, states, training.state.seconds)
     training = training._replace(state=state)
   if not first <= training.done < last:
@@ -155,22 +148,17 @@ def cohorts_of(
 
 
 def _first_state(
-  experiment: Experiment, mesh: Mesh | None, restore_fn: Callable, key: Key
+  experiment: Experiment, restore_fn: Callable, key: Key
 ) -> tuple[State, int]:
   """Return the newest checkpoint's state and round, or the initial ones."""
-  shapes_fn = partial(state_shapes, experiment, on_host=mesh is not None)
-  restored = restore_fn(shapes_fn)
+  placement = experiment.placement
+  restored = restore_fn(partial(state_shapes, experiment))
   if restored is None:
-    begin_fn = host_offload.begin if is_on_host(experiment.train) else begin
-    if mesh is not None:
-      begin_fn = partial(mesh_states.begin, mesh=mesh)
     stage = experiment.stages[0]
-    states = begin_fn(stage, experiment.train, key)
+    states = placement.begin(stage, experiment.train, key)
     return _state_of(experiment, stage, states), 0
   done, state = restored
-  if mesh is not None:
-    state = state._replace(clients=mesh_states.divide(state.clients, mesh))
-  return state, done
+  return state._replace(clients=placement.from_host(state.clients)), done
 
 
 def _state_of(
@@ -192,21 +180,17 @@ def save_state(training: Training) -> None:
 
   Every process has to call it.
   """
-  state = training.state
-  if training.program.mesh is not None:
-    num_clients = training.experiment.settings.data.num_seen_clients
-    clients = mesh_states.to_host(state.clients, num_clients)
-    state = state._replace(clients=clients)
-  training.run.save_checkpoint(training.done, state)
+  experiment, state = training.experiment, training.state
+  num_clients = experiment.settings.data.num_seen_clients
+  clients = experiment.placement.to_host(state.clients, num_clients)
+  training.run.save_checkpoint(training.done, state._replace(clients=clients))
 
 
-def state_shapes(
-  experiment: Experiment, step: int, *, on_host: bool = False
-) -> State:
-  """Return the shapes of the state after `step` rounds.
+def state_shapes(experiment: Experiment, step: int) -> State:
+  """Return the shapes of the state after `step` rounds, as a file has it.
 
   They are those of the stage that ran round `step`: a run that continues
-  initializes the next stage. Clients `on_host` are numpy arrays.
+  initializes the next stage.
   """
   last = 0
   for stage, server, clients in stage_shapes(
@@ -214,7 +198,6 @@ def state_shapes(
   ):
     last += stage.rounds
     if step <= last:
-      if on_host or is_on_host(experiment.train):
-        clients = host_offload.shapes_on_host(clients)
+      clients = experiment.placement.file_shapes(clients)
       return _state_of(experiment, stage, (server, clients))
   raise AssertionError(f'round {step} of {last}')

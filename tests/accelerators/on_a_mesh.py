@@ -10,8 +10,7 @@ import jax
 import small_runs
 
 from experiments.accelerators import plan, programs
-from fedjax_pfl.federated import mesh_states
-from fedjax_pfl.federated.sharding import make_mesh
+from fedjax_pfl.federated.placement import make_placement
 from fedjax_pfl.training.build import build_experiment
 
 
@@ -19,8 +18,8 @@ def main():
   # 10 clients on 3 devices: the last one owns two and a copy.
   config = small_runs.make_settings(algorithm='fedper')
   experiment, devices = build_experiment(config), jax.devices()
-  begun = mesh_states.begin(
-    experiment.stages[0], experiment.train, jax.random.key(0), make_mesh()
+  begun = make_placement().begin(
+    experiment.stages[0], experiment.train, jax.random.key(0)
   )
   program, *_ = programs.make_programs(plan.make_plan(config), devices)
   arguments = program.arguments

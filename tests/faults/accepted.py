@@ -16,7 +16,7 @@ from faults.outcome import Outcome
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import Experiment, build_stages
+from fedjax_pfl.training.build import Experiment, build_stages, placement_of
 from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.loop import train
 
@@ -71,6 +71,7 @@ def _train(config: dict[str, Any]) -> None:
     TASK,
     build_stages(settings, TASK),
     cohort_size(settings.data.num_clients, settings.training.client_fraction),
+    placement_of(settings.system),
   )
   with tempfile.TemporaryDirectory() as folder:
     train(experiment, str(Path(folder) / 'run'))

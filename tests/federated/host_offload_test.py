@@ -12,6 +12,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
+from fedjax_pfl.federated.placement import OneDevice, OnHost
 
 DATA = make_data()
 # Clients are in one round after the other, in every other one, and in none.
@@ -41,12 +42,11 @@ def play(stages, data, begin, initialize, make_rounds):
 def play_both(stages):
   """Return the results of rounds with rows on the host, and on the device."""
   got = play(
-    *(stages, on_host(DATA), host_offload.begin, host_offload.initialize_stage),
+    *(stages, on_host(DATA), OnHost().begin, OnHost().initialize),
     lambda algorithm: host_offload.make_host_rounds(algorithm, 1),
   )
   want = play(
-    *(stages, DATA, rounds.begin),
-    lambda stage, *args: stage.initialize(*args),
+    *(stages, DATA, rounds.begin, OneDevice().initialize),
     lambda algorithm: rounds.make_rounds(
       rounds.make_round(algorithm, clients_per_chunk=1)
     ),

@@ -9,7 +9,6 @@ The number of devices has to be set before jax starts: not in a test's process.
 
 import json
 import sys
-from functools import partial
 
 import helpers
 import jax
@@ -19,9 +18,9 @@ from counting_method import counting
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
-from fedjax_pfl.federated import mesh_states
 from fedjax_pfl.federated.failures import with_failures
-from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
+from fedjax_pfl.federated.placement import OneDevice, OnMesh
+from fedjax_pfl.federated.rounds import make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 
 ROUNDS = 3
@@ -58,18 +57,12 @@ def difference(got, want) -> float:
 
 def play(stages, cohort, mesh, chunk):
   """Return server, clients and metrics after ROUNDS of each stage."""
-  data, metrics, begin_fn = helpers.make_data(), [], begin
-  if mesh is not None:
-    begin_fn = partial(mesh_states.begin, mesh=mesh)
-  server, clients = begin_fn(stages[0], data, helpers.KEY(1))
+  data, metrics, where = helpers.make_data(), [], placed(mesh)
+  server, clients = where.begin(stages[0], data, helpers.KEY(1))
   cohorts = jnp.tile(jnp.array(cohort), (ROUNDS, 1))
   for number, stage in enumerate(stages):
-    if number and mesh is None:
-      server, clients = stage.initialize(server, clients, data)
-    elif number:
-      server, clients = mesh_states.initialize_stage(
-        stage, server, clients, data, mesh
-      )
+    if number:
+      server, clients = where.initialize(stage, server, clients, data)
     round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
     rounds_fn = replicate(make_rounds(round_fn), mesh)
     server, clients, one = rounds_fn(
@@ -78,8 +71,12 @@ def play(stages, cohort, mesh, chunk):
     metrics.append(one)
   if mesh is not None:
     check_shares(clients, len(data.count), mesh.size)
-    clients = mesh_states.to_host(clients, len(data.count))
+    clients = where.to_host(clients, len(data.count))
   return server, clients, metrics
+
+
+def placed(mesh):
+  return OneDevice() if mesh is None else OnMesh(mesh)
 
 
 def check_shares(clients, num_clients, devices):
@@ -103,8 +100,7 @@ def evaluate(stages, server, clients, mesh):
     mesh=mesh,
   )
   ids = jnp.arange(len(helpers.COUNTS))
-  if mesh is not None:
-    clients = mesh_states.divide(jax.tree.map(np.asarray, clients), mesh)
+  clients = placed(mesh).from_host(jax.tree.map(np.asarray, clients))
   states = server, clients
   return replicate(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
 

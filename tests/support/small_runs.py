@@ -13,7 +13,7 @@ from configs import digits
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import Experiment, build_stages
+from fedjax_pfl.training.build import Experiment, build_stages, placement_of
 from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.state import state_shapes
 
@@ -52,6 +52,7 @@ def make_experiment(**changes) -> Experiment:
     cohort_size(
       settings.data.num_seen_clients, settings.training.client_fraction
     ),
+    placement_of(settings.system),
   )
 
 

@@ -12,6 +12,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
+from fedjax_pfl.federated.placement import OnHost
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import memory_estimate
 from fedjax_pfl.training.loop import train
@@ -26,7 +27,7 @@ def used(experiment, chunk):
   key, size = jax.random.key(0), experiment.cohort_size
   ids = jnp.arange(size)
   if experiment.settings.system.clients_placement == 'host':
-    server, clients = host_offload.begin(stage, data, key)
+    server, clients = OnHost().begin(stage, data, key)
     lowered = host_offload.compiled_round.lower(
       *(stage.algorithm, chunk, data.index.shape, server),
       *(gather(clients, np.arange(size), data), ids, data.x, data.y, key),

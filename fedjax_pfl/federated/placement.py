@@ -1,0 +1,233 @@
+"""Where the states of clients lie, and with them the work of a round.
+
+  OneDevice   [K, ...] on the device that does all the work
+  OnMesh      [K', ...] divided over D devices, K' = K rounded up to a multiple
+              of D; device d owns the rows from d K'/D on, and trains a share of
+              every cohort (mesh_round.py)
+  OnHost      [K, ...] numpy arrays; a device gets those of a cohort
+              (host_offload.py)
+
+States are made where they belong: no device of a mesh ever holds those of all
+clients. Its rows from K on are copies of the last client, and are never read.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Client, Server, Stage, unchanged
+from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
+from fedjax_pfl.federated import rounds
+from fedjax_pfl.federated.dealing import num_places
+from fedjax_pfl.federated.host_offload import write_rows
+from fedjax_pfl.federated.mesh_round import pad_rows
+from fedjax_pfl.federated.row_exchange import AXIS, fetch, to_all
+from fedjax_pfl.federated.sharding import make_mesh, replicate
+
+INIT_BLOCK = 256  # clients whose states are made in one call, for the host
+
+
+class OneDevice:
+  """Everything is on one device."""
+
+  mesh: Mesh | None = None
+  num_devices = 1
+  on_host = False  # whether states of clients are numpy arrays
+
+  def begin(
+    self, stage: Stage, data: ClientData, key: Key
+  ) -> tuple[Server, Client]:
+    """Return the states with which a method begins."""
+    return rounds.begin(stage, data, key)
+
+  def initialize(
+    self, stage: Stage, server: Server, clients: Client, data: ClientData
+  ) -> tuple[Server, Client]:
+    """Return the states with which a later stage begins."""
+    return stage.initialize(server, clients, data)
+
+  def to_host(self, clients: Client, num_clients: int) -> Client:
+    """Return the states [K, ...] of all clients, for a file."""
+    del num_clients
+    return clients
+
+  def from_host(self, clients: Client) -> Client:
+    """Return the states [K, ...] of arrays on the host, where they belong."""
+    return jax.tree.map(jnp.asarray, clients)
+
+  def file_shapes(self, clients: Client) -> Client:
+    """Return what the states of a file are read into, from their shapes."""
+    return clients
+
+  def compile(self, fn: Callable) -> Callable:
+    """Return the function, compiled for these devices."""
+    return fn
+
+  def round_up(self, size: int) -> int:
+    """Return a number of clients that leaves no device without one."""
+    return num_places(size, self.num_devices)
+
+
+class OnMesh(OneDevice):
+  """Clients are divided over the devices of a mesh."""
+
+  def __init__(self, mesh: Mesh):
+    self.mesh, self.num_devices = mesh, mesh.size
+
+  def begin(self, stage, data, key):
+    server_key, clients_key = jax.random.split(key)
+    server = stage.algorithm.init_server(server_key)
+
+    def init_share(server, data, key, ids):
+      known = jnp.minimum(ids, data.count.shape[0] - 1)
+      rows = data._replace(index=data.index[known], count=data.count[known])
+      return rounds.init_clients(stage.algorithm, server, rows, key, known)
+
+    init = jax.shard_map(
+      init_share,
+      mesh=self.mesh,
+      in_specs=(Spec(), Spec(), Spec(), Spec(AXIS)),
+      out_specs=Spec(AXIS),
+      check_vma=False,
+    )
+    ids = jnp.arange(self.round_up(data.count.shape[0]))
+    clients = self.compile(init)(server, data, clients_key, ids)
+    return self.initialize(stage, server, clients, data)
+
+  def initialize(self, stage, server, clients, data):
+    if stage.initialize is unchanged:
+      return server, clients
+    num_clients = data.count.shape[0]
+
+    def initialize(server, clients, data):
+      whole = trees.gather(clients, slice(num_clients))
+      server, clients = stage.initialize(server, whole, data)
+      return jax.lax.with_sharding_constraint(
+        (server, pad_rows(clients, self.round_up(num_clients))),
+        (NamedSharding(self.mesh, Spec()), self._divided),
+      )
+
+    return self.compile(initialize)(server, clients, data)
+
+  def to_host(self, clients, num_clients):
+    """Return the states as arrays on the host of every process.
+
+    As many rows at a time as a device owns pass through each device, if the
+    others belong to another process.
+    """
+    leaves = jax.tree.leaves(clients)
+    if all(leaf.is_fully_addressable for leaf in leaves):
+      return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_clients], clients)
+    (share, *_) = leaves[0].addressable_shards[0].data.shape
+    parts = [
+      self._rows(clients, np.arange(first, first + share))
+      for first in range(0, leaves[0].shape[0], share)
+    ]
+    return jax.tree.map(lambda *own: np.concatenate(own)[:num_clients], *parts)
+
+  def from_host(self, clients):
+    """Return the states divided; every process has all and copies its own."""
+
+    def place(leaf):
+      shape = self.round_up(leaf.shape[0]), *leaf.shape[1:]
+      ids = np.minimum(np.arange(shape[0]), leaf.shape[0] - 1)
+      return jax.make_array_from_callback(
+        shape, self._divided, lambda where: leaf[ids[where[0]]]
+      )
+
+    return jax.tree.map(place, clients)
+
+  def file_shapes(self, clients):
+    return shapes_on_host(clients)
+
+  def compile(self, fn):
+    return replicate(fn, self.mesh)
+
+  @property
+  def _divided(self) -> NamedSharding:
+    return NamedSharding(self.mesh, Spec(AXIS))
+
+  def _rows(self, clients: Client, ids: np.ndarray) -> Client:
+    """Return the rows of these clients as arrays on the host."""
+    padded = np.pad(ids, (0, -len(ids) % self.mesh.size), mode='edge')
+    fetched = _rows_fn(self.mesh)(clients, padded)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(ids)], fetched)
+
+
+class OnHost(OneDevice):
+  """States and rows of clients are on the host; the work is on one device."""
+
+  on_host = True
+
+  def begin(self, stage, data, key):
+    server_key, clients_key = jax.random.split(key)
+    algorithm, num_clients = stage.algorithm, data.count.shape[0]
+    server = algorithm.init_server(server_key)
+
+    def init(ids):
+      rows = data._replace(index=data.index[ids], count=data.count[ids])
+      return rounds.init_clients(algorithm, server, rows, clients_key, ids)
+
+    shapes = jax.eval_shape(lambda: init(np.arange(1)))
+    clients = jax.tree.map(
+      lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype), shapes
+    )
+    if jax.tree.leaves(clients):
+      for first in range(0, num_clients, INIT_BLOCK):
+        ids = np.arange(first, min(first + INIT_BLOCK, num_clients))
+        write_rows(clients, ids, init(ids))
+    return self.initialize(stage, server, clients, data)
+
+  def initialize(self, stage, server, clients, data):
+    """Return the states; a stage that reads all clients has them on the device.
+
+    During that call alone.
+    """
+    if stage.initialize is unchanged:
+      return server, clients
+    server, clients = stage.initialize(server, clients, data)
+    return server, jax.tree.map(np.array, clients)  # writeable copies
+
+  def from_host(self, clients):
+    return clients
+
+  def file_shapes(self, clients):
+    return shapes_on_host(clients)
+
+
+def shapes_on_host(clients: PyTree) -> PyTree:
+  """Return numpy arrays of these shapes that take no memory."""
+  return jax.tree.map(
+    lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape), clients
+  )
+
+
+def make_placement(devices: int = 0, *, on_host: bool = False) -> OneDevice:
+  """Return the placement on this many devices of every process; 0: all.
+
+  >>> make_placement(1).num_devices
+  1
+  """
+  mesh = make_mesh(devices)  # refuses more than there are
+  if on_host:
+    return OnHost()
+  return OneDevice() if mesh is None else OnMesh(mesh)
+
+
+@cache
+def _rows_fn(mesh: Mesh) -> Callable[[Client, Array], Client]:
+  return jax.jit(
+    jax.shard_map(
+      lambda share, ids: to_all(fetch(share, ids)),
+      mesh=mesh,
+      in_specs=(Spec(AXIS), Spec()),
+      out_specs=Spec(),
+      check_vma=False,
+    )
+  )
