@@ -38,15 +38,13 @@ def widen(task: Task, number: int) -> Task:
     }
 
   def features(params: Params, x: Array, mask: Array) -> Array:
-    return concatenate(
-      lambda model: task.features(model, x, mask), task, params['encoders']
+    return _concatenated(
+      lambda model: task.features(model, x, mask), task, params
     )
 
   def train_outputs(params, batch, key) -> Outputs:
-    rows = concatenate(
-      lambda model: task.train_outputs(model, batch, key).features,
-      task,
-      params['encoders'],
+    rows = _concatenated(
+      lambda model: task.train_outputs(model, batch, key).features, task, params
     )
     return Outputs(rows, linear(params['head'], rows))
 
@@ -63,7 +61,7 @@ def widen(task: Task, number: int) -> Task:
     ),
     loss=loss,
     train_outputs=train_outputs,
-    is_head=trees.path_mask(shapes, lambda name: name.startswith('head/')),
+    is_head=trees.layer_mask(shapes, ['head']),
     norm_leaves=task.norm_leaves
     and {
       'encoders': encoders_of(task, task.norm_leaves),
@@ -77,24 +75,21 @@ def linear(head: Params, rows: Array) -> Array:
   return rows @ head['kernel'] + head['bias']
 
 
-def concatenate(features_fn, task: Task, encoders: PyTree) -> Array:
+def _concatenated(features_fn, task: Task, params: Params) -> Array:
   """Return the concatenated features of all encoders: [B, M F].
 
   On a CPU one encoder after the other: one product fills all cores.
   """
-  shape = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   no_head = jax.tree.map(
     lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-    trees.select(shape, task.is_head),
+    trees.select(_shapes(task), task.is_head),
   )
 
   def encode(encoder):
     return features_fn(trees.combine(encoder, no_head))
 
-  if target() == 'cpu':
-    rows = lax.map(encode, encoders)  # [M, B, F]
-  else:
-    rows = jax.vmap(encode)(encoders)
+  each = lax.map if target() == 'cpu' else lambda f, xs: jax.vmap(f)(xs)
+  rows = each(encode, params['encoders'])  # [M, B, F]
   return jnp.moveaxis(rows, 0, 1).reshape(rows.shape[1], -1)
 
 
@@ -105,16 +100,15 @@ def encoders_of(task: Task, models: Params) -> Params:
 
 def fresh_head(task: Task, number: int, key: Key) -> Params:
   """Return K, b ~ U(-1/sqrt(M F), 1/sqrt(M F)), as in PyTorch."""
-  shape = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))['head']
-  width, classes = shape['kernel'].shape
-  bound = (number * width) ** -0.5
-  kernel_key, bias_key = jax.random.split(key)
-  dtype = shape['kernel'].dtype
+  kernel = _shapes(task)['head']['kernel']
+  width, classes = number * kernel.shape[0], kernel.shape[1]
+  bound = width**-0.5
+  shapes = {'kernel': (width, classes), 'bias': (classes,)}
   return {
-    'kernel': jax.random.uniform(
-      kernel_key, (number * width, classes), dtype, -bound, bound
-    ),
-    'bias': jax.random.uniform(bias_key, (classes,), dtype, -bound, bound),
+    name: jax.random.uniform(own, shape, kernel.dtype, -bound, bound)
+    for own, (name, shape) in zip(
+      jax.random.split(key), shapes.items(), strict=True
+    )
   }
 
 
@@ -125,6 +119,10 @@ def warm_head(models: Params) -> Params:
     'kernel': kernels.reshape(-1, kernels.shape[-1]),
     'bias': models['head']['bias'].sum(0),
   }
+
+
+def _shapes(task: Task) -> PyTree:
+  return jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
 
 
 def pool_features(wide: Task, params: Params, data: ClientData) -> ClientData:

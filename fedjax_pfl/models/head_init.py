@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.types import Array, Key, Params, Task
 
 GAIN = 2**0.5
@@ -58,25 +58,19 @@ def with_head(task: Task, init: str = DEFAULT, bias: str = DEFAULT) -> Task:
     ('head_init', init, HEAD_INITS),
     ('head_bias', bias, HEAD_BIASES),
   ):
-    if value not in choices:
-      raise bad_input(
-        field,
-        got=value,
-        expected='a known initialisation of the head',
-        choices=choices,
-        cause='a typing error',
-      )
+    expected = 'a known initialisation of the head'
+    check_known(
+      field, [value], expected=expected, choices=choices, cause='a typing error'
+    )
   if init == bias == DEFAULT:
     return task
 
   @jax.jit
   def draw(head: Params, key: Key) -> Params:
-    kernel = head['kernel']
+    kernel, old = head['kernel'], head['bias']
     if init != DEFAULT:
       kernel = KERNELS[init](key, kernel.shape, kernel.dtype)
-    old = head['bias']
     return {
-      **head,
       'kernel': kernel,
       'bias': jnp.zeros_like(old) if bias == 'zero' else old,
     }
@@ -84,7 +78,6 @@ def with_head(task: Task, init: str = DEFAULT, bias: str = DEFAULT) -> Task:
   def init_params(key: Key) -> Params:
     # The model's own program draws the rest: the same bits for every head.
     params = task.init(key)
-    head = draw(params['head'], jax.random.fold_in(key, 1))
-    return {**params, 'head': head}
+    return params | {'head': draw(params['head'], jax.random.fold_in(key, 1))}
 
   return task._replace(init=init_params)

@@ -59,6 +59,3 @@ class MobileNet(nn.Module):
     for i in range(len(BLOCKS)):
       x = getattr(self, f'block{i}')(x, mask)
     return x.mean((1, 2))
-
-  def __call__(self, x: Array, mask: Array) -> Array:
-    return self.head(self.features(x, mask))

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import Batch, ExampleLoss, Mask, Params, Task
+from fedjax_pfl.core.trees import layer_mask, leaf_names
+from fedjax_pfl.core.types import ExampleLoss, Mask, Params
 from fedjax_pfl.models.module_functions import ModuleFunctions
 
 
@@ -24,18 +25,30 @@ def check_example_shape(image_shape) -> None:
 
 
 def check_module(
-  functions: ModuleFunctions, begin: Any, num_classes: int, example: tuple
+  functions: ModuleFunctions, begin: Any, num_classes: int, x: Any
 ) -> Params:
-  """Return the shapes of the parameters; raise BadInput for a wrong module."""
-  name, (x, _) = functions.name, example
+  """Return the shapes of the parameters; refuse a module that has no task.
+
+  Its logits must be head(features): training would end in it otherwise.
+  """
+  name = functions.name
   try:
-    logits, variables = jax.eval_shape(  # with the key inside: nothing compiles
+    outputs, variables = jax.eval_shape(  # the key inside: nothing compiles
       lambda: begin(jax.random.key(0))
     )
   except BadInput:
     raise
   except Exception as error:  # somebody's program: anything
-    raise _fails(name, error, x) from error
+    text = str(error).strip().partition('\n')[0]
+    raise bad_input(
+      name,
+      got=f'{type(error).__name__} for inputs {x.dtype}{list(x.shape)}: {text}',
+      expected='features(x, mask), and head(features), to run on a batch of 2 '
+      'examples',
+      cause='layers for examples of another shape or dtype, other arguments, '
+      'or no layer `head` in `setup`: is the last one called "head"? (one in '
+      '@nn.compact is not found)',
+    ) from error
   if set(variables) != {'params'}:
     raise bad_input(
       name,
@@ -43,74 +56,30 @@ def check_module(
       expected='params only: a model is a function of its parameters',
       cause='nn.BatchNorm keeps running averages; use layers.BatchNorm',
     )
-  if logits.shape != (2, num_classes):
+  features, logits = outputs.features.shape, outputs.logits.shape
+  if len(features) != 2 or logits != (2, num_classes):
     raise bad_input(
       name,
-      got=f'an output of shape {logits.shape} for a batch of 2',
-      expected=f'logits of shape (2, {num_classes})',
-      cause='num_classes is not the width of its head, or layers are for '
-      f'inputs of another shape than {tuple(x.shape)}',
+      got=f'features {features}, of which head makes logits {logits}',
+      expected=f'features (2, F) of a batch of 2, logits (2, {num_classes})',
+      cause='num_classes is not the width of its head, layers are for inputs '
+      f'of another shape than {tuple(x.shape)}, or a step between features '
+      'and head in __call__ belongs to features',
     )
   return variables['params']
 
 
-def check_outputs(name: str, task: Task, x: jax.ShapeDtypeStruct) -> None:
-  """Refuse a module that is not head(features): training would end in it.
-
-  Of modules in which __call__ alone works: layers in @nn.compact, or a step
-  between the features and the head.
-  """
-  mask = jax.ShapeDtypeStruct(x.shape[:1], jnp.result_type(float))
-
-  def outputs(x, mask):
-    key = jax.random.key(0)  # inside: nothing compiles
-    return task.train_outputs(task.init(key), Batch(x, None, mask), key)
-
-  try:
-    found = jax.eval_shape(outputs, x, mask)
-  except Exception as error:  # somebody's program: anything
-    raise _fails(f'module {name}', error, x) from error
-  got = found.features.shape, found.logits.shape
-  want = x.shape[0], task.num_classes
-  if len(got[0]) != 2 or got[1] != want:
-    raise bad_input(
-      f'module {name}',
-      got=f'features {got[0]}, of which head makes logits {got[1]}',
-      expected=f'features ({want[0]}, F), and logits {want}',
-      cause='a step between features and head in __call__, which belongs to '
-      'features',
-    )
-
-
-def _fails(name: str, error: Exception, x: Any) -> BadInput:
-  text = str(error).strip().partition('\n')[0]
-  return bad_input(
-    name,
-    got=f'{type(error).__name__} for inputs {x.dtype}{list(x.shape)}: {text}',
-    expected='features(x, mask), __call__(x, mask) and head(features) to run '
-    'on a batch of 2 examples',
-    cause='layers for examples of another shape or dtype, other arguments, or '
-    'no layer `head` in `setup` (one in @nn.compact is not found)',
-  )
-
-
 def head_mask(params: Params, num_classes: int) -> Mask:
-  paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-  names = ['/'.join(key.key for key in path) for path in paths]
-  hit = sum(path[0].key == 'head' for path in paths)
-  if not 0 < hit < len(names):
+  """Return which leaves are those of the head, a linear layer."""
+  if set(params) == {'head'}:
     raise bad_input(
       'module',
-      got=f'a head mask that selects {hit} of {len(names)} leaves',
-      expected=f'some but not all of the leaves {", ".join(names)}',
-      cause='another name: is the last layer called "head"?'
-      if not hit
-      else 'a head alone: `features` has no layer to train',
+      got='a head alone',
+      expected='layers before it, which `features` calls',
+      cause='`features` has no layer to train',
     )
-  _check_head(params['head'], num_classes)
-  return jax.tree_util.tree_map_with_path(
-    lambda path, _: path[0].key == 'head', params
-  )
+  _check_head(params.get('head', {}), num_classes)
+  return layer_mask(params, ['head'])
 
 
 def norm_mask(params: Params, norms: set[tuple[str, ...]]) -> Mask:
@@ -125,10 +94,8 @@ def norm_mask(params: Params, norms: set[tuple[str, ...]]) -> Mask:
 
 def _check_head(head: Params, num_classes: int) -> None:
   """Refuse a head that is no linear layer: methods read its two arrays."""
-  shapes = {
-    '/'.join(str(key.key) for key in path): leaf.shape
-    for path, leaf in jax.tree_util.tree_leaves_with_path(head)
-  }
+  leaves = zip(leaf_names(head), jax.tree.leaves(head), strict=True)
+  shapes = {name: leaf.shape for name, leaf in leaves}
   kernel, bias = shapes.get('kernel', ()), shapes.get('bias', ())
   if len(shapes) == len(kernel) == 2 and bias == kernel[1:] == (num_classes,):
     return
@@ -150,11 +117,8 @@ def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:
   rows = 3
   logits = jax.ShapeDtypeStruct((rows, num_classes), jnp.result_type(float))
   labels = jax.ShapeDtypeStruct((rows,), jnp.int32)
-  cause = 'a mean over the batch, which is taken later, or labels that were '
-  cause += 'not used to choose among the classes'
-  if not callable(loss):
-    got = type(loss).__name__
-  else:
+  got = type(loss).__name__
+  if callable(loss):
     out = user_code.call(
       'loss',
       lambda: jax.eval_shape(loss, logits, labels),
@@ -162,8 +126,8 @@ def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:
       cause='other arguments, or numpy and `if` on arrays that are traced: '
       'use jnp and jnp.where',
     )
-    is_array = isinstance(out, jax.ShapeDtypeStruct)
-    if is_array and out.shape == (rows,) and _is_float(out):
+    found = getattr(out, 'shape', None), getattr(out, 'dtype', None)
+    if found[0] == (rows,) and jnp.issubdtype(found[1], jnp.floating):
       return
     got = f'{user_code.name_of(loss)} that returns {user_code.describe(out)}'
   raise bad_input(
@@ -171,9 +135,6 @@ def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:
     got=got,
     expected='a function (logits [B, Y], labels [B]) -> [B]: floats, one for '
     f'each example, float32[{rows}] for {rows} of them',
-    cause=cause,
+    cause='a mean over the batch, which is taken later, or labels that were '
+    'not used to choose among the classes',
   )
-
-
-def _is_float(array: Any) -> bool:
-  return jnp.issubdtype(array.dtype, jnp.floating)

@@ -1,4 +1,4 @@
-"""A module as pure functions of its parameters: those of flax.linen.
+"""A module as functions of its parameters: one of flax.linen.
 
 nnx_module.py has the same functions of a module of flax.nnx.
 """
@@ -21,26 +21,36 @@ NORMS = (
   nn.LayerNorm,
   nn.RMSNorm,
 )
-Begin = Callable[[Key, Array, Array], tuple[Array, dict[str, Params]]]
 
 
 class ModuleFunctions(NamedTuple):
   """What a task is made of; x are model inputs, mask [B] is 0 for padding."""
 
   name: str
-  begin: Begin  # (key, x, mask) -> (logits, collections: 'params' and others)
-  features: Callable[[Params, Array, Array], Array]  # [B, F]
-  logits: Callable[[Params, Array, Array], Array]  # [B, Y]
-  train_outputs: Callable[[Params, Array, Array, Key], Outputs]
+  has_train: bool  # `features` has an argument `train`
+  # (key, x, mask) -> (outputs, collections: 'params' and others)
+  begin: Callable[[Key, Array, Array], tuple[Outputs, dict[str, Params]]]
+  # (method, params, key, x, mask, ..) -> method(module, x, mask, ..)
+  apply: Callable[..., Any]
   norms: set[tuple[str, ...]]  # of normalisation layers, once begin is traced
+
+  def features(self, params: Params, x: Array, mask: Array) -> Array:
+    """Return the features [B, F] of testing."""
+    how = train_is(False, self.has_train)
+    return self.apply(features_of, params, None, x, mask, **how)
+
+  def outputs(
+    self, params: Params, x: Array, mask: Array, key: Key | None = None
+  ) -> Outputs:
+    """Return features and logits: with a key of training, else of testing."""
+    how = train_is(key is not None, self.has_train)
+    return self.apply(outputs_of, params, key, x, mask, **how)
 
 
 def linen_functions(module: nn.Module) -> ModuleFunctions:
   """Return the functions of a module of flax.linen."""
   name = f'module {type(module).__name__}'
-  is_random = takes_train(name, getattr(module, 'features', None))
-  testing = {'train': False} if is_random else {}  # whatever its default is
-
+  has_train = takes_train(name, getattr(module, 'features', None))
   norms = set()
 
   def watch(call, args, how, context):
@@ -49,40 +59,30 @@ def linen_functions(module: nn.Module) -> ModuleFunctions:
     return call(*args, **how)
 
   def begin(key, x, mask):
+    how = train_is(False, has_train)
     with nn.intercept_methods(watch):
-      return module.init_with_output(key, x, mask)
+      return module.init_with_output(key, x, mask, method=outputs_of, **how)
 
-  def features(params, x, mask):
-    return module.apply(
-      {'params': params}, x, mask, **testing, method='features'
-    )
+  def apply(method, params, key, x, mask, **how):
+    how |= {'rngs': {'dropout': key}} if how.get('train') else {}
+    return module.apply({'params': params}, x, mask, method=method, **how)
 
-  def logits(params, x, mask):
-    if not is_random:
-      return module.apply({'params': params}, x, mask)
-    # Not by __call__, which may have no argument `train`.
-    return module.apply(
-      {'params': params}, x, mask, **testing, method=both
-    ).logits
-
-  def train_outputs(params, x, mask, key):
-    if not is_random:
-      return module.apply({'params': params}, x, mask, method=both)
-    return module.apply(
-      {'params': params},
-      *(x, mask),
-      train=True,
-      method=both,
-      rngs={'dropout': key},
-    )
-
-  return ModuleFunctions(name, begin, features, logits, train_outputs, norms)
+  return ModuleFunctions(name, has_train, begin, apply, norms)
 
 
-def both(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:
+def features_of(module: Any, x: Array, mask: Array, **how: bool) -> Array:
+  return module.features(x, mask, **how)
+
+
+def outputs_of(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:
   """Return the features and the logits of one forward pass."""
   features = module.features(x, mask, **how)
   return Outputs(features, module.head(features))
+
+
+def train_is(value: bool, has_train: bool) -> dict[str, bool]:
+  """Return the argument of `features`, whatever its default is."""
+  return {'train': value} if has_train else {}
 
 
 def takes_train(name: str, features: Any) -> bool:

@@ -58,10 +58,9 @@ def task_from_module(
     module: a module of flax.linen; or a function that makes one of flax.nnx,
       `lambda rngs: MyNet(10, rngs=rngs)`, since these hold their parameters.
       Its method `features`, called with (x [B, ...], mask [B]), returns the
-      input [B, F] of its last layer, the linear layer `head`. A module of
-      flax.linen is called with (x, mask), too, and returns logits [B, Y]. If
-      `features` has an argument `train`, it is True in training, for dropout,
-      and False in testing.
+      input [B, F] of its last layer, the linear layer `head`; `__call__` is
+      not used. If `features` has an argument `train`, it is True in training,
+      for dropout, and False in testing.
       BatchNorm must be that of `models.ops.layers`: there are no collections
       besides parameters.
     image_shape: the shape of an example: (H, W, ch), or any other.
@@ -87,8 +86,6 @@ def task_from_module(
   ...     self.body, self.head = nn.Dense(16), nn.Dense(10)
   ...   def features(self, x, mask):
   ...     return nn.relu(self.body(x.reshape(len(x), -1)))
-  ...   def __call__(self, x, mask):
-  ...     return self.head(self.features(x, mask))
   >>> task = pfl.task_from_module(
   ...   Perceptron(), image_shape=(8, 8, 1), num_classes=10)
   >>> task.is_head['head'], task.is_head['body']['bias']
@@ -97,11 +94,14 @@ def task_from_module(
   check_example_shape(image_shape)
   check_loss(loss, num_classes)
   functions = _functions_of(module)
-  example = _example(image_shape, input_dtype)
+  example = jax.ShapeDtypeStruct(
+    (2, *image_shape), jnp.result_type(input_dtype)
+  )
 
   @jax.jit  # traced once: for the check, for shapes, for initialisation
-  def begin(key: Key) -> tuple[Array, dict[str, Params]]:
-    return functions.begin(key, *example())
+  def begin(key: Key) -> tuple[Outputs, dict[str, Params]]:
+    x = jnp.zeros(example.shape, example.dtype)
+    return functions.begin(key, x, jnp.ones(2, float))
 
   def init(key: Key) -> Params:
     return begin(key)[1]['params']
@@ -118,18 +118,18 @@ def task_from_module(
 
   @fast
   def logits(params: Params, x: Array, mask: Array) -> Array:
-    return functions.logits(params, x, mask)
+    return functions.outputs(params, x, mask).logits
 
   @fast
   def train_outputs(params: Params, batch: Batch, key: Key) -> Outputs:
-    return functions.train_outputs(params, batch.x, batch.mask, key)
+    return functions.outputs(params, batch.x, batch.mask, key)
 
   def loss_of_batch(params: Params, batch: Batch, key: Key) -> Array:
     logits = train_outputs(params, batch, key).logits
     return batch_loss(logits, batch, loss)
 
-  params = check_module(functions, begin, num_classes, jax.eval_shape(example))
-  is_whole = jnp.issubdtype(input_dtype, jnp.integer)
+  params = check_module(functions, begin, num_classes, example)
+  is_whole = jnp.issubdtype(example.dtype, jnp.integer)
   untransformed = as_given if is_whole else unit_range
   return Task(
     init=_compiled(init),
@@ -185,10 +185,10 @@ def _functions_of(module: Any) -> ModuleFunctions:
   if isinstance(module, nn.Module):
     return linen_functions(module)
   # Imported here: flax.nnx takes a quarter of a second.
-  from fedjax_pfl.models import nnx_module
+  from fedjax_pfl.models.nnx_module import nnx, nnx_functions
 
-  if callable(module) and not nnx_module.is_nnx(module):
-    return nnx_module.nnx_functions(module)
+  if callable(module) and not isinstance(module, nnx.Module):
+    return nnx_functions(module)
   raise bad_input(
     'module',
     got=f'an instance of {type(module).__name__}',
@@ -197,8 +197,3 @@ def _functions_of(module: Any) -> ModuleFunctions:
     cause='a module of flax.nnx with its parameters in it: a run draws those '
     'of every seed itself',
   )
-
-
-def _example(image_shape, dtype) -> Callable[[], tuple[Array, Array]]:
-  """Return the function that makes a batch of 2, and its mask."""
-  return lambda: (jnp.zeros((2, *image_shape), dtype), jnp.ones(2, float))

@@ -1,4 +1,4 @@
-"""A module of flax.nnx as pure functions of its parameters.
+"""A module of flax.nnx as functions of its parameters.
 
 `nnx.split` divides a module into its structure, which is static, its
 parameters, and the streams of random numbers of its dropout. Parameters are a
@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Key, PyTree
 from fedjax_pfl.models.module_functions import (
   ModuleFunctions,
-  both,
+  outputs_of,
   takes_train,
+  train_is,
 )
 
 NORMS = (
@@ -28,76 +29,40 @@ NORMS = (
   nnx.LayerNorm,
   nnx.RMSNorm,
 )
-MakeModule = Callable[[nnx.Rngs], nnx.Module]
 
 
-def is_nnx(value: Any) -> bool:
-  """Return whether the value is a module, already with its parameters."""
-  return isinstance(value, nnx.Module)
-
-
-def nnx_functions(make: MakeModule) -> ModuleFunctions:
+def nnx_functions(make: Callable[[nnx.Rngs], nnx.Module]) -> ModuleFunctions:
   """Return the functions of the module that make(rngs) returns."""
-  found = jax.eval_shape(lambda: _Found.of(make, jax.random.key(0)))
-  name = f'module {found.kind.__name__}'
-  is_random = takes_train(name, getattr(found.kind, 'features', None))
-  _check(name, found, is_random)
-  testing = {'train': False} if is_random else {}  # whatever its default is
-  names = jax.tree_util.tree_leaves_with_path(found.params)
 
-  def merged(params: Params, key: Key) -> nnx.Module:
-    leaves = [_leaf(params, path) for path, _ in names]
-    tree = jax.tree.unflatten(jax.tree.structure(found.params), leaves)
-    return nnx.merge(found.graph, tree, _streams(found.streams, key))
+  def split(key: Key) -> tuple[PyTree, PyTree, PyTree]:
+    """Return parameters, streams and other variables; keep what is static."""
+    module = _checked(make(nnx.Rngs(key)))
+    static['module'] = module
+    static['graph'], *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    return tuple(nnx.to_pure_dict(state) for state in states)
+
+  static = {}
+  shapes, streams, others = jax.eval_shape(lambda: split(jax.random.key(0)))
+  kind, graph = type(static['module']), static['graph']
+  name = f'module {kind.__name__}'
+  has_train = takes_train(name, getattr(kind, 'features', None))
+  parts = [*nnx.iter_graph(static.pop('module'))]
+  _check(name, others, [part for _, part in parts], has_train)
+
+  def apply(method, params, key, x, mask, **how):
+    key = jax.random.key(0) if key is None else key
+    tree = _with_keys_of(shapes, params)
+    module = nnx.merge(graph, tree, _streams(streams, key))
+    return method(module, x, mask, **how)
 
   def begin(key, x, mask):
-    made = _Found.of(make, key)
-    params = _with_words(made.params)
-    return logits(params, x, mask), {'params': params}
+    params = _with_words(split(key)[0])
+    how = train_is(False, has_train)
+    outputs = apply(outputs_of, params, None, x, mask, **how)
+    return outputs, {'params': params}
 
-  def features(params, x, mask):
-    return merged(params, jax.random.key(0)).features(x, mask, **testing)
-
-  def logits(params, x, mask):
-    module = merged(params, jax.random.key(0))
-    return both(module, x, mask, **testing).logits
-
-  def train_outputs(params, x, mask, key) -> Outputs:
-    how = {'train': True} if is_random else {}
-    return both(merged(params, key), x, mask, **how)
-
-  return ModuleFunctions(
-    name, begin, features, logits, train_outputs, {*found.norms}
-  )
-
-
-@jax.tree_util.register_pytree_node_class
-class _Found:
-  """A module in parts; under eval_shape, the shapes of its arrays."""
-
-  def __init__(self, params: PyTree, streams: PyTree, others: PyTree, static):
-    self.params, self.streams, self.others = params, streams, others
-    self.static = static
-    self.graph, self.kind, self.has_dropout, self.norms = static
-
-  @classmethod
-  def of(cls, make: MakeModule, key: Key) -> '_Found':
-    module = make(nnx.Rngs(key))
-    if not is_nnx(module):
-      raise _not_a_module(module)
-    graph, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
-    parts = [*nnx.iter_graph(module)]
-    has_dropout = any(isinstance(p, nnx.Dropout) and p.rate for _, p in parts)
-    norms = tuple((*map(str, at),) for at, p in parts if isinstance(p, NORMS))
-    pure = [nnx.to_pure_dict(state) for state in states]
-    return cls(*pure, (graph, type(module), has_dropout, norms))
-
-  def tree_flatten(self) -> tuple:
-    return (self.params, self.streams, self.others), self.static
-
-  @classmethod
-  def tree_unflatten(cls, static: tuple, parts: tuple) -> '_Found':
-    return cls(*parts, static)
+  norms = {(*map(str, at),) for at, part in parts if isinstance(part, NORMS)}
+  return ModuleFunctions(name, has_train, begin, apply, norms)
 
 
 def _with_words(tree: PyTree) -> PyTree:
@@ -107,10 +72,11 @@ def _with_words(tree: PyTree) -> PyTree:
   return {str(key): _with_words(inner) for key, inner in tree.items()}
 
 
-def _leaf(params: Params, path: tuple) -> Array:
-  for key in path:
-    params = params[str(key.key)]
-  return params
+def _with_keys_of(shapes: PyTree, words: PyTree) -> PyTree:
+  """Return the tree with the keys that `_with_words` has replaced."""
+  if not isinstance(shapes, dict):
+    return words
+  return {key: _with_keys_of(shapes[key], words[str(key)]) for key in shapes}
 
 
 def _streams(shapes: PyTree, key: Key) -> PyTree:
@@ -119,19 +85,28 @@ def _streams(shapes: PyTree, key: Key) -> PyTree:
   def begin(path, shape):
     if not jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
       return jnp.zeros(shape.shape, shape.dtype)  # how many were drawn
-    place = paths.index(path)
-    own = jax.random.fold_in(key, place)
+    own = jax.random.fold_in(key, paths.index(path))
     return jax.random.split(own, shape.shape) if shape.shape else own
 
   paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes)]
   return jax.tree_util.tree_map_with_path(begin, shapes)
 
 
-def _check(name: str, found: _Found, is_random: bool) -> None:
+def _checked(module: Any) -> nnx.Module:
+  if isinstance(module, nnx.Module):
+    return module
+  raise bad_input(
+    'module',
+    got=type(module).__name__,
+    expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
+    cause='a function without a return, or a module of another library',
+  )
+
+
+def _check(name: str, others: PyTree, parts: list, has_train: bool) -> None:
   """Refuse a module with more state than parameters, or wrong dropout."""
-  others = jax.tree_util.tree_leaves_with_path(found.others)
-  if others:
-    words = ['/'.join(str(key.key) for key in path) for path, _ in others]
+  if paths := jax.tree_util.tree_leaves_with_path(others):
+    words = ['/'.join(str(key.key) for key in path) for path, _ in paths]
     raise bad_input(
       name,
       got=f'variables that are no parameters: {", ".join(words)}',
@@ -139,7 +114,8 @@ def _check(name: str, found: _Found, is_random: bool) -> None:
       cause='nnx.BatchNorm keeps running averages; nnx.LayerNorm and '
       'nnx.GroupNorm do not',
     )
-  if found.has_dropout and not is_random:
+  has_dropout = any(isinstance(p, nnx.Dropout) and p.rate for p in parts)
+  if has_dropout and not has_train:
     raise bad_input(
       name,
       got='nnx.Dropout, and features without an argument `train`',
@@ -147,12 +123,3 @@ def _check(name: str, found: _Found, is_random: bool) -> None:
       choices=['self.dropout(x, deterministic=not train)'],
       cause='dropout that would be left on in testing',
     )
-
-
-def _not_a_module(value: Any) -> BadInput:
-  return bad_input(
-    'module',
-    got=type(value).__name__,
-    expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
-    cause='a function without a return, or a module of another library',
-  )

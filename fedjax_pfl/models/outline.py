@@ -9,7 +9,7 @@ leaf of a tree in each of its sums and products.
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree, Task
+from fedjax_pfl.core.types import Array, Outputs, PyTree, Task
 
 
 def outline(task: Task) -> Task:
@@ -18,32 +18,21 @@ def outline(task: Task) -> Task:
   >>> stages = module.build(outline(task), hp)
   """
   params = jax.eval_shape(lambda: task.init(jax.random.key(0)))
-  head = params['head']['kernel']
-
-  def init(key: Key) -> Params:
-    return thinned(task.init(key))
+  dtype = params['head']['kernel'].dtype
+  width, num_classes = params['head']['kernel'].shape
 
   def zeros(x: Array) -> Outputs:
-    width, num_classes = head.shape
-    return Outputs(
-      jnp.zeros((len(x), width), head.dtype),
-      jnp.zeros((len(x), num_classes), head.dtype),
-    )
-
-  def features(params: Params, x: Array, mask: Array) -> Array:
-    return zeros(x).features
-
-  def logits(params: Params, x: Array, mask: Array) -> Array:
-    return zeros(x).logits
+    shapes = (len(x), width), (len(x), num_classes)
+    return Outputs(*(jnp.zeros(shape, dtype) for shape in shapes))
 
   return task._replace(
-    init=init,
+    init=lambda key: thinned(task.init(key)),
     is_head=thinned(task.is_head),
     norm_leaves=task.norm_leaves and thinned(task.norm_leaves),
-    features=features,
-    logits=logits,
+    features=lambda params, x, mask: zeros(x).features,
+    logits=lambda params, x, mask: zeros(x).logits,
     train_outputs=lambda params, batch, key: zeros(batch.x),
-    loss=lambda params, batch, key: jnp.zeros((), head.dtype),
+    loss=lambda params, batch, key: jnp.zeros((), dtype),
   )
 
 

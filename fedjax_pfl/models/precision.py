@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.fusion import gradients_alone
 from fedjax_pfl.core.types import PyTree
 
@@ -32,14 +32,13 @@ def in_precision(fn: Callable, precision: str) -> Callable:
 
   Its results are float32 again in mixed precision.
   """
-  if precision not in PRECISIONS:
-    raise bad_input(
-      'precision',
-      got=precision,
-      expected='a known precision of products',
-      choices=PRECISIONS,
-      cause='a typing error; bfloat16 is "mixed": parameters stay float32',
-    )
+  check_known(
+    'precision',
+    [precision],
+    expected='a known precision of products',
+    choices=PRECISIONS,
+    cause='a typing error; bfloat16 is "mixed": parameters stay float32',
+  )
 
   @functools.wraps(fn)
   def run(params: PyTree, *args: PyTree) -> Any:

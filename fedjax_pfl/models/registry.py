@@ -1,58 +1,47 @@
 """The list of models, and how to make the Task of one by its name."""
 
-import functools
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import flax.linen as nn
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.types import ExampleLoss, Task, Transform
-from fedjax_pfl.models import (
-  convnet,
-  mobilenet,
-  resnet,
-  simple_cnn,
-  superfed_cnn,
-  vgg9,
-)
+from fedjax_pfl.models import convnets, mobilenet
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models.resnet import BasicBlock, Bottleneck, ResNet
 
 
 class Model(NamedTuple):
   """How to make a model, and the images that it accepts."""
 
   make: Callable[..., nn.Module]  # (num_classes=) -> module
-  min_side: int = 1  # of an image
+  min_side: int = 1  # of an image: its pooling leaves a pixel
   sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
   batch_independent: bool = False  # see Task
 
 
-def _resnet(
-  block: type[nn.Module], *blocks: int, inits: layers.Inits = layers.pytorch
-) -> Model:
-  return Model(functools.partial(resnet.ResNet, block, blocks, inits=inits))
-
-
+DEEP = (3, 4, 6, 3)  # blocks of a stage
 MODELS = {
-  'convnet3': Model(functools.partial(convnet.ConvNet, 3), convnet.min_side(3)),
-  'convnet4': Model(functools.partial(convnet.ConvNet, 4), convnet.min_side(4)),
+  'convnet3': Model(partial(convnets.ConvNet, 3), 2**3),
+  'convnet4': Model(partial(convnets.ConvNet, 4), 2**4),
   'mobilenet': Model(mobilenet.MobileNet),
-  'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
-  'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
-  'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
+  'resnet10': Model(partial(ResNet, BasicBlock, (1, 1, 1, 1))),
+  'resnet18': Model(partial(ResNet, BasicBlock, (2, 2, 2, 2))),
+  'resnet50': Model(partial(ResNet, Bottleneck, DEEP)),
   # As FedConcat's code begins it.
-  'resnet50_he': _resnet(resnet.Bottleneck, 3, 4, 6, 3, inits=layers.he_normal),
-  'simple_cnn': Model(
-    simple_cnn.SimpleCNN, simple_cnn.MIN_SIDE, batch_independent=True
+  'resnet50_he': Model(
+    partial(ResNet, Bottleneck, DEEP, inits=layers.he_normal)
   ),
+  'simple_cnn': Model(convnets.SimpleCNN, 16, batch_independent=True),
   'superfed_cnn': Model(
-    superfed_cnn.SuperFedCNN,
-    sides=(*superfed_cnn.SIDES,),
+    convnets.SuperFedCNN,
+    sides=(*convnets.SUPERFED_SIDES,),
     batch_independent=True,
   ),
-  'vgg9': Model(vgg9.VGG9, vgg9.MIN_SIDE, batch_independent=True),
+  'vgg9': Model(convnets.VGG9, 8, batch_independent=True),
 }
 
 
@@ -89,17 +78,15 @@ def make_task(
   >>> task.features(params, jnp.zeros((5, 8, 8, 1)), jnp.ones(5)).shape
   (5, 64)
   """
-  if name not in MODELS:
-    raise bad_input(
-      'model',
-      got=name,
-      expected='a known model',
-      choices=MODELS,
-      cause='a typo; for a module of your own, use task_from_module',
-    )
+  check_known(
+    'model',
+    [name],
+    expected='a known model',
+    choices=MODELS,
+    cause='a typo; for a module of your own, use task_from_module',
+  )
   model = MODELS[name]
-  _check_shape(image_shape)
-  _check_sides(name, model, image_shape)
+  _check_images(name, model, image_shape)
   size = {'side': image_shape[0]} if model.sides else {}
   return task_from_module(
     model.make(num_classes=num_classes, **size),
@@ -114,32 +101,22 @@ def make_task(
   )
 
 
-def _check_shape(image_shape):
+def _check_images(name: str, model: Model, image_shape) -> None:
+  """Refuse images that the model cannot read."""
+  expected = None
   if len(image_shape) != 3 or min(image_shape) < 1:
-    raise bad_input(
-      'image_shape',
-      got=tuple(image_shape),
-      expected='(height, width, channels)',
-      cause='grey images need a last axis of 1',
-    )
-
-
-def _check_sides(name: str, model: Model, image_shape) -> None:
-  height, width, _ = image_shape
-  if model.sides and not height == width in model.sides:
+    expected = '(height, width, channels)'
+  elif model.sides and not image_shape[0] == image_shape[1] in model.sides:
     sizes = ', '.join(f'{side}x{side}' for side in model.sides)
+    expected = f'{sizes} pixels, those of its paper'
+  elif min(image_shape[:2]) < model.min_side:
+    expected = f'at least {model.min_side}x{model.min_side} pixels'
+  if expected:
     raise bad_input(
       f'image_shape of {name}',
       got=tuple(image_shape),
-      expected=f'{sizes} pixels',
-      cause='it is defined for the image sets of its paper only; '
-      'convnet3 accepts 8x8, mobilenet and the resnets any size',
-    )
-  if min(height, width) < model.min_side:
-    raise bad_input(
-      f'image_shape of {name}',
-      got=tuple(image_shape),
-      expected=f'at least {model.min_side}x{model.min_side} pixels',
-      cause='its pooling leaves no pixel of a smaller image (convnet3 accepts '
-      '8x8, mobilenet and the resnets any size); or channels before pixels',
+      expected=expected,
+      cause='images for another model (convnet3 accepts 8x8, mobilenet and '
+      'the resnets any size), channels before pixels, or grey images without '
+      'a last axis of 1',
     )

@@ -36,14 +36,8 @@ class BasicBlock(nn.Module):
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
     def normed(x, widths, size, stride, conv, norm):
-      x = layers.Conv(
-        widths * self.width,
-        (size, size),
-        stride,
-        size // 2,
-        inits=self.inits,
-        name=conv,
-      )(x)
+      shape = widths * self.width, (size, size), stride, size // 2
+      x = layers.Conv(*shape, inits=self.inits, name=conv)(x)
       return layers.BatchNorm(name=norm)(x, mask)
 
     y = x
@@ -91,10 +85,10 @@ class ResNet(nn.Module):
   def setup(self):
     self.stem = layers.Conv(64, inits=self.inits)
     self.stem_bn = layers.BatchNorm()
-    for s, width in enumerate(WIDTHS, 1):
-      stage = Stage(
-        self.block, self.blocks[s - 1], width, min(s, 2), self.inits
-      )
+    for s, (width, blocks) in enumerate(
+      zip(WIDTHS, self.blocks, strict=True), 1
+    ):
+      stage = Stage(self.block, blocks, width, min(s, 2), self.inits)
       setattr(self, f'stage{s}', stage)
     self.head = layers.Dense(self.num_classes)
 
@@ -103,6 +97,3 @@ class ResNet(nn.Module):
     for s in range(1, len(self.blocks) + 1):
       x = getattr(self, f'stage{s}')(x, mask)
     return x.mean((1, 2))
-
-  def __call__(self, x: Array, mask: Array) -> Array:
-    return self.head(self.features(x, mask))

@@ -13,13 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
-import jax
-import jax.numpy as jnp
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Task
-from fedjax_pfl.models.module_checks import check_outputs
 from fedjax_pfl.models.module_task import task_from_module
 
 WORDS = ('num_classes', 'input_shape', 'rngs')
@@ -30,13 +27,8 @@ def make_user_task(
   code: Any, *, image_shape: tuple[int, ...], num_classes: int, **how: Any
 ) -> Task:
   """Return the Task of the code; `how` is for `task_from_module`."""
-  module = _module_of(code, image_shape, num_classes)
   sizes = {'image_shape': image_shape, 'num_classes': num_classes}
-  task = task_from_module(module, **sizes, **how)
-  dtype = jnp.result_type(how.get('input_dtype', float))
-  shape = jax.ShapeDtypeStruct((2, *image_shape), dtype)
-  check_outputs(user_code.name_of(code), task, shape)
-  return task
+  return task_from_module(_module_of(code, **sizes), **sizes, **how)
 
 
 def _module_of(

@@ -8,7 +8,7 @@ import pytest
 
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.models import simple_cnn
+from fedjax_pfl.models import convnets
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.registry import make_task
 from golden_cases.python_loops import compiled
@@ -126,7 +126,7 @@ def network(model, shape, classes, widths, conv_impl):
   """Return the task of a network; widths are those of the narrow one."""
   sizes = {'image_shape': shape, 'num_classes': classes}
   if model == 'narrow':
-    module = simple_cnn.SimpleCNN(classes, widths)
+    module = convnets.SimpleCNN(classes, widths)
     sizes |= {'conv_impl': conv_impl, 'batch_independent': True}
     return compiled(task_from_module(module, **sizes))
   return compiled(make_task(model, conv_impl=conv_impl, **sizes))

@@ -2,17 +2,14 @@
 
 import re
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch
-from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops import batch_norm, separable
+from fedjax_pfl.models.precision import PRECISIONS
 from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -42,31 +39,31 @@ def precisions(text):
 
 @pytest.mark.parametrize('conv_impl', ['lax', 'fused', 'gemm'])
 def test_products_have_the_precision(conv_impl):
-  assert precisions(program(conv_impl, 'float32')) == {'HIGHEST'}
-  tf32 = precisions(program(conv_impl, 'tf32'))
+  float32, tf32, mixed = (
+    program(conv_impl, precision) for precision in PRECISIONS
+  )
+  assert precisions(float32) == {'HIGHEST'}
   # Sums that are written as products are never rounded.
-  assert tf32 == ({'HIGH', 'HIGHEST'} if conv_impl == 'gemm' else {'HIGH'})
-  for name in ('float32', 'tf32'):
-    assert 'bf16' not in program(conv_impl, name)
+  sums = {'HIGHEST'} if conv_impl == 'gemm' else set()
+  assert precisions(tf32) == {'HIGH'} | sums
+  assert 'bf16' not in float32 + tf32
+  products = re.findall(r'stablehlo\.(?:convolution|dot_general).*', mixed)
+  big = [line for line in products if 'HIGHEST' not in line]
+  assert big and all('bf16' in line for line in big)
 
 
 @pytest.mark.parametrize('conv_impl', ['lax', 'fused', 'gemm'])
-def test_mixed_has_bfloat16_products_and_float32_outside(conv_impl):
-  text = program(conv_impl, 'mixed')
-  products = re.findall(r'stablehlo\.(?:convolution|dot_general).*', text)
-  big = [line for line in products if 'HIGHEST' not in line]
-  assert big
-  assert all('bf16' in line for line in big)
-  task = make_task('convnet3', **MODEL, conv_impl=conv_impl, precision='mixed')
-  params = task.init(jax.random.key(0))
-  value, grads = jax.jit(jax.value_and_grad(task.loss))(
-    params, batch(), jax.random.key(0)
+def test_mixed_is_float32_outside(conv_impl):
+  exact, task = (
+    make_task('convnet3', **MODEL, conv_impl=conv_impl, precision=precision)
+    for precision in ('float32', 'mixed')
   )
-  outputs = jax.jit(task.train_outputs)(params, batch(), jax.random.key(0))
+  params, key = task.init(jax.random.key(0)), jax.random.key(0)
+  value, grads = jax.jit(jax.value_and_grad(task.loss))(params, batch(), key)
+  outputs = jax.jit(task.train_outputs)(params, batch(), key)
   for leaf in jax.tree.leaves((params, value, grads, outputs)):
     assert leaf.dtype == jnp.float32
-  exact = make_task('convnet3', **MODEL, conv_impl=conv_impl)
-  want = jax.jit(exact.loss)(params, batch(), jax.random.key(0))
+  want = jax.jit(exact.loss)(params, batch(), key)
   assert 0 < abs(float(value - want)) < 0.05
 
 
@@ -111,27 +108,3 @@ def test_images_are_written_in_bfloat16():
         found += 1
         assert not (to == 'f32' and given in narrow), (given, shape)
   assert found > 10
-
-
-def test_a_module_with_dropout_keeps_its_key():
-  class Net(nn.Module):
-    def setup(self):
-      self.body, self.head = nn.Dense(4), nn.Dense(3)
-      self.drop = nn.Dropout(0.5)
-
-    def features(self, x, mask, train=False):
-      x = self.body(x.reshape(len(x), -1))
-      return self.drop(x, deterministic=not train)
-
-    def __call__(self, x, mask):
-      return self.head(self.features(x, mask))
-
-  task = task_from_module(Net(), **MODEL, precision='mixed')
-  params = task.init(jax.random.key(0))
-  loss = jax.jit(task.loss)(params, batch(), jax.random.key(0))
-  assert np.isfinite(loss)
-
-
-def test_an_unknown_precision():
-  with pytest.raises(BadInput, match='Choices: float32, tf32, mixed'):
-    make_task('convnet3', **MODEL, precision='bfloat16')

@@ -2,7 +2,6 @@
 
 import re
 
-import flax.linen as nn
 import jax
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import Images, load_dataset, transforms
 from fedjax_pfl.data.images import make_dataset
-from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.settings import parse_config, replace
 from fedjax_pfl.training import build_data as module
 from fedjax_pfl.training.build import (
@@ -220,45 +218,6 @@ def test_a_server_whose_share_is_no_example(compiled):
 
 def test_views_follow_from_the_epochs_of_finetuning():
   build_experiment(settings_of(finetune__epochs=(1, 3), views=('finetuned_1',)))
-
-
-class Headless(nn.Module):
-  """A model whose last layer has another name, or is all that there is."""
-
-  name_of_last: str
-  name_of_first: str = 'conv'
-
-  @nn.compact
-  def __call__(self, x, mask):
-    x = self.features(x, mask)
-    return nn.Dense(10, name=self.name_of_last)(x)
-
-  @nn.compact
-  def features(self, x, mask):
-    del mask
-    return x.reshape(x.shape[0], -1)
-
-
-@pytest.mark.parametrize(
-  ('last', 'words', 'cause'),
-  [
-    ('out', '0 of 2 leaves', 'is the last layer called "head"'),
-    ('head', '2 of 2 leaves', '`features` has no layer to train'),
-  ],
-)
-def test_a_head_mask_that_selects_nothing_or_everything(
-  compiled, last, words, cause
-):
-  message = refused(
-    lambda: task_from_module(
-      Headless(last), image_shape=(8, 8, 1), num_classes=10
-    )
-  )
-  assert f'a head mask that selects {words}' in message
-  assert 'expected some but not all' in message
-  assert f'{last}/bias, {last}/kernel' in message
-  assert cause in message
-  assert not compiled
 
 
 def test_an_algorithm_that_is_not_there():
