@@ -22,7 +22,7 @@ from typing import NamedTuple
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Mask, Task
 
 

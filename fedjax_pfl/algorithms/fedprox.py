@@ -33,7 +33,7 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Key, Params, Task
 
 DISTANCES = {

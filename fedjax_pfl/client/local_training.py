@@ -16,6 +16,7 @@ from jax import lax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import equals
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
@@ -83,6 +84,14 @@ class LocalTraining(NamedTuple):
 
   def weights(self, counts: Array) -> Array:
     """Return the weights a_i of a cohort with n_i = `counts`: [C]."""
+    if not hasattr(counts, 'dtype'):
+      raise bad_input(
+        'weights',
+        got=type(counts).__name__,
+        expected='an array of counts [C]',
+        choices=['train.weights(senders.counts)'],
+        cause='the record of the senders, of which they are a field',
+      )
     if self.aggregation == 'uniform':
       return jnp.ones_like(counts)
     # Without any example no client has trained: avoid 0 / 0.

@@ -13,7 +13,7 @@ from jax import lax
 
 from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.losses import float_dtype
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching, rows_in_order
 

@@ -10,10 +10,24 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
+from fedjax_pfl.core.types import Array, ClientData, Key, PyTree, Task
 
 Server = Client = Down = Up = View = PyTree
 Metrics = dict[str, Array]
+# In PRIVATE_LEAVES of a method: the leaves of normalisation layers.
+NORM = 'NORM'
+
+
+def private_names(leaves: tuple[str, ...], task: Task) -> list[str]:
+  """Return the names in the paths of private leaves, for this model.
+
+  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
+  >>> private_names(('head', NORM), task)[:3]
+  ['head', 'bn1/bias', 'bn1/scale']
+  """
+  norm = trees.leaf_names(trees.select(task.is_norm, task.is_norm))
+  others = [name for name in leaves if name != NORM]
+  return others + norm * (NORM in leaves)
 
 
 def as_aggregated(server: Server, data: ClientData, rng: Key) -> Server:

@@ -2,11 +2,15 @@
 
 A message has four parts: the value, what was expected, the choices, and the
 likely cause. Commands print it and exit with status 1, without a traceback.
+`expand_home` and `may_read` are for paths that a user writes.
 """
 
+import contextlib
 import difflib
+import os
+import pathlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 MAX_SHOWN = 800  # characters of a value that a message shows
 MAX_WORD = 100  # characters of a value that may be a misspelt choice
@@ -70,6 +74,42 @@ def check_known(
       raise bad_input(
         name, got=one, expected=expected, choices=choices, cause=cause
       )
+
+
+def expand_home(field: str, place: str | os.PathLike) -> pathlib.Path:
+  """Return the path with ~ and ~name replaced; `field` is what it is of.
+
+  >>> expand_home('data_dir', '~/data')
+  PosixPath('/users/ada/data')
+  """
+  path = pathlib.Path(place)
+  try:
+    return path.expanduser()
+  except RuntimeError as error:
+    raise bad_input(
+      field,
+      got=str(place),
+      expected=f'{path.parts[0]} to be the home directory of a user of this '
+      'machine',
+      choices=['the whole path', f'./{path}, a folder of that name'],
+      cause='a name of another machine, or an account without a home, as in '
+      'many containers ($HOME is not set)',
+    ) from error
+
+
+@contextlib.contextmanager
+def may_read(field: str) -> Iterator[None]:
+  """Raise BadInput of `field` where this account may not read; a decorator."""
+  try:
+    yield
+  except PermissionError as error:
+    raise bad_input(
+      field,
+      got=f'{error.filename}, which this account may not read',
+      expected='files that it may read, in folders that it may open',
+      choices=['chmod -R a+rX, by their owner'],
+      cause='files of another account, or a path into its home directory',
+    ) from error
 
 
 def _shown(got: object) -> str:

@@ -16,17 +16,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TextIO
+from typing import TextIO
 
 PERIOD = 1.0  # seconds between two plain lines
 PATIENCE = 5.0  # seconds that short work may take before it has lines
-
-
-class Bar(Protocol):
-  """The progress bar, or the lines in its place."""
-
-  def update(self, done: int, **numbers: float) -> None:
-    """Show that `done` of the total are done, and the latest numbers."""
 
 
 class Screen:
@@ -40,7 +33,7 @@ class Screen:
   ):
     self._stream = stream  # None: what sys.stdout is at the time of writing
     self._environ = environ
-    self._clock = clock
+    self.clock = clock
     self._live = None  # rich's display, while a bar is open
     self._num_open = 0
     self._is_silent = False
@@ -60,33 +53,27 @@ class Screen:
     """Print nothing from now on: another process of the run prints."""
     self._is_silent = True
 
-  def log(self, text: str) -> None:
+  def log(self, text: str, style: str | None = None) -> None:
     """Print a line; while a bar is drawn, above it."""
     if self._is_silent:
       return
     if self._live is not None:
-      self._live.console.print(text, markup=False, highlight=False)
+      self._live.console.print(text, style=style, markup=False, highlight=False)
       return
     encoding = getattr(self.stream, 'encoding', None) or 'utf-8'
     try:
       text.encode(encoding)
     except UnicodeEncodeError:  # LANG=C of a batch job: replace, do not raise
-      text = (
-        text.replace('±', '+-').encode(encoding, 'replace').decode(encoding)
-      )
+      text = text.replace('±', '+-').encode(encoding, 'replace').decode()
     self.stream.write(text + '\n')
     self.stream.flush()  # a log file may be read during the run
 
   def warn(self, text: str) -> None:
-    """Print a line as a warning."""
-    if self._live is not None:
-      self._live.console.print(
-        f'Warning: {text}', style='yellow', markup=False, highlight=False
-      )
-    elif self.is_terminal():
-      self.log(f'\033[33mWarning: {text}\033[0m')
-    else:
-      self.log(f'Warning: {text}')
+    """Print a line as a warning; on a terminal in yellow."""
+    text = f'Warning: {text}'
+    if self._live is None and self.is_terminal():
+      text = f'\033[33m{text}\033[0m'
+    self.log(text, style='yellow')
 
   @contextlib.contextmanager
   def progress(
@@ -97,94 +84,59 @@ class Screen:
     unit: str = 'round',
     start: int = 0,
     is_short: bool = False,
-  ) -> Iterator[Bar]:
+  ) -> Iterator['Bar']:
     """Show progress from `start` (of a resumed run) to `total`.
 
     Bars may be nested: an evaluation within the training. Inner work, and such
     as mostly `is_short`, has plain lines only if it takes long.
     """
-    pace = _Pace(self._clock, start, total)
     is_inner = self._num_open > 0
+    draws, task = self.is_terminal(), None
+    if draws and not is_inner:
+      self._live = _make_live(self.stream)
+      self._live.start()
+    live = self._live
+    if draws:
+      task = live.add_task(title, total=total, completed=start, text='')
     patience = PATIENCE if is_inner or is_short else 0.0
     self._num_open += 1
     try:
-      if self.is_terminal():
-        with self._drawn(title, pace, is_inner) as bar:
-          yield bar
-      else:
-        yield _Lines(self, unit, pace, patience)
+      yield Bar(self, unit, start, total, patience, live, task)
     finally:
       self._num_open -= 1
-
-  @contextlib.contextmanager
-  def _drawn(self, title, pace, is_inner):
-    if not is_inner:
-      self._live = _make_live(self.stream)
-      self._live.start()
-    task = self._live.add_task(
-      title, total=pace.total, completed=pace.start, text=''
-    )
-    try:
-      yield _Drawn(self._live, task, pace)
-    finally:
-      if is_inner:
-        self._live.remove_task(task)  # an inner bar gives its line back
-      else:
-        self._live.stop()
+      if draws and is_inner:
+        live.remove_task(task)  # an inner bar gives its line back
+      elif draws:
+        live.stop()
         self._live = None
 
 
-class _Pace:
-  """Time left, from the last 8 updates: the time to compile drops out."""
+class Bar:
+  """A line of rich's display; or plain lines, none for work that ends soon."""
 
-  def __init__(self, clock: Callable[[], float], start: int, total: int):
-    self.clock, self.start, self.total = clock, start, total
-    self._marks = deque([(clock(), start)], maxlen=8)
+  def __init__(self, screen, unit, start, total, patience, live, task):
+    self._screen, self._unit, self._total = screen, unit, total
+    self._live, self._task = live, task
+    now = screen.clock()
+    # The last 8 updates: the time to compile drops out of the time left.
+    self._marks = deque([(now, start)], maxlen=8)
+    self._next, self._is_silent = now + patience, patience > 0
 
-  def mark(self, done: int) -> float | None:
-    """Return the seconds left, or None where nothing was done yet."""
-    (then, before), now = self._marks[0], self.clock()
+  def update(self, done: int, **numbers: float) -> None:
+    """Show that `done` of the total are done, and the latest numbers."""
+    (then, before), now = self._marks[0], self._screen.clock()
     self._marks.append((now, done))
-    if done <= before:
-      return None
-    return (now - then) / (done - before) * (self.total - done)
-
-
-class _Lines:
-  """Progress as plain lines; none for work that ends within `patience`."""
-
-  def __init__(self, screen: Screen, unit: str, pace: _Pace, patience: float):
-    self._screen, self._unit, self._pace = screen, unit, pace
-    self._next = pace.clock() + patience
-    self._is_silent = patience > 0
-
-  def update(self, done: int, **numbers: float) -> None:
-    left = self._pace.mark(done)
-    is_last = done >= self._pace.total
-    is_due = self._pace.clock() >= self._next
-    if not is_due and (self._is_silent or not is_last):
-      return
-    self._is_silent = False
-    self._next = self._pace.clock() + PERIOD
-    parts = [f'{self._unit} {done}/{self._pace.total}']
-    parts += format_numbers(numbers)
-    if left is not None and not is_last:
-      parts.append(f'{format_seconds(left)} left')
-    self._screen.log('  '.join(parts))
-
-
-class _Drawn:
-  """Progress as one line of rich's display."""
-
-  def __init__(self, live: Any, task: Any, pace: _Pace):
-    self._live, self._task, self._pace = live, task, pace
-
-  def update(self, done: int, **numbers: float) -> None:
-    left = self._pace.mark(done)
+    is_last = done >= self._total
     parts = format_numbers(numbers)
-    if left is not None and done < self._pace.total:
+    if before < done and not is_last:
+      left = (now - then) / (done - before) * (self._total - done)
       parts.append(f'{format_seconds(left)} left')
-    self._live.update(self._task, completed=done, text='  '.join(parts))
+    if self._task is not None:
+      self._live.update(self._task, completed=done, text='  '.join(parts))
+    elif now >= self._next or (is_last and not self._is_silent):
+      self._is_silent, self._next = False, now + PERIOD
+      first = f'{self._unit} {done}/{self._total}'
+      self._screen.log('  '.join([first, *parts]))
 
 
 def format_numbers(numbers: Mapping[str, float]) -> list[str]:

@@ -12,7 +12,9 @@ from jax import lax
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, Mask, Params, PyTree
+from fedjax_pfl.core.types import Array, Mask, PyTree, Task
+
+PARTS = ('full', 'body', 'head')
 
 
 def leaf_names(tree: PyTree) -> list[str]:
@@ -62,6 +64,32 @@ def everything(tree: PyTree) -> Mask:
 def invert(mask: Mask) -> Mask:
   """Return the mask of the leaves that `mask` leaves out."""
   return jax.tree.map(lambda selected: not selected, mask)
+
+
+def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
+  """Return the mask of 'full', 'body', 'head', or layers: 'conv1+bn1'.
+
+  Layers are the names at the top of the parameters; an error names `field`, the
+  user's setting.
+  """
+  masks = {
+    'full': everything(task.is_head),
+    'body': invert(task.is_head),
+    'head': task.is_head,
+  }
+  if part in masks:
+    return masks[part]
+  layers, known = part.split('+'), layer_names(task.is_head)
+  for layer in layers:
+    if layer not in known:
+      raise bad_input(
+        field,
+        got=layer,
+        expected="a part of the model, or names of its layers joined by '+'",
+        choices=dict.fromkeys((*PARTS, *known)),
+        cause='a typing error, or a layer of another model',
+      )
+  return layer_mask(task.is_head, layers)
 
 
 def select(tree: PyTree, mask: Mask) -> PyTree:
@@ -186,23 +214,3 @@ def is_traced(tree: PyTree) -> bool:
 
 def _name(path: tuple) -> str:
   return jax.tree_util.keystr(path, simple=True, separator='/')
-
-
-__all__ = [
-  'Params',
-  'combine',
-  'everything',
-  'gather',
-  'invert',
-  'is_traced',
-  'layer_mask',
-  'layer_names',
-  'leaf_names',
-  'num_bytes',
-  'path_mask',
-  'scatter',
-  'segment_mean',
-  'select',
-  'weighted_mean',
-  'weighted_sum',
-]

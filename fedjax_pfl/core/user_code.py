@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.paths import expand_home
+from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 
 NAME = re.compile(
   r'(?P<path>[^#]*\.py):(?P<name>[A-Za-z_]\w*)(#(?P<digest>[0-9a-f]{12}))?'

@@ -15,8 +15,7 @@ import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.paths import may_read
+from fedjax_pfl.core.errors import bad_input, may_read
 from fedjax_pfl.data import (
   digits,
   image_folder,

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.paths import expand_home
+from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.data.images import (
   IMAGE,
   Dataset,

@@ -15,8 +15,7 @@ from concurrent import futures
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.paths import expand_home
+from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.data.images import Images
 
 TRANSPOSED = {'emnist/byclass'}  # EMNIST's files hold columns as rows

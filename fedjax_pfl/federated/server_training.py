@@ -19,7 +19,7 @@ import numpy as np
 from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.algorithm import Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 
 SERVER_TRAINABLE = ('full', 'body')

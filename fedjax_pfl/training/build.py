@@ -13,7 +13,7 @@ import numpy as np
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import call, check_loaded, is_code, value_of
 from fedjax_pfl.data import (

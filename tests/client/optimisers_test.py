@@ -15,7 +15,7 @@ from helpers import (
 
 from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, DATA = make_task(), make_data()

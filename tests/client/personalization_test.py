@@ -19,7 +19,7 @@ from helpers import (
 
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.parts import PARTS
+from fedjax_pfl.core.trees import PARTS
 from fedjax_pfl.core.types import Batch
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -13,84 +13,66 @@ import pytest
 from fedjax_pfl.core import progress
 
 
-class Clock:
-  """A clock that the test sets."""
-
-  def __init__(self):
-    self.now = 100.0
-
-  def __call__(self):
-    return self.now
-
-
 class Terminal(io.StringIO):
   def isatty(self):
     return True
 
 
-def play(seconds_per_round, rounds=8, start=0):
-  stream, clock = io.StringIO(), Clock()
-  screen = progress.Screen(stream, {}, clock)
-  with screen.progress('training', rounds, start=start) as bar:
+class Played:
+  """A screen whose clock is moved by hand."""
+
+  def __init__(self):
+    self.now, self.stream = 100.0, io.StringIO()
+    self.screen = progress.Screen(self.stream, {}, lambda: self.now)
+
+  def update(self, bar, done, seconds, **numbers):
+    self.now += seconds
+    bar.update(done, **numbers)
+
+  @property
+  def lines(self):
+    return self.stream.getvalue().splitlines()
+
+
+def play(seconds, rounds=8, start=0, **options):
+  """Return the lines of rounds that take so many seconds, each or in turn."""
+  played = Played()
+  with played.screen.progress('a', rounds, start=start, **options) as bar:
     for done in range(start + 1, rounds + 1):
-      clock.now += seconds_per_round
-      bar.update(done, loss=1.2345, images_per_second=812.3)
-  return stream.getvalue().splitlines()
+      took = seconds[done > 1] if isinstance(seconds, tuple) else seconds
+      played.update(bar, done, took, loss=1.2345, images_per_second=812.3)
+  return played.lines
 
 
-def test_slow_rounds_have_a_line_each():
+def test_slow_rounds_have_a_line_each_and_fast_ones_one_a_second():
   lines = play(2.0)
   assert len(lines) == 8
   assert lines[0] == 'round 1/8  loss 1.234  812 images/s  14 s left'
   assert lines[-1] == 'round 8/8  loss 1.234  812 images/s'
+  assert [line.split()[1] for line in play(0.3)] == ['1/8', '5/8', '8/8']
 
 
-def test_fast_rounds_have_a_line_a_second_and_the_last():
-  lines = play(0.3)
-  assert [line.split()[1] for line in lines] == ['1/8', '5/8', '8/8']
-
-
-def test_time_left_of_a_resumed_run():
+def test_time_left_of_a_resumed_run_and_after_a_slow_first_round():
   assert play(2.0, rounds=10, start=6)[0].endswith('6 s left')
+  assert play((60, 1), rounds=100)[19].endswith('1 min 20 s left')
 
 
-def test_a_slow_first_round_drops_out_of_the_time_left():
-  stream, clock = io.StringIO(), Clock()
-  screen = progress.Screen(stream, {}, clock)
-  with screen.progress('training', 100) as bar:
-    for done in range(1, 21):
-      clock.now += 60 if done == 1 else 1
-      bar.update(done)
-  assert stream.getvalue().splitlines()[-1] == 'round 20/100  1 min 20 s left'
-
-
-def test_inner_work_has_lines_only_when_it_takes_long():
-  clock, stream = Clock(), io.StringIO()
-  screen = progress.Screen(stream, {}, clock)
-  with screen.progress('training', 2) as outer:
+def test_inner_and_short_work_has_lines_only_when_it_takes_long():
+  played = Played()
+  with played.screen.progress('training', 2) as outer:
     for done, seconds in ((1, 1), (2, 9)):
-      with screen.progress('evaluation', 2, unit='client') as inner:
+      with played.screen.progress('evaluation', 2, unit='client') as inner:
         for client in (1, 2):
-          clock.now += seconds
-          inner.update(client)
+          played.update(inner, client, seconds)
       outer.update(done)
-  assert stream.getvalue().splitlines() == [
+  assert played.lines == [
     'round 1/2  2 s left',
     'client 1/2  9 s left',
     'client 2/2',
     'round 2/2',
   ]
-
-
-@pytest.mark.parametrize(('seconds', 'lines'), [(1, 0), (9, 2)])
-def test_short_work_has_lines_only_when_it_takes_long(seconds, lines):
-  clock, stream = Clock(), io.StringIO()
-  screen = progress.Screen(stream, {}, clock)
-  with screen.progress('evaluation', 2, is_short=True) as bar:
-    for done in (1, 2):
-      clock.now += seconds
-      bar.update(done)
-  assert len(stream.getvalue().splitlines()) == lines
+  for seconds, number in ((1, 0), (9, 2)):
+    assert len(play(seconds, rounds=2, is_short=True)) == number
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import optimisers
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.registry import make_task
 from golden_cases.case_inputs import (

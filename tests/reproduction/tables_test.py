@@ -15,7 +15,7 @@ from helpers import SHAPE, make_task
 from configs.tables import common, fedbabu_appendix
 from fedjax_pfl.analysis.analyse import QUESTIONS, Options
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.parts import part_mask
+from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
