@@ -23,7 +23,6 @@ the weights a_i. The metrics `losses` are L_i(w_i), `mixed_losses` L_i(m_i) and
 `alphas` alpha_i, each before the step.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -39,7 +38,7 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.types import Array, Batch, Key, Mask, Params, Task
+from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 
 class HParams(NamedTuple):
@@ -84,20 +83,17 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of APFL."""
   rules.check(hp, RULES)
   if hp.protocol == 'released':
-    algorithm = released_algorithm(task, hp)
+    hp = as_released(hp)
+    private = without_biases_of_kernels(task)
   else:
-    fit = fit_in_turns if hp.order == 'sequential' else fit_together
-    alpha = 0.5 if hp.alpha is None else hp.alpha
-    algorithm = mixing_algorithm(
-      task, hp, fit, private=trees.everything(task.is_head), alpha=alpha
-    )
-  return (Stage('apfl', hp.train.rounds, algorithm),)
+    private = trees.everything(task.is_head)
+  return (Stage('apfl', hp.train.rounds, mixing_algorithm(task, hp, private)),)
 
 
-def mixing_algorithm(
-  task: Task, hp: HParams, fit: Callable, private: Mask, alpha: float
-) -> Algorithm:
+def mixing_algorithm(task: Task, hp: HParams, private: Mask) -> Algorithm:
   """Return FedAvg whose clients keep the leaves `private` of v, and alpha."""
+  fit = fit_in_turns if hp.order == 'sequential' else fit_together
+  alpha = 0.5 if hp.alpha is None else hp.alpha
 
   def local_update(server, client, data, rng):
     trained, info = fit(task, hp, server, client, data, rng)
@@ -130,40 +126,41 @@ def mix(private: Params, shared: Params, alpha: Array) -> Params:
 
 def fit_together(task, hp, server, client, data, rng):
   """Return w_i, v_i and alpha_i after steps of all three on every batch."""
+  private, start = hp.train, None
+  if hp.protocol == 'released':
+    private = private._replace(weight_decay=hp.private_decay)
+    start = server.params
   steps = {
     'w': hp.train.sgd(server.round),
-    'v': hp.train.sgd(server.round),
+    'v': private.sgd(server.round),
     'alpha': alpha_optimiser(hp, server.round),
   }
-  return local_training.fit(
-    objective(task),
+  return hp.train.fit(
+    task,
     Trained(server.params, *client),
     data,
     rng,
+    server.round,
+    loss=objective(task, start),
     tx=optax.partition(steps, Trained('w', 'v', 'alpha')),
-    batching=hp.train.batching(task),
   )
 
 
-def objective(task: Task) -> local_training.Loss:
-  """Return L(w), with the gradients of L(w) for w and of L(m) for v, alpha."""
+def objective(task: Task, start: Params | None = None) -> local_training.Loss:
+  """Return L(w), with the gradients of L(w) for w and of L(m) for v, alpha.
+
+  m mixes v with w, or with `start`.
+  """
 
   def loss(tree, batch, rng):
-    w = lax.stop_gradient(tree.shared)
-    return loss_of_pair(task, tree, w, batch, rng)
+    w = lax.stop_gradient(tree.shared) if start is None else start
+    shared = task.loss(tree.shared, batch, rng)
+    mixed = task.loss(mix(tree.private, w, tree.alpha), batch, rng)
+    # L(m) adds its gradient, but not its value: a sum would be no model's loss.
+    value = shared + (mixed - lax.stop_gradient(mixed))
+    return value, {'mixed_losses': mixed, 'alphas': tree.alpha}
 
   return loss
-
-
-def loss_of_pair(
-  task: Task, tree: Trained, start: Params, batch: Batch, rng: Key
-) -> tuple[Array, dict[str, Array]]:
-  """Return L(w), with the gradient of L(m) too, m = mix(v, start, alpha)."""
-  shared = task.loss(tree.shared, batch, rng)
-  mixed = task.loss(mix(tree.private, start, tree.alpha), batch, rng)
-  # L(m) adds its gradient, but not its value: a sum would be no model's loss.
-  value = shared + (mixed - lax.stop_gradient(mixed))
-  return value, {'mixed_losses': mixed, 'alphas': tree.alpha}
 
 
 def alpha_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
@@ -254,7 +251,7 @@ def alternate() -> optax.GradientTransformation:
 # ---- The last public code of SuPerFed ----------------------------------------
 
 
-def released_algorithm(task: Task, hp: HParams) -> Algorithm:
+def as_released(hp: HParams) -> HParams:
   """Return what that code calls APFL: alpha is constant, and w that of a round.
 
     v_i <- v_i - eta (alpha grad L_i(alpha v_i + (1 - alpha) w) + decay v_i)
@@ -263,28 +260,7 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
   kernel exists once: v_i has none, and that of w is used.
   """
   alpha = 0.25 if hp.alpha is None else hp.alpha
-  private = without_biases_of_kernels(task)
-  return mixing_algorithm(task, hp, fit_as_released, private, alpha)
-
-
-def fit_as_released(task, hp, server, client, data, rng):
-  """Return w_i, v_i and alpha after steps of w_i and v_i on every batch."""
-  private = hp.train._replace(weight_decay=hp.private_decay)
-  steps = {
-    'w': hp.train.sgd(server.round),
-    'v': private.sgd(server.round),
-    'alpha': optax.set_to_zero(),
-  }
-  return local_training.fit(
-    lambda tree, batch, rng: loss_of_pair(
-      task, tree, server.params, batch, rng
-    ),
-    Trained(server.params, *client),
-    data,
-    rng,
-    tx=optax.partition(steps, Trained('w', 'v', 'alpha')),
-    batching=hp.train.batching(task),
-  )
+  return hp._replace(alpha=alpha, adapt='never', order='simultaneous')
 
 
 def without_biases_of_kernels(task: Task) -> Mask:

@@ -76,21 +76,11 @@ def paper_algorithm(task: Task, hp: HParams) -> Algorithm:
   )
 
   def local_update(server, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      server.params,
-      data,
-      rng,
-      tx=hp.train.sgd(server.round),
-      batching=hp.train.batching(task),
-    )
-    client, personal_info = local_training.fit(
-      task.loss,
-      client,
-      data,
-      jax.random.fold_in(rng, 1),
-      tx=optax.chain(pull(server.params, hp.lam), personal.sgd(server.round)),
-      batching=personal.batching(task),
+    params, info = hp.train.fit(task, server.params, data, rng, server.round)
+    tx = optax.chain(pull(server.params, hp.lam), personal.sgd(server.round))
+    second = jax.random.fold_in(rng, 1)
+    client, personal_info = personal.fit(
+      task, client, data, second, server.round, tx=tx
     )
     num_steps = info.num_steps + personal_info.num_steps
     return client, params, {**info.metrics(), 'num_steps': num_steps}
@@ -177,17 +167,16 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
 
 def fit_with_pull(task, hp, server, data, rng):
   """Return u_i and metrics; steps of a local anchor count, too."""
-  sgd = hp.train.sgd(0)  # the code lowers a rate that it does not use
-  fit = partial(local_training.fit, task.loss, server.params, data)
-  batching = hp.train.batching(task)
+  fit = partial(hp.train.fit, task, server.params, data)
   anchor, num_anchor_steps = server.params, 0
   if hp.anchor == 'local':
     # The key of a second fit: the fit of u_i has the key as given.
-    anchor, info = fit(jax.random.fold_in(rng, 1), tx=sgd, batching=batching)
+    anchor, info = fit(jax.random.fold_in(rng, 1), 0)
     num_anchor_steps = info.num_steps
   rate = hp.lam * hp.train.learning_rate(0)
-  tx = optax.chain(sgd, pull(anchor, -rate))
-  params, info = fit(rng, tx=tx, batching=batching)
+  # Round 0: the code lowers a rate that it does not use.
+  tx = optax.chain(hp.train.sgd(0), pull(anchor, -rate))
+  params, info = fit(rng, 0, tx=tx)
   num_steps = info.num_steps + num_anchor_steps
   return params, {**info.metrics(), 'num_steps': num_steps}
 

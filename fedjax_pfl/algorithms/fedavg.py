@@ -51,13 +51,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   make_tx = make_optimiser(task, hp.train, hp.head_lr_ratio)
 
   def local_update(server, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      server.params,
-      data,
-      rng,
-      tx=make_tx(server.round),
-      batching=hp.train.batching(task),
+    params, info = hp.train.fit(
+      task, server.params, data, rng, server.round, tx=make_tx(server.round)
     )
     return client, params, info.metrics()
 

@@ -49,13 +49,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   body = part_mask(task, hp.trainable, 'hp.trainable')
 
   def local_update(server, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      server.params,  # b under the fixed head h
-      data,
-      rng,
-      tx=optimisers.freeze_except(hp.train.sgd(server.round), body),
-      batching=hp.train.batching(task),
+    tx = optimisers.freeze_except(hp.train.sgd(server.round), body)
+    params, info = hp.train.fit(  # of b under the fixed head h
+      task, server.params, data, rng, server.round, tx=tx
     )
     return client, trees.select(params, body), info.metrics()
 

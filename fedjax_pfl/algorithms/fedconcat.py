@@ -135,7 +135,7 @@ def cluster_algorithm(task: Task, hp: HParams) -> Algorithm:
   """Return FedAvg inside every cluster; a client keeps its cluster's number."""
 
   def local_update(down, cluster, data, rng):
-    params, info = fit(task, hp, down, data, rng)
+    params, info = hp.train.fit(task, down.params, data, rng, down.round)
     return cluster, (params, cluster), info.metrics()
 
   def aggregate(server, uploads, senders):
@@ -170,18 +170,6 @@ def init_server(task: Task, hp: HParams, rng: Key) -> Server:
 def model_of_cluster(server: Server, cluster: Array) -> global_model.Server:
   """Return what a client of this cluster downloads."""
   return global_model.Server(server.round, trees.gather(server.params, cluster))
-
-
-def fit(task: Task, hp: HParams, down, data: ClientData, rng: Key):
-  """Return SGD_tau from the model that was downloaded."""
-  return local_training.fit(
-    task.loss,
-    down.params,
-    data,
-    rng,
-    tx=hp.train.sgd(down.round),
-    batching=hp.train.batching(task),
-  )
 
 
 def cluster_by_labels(task, hp, server, clients, data):
@@ -220,7 +208,7 @@ def inference_algorithm(task: Task, hp: HParams) -> Algorithm:
   """Return the round in which clients train alone, and p_i is inferred."""
 
   def local_update(down, client, data, rng):
-    params, info = fit(task, hp, down, data, rng)
+    params, info = hp.train.fit(task, down.params, data, rng, down.round)
     image = jax.eval_shape(task.normalise, data.x[:1], rng)  # [1, H, W, ch]
     noise_rng = jax.random.fold_in(rng, 1)
     shares = mean_softmax(

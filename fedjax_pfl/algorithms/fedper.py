@@ -41,42 +41,14 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
   rules.check(hp, RULES)
-  is_released = hp.protocol == 'released'
-  algorithm = released_algorithm if is_released else paper_algorithm
   body = part_mask(task, hp.shared)
-  return (Stage('fedper', hp.train.rounds, algorithm(task, hp, body)),)
-
-
-def paper_algorithm(task: Task, hp: HParams, body: Mask) -> Algorithm:
-  """Return FedPer with a head for each client, as in the paper."""
-  head = trees.invert(body)
-
-  def local_update(down, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      trees.combine(client, down.params),  # b under h_i
-      data,
-      rng,
-      tx=hp.train.sgd(down.round),
-      batching=hp.train.batching(task),
+  if hp.protocol == 'released':
+    algorithm = released_algorithm(task, hp, body)
+  else:
+    algorithm = global_model.averaging_of_part(
+      task, hp.train, hp.finetune, shared=body
     )
-    client, upload = trees.select(params, head), trees.select(params, body)
-    return client, upload, info.metrics()
-
-  def views(server, client, data, rng):
-    params = trees.combine(client, server.params)
-    return personalization.views(task, params, data, rng, hp.finetune)
-
-  return global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(
-    init_client=lambda server, data, rng: trees.select(server.params, head),
-    download=lambda server, client: server._replace(
-      params=trees.select(server.params, body)
-    ),
-    personalize=views,
-    global_model=None,
-  )
+  return (Stage('fedper', hp.train.rounds, algorithm),)
 
 
 # ---- The public code of the FedBABU paper ------------------------------------
@@ -92,14 +64,7 @@ def released_algorithm(task: Task, hp: HParams, body: Mask) -> Algorithm:
   """
 
   def local_update(server, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      server.params,
-      data,
-      rng,
-      tx=hp.train.sgd(server.round),
-      batching=hp.train.batching(task),
-    )
+    params, info = hp.train.fit(task, server.params, data, rng, server.round)
     return client, trees.select(params, body), info.metrics()
 
   return global_model.federated_averaging(

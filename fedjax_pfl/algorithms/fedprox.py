@@ -68,13 +68,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   part = part_mask(task, hp.trainable)
 
   def local_update(server, client, data, rng):
-    params, info = local_training.fit(
-      objective(task, server.params, hp.mu, hp.distance),
-      server.params,
-      data,
-      rng,
-      tx=optimisers.freeze_except(hp.train.sgd(server.round), part),
-      batching=hp.train.batching(task),
+    loss = objective(task, server.params, hp.mu, hp.distance)
+    tx = optimisers.freeze_except(hp.train.sgd(server.round), part)
+    params, info = hp.train.fit(
+      task, server.params, data, rng, server.round, loss, tx
     )
     return client, trees.select(params, part), info.metrics()
 

@@ -63,33 +63,21 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRep."""
   rules.check(hp, RULES)
-  head, body = task.is_head, trees.invert(task.is_head)
-  batching = hp.train.batching(task)
   num_epochs = epochs_of_views(hp)
 
-  def local_update(down, client, data, rng):
-    params = trees.combine(client, down.params)  # b under h_i
-    params, info = fit_phases(
-      task, hp, params, data, rng, down.round, head_epochs(hp), batching
-    )
-    client, upload = trees.select(params, head), trees.select(params, body)
-    return client, upload, info.metrics()
+  def fit(params, data, rng, clock):
+    batching = hp.train.batching(task)
+    args = params, data, rng, clock, head_epochs(hp), batching
+    return fit_phases(task, hp, *args)
 
   def views(server, client, data, rng):
     params = trees.combine(client, server.params)
     adapted = adapt(task, hp, params, data, rng, server.round, num_epochs)
     return {'initial': params, **adapted}
 
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(
-    init_client=lambda server, data, rng: trees.select(server.params, head),
-    download=lambda server, client: server._replace(
-      params=trees.select(server.params, body)
-    ),
-    personalize=views,
-    global_model=None,
-  )
+  algorithm = global_model.averaging_of_part(
+    task, hp.train, hp.finetune, trees.invert(task.is_head), fit
+  )._replace(personalize=views)
   return (Stage('fedrep', hp.train.rounds, algorithm),)
 
 

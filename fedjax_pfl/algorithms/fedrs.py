@@ -50,13 +50,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(server, client, data, rng):
     counts = label_counts(data, task.num_classes)
-    params, info = local_training.fit(
-      objective(task, scales(counts, hp.alpha, hp.graded)),
-      server.params,
-      data,
-      rng,
-      tx=hp.train.sgd(server.round),
-      batching=hp.train.batching(task),
+    loss = objective(task, scales(counts, hp.alpha, hp.graded))
+    params, info = hp.train.fit(
+      task, server.params, data, rng, server.round, loss=loss
     )
     return client, params, info.metrics()
 

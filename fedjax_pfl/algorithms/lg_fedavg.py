@@ -37,7 +37,7 @@ import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
-from fedjax_pfl.core.algorithm import Algorithm, KeepBest, Stage
+from fedjax_pfl.core.algorithm import KeepBest, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Mask, Params, Task
 
@@ -87,7 +87,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   last = Stage(
     'lg_fedavg',
     -(-hp.train.rounds // 4),
-    share_part(task, train, hp.finetune, task.is_head),
+    global_model.averaging_of_part(task, train, hp.finetune, task.is_head),
     initialize=lambda server, clients, data: (
       server,
       copies(trees.select(server.params, body), data.count.shape[0]),
@@ -102,7 +102,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   if not hp.train_fedavg:
     return (last,)
   all_parts = trees.everything(task.is_head)
-  first = share_part(task, hp.train, hp.finetune, all_parts)
+  first = global_model.averaging_of_part(task, hp.train, hp.finetune, all_parts)
   return Stage('fedavg', hp.train.rounds, first), last
 
 
@@ -119,40 +119,3 @@ def with_mean_part(models: Params, shared: Mask) -> Params:
   part = trees.select(models, shared)
   mean = trees.weighted_mean(part, jnp.ones(num_clients))
   return trees.combine(copies(mean, num_clients), models)
-
-
-def share_part(
-  task: Task,
-  train: local_training.LocalTraining,
-  finetune: personalization.Finetuning,
-  shared: Mask,
-) -> Algorithm:
-  """Return rounds that average one part; a client keeps the rest."""
-  private = trees.invert(shared)
-
-  def local_update(down, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      trees.combine(client, down.params),
-      data,
-      rng,
-      tx=train.sgd(down.round),
-      batching=train.batching(task),
-    )
-    client = trees.select(params, private)
-    return client, trees.select(params, shared), info.metrics()
-
-  def views(server, client, data, rng):
-    params = trees.combine(client, server.params)
-    return personalization.views(task, params, data, rng, finetune)
-
-  return global_model.federated_averaging(
-    task, train, finetune, local_update
-  )._replace(
-    init_client=lambda server, data, rng: trees.select(server.params, private),
-    download=lambda server, client: server._replace(
-      params=trees.select(server.params, shared)
-    ),
-    personalize=views,
-    global_model=None,
-  )

@@ -68,13 +68,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
 
   def local_update(server, client, data, rng):
-    params, info = local_training.fit(
-      objective(task, server.params, client, hp.mu, hp.temperature),
-      server.params,
-      data,
-      rng,
-      tx=hp.train.sgd(server.round),
-      batching=hp.train.batching(task),
+    loss = objective(task, server.params, client, hp.mu, hp.temperature)
+    params, info = hp.train.fit(
+      task, server.params, data, rng, server.round, loss=loss
     )
     return Client(params, jnp.array(True)), params, info.metrics()
 

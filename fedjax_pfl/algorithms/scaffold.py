@@ -66,14 +66,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def local_update(down, variate, data, rng):
     rate = hp.train.learning_rate(down.round)
     drift = jax.tree.map(jnp.subtract, down.variate, variate)
-    params, info = local_training.fit(
-      task.loss,
-      down.params,
-      data,
-      rng,
-      tx=optax.chain(hp.train.sgd(down.round), against(drift, rate)),
-      batching=hp.train.batching(task),
-    )
+    tx = optax.chain(hp.train.sgd(down.round), against(drift, rate))
+    params, info = hp.train.fit(task, down.params, data, rng, down.round, tx=tx)
     change = variate_change(down, params, info.num_steps, rate)
     variate = jax.tree.map(jnp.add, variate, change)
     return variate, Up(params, change), info.metrics()

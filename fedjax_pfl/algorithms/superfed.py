@@ -109,20 +109,16 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   is_stale = hp.pairing == 'stale'
 
-  def fit(loss, tree, down, data, rng):
-    tx, batching = hp.train.sgd(down.round), hp.train.batching(task)
-    return local_training.fit(loss, tree, data, rng, tx=tx, batching=batching)
-
   def federate(down, client, data, rng):
     loss = federated_objective(task, hp, down.params)
-    params, info = fit(loss, down.params, down, data, rng)
+    params, info = hp.train.fit(task, down.params, data, rng, down.round, loss)
     client = Client(client.local, params if is_stale else ())
     return client, params, info.metrics()
 
   def personalise(down, client, data, rng):
     loss = mixed_objective(task, hp, down.params)
     pair = Client(client.local, down.params)
-    pair, info = fit(loss, pair, down, data, rng)
+    pair, info = hp.train.fit(task, pair, data, rng, down.round, loss)
     client = pair if is_stale else Client(pair.local)
     return client, pair.federated, info.metrics()
 

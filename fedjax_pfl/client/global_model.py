@@ -2,6 +2,8 @@
 
 w_i <- local_update(w; data of client i)      for i in the cohort S
 w   <- sum_i a_i w_i / sum_i a_i              a_i = 1 or n_i
+
+`averaging_of_part` averages a part of w, and each client keeps the rest.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from fedjax_pfl.client import personalization
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client
-from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 
 class Server(NamedTuple):
@@ -55,4 +57,39 @@ def federated_averaging(
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
+  )
+
+
+def averaging_of_part(
+  task: Task,
+  train: LocalTraining,
+  finetune: personalization.Finetuning,
+  shared: Mask,
+  fit_fn: Callable | None = None,
+) -> Algorithm:
+  """Return the algorithm that averages one part; a client keeps the rest.
+
+  fit_fn: (params, data, rng, clock) -> (params, FitInfo); by default local
+  training of both parts together. The first private part is the server's.
+  """
+  private = trees.invert(shared)
+  fit_fn = fit_fn or (lambda *args: train.fit(task, *args))
+
+  def whole(server, client):
+    return trees.combine(client, server.params)
+
+  def local_update(down, client, data, rng):
+    params, info = fit_fn(whole(down, client), data, rng, down.round)
+    client = trees.select(params, private)
+    return client, trees.select(params, shared), info.metrics()
+
+  return federated_averaging(task, train, finetune, local_update)._replace(
+    init_client=lambda server, data, rng: trees.select(server.params, private),
+    download=lambda server, client: server._replace(
+      params=trees.select(server.params, shared)
+    ),
+    personalize=lambda server, client, data, rng: personalization.views(
+      task, whole(server, client), data, rng, finetune
+    ),
+    global_model=None,
   )

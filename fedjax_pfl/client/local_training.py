@@ -82,6 +82,29 @@ class LocalTraining(NamedTuple):
       return sgd
     return optax.chain(optax.add_decayed_weights(self.weight_decay), sgd)
 
+  def fit(
+    self,
+    task: Task,
+    params: PyTree,
+    data: ClientData,
+    rng: Key,
+    clock: Array,
+    loss: Loss | None = None,
+    tx: optax.GradientTransformation | None = None,
+  ) -> tuple[PyTree, 'FitInfo']:
+    """Return SGD_tau(params; data): the fit of one round of most methods.
+
+    With another loss than the task's, or another optimiser than `sgd`.
+    """
+    return fit(
+      loss or task.loss,
+      params,
+      data,
+      rng,
+      tx=tx or self.sgd(clock),
+      batching=self.batching(task),
+    )
+
   def weights(self, counts: Array) -> Array:
     """Return the weights a_i of a cohort with n_i = `counts`: [C]."""
     if not hasattr(counts, 'dtype'):
