@@ -11,7 +11,7 @@ from fedjax_pfl.analysis import (
   training_curves,
 )
 from fedjax_pfl.analysis.open_run import Edit, Log, Options, open_runs
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.report.figure_file import check_output, save
 
 QUESTIONS = {
@@ -21,6 +21,7 @@ QUESTIONS = {
   'features': features,
   'training': training_curves,
 }
+METRICS_ALONE = {'training'}  # needs no images and no models
 
 
 def analyse(
@@ -35,18 +36,17 @@ def analyse(
 
   >>> analyse('id_ood', ['runs/a'], 'a.png', Options(), print)
   """
-  if what not in QUESTIONS:
-    raise bad_input(
-      'what',
-      got=what,
-      expected='a known analysis',
-      choices=QUESTIONS,
-      cause='a typing error',
-    )
+  check_known(
+    'what',
+    [what],
+    expected='a known analysis',
+    choices=QUESTIONS,
+    cause='a typing error',
+  )
   check_output(output)
-  question = QUESTIONS[what]
-  runs = open_runs(workdirs, log, edit, with_data=question.NEEDS_DATA)
-  result = question.answer(runs, options, log)
+  with_data = what not in METRICS_ALONE
+  runs = open_runs(workdirs, log, edit, with_data=with_data)
+  result = QUESTIONS[what].answer(runs, options, log)
   if result.text:
     log(result.text)
   return save(result.figure, output, result.header, result.rows)

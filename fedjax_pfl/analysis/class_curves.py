@@ -5,28 +5,26 @@ training data, and on all others, averaged over the cohort. Averaging the
 models undoes the forgetting: the curves are saw-teeth.
 """
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from fedjax_pfl.analysis.charts import chart
 from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
 from fedjax_pfl.analysis.own_classes import (
+  TITLES,
   Split,
-  mean_over_clients,
   owned_classes,
   split_accuracy,
 )
 from fedjax_pfl.analysis.replay import evenly_spaced, replay
 from fedjax_pfl.core import progress
-from fedjax_pfl.report.charts import panels, picture
-from fedjax_pfl.report.charts.lines import Series
+from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.styles import style_of
 
-NEEDS_DATA = True
 HEADER = ('run', 'round', 'epoch', 'own_percent', 'other_percent')
-TITLES = {'own': 'Classes of the client', 'other': 'All other classes'}
 
 SawTooth = tuple[np.ndarray, Split]  # epochs, accuracies
 
@@ -35,13 +33,20 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Replay the first rounds of every run."""
   del log
   curves = {run.label: measure(run, options) for run in runs}
-  rows: list[list[Any]] = []
-  for run in runs:
-    epochs, split = curves[run.label]
-    rounds = 1 + np.cumsum(np.diff(epochs, prepend=-1) == 0)
-    for *place, own, other in zip(rounds, epochs, *split, strict=True):
-      rows.append([run.label, *place, format_number(own), format_number(other)])
+  rows = [
+    row for label, curve in curves.items() for row in rows_of(label, curve)
+  ]
   return Answer(draw(curves), HEADER, rows)
+
+
+def rows_of(label: str, curve: SawTooth) -> list[list]:
+  """Return the lines of the CSV; a round begins where an epoch repeats."""
+  epochs, split = curve
+  rounds = 1 + np.cumsum(np.diff(epochs, prepend=-1) == 0)
+  return [
+    [label, *place, format_number(own), format_number(other)]
+    for *place, own, other in zip(rounds, epochs, *split, strict=True)
+  ]
 
 
 def measure(run: OpenRun, options: Options) -> SawTooth:
@@ -70,16 +75,16 @@ def saw_tooth(
 
   Of every round correct [C, tau + 1, Y] and owned [C, Y]; count [Y]. The last
   moment of a round and the first of the next share an epoch: before and after
-  averaging. Stages differ in C and tau.
+  averaging. Stages differ in C and tau. NaN where no client has such images.
   """
   start, epochs, means = 0, [], []
   for right, own in zip(correct, owned, strict=True):
     epochs.append(start + np.arange(right.shape[1]))
     start = epochs[-1][-1]
     split = split_accuracy(right, count, own[:, None])  # [C, tau + 1]
-    means.append([mean_over_clients(values) for values in split])
-  joined = (np.concatenate(part) for part in zip(*means, strict=True))
-  return np.concatenate(epochs), Split(*joined)
+    with warnings.catch_warnings(action='ignore', category=RuntimeWarning):
+      means.append(np.nanmean(split, 1))  # [2, tau + 1]
+  return np.concatenate(epochs), Split(*np.concatenate(means, 1))
 
 
 def draw(curves: dict[str, SawTooth]):
@@ -88,28 +93,26 @@ def draw(curves: dict[str, SawTooth]):
   An epoch that occurs twice ends a round and begins the next one: the models
   as they were trained, and their average. A line stands where a round begins.
   """
-  styles = {label: style_of(label) for label in curves}
-  begins = sorted(
-    {
-      float(epoch)
+  begins = np.unique(
+    [
+      epoch
       for epochs, _ in curves.values()
       for epoch in epochs[1:][np.diff(epochs) == 0]
-    }
+    ]
   )
   shown = []
-  for kind, title in TITLES.items():
-    lines = [
-      Series(style.name, f'c{at}', style, epochs, getattr(split, kind))
-      for at, (style, (epochs, split)) in enumerate(
-        zip(styles.values(), curves.values(), strict=True)
-      )
-    ]
-    shown += panels.curves(
-      title,
-      lines,
-      'local epochs   (vertical line: a round begins)',
-      'accuracy on the test set, %',
-      begins,
+  for kind, title in enumerate(TITLES):
+    panels, colours = chart(
+      title.capitalize(),
+      [
+        (style_of(label), epochs, split[kind])
+        for label, (epochs, split) in curves.items()
+      ],
+      (
+        'local epochs   (vertical line: a round begins)',
+        'accuracy on the test set, %',
+      ),
+      begins=begins.tolist(),
     )
-  colours = {f'c{at}': style.colour for at, style in enumerate(styles.values())}
+    shown += panels
   return picture.draw('', shown, colours)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 
 CIFAR10 = (
   *('airplane', 'automobile', 'bird', 'cat', 'deer'),
@@ -52,10 +52,10 @@ def class_names(dataset: str, num_classes: int) -> tuple[str, ...]:
 
 def coarse_of_fine() -> np.ndarray:
   """Return the coarse class of every fine class of CIFAR-100: [100]."""
-  coarse = np.zeros(len(CIFAR100), int)
-  for number, fine in enumerate(COARSE.values()):
-    coarse[[CIFAR100.index(name) for name in fine.split()]] = number
-  return coarse
+  groups = [fine.split() for fine in COARSE.values()]
+  return np.array(
+    [[name in group for group in groups].index(True) for name in CIFAR100]
+  )
 
 
 def choose_classes(
@@ -66,23 +66,19 @@ def choose_classes(
   The single word 'vehicles' is Figure 16's choice.
   """
   names = class_names(dataset, num_classes)
-  if tuple(words) == ('vehicles',) and dataset in VEHICLES:
-    words = VEHICLES[dataset]
-  chosen = []
-  for word in words:
-    if word in names:
-      chosen.append(names.index(word))
-    elif word.isdecimal() and int(word) < num_classes:
-      chosen.append(int(word))
-    else:
-      raise bad_input(
-        'classes',
-        got=word,
-        expected=f'names or numbers of classes of {dataset}',
-        choices=[*(['vehicles'] if dataset in VEHICLES else []), *names],
-        cause='classes of another data set, or a typing error',
-      )
-  return chosen or list(range(num_classes))
+  numbers = {name: at for at, name in enumerate(names)}
+  numbers |= {str(at): at for at in range(num_classes)}
+  groups = ['vehicles'] if dataset in VEHICLES else []
+  if list(words) == groups:
+    words = VEHICLES.get(dataset, ())
+  check_known(
+    'classes',
+    words,
+    expected=f'names or numbers of classes of {dataset}',
+    choices=dict.fromkeys([*groups, *names, *numbers]),
+    cause='classes of another data set, or a typing error',
+  )
+  return [numbers[word] for word in words] or list(range(num_classes))
 
 
 def group_classes(
@@ -92,14 +88,14 @@ def group_classes(
 
   'fine' means every class by itself; 'coarse' CIFAR-100's 20 coarse ones.
   """
-  if group == 'fine':
-    return np.arange(num_classes), class_names(dataset, num_classes)
-  if group == 'coarse' and dataset == 'cifar100':
-    return coarse_of_fine(), tuple(COARSE)
-  raise bad_input(
+  groups = {'fine': (np.arange(num_classes), class_names(dataset, num_classes))}
+  if dataset == 'cifar100':
+    groups['coarse'] = coarse_of_fine(), tuple(COARSE)
+  check_known(
     'colours',
-    got=f'{group} on {dataset}',
-    expected='fine, or coarse on cifar100',
-    choices=['fine', *(['coarse'] if dataset == 'cifar100' else [])],
+    [group],
+    expected=f'fine, or coarse on cifar100, for {dataset}',
+    choices=groups,
     cause='a typing error, or a data set without coarse classes',
   )
+  return groups[group]

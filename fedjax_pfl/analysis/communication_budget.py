@@ -7,7 +7,7 @@ bytes of the config's model. Counted in the messages of the method; nothing is
 trained.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -39,24 +39,27 @@ class StageBudget(NamedTuple):
     return communication.total([pair], self.client_fraction)
 
 
+def data_shapes(
+  image: tuple[int, ...], dtype: Any, num_clients: int, size: int
+) -> ClientData:
+  """Return the shapes of clients with `size` examples each."""
+  integers = (1,), (num_clients, size), (num_clients,)
+  return ClientData(
+    jax.ShapeDtypeStruct((1, *image), dtype),
+    *(jax.ShapeDtypeStruct(shape, 'int32') for shape in integers),
+  )
+
+
 def communication_budget(
   settings: Settings,
 ) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
-
-  def shape(*sizes, dtype='int32'):
-    return jax.ShapeDtypeStruct(sizes, dtype)
-
   place = settings.data.dataset, settings.data.data_dir
-  (image, num_classes), dtype = peek(*place), peek_dtype(*place)
+  image, num_classes = peek(*place)
   task = build_task(settings, image, num_classes)
   num_clients = settings.data.num_seen_clients
-  data = ClientData(
-    shape(1, *image, dtype=dtype),
-    shape(1),
-    shape(num_clients, settings.training.batch_size),
-    shape(num_clients),
-  )
+  size = settings.training.batch_size
+  data = data_shapes(image, peek_dtype(*place), num_clients, size)
   cohort = cohort_size(num_clients, settings.training.client_fraction)
   fraction = cohort / num_clients
   budgets = [
@@ -78,18 +81,12 @@ def as_text(budgets: list[StageBudget], fedavg_rounds: float) -> str:
   lines = [HEADER]
   for budget in budgets:
     sizes = budget.sizes
-    lines.append(
-      (
-        budget.name,
-        f'{budget.rounds:,}',
-        f'{100 * budget.client_fraction:.4g} %',
-        *(
-          f'{size / 1000:,.1f}'
-          for size in (sizes.up, sizes.down, sizes.initial)
-        ),
-        f'{budget.total / 1e6:,.1f}',
-      )
-    )
+    sent = [
+      f'{size / 1000:,.1f}' for size in (sizes.up, sizes.down, sizes.initial)
+    ]
+    share = f'{100 * budget.client_fraction:.4g} %'
+    first = budget.name, f'{budget.rounds:,}', share
+    lines.append((*first, *sent, f'{budget.total / 1e6:,.1f}'))
   return (
     f'{align(lines)}\n\nTo and from a client on average, as much as '
     f'{fedavg_rounds:,.1f} rounds of FedAvg with this model.'

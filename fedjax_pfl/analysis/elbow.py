@@ -5,25 +5,21 @@ the sharpest bend of that curve.
 """
 
 import os
-from collections.abc import Callable
 
 import numpy as np
 
+from fedjax_pfl.analysis.charts import chart
+from fedjax_pfl.analysis.open_run import Log
 from fedjax_pfl.client import clustering
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
-from fedjax_pfl.report.charts import panels, picture
-from fedjax_pfl.report.charts.lines import Series
+from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.figure_file import check_output, format_number, save
 from fedjax_pfl.report.styles import distinct_styles
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_data import build_data
 
 
-def draw_elbow(
-  settings: Settings,
-  output: str | os.PathLike,
-  log: Callable[[str], None],
-) -> int:
+def draw_elbow(settings: Settings, output: str | os.PathLike, log: Log) -> int:
   """Save the figure and its CSV; return the number at the sharpest bend."""
   check_output(output)
   dataset, train, *_ = build_data(settings, log)
@@ -36,15 +32,9 @@ def draw_elbow(
 
 def draw(inertias: np.ndarray, best: int):
   """Return a figure of J(1), J(2), ... [M]; the sharpest bend is marked."""
-  numbers = np.arange(1, len(inertias) + 1)
+  numbers, at = np.arange(1, len(inertias) + 1), [best - 1]
   bend = f'sharpest bend: {best} cluster{"s" * (best > 1)}'
   curve, point = distinct_styles(['all numbers', bend]).values()
-  at = [best - 1]
-  lines = [
-    Series(curve.name, 'c0', curve, numbers, inertias),
-    Series(bend, 'c1', point, numbers[at], inertias[at]),
-  ]
-  shown = panels.curves(
-    '', lines, 'clusters', 'sum of squared distances to the centre'
-  )
-  return picture.draw('', shown, {'c0': curve.colour, 'c1': point.colour})
+  lines = [(curve, numbers, inertias), (point, numbers[at], inertias[at])]
+  labels = 'clusters', 'sum of squared distances to the centre'
+  return picture.draw('', *chart('', lines, labels))

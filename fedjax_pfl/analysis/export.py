@@ -37,7 +37,7 @@ from fedjax_pfl.evaluation.evaluate import (
   make_evaluate,
   view_names,
 )
-from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
+from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
@@ -56,6 +56,12 @@ class Choice(NamedTuple):
 
   client: int | None  # None: the server
   view: str  # '' of the server
+
+  def __str__(self) -> str:
+    view = f', {self.view},' if self.view else ''
+    return (
+      'the server' if self.client is None else f'client {self.client}{view}'
+    )
 
 
 def export(
@@ -90,19 +96,14 @@ def export_model(
   states = load_states(experiment, workdir, log)
   compute = server_model if choice.client is None else client_model
   model, scores = compute(experiment, states, choice)
-  about = header(experiment, pathlib.Path(workdir), *choice, model, scores)
+  about = header(experiment, pathlib.Path(workdir), choice, model, scores)
   with atomic_files.writing_output('output', path):
     save_model(path, model, about)
-  who = 'the server' if choice.client is None else f'client {choice.client}'
-  view = f', {choice.view},' if choice.view else ''
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
-  correct, count = int(scores.correct), int(scores.count)
-  tested = (
-    f'it is right on {correct} of {count} test examples'
-    if count
-    else 'there are no test examples for it'
-  )
-  log(f'{path}: the model of {who}{view} with {number:,} numbers; {tested}.')
+  correct, count = about['test_correct'], about['test_count']
+  tested = f'it is right on {correct} of {count} test examples'
+  tested = tested if count else 'there are no test examples for it'
+  log(f'{path}: the model of {choice} with {number:,} numbers; {tested}.')
   return path
 
 
@@ -145,7 +146,7 @@ def server_model(
     return model, Scores(jnp.array(0), jnp.array(0))
   score_fn = jax.jit(
     lambda model, data: score_view(
-      algorithm.predict, model, data, experiment.task.normalise, TEST_BATCH
+      algorithm.predict, model, data, experiment.task.normalise
     )
   )
   return model, score_fn(model, as_one_client(tests))
@@ -199,6 +200,8 @@ def choose(
   return Choice(int(client), view or chosen)
 
 
+# ---- The header of a file ----------------------------------------------------
+
 HEAD = {
   'network': 'logits = network(x)',
   'concatenated': 'logits = [E_1(x), .., E_M(x)] head/kernel + head/bias; E_m '
@@ -213,8 +216,7 @@ NEAREST = {
 def header(
   experiment: Experiment,
   workdir: pathlib.Path,
-  client: int | None,
-  view: str,
+  choice: Choice,
   model: View,
   scores: Scores,
 ) -> dict[str, Any]:
@@ -222,28 +224,27 @@ def header(
   settings, dataset = experiment.settings, experiment.dataset
   stored, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
   name, shape = settings.data.dataset, dataset.train.x.shape[1:]
+  model_name, num_classes = settings.model.name, dataset.num_classes
   chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
   return {
-    'model': settings.model.name,
-    'model_settings': model_settings(
-      settings.model.name, shape, dataset.num_classes
-    ),
+    'model': model_name,
+    'model_settings': model_settings(model_name, shape, num_classes),
     'rule': rule_of(model),
     # BatchNorm normalises with the images that are predicted together.
     'batch_statistics': not experiment.task.batch_independent,
     'image_shape': shape,
     **input_of(experiment),
-    'num_classes': dataset.num_classes,
-    'class_names': class_names(name, dataset.num_classes),
+    'num_classes': num_classes,
+    'class_names': class_names(name, num_classes),
     'algorithm': settings.algorithm,
     'run': workdir.resolve().name,
     'dataset': name,
     'data': experiment.data_id,
     'seed': settings.seed,
     'round': result['validation']['round'] if chosen else experiment.rounds,
-    'client': 'server' if client is None else client,
-    'view': view or 'global',
+    'client': SERVER if choice.client is None else choice.client,
+    'view': choice.view or 'global',
     'test_accuracy': 100 * correct / count if count else None,
     'test_correct': correct,
     'test_count': count,
@@ -290,12 +291,9 @@ def model_settings(
   model = MODELS[name]
   size = {'side': image_shape[0]} if model.sides else {}
   module = model.make(num_classes=num_classes, **size)
-  of_flax = ('parent', 'name')
-  values = {
-    field.name: getattr(module, field.name)
-    for field in dataclasses.fields(module)
-    if field.name not in (*of_flax, 'inits')  # the model has begun
-  }
+  no_setting = {'parent', 'name', 'inits'}  # flax's own; the model has begun
+  fields = {one.name for one in dataclasses.fields(module)} - no_setting
+  values = {name: getattr(module, name) for name in sorted(fields)}
   return {
     name: value.__name__ if isinstance(value, type) else value
     for name, value in values.items()

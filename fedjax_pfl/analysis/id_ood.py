@@ -19,15 +19,15 @@ from fedjax_pfl.analysis.open_run import (
   load_states,
 )
 from fedjax_pfl.analysis.own_classes import (
+  TITLES,
   Split,
   owned_classes,
   split_accuracy,
-  summary,
 )
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.target import target_kind
-from fedjax_pfl.core.types import ClientData, Key
+from fedjax_pfl.core.types import Key
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
 from fedjax_pfl.report.charts import picture
@@ -39,71 +39,56 @@ from fedjax_pfl.report.text_table import align, mean_and_std
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import random_streams
 
-NEEDS_DATA = True
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
-TITLES = {'own': 'classes of the client', 'other': 'all other classes'}
 BLOCK = 10  # clients evaluated between two updates of the progress bar
 
 
 def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Evaluate the last models of every run in its first and its last view."""
-  splits = {run.label: measure(run, options.clients, log) for run in runs}
-  lines = [('method', 'view', *TITLES.values())]
-  rows = []
+  splits = {run.label: measure(run, options, log) for run in runs}
+  lines, rows = [('method', 'view', *TITLES)], []
   for run in runs:
     for view, split in splits[run.label].items():
-      cells = [mean_and_std(summary(values)) for values in split]
-      lines.append((run.name, view, *cells))
+      lines.append((run.name, view, *map(_mean_and_std, split)))
       for client, pair in enumerate(zip(*split, strict=True)):
         rows.append([run.label, view, client, *map(format_number, pair)])
-    for kind, title in TITLES.items():
-      left_out = summary(getattr(split, kind))['num_left_out']
-      if left_out:
+    for title, values in zip(TITLES, split, strict=True):
+      if left_out := np.isnan(values).sum():
         log(
-          f'{run.name}: {left_out} of {len(split.own)} clients have no test '
+          f'{run.name}: {left_out} of {values.size} clients have no test '
           f'image of {title}, and are left out there.'
         )
   return Answer(draw(splits), HEADER, rows, align(lines))
 
 
-def measure(run: OpenRun, num_clients: int, log: Log) -> dict[str, Split]:
-  """Return {view: accuracies [K]} of the first clients; 0 means all of them."""
-  views = run.settings.evaluation.views
+def measure(run: OpenRun, options: Options, log: Log) -> dict[str, Split]:
+  """Return {view: accuracies [K]} of the first clients.
+
+  With the random numbers of the run's evaluation: its own models.
+  """
   server, clients = load_states(run.experiment, run.path, log)
-  total = run.settings.data.num_seen_clients
-  number = min(num_clients or total, total)
+  number = run.num_clients(options)
   few = run.experiment._replace(
-    train=first_clients(run.experiment.train, number),
-    test=first_clients(run.experiment.test, number),
+    **{
+      # The pool of examples stays whole.
+      name: data._replace(index=data.index[:number], count=data.count[:number])
+      for name in ('train', 'test')
+      for data in [getattr(run.experiment, name)]
+    }
   )
+  views = run.settings.evaluation.views
+  key = random_streams(run.settings.seed)['evaluation']
   with progress.progress(
     f'evaluation {run.name}', number, unit='client'
   ) as bar:
-    return id_ood(
+    scores, owned = score_by_class(
       few,
       server,
       trees.gather(clients, np.arange(number)),
       tuple(dict.fromkeys([views[0], views[-1]])),
-      random_streams(run.settings.seed)['evaluation'],
+      key,
       bar.update,
     )
-
-
-def id_ood(
-  experiment: Experiment,
-  server: Server,
-  clients: Client,
-  views: Sequence[str],
-  key: Key,
-  on_progress: Callable[[int], None] | None = None,
-) -> dict[str, Split]:
-  """Return {view: own and other [K]} with logits over all classes.
-
-  With the key of the run's evaluation, the models are those it evaluated.
-  """
-  scores, owned = score_by_class(
-    experiment, server, clients, views, key, on_progress
-  )
   return {
     view: split_accuracy(score.correct, score.count, owned)
     for view, score in scores.items()
@@ -141,30 +126,29 @@ def score_by_class(
   return scores, owned_classes(experiment.train, num_classes)
 
 
-def first_clients(data: ClientData, number: int) -> ClientData:
-  """Return the data of the first clients; the pool of examples stays whole."""
-  return data._replace(index=data.index[:number], count=data.count[:number])
+def _mean_and_std(values: np.ndarray) -> str:
+  used = values[~np.isnan(values)]
+  return mean_and_std(
+    {'mean': used.mean(), 'std': used.std()} if used.size else None
+  )
 
 
 def draw(splits: dict[str, dict[str, Split]]):
   """Return a figure: own classes on the left, other classes on the right."""
-  styles = {label: style_of(label) for label in splits}
-  css = {label: f'c{at}' for at, label in enumerate(splits)}
+  styles = {f'c{at}': style_of(label) for at, label in enumerate(splits)}
   panels = []
-  for kind, title in TITLES.items():
+  for kind, title in enumerate(TITLES):
     rows = []
-    for label, views in splits.items():
-      *before, after = (getattr(split, kind) for split in views.values())
-      rows.append(
-        Change(
-          styles[label].name, css[label], before[0] if before else None, after
-        )
-      )
+    for (css, style), views in zip(
+      styles.items(), splits.values(), strict=True
+    ):
+      *before, after = (split[kind] for split in views.values())
+      rows.append(Change(style.name, css, before[0] if before else None, after))
     panels.append(Panel(title.capitalize(), plot_clients(rows)))
   views = dict.fromkeys(' and '.join(one) for one in splits.values())
   notes = [
     f'Before and after: {"; ".join(views)}. Dot: a client. Box: the middle '
     'half. Bar: the mean.'
   ]
-  colours = {css[label]: style.colour for label, style in styles.items()}
+  colours = {css: style.colour for css, style in styles.items()}
   return picture.draw('', panels, colours, notes=notes)

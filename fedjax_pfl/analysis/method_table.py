@@ -10,12 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
-
 from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.analysis.communication_budget import data_shapes
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.rules import PROTOCOLS
-from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.types import Task
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import make_task
@@ -43,37 +41,46 @@ def method_table(origins: Mapping[str, str]) -> str:
     num_classes=NUM_CLASSES,
     conv_impl='lax',  # traced in half the time; bytes are the same
   )
-  lines = [HEADER, ('---',) * len(HEADER)]
-  for name in available():
-    lines += [(*row, origins[name]) for row in rows_of(name, task)]
-  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+  rows = [
+    (*row, origins[name]) for name in available() for row in rows_of(name, task)
+  ]
+  return as_markdown(HEADER, rows)
 
 
 def new_client_table() -> str:
   """Return what a client does that comes after training, by method."""
-  lines = [('method', 'a new client'), ('---',) * 2]
+  rows = []
   for name in available():
-    text = load(name).__doc__
-    title, found = TITLE.match(text), NEW_CLIENT.search(text)
-    assert title and found, f'{name}: the docstring has "New client: ..."'
+    found = NEW_CLIENT.search(load(name).__doc__)
+    assert found, f'{name}: the docstring has "New client: ..."'
     sentence = ' '.join(found['text'].split())
-    lines.append((title['name'], sentence[0].lower() + sentence[1:]))
+    rows.append((title_of(name)['name'], sentence[0].lower() + sentence[1:]))
+  return as_markdown(('method', 'a new client'), rows)
+
+
+def as_markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+  lines = [header, ('---',) * len(header), *rows]
   return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def title_of(name: str) -> re.Match:
+  found = TITLE.match(load(name).__doc__)
+  assert found, f'{name}: the docstring begins with "Name (paper): ..."'
+  return found
 
 
 def rows_of(name: str, task: Task) -> Iterator[tuple[str, ...]]:
   """Yield the lines of one method: one for each reading that differs."""
-  module = load(name)
-  title = TITLE.match(module.__doc__)
-  assert title, f'{name}: the docstring begins with "Name (paper): ..."'
-  hp = module.HParams()
-  protocols = (None,)
-  if hasattr(hp, 'protocol'):
-    protocols = getattr(module, 'PROTOCOLS', PROTOCOLS)
+  module, title = load(name), title_of(name)
+  readings = {'': module.HParams()}
+  if hasattr(readings[''], 'protocol'):
+    readings = {
+      protocol: readings['']._replace(protocol=protocol)
+      for protocol in module.RULES['protocol'].choices
+    }
   seen = set()
-  for protocol in protocols:
-    chosen = hp if protocol is None else hp._replace(protocol=protocol)
-    cells = tuple(map(in_kilobytes, message_sizes(module.build(task, chosen))))
+  for protocol, hp in readings.items():
+    cells = tuple(map(in_kilobytes, message_sizes(module.build(task, hp))))
     if cells in seen:
       continue
     label = f', {protocol}' if seen else ''
@@ -89,12 +96,7 @@ def rows_of(name: str, task: Task) -> Iterator[tuple[str, ...]]:
 
 def message_sizes(stages: Sequence[Stage]) -> tuple[int, int, int]:
   """Return the bytes that a client keeps, uploads and downloads a round."""
-
-  def shape(*sizes, dtype='int32'):
-    return jax.ShapeDtypeStruct(sizes, dtype)
-
-  pool = shape(1, *IMAGE, dtype='uint8'), shape(1)
-  data = ClientData(*pool, shape(NUM_CLIENTS, 100), shape(NUM_CLIENTS))
+  data = data_shapes(IMAGE, 'uint8', NUM_CLIENTS, 100)
   *_, (stage, server, clients) = stage_shapes(stages, data)
   sizes = communication.count(stage, server, clients, data)
   return sizes.state, sizes.up, sizes.down

@@ -1,6 +1,6 @@
 """A finished run, opened for a question: its settings, data and last models.
 
-Nothing is written. A question gets `Options` and open runs, and gives an
+Nothing is written. A question gets open runs and `Options`, and gives an
 `Answer`: a figure, and the rows of its CSV.
 """
 
@@ -27,6 +27,8 @@ from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import state_shapes
 
 Log = Callable[[str], None]
+# Replaces fields of a config: those that were given on the command line.
+Edit = Callable[[dict[str, Any]], None]
 
 
 class Options(NamedTuple):
@@ -52,16 +54,17 @@ class OpenRun(NamedTuple):
   def name(self) -> str:
     return display_name(self.label)
 
+  def num_clients(self, options: Options) -> int:
+    """Return how many clients the question is about, from the first."""
+    total = self.settings.data.num_seen_clients
+    return min(options.clients or total, total)
+
 
 class Answer(NamedTuple):
   figure: Any
   header: tuple[str, ...]  # of the CSV
   rows: Iterable[Sequence[Any]]
   text: str = ''  # to be printed
-
-
-# Replaces fields of a config: those that were given on the command line.
-Edit = Callable[[dict[str, Any]], None]
 
 
 def open_runs(
@@ -71,10 +74,7 @@ def open_runs(
   *,
   with_data: bool,
 ) -> list[OpenRun]:
-  """Return the runs in their order, each once.
-
-  With their experiments if `with_data`.
-  """
+  """Return the runs, each once; with their experiments if `with_data`."""
   paths = each_once(workdirs)
   read = [read_run(path, log, edit) for path in paths]
   labels = labels_of([settings.algorithm for settings, _ in read], paths)
@@ -102,45 +102,37 @@ def read_run(
       cause='a config.json of another program',
     )
   settings = parse_config(stored['config'])
-  added = absent_fields(stored['config'], settings)
+  known = {*flatten(stored['config']), 'hp'}
+  added = [
+    f'{name}={value!r}'
+    for name, value in flat_config(settings).items()
+    if name not in known
+  ]
   if added:
     log(f'{workdir} is older than these fields, which get their defaults: ')
-    log('  ' + ', '.join(f'{name}={value!r}' for name, value in added.items()))
+    log(f'  {", ".join(added)}')
   # No question about models is one about the user's metrics.
   config = {**to_config(settings), 'metrics': ()}
   if edit:
     edit(config)
-    check_same_code(workdir, settings, config)
+    _check_same_code(workdir, flat_config(settings), config)
   return parse_config(config), stored['data']
 
 
-def check_same_code(
-  workdir: str | os.PathLike, settings: Settings, config: Mapping[str, Any]
+def _check_same_code(
+  workdir: str | os.PathLike, stored: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
   """Refuse a file of the user's code that is not as the run had it."""
-  stored = flat_config(settings)
   for field in ('model', 'loss', 'partition'):
-    before, now = (digest_of(one[field]) for one in (stored, config))
-    if before and now and before != now:
+    digests = digest_of(stored[field]), digest_of(now[field])
+    if all(digests) and digests[0] != digests[1]:
       raise bad_input(
         field,
-        got=config[field],
+        got=now[field],
         expected=f'{stored[field]}, with which {workdir} was trained',
         choices=['the file as it was'],
         cause='the file has changed since, or is another one',
       )
-
-
-def absent_fields(
-  config: Mapping[str, Any], settings: Settings
-) -> dict[str, Any]:
-  """Return the fields that a stored config lacks, with their values."""
-  known = flatten(config)
-  return {
-    name: value
-    for name, value in flat_config(settings).items()
-    if name not in known and name != 'hp'
-  }
 
 
 def rebuild(
@@ -163,36 +155,32 @@ def rebuild(
 
 
 def load_states(
-  experiment: Experiment,
-  workdir: str | os.PathLike,
-  log: Callable[[str], None],
+  experiment: Experiment, workdir: str | os.PathLike, log: Log
 ) -> tuple[Server, Client]:
   """Return server and clients as the run ends, from its last checkpoint.
 
   After the last round, or with select=validation after the chosen one. Only
   these two are read: other parts may differ between versions.
   """
-  folder = pathlib.Path(workdir) / 'checkpoints'
   is_chosen = experiment.settings.evaluation.select == 'validation'
+  parts = ('chosen',) if is_chosen else ('server', 'clients')
 
   def like(step):
     state = state_shapes(experiment, step)
-    if is_chosen:
-      return {'chosen': state.chosen}
-    return {'server': state.server, 'clients': state.clients}
+    return {part: getattr(state, part) for part in parts}
 
+  folder = pathlib.Path(workdir) / 'checkpoints'
   restored = checkpoint.restore(folder, like, log, part=True)
   if restored is None or restored[0] < experiment.rounds:
+    saved = f'round {restored[0]} saved' if restored else 'no checkpoint'
     raise bad_input(
       'run',
-      got=f'{workdir} with '
-      + (f'round {restored[0]} saved' if restored else 'no checkpoint'),
+      got=f'{workdir} with {saved}',
       expected=f'the checkpoint after its last round, {experiment.rounds}',
       cause='a run that is not finished, or a copy without checkpoints/',
     )
-  if is_chosen:
-    return chosen_states(experiment, restored[1]['chosen'])
-  return restored[1]['server'], restored[1]['clients']
+  found = [restored[1][part] for part in parts]
+  return chosen_states(experiment, *found) if is_chosen else tuple(found)
 
 
 def load_global(task: Task, workdir: str | os.PathLike) -> Params:

@@ -6,8 +6,7 @@
 (FedBABU, Table 20 and Figure 13.)
 """
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +19,9 @@ class Split(NamedTuple):
 
   own: np.ndarray  # [...] on the client's own classes: ID
   other: np.ndarray  # [...] on all other classes: OOD
+
+
+TITLES = Split('classes of the client', 'all other classes')
 
 
 def owned_classes(data: ClientData, num_classes: int) -> np.ndarray:
@@ -42,21 +44,3 @@ def split_accuracy(
 
   owned = np.asarray(owned, bool)
   return Split(accuracy(owned), accuracy(~owned))
-
-
-def summary(values: np.ndarray) -> dict[str, Any]:
-  """Return mean, population std and number of the values that are not NaN."""
-  used = values[~np.isnan(values)]
-  return {
-    'mean': float(used.mean()) if used.size else math.nan,
-    'std': float(used.std()) if used.size else math.nan,
-    'num_clients': int(used.size),
-    'num_left_out': int(values.size - used.size),
-  }
-
-
-def mean_over_clients(values: np.ndarray) -> np.ndarray:
-  """Return the mean over the first axis without NaN; NaN where all are."""
-  real = ~np.isnan(values)
-  total = np.sum(np.where(real, values, 0.0), 0)
-  return np.where(real.any(0), total / np.maximum(real.sum(0), 1), np.nan)

@@ -7,7 +7,7 @@ calls a `Watch` with the models of its epochs.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,9 @@ from jax import lax
 from fedjax_pfl.client.local_training import Watch
 from fedjax_pfl.core.algorithm import Server
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Task
+from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_classes
+from fedjax_pfl.evaluation.metrics import score_classes
 from fedjax_pfl.federated.failures import HAS_SENT, with_failures
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training.build import Experiment, build_stages
@@ -56,7 +56,10 @@ def replay(
 ) -> Iterator[Round]:
   """Yield the first rounds of a run, scored after every local epoch."""
   settings, train = experiment.settings, experiment.train
-  pool = _append(train, images)
+  pool = train._replace(  # the images are at its end
+    x=jnp.concatenate([train.x[:], jnp.asarray(images.x)]),
+    y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
+  )
   test_rows = jnp.arange(len(train.y), len(pool.y))
   watch = make_watch(experiment.task, test_rows)
   stages = build_stages(settings, experiment.task, watch)
@@ -76,24 +79,23 @@ def replay(
       server, clients, metrics = round_fn(
         server, clients, cohort, pool, keys['rounds']
       )
-      yield Round(
-        server,
-        np.asarray(cohort),
-        _watched(metrics, stage.name),
-        _mean_loss(metrics),
-      )
+      if 'watched' not in metrics:
+        raise bad_input(
+          'run',
+          got=f'a run of {stage.name}, whose metrics do not cover its epochs',
+          expected='a method whose metrics are those of local_training.fit',
+          cause='a method that does not train on clients, or by a loop of its '
+          'own',
+        )
+      losses = np.asarray(metrics['loss'])
+      # Of the clients that sent something; of all if none did.
+      sent = np.asarray(metrics.get(HAS_SENT, np.ones(losses.shape, bool)))
+      loss = float(np.mean(losses[sent] if sent.any() else losses))
+      correct = np.asarray(metrics['watched'])
+      yield Round(server, np.asarray(cohort), correct, loss)
 
 
-def _mean_loss(metrics: dict[str, Any]) -> float:
-  """Return the mean over the clients that sent something; else over all."""
-  losses = np.asarray(metrics['loss'])
-  sent = np.asarray(metrics.get(HAS_SENT, np.ones(losses.shape, bool)))
-  return float(np.mean(losses[sent] if sent.any() else losses))
-
-
-def make_watch(
-  task: Task, test_rows: Array, batch_size: int = TEST_BATCH
-) -> Watch:
+def make_watch(task: Task, test_rows: Array) -> Watch:
   """Return (models, data) -> right answers [tau + 1, Y] to the `test_rows`.
 
   The rows are in the pool that also holds the clients' own examples.
@@ -107,41 +109,15 @@ def make_watch(
         expected='a method whose local training is that of one model',
         cause='it trains several models at once, such as a mixture',
       )
-    test = data._replace(
-      index=test_rows, count=jnp.asarray(len(test_rows), jnp.int32)
-    )
+    count = jnp.asarray(len(test_rows), jnp.int32)
+    test = data._replace(index=test_rows, count=count)
+
+    def correct(params):
+      return score_classes(
+        task.num_classes, task.logits, params, test, task.normalise
+      ).correct
+
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
-    return lax.map(
-      lambda params: (
-        score_classes(
-          task.num_classes,
-          task.logits,
-          params,
-          test,
-          task.normalise,
-          batch_size,
-        ).correct
-      ),
-      stacked,
-    )
+    return lax.map(correct, stacked)
 
   return watch
-
-
-def _append(train: ClientData, images: Images) -> ClientData:
-  """Return the clients with these images at the end of their pool."""
-  return train._replace(
-    x=jnp.concatenate([train.x[:], jnp.asarray(images.x)]),
-    y=jnp.concatenate([train.y, jnp.asarray(images.y, train.y.dtype)]),
-  )
-
-
-def _watched(metrics: dict[str, Any], name: str) -> np.ndarray:
-  if 'watched' not in metrics:
-    raise bad_input(
-      'run',
-      got=f'a run of {name}, whose metrics do not cover its epochs',
-      expected='a method whose metrics are those of local_training.fit',
-      cause='a method that does not train on clients, or by a loop of its own',
-    )
-  return np.asarray(metrics['watched'])

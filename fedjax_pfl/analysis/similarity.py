@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedjax_pfl.analysis.charts import chart
 from fedjax_pfl.analysis.open_run import (
   Answer,
   Log,
@@ -34,13 +35,11 @@ from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.report.charts import panels, picture
-from fedjax_pfl.report.charts.lines import Series
+from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.styles import SOLID, Style
 from fedjax_pfl.training.state import random_streams
 
-NEEDS_DATA = True
 HEADER = ('run', 'layer', 'epoch', 'cosine')
 BLOCK = 10  # clients between two updates of the progress bar
 MARKERS = 'osD^vP<>Xhp'
@@ -51,33 +50,40 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   del log
   rows, shown, colours = [], [], {}
   for place, run in enumerate(runs):
-    number = _num_clients(run, options)
+    number = run.num_clients(options)
     cosines = measure(run, number, options.epochs)
-    title = f'{run.name}, {number} clients'
     # Each with its own scale: methods differ by a factor of ten.
+    title = f'{run.name}, {number} clients'
     panel, found = plot_layers(title, cosines, f'r{place}')
     shown += panel
     colours |= found
-    for layer, values in cosines.items():
-      for epoch, value in enumerate(values):
-        rows.append([run.label, layer, epoch, f'{value:.8f}'])
+    rows += [
+      [run.label, layer, epoch, f'{value:.8f}']
+      for layer, values in cosines.items()
+      for epoch, value in enumerate(values)
+    ]
   return Answer(picture.draw('', shown, colours), HEADER, rows)
 
 
-def measure(
-  run: OpenRun, num_clients: int, epochs: int
-) -> dict[str, np.ndarray]:
+def measure(run: OpenRun, number: int, epochs: int) -> dict[str, np.ndarray]:
   """Return {layer: [epochs + 1]} of the first clients."""
+  if number < 2:
+    raise bad_input(
+      'clients',
+      got=number,
+      expected='two clients or more',
+      cause='a similarity is one between two clients',
+    )
   task = run.experiment.task
   finetune = dataclasses.asdict(run.settings.finetune) | {'epochs': (epochs,)}
   with progress.progress(
-    f'fine-tuning {run.name}', num_clients, unit='client'
+    f'fine-tuning {run.name}', number, unit='client'
   ) as bar:
     return finetuning_cosines(
       task,
       load_global(task, run.path),
       run.experiment.eval_data[0],  # what adapt_on names
-      np.arange(num_clients),
+      np.arange(number),
       random_streams(run.settings.seed)['evaluation'],
       Finetuning(**finetune),
       bar.update,
@@ -100,36 +106,19 @@ def finetuning_cosines(
   fold_in(key, id).
   """
   every_epoch = tuple(range(1, max(finetuning.epochs) + 1))
-  sum_fn = make_sum_of_units(task, finetuning._replace(epochs=every_epoch))
-  sums = None
-  for first in range(0, len(ids), BLOCK):
-    block = jnp.asarray(ids[first : first + BLOCK])
-    part = sum_fn(params, train, block, key)
-    sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
-    on_progress(min(first + BLOCK, len(ids)))
-  cosines = {
-    layer: np.asarray(jax.vmap(lambda s: cosine_of_sum(s, len(ids)))(rows))
-    for layer, rows in sums.items()
-  }
-  return {layer: cosines[layer] for layer in layer_weights(params)}
-
-
-def make_sum_of_units(
-  task: Task, finetuning: Finetuning
-) -> Callable[..., dict[str, Array]]:
-  """Return (params, train, ids, key) -> {layer: sum of u_i [E + 1, D]}."""
+  finetuning = finetuning._replace(epochs=every_epoch)
 
   def units(params, train, client_id, key):
+    """Return {layer: u_i [E + 1, D]} of one client."""
     data = ClientData(
       train.x, train.y, train.index[client_id], train.count[client_id]
     )
     models = personalization.finetune(
       task, params, data, jax.random.fold_in(key, client_id), finetuning
     )
-    moments = [params, *models.values()]  # after 0, 1, .., E epochs
     return jax.tree.map(
       lambda *rows: jnp.stack([row / jnp.linalg.norm(row) for row in rows]),
-      *[layer_weights(model) for model in moments],
+      *[layer_weights(model) for model in (params, *models.values())],
     )
 
   @jax.jit
@@ -142,7 +131,16 @@ def make_sum_of_units(
     start = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     return lax.scan(add, start, ids)[0]
 
-  return sum_of_units
+  sums = None
+  for first in range(0, len(ids), BLOCK):
+    block = jnp.asarray(ids[first : first + BLOCK])
+    part = sum_of_units(params, train, block, key)
+    sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
+    on_progress(min(first + BLOCK, len(ids)))
+  cosine_fn = jax.vmap(lambda total: cosine_of_sum(total, len(ids)))
+  return {
+    layer: np.asarray(cosine_fn(sums[layer])) for layer in layer_weights(params)
+  }
 
 
 def plot_layers(
@@ -155,42 +153,17 @@ def plot_layers(
   """
   from matplotlib import colormaps, colors  # 0.2 s
 
-  shades = colormaps['viridis_r'](np.linspace(0.15, 0.85, len(cosines)))
-  colours = {
-    f'{css}l{at}': colors.to_hex(shade) for at, shade in enumerate(shades)
-  }
-  colours[f'{css}l{len(cosines) - 1}'] = '#000000'
-  markers = [MARKERS[at % len(MARKERS)] for at in range(len(cosines) - 1)] + [
-    '*'
-  ]
-  lines = [
-    Series(
-      layer,
-      name,
-      Style(layer, colour, colour, SOLID, marker),
-      np.arange(len(values)),
-      values,
-      digits=4,
-    )
-    for (layer, values), (name, colour), marker in zip(
-      cosines.items(), colours.items(), markers, strict=True
-    )
-  ]
-  words = 'fine-tuning epochs', 'mean cosine between clients'
-  return panels.curves(title, lines, *words), colours
-
-
-def _num_clients(run: OpenRun, options: Options) -> int:
-  total = run.settings.data.num_seen_clients
-  number = min(options.clients or total, total)
-  if number < 2:
-    raise bad_input(
-      'clients',
-      got=number,
-      expected='two clients or more',
-      cause='a similarity is one between two clients',
-    )
-  return number
+  lines = []
+  for at, (layer, values) in enumerate(cosines.items()):
+    share = 0.15 + 0.7 * at / max(len(cosines) - 1, 1)
+    colour = colors.to_hex(colormaps['viridis_r'](share))
+    marker = MARKERS[at % len(MARKERS)]
+    if at == len(cosines) - 1:
+      colour, marker = '#000000', '*'
+    style = Style(layer, colour, colour, SOLID, marker)
+    lines.append((style, np.arange(len(values)), values))
+  labels = 'fine-tuning epochs', 'mean cosine between clients'
+  return chart(title, lines, labels, css=f'{css}l', digits=4)
 
 
 def mean_pairwise_cosine(rows: Array) -> Array:
@@ -220,7 +193,15 @@ def head_row_cosine(params: Params) -> float:
 
 
 def layer_weights(params: Params) -> dict[str, Array]:
-  """Return the kernels of every layer as one vector, in order of depth."""
+  """Return the kernels of every layer as one vector, in order of depth.
+
+  That is stem, block2, block10, head.
+  """
+
+  def depth(layer):
+    number = re.search(r'\d+', layer)
+    return layer == 'head', int(number[0]) if number else -1, layer
+
   kernels: dict[str, list[Array]] = {}
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
     names = [key.key for key in path]
@@ -228,11 +209,5 @@ def layer_weights(params: Params) -> dict[str, Array]:
       kernels.setdefault(names[0], []).append(jnp.ravel(leaf))
   return {
     layer: jnp.concatenate(kernels[layer])
-    for layer in sorted(kernels, key=_depth)
+    for layer in sorted(kernels, key=depth)
   }
-
-
-def _depth(layer: str) -> tuple:
-  """Return a key that sorts stem, block2, block10, head."""
-  number = re.search(r'\d+', layer)
-  return layer == 'head', int(number[0]) if number else -1, layer

@@ -5,40 +5,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedjax_pfl.analysis.charts import chart
 from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
 from fedjax_pfl.analysis.similarity import head_row_cosine
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report.charts import panels, picture
-from fedjax_pfl.report.charts.lines import Series
+from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.styles import Style, distinct_styles, style_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 
-NEEDS_DATA = False
 HEADER = ('run', 'head_cosine', 'epoch', 'percent')
 
 
 def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Draw the metrics of the runs; the legend has the head's mean row cosine."""
   del options, log
-  curves = {run.label: read_curve(run) for run in runs}
-  cosines = {run.label: read_head_cosine(run.path) for run in runs}
+  curves = [read_curve(run) for run in runs]
+  cosines = [read_head_cosine(run.path) for run in runs]
   rows = [
-    [label, format_number(cosines[label]), f'{epoch:g}', format_number(value)]
-    for label, curve in curves.items()
+    [run.label, format_number(cosine), f'{epoch:g}', format_number(value)]
+    for run, cosine, curve in zip(runs, cosines, curves, strict=True)
     for epoch, value in zip(*curve, strict=True)
   ]
   styles = make_styles(runs, cosines)
-  colours = {f'c{at}': style.colour for at, style in enumerate(styles.values())}
-  lines = [
-    Series(styles[label].name, css, styles[label], *curve)
-    for css, (label, curve) in zip(colours, curves.items(), strict=True)
-  ]
-  shown = panels.curves(
-    '', lines, 'epochs: rounds x local_epochs', 'test accuracy, %'
-  )
-  return Answer(picture.draw('', shown, colours), HEADER, rows)
+  lines = [(style, *own) for style, own in zip(styles, curves, strict=True)]
+  labels = 'epochs: rounds x local_epochs', 'test accuracy, %'
+  return Answer(picture.draw('', *chart('', lines, labels)), HEADER, rows)
 
 
 def read_curve(run: OpenRun) -> tuple[np.ndarray, np.ndarray]:
@@ -73,20 +66,15 @@ def read_head_cosine(path: pathlib.Path) -> float:
 
 
 def make_styles(
-  runs: Sequence[OpenRun], cosines: dict[str, float]
-) -> dict[str, Style]:
+  runs: Sequence[OpenRun], cosines: Sequence[float]
+) -> list[Style]:
   """Return a style for each method, or for each run where methods repeat."""
-  labels = [run.label for run in runs]
-  methods = {run.settings.algorithm for run in runs}
-  styles = {label: style_of(label) for label in labels}
-  if len(methods) < len(runs):
-    styles = {
-      label: style._replace(name=styles[label].name)
-      for label, style in distinct_styles(labels).items()
-    }
-  return {
-    label: style
-    if np.isnan(cosines[label])
-    else style._replace(name=f'{style.name}, head cosine {cosines[label]:.4f}')
-    for label, style in styles.items()
-  }
+  styles = [style_of(run.label) for run in runs]
+  names = [style.name for style in styles]
+  if len({run.settings.algorithm for run in runs}) < len(runs):
+    styles = distinct_styles([run.label for run in runs]).values()
+  words = ['' if np.isnan(c) else f', head cosine {c:.4f}' for c in cosines]
+  return [
+    style._replace(name=name + more)
+    for style, name, more in zip(styles, names, words, strict=True)
+  ]

@@ -17,13 +17,13 @@ from helpers import (
 )
 
 from fedjax_pfl.analysis import class_curves, own_classes, replay
-from fedjax_pfl.analysis.open_run import OpenRun, Options, load_states
+from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import score_classes
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.evaluators import as_one_client
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -37,13 +37,13 @@ def updated(name, train):
   return server, jax.jit(algorithm.local_update)(server, (), data, KEY(2))
 
 
-def keep_models(models, data):
-  return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
-
-
 @pytest.mark.parametrize('name', ['fedavg', 'fedbabu'])
 def test_the_models_seen_are_those_of_the_method(name):
   """The server's, then what one epoch would send, and last what is sent."""
+
+  def keep_models(models, data):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+
   watched = TRAIN._replace(watch=keep_models)
   server, (_, up, metrics) = updated(name, watched)
   _, (_, up_of_one_epoch, _) = updated(name, TRAIN._replace(epochs=1))
@@ -54,32 +54,48 @@ def test_the_models_seen_are_those_of_the_method(name):
   assert_close(end, trees.combine(up, server.params))
 
 
+def losses_of(workdir):
+  return [line['loss'] for line in run_dir.load_metrics(workdir)]
+
+
 def test_a_replay_is_the_run(tiny_run):
   """Servers and losses are the run's; the last round ends where it did."""
   experiment, workdir = tiny_run
   images = replay.evenly_spaced(experiment.dataset.test, 0)
   rounds = [*replay.replay(experiment, images, 9)]
-  assert len(rounds) == 3
   server, _ = load_states(experiment, workdir, print)
   assert_close(rounds[-1].server, server)
-  losses = [line['loss'] for line in run_dir.load_metrics(workdir)]
-  np.testing.assert_allclose([one.loss for one in rounds], losses, rtol=1e-4)
+  losses = [one.loss for one in rounds]
+  np.testing.assert_allclose(losses, losses_of(workdir), rtol=1e-4)
   # The first answers of a round are those of the server before it.
-  test = ClientData(
-    jnp.asarray(images.x),
-    jnp.asarray(images.y),
-    jnp.arange(len(images.y)),
-    jnp.array(len(images.y)),
-  )
-  task = experiment.task
-  want = score_classes(
-    10, task.logits, rounds[1].server.params, test, task.normalise
-  )
+  task, params = experiment.task, rounds[1].server.params
+  test = as_one_client(images)
+  want = score_classes(10, task.logits, params, test, task.normalise)
   correct = rounds[2].correct
   assert correct.shape == (3, 2 + 1, 10)
   assert (correct[:, 0] == np.asarray(want.correct)).all()
   trained = rounds[0].correct
   assert (trained[:, 1] != trained[:, 0]).any()
+
+
+def test_a_replay_has_all_clients_where_the_run_had_them(tmp_path):
+  """FedConcat infers from the models of all clients, then trains cohorts."""
+  hp = {'clusters': 2, 'distributions': 'inferred', 'classifier_rounds': 1}
+  experiment = make_experiment(
+    algorithm='fedconcat',
+    rounds=2,
+    local_epochs=1,
+    max_train_examples=80,
+    hp={**hp, 'noise_inputs': 8},
+    views=('initial',),
+    eval_views=(),
+  )
+  train(experiment, tmp_path)
+  images = replay.evenly_spaced(experiment.dataset.test, 8)
+  rounds = [*replay.replay(experiment, images, 2)]
+  assert [len(one.cohort) for one in rounds] == [10, 3]
+  losses = [one.loss for one in rounds]
+  np.testing.assert_allclose(losses, losses_of(tmp_path)[:2], rtol=1e-4)
 
 
 def test_saw_tooth_by_hand():
@@ -103,38 +119,13 @@ def test_saw_tooth_by_hand():
   np.testing.assert_allclose(split.other, [50, 0, 100, 25, 50, 0, 0])
 
 
-def test_a_round_begins_where_an_epoch_repeats(tiny_run, monkeypatch):
+def test_a_round_begins_where_an_epoch_repeats():
   """FedRep's rounds have epochs of the head, and one of the body."""
-  experiment, workdir = tiny_run  # local_epochs=2
   epochs = np.array([0, 1, 2, 3, 3, 4, 5, 6])
-  split = own_classes.Split(np.zeros(8), np.zeros(8))
-  monkeypatch.setattr(class_curves, 'measure', lambda *run: (epochs, split))
-  run = OpenRun('fedrep', workdir, experiment.settings, experiment)
-  rows = [*class_curves.answer([run], Options(), print).rows]
+  split = own_classes.Split(np.zeros(8), np.full(8, np.nan))
+  rows = class_curves.rows_of('fedrep', (epochs, split))
   assert [row[1] for row in rows] == [1] * 4 + [2] * 4
-
-
-def test_a_replay_has_all_clients_where_the_run_had_them(tmp_path):
-  """FedConcat infers from the models of all clients, then trains cohorts."""
-  hp = {'clusters': 2, 'distributions': 'inferred', 'classifier_rounds': 1}
-  experiment = make_experiment(
-    algorithm='fedconcat',
-    rounds=2,
-    local_epochs=1,
-    max_train_examples=80,
-    hp={**hp, 'noise_inputs': 8},
-    views=('initial',),
-    eval_views=(),
-    log_every=1,
-  )
-  train(experiment, tmp_path / 'run')
-  losses = [line['loss'] for line in run_dir.load_metrics(tmp_path / 'run')]
-  images = replay.evenly_spaced(experiment.dataset.test, 8)
-  rounds = [*replay.replay(experiment, images, 2)]
-  assert [len(one.cohort) for one in rounds] == [10, 3]
-  np.testing.assert_allclose(
-    [one.loss for one in rounds], losses[:2], rtol=1e-4
-  )
+  assert rows[0] == ['fedrep', 1, 0, '0.0000', '']
 
 
 @pytest.mark.parametrize(
@@ -147,15 +138,9 @@ def test_images_are_evenly_spaced(number, rows):
   assert got.y.tolist() == [10 * row for row in rows]
 
 
-def test_no_images_to_space_sentence():
+def test_what_cannot_be_replayed(tiny_run):
   nothing = Images(np.zeros((0, 2, 2, 1)), np.zeros(0, int))
   assert 'no test images' in refused(replay.evenly_spaced, nothing, 3)
-
-
-def test_methods_that_cannot_be_watched():
-  task = make_task()
-  watch = replay.make_watch(task, jnp.arange(2))
+  watch = replay.make_watch(make_task(), jnp.arange(2))
   with pytest.raises(BadInput, match='trains something else than one model'):
     watch([{'fed': {}, 'loc': {}}], make_data())
-  with pytest.raises(BadInput, match='whose metrics do not cover'):
-    replay._watched({'loss': 1.0}, 'own')

@@ -1,42 +1,18 @@
 """One tiny finished run for all analyses."""
 
-import helpers
 import jax
 import pytest
+import small_runs
 import threadpoolctl
 
-from configs import digits
-from fedjax_pfl.federated.cohort import cohort_size
-from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import Experiment, build_stages
-from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.loop import train
 
-TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
 
-
-def make_experiment(**changes) -> Experiment:
+def make_experiment(**changes):
   """Return what `build` returns, but for the model."""
-  config = digits.get_config('fedbabu').to_dict()
-  config['finetune']['epochs'] = (1,)
-  config |= {
-    'num_clients': 10,
-    'max_train_examples': 200,
-    'client_fraction': 0.3,
-    'rounds': 3,
-    'local_epochs': 2,
-    'batch_size': 8,
-    'learning_rate': 0.02,
-    **changes,
-  }
-  settings = parse_config(config)
-  return Experiment(
-    settings,
-    *build_data(settings, lambda text: None),
-    TASK,
-    build_stages(settings, TASK),
-    cohort_size(settings.data.num_clients, settings.training.client_fraction),
-  )
+  every = {'log_every': 1, 'checkpoint_every': 1, 'save_clients': (0,)}
+  own = {'rounds': 3, 'local_epochs': 2, 'eval_every': 1, **every, **changes}
+  return small_runs.make_experiment(**own)
 
 
 @pytest.fixture(scope='session', autouse=True)

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.analysis.export import (
   Choice,
-  check_output,
   choose,
   export,
   export_model,
@@ -32,6 +32,7 @@ from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.settings import parse_config
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
+SERVER = Choice(None, '')
 USAGE = Path(__file__).parents[2] / 'docs' / 'usage.md'
 CONFIG = {
   'dataset': 'synthetic',
@@ -135,23 +136,27 @@ def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
   assert str(workdir.parent) not in json.dumps(header)
 
 
+def put(experiment, workdir, choice, path):
+  """Return the model that was written, its header, and what was logged."""
+  logged = []
+  export_model(experiment, workdir, choice, path, logged.append)
+  return *load_model(path), logged[-1]
+
+
 def test_the_server_without_tests_of_its_own(cnn_run, tmp_path):
   experiment, workdir = cnn_run
   none = Images(experiment.dataset.test.x[:0], experiment.dataset.test.y[:0])
   dataset = experiment.dataset._replace(test=none)
-  path, logged = tmp_path / 'm.npz', []
   untested = experiment._replace(dataset=dataset)
-  export_model(untested, workdir, Choice(None, ''), path, logged.append)
-  _, header = load_model(path)
+  _, header, line = put(untested, workdir, SERVER, tmp_path / 'm.npz')
   assert (header['test_count'], header['test_accuracy']) == (0, None)
-  assert logged[-1].endswith('there are no test examples for it.')
+  assert line.endswith('there are no test examples for it.')
 
 
 def test_a_personal_model_is_the_one_that_the_run_evaluated(tiny_run, tmp_path):
   experiment, workdir = tiny_run
-  path = tmp_path / 'm.npz'
-  export_model(experiment, workdir, Choice(0, 'finetuned'), path, print)
-  params, header = load_model(path)
+  choice = Choice(0, 'finetuned')
+  params, header, _ = put(experiment, workdir, choice, tmp_path / 'm.npz')
   saved, _ = load_model(workdir / 'model' / 'finetuned_client0.npz')
   helpers.assert_close(params, saved)
   assert (header['client'], header['view']) == (0, 'finetuned')
@@ -167,10 +172,8 @@ def test_a_personal_model_is_the_one_that_the_run_evaluated(tiny_run, tmp_path):
 )
 def test_class_means_are_beside_the_parameters(tiny_run, tmp_path, name):
   experiment, workdir = tiny_run
-  path = tmp_path / 'm.npz'
   choice = Choice(2, f'templates_{name}')
-  export_model(experiment, workdir, choice, path, lambda text: None)
-  tree, header = load_model(path)
+  tree, header, _ = put(experiment, workdir, choice, tmp_path / 'm.npz')
   assert header['rule']['name'] == f'network, {name}'
   assert header['batch_statistics']
   data = helpers.client_of(experiment.test, 2)
@@ -218,87 +221,74 @@ def test_every_model_has_settings_that_json_can_hold(name):
 # ---- bad input
 
 
-def refused(call):
-  return helpers.refused(call)
+@pytest.mark.parametrize(
+  ('given', 'words'),
+  [
+    ({'run': 'no'}, "run: got '"),
+    ({'client': '4'}, "client: got '4', expected a client of the run, 0"),
+    ({'client': '-1'}, "client: got '-1'"),
+    ({'client': '²'}, "client: got '²'"),
+    (
+      {'client': 'server', 'view': 'initial'},
+      'expected none: the server has one model',
+    ),
+    ({'output': 'old.npz'}, 'it is there already'),
+    ({'output': 'model.safetensors'}, 'the ending of another format'),
+    ({'output': 'no/new.npz'}, 'there is no folder'),
+  ],
+)
+def test_what_cannot_be_exported_is_a_sentence(cnn_run, tmp_path, given, words):
+  old = tmp_path / 'old.npz'
+  old.write_bytes(b'mine')
+  own = {'client': '1', 'view': '', 'output': 'new.npz', **given}
+  run = tmp_path / given['run'] if 'run' in given else cnn_run[1]
+  output = tmp_path / own['output']
+  call = run, own['client'], own['view'], output, pytest.fail
+  assert words in refused(export, *call)
+  assert [*tmp_path.iterdir()] == [old] and old.read_bytes() == b'mine'
 
 
-def test_what_cannot_be_exported_is_a_sentence(cnn_run, tmp_path):
+def test_what_this_run_has_not_got(cnn_run, tmp_path):
   experiment, workdir = cnn_run
-
-  def put(client='1', view='', output='new.npz', run=workdir):
-    message = refused(
-      lambda: export(run, client, view, tmp_path / output, pytest.fail)
-    )
-    assert not (tmp_path / 'new.npz').exists()
-    return message
-
-  assert put(run=tmp_path / 'no').startswith("run: got '")
-  assert put('4').startswith("client: got '4', expected a client of the run, 0")
-  assert put('-1').startswith("client: got '-1'")
-  assert put('²').startswith("client: got '²'")
-  assert 'expected none: the server has one model' in put('server', 'initial')
-  (tmp_path / 'old.npz').write_bytes(b'mine')
-  assert 'it is there already' in put(output='old.npz')
-  assert (tmp_path / 'old.npz').read_bytes() == b'mine'
-  assert 'the ending of another format' in put(output='model.safetensors')
-  assert 'there is no folder' in put(output='no/new.npz')
-  (tmp_path / 'old.npz').unlink()
-  (tmp_path / 'old.npz').mkdir()
-  message = refused(
-    lambda: export_model(
-      experiment, workdir, Choice(None, ''), tmp_path / 'old.npz', print
-    )
-  )
-  assert 'expected a file that can be written' in message
-  message = refused(
-    lambda: export_model(
-      experiment, workdir, Choice(1, 'finetund'), tmp_path / 'new.npz', print
-    )
-  )
-  assert 'did you mean finetuned?' in message
-  no_global = without_global(experiment)
-  message = refused(
-    lambda: export_model(
-      no_global, workdir, Choice(None, ''), tmp_path / 'new.npz', print
-    )
-  )
-  assert "client: got 'server', expected a client: fedavg has no global" in (
-    message
-  )
-  assert not (tmp_path / 'new.npz').exists()
-
-
-def without_global(experiment):
   (stage,) = experiment.stages
   algorithm = stage.algorithm._replace(global_model=None)
-  return experiment._replace(stages=(stage._replace(algorithm=algorithm),))
+  headless = experiment._replace(stages=(stage._replace(algorithm=algorithm),))
+  (tmp_path / 'folder.npz').mkdir()
+  for own, choice, name, words in (
+    (experiment, SERVER, 'folder', 'expected a file that can be written'),
+    (experiment, Choice(1, 'finetund'), 'm', 'did you mean finetuned?'),
+    (
+      headless,
+      SERVER,
+      'm',
+      "client: got 'server', expected a client: fedavg has no global",
+    ),
+  ):
+    path = tmp_path / f'{name}.npz'
+    assert words in refused(export_model, own, workdir, choice, path, print)
+  assert not (tmp_path / 'm.npz').exists()
 
 
 def test_a_run_whose_checkpoint_is_damaged_or_gone(cnn_run, tmp_path):
   experiment, workdir = cnn_run
-  copy = tmp_path / 'run'
+  copy, path = tmp_path / 'run', tmp_path / 'm.npz'
   shutil.copytree(workdir, copy)
-  for path in (copy / 'checkpoints').rglob('*'):
-    if path.is_file() and path.name != 'checksums.json':
-      path.write_bytes(path.read_bytes()[:-1] + b'x')
-
-  def call():
-    export_model(experiment, copy, Choice(1, ''), tmp_path / 'm.npz', print)
-
-  assert refused(call).startswith('checkpoints: got ')
+  for file in (copy / 'checkpoints').rglob('*'):
+    if file.is_file() and file.name != 'checksums.json':
+      file.write_bytes(file.read_bytes()[:-1] + b'x')
+  call = experiment, copy, Choice(1, ''), path, print
+  assert refused(export_model, *call).startswith('checkpoints: got ')
   shutil.rmtree(copy / 'checkpoints')
-  assert 'a copy without checkpoints/' in refused(call)
+  assert 'a copy without checkpoints/' in refused(export_model, *call)
   (copy / 'result.json').unlink()
-  message = refused(lambda: export(copy, '1', '', tmp_path / 'm.npz', print))
+  message = refused(export, copy, '1', '', path, print)
   assert 'a run that has not got that far' in message
-  assert not (tmp_path / 'm.npz').exists()
+  assert not path.exists()
 
 
 def test_the_view_of_a_client_is_that_of_the_result():
-  settings = parse_config(
-    {**CONFIG, 'validation_fraction': 0.2, 'select': 'validation'}
-  )
+  chosen = {**CONFIG, 'validation_fraction': 0.2, 'select': 'validation'}
+  settings = parse_config(chosen)
   result = {'validation': {'view': 'finetuned_1'}}
   assert choose(settings, result, '3', '') == Choice(3, 'finetuned_1')
   assert choose(settings, result, '3', 'initial') == Choice(3, 'initial')
-  assert check_output('m.npz') == Path('m.npz')

@@ -3,11 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, make_task
+from helpers import KEY, make_task, refused
 
 from fedjax_pfl.analysis import class_names
 from fedjax_pfl.analysis.features import embed, image_features
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.images import Images
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -55,28 +54,31 @@ def test_the_coarse_classes_of_cifar100():
   assert len(set(class_names.CIFAR100)) == 100 and len(class_names.COARSE) == 20
 
 
-def test_choices_of_classes():
-  choose = class_names.choose_classes
-  assert choose(('vehicles',), 'cifar10', 10) == [0, 1, 8, 9]
-  fine = choose(('vehicles',), 'cifar100', 100)
+@pytest.mark.parametrize(
+  ('words', 'dataset', 'number', 'chosen'),
+  [
+    (('vehicles',), 'cifar10', 10, [0, 1, 8, 9]),
+    ((), 'digits', 10, [*range(10)]),
+    (('7', 'cat'), 'cifar10', 10, [7, 3]),
+  ],
+)
+def test_choices_of_classes(words, dataset, number, chosen):
+  assert class_names.choose_classes(words, dataset, number) == chosen
+
+
+def test_groups_of_classes():
+  fine = class_names.choose_classes(('vehicles',), 'cifar100', 100)
   assert set(class_names.coarse_of_fine()[fine]) == {18, 19} and len(fine) == 10
-  assert choose((), 'digits', 10) == [*range(10)]
-  assert choose(('7', 'cat'), 'cifar10', 10) == [7, 3]
   group, names = class_names.group_classes('fine', 'cifar10', 10)
   assert group.tolist() == [*range(10)] and names[9] == 'truck'
   group, names = class_names.group_classes('coarse', 'cifar100', 100)
   assert names[group[class_names.CIFAR100.index('whale')]] == 'aquatic mammals'
+  message = refused(class_names.group_classes, 'coarse', 'cifar10', 10)
+  assert message.startswith("colours: got 'coarse', expected fine")
 
 
 @pytest.mark.parametrize('word', ['tank', '10', '-1', 'vehicles'])
 def test_a_class_that_is_not_there(word):
-  with pytest.raises(BadInput) as caught:
-    class_names.choose_classes(('3', word), 'digits', 10)
-  message = str(caught.value)
+  message = refused(class_names.choose_classes, ('3', word), 'digits', 10)
   assert f"classes: got '{word}', expected names or numbers" in message
   assert 'Choices: 0, 1, 2' in message
-
-
-def test_coarse_classes_of_another_data_set():
-  with pytest.raises(BadInput, match="got 'coarse on cifar10', expected fine"):
-    class_names.group_classes('coarse', 'cifar10', 10)

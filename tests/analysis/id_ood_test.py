@@ -1,32 +1,30 @@
-"""Own and other classes of a finished run, beside what the run wrote."""
+"""Own and other classes: by hand, and of a finished run."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, client_of
+from helpers import KEY, client_of, make_data, pad
 
-from fedjax_pfl.analysis.id_ood import id_ood, score_by_class
-from fedjax_pfl.analysis.open_run import load_states
-from fedjax_pfl.analysis.own_classes import owned_classes
+from fedjax_pfl.analysis.id_ood import measure, score_by_class
+from fedjax_pfl.analysis.open_run import OpenRun, Options, load_states
+from fedjax_pfl.analysis.own_classes import owned_classes, split_accuracy
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 def split_of(experiment, workdir):
-  states = load_states(experiment, workdir, print)
-  key = random_streams(experiment.settings.seed)['evaluation']
-  return id_ood(experiment, *states, ('initial', 'finetuned'), key)
+  run = OpenRun('fedbabu', workdir, experiment.settings, experiment)
+  return measure(run, Options(), print)
 
 
 def test_own_and_other_make_up_what_the_run_evaluated(tiny_run):
   """Shards give a client tests of its own classes alone: its accuracy."""
-  experiment, workdir = tiny_run
-  splits = split_of(experiment, workdir)
-  scores = run_dir.load_clients(workdir).scores
+  scores = run_dir.load_clients(tiny_run[1]).scores
+  splits = split_of(*tiny_run)
+  assert [*splits] == ['initial', 'finetuned']
   for view, split in splits.items():
     want = 100 * scores[view].correct / scores[view].count
     np.testing.assert_allclose(split.own, want)
@@ -44,12 +42,8 @@ def test_every_test_image_is_on_one_side(tiny_run):
   own = owned_classes(experiment.train, 10)[:, y].sum(1)  # [K] images
   hits = (split.own * own + split.other * (40 - own)) / 100
   server, _ = load_states(experiment, workdir, print)
-  score = score_view(
-    experiment.task.logits,
-    server.params,
-    client_of(everything, 0),
-    experiment.task.normalise,
-  )
+  task, tests = experiment.task, client_of(everything, 0)
+  score = score_view(task.logits, server.params, tests, task.normalise)
   assert 0 < score.correct < 40
   np.testing.assert_allclose(hits, np.full(10, score.correct))
   assert split.own.min() < split.own.max()
@@ -65,3 +59,27 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
   query = np.asarray(halved.eval_data[1].count)
   assert (query < np.asarray(experiment.test.count)).any()
   np.testing.assert_array_equal(scores['initial'].count.sum(1), query)
+
+
+def test_owned_classes_are_those_of_real_examples():
+  """Padding of any class owns nothing; a client without examples has none."""
+  data = make_data()
+  for padded in (data, *(pad(data, 12, row) for row in range(5))):
+    owned = owned_classes(padded, 4)
+    for i, count in enumerate(np.asarray(data.count)):
+      one = client_of(data, i)
+      own = set(np.asarray(one.y)[np.asarray(one.index)[:count]].tolist())
+      assert set(np.flatnonzero(owned[i]).tolist()) == own
+  assert not owned[2].any() and not owned[:, 3].any()
+
+
+def test_accuracy_of_two_clients_by_hand():
+  """Client 0 owns classes 0 and 2: (3 + 1) / (4 + 4), and 1 / 2 of class 1.
+
+  Client 1 owns all: 100 (3 + 0 + 4) / (4 + 2 + 4), and nothing else.
+  """
+  correct = np.array([[3, 1, 1], [3, 0, 4]])
+  owned = np.array([[1, 0, 1], [1, 1, 1]])
+  split = split_accuracy(correct, np.array([4, 2, 4]), owned)
+  np.testing.assert_allclose(split.own, [50, 70])
+  np.testing.assert_allclose(split.other, [50, np.nan])

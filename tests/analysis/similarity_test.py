@@ -1,15 +1,17 @@
 """Cosines, by hand and pair by pair."""
 
+from itertools import combinations
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_experiment
 from helpers import FINETUNE, KEY, client_of, make_data, make_task
 
 from fedjax_pfl.analysis import similarity
 from fedjax_pfl.analysis.open_run import OpenRun
 from fedjax_pfl.client import personalization
+from fedjax_pfl.settings import replace
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -70,8 +72,8 @@ def test_cosines_while_clients_finetune_pair_by_pair():
   )
   assert done == [10, 11] and list(got) == ['body', 'head']
   finetune = jax.jit(
-    lambda data, rng: personalization.finetune(
-      task, params, data, rng, FINETUNE
+    lambda data, key: personalization.finetune(
+      task, params, data, key, FINETUNE
     )
   )
   models = [
@@ -81,26 +83,21 @@ def test_cosines_while_clients_finetune_pair_by_pair():
     assert values[0] == pytest.approx(1, abs=1e-6)
     for epoch, view in enumerate(('finetuned_1', 'finetuned'), 1):
       rows = [np.ravel(model[view][layer]['kernel']) for model in models]
-      want = np.mean(
-        [
-          cosine(rows[i], rows[j])
-          for i in range(len(ids))
-          for j in range(len(ids))
-          if i != j
-        ]
-      )
+      want = np.mean([cosine(a, b) for a, b in combinations(rows, 2)])
       assert want < 0.9999
       assert values[epoch] == pytest.approx(want, abs=1e-5)
 
 
-def test_clients_finetune_on_what_the_run_adapts_on(tmp_path, monkeypatch):
-  experiment = make_experiment(adapt_on='test_half')
-  used = []
-  monkeypatch.setattr(similarity, 'load_global', lambda *run: None)
-  monkeypatch.setattr(
-    similarity, 'finetuning_cosines', lambda *given: used.append(given[2])
-  )
-  run = OpenRun('fedbabu', tmp_path, experiment.settings, experiment)
-  similarity.measure(run, 3, 1)
-  np.testing.assert_array_equal(used[0].count, experiment.eval_data[0].count)
-  assert (used[0].count != experiment.train.count).any()
+def test_clients_finetune_on_what_the_run_adapts_on(tiny_run):
+  experiment, workdir = tiny_run
+  settings = replace(experiment.settings, adapt_on='test_half')
+  half = experiment._replace(settings=settings)
+  runs = [
+    OpenRun('fedbabu', workdir, one.settings, one) for one in (experiment, half)
+  ]
+  plain, halved = (similarity.measure(run, 3, 9) for run in runs)
+  # As if the examples of `adapt_on` were those of training.
+  given = experiment._replace(train=half.eval_data[0])
+  again = similarity.measure(runs[0]._replace(experiment=given), 3, 9)
+  np.testing.assert_array_equal(halved['head'], again['head'])
+  assert (halved['head'] != plain['head']).any()
