@@ -11,7 +11,6 @@ A line for every combination of the values, listed with commas: synthetic
 32x32x3 images on the device; crop, flip and normalisation are part of the work.
 Programs that are compared run in turn; the table shows medians of the repeats.
 GFLOP/s are those of the direct algorithm, with the share of a large product;
-GB/s are counted by XLA in a training step, with the share of a large copy;
 memory is that of arguments, results and temporaries.
 
 With --torch (pip install -e .[bench]) PyTorch at its best does the same work:
@@ -35,19 +34,18 @@ from experiments import commandline
 
 LISTS = {
   'model': flags.DEFINE_list('model', ['convnet4'], 'Names of models.'),
-  'clients': flags.DEFINE_list('clients', [], 'Clients of a round.'),
-  'steps': flags.DEFINE_list('steps', [], 'Batches of a client.'),
-  'batch': flags.DEFINE_list('batch', [], 'Images of a batch.'),
+  'clients': flags.DEFINE_list('clients', None, 'Clients of a round.'),
+  'steps': flags.DEFINE_list('steps', None, 'Batches of a client.'),
+  'batch': flags.DEFINE_list('batch', None, 'Images of a batch.'),
   'clients_per_chunk': flags.DEFINE_list(
-    'clients_per_chunk', ['auto'], 'Clients side by side.'
+    'clients_per_chunk', None, 'Clients side by side, or auto.'
   ),
-  'conv_impl': flags.DEFINE_list('conv_impl', ['auto'], 'Convolutions.'),
-  'dtype': flags.DEFINE_list('dtype', ['float32'], 'Or float64.'),
-  'devices': flags.DEFINE_list('devices', ['1'], 'That share the clients.'),
+  'conv_impl': flags.DEFINE_list('conv_impl', None, 'Convolutions.'),
+  'devices': flags.DEFINE_list('devices', None, 'That share the clients.'),
 }
 WORK = flags.DEFINE_list('work', ['training'], 'Or evaluation, or both.')
-METHODS = flags.DEFINE_list('methods', ['fedavg'], 'Methods, or all.')
-BARS = flags.DEFINE_list('bars', ['none'], 'Bars, or all.')
+METHODS = flags.DEFINE_list('methods', None, 'Methods, or all.')
+BARS = flags.DEFINE_list('bars', None, 'Bars, or all.')
 REPEATS = flags.DEFINE_integer('repeats', 5, 'Timed repeats.', 1)
 TORCH = flags.DEFINE_bool('torch', False, 'Run PyTorch in turn.')
 JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')
@@ -57,37 +55,36 @@ def main(overrides):
   del overrides  # there is no config
   import jax
 
-  from experiments.benchmarks import bars, options
+  from experiments.benchmarks import options
   from fedjax_pfl.runs.provenance import num_cores
 
-  cases = options.make_cases({name: flag.value for name, flag in LISTS.items()})
-  works = options.make_works(WORK.value)
-  methods = options.make_methods(METHODS.value)
-  names = options.make_bars(BARS.value)
+  given = {name: flag.value for name, flag in LISTS.items()}
+  cases = options.make_cases({k: v for k, v in given.items() if v is not None})
+  works = options.values_of('work', WORK.value)
+  methods, bars = (
+    [] if flag.value is None else options.values_of(flag.name, flag.value)
+    for flag in (METHODS, BARS)
+  )
   if methods:
     options.check_methods(cases, TORCH.value)
   if TORCH.value:
     options.check_torch(cases)
-  most = max(case.devices for case in cases)
-  if names:  # bars try one device a core
-    most = max(most, num_cores())
+  # Bars try one device a core.
+  most = max(num_cores() if bars else 1, *(case.devices for case in cases))
   if most > 1:
     # A CPU has as many devices as JAX is told before it looks for them.
     jax.config.update('jax_num_cpu_devices', most)
   # Compilation is timed: no program may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
-  machine = describe_machine()
-  log(machine['text'])
-  result = {'machine': machine}
+  result = {'machine': describe_machine()}
+  log(result['machine']['text'])
   if methods:
     result['methods'] = compare_methods(cases[0], methods)
   else:
     # Asked for bars alone: no table.
-    with_table = LISTS['model'].present or not names
+    with_table = LISTS['model'].present or not bars
     result['cases'] = measure_cases(cases, works) if with_table else []
-  result['bars'] = [
-    bar for name in names for bar in measure_bars(name, bars.BARS[name])
-  ]
+  result['bars'] = measure_bars(bars)
   if JSON.value:
     print(json.dumps(result))
 
@@ -104,19 +101,20 @@ def measure_cases(cases, works) -> list[dict]:
       log_progress(f'Measuring {work} of {case.model}')
       rows.append(measure(case, work, REPEATS.value, TORCH.value))
     log('', *screen.table(rows))
-    if rows[-1].device_peak is not None:
-      log(f'Most bytes in use so far: {rows[-1].device_peak / 2**20:,.0f} MiB')
     measured += [row.as_json() for row in rows]
   return measured
 
 
-def measure_bars(name, function) -> list[dict]:
-  """Print the bars of a name as they are measured; return them."""
-  log_progress(f'Measuring the bars: {name}')
+def measure_bars(names) -> list[dict]:
+  """Print the bars of these names as they are measured; return them."""
+  from experiments.benchmarks.bars import BARS
+
   records = []
-  for bar in function(REPEATS.value):
-    log(*bar.lines())
-    records.append(bar.as_json())
+  for name in names:
+    log_progress(f'Measuring the bars: {name}')
+    for bar in BARS[name](REPEATS.value):
+      log(*bar.lines())
+      records.append(bar.as_json())
   return records
 
 
@@ -127,7 +125,7 @@ def compare_methods(case, methods) -> dict:
   table = {}
   for name, numbers in gradients.compare(case, methods, REPEATS.value):
     log(gradients.line(name, numbers))
-    table[name] = {**numbers, 'ratio': numbers['ratio']._asdict()}
+    table[name] = numbers
   return table
 
 

@@ -29,7 +29,8 @@ def main(overrides):
   del overrides  # there is no config
   import jax
 
-  from experiments.benchmarks.cases import Case, make_task
+  from experiments.benchmarks.cases import Case
+  from experiments.benchmarks.programs import make_task
   from fedjax_pfl.core import trees
 
   case = Case(MODEL.value, 1, 2, 20, method=METHOD.value)
@@ -51,7 +52,7 @@ def run_rounds(case, number, cohort):
   import jax
   import jax.numpy as jnp
 
-  from experiments.benchmarks.cases import make_stages, share_clients
+  from experiments.benchmarks.programs import make_stages, share_clients
   from fedjax_pfl.federated.rounds import begin, make_round
 
   stages, data = make_stages(case, rounds=2), share_clients(case, number)

@@ -1,36 +1,10 @@
-"""One case of the bench: its task, its clients, and its compiled programs."""
+"""The cases of the bench, and the table of models with their targets.
 
-import functools
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+No module of jax, of the package or of PyTorch is needed here: processes of
+PyTorch import it, too.
+"""
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as Spec
-
-from experiments.benchmarks.plain_models import PLAIN
-from experiments.benchmarks.timing import Run
-from fedjax_pfl.algorithms import load
-from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, ClientData, Task
-from fedjax_pfl.data import (
-  Synthetic,
-  make_synthetic,
-  make_transforms,
-  stack_clients,
-)
-from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
-from fedjax_pfl.federated.chunking import chunk_size, evaluation_chunk
-from fedjax_pfl.federated.rounds import begin, make_round
-from fedjax_pfl.federated.sharding import make_mesh
-from fedjax_pfl.models import registry
-from fedjax_pfl.models.module_task import task_from_module
-
-VIEW = 'finetuned'
+from typing import NamedTuple
 
 
 class Case(NamedTuple):
@@ -40,9 +14,8 @@ class Case(NamedTuple):
   clients: int = 2  # of a round
   steps: int = 1
   batch: int = 50
-  clients_per_chunk: str = 'auto'
+  clients_per_chunk: int | str = 'auto'
   conv_impl: str = 'auto'
-  dtype: str = 'float32'
   method: str = 'fedavg'
   image_shape: tuple[int, int, int] = (32, 32, 3)
   num_classes: int = 10
@@ -57,165 +30,49 @@ class Case(NamedTuple):
     return self.clients * self.steps * self.batch
 
 
-class Program(NamedTuple):
-  """A compiled program, with its arguments."""
+class Model(NamedTuple):
+  """A model of the bars: its cases, each against PyTorch at its best."""
 
-  run: Run
-  compile_seconds: float  # tracing, too
-  memory: int  # bytes of arguments, results and temporaries
-  clients_per_chunk: int  # clients side by side
-
-
-def make_task(case: Case) -> Task:
-  """Return the task, with crop, flip and normalisation of CIFAR.
-
-  Plain modules are not augmented, as in the benchmarks that they are from.
-  """
-  augment, normalise = make_transforms('cifar10', case.image_shape)
-  make, model = registry.make_task, case.model
-  if case.model in PLAIN:
-    make, model = task_from_module, PLAIN[model](case.num_classes)
-    augment = normalise
-  return make(
-    model,
-    image_shape=case.image_shape,
-    num_classes=case.num_classes,
-    augment=augment,
-    normalise=normalise,
-    conv_impl=case.conv_impl,
-  )
+  name: str
+  cases: tuple[Case, ...]
+  limit: float = 1.25  # x PyTorch
+  is_evaluated: bool = False  # its fine-tuning evaluation has a bar, too
 
 
-def make_clients(case: Case, test: bool = False) -> ClientData:
-  """Return clients that each hold synthetic images of their own."""
-  each = case.tests if test else case.steps * case.batch
-  size = max(case.clients * each, case.num_classes)
-  spec = Synthetic(
-    case.image_shape, case.num_classes, size, test_size=case.num_classes
-  )
-  rows = np.arange(case.clients * each).reshape(case.clients, each)
-  return stack_clients(make_synthetic(spec).train, rows)
+# Batch sizes are those of the papers and benchmarks that use the model: FedBABU
+# 50, FedConcat 64, SuperFed 20, PFLlib 10, pfl-research 10. Clients and steps:
+# rounds of one to a few seconds on two cores.
+MODELS = {
+  'convnet4': Model(
+    '4convNet',
+    (Case('convnet4', 8, 4, 50), Case('convnet4', 8, 8, 10)),
+    is_evaluated=True,
+  ),
+  'mobilenet': Model(
+    'MobileNet', (Case('mobilenet', 4, 2, 50),), is_evaluated=True
+  ),
+  'simple_cnn': Model(
+    'simple_cnn', (Case('simple_cnn', 8, 8, 64), Case('simple_cnn', 8, 20, 10))
+  ),
+  'superfed_cnn': Model('superfed_cnn', (Case('superfed_cnn', 8, 8, 20),)),
+  'vgg9': Model('VGG-9', (Case('vgg9', 4, 2, 64),)),
+  'fedavg_cnn': Model(
+    'plain FedAvgCNN',
+    (
+      Case('fedavg_cnn', 8, 8, 10, momentum=0.0),
+      Case('fedavg_cnn', 8, 4, 50, momentum=0.0),
+    ),
+  ),
+  'pfl_cnn': Model(
+    'plain CNN of pfl-research', (Case('pfl_cnn', 50, 5, 10, momentum=0.0),)
+  ),
+  'resnet18': Model(
+    'ResNet-18', (Case('resnet18', 2, 4, 50),), limit=1.0, is_evaluated=True
+  ),
+  'resnet50': Model('ResNet-50', (Case('resnet50', 2, 2, 50),), limit=1.0),
+}
 
 
-def share_clients(case: Case, number: int) -> ClientData:
-  """Return so many clients, who share the images of the case's few."""
-  few = make_clients(case)
-  owners = np.arange(number) % case.clients
-  return few._replace(
-    index=jnp.asarray(np.asarray(few.index)[owners]),
-    count=jnp.asarray(np.asarray(few.count)[owners]),
-  )
-
-
-def make_stages(case: Case, **train) -> tuple[Stage, ...]:
-  """Return the method of a case."""
-  module = load(case.method)
-  hp = hyperparameters(case, module.HParams, **train)
-  return module.build(make_task(case), hp)
-
-
-def hyperparameters(case: Case, make: type, **train) -> NamedTuple:
-  """Return those of a method; all its fits have the momentum of the case."""
-  shared = {'batch_size': case.batch, 'momentum': case.momentum}
-  hp = {'train': local_training.LocalTraining(epochs=1, **shared, **train)}
-  if 'finetune' in make._fields:
-    hp['finetune'] = personalization.Finetuning(epochs=(case.epochs,), **shared)
-  return make(**hp)
-
-
-def make_training(case: Case) -> Program:
-  """Return one round of all clients of the case."""
-  return make_program(case, make_clients(case), np.arange(case.clients))
-
-
-def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
-  """Return one round of a cohort; of several stages, one of the last."""
-  with jax.enable_x64(case.dtype == 'float64'):
-    stage, state, data = _start(case, data)
-    arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
-    chunk = chunk_size(_clients_per_chunk(case), stage.algorithm, *arguments)
-    mesh = make_mesh(case.devices)
-    arguments = _copied_to(mesh, arguments)
-    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
-    compiled, seconds = _compile(round_fn, *arguments)
-
-  def run():
-    with jax.enable_x64(case.dtype == 'float64'):
-      return jax.block_until_ready(compiled(*arguments))
-
-  return Program(run, seconds, memory_of(compiled), chunk)
-
-
-def make_evaluation(case: Case) -> Program:
-  """Return the fine-tuning and evaluation of all clients, as in a run."""
-  with jax.enable_x64(case.dtype == 'float64'):
-    stage, state, data = _start(case, make_clients(case))
-    test = make_clients(case, test=True)
-    chunk = evaluation_chunk(_clients_per_chunk(case), case.clients)
-    mesh = make_mesh(case.devices)
-    evaluate = make_evaluate(
-      stage.algorithm,
-      make_task(case).normalise,
-      (VIEW,),
-      clients_per_chunk=chunk,
-      mesh=mesh,
-    )
-    everyone, key = jnp.arange(case.clients), jax.random.key(0)
-    *state, everyone, data, test, key = _copied_to(
-      mesh, (*state, everyone, data, test, key)
-    )
-    compiled, seconds = _compile(evaluate, *state, everyone, data, test, key)
-
-  def run():
-    with jax.enable_x64(case.dtype == 'float64'):
-      return evaluate_clients(
-        compiled, (VIEW,), *state, data, test, key, block=case.clients
-      )
-
-  return Program(run, seconds, memory_of(compiled), chunk)
-
-
-WORKS = {'training': make_training, 'evaluation': make_evaluation}
-
-
-@functools.lru_cache(maxsize=2)  # a first pass is of two programs
-def make(case: Case, work: str) -> Program:
-  """Return the program of a kind of work."""
-  return WORKS[work](case)
-
-
-def memory_of(compiled: Any) -> int:
-  """Return the bytes of arguments, results and temporaries of a program."""
-  memory = compiled.memory_analysis()
-  return int(
-    memory.argument_size_in_bytes
-    + memory.output_size_in_bytes
-    + memory.temp_size_in_bytes
-  )
-
-
-def _copied_to(mesh: Mesh | None, arguments: tuple) -> tuple:
-  """Return the arguments on all devices of the mesh, if there is one."""
-  if mesh is None:
-    return arguments
-  return jax.device_put(arguments, NamedSharding(mesh, Spec()))
-
-
-def _clients_per_chunk(case: Case) -> int | str:
-  chunk = case.clients_per_chunk
-  return chunk if chunk == 'auto' else int(chunk)
-
-
-def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
-  """Return the last stage of the method, its states and its data."""
-  stages = make_stages(case)
-  state = begin(stages[0], data, jax.random.key(0))
-  for stage in stages[1:]:
-    state = stage.initialize(*state, data)
-  return stages[-1], state, stages[-1].prepare_data(state[0], data)
-
-
-def _compile(function: Callable, *arguments) -> tuple[Any, float]:
-  began = time.perf_counter()
-  compiled = jax.jit(function).lower(*arguments).compile()
-  return compiled, time.perf_counter() - began
+def standard_case(model: str) -> Case:
+  """Return the first case of a model that its bars are about."""
+  return MODELS[model].cases[0] if model in MODELS else Case(model, 4, 2)

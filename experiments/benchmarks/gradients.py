@@ -4,8 +4,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.benchmarks.cases import Case, make_training
-from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.programs import make_training
+from experiments.benchmarks.timing import Run, in_turn, ratios, spread
 
 
 def compare(
@@ -24,22 +25,20 @@ def compare(
     gradients = _gradients(run)
     seconds = in_turn({'fedavg': fedavg, 'method': run}, repeats)
     over = ratios(seconds['method'], seconds['fedavg'])
-    numbers = {
-      'gradients': gradients,
-      'seconds': seconds,
-      'ratio': spread([one * own / gradients for one in over]),
-    }
-    yield name, numbers
+    ratio = spread([one * own / gradients for one in over])
+    yield (
+      name,
+      {'gradients': gradients, 'seconds': seconds, 'ratio': ratio._asdict()},
+    )
 
 
 def line(name: str, numbers: dict[str, Any]) -> str:
   """Return a line for a method: its gradient relative to FedAvg's."""
-  ratio: Spread = numbers['ratio']
   seconds = statistics.median(numbers['seconds']['method'])
   return (
     f'{name:12} {numbers["gradients"]:4} gradients {seconds:8.3f} s a round '
-    f'{ratio.median:6.2f} x FedAvg ({ratio.low:.2f} to {ratio.high:.2f})'
-  )
+    '{median:6.2f} x FedAvg ({low:.2f} to {high:.2f})'
+  ).format(**numbers['ratio'])
 
 
 def _gradients(run: Run) -> int:

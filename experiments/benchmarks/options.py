@@ -1,57 +1,57 @@
 """The flags of bench.py, checked before anything is compiled."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
-from typing import Any
 
-from experiments.benchmarks.bars import BARS, standard_case
-from experiments.benchmarks.cases import WORKS, Case
+from experiments.benchmarks.bars import BARS
+from experiments.benchmarks.cases import Case, standard_case
 from experiments.benchmarks.measure import NO_TORCH, has_torch
 from experiments.benchmarks.plain_models import PLAIN
+from experiments.benchmarks.programs import WORKS
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
 from fedjax_pfl.models.registry import MODELS
 
-DTYPES = ('float32', 'float64')
+# What a flag may list; all others list whole numbers.
+WORDS = {
+  'model': (*MODELS, *PLAIN),
+  'conv_impl': CONV_IMPLS,
+  'work': WORKS,
+  'methods': available(),
+  'bars': BARS,
+}
 
 
-def make_cases(options: dict[str, Any]) -> list[Case]:
+def make_cases(options: Mapping[str, Sequence[str]]) -> list[Case]:
   """Return a case for every combination of the listed values.
 
   Clients, steps and batch default to those of the model's first bar.
   """
-  given = dict(options)
-  models = _words('model', given.pop('model'), (*MODELS, *PLAIN))
-  _words('conv_impl', given['conv_impl'], CONV_IMPLS)
-  _words('dtype', given['dtype'], DTYPES)
-  for name in ('clients', 'steps', 'batch'):
-    given[name] = _numbers(name, given[name])
-  given['devices'] = _numbers('devices', _given('devices', given['devices']))
-  for word in _given('clients_per_chunk', given['clients_per_chunk']):
-    _numbers('clients_per_chunk', [word] if word != 'auto' else [])
+  given = {name: values_of(name, words) for name, words in options.items()}
+  models = given.pop('model')
   return [
-    standard_case(model)._replace(**dict(zip(asked, choice, strict=True)))
+    standard_case(model)._replace(**dict(zip(given, chosen, strict=True)))
     for model in models
-    for asked in [{name: values for name, values in given.items() if values}]
-    for choice in product(*asked.values())
+    for chosen in product(*given.values())
   ]
 
 
-def make_methods(words: Sequence[str]) -> list[str]:
-  """Return the names of methods to compare; none for FedAvg alone."""
-  names = _names('methods', words, available(), ('all',))
-  return [] if names == ['fedavg'] else names
-
-
-def make_bars(words: Sequence[str]) -> list[str]:
-  """Return the names of bars to be measured."""
-  return _names('bars', words, BARS, ('all', 'none'))
-
-
-def make_works(words: Sequence[str]) -> list[str]:
-  """Return the kinds of work to be timed."""
-  return _words('work', words, WORKS)
+def values_of(name: str, words: Sequence[str]) -> list[str | int]:
+  """Return the checked values of a flag; all of them for 'all'."""
+  if not words or not all(words):
+    raise bad_input(
+      name,
+      got=','.join(words),
+      expected='one or more values',
+      cause='a comma too many, or nothing behind "="',
+    )
+  if name not in WORDS:
+    return [_number(name, word) for word in words]
+  if [*words] == ['all'] and name in ('methods', 'bars'):
+    return [*WORDS[name]]
+  _check(name, words, WORDS[name])
+  return [*words]
 
 
 def check_methods(cases: Sequence[Case], with_torch: bool) -> None:
@@ -77,64 +77,28 @@ def check_torch(cases: Sequence[Case]) -> None:
     )
   from experiments.benchmarks.torch_models import MODELS as THEIRS
 
-  _words('--torch, model', [case.model for case in cases], THEIRS)
-  _words('--torch, dtype', [case.dtype for case in cases], ('float32',))
+  _check('--torch, model', [case.model for case in cases], THEIRS)
 
 
-def _given(name: str, words: Sequence[str]) -> Sequence[str]:
-  if not words or not all(words):
-    raise bad_input(
-      name,
-      got=','.join(words),
-      expected='one or more values',
-      cause='a comma too many, or nothing behind "="',
-    )
-  return words
-
-
-def _words(
-  name: str, words: Sequence[str], choices: Collection[str]
-) -> list[str]:
+def _check(name: str, words: Sequence[str], choices: Collection[str]) -> None:
   check_known(
     name,
-    _given(name, words),
+    words,
     expected='a known name',
     choices=choices,
     cause='a typing error',
   )
-  return [*words]
 
 
-def _names(
-  name: str,
-  words: Sequence[str],
-  choices: Collection[str],
-  alone: Sequence[str],
-) -> list[str]:
-  """Return the names: all of them for 'all', no one for 'none'."""
-  _words(name, words, (*choices, *alone))
-  if [*words] == ['all']:
-    return [*choices]
-  if [*words] == ['none']:
-    return []
-  if {*words} & {*alone}:
+def _number(name: str, word: str) -> str | int:
+  """Return a whole number of 1 or more; 'auto' of clients_per_chunk."""
+  if (name, word) == ('clients_per_chunk', 'auto'):
+    return word
+  if not word.isdecimal() or int(word) < 1:
     raise bad_input(
       name,
-      got=','.join(words),
-      expected=f'names, or {" or ".join(alone)} alone',
-      cause='a name beside it',
+      got=word,
+      expected='a whole number, 1 or more; several with commas',
+      cause='a typing error',
     )
-  return [*words]
-
-
-def _numbers(name: str, words: Sequence[str]) -> list[int]:
-  """Return whole numbers of 1 or more; none if none are given."""
-  for word in words:
-    if not word.isdecimal() or int(word) < 1:
-      raise bad_input(
-        name,
-        got=word,
-        expected='a whole number, 1 or more; several with commas',
-        cause='a typing error',
-      )
-  return [int(word) for word in words]
+  return int(word)

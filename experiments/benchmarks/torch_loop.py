@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from experiments.benchmarks.cases import Case
 from experiments.benchmarks.torch_models import MODELS
 
 TEST_BATCH = 128  # as ours: fedjax_pfl/evaluation/metrics.py
@@ -19,19 +20,12 @@ TEST_BATCH = 128  # as ours: fedjax_pfl/evaluation/metrics.py
 Totals = list[torch.Tensor]
 
 
-class Clients(NamedTuple):
-  """The timed work: equal clients with random images."""
+class Side(NamedTuple):
+  """A case as PyTorch runs it: equal clients with random images."""
 
-  model: str
-  clients: int
-  steps: int
-  batch: int
-  num_classes: int = 10
-  epochs: int = 2  # of fine-tuning
-  tests: int = 100  # images of a client
-  momentum: float = 0.9
+  case: Case
+  form: str  # 'eager', 'channels_last' or 'compiled'
   device: str = 'cpu'
-  form: str = 'eager'  # or 'channels_last', 'compiled'
 
   def images(self, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return random images [..., 3, 32, 32] and labels."""
@@ -39,54 +33,43 @@ class Clients(NamedTuple):
       x = torch.randn(*shape, 32, 32, 3, device=self.device).movedim(-1, -3)
     else:
       x = torch.randn(*shape, 3, 32, 32, device=self.device)
-    return x, torch.randint(self.num_classes, shape, device=self.device)
+    return x, torch.randint(self.case.num_classes, shape, device=self.device)
 
   def network(self) -> nn.Module:
     torch.manual_seed(0)
-    net = MODELS[self.model](self.num_classes).to(self.device)
+    net = MODELS[self.case.model](self.case.num_classes).to(self.device)
     if self.form == 'channels_last':
       return net.to(memory_format=torch.channels_last)
     return net
 
-  def forward(self, net: nn.Module) -> Callable:
-    """Return the network as it is called."""
-    return torch.compile(net) if self.form == 'compiled' else net
 
-
-def make_round(case: Clients) -> Callable[[], Totals]:
+def make_round(side: Side) -> Callable[[], Totals]:
   """Return a function that trains every client and sums the models."""
-  server, net = case.network(), case.network()
-  forward = case.forward(net)
-  x, y = case.images(case.clients, case.steps, case.batch)
+  _, trained = _make_fit(side, learning_rate=0.1, epochs=1)
+  zeros = [torch.zeros_like(leaf) for leaf in parameters(side.network())]
 
   def run():
-    totals = [torch.zeros_like(leaf) for leaf in _parameters(server)]
-    for client in range(case.clients):
-      net.load_state_dict(server.state_dict())
-      train(case, net, forward, x[client], y[client], learning_rate=0.1)
-      for total, leaf in zip(totals, _parameters(net), strict=True):
+    totals = [leaf.clone() for leaf in zeros]
+    for client in range(side.case.clients):
+      for total, leaf in zip(totals, parameters(trained(client)), strict=True):
         total += leaf
-    wait(case.device)
+    wait(side.device)
     return totals
 
   return run
 
 
-def make_evaluation(case: Clients) -> Callable[[], Totals]:
+def make_evaluation(side: Side) -> Callable[[], Totals]:
   """Return a function that fine-tunes a model for every client and tests it."""
-  server, net = case.network(), case.network()
-  forward = case.forward(net)
-  x, y = case.images(case.clients, case.steps, case.batch)
-  test_x, test_y = case.images(case.clients, case.tests)
+  case = side.case
+  forward, trained = _make_fit(side, learning_rate=1e-3, epochs=case.epochs)
+  x, y = side.images(case.clients, case.tests)
 
   def run():
-    correct = torch.zeros((), dtype=torch.int64, device=case.device)
+    correct = torch.zeros((), dtype=torch.int64, device=side.device)
     for client in range(case.clients):
-      net.load_state_dict(server.state_dict())
-      rate, epochs = 1e-3, case.epochs
-      train(case, net, forward, x[client], y[client], rate, epochs)
-      correct += test(net, forward, test_x[client], test_y[client])
-    wait(case.device)
+      correct += test(trained(client), forward, x[client], y[client])
+    wait(side.device)
     return [correct]
 
   return run
@@ -95,17 +78,28 @@ def make_evaluation(case: Clients) -> Callable[[], Totals]:
 WORKS = {'training': make_round, 'evaluation': make_evaluation}
 
 
-def train(case, net, forward, x, y, learning_rate, epochs=1):
-  """Train on the batches of one client, x [steps, B, 3, H, W]."""
-  sgd = torch.optim.SGD(
-    net.parameters(), lr=learning_rate, momentum=case.momentum
-  )
-  net.train()
-  for _ in range(epochs):
-    for images, labels in zip(x, y, strict=True):
-      sgd.zero_grad()
-      nn.functional.cross_entropy(forward(images), labels).backward()
-      sgd.step()
+def _make_fit(
+  side: Side, learning_rate: float, epochs: int
+) -> tuple[Callable, Callable[[int], nn.Module]]:
+  """Return the network as it is called, and client -> the trained network."""
+  case, server, net = side.case, side.network(), side.network()
+  forward = torch.compile(net) if side.form == 'compiled' else net
+  x, y = side.images(case.clients, case.steps, case.batch)
+
+  def trained(client):
+    net.load_state_dict(server.state_dict())
+    sgd = torch.optim.SGD(
+      net.parameters(), lr=learning_rate, momentum=case.momentum
+    )
+    net.train()
+    for _ in range(epochs):
+      for images, labels in zip(x[client], y[client], strict=True):
+        sgd.zero_grad()
+        nn.functional.cross_entropy(forward(images), labels).backward()
+        sgd.step()
+    return net
+
+  return forward, trained
 
 
 @torch.no_grad()
@@ -123,5 +117,5 @@ def wait(device):
     torch.cuda.synchronize()
 
 
-def _parameters(net):
+def parameters(net):
   return [leaf.detach() for leaf in net.parameters()]

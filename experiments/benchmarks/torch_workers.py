@@ -6,37 +6,47 @@ process, which adds them up: what a round needs from them, once.
 """
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
-from experiments.benchmarks.torch_loop import WORKS, Clients, Totals
+from experiments.benchmarks.torch_loop import WORKS, Side, Totals, parameters
 
 PATIENCE = 300  # seconds for a first call, which compiles
 
 
+def deal(clients: int, processes: int) -> list[int]:
+  """Return how many clients each process has.
+
+  >>> deal(5, 2)
+  [3, 2]
+  """
+  return [len(range(first, clients, processes)) for first in range(processes)]
+
+
 def start(
-  case: Clients, work: str, shares: Sequence[int]
+  side: Side, work: str, processes: int
 ) -> tuple[Callable[[], Totals], Callable[[], None]]:
-  """Return (run, close); shares: how many clients each process has.
+  """Return (run, close) of so many processes.
 
   A run returns the sums over the clients of all processes.
   """
   context = multiprocessing.get_context('spawn')
-  parts, pipes, processes = [], [], []
-  for clients in shares:
+  parts, pipes, started = [], [], []
+  for clients in deal(side.case.clients, processes):
     own, theirs = context.Pipe()
-    totals = _room(case, work)
+    totals = _room(side, work)
+    share = side._replace(case=side.case._replace(clients=clients))
     process = context.Process(
       target=_serve,
-      args=(case._replace(clients=clients), work, totals, theirs),
+      args=(share, work, totals, theirs),
       daemon=True,  # ends with this one
     )
     process.start()
     theirs.close()  # so that the death of the process is the end of the pipe
     parts.append(totals)
     pipes.append(own)
-    processes.append(process)
+    started.append(process)
 
   def run():
     for pipe in pipes:
@@ -49,7 +59,7 @@ def start(
   def close():
     for pipe in pipes:
       pipe.close()
-    for process in processes:
+    for process in started:
       process.join()
 
   return run, close
@@ -63,18 +73,18 @@ def _answer(pipe) -> str:
     return 'a process has ended'
 
 
-def _room(case: Clients, work: str) -> Totals:
+def _room(side: Side, work: str) -> Totals:
   """Return shared memory for what the work of one process returns."""
   if work == 'evaluation':
     return [torch.zeros((), dtype=torch.int64).share_memory_()]
-  leaves = case.network().parameters()
-  return [torch.zeros_like(leaf.detach()).share_memory_() for leaf in leaves]
+  leaves = parameters(side.network())
+  return [torch.zeros_like(leaf).share_memory_() for leaf in leaves]
 
 
-def _serve(case, work, totals, pipe):
+def _serve(side, work, totals, pipe):
   """Answer every message with one run, until the pipe is closed."""
   torch.set_num_threads(1)
-  run = WORKS[work](case)
+  run = WORKS[work](side)
   while True:
     try:
       pipe.recv()

@@ -8,8 +8,6 @@ A first pass runs every variant once to warm it up and twice in turn; it ranks
 them by their faster time. The two best are then timed in turn with ours at all
 repeats, and the ratio is taken to the one with the smaller median.
 
-PyTorch is imported when a variant starts.
-
 Ours is at its best, too: on a CPU a round, or an evaluation, runs on one
 device, whose products use all cores, or on one device a core, which all have
 clients of their own (`--config.devices`). A first pass of the same length
@@ -20,15 +18,14 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import jax
 
-from experiments.benchmarks import cases
+from experiments.benchmarks import programs
 from experiments.benchmarks.cases import Case
-from experiments.benchmarks.timing import Run, in_turn, spread
+from experiments.benchmarks.timing import Run, in_turn
 
 FORMS = ('eager', 'channels_last', 'compiled')
 FINALISTS = 2
@@ -43,9 +40,8 @@ class Variant(NamedTuple):
 
   @property
   def name(self) -> str:
-    if self.processes:
-      return f'{self.form}, {self.processes} processes'
-    return f'{self.form}, one process'
+    how = f'{self.processes} processes' if self.processes else 'one process'
+    return f'{self.form}, {how}'
 
 
 class Ranking(NamedTuple):
@@ -57,27 +53,12 @@ class Ranking(NamedTuple):
 
 def variants(case: Case, cores: int, backend: str) -> list[Variant]:
   """Return the variants of a case; on a GPU there is one process."""
-  counts = [0]
-  if backend == 'cpu' and min(cores, case.clients) > 1:
-    counts.append(min(cores, case.clients))
+  most = min(cores, case.clients)
+  counts = [0, most] if backend == 'cpu' and most > 1 else [0]
   return [Variant(form, count) for form in FORMS for count in counts]
 
 
-def deal(clients: int, processes: int) -> list[int]:
-  """Return how many clients each process has.
-
-  >>> deal(5, 2)
-  [3, 2]
-  """
-  return [len(range(first, clients, processes)) for first in range(processes)]
-
-
-def fastest(seconds: Mapping[str, list[float]]) -> str:
-  """Return the name with the smallest median."""
-  return min(seconds, key=lambda name: spread(seconds[name]).median)
-
-
-@contextmanager
+@contextlib.contextmanager
 def finalists(case: Case, work: str) -> Iterator[dict[str, Run]]:
   """Give the best variants of a case, warm, by name; end them afterwards."""
   chosen = ranking(case).variants[:FINALISTS]
@@ -98,60 +79,41 @@ def ranking(case: Case) -> Ranking:
 @functools.cache  # evaluation has the variants of training
 def _ranking(case: Case) -> Ranking:
   runs, left_out = {}, ''
+  listed = variants(case, os.cpu_count() or 1, jax.default_backend())
   with contextlib.ExitStack() as stack:
-    for one in variants(case, os.cpu_count() or 1, jax.default_backend()):
+    for one in listed:
       try:
-        runs[one] = stack.enter_context(running(case, 'training', one))
+        runs[one.name] = stack.enter_context(running(case, 'training', one))
       except Exception as error:
         if one.form != 'compiled':
           raise
-        left_out = f'torch.compile is left out: {first_line(error)}'
-    ranked = _first_pass(runs, lambda one: one.name)
-  return Ranking(tuple(ranked), left_out)
+        first, *_ = [*str(error).strip().splitlines(), '']
+        left_out = f'torch.compile is left out: {type(error).__name__}: {first}'
+    ranked = _first_pass(runs)
+  by_name = {one.name: one for one in listed}
+  return Ranking(tuple(by_name[name] for name in ranked), left_out)
 
 
-def _first_pass(runs: Mapping[Any, Run], name_of: Callable) -> list:
-  """Return what runs from the fastest on, by its fastest time; print all."""
+def _first_pass(runs: Mapping[str, Run]) -> list[str]:
+  """Return the names from the fastest on, by the fastest time; print all."""
   seconds = in_turn(runs, FIRST_REPEATS)
-  ranked = sorted(seconds, key=lambda one: min(seconds[one]))
-  for one in ranked:
-    text = f'  {name_of(one)}: {min(seconds[one]):.2f} s'
-    print(text, file=sys.stderr, flush=True)
+  ranked = sorted(seconds, key=lambda name: min(seconds[name]))
+  for name in ranked:
+    print(f'  {name}: {min(seconds[name]):.2f} s', file=sys.stderr, flush=True)
   return ranked
 
 
-def first_line(error: Exception) -> str:
-  """Return the kind of an error and the first line of its text.
-
-  >>> first_line(ValueError('no compiler\\nTo see more, ..'))
-  'ValueError: no compiler'
-  """
-  lines = str(error).strip().splitlines()
-  return ': '.join([type(error).__name__, *lines[:1]])
-
-
-@contextmanager
+@contextlib.contextmanager
 def running(case: Case, work: str, variant: Variant) -> Iterator[Run]:
   """Give the function of one run, after a first call of it."""
   from experiments.benchmarks import torch_loop, torch_workers  # an extra
 
-  clients = torch_loop.Clients(
-    case.model,
-    case.clients,
-    case.steps,
-    case.batch,
-    case.num_classes,
-    case.epochs,
-    case.tests,
-    case.momentum,
-    'cuda' if jax.default_backend() == 'gpu' else 'cpu',
-    variant.form,
-  )
+  device = 'cuda' if jax.default_backend() == 'gpu' else 'cpu'
+  side = torch_loop.Side(case, variant.form, device)
   if variant.processes:
-    shares = deal(case.clients, variant.processes)
-    run, close = torch_workers.start(clients, work, shares)
+    run, close = torch_workers.start(side, work, variant.processes)
   else:
-    run, close = torch_loop.WORKS[work](clients), lambda: None
+    run, close = torch_loop.WORKS[work](side), lambda: None
   try:
     run()
     yield run
@@ -176,10 +138,11 @@ def at_our_best(case: Case, work: str) -> Case:
   ours = choices(case, jax.local_device_count(), jax.default_backend())
   if len(ours) == 1:
     return ours[0]
-  runs = {one: cases.make(one, work).run for one in ours}
+  by_name = {f'ours, {words(one)}': one for one in ours}
+  runs = {name: programs.make(one, work).run for name, one in by_name.items()}
   for run in runs.values():
     run()
-  return _first_pass(runs, lambda one: f'ours, {words(one)}')[0]
+  return by_name[_first_pass(runs)[0]]
 
 
 def words(case: Case) -> str:

@@ -1,0 +1,252 @@
+"""The bars of what grows: clients, memory, padding, seeds.
+
+scale     a round of ten clients, with more and more registered clients
+forecast  the forecast of a round's memory against the compiled round
+ragged    padding steps of clients of different sizes in a chunk
+seeds     several seeds with one compiled program against one by one
+"""
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import commandline
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.programs import (
+  make_program,
+  make_stages,
+  share_clients,
+)
+from experiments.benchmarks.screen import Bar
+from experiments.benchmarks.timing import in_turn, ratios, seconds_of, spread
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
+from fedjax_pfl.federated.chunking import shapes_of
+from fedjax_pfl.federated.cohort import gather, sample_cohorts
+from fedjax_pfl.federated.host_offload import compiled_round
+from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.training import memory_estimate
+from fedjax_pfl.training.build import Experiment, build_experiment
+from fedjax_pfl.training.loop import train, train_many
+
+REGISTERED = (100, 1_000, 10_000, 100_000)
+SMALL = Case('convnet3', clients=10, steps=2, image_shape=(8, 8, 3))
+RAGGED = Case('convnet3', clients=20, batch=20, image_shape=(8, 8, 3))
+BETA = 0.1
+EACH = 200  # images of a ragged client, in the mean
+SEEDS = 3
+
+
+# ---- scale
+
+
+def scale(repeats: int) -> Iterator[Bar]:
+  """Yield the growth of time and memory from 100 to 100,000 clients.
+
+  FedAvg keeps no state for a client, only the indices of its rows in the pool,
+  which all clients share. With clients_placement=device a round holds the
+  indices of all clients in memory, with host those of its cohort.
+  """
+  fewest, *_, most = REGISTERED
+  programs, runs = {}, {}
+  for number in REGISTERED:
+    cohort, data = draw(number), share_clients(SMALL, number)
+    programs[number] = make_program(SMALL, data, cohort)
+    programs[number].run()
+    runs[number] = partial(_draw_and_run, number, programs[number])
+  seconds = in_turn(runs, 3 * repeats)
+  grows = {
+    number: spread(ratios(seconds[number], seconds[fewest])).median
+    for number in REGISTERED
+  }
+  listed = ', '.join(
+    f'{spread(own).median:.3f} s of {number:,}'
+    for number, own in seconds.items()
+  )
+  how = f'the worst of {listed}'
+  name, unit = f'{most:,} clients', f'x {fewest}'
+  grown = max(grows.values())
+  yield Bar(f'time of a round, {name}', grown, 1.1, unit, 'at most', how)
+  memory = {number: fed_bytes(number) for number in REGISTERED}
+  few, many = programs[fewest].memory, programs[most].memory
+  how = (
+    f'clients_placement=host: {memory[most] / 2**20:.1f} MiB of {most:,}; with '
+    f'their rows on the device {few / 2**20:.1f} of {fewest}, '
+    f'{many / 2**20:.1f} of {most:,}'
+  )
+  grown = max(memory.values()) / memory[fewest]
+  yield Bar(f'memory of a round, {name}', grown, 1.1, unit, 'at most', how)
+
+
+def draw(number: int) -> np.ndarray:
+  """Return a cohort of ten, as a run samples it."""
+  cohorts = sample_cohorts(jax.random.key(0), 0, 1, number, SMALL.clients)
+  return np.asarray(cohorts[0])
+
+
+def _draw_and_run(number, program):
+  draw(number)
+  program.run()
+
+
+def fed_bytes(number: int) -> int:
+  """Return the bytes of a round with clients_placement=host."""
+  data, ids = share_clients(SMALL, number), draw(number)
+  algorithm = make_stages(SMALL)[0].algorithm
+  server = algorithm.init_server(jax.random.key(0))
+  lowered = compiled_round.lower(
+    *(algorithm, 1, data.index.shape, server),
+    *(gather((), ids, data), np.arange(len(ids)), data.x, data.y),
+    jax.random.key(0),
+  )
+  return memory_estimate.program_bytes(lowered.compile())
+
+
+# ---- the forecast of memory
+
+
+def forecast(repeats: int) -> Iterator[Bar]:
+  """Yield the largest relative error of the forecast of a round's memory."""
+  del repeats  # bytes do not vary
+  listed, off = [], []
+  for model, chunk in (('simple_cnn', 1), ('simple_cnn', 2), ('convnet4', 1)):
+    experiment = _experiment(
+      'fedbabu_cifar10.py:quick',
+      model=model,
+      clients_per_chunk=chunk,
+      # The bar is about a round: half the time would go into fine-tuning.
+      views=('initial',),
+    )
+    ((_, found),) = memory_estimate.forecasts(experiment)
+    # The tests are no argument of a round.
+    tests = sum(leaf.nbytes for leaf in jax.tree.leaves(experiment.test))
+    expected, used = found.round - tests, _round_bytes(experiment, chunk)
+    off.append(100 * abs(expected / used - 1))
+    listed.append(
+      f'{model}, chunk {chunk}: {expected / 2**20:.1f} MiB for '
+      f'{used / 2**20:.1f}'
+    )
+  name = 'forecast of memory, off by'
+  yield Bar(name, max(off), 20, '%', 'at most', '; '.join(listed))
+
+
+def _experiment(config: str, **changes) -> Experiment:
+  settings = commandline.read_settings(f'{commandline.ROOT}/configs/{config}')
+  # One device, of the cores that the bars of training divide.
+  return build_experiment({**settings, 'devices': 1, **changes})
+
+
+def _round_bytes(experiment: Experiment, chunk: int) -> int:
+  """Return the bytes of the compiled round of a cohort."""
+  data = shapes_of(experiment.train)
+  ids = jax.ShapeDtypeStruct((experiment.cohort_size,), 'int32')
+  ((stage, *states),) = stage_shapes(experiment.stages, data)
+  round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
+  key = jax.eval_shape(jax.random.key, 0)
+  lowered = jax.jit(round_fn).lower(*states, ids, data, key)
+  return memory_estimate.program_bytes(lowered.compile())
+
+
+# ---- clients of unlike sizes
+
+
+def ragged(repeats: int) -> Iterator[Bar]:
+  """Yield the share of wasted steps with the chunk that `auto` takes.
+
+  All clients of a chunk run as many steps as the largest. Steps are counted
+  from the metrics of the round. The time is compared with the same program on
+  a cohort of equal sizes.
+  """
+  clients, cohort = make_ragged(), jnp.arange(RAGGED.clients)
+  program = make_program(RAGGED, clients, cohort)
+  steps = np.asarray(program.run()[2]['num_steps'])
+  even = make_program(RAGGED, make_even(clients, steps), cohort)
+  same = np.asarray(even.run()[2]['num_steps']).sum() / steps.sum()
+  seconds = in_turn({'ragged': program.run, 'even': even.run}, repeats)
+  clock = spread(ratios(seconds['ragged'], seconds['even'])).median * same
+  chunk = program.clients_per_chunk
+  yield Bar(
+    f'wasted steps, Dirichlet({BETA})',
+    wasted(steps, chunk),
+    10,
+    '%',
+    'at most',
+    f'{RAGGED.clients} clients of {steps.min()} to {steps.max()} steps, chunk '
+    f'auto ({chunk}); a step took {clock:.2f} x that of even clients; by the '
+    f'count, in chunks of ten {wasted(steps, 10):.0f} %',
+  )
+
+
+def wasted(steps: Sequence[int], chunk: int) -> float:
+  """Return the share of padding steps, in percent.
+
+  >>> wasted([1, 3, 2, 4], 2)
+  16.666666666666664
+  """
+  ordered = np.sort(steps)
+  ran = sum(
+    part.size * part.max()
+    for part in np.split(ordered, range(chunk, len(ordered), chunk))
+  )
+  return float(100 * (1 - ordered.sum() / max(ran, 1)))
+
+
+def make_ragged() -> ClientData:
+  """Return clients with the sizes of a Dirichlet draw."""
+  size, classes = EACH * RAGGED.clients, RAGGED.num_classes
+  dataset = make_synthetic(Synthetic(RAGGED.image_shape, classes, size))
+  rows, _ = partition(
+    'dirichlet',
+    dataset.train.y,
+    dataset.test.y,
+    num_clients=RAGGED.clients,
+    num_classes=classes,
+    seed=0,
+    dirichlet_beta=BETA,
+  )
+  return stack_clients(dataset.train, rows)
+
+
+def make_even(clients: ClientData, steps: np.ndarray) -> ClientData:
+  """Return clients of one size that have as many steps in all, or nearly."""
+  each = round(steps.mean()) * RAGGED.batch
+  pool = np.arange(clients.index.size) % len(clients.y)
+  return clients._replace(
+    index=jnp.asarray(pool.reshape(clients.index.shape), jnp.int32),
+    count=jnp.full_like(clients.count, each),
+  )
+
+
+# ---- seeds
+
+
+def seeds(repeats: int) -> Iterator[Bar]:
+  """Yield the time of all seeds together relative to one after another."""
+  del repeats  # most of it is compilation
+  config = 'digits.py:fedbabu,quick'
+  experiments = [_experiment(config, seed=seed) for seed in range(SEEDS)]
+  quiet = contextlib.redirect_stdout(io.StringIO())  # the log of the runs
+  with quiet, tempfile.TemporaryDirectory() as folder:
+    paths = [str(Path(folder) / str(n)) for n in range(2 * SEEDS + 1)]
+    train(experiments[0], paths.pop())  # compiles what both share
+    alone = sum(
+      seconds_of(partial(train, *one))
+      for one in zip(experiments, paths[:SEEDS], strict=True)
+    )
+    together = seconds_of(lambda: train_many(experiments, paths[SEEDS:]))
+  yield Bar(
+    f'{SEEDS} seeds in one program',
+    together / alone,
+    1.0,
+    'x alone',
+    'at most' if jax.default_backend() == 'cpu' else 'below',
+    f'{together:.1f} s against {alone:.1f} s, configs/{config}, with '
+    'compilation and evaluation',
+  )

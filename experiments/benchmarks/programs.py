@@ -1,0 +1,175 @@
+"""The compiled programs of a case: a round, or an evaluation."""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
+
+from experiments.benchmarks.cases import Case
+from experiments.benchmarks.plain_models import PLAIN
+from experiments.benchmarks.timing import Run
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.client import local_training, personalization
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, ClientData, Task
+from fedjax_pfl.data import (
+  Synthetic,
+  make_synthetic,
+  make_transforms,
+  stack_clients,
+)
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.federated.chunking import chunk_size, evaluation_chunk
+from fedjax_pfl.federated.rounds import begin, make_round
+from fedjax_pfl.federated.sharding import make_mesh
+from fedjax_pfl.models import registry
+from fedjax_pfl.models.module_task import task_from_module
+from fedjax_pfl.training.memory_estimate import program_bytes
+
+VIEW = 'finetuned'
+
+
+class Program(NamedTuple):
+  """A compiled program, with its arguments."""
+
+  run: Run
+  compile_seconds: float  # tracing, too
+  memory: int  # bytes of arguments, results and temporaries
+  clients_per_chunk: int  # clients side by side
+
+
+def make_task(case: Case) -> Task:
+  """Return the task, with crop, flip and normalisation of CIFAR.
+
+  Plain modules are not augmented, as in the benchmarks that they are from.
+  """
+  augment, normalise = make_transforms('cifar10', case.image_shape)
+  make, model = registry.make_task, case.model
+  if case.model in PLAIN:
+    make, model = task_from_module, PLAIN[model](case.num_classes)
+    augment = normalise
+  return make(
+    model,
+    image_shape=case.image_shape,
+    num_classes=case.num_classes,
+    augment=augment,
+    normalise=normalise,
+    conv_impl=case.conv_impl,
+  )
+
+
+def make_clients(case: Case, test: bool = False) -> ClientData:
+  """Return clients that each hold synthetic images of their own."""
+  each = case.tests if test else case.steps * case.batch
+  size = max(case.clients * each, case.num_classes)
+  spec = Synthetic(
+    case.image_shape, case.num_classes, size, test_size=case.num_classes
+  )
+  rows = np.arange(case.clients * each).reshape(case.clients, each)
+  return stack_clients(make_synthetic(spec).train, rows)
+
+
+def share_clients(case: Case, number: int) -> ClientData:
+  """Return so many clients, who share the images of the case's few."""
+  few = make_clients(case)
+  owners = np.arange(number) % case.clients
+  return few._replace(
+    index=jnp.asarray(np.asarray(few.index)[owners]),
+    count=jnp.asarray(np.asarray(few.count)[owners]),
+  )
+
+
+def make_stages(case: Case, **train) -> tuple[Stage, ...]:
+  """Return the method of a case."""
+  module = load(case.method)
+  hp = hyperparameters(case, module.HParams, **train)
+  return module.build(make_task(case), hp)
+
+
+def hyperparameters(case: Case, make: type, **train) -> NamedTuple:
+  """Return those of a method; all its fits have the momentum of the case."""
+  shared = {'batch_size': case.batch, 'momentum': case.momentum}
+  hp = {'train': local_training.LocalTraining(epochs=1, **shared, **train)}
+  if 'finetune' in make._fields:
+    hp['finetune'] = personalization.Finetuning(epochs=(case.epochs,), **shared)
+  return make(**hp)
+
+
+def make_training(case: Case) -> Program:
+  """Return one round of all clients of the case."""
+  return make_program(case, make_clients(case), np.arange(case.clients))
+
+
+def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
+  """Return one round of a cohort; of several stages, one of the last."""
+  stage, state, data = _start(case, data)
+  arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
+  chunk = chunk_size(case.clients_per_chunk, stage.algorithm, *arguments)
+  mesh = make_mesh(case.devices)
+  round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
+
+  def call(compiled, arguments):
+    return jax.block_until_ready(compiled(*arguments))
+
+  return _compile(round_fn, mesh, arguments, chunk, call)
+
+
+def make_evaluation(case: Case) -> Program:
+  """Return the fine-tuning and evaluation of all clients, as in a run."""
+  stage, state, data = _start(case, make_clients(case))
+  chunk = evaluation_chunk(case.clients_per_chunk, case.clients)
+  mesh = make_mesh(case.devices)
+  evaluate = make_evaluate(
+    stage.algorithm,
+    make_task(case).normalise,
+    (VIEW,),
+    clients_per_chunk=chunk,
+    mesh=mesh,
+  )
+  everyone, tests = jnp.arange(case.clients), make_clients(case, test=True)
+  arguments = (*state, everyone, data, tests, jax.random.key(0))
+
+  def call(compiled, arguments):
+    server, clients, _, *rest = arguments
+    return evaluate_clients(
+      compiled, (VIEW,), server, clients, *rest, block=case.clients
+    )
+
+  return _compile(evaluate, mesh, arguments, chunk, call)
+
+
+WORKS = {'training': make_training, 'evaluation': make_evaluation}
+
+
+@functools.lru_cache(maxsize=2)  # a first pass is of two programs
+def make(case: Case, work: str) -> Program:
+  """Return the program of a kind of work."""
+  return WORKS[work](case)
+
+
+def _compile(
+  function: Callable, mesh, arguments: tuple, chunk: int, call: Callable
+) -> Program:
+  """Compile for arguments on all devices of the mesh, if there is one."""
+  if mesh is not None:
+    arguments = jax.device_put(arguments, NamedSharding(mesh, Spec()))
+  began = time.perf_counter()
+  compiled = jax.jit(function).lower(*arguments).compile()
+  seconds = time.perf_counter() - began
+  run = functools.partial(call, compiled, arguments)
+  return Program(run, seconds, program_bytes(compiled), chunk)
+
+
+def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
+  """Return the last stage of the method, its states and its data."""
+  stages = make_stages(case)
+  state = begin(stages[0], data, jax.random.key(0))
+  for stage in stages[1:]:
+    state = stage.initialize(*state, data)
+  return stages[-1], state, stages[-1].prepare_data(state[0], data)
