@@ -1,35 +1,64 @@
-"""Rounds so small that the docstring does the arithmetic.
+"""Rounds so small that a comment does the arithmetic.
 
-The model is that of one_number.py.
+The model is that of one_number.py: loss (w - x)^2 / 2, w = body + head.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from helpers import KEY, client_of, from_lists
-from one_number import IS_HEAD, make_task, play, training
+from helpers import KEY, build, client_of, from_lists
+from one_number import make_task, play, training
 
 from fedjax_pfl.client import local_training, optimisers
-from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.types import Batch
+from fedjax_pfl.federated.cohort import all_send
+from fedjax_pfl.federated.rounds import init_states, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
+AT_HALF = {'momentum': 0.5, 'epochs': 2}
+
+# ---- One fit -----------------------------------------------------------------
+
+# settings at eta = 1/2, examples, w, and then w and the losses
+FITS = {
+  # beta = 1/2:  g = 0 - 8 = -8   m = -8               w = 0 + 4 = 4
+  #              g = 4 - 8 = -4   m = -8/2 - 4 = -8    w = 4 + 4 = 8
+  'momentum': (AT_HALF, [8.0], 0.0, 8.0, [32.0, 8.0]),
+  # batches (1, 3) and (5):  g = 0 - (1 + 3)/2 = -2   w = 1   loss (1 + 9)/4
+  #                          g = 1 - 5 = -4           w = 3
+  # A padded zero in the second batch would make it w = 1.75.
+  'a partial batch': ({'batch_size': 2}, [1.0, 3.0, 5.0], 0.0, 3.0, [2.5, 8.0]),
+  # decay 1/4:  g = 8 + 8/4 = 10     m = 10          w = 8 - 5 = 3
+  #             g = 3 + 3/4 = 3.75   m = 5 + 3.75    w = 3 - 4.375 = -1.375
+  'weight decay': (
+    {**AT_HALF, 'weight_decay': 0.25},
+    [0.0],
+    8.0,
+    -1.375,
+    [32.0, 4.5],
+  ),
+}
 
 
-def fit(train, *examples, w=0.0, clock=0):
+@pytest.mark.parametrize('case', FITS)
+def test_a_fit(case):
+  settings, examples, start, end, losses = FITS[case]
+  assert fit(training(0.5, **settings), examples, start) == (end, losses)
+
+
+def fit(train, examples, w=0.0, clock=0):
   """Return w and the losses of one client's fit in stored order."""
 
   def loss(w, batch, key):
-    return (
-      0.5 * (batch.mask * (w - batch.x[:, 0]) ** 2).sum() / batch.mask.sum()
-    )
+    error = w - batch.x[:, 0]
+    return 0.5 * (batch.mask * error**2).sum() / batch.mask.sum()
 
-  data = client_of(from_lists([[x] for x in examples]), 0)
   w, info = local_training.fit(
     loss,
     jnp.array(w),
-    data,
+    client_of(from_lists([[x] for x in examples]), 0),
     KEY(0),
     tx=train.sgd(jnp.array(clock)),
     batching=local_training.Batching(
@@ -39,15 +68,17 @@ def fit(train, *examples, w=0.0, clock=0):
   return float(w), info.losses.tolist()
 
 
-def test_two_steps_with_momentum():
-  """eta = 1/2, beta = 1/2, one example x = 8, w = 0.
+def test_learning_rate_is_that_of_the_round():
+  """x = 8, w = 0: one step of eta gives w = 8 eta."""
+  schedule = optimisers.step_schedule(0.5, 4)
+  train = local_training.LocalTraining(
+    learning_rate=schedule, momentum=0, epochs=1
+  )
+  got = [fit(train, [8.0], clock=clock)[0] for clock in range(4)]
+  np.testing.assert_allclose(got, [4, 4, 0.4, 0.04], rtol=1e-6)
 
-  step 1:  g = 0 - 8 = -8   m = -8                 w = 0 + 4 = 4    loss 32
-  step 2:  g = 4 - 8 = -4   m = -8/2 - 4 = -8      w = 4 + 4 = 8    loss 8
-  """
-  w, losses = fit(training(0.5, momentum=0.5, epochs=2), 8.0)
-  assert w == 8.0
-  assert losses == [32.0, 8.0]
+
+# ---- FedAvg and FedBABU ------------------------------------------------------
 
 
 def test_momentum_starts_anew_in_every_round():
@@ -60,10 +91,9 @@ def test_momentum_starts_anew_in_every_round():
 
   With the old buffer the next step would be m = -8, body = head = 10.
   """
-  train = training(0.25, momentum=0.5, epochs=2)
+  train = training(0.25, **AT_HALF)
   first, second = play('fedavg', make_task(), train, [16.0], rounds=2)
-  assert first == {'body': 8.0, 'head': 8.0}
-  assert second == first
+  assert first == second == {'body': 8.0, 'head': 8.0}
 
 
 def test_head_learns_at_its_own_rate():
@@ -72,98 +102,25 @@ def test_head_learns_at_its_own_rate():
   step 1:  g = 0 - 16 = -16   m = -16             body = 8     head = 2
   step 2:  g = 10 - 16 = -6   m = -16/2 - 6 = -14 body = 15    head = 3.75
   """
-  train = training(0.5, momentum=0.5, epochs=2)
+  train = training(0.5, **AT_HALF)
   (after,) = play('fedavg', make_task(), train, [16.0], head_lr_ratio=0.25)
   assert after == {'body': 15.0, 'head': 3.75}
 
 
-def test_partial_last_batch_is_a_mean_over_its_own():
-  """eta = 1/2, batches (1, 3) and (5), w = 0.
-
-  step 1:  g = 0 - (1 + 3)/2 = -2   w = 1     loss (1 + 9)/4 = 2.5
-  step 2:  g = 1 - 5 = -4           w = 3     loss 8
-  A padded zero in the second batch would make it w = 1.75.
-  """
-  w, losses = fit(training(0.5, batch_size=2), 1.0, 3.0, 5.0)
-  assert w == 3.0
-  assert losses == [2.5, 8.0]
-
-
-def test_weight_decay_joins_the_gradient():
-  """eta = 1/2, decay = 1/4, beta = 1/2, x = 0, w = 8.
-
-  step 1:  g = 8 + 8/4 = 10        m = 10           w = 8 - 5 = 3
-  step 2:  g = 3 + 3/4 = 3.75      m = 5 + 3.75     w = 3 - 4.375 = -1.375
-  """
-  train = training(0.5, momentum=0.5, epochs=2, weight_decay=0.25)
-  w, _ = fit(train, 0.0, w=8.0)
-  assert w == -1.375
-
-
-def test_learning_rate_is_that_of_the_round():
-  """x = 8, w = 0: one step of eta gives w = 8 eta."""
-  schedule = optimisers.step_schedule(0.5, 4)
-  train = local_training.LocalTraining(
-    learning_rate=schedule, momentum=0, epochs=1
-  )
-  got = [fit(train, 8.0, clock=clock)[0] for clock in range(4)]
-  np.testing.assert_allclose(got, [4, 4, 0.4, 0.04], rtol=1e-6)
-
-
 @pytest.mark.parametrize(
-  'rounds, first_of_second, first_of_third',
+  ('aggregation', 'clients', 'mean'),
   [
-    (1, None, None),
-    (2, 1, None),  # floor(K/2) = floor(3K/4) = 1: one drop
-    (3, 1, 2),
-    (4, 2, 3),
-    (32, 16, 24),
-    (320, 160, 240),
+    ('uniform', [[1.0, 2.0, 3.0], [8.0]], 5.0),  # (2 + 8)/2
+    ('examples', [[1.0, 2.0, 3.0], [8.0]], 3.5),  # (3*2 + 1*8)/4
+    ('uniform', [[8.0], []], 4.0),  # without examples: as it was
+    ('examples', [[8.0], []], 8.0),
   ],
 )
-def test_learning_rate_drops(rounds, first_of_second, first_of_third):
-  """By rounds, at floor(K/2) and floor(3K/4); to a tenth each time."""
-  schedule = optimisers.step_schedule(0.1, rounds)
-  want = np.full(rounds, 0.1)
-  want[first_of_second or rounds :] = 0.01
-  want[first_of_third or rounds :] = 0.001
-  got = jax.vmap(schedule)(jnp.arange(320))
-  np.testing.assert_allclose(got[:rounds], want, rtol=1e-6)
-
-
-def test_drops_may_be_elsewhere():
-  got = [
-    float(optimisers.step_schedule(1.0, 10, (0.2,))(r)) for r in (0, 1, 2, 9)
-  ]
-  np.testing.assert_allclose(got, [1, 1, 0.1, 0.1], rtol=1e-6)
-
-
-def test_decay_has_begun_in_the_first_round():
-  schedule = optimisers.step_schedule(1.0, 10, (0.5,), 0.9)
-  got = [float(schedule(r)) for r in (0, 1, 5)]
-  np.testing.assert_allclose(got, [0.9, 0.81, 0.1 * 0.9**6], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-  'aggregation, mean', [('uniform', 5.0), ('examples', 3.5)]
-)
-def test_weights_of_clients(aggregation, mean):
-  """One step of eta = 1/2 on two numbers takes body + head to mean x.
-
-  client 0: (1, 2, 3) -> 2     client 1: (8) -> 8
-  uniform:  (2 + 8)/2 = 5      examples: (3*2 + 1*8)/4 = 3.5
-  """
+def test_weights_of_clients(aggregation, clients, mean):
+  """One step of eta = 1/2 on two numbers takes body + head to mean x."""
   train = training(0.5, aggregation=aggregation)
-  (after,) = play('fedavg', make_task(), train, [1.0, 2.0, 3.0], [8.0])
+  (after,) = play('fedavg', make_task(), train, *clients)
   assert after == {'body': mean / 2, 'head': mean / 2}
-
-
-def test_client_without_examples_sends_what_it_got():
-  """Uniform weights: (8 + 0)/2 = 4; weights n_i: 8."""
-  for aggregation, mean in (('uniform', 4.0), ('examples', 8.0)):
-    train = training(0.5, aggregation=aggregation)
-    (after,) = play('fedavg', make_task(), train, [8.0], [])
-    assert after['body'] + after['head'] == mean
 
 
 def test_weights_of_a_cohort_without_examples():
@@ -171,6 +128,11 @@ def test_weights_of_a_cohort_without_examples():
   examples = training(0.5, aggregation='examples')
   assert examples.weights(np.array([0, 0])).tolist() == [1, 1]
   assert examples.weights(np.array([0, 3])).tolist() == [0, 3]
+  senders = all_send(jnp.arange(2), jnp.arange(2), from_lists([[1.0]]))
+  with pytest.raises(
+    BadInput, match=r'^weights: got .Senders.*senders\.counts'
+  ):
+    examples.weights(senders)
 
 
 def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
@@ -182,11 +144,9 @@ def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
   The same in one round of two epochs and in two rounds of one: a head that
   moved during a round, and went back after it, would move the second step.
   """
-  task = make_task(body=4.0, head=2.0)
-  train = training(0.5, weight_decay=0.25)
+  task, train = make_task(body=4.0, head=2.0), training(0.5, weight_decay=0.25)
   want = {'body': -0.125, 'head': 2.0}
-  (after,) = play('fedbabu', task, train._replace(epochs=2), [1.0])
-  assert after == want
+  assert play('fedbabu', task, train._replace(epochs=2), [1.0]) == [want]
   assert play('fedbabu', task, train, [1.0], rounds=2)[1] == want
 
 
@@ -195,19 +155,176 @@ def test_gradients_pass_through_the_frozen_head():
 
   body = 1, head = 3, x = 5: g = 3 (3 - 5) = -6; eta = 1/2: body = 4.
   """
-
-  def loss(params, batch, key):
-    return 0.5 * jnp.mean((params['head'] * params['body'] - batch.x) ** 2)
-
-  params, _ = local_training.fit(
-    loss,
-    {'body': jnp.array(1.0), 'head': jnp.array(3.0)},
-    client_of(from_lists([[5.0]]), 0),
-    KEY(0),
-    tx=optimisers.freeze_except(optax.sgd(0.5), trees.invert(IS_HEAD)),
-    batching=local_training.Batching(1, 1, lambda x, key: x),
+  task = make_task(body=1.0, head=3.0)._replace(
+    loss=lambda params, batch, key: (
+      0.5 * jnp.mean((params['head'] * params['body'] - batch.x) ** 2)
+    )
   )
-  assert {part: float(w) for part, w in params.items()} == {
-    'body': 4.0,
-    'head': 3.0,
-  }
+  train = training(0.5, batch_size=1)
+  assert play('fedbabu', task, train, [5.0]) == [{'body': 4.0, 'head': 3.0}]
+
+
+# ---- APFL --------------------------------------------------------------------
+
+
+def test_two_steps_of_apfl():
+  """L = w^2 / 2; eta = beta = alpha = 1/2; decay 1/4; w = v = 8.
+
+  step 1   w:      g = 8 + 8/4 = 10       m = 10            8 - 5      = 3
+           v:      g = 8/2 + 8/4 = 6      m = 6             8 - 3      = 5
+           alpha:  g = (8 - 8) 8 = 0                                     1/2
+  step 2   w:      g = 3 + 3/4 = 3.75     m = 5 + 3.75      3 - 4.375  = -1.375
+           v:      g = 4/2 + 5/4 = 3.25   m = 3 + 3.25      5 - 3.125  = 1.875
+           alpha:  g = (5 - 3) 4 = 8      1/2 - 4, that is               0
+  """
+  task = make_task()._replace(
+    init=lambda key: {'body': {'w': jnp.array(8.0)}},
+    loss=lambda params, batch, key: params['body']['w'] ** 2 / 2,
+    is_head={'body': {'w': False}},
+  )
+  (stage,) = build(
+    'apfl', task, train=training(0.5, **AT_HALF, weight_decay=0.25)
+  )
+  algorithm, data = stage.algorithm, client_of(from_lists([[0.0]]), 0)
+  server = algorithm.init_server(KEY(0))
+  client = algorithm.init_client(server, data, KEY(0))
+  client, params, metrics = algorithm.local_update(server, client, data, KEY(1))
+  assert params['body']['w'] == -1.375
+  assert client.private['body']['w'] == 1.875 and client.alpha == 0
+  assert metrics['losses'].tolist() == [32.0, 4.5]
+  assert metrics['mixed_losses'].tolist() == [32.0, 8.0]
+  assert metrics['alphas'].tolist() == [0.5, 0.5]
+  assert metrics['num_steps'] == 4
+
+
+# ---- Ditto -------------------------------------------------------------------
+
+
+def ditto(rounds=1, momentum=0.0, **hp):
+  """Return w, and v of both clients, after some rounds.
+
+  The second is in the cohort of every other round. eta = 1/2, then 1/4.
+  """
+  train = training(0.5, epochs=2)._replace(
+    learning_rate=lambda clock: jnp.array([0.5, 0.25])[clock],
+    momentum=momentum,
+  )
+  (stage,) = build('ditto', make_task(), train=train, lam=0.5, **hp)
+  data = from_lists([[8.0]], [[4.0]])
+  server, clients = init_states(stage.algorithm, data, KEY(0))
+  round_fn = make_round(stage.algorithm)
+  for number in range(rounds):
+    cohort = jnp.arange(2 - number % 2)
+    server, clients, _ = round_fn(server, clients, cohort, data, KEY(0))
+  views = jax.vmap(stage.algorithm.personalize, (None, 0, None, None))(
+    server, clients, None, None
+  )
+  own = views['personal']['body']
+  return float(server.params['body']), own.tolist()
+
+
+def test_ditto_pulls_its_own_model_to_the_global_one():
+  """lam = 1/2; eta = 1/2, then 1/4; x = 8 and 4; body = head, both from 0.
+
+  round 1   global 0:    g = -8            4       g = 0              4
+            global 1:    g = -4            2       g = 0              2
+            personal 0:  g = -8 + 0/2      4       g = 0 + 4/2        3
+            personal 1:  g = -4 + 0/2      2       g = 0 + 2/2        1.5
+  round 2   global 0:    g = 6 - 8         3.5     g = 7 - 8          3.75
+            personal 0:  g = 6 - 8 + 0/2   3.5     g = -1 + 0.5/2     3.6875
+
+  The momentum of the global model is not that of v.
+  """
+  assert ditto() == (3.0, [3.0, 1.5])
+  assert ditto(rounds=2) == (3.75, [3.6875, 1.5])
+  body, own = ditto(momentum=0.5)
+  assert body != 3.0 and own == [3.0, 1.5]
+
+
+def test_released_ditto_has_old_models_outside_the_cohort():
+  """eta = 1/2 in both rounds; the pull is eta lam = 1/4 of what is too far.
+
+  round 1   client 0:  0 + 4 - 0    = 4        4 - 0 - 4/4       = 3
+            client 1:  0 + 2 - 0    = 2        2 - 0 - 2/4       = 1.5
+            global     2.25
+  round 2   client 0:  2.25 + 1.75  = 4        4 - 0 - 1.75/4    = 3.5625
+  """
+  assert ditto(protocol='released') == (2.25, [3.0, 1.5])
+  assert ditto(rounds=2, protocol='released') == (3.5625, [3.5625, 2.25])
+
+
+# ---- Per-FedAvg --------------------------------------------------------------
+
+
+def meta_learner(train, *examples, task=None, **hp):
+  """Return the algorithm, the first server and the data of one client."""
+  train = train._replace(shuffle=False)
+  (stage,) = build('per_fedavg', task or make_task(), train=train, **hp)
+  data = client_of(from_lists([[x] for x in examples]), 0)
+  return stage.algorithm, stage.algorithm.init_server(KEY(0)), data
+
+
+def meta_update(*args, **hp):
+  """Return what one client sends in Per-FedAvg, and its metrics."""
+  algorithm, server, data = meta_learner(*args, **hp)
+  return algorithm.local_update(server, (), data, KEY(0))[1:]
+
+
+# alpha = 1/4, beta = 1/2, mu = 1/2; one batch, x = 16: J = 1/1 + 1 = 2.
+META_STEPS = {
+  # inner:  g = 0 - 16 = -16    m = -16             4, from 0     loss 128
+  # outer:  g = 8 - 16 = -8     m = -16/2 - 8 = -16 8, from 0     loss 32
+  # inner:  g = 16 - 16 = 0     m = -16/2 = -8      10, from 8    loss 0
+  # outer:  g = 20 - 16 = 4     m = -8/2 + 4 = 0    8, from 8     loss 8
+  False: (8.0, [128.0, 32.0, 0.0, 8.0], (32 + 8) / 2, 4),
+  # Body and head move alike, their sum s to s' = s - 2 alpha (s - x), and
+  # g = (1 - 2 alpha) (s' - x).
+  # s = 0   s' = 8     g = -8/2 = -4   m = -4            2      loss 32
+  # s = 4   s' = 10    g = -6/2 = -3   m = -4/2 - 3 = -5 4.5    loss 18
+  True: (4.5, [32.0, 18.0], (32 + 18) / 2, 2 * 4),
+}
+
+
+@pytest.mark.parametrize('second_order', META_STEPS)
+def test_inner_and_outer_steps(second_order):
+  """The first order shares one momentum, the second goes through the inner."""
+  w, losses, loss, num_steps = META_STEPS[second_order]
+  train = training(0.25, momentum=0.5)
+  hp = {'beta': 0.5, 'second_order': second_order}
+  params, metrics = meta_update(train, 16.0, **hp)
+  assert params == {'body': w, 'head': w}
+  assert metrics['losses'].tolist() == losses
+  assert (metrics['loss'], metrics['num_steps']) == (loss, num_steps)
+
+
+def test_orders_differ_by_curvature_alone():
+  """Where the loss is linear in w: the same batches, in the same order."""
+
+  def loss(params, batch: Batch, key):
+    mean = (batch.mask * batch.x[:, 0]).sum() / batch.mask.sum()
+    return params['body'] * mean + params['head'] * mean**2
+
+  task = make_task()._replace(loss=loss)
+  train, means = training(0.5, batch_size=2, epochs=2), (1.0, 2.0, 4.0, 8.0, 16)
+  first, _ = meta_update(train, *means, task=task)
+  second, _ = meta_update(train, *means, task=task, second_order=True)
+  # Batches 1.5, 6, 16: outer steps on 6 and, after 16, on the first again.
+  assert first['body'] == -0.5 * 2 * (6 + 1.5)
+  assert second == first
+
+
+@pytest.mark.parametrize(
+  'protocol, adapted_twice', [('paper', 16.0), ('released', 11.2)]
+)
+def test_adaptation_is_one_step_or_two(protocol, adapted_twice):
+  """eta = 1/4, mu = 1/2, x = 16, s = 0; the second rate is 1/4 or 0.1.
+
+  one:  g = -16                     s = 2 * 4 = 8
+  two:  g = -8    m = -8 - 8 = -16  s = 8 + 2 * 4 = 16, or 8 + 3.2 = 11.2
+  """
+  train = training(0.25, momentum=0.5)
+  algorithm, server, data = meta_learner(train, 16.0, protocol=protocol)
+  views = algorithm.personalize(server, (), data, KEY(0))
+  sums = {name: view['body'] + view['head'] for name, view in views.items()}
+  assert sums['initial'] == 0 and sums['adapted'] == 8.0
+  np.testing.assert_allclose(sums['adapted_twice'], adapted_twice, rtol=1e-6)

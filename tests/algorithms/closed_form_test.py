@@ -11,13 +11,12 @@ w and the head the last two.
 import jax
 import jax.numpy as jnp
 import numpy as np
+import one_number
 import optax
 import pytest
-from helpers import KEY, client_of, from_lists
+from helpers import KEY, build, client_of, from_lists
 
-from fedjax_pfl.algorithms import load
-from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core.types import Outputs, Task
+from fedjax_pfl.client import local_training
 from fedjax_pfl.federated.rounds import init_states, make_round, make_rounds
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
@@ -28,7 +27,7 @@ RNG = np.random.default_rng(0)
 # Clients want different things: b_i = A_i w_i + noise.
 A = [RNG.standard_normal((n, DIM)) for n in SIZES]
 B = [a @ RNG.standard_normal(DIM) + RNG.standard_normal(len(a)) for a in A]
-COHORT = np.arange(len(SIZES))
+DATA = [np.column_stack(pair) for pair in zip(A, B, strict=True)]
 
 
 def make_task():
@@ -37,28 +36,14 @@ def make_task():
     return {'body': body, 'head': head}
 
   def loss(params, batch, key):
-    a, b = batch.x[:, :-1], batch.x[:, -1]
-    error = a @ jnp.concatenate([params['body'], params['head']]) - b
+    error = batch.x[:, :-1] @ flat(params) - batch.x[:, -1]
     return 0.5 * (batch.mask * error**2).sum() / batch.mask.sum()
 
-  def as_is(x, key):
-    return x
-
-  return Task(
-    init=init,
-    features=lambda params, x, mask: x,
-    logits=lambda params, x, mask: x,
-    loss=loss,
-    train_outputs=lambda params, batch, key: Outputs(batch.x, batch.x),
-    augment=as_is,
-    normalise=as_is,
-    is_head={'body': False, 'head': True},
-    num_classes=2,
-  )
+  return one_number.make_task()._replace(init=init, loss=loss)
 
 
-def make_data():
-  return from_lists(*(np.column_stack(pair) for pair in zip(A, B, strict=True)))
+def flat(params):
+  return jnp.concatenate([params['body'], params['head']])
 
 
 def play(name, rounds, epochs=1, aggregation='examples'):
@@ -71,45 +56,34 @@ def play(name, rounds, epochs=1, aggregation='examples'):
     momentum=0.0,
     aggregation=aggregation,
   )
-  module = load(name)
-  hp = module.HParams(train, personalization.Finetuning())
-  algorithm = module.build(make_task(), hp)[0].algorithm
-  data = make_data()
+  algorithm = build(name, make_task(), train=train)[0].algorithm
+  data = from_lists(*DATA)
   server, clients = init_states(algorithm, data, KEY(0))
-  start = flat(server)
-  cohorts = jnp.tile(jnp.asarray(COHORT), (rounds, 1))
+  cohorts = jnp.tile(jnp.arange(len(SIZES)), (rounds, 1))
   rounds_fn = make_rounds(make_round(algorithm))
-  server, _, _ = rounds_fn(server, clients, cohorts, data, KEY(1))
-  return start, flat(server)
-
-
-def flat(server):
-  params = server.params
-  return np.concatenate([params['body'], params['head']])
+  after, _, _ = rounds_fn(server, clients, cohorts, data, KEY(1))
+  return flat(server.params), flat(after.params)
 
 
 def affine(i, steps):
   """Return (M, s) with w after `steps` steps of client i = M w + s."""
-  n = SIZES[i]
-  one = np.eye(DIM) - ETA * A[i].T @ A[i] / n
-  shift = ETA * A[i].T @ B[i] / n
+  one = np.eye(DIM) - ETA * A[i].T @ A[i] / SIZES[i]
+  shift = ETA * A[i].T @ B[i] / SIZES[i]
   matrix, offset = np.eye(DIM), np.zeros(DIM)
   for _ in range(steps):
     matrix, offset = one @ matrix, one @ offset + shift
   return matrix, offset
 
 
-def shares(aggregation):
+def fixed_point(steps, aggregation):
+  """Return w = sum_i a_i (M_i^steps w + s_i)."""
   weights = np.array(SIZES if aggregation == 'examples' else [1, 1, 1])
-  return weights / weights.sum()
-
-
-def mean_affine(steps, aggregation):
   maps = [affine(i, steps) for i in range(len(SIZES))]
-  return [
-    sum(a * part for a, part in zip(shares(aggregation), parts, strict=True))
+  matrix, offset = (
+    np.tensordot(weights / weights.sum(), np.array(parts), 1)
     for parts in zip(*maps, strict=True)
-  ]
+  )
+  return np.linalg.solve(np.eye(DIM) - matrix, offset)
 
 
 def close(got, want):
@@ -118,7 +92,7 @@ def close(got, want):
 
 @pytest.mark.parametrize('steps', [1, 5])
 def test_epochs_of_gradient_descent_are_an_affine_map(steps):
-  task, data = make_task(), make_data()
+  task, data = make_task(), from_lists(*DATA)
   start = task.init(KEY(3))
 
   @jax.jit
@@ -131,36 +105,27 @@ def test_epochs_of_gradient_descent_are_an_affine_map(steps):
   for i in range(len(SIZES)):
     end, info = fit(client_of(data, i))
     matrix, offset = affine(i, steps)
-    w = np.concatenate([start['body'], start['head']])
-    close([*end['body'], *end['head']], matrix @ w + offset)
+    w = flat(start)
+    close(flat(end), matrix @ w + offset)
     close(info.losses[0], 0.5 * np.mean((A[i] @ w - B[i]) ** 2))
 
 
 def test_one_local_step_is_gradient_descent_on_the_whole():
   """With weights n_i / n the clients' sum is one least-squares problem."""
-  start, end = play('fedavg', rounds=3)
+  w, end = play('fedavg', rounds=3)
   a, b = np.concatenate(A), np.concatenate(B)
-  w = start
   for _ in range(3):
     w = w - ETA * a.T @ (a @ w - b) / len(b)
   close(end, w)
-
-
-def test_many_rounds_of_one_step_reach_the_optimum():
-  """The least-squares solution of all rows together."""
-  _, end = play('fedavg', rounds=600)
-  close(end, np.linalg.lstsq(np.concatenate(A), np.concatenate(B))[0])
+  close(fixed_point(1, 'examples'), np.linalg.lstsq(a, b)[0])
 
 
 @pytest.mark.parametrize('aggregation', ['examples', 'uniform'])
 def test_fixed_point_of_several_local_steps(aggregation):
-  """w = sum_i a_i (M_i^5 w + s_i): near the optimum, but another point."""
+  """Near the optimum, but another point."""
   _, end = play('fedavg', rounds=600, epochs=5, aggregation=aggregation)
-  matrix, offset = mean_affine(5, aggregation)
-  close(end, np.linalg.solve(np.eye(DIM) - matrix, offset))
-  matrix, offset = mean_affine(1, aggregation)
-  optimum = np.linalg.solve(np.eye(DIM) - matrix, offset)
-  assert np.abs(end - optimum).max() > 1e-3
+  close(end, fixed_point(5, aggregation))
+  assert np.abs(end - fixed_point(1, aggregation)).max() > 1e-3
 
 
 def test_frozen_head_is_a_smaller_problem():
@@ -169,7 +134,5 @@ def test_frozen_head_is_a_smaller_problem():
   a, b = np.concatenate(A), np.concatenate(B)
   head = start[BODY:]
   assert (end[BODY:] == head).all()
-  close(
-    end[:BODY],
-    np.linalg.lstsq(a[:, :BODY], b - a[:, BODY:] @ head)[0],
-  )
+  rest = b - a[:, BODY:] @ head
+  close(end[:BODY], np.linalg.lstsq(a[:, :BODY], rest)[0])

@@ -90,6 +90,60 @@ def test_released_apfl_has_biases_of_kernels_once():
   assert client.alpha == 0.25
 
 
+# ---- Ditto -------------------------------------------------------------------
+
+
+def test_ditto_as_released_is_fedavg_without_its_pull(float64):
+  """At the first rate, which never falls; also where an anchor is trained."""
+  hp = {'lam': 0.0, 'protocol': 'released', 'anchor': 'local'}
+  server, _, _ = play(build('ditto', **hp), DATA)
+  first = TRAIN.learning_rate(0)
+  train = TRAIN._replace(learning_rate=lambda clock: first)
+  want, _, _ = play(build('fedavg', train=train), DATA)
+  assert_close(server.params, want.params)
+
+
+# ---- Centralised and local training: momentum that outlives a round ----------
+
+QUIET, NINE = make_task(noise=0), make_data((9,))  # three batches, one of one
+PLAIN = TRAIN._replace(
+  epochs=2, learning_rate=optax.constant_schedule(0.05), shuffle=False
+)
+
+
+def two_rounds(name, **hp):
+  stages = build(name, QUIET, train=PLAIN, **hp)
+  start, _, _ = play(stages, NINE, rounds=0)
+  server, clients, _ = play(stages, NINE, rounds=2, cohort=(0,))
+  return start.params, server, clients
+
+
+def one_fit(start, epochs):
+  train, clock = PLAIN._replace(epochs=epochs), jnp.zeros((), int)
+  return train.fit(QUIET, start, client_of(NINE, 0), KEY(0), clock)[0]
+
+
+def test_rounds_of_one_client_are_one_fit(float64):
+  """Of twice the epochs, unless momentum begins anew."""
+  start, server, _ = two_rounds('centralized')
+  assert_close(server.params, one_fit(start, 4))
+  start, server, _ = two_rounds('centralized', keep_momentum=False)
+  assert_close(server.params, one_fit(one_fit(start, 2), 2))
+  assert server.opt_state == ()
+  start, server, clients = two_rounds('local_only')
+  assert_close(trees.gather(clients.params, 0), one_fit(start, 4))
+  assert_same_bits(server.params, start)
+
+
+def test_a_frozen_part_does_not_decay(float64):
+  assert PLAIN.weight_decay > 0
+  for part, frozen in (('body', 'head'), ('head', 'body')):
+    start, server, _ = two_rounds('centralized', trainable=part)
+    assert_same_bits(server.params[frozen], start[frozen])
+    for name, leaf in start[part].items():
+      assert np.abs(server.params[part][name] - leaf).max() > 1e-3
+
+
 # ---- FedPer and FedRep -------------------------------------------------------
 
 

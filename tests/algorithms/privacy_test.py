@@ -18,6 +18,7 @@ from helpers import (
   build,
   client_of,
   make_data,
+  make_task,
 )
 from small_runs import TASK, make_experiment, make_settings
 from small_runs import models_of as models_saved
@@ -25,6 +26,7 @@ from small_runs import models_of as models_saved
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import private_names
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
@@ -181,6 +183,16 @@ def test_neither_tests_nor_data_of_other_clients_are_used(
   assert_same_bits(trees.gather(got, ~ODD), trees.gather(models, ~ODD))
 
 
+def same_bits(one, two, name):
+  """Return whether both trainings have this part of their states alike."""
+  parts = (getattr(training.state, name) for training in (one, two))
+  first, second = (
+    jax.tree.map(lambda leaf: np.asarray(leaf).tobytes(), part)
+    for part in parts
+  )
+  return first == second
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
   ('name', 'changes'),
@@ -195,14 +207,8 @@ def test_only_test_best_depends_on_the_tests(name, changes, poisoned, tmp_path):
     poisoned, name, eval_views=('initial',), views=('initial',), **changes
   )
   one, two = run(experiments, tmp_path)
-  states = one.state._asdict(), two.state._asdict()
-  differ = [
-    name
-    for name in State._fields
-    if jax.tree.map(bytes_of, states[0][name])
-    != jax.tree.map(bytes_of, states[1][name])
-  ]
-  assert set(differ) - {'seconds'} == {'test_best'}
+  differ = {name for name in State._fields if not same_bits(one, two, name)}
+  assert differ - {'seconds'} == {'test_best'}
   for training in (one, two):
     finalize(training)
   results = [run_dir.load_result(tmp_path / place) for place in '01']
@@ -275,18 +281,10 @@ def test_no_validation_example_reaches_training(poisoned_validating, tmp_path):
   assert_finite(two.state.chosen[3:])
   assert two.state.chosen.accuracy != one.state.chosen.accuracy
   rows = [
-    {
-      int(row)
-      for own, n in zip(data.index, data.count, strict=True)
-      for row in own[:n]
-    }
+    {*np.concatenate([own[:n] for own, n in zip(*data[2:], strict=True)])}
     for data in (experiment.train, validation)
   ]
   assert rows[0] and rows[1] and not rows[0] & rows[1]
-
-
-def bytes_of(leaf):
-  return np.asarray(leaf).tobytes()
 
 
 def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
@@ -302,8 +300,7 @@ def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
     changed = experiment._replace(test=test._replace(index=index))
     return models_of(changed, state, views, program)[0]
 
-  want = models(test.index)
-  odd = np.arange(test.index.shape[1]) % 2 == 1
+  want, odd = models(test.index), np.arange(test.index.shape[1]) % 2 == 1
   assert_same_bits(models(jnp.where(odd, test.index, bad)), want)
   got = models(jnp.where(odd, bad, test.index))
   assert_same_bits(got['initial'], want['initial'])
@@ -366,7 +363,8 @@ def test_uploads_do_not_depend_on_private_leaves(name):
   # With 0.2 and its lam = 5, what pFedMe sends is theta itself, bit by bit:
   # w - eta lam (w - theta), and eta lam = 1.
   train = TRAIN._replace(learning_rate=optimisers.step_schedule(0.15, 3))
-  stages, private = build(name, train=train), load(name).PRIVATE_LEAVES
+  stages = build(name, train=train)
+  private = private_names(load(name).PRIVATE_LEAVES, make_task())
   server, clients = begin(stages[0], DATA, KEY(0))
   for stage in stages[1:]:
     server, clients = stage.initialize(server, clients, DATA)

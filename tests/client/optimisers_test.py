@@ -1,7 +1,8 @@
-"""Optimisers of some leaves, or in some steps."""
+"""Learning rates, and optimisers of some leaves, or in some steps."""
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from helpers import (
@@ -13,7 +14,7 @@ from helpers import (
   make_task,
 )
 
-from fedjax_pfl.client import local_training, optimisers
+from fedjax_pfl.client import optimisers
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.trees import part_mask
 
@@ -22,14 +23,35 @@ TASK, DATA = make_task(), make_data()
 PARAMS = TASK.init(KEY(7))
 
 
+@pytest.mark.parametrize(
+  'rounds, first_of_second, first_of_third',
+  [
+    (1, None, None),
+    (2, 1, None),  # floor(K/2) = floor(3K/4) = 1: one drop
+    (3, 1, 2),
+    (4, 2, 3),
+    (320, 160, 240),
+  ],
+)
+def test_learning_rate_drops(rounds, first_of_second, first_of_third):
+  """By rounds, at floor(K/2) and floor(3K/4); to a tenth each time."""
+  schedule = optimisers.step_schedule(0.1, rounds)
+  want = np.full(rounds, 0.1)
+  want[first_of_second or rounds :] = 0.01
+  want[first_of_third or rounds :] = 0.001
+  got = jax.vmap(schedule)(jnp.arange(320))
+  np.testing.assert_allclose(got[:rounds], want, rtol=1e-6)
+
+
+def test_drops_elsewhere_and_a_decay_that_begins_with_the_first_round():
+  schedule = optimisers.step_schedule(1.0, 10, (0.5,), 0.9)
+  got = [float(schedule(r)) for r in (0, 1, 5)]
+  np.testing.assert_allclose(got, [0.9, 0.81, 0.1 * 0.9**6], rtol=1e-6)
+
+
 def fit_part(tx):
-  tree, _ = local_training.fit(
-    TASK.loss,
-    PARAMS,
-    client_of(DATA, 0),
-    KEY(0),
-    tx=tx,
-    batching=TRAIN.batching(TASK),
+  tree, _ = TRAIN.fit(
+    TASK, PARAMS, client_of(DATA, 0), KEY(0), jnp.array(0), tx=tx
   )
   return tree
 
@@ -40,29 +62,21 @@ def test_freeze_except_moves_its_part_alone(part):
   tree = fit_part(optimisers.freeze_except(TRAIN.sgd(jnp.array(0)), mask))
   frozen = trees.invert(mask)
   assert_same_bits(trees.select(tree, frozen), trees.select(PARAMS, frozen))
-  for one, other in zip(
-    jax.tree.leaves(trees.select(tree, mask)),
-    jax.tree.leaves(trees.select(PARAMS, mask)),
-    strict=True,
-  ):
-    assert (one != other).any()
+  moved = jax.tree.map(lambda a, b: bool((a != b).any()), tree, PARAMS)
+  assert all(jax.tree.leaves(trees.select(moved, mask)))
 
 
 def test_frozen_leaves_have_no_momentum():
+  """optax.masked would apply the raw gradient to them."""
   body = part_mask(TASK, 'body')
   state = optimisers.freeze_except(optax.sgd(0.1, 0.9), body).init(PARAMS)
-  size = trees.num_bytes(trees.select(PARAMS, body))
   floats = [
     leaf
     for leaf in jax.tree.leaves(state)
     if jnp.issubdtype(leaf.dtype, jnp.floating)
   ]
+  size = trees.num_bytes(trees.select(PARAMS, body))
   assert trees.num_bytes(floats) == size
-
-
-def test_optax_masked_moves_frozen_leaves():
-  """optax.masked applies the raw gradient to a frozen leaf."""
-  body = part_mask(TASK, 'body')
   tree = fit_part(optax.masked(optax.sgd(0.1), body))
   assert (tree['head']['kernel'] != PARAMS['head']['kernel']).all()
 
@@ -75,10 +89,3 @@ def test_steps_left_out_change_neither_parameters_nor_momentum():
     update, state = tx.update(jnp.ones(()), state)
     moves.append(float(update))
   assert moves == [0.0, -1.0, 0.0, -1.5]
-
-
-def test_the_decay_begins_with_the_first_round():
-  schedule = optimisers.step_schedule(0.8, 4, drops=(), decay=0.5)
-  assert [float(schedule(r)) for r in (0, 1, 2)] == pytest.approx(
-    [0.4, 0.2, 0.1]
-  )
