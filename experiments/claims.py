@@ -1,14 +1,13 @@
 """Say what the results in results/ show of the papers' claims:
 
-  python experiments/claims.py [--write] [--pages=runs/claims]
+  python experiments/claims.py [--write]
 
 results/claims.toml states each claim as comparisons of published cells. Their
 numbers, intervals and verdicts follow from results/ alone: no images are
 needed, and nothing is trained.
 
 --write puts them into docs/results.md and README.md, between their marks, and
-draws the figures of docs/images again: do so after new results. --pages writes
-a report page for each claim of which a run directory is there.
+draws the figures of docs/images again: do so after new results.
 """
 
 import sys
@@ -23,7 +22,6 @@ from experiments import commandline
 CLAIMS = flags.DEFINE_string('claims', 'results/claims.toml', 'the claims')
 RESULTS = flags.DEFINE_string('results', 'results', 'what was run')
 WRITE = flags.DEFINE_bool('write', False, 'replace docs and figures')
-PAGES = flags.DEFINE_string('pages', None, 'a folder for report pages')
 
 
 def main(overrides):
@@ -32,7 +30,7 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
-  from fedjax_pfl.reproduction.claims import document, pages, write
+  from fedjax_pfl.reproduction.claims import document, write
   from fedjax_pfl.settings import parse_config
 
   results = Path(RESULTS.value)
@@ -45,9 +43,6 @@ def main(overrides):
     progress.log(f'Written: {", ".join(map(str, written))}')
   else:
     print(document.as_text(verdicts))
-  if PAGES.value:
-    for path in pages.save_pages(verdicts, Path(PAGES.value)):
-      progress.log(f'Report: {path}')
 
 
 if __name__ == '__main__':

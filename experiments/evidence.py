@@ -55,7 +55,6 @@ def main(overrides):
   from fedjax_pfl.runs.provenance import num_cores
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
-  from fedjax_pfl.training.build_data import make_data_of
 
   startup.divide_cpu(num_cores())
   check_minutes(MINUTES.value)
@@ -68,16 +67,15 @@ def main(overrides):
     for form in forms:
       leaderboard.run(form, folder / 'leaderboard', progress.log)
 
-  data_of, folder = make_data_of(progress.log), Path(RESULTS.value)
+  folder = Path(RESULTS.value)
   if DRY_RUN.value:
-    show_queue(queue, folder, data_of)
+    show_queue(queue, folder)
     for form in forms:
       print(f'Then: {leaderboard.budget(form)}')
     return
+  minutes = MINUTES.value
   work_through(
-    *(queue, folder, load_table, data_of, configs),
-    minutes=MINUTES.value,
-    follow=follow,
+    queue, folder, load_table, configs, minutes=minutes, follow=follow
   )
 
 

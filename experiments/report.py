@@ -30,18 +30,15 @@ def main(overrides, paths):
 
 def published(paths):
   """Return {run directory: {view: the published number}}."""
-  from configs import common
-  from fedjax_pfl.reproduction.published_for_run import (
-    published_for_run,
-  )
+  from configs.tables.common import load_cells
+  from fedjax_pfl.reproduction.published_for_run import published_for_run
   from fedjax_pfl.runs import run_dir
 
-  configs = [common.load(name).to_dict() for name in common.available()]
-  found = {}
+  cells, found = load_cells(), {}
   for path in paths:
     rounds = run_dir.load_result(path)['rounds']
-    stored = run_dir.load_config(path)['config']
-    found[path] = published_for_run(stored, rounds, configs)
+    stored = run_dir.load_config(path)
+    found[path] = published_for_run(stored, rounds, cells)
   return found
 
 

@@ -59,11 +59,10 @@ def main(overrides):
   from fedjax_pfl.reproduction.results import Results, read_folder
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
-  from fedjax_pfl.training.build_data import make_data_of
 
   startup.cache_programs(progress.log)
   # Every mistake is found before the first file is written.
-  table, data_of = load_table(TABLE.value), make_data_of(progress.log)
+  table = load_table(TABLE.value)
   if not isinstance(table, Figure):
     filter_cells(table.cells, WHERE.value)
   others = {folder: read_folder(folder, 'merge') for folder in MERGE.value}
@@ -73,7 +72,7 @@ def main(overrides):
       results.add_folder(folder)
     else:
       progress.log(f'{folder}: {merge(results, other)} new evaluations')
-  wanted = (table, WHERE.value, range(SEEDS.value), results, data_of)
+  wanted = (table, WHERE.value, range(SEEDS.value), results)
   if isinstance(table, Figure):
     reproduce_figure(*wanted, dry_run=DRY_RUN.value)
     return

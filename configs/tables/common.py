@@ -66,6 +66,13 @@ def load_table(name: str) -> Table | Figure:
   return functions()[name]()
 
 
+def load_cells() -> list[Cell]:
+  """Return the cells of all tables."""
+  items = map(load_table, available())
+  tables = (one for one in items if isinstance(one, Table))
+  return [cell for table in tables for cell in table.cells]
+
+
 @functools.cache
 def functions() -> dict[str, Callable[[], Table | Figure]]:
   """Return the function of each table and figure by name, in order."""

@@ -15,31 +15,36 @@ The standard error e of a mean:
   none of ours     agreement is unknown
 """
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data import is_available
 from fedjax_pfl.evaluation.differences import MIN_SEEDS, Score
 from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.reproduction.cells import OF_SERVER, Cell, Published, Reading
-from fedjax_pfl.reproduction.plan import Evaluation, Training, evaluation_of
-from fedjax_pfl.reproduction.results import Found, Results
-from fedjax_pfl.settings import Settings
-from fedjax_pfl.settings.data_fields import DataSettings
+from fedjax_pfl.reproduction.plan import Evaluation, evaluation_of
+from fedjax_pfl.reproduction.results import Found, Results, Row
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
-from fedjax_pfl.training.build_data import DataOf
 
 SEEDS_OF_FEDCONCAT = 3  # of its Table 1
+BEST = ':best'  # after the name of a family of views
+BEST_VIEW = 'test_best_view'  # in result.json
 
-# Rows of summary.csv by key and view.
-Rows = Mapping[tuple[str, str], Mapping[str, str]]
-NO_ROWS: Rows = {}
-Division = tuple[DataSettings, bool, int]
+
+class Measured(NamedTuple):
+  """Our number of a cell with one seed, and where it is from."""
+
+  seed: int
+  score: Score
+  view: str  # that was read
+  key: str  # of the training
+  is_kept: bool  # the row in summary.csv is left, not its run directory
+  row: Row  # any row of summary.csv of the training: command, machine
 
 
 class Ours(NamedTuple):
@@ -56,51 +61,51 @@ class Compared(NamedTuple):
 
   cell: Cell
   ours: Ours | None  # None: not run
-  difference: float | None
-  tolerance: float | None  # twice the combined standard error
-  agrees: bool | None  # None: not run, or our error is unknown
+  difference: float | None = None
+  tolerance: float | None = None  # twice the combined standard error
+  agrees: bool | None = None  # None: not run, or our error is unknown
+  measured: tuple[Measured, ...] = ()  # by seed
   diverged: tuple[int, ...] = ()  # the seeds whose training diverged
-  kept: tuple[int, ...] = ()  # the seeds whose run directory is gone
+
+  @property
+  def kept(self) -> tuple[int, ...]:
+    """Return the seeds whose run directory is gone."""
+    return tuple(one.seed for one in self.measured if one.is_kept)
 
 
 def compare_all(
-  cells: Sequence[Cell],
-  seeds: Sequence[int],
-  results: Results,
-  data_of: DataOf,
-  diverged_fn: Callable[[Training], object] = lambda training: False,
-  rows: Rows = NO_ROWS,
+  cells: Sequence[Cell], results: Results, seeds: Sequence[int] = ()
 ) -> list[Compared]:
   """Return every cell with our number, over the seeds that were run.
 
-  Images that are not on this machine count as those of the runs in the results
-  with the same partition and seed. `diverged_fn` tells whether a training that
-  has no result diverged. `rows` of summary.csv answer what the results lack.
+  Nothing but the folder of results is read: no images are needed.
   """
-  compared, data_of = [], data_or_recorded(data_of, results)
-  for cell in cells:
-    scores, kept, diverged = {}, [], []
-    for seed in seeds:
-      evaluation = evaluation_of(cell, seed, data_of)
-      if found := find(results, evaluation, cell.reading):
-        scores[seed] = score_of(found, cell.reading)
-      elif row := row_of(evaluation, cell.reading, rows):
-        scores[seed] = score_of_row(row)
-        kept.append(seed)
-      elif diverged_fn(evaluation.training):
-        diverged.append(seed)
-    one = compare(cell, over_seeds(scores))
-    compared.append(one._replace(diverged=tuple(diverged), kept=tuple(kept)))
-  return compared
+  seeds = sorted({*seeds, *results.data})
+  return [_compare_seeds(cell, seeds, results) for cell in cells]
+
+
+def _compare_seeds(
+  cell: Cell, seeds: Sequence[int], results: Results
+) -> Compared:
+  measured, diverged = [], []
+  for seed in seeds:
+    evaluation = evaluation_of(cell, seed)
+    if one := measure(evaluation, cell.reading, results):
+      measured.append(one)
+    elif results.diverged(evaluation.training):
+      diverged.append(seed)
+  ours = over_seeds({one.seed: one.score for one in measured})
+  compared = compare(cell, ours)
+  return compared._replace(measured=tuple(measured), diverged=tuple(diverged))
 
 
 def compare(cell: Cell, ours: Ours | None) -> Compared:
   """Return the cell with our number beside the printed one."""
   if ours is None:
-    return Compared(cell, None, None, None, None)
+    return Compared(cell, None)
   difference = ours.mean - cell.published.mean
   if ours.error is None:
-    return Compared(cell, ours, difference, None, None)
+    return Compared(cell, ours, difference)
   tolerance = 2 * math.hypot(ours.error, published_error(cell.published) or 0)
   agrees = abs(difference) <= tolerance
   return Compared(cell, ours, difference, tolerance, agrees)
@@ -146,22 +151,48 @@ def published_error(published: Published) -> float | None:
 # ---- Our number of one seed --------------------------------------------------
 
 
+def measure(
+  evaluation: Evaluation, reading: Reading, results: Results
+) -> Measured | None:
+  """Return our number of one seed; None if it was not run, or diverged."""
+  key = results.key_of(evaluation.training)
+  run = results.paths.get(key)
+  reading = _chosen(reading, run)
+  if not key or reading is None:
+    return None
+  row = {}
+  if found := find(results, key, evaluation.key, reading):
+    score, data = score_of(found, reading), found.evaluation.run.data
+  elif row := _row(results, key, evaluation, reading):
+    score, data = score_of_row(row), row['data']
+  else:
+    return None
+  return Measured(
+    evaluation.training.settings.seed,
+    score._replace(data=data),
+    reading.view,
+    key,
+    bool(row),
+    results.row_of.get(key, {}),
+  )
+
+
 def find(
-  results: Results, evaluation: Evaluation, reading: Reading
+  results: Results, key: str, evaluation: str, reading: Reading
 ) -> Found | None:
   """Return the results that hold the number of a reading, or None."""
   # Numbers of the server's model are stored with its view.
   is_server = reading.measure in OF_SERVER
   view = reading.view if is_server else reading.stored_name
-  return results.find(evaluation.training.key, evaluation.key, view)
+  return results.find(key, evaluation, view)
 
 
 def score_of(found: Found, reading: Reading) -> Score:
   """Return our number; of clients with their accuracies, else of images."""
   if reading.measure not in OF_SERVER:
     summary = summarise(found.scores, found.train_count)
-    size = summary['num_clients']
     clients = accuracies(found.scores, found.train_count)
+    size = summary['num_clients']
     return Score(1, summary['mean'], summary['std'], size, clients)
   numbers = found.evaluation.result.get('global')
   if not numbers:
@@ -171,56 +202,39 @@ def score_of(found: Found, reading: Reading) -> Score:
       expected='a run with eval_global_model=True',
       cause='a cell of configs/tables whose config does not evaluate it',
     )
-  mean = _of_server(numbers, reading.measure)
+  of_measure = {
+    'global': lambda: numbers['accuracy'],
+    'global_top5': lambda: numbers['top5'],
+    'global_last10': lambda: numbers['last10']['mean'],
+  }
+  mean = of_measure[reading.measure]()
   return Score(1, mean, None, numbers.get('count', 0))
 
 
-def _of_server(numbers: dict[str, Any], measure: str) -> float:
-  if measure == 'global_last10':
-    return numbers['last10']['mean']
-  return numbers[{'global': 'accuracy', 'global_top5': 'top5'}[measure]]
-
-
-def row_of(
-  evaluation: Evaluation, reading: Reading, rows: Rows
-) -> Mapping[str, str] | None:
-  """Return the row of summary.csv with the number of a reading, or None."""
-  training = evaluation.training
-  own = keys.evaluation_key(training.settings)
-  view = reading.stored_name
-  if reading.measure in OF_SERVER:  # of these it has the last accuracy alone
-    view = 'global' if reading.measure == 'global' else ''
-  row = rows.get((keys.row_key(training.key, evaluation.key, own), view))
-  return row if row and row['mean'] else None
-
-
-def score_of_row(row: Mapping[str, str]) -> Score:
+def score_of_row(row: Row) -> Score:
   """Return our number as a row of summary.csv has it."""
   mean, std, size = float(row['mean']), row['std'], row['num_clients']
   return Score(1, mean, float(std), int(size or 0)) if std else Score(1, mean)
 
 
-def data_or_recorded(data_of: DataOf, results: Results) -> DataOf:
-  """Return `data_of`, which takes what was recorded for images not here.
-
-  Without a record the fingerprint is '', which no run has.
-  """
-  recorded: dict[Division, str] = {}
-
-  def found(settings: Settings) -> str:
-    if is_available(settings.data.dataset, settings.data.data_dir):
-      return data_of(settings)
-    if not recorded:
-      recorded.update(
-        (division_of(one.run.settings), one.run.data)
-        for one in results.evaluations()
-      )
-    return recorded.get(division_of(settings), '')
-
-  return found
+def _row(
+  results: Results, key: str, evaluation: Evaluation, reading: Reading
+) -> Row | None:
+  """Return the row of summary.csv with the number of a reading, or None."""
+  own = keys.evaluation_key(evaluation.training.settings)
+  view = reading.stored_name
+  if reading.measure in OF_SERVER:  # of these it has the last accuracy alone
+    view = 'global' if reading.measure == 'global' else ''
+  row = results.rows.get((keys.row_key(key, evaluation.key, own), view))
+  return row if row and row['mean'] else None
 
 
-def division_of(settings: Settings) -> Division:
-  """Return what the fingerprint of the data depends on."""
-  data = dataclasses.replace(settings.data, data_dir='')
-  return data, settings.system.quick, settings.seed
+def _chosen(reading: Reading, run: pathlib.Path | None) -> Reading | None:
+  """Return the reading; of a family of views, that of its best one."""
+  family, is_best, _ = reading.view.partition(BEST)
+  if not is_best:
+    return reading
+  if run is None:
+    return None
+  best = run_dir.load_result(run).get(BEST_VIEW, {}).get(family)
+  return reading._replace(view=best['together']['view']) if best else None

@@ -17,29 +17,26 @@ FOLDER = 'tables'
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')
 DIVERGED = 'diverged'  # in the place of our number
 AGREES = {True: 'yes', False: 'no', None: '-'}
-CSV_HEADER = (
-  *('metric', 'seeds', 'ours_mean', 'ours_std'),
-  *('published_mean', 'published_std', 'difference', 'two_standard_errors'),
-  *('within', 'footnote'),
+LOST = (
+  'Our training diverged with seed {}; the printed number, too, may be what a '
+  'diverged model gives.'
 )
+KEPT = 'Ours, seed {}: a row of summary.csv whose run directory is gone.'
 
 
 def as_text(table: Table, compared: Sequence[Compared]) -> str:
   """Return one line for every cell that was run, a summary and footnotes."""
   lines, notes = _lines(table, compared)
-  parts = [f'{table.name}: {table.title}', align(lines), summary_of(compared)]
-  parts += [f'[{number}] {note}' for note, number in notes.items()]
-  return '\n'.join(parts)
+  head = f'{table.name}: {table.title}'
+  return '\n'.join([head, align(lines), summary_of(compared), *notes])
 
 
 def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
   """Return the same as a Markdown table."""
-  lines, notes = _lines(table, compared)
-  head, *rows = lines
+  (head, *rows), notes = _lines(table, compared)
   text = markdown(head, rows, range(1, len(head)))
-  parts = [f'# {table.name}: {table.title}', text, summary_of(compared)]
-  parts += [f'[{number}] {note}' for note, number in notes.items()]
-  return '\n\n'.join(parts) + '\n'
+  title = f'# {table.name}: {table.title}'
+  return '\n\n'.join([title, text, summary_of(compared), *notes]) + '\n'
 
 
 def markdown(
@@ -55,29 +52,11 @@ def markdown(
 
 def as_csv(table: Table, compared: Sequence[Compared]) -> str:
   """Return every cell of the table, run or not, one a line."""
+  rows = [_csv_row(table, one) for one in compared]
   stream = io.StringIO()
-  writer = csv.writer(stream, lineterminator='\n')
-  names = table.key_fields
-  own = [name for name in CSV_HEADER if name not in names]
-  writer.writerow([*names, *own])
-  for comparison in compared:
-    published, ours = comparison.cell.published, comparison.ours
-    values = {
-      'metric': published.metric,
-      'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
-      'ours_mean': DIVERGED
-      if comparison.diverged and not ours
-      else _decimal(ours and ours.mean),
-      'ours_std': _decimal(ours and ours.std),
-      'published_mean': published.mean,
-      'published_std': '' if published.std is None else published.std,
-      'difference': _decimal(comparison.difference),
-      'two_standard_errors': _decimal(comparison.tolerance),
-      'within': '' if comparison.agrees is None else AGREES[comparison.agrees],
-      'footnote': _note(comparison),
-    }
-    settings = [_plain(field(published, name)) for name in names]
-    writer.writerow([*settings, *(values[name] for name in own)])
+  writer = csv.DictWriter(stream, rows[0], lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(rows)
   return stream.getvalue()
 
 
@@ -96,7 +75,7 @@ def write_files(
 
 def summary_of(compared: Sequence[Compared]) -> str:
   """Return the number of cells that were run, and of those that agree."""
-  done = [comparison for comparison in compared if comparison.ours]
+  done = [one for one in compared if one.ours]
   agreeing = [one.agrees for one in done if one.agrees is not None]
   text = f'{len(done)} of {len(compared)} cells run'
   if number := sum(bool(one.diverged) for one in compared):
@@ -109,73 +88,70 @@ def summary_of(compared: Sequence[Compared]) -> str:
   return f'{text}.'
 
 
+def pair(mean: float, std: float | None, width: int = 0) -> str:
+  """Return '84.93 ± 6.90'."""
+  return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:{width}.2f}'
+
+
+def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
+  """Return the columns of a cell: those that name it come first."""
+  published, ours = one.cell.published, one.ours
+  named = {name: field(published, name) for name in table.key_fields}
+  lost = DIVERGED if one.diverged else ''
+  return named | {
+    'metric': published.metric,
+    'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
+    'ours_mean': _decimal(ours.mean) if ours else lost,
+    'ours_std': _decimal(ours and ours.std),
+    'published_mean': published.mean,
+    'published_std': published.std,
+    'difference': _decimal(one.difference),
+    'two_standard_errors': _decimal(one.tolerance),
+    'within': '' if one.agrees is None else AGREES[one.agrees],
+    'footnote': _note(one),
+  }
+
+
 def _lines(
   table: Table, compared: Sequence[Compared]
-) -> tuple[list[tuple[str, ...]], dict[str, int]]:
-  """Return head and rows of cells, and the footnotes with their numbers."""
+) -> tuple[list[tuple[str, ...]], list[str]]:
+  """Return head and rows of cells, and the footnotes."""
   notes: dict[str, int] = {}
   names = table.key_fields
   lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
-  for comparison in compared:
-    if comparison.ours is None and not comparison.diverged:
+  for one in compared:
+    ours, published = one.ours, one.cell.published
+    if ours is None and not one.diverged:
       continue
-    published, ours = comparison.cell.published, comparison.ours
-    mark = ''
-    if note := _note(comparison):
-      mark = f' [{notes.setdefault(note, len(notes) + 1)}]'
-    settings = [_shown(name, field(published, name)) for name in names]
-    printed = _pair(published.mean, published.std) + mark
-    if ours is None:
-      lines.append((*settings, DIVERGED, printed, '-', '-', AGREES[None]))
-      continue
-    lines.append(
-      (
-        *settings,
-        _pair(ours.mean, ours.std) + _seeds(ours.seeds),
-        printed,
-        f'{comparison.difference:+.2f}',
-        '-' if comparison.tolerance is None else f'{comparison.tolerance:.2f}',
-        AGREES[comparison.agrees],
-      )
-    )
-  return lines, notes
+    printed = pair(published.mean, published.std, 5)
+    if note := _note(one):
+      printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
+    mean, difference = DIVERGED, '-'
+    if ours:
+      seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
+      mean = pair(ours.mean, ours.std, 5) + seeds
+      difference = f'{one.difference:+.2f}'
+    tolerance = '-' if one.tolerance is None else f'{one.tolerance:.2f}'
+    settings = (_shown(name, field(published, name)) for name in names)
+    numbers = (mean, printed, difference, tolerance, AGREES[one.agrees])
+    lines.append((*settings, *numbers))
+  return lines, [f'[{number}] {note}' for note, number in notes.items()]
 
 
-def _note(comparison: Compared) -> str:
+def _note(one: Compared) -> str:
   """Return the footnote of a cell; of seeds that diverged or are gone, too."""
-  notes = [footnote(comparison.cell.published)]
-  if comparison.diverged:
-    seeds = ', '.join(map(str, comparison.diverged))
-    notes.insert(
-      0,
-      f'Our training diverged with seed {seeds}; the printed number, too, may '
-      'be what a diverged model gives.',
-    )
-  if comparison.kept:
-    seeds = ', '.join(map(str, comparison.kept))
-    notes.insert(
-      0,
-      f'Ours, seed {seeds}: a row of summary.csv whose run directory is gone.',
-    )
-  return ' '.join(filter(None, notes))
-
-
-def _pair(mean: float, std: float | None) -> str:
-  return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:5.2f}'
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-  return f' ({len(seeds)} seeds)' if len(seeds) > 1 else ''
+  ours = [
+    text.format(', '.join(map(str, seeds)))
+    for text, seeds in ((KEPT, one.kept), (LOST, one.diverged))
+    if seeds
+  ]
+  return ' '.join(filter(None, [*ours, footnote(one.cell.published)]))
 
 
 def _shown(name: str, value: Any) -> str:
   if name == 'algorithm':
     return display_name(value)
-  return _plain(value).replace('_', ' ') or '-'
-
-
-def _plain(value: Any) -> str:
-  return '' if value is None else str(value)
+  return '-' if value is None else str(value).replace('_', ' ') or '-'
 
 
 def _decimal(value: float | None) -> str:

@@ -97,14 +97,13 @@ def scores_of(
         experiment, server, clients, views, key, bar.update
       )
     scores |= split_scores(by_class, owned)
-  if views := _views(readings, 'best_round'):
+  if _views(readings, 'best_round', 'best_finished'):
     best = _load_test_best(experiment, workdir, log)
     count = np.asarray(experiment.eval_data[1].count)
-    for view in views:
+    for view in _views(readings, 'best_round'):
       correct = np.maximum(best[view].each.correct, 0)
       scores[Reading(view, 'best_round').stored_name] = Scores(correct, count)
   if views := _views(readings, 'best_finished'):
-    best = _load_test_best(experiment, workdir, log)
     finished = evaluate_finished(Evaluator(experiment, key), best)
     for view in views:
       scores[Reading(view, 'best_finished').stored_name] = finished[view]

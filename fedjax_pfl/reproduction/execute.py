@@ -8,6 +8,7 @@ others go on, and it is not repeated (training/divergence.py).
 import pathlib
 from collections.abc import Callable, Sequence
 
+from fedjax_pfl.reproduction.cells import Reading
 from fedjax_pfl.reproduction.compare import find
 from fedjax_pfl.reproduction.evaluate_again import evaluate_again
 from fedjax_pfl.reproduction.plan import (
@@ -18,10 +19,9 @@ from fedjax_pfl.reproduction.plan import (
 )
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.runs import identity, run_dir
-from fedjax_pfl.runs.run_dir import is_finished
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training import divergence
-from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training import divergence, keys
+from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.loop import train_many
 
 Log = Callable[[str], None]
@@ -37,34 +37,31 @@ def execute(
 
   `on_done` is called after each group of trainings.
   """
-  missing = [one for one in evaluations if is_missing(one, results)]
+  missing = [one for one in evaluations if lacking(one, results)]
   for group in group_seeds(distinct_trainings(missing)):
     train_missing(group, results, log)
-    keys_of_group = {training.key for training in group}
+    of_group = {training.identity for training in group}
     for evaluation in missing:
       training = evaluation.training
-      if training.key in keys_of_group and not diverged_of(training, results):
+      if training.identity in of_group and not results.diverged(training):
         evaluate_missing(evaluation, results, log)
     on_done()
 
 
-def is_missing(evaluation: Evaluation, results: Results) -> bool:
-  """Return whether the results lack a reading of the evaluation."""
-  return any(
-    find(results, evaluation, reading) is None
+def lacking(evaluation: Evaluation, results: Results) -> list[Reading]:
+  """Return the readings of an evaluation that the results lack."""
+  key = results.key_of(evaluation.training)
+  return [
+    reading
     for reading in evaluation.readings
-  )
+    if find(results, key, evaluation.key, reading) is None
+  ]
 
 
-def run_path(training: Training, results: Results) -> pathlib.Path:
-  """Return the directory of a training: that of its run, or a new one."""
-  return results.path_of(training.key, training.name)
-
-
-def diverged_of(training: Training, results: Results) -> str:
-  """Return the sentence of a training that diverged, or began with one; ''."""
-  paths = (run_path(one, results) for one in training.chain)
-  return next(filter(None, map(divergence.sentence_of, paths)), '')
+def is_trained(training: Training, results: Results) -> bool:
+  """Return whether a run of the training is finished."""
+  path = results.path_of(training)
+  return path is not None and run_dir.is_finished(path)
 
 
 def train_missing(
@@ -73,21 +70,19 @@ def train_missing(
   """Train the seeds of a config that are not finished, in one program."""
   todo = []
   for training in group:
-    path = run_path(training, results)
-    if sentence := diverged_of(training, results):
+    if sentence := results.diverged(training):
+      path = results.path_of(training)
       log(
-        f'{path.name} is not trained: it, or the run it begins with, diverged '
-        f'before ({divergence.NAME} in the run directory; without this file '
-        f'it is trained again). {sentence}'
+        f'{path.name if path else training.settings.algorithm} is not trained: '
+        f'it, or the run it begins with, diverged before ({divergence.NAME} in '
+        f'the run directory; without this file it is trained again). {sentence}'
       )
-    elif not is_finished(path):
-      # A stopped run continues with settings of its own.
-      settings = settings_of(training, results, path)
-      todo.append((build_experiment(settings, log), path))
+    elif not is_trained(training, results):
+      todo.append(_begin(training, results, log))
   if todo:
     train_many(*zip(*todo, strict=True), log)
   for _, path in todo:
-    if is_finished(path):
+    if (path / identity.CONFIG).is_file():
       results.add_run(path)
 
 
@@ -95,40 +90,43 @@ def evaluate_missing(
   evaluation: Evaluation, results: Results, log: Log
 ) -> None:
   """Compute the readings of a finished training that the results lack."""
-  path = run_path(evaluation.training, results)
-  results.add_run(path)
-  readings = [
-    reading
-    for reading in evaluation.readings
-    if find(results, evaluation, reading) is None
-  ]
+  readings = lacking(evaluation, results)
   if not readings:
     return
+  path = results.path_of(evaluation.training)
   names = ', '.join(reading.stored_name for reading in readings)
   log(f'{path.name}: evaluation {names}')
-  settings = with_init_from(evaluation.settings, evaluation.training, results)
+  settings = _with_start(evaluation.settings, evaluation.training, results)
   experiment = build_experiment(settings, log)
   evaluate_again(experiment, path, evaluation.key, readings, log)
   results.add_run(path)
 
 
-def settings_of(
-  training: Training, results: Results, path: pathlib.Path
-) -> Settings:
-  """Return the settings with which a training starts, or continues.
+def _begin(
+  training: Training, results: Results, log: Log
+) -> tuple[Experiment, pathlib.Path]:
+  """Return the experiment of a training, and the directory of its run.
 
-  A stopped run continues with its own: they may differ in fields that do not
-  change the training. A new run gets the path of the run it starts from.
+  A stopped run continues with its own settings: they may differ in fields that
+  do not change the training.
   """
-  if (path / identity.CONFIG).is_file():
-    return parse_config(run_dir.load_config(path)['config'])
-  return with_init_from(training.settings, training, results)
+  if path := results.path_of(training):
+    settings = parse_config(run_dir.load_config(path)['config'])
+    return build_experiment(settings, log), path
+  settings = _with_start(training.settings, training, results)
+  experiment = build_experiment(settings, log)
+  first = training.init_from
+  start = results.key_of(first) if first else ''
+  key = keys.training_key(settings, experiment.data_id, start)
+  dataset = settings.data.dataset.replace('/', '_')  # emnist/byclass
+  name = f'{settings.algorithm}_{dataset}_seed{settings.seed}_{key}'
+  return experiment, results.paths.get(key, results.runs / name)
 
 
-def with_init_from(
+def _with_start(
   settings: Settings, training: Training, results: Results
 ) -> Settings:
   """Return the settings with the path of the run at init_from."""
   if training.init_from is None:
     return settings
-  return replace(settings, init_from=str(run_path(training.init_from, results)))
+  return replace(settings, init_from=str(results.path_of(training.init_from)))

@@ -14,7 +14,6 @@ machine are blank ones of the same number: no time depends on their content.
 
 import functools
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.data import (
   Dataset,
   Images,
@@ -61,17 +59,14 @@ SIZES = {
 }
 FORWARD_SHARE = 1 / 3  # of a gradient step
 # Fields that change only which examples a client has.
-PARTITION_ONLY = (
-  'seed',
-  'shards_per_client',
-  'dirichlet_beta',
-  'test_shards_per_client',
-  'init_from',
-)
+PARTITION_ONLY = {
+  *('seed', 'shards_per_client', 'dirichlet_beta'),
+  *('test_shards_per_client', 'init_from'),
+}
 
 
 class Forecast(NamedTuple):
-  """The time and the memory of a run on this machine."""
+  """The time and the memory of a run, or of one of its stages."""
 
   training: float  # seconds, with the evaluations on the way
   evaluation: float  # seconds, at the end
@@ -79,45 +74,36 @@ class Forecast(NamedTuple):
   bytes: int  # of the largest program among its stages
 
 
-class _Cost(NamedTuple):
-  """Measurements of one stage."""
-
-  compile: float  # seconds
-  round: float  # seconds
-  step: float  # seconds of one gradient step of one client
-  bytes: int
-
-
 def forecast(experiment: Experiment) -> Forecast:
   """Return the forecast of a whole run; takes seconds to a minute.
 
   >>> forecast(assemble(settings)).training
   """
-  seconds, most, state, cost = 0.0, 0, None, None
+  key = random_streams(experiment.settings.seed)['states']
+  state, costs = None, []
   for stage in experiment.stages:
     if state is None:
-      key = random_streams(experiment.settings.seed)['states']
       state = begin(stage, experiment.train, key)
     else:
       state = stage.initialize(*state, experiment.train)
-    cost = _measure(experiment, stage, state)
-    seconds += cost.compile + stage.rounds * cost.round
-    seconds += cost.step * _steps_of_evaluations(experiment, stage)
-    most = max(most, cost.bytes)
-  evaluation = cost.compile + evaluation_seconds(experiment, cost.step)
-  return Forecast(seconds, evaluation, cost.step, most)
+    costs.append(_measure(experiment, stage, state))
+  last = costs[-1]
+  return Forecast(
+    sum(one.training for one in costs),
+    last.evaluation + evaluation_seconds(experiment, last.step),
+    last.step,
+    max(one.bytes for one in costs),
+  )
 
 
 def evaluation_seconds(experiment: Experiment, step: float) -> float:
   """Return the seconds to evaluate all clients in the views of the config."""
   settings = experiment.settings
-  support, query = experiment.eval_data
-  tests = _batches(np.asarray(query.count), settings.training.batch_size).sum()
-  steps = FORWARD_SHARE * len(settings.evaluation.views) * tests
-  if any(view.startswith('finetuned') for view in settings.evaluation.views):
-    finetune = settings.finetune
-    batches = _batches(np.asarray(support.count), finetune.batch_size)
-    steps += max(finetune.epochs) * batches.sum()
+  views = settings.evaluation.views
+  steps = FORWARD_SHARE * len(views) * _test_batches(experiment)
+  if any(view.startswith('finetuned') for view in views):
+    count, tune = experiment.eval_data[0].count, settings.finetune
+    steps += max(tune.epochs) * _batches(count, tune.batch_size).sum()
   return step * float(steps)
 
 
@@ -151,84 +137,59 @@ def blank_images(name: str) -> Dataset:
 
 def program_of(settings: Settings) -> str:
   """Return a text that is equal for settings with the same forecast."""
-  fields = flat_config(settings)
-  return repr(
-    [pair for pair in fields.items() if pair[0] not in PARTITION_ONLY]
-  )
+  fields = flat_config(settings).items()
+  return repr([pair for pair in fields if pair[0] not in PARTITION_ONLY])
 
 
-def _measure(experiment: Experiment, stage: Stage, state: tuple) -> _Cost:
-  """Return the cost of a round of the stage, from these states."""
+def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
+  """Return the cost of a stage from these states; evaluation: its compiling."""
   settings = experiment.settings
   key = random_streams(settings.seed)['rounds']
   data = stage.prepare_data(state[0], experiment.train)
-  size = (
-    settings.data.num_seen_clients
-    if stage.full_participation
-    else experiment.cohort_size
-  )
-  cohort = jnp.arange(size)
-  side_by_side = settings.system.clients_per_chunk
-  if side_by_side == 'auto':
-    side_by_side = chunk_size(
-      'auto', stage.algorithm, *state, cohort, data, key
-    )
-  side_by_side = min(side_by_side, size)
+  size = experiment.cohort_size
+  if stage.full_participation:
+    size = settings.data.num_seen_clients
+  cohort, given = jnp.arange(size), settings.system.clients_per_chunk
+  if given == 'auto':
+    given = chunk_size('auto', stage.algorithm, *state, cohort, data, key)
+  side_by_side = min(given, size)
   began = time.perf_counter()
   round_fn = make_round(stage.algorithm, clients_per_chunk=side_by_side)
   program = jax.jit(round_fn).lower(*state, cohort, data, key).compile()
   compiled = time.perf_counter() - began
 
   def run(examples, repeats=REPEATS):
+    """Return the seconds of the fastest call, and the steps of a client."""
     count = np.zeros(data.count.shape, np.int32)
     count[:side_by_side] = examples
-    fewer = data._replace(count=jnp.asarray(count))
-    return _time(program, state, cohort, fewer, key, repeats)
+    fewer, times = data._replace(count=jnp.asarray(count)), []
+    for _ in range(repeats):
+      began = time.perf_counter()
+      *_, metrics = jax.block_until_ready(program(*state, cohort, fewer, key))
+      times.append(time.perf_counter() - began)
+    return min(times), float(np.max(metrics['num_steps']))
 
-  batch = settings.training.batch_size
-  typical = _typical(data)
+  batch, count = settings.training.batch_size, np.asarray(data.count)
+  typical = int(np.median(count[count > 0])) if count.any() else 0
   nothing, _ = run(0)
   first, steps = run(min(batch, typical))
   step = (first - nothing) / max(steps, 1)
   work = (first - nothing) * _batches(typical, batch)
   if work < FULL_CLIENT_BELOW:
     work = run(typical, repeats=1)[0] - nothing
-  others = _batches(np.asarray(data.count), batch) / _batches(typical, batch)
-  seconds = nothing + size / side_by_side * work * float(others.mean())
-  return _Cost(compiled, seconds, step, program_bytes(program))
-
-
-def _time(
-  program: Callable,
-  state: tuple,
-  cohort: Array,
-  data: ClientData,
-  key: Array,
-  repeats: int,
-) -> tuple[float, float]:
-  """Return the seconds of the fastest call, and the steps of a client."""
-  times, metrics = [], {}
-  for _ in range(repeats):
-    began = time.perf_counter()
-    _, _, metrics = jax.block_until_ready(program(*state, cohort, data, key))
-    times.append(time.perf_counter() - began)
-  return min(times), float(np.max(metrics['num_steps']))
-
-
-def _steps_of_evaluations(experiment: Experiment, stage: Stage) -> float:
-  """Return the evaluations during a stage in gradient steps."""
-  settings = experiment.settings
+  others = float((_batches(count, batch) / _batches(typical, batch)).mean())
+  seconds = stage.rounds * (nothing + size / side_by_side * work * others)
   every = cadence(settings, experiment.rounds).evaluate
-  tests = _batches(
-    np.asarray(experiment.eval_data[1].count), settings.training.batch_size
-  ).sum()
   views = len(settings.evaluation.eval_views)
-  return FORWARD_SHARE * float(stage.rounds // every * views * tests)
+  tests = stage.rounds // every * views * _test_batches(experiment)
+  seconds += compiled + step * FORWARD_SHARE * float(tests)
+  return Forecast(seconds, compiled, step, program_bytes(program))
 
 
-def _typical(data: ClientData) -> int:
-  count = np.asarray(data.count)
-  return int(np.median(count[count > 0])) if count.any() else 0
+def _test_batches(experiment: Experiment) -> int:
+  """Return the batches of the tests of all clients."""
+  size = experiment.settings.training.batch_size
+  return _batches(experiment.eval_data[1].count, size).sum()
 
 
 def _batches(examples: Any, size: int) -> Any:

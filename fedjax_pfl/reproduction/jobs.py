@@ -1,6 +1,5 @@
 """Reproduce a table or a figure: run what is missing, compare, write, print."""
 
-import pathlib
 from collections.abc import Mapping, Sequence
 
 from fedjax_pfl.analysis.analyse import analyse
@@ -12,19 +11,13 @@ from fedjax_pfl.report import partition_figure
 from fedjax_pfl.reproduction import summary
 from fedjax_pfl.reproduction.cell_filter import filter_cells
 from fedjax_pfl.reproduction.cells import Figure, Table
-from fedjax_pfl.reproduction.compare import data_or_recorded
+from fedjax_pfl.reproduction.compare import compare_all
 from fedjax_pfl.reproduction.comparison_table import FOLDER, as_text
 from fedjax_pfl.reproduction.dry_run import list_cells, list_runs
-from fedjax_pfl.reproduction.execute import (
-  diverged_of,
-  execute,
-  run_path,
-  train_missing,
-)
+from fedjax_pfl.reproduction.execute import execute, train_missing
 from fedjax_pfl.reproduction.plan import Training, plan, training_of
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build_data import DataOf
 
 
 def reproduce_table(
@@ -32,7 +25,6 @@ def reproduce_table(
   where: str,
   seeds: Sequence[int],
   results: Results,
-  data_of: DataOf,
   configs: summary.Configs,
   *,
   dry_run: bool = False,
@@ -44,26 +36,23 @@ def reproduce_table(
     where: which cells are run; see `filter_cells`.
     seeds: of each cell.
     results: the folder of results.
-    data_of: see `make_data_of`; it reads the images.
     configs: settings of the config files by name, for the commands in the
       summary.
     dry_run: whether the time and the memory of every cell are logged instead.
   """
   cells = filter_cells(table.cells, where)
   if dry_run:
-    list_cells(table, cells, seeds, results, data_of)
+    list_cells(table, cells, seeds, results)
     return
-  evaluations = plan(cells, seeds, data_of)
   summary.read_csv(results.folder / summary.SUMMARY)  # refused before a run
 
   def write():
-    rows = summary.write_summary(results, configs, progress.log)
-    return rows, summary.write_table(table, seeds, results, data_of, rows)
+    summary.write_summary(results, configs, progress.log)
+    return summary.write_table(table, results, seeds)
 
-  execute(evaluations, results, progress.log, on_done=write)
-  rows, path = write()
-  compared = summary.compare_cells(cells, seeds, results, data_of, rows)
-  progress.log(as_text(table, compared))
+  execute(plan(cells, seeds), results, progress.log, on_done=write)
+  path = write()
+  progress.log(as_text(table, compare_all(cells, results, seeds)))
   progress.log(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
 
 
@@ -72,7 +61,6 @@ def reproduce_figure(
   where: str,
   seeds: Sequence[int],
   results: Results,
-  data_of: DataOf,
   *,
   dry_run: bool = False,
 ) -> None:
@@ -85,13 +73,10 @@ def reproduce_figure(
       choices=['a table, such as fedbabu/13'],
       cause='a figure has no cells to choose from',
     )
-  if dry_run:
-    data_of = data_or_recorded(data_of, results)
   # The figure of a partition needs no training.
   runs = {} if figure.what == 'partition' else figure.runs
   trainings = {
-    label: training_of(config, None, seeds[0], data_of)
-    for label, config in runs.items()
+    label: training_of(config, None, seeds[0]) for label, config in runs.items()
   }
   if dry_run:
     list_runs(trainings, results)
@@ -118,14 +103,11 @@ def _train(
   """Return the run directories of a figure; refuse one that diverged."""
   for training in trainings.values():
     train_missing([training], results, progress.log)
-    if sentence := diverged_of(training, results):
+    if sentence := results.diverged(training):
       raise bad_input(
         'figure',
         got=f'{figure.name}, of which a run diverged',
         expected='runs whose numbers stay finite',
         cause=sentence.removesuffix('.'),
       )
-  paths: list[pathlib.Path] = [
-    run_path(one, results) for one in trainings.values()
-  ]
-  return list(map(str, paths))
+  return [str(results.path_of(one)) for one in trainings.values()]

@@ -4,17 +4,14 @@ A run is copied without its checkpoints, under a name that begins with a dot
 until the copy is finished. What is here already is not copied.
 """
 
-import math
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import lock
 from fedjax_pfl.runs.identity import flatten
 
@@ -38,14 +35,15 @@ def merge(results: 'Results', others: 'Results') -> int:
   for new in others.evaluations():
     for old in results.evaluations():
       check_agree(old, new)
-  added = 0
-  for run in dict.fromkeys(one.run.path for one in others.evaluations()):
-    own = [one for one in others.evaluations() if one.run.path == run]
-    lacking = [one for one in own if not _has(results, one)]
-    if lacking:
-      results.add_run(_copy(run, results.runs))
-      added += len(lacking)
-  return added
+  lacking: dict[pathlib.Path, int] = {}
+  for one in others.evaluations():
+    for view in one.clients.scores:
+      if results.find(one.run.key, one.key, view) is None:
+        lacking[one.run.path] = lacking.get(one.run.path, 0) + 1
+        break
+  for run in lacking:
+    results.add_run(_copy(run, results.runs))
+  return sum(lacking.values())
 
 
 def check_agree(old: 'StoredEvaluation', new: 'StoredEvaluation') -> None:
@@ -66,20 +64,66 @@ def check_agree(old: 'StoredEvaluation', new: 'StoredEvaluation') -> None:
       f'{data[1]} in {new.origin}',
       f'{data[0]}, on which {old.origin} evaluated the same way',
     )
-  for view in old.clients.scores.keys() & new.clients.scores.keys():
-    _check_scores(view, old, new)
-  known, given = _numbers(old.result), _numbers(new.result)
-  for name in known.keys() & given.keys():
-    if not math.isclose(
-      known[name], given[name], rel_tol=TOLERANCE, abs_tol=TOLERANCE
-    ):
-      got = f'{name}={given[name]:.7g}'
-      raise _disagree(got, f'{known[name]:.7g}', old, new)
+  known, given = _numbers(old), _numbers(new)
+  for name in filter(given.__contains__, known):
+    _check_equal(name, known[name], given[name], old, new)
 
 
-def _has(results: 'Results', one: 'StoredEvaluation') -> bool:
-  return all(
-    results.find(one.run.key, one.key, view) for view in one.clients.scores
+def _numbers(one: 'StoredEvaluation') -> dict[str, np.ndarray]:
+  """Return all numbers of an evaluation by names: 'correct of initial' [K]."""
+  clients = one.clients
+  found = {'num_clients': clients.ids, 'train_count': clients.train_count}
+  for view, scores in clients.scores.items():
+    for name, values in scores._replace(own=None)._asdict().items():
+      if values is not None:  # an older version lacks some scores
+        found[f'{name} of {view}'] = values
+  chosen = {name: one.result.get(name, {}) for name in OTHER_NUMBERS}
+  for name, value in flatten(chosen).items():
+    if isinstance(value, int | float):
+      found[name] = value
+  return {name: np.asarray(value, float) for name, value in found.items()}
+
+
+def _check_equal(
+  name: str,
+  known: np.ndarray,
+  given: np.ndarray,
+  old: 'StoredEvaluation',
+  new: 'StoredEvaluation',
+) -> None:
+  if known.shape != given.shape:
+    got, want = f'{name} of {len(given)} clients', f'{len(known)}'
+  else:
+    near = {'rtol': TOLERANCE, 'atol': TOLERANCE, 'equal_nan': True}
+    far = np.atleast_1d(~np.isclose(known, given, **near))
+    if not far.any():
+      return
+    at = int(np.argmax(far))
+    got, want = (f'{np.ravel(x)[at]:.7g}' for x in (given, known))
+    got = f'{name}={got}'
+    if known.ndim:
+      got += f' for client {at} ({far.sum()} of {far.size} clients differ)'
+  raise bad_input(
+    'results',
+    got=f'{got}, of {new.origin}',
+    expected=f'{want}, as {old.origin} gave for the same config, data and seed',
+    choices=[
+      'leave one of the two out',
+      'if both are from this machine, delete one',
+    ],
+    cause='another version of the code or of jax, or another kind of machine: '
+    'training amplifies differences in the last digit',
+  )
+
+
+def _other_data(got: str, expected: str) -> BadInput:
+  return bad_input(
+    'data',
+    got=got,
+    expected=expected,
+    choices=['leave one of the two out', 'another --results for it'],
+    cause='other image files, synthetic images in their place, or a partition '
+    'that has changed',
   )
 
 
@@ -104,74 +148,3 @@ def _not_copied(folder: str, names: list[str]) -> set[str]:
     for name in names
     if name in NOT_COPIED or os.path.islink(os.path.join(folder, name))
   }
-
-
-def _check_scores(
-  view: str, old: 'StoredEvaluation', new: 'StoredEvaluation'
-) -> None:
-  """Refuse two results of one view that are not the same for every client."""
-  for (name, one), (_, other) in zip(
-    _columns(view, old), _columns(view, new), strict=True
-  ):
-    if one is None or other is None:  # an older version lacks this score
-      continue
-    one, other = np.asarray(one, float), np.asarray(other, float)
-    if one.shape != other.shape:
-      raise _disagree(f'{view} of {len(other)} clients', len(one), old, new)
-    far = ~np.isclose(
-      one, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
-    )
-    if far.any():
-      first = int(np.argmax(far))
-      got = (
-        f'{name}={other[first]:.7g} for client {new.clients.ids[first]} in the '
-        f'view {view} ({far.sum()} of {len(far)} clients differ)'
-      )
-      raise _disagree(got, f'{one[first]:.7g}', old, new)
-
-
-def _columns(view: str, one: 'StoredEvaluation') -> list[tuple[str, Any]]:
-  clients = one.clients
-  scores: Scores = clients.scores[view]._replace(own=None)
-  return [
-    ('num_clients', clients.ids),
-    ('train_count', clients.train_count),
-    *scores._asdict().items(),
-  ]
-
-
-def _numbers(result: Mapping[str, Any]) -> dict[str, float]:
-  chosen = {name: result[name] for name in OTHER_NUMBERS if name in result}
-  return {
-    name: float(value)
-    for name, value in flatten(chosen).items()
-    if isinstance(value, int | float)
-  }
-
-
-def _other_data(got: str, expected: str) -> BadInput:
-  return bad_input(
-    'data',
-    got=got,
-    expected=expected,
-    choices=['leave one of the two out', 'another --results for it'],
-    cause='other image files, synthetic images in their place, or a partition '
-    'that has changed',
-  )
-
-
-def _disagree(
-  got: str, known: object, old: 'StoredEvaluation', new: 'StoredEvaluation'
-) -> BadInput:
-  return bad_input(
-    'results',
-    got=f'{got}, of {new.origin}',
-    expected=f'{known}, as {old.origin} gave for the same config, data and '
-    'seed',
-    choices=[
-      'leave one of the two out',
-      'if both are from this machine, delete one',
-    ],
-    cause='another version of the code or of jax, or another kind of machine: '
-    'training amplifies differences in the last digit',
-  )

@@ -1,13 +1,15 @@
-"""From cells and seeds to the distinct trainings and evaluations they need."""
+"""From cells and seeds to the distinct trainings and evaluations they need.
 
-import dataclasses
+On which data they were, or will be, is not part of a plan: a folder of results
+knows the keys of its runs (`Results.key_of`), so no images are read for it.
+"""
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.reproduction.cells import Cell, Reading
 from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training import keys
-from fedjax_pfl.training.build_data import DataOf
 
 Config = Mapping[str, Any]
 # Stands for the path of that run, which is known when it is trained.
@@ -18,17 +20,8 @@ class Training(NamedTuple):
   """One run, of one seed."""
 
   settings: Settings  # with INIT_FROM where it starts from another run
-  key: str  # of the settings, and of those of the run at init_from
+  identity: str  # a hash of them, and of those of the run at init_from
   init_from: 'Training | None' = None  # the run whose model it starts from
-
-  @property
-  def name(self) -> str:
-    """Return a readable name for its directory."""
-    # emnist/byclass is one folder
-    dataset = self.settings.data.dataset.replace('/', '_')
-    return (
-      f'{self.settings.algorithm}_{dataset}_seed{self.settings.seed}_{self.key}'
-    )
 
   @property
   def chain(self) -> list['Training']:
@@ -46,46 +39,34 @@ class Evaluation(NamedTuple):
 
 
 def training_of(
-  config: Config, init_from: Config | None, seed: int, data_of: DataOf
+  config: Config, init_from: Config | None, seed: int
 ) -> Training:
   """Return the training of a config with this seed, and what it starts from."""
-  first = training_of(init_from, None, seed, data_of) if init_from else None
-  settings = settings_of(config, init_from, seed)
-  key = keys.training_key(
-    settings, data_of(settings), first.key if first else ''
-  )
-  return Training(settings, key, first)
+  first = training_of(init_from, None, seed) if init_from else None
+  start = {'init_from': INIT_FROM} if init_from else {}
+  settings = parse_config({**config, 'seed': seed, **start})
+  identity = keys.training_key(settings, '', first.identity if first else '')
+  return Training(settings, identity, first)
 
 
-def settings_of(
-  config: Config, init_from: Config | None, seed: int
-) -> Settings:
-  """Return the settings of a config with this seed."""
-  changes = {'init_from': INIT_FROM} if init_from else {}
-  return parse_config({**config, 'seed': seed, **changes})
-
-
-def evaluation_of(cell: Cell, seed: int, data_of: DataOf) -> Evaluation:
+def evaluation_of(cell: Cell, seed: int) -> Evaluation:
   """Return the evaluation that gives the number of a cell for this seed."""
-  training = training_of(cell.settings, cell.init_from, seed, data_of)
+  training = training_of(cell.settings, cell.init_from, seed)
   settings = replace(training.settings, cell.evaluation)
   key = keys.evaluation_key(settings)
   return Evaluation(training, settings, key, (cell.reading,))
 
 
-def plan(
-  cells: Sequence[Cell], seeds: Sequence[int], data_of: DataOf
-) -> list[Evaluation]:
+def plan(cells: Sequence[Cell], seeds: Sequence[int]) -> list[Evaluation]:
   """Return the distinct evaluations of cells and seeds, in their order."""
   merged: dict[tuple[str, str], Evaluation] = {}
   for cell in cells:
     for seed in seeds:
-      new = evaluation_of(cell, seed, data_of)
-      known = merged.get((new.training.key, new.key), new)
+      new = evaluation_of(cell, seed)
+      pair = new.training.identity, new.key
+      known = merged.get(pair, new)
       readings = dict.fromkeys((*known.readings, *new.readings))
-      merged[new.training.key, new.key] = known._replace(
-        readings=tuple(readings)
-      )
+      merged[pair] = known._replace(readings=tuple(readings))
   return list(merged.values())
 
 
@@ -93,7 +74,7 @@ def distinct_trainings(evaluations: Sequence[Evaluation]) -> list[Training]:
   """Return the trainings, each once, after those that they start from."""
   ordered: dict[str, Training] = {}
   for evaluation in evaluations:
-    ordered |= {one.key: one for one in evaluation.training.chain}
+    ordered |= {one.identity: one for one in evaluation.training.chain}
   return list(ordered.values())
 
 
@@ -101,11 +82,6 @@ def group_seeds(trainings: Sequence[Training]) -> list[list[Training]]:
   """Return trainings that differ only in the seed in one group."""
   groups: dict[str, list[Training]] = {}
   for training in trainings:
-    shared = repr([without_seed(one.settings) for one in training.chain])
+    shared = repr([replace(one.settings, seed=0) for one in training.chain])
     groups.setdefault(shared, []).append(training)
   return list(groups.values())
-
-
-def without_seed(settings: Settings) -> Settings:
-  """Return the settings that the seeds of one config share."""
-  return dataclasses.replace(settings, seed=0, init_from='')

@@ -1,30 +1,36 @@
 """The runs in a folder of results: read from their directories, found by keys.
 
 >>> results = Results('results')
->>> found = results.find(training_key, evaluation_key, 'finetuned')
+>>> key = results.key_of(training)
+>>> found = results.find(key, evaluation_key, 'finetuned')
 
 A run directory is recognised by its content (`training/keys.py`), whatever its
 name is. Nothing is written: `results/runs/` is all there is to know, and a run
-that is added, continued or removed is seen when it is read again.
+that is added, continued or removed is seen when it is read again. Numbers of
+which only the row in summary.csv is left are added as `rows`.
 """
 
+import collections
 import functools
+import itertools
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.reproduction import merge
+from fedjax_pfl.reproduction.plan import Training
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.training import keys
+from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.warm_start import model_digest
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
 EVALUATIONS = 'evaluations'  # the folder of later evaluations in a run
+Row = Mapping[str, str]  # of summary.csv
 
 
 class StoredRun(NamedTuple):
@@ -83,14 +89,17 @@ class Results:
 
   def __init__(self, folder: str | os.PathLike):
     self.folder = pathlib.Path(folder)
+    self.runs = self.folder / RUNS
     self.paths: dict[str, pathlib.Path] = {}  # finished or not
+    self.rows: dict[tuple[str, str], Row] = {}  # by key and view
+    self.row_of: dict[str, Row] = {}  # any row of a training, by its key
+    # Fingerprints of the data that a seed was run with, or begun.
+    self.data: dict[int, dict[str, None]] = collections.defaultdict(dict)
+    self._kept: dict[int, set[str]] = {}  # those of rows without a run
+    self._keys: dict[str, str] = {}  # settings without data -> keys
     self._read: dict[pathlib.Path, list[StoredEvaluation]] = {}
     self._models: dict[str, str] = {}  # digests of final models -> keys
     self.add_folder(self.runs)
-
-  @property
-  def runs(self) -> pathlib.Path:
-    return self.folder / RUNS
 
   def add_folder(self, folder: str | os.PathLike) -> None:
     """Read all runs in a folder, also in folders below it."""
@@ -110,21 +119,37 @@ class Results:
     except BadInput as error:  # a run of another version
       raise BadInput(f'{path}: {error}') from error
     key = keys.training_key(settings, stored['data'], start)
-    if not run_dir.is_finished(path):
+    setting = keys.training_key(settings, '', start)
+    is_finished = run_dir.is_finished(path)
+    if not settings.system.quick:  # else its images may be synthetic
+      self.data[settings.seed][stored['data'].partition('+')[0]] = None
+      if is_finished or setting not in self._keys:
+        self._keys[setting] = key
+    if not is_finished:
       self.paths.setdefault(key, path)
       return
     if self.paths.get(key) not in self._read:
       self.paths[key] = path
-    setting = keys.training_key(settings, '', start)
     result = run_dir.load_result(path)
     run = StoredRun(path, key, setting, start, settings, stored, result)
     read = list(evaluations_of(run))
-    for new in read:
-      for old in self.evaluations():
-        merge.check_agree(old, new)
+    for new, old in itertools.product(read, list(self.evaluations())):
+      merge.check_agree(old, new)
     self._read[path] = read
     if result['rounds']:  # else its model is that of another run
       self._models[model_digest(path)] = key
+
+  def set_rows(self, rows: Iterable[Row]) -> None:
+    """Take the rows of summary.csv; they answer what no run here answers."""
+    self.rows, self.row_of, self._kept = {}, {}, {}
+    for row in rows:
+      self.rows.setdefault((row['key'], row['view']), row)
+      self.row_of[row['key'].partition('_')[0]] = row
+      seed = int(row['seed'])
+      if ' quick=True' not in row['setting']:
+        self.data[seed][row['data']] = None
+        if not row['run']:
+          self._kept.setdefault(seed, set()).add(row['data'])
 
   def evaluations(self) -> Iterator[StoredEvaluation]:
     """Yield every evaluation; of one that two directories have, the first."""
@@ -140,9 +165,38 @@ class Results:
           return Found(clients.ids, clients.train_count, scores, one)
     return None
 
-  def path_of(self, key: str, name: str) -> pathlib.Path:
-    """Return the directory of a training: that of its run, or a new one."""
-    return self.paths.get(key, self.runs / name)
+  def key_of(self, training: Training) -> str:
+    """Return the key of a training, on the data that it was run with.
+
+    '' if it was not begun: then its key is known when its data is built.
+    """
+    first, seed = training.init_from, training.settings.seed
+    if first is None and training.identity in self._keys:
+      return self._keys[training.identity]
+    starts, data = [''], self._kept.get(seed, ())
+    if first is not None:
+      data = self.data[seed]
+      known = self.key_of(first)
+      starts = (
+        [known]
+        if known
+        else [keys.training_key(first.settings, one) for one in data]
+      )
+    made = (
+      keys.training_key(training.settings, one, start)
+      for start in starts
+      for one in data
+    )
+    return next((k for k in made if k in self.paths or k in self.row_of), '')
+
+  def path_of(self, training: Training) -> pathlib.Path | None:
+    """Return the run directory of a training; None if it was not begun."""
+    return self.paths.get(self.key_of(training))
+
+  def diverged(self, training: Training) -> str:
+    """Return the sentence of a training, or of its start, that diverged; ''."""
+    paths = filter(None, map(self.path_of, training.chain))
+    return next(filter(None, map(divergence.sentence_of, paths)), '')
 
 
 def read_folder(folder: str | os.PathLike, flag: str = 'results') -> Results:
@@ -180,17 +234,18 @@ def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
 
 def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
   """Yield the evaluations of a finished run: its own comes first."""
-  for folder in [run.path, *sorted((run.path / EVALUATIONS).glob('*'))]:
-    if folder == run.path:
-      settings, stored, result = run.settings, run.stored, run.result
-    elif folder.is_dir() and run_dir.is_finished(folder):
+  run_dir.check_clients(run.path)
+  own = keys.evaluation_key(run.settings)
+  yield StoredEvaluation(
+    run, run.path, own, run.settings, run.stored, run.result
+  )
+  for folder in sorted((run.path / EVALUATIONS).glob('*')):
+    if folder.is_dir() and run_dir.is_finished(folder):
+      run_dir.check_clients(folder)
       stored, result = keys.load_config(folder), run_dir.load_result(folder)
       settings = settings_in(stored)
-    else:
-      continue
-    run_dir.check_clients(folder)
-    evaluation = keys.evaluation_key(settings)
-    yield StoredEvaluation(run, folder, evaluation, settings, stored, result)
+      key = keys.evaluation_key(settings)
+      yield StoredEvaluation(run, folder, key, settings, stored, result)
 
 
 def settings_in(stored: dict[str, Any]) -> Settings:

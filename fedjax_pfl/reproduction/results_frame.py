@@ -1,8 +1,6 @@
 """The results of many runs as one tidy table, for notebooks."""
 
-import math
 import os
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +27,7 @@ SUMMARY = (
   *('num_clients', 'num_left_out'),
 )
 MEASURES = ('loss', 'top5', 'ece', 'mce')
+COSTS = {'images_per_second': np.median, 'bytes_down': sum, 'bytes_up': sum}
 
 
 def load_results(
@@ -64,46 +63,26 @@ def load_results(
   """
   import pandas
 
-  rows = list(_rows(read_folder(results).evaluations(), per_client))
-  names = ('setting', 'numbers', 'origin')
-  parts = [pandas.DataFrame([row[name] for row in rows]) for name in names]
-  if per_client:
-    sizes = [len(row['numbers']['client']) for row in rows]
-    index = np.repeat(np.arange(len(rows)), sizes)
-    parts[0], parts[2] = (
-      part.iloc[index].reset_index(drop=True) for part in parts[::2]
-    )
-    parts[1] = pandas.DataFrame(_joined([row['numbers'] for row in rows]))
-  return pandas.concat(parts, axis=1)
-
-
-def _rows(
-  evaluations: Iterable[StoredEvaluation], per_client: bool
-) -> Iterator[dict[str, dict[str, Any]]]:
-  """Yield setting, numbers and origin of every evaluated view."""
-  for one in evaluations:
-    setting, clients = _setting(one), one.clients
-    costs = {} if per_client else _costs(one)
-    stored = one.run.stored
-    origin = {
-      'key': one.run.key,
-      'evaluation': one.key,
-      'data': one.stored['data'],
-      **{name: stored.get(name) or '' for name in ('version', 'commit')},
-      'devices': ', '.join(stored.get('devices') or ()),
-      'processor': stored.get('processor') or '',
-      'path': str(one.run.path.absolute()),
-    }
+  rows, numbers = [], {}
+  for one in read_folder(results).evaluations():
+    setting, origin, costs = _setting(one), _origin(one), _costs(one)
+    clients = one.clients
     for view, scores in clients.scores.items():
       if per_client:
         numbers = _clients(clients.ids, clients.train_count, scores)
       else:
-        numbers = _summary(one.result['views'].get(view, {}), costs)
-      yield {
-        'setting': {**setting, 'view': view},
-        'numbers': numbers,
-        'origin': origin,
-      }
+        numbers = _summary(one.result['views'].get(view, {})) | costs
+      rows.append({**setting, 'view': view, **numbers, **origin})
+  frame = pandas.DataFrame(rows)
+  if not per_client:
+    columns = dict.fromkeys(numbers, float)
+    return frame.astype(columns)  # of None, objects would be made
+  frame = frame.explode([*numbers], ignore_index=True)
+  frame = frame.astype(dict.fromkeys(numbers, float))
+  whole = ['client', 'train_count', 'test_count']
+  if not (frame.correct % 1).any():  # means of batches are fractions
+    whole.append('correct')
+  return frame.astype(dict.fromkeys(whole, int))
 
 
 def _setting(one: StoredEvaluation) -> dict[str, Any]:
@@ -119,67 +98,51 @@ def _setting(one: StoredEvaluation) -> dict[str, Any]:
   }
 
 
+def _origin(one: StoredEvaluation) -> dict[str, str]:
+  stored = one.run.stored
+  return {
+    'key': one.run.key,
+    'evaluation': one.key,
+    'data': one.stored['data'],
+    **{name: stored.get(name) or '' for name in ('version', 'commit')},
+    'devices': ', '.join(stored.get('devices') or ()),
+    'processor': stored.get('processor') or '',
+    'path': str(one.run.path.absolute()),
+  }
+
+
 def _clients(
   ids: np.ndarray, train_count: np.ndarray, scores: Scores
 ) -> dict[str, np.ndarray]:
   """Return the scores of every client, [K] each."""
   accuracy = accuracies(scores, train_count)
-  absent = np.full(len(accuracy), np.nan)
-  others = {
-    name: np.where(np.isnan(accuracy), np.nan, values)
-    for name, values in other_measures(scores).items()
-  }
-  return {
+  found = {
     'client': ids,
     'train_count': train_count,
-    'test_count': scores.count.astype(int),
+    'test_count': scores.count,
     'correct': scores.correct,
     'accuracy': accuracy,
-    **{name: others.get(name, absent) for name in MEASURES},
+    **dict.fromkeys(MEASURES, np.full(len(accuracy), np.nan)),
   }
+  others = other_measures(scores)
+  for name in others.keys() & {*MEASURES}:
+    found[name] = np.where(np.isnan(accuracy), np.nan, others[name])
+  return found
 
 
 def _costs(one: StoredEvaluation) -> dict[str, float | None]:
-  """Return what the training took and sent; NaN where it is not recorded."""
+  """Return what the training took and sent; None where it is not recorded."""
   path, metrics = one.run.path, []
   if (path / run_dir.METRICS).is_file():  # none where no round was run
     metrics = run_dir.load_metrics(path)
-
-  def reduced(name, function):
+  costs = {'seconds': one.run.result.get('seconds')}
+  for name, reduce in COSTS.items():
     values = [line[name] for line in metrics if line.get(name) is not None]
-    return function(values) if values else None
-
-  return {
-    'seconds': one.run.result.get('seconds'),
-    'images_per_second': reduced('images_per_second', np.median),
-    **{way: reduced(way, sum) for way in ('bytes_down', 'bytes_up')},
-  }
+    costs[name] = reduce(values) if values else None
+  return costs
 
 
-def _summary(
-  summary: dict[str, Any], costs: dict[str, float | None]
-) -> dict[str, Any]:
-  """Return the summary of a view, and the cost of its training."""
+def _summary(summary: dict[str, Any]) -> dict[str, Any]:
   low, high = summary.get('interval') or (None, None)
-  numbers = {
-    **{name: summary.get(name) for name in SUMMARY},
-    'low': low,
-    'high': high,
-    **costs,
-  }
-  # pandas makes a column of None one of objects.
-  return {
-    name: math.nan if value is None else value
-    for name, value in numbers.items()
-  }
-
-
-def _joined(numbers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-  """Return the columns of all views, one after the other."""
-  joined = {
-    name: np.concatenate([view[name] for view in numbers])
-    for name in numbers[0]
-  }
-  if not (joined['correct'] % 1).any():  # means of batches are fractions
-    joined['correct'] = joined['correct'].astype(int)
-  return joined
+  numbers = {name: summary.get(name) for name in SUMMARY}
+  return {**numbers, 'low': low, 'high': high}

@@ -23,10 +23,9 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.reproduction.cells import Cell, Table
-from fedjax_pfl.reproduction.compare import Compared, Rows, compare_all
+from fedjax_pfl.reproduction.cells import Table
+from fedjax_pfl.reproduction.compare import compare_all
 from fedjax_pfl.reproduction.comparison_table import write_files
-from fedjax_pfl.reproduction.execute import diverged_of
 from fedjax_pfl.reproduction.results import (
   Results,
   StoredEvaluation,
@@ -40,7 +39,6 @@ from fedjax_pfl.settings import (
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.training import keys
-from fedjax_pfl.training.build_data import DataOf
 
 SUMMARY = 'summary.csv'
 COLUMNS = (
@@ -60,61 +58,37 @@ Row = dict[str, str]
 Log = Callable[[str], None]
 
 
-def write_summary(results: Results, configs: Configs, log: Log) -> Rows:
-  """Return the rows of summary.csv, which is written again."""
-  path = results.folder / SUMMARY
-  rows = all_rows(results, configs, read_csv(path), log)
-  write_csv(path, rows)
-  return by_identity(rows)
+def write_summary(results: Results, configs: Configs, log: Log) -> None:
+  """Write summary.csv again; its rows are those of the results from now on."""
+  read_rows(results, configs, log)
+  write_csv(results.folder / SUMMARY, results.rows.values())
 
 
-def write_table(
-  table: Table,
-  seeds: Sequence[int],
-  results: Results,
-  data_of: DataOf,
-  rows: Rows,
-) -> pathlib.Path:
-  """Write a table as .csv and .md; return the path of the latter."""
-  compared = compare_cells(table.cells, seeds, results, data_of, rows)
-  return write_files(table, compared, results.folder)
-
-
-def compare_cells(
-  cells: Sequence[Cell],
-  seeds: Sequence[int],
-  results: Results,
-  data_of: DataOf,
-  rows: Rows,
-) -> list[Compared]:
-  """Return cells beside ours, over these seeds and those in the summary."""
-  seeds = sorted({*seeds, *(int(row['seed']) for row in rows.values())})
-
-  def diverged(training):
-    return diverged_of(training, results)
-
-  return compare_all(cells, seeds, results, data_of, diverged, rows)
-
-
-# ---- Rows --------------------------------------------------------------------
-
-
-def all_rows(
-  results: Results, configs: Configs, old: Iterable[Row], log: Log
-) -> list[Row]:
-  """Return the rows of the runs, and old ones without a run, in their order.
+def read_rows(results: Results, configs: Configs, log: Log) -> None:
+  """Give the results the rows of their runs, and old ones without a run.
 
   An old row with other numbers is replaced, and that is logged.
   """
   merged = by_identity(summary_rows(results, configs))
-  for row in old:
+  for row in read_csv(results.folder / SUMMARY):
     new = merged.setdefault((row['key'], row['view']), {**row, 'run': ''})
     if any(new[name] != row[name] for name in NUMBERS):
       log(
         f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
         f'{row["mean"]} in the summary is now {new["mean"]}.'
       )
-  return sort_rows(merged.values())
+  results.set_rows(sort_rows(merged.values()))
+
+
+def write_table(
+  table: Table, results: Results, seeds: Sequence[int] = ()
+) -> pathlib.Path:
+  """Write a table as .csv and .md; return the path of the latter."""
+  compared = compare_all(table.cells, results, seeds)
+  return write_files(table, compared, results.folder)
+
+
+# ---- Rows --------------------------------------------------------------------
 
 
 def by_identity(rows: Iterable[Row]) -> dict[tuple[str, str], Row]:

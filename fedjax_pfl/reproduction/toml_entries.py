@@ -24,9 +24,9 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
     return tomllib.loads(path.read_bytes().decode())
   except OSError as error:
     got = f'no file ({error.strerror})'.lower()
-    raise wrong(str(path), got, 'a file in TOML') from error
   except ValueError as error:  # of TOML, or of UTF-8
-    raise wrong(str(path), str(error), 'a file in TOML') from error
+    got = str(error)
+  raise wrong(str(path), got, 'a file in TOML')
 
 
 def make_each(
@@ -45,18 +45,19 @@ def make_each(
   return made
 
 
-def check_fields(given: Any, rules: Rules, optional: Collection[str]) -> None:
+def check_fields(
+  given: Any, rules: Rules, optional: Collection[str] = ()
+) -> None:
   """Refuse an entry with other fields, without one, or with a wrong value."""
   if not isinstance(given, dict):
     raise wrong('entry', given, 'fields and their values', rules)
   for name in given.keys() - rules.keys():
     raise wrong('field', name, 'a field of an entry', rules)
   for name, (is_valid, expected) in rules.items():
-    if name not in given:
-      if name not in optional:
-        raise wrong('field', f'no {name}', expected, rules)
-    elif not is_valid(given[name]):
+    if name in given and not is_valid(given[name]):
       raise wrong(name, given[name], expected)
+    if name not in given and name not in optional:
+      raise wrong('field', f'no {name}', expected, rules)
 
 
 def choose_cells(
@@ -73,11 +74,9 @@ def is_text(value: Any) -> bool:
   return isinstance(value, str) and bool(value.strip())
 
 
-def wrong(
-  name: str, got: Any, expected: str, choices: Any = None, cause: str = ''
-) -> BadInput:
+def wrong(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:
   """Return the exception for a part of a file."""
-  cause = cause or 'a typing error, or a file of another version'
+  cause = 'a typing error, or a file of another version'
   return bad_input(
     name, got=got, expected=expected, choices=choices, cause=cause
   )

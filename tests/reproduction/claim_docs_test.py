@@ -1,13 +1,12 @@
 """README and docs/results.md have what results/ says of the claims."""
 
-import csv
 import re
 from pathlib import Path
 
 import pytest
 
 from configs.tables.common import load_configs, load_table
-from fedjax_pfl.reproduction.claims import figures, pages, write
+from fedjax_pfl.reproduction.claims import figures, write
 from fedjax_pfl.reproduction.queue.entries import load_queue
 from fedjax_pfl.settings import parse_config
 
@@ -37,12 +36,8 @@ def test_readme_has_a_line_for_each_claim(verdicts):
 
 def test_the_figures_are_those_of_the_results(verdicts, tmp_path):
   """Their numbers: an image depends on the version of matplotlib."""
-  drawn = [figures.save_forest(verdicts, tmp_path)]
-  drawn += [
-    figures.save_clients(one, tmp_path)
-    for one in verdicts
-    if one.claim.name == write.DRAWN
-  ]
+  drawn = figures.save_all(verdicts, tmp_path)
+  assert len(drawn) == 2
   for path in drawn:
     stored = ROOT / write.IMAGES / path.name
     assert stored.stat().st_size > 20_000
@@ -68,15 +63,3 @@ def test_every_cell_is_in_the_queue_or_was_run(verdicts):
     for beside in verdict.cells:
       term = beside.term
       assert beside.measured or str(term.cell.settings) in queued, term.where
-
-
-def test_the_page_of_a_claim_is_made_of_committed_files(verdicts, tmp_path):
-  """A clone has no checkpoints and no models."""
-  (first, *_) = verdicts
-  (path, *_) = pages.save_pages([first], tmp_path)
-  text = path.read_text()
-  assert text.count('FedBABU less ') >= 2 and 'Client by client' in text
-  assert first.claim.sentence in text and '<script>' in text
-  with open(ROOT / write.IMAGES / 'claims.csv') as stream:
-    (row, *_) = csv.DictReader(stream)
-  assert f'{float(row["ours"]):+.2f}' in text

@@ -104,7 +104,7 @@ def test_a_gain_is_compared_with_a_gain(folder):
   (one,) = verdict.judged
   assert one.difference.mean == 4 and one.verdict == SHOWN
   assert one.difference.kind == 'paired' and one.printed.mean == 0
-  assert len(document.commands(verdict).split('python')) == 3
+  assert document.whole([verdict]).count('python exp') == 2
 
 
 def test_another_view_has_no_printed_number(folder):

@@ -9,7 +9,6 @@ import pytest
 
 from configs.tables.common import load_configs, load_table
 from experiments.commandline import read_settings
-from fedjax_pfl.reproduction import compare
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.summary import read_csv, write_summary, write_table
 from fedjax_pfl.settings import parse_config
@@ -55,19 +54,11 @@ def again(tmp_path_factory):
   shutil.copy(RESULTS / 'summary.csv', folder)
   tracked = shutil.ignore_patterns('checkpoints', 'model', 'tb', '.lock')
   shutil.copytree(RESULTS / 'runs', folder / 'runs', ignore=tracked)
-  data = {compare.division_of(settings_of(row)): row['data'] for row in ROWS}
-
-  def data_of(settings):
-    return data.get(compare.division_of(settings), '')
-
-  with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(compare, 'is_available', lambda *_: True)
-    results = Results(folder)
-    configs = {name: parse_config(one) for name, one in load_configs().items()}
-    rows = write_summary(results, configs, print)
-    for name in TABLES:
-      table = load_table(name.replace('_', '/'))
-      write_table(table, (0,), results, data_of, rows)
+  results = Results(folder)
+  configs = {name: parse_config(one) for name, one in load_configs().items()}
+  write_summary(results, configs, print)
+  for name in TABLES:
+    write_table(load_table(name.replace('_', '/')), results)
   return folder
 
 

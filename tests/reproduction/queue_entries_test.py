@@ -7,7 +7,7 @@ import pytest
 from configs.leaderboard import load_form
 from configs.tables.common import load_table
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.queue import show
+from fedjax_pfl.reproduction.queue import states
 from fedjax_pfl.reproduction.queue.entries import load_queue
 
 QUEUE = Path(__file__).parents[2] / 'results' / 'queue.toml'
@@ -70,7 +70,7 @@ def test_no_entry_has_cells_of_another_setting(queue):
 
 def test_every_entry_has_a_line_of_its_own(queue):
   lines = [
-    (show.methods(one), show.setting(one), one.table.name)
+    (states.methods(one), states.setting(one), one.table.name)
     for one in queue.entries
   ]
   assert len({*lines}) == len(lines)

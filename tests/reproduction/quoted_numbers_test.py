@@ -36,7 +36,6 @@ MORE = re.compile(rf'  {NUMBER}((?: +--config\.\S+)+)')
 GRID = re.compile(r'Published \((\w+/\w+)\) +(\S.*)')
 ROW = re.compile(rf'  (\w+)((?: +{NUMBER})+)((?: +--config\.\S+)*)')
 COLUMN = re.compile(r'  (\S+)((?: +--config\.\S+)+)')
-DATA = 'images-clients'  # a fingerprint
 
 
 class Command(NamedTuple):
@@ -128,14 +127,13 @@ def train(command, commands):
   if settings.init_from:
     (first,) = (one for one in commands if one.workdir == settings.init_from)
     start = train(first, commands)[1]
-  return settings, keys.training_key(settings, DATA, start)
+  return settings, keys.training_key(settings, '', start)
 
 
 @functools.cache
 def evaluations(table):
   """Return (cell, its evaluation) for every cell of a table."""
-  cells = load_table(table).cells
-  return [(cell, evaluation_of(cell, 0, lambda _: DATA)) for cell in cells]
+  return [(cell, evaluation_of(cell, 0)) for cell in load_table(table).cells]
 
 
 def differences(settings, other):
@@ -167,7 +165,7 @@ def test_the_command_is_the_training_of_the_number(file, number):
     and cell.settings['algorithm'] == settings.algorithm
   ]
   assert cells, f'{number.table} has no such number of {settings.algorithm}'
-  found = [one for one in cells if one[1].training.key == key]
+  found = [one for one in cells if one[1].training.identity == key]
   assert found, differences(cells[0][1].training.settings, settings)
   cell, evaluation = found[0]
   assert keys.evaluation_key(settings) == evaluation.key

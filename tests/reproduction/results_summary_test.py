@@ -33,7 +33,6 @@ CONFIGS = {
   )
 }
 FEDCONCAT = common.load('fedconcat:fedconcat').to_dict()
-DATA = 'images-clients'
 GLOBAL = {'global': {'accuracy': 41.5}}
 
 
@@ -58,8 +57,8 @@ TABLE = Table(
 def write(folder, table=TABLE, log=print):
   """Return summary.csv and the table, written from the runs in the folder."""
   results = Results(folder)
-  rows = write_summary(results, CONFIGS, log)
-  path = write_table(table, (0,), results, lambda settings: DATA, rows)
+  write_summary(results, CONFIGS, log)
+  path = write_table(table, results)
   return (folder / 'summary.csv').read_text(), path.read_text()
 
 
@@ -169,16 +168,13 @@ def test_a_row_answers_its_own_training_alone(folder):
   assert '0 of 3 cells run' in write(folder, table)[1]
 
 
-def test_images_that_are_elsewhere_are_those_of_the_runs(tmp_path):
-  """A table is not emptied where the images of its runs are not."""
-  own = make_settings(dataset='cifar10', data_dir=str(tmp_path))
-  make_run(tmp_path / 'runs' / 'a', dataset='cifar10')
-  for changes, words in (
-    ({}, '1 of 1 cells run'),
-    ({'shards_per_client': 3}, '0 of 1 cells'),
-  ):
-    cell = cell_of('initial_accuracy', Reading('initial'), {**own, **changes})
-    assert words in write(tmp_path, TABLE._replace(cells=(cell,)))[1]
+@pytest.mark.parametrize('changes', [{'quick': True}, {'shards_per_client': 3}])
+def test_another_training_answers_no_cell(tmp_path, changes):
+  """Nor does one that may have had synthetic images, run or row."""
+  make_run(tmp_path / 'runs' / 'a', result=GLOBAL, **changes)
+  assert '0 of 2 cells run' in write(tmp_path)[1]
+  shutil.rmtree(tmp_path / 'runs')
+  assert '0 of 2 cells run' in write(tmp_path)[1]
 
 
 @pytest.mark.parametrize(

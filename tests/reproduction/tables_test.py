@@ -128,9 +128,7 @@ def test_cells_share_trainings():
 
 def test_the_page_has_the_number_of_trainings():
   """By their keys; a run of no rounds evaluates the model of another."""
-  runs = distinct_trainings(
-    plan(CELLS, (0,), lambda settings: 'images-clients')
-  )
+  runs = distinct_trainings(plan(CELLS, (0,)))
   trained = sum(run.settings.num_rounds > 0 for run in runs)
   text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
   assert (

@@ -25,7 +25,6 @@ from fedjax_pfl.reproduction.queue.entries import load_queue
 from fedjax_pfl.reproduction.queue.work import show_queue, work_through
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.build_data import make_data_of
 from fedjax_pfl.training.warm_start import load_start, name_data, start_from
 
 EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}
@@ -95,19 +94,16 @@ def write_queue(path, entries=ENTRIES):
   return path
 
 
-def run(folder, data_of=None, **options):
+def run(folder, **options):
   """Work through the queue of a folder, in its results/."""
   configs = {'digits': parse_config(common.load('digits:fedbabu').to_dict())}
   queue = load_queue(folder / 'queue.toml', load_table)
-  data_of = data_of or make_data_of(lambda text: None)
-  place = folder / 'results'
-  work_through(queue, place, load_table, data_of, configs, **options)
+  work_through(queue, folder / 'results', load_table, configs, **options)
 
 
-def show(folder, place, data_of=None):
+def show(folder, place):
   """Print the queue of a folder, as its results in `place` have it."""
-  queue = load_queue(folder / 'queue.toml', load_table)
-  show_queue(queue, place, data_of or make_data_of(lambda text: None))
+  show_queue(load_queue(folder / 'queue.toml', load_table), place)
 
 
 def build(settings, log):

@@ -4,6 +4,5 @@ entries    the file of claims, checked: comparisons of published cells
 verdicts   our numbers of them: shown, not shown, contradicted, half or not run
 document   the verdicts as Markdown, for README and docs/results.md
 figures    two figures: all differences, and those of every client
-pages      a report page for each claim
 write      all of it for a folder of results: experiments/claims.py
 """

@@ -12,17 +12,15 @@ from fedjax_pfl.evaluation.differences import (
 )
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.claims.entries import Term
-from fedjax_pfl.reproduction.claims.verdicts import (
-  BEST,
-  Beside,
-  Judged,
-  Measured,
-  Verdict,
-  differing,
+from fedjax_pfl.reproduction.claims.verdicts import Beside, Judged, Verdict
+from fedjax_pfl.reproduction.compare import BEST, Measured
+from fedjax_pfl.reproduction.comparison_table import (
+  DIVERGED,
+  FOLDER,
+  markdown,
+  pair,
 )
-from fedjax_pfl.reproduction.comparison_table import DIVERGED, FOLDER, markdown
 from fedjax_pfl.reproduction.published import footnote, load
-from fedjax_pfl.reproduction.summary import Row
 
 BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
 RUNS = ('run', 'seed', 'commit', 'machine', 'hours', 'score of each client')
@@ -45,10 +43,8 @@ def progress(folder: pathlib.Path) -> str:
   number = 0
   for path in sorted((folder / FOLDER).glob('*.csv')):
     with open(path, newline='') as stream:
-      rows = csv.DictReader(stream)
-      number += sum(
-        row.get('ours_mean', '') not in ('', DIVERGED) for row in rows
-      )
+      means = [row.get('ours_mean', '') for row in csv.DictReader(stream)]
+    number += sum(mean not in ('', DIVERGED) for mean in means)
   return f'Of {len(load()):,} published numbers {number:,} were run.'
 
 
@@ -56,17 +52,10 @@ def brief(verdicts: Sequence[Verdict]) -> str:
   """Return a table with a line for each claim, and what it took."""
   rows = []
   for verdict in verdicts:
-    first = verdict.judged[0]
-    rows.append(
-      (
-        verdict.claim.name,
-        verdict.claim.sentence,
-        words_of(verdict),
-        first.stated.sentence,
-        ours_of(first),
-        printed_of(first),
-      )
-    )
+    claim, first = verdict.claim, verdict.judged[0]
+    line = (claim.name, claim.sentence, words_of(verdict))
+    numbers = (first.stated.sentence, ours_of(first), printed_of(first))
+    rows.append((*line, *numbers))
   return f'{effort(verdicts)}\n\n{markdown(BRIEF, rows)}'
 
 
@@ -76,23 +65,20 @@ def whole(verdicts: Sequence[Verdict]) -> str:
   parts = [effort(verdicts)]
   parts += [section(verdict, notes) for verdict in verdicts]
   parts += ['## Runs behind them', runs(verdicts)]
-  if notes:
-    parts.append('## Footnotes')
+  parts += ['## Footnotes'] if notes else []
   parts += [f'[{number}] {note}' for note, number in notes.items()]
   return '\n\n'.join(parts)
 
 
 def as_text(verdicts: Sequence[Verdict]) -> str:
   """Return all comparisons, one a line, for a terminal."""
-  rows = [
-    (f'({verdict.claim.name}) {first}', *rest)
-    for verdict in verdicts
-    for first, *rest in map(comparison_cells, verdict.judged)
-  ]
-  lines = [
-    f'({one.claim.name}) {one.claim.title}: {words_of(one)}' for one in verdicts
-  ]
-  return '\n'.join([align([COMPARED, *rows]), '', *lines])
+  rows, lines = [COMPARED], ['']
+  for verdict in verdicts:
+    claim = verdict.claim
+    for first, *rest in map(comparison_cells, verdict.judged):
+      rows.append((f'({claim.name}) {first}', *rest))
+    lines.append(f'({claim.name}) {claim.title}: {words_of(verdict)}')
+  return '\n'.join([align(rows), *lines])
 
 
 def section(verdict: Verdict, notes: Notes) -> str:
@@ -103,18 +89,22 @@ def section(verdict: Verdict, notes: Notes) -> str:
     f'{claim.sentence}. **{words_of(verdict).capitalize()}.**',
     markdown(COMPARED, map(comparison_cells, verdict.judged), numbers=(1, 3)),
   ]
-  run = [one for one in verdict.cells if one.measured]
-  if run:
-    cells = [cell_cells(one, notes) for one in run]
+  cells = [cell_cells(one, notes) for one in verdict.cells if one.measured]
+  if cells:
     parts.append(markdown(CELLS, cells, numbers=(4, 5)))
-  parts += sentences(verdict)
-  return '\n\n'.join([*parts, commands(verdict)])
+  pairs = (pair for one in verdict.judged for pair in one.stated.commands)
+  commands = [
+    f'    python experiments/reproduce.py --table={name} \\\n'
+    f'        --where {where}'
+    for name, where in dict.fromkeys(pairs)
+  ]
+  return '\n\n'.join([*parts, *sentences(verdict), '\n'.join(commands)])
 
 
 def sentences(verdict: Verdict) -> list[str]:
   """Return what is to be said below the tables of a claim."""
   found = []
-  if beyond := differing(verdict):
+  if beyond := verdict.differing:
     names = ', '.join(
       f'{label_of(one.term)} {signed(one.compared.difference)}'
       for one in beyond
@@ -125,46 +115,31 @@ def sentences(verdict: Verdict) -> list[str]:
     if verdict.claim.next:
       text = ' '.join(verdict.claim.next.split())
       found.append(f'The next experiment: {text}')
-  kinds = {one.difference.kind for one in verdict.judged if one.difference}
-  if UNPAIRED in kinds:
+  if any(one.difference and one.difference.kind == UNPAIRED
+         for one in verdict.judged):  # fmt: skip
     gone = (
-      one.term.name
-      for one in verdict.cells
-      if any(measured.score.clients is None for measured in one.measured)
+      beside.term.name
+      for beside in verdict.cells
+      if any(one.score.clients is None for one in beside.measured)
     )
-    names = ', '.join(dict.fromkeys(gone))
     found.append(
-      f'Of {names} only the mean and the deviation are left in '
-      'results/summary.csv, not the score of each client: their intervals are '
-      'unpaired, thus wider.'
+      f'Of {", ".join(dict.fromkeys(gone))} only the mean and the deviation '
+      'are left in results/summary.csv, not the score of each client: their '
+      'intervals are unpaired, thus wider.'
     )
   return found
 
 
-def commands(verdict: Verdict) -> str:
-  """Return the commands that give the numbers of a claim."""
-  pairs = (pair for one in verdict.judged for pair in one.stated.commands)
-  lines = [
-    f'    python experiments/reproduce.py --table={name} \\\n'
-    f'        --where {where}'
-    for name, where in dict.fromkeys(pairs)
-  ]
-  return '\n'.join(lines)
-
-
 def runs(verdicts: Sequence[Verdict]) -> str:
   """Return a table of all trainings behind the verdicts, each once."""
-  rows = [
-    (
-      one.row['setting'],
-      one.row['seed'],
-      f'`{commit_of(one.row)}`',
-      one.row['machine'],
-      f'{hours_of(one.row):.1f}',
-      f'results/runs/{one.run.name}' if one.run else 'not kept',
-    )
-    for one in trainings(verdicts)
-  ]
+  rows = []
+  for one in trainings(verdicts):
+    row = one.row
+    number, dirty, _ = row['commit'].partition('-dirty')
+    commit = number[:7] + ('+' if dirty else '')  # + after changes it lacks
+    place = f'results/runs/{row["run"]}' if row['run'] else 'not kept'
+    origin = (f'`{commit}`', row['machine'], f'{hours_of(one):.1f}')
+    rows.append((row['setting'], row['seed'], *origin, place))
   text = 'The command of each is in its row of results/summary.csv.'
   return f'{text}\n\n{markdown(RUNS, rows, numbers=(1, 4))}'
 
@@ -174,7 +149,7 @@ def effort(verdicts: Sequence[Verdict]) -> str:
   found = trainings(verdicts)
   if not found:
     return 'No training is behind these claims yet.'
-  hours = sum(hours_of(one.row) for one in found)
+  hours = sum(map(hours_of, found))
   machines = '; '.join(dict.fromkeys(one.row['machine'] for one in found))
   return (
     f'{len(found)} trainings of {hours:.1f} hours in all, often beside other '
@@ -190,9 +165,7 @@ def trainings(verdicts: Sequence[Verdict]) -> list[Measured]:
     for beside in verdict.cells
     for one in beside.measured
   }
-  return sorted(
-    found.values(), key=lambda one: (one.row['setting'], int(one.row['seed']))
-  )
+  return sorted(found.values(), key=lambda one: (one.row['setting'], one.seed))
 
 
 # ---- Rows and words ----------------------------------------------------------
@@ -200,18 +173,16 @@ def trainings(verdicts: Sequence[Verdict]) -> list[Measured]:
 
 def comparison_cells(judged: Judged) -> tuple[str, ...]:
   """Return the cells of the row of a comparison."""
-  words = judged.verdict
-  if judged.measured:
+  one, words = judged.difference, judged.verdict
+  ours, interval = ours_of(judged), ''
+  if one is not None:
+    ours, interval = signed(one.mean), 'none'
     words += f', {seeds_of(judged)}'
+    if one.has_interval:
+      interval = f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
   elif judged.diverged:
     words += f': diverged ({", ".join(judged.diverged)})'
-  return (
-    judged.stated.sentence,
-    signed(judged.difference.mean) if judged.difference else ours_of(judged),
-    interval_of(judged),
-    printed_of(judged),
-    words,
-  )
+  return judged.stated.sentence, ours, interval, printed_of(judged), words
 
 
 def cell_cells(beside: Beside, notes: Notes) -> tuple[str, ...]:
@@ -223,35 +194,27 @@ def cell_cells(beside: Beside, notes: Notes) -> tuple[str, ...]:
     printed = pair(published.mean, published.std)
     if note := footnote(published):
       printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
+  # Of a family of views: those that were its best with each seed.
+  view = ', '.join(dict.fromkeys(one.view for one in beside.measured))
+  if term.cell.reading.view.endswith(BEST):
+    view += ' (best by tests)'
   seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
-  beyond = {True: 'no', False: 'yes', None: ''}[compared.agrees]
   return (
     label_of(term),
-    view_of(beside),
+    view,
     pair(ours.mean, ours.std) + seeds,
     printed,
     signed(compared.difference),
     '' if compared.tolerance is None else f'{compared.tolerance:.2f}',
-    beyond,
+    {True: 'no', False: 'yes', None: ''}[compared.agrees],
   )
-
-
-def view_of(beside: Beside) -> str:
-  """Return the view; of a family, those that were its best with each seed."""
-  views = dict.fromkeys(one.view for one in beside.measured)
-  is_best = beside.term.cell.reading.view.endswith(BEST)
-  return ', '.join(views) + (' (best by tests)' if is_best else '')
 
 
 def words_of(verdict: Verdict) -> str:
   """Return '5 of 7 shown, 2 not run; one seed'."""
-  counts, number = verdict.counts, len(verdict.judged)
-  if len(counts) == 1:
-    text = next(iter(counts))
-  else:
-    (name, first), *others = counts.items()
-    text = f'{first} of {number} {name}'
-    text += ''.join(f', {count} {other}' for other, count in others)
+  (name, first), *others = verdict.counts.items()
+  text = f'{first} of {len(verdict.judged)} {name}' if others else name
+  text += ''.join(f', {count} {other}' for other, count in others)
   run = [seeds_of(one) for one in verdict.judged if one.measured]
   return '; '.join([text, ' or '.join(dict.fromkeys(run))] if run else [text])
 
@@ -264,30 +227,21 @@ def seeds_of(judged: Judged) -> str:
 
 def ours_of(judged: Judged) -> str:
   """Return '+5.12 (3.10 to 7.14)'; 'FedBABU 66.74 alone, print 66.32'; ''."""
-  if judged.difference is None:
+  one = judged.difference
+  if one is None:
     return '; '.join(map(_alone, judged.alone))
-  text = signed(judged.difference.mean)
-  if not judged.difference.has_interval:
-    return text
-  return f'{text} ({judged.difference.low:.2f} to {judged.difference.high:.2f})'
+  text = signed(one.mean)
+  return (
+    f'{text} ({one.low:.2f} to {one.high:.2f})' if one.has_interval else text
+  )
 
 
 def _alone(beside: Beside) -> str:
   """Return our number of a cell whose comparison is half run."""
-  text = f'{beside.term.name} {beside.compared.ours.mean:.2f} alone'
-  if not beside.term.is_printed:
-    return text
-  return f'{text}, print {beside.term.cell.published.mean:.2f}'
-
-
-def interval_of(judged: Judged) -> str:
-  """Return '3.10 to 7.14, unpaired', or ''."""
-  one = judged.difference
-  if one is None:
-    return ''
-  if not one.has_interval:
-    return 'none'
-  return f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
+  term = beside.term
+  text = f'{term.name} {beside.compared.ours.mean:.2f} alone'
+  printed = f', print {term.cell.published.mean:.2f}'
+  return text + printed if term.is_printed else text
 
 
 def printed_of(judged: Judged) -> str:
@@ -310,19 +264,9 @@ def label_of(term: Term) -> str:
   return ' '.join(parts)
 
 
-def pair(mean: float, std: float | None) -> str:
-  return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:.2f}'
-
-
 def signed(value: float | None) -> str:
   return '' if value is None else f'{value:+.2f}'
 
 
-def hours_of(row: Row) -> float:
-  return float(row['seconds'] or 0) / 3600
-
-
-def commit_of(row: Row) -> str:
-  """Return seven digits of the commit; + after changes that it lacks."""
-  number, dirty, _ = row['commit'].partition('-dirty')
-  return number[:7] + ('+' if dirty else '')
+def hours_of(one: Measured) -> float:
+  return float(one.row['seconds'] or 0) / 3600

@@ -86,16 +86,15 @@ class Claim(NamedTuple):
 
 TEXT = (is_text, 'a text')
 SHARED = {'table': TABLE, 'where': WHERE}
-REQUIRED = {
+PAIRS = (('more_at', 'less_at'), ('above_view', 'below_view'))
+OF_COMPARISON = {
   'above': (is_text, "the higher cell, such as 'algorithm=fedbabu'"),
   'below': (is_text, "the lower cell, such as 'algorithm=fedavg'"),
+  **dict.fromkeys(('sentence', *PAIRS[0], *PAIRS[1]), TEXT),
 }
-PAIRS = (('more_at', 'less_at'), ('above_view', 'below_view'))
-OPTIONAL = dict.fromkeys(('sentence', *PAIRS[0], *PAIRS[1]), TEXT)
 OF_CLAIM = {
   **dict.fromkeys(('name', 'title', 'sentence', 'next'), TEXT),
   'comparisons': (lambda value: True, 'one or more [[claims.comparisons]]'),
-  **SHARED,
 }
 
 
@@ -104,12 +103,11 @@ def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
   content = read_toml(path)
   if content.keys() != {'claims'}:
     raise wrong(str(path), sorted(content), '[[claims]] and nothing else')
-  claims = make_each(
-    str(path),
-    'claims',
-    content['claims'],
-    lambda given: _claim(given, load_table),
-  )
+
+  def make(given):
+    return _claim(given, load_table)
+
+  claims = make_each(str(path), 'claims', content['claims'], make)
   names = [claim.name for claim in claims]
   for name in names:
     if names.count(name) > 1:
@@ -118,11 +116,12 @@ def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
 
 
 def _claim(given: Any, load_table: LoadTable) -> Claim:
-  check_fields(given, OF_CLAIM, {'next', *SHARED})
+  check_fields(given, OF_CLAIM | SHARED, {'next', *SHARED})
   shared = {name: given[name] for name in SHARED if name in given}
+  optional = {*OF_COMPARISON, *shared} - {'above', 'below'}
 
   def make(fields):
-    check_fields(fields, SHARED | REQUIRED | OPTIONAL, {*OPTIONAL, *shared})
+    check_fields(fields, SHARED | OF_COMPARISON, optional)
     return _comparison({**shared, **fields}, load_table)
 
   comparisons = make_each('', 'claims.comparisons', given['comparisons'], make)
@@ -134,30 +133,26 @@ def _comparison(fields: Mapping[str, str], load_table: LoadTable) -> Comparison:
   for one, other in PAIRS:
     if (one in fields) != (other in fields):
       raise wrong(one, 'one of two fields', f'{one} and {other}, or neither')
-  places = [(1, fields['where'])]
+  table, where = fields['table'], fields['where']
+  places = [(1, where)]
   if 'more_at' in fields:
-    places = [
-      (1, f'{fields["where"]},{fields["more_at"]}'),
-      (-1, f'{fields["where"]},{fields["less_at"]}'),
-    ]
+    more, less = (f'{where},{fields[name]}' for name in PAIRS[0])
+    places = [(1, more), (-1, less)]
   terms = [
-    _term(sign * side, f'{where},{fields[name]}', fields, name, load_table)
+    _term(sign * side, load_table, table, f'{where},{fields[name]}', view)
     for sign, where in places
     for side, name in ((1, 'above'), (-1, 'below'))
+    for view in [fields.get(f'{name}_view')]
   ]
   sentence = fields.get('sentence', f'{terms[0].name} > {terms[1].name}')
-  commands = tuple((fields['table'], where) for _, where in places)
+  commands = tuple((table, where) for _, where in places)
   return Comparison(sentence, tuple(terms), commands)
 
 
 def _term(
-  sign: int,
-  where: str,
-  fields: Mapping[str, str],
-  name: str,
-  load_table: LoadTable,
+  sign: int, load_table: LoadTable, name: str, where: str, view: str | None
 ) -> Term:
-  table, cells = choose_cells(load_table, fields['table'], where)
+  table, cells = choose_cells(load_table, name, where)
   if len(cells) != 1:
     raise wrong(
       'where',
@@ -165,7 +160,6 @@ def _term(
       'conditions that one cell matches',
       [f'a value of {field}' for field in _varied(cells)],
     )
-  view = fields.get(f'{name}_view')
   cell = cells[0]
   if view is not None:
     cell = cell._replace(reading=Reading(view))

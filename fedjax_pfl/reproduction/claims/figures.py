@@ -15,14 +15,11 @@ from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.report.figure_file import format_number, save
 from fedjax_pfl.report.styles import style_of
-from fedjax_pfl.reproduction.claims.verdicts import (
-  Judged,
-  Verdict,
-  signed_scores,
-)
+from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
 
 FOREST = 'claims.png'
 CLIENTS = 'claim_{}_clients.png'
+DRAWN = 'a'  # the claim of which every client is drawn
 FOREST_HEADER = (
   *('claim', 'comparison', 'verdict', 'seeds', 'ours', 'low', 'high'),
   *('interval', 'published', 'published_error'),
@@ -43,16 +40,25 @@ CLIENTS_NOTE = (
 )
 
 
+def save_all(
+  verdicts: Sequence[Verdict], folder: pathlib.Path
+) -> list[pathlib.Path]:
+  """Save both figures; that of the clients if their scores are there."""
+  paths = [save_forest(verdicts, folder)]
+  for verdict in verdicts:
+    shown = [one for one in verdict.judged if has_pairs(one)]
+    if verdict.claim.name == DRAWN and shown:
+      paths.append(save_clients(verdict, shown, folder))
+  return paths
+
+
 def save_forest(
   verdicts: Sequence[Verdict], folder: pathlib.Path
 ) -> pathlib.Path:
   """Save the figure of all comparisons of all claims."""
   rows = [row for verdict in verdicts for row in _rows(verdict)]
-  svg = plot_intervals(
-    rows,
-    'difference in accuracy, points; a claim says it is above 0',
-    **FOREST_SIZE,
-  )
+  label = 'difference in accuracy, points; a claim says it is above 0'
+  svg = plot_intervals(rows, label, **FOREST_SIZE)
   title = 'Claims of the papers: ours against print'
   figure = picture.draw(title, [Panel('', svg)], COLOURS, notes=[FOREST_NOTE])
   lines = (
@@ -63,11 +69,10 @@ def save_forest(
   return save(figure, folder / FOREST, FOREST_HEADER, lines)
 
 
-def save_clients(verdict: Verdict, folder: pathlib.Path) -> pathlib.Path | None:
-  """Save the figure of every client; None if no comparison has their scores."""
-  shown = [one for one in verdict.judged if has_pairs(one)]
-  if not shown:
-    return None
+def save_clients(
+  verdict: Verdict, shown: Sequence[Judged], folder: pathlib.Path
+) -> pathlib.Path:
+  """Save the figure of every client in these comparisons."""
   rows = [_client_row(one, f'c{at}') for at, one in enumerate(shown)]
   colours = {
     row.css: style_of(one.stated.terms[1].cell.settings['algorithm']).colour
@@ -79,7 +84,7 @@ def save_clients(verdict: Verdict, folder: pathlib.Path) -> pathlib.Path | None:
   panels = [Panel('', svg)]
   figure = picture.draw(title, panels, colours, notes=[CLIENTS_NOTE])
   path = folder / CLIENTS.format(verdict.claim.name)
-  lines = (line for one in shown for line in client_lines(one))
+  lines = (line for one in shown for line in _client_lines(one))
   return save(figure, path, CLIENTS_HEADER, lines)
 
 
@@ -91,33 +96,21 @@ def has_pairs(judged: Judged) -> bool:
   return all(one.clients is not None for one in scores)
 
 
-def differences_of(judged: Judged) -> np.ndarray:
-  """Return the difference of every client, seed after seed."""
-  return np.concatenate(
-    [group for seed in _signed(judged) for group in differences_by_client(seed)]
-  )
-
-
-def client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
+def _client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
   """Yield comparison, seed, client and difference of every client."""
-  for measured, scores in zip(judged.measured, _signed(judged), strict=True):
+  for (first, *_), scores in zip(judged.measured, judged.signed, strict=True):
     total = sum(one.sign * one.clients for one in scores)
     for client, value in enumerate(total):
-      yield (
-        judged.stated.sentence,
-        measured[0].row['seed'],
-        str(client),
-        format_number(value),
-      )
-
-
-def _signed(judged: Judged) -> list:
-  return [signed_scores(judged.stated.terms, one) for one in judged.measured]
+      place = judged.stated.sentence, str(first.seed), str(client)
+      yield (*place, format_number(value))
 
 
 def _client_row(judged: Judged, css: str) -> Row:
   """Return a dot for every client below the mean and its interval."""
-  values = differences_of(judged)
+  groups = [
+    group for one in judged.signed for group in differences_by_client(one)
+  ]
+  values = np.concatenate(groups)
   mean, low, high = judged.difference[:3]
   above, below = int((values > 0).sum()), int((values < 0).sum())
   words = (

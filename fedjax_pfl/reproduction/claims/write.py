@@ -1,43 +1,40 @@
 """Judge the claims of a file, and put the verdicts into the pages."""
 
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.reproduction import summary
 from fedjax_pfl.reproduction.claims import document, figures
 from fedjax_pfl.reproduction.claims.entries import LoadTable, load_claims
-from fedjax_pfl.reproduction.claims.verdicts import (
-  Verdict,
-  judge_claim,
-  read_source,
-)
-from fedjax_pfl.settings import Settings
+from fedjax_pfl.reproduction.claims.verdicts import Verdict, judge_claim
+from fedjax_pfl.reproduction.results import Results
 
 README, DOCUMENT, IMAGES = 'README.md', 'docs/results.md', 'docs/images'
 BEGIN, END = '<!-- claims: experiments/claims.py -->', '<!-- end -->'
-DRAWN = 'a'  # the claim of which every client is drawn
 
 
 def judge(
   claims: pathlib.Path,
-  results: pathlib.Path,
+  folder: pathlib.Path,
   load_table: LoadTable,
-  configs: Mapping[str, Settings],
+  configs: summary.Configs,
   log: Callable[[str], None],
 ) -> list[Verdict]:
   """Return the verdicts of a file of claims from a folder of results."""
   stated = load_claims(claims, load_table)
-  if not results.is_dir():
+  if not folder.is_dir():
     raise bad_input(
       'results',
-      got=f'{results}, which is no folder',
+      got=f'{folder}, which is no folder',
       expected='a folder of results, with summary.csv and runs/',
       choices=['results'],
       cause='a mistyped path',
     )
-  source = read_source(results, configs, log)
-  return [judge_claim(claim, source) for claim in stated]
+  results = Results(folder)
+  summary.read_rows(results, configs, log)
+  return [judge_claim(claim, results) for claim in stated]
 
 
 def texts(
@@ -45,13 +42,13 @@ def texts(
 ) -> dict[pathlib.Path, str]:
   """Return {page: its text, with the verdicts between the marks}."""
   progress = document.progress(results)
+  sections = {
+    README: document.brief(verdicts),
+    DOCUMENT: document.whole(verdicts),
+  }
   return {
-    root / README: _replaced(
-      root / README, f'{progress} {document.brief(verdicts)}'
-    ),
-    root / DOCUMENT: _replaced(
-      root / DOCUMENT, f'{progress} {document.whole(verdicts)}'
-    ),
+    root / page: _replaced(root / page, f'{progress} {section}')
+    for page, section in sections.items()
   }
 
 
@@ -62,13 +59,8 @@ def write(
   pages = texts(verdicts, results, root)
   for path, text in pages.items():
     atomic_files.write_bytes(path, text.encode())
-  drawn = [figures.save_forest(verdicts, root / IMAGES)]
-  drawn += [
-    figures.save_clients(one, root / IMAGES)
-    for one in verdicts
-    if one.claim.name == DRAWN
-  ]
-  return [*pages, *filter(None, drawn)]
+  drawn = figures.save_all(verdicts, root / IMAGES)
+  return [*pages, *drawn]
 
 
 def _replaced(page: pathlib.Path, section: str) -> str:

@@ -1,8 +1,7 @@
 """A queue of published cells, worked through when the machine has time.
 
 entries    the file that lists them, checked
-steps      an entry with one seed: what it has to train, and how far that is
+states     an entry with one seed, and how far it is: as a table
 deadline   stop after some minutes
-show       the queue as a table
-work       do the steps, one after the other: experiments/evidence.py
+work       do what is open, one after the other: experiments/evidence.py
 """

@@ -55,12 +55,23 @@ class Queue(NamedTuple):
   leaderboards: tuple[str, ...] = ()  # forms, after all cells
 
 
+def _are_seeds(value: Any) -> bool:
+  if not isinstance(value, list) or not value:
+    return False
+  whole = all(type(seed) is int and seed >= 0 for seed in value)
+  return whole and len(set(value)) == len(value)
+
+
+def _is_time(value: Any) -> bool:
+  return type(value) in (int, float) and 0 <= value < math.inf
+
+
 RULES = {
   'claim': (is_text, 'the name of a claim'),
   'table': TABLE,
   'where': WHERE,
-  'seeds': (lambda value: _are_seeds(value), 'seeds, such as [0, 1, 2]'),
-  'minutes': (lambda value: _is_time(value), 'a number of minutes, from 0 on'),
+  'seeds': (_are_seeds, 'seeds, such as [0, 1, 2]'),
+  'minutes': (_is_time, 'a number of minutes, from 0 on'),
   'note': (is_text, 'a sentence'),
 }
 
@@ -71,20 +82,18 @@ def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
   for name in content.keys() - {'claims', 'cells', 'leaderboards'}:
     parts = ['[claims]', '[[cells]]', 'leaderboards']
     raise wrong(str(path), name, 'a part of a queue', parts)
-  claims = content.get('claims', {})
+  claims, boards = content.get('claims', {}), content.get('leaderboards', [])
   if not isinstance(claims, dict) or not all(map(is_text, claims.values())):
     expected = "a sentence for each claim: a = 'what it is'"
     raise wrong(str(path), claims, expected)
-  boards = content.get('leaderboards', [])
   if not isinstance(boards, list) or not all(map(is_text, boards)):
     expected = "forms of the leaderboard, such as ['cifar10']"
     raise wrong(str(path), boards, expected)
-  entries = make_each(
-    str(path),
-    'cells',
-    content.get('cells', []),
-    lambda given: _entry(given, claims, load_table),
-  )
+
+  def make(given):
+    return _entry(given, claims, load_table)
+
+  entries = make_each(str(path), 'cells', content.get('cells', []), make)
   _check_distinct(path, entries)
   return Queue(claims, tuple(entries), tuple(boards))
 
@@ -103,27 +112,13 @@ def _check_distinct(path: pathlib.Path, entries: Sequence[Entry]) -> None:
   """Refuse a cell that is listed twice with one seed."""
   known: dict[tuple, int] = {}
   for number, entry in enumerate(entries, start=1):
-    for cell in entry.cells:
+    for place in map(entry.table.cells.index, entry.cells):
       for seed in entry.seeds:
-        name = entry.table.name, entry.table.cells.index(cell), seed
-        first = known.setdefault(name, number)
+        first = known.setdefault((entry.table.name, place, seed), number)
         if first != number:
           raise wrong(
             str(path),
             f'a cell of {entry.table.name}, seed {seed}, in [[cells]] {first} '
-            f'and {number}',
+            f'and {number} ({entry.where})',
             'every cell once',
-            cause=f'a `where` that matches more cells than meant: '
-            f'{entry.where}',
           )
-
-
-def _are_seeds(value: Any) -> bool:
-  if not isinstance(value, list) or not value:
-    return False
-  whole = all(type(seed) is int and seed >= 0 for seed in value)
-  return whole and len(set(value)) == len(value)
-
-
-def _is_time(value: Any) -> bool:
-  return type(value) in (int, float) and 0 <= value < math.inf

@@ -10,33 +10,29 @@ from fedjax_pfl.reproduction import summary
 from fedjax_pfl.reproduction.cells import Table
 from fedjax_pfl.reproduction.comparison_table import FOLDER
 from fedjax_pfl.reproduction.execute import execute
-from fedjax_pfl.reproduction.queue import show
 from fedjax_pfl.reproduction.queue.deadline import deadline
 from fedjax_pfl.reproduction.queue.entries import Queue
-from fedjax_pfl.reproduction.queue.steps import (
-  BLOCKED,
-  OPEN,
+from fedjax_pfl.reproduction.queue.states import (
+  announced,
   make_steps,
+  print_queue,
   state_of,
 )
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.toml_entries import LoadTable
 from fedjax_pfl.runs import lock
-from fedjax_pfl.training.build_data import DataOf
 
 
-def show_queue(queue: Queue, folder: pathlib.Path, data_of: DataOf) -> None:
+def show_queue(queue: Queue, folder: pathlib.Path) -> None:
   """Print what is done, what is next, and the hours left by the estimates."""
-  results = Results(folder)
-  steps = make_steps(queue.entries, results, data_of)
-  show.print_queue(queue, steps, [state_of(one, results) for one in steps])
+  results, steps = Results(folder), make_steps(queue.entries)
+  print_queue(queue, steps, [state_of(one, results) for one in steps])
 
 
 def work_through(
   queue: Queue,
   folder: pathlib.Path,
   load_table: LoadTable,
-  data_of: DataOf,
   configs: summary.Configs,
   *,
   minutes: float | None = None,
@@ -44,11 +40,13 @@ def work_through(
 ) -> None:
   """Do the steps that are open, until all are done or the time is up.
 
+  A step that cannot be done here is left out with the sentence that says why:
+  the images are missing, or a clone lacks the models of finished runs.
+
   Args:
     queue: the entries, in their order.
     folder: the folder of results.
     load_table: returns a table by its name.
-    data_of: see `make_data_of`.
     configs: settings of the config files by name, for the summary.
     minutes: when to stop; None: when all is done.
     follow: what to do in the folder once all cells are done, if time is left.
@@ -59,31 +57,46 @@ def work_through(
       if place.is_dir():  # what a killed process left
         atomic_files.remove_temporary(place)
     results = Results(folder)
-    steps = make_steps(queue.entries, results, data_of)
 
     def write():
-      rows = summary.write_summary(results, configs, progress.log)
+      summary.write_summary(results, configs, progress.log)
       for table in _tables(queue, folder, load_table):
-        summary.write_table(table, (0,), results, data_of, rows)
+        summary.write_table(table, results)
 
-    _check_any_open([state_of(one, results) for one in steps])
     with deadline(minutes) as is_up_fn:
       try:
-        for step in steps:
-          state = state_of(step, results)
-          if state.obstacle is not None:
-            progress.log(f'{show.title(step)} is left out. {state.obstacle}')
-          if state.kind in OPEN:
-            progress.log(show.headline(step, state))
-            execute(step.evaluations, results, progress.log)
-            write()  # a training is in cells of several tables
+        _do_steps(queue, results, write)
         follow(folder)
       except KeyboardInterrupt:
         if not is_up_fn():
           raise
         progress.log(f'The {minutes:g} minutes are over.')
     write()
-    show.print_queue(queue, steps, [state_of(one, results) for one in steps])
+    show_queue(queue, folder)
+
+
+def _do_steps(
+  queue: Queue, results: Results, write: Callable[[], None]
+) -> None:
+  """Do every step that is open; refuse if none of these can be done here."""
+  left_out, is_any_done = [], False
+  for step in make_steps(queue.entries):
+    state = state_of(step, results)
+    if state.words.startswith(('done', 'diverged')):
+      continue
+    progress.log(f'{step.title}, {announced(state)}')
+    try:
+      execute(step.evaluations, results, progress.log)
+    except BadInput as error:
+      is_known = str(error) in map(str, left_out)
+      reason = 'as above.' if is_known else f'{error}'
+      progress.log(f'{step.title} is left out: {reason}')
+      left_out.append(error)
+    else:
+      is_any_done = True
+      write()  # a training is in cells of several tables
+  if left_out and not is_any_done:
+    raise left_out[0]
 
 
 def _tables(
@@ -119,10 +132,3 @@ def _is_worked_on(folder: pathlib.Path, owner: str) -> BadInput:
     choices=['wait until it is done', 'stop it', 'another --results'],
     cause='the same command was started twice',
   )
-
-
-def _check_any_open(states: list) -> None:
-  """Refuse a queue of which nothing can be run here, for its first reason."""
-  blocked = [state for state in states if state.kind == BLOCKED]
-  if blocked and not any(state.kind in OPEN for state in states):
-    raise blocked[0].obstacle
