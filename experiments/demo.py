@@ -4,7 +4,7 @@
   make compare    every method that has a config for digits
 
 Runs the configs, continuing what was broken off, then prints a table and the
-paths of two figures and of a report page. No download.
+paths of a figure and of a report page. No download.
 """
 
 import sys
@@ -38,7 +38,6 @@ def main(overrides):
   del overrides  # the configs are taken as they are
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
-  from fedjax_pfl.report.comparison_figure import compare
   from fedjax_pfl.report.overview import save_overview
   from fedjax_pfl.report.text_table import table
   from fedjax_pfl.settings import parse_config
@@ -58,10 +57,9 @@ def main(overrides):
     experiment = build_experiment(evaluated_on_the_way(settings), progress.log)
     results.append(train(experiment, str(folder)))
   progress.log(table(results))
-  figure = compare(folders, Path(WORKDIR.value) / 'figure.png')
-  overview = save_overview(folders, Path(WORKDIR.value) / 'methods.png')
+  figure = save_overview(folders, Path(WORKDIR.value) / 'methods.png')
   report = page.save(folders, Path(WORKDIR.value) / 'report.html')
-  progress.log(f'Figures: {figure}, {overview}')
+  progress.log(f'Figure: {figure}')
   progress.log(f'Report: {report}, to be opened in a browser')
 
 

@@ -42,9 +42,7 @@ def save(
   out = check_output(out)
   image, text = io.BytesIO(), io.StringIO()
   figure.savefig(image, format=out.suffix[1:], dpi=160)
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(header)
-  writer.writerows(rows)
+  csv.writer(text, lineterminator='\n').writerows([header, *rows])
   with atomic_files.writing_output('output', out):
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_files.write_bytes(out, image.getvalue())

@@ -55,6 +55,16 @@ class FinishedRun(NamedTuple):
     return list(dict.fromkeys([*asked, *known]))
 
   @property
+  def before(self) -> str | None:
+    """Return the view before personalisation; None for one view."""
+    return first_and_after(self.views, self.result)[0]
+
+  @property
+  def after(self) -> str:
+    """Return the view after personalisation."""
+    return first_and_after(self.views, self.result)[1]
+
+  @property
   def dataset(self) -> str:
     """Return the name of the data set; of the user's own, file and digest."""
     name = self.result['dataset']
@@ -85,13 +95,11 @@ class FinishedRun(NamedTuple):
 
 def read(workdir: str | os.PathLike) -> FinishedRun:
   """Return a finished run; refuse any other directory."""
-  record = run_dir.load_config(workdir)
-  result = run_dir.load_result(workdir)
+  record, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
   path = pathlib.Path(workdir)
   # An evaluation of models that were trained elsewhere has no metrics.
-  metrics = (
-    run_dir.load_metrics(path) if (path / run_dir.METRICS).exists() else []
-  )
+  has_metrics = (path / run_dir.METRICS).exists()
+  metrics = run_dir.load_metrics(path) if has_metrics else []
   return FinishedRun(path, record, result, metrics, run_dir.load_clients(path))
 
 
@@ -182,14 +190,21 @@ def chosen_by_tests(
   return None
 
 
-def note_on_choice(views: Sequence[str], label: str) -> str:
-  """Return the sentence below views that the tests have chosen."""
-  return (
-    f'{either(views)} of {label} is chosen by the tests, which is optimistic.'
-  )
+def notes_on_choice(
+  runs_by_label: Mapping[str, Sequence[FinishedRun]],
+) -> list[str]:
+  """Return a sentence for every label whose views the tests have chosen."""
+  notes = []
+  for label, runs in runs_by_label.items():
+    chosen = [chosen_by_tests(run.views, run.result) for run in runs]
+    if views := either(filter(None, chosen)):
+      notes.append(
+        f'{views} of {label} is chosen by the tests, which is optimistic.'
+      )
+  return notes
 
 
-def either(views: Sequence[str]) -> str:
+def either(views) -> str:
   """Return 'mix_0.4 or mix_0.5', each once."""
   return ' or '.join(dict.fromkeys(views))
 

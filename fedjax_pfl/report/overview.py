@@ -4,7 +4,6 @@ import math
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import picture
@@ -13,30 +12,18 @@ from fedjax_pfl.report.charts.rows import PERCENT, Mark, Row, plot_intervals
 from fedjax_pfl.report.charts.svg import plain
 from fedjax_pfl.report.finished_runs import (
   FinishedRun,
-  chosen_by_tests,
-  first_and_after,
-  note_on_choice,
+  notes_on_choice,
   read_comparable,
 )
 from fedjax_pfl.report.page.render import dataset_in_words
-from fedjax_pfl.report.styles import display_name, style_of
+from fedjax_pfl.report.styles import style_of
 
 HEADER = ('algorithm', 'before', 'after', 'worst_decile_after')
-WIDTH, MARGINS, HEIGHT = 800, (112, 44), 27  # of the chart and a row
+SIZE = {'width': 800, 'margins': (112, 44), 'height': 27}  # of the chart, a row
 NOTE = (
   'Hollow: before personalisation. Filled: after, mean over clients. '
   'Cross: worst tenth of the clients.'
 )
-
-
-class Gain(NamedTuple):
-  """Accuracies of one run in percent, over clients."""
-
-  algorithm: str
-  before: float  # mean of the first view; NaN for a method with one view
-  after: float  # mean after personalisation
-  worst_decile: float  # the same
-  note: str = ''  # where the tests have chosen the view after
 
 
 def save_overview(
@@ -45,48 +32,39 @@ def save_overview(
   """Save `out` (.png, .pdf, .svg) and its CSV for finished runs; return it."""
   runs = read_comparable(workdirs)
   # Methods without a finite mean come last.
-  gains = sorted(
-    map(read_gain, runs), key=lambda gain: (math.isnan(gain.after), -gain.after)
+  runs.sort(key=lambda run: (math.isnan(numbers(run)[1]), -numbers(run)[1]))
+  rows = [
+    (run.method, *map(figure_file.format_number, numbers(run))) for run in runs
+  ]
+  return figure_file.save(draw(runs), out, HEADER, rows)
+
+
+def numbers(run: FinishedRun) -> tuple[float, float, float]:
+  """Return the means before and after, and the worst tenth after; or NaN."""
+  views = run.result['views']
+  found = (
+    views[run.before]['mean'] if run.before else None,
+    views[run.after]['mean'],
+    views[run.after]['worst_decile'],
   )
-  rows = [(one[0], *map(figure_file.format_number, one[1:4])) for one in gains]
-  title = f'Personalisation on {dataset_in_words(runs[0].dataset)}'
-  return figure_file.save(draw(title, gains), out, HEADER, rows)
+  return tuple(math.nan if value is None else value for value in found)
 
 
-def read_gain(run: FinishedRun) -> Gain:
-  """Return the numbers of one run."""
-  views, name = run.result['views'], run.method
-  first, last = first_and_after(run.views, run.result)
-  before, after, worst = (
-    math.nan if value is None else value
-    for value in (
-      views[first]['mean'] if first else None,
-      views[last]['mean'],
-      views[last]['worst_decile'],
-    )
-  )
-  chosen = chosen_by_tests(run.views, run.result)
-  note = note_on_choice([chosen], display_name(name)) if chosen else ''
-  return Gain(name, before, after, worst, note)
-
-
-def draw(title: str, gains: Sequence[Gain]):
+def draw(runs: Sequence[FinishedRun]):
   """Return a Figure of a line a method, from before to after."""
-  rows = []
-  for at, gain in enumerate(gains):
-    before, after, worst = gain[1:4]
+  rows, colours = [], {}
+  for at, run in enumerate(runs):
+    before, after, worst = numbers(run)
     marks = [
       Mark(before, before, after, kind='hollow'),
       Mark(after, after, after),
       Mark(worst, worst, worst, marker='X'),
     ]
-    name = display_name(gain.algorithm)
-    rows.append(Row(name, marks, (plain(after),), f'c{at}'))
-  size = {'width': WIDTH, 'margins': MARGINS, 'height': HEIGHT}
-  svg = plot_intervals(rows, 'test accuracy, %', **size, axis=PERCENT)
-  colours = {
-    row.css: style_of(gain.algorithm).colour
-    for row, gain in zip(rows, gains, strict=True)
-  }
-  notes = [NOTE, *filter(None, (gain.note for gain in gains))]
+    style = style_of(run.method)
+    rows.append(Row(style.name, marks, (plain(after),), f'c{at}'))
+    colours[f'c{at}'] = style.colour
+  svg = plot_intervals(rows, 'test accuracy, %', **SIZE, axis=PERCENT)
+  title = f'Personalisation on {dataset_in_words(runs[0].dataset)}'
+  by_name = {style_of(run.method).name: [run] for run in runs}
+  notes = [NOTE, *notes_on_choice(by_name)]
   return picture.draw(title, [Panel('', svg)], colours, notes=notes)

@@ -13,7 +13,6 @@ import numpy as np
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import panels, picture
 
-FORMATS = ('.png',)
 HEADER = ('partition', 'split', 'client', 'class', 'examples')
 NOTE = (
   'Class against client: the area of a dot is the number of examples. '
@@ -35,19 +34,18 @@ class Part(NamedTuple):
 
 def check_output(out: str | os.PathLike) -> pathlib.Path:
   """Return the path; refuse another format."""
-  return figure_file.check_output(out, FORMATS)
+  return figure_file.check_output(out, ['.png'])
 
 
 def save(parts: Sequence[Part], out: str | os.PathLike) -> pathlib.Path:
   """Save `out` (.png) and, beside it, every count but zeros; return `out`."""
-  out = check_output(out)
   rows = [
     (part.label, split, client, label, counts[client, label])
     for part in parts
     for split, counts in part.splits
     for client, label in zip(*np.nonzero(counts), strict=True)
   ]
-  return figure_file.save(draw(parts), out, HEADER, rows)
+  return figure_file.save(draw(parts), check_output(out), HEADER, rows)
 
 
 def draw(parts: Sequence[Part]):

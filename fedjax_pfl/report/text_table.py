@@ -1,7 +1,7 @@
 """Tables of plain text, of results and of other rows."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.evaluation.own_metrics import TAKEN
@@ -31,41 +31,27 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
   one and the best one on the tests. Clients who came after training have a
   table of their own.
   """
-  views = list(
-    dict.fromkeys(view for result in results for view in result['views'])
-  )
+  named = [(display_name(result['algorithm']), result) for result in results]
+  views = list(dict.fromkeys(v for result in results for v in result['views']))
   if 'finetuned' in views:
     views = [view for view in views if not view.startswith('finetuned_')]
   has_global = any('global' in result for result in results)
   rows = [('algorithm', *views, *['global'] * has_global, 'seconds')]
-  for result in results:
+  for name, result in named:
     cells = [mean_and_std(result['views'].get(view)) for view in views]
-    cells += [_global_cell(result.get('global'))] * has_global
-    name = display_name(result['algorithm'])
+    if has_global:
+      cells.append(_number(result.get('global', {}).get('accuracy')))
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
-  chosen = [result for result in results if 'validation' in result]
-  more = ['', _choices(chosen)] if chosen else []
-  with_unseen = [result for result in results if 'unseen' in result]
-  more += ['', _unseen(with_unseen, views)] if with_unseen else []
-  return '\n'.join([align(rows), *_metrics(results), *_notes(results), *more])
-
-
-def _metrics(results: Sequence[Mapping[str, Any]]) -> list[str]:
-  """Return a line for each result with metrics of the user's own."""
-  lines = []
-  for result in results:
-    values: dict[str, list[str]] = {}
-    for view, summary in result['views'].items():
-      for name in {*summary} - TAKEN:
-        value = summary[name]  # None: it was finite for no client
-        shown = f'{value:.4g}' if isinstance(value, int | float) else '-'
-        values.setdefault(name, []).append(f'{view} {shown}')
-    name = display_name(result['algorithm'])
-    lines += [
-      f'{name}, {metric}: {", ".join(own)}'
-      for metric, own in sorted(values.items())
-    ]
-  return lines
+  lines = [align(rows)]
+  lines += [line for one in named for line in _own_metrics(*one)]
+  lines += [line for one in named for line in _left_out(*one)]
+  if chosen := [one for one in named if 'validation' in one[1]]:
+    lines += ['', *_choices(chosen)]
+  if unseen := [
+    (name, one['unseen']) for name, one in named if 'unseen' in one
+  ]:
+    lines += ['', _unseen(unseen, views)]
+  return '\n'.join(lines)
 
 
 def align(rows: Sequence[tuple[str, ...]]) -> str:
@@ -80,67 +66,64 @@ def align(rows: Sequence[tuple[str, ...]]) -> str:
   return '\n'.join(lines)
 
 
-def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
-  """Return a line for every result that leaves out clients."""
-  lines = []
-  for result in results:
-    parts = [view.get('num_left_out', 0) for view in result['views'].values()]
-    if out := max(parts, default=0):
-      name = display_name(result['algorithm'])
-      lines.append(
-        f'{name}: clients left out of the means, for want of training or test '
-        f'examples: {out:,}'
-      )
-  return lines
-
-
-def _unseen(results: Sequence[Mapping[str, Any]], views: list[str]) -> str:
-  """Return the table of the clients who came after training."""
-  rows = [('unseen clients', *views, 'worst tenth', 'clients')]
-  for result in results:
-    unseen = result['unseen']
-    summaries = [unseen.get(view) for view in views]
-    last = next(filter(None, reversed(summaries)))
-    rows.append(
-      (
-        display_name(result['algorithm']),
-        *map(mean_and_std, summaries),
-        _number(last['worst_decile']),
-        str(last['num_clients']),
-      )
-    )
-  return align(rows)
+def mean_and_std(summary: Mapping[str, Any] | None) -> str:
+  """Return 'mean ± std'; '-' where there is no such view or no number."""
+  mean = _number(summary and summary['mean'])
+  return mean if mean == '-' else f'{mean} ± {summary["std"]:4.1f}'
 
 
 def _number(value: float | None) -> str:
   return '-' if value is None or math.isnan(value) else f'{value:.1f}'
 
 
-def _choices(results: Sequence[Mapping[str, Any]]) -> str:
+def _own_metrics(name: str, result: Mapping[str, Any]) -> Iterator[str]:
+  """Yield a line for each metric of the user's own."""
+  views = result['views']
+  for metric in sorted(
+    {one for view in views.values() for one in view} - TAKEN
+  ):
+    # None: it was finite for no client.
+    values = {view: one[metric] for view, one in views.items() if metric in one}
+    words = [
+      f'{view} {value:.4g}' if isinstance(value, int | float) else f'{view} -'
+      for view, value in values.items()
+    ]
+    yield f'{name}, {metric}: {", ".join(words)}'
+
+
+def _left_out(name: str, result: Mapping[str, Any]) -> Iterator[str]:
+  """Yield a line where clients are left out."""
+  numbers = [view.get('num_left_out', 0) for view in result['views'].values()]
+  if most := max(numbers, default=0):
+    yield (
+      f'{name}: clients left out of the means, for want of training or test '
+      f'examples: {most:,}'
+    )
+
+
+def _choices(results: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
   """Return the table of the rounds that may be chosen, and what was."""
-  rows = [('round chosen by', *KINDS, 'result')]
-  lines = []
-  for result in results:
-    name, found = display_name(result['algorithm']), result['validation']
+  rows, lines = [('round chosen by', *KINDS, 'result')], []
+  for name, result in results:
     cells = map(mean_and_std, summaries_by_choice(result).values())
     rows.append((name, *cells, result['select']))
+    found, last = result['validation'], result['last']
     lines.append(
-      f'{name}: validation chose round {found["round"]} of '
-      f'{result["last"]["round"]}, {found["view"]} '
-      f'({found["validation_accuracy"]:.1f} there); last: '
-      f'{result["last"]["view"]}'
+      f'{name}: validation chose round {found["round"]} of {last["round"]}, '
+      f'{found["view"]} ({found["validation_accuracy"]:.1f} there); last: '
+      f'{last["view"]}'
     )
-  return '\n'.join([align(rows), *lines, TEST_BEST])
+  return [align(rows), *lines, TEST_BEST]
 
 
-def _global_cell(numbers: Mapping[str, Any] | None) -> str:
-  if numbers is None or numbers['accuracy'] is None:
-    return '-'
-  return f'{numbers["accuracy"]:.1f}'
-
-
-def mean_and_std(summary: Mapping[str, Any] | None) -> str:
-  """Return 'mean ± std'; '-' where there is no such view or no number."""
-  if summary is None or summary['mean'] is None or math.isnan(summary['mean']):
-    return '-'
-  return f'{summary["mean"]:.1f} ± {summary["std"]:4.1f}'
+def _unseen(
+  results: Sequence[tuple[str, Mapping[str, Any]]], views: list[str]
+) -> str:
+  """Return the table of the clients who came after training."""
+  rows = [('unseen clients', *views, 'worst tenth', 'clients')]
+  for name, unseen in results:
+    *_, last = (unseen[view] for view in views if unseen.get(view))
+    cells = [mean_and_std(unseen.get(view)) for view in views]
+    cells += [_number(last['worst_decile']), str(last['num_clients'])]
+    rows.append((name, *cells))
+  return align(rows)

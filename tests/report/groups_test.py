@@ -1,43 +1,97 @@
-"""Runs as lines of the report: which are one line, and what it is called."""
+"""Which views are compared, which runs are one line, and what it is called."""
 
+import pytest
 from page_runs import make_run
 
-from fedjax_pfl.report.finished_runs import read_comparable
+from fedjax_pfl.report.finished_runs import (
+  chosen_by_tests,
+  first_and_after,
+  read_comparable,
+)
 from fedjax_pfl.report.page.groups import UNTRAINED, make_groups
 from fedjax_pfl.settings import FIELDS
+
+BEST = {'mix': {'together': {'view': 'mix_0.5'}}}
+SHORT = {'finetuned': {'together': {'view': 'finetuned_1'}}}
+CHOSEN = {'last': {'view': 'mix_1.0'}, 'validation': {'view': 'mix_0.0'}}
+MIXTURES = 'initial mix_0.0 mix_0.5 mix_1.0'
+
+
+@pytest.mark.parametrize(
+  ('views', 'best', 'select', 'want', 'by_tests'),
+  [
+    ('initial finetuned', {}, '', 'initial finetuned', None),
+    ('finetuned initial', {}, '', 'initial finetuned', None),
+    ('personal initial', {}, '', 'initial personal', None),
+    ('finetuned_1 finetuned initial', {}, '', 'initial finetuned', None),
+    ('initial', {}, '', 'None initial', None),
+    ('finetuned_1 finetuned', {}, '', 'finetuned_1 finetuned', None),
+    ('finetuned finetuned_1', {}, '', 'finetuned_1 finetuned', None),
+    # Of a family, wherever the initial view is, the best on the tests;
+    ('initial mix_0.5 mix_1.0', BEST, '', 'initial mix_0.5', 'mix_0.5'),
+    ('mix_0.5 mix_1.0 initial', BEST, '', 'initial mix_0.5', 'mix_0.5'),
+    # not of several lengths of fine-tuning, nor where validation chooses.
+    ('initial finetuned_1 finetuned_5', SHORT, '', 'initial finetuned_5', None),
+    (MIXTURES, BEST, 'last', 'initial mix_1.0', None),
+    (MIXTURES, BEST, 'validation', 'initial mix_0.0', None),
+  ],
+)
+def test_the_views_before_and_after(views, best, select, want, by_tests):
+  result = {'test_best_view': best}
+  if select:
+    result |= {'select': select, **CHOSEN}
+  found = first_and_after(views.split(), result)
+  assert ' '.join(map(str, found)) == want
+  assert chosen_by_tests(views.split(), result) == by_tests
 
 
 def test_fields_that_change_no_number_make_no_group(tmp_path):
   """The report cannot import the settings; here the two lists are compared."""
   unmarked = {name for name, one in FIELDS.items() if not one.changes}
   assert {*UNTRAINED} == unmarked - {'views'} | {'seed', 'eval_every'}
+  trackers = ['none', 'wandb']
+  assert labels(tmp_path, *({'tracker': one} for one in trackers)) == ['FedAvg']
+
+
+def labels(folder, *changes):
   runs = [
-    make_run(tmp_path / f'{seed}', seed=seed, tracker=tracker)
-    for seed, tracker in enumerate(['none', 'wandb'])
+    make_run(folder / f'{seed}', **{'seed': seed, **one})
+    for seed, one in enumerate(changes)
   ]
-  (group,) = make_groups(read_comparable(runs))
-  assert group.label == 'FedAvg'
+  return [group.label for group in make_groups(read_comparable(runs))]
 
 
-def test_labels_name_the_group_of_a_field(tmp_path):
-  """Two learning rates, and a hyperparameter with the name of a field."""
-  changes = [
-    {'learning_rate': 0.1, 'finetune': {'learning_rate': rate}}
-    for rate in (0.001, 0.05)
-  ]
-  changes += [
-    {'learning_rate': 0.1, 'hp': {'learning_rate': rate, 'mu': 1}}
-    for rate in (0.2, 0.3)
-  ]
-  labels = [
-    group.label
-    for pair in (changes[:2], changes[2:])
-    for group in make_groups(
-      read_comparable([make_run(tmp_path / f'{one}', **one) for one in pair])
-    )
-  ]
-  names = ['finetune.learning_rate'] * 2 + ['hp.learning_rate'] * 2
-  assert labels == [
-    f'FedAvg, {name}={rate}'
-    for name, rate in zip(names, (0.001, 0.05, 0.2, 0.3), strict=True)
-  ]
+A, B, C = (f'net.py:{name}#00000000000{name}' for name in 'abc')
+
+
+@pytest.mark.parametrize(
+  ('changes', 'want'),
+  [
+    # With the group of a field, unless it is that of the hyperparameters.
+    (
+      [{'lr': 1, 'finetune': {'lr': rate}} for rate in (0.1, 0.5)],
+      ['finetune.lr=0.1', 'finetune.lr=0.5'],
+    ),
+    ([{'hp': {'mu': 1}}, {'hp': {'mu': 2}}], ['mu=1', 'mu=2']),
+    (
+      [{'mu': 0.1, 'hp': {'mu': rate, 'a': 1}} for rate in (0.2, 0.3)],
+      ['hp.mu=0.2', 'hp.mu=0.3'],
+    ),
+    # A sweep to which one over mu was added: its runs have the default.
+    (
+      [{'hp': {}, 'lr': 1}, {'hp': {'mu': 1.0}, 'lr': 1}],
+      ['mu=default', 'mu=1.0'],
+    ),
+    # Digests of one's own code, where they alone differ.
+    ([{'loss': A}, {'loss': B}], ['loss=net.py:a', 'loss=net.py:b']),
+    (
+      [{'loss': A}, {'loss': A[:-1] + 'f'}, {'loss': C}],
+      [f'loss={A}', f'loss={A[:-1]}f', f'loss={C}'],
+    ),
+    # The same again is no second seed.
+    ([{'seed': 5}, {'seed': 5, 'log_every': 7}], ['0', '1']),
+  ],
+)
+def test_labels_tell_the_settings_apart(tmp_path, changes, want):
+  changes = [{'seed': 0, **one} for one in changes]
+  assert labels(tmp_path, *changes) == [f'FedAvg, {words}' for words in want]

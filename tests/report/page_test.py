@@ -13,9 +13,7 @@ from page_runs import CLASSES, CORRECT, make_run
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
-from fedjax_pfl.report.finished_runs import read_comparable
-from fedjax_pfl.report.page import curve_sections, summary_tables
-from fedjax_pfl.report.page.groups import make_groups
+from fedjax_pfl.report.page.tables import Cell, Column, make_table
 from fedjax_pfl.runs import run_dir
 
 SECTIONS = [
@@ -30,6 +28,9 @@ SECTIONS = [
   'Settings and provenance',
 ]
 PRINTED = {'finetuned': (66.5, 7.25, 'Doe 2031, Table 1', ('Misprinted?',))}
+SPACE = '\N{NO-BREAK SPACE}'
+FIRST, SECOND = np.array([90.0, 80.0, 70.0]), np.array([60.0, 70.0, 75.0])
+UNSEEN = {'std': 2.0, 'worst_decile': 30.0, 'num_clients': 3}
 
 
 def sections(text):
@@ -39,32 +40,134 @@ def sections(text):
 
 
 def rows(text):
-  """Return the cells of every row of a piece of HTML, without tags."""
+  """Return every row of a piece of HTML: its cells with bars between them."""
   return [
-    [
+    ' | '.join(
       ' '.join(re.sub('<[^>]*>', ' ', cell).split())
       for cell in re.findall(r'<td.*?>(.*?)</td>', row, re.DOTALL)
-    ]
+    )
     for row in re.findall(r'<tr>(.*?)</tr>', text, re.DOTALL)
   ]
 
 
+def last_table(paths):
+  *_, text = sections(page.render(paths))['Summary'].split('<table')
+  return text
+
+
 @pytest.fixture(scope='module')
-def two(tmp_path_factory):
-  """Return the page of two methods, one of them with two seeds."""
-  folder = tmp_path_factory.mktemp('runs')
-  runs = [
+def folder(tmp_path_factory):
+  return tmp_path_factory.mktemp('runs')
+
+
+@pytest.fixture(scope='module')
+def runs(folder):
+  """Return two methods, one of them with two seeds."""
+  return [
     make_run(folder / 'a'),
     make_run(folder / 'b0', 'fedbabu'),
     make_run(folder / 'b1', 'fedbabu', seed=1),
   ]
+
+
+@pytest.fixture(scope='module')
+def two(runs):
   return page.render(runs, {runs[0]: PRINTED})
 
 
-def test_every_section_is_there(two):
+# ---- every section by its numbers
+
+
+@pytest.mark.parametrize(
+  ('section', 'words'),
+  [
+    # Means of 10, 20, 30, 40 and of 90, 80, 70, 30; one of four lost.
+    (
+      'Summary',
+      'FedAvg | 25.00 ± 11.18 | 67.50 ± 22.78 published 66.50 ± 7.25 (+1.00) '
+      '| +42.50 | 30.00 | 25 % | 31.25',
+    ),
+    ('Summary', '| 25.00 ± 11.18 2 seeds: 25.00 to 25.00 |'),
+    ('Summary', 'Published: Doe 2031, Table 1; in brackets'),
+    ('Summary', '>Misprinted?<'),  # it concerns all that is printed
+    ('Learning', '<strong>Initial accuracy over rounds</strong>'),
+    ('Learning', '<strong>Initial accuracy over bytes</strong>'),
+    ('Learning', '<strong>Server accuracy over rounds</strong>'),
+    ('Learning', '<title>FedBABU, 4: 27.0 (25.0 to 29.0)</title>'),
+    ('Learning', '<title>FedAvg, 6: 25.0</title>'),  # MB of two lines
+    ('Learning', 'class="band c1"'),
+    ('Fine-tuning', '<title>FedAvg, 0: 25.0</title>'),
+    ('Fine-tuning', '<title>FedAvg, 1: 40.0</title>'),
+    ('Fine-tuning', '<title>FedAvg, 5: 67.5</title>'),
+    ('Fine-tuning', '<title>FedAvg, 5: 30.0</title>'),  # the worst tenth
+    (
+      'What each client gained or lost',
+      '3 of 4 clients gained, 1 lost; median +50.0.',
+    ),
+    (
+      'What each client gained or lost',
+      '<title>client 3: 40.0 to 30.0 (-10.0)</title>',
+    ),
+    (
+      'What each client gained or lost',
+      '<title>seed 1, client 0: 10.0 to 90.0 (+80.0)</title>',
+    ),
+    ('Cost', 'FedAvg | 4 | 1,000 | 4.0 MB | 2.0 MB | 1.5 MB | 90 s'),
+    ('Examples of the clients', 'client 0: 35 examples of 2 classes'),
+    ('All numbers', 'FedAvg | 0 | 0 | 40 | 2 | 10.0 | 90.0 | +80.0'),
+    ('Settings and provenance', 'algorithm | "fedavg" | "fedbabu"'),
+    ('Settings and provenance', '"jax": "'),
+    ('Settings and provenance', 'data-1'),
+  ],
+)
+def test_a_section_has_its_numbers(two, section, words):
+  text = html.unescape(sections(two)[section])
+  assert words in text or any(words in row for row in rows(text))
+
+
+def test_the_page_has_all_sections_and_needs_nothing_else(two):
   assert list(sections(two)) == SECTIONS
   assert '<title>Personalisation on digits</title>' in two
-  assert 'FedAvg and FedBABU end highest: 67.5\N{NO-BREAK SPACE}%' in two
+  assert f'FedAvg and FedBABU end highest: 67.5{SPACE}%' in two
+  assert not re.search(r'https?:|//\w|url\(|@import', two)
+  assert re.findall(r'(?:src|href)="?([^">]*)', two) == ['data:,']
+  assert "default-src 'none'" in two
+  for words in ('One seed each', 'FedAvg, finetuned: Misprinted?', 'band c0'):
+    assert words not in two
+  # One division of the images, and a chart for training and testing.
+  assert sections(two)['Examples of the clients'].count('<svg') == 2
+
+
+def test_the_best_of_a_column_is_bold_as_it_is_printed(two):
+  def bold(section):
+    text = sections(two)[section].split('</table>')[0]
+    return re.findall(r'<td class="number best"[^>]*>([^<]*)', text)
+
+  assert bold('Cost') == []  # all are equal
+  assert bold('All numbers').count('67.50') == 4
+  assert '25.00' not in bold('All numbers')
+  column = Column('ECE', best='min', digits=3)
+  cells = [Cell('0.034', 0.034), Cell('0.031', 0.0311), Cell('0.031', 0.0309)]
+  table = make_table('', [column], [[cell] for cell in cells])
+  assert [row[0].is_best for row in table.rows] == [False, True, True]
+
+
+# ---- runs of other kinds
+
+
+def test_the_lead_names_who_is_first(tmp_path):
+  ditto = make_run(tmp_path / 'a', 'ditto')
+  others = [make_run(tmp_path / name, name) for name in ('fedavg', 'fedbabu')]
+  less = {**CORRECT, 'finetuned': [8] * 4}
+  last = make_run(tmp_path / 'less', 'fedper', views=less)
+  for paths, words in (
+    ([ditto, *others], 'Ditto, FedAvg and FedBABU end highest: 67.5'),
+    ([*others, last], 'FedAvg and FedBABU end highest: 67.5'),
+    ([ditto, last], f'Ditto ends highest: 67.5{SPACE}% on average over'),
+    ([ditto, last], 'clients, 27.5 points above FedPer.'),
+    ([ditto], f'Ditto: 25.0{SPACE}% on average over clients before'),
+  ):
+    assert words in page.render(paths)
 
 
 def test_data_of_ones_own_have_the_name_of_their_file(tmp_path):
@@ -77,184 +180,34 @@ def test_data_of_ones_own_have_the_name_of_their_file(tmp_path):
     page.render(paths)
 
 
-def test_summary_beside_what_is_printed(two):
-  summary = sections(two)['Summary']
-  _, ours, seeds = rows(summary)
-  # Means of 10, 20, 30, 40 and of 90, 80, 70, 30; one of four lost.
-  assert ours == [
-    'FedAvg',
-    '25.00 ± 11.18',
-    '67.50 ± 22.78 published 66.50 ± 7.25 (+1.00)',
-    '+42.50',
-    '30.00',
-    '25 %',
-    '31.25',
-  ]
-  assert seeds[1] == '25.00 ± 11.18 2 seeds: 25.00 to 25.00'
-  assert 'Published: Doe 2031, Table 1; in brackets' in summary
-  assert 'FedAvg, finetuned: Misprinted?' not in summary  # it concerns all
-  assert 'Misprinted?' in summary
-  assert 'One seed each' not in summary
-
-
 def test_of_a_family_of_views_the_best_on_the_tests_is_the_one_after(tmp_path):
   """Not the last, which of SuPerFed's mixtures is the local model alone."""
   correct = {'initial': [2, 4], 'mix_0.5': [18, 18], 'mix_1.0': [10, 10]}
   best = {'mix': {'together': {'view': 'mix_0.5', 'mean': 90.0}}}
-  run = make_run(
-    tmp_path / 'run',
-    'superfed',
-    views=correct,
-    classes=CLASSES[:2],
-    more={'test_best_view': best},
-  )
+  more = {'views': correct, 'classes': CLASSES[:2]}
+  run = make_run(tmp_path, 'superfed', **more, more={'test_best_view': best})
   text = page.render([run])
   assert '90.00 ± 0.00' in text and '+75.00' in text
   assert 'mix_0.5 of SuPerFed is chosen by the tests' in text
 
 
-def test_the_best_of_a_column_is_bold(two):
-  cells = re.findall(
-    r'<td class="number best"[^>]*>([^<]*)', sections(two)['Cost']
-  )
-  assert not cells  # all are equal
-  numbers = sections(two)['All numbers'].split('</table>')[0]
-  bold = re.findall(r'<td class="number best"[^>]*>([^<]*)', numbers)
-  assert bold.count('67.50') == 4 and '25.00' not in bold
-
-
-def test_methods_with_equal_means_are_both_named(tmp_path):
-  names = 'fedavg', 'fedbabu', 'ditto'
-  runs = [make_run(tmp_path / name, name) for name in names]
-  assert 'FedAvg, FedBABU and Ditto end highest: 67.5' in page.render(runs)
-  less = {**CORRECT, 'finetuned': [8] * 4}
-  last = make_run(tmp_path / 'less', 'fedper', views=less)
-  text = page.render([*runs[:2], last])
-  assert 'FedAvg and FedBABU end highest' in text and 'points above' not in text
-
-
-def test_the_axis_of_unlike_numbers_names_neither(tmp_path):
-  runs = [make_run(tmp_path / name, name) for name in ('fedavg', 'fedprox')]
-  groups = make_groups(read_comparable(runs))
-  for line in groups[1].runs[0].metrics:
-    del line['initial/accuracy']
-  panel, *_ = curve_sections.learning(groups).panels
-  assert 'accuracy, %<' in panel.svg
-  assert 'accuracy of the clients' not in panel.svg
-
-
-def test_one_of_two_errors_that_are_printed_differently_is_bold(tmp_path):
-  runs = [make_run(tmp_path / name, name) for name in ('fedavg', 'ditto')]
-  groups = make_groups(read_comparable(runs))
-  for group, ece in zip(groups, (0.034, 0.031), strict=True):
-    group.runs[0].result['views']['finetuned']['ece'] = ece
-  table = summary_tables.all_views(groups)
-  place = [column.name for column in table.columns].index('ECE')
-  cells = [row[place] for row in table.rows if row[1].text == 'finetuned']
-  marks = [(cell.text, cell.is_best) for cell in cells]
-  assert marks == [('0.034', False), ('0.031', True)]
-
-
-def test_curves_have_a_band_over_seeds(two):
-  learning = sections(two)['Learning']
-  titles = re.findall(r'<strong>(.*?)</strong>', learning)
-  assert titles == [
-    'Initial accuracy over rounds',
-    'Initial accuracy over bytes',
-    'Server accuracy over rounds',
-  ]
-  assert '<title>FedBABU, 4: 27.0 (25.0 to 29.0)</title>' in learning
-  assert '<title>FedAvg, 6: 25.0</title>' in learning  # MB of two lines
-  assert learning.count('class="band c1"') == 3
-  assert 'class="band c0"' not in learning
-
-
-def test_fine_tuning_is_drawn_by_epochs(two):
-  text = sections(two)['Fine-tuning']
-  for words in ('FedAvg, 0: 25.0', 'FedAvg, 1: 40.0', 'FedAvg, 5: 67.5'):
-    assert f'<title>{words}</title>' in text
-  assert '<title>FedAvg, 5: 30.0</title>' in text  # the worst tenth
-
-
-def test_the_gain_of_every_client_is_shown(two):
-  text = sections(two)['What each client gained or lost']
-  assert '3 of 4 clients gained, 1 lost; median +50.0.' in text
-  assert '<title>client 3: 40.0 to 30.0 (-10.0)</title>' in text
-  assert '<title>seed 1, client 0: 10.0 to 90.0 (+80.0)</title>' in text
-
-
-def test_cost_partition_and_provenance(two):
-  parts = sections(two)
-  assert rows(parts['Cost'])[1] == [
-    'FedAvg',
-    '4',
-    '1,000',
-    '4.0 MB',
-    '2.0 MB',
-    '1.5 MB',
-    '90 s',
-  ]
-  assert parts['Examples of the clients'].count('<svg') == 2  # one division
-  assert (
-    'client 0: 35 examples of 2 classes' in parts['Examples of the clients']
-  )
-  settings = html.unescape(parts['Settings and provenance'])
-  assert '"jax": "' in settings and 'data-1' in settings
-  assert ['algorithm', '"fedavg"', '"fedbabu"'] in rows(settings)
-
-
-def test_the_page_needs_nothing_else(two):
-  assert not re.search(r'https?:|//\w|url\(|@import', two)
-  assert re.findall(r'(?:src|href)="?([^">]*)', two) == ['data:,']
-  assert "default-src 'none'" in two
-
-
-def test_names_are_text_and_nothing_else(tmp_path):
-  hostile = '<script>alert(1)</script>"\'><img src=x onerror=y>'
-  path = make_run(
-    tmp_path / '<b>run', hostile, dataset=hostile, **{hostile: hostile}
-  )
-  printed = {path: {'initial': (1.0, None, hostile, (hostile,))}}
-  text = page.render([path], printed)
-  for piece in ('<script>alert', '<img', '<b>run'):
-    assert piece not in text
-  assert text.count('&lt;script&gt;alert(1)') > 5
-
-
-def test_settings_of_one_method_are_told_apart(tmp_path):
-  runs = [
-    make_run(tmp_path / 'a'),
-    make_run(tmp_path / 'b', shards_per_client=5),
-    make_run(tmp_path / 'c', log_every=7),  # 'a' again: not a second seed
-  ]
-  runs += [runs[0], f'{tmp_path}/b/../a']  # the same directory is read once
-  text = page.render(runs)
-  names = [row[0] for row in rows(sections(text)['Summary'])[1:]]
-  assert len(names) == 3 and len(set(names)) == 3
-  assert names[1] == 'FedAvg, shards_per_client=5'
-  assert re.findall(r'\.c\d+\{--c:(.*?)\}', text) == [
-    '#0072B2',
-    '#317DBA',
-  ]
-  dashes = re.findall(r'sample c0".*?stroke-dasharray="(.*?)"', text)
-  assert len(set(dashes)) == 2  # beside the solid line
+def test_the_axis_of_unlike_numbers_names_neither(tmp_path, runs):
+  other = make_run(tmp_path / 'a', 'fedprox')
+  file = tmp_path / 'a' / 'metrics.jsonl'
+  file.write_text(file.read_text().replace('initial/', 'x/'))
+  learning = sections(page.render([runs[0], other]))['Learning']
+  chart = learning.partition('<svg')[2].partition('</svg>')[0]
+  assert '>accuracy, %<' in chart and 'accuracy of the clients' not in chart
 
 
 def test_a_method_with_one_view_and_one_client(tmp_path):
-  path = make_run(
-    tmp_path / 'a',
-    'local_only',
-    views={'personal': [9]},
-    classes=[[1, 0, 2]],
-    views_of_config=1,
-  )
-  text = page.render([path])
-  assert 'What each client gained or lost' not in sections(text)
-  assert 'Fine-tuning' not in sections(text)
-  assert rows(sections(text)['Summary'])[1][1:3] == ['–', '45.00 ± 0.00']
+  one = {'views': {'personal': [9]}, 'classes': [[1, 0, 2]]}
+  parts = sections(page.render([make_run(tmp_path, 'local_only', **one)]))
+  assert not parts.keys() & {'What each client gained or lost', 'Fine-tuning'}
+  assert '| – | 45.00 ± 0.00 |' in rows(parts['Summary'])[1]
 
 
-def test_a_run_of_an_earlier_version(tmp_path):
+def test_a_run_of_an_earlier_version_and_one_without_a_number(tmp_path):
   path = make_run(tmp_path / 'a', classes=None)
   (tmp_path / 'a' / 'metrics.jsonl').write_text('{"round": 1, "loss": 2.0}\n')
   parts = sections(page.render([path]))
@@ -262,30 +215,128 @@ def test_a_run_of_an_earlier_version(tmp_path):
   assert 'Not recorded by runs of an earlier version: FedAvg.' in partition
   assert '<svg' not in partition
   assert (
-    'These runs were not evaluated during their rounds.' in parts['Learning']
+    'These runs were not evaluated during their rounds' in parts['Learning']
   )
-  assert rows(parts['Cost'])[1][2:6] == ['–'] * 4
-
-
-def test_a_run_without_a_finite_number(tmp_path):
-  path = make_run(tmp_path / 'a', tests=0, classes=np.zeros((4, 3), int))
+  assert '| – | – | – | – |' in rows(parts['Cost'])[1]
+  path = make_run(tmp_path / 'b', tests=0, classes=np.zeros((4, 3), int))
   assert 'No client has an accuracy.' in page.render([path])
 
 
+def test_names_are_text_and_nothing_else(tmp_path):
+  hostile = '<script>alert(1)</script>"\'><img src=x onerror=y>'
+  more = {'dataset': hostile, hostile: hostile}
+  path = make_run(tmp_path / '<b>run', hostile, **more)
+  text = page.render(
+    [path], {path: {'initial': (1.0, None, hostile, [hostile])}}
+  )
+  assert not any(tag in text for tag in ('<script>alert', '<img', '<b>run'))
+  assert text.count('&lt;script&gt;alert(1)') > 5
+
+
+def test_settings_of_one_method_differ_in_dash_and_not_in_colour(folder, runs):
+  more = [make_run(folder / 'c', shards_per_client=5), make_run(folder / 'd')]
+  again = [runs[0], f'{folder}/d/../a']  # a directory is read once
+  text = page.render([runs[0], *more, *again])
+  names = [row.split(' | ')[0] for row in rows(sections(text)['Summary'])[1:]]
+  assert len({*names}) == 3 and names[1] == 'FedAvg, shards_per_client=5'
+  colours = re.findall(r'\.c\d+\{--c:(.*?)\}', text)
+  assert colours == ['#0072B2', '#317DBA']  # light, dark
+  dashes = re.findall(r'sample c0".*?stroke-dasharray="(.*?)"', text)
+  assert len(set(dashes)) == 2  # beside the solid line
+
+
 def test_many_clients_stay_legible(tmp_path):
-  number = 2000
-  classes = np.random.default_rng(0).integers(0, 9, (number, 100))
-  classes[7] = 0
+  classes = np.random.default_rng(0).integers(0, 9, (2000, 100))
   views = {view: correct * 500 for view, correct in CORRECT.items()}
-  runs = [
-    make_run(tmp_path / f'{seed}', views=views, classes=classes, seed=seed)
-    for seed in (0, 1)
-  ]
-  text = page.render(runs)
+  more = {'views': views, 'classes': classes}
+  paths = [make_run(tmp_path / f'{seed}', seed=seed, **more) for seed in (0, 1)]
+  text = page.render(paths)
   assert 'Drawn: 120 of 2,000 clients, evenly spaced.' in text
   assert 'Too many clients for a table' in text
-  assert 'class="density"' in text
-  assert len(text) < 1_000_000
+  assert 'class="density"' in text and len(text) < 1_000_000
+
+
+def chosen_by_validation(number, view, mean, family='finetuned'):
+  """Return what result.json has where validation chose a round."""
+  last, there = {'mean': 60.0, 'std': 3.0}, {'mean': mean, 'std': 5.0}
+  choice = {'round': number, 'view': view, 'validation_accuracy': mean + 2}
+  best = {'together': {'mean': 68.5, 'std': 1.0}}
+  return {
+    'select': 'validation',
+    'last': {'round': 4, 'view': 'finetuned', 'views': {'finetuned': last}},
+    'validation': {**choice, 'views': {view: there}},
+    'test_best': {family: best},
+  }
+
+
+def test_the_page_shows_the_rounds_that_may_be_chosen(tmp_path, runs):
+  results = [
+    chosen_by_validation(2, 'finetuned_1', 61.0),
+    chosen_by_validation(4, 'finetuned', 63.0),
+    chosen_by_validation(2, 'finetuned', 59.0, 'initial'),
+  ]
+  paths = [
+    make_run(tmp_path / f'{at}', name, seed=seed, more=results[at])
+    for at, (name, seed) in enumerate(
+      [('fedavg', 0), ('fedavg', 1), ('fedbabu', 0)]
+    )
+  ]
+  fedrep = make_run(tmp_path / 'b', 'fedrep')  # without a choice
+  text = last_table([*paths, fedrep])
+  assert 'The round by validation' in text
+  assert rows(text)[1:] == [
+    'FedAvg | 60.00 ± 3.00 2 seeds: 60.00 to 60.00 '
+    '| 62.00 ± 5.00 2 seeds: 61.00 to 63.00 '
+    '| 68.50 ± 1.00 2 seeds: 68.50 to 68.50 '
+    '| 2, finetuned_1; 4, finetuned | 64.00 | validation',
+    'FedBABU | 60.00 ± 3.00 | 59.00 ± 5.00 | – | 2, finetuned | 61.00 '
+    '| validation',
+  ]
+  assert 'by validation' not in last_table(runs)
+
+
+def test_the_page_has_unseen_clients_beside_those_who_took_part(tmp_path, runs):
+  paths = [
+    make_run(
+      tmp_path / f'{seed}',
+      seed=seed,
+      more={
+        'unseen': {
+          'initial': {**UNSEEN, 'mean': 20.0 + 2 * seed},
+          'finetuned': {**UNSEEN, 'mean': 55.0 + 10 * seed},
+        }
+      },
+    )
+    for seed in (0, 1)
+  ]
+  text = last_table([*paths, runs[1]])
+  assert 'Clients who came after training' in text
+  assert rows(text)[1:] == [
+    'FedAvg | 25.00 | 67.50 | 21.00 | 60.00 | -7.50 | 30.00 | 30.00 | 3'
+  ]
+  assert 'came after training' not in last_table(runs)
+
+
+# ---- a page that begins with a question
+
+
+def test_a_page_may_begin_with_a_question_and_its_answers(runs, two):
+  table = make_table('Answers', [Column('Answer')], [[Cell('<yes>')]])
+  names = ['one', 'two', 'three']
+  pair = page.Pair('A less B', 'fedbabu', FIRST, SECOND, names, 'a note')
+  begin = page.Opening('Which & why', 'It is better.', table)
+  text = page.render(runs, {runs[0]: PRINTED}, begin)
+  assert '<h1>Which &amp; why</h1>' in text and 'It is better.' in text
+  assert text.index('&lt;yes&gt;') < text.index('id="summary"')
+  # All below the head is that of the page without an opening.
+  assert text.partition('id="summary"')[2] == two.partition('id="summary"')[2]
+  text = page.render(runs, None, begin._replace(pairs=[pair]))
+  section = text.partition('Client by client')[2].partition('</section>')[0]
+  found = re.findall(r'<title>(\w+): .*?\((\S+)\)', section)
+  assert found == [*zip(names, ['+30.0', '+10.0', '-5.0'], strict=True)]
+  assert 'difference, points' in section and 'a note' in section
+  # The colour of its method, as in the rest of the page.
+  assert '<span class="method c1">A less B</span>' in section
 
 
 # ---- the command
@@ -310,7 +361,7 @@ def command(monkeypatch):
   )
 
 
-def test_the_command_writes_a_page(command, tmp_path):
+def test_the_command_writes_a_page_and_nothing_else(command, tmp_path):
   run, out = make_run(tmp_path / 'a'), tmp_path / 'new' / 'page.html'
   before = sorted(path.name for path in (tmp_path / 'a').rglob('*'))
   command(run, f'--out={out}')
@@ -336,57 +387,6 @@ def test_bad_input_is_a_sentence(command, tmp_path):
     with pytest.raises(BadInput) as caught:
       command(*arguments)
     message = str(caught.value)
-    for part in ('got ', ', expected ', '. Choices: ', '. Likely cause: '):
-      assert part in message, message
-    assert words in message, message
+    parts = ('got ', ', expected ', '. Choices: ', '. Likely cause: ', words)
+    assert all(part in message for part in parts), message
   assert not list(tmp_path.rglob('*.html'))
-
-
-def chosen_by_validation(number, view, mean, **test_best):
-  """Return what result.json has where validation chose a round."""
-  last = {'finetuned': {'mean': 60.0, 'std': 3.0}}
-  return {
-    'select': 'validation',
-    'last': {'round': 4, 'view': 'finetuned', 'views': last},
-    'validation': {
-      'round': number,
-      'view': view,
-      'validation_accuracy': mean + 2,
-      'views': {view: {'mean': mean, 'std': 5.0}},
-    },
-    'test_best': test_best,
-  }
-
-
-def test_the_page_shows_the_rounds_that_may_be_chosen(tmp_path):
-  best = {'together': {'mean': 68.5, 'std': 1.0}}
-  results = [
-    chosen_by_validation(2, 'finetuned_1', 61.0, finetuned=best),
-    chosen_by_validation(4, 'finetuned', 63.0, finetuned=best),
-    chosen_by_validation(2, 'finetuned', 59.0, initial=best),
-  ]
-  runs = [
-    make_run(tmp_path / '0', more=results[0]),
-    make_run(tmp_path / '1', more=results[1], seed=1),
-    make_run(tmp_path / '2', 'fedbabu', more=results[2]),
-    make_run(tmp_path / '3', 'fedrep'),  # without a choice
-  ]
-  *_, text = sections(page.render(runs))['Summary'].split('<table')
-  assert 'The round by validation' in text
-  assert rows(text)[1:] == [
-    [
-      'FedAvg',
-      '60.00 ± 3.00 2 seeds: 60.00 to 60.00',
-      '62.00 ± 5.00 2 seeds: 61.00 to 63.00',
-      '68.50 ± 1.00 2 seeds: 68.50 to 68.50',
-      '2, finetuned_1; 4, finetuned',
-      '64.00',
-      'validation',
-    ],
-    [
-      'FedBABU',
-      *('60.00 ± 3.00', '59.00 ± 5.00', '–', '2, finetuned', '61.00'),
-      'validation',
-    ],
-  ]
-  assert 'by validation' not in page.render(runs[3:])

@@ -15,10 +15,9 @@ from fedjax_pfl.report.charts.lines import Series
 
 def shapes(figure):
   """Return (fill, outline, corners) of every shape of a figure."""
-  (axis,) = figure.axes
   return [
     (to_hex(one.get_facecolor()), to_hex(one.get_edgecolor()), one.get_path())
-    for one in axis.patches
+    for one in figure.axes[0].patches
   ]
 
 
@@ -26,36 +25,28 @@ def words(figure):
   return [text.get_text() for text in figure.axes[0].texts]
 
 
-def draw(*parts, colours=None, **panel):
-  chart = svg.drawing(100, 50, '', *parts)
-  shown = panels.Panel('', chart, **panel)
-  return picture.draw('', [shown], colours or {'c0': '#0072B2'})
+def draw(*parts):
+  chart = svg.drawing(100, 50, '', svg.tag('g', *parts, class_='c0'))
+  return picture.draw('', [panels.Panel('', chart)], {'c0': '#0072B2'})
 
 
 def test_elements_are_where_and_as_the_page_has_them():
   box = svg.tag('rect', x=10, y=20, width=30, height=5, class_='bar')
   lost = svg.tag('rect', x=0, y=0, width=1, height=1, class_='bar lost')
-  figure = draw(svg.tag('g', box, lost, class_='c0'))
-  (bar, hollow) = shapes(figure)
-  assert bar[0] == '#0072b2'
-  corners = bar[2].vertices[:4] - [picture.GAP, picture.GAP]
-  corners -= corners[0] - [10, 20]  # what a panel has above its chart
-  np.testing.assert_allclose(corners, [[10, 20], [40, 20], [40, 25], [10, 25]])
-  assert hollow[:2] == ('#ffffff', '#0072b2')
-  top, bottom = figure.axes[0].get_ylim()
-  assert top > bottom == 0  # downwards, as in SVG
-
-
-def test_a_circle_is_round_and_dots_have_their_size():
   circle = svg.tag('path', d=svg.marker('o', 50.0, 25.0, 5.0), class_='mark')
   cloud = svg.dots([10.0, 20.0], [5.0, 6.0], 10.0)
-  figure = draw(svg.tag('g', circle, cloud, class_='c0'))
-  ((_, _, path),) = shapes(figure)
-  corners = path.vertices[:-1]
-  middle = (corners.max(0) + corners.min(0)) / 2
-  np.testing.assert_allclose(
-    np.linalg.norm(corners - middle, axis=1), 5.0, atol=0.1
-  )
+  figure = draw(box, lost, circle, cloud)
+  bar, hollow, (_, _, path) = shapes(figure)
+  assert bar[0] == '#0072b2' and hollow[:2] == ('#ffffff', '#0072b2')
+  corners = bar[2].vertices[:4] - bar[2].vertices[0]
+  np.testing.assert_allclose(corners, [[0, 0], [30, 0], [30, 5], [0, 5]])
+  top, bottom = figure.axes[0].get_ylim()
+  assert top > bottom == 0  # downwards, as in SVG
+  round_ = path.vertices[:-1]
+  middle = (round_.max(0) + round_.min(0)) / 2
+  radii = np.linalg.norm(round_ - middle, axis=1)
+  np.testing.assert_allclose(radii, 5.0, atol=0.1)
+  np.testing.assert_allclose(middle - bar[2].vertices[0], [40, 5], atol=0.1)
   (dots,) = figure.axes[0].collections
   np.testing.assert_allclose(dots.get_sizes(), (10 * picture.POINTS) ** 2)
   np.testing.assert_allclose(np.diff(dots.get_offsets(), axis=0), [[10, 1]])
@@ -64,11 +55,13 @@ def test_a_circle_is_round_and_dots_have_their_size():
 
 def test_every_chart_of_the_page_can_be_drawn():
   """With the colours of the methods, the words and the legends."""
-  colours, lines = {}, []
-  for at, style in enumerate(styles.STYLES.values()):
-    x = np.arange(4.0)
-    lines.append(Series(style.name, f'c{at}', style, x, x * at, x, x + 90))
-    colours[f'c{at}'] = style.colour
+  x = np.arange(4.0)
+  looks = {f'c{at}': one for at, one in enumerate(styles.STYLES.values())}
+  lines = [
+    Series(style.name, css, style, x, x * at, x, x + 90)
+    for at, (css, style) in enumerate(looks.items())
+  ]
+  colours = {css: style.colour for css, style in looks.items()}
   before, after = np.array([10.0, 20, 30]), np.array([40.0, 50, np.nan])
   change = rows.Change('FedAvg', 'c0', before, after)
   levels = rows.Levels('FedAvg', 'c0', [('mean', 20.0, 45.0)])
@@ -84,15 +77,14 @@ def test_every_chart_of_the_page_can_be_drawn():
   # pyplot has global state, and opens windows.
   assert ('matplotlib.pyplot' in sys.modules) == had_pyplot
   texts = words(figure)
-  for word in ('A & b', 'Over rounds', 'Dot: a client.', 'MOON 45.0', 'client'):
-    assert word in texts
+  expected = {'A & b', 'Over rounds', 'Dot: a client.', 'MOON 45.0', 'client'}
+  assert expected <= {*texts}
   assert sum('A long note.' in text for text in texts) > 1  # broken
   outlines = {outline for _, outline, _ in shapes(figure)}
   assert {colour.lower() for colour in colours.values()} <= outlines
-  width, height = figure.get_size_inches() * 100
-  for text in figure.axes[0].texts:
-    x, y = text.get_position()
-    assert 0 <= x <= width and 0 <= y <= height
+  size = figure.get_size_inches() * 100
+  places = np.array([text.get_position() for text in figure.axes[0].texts])
+  assert (places >= 0).all() and (places <= size).all()
 
 
 # ---- the file and its numbers
@@ -106,8 +98,11 @@ def test_a_figure_and_its_numbers_are_saved(tmp_path, ending):
   assert figure_file.save(draw(), out, ['name', 'value'], table) == out
   assert out.stat().st_size > 500
   with open(out.with_suffix('.csv'), newline='') as stream:
-    rows = [*csv.reader(stream)]
-  assert rows == [['name', 'value'], ['x', '0.3333'], ['y', '']]
+    assert [*csv.reader(stream)] == [
+      ['name', 'value'],
+      ['x', '0.3333'],
+      ['y', ''],
+    ]
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):

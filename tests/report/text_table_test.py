@@ -2,28 +2,27 @@
 
 from fedjax_pfl.report.text_table import table
 
+VIEW = {'mean': 62.14, 'std': 11.36}
+NONE = {'mean': None, 'std': None}
+LATE = {'mean': 60.0, 'std': 2.0}
 
-def test_table():
-  view = {'mean': 62.14, 'std': 11.36}
-  results = [
-    {'algorithm': 'fedavg', 'views': {'initial': view}, 'seconds': 41.23},
-    {
-      'algorithm': 'fedbabu',
-      # Stops on the way of fine-tuning would make the table too wide.
-      'views': {
-        'initial': {'mean': 100.0, 'std': 0.0},
-        'finetuned_1': view,
-        'finetuned': view,
-      },
-      'seconds': 1234.5,
-    },
-    {
-      'algorithm': 'mine',
-      'views': {'initial': {'mean': None, 'std': None}},
-      'seconds': 0,
-    },
-  ]
-  assert table(results).splitlines() == [
+
+def result(algorithm='fedavg', seconds=1, **more):
+  return {'algorithm': algorithm, 'seconds': seconds, **more}
+
+
+def lines(*results):
+  return table(results).splitlines()
+
+
+def test_a_row_for_each_result():
+  # Stops on the way of fine-tuning would make the table too wide.
+  views = {'initial': {'mean': 100.0, 'std': 0.0}, 'finetuned_1': VIEW}
+  assert lines(
+    result(views={'initial': VIEW}, seconds=41.23),
+    result('fedbabu', 1234.5, views={**views, 'finetuned': VIEW}),
+    result('mine', 0, views={'initial': NONE}),
+  ) == [
     'algorithm       initial    finetuned  seconds',
     '---------  ------------  -----------  -------',
     'FedAvg      62.1 ± 11.4            -     41.2',
@@ -32,63 +31,46 @@ def test_table():
   ]
 
 
-def test_the_table_has_the_global_model_where_there_is_one():
-  view = {'mean': 62.14, 'std': 11.36}
-  result = {'algorithm': 'fedper', 'views': {'own': view}, 'seconds': 1}
-  evaluated = {**result, 'algorithm': 'fedavg', 'global': {'accuracy': 47.09}}
-  unknown = {**evaluated, 'global': {'accuracy': None}}
-  heads, _, *rows = table([result, evaluated, unknown]).splitlines()
+def test_the_global_model_and_who_is_left_out_where_there_is_one():
+  own, out = {'own': VIEW}, {'own': {**VIEW, 'num_left_out': 3}}
+  heads, _, *rows = lines(
+    result('fedper', views=own),
+    result(views=out, **{'global': {'accuracy': 47.09}}),
+    result(views=own, **{'global': {'accuracy': None}}),
+  )
   assert heads.split() == ['algorithm', 'own', 'global', 'seconds']
-  assert [row.split()[-2] for row in rows] == ['-', '47.1', '-']
-  assert 'global' not in table([result])
-
-
-def test_the_table_notes_who_is_left_out():
-  def result(name, left_out):
-    view = {'mean': 1.0, 'std': 1.0, 'num_left_out': left_out}
-    return {'algorithm': name, 'views': {'initial': view}, 'seconds': 1}
-
-  lines = table([result('fedavg', 0), result('fedbabu', 3)])
-  assert lines.splitlines()[4:] == [
-    'FedBABU: clients left out of the means, for want of training or test '
+  assert [row.split()[-2] for row in rows[:3]] == ['-', '47.1', '-']
+  assert rows[3:] == [
+    'FedAvg: clients left out of the means, for want of training or test '
     'examples: 3'
   ]
+  assert 'global' not in lines(result(views=own))[0]
 
 
-def with_choice(select, **test_best):
+def with_choice(algorithm, select, **test_best):
   """Return the result of a run whose validation chose an earlier round."""
-  initial, early, late = (
-    {'mean': mean, 'std': 2.0} for mean in (10.0, 61.25, 60.0)
-  )
-  views = {'initial': initial, 'finetuned_1': early, 'finetuned': late}
+  views = {'finetuned_1': {'mean': 61.25, 'std': 2.0}, 'finetuned': LATE}
   worse = {name: {'mean': 50.0, 'std': 1.0} for name in views}
-  chosen = {
-    'round': 5,
-    'view': 'finetuned_1',
-    'validation_accuracy': 64.04,
-    'views': views,
-  }
-  last = {'round': 8, 'view': 'finetuned', 'views': worse}
-  return {
-    'algorithm': 'fedbabu',
-    'seconds': 1,
-    'select': select,
-    'views': {'validation': views, 'last': worse}[select],
-    'validation': chosen,
-    'last': last,
-    'test_best': test_best,
-  }
+  chosen = {'round': 5, 'view': 'finetuned_1', 'validation_accuracy': 64.04}
+  return result(
+    algorithm,
+    select=select,
+    views={'validation': views, 'last': worse}[select],
+    validation={**chosen, 'views': views},
+    last={'round': 8, 'view': 'finetuned', 'views': worse},
+    test_best=test_best,
+  )
 
 
 def test_the_rounds_that_may_be_chosen_stand_side_by_side():
   best = {'together': {'mean': 70.0, 'std': 3.0}}
-  without = {'algorithm': 'fedavg', 'views': {}, 'seconds': 1}
-  results = [
-    with_choice('validation', finetuned=best),
+  without = result(views={})
+  found = lines(
+    with_choice('fedbabu', 'validation', finetuned=best),
     without,
-    {**with_choice('last', initial=best), 'algorithm': 'fedrep'},
-  ]
-  assert table(results).splitlines()[5:] == [
+    with_choice('fedrep', 'last', initial=best),
+  )
+  assert found[5:] == [
     '',
     'round chosen by         last   validation    test_best      result',
     '---------------  -----------  -----------  -----------  ----------',
@@ -101,4 +83,18 @@ def test_the_rounds_that_may_be_chosen_stand_side_by_side():
     'test_best is chosen by the tests, which is optimistic; - without its view '
     'in eval_views',
   ]
-  assert table([without]).count('\n') == 2
+  assert len(lines(without)) == 3
+
+
+def test_clients_who_came_after_training_have_a_table():
+  views = {'initial': VIEW, 'finetuned_1': VIEW, 'finetuned': VIEW}
+  more = {'worst_decile': None, 'num_clients': 3}
+  unseen = {'initial': {'mean': 20.0, 'std': 2.0, **more}}
+  unseen['finetuned'] = {**NONE, **more}
+  found = lines(result(views=views, unseen=unseen), result(views=views))
+  assert found[-3:] == [
+    'unseen clients      initial  finetuned  worst tenth  clients',
+    '--------------  -----------  ---------  -----------  -------',
+    'FedAvg          20.0 ±  2.0          -            -        3',
+  ]
+  assert not any('unseen' in line for line in lines(result(views=views)))

@@ -9,10 +9,9 @@ from fedjax_pfl.report.charts.rows import MAX_DOTS, Change
 from fedjax_pfl.report.charts.svg import (
   Scale,
   drawing,
-  line,
+  levels,
   path_through,
   plain,
-  signed,
   tag,
   text,
   ticks,
@@ -47,40 +46,28 @@ def plot_gains(
   y = Scale(marks[0], marks[-1], HEIGHT - 10, 34)
   x = Scale(0, max(len(order), 1), LEFT, WIDTH - RIGHT)
   parts = [text(0, 13, f'{word}, points', 'label')]
-  for tick in marks:
-    kind = 'grid' if tick else 'axis'
-    parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), kind))
-    parts.append(text(LEFT - 8, y(tick) + 4, signed(tick), 'end'))
-  if len(order) > MAX_DOTS:
-    parts.append(_area(x, y, gains[order]))
-  else:
-    for place, at in enumerate(order):
-      before, after = plain(change.before[at]), plain(change.after[at])
-      words = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
-      parts.append(_bar(x(place), x(place + 1), y(0), y(gains[at]), words))
+  parts += levels(y, marks, LEFT, WIDTH - RIGHT, differences=True)
+  if len(order) > MAX_DOTS:  # one shape
+    places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
+    across = x([places[0], *(places + 0.5), len(order)])
+    data = path_through(across, [y(0), *y(gains[order[places]]), y(0)])
+    title = tag('title', f'{len(order):,} clients')
+    parts.append(tag('path', title, d=f'{data}z', class_='bar'))
+    order = order[:0]
+  gap = min(1.5, 0.2 * (x(1) - x(0)))
+  for place, at in enumerate(order):
+    before, after = plain(change.before[at]), plain(change.after[at])
+    words = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
+    parts.append(
+      tag(
+        'rect',
+        tag('title', words),
+        x=x(place),
+        y=min(y(0), y(gains[at])),
+        width=x(1) - x(0) - gap,
+        height=max(abs(y(gains[at]) - y(0)), 0.5),
+        class_='bar' if gains[at] >= 0 else 'bar lost',
+      )
+    )
   label = f'{change.label}: {word} of every client'
   return drawing(WIDTH, HEIGHT, label, tag('g', *parts, class_=change.css))
-
-
-def _bar(
-  left: float, right: float, zero: float, top: float, words: str
-) -> Markup:
-  gap = min(1.5, 0.2 * (right - left))
-  return tag(
-    'rect',
-    tag('title', words),
-    x=left,
-    y=min(zero, top),
-    width=right - left - gap,
-    height=max(abs(top - zero), 0.5),
-    class_='bar' if top <= zero else 'bar lost',
-  )
-
-
-def _area(x: Scale, y: Scale, gains: np.ndarray) -> Markup:
-  """Draw many sorted bars as one shape."""
-  places = np.unique(np.linspace(0, len(gains) - 1, CORNERS).astype(int))
-  across = x([places[0], *(places + 0.5), len(gains)])
-  data = path_through(across, [y(0), *y(gains[places]), y(0)])
-  words = f'{len(gains):,} clients'
-  return tag('path', tag('title', words), d=f'{data}z', class_='bar')

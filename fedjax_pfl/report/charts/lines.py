@@ -64,9 +64,8 @@ def plot_lines(
 
   A vertical line stands where something `begins`.
   """
-  across = np.concatenate([curve.x for curve in series])
-  last = float(across.max()) if across.max() > 0 else 1.0
-  x = Scale(0.0, last, LEFT, WIDTH - RIGHT)
+  last = max(float(curve.x.max()) for curve in series)
+  x = Scale(0.0, last if last > 0 else 1.0, LEFT, WIDTH - RIGHT)
   heights = [
     part
     for curve in series
@@ -89,17 +88,15 @@ def plot_lines(
   return drawing(WIDTH, HEIGHT, f'{y_label} against {x_label}', *parts)
 
 
-def line_sample(css: str, style: Style) -> Markup:
+def line_sample(series: Series) -> Markup:
   """Draw the line and the mark of a series for a legend."""
-  stroke = tag(
-    'path', d='M0 8h34', class_='line', stroke_dasharray=dash_array(style.dash)
-  )
-  mark = tag('path', d=marker(style.marker, 17, 8, 4), class_='mark')
+  stroke = _stroke('M0 8h34', series.style)
+  mark = tag('path', d=marker(series.style.marker, 17, 8, 4), class_='mark')
   return tag(
     'svg',
     *(stroke, mark),
     viewBox='0 0 34 16',
-    class_=f'sample {css}',
+    class_=f'sample {series.css}',
     aria_hidden='true',
   )
 
@@ -123,6 +120,11 @@ def plot_before_others(
   return drawing(SMALL, LOW, label, tag('g', *parts, class_=css))
 
 
+def _stroke(data: str, style: Style) -> Markup:
+  dash = dash_array(style.dash)
+  return tag('path', d=data, class_='line', stroke_dasharray=dash)
+
+
 def _band(series: Series, x: Scale, y: Scale) -> Markup:
   known = np.isfinite(series.low) & np.isfinite(series.high)
   low, high = y(series.low[known]), y(series.high[known])
@@ -131,19 +133,13 @@ def _band(series: Series, x: Scale, y: Scale) -> Markup:
 
 
 def _line(series: Series, x: Scale, y: Scale) -> Markup:
-  parts = [
-    tag(
-      'path',
-      d=path_through(x(series.x), y(series.y)),
-      class_='line',
-      stroke_dasharray=dash_array(series.style.dash),
-    )
-  ]
-  step = math.ceil(len(series.x) / MARKS)
+  across, heights = x(series.x), y(series.y)
+  parts = [_stroke(path_through(across, heights), series.style)]
+  step = math.ceil(len(across) / MARKS)
   # Counted from the end, so that the last value has a mark.
-  for at in range(len(series.x) - 1, -1, -step):
+  for at in range(len(across) - 1, -1, -step):
     if math.isfinite(series.y[at]):
       words = f'{series.label}, {series.x[at]:,g}: {series.words(at)}'
-      place = marker(series.style.marker, x(series.x[at]), y(series.y[at]), 4)
+      place = marker(series.style.marker, across[at], heights[at], 4)
       parts.append(tag('path', tag('title', words), d=place, class_='mark'))
   return tag('g', *parts, class_=series.css)

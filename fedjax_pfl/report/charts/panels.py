@@ -6,13 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from fedjax_pfl.report.charts import partition as partitions
 from fedjax_pfl.report.charts.lines import Series, line_sample, plot_lines
-from fedjax_pfl.report.charts.partition import (
-  describe_sizes,
-  is_wide,
-  plot_partition,
-  shown_clients,
-)
 from fedjax_pfl.report.charts.svg import plain
 
 
@@ -52,21 +47,18 @@ def curves(
   if not series:
     return []
   keys = tuple(
-    Key(
-      line_sample(line.css, line.style),
-      line.label,
-      plain(line.y[-1], line.digits),
-    )
-    for line in series
+    Key(line_sample(one), one.label, plain(one.y[-1], one.digits))
+    for one in series
   )
   return [Panel(title, plot_lines(series, x_label, y_label, begins), keys=keys)]
 
 
 def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> Panel:
   """Return the panel of examples [K, Y] by client and class."""
-  shown = shown_clients(len(counts))
-  note = f'{describe_sizes(counts)}. Largest dot: {counts.max():,}.'
+  shown = partitions.shown_clients(len(counts))
+  sizes = partitions.describe_sizes(counts)
+  note = f'{sizes}. Largest dot: {counts.max():,}.'
   if len(shown) < len(counts):
     note += f' Drawn: {len(shown)} of {len(counts):,} clients, evenly spaced.'
-  svg = plot_partition(counts, ids, max(int(counts.max()), 1))
-  return Panel(title, svg, note, is_wide=is_wide(counts))
+  svg = partitions.plot_partition(counts, ids, max(int(counts.max()), 1))
+  return Panel(title, svg, note, is_wide=partitions.is_wide(counts))

@@ -59,48 +59,36 @@ def plot_partition(
 
   A triangle below the axis is a client without any example.
   """
-  places = shown_clients(len(counts))
-  num_classes = counts.shape[1]
+  shown, num_classes = shown_clients(len(counts)), counts.shape[1]
   width = WIDE if is_wide(counts) else NARROW
-  across = (width - LEFT - RIGHT) / len(places)
   up = float(np.clip(300 / num_classes, 4, LARGEST))
   bottom = TOP + up * num_classes
-  full = max(LEAST, 0.94 * min(across, up, LARGEST))
+  across = (width - LEFT - RIGHT) / len(shown)
+  x = LEFT + across * (np.arange(len(shown)) + 0.5)
+  y = bottom - up * (np.arange(num_classes) + 0.5)
+  unit = max(LEAST, 0.94 * min(across, up, LARGEST)) / largest**0.5
   parts = [text(0, 13, 'class', 'label')]
-  for tick in _numbers(num_classes):
-    y = bottom - up * (tick + 0.5)
-    parts.append(line(LEFT, y, width - RIGHT, y, 'grid'))
-    parts.append(text(LEFT - 8, y + 4, f'{tick}', 'end'))
-  for tick in _numbers(len(places)):
-    x = LEFT + across * (tick + 0.5)
-    parts.append(text(x, bottom + 22, f'{ids[places[tick]]}', 'middle'))
+  for at in _numbers(num_classes):
+    parts.append(line(LEFT, y[at], width - RIGHT, y[at], 'grid'))
+    parts.append(text(LEFT - 8, y[at] + 4, f'{at}', 'end'))
+  for at in _numbers(len(shown)):
+    parts.append(text(x[at], bottom + 22, f'{ids[shown[at]]}', 'middle'))
   parts.append(text(width - RIGHT, bottom + 42, 'client', 'end', 'label'))
-  for column, place in enumerate(places):
-    x = LEFT + across * (column + 0.5)
-    parts.append(
-      _client(x, bottom, up, counts[place], ids[place], full / largest**0.5)
-    )
+  for column, client in zip(x, shown, strict=True):
+    held, classes = counts[client], np.flatnonzero(counts[client])
+    words = f'{held.sum():,} examples of {len(classes)} classes'
+    title = tag('title', f'client {ids[client]}: {words}')
+    if not len(classes):
+      empty = marker('^', column, bottom + 6, 4)
+      parts.append(tag('path', title, d=empty, class_='empty'))
+      continue
+    sizes: dict[str, list[float]] = {}  # dots of one size are one path
+    for label in classes:
+      size = max(SMALLEST, unit * float(held[label]) ** 0.5)
+      sizes.setdefault(short(size), []).append(y[label])
+    columns = [dots([column] * len(one), one, s) for s, one in sizes.items()]
+    parts.append(tag('g', title, *columns))
   return drawing(width, bottom + BOTTOM, 'examples by client and class', *parts)
-
-
-def _client(
-  x: float, bottom: float, up: float, counts: np.ndarray, name: Any, unit: float
-) -> Markup:
-  """Draw a client as a column of dots, those of one size as one path."""
-  classes = np.flatnonzero(counts)
-  words = f'client {name}: {counts.sum():,} examples of {len(classes)} classes'
-  if not len(classes):
-    empty = marker('^', x, bottom + 6, 4)
-    return tag('path', tag('title', words), d=empty, class_='empty')
-  sizes: dict[str, list[int]] = {}
-  for label in classes:
-    size = max(SMALLEST, unit * float(counts[label]) ** 0.5)
-    sizes.setdefault(short(size), []).append(label)
-  columns = [
-    dots([x] * len(labels), [bottom - up * (y + 0.5) for y in labels], size)
-    for size, labels in sizes.items()
-  ]
-  return tag('g', tag('title', words), *columns)
 
 
 def _numbers(length: int) -> list[int]:

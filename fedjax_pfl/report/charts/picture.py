@@ -10,7 +10,7 @@ import math
 import pathlib
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -24,6 +24,9 @@ PAPER = {'--card': '#ffffff', '--ground': '#ffffff'}
 GAP, LINE, CHARACTER = 34, 19, 6.7  # between panels; of a line of words
 POINTS = 0.72  # in a unit
 COMMAND = re.compile(r'([MLahz])([^MLahz]*)')
+VARIABLE = re.compile(r'var\((--\w+)(?:, ([^()]*))?\)')
+SIDES = {'end': 'right', 'middle': 'center'}
+TURN = np.linspace(math.pi, 0, 13)[1:]  # of half a circle
 
 
 class Place(NamedTuple):
@@ -33,6 +36,7 @@ class Place(NamedTuple):
   x: float
   y: float
   classes: frozenset[str]
+  variables: Mapping[str, str]  # of the style sheet
   colours: Mapping[str, str]  # {css class of a line: colour}
 
 
@@ -47,99 +51,73 @@ def draw(
 
   `colours` are {css class: colour}. No window, no global state.
   """
-  rows = [panels[at : at + columns] for at in range(0, len(panels), columns)]
-  sizes = [[_size(panel) for panel in row] for row in rows]
-  width = max(sum(w + GAP for w, _ in row) for row in sizes) + GAP
+  pieces, width, y = [], 0.0, 58.0 if title else GAP
+  for at in range(0, len(panels), columns):
+    x, height = GAP, 0.0
+    for panel in panels[at : at + columns]:
+      own, wide, high = _pieces(panel)
+      pieces += [(x + left, y + top, svg) for left, top, svg in own]
+      x, height = x + wide + GAP, max(height, high)
+    y, width = y + height + GAP, max(width, x)
   lines = [part for note in notes for part in _wrapped(note, width - 2 * GAP)]
-  top = 58 if title else GAP
-  heights = [max(h for _, h in row) + GAP for row in sizes]
-  height = top + sum(heights) + LINE * len(lines)
+  words = [text(0, LINE * at, line) for at, line in enumerate(lines)]
+  pieces.append((GAP, y, tag('svg', *words)))
+  y += LINE * len(lines)
 
   from matplotlib.figure import Figure  # 0.6 s
 
-  figure = Figure((width / 100, height / 100))
+  figure = Figure((width / 100, y / 100))
   axis = figure.add_axes((0, 0, 1, 1))
   axis.set_axis_off()
-  axis.set(xlim=(0, width), ylim=(height, 0))
-  place = Place(axis, 0, 0, frozenset(), colours)
-  heading = {'size': 12, 'weight': 'bold', 'ha': 'center'}
-  axis.text(width / 2, 34, title, **heading)
-  y = top
-  for row, wide, high in zip(rows, sizes, heights, strict=True):
-    x = GAP
-    for panel, (w, _) in zip(row, wide, strict=True):
-      _panel(panel, w, place._replace(x=x, y=y))
-      x += w + GAP
-    y += high
-  for line in lines:
-    axis.text(GAP, y, line, size=12 * POINTS, color=_rules()[1]['--muted'])
-    y += LINE
+  axis.set(xlim=(0, width), ylim=(y, 0))
+  axis.text(width / 2, 34, title, size=12, weight='bold', ha='center')
+  variables = {**_rules()[-1], **PAPER}
+  for left, top, svg in pieces:
+    place = Place(axis, left, top, frozenset(), variables, colours)
+    _element(ElementTree.fromstring(svg), place)
   return figure
 
 
-def _size(panel: Panel) -> tuple[float, float]:
-  """Return width and height of a panel with its words."""
-  *_, width, height = _box(panel.svg)
-  lines = (
-    bool(panel.title)
-    + len(_wrapped(panel.note, width))
-    + len(_key_places(panel, width))
-  )
-  return width, height + LINE * lines + 14
+def _pieces(
+  panel: Panel,
+) -> tuple[list[tuple[float, float, str]], float, float]:
+  """Return title, note, chart and legend, one below the other.
 
-
-def _box(svg: str) -> list[float]:
-  root = re.search(r'viewBox="([^"]*)"', svg)
-  return [float(number) for number in root[1].split()]
-
-
-def _panel(panel: Panel, width: float, place: Place) -> None:
-  """Draw title, note, chart and legend, one below the other."""
+  Each as (x, y, svg); also the width and the height of all.
+  """
+  box = re.search(r'viewBox="0 0 (\S+) (\S+)"', panel.svg)
+  width, height = float(box[1]), float(box[2])
   words = [text(0, 12, panel.title, 'name')] if panel.title else []
-  y = LINE if panel.title else 0
+  y = LINE * len(words)
   for line in _wrapped(panel.note, width):
     words.append(text(0, y + 12, line))
     y += LINE
   y += 6
-  _draw(drawing(width, y, '', *words), place)
-  _draw(panel.svg, place._replace(y=place.y + y))
-  y += _box(panel.svg)[3] + 8
-  for line in _key_places(panel, width):
-    for x, key in line:
-      at = place._replace(x=place.x + x, y=place.y + y)
-      _draw(key.sample, at)
-      words = f'{key.label} {key.value}'.strip()
-      _draw(tag('svg', text(40, 12, words, 'key')), at)
-    y += LINE
-
-
-def _key_places(panel: Panel, width: float) -> list[list[tuple[float, Any]]]:
-  """Return the keys in lines, each with its place from the left."""
-  lines: list[list[tuple[float, Any]]] = []
+  pieces = [(0, 0, drawing(width, y, '', *words)), (0, y, panel.svg)]
+  y += height + 8 - LINE
   x = math.inf
   for key in panel.keys:
-    space = 60 + CHARACTER * len(f'{key.label} {key.value}')
+    words = f'{key.label} {key.value}'.strip()
+    space = 60 + CHARACTER * len(words)
     if x + space > width + 20:
-      lines.append([])
-      x = 0.0
-    lines[-1].append((x, key))
+      x, y = 0.0, y + LINE
+    pieces.append((x, y, key.sample))
+    pieces.append((x, y, tag('svg', text(40, 12, words, 'key'))))
     x += space
-  return lines
+  return pieces, width, y + LINE
 
 
 def _wrapped(words: str, width: float) -> list[str]:
   return textwrap.wrap(words, max(20, int(width / CHARACTER))) if words else []
 
 
-def _draw(svg: str, place: Place) -> None:
-  """Draw an svg element."""
-  _element(ElementTree.fromstring(svg), place)
-
-
 def _element(element: ElementTree.Element, place: Place) -> None:
+  """Draw an element with all that is in it."""
   own = element.get('class', '').split()
-  place = place._replace(classes=place.classes | {*own})
-  style = _style(element.tag, own, place)
+  found = [place.colours[one] for one in own if one in place.colours]
+  variables = {**place.variables, **({'--c': found[0]} if found else {})}
+  place = place._replace(classes=place.classes | {*own}, variables=variables)
+  style = _style({element.tag, *own}, place)
   style |= {
     name: element.get(name)
     for name in ('opacity', 'stroke-width', 'stroke-dasharray')
@@ -150,13 +128,13 @@ def _element(element: ElementTree.Element, place: Place) -> None:
   elif 'dots' in own:
     _dots(element.get('d'), style, place)
   elif element.tag == 'path':
-    _path(_parts(element.get('d')), style, place)
+    _path(element.get('d'), style, place)
   elif element.tag == 'rect':
     x, y, width, height = (
       float(element.get(name)) for name in ('x', 'y', 'width', 'height')
     )
-    corners = [[x, y], [x + width, y], [x + width, y + height], [x, y + height]]
-    _path([(np.array(corners), True)], style, place)
+    corners = f'L{x + width} {y}L{x + width} {y + height}L{x} {y + height}'
+    _path(f'M{x} {y}{corners}z', style, place)
   for child in element:
     if child.tag != 'title':  # a tooltip
       _element(child, place)
@@ -167,7 +145,6 @@ def _text(
 ) -> None:
   from matplotlib import patheffects
 
-  sides = {'end': 'right', 'middle': 'center'}
   drawn = place.axis.text(
     place.x + float(element.get('x')),
     place.y + float(element.get('y')),
@@ -175,15 +152,13 @@ def _text(
     color=style['fill'],
     size=float(style['font-size'].removesuffix('px')) * POINTS,
     weight='bold' if 'font-weight' in style else 'normal',
-    ha=sides.get(style.get('text-anchor'), 'left'),
+    ha=SIDES.get(style.get('text-anchor'), 'left'),
     parse_math=False,
   )
   if 'paint-order' in style:  # words on a ground of their own
     width = float(style['stroke-width'].removesuffix('px')) * POINTS
-    outline = patheffects.withStroke(
-      linewidth=width, foreground=style['stroke']
-    )
-    drawn.set_path_effects([outline])
+    ground = patheffects.withStroke(linewidth=width, foreground=style['stroke'])
+    drawn.set_path_effects([ground])
 
 
 def _dots(data: str, style: Mapping[str, str], place: Place) -> None:
@@ -198,21 +173,28 @@ def _dots(data: str, style: Mapping[str, str], place: Place) -> None:
   )
 
 
-def _path(
-  parts: Sequence[tuple[np.ndarray, bool]],
-  style: Mapping[str, str],
-  place: Place,
-) -> None:
-  """Draw the parts of a path, each (points, whether it is closed)."""
+def _path(data: str, style: Mapping[str, str], place: Place) -> None:
   from matplotlib.patches import PathPatch
   from matplotlib.path import Path
 
-  paths = [
-    Path(points + [place.x, place.y]) if not closed
-    else Path([*(points + [place.x, place.y]), (0, 0)], closed=True)
-    for points, closed in parts
-  ]  # fmt: skip
-  if not paths:
+  points, codes = [], []
+  for command, words in COMMAND.findall(data):
+    numbers = [float(word) for word in words.split()]
+    x, y = points[-1] if points else (0, 0)
+    if command in 'ML':
+      added = [numbers]
+    elif command == 'h':
+      added = [[x + numbers[0], y]]
+    elif command == 'a':  # half a circle, against the clock
+      radius = numbers[5] / 2
+      middle = np.array([x + radius, y])
+      added = middle + radius * np.stack([np.cos(TURN), np.sin(TURN)], 1)
+    else:
+      added = [[x, y]]
+    code = {'M': Path.MOVETO, 'z': Path.CLOSEPOLY}.get(command, Path.LINETO)
+    points += [*added]
+    codes += [code] * len(added)
+  if not points:
     return
   stroke = style.get('stroke', 'none')
   width = float(style.get('stroke-width', 1)) if stroke != 'none' else 0
@@ -221,7 +203,7 @@ def _path(
   dashes = dash and (0, [float(one) / width for one in dash.split()])
   place.axis.add_patch(
     PathPatch(
-      Path.make_compound_path(*paths),
+      Path(np.array(points) + [place.x, place.y], codes),
       facecolor=style.get('fill', 'black'),
       edgecolor=stroke,
       linewidth=width * POINTS,
@@ -233,75 +215,34 @@ def _path(
   )
 
 
-def _parts(data: str) -> Iterator[tuple[np.ndarray, bool]]:
-  """Yield the points of every part of a path, and whether it is closed."""
-  points: list[Sequence[float]] = []
-  for command, words in COMMAND.findall(data):
-    numbers = [float(word) for word in words.split()]
-    if command == 'M' and points:
-      yield np.array(points), False
-    if command == 'M':
-      points = [numbers]
-    elif command == 'L':
-      points.append(numbers)
-    elif command == 'h':
-      points.append([points[-1][0] + numbers[0], points[-1][1]])
-    elif command == 'a':  # half a circle, against the clock
-      x, y = points[-1]
-      radius = numbers[5] / 2
-      turn = np.linspace(math.pi, 0, 13)[1:]
-      points += [
-        [x + radius + radius * math.cos(one), y + radius * math.sin(one)]
-        for one in turn
-      ]
-    else:
-      yield np.array(points), True
-      points = []
-  if points:
-    yield np.array(points), False
+def _style(names: set[str], place: Place) -> dict[str, str]:
+  """Return the style by the style sheet of an element with these names."""
 
+  def known(found: re.Match) -> str:
+    return place.variables.get(found[1], found[2] or 'none')
 
-def _style(name: str, own: Sequence[str], place: Place) -> dict[str, str]:
-  """Return the style of an element by the style sheet."""
-  rules, variables = _rules()
-  colour = next(
-    (place.colours[one] for one in place.classes if one in place.colours), None
-  )
-  variables = {**variables, **({'--c': colour} if colour else {})}
   style: dict[str, str] = {}
-  for above, last, values in rules:
-    if (last in own or last == name) and above <= place.classes:
+  for (*above, last), values in _rules()[0]:
+    if last in names and {*above} <= place.classes | {'svg'}:
       style |= values
-  return {key: _value(value, variables) for key, value in style.items()}
-
-
-def _value(value: str, variables: Mapping[str, str]) -> str:
-  """Return a value of the style sheet with the values of its variables."""
-  found = re.fullmatch(r'var\((--\w+)(?:, (.*))?\)', value)
-  if not found:
-    return value
-  if found[1] in variables:
-    return variables[found[1]]
-  return _value(found[2] or 'none', variables)
+  # Twice: a variable may have another one as its default.
+  return {
+    key: VARIABLE.sub(known, VARIABLE.sub(known, value))
+    for key, value in style.items()
+  }
 
 
 @functools.cache
-def _rules() -> tuple[list, dict[str, str]]:
-  """Return (classes above, class or tag, values) of all rules; variables."""
+def _rules() -> tuple[list[tuple[list[str], dict]], dict[str, str]]:
+  """Return (names from outside in, values) of all rules; the variables."""
   sheet = re.sub(r'/\*.*?\*/', '', SHEET.read_text('utf-8'), flags=re.S)
   sheet = re.sub(r'@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}', '', sheet)
   rules, variables = [], {}
   for selectors, body in re.findall(r'([^{}]+)\{([^{}]*)\}', sheet):
-    values = {
-      key.strip(): value.strip()
-      for key, _, value in (one.partition(':') for one in body.split(';'))
-      if value
-    }
+    values = dict(re.findall(r'([\w-]+):\s*([^;]+);', body))
+    for selector in selectors.split(','):
+      names = [name.lstrip('.') for name in selector.split()]
+      rules += [(names, values)] * bool(names)
     if selectors.strip() == ':root':
       variables |= values
-    for selector in selectors.split(','):
-      *above, last = selector.split() or ['']
-      if re.fullmatch(r'\.\w+|text', last):
-        names = {one.lstrip('.') for one in above} - {'svg'}
-        rules.append((names, last.lstrip('.'), values))
-  return rules, variables | PAPER
+  return rules, variables

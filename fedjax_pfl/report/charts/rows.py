@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from fedjax_pfl.report.charts.svg import (
   Scale,
+  columns,
   dots,
   drawing,
   enclosing,
@@ -20,7 +21,6 @@ from fedjax_pfl.report.charts.svg import (
   marker,
   plain,
   shape,
-  signed,
   tag,
   text,
 )
@@ -80,34 +80,27 @@ class Row(NamedTuple):
 
 def plot_clients(rows: Sequence[Change]) -> Markup:
   """Draw every client as a dot; box: the middle half, bar: the mean."""
-  groups = [
-    (
-      row.label,
-      row.css,
-      {
-        kind: partial(_cloud, values=values, kind=kind)
-        for kind, values in (('before', row.before), ('after', row.after))
-        if values is not None
-      },
-    )
-    for row in rows
-  ]
+  groups = []
+  for row in rows:
+    sides = {'before': row.before, 'after': row.after}
+    clouds = {
+      kind: partial(_cloud, values=values, kind=kind)
+      for kind, values in sides.items()
+      if values is not None
+    }
+    groups.append((row.label, row.css, clouds))
   return _rows(groups, 'accuracy of a client, %')
 
 
 def plot_levels(rows: Sequence[Levels]) -> Markup:
   """Draw numbers before (hollow) and after (filled)."""
-  groups = [
-    (
-      row.label,
-      row.css,
-      {
-        name: partial(_dumbbell, before=before, after=after)
-        for name, before, after in row.pairs
-      },
-    )
-    for row in rows
-  ]
+  groups = []
+  for row in rows:
+    pairs = {
+      name: partial(_dumbbell, before=before, after=after)
+      for name, before, after in row.pairs
+    }
+    groups.append((row.label, row.css, pairs))
   return _rows(groups, 'accuracy, %')
 
 
@@ -126,20 +119,13 @@ def plot_intervals(
   """
   left, right = margins[0], width - margins[1]
   if axis:
-    x, marks = Scale(axis[0], axis[-1], left, right), list(axis)
+    x, marks = Scale(axis[0], axis[-1], left, right), axis
   else:
-    ends = [
-      [mark.value, mark.low, mark.high] for row in rows for mark in row.marks
-    ]
+    ends = [mark[:3] for row in rows for mark in row.marks]
     clouds = [row.dots for row in rows if row.dots is not None]
     x, marks = enclosing([[0.0], *ends, *clouds], left, right, 6)
   bottom = height * len(rows) + 6
-  parts = []
-  for tick in marks:
-    kind = 'grid' if tick or axis else 'axis'
-    parts.append(line(x(tick), 0, x(tick), bottom, kind))
-    words = f'{tick:g}' if axis else signed(tick)
-    parts.append(text(x(tick), bottom + 18, words, 'middle'))
+  parts = columns(x, marks, 0, bottom, differences=not axis)
   parts.append(text(right, bottom + 38, label, 'end', 'label'))
   for place, row in enumerate(rows):
     y = height * place + height / 2 + 3
@@ -162,8 +148,7 @@ def _interval(
   for one in row.marks:
     if not math.isfinite(one.value):
       continue
-    at = y + one.shift
-    drawn = []
+    at, drawn = y + one.shift, []
     if math.isfinite(one.low) and math.isfinite(one.high):
       drawn.append(line(x(one.low), at, x(one.high), at, 'link'))
     place = marker(one.marker, x(one.value), at, one.size)
@@ -193,10 +178,7 @@ def _rows(
       y += ROW
     y += GAP
     parts.append(tag('g', *inner, class_=css))
-  grid = []
-  for tick in PERCENT:
-    grid.append(line(x(tick), 20, x(tick), y, 'grid'))
-    grid.append(text(x(tick), y + 18, f'{tick}', 'middle'))
+  grid = columns(x, PERCENT, 20, y)
   grid.append(text(WIDTH - RIGHT, y + 40, label, 'end', 'label'))
   return drawing(WIDTH, y + 46, label, *grid, *parts)
 
@@ -216,7 +198,10 @@ def _cloud(x: Scale, y: float, values: np.ndarray, kind: str) -> Markup:
   box = tag('rect', **place, height=14, rx=2, class_='box')
   mean = line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
   if values.size > MAX_DOTS:
-    points = _density(x, y, values)
+    counts, edges = np.histogram(values, bins=50, range=(0, 100))
+    half = 11 * counts / counts.max()
+    data = shape(x((edges[1:] + edges[:-1]) / 2), y - half, y + half)
+    points = tag('path', d=data, class_='density')
   else:
     points = dots(x(values), y + _spread(values.size, 18) - 9, 4.4)
   return tag('g', tag('title', words), points, box, mean, class_=kind)
@@ -227,26 +212,18 @@ def _spread(number: int, height: float) -> np.ndarray:
   return height * (np.arange(number) * 0.618 % 1)
 
 
-def _density(x: Scale, y: float, values: np.ndarray) -> Markup:
-  counts, edges = np.histogram(values, bins=50, range=(0, 100))
-  half = 11 * counts / counts.max()
-  middles = x((edges[1:] + edges[:-1]) / 2)
-  return tag('path', d=shape(middles, y - half, y + half), class_='density')
-
-
 def _dumbbell(x: Scale, y: float, before: float, after: float) -> Markup:
   if not math.isfinite(after):
     return text(x(0) + 4, y + 4, 'no client')
   sides = (-10, 'end'), (10, 'start')
   if before > after:
     sides = sides[::-1]
+  ends = [(after, 'mark', sides[1], ('strong',))]
   parts = []
   if math.isfinite(before):
     parts.append(line(x(before), y, x(after), y, 'link'))
-    parts.append(tag('path', d=marker('o', x(before), y, 5), class_='hollow'))
-    shift, side = sides[0]
-    parts.append(text(x(before) + shift, y + 4, plain(before), side))
-  parts.append(tag('path', d=marker('o', x(after), y, 5), class_='mark'))
-  shift, side = sides[1]
-  parts.append(text(x(after) + shift, y + 4, plain(after), side, 'strong'))
+    ends.insert(0, (before, 'hollow', sides[0], ()))
+  for value, kind, (shift, side), weight in ends:
+    parts.append(tag('path', d=marker('o', x(value), y, 5), class_=kind))
+    parts.append(text(x(value) + shift, y + 4, plain(value), side, *weight))
   return tag('g', *parts)

@@ -13,22 +13,36 @@ import numpy as np
 from markupsafe import Markup, escape
 
 LINE_WIDTH = 2.0  # dashes are in units of it
-# Corners of markers: number of sides, and the angle of the first corner.
-POLYGONS = {
-  's': (4, 45),
-  'D': (4, 0),
-  'd': (4, 0),
-  '^': (3, -90),
-  'v': (3, 90),
-  '<': (3, 180),
-  '>': (3, 0),
-  'p': (5, -90),
-  'h': (6, -90),
-  'H': (6, 0),
-  '8': (8, 22.5),
-}
 PLUS = [(1, 3), (1, 1), (3, 1), (3, -1), (1, -1), (1, -3)]
 PLUS = PLUS + [(-x, -y) for x, y in PLUS]
+
+
+def _polygon(
+  number: int, first: float, radii: Sequence[float] = (1.2,), thin: float = 1
+) -> np.ndarray:
+  """Return the corners of a polygon, from the one at the angle `first`."""
+  angle = np.radians(first + 360 * np.arange(number) / number)
+  radius = np.resize(radii, number)
+  return np.stack([thin * radius * np.cos(angle), radius * np.sin(angle)], 1)
+
+
+# Corners of markers of matplotlib, [N, 2].
+CORNERS = {
+  's': _polygon(4, 45),
+  'D': _polygon(4, 0),
+  'd': _polygon(4, 0, thin=0.6),
+  '^': _polygon(3, -90),
+  'v': _polygon(3, 90),
+  '<': _polygon(3, 180),
+  '>': _polygon(3, 0),
+  'p': _polygon(5, -90),
+  'h': _polygon(6, -90),
+  'H': _polygon(6, 0),
+  '8': _polygon(8, 22.5),
+  '*': _polygon(10, -90, (1.35, 0.6)),
+  'P': np.array(PLUS) / 2.7,
+  'X': np.array(PLUS) @ [[1, 1], [-1, 1]] / 2.7 / 2**0.5,
+}
 
 
 class Scale(NamedTuple):
@@ -102,21 +116,7 @@ def marker(kind: str, x: float, y: float, size: float) -> str:
     arc = f'a{short(size)} {short(size)} 0 1 0 '
     across = short(2 * size)
     return f'M{_at(x - size, y)}{arc}{across} 0{arc}-{across} 0z'
-  if kind in ('P', 'X'):
-    turned = math.radians(45 if kind == 'X' else 0)
-    corners = [
-      (
-        (a * math.cos(turned) - b * math.sin(turned)) / 2.7,
-        (a * math.sin(turned) + b * math.cos(turned)) / 2.7,
-      )
-      for a, b in PLUS
-    ]
-  elif kind == '*':
-    corners = _corners(10, -90, [1.35, 0.6])
-  else:
-    corners = _corners(*POLYGONS[kind], [1.2])
-  thin = 0.6 if kind == 'd' else 1
-  places = [_at(x + size * thin * a, y + size * b) for a, b in corners]
+  places = [_at(*corner) for corner in np.array([x, y]) + size * CORNERS[kind]]
   return f'M{"L".join(places)}z'
 
 
@@ -138,19 +138,43 @@ def enclosing(
 
 
 def levels(
-  y: Scale, marks: Iterable[float], left: float, right: float, gap: float = 8
+  y: Scale,
+  marks: Iterable[float],
+  left: float,
+  right: float,
+  gap: float = 8,
+  differences: bool = False,
 ) -> list[Markup]:
   """Return a horizontal line for every tick of y, and its number."""
   parts = []
   for mark in marks:
-    parts.append(line(left, y(mark), right, y(mark), 'grid'))
-    parts.append(text(left - gap, y(mark) + 4, f'{mark:g}', 'end'))
+    kind, words = _tick(mark, differences)
+    parts.append(line(left, y(mark), right, y(mark), kind))
+    parts.append(text(left - gap, y(mark) + 4, words, 'end'))
   return parts
 
 
-def signed(value: float) -> str:
-  """Return the number of a tick of differences: '+5', '0', '-5'."""
-  return f'{value:+g}'.replace('+0', '0')
+def columns(
+  x: Scale,
+  marks: Iterable[float],
+  top: float,
+  bottom: float,
+  differences: bool = False,
+) -> list[Markup]:
+  """Return a vertical line for every tick of x, and its number below."""
+  parts = []
+  for mark in marks:
+    kind, words = _tick(mark, differences)
+    parts.append(line(x(mark), top, x(mark), bottom, kind))
+    parts.append(text(x(mark), bottom + 18, words, 'middle'))
+  return parts
+
+
+def _tick(mark: float, differences: bool) -> tuple[str, str]:
+  """Return the class of a tick's line and its number: '5', or '+5'."""
+  if not differences:
+    return 'grid', f'{mark:g}'
+  return 'grid' if mark else 'axis', f'{mark:+g}'.replace('+0', '0')
 
 
 def shape(x: Sequence[float], low: Sequence, high: Sequence) -> str:
@@ -186,19 +210,6 @@ def short(value: Any) -> str:
     words = f'{value:.1f}'.removesuffix('.0')
     return '0' if words == '-0' else words
   return str(value)
-
-
-def _corners(number: int, first: float, radii: Sequence[float]) -> list:
-  angles = [
-    math.radians(first + 360 * corner / number) for corner in range(number)
-  ]
-  return [
-    (
-      radii[corner % len(radii)] * math.cos(angle),
-      radii[corner % len(radii)] * math.sin(angle),
-    )
-    for corner, angle in enumerate(angles)
-  ]
 
 
 def _at(x: float, y: float) -> str:

@@ -51,8 +51,15 @@ def plot_heat_map(
     y = top + place * CELL
     parts.append(text(left - 8, y + CELL / 2 + 4, row, 'end', 'row'))
     for at, column in enumerate(columns):
-      value, is_best = cells.get((row, column), np.nan), (row, column) == best
-      parts += _cell(left + at * width, y, width, value, shade, is_best)
+      x, value = left + at * width, cells.get((row, column), np.nan)
+      box = {'x': x + 1, 'y': y + 1, 'width': width - 2, 'height': CELL - 2}
+      if np.isfinite(value):
+        opacity = f'{float(shade(value)):.2f}'
+        parts.append(tag('rect', **box, class_='swatch', opacity=opacity))
+      if (row, column) == best:
+        parts.append(tag('rect', **box, class_='frame'))
+      middle = x + width / 2, y + CELL / 2 + 4
+      parts.append(text(*middle, plain(value), 'middle', 'strong'))
   height = top + len(rows) * CELL + 4
   label = f'accuracy, {names[0]} against {names[1]}'
   return drawing(WIDTH, height, label, tag('g', *parts, class_=css))
@@ -91,18 +98,3 @@ def plot_strip(
   parts.append(text(WIDTH, STRIP - 4, name, 'end', 'label'))
   label = f'accuracy against {name}'
   return drawing(WIDTH, STRIP, label, tag('g', *parts, class_=css))
-
-
-def _cell(
-  x: float, y: float, width: float, value: float, shade: Scale, is_best: bool
-) -> list[Markup]:
-  """Return a coloured box with its number; of the best with a frame."""
-  box = {'x': x + 1, 'y': y + 1, 'width': width - 2, 'height': CELL - 2}
-  parts = []
-  if np.isfinite(value):
-    opacity = f'{float(shade(value)):.2f}'
-    parts.append(tag('rect', **box, class_='swatch', opacity=opacity))
-  if is_best:
-    parts.append(tag('rect', **box, class_='frame'))
-  middle = x + width / 2, y + CELL / 2 + 4
-  return [*parts, text(*middle, plain(value), 'middle', 'strong')]

@@ -46,13 +46,17 @@ class Opening(NamedTuple):
 
 def spread(groups: Sequence[Group]) -> Section:
   """Return the accuracies of all clients, their mean and worst decile."""
-  levels = []
-  for group in groups:
-    pairs = [
-      (word, group.mean(group.before, name), group.mean(group.after, name))
-      for word, name in MEASURES
-    ]
-    levels.append(Levels(group.label, group.css, pairs))
+  levels = [
+    Levels(
+      group.label,
+      group.css,
+      [
+        (word, group.mean(group.before, name), group.mean(group.after, name))
+        for word, name in MEASURES
+      ],
+    )
+    for group in groups
+  ]
   return Section(
     'Before and after personalisation',
     f'The views compared: {views_in_words(groups)}.',
@@ -74,51 +78,53 @@ def spread(groups: Sequence[Group]) -> Section:
 def gains(groups: Sequence[Group]) -> Section | None:
   """Return each client's gain or loss; None without a view before."""
   shown = [group for group in groups if group.before is not None]
-  if not shown:
-    return None
-  changes = [group.change for group in shown]
-  ends = ends_of(changes)
-  figures = [
-    Panel(
-      group.label,
-      plot_gains(change, group.client_names, ends),
-      _describe_gains(change.gains),
-      css=group.css,
-    )
-    for group, change in zip(shown, changes, strict=True)
-  ]
-  words = (
-    'One bar for each client, from the largest gain to the largest loss; all '
-    'charts share one axis.'
+  return _bars(
+    'What each client gained or lost',
+    'One bar for each client, from the largest gain to the largest loss',
+    'gain',
+    [(group.change, group.client_names, '') for group in shown],
   )
-  return Section('What each client gained or lost', words, figures)
 
 
 def pairs(opening: Opening, groups: Sequence[Group]) -> Section | None:
   """Return the section of pairs; None without any."""
-  if not opening.pairs:
-    return None
   css = {group.first.method: group.css for group in groups}
-  changes = [
-    Change(pair.label, css.get(pair.method, ''), pair.second, pair.first)
-    for pair in opening.pairs
-  ]
-  ends = ends_of(changes)
+  return _bars(
+    'Client by client',
+    'One bar for each client: its accuracy with the first method less that '
+    'with the second, from the largest to the smallest',
+    'difference',
+    [
+      (
+        Change(one.label, css.get(one.method, ''), one.second, one.first),
+        one.names,
+        one.note,
+      )
+      for one in opening.pairs
+    ],
+  )
+
+
+def _bars(
+  title: str,
+  text: str,
+  word: str,
+  shown: Sequence[tuple[Change, Sequence[str], str]],
+) -> Section | None:
+  """Return a chart for each (change, names, note), on one axis."""
+  if not shown:
+    return None
+  ends = ends_of([change for change, *_ in shown])
   figures = [
     Panel(
-      pair.label,
-      plot_gains(change, pair.names, ends, word='difference'),
-      pair.note,
+      change.label,
+      plot_gains(change, names, ends, word=word),
+      note or _describe_gains(change.gains),
       css=change.css,
     )
-    for pair, change in zip(opening.pairs, changes, strict=True)
+    for change, names, note in shown
   ]
-  words = (
-    'One bar for each client: its accuracy with the first method less that '
-    'with the second, from the largest to the smallest; all charts share one '
-    'axis.'
-  )
-  return Section('Client by client', words, figures)
+  return Section(title, f'{text}; all charts share one axis.', figures)
 
 
 def partition(groups: Sequence[Group]) -> Section:
@@ -133,12 +139,10 @@ def partition(groups: Sequence[Group]) -> Section:
   figures = []
   for run, labels in found.values():
     suffix = f' ({"; ".join(labels)})' if len(found) > 1 else ''
+    held, ids = run.clients, run.clients.ids
     figures += [
-      panels.partition(f'{word}{suffix}', counts, run.clients.ids)
-      for word, counts in (
-        ('Training', run.clients.train_classes),
-        ('Testing', run.clients.test_classes),
-      )
+      panels.partition(f'Training{suffix}', held.train_classes, ids),
+      panels.partition(f'Testing{suffix}', held.test_classes, ids),
     ]
   words = []
   if found:

@@ -25,16 +25,14 @@ def learning(groups: Sequence[Group]) -> Section:
     words = 'These runs were not evaluated during their rounds.'
     return Section('Learning', words, [])
   figures = [*_over_rounds(groups, firsts), *_over_bytes(groups, firsts)]
-  for name in dict.fromkeys(
-    name for names in evaluated.values() for name in names
-  ):
-    labels = [
-      label
+  known = [name for names in evaluated.values() for name in names]
+  for name in dict.fromkeys(known):
+    others = {
+      label: name
       for label, names in evaluated.items()
       if name in names and name != firsts[label]
-    ]
-    if labels:
-      figures += _over_rounds(groups, dict.fromkeys(labels, name))
+    }
+    figures += _over_rounds(groups, others)
   words = 'Test accuracy while the server learns.'
   if any(len(group.runs) > 1 for group in groups):
     words += (
@@ -83,9 +81,8 @@ def series(
 def _evaluated(group: Group) -> list[str]:
   """Return the accuracies in the metrics: that of the first view first."""
   names = [f'{view}{ACCURACY}' for view in [*group.first.views, 'global']]
-  names += sorted(
-    name for name in group.first.logged() if name.endswith(ACCURACY)
-  )
+  logged = sorted(group.first.logged())
+  names += [name for name in logged if name.endswith(ACCURACY)]
   return [
     name
     for name in dict.fromkeys(names)
@@ -98,45 +95,63 @@ def _over_rounds(
 ) -> list[Panel]:
   """Draw a number of the metrics of every line that has one in `names`."""
   lines = [
-    series(group, *group.curve(names[group.label]), _view(group, names))
+    (group, *group.curve(names[group.label]))
     for group in groups
     if group.label in names
   ]
-  title = f'{_title(names)} over rounds'
-  return panels.curves(title, lines, ROUNDS, _what(names))
+  return _curves(lines, names, 'rounds', ROUNDS)
 
 
 def _over_bytes(
   groups: Sequence[Group], names: Mapping[str, str]
 ) -> list[Panel]:
   """Draw the same over the bytes that all clients have sent and received."""
-  found = []
+  lines = []
   for group in groups:
-    if group.label not in names:
-      continue
-    rounds, accuracy = group.curve(names[group.label])
-    sent = _sent_until(group, rounds)
-    if sent is not None and sent.any():  # not where nothing is sent
-      found.append((group, sent, accuracy))
-  if not found:
-    return []
-  largest = max(float(sent.max(initial=0)) for _, sent, _ in found)
+    if group.label in names:
+      rounds, accuracy = group.curve(names[group.label])
+      lines.append((group, _sent_until(group, rounds), accuracy))
+  lines = [line for line in lines if line[1].any()]  # where anything is sent
+  largest = max((float(sent.max()) for _, sent, _ in lines), default=0)
   unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
-  lines = [
-    series(group, x / unit, y, _view(group, names)) for group, x, y in found
-  ]
-  title = f'{_title(names)} over bytes'
-  return panels.curves(title, lines, f'{word} sent, down and up', _what(names))
+  lines = [(group, sent / unit, accuracy) for group, sent, accuracy in lines]
+  return _curves(lines, names, 'bytes', f'{word} sent, down and up')
 
 
-def _sent_until(group: Group, rounds: np.ndarray) -> np.ndarray | None:
-  """Return the bytes up to these rounds [T]; None: not recorded."""
+def _sent_until(group: Group, rounds: np.ndarray) -> np.ndarray:
+  """Return the bytes up to these rounds [T]; zeros: not recorded."""
   at, down = group.first.curve('bytes_down')  # seeds send alike
   _, up = group.first.curve('bytes_up')
   if not len(at) or len(down) != len(up):
-    return None
+    return np.zeros(len(rounds))
   totals = np.concatenate([[0], np.cumsum(down + up)])
   return totals[np.searchsorted(at, rounds, side='right')]
+
+
+def _curves(
+  lines: Sequence[tuple[Group, np.ndarray, np.ndarray]],
+  names: Mapping[str, str],
+  over: str,
+  x_label: str,
+) -> list[Panel]:
+  """Return the chart of lines (group, x, values), in words for their names."""
+  views = {label: name.removesuffix(ACCURACY) for label, name in names.items()}
+  several = len({*views.values()}) > 1
+  if several:
+    title = 'Accuracy'
+  else:
+    view = min(views.values(), default='')
+    title = f'{"Server" if view == "global" else view.capitalize()} accuracy'
+  if len({name == SERVER for name in names.values()}) > 1:
+    y_label = 'accuracy, %'
+  else:
+    is_server = SERVER in names.values()
+    y_label = 'accuracy on the whole test set, %' if is_server else MEAN
+  drawn = [
+    series(group, x, values, views[group.label] if several else '')
+    for group, x, values in lines
+  ]
+  return panels.curves(f'{title} over {over}', drawn, x_label, y_label)
 
 
 def _stops(group: Group) -> dict[int, str]:
@@ -150,24 +165,3 @@ def _stops(group: Group) -> dict[int, str]:
   if last and 'finetuned' in views:
     stops[max(np.atleast_1d(last).tolist())] = 'finetuned'
   return dict(sorted(stops.items()))
-
-
-def _view(group: Group, names: Mapping[str, str]) -> str:
-  """Return the view of a number where not all lines have that one."""
-  is_common = len(set(names.values())) == 1
-  return '' if is_common else names[group.label].removesuffix(ACCURACY)
-
-
-def _title(names: Mapping[str, str]) -> str:
-  views = {name.removesuffix(ACCURACY) for name in names.values()}
-  if len(views) > 1:
-    return 'Accuracy'
-  word = {'global': 'Server'}.get(min(views), min(views).capitalize())
-  return f'{word} accuracy'
-
-
-def _what(names: Mapping[str, str]) -> str:
-  found = {name == SERVER for name in names.values()}
-  if len(found) > 1:
-    return 'accuracy, %'
-  return 'accuracy on the whole test set, %' if True in found else MEAN

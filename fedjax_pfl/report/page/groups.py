@@ -5,19 +5,14 @@ other groups of that method.
 """
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report.charts.rows import Change
-from fedjax_pfl.report.finished_runs import (
-  FinishedRun,
-  chosen_by_tests,
-  either,
-  first_and_after,
-)
+from fedjax_pfl.report.finished_runs import FinishedRun, either
 from fedjax_pfl.report.styles import Style, spare_dashes, style_of
 from fedjax_pfl.runs.identity import flatten
 
@@ -31,7 +26,7 @@ UNTRAINED = (
 )
 MAX_SETTINGS = 3  # in a label; with more, it has the folder's name instead
 
-Views = str | Sequence[str]  # one of all seeds, or one for each of them
+Views = str | Sequence[str] | None  # one of all seeds, one for each, or none
 
 
 class Group(NamedTuple):
@@ -54,7 +49,7 @@ class Group(NamedTuple):
   @property
   def before(self) -> str | None:
     """Return the view before personalisation; None for one view."""
-    return first_and_after(self.first.views, self.first.result)[0]
+    return self.first.before
 
   @property
   def after(self) -> tuple[str, ...]:
@@ -62,13 +57,16 @@ class Group(NamedTuple):
 
     Validation, or the tests, may choose another of a family for every seed.
     """
-    return tuple(first_and_after(run.views, run.result)[1] for run in self.runs)
+    return tuple(run.after for run in self.runs)
 
   @property
   def change(self) -> Change:
     """Return the accuracy of the clients of all seeds, before and after."""
-    before = None if self.before is None else self._pooled(self.before)
-    return Change(self.label, self.css, before, self._pooled(self.after))
+    before, after = (
+      views and np.concatenate([r.accuracy(v) for r, v in self._each(views)])
+      for views in (self.before, self.after)
+    )
+    return Change(self.label, self.css, before, after)
 
   @property
   def client_names(self) -> list[str]:
@@ -80,28 +78,20 @@ class Group(NamedTuple):
       for client in run.clients.ids
     ]
 
-  @property
-  def chosen_by_tests(self) -> list[str]:
-    """Return the views of the seeds that the tests have chosen."""
-    chosen = [chosen_by_tests(run.views, run.result) for run in self.runs]
-    return [view for view in chosen if view]
-
   def numbers(
-    self, views: Views | None, quantity: str, part: str = 'views'
+    self, views: Views, quantity: str, part: str = 'views'
   ) -> np.ndarray:
     """Return a number of a view's summary for every seed, [S]; NaN if absent.
 
     `part` 'unseen' is that of the clients who came after training.
     """
-    if views is None:
-      return np.full(len(self.runs), np.nan)
     values = [
       run.result[part].get(view, {}).get(quantity)
       for run, view in self._each(views)
     ]
     return np.array([np.nan if one is None else one for one in values], float)
 
-  def mean(self, views: Views | None, quantity: str) -> float:
+  def mean(self, views: Views, quantity: str) -> float:
     """Return the mean of such numbers over seeds."""
     return float(np.mean(self.numbers(views, quantity)))
 
@@ -114,15 +104,11 @@ class Group(NamedTuple):
     values = [one[1][np.isin(one[0], rounds)] for one in curves]
     return rounds, np.stack(values)
 
-  def _each(self, views: Views) -> Iterator[tuple[FinishedRun, str]]:
+  def _each(self, views: Views) -> list[tuple[FinishedRun, Any]]:
     """Return every run with its view."""
-    each = [views] * len(self.runs) if isinstance(views, str) else views
-    return zip(self.runs, each, strict=True)
-
-  def _pooled(self, views: Views) -> np.ndarray:
-    return np.concatenate(
-      [run.accuracy(view) for run, view in self._each(views)]
-    )
+    is_shared = views is None or isinstance(views, str)
+    each = [views] * len(self.runs) if is_shared else views
+    return list(zip(self.runs, each, strict=True))
 
 
 def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
@@ -137,18 +123,16 @@ def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
       copies += 1
     found.setdefault((key, copies), []).append(run)
   sets = list(found.values())
-  css: dict[str, str] = {}
-  met: collections.Counter = collections.Counter()
+  met: dict[str, list[Group]] = collections.defaultdict(list)  # by method
   groups = []
   for one, label in zip(sets, _labels(sets), strict=True):
-    method = one[0].method
-    css.setdefault(method, f'c{len(css)}')
-    style = style_of(method)
-    if met[method]:  # later groups of a method differ in dash
+    style, others = style_of(one[0].method), met[one[0].method]
+    if others:  # later groups of a method differ in dash
       spare = spare_dashes(style)
-      style = style._replace(dash=spare[(met[method] - 1) % len(spare)])
-    met[method] += 1
-    groups.append(Group(label, style, css[method], tuple(one)))
+      style = style._replace(dash=spare[(len(others) - 1) % len(spare)])
+    css = others[0].css if others else f'c{len(met) - 1}'
+    groups.append(Group(label, style, css, tuple(one)))
+    others.append(groups[-1])
   return groups
 
 
@@ -176,9 +160,8 @@ def views_in_words(groups: Sequence[Group]) -> str:
   """Return 'initial and finetuned', or the views of each group."""
   by_words: dict[str, list[str]] = {}
   for group in groups:
-    name = either(group.after)
-    word = name if group.before is None else f'{group.before} and {name}'
-    by_words.setdefault(word, []).append(group.label)
+    words = [*filter(None, [group.before]), either(group.after)]
+    by_words.setdefault(' and '.join(words), []).append(group.label)
   if len(by_words) == 1:
     return next(iter(by_words))
   return '; '.join(
@@ -193,12 +176,15 @@ def _labels(sets: Sequence[list[FinishedRun]]) -> list[str]:
     peers = [
       flatten(other.config) for other, *_ in sets if other.method == run.method
     ]
-    words = [
-      f'{_name(field, peers)}={_short(value, field, peers)}'
-      for field, value in flatten(run.config).items()
-      if field not in UNTRAINED
-      and any(peer.get(field, value) != value for peer in peers)
-    ]
+    words = []
+    for field, value in flatten(run.config).items():
+      values = [value, *(peer.get(field, value) for peer in peers)]
+      if field in UNTRAINED or all(one == value for one in values):
+        continue
+      # 'mu' for 'hp.mu', unless a field of its own has that name.
+      name = field.removeprefix('hp.')
+      name = field if any(name in peer for peer in peers) else name
+      words.append(f'{name}={without_digests(values)[0]}')
     if len(words) > MAX_SETTINGS or (len(peers) > 1 and not words):
       words = [run.path.resolve().name]
     labels.append(', '.join([style_of(run.method).name, *words]))
@@ -206,16 +192,6 @@ def _labels(sets: Sequence[list[FinishedRun]]) -> list[str]:
     label if labels.count(label) == 1 else f'{label}, {one[0].path}'
     for label, one in zip(labels, sets, strict=True)
   ]
-
-
-def _name(field: str, peers: Sequence[dict[str, Any]]) -> str:
-  """Return 'mu' for 'hp.mu', unless a field of its own has that name."""
-  short = field.removeprefix('hp.')
-  return field if any(short in peer for peer in peers) else short
-
-
-def _short(value: Any, field: str, peers: Sequence[dict[str, Any]]) -> Any:
-  return without_digests([value, *(peer.get(field) for peer in peers)])[0]
 
 
 def _plain(value: Any) -> Any:

@@ -85,12 +85,9 @@ def render(
   >>> html = render(['runs/fedavg', 'runs/fedbabu'])
   """
   groups = make_groups(read_comparable(workdirs))
-  printed = _printed(groups, published or {})
-  head, sweep = _head(groups), sweep_section.find_sweep(groups)
-  if sweep and sweep.on_validation:
-    head['lead'] = sweep_section.lead(sweep)
-  if begin is not None:
-    head |= {'title': begin.title, 'lead': begin.lead}
+  common, sweep = common_settings(groups), sweep_section.find_sweep(groups)
+  is_chosen = sweep and sweep.on_validation
+  title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
   sections = [
     begin and client_sections.pairs(begin, groups),
     curve_sections.learning(groups),
@@ -99,17 +96,18 @@ def render(
     curve_sections.finetuning(groups),
     client_sections.partition(groups),
   ]
-  config_files = [
-    (f'{run.path}', json.dumps(run.record, indent=2, ensure_ascii=False))
-    for group in groups
-    for run in group.runs
-  ]
   return load_template(TEMPLATE).render(
-    **head,
+    title=begin.title if begin else title,
+    lead=begin.lead
+    if begin
+    else sweep_section.lead(sweep)
+    if is_chosen
+    else _lead(groups),
+    facts=[(name, value) for name, value in _facts(groups, common) if value],
     answers=begin and begin.table,
     sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods={group.css: style_of(group.first.method) for group in groups},
-    summary=summary_tables.summary(groups, printed),
+    summary=summary_tables.summary(groups, _printed(groups, published or {})),
     choices=summary_tables.choices(groups),
     unseen=summary_tables.unseen_clients(groups),
     sections=[section for section in sections if section],
@@ -118,11 +116,14 @@ def render(
     clients=run_tables.clients(groups),
     differences=run_tables.differences(groups),
     agreements=[
-      (field, json.dumps(value))
-      for field, value in sorted(common_settings(groups).items())
+      (field, json.dumps(value)) for field, value in sorted(common.items())
     ],
     runs=run_tables.runs(groups),
-    records=config_files,
+    records=[
+      (run.path, json.dumps(run.record, indent=2, ensure_ascii=False))
+      for group in groups
+      for run in group.runs
+    ],
   )
 
 
@@ -130,10 +131,8 @@ def load_template(name: str, *folders: pathlib.Path):
   """Return a template of these folders or of this one, all text escaped."""
   import jinja2  # 0.1 s
 
-  places = [*folders, pathlib.Path(__file__).parent]
-  loader = jinja2.FileSystemLoader(places)
   environment = jinja2.Environment(
-    loader=loader,
+    loader=jinja2.FileSystemLoader([*folders, pathlib.Path(__file__).parent]),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -152,24 +151,11 @@ def _printed(
   groups: Sequence[Group], published: Published
 ) -> list[summary_tables.Printed]:
   """Return the published numbers for every line: those of its first run."""
-  known = {
-    os.path.realpath(path): numbers for path, numbers in published.items()
-  }
-  found = []
-  for group in groups:
-    paths = [os.path.realpath(run.path) for run in group.runs]
-    found.append(next((known[path] for path in paths if path in known), {}))
-  return found
-
-
-def _head(groups: Sequence[Group]) -> dict[str, Any]:
-  """Return the title, the result in one sentence, and the facts."""
-  facts = _facts(groups, common_settings(groups))
-  return {
-    'title': f'Personalisation on {dataset_in_words(groups[0].first.dataset)}',
-    'lead': _lead(groups),
-    'facts': [(name, value) for name, value in facts if value],
-  }
+  known = {os.path.realpath(path): one for path, one in published.items()}
+  each = [[os.path.realpath(run.path) for run in g.runs] for g in groups]
+  return [
+    next((known[path] for path in paths if path in known), {}) for paths in each
+  ]
 
 
 def _lead(groups: Sequence[Group]) -> str:
@@ -180,20 +166,18 @@ def _lead(groups: Sequence[Group]) -> str:
     return 'No client has an accuracy.'
   means.sort(key=lambda entry: -entry[0])
   (best, group), *others = means
-  ahead = best - others[0][0] if others else math.inf
-  if ahead < 0.05:  # '0.0 points above'
-    first = [one.label for mean, one in means if best - mean < 0.05]
-    return (
-      f'{", ".join(first[:-1])} and {first[-1]} end highest: {best:.1f}\u00a0% '
-      'on average over clients.'
-    )
+  score = f'{best:.1f}\u00a0% on average over clients'
+  # Less would be '0.0 points above'.
+  equal = [one.label for mean, one in means if best - mean < 0.05]
+  if len(equal) > 1:
+    return f'{", ".join(equal[:-1])} and {equal[-1]} end highest: {score}.'
   if others:
+    ahead, label = best - others[0][0], others[0][1].label
     return (
-      f'{group.label} ends highest: {best:.1f}\u00a0% on average over clients, '
-      f'{ahead:.1f} points above {others[0][1].label}.'
+      f'{group.label} ends highest: {score}, {ahead:.1f} points above {label}.'
     )
   if group.before is None:
-    return f'{group.label}: {best:.1f}\u00a0% on average over clients.'
+    return f'{group.label}: {score}.'
   start = group.mean(group.before, 'mean')
   return (
     f'{group.label}: {start:.1f}\u00a0% on average over clients before '
@@ -207,15 +191,14 @@ def _facts(
   """Yield settings that all lines share: (name, value)."""
   yield 'model', without_digest(common.get('model') or '')
   yield 'clients', common.get('num_clients')
-  way = common.get('partition')
-  detail, word = DETAILS.get(way, ('', ''))
-  words = f', {word.format(common[detail])}' if detail in common else ''
   yield 'unseen clients', common.get('unseen_clients')
+  way = common.get('partition')
+  detail, form = DETAILS.get(way, ('', ''))
+  words = f', {form.format(common[detail])}' if detail in common else ''
   yield 'partition', way and f'{without_digest(way)}{words}'
-  yield 'client fraction', common.get('client_fraction')
-  yield 'dropout rate', common.get('dropout_rate')
-  yield 'local epochs', common.get('local_epochs')
+  for name in ('client_fraction', 'dropout_rate', 'local_epochs'):
+    yield name.replace('_', ' '), common.get(name)
   rounds = {run.result['rounds'] for group in groups for run in group.runs}
   yield 'rounds', ' or '.join(f'{number:,}' for number in sorted(rounds))
   seeds = {len(group.runs) for group in groups}
-  yield 'seeds', ' or '.join(str(number) for number in sorted(seeds))
+  yield 'seeds', ' or '.join(map(str, sorted(seeds)))

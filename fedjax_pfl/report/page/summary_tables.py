@@ -1,5 +1,6 @@
 """Tables of accuracies in percent, with published numbers."""
 
+import collections
 import math
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +9,7 @@ import numpy as np
 from fedjax_pfl.report.finished_runs import (
   KINDS,
   either,
-  note_on_choice,
+  notes_on_choice,
   summaries_by_choice,
 )
 from fedjax_pfl.report.page.groups import Group, Views
@@ -18,57 +19,58 @@ from fedjax_pfl.report.page.tables import (
   Cell,
   Column,
   Table,
+  group_cell,
+  group_table,
   make_table,
   mean,
   number,
+  word,
 )
 
 # {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
-MEASURED = (
-  ('mean', 'Mean', 'max'),
-  ('std', 'Std', ''),
-  ('worst_decile', 'Worst tenth', 'max'),
-  ('pooled', 'Pooled', 'max'),
-  ('top5', 'Top 5', 'max'),
-  ('loss', 'Loss', 'min'),
-  ('ece', 'ECE', 'min'),
-  ('mce', 'MCE', 'min'),
-  ('num_clients', 'Clients', ''),
-)
-DIGITS = {'num_clients': 0, 'ece': 3, 'mce': 3}  # all others have two
+MEASURED = {
+  'mean': Column('Mean', best='max'),
+  'std': Column('Std'),
+  'worst_decile': Column('Worst tenth', best='max'),
+  'pooled': Column('Pooled', best='max'),
+  'top5': Column('Top 5', best='max'),
+  'loss': Column('Loss', best='min'),
+  'ece': Column('ECE', best='min', digits=3),
+  'mce': Column('MCE', best='min', digits=3),
+  'num_clients': Column('Clients', digits=0),
+}
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   """Return a row for each group: before, after, gain, published numbers."""
-  first = {group.before for group in groups}
-  last = {either(group.after) for group in groups}
-  has_server = any('global' in run.result for g in groups for run in g.runs)
-  columns = [
-    METHOD,
-    Column('Before', _common(first), best='max'),
-    Column('After', _common(last), best='max'),
-    Column('Gain', 'points'),
-    Column('Worst tenth', 'after', best='max'),
-    Column('Lost', 'of the clients', best='min', digits=0),
-    *[Column('Server', 'whole test set', best='max')] * has_server,
-  ]
-  rows = []
-  for group, known in zip(groups, printed, strict=True):
-    before, after = group.before, group.after
-    gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
-    rows.append(
-      [
-        group_cell(group),
-        _accuracy(group, before, known, name_view=len(first) > 1),
-        _accuracy(group, after, known, name_view=len(last) > 1),
-        mean(gain, '{:+.2f}'),
-        mean(group.numbers(after, 'worst_decile')),
-        _lost(group),
-        *[_server(group)] * has_server,
-      ]
+  known = {group.label: one for group, one in zip(groups, printed, strict=True)}
+
+  def side(name: str, views_of) -> tuple:
+    """Return the column; the views are in its head, or below its cells."""
+    views = {either(filter(None, views_of(group))) for group in groups}
+    column = Column(name, *(views if len(views) == 1 else ()), best='max')
+    return column, lambda group: _accuracy(
+      group, views_of(group), known[group.label], name_view=len(views) > 1
     )
-  return make_table('Summary', columns, rows, _notes(groups, printed))
+
+  def gain(group: Group) -> np.ndarray:
+    before = group.numbers(group.before, 'mean')
+    return group.numbers(group.after, 'mean') - before
+
+  columns = [
+    side('Before', lambda group: [group.before] * len(group.runs)),
+    side('After', lambda group: group.after),
+    (Column('Gain', 'points'), lambda group: mean(gain(group), '{:+.2f}')),
+    (
+      Column('Worst tenth', 'after', best='max'),
+      lambda group: mean(group.numbers(group.after, 'worst_decile')),
+    ),
+    (Column('Lost', 'of the clients', best='min', digits=0), _lost),
+  ]
+  if any('global' in run.result for group in groups for run in group.runs):
+    columns.append((Column('Server', 'whole test set', best='max'), _server))
+  return group_table('Summary', groups, columns, _notes(groups, printed))
 
 
 def choices(groups: Sequence[Group]) -> Table | None:
@@ -76,42 +78,38 @@ def choices(groups: Sequence[Group]) -> Table | None:
 
   A row for each group that keeps examples for choosing; None without any.
   """
-  rows = []
-  for group in groups:
-    results = [run.result for run in group.runs]
-    if not all('validation' in result for result in results):
-      continue
-    chosen = [result['validation'] for result in results]
-    words = dict.fromkeys(f'{one["round"]}, {one["view"]}' for one in chosen)
-    select = results[0]['select']
-    found = [summaries_by_choice(result) for result in results]
-    rows.append(
-      [
-        group_cell(group),
-        *(_by_choice([one[kind] for one in found]) for kind in KINDS),
-        Cell('; '.join(words), chosen[0]['round']),
-        mean(np.array([one['validation_accuracy'] for one in chosen])),
-        Cell(select, select),
-      ]
-    )
-  columns = (
-    METHOD,
+  groups = _that_have('validation', groups)
+  chosen = {
+    group.label: [run.result['validation'] for run in group.runs]
+    for group in groups
+  }
+
+  def where(group: Group) -> Cell:
+    words = [f'{one["round"]}, {one["view"]}' for one in chosen[group.label]]
+    first = chosen[group.label][0]['round']
+    return Cell('; '.join(dict.fromkeys(words)), first)
+
+  def there(group: Group) -> Cell:
+    return mean([one['validation_accuracy'] for one in chosen[group.label]])
+
+  heads = (
     Column('Last', best='max'),
     Column('Validation', best='max'),
     Column('Test best', 'no main number'),
-    Column('Chosen', 'round, view', is_number=False),
-    Column('On validation', 'examples'),
-    Column('Result', 'select', is_number=False),
   )
-  note = (
-    'Accuracy on the tests after personalisation, mean ± standard deviation '
-    'over clients, of the last round, of the round with the best mean accuracy '
-    'on validation examples, and of the round with the best accuracy on the '
-    'tests. The last of these is optimistic; it is there where eval_views has '
-    'the view.'
-  )
-  title = 'The round by validation'
-  return make_table(title, columns, rows, (note,)) if rows else None
+  columns = [
+    (head, lambda group, kind=kind: _by_choice(group, kind))
+    for kind, head in zip(KINDS, heads, strict=True)
+  ]
+  columns += [
+    (Column('Chosen', 'round, view', is_number=False), where),
+    (Column('On validation', 'examples'), there),
+    (
+      Column('Result', 'select', is_number=False),
+      lambda group: word(group.first.result['select']),
+    ),
+  ]
+  return group_table('The round by validation', groups, columns)
 
 
 def unseen_clients(groups: Sequence[Group]) -> Table | None:
@@ -119,115 +117,81 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
 
   A row for each group with unseen clients; None without any.
   """
-  rows = []
-  for group in groups:
-    if not all('unseen' in run.result for run in group.runs):
-      continue
+
+  def of(part: str, side: str, quantity: str = 'mean', form: str = '{:.2f}'):
+    return lambda group: mean(
+      group.numbers(getattr(group, side), quantity, part), form
+    )
+
+  def difference(group: Group) -> Cell:
     old, new = (
-      {
-        (view, name): group.numbers(views, name, part)
-        for view, views in (('before', group.before), ('after', group.after))
-        for name in ('mean', 'worst_decile')
-      }
-      for part in ('views', 'unseen')
+      group.numbers(group.after, 'mean', part) for part in ('views', 'unseen')
     )
-    means = ('before', 'mean'), ('after', 'mean')
-    worst = 'after', 'worst_decile'
-    rows.append(
-      [
-        group_cell(group),
-        *(mean(side[one]) for side in (old, new) for one in means),
-        mean(new['after', 'mean'] - old['after', 'mean'], '{:+.2f}'),
-        *(mean(side[worst]) for side in (old, new)),
-        mean(group.numbers(group.after, 'num_clients', 'unseen'), '{:,.0f}'),
-      ]
-    )
-  columns = (
-    METHOD,
-    Column('Took part', 'before', best='max'),
-    Column('Took part', 'after', best='max'),
-    Column('Unseen', 'before', best='max'),
-    Column('Unseen', 'after', best='max'),
-    Column('Difference', 'after, points'),
-    Column('Worst tenth', 'took part', best='max'),
-    Column('Worst tenth', 'unseen', best='max'),
-    Column('Unseen', 'clients'),
-  )
-  note = (
-    'Mean accuracy over clients in percent, before and after personalisation. '
-    'Unseen clients are drawn by the seed, take part in no round, and begin '
-    'with what the server has at the end; none of the other tables has them. '
-    'Difference: unseen less those who took part, on other tests.'
-  )
-  title = 'Clients who came after training'
-  return make_table(title, columns, rows, (note,)) if rows else None
+    return mean(new - old, '{:+.2f}')
+
+  columns = [
+    (Column(name, side, best='max'), of(part, side))
+    for part, name in (('views', 'Took part'), ('unseen', 'Unseen'))
+    for side in ('before', 'after')
+  ]
+  columns.append((Column('Difference', 'after, points'), difference))
+  columns += [
+    (Column('Worst tenth', name, best='max'), of(part, 'after', 'worst_decile'))
+    for part, name in (('views', 'took part'), ('unseen', 'unseen'))
+  ]
+  count = of('unseen', 'after', 'num_clients', '{:,.0f}')
+  columns.append((Column('Unseen', 'clients'), count))
+  groups = _that_have('unseen', groups)
+  return group_table('Clients who came after training', groups, columns)
 
 
 def all_views(groups: Sequence[Group]) -> Table:
   """Return a row for every view of every group, with all metrics."""
   found = [(group, view) for group in groups for view in group.first.views]
-  kinds = [
-    kind
-    for kind in MEASURED
+  columns = {
+    name: (column, f'{{:,.{column.digits}f}}')
+    for name, column in MEASURED.items()
     if any(
-      np.isfinite(group.numbers(view, kind[0])).any() for group, view in found
+      np.isfinite(group.numbers(view, name)).any() for group, view in found
     )
-  ]
-  known = {name for name, *_ in MEASURED}
+  }
   scores = [run.clients.scores[view] for g, view in found for run in g.runs]
   users = dict.fromkeys(name for one in scores for name in one.own or ())
-  kinds += [(name, name, '') for name in users]
-  forms = {
-    kind: f'{{:,.{DIGITS.get(kind, 2)}f}}' if kind in known else '{:.4g}'
-    for kind, *_ in kinds
-  }
-  columns = [
-    METHOD,
-    Column('View', is_number=False),
-    *(
-      Column(name, best=best, digits=DIGITS.get(kind, 2))
-      for kind, name, best in kinds
-    ),
-    Column('Interval', 'of the mean'),
-  ]
+  columns |= {name: (Column(name), '{:.4g}') for name in users}
+  heads = [METHOD, Column('View', is_number=False)]
+  heads += [column for column, _ in columns.values()]
+  heads.append(Column('Interval', 'of the mean'))
   rows = [
     [
       group_cell(group),
-      Cell(view, view),
-      *(mean(group.numbers(view, kind), form) for kind, form in forms.items()),
+      word(view),
+      *(
+        mean(group.numbers(view, name), form)
+        for name, (_, form) in columns.items()
+      ),
       _interval(group, view),
     ]
     for group, view in found
   ]
-  notes = (
-    'Pooled: over all test images; loss, ECE and MCE (calibration errors, as '
-    'shares): means over clients. Interval: of one run 95 %, by resampling its '
-    'clients; of several seeds from the lowest to the highest.',
-    *["Metrics by other names are the user's: means over clients."]
-    * bool(users),
-  )
-  return make_table('Every view', columns, rows, notes)
+  own = "Metrics by other names are the user's: means over clients."
+  return make_table('Every view', heads, rows, [own] * bool(users))
 
 
-def group_cell(group: Group) -> Cell:
-  return Cell(group.label, group.label, css=group.css)
-
-
-def _common(views: set[str | None]) -> str:
-  """Return the view that all groups share, or ''."""
-  return next(iter(views)) or '' if len(views) == 1 else ''
+def _that_have(part: str, groups: Sequence[Group]) -> list[Group]:
+  """Return the groups all of whose results have this part."""
+  return [
+    group for group in groups if all(part in run.result for run in group.runs)
+  ]
 
 
 def _accuracy(
-  group: Group, views: Views | None, printed: Printed, *, name_view: bool
+  group: Group, views: Views, printed: Printed, *, name_view: bool
 ) -> Cell:
   """Return mean ± std over clients, with the published number below."""
-  if views is None:
+  if views[0] is None:
     return Cell(NONE)
-  means = group.numbers(views, 'mean')
-  view = views if isinstance(views, str) else either(views)
-  below = [view] if name_view else []
-  below += _seeds(means)
+  means, view = group.numbers(views, 'mean'), either(views)
+  below = [*[view] * name_view, *_seeds(means)]
   value = float(np.mean(means))
   if view in printed:
     theirs, std, *_ = printed[view]
@@ -237,8 +201,9 @@ def _accuracy(
   return number(value, form, tuple(below))
 
 
-def _by_choice(found: Sequence[Mapping | None]) -> Cell:
+def _by_choice(group: Group, kind: str) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
+  found = [summaries_by_choice(run.result)[kind] for run in group.runs]
   if any(one is None or one['mean'] is None for one in found):
     return Cell(NONE)
   means = np.array([one['mean'] for one in found])
@@ -264,11 +229,8 @@ def _lost(group: Group) -> Cell:
 
 
 def _server(group: Group) -> Cell:
-  values = [
-    (run.result.get('global') or {}).get('accuracy') for run in group.runs
-  ]
-  values = [math.nan if value is None else value for value in values]
-  return mean(np.array(values, float))
+  found = [run.result.get('global') or {} for run in group.runs]
+  return mean(np.array([one.get('accuracy') for one in found], float))
 
 
 def _interval(group: Group, view: str) -> Cell:
@@ -282,30 +244,16 @@ def _interval(group: Group, view: str) -> Cell:
   return Cell(f'{ends[0]:.2f} to {ends[1]:.2f}', ends[0])
 
 
-def _notes(
-  groups: Sequence[Group], printed: Sequence[Printed]
-) -> tuple[str, ...]:
-  """Return the notes below the summary."""
-  notes = [
-    'Mean ± standard deviation over clients, in percent. Worst tenth: the mean '
-    'over the tenth of the clients with the lowest accuracy. Lost: clients '
-    'whose accuracy is lower after personalisation than before.'
-  ]
-  notes += [
-    note_on_choice(group.chosen_by_tests, group.label)
-    for group in groups
-    if group.chosen_by_tests
-  ]
+def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
+  """Return what is to be said of these groups below the summary."""
+  notes = notes_on_choice({group.label: group.runs for group in groups})
   if all(len(group.runs) == 1 for group in groups):
     notes.append('One seed each: the spread over seeds is unknown.')
-  left_out: dict[int, list[str]] = {}
+  left_out = collections.defaultdict(list)
   for group in groups:
-    most = max(
-      one.get('num_left_out') or 0
-      for run in group.runs
-      for one in run.result['views'].values()
-    )
-    left_out.setdefault(most, []).append(group.label)
+    views = [one for r in group.runs for one in r.result['views'].values()]
+    most = max(one.get('num_left_out') or 0 for one in views)
+    left_out[most].append(group.label)
   notes += [
     f'Clients left out of the means, for want of training or test examples: '
     f'{most:,} ({", ".join(labels)}).'
@@ -321,12 +269,11 @@ def _notes(
   if shown:
     tables = '; '.join(dict.fromkeys(table for _, table, _ in shown))
     notes.append(f'Published: {tables}; in brackets, ours less theirs.')
-  concerns: dict[str, list[str]] = {}
+  concerns = collections.defaultdict(list)
   for place, _, footnotes in shown:
     for note in footnotes:
-      concerns.setdefault(note, []).append(place)
-  notes += [
+      concerns[note].append(place)
+  return notes + [
     note if len(places) == len(shown) else f'{"; ".join(places)}: {note}'
     for note, places in concerns.items()
   ]
-  return tuple(notes)

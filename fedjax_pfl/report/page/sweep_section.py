@@ -12,6 +12,7 @@ import numpy as np
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report.charts.lines import plot_before_others
 from fedjax_pfl.report.charts.panels import Panel, Section
+from fedjax_pfl.report.charts.svg import plain
 from fedjax_pfl.report.charts.sweeps import plot_heat_map, plot_strip
 from fedjax_pfl.report.finished_runs import either
 from fedjax_pfl.report.page.curve_sections import ACCURACY
@@ -51,29 +52,20 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
     return None
   flats = [group.settings for group in groups]
-  values = {
-    field: [flat.get(field) for flat in flats]
-    for field in dict.fromkeys(field for flat in flats for field in flat)
-    if field not in UNTRAINED
-  }
-  shown = {
-    field: without_digests(one)
-    for field, one in values.items()
-    if len({*map(repr, one)}) > 1
-  }
+  shown = {}
+  for field in dict.fromkeys(field for flat in flats for field in flat):
+    values = [flat.get(field) for flat in flats]
+    if field not in UNTRAINED and len({*map(repr, values)}) > 1:
+      shown[field] = without_digests(values)
   if not shown:
     return None
   on_validation = all(
     run.clients.validation is not None for group in groups for run in group.runs
   )
-  settings = [
-    Setting(
-      group,
-      {field: one[place] for field, one in shown.items()},
-      _accuracy(group, on_validation),
-    )
-    for place, group in enumerate(groups)
-  ]
+  settings = []
+  for place, group in enumerate(groups):
+    own = {field: values[place] for field, values in shown.items()}
+    settings.append(Setting(group, own, _accuracy(group, on_validation)))
   most = max(len(group.runs) for group in groups)
 
   def order(one: Setting) -> tuple[bool, float]:
@@ -96,8 +88,7 @@ def make_sections(sweep: Sweep) -> list[Section]:
   if len({len(one.accuracy) for one in settings}) > 1:
     words += ' Settings with fewer seeds than others come after them.'
   sections = [Section('Sweep', words, _overview(settings, sweep.fields))]
-  curves = _curves(sweep)
-  return [*sections, *([curves] if curves else [])]
+  return [*sections, *_curves(sweep)]
 
 
 def lead(sweep: Sweep) -> str:
@@ -135,20 +126,14 @@ def _overview(
     axes = [_axis(settings, field) for field in fields]
     svg = plot_heat_map(cells, axes, fields, css, places[0])
     return [Panel(f'{fields[1]} against {fields[0]}', svg)]
-  return [
-    Panel(
-      field,
-      plot_strip(
-        [str(one.values[field]) for one in settings],
-        [one.accuracy for one in settings],
-        _axis(settings, field),
-        field,
-        css,
-      ),
-      'Dot: a setting. Bar: from its lowest seed to its highest.',
-    )
-    for field in fields
-  ]
+  panels = []
+  for field in fields:
+    values = [str(one.values[field]) for one in settings]
+    accuracy = [one.accuracy for one in settings]
+    svg = plot_strip(values, accuracy, _axis(settings, field), field, css)
+    note = 'Dot: a setting. Bar: from its lowest seed to its highest.'
+    panels.append(Panel(field, svg, note))
+  return panels
 
 
 def _axis(settings: Sequence[Setting], field: str) -> list[str]:
@@ -159,45 +144,43 @@ def _axis(settings: Sequence[Setting], field: str) -> list[str]:
   return list(dict.fromkeys(map(str, values)))
 
 
-def _curves(sweep: Sweep) -> Section | None:
+def _curves(sweep: Sweep) -> list[Section]:
   """Return the curve of every setting, the best first, before the others."""
-  found, names = [], []
+  settings, curves, names = [], [], []
   for one in sweep.settings:
     metrics = _metrics(one.group, sweep.on_validation)
     rounds, accuracy = one.group.curve(metrics) if metrics else ((), ())
     if len(rounds):  # none if no number was finite
-      found.append((one, (rounds, accuracy.mean(0))))
+      settings.append(one)
+      curves.append((rounds, accuracy.mean(0)))
       names += metrics
-  if not found:
-    return None
-  curves = [curve for _, curve in found]
+  if not settings:
+    return []
   panels = [
     Panel(
       ', '.join(f'{name}={value}' for name, value in one.values.items()),
       plot_before_others(curves, place, one.group.css),
-      f'{one.mean:.2f}' if np.isfinite(one.mean) else '–',
+      plain(one.mean, 2),
       is_small=True,
     )
-    for place, (one, _) in enumerate(found[:MOST_CURVES])
+    for place, one in enumerate(settings[:MOST_CURVES])
   ]
   words = (
     f'{either(names)} over rounds, mean over seeds; the best setting first, '
     'the others in grey. Number: that of the sweep.'
   )
-  return Section('Curve of every setting', words, panels)
+  return [Section('Curve of every setting', words, panels)]
 
 
 def _metrics(group: Group, on_validation: bool) -> Sequence[str]:
   """Return the metric of each seed that is nearest to the sweep's number."""
-  logged = [run.logged() for run in group.runs]
-  first = next(
-    (name for line in group.first.metrics for name in line
-     if name.endswith(ACCURACY)), ''
-  )  # fmt: skip
+  logged = [name for line in group.first.metrics for name in line]
+  any_accuracy = [name for name in logged if name.endswith(ACCURACY)][:1]
   wanted = [[VALIDATION + view for view in group.after]] * on_validation
   wanted.append([view + ACCURACY for view in group.after])
-  wanted.append([first] * len(group.after))
-  for names in wanted:
-    if all(name in known for name, known in zip(names, logged, strict=True)):
+  wanted.append(any_accuracy * len(group.after))
+  for names in filter(None, wanted):
+    pairs = zip(names, group.runs, strict=True)
+    if all(name in run.logged() for name, run in pairs):
       return names
   return ()

@@ -1,8 +1,8 @@
 """Tables of the page: the text of a cell, and the key it is sorted by."""
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,32 +39,51 @@ def make_table(
   title: str,
   columns: Sequence[Column],
   rows: Sequence[Sequence[Cell]],
-  notes: tuple[str, ...] = (),
+  notes: Sequence[str] = (),
 ) -> Table:
   """Return the table; the best cell of a column, or several, are marked."""
   marked = [list(row) for row in rows]
   for at, column in enumerate(columns):
+    cells = [row[at] for row in rows if row[at].sort is not None]
     # Compared as they are printed: equal texts are equally good.
-    values = [_rounded(row[at].sort, column.digits) for row in rows]
-    known = [value for value in values if value is not None]
-    texts = {row[at].text for row in rows if row[at].sort is not None}
-    if not column.best or len(texts) < 2:  # equal ones are not marked
+    if not column.best or len({cell.text for cell in cells}) < 2:
       continue
-    best = max(known) if column.best == 'max' else min(known)
-    words = {
-      row[at].text
-      for row, value in zip(rows, values, strict=True)
-      if value == best
-    }
-    for row, value in zip(marked, values, strict=True):
-      is_best = value == best or row[at].text in words
-      row[at] = row[at]._replace(is_best=is_best)
-  return Table(title, tuple(columns), marked, notes)
+    values = [round(cell.sort, column.digits) for cell in cells]
+    best = max(values) if column.best == 'max' else min(values)
+    pairs = zip(cells, values, strict=True)
+    words = {cell.text for cell, value in pairs if value == best}
+    for row in marked:
+      row[at] = row[at]._replace(is_best=row[at].text in words)
+  return Table(title, tuple(columns), marked, tuple(notes))
+
+
+def group_table(
+  title: str,
+  groups: Sequence[Any],
+  columns: Sequence[tuple[Column, Callable[[Any], Cell]]],
+  notes: Sequence[str] = (),
+) -> Table | None:
+  """Return a row for each group, of the cells of the columns; None of none."""
+  rows = [
+    [group_cell(group), *(cell_fn(group) for _, cell_fn in columns)]
+    for group in groups
+  ]
+  heads = [METHOD, *(column for column, _ in columns)]
+  return make_table(title, heads, rows, notes) if rows else None
+
+
+def group_cell(group: Any) -> Cell:
+  return Cell(group.label, group.label, css=group.css)
+
+
+def word(value: Any) -> Cell:
+  """Return a value as text; a dash for None."""
+  return Cell(NONE) if value is None else Cell(f'{value}', f'{value}')
 
 
 def number(value: float, form: str = '{:.2f}', below: tuple = ()) -> Cell:
   """Return a number in this format, or a dash where it is not finite."""
-  value = float(value)
+  value = value if isinstance(value, int) else float(value)
   if not math.isfinite(value):
     return Cell(NONE, None, below)
   return Cell(form.format(value), value, below)
@@ -87,7 +106,6 @@ def size(value: float) -> Cell:
 
 def duration(seconds: float) -> Cell:
   """Return a time in fitting units: '1 h 09 min'."""
-  seconds = float(seconds)
   minutes = round(seconds / 60)
   if seconds < 120:
     words = f'{seconds:.0f} s'
@@ -95,8 +113,4 @@ def duration(seconds: float) -> Cell:
     words = f'{minutes} min'
   else:
     words = f'{minutes // 60} h {minutes % 60:02d} min'
-  return Cell(words, seconds)
-
-
-def _rounded(value: float | str | None, digits: int) -> float | None:
-  return round(value, digits) if isinstance(value, int | float) else None
+  return Cell(words, float(seconds))
