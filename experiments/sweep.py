@@ -52,6 +52,7 @@ def main(overrides):
   from fedjax_pfl.training import startup
   from fedjax_pfl.tuning import sweep as sweeps
   from fedjax_pfl.tuning.choose import best_on_validation
+  from fedjax_pfl.tuning.train_all import train_groups
 
   if PAGE.value:
     page.check_output(PAGE.value)
@@ -65,7 +66,7 @@ def main(overrides):
   sweep = sweeps.plan_sweep(
     combinations, configs, SEEDS.value, tunes=bool(TUNE.value)
   )
-  groups = sweeps.run_sweep(sweep, RUNS.value, progress.log)
+  groups = train_groups(sweep.settings, RUNS.value, progress.log)
   choice = best_on_validation(groups) if TUNE.value else None
   progress.log(sweeps.as_table(sweep, groups, choice))
   if choice:

@@ -42,9 +42,9 @@ class Entry(NamedTuple):
   method: str
   is_reference: bool  # of other clients: it is compared with nothing
   choice: Tuned | None
-  before: np.ndarray | None  # [S, K] in percent; None without this view
-  after: np.ndarray | None  # [S, K]
-  costs: Costs | None
+  before: np.ndarray | None = None  # [S, K] in percent; None without this view
+  after: np.ndarray | None = None  # [S, K]
+  costs: Costs | None = None
   obstacle: str = ''  # why there are no numbers
 
 
@@ -56,36 +56,36 @@ def choose(runs: Mapping[float, Paths]) -> Tuned | None:
   equal ones the lowest rate, then the first view. A rate with which a seed
   diverged is no candidate; None if all did.
   """
-  rates, best = [*runs], None
+  ends = {min(runs), max(runs)} if len(runs) > 1 else ()
+  candidates = []
   for rate, paths in runs.items():
-    if any(is_diverged(path) for path in paths):
+    if any(map(is_diverged, paths)):
       continue
-    for view, accuracy in _on_validation(paths).items():
-      if best is None or accuracy > best.accuracy:
-        is_edge = len(rates) > 1 and rate in (rates[0], rates[-1])
-        best = Tuned(rate, view, accuracy, is_edge)
-  return best
+    lines = [run_dir.load_metrics(path)[-1] for path in paths]
+    config = run_dir.load_config(paths[0])['config']
+    for view in candidate_views(parse_config(config)):
+      accuracy = np.mean([line[f'validation/{view}'] for line in lines])
+      candidates.append(Tuned(rate, view, float(accuracy), rate in ends))
+  return max(candidates, key=lambda one: one.accuracy, default=None)
 
 
 def read_entry(
   method: str, choice: Tuned | None, paths: Paths, *, is_reference: bool
 ) -> Entry:
   """Return the entry of a method from a run for every seed."""
-  diverged = [path for path in paths if is_diverged(path)]
-  if choice is None or diverged:
-    obstacle = 'diverged with every learning rate of the grid'
-    if choice is not None:
-      obstacle = (
-        f'diverged with the learning rate {choice.rate:g} in '
-        f'{len(diverged)} of {len(paths)} seeds'
-      )
-    return Entry(method, is_reference, choice, None, None, None, obstacle)
+  entry = Entry(method, is_reference, choice)
+  if choice is None:
+    words = 'diverged with every learning rate of the grid'
+    return entry._replace(obstacle=words)
+  if number := sum(map(is_diverged, paths)):
+    words = f'diverged with the learning rate {choice.rate:g} in {number}'
+    return entry._replace(obstacle=f'{words} of {len(paths)} seeds')
   runs = [finished_runs.read(path) for path in paths]
-  first = runs[0].views[0]
-  is_after = first in candidate_views(parse_config(runs[0].config))
-  before = None if is_after else _accuracies(runs, first)
-  after = _accuracies(runs, choice.view)
-  return Entry(method, is_reference, choice, before, after, costs_of(runs))
+  first, before = runs[0].views[0], None
+  if first not in candidate_views(parse_config(runs[0].config)):
+    before = np.stack([run.accuracy(first) for run in runs])
+  after = np.stack([run.accuracy(choice.view) for run in runs])
+  return entry._replace(before=before, after=after, costs=costs_of(runs))
 
 
 def costs_of(runs: Sequence[FinishedRun]) -> Costs:
@@ -93,6 +93,20 @@ def costs_of(runs: Sequence[FinishedRun]) -> Costs:
   totals = np.array([_totals(run) for run in runs])  # [S, 3]
   seconds = float(np.median([run.result['seconds'] for run in runs]))
   return Costs(*map(float, totals.mean(0)), seconds)
+
+
+def _totals(run: FinishedRun) -> tuple[float, float, float]:
+  """Return gradient steps, bytes up and bytes down of all rounds."""
+  settings = parse_config(run.config)
+  cohort = cohort_size(
+    settings.data.num_clients, settings.training.client_fraction
+  )
+  rounds, steps, up, down = (
+    np.array([line[name] for line in run.metrics])
+    for name in ('round', 'num_steps', 'bytes_up', 'bytes_down')
+  )
+  gradients = np.sum(steps * np.diff(rounds, prepend=0)) * cohort
+  return gradients, up.sum(), down.sum()
 
 
 def worst_tenth(accuracy: np.ndarray) -> float:
@@ -107,31 +121,3 @@ def worst_tenth(accuracy: np.ndarray) -> float:
 def seed_means(accuracy: np.ndarray) -> np.ndarray:
   """Return the mean over clients of every seed, [S]."""
   return np.nanmean(accuracy, axis=1)
-
-
-def _on_validation(paths: Paths) -> dict[str, float]:
-  """Return {view: accuracy in the last round}, the mean over the runs."""
-  lines = [run_dir.load_metrics(path)[-1] for path in paths]
-  views = candidate_views(parse_config(run_dir.load_config(paths[0])['config']))
-  return {
-    view: float(np.mean([line[f'validation/{view}'] for line in lines]))
-    for view in views
-  }
-
-
-def _accuracies(runs: Sequence[FinishedRun], view: str) -> np.ndarray:
-  return np.stack([run.accuracy(view) for run in runs])
-
-
-def _totals(run: FinishedRun) -> tuple[float, float, float]:
-  """Return gradient steps, bytes up and bytes down of all rounds."""
-  settings = parse_config(run.config)
-  cohort = cohort_size(
-    settings.data.num_clients, settings.training.client_fraction
-  )
-  steps, done = 0.0, 0
-  for line in run.metrics:
-    steps += line['num_steps'] * cohort * (line['round'] - done)
-    done = line['round']
-  ways = ('bytes_up', 'bytes_down')
-  return (steps, *(sum(line[way] for line in run.metrics) for way in ways))

@@ -3,41 +3,28 @@
 Its style, its tables and its script are those of the report's page.
 """
 
-import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from fedjax_pfl.core import atomic_files
 from fedjax_pfl.evaluation.differences import Difference
 from fedjax_pfl.leaderboard import tables
-from fedjax_pfl.leaderboard.form import Form
-from fedjax_pfl.leaderboard.verdicts import (
+from fedjax_pfl.leaderboard.board import (
   VERDICTS,
   Board,
   baseline_name,
   sentences,
 )
-from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
+from fedjax_pfl.leaderboard.form import Form
+from fedjax_pfl.leaderboard.rows import Row, ranked, rows_of
+from fedjax_pfl.report.charts.rows import Mark, plot_intervals
+from fedjax_pfl.report.charts.rows import Row as Line
 from fedjax_pfl.report.page.render import DATASETS, load_template
 from fedjax_pfl.report.styles import display_name, style_of
 
 TEMPLATE = 'leaderboard.html.jinja'
-
-
-def write(
-  form: Form,
-  boards: Sequence[Board],
-  path: str | os.PathLike,
-  changes: Sequence[str] = (),
-) -> pathlib.Path:
-  """Write the page, whole or not at all; return its path."""
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  atomic_files.write_bytes(path, render(form, boards, changes).encode())
-  return path
 
 
 def render(
@@ -46,31 +33,31 @@ def render(
   """Return the page; `changes` are verdicts that other seeds do not repeat."""
   css = {method: f'c{place}' for place, method in enumerate(form.methods)}
   dataset = form.base['dataset']
-  template = load_template(TEMPLATE, pathlib.Path(__file__).parent)
-  return template.render(
+  rows = {board.partition: ranked(rows_of(form, board)) for board in boards}
+  return load_template(TEMPLATE, pathlib.Path(__file__).parent).render(
     title=f'Leaderboard on {DATASETS.get(dataset, dataset)}',
     lead=' '.join([_lead(boards), *_missing(form, boards)]),
     facts=_facts(form),
     methods={css[method]: style_of(method) for method in form.methods},
-    overview=tables.overview(boards, css),
-    boards=[_section(board, css) for board in boards],
+    overview=tables.overview(rows, css),
+    boards=[_section(board, rows[board.partition], css) for board in boards],
     protocol=_protocol(form),
     changes=changes,
   )
 
 
-def _section(board: Board, css: Mapping[str, str]) -> dict[str, Any]:
+def _section(
+  board: Board, rows: Sequence[Row], css: Mapping[str, str]
+) -> dict[str, Any]:
   return {
     'title': board.partition,
     'sentences': sentences(board),
-    'accuracy': tables.accuracy(board, css),
-    'costs': tables.costs(board, css),
+    'accuracy': tables.accuracy(rows, css),
+    'costs': tables.costs(rows, css),
     'charts': [
       {
         'title': f'Minus {baseline_name(baseline)}',
-        'svg': plot_differences(
-          found, css, 'difference after personalisation, points'
-        ),
+        'svg': plot_differences(found, css),
       }
       for baseline, found in board.against.items()
     ],
@@ -81,12 +68,12 @@ def _lead(boards: Sequence[Board]) -> str:
   """Return how many methods are distinguishably above each baseline."""
   parts = []
   for baseline in boards[0].against:
-    counts = [
-      (board.partition, board.against[baseline].values()) for board in boards
-    ]
+    found = {
+      board.partition: board.against[baseline].values() for board in boards
+    }
     words = ', '.join(
-      f'{sum(one.low > 0 for one in found)} of {len(found)} at {name}'
-      for name, found in counts
+      f'{sum(one.low > 0 for one in values)} of {len(values)} at {name}'
+      for name, values in found.items()
     )
     parts.append(f'above {baseline_name(baseline)}: {words}')
   return f'Methods that are distinguishably {"; ".join(parts)}.'
@@ -146,13 +133,13 @@ def _protocol(form: Form) -> list[str]:
 
 
 def plot_differences(
-  found: Mapping[str, Difference], css: Mapping[str, str], label: str
+  found: Mapping[str, Difference], css: Mapping[str, str]
 ) -> Markup:
   """Draw a point and an interval for each method, the highest on top.
 
   A filled point is distinguishable from 0, a hollow one is not.
   """
-  rows = []
+  lines = []
   for method in sorted(found, key=lambda method: -found[method].mean):
     one, name = found[method], display_name(method)
     title = (
@@ -162,5 +149,5 @@ def plot_differences(
     kind = 'mark' if one.sign else 'hollow'
     mark = Mark(one.mean, one.low, one.high, kind=kind)
     words = (f'{round(one.mean, 1) + 0.0:+.1f}',)
-    rows.append(Row(name, [mark], words, css[method], title))
-  return plot_intervals(rows, label)
+    lines.append(Line(name, [mark], words, css[method], title))
+  return plot_intervals(lines, 'difference after personalisation, points')

@@ -1,15 +1,9 @@
 """The tables of a partition: accuracies, and what they cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from fedjax_pfl.evaluation.differences import Difference
-from fedjax_pfl.leaderboard.entries import Entry, seed_means, worst_tenth
-from fedjax_pfl.leaderboard.verdicts import (
-  Board,
-  baseline_name,
-)
+from fedjax_pfl.leaderboard.board import ABOVE, BELOW, OPEN, baseline_name
+from fedjax_pfl.leaderboard.rows import BASELINE, REFERENCE, Row
 from fedjax_pfl.report.page.tables import (
   METHOD,
   NONE,
@@ -23,182 +17,162 @@ from fedjax_pfl.report.page.tables import (
 )
 from fedjax_pfl.report.styles import display_name
 
-LOCAL = 'local_only'
-SIGNS = {1: '▲ ', -1: '▼ ', 0: ''}
+SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', OPEN: ''}
+VIEWS = 'before', 'after'
+Css = Mapping[str, str]  # {method: class of its colour}
 
 
-def overview(boards: Sequence[Board], css: Mapping[str, str]) -> Table:
+def overview(partitions: Mapping[str, Sequence[Row]], css: Css) -> Table:
   """Return a row for each method, with its mean in every partition."""
-  columns = (METHOD, *(Column(one.partition, best='max') for one in boards))
-  found = [{entry.method: entry for entry in one.entries} for one in boards]
-  rows = [
+  first, *_ = partitions.values()
+  columns = METHOD, *(Column(name, best='max') for name in partitions)
+  found = [{row['method']: row for row in rows} for rows in partitions.values()]
+  shown = [
     [
-      _title(entry.method, boards[0], css),
-      *(
-        _overview_cell(board, entries.get(entry.method))
-        for board, entries in zip(boards, found, strict=True)
-      ),
+      _name(row, css),
+      *(_overview_cell(rows.get(row['method'])) for rows in found),
     ]
-    for entry in _by_accuracy(boards[0])
+    for row in first
   ]
-  notes = (
+  note = (
     'Test accuracy in percent. ▲ above FedAvg + fine-tuning, ▼ below it, '
-    'where that is distinguishable.',
+    'where that is distinguishable.'
   )
-  return make_table('After personalisation', columns, rows, notes)
+  return make_table('After personalisation', columns, shown, (note,))
 
 
-def accuracy(board: Board, css: Mapping[str, str]) -> Table:
+def _overview_cell(row: Row | None) -> Cell:
+  """Return the mean, marked by the comparisons with both baselines."""
+  if row is None or row['after'] is None or row['kind'] == REFERENCE:
+    return Cell(NONE)
+  sign = SIGNS.get(row['vs_fedavg_verdict'], '')
+  return Cell(f'{sign}{row["after"]:.2f}', row['after'], _below_local(row))
+
+
+def accuracy(rows: Sequence[Row], css: Css) -> Table:
   """Return a row for each method, the highest first."""
+  seeds = 'lowest to highest seed'
+  verdicts = [name for name in rows[0] if name.endswith('_verdict')]
+  baselines = [name[len('vs_') : -len('_verdict')] for name in verdicts]
   columns = (
     METHOD,
-    Column('Before', 'lowest to highest seed', best='max'),
-    Column('After', 'lowest to highest seed', best='max'),
+    *(Column(view.capitalize(), seeds, best='max') for view in VIEWS),
     Column('Worst tenth', 'before'),
     Column('Worst tenth', 'after', best='max'),
-    *(Column(f'− {baseline_name(base)}', 'points') for base in board.against),
+    *(Column(f'− {baseline_name(base)}', 'points') for base in baselines),
   )
-  rows = [
-    [
-      _name(board, entry, css),
-      _mean(None if entry.is_reference else entry.before),
-      _mean(None if entry.is_reference else entry.after),
-      _worst(entry.before),
-      _worst(None if entry.is_reference else entry.after),
-      *(
-        _difference(found.get(entry.method)) for found in board.against.values()
-      ),
-    ]
-    for entry in _by_accuracy(board)
-  ]
   notes = (
     'Before: the global model, or the method’s own view before a client '
     'adapts. A difference with its simultaneous 95 % interval.',
     *(
-      f'{display_name(entry.method)} is a reference and no competitor: one '
-      f'client has all data; {seed_means(entry.after).mean():.1f} % on the '
-      'whole test set.'
-      for entry in board.entries
-      if entry.is_reference and entry.after is not None
+      f'{display_name(row["method"])} is a reference and no competitor: one '
+      f'client has all data; {row["after"]:.1f} % on the whole test set.'
+      for row in rows
+      if row['kind'] == REFERENCE and row['after'] is not None
     ),
   )
-  return make_table('Accuracy, %', columns, rows, notes)
+  shown = []
+  for row in rows:
+    marks = [row['kind']] * (row['kind'] in (BASELINE, REFERENCE))
+    marks += [row['obstacle']] * bool(row['obstacle'])
+    name = _name(row, css)._replace(below=(*_below_local(row), *marks))
+    compared = row if row['kind'] != REFERENCE else dict.fromkeys(row)
+    cells = [_mean(compared, view) for view in VIEWS]
+    cells += [_worst(compared, view) for view in VIEWS]
+    cells += [_difference(compared, base) for base in baselines]
+    shown.append([name, *cells])
+  return make_table('Accuracy, %', columns, shown, notes)
 
 
-def costs(board: Board, css: Mapping[str, str]) -> Table:
-  """Return what each method was given by validation, computed and sent."""
-  columns = (
-    METHOD,
-    Column('Learning rate', 'by validation'),
+def _mean(row: Row, view: str) -> Cell:
+  if row[view] is None:
+    return Cell(NONE)
+  low, high = row[f'{view}_lowest_seed'], row[f'{view}_highest_seed']
+  return number(row[view], '{:.2f}', (f'{low:.1f} to {high:.1f}',))
+
+
+def _worst(row: Row, view: str) -> Cell:
+  worst = row[f'{view}_worst_tenth']
+  return Cell(NONE) if worst is None else number(worst)
+
+
+def _difference(row: Row, baseline: str) -> Cell:
+  """Return the difference, its interval, and what it says."""
+  names = ('mean', 'low', 'high', 'verdict')
+  mean, low, high, verdict = (row[f'vs_{baseline}_{name}'] for name in names)
+  if mean is None:
+    return Cell(NONE)
+  words = f'{low:+.1f} to {high:+.1f}'
+  return Cell(f'{SIGNS[verdict]}{mean:+.2f}', mean, (words,))
+
+
+def _below_local(row: Row) -> tuple[str, ...]:
+  """Return the mark of a method whose mean is below that of local-only."""
+  mean, verdict = row['vs_local_only_mean'], row['vs_local_only_verdict']
+  if mean is None or mean >= 0:
+    return ()
+  return (f'▼ below local-only{", within noise" * (verdict == OPEN)}',)
+
+
+def _name(row: Row, css: Css) -> Cell:
+  name_of = baseline_name if row['kind'] == BASELINE else display_name
+  name = name_of(row['method'])
+  return Cell(name, name, css=css[row['method']])
+
+
+# ---- Choice and cost ---------------------------------------------------------
+
+
+def _rate(row: Row) -> Cell:
+  below = ('end of the grid',) * row['is_end_of_grid']
+  return Cell(f'{row["learning_rate"]:g}', row['learning_rate'], below)
+
+
+COSTS: dict[str, tuple[Column, Callable[[Row], Cell]]] = {
+  'learning_rate': (Column('Learning rate', 'by validation'), _rate),
+  'view': (
     Column('View', 'by validation', is_number=False),
+    lambda row: Cell(row['view'], row['view']),
+  ),
+  'validation': (
     Column('Validation', '%'),
+    lambda row: number(row['validation'], '{:.1f}'),
+  ),
+  'gradients': (
     Column('Gradients', 'steps of all clients', best='min'),
+    lambda row: number(row['gradients'], '{:,.0f}'),
+  ),
+  'bytes_up': (
     Column('Sent up', 'all rounds', best='min'),
+    lambda row: size(row['bytes_up']),
+  ),
+  'bytes_down': (
     Column('Sent down', 'all rounds', best='min'),
+    lambda row: size(row['bytes_down']),
+  ),
+  'seconds': (
     Column('Time', 'of a training', best='min'),
-  )
-  rows = [
+    lambda row: duration(row['seconds']),
+  ),
+}
+
+
+def costs(rows: Sequence[Row], css: Css) -> Table:
+  """Return what each method was given by validation, computed and sent."""
+  shown = [
     [
-      _title(entry.method, board, css),
-      *_choice(entry),
-      *_costs(entry),
+      _name(row, css),
+      *(
+        Cell(NONE) if row[name] is None else cell(row)
+        for name, (_, cell) in COSTS.items()
+      ),
     ]
-    for entry in _by_accuracy(board)
+    for row in rows
   ]
-  notes = (
+  note = (
     'Gradients, bytes and time are of the rounds of one training; fine-tuning '
     'adds its epochs. Time: the median of the seeds, as measured; the first of '
-    'runs that share a program compiles it.',
+    'runs that share a program compiles it.'
   )
-  return make_table('Choice and cost', columns, rows, notes)
-
-
-def _by_accuracy(board: Board) -> list[Entry]:
-  """Return the entries: highest first, then those that are not compared."""
-
-  def key(entry):
-    if entry.after is None:
-      return 2, 0.0
-    return int(entry.is_reference), -float(seed_means(entry.after).mean())
-
-  return sorted(board.entries, key=key)
-
-
-def _overview_cell(board: Board, entry: Entry | None) -> Cell:
-  """Return the mean, marked by the comparisons with both baselines."""
-  if entry is None or entry.after is None or entry.is_reference:
-    return Cell(NONE)
-  mean = float(seed_means(entry.after).mean())
-  first = next(iter(board.against.values())).get(entry.method)
-  sign = '' if first is None else SIGNS[first.sign]
-  return Cell(f'{sign}{mean:.2f}', mean, _local_mark(board, entry))
-
-
-def _local_mark(board: Board, entry: Entry) -> tuple[str, ...]:
-  """Return the mark of a method whose mean is below that of local-only."""
-  found = board.against.get(LOCAL, {}).get(entry.method)
-  if found is None or found.mean >= 0:
-    return ()
-  return (f'▼ below local-only{"" if found.sign else ", within noise"}',)
-
-
-def _title(method: str, board: Board, css: Mapping[str, str]) -> Cell:
-  is_baseline = method in board.against
-  name = baseline_name(method) if is_baseline else display_name(method)
-  return Cell(name, name, css=css[method])
-
-
-def _name(board: Board, entry: Entry, css: Mapping[str, str]) -> Cell:
-  """Return the name; below it what marks the method."""
-  below = [*_local_mark(board, entry)]
-  if entry.method in board.against:
-    below.append('baseline')
-  if entry.is_reference:
-    below.append('reference')
-  if entry.obstacle:
-    below.append(entry.obstacle)
-  return _title(entry.method, board, css)._replace(below=tuple(below))
-
-
-def _mean(values: np.ndarray | None) -> Cell:
-  if values is None:
-    return Cell(NONE)
-  means = seed_means(values)
-  return number(
-    means.mean(), '{:.2f}', (f'{means.min():.1f} to {means.max():.1f}',)
-  )
-
-
-def _worst(values: np.ndarray | None) -> Cell:
-  return Cell(NONE) if values is None else number(worst_tenth(values))
-
-
-def _difference(one: Difference | None) -> Cell:
-  """Return the difference, its interval, and what it says."""
-  if one is None:
-    return Cell(NONE)
-  words = f'{one.low:+.1f} to {one.high:+.1f}'
-  return Cell(f'{SIGNS[one.sign]}{one.mean:+.2f}', one.mean, (words,))
-
-
-def _choice(entry: Entry) -> list[Cell]:
-  choice = entry.choice
-  if choice is None:
-    return [Cell(NONE)] * 3
-  below = ('end of the grid',) * choice.is_edge
-  return [
-    Cell(f'{choice.rate:g}', choice.rate, below),
-    Cell(choice.view, choice.view),
-    number(choice.accuracy, '{:.1f}'),
-  ]
-
-
-def _costs(entry: Entry) -> list[Cell]:
-  if entry.costs is None:
-    return [Cell(NONE)] * 4
-  return [
-    number(entry.costs.gradients, '{:,.0f}'),
-    size(entry.costs.bytes_up),
-    size(entry.costs.bytes_down),
-    duration(entry.costs.seconds),
-  ]
+  columns = METHOD, *(column for column, _ in COSTS.values())
+  return make_table('Choice and cost', columns, shown, (note,))

@@ -7,22 +7,20 @@ the baselines first, and its numbers are written when it is done.
 
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from fedjax_pfl.leaderboard.csv_file import Row, changed_verdicts, rows_of
-from fedjax_pfl.leaderboard.csv_file import write as write_csv
-from fedjax_pfl.leaderboard.entries import Entry, Tuned, choose, read_entry
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.leaderboard import page, rows
+from fedjax_pfl.leaderboard.board import make_board, sentences
+from fedjax_pfl.leaderboard.entries import Entry, choose, read_entry
 from fedjax_pfl.leaderboard.form import (
   Form,
   is_reference,
   settings_of,
   views_of,
 )
-from fedjax_pfl.leaderboard.page import write as write_page
-from fedjax_pfl.leaderboard.verdicts import Board, make_board, sentences
 from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.settings import Settings
-from fedjax_pfl.tuning.train_all import train_all
+from fedjax_pfl.tuning.train_all import train_groups
 
 Log = Callable[[str], None]
 RUNS = 'runs'  # in the folder of a leaderboard
@@ -32,7 +30,7 @@ def run(
   form: Form,
   folder: str | os.PathLike,
   log: Log,
-  others: Sequence[Row] = (),
+  others: Sequence[rows.Row] = (),
 ) -> pathlib.Path:
   """Train, choose and write; return the page, with a CSV beside it.
 
@@ -40,24 +38,22 @@ def run(
   there was written. `others` are rows of the same form with other seeds.
   """
   folder = pathlib.Path(folder)
+  seeds = '_'.join(map(str, form.seeds))
+  path = folder / f'{form.name}_seeds_{seeds}.html'
   log(budget(form))
-  boards: dict[str, list[Entry]] = {}
+  found: dict[str, list[Entry]] = {name: [] for name in form.partitions}
   try:
-    for partition in form.partitions:
-      entries = boards.setdefault(partition, [])
+    for partition, entries in found.items():
       for number, method in enumerate(form.methods, 1):
-        log(
-          f'{partition}, {number} of {len(form.methods)}: '
-          f'{display_name(method)}'
-        )
-        entries.append(
-          train_method(form, method, partition, folder / RUNS, log)
-        )
-      write(form, boards, folder, log, others)
+        name = display_name(method)
+        log(f'{partition}, {number} of {len(form.methods)}: {name}')
+        entry = train_method(form, method, partition, folder / RUNS, log)
+        entries.append(entry)
+      write(form, found, path, log, others)
   except KeyboardInterrupt:
-    write(form, boards, folder, log, others)
+    write(form, found, path, log, others)
     raise
-  return page_path(form, folder)
+  return path
 
 
 def train_method(
@@ -66,80 +62,64 @@ def train_method(
   """Return the entry of a method: tuned, and trained with every seed."""
   views = views_of(form, method)
 
-  def settings(rate: float, seeds: Sequence[int]) -> list[Settings]:
+  def settings(rate, seeds):
     return [
       settings_of(form, method, partition, rate, seed, views) for seed in seeds
     ]
 
-  tuning = form.seeds[: form.tuning_seeds]
-  grid = {rate: settings(rate, tuning) for rate in form.rates}
-  paths = train_all([one for own in grid.values() for one in own], folder, log)
-  size = len(tuning)
-  runs = {
-    rate: paths[place * size : (place + 1) * size]
-    for place, rate in enumerate(form.rates)
-  }
-  choice = choose(runs)
-  log(_chosen(choice))
-  final = []
-  if choice is not None:
-    final = train_all(settings(choice.rate, form.seeds), folder, log)
-  reference = is_reference(form, grid[form.rates[0]][0])
+  grid = [
+    settings(rate, form.seeds[: form.tuning_seeds]) for rate in form.rates
+  ]
+  groups = train_groups(grid, folder, log)
+  choice, final = choose(dict(zip(form.rates, groups, strict=True))), []
+  if choice is None:
+    log('No learning rate of the grid: each diverged.')
+  else:
+    edge = ', an end of the grid' * choice.is_edge
+    log(
+      f'Learning rate {choice.rate:g}{edge}, view {choice.view}: '
+      f'{choice.accuracy:.1f} % on validation'
+    )
+    (final,) = train_groups([settings(choice.rate, form.seeds)], folder, log)
+  reference = is_reference(form, grid[0][0])
   return read_entry(method, choice, final, is_reference=reference)
 
 
 def write(
   form: Form,
-  found: dict[str, list[Entry]],
-  folder: pathlib.Path,
+  found: Mapping[str, Sequence[Entry]],
+  path: pathlib.Path,
   log: Log,
-  others: Sequence[Row] = (),
-) -> list[Board]:
+  others: Sequence[rows.Row] = (),
+) -> None:
   """Write the page and the CSV of the partitions that have both baselines."""
-  made = (
-    make_board(partition, entries, form.baselines)
+  boards = [
+    board
     for partition, entries in found.items()
-  )
-  boards = [board for board in made if board is not None]
+    if (board := make_board(partition, entries, form.baselines))
+  ]
   if not boards:
     log('Nothing is written yet: no partition has both baselines.')
-    return boards
+    return
   for board in boards:
     log('\n'.join([f'{board.partition}:', *sentences(board)]))
-  rows = rows_of(form, boards)
-  changes = changed_verdicts(rows, others)
+  lines = [row for board in boards for row in rows.rows_of(form, board)]
+  changes = rows.changed_verdicts(lines, others)
   for line in changes:
     log(line)
-  path = page_path(form, folder)
-  write_csv(rows, path.with_suffix('.csv'))
-  write_page(form, boards, path, changes)
+  rows.write(lines, path.with_suffix('.csv'))
+  html = page.render(form, boards, changes)
+  atomic_files.write_bytes(path, html.encode())
   log(f'Leaderboard: {path}, {path.with_suffix(".csv")}')
-  return boards
-
-
-def page_path(form: Form, folder: str | os.PathLike) -> pathlib.Path:
-  """Return where the page goes: FORM_seeds_0_1_2.html."""
-  seeds = '_'.join(map(str, form.seeds))
-  return pathlib.Path(folder) / f'{form.name}_seeds_{seeds}.html'
 
 
 def budget(form: Form) -> str:
   """Return what a form trains, and how long that is estimated to take."""
-  hours = f'{form.minutes / 60:.0f} hours'
+  minutes = f'{form.minutes:g} minutes'
+  time = f'{form.minutes / 60:.0f} hours' if form.minutes > 120 else minutes
   return (
     f'Leaderboard {form.name}: {form.num_trainings} trainings ('
     f'{len(form.partitions)} partitions, {len(form.methods)} methods, '
     f'{len(form.rates)} learning rates, {len(form.seeds)} seeds), about '
-    f'{hours if form.minutes > 120 else f"{form.minutes:g} minutes"} on two '
-    'cores'
-  )
-
-
-def _chosen(choice: Tuned | None) -> str:
-  if choice is None:
-    return 'No learning rate of the grid: each diverged.'
-  edge = ', an end of the grid' if choice.is_edge else ''
-  return (
-    f'Learning rate {choice.rate:g}{edge}, view {choice.view}: '
-    f'{choice.accuracy:.1f} % on validation'
+    f'{time} on two cores'
   )

@@ -17,7 +17,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import Difference, paired_difference
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import divergence
+from fedjax_pfl.tuning.train_all import is_diverged
 
 
 class BestSetting(NamedTuple):
@@ -34,26 +34,33 @@ def best_on_validation(
   groups: Sequence[Sequence[str | os.PathLike]],
 ) -> BestSetting:
   """Return the choice among groups of finished runs, the same seeds in each."""
-  _check_seeds(groups)
-  own = [[_accuracies(path) for path in group] for group in groups]
-  by_seed = tuple(tuple(map(_mean, group)) for group in own)
+  seeds = [
+    [run_dir.load_config(path)['config']['seed'] for path in group]
+    for group in groups
+  ]
+  if not seeds or not seeds[0] or any(own != seeds[0] for own in seeds):
+    raise bad_input(
+      'groups',
+      got=seeds,
+      expected='one or more groups of runs, with the same seeds in each',
+      cause='a seed that is missing, or another order',
+    )
+  clients = [[_accuracies(path) for path in group] for group in groups]
+  by_seed = tuple(tuple(map(_mean, group)) for group in clients)
   means = tuple(float(np.mean(group)) for group in by_seed)
-  order = sorted(
-    (place for place in range(len(own)) if math.isfinite(means[place])),
-    key=lambda place: -means[place],
-  )
-  if not order:
+  finite = [place for place, mean in enumerate(means) if math.isfinite(mean)]
+  if not finite:
     raise bad_input(
       'sweep',
       got=f'{len(groups)} settings, in each of which a run diverged',
       expected='a setting whose runs stay finite',
       cause='learning rates that are too high for this model',
     )
-  if len(order) == 1:
-    return BestSetting(order[0], None, means, Difference(math.nan), by_seed)
-  best, second = order[:2]
-  lead = paired_difference(own[best], own[second])
-  return BestSetting(best, second, means, lead, by_seed)
+  best, *rest = sorted(finite, key=lambda place: -means[place])
+  if not rest:
+    return BestSetting(best, None, means, Difference(math.nan), by_seed)
+  lead = paired_difference(clients[best], clients[rest[0]])
+  return BestSetting(best, rest[0], means, lead, by_seed)
 
 
 def _mean(accuracy: np.ndarray) -> float:
@@ -64,7 +71,7 @@ def _mean(accuracy: np.ndarray) -> float:
 
 def _accuracies(path: str | os.PathLike) -> np.ndarray:
   """Return the accuracy of every client on validation; NaN if it diverged."""
-  if divergence.sentence_of(path):
+  if is_diverged(path):
     return np.array([math.nan])
   run_dir.load_result(path)  # refuses a run that is not finished
   clients = run_dir.load_clients(path)
@@ -78,18 +85,3 @@ def _accuracies(path: str | os.PathLike) -> np.ndarray:
       'without its result.json the same command ends it again',
     )
   return accuracies(clients.validation, clients.train_count)
-
-
-def _check_seeds(groups: Sequence[Sequence[str | os.PathLike]]) -> None:
-  """Refuse groups whose runs cannot be paired."""
-  seeds = [
-    [run_dir.load_config(path)['config']['seed'] for path in group]
-    for group in groups
-  ]
-  if not seeds or not seeds[0] or any(own != seeds[0] for own in seeds):
-    raise bad_input(
-      'groups',
-      got=seeds,
-      expected='one or more groups of runs, with the same seeds in each',
-      cause='a seed that is missing, or another order',
-    )

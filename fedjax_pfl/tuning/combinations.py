@@ -5,15 +5,15 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 
-GRIDS = ('learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)')
-RANGES = ('learning_rate=0.001..0.3', 'local_epochs=1..10')
 DIGITS = 3  # of a random number, so that it can be typed
+ONE_GRID = '--grid learning_rate=0.1,0.03'
+ONE_RANGE = '--random=20 --range learning_rate=0.001..0.3'
 
 Combination = dict[str, str]  # {'learning_rate': '0.1'}, as on a command line
 
@@ -51,20 +51,15 @@ def combine(
   ]
   if not ranges:
     return rows
-  draws = draw(ranges, number)
-  return [row | drawn for row in rows for drawn in draws]
-
-
-def draw(ranges: Mapping[str, Range], number: int) -> list[Combination]:
-  """Return random combinations, the same ones whenever they are asked for."""
   shares = np.random.default_rng(0).random((number, len(ranges)))
-  return [
+  draws = [
     {
       name: one.at(float(share))
-      for (name, one), share in zip(ranges.items(), row, strict=True)
+      for (name, one), share in zip(ranges.items(), drawn, strict=True)
     }
-    for row in shares
+    for drawn in shares
   ]
+  return [row | drawn for row in rows for drawn in draws]
 
 
 # ---- From flags to fields and values -----------------------------------------
@@ -76,15 +71,7 @@ def parse_grids(texts: Sequence[str]) -> dict[str, list[str]]:
   >>> parse_grids(['learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'])
   {'learning_rate': ['0.1', '0.03'], 'finetune.epochs': ['(1,5)', '(5,)']}
   """
-  grids: dict[str, list[str]] = {}
-  for text in texts:
-    field, _, values = text.partition('=')
-    words = [word.strip() for word in re.split(r',(?![^(]*\))', values)]
-    if not field or not all(words):
-      raise _bad_text('--grid', text, 'a field and its values', GRIDS)
-    _check_field('--grid', field, grids)
-    grids[field] = list(dict.fromkeys(words))
-  return grids
+  return _parse('--grid', texts)
 
 
 def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
@@ -93,24 +80,72 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
   >>> parse_ranges(['local_epochs=1..10'])
   {'local_epochs': Range(low=1, high=10, is_whole=True)}
   """
-  ranges: dict[str, Range] = {}
+  return _parse('--range', texts)
+
+
+def _read_values(text: str) -> list[str] | None:
+  words = [word.strip() for word in re.split(r',(?![^(]*\))', text)]
+  return list(dict.fromkeys(words)) if all(words) else None
+
+
+def _read_range(text: str) -> Range | None:
+  try:
+    low, high = (ast.literal_eval(end.strip()) for end in text.split('..'))
+  except (ValueError, SyntaxError):
+    return None
+  kinds = {type(low), type(high)}
+  if not kinds <= {int, float} or not low < high:
+    return None
+  return Range(low, high, kinds == {int})
+
+
+FLAGS = {
+  '--grid': (
+    _read_values,
+    'a field and its values',
+    ('learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'),
+  ),
+  '--range': (
+    _read_range,
+    'a field, and two numbers of which the first is smaller',
+    ('learning_rate=0.001..0.3', 'local_epochs=1..10'),
+  ),
+}
+
+
+def _parse(flag: str, texts: Sequence[str]) -> dict[str, Any]:
+  """Return {field: what is read}; refuse a field twice, and the seed."""
+  read_fn, expected, choices = FLAGS[flag]
+  found: dict[str, Any] = {}
   for text in texts:
-    field, _, ends = text.partition('=')
-    low, _, high = (_number(end) for end in ends.partition('..'))
-    if not field or low is None or high is None or not low < high:
-      expected = 'a field, and two numbers of which the first is smaller'
-      raise _bad_text('--range', text, expected, RANGES)
-    _check_field('--range', field, ranges)
-    ranges[field] = Range(low, high, type(low) is type(high) is int)
-  return ranges
+    field, _, rest = text.partition('=')
+    value = read_fn(rest)
+    if not field or value is None:
+      raise bad_input(
+        flag,
+        got=text,
+        expected=expected,
+        choices=choices,
+        cause='a typing error, a value that is missing, or a comma too many',
+      )
+    if field in found or field == 'seed':
+      raise bad_input(
+        flag,
+        got=field,
+        expected='every field once, and no seed',
+        choices=['all values behind one flag', '--seeds=3'],
+        cause='one field in two flags; or seeds, which are repeated for every '
+        'combination',
+      )
+    found[field] = value
+  return found
 
 
 def check_together(
-  grids: dict[str, list[str]], ranges: dict[str, Range], number: int | None
+  grids: Mapping[str, Any], ranges: Mapping[str, Any], number: int | None
 ) -> None:
   """Refuse a sweep of nothing, and ranges and numbers that miss each other."""
-  both = sorted({*grids} & {*ranges})
-  if both:
+  if both := sorted({*grids} & {*ranges}):
     raise bad_input(
       '--range',
       got=', '.join(both),
@@ -122,7 +157,7 @@ def check_together(
       '--random',
       got=number,
       expected='a number of combinations together with --range',
-      choices=[f'--random=20 --range {RANGES[0]}', f'--grid {GRIDS[0]}'],
+      choices=[ONE_RANGE, ONE_GRID],
       cause='one of two flags was forgotten',
     )
   if not grids and not ranges:
@@ -130,44 +165,6 @@ def check_together(
       'sweep',
       got='neither --grid nor --range',
       expected='a field to vary',
-      choices=[f'--grid {GRIDS[0]}', f'--random=20 --range {RANGES[0]}'],
+      choices=[ONE_GRID, ONE_RANGE],
       cause='a single run was meant: experiments/main.py',
     )
-
-
-def _number(text: str) -> int | float | None:
-  try:
-    value = ast.literal_eval(text.strip())
-  except (ValueError, SyntaxError):
-    return None
-  return value if type(value) in (int, float) else None
-
-
-def _check_field(flag: str, field: str, known: dict) -> None:
-  if field == 'seed':
-    raise bad_input(
-      flag,
-      got=field,
-      expected='a field of the config that is no seed',
-      choices=['--seeds=3'],
-      cause='seeds are repeated for every combination',
-    )
-  if field in known:
-    raise bad_input(
-      flag,
-      got=field,
-      expected='every field once',
-      cause='values of one field in two flags: write them behind one',
-    )
-
-
-def _bad_text(
-  flag: str, text: str, expected: str, choices: Sequence[str]
-) -> BadInput:
-  return bad_input(
-    flag,
-    got=text,
-    expected=expected,
-    choices=choices,
-    cause='a typing error, a value that is missing, or a comma too many',
-  )

@@ -1,8 +1,7 @@
 """A sweep: settings that differ in some fields, each with several seeds."""
 
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +16,7 @@ from fedjax_pfl.training.build import build_stages, build_task, peek_shape
 from fedjax_pfl.training.views import main_view
 from fedjax_pfl.tuning.choose import BestSetting
 from fedjax_pfl.tuning.combinations import Combination
-from fedjax_pfl.tuning.train_all import is_diverged, train_all
-
-Config = Mapping[str, Any]
-Log = Callable[[str], None]
+from fedjax_pfl.tuning.train_all import is_diverged
 
 
 class Sweep(NamedTuple):
@@ -32,7 +28,7 @@ class Sweep(NamedTuple):
 
 def plan_sweep(
   combinations: Sequence[Combination],
-  configs: Sequence[Config],
+  configs: Sequence[Mapping[str, Any]],
   seeds: int,
   *,
   tunes: bool = False,
@@ -41,29 +37,19 @@ def plan_sweep(
 
   Every setting is checked, and its method built, before the first is trained.
   """
-  settings = [parse_config(config) for config in configs]
-  for own in settings:
+  rows = []
+  for own in map(parse_config, configs):
     if tunes and not own.data.validation_fraction:
-      raise _no_validation()
-    shape = peek_shape(own)
-    build_stages(own, outline(build_task(own, *shape)))
-  return Sweep(
-    tuple(combinations),
-    tuple(
-      tuple(replace(own, seed=seed) for seed in range(seeds))
-      for own in settings
-    ),
-  )
-
-
-def run_sweep(
-  sweep: Sweep, folder: str | os.PathLike, log: Log
-) -> list[list[Path]]:
-  """Train what is missing; return the run directories [combination][seed]."""
-  paths = iter(
-    train_all([one for own in sweep.settings for one in own], folder, log)
-  )
-  return [[next(paths) for _ in own] for own in sweep.settings]
+      raise bad_input(
+        '--tune',
+        got='validation, with validation_fraction=0',
+        expected='a share of the training examples that is kept for choosing',
+        choices=['--config.validation_fraction=0.1'],
+        cause='the field was forgotten; the tests choose nothing',
+      )
+    build_stages(own, outline(build_task(own, *peek_shape(own))))
+    rows.append(tuple(replace(own, seed=seed) for seed in range(seeds)))
+  return Sweep(tuple(combinations), tuple(rows))
 
 
 def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:
@@ -83,18 +69,16 @@ def as_table(
   With a choice: on validation, and of the best setting alone on the tests.
   Without: on the tests, which are no ground for a choice.
   """
-  fields = list(sweep.combinations[0])
-  heads = ['validation', 'tests'] if choice else ['tests']
-  rows = [(*fields, *heads)]
-  for place, own in enumerate(sweep.combinations):
-    tests = _on_tests(groups[place])
+  fields = [*sweep.combinations[0]]
+  rows = [(*fields, *['validation'] * bool(choice), 'tests')]
+  for place, (own, group) in enumerate(
+    zip(sweep.combinations, groups, strict=True)
+  ):
+    cells = [own[name] for name in fields]
     if choice:
-      is_best = place == choice.best
-      on_validation = _mean_and_std(choice.by_seed[place])
-      cells = on_validation, tests if is_best else ''
-    else:
-      cells = (tests,)
-    rows.append((*(own[name] for name in fields), *cells))
+      cells.append(_mean_and_std(choice.by_seed[place]))
+    is_shown = not choice or place == choice.best
+    rows.append((*cells, _on_tests(group) if is_shown else ''))
   return align(rows)
 
 
@@ -140,13 +124,3 @@ def _mean_and_std(values: Sequence[float]) -> str:
   if math.isnan(mean):
     return 'diverged'
   return f'{mean:.2f} ± {np.std(values):.2f}'
-
-
-def _no_validation() -> Exception:
-  return bad_input(
-    '--tune',
-    got='validation, with validation_fraction=0',
-    expected='a share of the training examples that is kept for choosing',
-    choices=['--config.validation_fraction=0.1'],
-    cause='the field was forgotten; the tests choose nothing',
-  )

@@ -17,11 +17,20 @@ from fedjax_pfl.training.build import (
   build_experiment,
   with_numbers_of,
 )
-from fedjax_pfl.training.build_data import DataOf, make_data_of
+from fedjax_pfl.training.build_data import make_data_of
 from fedjax_pfl.training.loop import train_many
 from fedjax_pfl.training.program import static_key
 
 Log = Callable[[str], None]
+
+
+def train_groups(
+  groups: Sequence[Sequence[Settings]], folder: str | os.PathLike, log: Log
+) -> list[list[Path]]:
+  """Train what is not finished; return the run directories [group][seed]."""
+  every = [own for group in groups for own in group]
+  paths = iter(train_all(every, folder, log))
+  return [[next(paths) for _ in group] for group in groups]
 
 
 def train_all(
@@ -29,35 +38,44 @@ def train_all(
 ) -> list[Path]:
   """Train what is not finished; return the run directory of each setting.
 
-  A training that diverges ends alone, without a result (`is_diverged`).
+  A training that diverges ends alone, without a result (`is_diverged`). One
+  that diverged before is not repeated. Runs that differ in seeds and traced
+  numbers share a program; finished ones among them count for its shapes, so
+  that a repeated sweep has the bits of an unbroken one.
   """
-  paths = find_paths(settings, Path(folder), make_data_of(log))
-  runs = {
-    path: _as_started(own, path)
-    for own, path in zip(settings, paths, strict=True)
-    if not _diverged_before(path, log)
-  }
-  todo = {path for path in runs if not run_dir.is_finished(path)}
+  data_of = make_data_of(log)
+  paths = [Path(folder) / _name(own, data_of(own)) for own in settings]
+  groups: dict[str, dict[Path, Settings]] = {}
+  todo = set()
+  for own, path in zip(settings, paths, strict=True):
+    if sentence := divergence.sentence_of(path):
+      log(
+        f'{path.name} diverged before and is not trained again (without '
+        f'{divergence.NAME} in its directory it is). {sentence}'
+      )
+      continue
+    own = _as_started(own, path)
+    groups.setdefault(static_key(own), {})[path] = own
+    if not run_dir.is_finished(path):
+      todo.add(path)
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
   log = _once(log)
-  for group in _groups(runs):
-    if todo & {*group}:
-      _train_group({path: runs[path] for path in group}, log)
+  for runs in groups.values():
+    if todo & {*runs}:
+      built: dict[int, Experiment] = {}  # by seed: the same images
+      for own in runs.values():
+        if own.seed not in built:
+          built[own.seed] = build_experiment(own, log)
+      experiments = [
+        with_numbers_of(built[own.seed], own) for own in runs.values()
+      ]
+      train_many(experiments, list(runs), log)
   return paths
 
 
-def _train_group(runs: dict[Path, Settings], log: Log) -> None:
-  """Train runs that differ in seeds and traced numbers, on the same images.
-
-  Finished ones among them count for the shapes, so that a repeated sweep has
-  the bits of an unbroken one.
-  """
-  built: dict[int, Experiment] = {}  # by seed
-  for own in runs.values():
-    if own.seed not in built:
-      built[own.seed] = build_experiment(own, log)
-  experiments = [with_numbers_of(built[own.seed], own) for own in runs.values()]
-  train_many(experiments, list(runs), log)
+def is_diverged(path: str | os.PathLike) -> bool:
+  """Return whether the training of this directory ended by divergence."""
+  return bool(divergence.sentence_of(path))
 
 
 def _once(log: Log) -> Log:
@@ -70,28 +88,6 @@ def _once(log: Log) -> Log:
     known.add(text)
 
   return once
-
-
-def find_paths(
-  settings: Sequence[Settings], folder: Path, data_of: DataOf
-) -> list[Path]:
-  """Return the directory of every setting; equal ones have the same."""
-  return [folder / _name(own, data_of(own)) for own in settings]
-
-
-def is_diverged(path: str | os.PathLike) -> bool:
-  """Return whether the training of this directory ended by divergence."""
-  return bool(divergence.sentence_of(path))
-
-
-def _diverged_before(path: Path, log: Log) -> bool:
-  """Return whether the training diverged; log that it is not repeated."""
-  if sentence := divergence.sentence_of(path):
-    log(
-      f'{path.name} diverged before and is not trained again (without '
-      f'{divergence.NAME} in its directory it is). {sentence}'
-    )
-  return bool(sentence)
 
 
 def _name(settings: Settings, data: str) -> str:
@@ -113,11 +109,3 @@ def _as_started(settings: Settings, path: Path) -> Settings:
   given = to_config(settings)
   code = {field: given[field] for field in user_code.FIELDS}
   return parse_config({**run_dir.load_config(path)['config'], **code})
-
-
-def _groups(runs: dict[Path, Settings]) -> list[list[Path]]:
-  """Return the runs that differ in seeds and traced numbers together."""
-  groups: dict[str, list[Path]] = {}
-  for path, own in runs.items():
-    groups.setdefault(static_key(own), []).append(path)
-  return list(groups.values())

@@ -9,6 +9,8 @@ from fedjax_pfl.models.outline import outline
 from fedjax_pfl.training.build import build_stages, build_task, peek_shape
 from tests.support.helpers import refused
 
+BATCHES = {'digits': 4, 'cifar10': 23}  # of a pass of a client
+
 
 def stages_of(form, method):
   partition = next(iter(form.partitions))
@@ -37,8 +39,7 @@ def test_every_method_has_the_same_passes_over_the_data(name):
     elif method == 'fedconcat':
       clusters, classifier = stages
       steps = classifier.rounds * 3 / settings.training.local_epochs
-      batches = {'digits': 4, 'cifar10': 23}[name]
-      assert abs(clusters.rounds + steps / batches - base['rounds']) < 0.5
+      assert abs(clusters.rounds + steps / BATCHES[name] - base['rounds']) < 0.5
     else:
       assert rounds == base['rounds'], method
     if method != 'local_only' and not is_reference(form, settings):
@@ -46,12 +47,13 @@ def test_every_method_has_the_same_passes_over_the_data(name):
       assert training.local_epochs == base['local_epochs']
 
 
-def test_batches_of_a_pass_are_those_of_the_data():
+@pytest.mark.parametrize(
+  ('name', 'examples'), [('digits', 58), ('cifar10', 450)]
+)
+def test_batches_of_a_pass_are_those_of_the_data(name, examples):
   """FedConcat's share of the budget is written down with them."""
-  for name, examples in (('digits', 58), ('cifar10', 450)):
-    batch_size = FORMS[name]['base']['batch_size']
-    expected = {'digits': 4, 'cifar10': 23}[name]
-    assert -(-examples // batch_size) == expected
+  batch_size = FORMS[name]['base']['batch_size']
+  assert -(-examples // batch_size) == BATCHES[name]
 
 
 def test_methods_are_shown_in_their_own_views():

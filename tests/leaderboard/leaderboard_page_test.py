@@ -8,8 +8,8 @@ from helpers import refused
 from made_entries import make_entries
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import csv_file, page
-from fedjax_pfl.leaderboard.verdicts import make_board
+from fedjax_pfl.leaderboard import page, rows
+from fedjax_pfl.leaderboard.board import make_board
 
 
 @pytest.fixture(scope='module')
@@ -74,44 +74,57 @@ def test_page_is_whole_and_says_what_the_numbers_say(form, html):
   assert 'http' not in re.sub(r'http-equiv', '', html)
 
 
-def test_csv_has_every_number(form, boards, tmp_path):
-  rows = csv_file.rows_of(form, boards)
+@pytest.fixture
+def written(form, boards, tmp_path):
+  """Return the rows of the CSV, as texts."""
   path = tmp_path / 'board.csv'
-  csv_file.write(rows, path)
-  assert csv_file.read(path) == rows
-  assert len(rows) == 2 * 8
-  row = next(row for row in rows if row['method'] == 'fedrep')
-  assert row['partition'] == 's=2' and row['kind'] == 'method'
-  assert (row['before'], row['after']) == ('70', '84')
-  assert row['vs_fedavg_verdict'] == 'above' and row['seeds'] == '0 1 2'
+  rows.write([row for one in boards for row in rows.rows_of(form, one)], path)
+  return rows.read(path)
+
+
+def test_csv_has_every_number(written):
+  assert len(written) == 2 * 8
+  row = next(row for row in written if row['method'] == 'fedrep')
+  shown = {
+    **{'partition': 's=2', 'kind': 'method', 'seeds': '0 1 2'},
+    **{'before': '70', 'after': '84', 'vs_fedavg_verdict': 'above'},
+    **{'gradients': '1200', 'bytes_up': '3000000', 'learning_rate': '0.03'},
+  }
+  assert {name: row[name] for name in shown} == shown
   assert float(row['vs_fedavg_low']) < 4 < float(row['vs_fedavg_high'])
-  assert (row['gradients'], row['bytes_up']) == ('1200', '3000000')
-  kinds = {row['method']: row['kind'] for row in rows}
+  kinds = {row['method']: row['kind'] for row in written}
   assert kinds['local_only'] == 'baseline'
   assert kinds['centralized'] == 'reference'
+  assert written[-1]['method'] == 'pfedme' and written[-1]['after'] == ''
 
 
-def test_changed_verdicts_are_named(form, boards):
-  rows = csv_file.rows_of(form, boards[:1])
-  others = [{**row, 'seeds': '3 4 5'} for row in rows]
-  (line,) = csv_file.changed_verdicts(rows, others)
+def test_changed_verdicts_are_named(form, boards, written):
+  ours = rows.rows_of(form, boards[0])
+  others = [{**row, 'seeds': '3 4 5'} for row in written[:8]]
+  (line,) = rows.changed_verdicts(ours, others)
   assert line.startswith('10 of 10 verdicts are those of seeds 3 4 5; 0 are')
   fedrep = next(row for row in others if row['method'] == 'fedrep')
   fedrep['vs_fedavg_verdict'] = 'below'
   fedrep['vs_local_only_verdict'] = 'not distinguishable'
-  first, *lines = csv_file.changed_verdicts(rows, others)
+  first, *lines = rows.changed_verdicts(ours, others)
   assert '8 of 10' in first and '1 are the contrary, 1 are' in first
   assert lines == [
     's=2, FedRep against FedAvg + fine-tuning: above, there below.',
     's=2, FedRep against Local only: above, there not distinguishable.',
   ]
-  assert csv_file.changed_verdicts(rows, []) == []
+  assert rows.changed_verdicts(ours, []) == []
 
 
-def test_a_file_that_is_no_leaderboard_is_refused(tmp_path):
+@pytest.mark.parametrize(
+  ('content', 'words'),
+  [
+    (b'a,b\n1,2\n', 'a CSV of something else'),
+    (None, 'no such file'),
+    (b'\xff\xfe\x00', 'against: got'),
+  ],
+)
+def test_a_file_that_is_no_leaderboard_is_refused(tmp_path, content, words):
   path = tmp_path / 'other.csv'
-  path.write_text('a,b\n1,2\n')
-  assert 'a CSV of something else' in refused(csv_file.read, path)
-  assert 'no such file' in refused(csv_file.read, tmp_path / 'none.csv')
-  path.write_bytes(b'\xff\xfe\x00')
-  assert 'against: got' in refused(csv_file.read, path)
+  if content:
+    path.write_bytes(content)
+  assert words in refused(rows.read, path)

@@ -9,7 +9,6 @@ from fedjax_pfl.tuning.combinations import (
   Range,
   check_together,
   combine,
-  draw,
   parse_grids,
   parse_ranges,
 )
@@ -32,8 +31,8 @@ def test_random_numbers_lie_in_their_ranges():
     ['learning_rate=0.001..1', 'hp.mu=0.0..1', 'local_epochs=1..8']
   )
   assert ranges['local_epochs'] == Range(1, 8, True)
-  rows = draw(ranges, 400)
-  assert rows == draw(ranges, 500)[:400]  # a larger number adds to them
+  rows = combine({}, ranges, 400)
+  assert rows == combine({}, ranges, 500)[:400]  # a larger number adds to them
   rates = [math.log10(float(row['learning_rate'])) for row in rows]
   assert min(rates) >= -3 and max(rates) <= 0
   assert sum(rates) / 400 == pytest.approx(-1.5, abs=0.15)
@@ -45,34 +44,49 @@ def test_random_numbers_lie_in_their_ranges():
   ]
 
 
-@pytest.mark.parametrize(
-  'text', ['learning_rate', 'learning_rate=', '=0.1', 'momentum=0.1,,0.2']
-)
-def test_a_grid_without_values(text):
-  message = refused(parse_grids, [text])
-  assert message.startswith(f'--grid: got {text!r}, expected a field and its')
+GRID = '--grid: got {!r}, expected a field and its values'
+RANGE = '--range: got {!r}, expected a field, and two numbers'
 
 
 @pytest.mark.parametrize(
-  'text', ['momentum=0.1', 'momentum=a..b', 'momentum=2..1', '=1..2', 'a=..']
+  ('parse', 'words', 'texts'),
+  [
+    (parse_grids, GRID, ('learning_rate', 'a=', '=0.1', 'a=0.1,,0.2')),
+    (parse_ranges, RANGE, ('a=0.1', 'a=a..b', 'a=2..1', '=1..2', 'a=..')),
+    (parse_ranges, RANGE, ('a=1..2..3', 'a=True..2')),
+  ],
 )
-def test_a_range_without_ends(text):
-  message = refused(parse_ranges, [text])
-  assert message.startswith(f'--range: got {text!r}, expected a field, and two')
+def test_a_field_without_its_values(parse, words, texts):
+  for text in texts:
+    assert refused(parse, [text]).startswith(words.format(text))
 
 
-def test_fields_that_are_asked_for_twice_and_seeds():
-  assert 'every field once' in refused(parse_grids, ['a=1', 'a=2'])
-  assert '--seeds=3' in refused(parse_grids, ['seed=1,2'])
-  assert '--seeds=3' in refused(parse_ranges, ['seed=1..2'])
+@pytest.mark.parametrize(
+  ('parse', 'texts'),
+  [
+    (parse_grids, ['a=1', 'a=2']),
+    (parse_ranges, ['a=1..2', 'a=1..3']),
+    (parse_grids, ['seed=1,2']),
+    (parse_ranges, ['seed=1..2']),
+  ],
+)
+def test_fields_that_are_asked_for_twice_and_seeds(parse, texts):
+  message = refused(parse, texts)
+  assert 'every field once' in message and '--seeds=3' in message
 
 
-def test_flags_that_belong_together():
-  grids, ranges = parse_grids(['a=1']), parse_ranges(['a=1..2'])
-  assert 'fields that have no --grid' in refused(
-    check_together, grids, ranges, 2
-  )
-  assert '--random: got None' in refused(check_together, {}, ranges, None)
-  assert '--random: got 3' in refused(check_together, grids, {}, 3)
-  assert 'a field to vary' in refused(check_together, {}, {}, None)
-  check_together(grids, {}, None)
+A_GRID, A_RANGE = parse_grids(['a=1']), parse_ranges(['a=1..2'])
+
+
+@pytest.mark.parametrize(
+  ('flags', 'words'),
+  [
+    ((A_GRID, A_RANGE, 2), 'fields that have no --grid'),
+    (({}, A_RANGE, None), '--random: got None'),
+    ((A_GRID, {}, 3), '--random: got 3'),
+    (({}, {}, None), 'a field to vary'),
+  ],
+)
+def test_flags_that_belong_together(flags, words):
+  assert words in refused(check_together, *flags)
+  check_together(A_GRID, {}, None)

@@ -2,6 +2,7 @@
 
 import math
 
+import finished_runs
 import pytest
 import small_runs
 from helpers import refused
@@ -10,14 +11,12 @@ from experiments import commandline
 from fedjax_pfl.evaluation.differences import Difference
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
-from fedjax_pfl.training import divergence
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.choose import BestSetting, best_on_validation
 from fedjax_pfl.tuning.sweep import (
   Sweep,
   as_table,
   plan_sweep,
-  run_sweep,
   runs_of_whole_settings,
   verdict,
 )
@@ -75,8 +74,7 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
     views="('initial',)",
     eval_views='()',
   )
-  logged = []
-  groups = run_sweep(sweep, tmp_path, logged.append)
+  groups = train_all.train_groups(sweep.settings, tmp_path, lambda text: None)
   assert [len(group) for group in groups] == [2, 2, 2]
   choice = best_on_validation(groups)
   assert choice.best == 0 and math.isnan(choice.means[1])
@@ -88,36 +86,24 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
   assert hot.split() == ['1e38', 'diverged'] and low.count('±') == 1
   untuned = as_table(sweep, groups, None).splitlines()
   assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
+  # The mean of the seeds that are left would be too high.
+  assert runs_of_whole_settings(groups) == [*groups[0], *groups[2]]
 
 
-def test_the_tests_of_the_view_that_validation_compared(tmp_path, monkeypatch):
-  views = {'mix_0.0': {'mean': 60.0}, 'mix_1.0': {'mean': 30.0}}
-  chosen = {'view': 'mix_0.0', 'views': views}
-  last = {'view': 'mix_1.0', 'views': views}
-  sweep = Sweep(({'hp.mu': '1'},), ((),))
-  for select, tests in (('validation', '60.00'), ('last', '30.00')):
-    result = {
-      'views': views,
-      'select': select,
-      'validation': chosen,
-      'last': last,
-    }
-    monkeypatch.setattr(run_dir, 'load_result', lambda path, own=result: own)
-    assert as_table(sweep, [[tmp_path]], None).split()[-3] == tests
-
-
-def test_of_a_setting_with_a_diverged_seed_no_run_is_shown(tmp_path):
-  groups = [[tmp_path / f'{rate}_{seed}' for seed in (0, 1)] for rate in (1, 2)]
-  groups[1][1].mkdir()
-  (groups[1][1] / divergence.NAME).write_text('{"message": "diverged"}')
-  assert runs_of_whole_settings(groups) == groups[0]
+@pytest.mark.parametrize('select', ['validation', 'last'])
+def test_the_tests_of_the_view_that_was_compared(tmp_path, select):
+  chosen = {'validation': {'view': 'mix_0.0'}, 'last': {'view': 'mix_1.0'}}
+  views, result = ('mix_0.0', 'mix_1.0'), {'select': select, **chosen}
+  path = finished_runs.make_run(tmp_path / 'a', views=views, result=result)
+  means = run_dir.load_result(path)['views']
+  shown = as_table(Sweep(({'hp.mu': '1'},), ((),)), [[path]], None).split()[-3]
+  assert shown == f'{means[chosen[select]["view"]]["mean"]:.2f}'
 
 
 def test_a_verdict_says_whether_the_lead_is_noise():
   sweep = Sweep(({'hp.mu': '1'}, {'hp.mu': '2'}), ((), ()))
-  means = (50.0, 60.0)
   lead = Difference(10.0, 4.0, 16.0)
-  sure = BestSetting(1, 0, means, lead, ((50.0,), (60.0,)))
+  sure = BestSetting(1, 0, (50.0, 60.0), lead, ((50.0,), (60.0,)))
   assert verdict(sweep, sure) == (
     'Best on validation: hp.mu=2, 60.00 %, 10.00 points above hp.mu=1 (95 % '
     'interval 4.00 to 16.00, paired over seeds and clients: the difference is '

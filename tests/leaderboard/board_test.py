@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_entries import K, S, make_entries, make_entry
 
-from fedjax_pfl.leaderboard.verdicts import make_board, sentences
+from fedjax_pfl.leaderboard.board import make_board, sentences
 
 BASELINES = 'fedavg', 'local_only'
 
@@ -19,21 +19,10 @@ def test_verdicts_are_those_of_the_numbers(board):
     baseline: {method: one.sign for method, one in found.items()}
     for baseline, found in board.against.items()
   }
+  others = {'fedrep': 1, 'fedbabu': 1, 'ditto': 0, 'per_fedavg': -1}
   assert verdicts == {
-    'fedavg': {
-      'local_only': -1,
-      'fedrep': 1,
-      'fedbabu': 1,
-      'ditto': 0,
-      'per_fedavg': -1,
-    },
-    'local_only': {
-      'fedavg': 1,
-      'fedrep': 1,
-      'fedbabu': 1,
-      'ditto': 0,
-      'per_fedavg': -1,
-    },
+    'fedavg': {'local_only': -1, **others},
+    'local_only': {'fedavg': 1, **others},
   }
   one = board.against['fedavg']['fedrep']
   assert one.low < one.mean < one.high
@@ -64,16 +53,16 @@ def test_equal_methods_are_never_told_apart():
 
 
 def test_there_is_no_board_without_both_baselines():
-  entries = make_entries()
-  assert make_board('s=2', entries[1:], BASELINES) is None
-  diverged = entries[0]._replace(after=None)
-  assert make_board('s=2', [diverged, *entries[1:]], BASELINES) is None
+  first, *rest = make_entries()
+  diverged = first._replace(after=None)
+  for entries in (rest, [diverged, *rest]):
+    assert make_board('s=2', entries, BASELINES) is None
 
 
 def test_a_client_without_tests_is_in_no_comparison():
-  entries = make_entries()
-  for entry in entries[:3]:
+  entries = make_entries()[:3]
+  for entry in entries:
     entry.after[0, :2] = np.nan
-  board = make_board('s=2', entries[:3], BASELINES)
+  board = make_board('s=2', entries, BASELINES)
   assert np.isfinite(board.against['fedavg']['fedrep'][:3]).all()
   assert entries[0].after.shape == (S, K)
