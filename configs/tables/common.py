@@ -1,6 +1,6 @@
 """Tables and figures of papers by name, and the config that answers a number.
 
-A module holds the tables or the figures of one paper: `table_13`, `figure_15a`.
+A module holds tables of one paper, as `table_13`, or FIGURES, by their numbers.
 A table states which fields of a config its variants stand for; all else comes
 from the config of the method, in which the printed fields (shards per client,
 client fraction, local epochs) are replaced. So a plain run of that config with
@@ -10,7 +10,6 @@ these fields on the command line is the training of the cell.
 import copy
 import functools
 import importlib
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,14 +22,13 @@ from fedjax_pfl.reproduction.cells import (
   Reading,
   Table,
 )
-from fedjax_pfl.reproduction.published import load
+from fedjax_pfl.reproduction.published import load as published
 
 MODULES = {
   'fedbabu': ('fedbabu', 'fedbabu_appendix', 'fedbabu_figures'),
   'fedconcat': ('fedconcat',),
   'superfed': ('superfed',),
 }
-FUNCTION = re.compile(r'table_(?P<table>\d+)|figure_(?P<figure>\d+[ab]?)')
 READINGS = {
   'initial_accuracy': Reading('initial'),
   # By Euclidean distance, as the public code; the paper writes of cosine.
@@ -81,9 +79,10 @@ def functions() -> dict[str, Callable[[], Table | Figure]]:
     for stem in stems:
       module = importlib.import_module(f'configs.tables.{stem}')
       for name, function in vars(module).items():
-        if match := FUNCTION.fullmatch(name):
-          number = match['table'] or f'fig{match["figure"]}'
-          found[f'{paper}/{number}'] = function
+        if name.startswith('table_'):
+          found[f'{paper}/{name.removeprefix("table_")}'] = function
+      for name, function in getattr(module, 'FIGURES', {}).items():
+        found[f'{paper}/fig{name}'] = function
   return found
 
 
@@ -97,17 +96,32 @@ def load_configs() -> dict[str, dict[str, Any]]:
   return {name: load_config(name) for name in common.available()}
 
 
-def table(
-  name: str,
-  title: str,
-  rows: tuple[str, ...],
-  columns: tuple[str, ...],
-  cell: Callable[[Published], Cell],
-) -> Table:
-  """Return a table: `cell` of all that is printed there, in that order."""
-  paper, number = name.split('/')
-  printed = [row for row in load() if (row.paper, row.table) == (paper, number)]
-  return Table(name, title, tuple(map(cell, printed)), rows, columns)
+def table(title: str, rows: str, columns: str) -> Callable:
+  """Return a decorator: of a printed number's cell, it makes its table.
+
+  >>> @table('Eight methods', rows='shards_per_client', columns='algorithm')
+  >>> def table_13(published): ...
+
+  Paper and number are those of the module and of the function; the cells are
+  all that is printed there, in that order.
+  """
+
+  def decorate(cell: Callable[[Published], Cell]) -> Callable[[], Table]:
+    paper = cell.__module__.rpartition('.')[2].partition('_')[0]
+    number = cell.__name__.removeprefix('table_')
+
+    @functools.wraps(cell)
+    def load() -> Table:
+      printed = [
+        x for x in published() if (x.paper, x.table) == (paper, number)
+      ]
+      cells = tuple(map(cell, printed))
+      fields = (tuple(rows.split()), tuple(columns.split()))
+      return Table(f'{paper}/{number}', title, cells, *fields)
+
+    return load
+
+  return decorate
 
 
 @functools.cache

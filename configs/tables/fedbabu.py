@@ -69,7 +69,12 @@ CENTRAL_VIEWS = (
 )
 
 
-def table_1():
+@table(
+  'FedAvg on CIFAR-100 with MobileNet, before and after fine-tuning',
+  rows='client_fraction local_epochs',
+  columns='shards_per_client metric',
+)
+def table_1(published):
   """Return Table 1: FedAvg under more local epochs and fewer clients.
 
     python experiments/reproduce.py --table=fedbabu/1 \\
@@ -78,16 +83,15 @@ def table_1():
   Varied: f, tau, s. Printed: before and after 5 epochs of fine-tuning. All
   trainings are FedAvg's of Tables 3 and 5.
   """
-  return table(
-    'fedbabu/1',
-    'FedAvg on CIFAR-100 with MobileNet, before and after fine-tuning',
-    rows=('client_fraction', 'local_epochs'),
-    columns=('shards_per_client', 'metric'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_2():
+@table(
+  'FedAvg with data shared with the server',
+  rows='server_data_fraction server_trainable',
+  columns='shards_per_client metric',
+)
+def table_2(published):
   """Return Table 2: FedAvg whose server has data of its own.
 
     python experiments/reproduce.py --table=fedbabu/2 \\
@@ -101,16 +105,15 @@ def table_2():
   Differs from the paper: whether its column "full" was made so is read off an
   older version of the public code.
   """
-  return table(
-    'fedbabu/2',
-    'FedAvg with data shared with the server',
-    rows=('server_data_fraction', 'server_trainable'),
-    columns=('shards_per_client', 'metric'),
-    cell=cell_of_shared_data,
-  )
+  return cell_of_shared_data(published)
 
 
-def table_3():
+@table(
+  'Accuracy before fine-tuning, with and without the head',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='algorithm metric',
+)
+def table_3(published):
   """Return Table 3: with the head, and by nearest templates without it.
 
     python experiments/reproduce.py --table=fedbabu/3 \\
@@ -123,16 +126,15 @@ def table_3():
   Differs from the paper: the nearest mean is that by Euclidean distance, as in
   its public code; its text has cosine.
   """
-  return table(
-    'fedbabu/3',
-    'Accuracy before fine-tuning, with and without the head',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('algorithm', 'metric'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_4():
+@table(
+  'Accuracy by the part that is fine-tuned',
+  rows='shards_per_client local_epochs',
+  columns='algorithm finetune_trainable',
+)
+def table_4(published):
   """Return Table 4: which part a client fine-tunes.
 
     python experiments/reproduce.py --table=fedbabu/4 \\
@@ -142,23 +144,18 @@ def table_4():
   FedBABU (4a) or FedAvg (4b). Printed: accuracy after it. All trainings are
   those of Table 5; each is evaluated three times.
   """
-
-  def cell(published):
-    part = published.variant['finetune_trainable']
-    # A run evaluates `full` itself.
-    evaluation = {} if part == 'full' else {'finetune.trainable': part}
-    return cell_of(published, evaluation=evaluation)
-
-  return table(
-    'fedbabu/4',
-    'Accuracy by the part that is fine-tuned',
-    rows=('shards_per_client', 'local_epochs'),
-    columns=('algorithm', 'finetune_trainable'),
-    cell=cell,
-  )
+  part = published.variant['finetune_trainable']
+  # A run evaluates `full` itself.
+  evaluation = {} if part == 'full' else {'finetune.trainable': part}
+  return cell_of(published, evaluation=evaluation)
 
 
-def table_5():
+@table(
+  'Eight methods on CIFAR-100 with MobileNet, personalised',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='algorithm',
+)
+def table_5(published):
   """Return Table 5: eight methods on CIFAR-100.
 
     python experiments/reproduce.py --table=fedbabu/5 \\
@@ -170,16 +167,15 @@ def table_5():
   Differs from the paper: LG-FedAvg begins with FedAvg's last model (public
   code: its best by TEST accuracy).
   """
-  return table(
-    'fedbabu/5',
-    'Eight methods on CIFAR-100 with MobileNet, personalised',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('algorithm',),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_6():
+@table(
+  'Accuracy by epochs of fine-tuning',
+  rows='shards_per_client algorithm',
+  columns='finetune_epochs',
+)
+def table_6(published):
   """Return Table 6: accuracy by the epochs of fine-tuning.
 
     python experiments/reproduce.py --table=fedbabu/6 \\
@@ -190,26 +186,21 @@ def table_6():
   fine-tuning of 20 epochs is evaluated at each of these epochs, but for 0 and
   5, which a run evaluates itself.
   """
-
-  def cell(published):
-    epochs = int(published.variant['finetune_epochs'])
-    if epochs in FINETUNE_EPOCHS_OF_A_RUN:
-      return cell_of(published)
-    last = epochs == FINETUNE_EPOCHS[-1]
-    return cell_of(
-      published, evaluation={'finetune.epochs': FINETUNE_EPOCHS}
-    )._replace(reading=Reading('finetuned' if last else f'finetuned_{epochs}'))
-
-  return table(
-    'fedbabu/6',
-    'Accuracy by epochs of fine-tuning',
-    rows=('shards_per_client', 'algorithm'),
-    columns=('finetune_epochs',),
-    cell=cell,
-  )
+  epochs = int(published.variant['finetune_epochs'])
+  if epochs in FINETUNE_EPOCHS_OF_A_RUN:
+    return cell_of(published)
+  last = epochs == FINETUNE_EPOCHS[-1]
+  return cell_of(
+    published, evaluation={'finetune.epochs': FINETUNE_EPOCHS}
+  )._replace(reading=Reading('finetuned' if last else f'finetuned_{epochs}'))
 
 
-def table_7():
+@table(
+  'FedProx and FedProx with FedBABU, f = 0.1',
+  rows='algorithm local_epochs',
+  columns='shards_per_client metric',
+)
+def table_7(published):
   """Return Table 7: FedProx, and FedProx with a frozen head, f = 0.1.
 
     python experiments/reproduce.py --table=fedbabu/7 \\
@@ -221,16 +212,15 @@ def table_7():
   No run with mu = 0.01 alone can be expected to give the printed numbers: there
   the term is far too small for the distance from FedAvg that is printed.
   """
-  return table(
-    'fedbabu/7',
-    'FedProx and FedProx with FedBABU, f = 0.1',
-    rows=('algorithm', 'local_epochs'),
-    columns=('shards_per_client', 'metric'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_9():
+@table(
+  'Centralised models fine-tuned by clients',
+  rows='shards_per_client trainable',
+  columns='finetune_epochs',
+)
+def table_9(published):
   """Return Table 9: centralised models, fine-tuned by clients.
 
     python experiments/reproduce.py --table=fedbabu/9 \\
@@ -243,32 +233,22 @@ def table_9():
   A cell's own training has no round: FedAvg's config evaluates the model that
   it starts from, once for all epochs.
   """
-
-  def cell(published):
-    fields = {
-      'rounds': 0,
-      'finetune.epochs': CENTRAL_EPOCHS,
-      'views': CENTRAL_VIEWS,
-    }
-    epochs = int(published.variant['finetune_epochs'])
-    # The learning rate would drop at epoch 80.
-    central = {'total_epochs': 10, 'lr_milestones': ()}
-    part = published.variant['trainable']
-    return cell_of(published._replace(algorithm='fedavg'), fields)._replace(
-      published=published,
-      reading=Reading(CENTRAL_VIEWS[epochs]),
-      init_from=replaced(
-        load_config('fedbabu_cifar100:centralized'),
-        {'hp.trainable': part, **central},
-      ),
-    )
-
-  return table(
-    'fedbabu/9',
-    'Centralised models fine-tuned by clients',
-    rows=('shards_per_client', 'trainable'),
-    columns=('finetune_epochs',),
-    cell=cell,
+  fields = {
+    'rounds': 0,
+    'finetune.epochs': CENTRAL_EPOCHS,
+    'views': CENTRAL_VIEWS,
+  }
+  epochs = int(published.variant['finetune_epochs'])
+  # The learning rate would drop at epoch 80.
+  central = {'total_epochs': 10, 'lr_milestones': ()}
+  part = published.variant['trainable']
+  return cell_of(published._replace(algorithm='fedavg'), fields)._replace(
+    published=published,
+    reading=Reading(CENTRAL_VIEWS[epochs]),
+    init_from=replaced(
+      load_config('fedbabu_cifar100:centralized'),
+      {'hp.trainable': part, **central},
+    ),
   )
 
 

@@ -12,7 +12,12 @@ from configs.tables.fedbabu import cell_of, cell_of_shared_data
 LAYERS = {'conv1': 'conv1+bn1', 'conv12': 'conv1+bn1+conv2+bn2'}
 
 
-def table_10():
+@table(
+  'Momentum of training and of fine-tuning',
+  rows='metric momentum',
+  columns='shards_per_client algorithm',
+)
+def table_10(published):
   """Return Table 10: momentum.
 
     python experiments/reproduce.py --table=fedbabu/10 \\
@@ -22,23 +27,18 @@ def table_10():
   s, FedAvg or FedBABU. Printed: before and after fine-tuning. Momentum 0.9 is
   that of Table 5; with 0.99 FedAvg diverges in print for s = 50 and 10.
   """
-
-  def cell(published):
-    momentum = float(published.variant['momentum'])
-    return cell_of(
-      published, {'momentum': momentum, 'finetune.momentum': momentum}
-    )
-
-  return table(
-    'fedbabu/10',
-    'Momentum of training and of fine-tuning',
-    rows=('metric', 'momentum'),
-    columns=('shards_per_client', 'algorithm'),
-    cell=cell,
+  momentum = float(published.variant['momentum'])
+  return cell_of(
+    published, {'momentum': momentum, 'finetune.momentum': momentum}
   )
 
 
-def table_11():
+@table(
+  '500 clients, before and after fine-tuning',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='metric algorithm',
+)
+def table_11(published):
   """Return Table 11: 500 clients.
 
     python experiments/reproduce.py --table=fedbabu/11 \\
@@ -50,16 +50,15 @@ def table_11():
   With s = 50 and 100 the test blocks of a class do not suffice for all clients:
   the number of a client's tests is random there, 20 in the mean.
   """
-  return table(
-    'fedbabu/11',
-    '500 clients, before and after fine-tuning',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('metric', 'algorithm'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_12():
+@table(
+  'CIFAR-10 before fine-tuning, with and without the head',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='algorithm metric',
+)
+def table_12(published):
   """Return Table 12: Table 3 on CIFAR-10.
 
     python experiments/reproduce.py --table=fedbabu/12 \\
@@ -69,16 +68,15 @@ def table_12():
   fine-tuning, with the head and by nearest class means without it. All
   trainings are those of Table 13. Differs from the paper as Table 3.
   """
-  return table(
-    'fedbabu/12',
-    'CIFAR-10 before fine-tuning, with and without the head',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('algorithm', 'metric'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_13():
+@table(
+  'Eight methods on CIFAR-10 with the 4convNet, personalised',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='algorithm',
+)
+def table_13(published):
   """Return Table 13: eight methods on CIFAR-10.
 
     python experiments/reproduce.py --table=fedbabu/13 \\
@@ -88,16 +86,15 @@ def table_13():
   personalisation; Local-only has neither f nor tau, and stands beside every
   one. Differs from the paper as Table 5.
   """
-  return table(
-    'fedbabu/13',
-    'Eight methods on CIFAR-10 with the 4convNet, personalised',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('algorithm',),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_14():
+@table(
+  'Accuracy by the layers that clients train, initial',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='local_parts',
+)
+def table_14(published):
   """Return Table 14: which layers clients train, before fine-tuning.
 
     python experiments/reproduce.py --table=fedbabu/14 \\
@@ -112,16 +109,15 @@ def table_14():
   FedAvg's run here. What its title says is configs/fedbabu_cifar10.py with
   --config.hp.trainable=conv1+bn1+conv2+bn2+conv3+bn3.
   """
-  return table(
-    'fedbabu/14',
-    'Accuracy by the layers that clients train, initial',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('local_parts',),
-    cell=_cell_of_layers,
-  )
+  return _cell_of_layers(published)
 
 
-def table_15():
+@table(
+  'Accuracy by the layers that clients train, personalised',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='local_parts',
+)
+def table_15(published):
   """Return Table 15: which layers clients train, after fine-tuning.
 
     python experiments/reproduce.py --table=fedbabu/15 \\
@@ -130,16 +126,15 @@ def table_15():
   Table 14 after 5 epochs of fine-tuning, in which all layers are trained. All
   trainings are those of Table 14, and what it says of Conv123 holds here, too.
   """
-  return table(
-    'fedbabu/15',
-    'Accuracy by the layers that clients train, personalised',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('local_parts',),
-    cell=_cell_of_layers,
-  )
+  return _cell_of_layers(published)
 
 
-def table_16():
+@table(
+  'FedAvg and FedBABU on CIFAR-100 with ResNet18',
+  rows='shards_per_client local_epochs',
+  columns='metric algorithm',
+)
+def table_16(published):
   """Return Table 16: ResNet18.
 
     python experiments/reproduce.py --table=fedbabu/16 \\
@@ -151,16 +146,15 @@ def table_16():
   Differs from the public code: BatchNorm uses the statistics of the batch, as
   in all other networks of the paper; the code keeps running ones for this one.
   """
-  return table(
-    'fedbabu/16',
-    'FedAvg and FedBABU on CIFAR-100 with ResNet18',
-    rows=('shards_per_client', 'local_epochs'),
-    columns=('metric', 'algorithm'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_17():
+@table(
+  'FedAvg and FedBABU on CIFAR-100 with ResNet50',
+  rows='shards_per_client local_epochs',
+  columns='metric algorithm',
+)
+def table_17(published):
   """Return Table 17: Table 16 with ResNet50.
 
     python experiments/reproduce.py --table=fedbabu/17 \\
@@ -168,16 +162,15 @@ def table_17():
 
   Differs from the public code as Table 16.
   """
-  return table(
-    'fedbabu/17',
-    'FedAvg and FedBABU on CIFAR-100 with ResNet50',
-    rows=('shards_per_client', 'local_epochs'),
-    columns=('metric', 'algorithm'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_18():
+@table(
+  'Eight methods on CIFAR-100, Dirichlet partition',
+  rows='dirichlet_beta',
+  columns='algorithm',
+)
+def table_18(published):
   """Return Table 18: clients by a Dirichlet distribution.
 
     python experiments/reproduce.py --table=fedbabu/18 \\
@@ -190,22 +183,17 @@ def table_18():
   published; clients weigh n_i / n, as its text has it (its code weighs them
   equally, but has no such clients).
   """
-
-  def cell(published):
-    beta = float(published.variant['dirichlet_beta'])
-    division = {'partition': 'dirichlet', 'dirichlet_beta': beta}
-    return cell_of(published, {**division, 'aggregation': 'examples'})
-
-  return table(
-    'fedbabu/18',
-    'Eight methods on CIFAR-100, Dirichlet partition',
-    rows=('dirichlet_beta',),
-    columns=('algorithm',),
-    cell=cell,
-  )
+  beta = float(published.variant['dirichlet_beta'])
+  division = {'partition': 'dirichlet', 'dirichlet_beta': beta}
+  return cell_of(published, {**division, 'aggregation': 'examples'})
 
 
-def table_19():
+@table(
+  'Eight methods on EMNIST with the 3convNet',
+  rows='shards_per_client',
+  columns='algorithm',
+)
+def table_19(published):
   """Return Table 19: EMNIST by classes.
 
     python experiments/reproduce.py --table=fedbabu/19 \\
@@ -218,16 +206,15 @@ def table_19():
   (printed: 731,668 and 82,587); no augmentation; clients weigh n_i / n, as its
   text has it.
   """
-  return table(
-    'fedbabu/19',
-    'Eight methods on EMNIST with the 3convNet',
-    rows=('shards_per_client',),
-    columns=('algorithm',),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_20():
+@table(
+  'Own and other classes, before and after fine-tuning',
+  rows='shards_per_client client_fraction local_epochs',
+  columns='algorithm metric',
+)
+def table_20(published):
   """Return Table 20: classes that a client trains on, and others.
 
     python experiments/reproduce.py --table=fedbabu/20 \\
@@ -238,22 +225,17 @@ def table_20():
   after fine-tuning, with the test set divided by itself into 100 shards a
   client. All trainings are those of Table 5, evaluated on other tests.
   """
-
-  def cell(published):
-    shards = int(published.variant['test_shards_per_client'])
-    tests = {'test_partition': 'independent', 'test_shards_per_client': shards}
-    return cell_of(published, evaluation=tests)
-
-  return table(
-    'fedbabu/20',
-    'Own and other classes, before and after fine-tuning',
-    rows=('shards_per_client', 'client_fraction', 'local_epochs'),
-    columns=('algorithm', 'metric'),
-    cell=cell,
-  )
+  shards = int(published.variant['test_shards_per_client'])
+  tests = {'test_partition': 'independent', 'test_shards_per_client': shards}
+  return cell_of(published, evaluation=tests)
 
 
-def table_21():
+@table(
+  'FedBABU with data shared with the server',
+  rows='server_data_fraction',
+  columns='shards_per_client metric',
+)
+def table_21(published):
   """Return Table 21: FedBABU whose server has data of its own.
 
     python experiments/reproduce.py --table=fedbabu/21 \\
@@ -262,16 +244,15 @@ def table_21():
   Table 2 for FedBABU: the server trains the body on a share p of the clients'
   training images after each round. p = 0 is FedBABU of Table 5.
   """
-  return table(
-    'fedbabu/21',
-    'FedBABU with data shared with the server',
-    rows=('server_data_fraction',),
-    columns=('shards_per_client', 'metric'),
-    cell=cell_of_shared_data,
-  )
+  return cell_of_shared_data(published)
 
 
-def table_22():
+@table(
+  'FedProx and FedProx with FedBABU, f = 1.0',
+  rows='algorithm local_epochs',
+  columns='shards_per_client metric',
+)
+def table_22(published):
   """Return Table 22: FedProx, and FedProx with a frozen head, f = 1.0.
 
     python experiments/reproduce.py --table=fedbabu/22 \\
@@ -279,16 +260,15 @@ def table_22():
 
   Table 7 with f = 1.0. What it says of the printed numbers holds here, too.
   """
-  return table(
-    'fedbabu/22',
-    'FedProx and FedProx with FedBABU, f = 1.0',
-    rows=('algorithm', 'local_epochs'),
-    columns=('shards_per_client', 'metric'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_23():
+@table(
+  'Learning rate of the head, accuracy without the head',
+  rows='shards_per_client',
+  columns='head_lr_ratio',
+)
+def table_23(published):
   """Return Table 23: a head that learns more slowly than the body.
 
     python experiments/reproduce.py --table=fedbabu/23 \\
@@ -298,22 +278,17 @@ def table_23():
   body's, s. Printed: accuracy by nearest class means, without the head. Ratio 1
   is FedAvg and ratio 0 FedBABU of Table 3.
   """
-
-  def cell(published):
-    ratio = float(published.variant['head_lr_ratio'])
-    changes = {} if ratio in (0, 1) else {'hp.head_lr_ratio': ratio}
-    return cell_of(published, changes)
-
-  return table(
-    'fedbabu/23',
-    'Learning rate of the head, accuracy without the head',
-    rows=('shards_per_client',),
-    columns=('head_lr_ratio',),
-    cell=cell,
-  )
+  ratio = float(published.variant['head_lr_ratio'])
+  changes = {} if ratio in (0, 1) else {'hp.head_lr_ratio': ratio}
+  return cell_of(published, changes)
 
 
-def table_24():
+@table(
+  'FedBABU with a nearly orthogonal head or similar rows',
+  rows='head local_epochs',
+  columns='shards_per_client metric',
+)
+def table_24(published):
   """Return Table 24: FedBABU with a head whose rows are alike.
 
     python experiments/reproduce.py --table=fedbabu/24 \\
@@ -326,22 +301,17 @@ def table_24():
   The bias of the latter is zero, as in the paper's centralised runs with such
   heads; which it is here is not stated.
   """
-
-  def cell(published):
-    similar = {'head_init': 'similar', 'head_bias': 'zero'}
-    is_similar = published.variant['head'] == 'similar'
-    return cell_of(published, similar if is_similar else {})
-
-  return table(
-    'fedbabu/24',
-    'FedBABU with a nearly orthogonal head or similar rows',
-    rows=('head', 'local_epochs'),
-    columns=('shards_per_client', 'metric'),
-    cell=cell,
-  )
+  similar = {'head_init': 'similar', 'head_bias': 'zero'}
+  is_similar = published.variant['head'] == 'similar'
+  return cell_of(published, similar if is_similar else {})
 
 
-def table_25():
+@table(
+  'Seven methods on CIFAR-100, 640 epochs',
+  rows='shards_per_client local_epochs',
+  columns='algorithm',
+)
+def table_25(published):
   """Return Table 25: twice the epochs, five numbers of shards.
 
     python experiments/reproduce.py --table=fedbabu/25 \\
@@ -350,18 +320,8 @@ def table_25():
   f = 0.1, 640 epochs in all. Varied: tau, s, the method. Printed: accuracy
   after personalisation. Differs from the paper as Table 5.
   """
-
-  def cell(published):
-    epochs = int(published.variant['total_epochs'])
-    return cell_of(published, {'total_epochs': epochs})
-
-  return table(
-    'fedbabu/25',
-    'Seven methods on CIFAR-100, 640 epochs',
-    rows=('shards_per_client', 'local_epochs'),
-    columns=('algorithm',),
-    cell=cell,
-  )
+  epochs = int(published.variant['total_epochs'])
+  return cell_of(published, {'total_epochs': epochs})
 
 
 def _cell_of_layers(published):

@@ -12,7 +12,12 @@ MIXING = {'superfed_mm': 'model', 'superfed_lm': 'layer'}
 LM_START = {'cifar10': 0.8}  # elsewhere that of MM
 
 
-def table_1():
+@table(
+  'Global model on CIFAR-10 and CIFAR-100, two classes a client',
+  rows='algorithm',
+  columns='dataset metric',
+)
+def table_1(published):
   """Return Table 1: the global model on CIFAR-10 and CIFAR-100.
 
     python experiments/reproduce.py --table=superfed/1 \\
@@ -30,16 +35,15 @@ def table_1():
   ours. Differs from the code: partial batches are trained on, and counted in
   tests.
   """
-  return table(
-    'superfed/1',
-    'Global model on CIFAR-10 and CIFAR-100, two classes a client',
-    rows=('algorithm',),
-    columns=('dataset', 'metric'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_2():
+@table(
+  'Global model on EMNIST and Tiny-ImageNet, clusters of classes',
+  rows='algorithm',
+  columns='dataset metric',
+)
+def table_2(published):
   """Return Table 2: EMNIST and Tiny-ImageNet.
 
     python experiments/reproduce.py --table=superfed/2 \\
@@ -53,16 +57,15 @@ def table_2():
   code drops the tests of partial batches and counts them as wrong; here all
   count.
   """
-  return table(
-    'superfed/2',
-    'Global model on EMNIST and Tiny-ImageNet, clusters of classes',
-    rows=('algorithm',),
-    columns=('dataset', 'metric'),
-    cell=cell_of,
-  )
+  return cell_of(published)
 
 
-def table_3():
+@table(
+  'Global model by the share of rounds before mixing, CIFAR-10',
+  rows='phase2_start',
+  columns='algorithm metric',
+)
+def table_3(published):
   """Return Table 3: when mixing begins.
 
     python experiments/reproduce.py --table=superfed/3 \\
@@ -73,18 +76,8 @@ def table_3():
   Printed: top 1 and top 5 of the server's model. L = 0.4 of MM and 0.8 of LM
   are the runs of Table 1.
   """
-
-  def cell(published):
-    start = float(published.variant['phase2_start'])
-    return cell_of(published, {'hp.phase_start': start})
-
-  return table(
-    'superfed/3',
-    'Global model by the share of rounds before mixing, CIFAR-10',
-    rows=('phase2_start',),
-    columns=('algorithm', 'metric'),
-    cell=cell,
-  )
+  start = float(published.variant['phase2_start'])
+  return cell_of(published, {'hp.phase_start': start})
 
 
 def cell_of(

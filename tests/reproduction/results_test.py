@@ -111,7 +111,7 @@ def test_merging_copies_what_is_new_and_refuses_what_differs(tmp_path):
   make_run(third / 'runs' / 'c', seed=2)  # good, but comes with what is not
   bad = make_run(third / 'runs' / 'd', more=1e-5)
   message = refused(merge, results, read_folder(third))
-  assert 'loss=' in message and 'of 5 clients differ' in message
+  assert 'loss of initial=' in message and 'of 5 clients differ' in message
   assert str(bad) in message and str(run) in message
   assert names(here) == ['a', 'b']
   more = make_run(tmp_path / 'more' / 'a', views=('initial', 'finetuned'))
