@@ -26,7 +26,6 @@ images where they are read, the rest as XLA's sum over rows: a sum of products
 it takes for a matrix product, under a client axis 50 times as slow.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -37,7 +36,7 @@ from jax.typing import DTypeLike
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import pool
-from fedjax_pfl.models.ops.passes import add_some, one_pass
+from fedjax_pfl.models.ops.passes import add_some, by_hand, one_pass
 
 EPSILON = 1e-5
 # What jaxprs call the function: a user's own may have its short name.
@@ -95,11 +94,8 @@ def moments(x: Array, mask: Array) -> Moments:
   weight = mask.reshape(-1, 1, 1, 1).astype(jax.eval_shape(wide, x).dtype)
   number = jnp.maximum(weight.sum() * x.shape[1] * x.shape[2], 1)
   shift = wide(x[0, 0, 0])
-  if target() == 'cpu':
-    first, second = map(_sum, _some_of_moments(x, shift, weight))
-  else:
-    first, second = map(_sum, _terms_of_moments(x, shift, weight))
-  first, second = first / number, second / number
+  sums = _sums(_terms_of_moments, x, shift, weight)
+  first, second = (each / number for each in sums)
   variance = jnp.maximum(second - first * first, 0)
   return Moments(shift + first, lax.rsqrt(variance + EPSILON), weight, number)
 
@@ -110,66 +106,43 @@ def affine(scale: Array, bias: Array, of: Moments) -> tuple[Array, Array]:
   return a, wide(bias) - a * of.mean
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+@by_hand(5)
 def norm(
   x: Array, skip: Array | None, scale: Array, bias: Array, mask: Array,
   relu: bool,
-) -> Array:  # fmt: skip
+):  # fmt: skip
   """Return z [B, H, W, C]; without the ReLU, if `relu` is False."""
-  return _forward(x, skip, scale, bias, mask, relu)[0]
-
-
-def _forward(x, skip, scale, bias, mask, relu):
   of = moments(x, mask)
-  z = _activate(relu)(x, skip, affine(scale, bias, of), of.weight)
-  z = stored(z, x.dtype)
+  line = affine(scale, bias, of)
+  z = stored(_activate(x, skip, line, of.weight, relu=relu), x.dtype)
   # With a skip the result tells the gate; else the input does, which is read.
   gate = z if relu and skip is not None else None
   return z, (x, skip, gate, scale, bias, of)
 
 
-@functools.cache
-def _activate(relu: bool):
-  @one_pass
-  def activate(x, skip, line, weight):
-    a, c = line
-    z = wide(x) * a + c
-    z = z if skip is None else z + wide(skip)
-    return (lax.max(z, lax.full_like(z, 0)) if relu else z) * weight
-
-  return activate
-
-
-def _backward(relu, saved, dz):
+@norm.gradient
+def _norm(relu, saved, dz):
   x, skip, z, scale, bias, of = saved
   if relu and z is None:
     dx, dscale, dbias = gradient(x, scale, bias, of, dz)
     return dx, None, dscale, dbias, None
   g = wide(dz) * of.weight
   g = _gated(g, z) if relu else g
-  sums = _sums(x, g, of)
-  dx, dscale, dbias = _gradient(x, g, sums, scale, bias, of)
+  dx, dscale, dbias = _gradient(
+    x, g, _sums_of_gradient(x, g, of), scale, bias, of
+  )
   dskip = None if skip is None else stored(g, skip.dtype)
   return dx, dskip, dscale, dbias, None
 
 
-norm.defvjp(_forward, _backward)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def norm_pool(
-  x: Array, scale: Array, bias: Array, mask: Array, size: int
-) -> Array:
+@by_hand(4)
+def norm_pool(x: Array, scale: Array, bias: Array, mask: Array, size: int):
   """Return the maximum of every size x size pixels of relu(norm(x)).
 
   The largest pixel of a window is that with the largest x, or, where scale is
   negative, with the smallest. Both sums of the gradient are over these pixels
   alone; on a GPU the gradient of the pooling is never written to memory.
   """
-  return _pool_forward(x, scale, bias, mask, size)[0]
-
-
-def _pool_forward(x, scale, bias, mask, size):
   of = moments(x, mask)
   a, c = affine(scale, bias, of)
   sign = jnp.where(a < 0, -1, 1).astype(x.dtype)
@@ -179,16 +152,14 @@ def _pool_forward(x, scale, bias, mask, size):
   return stored(z, x.dtype), (x, top, won, scale, bias, of)
 
 
-def _pool_backward(size, saved, dz):
+@norm_pool.gradient
+def _norm_pool(size, saved, dz):
   x, top, won, scale, bias, of = saved
   a, c = affine(scale, bias, of)
   g = _gated(wide(dz) * of.weight, wide(top) * a + c)
-  sums = _sums(top, g, of)
+  sums = _sums_of_gradient(top, g, of)
   spread = pool.backward(g, won, size, x.shape[1:3])
   return *_gradient(x, spread, sums, scale, bias, of), None
-
-
-norm_pool.defvjp(_pool_forward, _pool_backward)
 
 
 def gradient(
@@ -197,71 +168,8 @@ def gradient(
   """Return (dx, dscale, dbias) of z = relu(scale x^ + bias) w."""
   line = affine(scale, bias, of)
   again = x if target() == 'cpu' else lax.optimization_barrier(x)
-  sums = _sums(again, dz, of, line)
+  sums = _sums_of_gradient(again, dz, of, line)
   return _gradient(x, dz, sums, scale, bias, of, line)
-
-
-def _gated(g, z) -> Array:
-  """Return g where z > 0, else 0."""
-  if target() == 'gpu':
-    return g * jnp.maximum(jnp.sign(z), 0)
-  return lax.select(z > 0, g, lax.full_like(g, 0))
-
-
-def _of_gate(x, dz, of, line):
-  """Return g; with a line a, c it is still to be gated by a x + c."""
-  if line is None:
-    return dz
-  a, c = line
-  return _gated(wide(dz) * of.weight, wide(x) * a + c)
-
-
-def _terms_of_sums(x, dz, of, line):
-  g = _of_gate(x, dz, of, line)
-  return g, g * ((wide(x) - of.mean) * of.inverse)
-
-
-def _terms_of_moments(x, shift, weight):
-  d = (wide(x) - shift) * weight
-  return d, d * d
-
-
-@one_pass
-def _some_of_sums(*args):
-  return [add_some(t, 0) for t in _terms_of_sums(*args)]
-
-
-@one_pass
-def _some_of_moments(*args):
-  return [add_some(t, 0) for t in _terms_of_moments(*args)]
-
-
-def _sums(x, dz, of, line=None) -> tuple[Array, Array]:
-  """Return dbias and dscale."""
-  if target() == 'cpu':
-    return tuple(map(_sum, _some_of_sums(x, dz, of, line)))
-  terms = _terms_of_sums(x, dz, of, line)
-  return tuple(map(_sum, terms)) if target() == 'tpu' else _both_sums(*terms)
-
-
-@jax.custom_jvp
-def _both_sums(g, h):
-  """Return both sums over pixels as one reduction."""
-  zero = jnp.zeros((), g.dtype)
-  return lax.reduce((g, h), (zero, zero), _add_pairs, (0, 1, 2))
-
-
-@_both_sums.defjvp
-def _both_sums_jvp(primals, tangents):  # JAX would halve the pixels by slices
-  return _both_sums(*primals), tuple(map(_sum, tangents))
-
-
-def _sum(g):
-  return g.sum((0, 1, 2))
-
-
-def _add_pairs(one, other):
-  return one[0] + other[0], one[1] + other[1]
 
 
 def _gradient(x, dz, sums, scale, bias, of, line=None):
@@ -271,6 +179,17 @@ def _gradient(x, dz, sums, scale, bias, of, line=None):
   return dx, dscale.astype(scale.dtype), dbias.astype(bias.dtype)
 
 
+# ---- Passes over images; with a line a, c a gradient is gated by a x + c
+
+
+@one_pass
+def _activate(x, skip, line, weight, *, relu):
+  a, c = line
+  z = wide(x) * a + c
+  z = z if skip is None else z + wide(skip)
+  return (lax.max(z, lax.full_like(z, 0)) if relu else z) * weight
+
+
 @one_pass
 def _to_input(x, dz, sums, scale, of, line):
   g = _of_gate(x, dz, of, line)
@@ -278,3 +197,68 @@ def _to_input(x, dz, sums, scale, of, line):
   normed = (wide(x) - of.mean) * of.inverse
   shared = (dbias + normed * dscale) / of.number
   return scale * of.inverse * (g - shared * of.weight)
+
+
+def _of_gate(x, dz, of, line):
+  if line is None:
+    return dz
+  a, c = line
+  return _gated(wide(dz) * of.weight, wide(x) * a + c)
+
+
+def _gated(g, z) -> Array:
+  """Return g where z > 0, else 0."""
+  if target() == 'gpu':
+    return g * jnp.maximum(jnp.sign(z), 0)
+  return lax.select(z > 0, g, lax.full_like(g, 0))
+
+
+# ---- Sums over pixels
+
+
+def _terms_of_moments(x, shift, weight):
+  d = (wide(x) - shift) * weight
+  return d, d * d
+
+
+def _terms_of_gradient(x, dz, of, line):
+  g = _of_gate(x, dz, of, line)
+  return g, g * ((wide(x) - of.mean) * of.inverse)
+
+
+def _sums_of_gradient(x, dz, of, line=None) -> tuple[Array, Array]:
+  """Return dbias and dscale."""
+  if target() == 'gpu':
+    return _both_sums(*_terms_of_gradient(x, dz, of, line))
+  return _sums(_terms_of_gradient, x, dz, of, line)
+
+
+def _sums(terms, *args):
+  if target() == 'cpu':
+    return tuple(map(_sum, _some(*args, terms=terms)))
+  return tuple(map(_sum, terms(*args)))
+
+
+@one_pass
+def _some(*args, terms):
+  return [add_some(term, 0) for term in terms(*args)]
+
+
+def _sum(g):
+  return g.sum((0, 1, 2))
+
+
+@jax.custom_jvp
+def _both_sums(g, h):
+  """Return both sums over pixels as one reduction."""
+  zero = jnp.zeros((), g.dtype)
+
+  def add(one, other):
+    return one[0] + other[0], one[1] + other[1]
+
+  return lax.reduce((g, h), (zero, zero), add, (0, 1, 2))
+
+
+@_both_sums.defjvp
+def _both_sums_jvp(primals, tangents):  # JAX would halve the pixels by slices
+  return _both_sums(*primals), tuple(map(_sum, tangents))

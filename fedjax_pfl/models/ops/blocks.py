@@ -5,7 +5,6 @@ of a whole batch go to memory and back; those of a few images stay in the cache
 of a core. A sum over blocks differs from that over the batch by rounding.
 """
 
-import functools
 from collections.abc import Callable
 
 import jax
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.types import Array, PyTree
+from fedjax_pfl.models.ops.passes import by_hand
 
 CACHE = 7 * 2**18  # bytes: most of the 2 MiB beside a core
 
@@ -108,22 +108,17 @@ def in_blocks(
   return _rematerialised(f, block, x, params)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+@by_hand(0, 1)
 def _rematerialised(f, block, x, params):
-  return over_blocks(lambda x: ((), f(x, params)), block, x)[1]
+  rows = over_blocks(lambda x: ((), f(x, params)), block, x)[1]
+  return rows, (x, params)
 
 
-def _forward(f, block, x, params):
-  return _rematerialised(f, block, x, params), (x, params)
-
-
-def _backward(f, block, saved, dy):
+@_rematerialised.gradient
+def _of_rows(f, block, saved, dy):
   x, params = saved
 
   def differentiate(x, dy):
     return jax.vjp(f, x, params)[1](dy)[::-1]
 
   return over_blocks(differentiate, block, x, dy)[::-1]
-
-
-_rematerialised.defvjp(_forward, _backward)

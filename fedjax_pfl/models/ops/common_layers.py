@@ -11,7 +11,6 @@ XLA has all other convolutions. `conv_impl='lax'` has the last line alone;
 """
 
 import jax
-import jax.numpy as jnp
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm, pool, separable
@@ -24,7 +23,6 @@ from fedjax_pfl.models.ops.deferred import (
   Norm,
   Pool,
   Relu,
-  Row,
   Value,
   compute,
   without_bias,
@@ -60,8 +58,6 @@ def fuse(layer: Layer) -> Array:
       return jax.nn.relu(compute(of))
     case Pool(of, size):
       return pool.max_pool(compute(of), size)
-    case Row(vector, shape):
-      return jnp.broadcast_to(vector, shape)
   raise AssertionError(layer)
 
 

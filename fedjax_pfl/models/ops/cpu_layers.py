@@ -96,7 +96,7 @@ def conv(
 ) -> Array:
   """Convolve x [B, H, W, I] with kernel [k, l, I, O]."""
   if plan_of(x, kernel, stride, padding) == 'tiles':
-    return winograd.conv(x, kernel, padding[0][0], precision)
+    return winograd.conv(x, kernel, None, 1, padding[0][0], precision)
   return patches_bhwc.conv(x, kernel, stride, padding, precision)
 
 
@@ -111,7 +111,7 @@ def _relu_pool(of: Deferred, size: int) -> Array:
       if plan == 'windows':
         return window_conv.conv_relu_pool(*args)
       if plan == 'tiles':
-        return winograd.conv_relu_pool(*args)
+        return winograd.conv(*args)
   z = pool.max_pool(compute(y), size)  # the bias does not change who wins
   return jax.nn.relu(z if bias is None else z + bias)
 
@@ -154,7 +154,6 @@ def _turned_conv(x, kernel, stride, padding, precision) -> Array:
 
 @functools.partial(jax.jit, static_argnums=5)  # as conv
 def _separable(y, first, kernel, second, mask, stride: int) -> Array:
-  first, second = (norm_depthwise.Affine(*affine) for affine in (first, second))
   return turned(
     norm_depthwise.norm_depthwise_norm(y, first, kernel, second, mask, stride)
   )

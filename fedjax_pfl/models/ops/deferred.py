@@ -82,14 +82,7 @@ class Pool(NamedTuple):
   size: int
 
 
-class Row(NamedTuple):
-  """A vector [C], the same for every pixel."""
-
-  vector: Array
-  shape: tuple[int, ...]
-
-
-Layer = Conv | Bias | Norm | Add | Relu | Pool | Row
+Layer = Conv | Bias | Norm | Add | Relu | Pool
 Fuse = Callable[[Layer], Array]
 
 

@@ -26,19 +26,14 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm, row_passes, separable
 from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.blocks import block_size, in_turn
-from fedjax_pfl.models.ops.passes import one_pass
+from fedjax_pfl.models.ops.passes import by_hand
 from fedjax_pfl.models.ops.patches_chwb import turned
-from fedjax_pfl.models.ops.row_passes import (
-  Affine,
-  Moments,
-  pixels_of,
-  rows_of,
-)
+from fedjax_pfl.models.ops.row_passes import Affine, pixels_of, rows_of
 
 ARRAYS = 7  # of the size of y, in a block of the gradient
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+@by_hand(5)
 def norm_depthwise_norm(
   y: Array,
   first: Affine,
@@ -46,23 +41,17 @@ def norm_depthwise_norm(
   second: Affine,
   mask: Array,
   stride: int,
-) -> Array:
+):
   """Return z [C, h, w, B] of y [C, H, W, B] and a kernel [3, 3, C]."""
-  return _forward(y, first, kernel, second, mask, stride)[0]
-
-
-def _forward(y, first, kernel, second, mask, stride):
   fast = _with_derivative_of(_plain_values, _values_in_blocks, stride)
   z, moments = fast(y, first, kernel, second, mask)
   return z, (y, first, kernel, second, mask, *moments)
 
 
-def _backward(stride, saved, dz):
+@norm_depthwise_norm.gradient
+def _norm_depthwise_norm(stride, saved, dz):
   fast = _with_derivative_of(_plain_gradients, _gradients_in_blocks, stride)
   return *fast(*saved, dz), None
-
-
-norm_depthwise_norm.defvjp(_forward, _backward)
 
 
 @functools.cache
@@ -87,7 +76,7 @@ def _plain_values(stride, y, first, kernel, second, mask):
   v = separable.norm_depthwise(turned(y), *first, mask, kernel, stride)
   z = turned(batch_norm.norm(v, None, *second, mask, True))
   none = jnp.zeros(len(y), jax.eval_shape(wide, y).dtype)
-  return z, (Moments(none, none),) * 2
+  return z, ((none, none),) * 2
 
 
 def _plain_gradients(stride, y, first, kernel, second, mask, *rest):
@@ -105,10 +94,8 @@ def _values_in_blocks(stride, y, first, kernel, second, mask):
   def block(margin, y, first, kernel, second):
     y = wide(y)
     moments = row_passes.moments_of(y, of_u)
-    u = row_passes.activate_inside(
-      margin, y, *row_passes.line(first, moments), of_u.w
-    )
-    v = row_passes.convolve(stride, b)(u, kernel)
+    u = _activated(margin, y, first, moments, of_u)
+    v = row_passes.convolve(u, kernel, stride, b)
     after = row_passes.moments_of(v, of_z)
     z = row_passes.activate(v, *row_passes.line(second, after), of_z.w)
     return u, (z.astype(dtype), moments, after)
@@ -124,36 +111,35 @@ def _gradients_in_blocks(stride, y, first, kernel, second, mask, *rest):
   of_u, of_z = pixels_of(y, mask, stride)
   size, margin = _blocks(y)
   shape, dtype, b = y.shape, y.dtype, y.shape[3]
+  norm_gradient = row_passes.norm_gradient
 
   def block(margins, y, dz, first, kernel, second, moments, after):
     y, dz = wide(y), wide(dz)
-    u = row_passes.activate_inside(
-      margins[0], y, *row_passes.line(first, moments), of_u.w
-    )
-    v = row_passes.convolve(stride, b)(u, kernel)
+    u = _activated(margins[0], y, first, moments, of_u)
+    v = row_passes.convolve(u, kernel, stride, b)
     g = row_passes.gate(v, *row_passes.line(second, after), dz, of_z.w)
     dsecond, factors = row_passes.affine_gradient(g, v, second, after, of_z)
-    if stride == 1:
-      dv = row_passes.norm_gradient_inside(margins[1], g, v, *factors, of_z.w)
-      g = row_passes.image_gradient(b)(dv, u, kernel)
-      dkernel = row_passes.tap_sums(1, b)(u, dv)
-      margins = (u, dv)
-    else:
-      dv = one_pass(row_passes.norm_gradient)(g, v, *factors, of_z.w)
-      g = row_passes.spread(dv, u, kernel, stride, y.shape, b)
-      dkernel = row_passes.tap_sums(stride, b)(u, dv)
-      margins = (u,)
+    arrays = margins[1], g, v, *factors, of_z.w
+    dv = row_passes.inside(*arrays, of=norm_gradient)
+    g = row_passes.image_gradient(dv, u, kernel, stride, y.shape, b)
+    dkernel = row_passes.tap_sums(u, dv, stride, b)
     dfirst, factors = row_passes.affine_gradient(g, y, first, moments, of_u)
-    dy = row_passes.norm_gradient(g, y, *factors, of_u.w)
-    return margins, (dy.astype(dtype), dfirst, dkernel, dsecond)
+    dy = norm_gradient(g, y, *factors, of_u.w)
+    kept = u, dv if stride == 1 else None
+    return kept, (dy.astype(dtype), dfirst, dkernel, dsecond)
 
-  margins = (margin, margin) if stride == 1 else (margin,)
+  margins = margin, margin if stride == 1 else None
   channels = kernel.reshape(9, -1).T
   rows = rows_of(y), rows_of(dz), first, channels, second, *moments
   grads = in_turn(block, size, margins, *rows, in_place=True)[1]
   dy, dfirst, dkernel, dsecond = grads
   dkernel = dkernel.T.reshape(kernel.shape).astype(kernel.dtype)
   return dy.reshape(shape), dfirst, dkernel, dsecond
+
+
+def _activated(margin, y, affine, moments, of) -> Array:
+  line = row_passes.line(affine, moments)
+  return row_passes.inside(margin, y, *line, of.w, of=row_passes.activate)
 
 
 def _blocks(y: Array) -> tuple[int, Array]:

@@ -1,4 +1,4 @@
-"""Parts of passes over memory; `one_pass` keeps one apart from its readers.
+"""Parts of passes over memory, and gradients that are written by hand.
 
 Products name the axes of a transposed operand: under a client axis XLA copies
 `b.T` before it multiplies. With the copies a step on one core takes longer: the
@@ -7,15 +7,52 @@ Products name the axes of a transposed operand: under a client axis XLA copies
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import jax
 from jax import lax
 from jax.lax import PrecisionLike
 
-from fedjax_pfl.core.fusion import one_pass
+from fedjax_pfl.core import fusion
 from fedjax_pfl.core.types import Array
 
 SOME = 8  # lines at most, that are added up where they are read
+
+
+def one_pass(f: Callable) -> Callable:
+  """Return f(*arrays, **constants) as a pass apart from its readers'.
+
+  Its keyword arguments are no arrays: there is a pass for each of their values.
+  """
+
+  @functools.cache
+  def with_constants(*constants):
+    fixed = functools.partial(f, **dict(constants))
+    return fusion.one_pass(functools.update_wrapper(fixed, f))
+
+  @functools.wraps(f)
+  def call(*arrays, **constants):
+    return with_constants(*constants.items())(*arrays)
+
+  return call
+
+
+def by_hand(*static: int) -> Callable:
+  """Decorate f, which returns (z, saved): a function of z, with f.gradient.
+
+  That decorates (*static arguments, saved, dz) -> the gradients of the others.
+  """
+
+  def decorate(f):
+    @functools.partial(jax.custom_vjp, nondiff_argnums=static)
+    @functools.wraps(f)
+    def value(*args):
+      return f(*args)[0]
+
+    value.gradient = functools.partial(value.defvjp, f)
+    return value
+
+  return decorate
 
 
 def add_all(terms: Iterable[Array]) -> Array:
@@ -36,6 +73,17 @@ def pad(x: Array, rows: tuple[int, int], columns: tuple[int, int]) -> Array:
   return lax.pad(x, lax.full((), 0, x.dtype), edges)
 
 
+def taps_of(x: Array, size: tuple[int, int], stride: int = 1) -> list[Array]:
+  """Return padded images as each tap of a kernel sees them, on axes 1 and 2."""
+  high, broad = (
+    side - k + 1 for side, k in zip(x.shape[1:3], size, strict=True)
+  )
+  return [
+    x[:, u : u + high : stride, v : v + broad : stride]
+    for u in range(size[0]) for v in range(size[1])
+  ]  # fmt: skip
+
+
 def times_transposed(a: Array, b: Array, precision: PrecisionLike) -> Array:
   """Return a b^T."""
   return lax.dot_general(a, b, (((1,), (1,)), ((), ())), precision=precision)
@@ -44,13 +92,3 @@ def times_transposed(a: Array, b: Array, precision: PrecisionLike) -> Array:
 def transposed_times(a: Array, b: Array, precision: PrecisionLike) -> Array:
   """Return a^T b."""
   return lax.dot_general(a, b, (((0,), (0,)), ((), ())), precision=precision)
-
-
-__all__ = [
-  'add_all',
-  'add_some',
-  'one_pass',
-  'pad',
-  'times_transposed',
-  'transposed_times',
-]

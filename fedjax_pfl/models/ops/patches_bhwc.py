@@ -13,7 +13,7 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.blocks import block_size, in_blocks
 from fedjax_pfl.models.ops.deferred import Padding
-from fedjax_pfl.models.ops.passes import pad
+from fedjax_pfl.models.ops.passes import pad, taps_of
 
 
 def conv(
@@ -24,27 +24,20 @@ def conv(
   precision: PrecisionLike,
 ) -> Array:
   """Convolve x [B, H, W, C] with kernel [k, l, C, O]."""
-  k, m, _, o = kernel.shape
-  high, broad = (
-    side + sum(edges) - size + 1
-    for side, edges, size in zip(x.shape[1:3], padding, (k, m), strict=True)
-  )
+  *size, _, o = kernel.shape
   flat = kernel.reshape(-1, o)
 
   def convolve(x, flat):
     x = wide(x)  # so that the gradient adds up its taps in at least float32
     x = pad(x, *padding) if any(map(any, padding)) else x
-    taps = [
-      x[:, u : u + high : stride, v : v + broad : stride]
-      for u in range(k) for v in range(m)
-    ]  # fmt: skip
-    patches = jnp.concatenate(taps, -1).astype(flat.dtype)
-    rows = patches.reshape(-1, len(flat))
-    y = lax.dot(rows, flat, precision=precision)
+    patches = jnp.concatenate(taps_of(x, size, stride), -1).astype(flat.dtype)
+    y = lax.dot(patches.reshape(-1, len(flat)), flat, precision=precision)
     return y.reshape(*patches.shape[:3], o)
 
-  if k == m == 1:
+  if size == [1, 1]:
     return convolve(x, flat)
-  pixels = -(-high // stride) * -(-broad // stride)
+  pixels = 1
+  for side, edges, k in zip(x.shape[1:3], padding, size, strict=True):
+    pixels *= -(-(side + sum(edges) - k + 1) // stride)
   each = len(flat) * pixels * x.dtype.itemsize
   return in_blocks(convolve, block_size(len(x), each), x, flat)

@@ -15,7 +15,6 @@ dy^T is a copy (passes.py) for patches of stride 1: without it a step of the
 
 import functools
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.lax import PrecisionLike
@@ -24,6 +23,7 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.passes import (
   add_all,
+  by_hand,
   one_pass,
   pad,
   times_transposed,
@@ -35,24 +35,25 @@ def turned(x: Array) -> Array:
   return x.transpose(3, 1, 2, 0)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+@by_hand(2, 3, 4)
 def conv(
   x: Array, kernel: Array, stride: int, padding: int, precision: PrecisionLike
-) -> Array:
+):
   """Convolve x [C, H, W, B] with kernel [k, l, C, O] to [O, h, w, B]."""
-  return _forward(x, kernel, stride, padding, precision)[0]
-
-
-def _forward(x, kernel, stride, padding, precision):
   *size, _, o = kernel.shape
-  taps = _patches(x, size, stride, padding)  # [k l C, h, w, B]
-  patches = taps.reshape(len(taps), -1)
+  taps = pad(x, (padding, padding), (padding, padding)) if padding else x
+  # First the shifts along rows, then along columns: 3 + 3 copies, not 9.
+  for axis in (2, 1):
+    if size[axis - 1] * stride > 1:
+      taps = _shifts(taps, size=size[axis - 1], stride=stride, axis=axis)
+  patches = taps.reshape(len(taps), -1)  # of taps [k l C, h, w, B]
   y = lax.dot(kernel.reshape(-1, o).T, patches, precision=precision)
   # An array of no channels: the shape of x for the backward pass.
   return y.reshape(o, *taps.shape[1:]), (patches, kernel, x[:0])
 
 
-def _backward(stride, padding, precision, saved, dy):
+@conv.gradient
+def _conv(stride, padding, precision, saved, dy):
   patches, kernel, x = saved
   *size, c, o = kernel.shape
   flat = dy.reshape(o, -1)
@@ -67,39 +68,11 @@ def _backward(stride, padding, precision, saved, dy):
   return fold(taps, None, size, stride, padding, x.shape[1:]), dk
 
 
-conv.defvjp(_forward, _backward)
-
-
-def _patches(x: Array, size: list[int], stride: int, padding: int) -> Array:
-  """Return all taps, one after the other along the channels.
-
-  First the shifts along rows, then along columns: 3 + 3 copies, not 9.
-  """
-  x = pad(x, (padding, padding), (padding, padding)) if padding else x
-  for axis in (2, 1):
-    if size[axis - 1] * stride > 1:
-      x = _shifts(size[axis - 1], stride, axis)(x)
-  return x
-
-
-@functools.cache
-def _shifts(size: int, stride: int, axis: int):
-  @one_pass
-  def shifts(x):
-    end = x.shape[axis] - size + 1
-    taps = [lax.slice_in_dim(x, u, u + end, stride, axis) for u in range(size)]
-    return lax.concatenate(taps, 0)
-
-  return shifts
-
-
-def taps_of(x: Array, size: int, stride: int) -> list[Array]:
-  """Return the padded x as each of the size*size taps of a kernel sees it."""
-  rows, columns = x.shape[1] - size + 1, x.shape[2] - size + 1
-  return [
-    x[:, u : u + rows : stride, v : v + columns : stride]
-    for u in range(size) for v in range(size)
-  ]  # fmt: skip
+@one_pass
+def _shifts(x, *, size, stride, axis):
+  end = x.shape[axis] - size + 1
+  taps = [lax.slice_in_dim(x, u, u + end, stride, axis) for u in range(size)]
+  return lax.concatenate(taps, 0)
 
 
 def fold(
@@ -114,7 +87,8 @@ def fold(
   if kernel is None and len(taps) == stride == 1 and not padding:
     return taps[0]
   h, w, _ = shape
-  sums = _overlap(*size, stride, padding, h, w)(taps, kernel)
+  how = {'stride': stride, 'padding': padding, 'sides': (h, w)}
+  sums = _overlap(taps, kernel, size=tuple(size), **how)
   if stride == 1:
     return sums[0][0]
   y = jnp.stack([jnp.stack(row, 3) for row in sums], 2)
@@ -122,32 +96,26 @@ def fold(
   return y[:, :h, :w]
 
 
-@functools.cache
-def _overlap(k: int, m: int, stride: int, padding: int, h: int, w: int):
-  """Return the function of `fold` for a kernel of k x m taps."""
-  high, broad = -(-h // stride), -(-w // stride)
+@one_pass
+def _overlap(taps, kernel, *, size, stride, padding, sides):
+  high, broad = (-(-side // stride) for side in sides)
+  rows, columns = taps.shape[-3:-1]
 
   # Of an axis: taps that reach pixels p, p + stride, ..., and their shifts.
-  def meeting(size, p):
-    shifts = ((u, u - padding - p) for u in range(size))
+  def meeting(k, p):
+    shifts = ((u, u - padding - p) for u in range(k))
     return [(u, s // stride) for u, s in shifts if s % stride == 0]
 
-  @one_pass
-  def overlap(taps, kernel):
-    rows, columns = taps.shape[-3:-1]
+  def shifted(u, i, v, j):
+    tap = size[1] * u + v
+    x = wide(taps[tap] if kernel is None else taps)
+    x = x if kernel is None else x * wide(kernel[tap])
+    return pad(x, (i, high - rows - i), (j, broad - columns - j))
 
-    def shifted(u, i, v, j):
-      tap = m * u + v
-      x = wide(taps[tap] if kernel is None else taps)
-      x = x if kernel is None else x * wide(kernel[tap])
-      return pad(x, (i, high - rows - i), (j, broad - columns - j))
+  def add(p, q):
+    meet = [(u, v) for u in meeting(size[0], p) for v in meeting(size[1], q)]
+    terms = [shifted(*u, *v) for u, v in meet]
+    terms = terms or [lax.full_like(shifted(0, 0, 0, 0), 0)]
+    return add_all(terms).astype(taps.dtype)
 
-    def add(p, q):
-      meet = [(u, v) for u in meeting(k, p) for v in meeting(m, q)]
-      terms = [shifted(*u, *v) for u, v in meet]
-      terms = terms or [lax.full_like(shifted(0, 0, 0, 0), 0)]
-      return add_all(terms).astype(taps.dtype)
-
-    return [[add(p, q) for q in range(stride)] for p in range(stride)]
-
-  return overlap
+  return [[add(p, q) for q in range(stride)] for p in range(stride)]

@@ -14,20 +14,28 @@ are left out; their gradient is zero.
 import functools
 from collections.abc import Callable, Sequence
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops.passes import by_hand
 
 LARGEST = 11  # pixels a side of a window: 121 winners fit into a byte
 OFF = -1  # the winner of a window that a ReLU turns off
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def max_pool(x: Array, size: int) -> Array:
+@by_hand(1)
+def max_pool(x: Array, size: int):
   """Return the maximum of every size x size pixels, side by side."""
-  return forward(x, size)[0]
+  z, won = forward(x, size)
+  # An array of no images: its shape for the backward pass, without memory.
+  return z, (won, x[:0])
+
+
+@max_pool.gradient
+def _max_pool(size, saved, dz):
+  won, like = saved
+  return (backward(dz, won, size, like.shape[1:3]),)
 
 
 def forward(x: Array, size: int) -> tuple[Array, Array]:
@@ -63,20 +71,6 @@ def backward(dz: Array, won: Array, size: int, sides: tuple[int, int]) -> Array:
   dx = dx.reshape(b, h * size, w * size, c)
   rest = sides[0] - size * h, sides[1] - size * w
   return jnp.pad(dx, ((0, 0), (0, rest[0]), (0, rest[1]), (0, 0)))
-
-
-def _forward(x, size):
-  z, won = forward(x, size)
-  # An array of no images: its shape for the backward pass, without memory.
-  return z, (won, x[:0])
-
-
-def _backward(size, saved, dz):
-  won, like = saved
-  return (backward(dz, won, size, like.shape[1:3]),)
-
-
-max_pool.defvjp(_forward, _backward)
 
 
 def larger(a: Array, b: Array) -> Array:

@@ -13,25 +13,20 @@ where g and both sums live on a quarter of the pixels.
 
 import functools
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.batch_norm import EPSILON
-from fedjax_pfl.models.ops.passes import one_pass
+from fedjax_pfl.models.ops.passes import by_hand, one_pass
 
 # Products that are sums: an accelerator must not round what it adds up.
 _dot = functools.partial(lax.dot, precision=lax.Precision.HIGHEST)
 
 
-@jax.custom_vjp
-def norm_pool(y: Array, scale: Array, bias: Array, mask: Array) -> Array:
+@by_hand()
+def norm_pool(y: Array, scale: Array, bias: Array, mask: Array):
   """Return z [C, h, w, B] of y [C, 2h, 2w, B]; 0 outside of the mask [B]."""
-  return _forward(y, scale, bias, mask)[0]
-
-
-def _forward(y, scale, bias, mask):
   _, h, w, _ = y.shape
   weight = jnp.tile(mask, h * w // 4)  # of the windows
   n = jnp.maximum(4 * weight.sum(), 1)
@@ -43,7 +38,8 @@ def _forward(y, scale, bias, mask):
   return z, (y, top, z, scale, inverse, weight, n)
 
 
-def _backward(saved, dz):
+@norm_pool.gradient
+def _norm_pool(saved, dz):
   y, top, z, scale, inverse, weight, n = saved
   g = _gate(z, dz)
   dbias = _dot(_flat(g), jnp.ones(weight.size, g.dtype))
@@ -52,9 +48,6 @@ def _backward(saved, dz):
   factors = a, a * dbias / n, a * inverse * dscale / n
   dy = _unpool(y, g, top, weight.reshape(z.shape[1:]), *factors)
   return dy, dscale, dbias, None
-
-
-norm_pool.defvjp(_forward, _backward)
 
 
 def _flat(x: Array) -> Array:

@@ -114,25 +114,22 @@ def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
 
 def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   """Return the results of one equation."""
-  result = None if _is_empty(eqn) else _replacement(way, eqn, inputs)
-  if result is None and eqn.primitive.name == 'jit':
-    inner = eqn.params['jaxpr']
-    if _is_concerned(inner.jaxpr):
-      return _run(way, inner.jaxpr, inner.consts, inputs)
+  name, result = eqn.primitive.name, None
+  if not _is_empty(eqn):
+    if name in way.rules:
+      result = way.rules[name](eqn, *inputs)
+    elif way.has_norm and _is_norm(eqn):
+      result = rules.norm(*inputs)
+  if isinstance(result, Layer):
+    return [Deferred(result, eqn.outvars[0].aval.shape, way.fuse)]
   if isinstance(result, str):
     _log_once(result)
-  elif isinstance(result, Layer):
-    return [Deferred(result, eqn.outvars[0].aval.shape, way.fuse)]
   elif result is not None:
     return [result]
+  elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
+    inner = eqn.params['jaxpr']
+    return _run(way, inner.jaxpr, inner.consts, inputs)
   return _bind(way, eqn, [compute(value) for value in inputs])
-
-
-def _replacement(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Any:
-  name = eqn.primitive.name
-  if name in way.rules:
-    return way.rules[name](eqn, *inputs)
-  return rules.norm(*inputs) if way.has_norm and _is_norm(eqn) else None
 
 
 def _is_empty(eqn: core.JaxprEqn) -> bool:

@@ -7,12 +7,10 @@
 
 An innermost loop is as long as a row. What a convolution reads has zeros
 around, [c, H + 2, (W + 2) B], and is written into an array that has them
-(`.._inside`): XLA takes eight times as long to pad as for a ReLU. Sums are
+(`inside`): XLA takes eight times as long to pad as for a ReLU. Sums are
 added up over some rows where they are read, the rest as a product.
 """
 
-import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -22,21 +20,15 @@ from jax import lax
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import patches_chwb
 from fedjax_pfl.models.ops.batch_norm import EPSILON, wide
-from fedjax_pfl.models.ops.passes import add_all, add_some, one_pass
+from fedjax_pfl.models.ops.passes import (
+  add_all,
+  add_some,
+  one_pass,
+  taps_of,
+)
 
-
-class Affine(NamedTuple):
-  """What BatchNorm learns: scale x + bias."""
-
-  scale: Array  # [C]
-  bias: Array  # [C]
-
-
-class Moments(NamedTuple):
-  """The statistics of a batch."""
-
-  mean: Array  # [C]
-  inverse: Array  # [C] 1 / sqrt(var + eps)
+Affine = tuple[Array, Array]  # [C] scale and bias, what BatchNorm learns
+Moments = tuple[Array, Array]  # [C] mean and 1 / sqrt(var + eps) of a batch
 
 
 class Pixels(NamedTuple):
@@ -67,25 +59,25 @@ def pixels_of(y: Array, mask: Array, stride: int) -> tuple[Pixels, Pixels]:
 
 
 def moments_of(y: Array, of: Pixels) -> Moments:
-  mean = _sum(y, of.w)[:, 0] / of.number
-  squares = _sum_of_squares(y, mean, of.w)[:, 0]
-  return Moments(mean, lax.rsqrt(squares / of.number + EPSILON))
+  mean = _sums(_terms_of_mean, 1, y, of.w)[:, 0] / of.number
+  squares = _sums(_terms_of_variance, 1, y, mean, of.w)[:, 0]
+  return mean, lax.rsqrt(squares / of.number + EPSILON)
 
 
 def line(affine: Affine, of: Moments) -> tuple[Array, Array, Array]:
   """Return m, a, c of scale x + bias = a (y - m) + c."""
-  scale, bias = wide(affine.scale), wide(affine.bias)
-  return of.mean, scale * of.inverse, bias
+  (mean, inverse), (scale, bias) = of, map(wide, affine)
+  return mean, scale * inverse, bias
 
 
 def affine_gradient(g, y, affine: Affine, of: Moments, pixels: Pixels):
   """Return the gradient of scale and bias, and what `norm_gradient` takes."""
-  dbias, dscale = _gate_sums(g, y, of.mean).T
-  dscale = dscale * of.inverse
-  a, n = wide(affine.scale) * of.inverse, pixels.number
-  factors = of.mean, a, dbias / n, of.inverse * dscale / n
-  dtype = affine.scale.dtype
-  return Affine(dscale.astype(dtype), dbias.astype(dtype)), factors
+  (mean, inverse), (scale, _) = of, affine
+  dbias, dscale = _sums(_terms_of_gradient, 2, g, y, mean).T
+  dscale = dscale * inverse
+  a, n = wide(scale) * inverse, pixels.number
+  factors = mean, a, dbias / n, inverse * dscale / n
+  return (dscale.astype(scale.dtype), dbias.astype(scale.dtype)), factors
 
 
 def activate(y, m, a, c, w):
@@ -108,26 +100,13 @@ def gate(v, m, a, c, dz, w):
 
 
 @one_pass
-def activate_inside(margin, y, m, a, c, w):
-  """Return `activate` within zeros."""
-  return _put_inside(margin, activate(y, m, a, c, w))
-
-
-@one_pass
-def norm_gradient_inside(margin, g, y, *factors):
-  """Return `norm_gradient` within zeros."""
-  return _put_inside(margin, norm_gradient(g, y, *factors))
-
-
-def _put_inside(margin: Array, rows: Array) -> Array:
+def inside(margin, *arrays, of):
+  """Return the rows of(*arrays) within zeros; without a margin as they are."""
+  rows = of(*arrays)
+  if margin is None:
+    return rows
   b = (margin.shape[2] - rows.shape[2]) // 2
   return lax.dynamic_update_slice(margin, rows, (0, 1, b))
-
-
-def inside(x: Array, b: int) -> Array:
-  """Return the rows within a margin of one pixel of b numbers."""
-  c, h, w = x.shape
-  return lax.slice(x, (0, 1, b), (c, h - 1, w - b))
 
 
 def _column(a: Array) -> Array:
@@ -137,101 +116,91 @@ def _column(a: Array) -> Array:
 # ---- Sums over all pixels of a channel
 
 
-def _summed(n: int) -> Callable[..., Callable[..., Array]]:
-  """Decorate f, which returns n rows [c, H, ..]: return their sums [c, n]."""
-
-  def decorate(f):
-    @one_pass
-    def partial_sums(*arrays):
-      return lax.concatenate([add_some(x, 1) for x in f(*arrays)], 1)
-
-    def sums(*arrays):
-      rows = partial_sums(*arrays)
-      rows = rows.reshape(len(rows) * n, -1)
-      ones = jnp.ones(rows.shape[1], rows.dtype)
-      total = lax.dot(rows, ones, precision=lax.Precision.HIGHEST)
-      return total.reshape(-1, n)
-
-    return sums
-
-  return decorate
+def _sums(terms, n: int, *arrays, **how) -> Array:
+  """Return the sums [c, n] of n terms, rows [c, H, ..]."""
+  rows = _partial_sums(*arrays, terms=terms, **how)
+  rows = rows.reshape(len(rows) * n, -1)
+  ones = jnp.ones(rows.shape[1], rows.dtype)
+  total = lax.dot(rows, ones, precision=lax.Precision.HIGHEST)
+  return total.reshape(-1, n)
 
 
-@_summed(1)
-def _sum(y, w):
+@one_pass
+def _partial_sums(*arrays, terms, **how):
+  return lax.concatenate([add_some(x, 1) for x in terms(*arrays, **how)], 1)
+
+
+def _terms_of_mean(y, w):
   return [y * w]
 
 
-@_summed(1)
-def _sum_of_squares(y, mean, w):
+def _terms_of_variance(y, mean, w):
   centred = (y - _column(mean)) * w
   return [centred * centred]
 
 
-@_summed(2)
-def _gate_sums(g, y, mean):
+def _terms_of_gradient(g, y, mean):
   return [g, g * (y - _column(mean))]
 
 
-# ---- The convolution of what has a margin, and kernels [c, 9]
+# ---- The convolution of what has a margin, and kernels [c, 9]. With another
+# stride than 1 it is that of images; b numbers are a pixel.
 
 
-@functools.cache
-def convolve(stride: int, b: int) -> Callable[[Array, Array], Array]:
-  """Return (u, kernel) -> v, rows of both."""
+def convolve(u: Array, kernel: Array, stride: int, b: int) -> Array:
+  """Return the rows v of the rows u."""
+  u = u if stride == 1 else _images(u, b)
+  return rows_of(_convolve(u, kernel, stride=stride, b=b))
+
+
+@one_pass
+def _convolve(u, kernel, *, stride, b):
+  return _weighted(_taps(u, stride, b), kernel)
+
+
+def image_gradient(dv, u, kernel, stride: int, shape, b: int) -> Array:
+  """Return the gradient of u where u > 0, from dv; of stride 1 in a margin."""
   if stride == 1:
-    return one_pass(lambda u, k: _weighted(_taps(u, b), k))
-
-  @one_pass
-  def of_images(u, k):
-    taps = patches_chwb.taps_of(u, 3, stride)
-    return _weighted(taps, k)
-
-  return lambda u, k: rows_of(of_images(_images(u, b), k))
-
-
-@functools.cache
-def image_gradient(b: int) -> Callable[[Array, Array, Array], Array]:
-  """Return (dv, u, kernel) -> the gradient of u where u > 0; stride 1."""
-
-  @one_pass
-  def where_positive(dv, u, k):
-    du = _weighted(_taps(dv, b)[::-1], k)
-    return _positive(inside(u, b), du)
-
-  return where_positive
-
-
-def spread(dv, u, kernel, stride: int, shape, b: int) -> Array:
-  """Return the gradient of u where u > 0, of another stride."""
+    return _gradient_where_positive(dv, u, kernel, b=b)
   c, h, w = shape
-  image = h, w // b, b
   columns = kernel.T.reshape(9, -1, 1, 1, 1)
+  image = h, w // b, b
   du = patches_chwb.fold(_images(dv, b), columns, (3, 3), stride, 1, image)
-  du = du.reshape(c, h, w)
-  return one_pass(lambda du, u: _positive(inside(u, b), du))(du, u)
+  return _where_positive(du.reshape(c, h, w), u, b=b)
 
 
-@functools.cache
-def tap_sums(stride: int, b: int) -> Callable[[Array, Array], Array]:
-  """Return (u, dv) -> sum u_t dv of the 9 taps [c, 9].
-
-  With a stride of 1 dv has a margin, too.
-  """
-  if stride == 1:
-    return _summed(9)(
-      lambda u, dv: [tap * inside(dv, b) for tap in _taps(u, b)]
-    )
-
-  @_summed(9)
-  def of_images(u, dv):
-    return [tap * dv for tap in patches_chwb.taps_of(u, 3, stride)]
-
-  return lambda u, dv: of_images(_images(u, b), _images(dv, b))
+@one_pass
+def _gradient_where_positive(dv, u, kernel, *, b):
+  du = _weighted(_taps(dv, 1, b)[::-1], kernel)
+  return lax.select(_inner(u, b) > 0, du, lax.full_like(du, 0))
 
 
-def _taps(x: Array, b: int) -> list[Array]:
-  """Return rows with a margin as the 9 taps see them."""
+@one_pass
+def _where_positive(du, u, *, b):
+  return lax.select(_inner(u, b) > 0, du, lax.full_like(du, 0))
+
+
+def tap_sums(u: Array, dv: Array, stride: int, b: int) -> Array:
+  """Return sum u_t dv of the 9 taps [c, 9]; of stride 1 dv is in a margin."""
+  arrays = (u, dv) if stride == 1 else (_images(u, b), _images(dv, b))
+  return _sums(_terms_of_taps, 9, *arrays, stride=stride, b=b)
+
+
+def _terms_of_taps(u, dv, *, stride, b):
+  dv = _inner(dv, b) if stride == 1 else dv
+  return [tap * dv for tap in _taps(u, stride, b)]
+
+
+def _inner(x: Array, b: int) -> Array:
+  """Return the rows within a margin of one pixel."""
+  c, h, w = x.shape
+  return lax.slice(x, (0, 1, b), (c, h - 1, w - b))
+
+
+def _taps(x: Array, stride: int, b: int) -> list[Array]:
+  """Return rows, or images, with a margin as the 9 taps see them."""
+  if stride > 1:
+    return taps_of(x, (3, 3), stride)
   c, h, w = x.shape
   return [
     lax.slice(x, (0, u, v * b), (c, u + h - 2, w - (2 - v) * b))
@@ -250,7 +219,3 @@ def _weighted(taps: list[Array], kernel: Array) -> Array:
 
 def _images(rows: Array, b: int) -> Array:
   return rows.reshape(*rows.shape[:2], -1, b)
-
-
-def _positive(u: Array, du: Array) -> Array:
-  return lax.select(u > 0, du, lax.full_like(du, 0))

@@ -18,7 +18,7 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import patches_chwb, pool, winograd
-from fedjax_pfl.models.ops.passes import one_pass
+from fedjax_pfl.models.ops.passes import by_hand, one_pass
 
 MOST_FLOPS = 2  # times those of the convolution
 
@@ -65,27 +65,21 @@ def _at_all_places(kernel: Array, size: int) -> Array:
   return kernel.reshape(*kernel.shape[:3], -1)
 
 
-@jax.custom_vjp
-def _relu_max(y: Array, bias: Array) -> Array:
+@by_hand()
+def _relu_max(y: Array, bias: Array):
   """Return z [O, N] of y [s s, O, N]."""
-  return _forward(y, bias)[0]
-
-
-def _forward(y, bias):
   z, won = _largest(y, bias)
   # An array of no numbers: a shape for the backward pass, without memory.
   return z, (won, y[:, :0, :0])
 
 
-def _backward(saved, dz):
+@_relu_max.gradient
+def _relu_max_gradient(saved, dz):
   won, like = saved
   # Sums as a product, because XLA's along the last axes are slow.
   ones = jnp.ones(dz.shape[1], dz.dtype)
   dbias = lax.dot(_where_on(dz, won), ones, precision=lax.Precision.HIGHEST)
   return _of_winners(dz, won, like), dbias
-
-
-_relu_max.defvjp(_forward, _backward)
 
 
 @one_pass

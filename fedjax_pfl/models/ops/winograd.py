@@ -15,9 +15,6 @@ A ReLU and a max-pooling that follow are part of a block: of the images only
 what was pooled is written, and which pixel won, a byte a window.
 """
 
-import functools
-
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.lax import PrecisionLike
@@ -26,6 +23,7 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import pool
 from fedjax_pfl.models.ops import winograd_transforms as tiles
 from fedjax_pfl.models.ops.blocks import block_size, over_blocks
+from fedjax_pfl.models.ops.passes import by_hand
 
 LEAST_CHANNELS = 16  # of fewer the passes take longer than the products
 LEAST_PIXELS = 64
@@ -47,32 +45,19 @@ def is_worth(x: tuple[int, ...], kernel: tuple[int, ...], edge: int) -> bool:
   )
 
 
+@by_hand(3, 4, 5)
 def conv(
-  x: Array, kernel: Array, edge: int, precision: PrecisionLike = None
-) -> Array:
-  """Convolve x [B, H, W, C], with zeros on its edge, with [r, r, C, O]."""
-  return _conv(x, kernel, None, 1, edge, precision)
-
-
-def conv_relu_pool(
   x: Array,
   kernel: Array,
-  bias: Array,
+  bias: Array | None,
   size: int,
   edge: int,
-  precision: PrecisionLike = None,
-) -> Array:
-  """Return relu(the maximum of size x size pixels of conv + bias)."""
-  return _conv(x, kernel, bias, size, edge, precision)
+  precision: PrecisionLike,
+):
+  """Convolve x [B, H, W, C], with zeros on its edge, with [r, r, C, O].
 
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
-def _conv(x, kernel, bias, size, edge, precision):
-  """Return the convolution; with a bias, pooled and after a ReLU."""
-  return _forward(x, kernel, bias, size, edge, precision)[0]
-
-
-def _forward(x, kernel, bias, size, edge, precision):
+  With a bias return relu(the maximum of size x size pixels of conv + bias).
+  """
   r, _, c, o = kernel.shape
   m = tiles.SIZE + 1 - r
   g = jnp.asarray(tiles.kernel_matrix(r), kernel.dtype)
@@ -95,19 +80,20 @@ def _forward(x, kernel, bias, size, edge, precision):
   return z, (x, u, kernel[:, :, :0], won)
 
 
-def _backward(size, edge, precision, saved, dz):
+@conv.gradient
+def _conv(size, edge, precision, saved, dz):
   x, u, like, won = saved
   points, c, o = u.shape
   r = len(like)
   m = tiles.SIZE + 1 - r
   high, wide = x.shape[1:3]
   h, w, margin = _frame(x, r, edge)
-  rest = tiles.margin((1, 0, -h % m), (2, 0, -w % m))
+  rest = (1, 0, -h % m), (2, 0, -w % m)
 
   def differentiate(x, dy, won):
     v = tiles.to_tiles(margin(x), m)
     dy = dy if won is None else pool.backward(dy, won, size, (h, w))
-    dm = tiles.to_products(rest(dy) if h % m or w % m else dy, m)
+    dm = tiles.to_products(tiles.margin(dy, rest), m)
     dm = dm.reshape(points, -1, o)
     du = _batched(v.reshape(points, -1, c), dm, 1, 1, precision)
     dv = _batched(dm, u, 2, 2, precision).reshape(v.shape)
@@ -123,17 +109,12 @@ def _backward(size, edge, precision, saved, dz):
   return dx, dk, jnp.where(won == pool.OFF, 0, dz).sum((0, 1, 2))
 
 
-_conv.defvjp(_forward, _backward)
-
-
 def _frame(x: Array, r: int, edge: int):
   """Return the height and width of the result, and what completes the tiles."""
   m = tiles.SIZE + 1 - r
   h, w = (side + 2 * edge - r + 1 for side in x.shape[1:3])
-  if not edge and h % m == w % m == 0:
-    return h, w, lambda x: x
-  rows, columns = ((axis, edge, edge + -n % m) for axis, n in ((1, h), (2, w)))
-  return h, w, tiles.margin(rows, columns)
+  edges = [(axis, edge, edge + -n % m) for axis, n in ((1, h), (2, w))]
+  return h, w, lambda x: tiles.margin(x, edges)
 
 
 def _block(x: Array, u: Array, m: int, h: int, w: int) -> int:

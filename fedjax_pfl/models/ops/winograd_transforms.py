@@ -13,7 +13,6 @@ Images are [B, H, W, C], so that what lies side by side has the same constants:
 a pass is one loop without branches, zeros in the matrices included.
 """
 
-import functools
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -21,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.passes import one_pass
+from fedjax_pfl.models.ops.passes import add_all, one_pass
 
 SIZE = 6
 _POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
@@ -54,111 +53,102 @@ def to_tiles(x: Array, m: int) -> Array:
 
   x is [B, m t + 6 - m, m s + 6 - m, C]; tiles begin at every m-th pixel.
   """
-  return _read(m, 3, 1)(_read(m, 1, 0)(x))
+  return _read(_read(x, m=m, axis=1, new=0), m=m, axis=3, new=1)
 
 
 def from_tiles(dv: Array, m: int) -> Array:
   """Return the gradient of `to_tiles`: tiles overlap by 6 - m pixels."""
-  overlap = -(-SIZE // m) - 1
-  columns = _add_up(m, 1, 4)(margin((4, overlap, overlap))(dv))
-  return _add_up(m, 0, 2)(margin((2, overlap, overlap))(columns))
+  for axis, tiles in ((1, 4), (0, 2)):
+    overlap = -(-SIZE // m) - 1
+    dv = margin(dv, [(tiles, overlap, overlap)])
+    dv = _add_up(dv, m=m, axis=axis, tiles=tiles, overlap=overlap)
+  return dv
 
 
 def from_products(products: Array, m: int) -> Array:
   """Return A^T M A [B, m t, m s, O] of M [6, 6, B, t, s, O]."""
   *_, b, t, s, o = products.shape
-  columns = _contract(m, False, 1, 4)(products)
-  return _contract(m, False, 0, 2)(columns).reshape(b, m * t, m * s, o)
+  columns = _contract(products, m=m, is_gradient=False, axis=1, new=4)
+  pixels = _contract(columns, m=m, is_gradient=False, axis=0, new=2)
+  return pixels.reshape(b, m * t, m * s, o)
 
 
 def to_products(dy: Array, m: int) -> Array:
   """Return the gradient of `from_products`: A dy A^T."""
   b, h, w, o = dy.shape
   pixels = dy.reshape(b, h // m, m, w // m, m, o)
-  return _contract(m, True, 3, 0)(_contract(m, True, 4, 0)(pixels))
+  columns = _contract(pixels, m=m, is_gradient=True, axis=4, new=0)
+  return _contract(columns, m=m, is_gradient=True, axis=3, new=0)
 
 
 def _mix(matrix: np.ndarray, terms: Sequence[Array], axis: int) -> Array:
   """Return sum_u matrix[:, u] terms[u], with a new axis for the rows."""
   shape = [1] * (terms[0].ndim + 1)
   shape[axis] = len(matrix)
-  total = None
-  for column, term in zip(matrix.T, terms, strict=True):
-    if not column.any():
-      continue
-    column = jnp.asarray(column.reshape(shape), term.dtype)
-    product = lax.expand_dims(term, (axis,)) * column
-    total = product if total is None else total + product
-  return total
+  return add_all(
+    lax.expand_dims(term, (axis,))
+    * jnp.asarray(column.reshape(shape), term.dtype)
+    for column, term in zip(matrix.T, terms, strict=True)
+    if column.any()
+  )
 
 
-@functools.cache
-def _read(m: int, axis: int, new: int):
-  @one_pass
-  def read(x):
-    end = x.shape[axis] - SIZE + 1
-    pixels = [lax.slice_in_dim(x, u, u + end, m, axis) for u in range(SIZE)]
-    return _mix(_BT, pixels, new)
-
-  return read
+@one_pass
+def _read(x, *, m, axis, new):
+  end = x.shape[axis] - SIZE + 1
+  pixels = [lax.slice_in_dim(x, u, u + end, m, axis) for u in range(SIZE)]
+  return _mix(_BT, pixels, new)
 
 
-@functools.cache
-def _contract(m: int, is_gradient: bool, axis: int, new: int):
+@one_pass
+def _contract(x, *, m, is_gradient, axis, new):
   matrix = _powers(m) if is_gradient else _powers(m).T
-
-  @one_pass
-  def contract(x):
-    terms = [lax.index_in_dim(x, i, axis, False) for i in range(x.shape[axis])]
-    return _mix(matrix, terms, new)
-
-  return contract
+  return _mix(matrix, _unstacked(x, axis), new)
 
 
-@functools.cache
-def margin(*edges: tuple[int, int, int]):
-  """Return x -> x with zeros; an edge is (axis, before, after).
+def _unstacked(x: Array, axis: int) -> list[Array]:
+  return [lax.index_in_dim(x, i, axis, False) for i in range(x.shape[axis])]
+
+
+def margin(x: Array, edges: Sequence[tuple[int, int, int]]) -> Array:
+  """Return x with zeros; an edge is (axis, before, after).
 
   A copy into an array of zeros: padding inside of a sum would be a branch for
   every number.
   """
-
-  @one_pass
-  def extend(x):
-    shape, start = list(x.shape), [0] * x.ndim
-    for axis, before, after in edges:
-      shape[axis] += before + after
-      start[axis] = before
-    return lax.dynamic_update_slice(lax.full(shape, 0, x.dtype), x, start)
-
-  return extend
+  edges = tuple(edges)
+  is_needed = any(before or after for _, before, after in edges)
+  return _extend(x, edges=edges) if is_needed else x
 
 
-@functools.cache
-def _add_up(m: int, axis: int, tiles: int):
+@one_pass
+def _extend(x, *, edges):
+  shape, start = list(x.shape), [0] * x.ndim
+  for axis, before, after in edges:
+    shape[axis] += before + after
+    start[axis] = before
+  return lax.dynamic_update_slice(lax.full(shape, 0, x.dtype), x, start)
+
+
+@one_pass
+def _add_up(x, *, m, axis, tiles, overlap):
   """Return the sum over points `axis` and over the tiles that meet a pixel.
 
   `tiles` has a margin of as many tiles as overlap. Pixel m s + k of tile s is
   pixel k + m e of tile s - e.
   """
-  overlap = -(-SIZE // m) - 1
   place = tiles - (axis < tiles)
+  count = x.shape[tiles] - overlap
 
-  @one_pass
-  def add_up(x):
-    count = x.shape[tiles] - overlap
-    total = None
-    for e in range(overlap + 1):
-      matrix = np.zeros((m, SIZE))
-      pixels = _BT[:, m * e : m * (e + 1)].T
-      matrix[: len(pixels)] = pixels
-      start = overlap - e
-      met = lax.slice_in_dim(x, start, start + count, 1, tiles)
-      terms = [lax.index_in_dim(met, i, axis, False) for i in range(SIZE)]
-      part = _mix(matrix, terms, place + 1)
-      total = part if total is None else total + part
-    shape = list(total.shape)
-    shape[place : place + 2] = [count * m]
-    return lax.reshape(total, shape)
+  def part(e):
+    matrix = np.zeros((m, SIZE))
+    pixels = _BT[:, m * e : m * (e + 1)].T
+    matrix[: len(pixels)] = pixels
+    start = overlap - e
+    met = lax.slice_in_dim(x, start, start + count, 1, tiles)
+    return _mix(matrix, _unstacked(met, axis), place + 1)
 
-  return add_up
+  total = add_all(part(e) for e in range(overlap + 1))
+  shape = list(total.shape)
+  shape[place : place + 2] = [count * m]
+  return lax.reshape(total, shape)
