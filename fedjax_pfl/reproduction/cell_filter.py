@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.reproduction.cells import Cell, field
 
 # Fields that a filter may name, besides the variants of the table.
@@ -22,16 +22,23 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
   of it: it belongs to every row of its table.
   """
   chosen = tuple(cells)
-  for name, value in _conditions(text):
+  for pair in text.split(',') if text else ():
+    name, equals, value = (part.strip() for part in pair.partition('='))
+    if not (name and equals and value):
+      examples = (
+        'shards_per_client=10',
+        'shards_per_client=10,client_fraction=0.1',
+      )
+      cause = 'a typing error, or a comma too many'
+      raise _refusal(text, 'fields and their values', examples, cause)
     _check_name(name, cells)
     matching = tuple(cell for cell in chosen if _matches(cell, name, value))
     if not any(field(cell.published, name) is not None for cell in matching):
-      raise bad_input(
-        '--where',
-        got=f'{name}={value}',
-        expected=f'a value of {name} that such cells of the table have',
-        choices=values_of(chosen, name),
-        cause='another table, or a condition that rules it out',
+      raise _refusal(
+        f'{name}={value}',
+        f'a value of {name} that such cells of the table have',
+        values_of(chosen, name),
+        'another table, or a condition that rules it out',
       )
     chosen = matching
   return chosen
@@ -43,38 +50,28 @@ def values_of(cells: Sequence[Cell], name: str) -> list[Any]:
   return list(dict.fromkeys(v for v in values if v is not None))
 
 
-def _conditions(text: str) -> list[tuple[str, str]]:
-  pairs = [part.partition('=') for part in text.split(',') if text]
-  for name, equals, value in pairs:
-    if not (name.strip() and equals and value.strip()):
-      raise bad_input(
-        '--where',
-        got=text,
-        expected='fields and their values',
-        choices=[
-          'shards_per_client=10',
-          'shards_per_client=10,client_fraction=0.1',
-        ],
-        cause='a typing error, or a comma too many',
-      )
-  return [(name.strip(), value.strip()) for name, _, value in pairs]
-
-
 def _check_name(name: str, cells: Sequence[Cell]) -> None:
-  names = [known for known in FIELDS if values_of(cells, known)]
   variants = (variant for cell in cells for variant in cell.published.variant)
-  names += dict.fromkeys(variants)
-  if name not in names:
-    raise bad_input(
-      '--where',
-      got=name,
-      expected='a field of the cells of this table',
-      choices=[
-        f'{known}={" or ".join(map(str, values_of(cells, known)))}'
-        for known in names
-      ],
-      cause='a typing error, or the field of another table',
-    )
+  values = {
+    known: values_of(cells, known)
+    for known in dict.fromkeys((*FIELDS, *variants))
+  }
+  if not values.get(name):
+    choices = [
+      f'{known}={" or ".join(map(str, own))}'
+      for known, own in values.items()
+      if own
+    ]
+    cause = 'a typing error, or the field of another table'
+    raise _refusal(name, 'a field of the cells of this table', choices, cause)
+
+
+def _refusal(
+  got: str, expected: str, choices: Sequence[Any], cause: str
+) -> BadInput:
+  return bad_input(
+    '--where', got=got, expected=expected, choices=choices, cause=cause
+  )
 
 
 def _matches(cell: Cell, name: str, wanted: str) -> bool:

@@ -47,31 +47,26 @@ def evaluate_again(
   """
   began = time.perf_counter()
   scores = scores_of(experiment, workdir, readings, log)
-  path = workdir / EVALUATIONS / key
+  path, settings = workdir / EVALUATIONS / key, experiment.settings
   path.mkdir(parents=True, exist_ok=True)
   run = run_dir.open_run(
     path,
-    to_config(experiment.settings),
+    to_config(settings),
     data=experiment.data_id,
     log=lambda text: None,
     resumable=RESUMABLE,
   )
   if run.status() == 'finished':
     scores = {**run_dir.load_clients(path).scores, **scores}
-  train_count = experiment.train.count
-  run.write_clients(
-    scores,
-    np.arange(experiment.settings.data.num_seen_clients),
-    train_count=train_count,
-  )
+  count = experiment.train.count
+  ids = np.arange(settings.data.num_seen_clients)
+  run.write_clients(scores, ids, train_count=count)
   run.write_result(
-    algorithm=experiment.settings.algorithm,
+    algorithm=settings.algorithm,
     dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=time.perf_counter() - began,
-    views={
-      name: summarise(score, train_count) for name, score in scores.items()
-    },
+    views={name: summarise(score, count) for name, score in scores.items()},
   )
   run.close()
   return path

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.reproduction.cells import Table
 from fedjax_pfl.reproduction.compare import compare_all
@@ -31,12 +31,7 @@ from fedjax_pfl.reproduction.results import (
   StoredEvaluation,
   machine_of,
 )
-from fedjax_pfl.settings import (
-  FIELDS,
-  Settings,
-  changing,
-  replace,
-)
+from fedjax_pfl.settings import FIELDS, Settings, changing, replace
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.training import keys
 
@@ -64,22 +59,6 @@ def write_summary(results: Results, configs: Configs, log: Log) -> None:
   write_csv(results.folder / SUMMARY, results.rows.values())
 
 
-def read_rows(results: Results, configs: Configs, log: Log) -> None:
-  """Give the results the rows of their runs, and old ones without a run.
-
-  An old row with other numbers is replaced, and that is logged.
-  """
-  merged = by_identity(summary_rows(results, configs))
-  for row in read_csv(results.folder / SUMMARY):
-    new = merged.setdefault((row['key'], row['view']), {**row, 'run': ''})
-    if any(new[name] != row[name] for name in NUMBERS):
-      log(
-        f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
-        f'{row["mean"]} in the summary is now {new["mean"]}.'
-      )
-  results.set_rows(sort_rows(merged.values()))
-
-
 def write_table(
   table: Table, results: Results, seeds: Sequence[int] = ()
 ) -> pathlib.Path:
@@ -88,15 +67,22 @@ def write_table(
   return write_files(table, compared, results.folder)
 
 
-# ---- Rows --------------------------------------------------------------------
+def read_rows(results: Results, configs: Configs, log: Log) -> None:
+  """Give the results the rows of their runs, and old ones without a run.
 
-
-def by_identity(rows: Iterable[Row]) -> dict[tuple[str, str], Row]:
-  """Return the rows by key and view; of equal ones the first."""
-  found: dict[tuple[str, str], Row] = {}
-  for row in rows:
-    found.setdefault((row['key'], row['view']), row)
-  return found
+  An old row with other numbers is replaced, and that is logged.
+  """
+  rows = {
+    (row['key'], row['view']): row for row in summary_rows(results, configs)
+  }
+  for row in read_csv(results.folder / SUMMARY):
+    new = rows.setdefault((row['key'], row['view']), {**row, 'run': ''})
+    if any(new[name] != row[name] for name in NUMBERS):
+      log(
+        f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
+        f'{row["mean"]} in the summary is now {new["mean"]}.'
+      )
+  results.set_rows(_in_order(rows.values()))
 
 
 def summary_rows(results: Results, configs: Configs) -> list[Row]:
@@ -108,12 +94,14 @@ def summary_rows(results: Results, configs: Configs) -> list[Row]:
   the whole test set.
   """
   flat = {name: keys.flat(config) for name, config in configs.items()}
-  found = (row for one in results.evaluations() for row in _rows_of(one, flat))
-  return sort_rows(by_identity(found).values())
+  rows: dict[tuple[str, str], Row] = {}
+  for one in results.evaluations():
+    for row in _rows_of(one, flat):
+      rows.setdefault((row['key'], row['view']), row)
+  return _in_order(rows.values())
 
 
-def sort_rows(rows: Iterable[Row]) -> list[Row]:
-  """Return rows in the order of the file."""
+def _in_order(rows: Iterable[Row]) -> list[Row]:
   return sorted(
     rows,
     key=lambda row: (row['setting'], int(row['seed']), row['view'], row['key']),
@@ -152,10 +140,11 @@ def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
     | {
       'view': view,
       'command': command(_with(view, settings), configs, f'runs/{key}'),
-      'mean': _number(summary.get('mean')),
-      'std': _number(summary.get('std')),
-      'worst_decile': _number(summary.get('worst_decile')),
       'num_clients': str(summary.get('num_clients', '')),
+    }
+    | {
+      name: '' if summary.get(name) is None else format_number(summary[name])
+      for name in ('mean', 'std', 'worst_decile')
     }
     for view, summary in views.items()
   ]
@@ -197,32 +186,6 @@ def command(settings: Settings, configs: Flat, workdir: str) -> str:
   return shlex.join(['python', 'experiments/main.py', *words])
 
 
-def _with(view: str, settings: Settings) -> Settings:
-  """Return the settings; with a view that was evaluated after the run.
-
-  'personal:best_round' is a choice among rounds of a view, 'global' the
-  server's model.
-  """
-  name, views = view.partition(':')[0], settings.evaluation.views
-  if name in views or name == 'global':
-    return settings
-  return replace(settings, views=(*views, name))
-
-
-def _number(value: float | None) -> str:
-  return '' if value is None else format_number(value)
-
-
-def _text(value: Any) -> str:
-  """Return a setting as it is written on a command line."""
-  if isinstance(value, list | tuple):
-    return ','.join(map(str, value)) if value else '()'
-  return str(value)
-
-
-# ---- The file ----------------------------------------------------------------
-
-
 def read_csv(path: str | os.PathLike) -> list[Row]:
   """Return the rows of summary.csv; none without the file."""
   path = pathlib.Path(path)
@@ -232,12 +195,19 @@ def read_csv(path: str | os.PathLike) -> list[Row]:
     text = path.read_bytes().decode()
     first, *rows = csv.reader(io.StringIO(text, newline=''))
     if tuple(first) != COLUMNS:
-      raise _refusal(path, f'the columns {", ".join(first)}')
+      raise ValueError(f'the columns {", ".join(first)}')
     return [_checked(values) for values in rows]
-  except BadInput:
-    raise
   except (ValueError, csv.Error) as error:
-    raise _refusal(path, f'a row that cannot be read: {error}') from error
+    raise bad_input(
+      'results',
+      got=f'{path} with {error}',
+      expected=f'a summary of this version, with {", ".join(COLUMNS)}',
+      choices=[
+        'put back the file of this version',
+        'move it away: it is made again, without rows of runs that are gone',
+      ],
+      cause='a folder of results of another version, or a file edited by hand',
+    ) from error
 
 
 def write_csv(path: str | os.PathLike, rows: Iterable[Row]) -> None:
@@ -259,14 +229,20 @@ def _checked(values: list[str]) -> Row:
   return row
 
 
-def _refusal(path: pathlib.Path, got: str) -> BadInput:
-  return bad_input(
-    'results',
-    got=f'{path} with {got}',
-    expected=f'a summary of this version, with {", ".join(COLUMNS)}',
-    choices=[
-      'put back the file of this version',
-      'move it away: it is made again, without rows of runs that are gone',
-    ],
-    cause='a folder of results of another version, or a file edited by hand',
-  )
+def _with(view: str, settings: Settings) -> Settings:
+  """Return the settings; with a view that was evaluated after the run.
+
+  'personal:best_round' is a choice among rounds of a view, 'global' the
+  server's model.
+  """
+  name, views = view.partition(':')[0], settings.evaluation.views
+  if name in views or name == 'global':
+    return settings
+  return replace(settings, views=(*views, name))
+
+
+def _text(value: Any) -> str:
+  """Return a setting as it is written on a command line."""
+  if isinstance(value, list | tuple):
+    return ','.join(map(str, value)) if value else '()'
+  return str(value)

@@ -10,16 +10,10 @@ from claim_runs import judge, judge_file, make_run, state, write_summary
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import document, write
 from fedjax_pfl.reproduction.claims.entries import load_claims
-from fedjax_pfl.reproduction.claims.verdicts import (
-  CONTRADICTED,
-  HALF_RUN,
-  NOT_RUN,
-  NOT_SHOWN,
-  SHOWN,
-)
 
 FEW = np.array([50, 60, 70, 80])
 MORE = np.array([4, 5, 6, 5])
+PAIR = ('fedbabu', 'fedavg')
 
 
 @pytest.fixture
@@ -31,48 +25,54 @@ def folder(tmp_path):
   return tmp_path
 
 
-def test_each_of_the_four_verdicts(folder):
+def judge_one(folder, *pair, more=''):
+  """Return the only comparison, and the section of the page."""
+  verdict = judge(folder, pair or PAIR, more=more)
+  (one,) = verdict.judged
+  return one, document.whole([verdict])
+
+
+def restate(folder, old, new, more=''):
+  """Return the comparison of a changed file of claims, and its section."""
+  text = state(folder, PAIR).read_text()
+  (folder / 'claims.toml').write_text(text.replace(old, new) + more)
+  verdict = judge_file(folder)
+  (one,) = verdict.judged
+  return one, document.whole([verdict])
+
+
+def test_each_verdict(folder):
   make_run(folder, 'fedper', FEW + [-1, 1, -1, 1])
-  pairs = [
-    ('fedbabu', 'fedavg'),
-    ('fedavg', 'fedper'),
-    ('fedavg', 'fedbabu'),
-  ]
+  pairs = [PAIR, ('fedavg', 'fedper'), PAIR[::-1]]
   verdict = judge(folder, *pairs)
-  assert [one.verdict for one in verdict.judged] == [
-    SHOWN,
-    NOT_SHOWN,
-    CONTRADICTED,
+  assert [(x.verdict, x.difference.mean) for x in verdict.judged] == [
+    ('shown', 5),
+    ('not shown', 0),
+    ('contradicted', -5),
   ]
-  assert [one.difference.mean for one in verdict.judged] == [5, 0, -5]
-  assert document.words_of(verdict) == (
-    '1 of 3 shown, 1 not shown, 1 contradicted; one seed'
-  )
+  words = '1 of 3 shown, 1 not shown, 1 contradicted; one seed'
+  assert document.words_of(verdict) == words
   shutil.rmtree(folder / 'runs' / 'fedper_2_0')
   verdict = judge(folder, *pairs)
   half = verdict.judged[1]
-  assert half.verdict == HALF_RUN and half.difference is None
-  assert document.words_of(verdict) == (
-    '1 of 3 shown, 1 contradicted, 1 half run; one seed'
-  )
-  assert '| FedAvg > FedPer | FedAvg 65.00 alone, print 55.00 |' in (
-    document.whole([verdict])
-  )
+  assert half.verdict == 'half run' and half.difference is None
+  words = '1 of 3 shown, 1 contradicted, 1 half run; one seed'
+  assert document.words_of(verdict) == words
+  line = '| FedAvg > FedPer | FedAvg 65.00 alone, print 55.00 |'
+  assert line in document.whole([verdict])
   shutil.rmtree(folder / 'runs')
   (folder / 'summary.csv').unlink()
   (one, *_) = judge(folder, *pairs).judged
-  assert one.verdict == NOT_RUN and not one.alone
+  assert one.verdict == 'not run' and not one.alone
 
 
 def test_a_row_without_its_run_is_compared_unpaired(folder):
   shutil.rmtree(folder / 'runs' / 'fedavg_2_0')
-  verdict = judge(folder, ('fedbabu', 'fedavg'))
-  (one,) = verdict.judged
+  one, text = judge_one(folder)
   error = np.sqrt((np.var(FEW + MORE) + np.var(FEW)) / 4)
   ends = 5 - 1.96 * error, 5 + 1.96 * error
   assert one.difference[1:3] == pytest.approx(ends, abs=1e-3)
-  assert one.verdict == NOT_SHOWN  # paired, it was shown
-  text = document.whole([verdict])
+  assert one.verdict == 'not shown'  # paired, it was shown
   assert 'Of FedAvg only the mean and the deviation are left' in text
   assert '| 0 | `' in text and 'not kept |' in text
 
@@ -80,31 +80,25 @@ def test_a_row_without_its_run_is_compared_unpaired(folder):
 def test_seeds_in_common_are_compared(folder):
   for seed in (1, 2):
     make_run(folder, 'fedbabu', FEW + MORE + seed, seed=seed)
-  (one,) = judge(folder, ('fedbabu', 'fedavg')).judged
+  one, _ = judge_one(folder)
   assert len(one.measured) == 1 and one.difference.mean == 5
   for seed in (1, 2):
     make_run(folder, 'fedavg', FEW, seed=seed)
-  verdict = judge(folder, ('fedbabu', 'fedavg'))
-  (one,) = verdict.judged
+  one, text = judge_one(folder)
   half = 4.30265 / np.sqrt(3)  # differences of 5, 6 and 7
   assert one.difference.mean == 6
   assert one.difference[1:3] == pytest.approx((6 - half, 6 + half), abs=1e-4)
-  assert one.difference.kind == 'seeds' and one.verdict == SHOWN
-  assert document.words_of(verdict) == 'shown; 3 seeds'
+  assert one.difference.kind == 'seeds' and '**Shown; 3 seeds.**' in text
 
 
 def test_a_gain_is_compared_with_a_gain(folder):
   make_run(folder, 'fedbabu', FEW + 1, shards=5)
   make_run(folder, 'fedavg', FEW, shards=5)
-  text = state(folder, ('fedbabu', 'fedavg')).read_text()
-  text = text.replace('shards_per_client=2,', '')
-  text += "more_at = 'shards_per_client=2'\nless_at = 'shards_per_client=5'\n"
-  (folder / 'claims.toml').write_text(text)
-  verdict = judge_file(folder)
-  (one,) = verdict.judged
-  assert one.difference.mean == 4 and one.verdict == SHOWN
+  more = "more_at = 'shards_per_client=2'\nless_at = 'shards_per_client=5'\n"
+  one, text = restate(folder, 'shards_per_client=2,', '', more)
+  assert one.difference.mean == 4 and one.verdict == 'shown'
   assert one.difference.kind == 'paired' and one.printed.mean == 0
-  assert document.whole([verdict]).count('python exp') == 2
+  assert text.count('python experiments/reproduce.py') == 2
 
 
 def test_another_view_has_no_printed_number(folder):
@@ -114,27 +108,20 @@ def test_another_view_has_no_printed_number(folder):
   make_run(folder, 'fedbabu', FEW, views=mixed, test_best_view=best)
   make_run(folder, 'fedavg', FEW, views={'local_update': FEW})
   views = "above_view = 'mix:best'\nbelow_view = 'local_update'\n"
-  verdict = judge(folder, ('fedbabu', 'fedavg'), more=views)
-  assert 'mix_0.5 (best by tests) |' in document.whole([verdict])
-  (one,) = verdict.judged
-  assert (
-    one.difference.mean == 2 and one.printed is None and one.verdict == SHOWN
-  )
+  one, text = judge_one(folder, more=views)
+  assert 'mix_0.5 (best by tests) |' in text
+  assert (one.difference.mean, one.printed, one.verdict) == (2, None, 'shown')
 
 
 def test_ours_is_put_beside_print(folder):
   """Print has 60 and 55, with a deviation of 9 over 10 clients."""
-  verdict = judge(folder, ('fedbabu', 'fedavg'))
-  above, below = verdict.cells
-  assert above.compared.difference == 10
-  assert below.compared.difference == 10
-  assert verdict.judged[0].printed.mean == 5
-  assert above.compared.agrees and below.compared.agrees
+  one, _ = judge_one(folder)
+  assert one.printed.mean == 5
+  for beside in one.cells:
+    assert beside.compared.difference == 10 and beside.compared.agrees
   make_run(folder, 'fedper', FEW + 30)
-  verdict = judge(folder, ('fedper', 'fedavg'))
-  assert 'Ours differs from print by more than twice' in document.whole(
-    [verdict]
-  )
+  _, text = judge_one(folder, 'fedper', 'fedavg')
+  assert 'Ours differs from print by more than twice' in text
 
 
 def test_one_number_of_the_server(folder):
@@ -152,43 +139,36 @@ def test_one_number_of_the_server(folder):
   shutil.rmtree(run)  # of how many images it was is not in the row
   (one,) = judge_file(folder).judged
   assert one.difference.mean == 0 and not one.difference.has_interval
-  assert one.verdict == NOT_SHOWN
+  assert one.verdict == 'not shown'
 
 
 def test_a_training_that_diverged_is_named(folder):
   run = make_run(folder, 'fedper', FEW)
   (run / 'result.json').unlink()
-  (one,) = judge(folder, ('fedbabu', 'fedper')).judged
-  assert one.verdict == HALF_RUN and not one.diverged
+  one, _ = judge_one(folder, 'fedbabu', 'fedper')
+  assert one.verdict == 'half run' and not one.diverged
   (run / 'diverged.json').write_text('{"message": "NaN in round 1"}')
-  verdict = judge(folder, ('fedbabu', 'fedper'))
-  assert verdict.judged[0].diverged == ('FedPer',)
-  assert 'half run: diverged (FedPer) |' in document.whole([verdict])
+  one, text = judge_one(folder, 'fedbabu', 'fedper')
+  assert one.diverged == ('FedPer',)
+  assert 'half run: diverged (FedPer) |' in text
 
 
-@pytest.mark.parametrize('spoil', ['cut', 'removed'])
-def test_a_damaged_run_is_a_sentence(folder, spoil):
-  clients = folder / 'runs' / 'fedavg_2_0' / 'clients.npz'
-  if spoil == 'cut':
-    clients.write_bytes(clients.read_bytes()[:-9])
-  else:
-    clients.unlink()
-  with pytest.raises(BadInput, match=r'missing or not as the run wrote it'):
-    judge(folder, ('fedbabu', 'fedavg'))
-
-
-def test_results_that_are_not_there_are_a_sentence(folder):
-  path = state(folder, ('fedbabu', 'fedavg'))
-  with pytest.raises(BadInput, match=r'none, which is no folder'):
-    write.judge(
-      path, folder / 'none', claim_runs.load_table, claim_runs.CONFIGS, print
-    )
-
-
-def test_nothing_is_written_into_results(folder):
+@pytest.mark.parametrize('is_cut', [True, False])
+def test_damaged_or_absent_results_are_a_sentence(folder, is_cut):
+  """Nor is anything written into results."""
   before = sorted(folder.rglob('*'))
-  judge(folder, ('fedbabu', 'fedavg'))
+  judge(folder, PAIR)
   assert sorted({*folder.rglob('*')} - {folder / 'claims.toml'}) == before
+  clients = folder / 'runs' / 'fedavg_2_0' / 'clients.npz'
+  content = clients.read_bytes()
+  clients.unlink()
+  if is_cut:
+    clients.write_bytes(content[:-9])
+  with pytest.raises(BadInput, match=r'missing or not as the run wrote it'):
+    judge(folder, PAIR)
+  given = folder / 'claims.toml', folder / 'none', claim_runs.load_table
+  with pytest.raises(BadInput, match=r'none, which is no folder'):
+    write.judge(*given, claim_runs.CONFIGS, print)
 
 
 GOOD = claim_runs.CLAIM + claim_runs.COMPARISON.format('fedbabu', 'fedavg')
@@ -210,22 +190,16 @@ GOOD = claim_runs.CLAIM + claim_runs.COMPARISON.format('fedbabu', 'fedavg')
     ("above = '", "less_at = 'x=1'\nabove = '", 'more_at and less_at'),
     ('[[claims]]', '[claims]', r'\[\[claims\]\]'),
     ("name = 'a'", 'name = a', 'a file in TOML'),
+    (GOOD, GOOD + GOOD, 'a twice'),
+    (GOOD, None, 'no such file'),
   ],
 )
 def test_a_wrong_file_is_a_sentence(tmp_path, old, new, words):
   assert old in GOOD
   path = tmp_path / 'claims.toml'
-  path.write_text(GOOD.replace(old, new))
+  if new is not None:
+    path.write_text(GOOD.replace(old, new))
   with pytest.raises(BadInput, match=words) as refused:
     load_claims(path, claim_runs.load_table)
   assert str(path) in str(refused.value)
   assert 'Likely cause: ' in str(refused.value)
-
-
-def test_a_name_is_given_once_and_a_file_is_there(tmp_path):
-  path = tmp_path / 'claims.toml'
-  path.write_text(GOOD + GOOD)
-  with pytest.raises(BadInput, match='a twice'):
-    load_claims(path, claim_runs.load_table)
-  with pytest.raises(BadInput, match='no such file'):
-    load_claims(tmp_path / 'none.toml', claim_runs.load_table)

@@ -12,14 +12,14 @@ from fedjax_pfl.reproduction.compare import (
   published_error,
 )
 
-
-def printed(mean=50.0, std=10.0, paper='fedbabu', table='13', clients=100):
-  setting = ('cifar10', 'convnet4', 'fedavg', clients, 5, 0.1, 10, 'shards')
-  return Published(paper, table, *setting, 'initial_accuracy', {}, mean, std)
+PRINTED = Published(
+  *('fedbabu', '13', 'cifar10', 'convnet4', 'fedavg', 100, 5, 0.1, 10),
+  *('shards', 'initial_accuracy', {}, 50.0, 10.0),
+)
 
 
 def cell(**changes):
-  return Cell(printed(**changes), {}, Reading('initial'))
+  return Cell(PRINTED._replace(**changes), {}, Reading('initial'))
 
 
 def ours(means, stds=None, size=100):
@@ -57,7 +57,7 @@ def test_the_error_of_our_mean(means, stds, size, error):
 
 
 @pytest.mark.parametrize(
-  'paper, table, std, error',
+  ('paper', 'table', 'std', 'error'),
   [
     ('fedbabu', '13', 10.0, 1.0),  # over 100 clients
     ('fedconcat', '1', 3.0, math.sqrt(3)),  # over three seeds
@@ -66,14 +66,11 @@ def test_the_error_of_our_mean(means, stds, size, error):
   ],
 )
 def test_the_error_of_a_printed_mean(paper, table, std, error):
-  published = printed(std=std, paper=paper, table=table)
-  assert published_error(published) == pytest.approx(error)
+  printed = PRINTED._replace(std=std, paper=paper, table=table)
+  assert published_error(printed) == pytest.approx(error)
 
 
 def test_without_any_error_agreement_is_unknown():
   """One number of a global model, and a published one without deviation."""
-  alone = cell(std=None, paper='superfed', table='1')
-  assert ours([46.0], size=0).error is None
-  one = compare(alone, ours([46.0], size=0))
-  assert one.agrees is None and one.tolerance is None
-  assert one.difference == -4.0
+  one = compare(cell(std=None, paper='superfed'), ours([46.0], size=0))
+  assert (one.agrees, one.tolerance, one.difference) == (None, None, -4.0)

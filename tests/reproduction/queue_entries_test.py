@@ -12,7 +12,12 @@ from fedjax_pfl.reproduction.queue.entries import load_queue
 
 QUEUE = Path(__file__).parents[2] / 'results' / 'queue.toml'
 FEW = {'fedbabu', 'fedavg', 'fedper', 'fedrep', 'local_only'}
-ROW = {*FEW, 'ditto', 'lg_fedavg', 'per_fedavg'}
+OTHERS = {'ditto', 'lg_fedavg', 'per_fedavg'}
+TWO_CLASSES = {
+  'classes_per_client': 2,
+  'num_clients': 40,
+  'dataset': 'cifar10',
+}
 
 
 @pytest.fixture(scope='module')
@@ -20,69 +25,60 @@ def queue():
   return load_queue(QUEUE, load_table)  # every entry names cells
 
 
-def methods(queue, claim, table, **fields):
-  """Return the methods of the entries of a claim, with these settings."""
-  return {
+@pytest.mark.parametrize(
+  ('claim', 'table', 'fields', 'methods'),
+  [
+    ('a', 'fedbabu/13', {'shards_per_client': 5}, FEW | OTHERS),
+    (
+      *('a', 'fedbabu/12'),
+      {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10},
+      {'fedbabu', 'fedavg'},
+    ),
+    ('d', 'fedbabu/13', {'shards_per_client': 2}, FEW),
+    ('d', 'fedbabu/13', {'shards_per_client': 10}, FEW),
+    (
+      *('b', 'superfed/1', {'rounds': 200, 'num_clients': 100}),
+      {'superfed_mm', 'fedavg'},
+    ),
+    ('c', 'fedconcat/1', TWO_CLASSES, {'fedconcat', 'fedavg'}),
+    ('f', 'fedconcat/1', TWO_CLASSES, {'moon', 'fedprox', 'fedrs', 'fedlc'}),
+    (
+      *('e', 'fedbabu/5', {'model': 'mobilenet', 'shards_per_client': 10}),
+      {'fedbabu', 'fedavg'},
+    ),
+  ],
+)
+def test_the_queue_has_the_cells_of_a_claim(
+  queue, claim, table, fields, methods
+):
+  assert methods == {
     cell.published.algorithm
     for entry in queue.entries
     if (entry.claim, entry.table.name) == (claim, table)
     for cell in entry.cells
-    if all(cell.settings[name] == value for name, value in fields.items())
+    if fields.items() <= cell.settings.items()
   }
 
 
-def test_the_queue_has_every_claim_in_the_order_of_its_worth(queue):
+def test_the_queue_is_in_the_order_of_its_worth(queue):
   order = [entry.claim for entry in queue.entries]
   assert order == sorted(order) and [*queue.claims] == sorted({*order})
   assert {*order} == {*'abcdefg'}
-  assert all(entry.seeds == (0, 1, 2) for entry in queue.entries)
   assert [load_form(name).name for name in queue.leaderboards] == ['cifar10']
-  first = {
-    'dataset': 'cifar10',
-    'client_fraction': 0.1,
-    'local_epochs': 10,
-    'shards_per_client': 5,
-  }
-  without = {'dataset': 'cifar10', 'shards_per_client': 5}
-  table = 'fedbabu/13'
-  assert methods(queue, 'a', table, **without) == ROW
-  assert methods(queue, 'a', table, **first) >= ROW - {'local_only'}
-  assert methods(queue, 'a', 'fedbabu/12', **first) == {'fedbabu', 'fedavg'}
-  for shards in (2, 10):
-    own = {**without, 'shards_per_client': shards}
-    assert methods(queue, 'd', table, **own) == FEW
-  own = {'rounds': 200, 'num_clients': 100}
-  assert methods(queue, 'b', 'superfed/1', **own) == {'superfed_mm', 'fedavg'}
-  own = {'classes_per_client': 2, 'num_clients': 40, 'dataset': 'cifar10'}
-  assert methods(queue, 'c', 'fedconcat/1', **own) == {'fedconcat', 'fedavg'}
-  others = {'moon', 'fedprox', 'fedrs', 'fedlc'}
-  assert methods(queue, 'f', 'fedconcat/1', **own) == others
-  own = {'model': 'mobilenet', 'shards_per_client': 10, 'local_epochs': 10}
-  assert methods(queue, 'e', 'fedbabu/5', **own) == {'fedbabu', 'fedavg'}
-
-
-def test_no_entry_has_cells_of_another_setting(queue):
   for entry in queue.entries:
+    assert entry.seeds == (0, 1, 2)
     names = ('shards_per_client', 'num_clients', 'local_epochs', 'dataset')
     settings = {tuple(cell.settings[n] for n in names) for cell in entry.cells}
     assert len(settings) == 1, entry.where
-
-
-def test_every_entry_has_a_line_of_its_own(queue):
   lines = [
     (states.methods(one), states.setting(one), one.table.name)
     for one in queue.entries
   ]
-  assert len({*lines}) == len(lines)
+  assert len({*lines}) == len(lines)  # every entry has one of its own
   assert lines[0] == ('Ditto', 's=5 f=0.1 tau=10', 'fedbabu/13')
 
 
-def read(tmp_path, text):
-  path = tmp_path / 'queue.toml'
-  path.write_text(text)
-  return load_queue(path, load_table)
-
-
+CLAIMS = "[claims]\na = 'b'\n"
 GOOD = {
   'claim': "'a'",
   'table': "'fedbabu/13'",
@@ -98,8 +94,14 @@ def entry(**changes):
   return '\n'.join(['[[cells]]', *lines, ''])
 
 
+FIRST = CLAIMS + entry(where="'algorithm=fedavg'")
+TWICE = entry(where="'shards_per_client=5,algorithm=ditto'")
+
+
 def test_an_entry(tmp_path):
-  queue = read(tmp_path, "[claims]\na = 'b'\n" + entry(note="'c'"))
+  path = tmp_path / 'queue.toml'
+  path.write_text(CLAIMS + entry(note="'c'"))
+  queue = load_queue(path, load_table)
   (one,) = queue.entries
   assert (one.claim, one.table.name) == ('a', 'fedbabu/13')
   assert (one.seeds, one.minutes) == ((0, 1), 70)
@@ -129,10 +131,11 @@ def test_an_entry(tmp_path):
   ],
 )
 def test_a_wrong_entry_is_named(tmp_path, changes, words):
-  text = "[claims]\na = 'b'\n" + entry(where="'algorithm=fedavg'")
+  path = tmp_path / 'queue.toml'
+  path.write_text(FIRST + entry(**changes))
   with pytest.raises(BadInput, match=words) as caught:
-    read(tmp_path, text + entry(**changes))
-  assert f'{tmp_path / "queue.toml"}, [[cells]] 2: ' in str(caught.value)
+    load_queue(path, load_table)
+  assert f'{path}, [[cells]] 2: ' in str(caught.value)
   assert 'Likely cause: ' in str(caught.value)
 
 
@@ -143,16 +146,13 @@ def test_a_wrong_entry_is_named(tmp_path, changes, words):
     (b'\xff', 'expected a file in TOML'),
     (None, 'no such file or directory'),
     ('claims = 1\n' + entry(), 'a sentence for each claim'),
-    ("[claims]\na = 'b'\n", r'one or more \[\[cells\]\]'),
-    ("cells = [1]\n[claims]\na = 'b'\n", r'\[\[cells\]\] 1: .*got 1'),
+    (CLAIMS, r'one or more \[\[cells\]\]'),
+    (f'cells = [1]\n{CLAIMS}', r'\[\[cells\]\] 1: .*got 1'),
     ('cell = 1\n' + entry(), "got 'cell', .* a part of a queue"),
     ("leaderboards = 'cifar10'\n" + entry(), "got 'cifar10', .*forms of the"),
     (
-      "[claims]\na = 'b'\n"
-      + entry()
-      + entry(where="'algorithm=fedavg'")
-      + entry(where="'shards_per_client=5,algorithm=ditto'"),
-      r'a cell of fedbabu/13, seed 0, .* 1 and 3.*every cell once',
+      FIRST + entry() + TWICE,
+      r'a cell of fedbabu/13, seed 0, .* 2 and 3.*every cell once',
     ),
   ],
 )

@@ -26,8 +26,17 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def trained(monkeypatch):
+  """Return a list that grows by the methods that are trained."""
+  names, train = [], loop.train
+
+  def counted(experiment, workdir, program):
+    names.append(experiment.settings.algorithm)
+    return train(experiment, workdir, program)
+
   monkeypatch.setattr(execute, 'build_experiment', small_queue.build)
+  monkeypatch.setattr(loop, 'train', counted)
+  return names
 
 
 @pytest.fixture(scope='module')
@@ -35,35 +44,28 @@ def done(tmp_path_factory, quick_compiler):
   """Return a folder with a finished queue, its rows, and states on the way."""
   folder = tmp_path_factory.mktemp('queue')
   small_queue.write_queue(folder / 'queue.toml')
-  states = []
-  with (
-    pytest.MonkeyPatch.context() as patched,
-    moments.watching(
-      folder / 'results',
-      lambda what: states.append(moments.read(folder / 'results')),
-    ),
-  ):
+  results, states = folder / 'results', []
+  results.mkdir()
+
+  def look(what):
+    states.append(moments.read(results))
+
+  with pytest.MonkeyPatch.context() as patched, moments.watching(results, look):
     patched.setattr(execute, 'build_experiment', small_queue.build)
-    (folder / 'results').mkdir()
     small_queue.run(folder)
-  return folder, small_queue.rows_of(folder / 'results'), states
+  return folder, small_queue.rows_of(results), states
 
 
-def copied(done, tmp_path):
+@pytest.fixture
+def folder(done, tmp_path):
+  """Return a copy of the finished queue, where the first seeds' run is."""
   shutil.copytree(done[0], tmp_path, dirs_exist_ok=True)
   return tmp_path
 
 
-def count_trainings(monkeypatch):
-  """Return a list that grows by what is trained."""
-  trained, train = [], loop.train
-
-  def counted(experiment, workdir, program):
-    trained.append([experiment.settings.algorithm])
-    return train(experiment, workdir, program)
-
-  monkeypatch.setattr(loop, 'train', counted)
-  return trained
+def run_of(folder, pattern):
+  (path,) = (folder / 'results' / 'runs').glob(pattern)
+  return path
 
 
 def test_what_a_queue_leaves(done):
@@ -83,87 +85,56 @@ def test_what_a_queue_leaves(done):
   assert left == {'runs', 'tables', 'summary.csv'}
 
 
-def test_a_finished_queue_runs_nothing(done, tmp_path, monkeypatch, capsys):
-  folder = copied(done, tmp_path)
-  trained = count_trainings(monkeypatch)
-  small_queue.run(folder)
-  assert trained == []
-  assert small_queue.rows_of(folder / 'results') == done[1]
-  output = capsys.readouterr().out
-  assert '3 of 4 done, 1 diverged; 0 min left' in output
-
-
-def test_what_follows_begins_when_all_cells_are_done(done, tmp_path):
-  folder = copied(done, tmp_path)
+@pytest.mark.parametrize('is_clone', [False, True])
+def test_a_finished_queue_runs_nothing(done, folder, trained, capsys, is_clone):
+  """Nor does a clone: of what git keeps, models and checkpoints are absent."""
+  if is_clone:
+    for name in ('model', 'checkpoints', 'tb'):
+      for path in (folder / 'results' / 'runs').glob(f'*/{name}'):
+        shutil.rmtree(path)
   rows = []
-
-  def follow(results):
-    rows.append(small_queue.rows_of(results))
-    raise KeyboardInterrupt  # as when the time is up
-
-  with pytest.raises(KeyboardInterrupt):
-    small_queue.run(folder, follow=follow)
-  assert rows == [done[1]]
-
-
-def test_a_clone_without_models_runs_nothing(done, tmp_path, monkeypatch):
-  """Of what git keeps: models and checkpoints are absent."""
-  folder = copied(done, tmp_path)
-  for name in ('model', 'checkpoints', 'tb'):
-    for path in (folder / 'results' / 'runs').glob(f'*/{name}'):
-      shutil.rmtree(path)
-  trained = count_trainings(monkeypatch)
-  small_queue.run(folder)
-  assert trained == []
+  small_queue.run(
+    folder, follow=lambda results: rows.append(small_queue.rows_of(results))
+  )
+  assert trained == [] and rows == [done[1]]  # before what follows
   assert small_queue.rows_of(folder / 'results') == done[1]
+  assert '3 of 4 done, 1 diverged; 0 min left' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('gone', ['model', 'checkpoints'])
-def test_what_a_clone_lacks_is_a_sentence(done, tmp_path, capsys, gone):
+def test_what_a_clone_lacks_is_a_sentence(done, folder, capsys, gone):
   """The step is left out with it; the others go on, and rows stay."""
-  folder = copied(done, tmp_path)
-  runs = folder / 'results' / 'runs'
-  (first,) = runs.glob('fedbabu*seed0*')
+  first = run_of(folder, 'fedbabu*seed0*')
   shutil.rmtree(first / gone)
   if gone == 'model':
-    (lost,) = runs.glob('lg_fedavg*')  # it begins with that model
-    shutil.rmtree(lost)
+    shutil.rmtree(run_of(folder, 'lg_fedavg*'))  # it begins with that model
   else:
     shutil.rmtree(first / 'evaluations')
-  (other,) = runs.glob('fedbabu*seed1*')
-  shutil.rmtree(other)
+  shutil.rmtree(run_of(folder, 'fedbabu*seed1*'))
   small_queue.run(folder)
   output = capsys.readouterr().out
-  assert 'seed 0' in output and ' is left out: ' in output
-  assert str(first) in output
+  assert ' is left out: ' in output and str(first) in output
   assert '2 of 4 done, 1 diverged; ' in output
   rows = small_queue.rows_of(folder / 'results')['summary.csv']
   assert len(rows) == len(done[1]['summary.csv'])
 
 
-def end_of(done, state):
-  """Return what differs after the same command, from this state on."""
-  folder, want, _ = done
+def test_a_queue_that_is_killed_ends_in_the_same_rows(done):
+  """At moments at which its files change."""
+  folder, want, states = done
+  assert len(states) > 100
   results, whole = folder / 'results', folder / 'whole'
   results.rename(whole)
   try:
-    moments.write(state, results)
-    small_queue.run(folder)
-    got = small_queue.rows_of(results)
-    left = list(results.glob('*/.*.tmp'))
+    for place in np.linspace(0.1, 0.9, 3):
+      moments.write(states[int(place * len(states))], results)
+      small_queue.run(folder)
+      assert small_queue.rows_of(results) == want
+      assert not list(results.glob('*/.*.tmp'))
+      shutil.rmtree(results)
   finally:
-    shutil.rmtree(results)
+    shutil.rmtree(results, ignore_errors=True)
     whole.rename(results)
-  other = [name for name in {**want, **got} if got.get(name) != want.get(name)]
-  return other + left
-
-
-def test_a_queue_that_is_killed_ends_in_the_same_rows(done):
-  """At moments at which its files change."""
-  states = done[2]
-  assert len(states) > 100
-  for place in np.linspace(0.1, 0.9, 3):
-    assert end_of(done, states[int(place * len(states))]) == []
 
 
 def start(folder, *words):
@@ -177,16 +148,13 @@ def start(folder, *words):
     )
 
 
-def begin(folder):
-  folder.mkdir()
-  small_queue.write_queue(folder / 'queue.toml')
-  return folder
-
-
 @pytest.mark.long
 def test_a_process_that_is_killed_ends_in_the_same_rows(tmp_path):
   """Before certain changes of files, on any machine the same ones."""
-  whole, killed = begin(tmp_path / 'whole'), begin(tmp_path / 'killed')
+  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
+  for folder in (whole, killed):
+    folder.mkdir()
+    small_queue.write_queue(folder / 'queue.toml')
   assert start(whole).wait() == 0, (whole / 'log').read_text()
   last_line = (whole / 'log').read_text().splitlines()[-1]
   left, word = last_line.split()
@@ -214,22 +182,23 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
   def up(minutes):
     yield lambda: minutes == 2.5
 
-  monkeypatch.setattr(run_dir.Run, 'save_checkpoint', is_over)
-  monkeypatch.setattr(work, 'deadline', up)
-  small_queue.run(tmp_path, minutes=2.5)
+  with monkeypatch.context() as patched:
+    patched.setattr(run_dir.Run, 'save_checkpoint', is_over)
+    patched.setattr(work, 'deadline', up)
+    small_queue.run(tmp_path, minutes=2.5)
   output = capsys.readouterr().out
   assert 'Saved after round 1' in output
   assert 'The 2.5 minutes are over.' in output
   assert '1 diverged' in output and 'round 1/5' in output
-  (first,) = (tmp_path / 'results' / 'runs').glob('fedbabu*seed0*')
+  first = run_of(tmp_path, 'fedbabu*seed0*')
   assert checkpoint.steps(first / 'checkpoints') == [1]
-  monkeypatch.undo()
-  monkeypatch.setattr(execute, 'build_experiment', small_queue.build)
   small_queue.run(tmp_path)
   assert small_queue.rows_of(tmp_path / 'results') == done[1]
 
 
-def test_a_signal_beside_a_divergence_is_not_lost(done, tmp_path, monkeypatch):
+def test_a_signal_ends_it_also_beside_a_divergence(
+  tmp_path, monkeypatch, trained
+):
   """A queue goes on after the divergence of a step, not after a signal."""
   small_queue.write_queue(tmp_path / 'queue.toml')
   check = Diverged.__init__
@@ -238,27 +207,14 @@ def test_a_signal_beside_a_divergence_is_not_lost(done, tmp_path, monkeypatch):
     os.kill(os.getpid(), signal.SIGTERM)
     check(self, *args)
 
-  trained = count_trainings(monkeypatch)
   monkeypatch.setattr(Diverged, '__init__', diverged)
   with pytest.raises(KeyboardInterrupt):
-    small_queue.run(tmp_path)
-  assert trained == [['fedavg']]
-
-
-def test_a_signal_of_somebody_else_ends_it(tmp_path, monkeypatch):
-  small_queue.write_queue(tmp_path / 'queue.toml')
-
-  def interrupted(*args):
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(loop, 'train', interrupted)
-  with pytest.raises(KeyboardInterrupt):
     small_queue.run(tmp_path, minutes=100)
+  assert trained == ['fedavg']
   assert not (tmp_path / 'results' / '.lock').exists()
 
 
-def test_a_second_process_names_the_first_and_runs_nothing(done, tmp_path):
-  folder = copied(done, tmp_path)
+def test_a_second_process_names_the_first_and_runs_nothing(folder):
   before = moments.read(folder / 'results')
   with locks.holders(folder / 'results', 1) as (owner,):
     locks.proceed(owner)
@@ -283,17 +239,13 @@ def test_a_second_process_names_the_first_and_runs_nothing(done, tmp_path):
   ],
 )
 def test_damage_and_other_versions_are_a_sentence(
-  done, tmp_path, monkeypatch, file, old, new, words
+  folder, trained, file, old, new, words
 ):
   """Nothing is run, and no file is changed."""
-  folder = copied(done, tmp_path)
-  (lost,) = (folder / 'results' / 'runs').glob('lg_fedavg*')
-  shutil.rmtree(lost)  # something is to be run
-  (first,) = (folder / 'results' / 'runs').glob('fedbabu*seed0*')
-  path = first / file
+  shutil.rmtree(run_of(folder, 'lg_fedavg*'))  # something is to be run
+  path = run_of(folder, 'fedbabu*seed0*') / file
   path.write_text(path.read_text().replace(old, new) if old else '')
   before = moments.read(folder / 'results')
-  trained = count_trainings(monkeypatch)
   with pytest.raises(BadInput) as caught:
     small_queue.run(folder)
   assert words in str(caught.value) and 'Likely cause' in str(caught.value)
@@ -302,9 +254,7 @@ def test_damage_and_other_versions_are_a_sentence(
   assert moments.read(folder / 'results') == before
 
 
-def test_a_dry_run_shows_the_queue(done, tmp_path, capsys, monkeypatch):
-  folder = copied(done, tmp_path)
-  trained = count_trainings(monkeypatch)
+def test_a_dry_run_shows_the_queue(folder, tmp_path, capsys, trained):
   small_queue.show(folder, tmp_path / 'new')
   output = capsys.readouterr().out
   assert not (tmp_path / 'new').exists()
@@ -315,8 +265,8 @@ def test_a_dry_run_shows_the_queue(done, tmp_path, capsys, monkeypatch):
   assert lines[0] == ['a', 'FedAvg', 'fedbabu/98', '1', 'min', 'next']
   assert lines[2][:2] == ['b', 'FedBABU'] and lines[2][-2:] == ['.', '.']
   small_queue.show(folder, folder / 'results')
-  lines = capsys.readouterr().out.splitlines()
-  assert 'diverged' in ''.join(lines) and 'Next' not in ''.join(lines)
+  output = capsys.readouterr().out
+  assert 'diverged' in output and 'Next' not in output
   assert trained == []
 
 

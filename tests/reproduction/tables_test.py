@@ -34,6 +34,8 @@ FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
 OF_ALL_ROUNDS = 'best_round', 'best_finished', 'global_last10'
 CELLS = [cell for table in TABLES.values() for cell in table.cells]
 
+ROW = 'shards_per_client=5,client_fraction=0.1,local_epochs=10'
+
 every_table = pytest.mark.parametrize('name', TABLES)
 
 
@@ -51,13 +53,9 @@ def trainings(*numbers):
   }
 
 
-def find(name, **fields):
-  """Return the one cell of a table with these fields."""
-  (cell,) = (
-    cell
-    for cell in TABLES[name].cells
-    if all(field(cell.published, f) == value for f, value in fields.items())
-  )
+def find(name, where):
+  """Return the one cell of a table that matches."""
+  (cell,) = filter_cells(TABLES[name].cells, where)
   return cell
 
 
@@ -69,34 +67,27 @@ def parse(config, init_from=None):
 def test_every_printed_number_is_a_cell_once():
   cells = sorted((cell.published for cell in CELLS), key=str)
   assert cells == sorted(published.load(), key=str)
+  for table in TABLES.values():  # row and column name one cell
+    places = {
+      tuple(field(cell.published, name) for name in table.key_fields)
+      for cell in table.cells
+    }
+    assert len(places) == len(table.cells), table.name
 
 
-def test_tables_have_their_names_in_the_order_of_the_papers():
+def test_tables_and_figures_have_their_names_in_the_order_of_the_papers():
   assert [item.name for item in ALL.values()] == [*ALL]
-  papers, numbers = zip(*(name.split('/') for name in ALL), strict=True)
-  assert [*papers] == sorted(papers)
-  for paper in ('fedbabu', 'fedconcat', 'superfed'):
-    own = [n for p, n in zip(papers, numbers, strict=True) if p == paper]
-    places = [(n.startswith('fig'), int(re.sub(r'\D', '', n)), n) for n in own]
-    assert places == sorted(places)
-
-
-def test_the_figures_are_there():
+  names = [name.split('/') for name in ALL]
+  places = [
+    (paper, n.startswith('fig'), int(re.sub(r'\D', '', n)), n)
+    for paper, n in names
+  ]
+  assert places == sorted(places)
   numbers = {re.sub(r'\D', '', name) for name in FIGURES}
   assert numbers == {str(n) for n in (*range(2, 14), 15, 16)}
   for figure in FIGURES.values():
     assert figure.what in (*QUESTIONS, 'partition')
     Options(**figure.options)
-
-
-@every_table
-def test_row_and_column_name_one_cell(name):
-  table = TABLES[name]
-  places = {
-    tuple(field(cell.published, f) for f in (*table.rows, *table.columns))
-    for cell in table.cells
-  }
-  assert len(places) == len(table.cells)
 
 
 def test_settings_hold_to_the_rules():
@@ -140,18 +131,25 @@ def test_the_page_has_the_number_of_trainings():
 
 
 def test_a_plain_run_of_a_config_is_a_training():
-  where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
-  cell = find('fedbabu/13', algorithm='fedbabu', **where)
+  cell = find('fedbabu/13', f'algorithm=fedbabu,{ROW}')
   config = common.load_config('fedbabu_cifar10')
   assert cell.settings == {**config, 'shards_per_client': 5, 'local_epochs': 10}
   assert cell.reading == ('finetuned', 'accuracy') and not cell.evaluation
-  for method in ('fedavg', 'fedbabu'):
-    cell = find('fedbabu/19', algorithm=method, shards_per_client=6)
-    assert cell.settings == common.load_config(f'fedbabu_emnist:{method}')
-  apfl = find(
-    'superfed/1', algorithm='apfl', dataset='cifar10', metric='global_accuracy'
-  )
-  assert apfl.settings == common.load_config('superfed:apfl')
+  apfl = 'algorithm=apfl,dataset=cifar10,metric=global_accuracy'
+  for table, where, name in (
+    (
+      'fedbabu/19',
+      'algorithm=fedavg,shards_per_client=6',
+      'fedbabu_emnist:fedavg',
+    ),
+    (
+      'fedbabu/19',
+      'algorithm=fedbabu,shards_per_client=6',
+      'fedbabu_emnist:fedbabu',
+    ),
+    ('superfed/1', apfl, 'superfed:apfl'),
+  ):
+    assert find(table, where).settings == common.load_config(name)
 
 
 def test_table_3_of_fedconcat_begins_and_decays_as_its_code():
@@ -161,60 +159,46 @@ def test_table_3_of_fedconcat_begins_and_decays_as_its_code():
   models = {cell.settings['model'] for cell in TABLES['fedbabu/17'].cells}
   assert models == {'resnet50'}
   decays = {
-    (cell.published.dataset, cell.published.partition): cell.settings[
-      'weight_decay'
-    ]
+    (cell.published.dataset, cell.published.partition): (
+      cell.settings['weight_decay']
+    )
     for cell in cells
   }
+  shares = dict.fromkeys(('classes_2', 'classes_3'), 1e-3)
+  shares |= {'': 1e-5, 'dirichlet_0.1': 2e-3}  # '': centralised
   assert len(cells) == 58 and decays == {
-    ('cifar100', ''): 1e-5,  # centralised: no partition
-    ('cifar100', 'classes_2'): 1e-3,
-    ('cifar100', 'classes_3'): 1e-3,
-    ('cifar100', 'dirichlet_0.1'): 2e-3,
+    **{('cifar100', name): value for name, value in shares.items()},
+    **{('tiny_imagenet', name): value for name, value in shares.items()},
     ('cifar100', 'dirichlet_0.5'): 5e-3,
-    ('tiny_imagenet', ''): 1e-5,
-    ('tiny_imagenet', 'classes_2'): 1e-3,
-    ('tiny_imagenet', 'classes_3'): 1e-3,
-    ('tiny_imagenet', 'dirichlet_0.1'): 2e-3,
     ('tiny_imagenet', 'dirichlet_0.5'): 2e-3,
   }
 
 
 def test_trainings_of_public_codes():
   """Where the printed number is that of a code, and not of the paper."""
-  for method in ('fedper', 'lg_fedavg', 'fedrep', 'ditto'):
-    cells = [c for c in CELLS if c.published.algorithm == method]
-    assert {cell.settings['hp'].get('protocol') for cell in cells} == {
-      'released'
-    }
-    assert cells
+  protocols = {'lg_fedavg', 'fedper', 'fedrep', 'ditto'}
+  own = [cell for cell in CELLS if cell.published.algorithm in protocols]
+  assert {cell.published.algorithm for cell in own} == protocols
+  assert {cell.settings['hp']['protocol'] for cell in own} == {'released'}
   cells = [c for c in CELLS if c.settings['algorithm'] == 'superfed']
   assert len(cells) == 2 * (2 + 2 + 2 + 2) + 40
-  own = [parse(cell.settings).hp for cell in cells]
-  assert {(hp['protocol'], hp['local_init']) for hp in own} == {
-    ('first_code', 'shared')
-  }
-  assert {(hp.get('mu', 0.01), hp.get('nu', 2.0)) for hp in own} == {
-    (0.01, 2.0)
-  }
+  for hp in (parse(cell.settings).hp for cell in cells):
+    assert (hp['protocol'], hp['local_init']) == ('first_code', 'shared')
+    assert (hp.get('mu', 0.01), hp.get('nu', 2.0)) == (0.01, 2.0)
 
 
 def test_runs_that_start_from_another_run():
-  where = {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10}
-  cell = find('fedbabu/13', algorithm='lg_fedavg', **where)
-  fedavg = find('fedbabu/13', algorithm='fedavg', **where)
+  cell = find('fedbabu/13', f'algorithm=lg_fedavg,{ROW}')
+  fedavg = find('fedbabu/13', f'algorithm=fedavg,{ROW}')
   assert cell.init_from == fedavg.settings
   assert cell.reading == ('initial', 'best_finished')
   assert cell.settings['hp']['protocol'] == 'released'
-  assert (
-    not cell.settings['hp']['train_fedavg'] and not cell.settings['init_from']
-  )
-  cell = find(
-    'fedbabu/25', algorithm='lg_fedavg', shards_per_client=5, local_epochs=10
-  )
+  assert not cell.settings['hp']['train_fedavg']
+  where = 'algorithm=lg_fedavg,shards_per_client=5,local_epochs=10'
+  cell = find('fedbabu/25', where)
   assert cell.init_from['total_epochs'] == cell.settings['total_epochs'] == 640
   cell = find(
-    'fedbabu/9', shards_per_client=10, trainable='body', finetune_epochs='3'
+    'fedbabu/9', 'shards_per_client=10,trainable=body,finetune_epochs=3'
   )
   assert cell.init_from['hp'] == {'trainable': 'body'}
   assert (cell.settings['rounds'], cell.reading.view) == (0, 'finetuned_3')
@@ -264,15 +248,11 @@ def trace(cell):
   """Return a method's views and its last stage; on shapes."""
   settings = replaced(cell.settings, cell.evaluation)
   stages = build.build_stages(parse(settings, cell.init_from), make_task())
-  data = ClientData(
-    jax.ShapeDtypeStruct((2, *SHAPE), 'uint8'),
-    jax.ShapeDtypeStruct((2,), 'int32'),
-    jax.ShapeDtypeStruct((2, 1), 'int32'),
-    jax.ShapeDtypeStruct((2,), 'int32'),
-  )
+  shapes = ((2, *SHAPE), 'uint8'), ((2,), 'int32'), ((2, 1), 'int32')
+  shapes += (((2,), 'int32'),)
+  data = ClientData(*(jax.ShapeDtypeStruct(*shape) for shape in shapes))
   *_, (last, *states) = stage_shapes(stages, data)
-  names = evaluate.view_names(last.algorithm, *states, data)
-  return names, last
+  return evaluate.view_names(last.algorithm, *states, data), last
 
 
 def check_reading(cell, names, stage):
@@ -284,10 +264,8 @@ def check_reading(cell, names, stage):
     assert settings['eval_global_model'] and stage.algorithm.global_model
   if measure in OF_ALL_ROUNDS:
     assert settings['eval_every'] == 1 and view in settings['eval_views']
-  if measure == 'best_finished':
-    assert stage.keep_best.view == view
-  else:
-    assert stage.keep_best is None
+  kept = stage.keep_best.view if stage.keep_best else None
+  assert kept == (view if measure == 'best_finished' else None)
 
 
 @pytest.mark.parametrize('part', fedbabu_appendix.LAYERS.values())
