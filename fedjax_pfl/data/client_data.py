@@ -122,8 +122,8 @@ def _check_images(images: Images) -> None:
     got = f'labels of dtype {y.dtype}'
   elif isinstance(y, np.ndarray) and len(y) and not 0 <= y.min() < 2**31:
     got = f'labels from {y.min()}'
-  elif isinstance(x, np.ndarray) and _is(x, np.floating) and _is_nonfinite(x):
-    got = f'{np.sum(~np.isfinite(x)):,} values that are NaN or infinite'
+  elif isinstance(x, np.ndarray) and _is(x, np.floating) and _has_nan(x):
+    got = 'values that are NaN or infinite'
   if got:
     raise bad_input(
       'images',
@@ -135,7 +135,7 @@ def _check_images(images: Images) -> None:
     )
 
 
-def _is_nonfinite(x: np.ndarray) -> bool:
+def _has_nan(x: np.ndarray) -> bool:
   return not np.isfinite(x).all()
 
 
@@ -144,53 +144,38 @@ def _is(array: np.ndarray, kind: type) -> bool:
 
 
 def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
-  if not len(indices):
-    raise bad_input(
-      'indices',
-      got='no client',
-      expected='one index vector for each client, at least one',
-      cause='a partition into zero clients',
-    )
+  got = 'no client' if not len(indices) else None
   for rows in indices:
-    if rows.ndim != 1 or not (_is(rows, np.integer) or not len(rows)):
-      raise bad_input(
-        'indices',
-        got=f'{rows.dtype}{list(rows.shape)}',
-        expected='a vector of whole numbers for each client',
-        cause='a mask or a list of lists in the place of row numbers',
-      )
-  low = min((rows.min() for rows in indices if len(rows)), default=0)
-  high = max((rows.max() for rows in indices if len(rows)), default=0)
-  if low < 0 or high >= size:
+    if rows.ndim != 1 or not (_is(rows, np.integer) or not rows.size):
+      got = f'{rows.dtype}{list(rows.shape)}'
+    elif rows.size and not 0 <= rows.min() <= rows.max() < size:
+      got = f'rows from {rows.min()} to {rows.max()}'
+  if got:
     raise bad_input(
       'indices',
-      got=f'rows from {low} to {high}',
-      expected=f'rows of the pool, 0 to {size - 1}',
-      cause='indices of the training set used with the test set',
+      got=got,
+      expected='for one client or more a vector of whole numbers: rows of the '
+      f'pool, 0 to {size - 1}',
+      cause='a mask in the place of rows, or indices of the training set used '
+      'with the test set',
     )
 
 
 def _check_arrays(xs: list[np.ndarray], ys: list[np.ndarray]) -> None:
-  if any(array.ndim == 0 for array in (*xs, *ys)):
+  arrays, kinds = [*xs, *ys], {(x.shape[1:], x.dtype.name) for x in xs}
+  got = None
+  if not arrays or any(array.ndim == 0 for array in arrays):
+    got = 'a single number' if arrays else 'no client'
+  elif [*map(len, xs)] != [*map(len, ys)]:
+    got = f'{[*map(len, xs)]} images and {[*map(len, ys)]} labels'
+  elif len(kinds) > 1 or any(y.ndim != 1 for y in ys):
+    got = f'rows of {sorted(kinds)}, labels of {ys[0].shape}'
+  if got:
     raise bad_input(
       'xs, ys',
-      got='a single number',
-      expected='an array of images, and one of labels, for every client',
-      cause='one client that is not in a list: write [x], [y]',
-    )
-  lengths = [len(x) for x in xs], [len(y) for y in ys]
-  if not xs or lengths[0] != lengths[1]:
-    raise bad_input(
-      'xs, ys',
-      got=f'{lengths[0]} images and {lengths[1]} labels',
-      expected='equally many of both for every client, at least one client',
-      cause='lists of different clients, or one array instead of a list',
-    )
-  shapes = {(x.shape[1:], x.dtype.name) for x in xs}
-  if len(shapes) > 1 or any(y.ndim != 1 for y in ys):
-    raise bad_input(
-      'xs, ys',
-      got=f'rows of {sorted(shapes)}, labels of {ys[0].shape}',
-      expected='one shape and dtype for the x of all clients; y of shape [n]',
-      cause='one client that was preprocessed differently, or one-hot labels',
+      got=got,
+      expected='for one client or more an array x of images, all of one shape '
+      'and dtype, and as many labels y of shape [n]',
+      cause='one client that is not in a list: write [x], [y]; one that was '
+      'preprocessed differently; or one-hot labels',
     )

@@ -2,30 +2,23 @@
 
   digits         scikit-learn's 8x8 digits, part of the installation
   synthetic      generated, in any size (synthetic.py)
-  cifar10, ...   arrays that experiments/prepare.py wrote (stored_arrays.py),
-                 or prepared by TensorFlow Datasets (tfds_reader.py)
+  cifar10, ...   arrays that experiments/prepare.py wrote (stored_arrays.py)
   tiny_imagenet, folder    image files in class folders (image_folder.py)
   npz            the user's own arrays, and who holds them (npz_files.py)
 
-A set of TensorFlow Datasets is a line in PREPARED, with its transforms in
-transforms.py, and its archives in preparation/ if prepare.py downloads it.
+A set that prepare.py downloads is a line in PREPARED, with its transforms in
+transforms.py, and its archives and their format in preparation/.
 """
 
 import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fedjax_pfl.core.errors import bad_input, may_read
-from fedjax_pfl.data import (
-  digits,
-  image_folder,
-  npz_files,
-  stored_arrays,
-  tfds_reader,
-)
-from fedjax_pfl.data.images import IMAGE, Dataset, Shape, make_dataset
+from fedjax_pfl.core.errors import bad_input, check_known, may_read
+from fedjax_pfl.data import digits, image_folder, npz_files, stored_arrays
+from fedjax_pfl.data.images import IMAGE, Dataset, Shape
+from fedjax_pfl.data.stored_arrays import data_root
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
-from fedjax_pfl.data.tfds_reader import data_root
 
 PREPARED = {
   'cifar10': Shape((32, 32, 3), 10),
@@ -58,36 +51,22 @@ class Source(NamedTuple):
 
 
 def _prepared(name: str, shape: Shape) -> Source:
-  """Return the source of a set that prepare.py or tfds has prepared."""
+  """Return the source of a set that prepare.py has downloaded."""
+
+  def available(where: Where) -> bool:
+    root = data_root(where.data_dir)
+    return stored_arrays.prepared_folder(name, root).is_dir()
 
   def load(where: Where) -> Dataset:
     root = data_root(where.data_dir)
-    if stored_arrays.prepared_folder(name, root).is_dir():
+    if available(where):
       return _checked(stored_arrays.read_prepared(name, root), shape)
-    place = tfds_reader.find_prepared(name, where.data_dir)
-    if place is None:
-      ready = [
-        one
-        for one in ('digits', 'synthetic', *PREPARED)
-        if SOURCES[one].available(where)
-      ]
-      raise tfds_reader.not_prepared(name, where.data_dir, choices=ready)
-
-    def build() -> Dataset:
-      where.log_fn(
-        f'Reading {name} from {place}; later runs take a stored copy.'
-      )
-      train, test = tfds_reader.read_splits(name, place)
-      return make_dataset(name, train, test, shape.num_classes)
-
-    key = stored_arrays.files_key(place.iterdir())
-    dataset = stored_arrays.load_cached(name, key, build, where.cache_dir)
-    return _checked(dataset, shape)
-
-  def available(where: Where) -> bool:
-    arrays = stored_arrays.prepared_folder(name, data_root(where.data_dir))
-    found = tfds_reader.find_prepared(name, where.data_dir)
-    return arrays.is_dir() or found is not None
+    ready = [
+      one
+      for one in ('digits', 'synthetic', *PREPARED)
+      if SOURCES[one].available(where)
+    ]
+    raise stored_arrays.not_prepared(name, root, choices=ready)
 
   return Source(lambda where: shape, load, available)
 
@@ -95,24 +74,13 @@ def _prepared(name: str, shape: Shape) -> Source:
 def _folder(name: str, shape: Shape | None) -> Source:
   """Return the source of a folder of image files; shape None: any."""
 
-  def find(where: Where) -> pathlib.Path:
-    root = data_root(where.data_dir)
-    place = image_folder.find_folder(root)
-    if place is None:
-      command = ''
-      if name == TINY:  # it can be downloaded
-        command = tfds_reader.prepare_command(name, where.data_dir)
-      raise image_folder.not_a_folder(root, 'without train/', command)
-    return place
-
   def peek(where: Where) -> Shape:
-    if shape is not None:
-      return shape
-    return image_folder.peek_folder(image_folder.list_folder(find(where)))
+    return shape or image_folder.peek_folder(_find_folder(name, where))
 
   def load(where: Where) -> Dataset:
+    place = _find_folder(name, where)
     dataset = image_folder.load_folder(
-      name, find(where), where.cache_dir, where.log_fn
+      name, place, where.cache_dir, where.log_fn
     )
     return _checked(dataset, peek(where))
 
@@ -120,6 +88,17 @@ def _folder(name: str, shape: Shape | None) -> Source:
     return image_folder.find_folder(data_root(where.data_dir)) is not None
 
   return Source(peek, load, available)
+
+
+def _find_folder(name: str, where: Where) -> pathlib.Path:
+  root = data_root(where.data_dir)
+  place = image_folder.find_folder(root)
+  if place is None:
+    command = ''
+    if name == TINY:  # it can be downloaded
+      command = stored_arrays.prepare_command(name, root)
+    raise image_folder.not_a_folder(root, 'without train/', command)
+  return place
 
 
 def _checked(dataset: Dataset, shape: Shape) -> Dataset:
@@ -230,12 +209,11 @@ def is_available(name: str, data_dir: str = '') -> bool:
 
 
 def _find(name: str) -> Source:
-  if name not in SOURCES:
-    raise bad_input(
-      'dataset',
-      got=name,
-      expected='a known image set',
-      choices=NAMES,
-      cause='a misspelt name; own images go under the names `folder` and `npz`',
-    )
+  check_known(
+    'dataset',
+    [name],
+    expected='a known image set',
+    choices=NAMES,
+    cause='a misspelt name; own images go under the names `folder` and `npz`',
+  )
   return SOURCES[name]

@@ -30,14 +30,9 @@ def load_digits() -> Dataset:
 def _read_digits() -> tuple[np.ndarray, np.ndarray]:
   """Return pixels [P, 64] and labels [P] from the file in scikit-learn.
 
-  Without importing scikit-learn where possible: that takes two seconds.
+  Without importing scikit-learn: that takes two seconds.
   """
-  package = importlib.util.find_spec('sklearn')
-  for place in package.submodule_search_locations if package else ():
-    file = pathlib.Path(place) / 'datasets' / 'data' / 'digits.csv.gz'
-    if file.is_file():
-      rows = np.loadtxt(file, delimiter=',')
-      return rows[:, :-1], rows[:, -1].astype(int)
-  from sklearn.datasets import load_digits
-
-  return load_digits(return_X_y=True)
+  package = pathlib.Path(importlib.util.find_spec('sklearn').origin).parent
+  file = package / 'datasets' / 'data' / 'digits.csv.gz'
+  rows = np.loadtxt(file, delimiter=',')
+  return rows[:, :-1], rows[:, -1].astype(int)

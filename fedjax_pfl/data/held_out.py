@@ -71,7 +71,24 @@ def hold_out(
   """
   counts = np.array([len(rows) for rows in indices])  # [K]
   sizes = validation_sizes(counts, fraction)
-  _check(counts, sizes, fraction)
+  emptied = (sizes > 0) & (sizes >= counts)
+  if emptied.any() or not sizes.any():
+    got = f'{fraction} with clients of at most {counts.max()} training example'
+    if emptied.any():
+      got = (
+        f'{fraction}: it takes all {counts[emptied][0]} training examples of '
+        f'client {np.argmax(emptied)} ({emptied.sum():,} of {len(counts):,} '
+        'clients)'
+      )
+    raise bad_input(
+      'validation_fraction',
+      got=got,
+      expected='a share that leaves each client an example to train on, and '
+      'a client with at least two',
+      choices=['a smaller share, such as 0.1', '0: none', 'fewer clients'],
+      cause='the share for training in the place of that for validation, or '
+      'more clients than the data can fill',
+    )
   rng = _generator(seed, EXAMPLES)
   train, validation = [], []
   for rows, size in zip(indices, sizes, strict=True):
@@ -92,27 +109,3 @@ def _generator(seed: int, stream: int) -> np.random.Generator:
   return np.random.default_rng(
     np.random.SeedSequence(seed, spawn_key=(stream,))
   )
-
-
-def _check(counts: np.ndarray, sizes: np.ndarray, fraction: float) -> None:
-  """Refuse a share that leaves a client nothing to train on, or holds none."""
-  emptied = (sizes > 0) & (sizes >= counts)
-  if emptied.any():
-    first = int(np.argmax(emptied))
-    raise bad_input(
-      'validation_fraction',
-      got=f'{fraction}: it takes all {counts[first]} training examples of '
-      f'client {first} ({emptied.sum():,} of {len(counts):,} clients)',
-      expected='a share that leaves each client an example to train on',
-      choices=['a smaller share, such as 0.1', 'fewer clients'],
-      cause='the share for training in the place of that for validation, or '
-      'very small clients',
-    )
-  if not sizes.any():
-    raise bad_input(
-      'validation_fraction',
-      got=f'{fraction} with clients of at most {counts.max()} training example',
-      expected='a client with at least two, to keep one of them',
-      choices=['validation_fraction=0', 'fewer clients'],
-      cause='more clients than the data can fill',
-    )

@@ -14,7 +14,6 @@ import os
 import pathlib
 from collections.abc import Callable
 from concurrent import futures
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,16 +23,8 @@ from fedjax_pfl.data.stored_arrays import files_key, load_cached
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
 HIDDEN = ('.', '__')  # folders that programs leave behind
+NOTES = 'val/val_annotations.txt'
 Named = list[tuple[pathlib.Path, str]]  # files and their classes
-Labelled = list[tuple[pathlib.Path, int]]
-
-
-class Listing(NamedTuple):
-  """The files of a folder and their labels; nothing is decoded."""
-
-  train: Labelled
-  test: Labelled
-  classes: tuple[str, ...]
 
 
 def find_folder(root: pathlib.Path) -> pathlib.Path | None:
@@ -42,54 +33,27 @@ def find_folder(root: pathlib.Path) -> pathlib.Path | None:
   return next((root / n for n in names if (root / n / 'train').is_dir()), None)
 
 
-def list_folder(root: pathlib.Path) -> Listing:
-  """Return the files of both splits; raise BadInput if one is missing."""
-  train = _by_class(root / 'train')
-  if (root / 'val' / 'val_annotations.txt').is_file():
-    place, test = root / 'val', _annotated(root / 'val')
-  else:
-    place = root / ('test' if (root / 'test').is_dir() else 'val')
-    test = _by_class(place)
-  for split, files in (('train', train), ('test', test)):
-    if not files:
-      raise not_a_folder(root, f'no labelled images for {split}')
-  classes = sorted({name for _, name in train})
-  unknown = sorted({name for _, name in test} - {*classes})
-  if unknown:
-    raise not_a_folder(
-      root, f'where {place.name} has classes that train lacks: {unknown[:5]}'
-    )
-  label = {name: k for k, name in enumerate(classes)}
-  train, test = (
-    [(file, label[name]) for file, name in named] for named in (train, test)
-  )
-  return Listing(train, test, tuple(classes))
-
-
-def peek_folder(listing: Listing) -> Shape:
+def peek_folder(root: pathlib.Path) -> Shape:
   """Return the shape of the first image and the number of classes."""
-  return Shape(_open(listing.train[0][0]).shape, len(listing.classes))
+  train, _, classes = _list_folder(root)
+  return Shape(_open(train[0][0]).shape, len(classes))
 
 
 def load_folder(
-  name: str,
-  root: pathlib.Path,
-  cache_dir: str,
-  log_fn: Callable[[str], None],
+  name: str, root: pathlib.Path, cache_dir: str, log_fn: Callable[[str], None]
 ) -> Dataset:
   """Return the image set; images are decoded once, then cached."""
-  listing = list_folder(root)
-  shape, num_classes = peek_folder(listing)
+  train, test, classes = _list_folder(root)
+  files = [*(file for file, _ in train + test), *root.glob(NOTES)]
 
   def build() -> Dataset:
     log_fn(f'Reading images from {root}; later runs take a stored copy.')
-    train, test = (_read(one, shape) for one in (listing.train, listing.test))
-    return make_dataset(name, train, test, num_classes)
+    shape = _open(train[0][0]).shape
+    splits = (_read(named, classes, shape) for named in (train, test))
+    return make_dataset(name, *splits, len(classes))
 
-  files = [file for file, _ in listing.train + listing.test]
-  files += root.glob('val/val_annotations.txt')
   try:
-    key = files_key(files, listing.classes)
+    key = files_key(files, classes)
   except FileNotFoundError as error:
     got = f'with {error.filename}, a link to a file that is not there'
     raise not_a_folder(root, got) from error
@@ -106,11 +70,29 @@ def not_a_folder(root: pathlib.Path, got: str, command: str = '') -> BadInput:
     'data_dir',
     got=f'{root}, {got}',
     expected='image files in train/<class>/ and test/<class>/, or '
-    "Tiny-ImageNet's layout with val/val_annotations.txt",
+    f"Tiny-ImageNet's layout with {NOTES}",
     choices=sorted(SUFFIXES),
     cause='a path one level too high or too low (--config.data_dir=...), or '
     f'an archive that was unpacked in part{download}',
   )
+
+
+def _list_folder(root: pathlib.Path) -> tuple[Named, Named, list[str]]:
+  """Return the files of both splits and the classes; nothing is decoded."""
+  train = _by_class(root / 'train')
+  if (root / NOTES).is_file():
+    test = _annotated(root)
+  else:
+    test = _by_class(root / ('test' if (root / 'test').is_dir() else 'val'))
+  for split, named in (('train', train), ('test', test)):
+    if not named:
+      raise not_a_folder(root, f'no labelled images for {split}')
+  classes = sorted({name for _, name in train})
+  if unknown := sorted({name for _, name in test} - {*classes}):
+    raise not_a_folder(
+      root, f'where test images have classes that train lacks: {unknown[:5]}'
+    )
+  return train, test, classes
 
 
 def _children(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -118,83 +100,69 @@ def _children(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _by_class(folder: pathlib.Path) -> Named:
-  pairs = []
+  named = []
   for child in _children(folder):
     if not child.is_dir() or child.name.startswith(HIDDEN):
       continue
     inner = child / 'images'
     files = _children(inner if inner.is_dir() else child)
-    pairs += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
-  return pairs
+    named += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
+  return named
 
 
-def _annotated(folder: pathlib.Path) -> Named:
+def _annotated(root: pathlib.Path) -> Named:
   """Return the images that the annotations name; refuse an incomplete copy."""
-  root, notes = folder.parent, 'val/val_annotations.txt'
-  try:
-    lines = (root / notes).read_text(encoding='utf-8').splitlines()
-  except UnicodeDecodeError as error:
-    raise not_a_folder(root, f'where {notes} is no text ({error})') from error
-  words = sorted(line.split()[:2] for line in lines if line.strip())
-  images = folder / 'images'
+  text = (root / NOTES).read_text(encoding='utf-8', errors='replace')
+  rows = sorted(line.split()[:2] for line in text.splitlines() if line.strip())
+  images = root / 'val' / 'images'
   # One listing, not a question for each of 10,000 files.
   there = {*os.listdir(images)} if images.is_dir() else set()
-  for name, *label in words:
-    if not label:
-      raise not_a_folder(root, f'where {notes} has no class for {name}')
-    if name not in there:
-      raise not_a_folder(
-        root, f'without val/images/{name}, which val_annotations.txt names'
-      )
-  return [(images / name, label) for name, label in words]
+  for name, *label in rows:
+    if not label or name not in there:
+      what = 'the file' if label else 'the class'
+      raise not_a_folder(root, f'without {what} of {name}, a line of {NOTES}')
+  return [(images / name, label) for name, label in rows]
 
 
-def _read(files: Labelled, shape: tuple[int, int, int]) -> Images:
-  def read(pair: tuple[pathlib.Path, int]) -> np.ndarray:
-    x = _open(pair[0], channels=shape[-1])
+def _read(
+  named: Named, classes: list[str], shape: tuple[int, int, int]
+) -> Images:
+  """Return the decoded images; grey ones are repeated for 3 channels."""
+
+  def read(file: pathlib.Path) -> np.ndarray:
+    x = _open(file, channels=shape[-1])
     if x.shape != shape:
       raise bad_input(
         'data_dir',
-        got=f'an image of shape {x.shape}, {pair[0]}',
+        got=f'an image of shape {x.shape}, {file}',
         expected=f'{shape}, the shape of the first training image',
         cause='photographs that were not cropped or scaled to one size',
       )
     return x
 
   with futures.ThreadPoolExecutor() as pool:
-    x = np.stack(list(pool.map(read, files)))
-  return Images(x, np.array([label for _, label in files], np.int32))
+    x = np.stack(list(pool.map(read, [file for file, _ in named])))
+  label = {name: k for k, name in enumerate(classes)}
+  return Images(x, np.array([label[name] for _, name in named], np.int32))
 
 
 def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
-  """Return [H, W, ch]; grey images are repeated for 3 channels."""
+  """Return [H, W, ch]; refuse damage, and depths that Pillow would clip."""
   from PIL import Image
 
   try:
     with Image.open(file) as image:
-      _check_depth(file, image.mode)
+      if image.mode.startswith(('I', 'F')):  # 16 and 32 bits, cut off at 255
+        raise ValueError(f'its mode is {image.mode}')
       grey = image.mode in ('1', 'L') if channels is None else channels == 1
       x = np.asarray(image.convert('L' if grey else 'RGB'))
-  except BadInput:
-    raise
   except Exception as error:  # Pillow raises half a dozen kinds
     raise bad_input(
       'data_dir',
       got=f'{file}, which does not decode: {error}',
-      expected='complete image files',
-      cause='a download or a copy that was cut short',
+      expected='complete image files of 8 bits a channel',
+      choices=['dataset=npz, with the numbers of other files as `inputs`'],
+      cause='a download or a copy that was cut short; or grey images of 16 '
+      'bits, as of medicine or depth',
     ) from error
   return x if x.ndim == 3 else x[:, :, None]
-
-
-def _check_depth(file: pathlib.Path, mode: str) -> None:
-  """Refuse 16 and 32 bits, which Pillow would clip to 255 without a word."""
-  if mode.startswith(('I', 'F')):
-    raise bad_input(
-      'data_dir',
-      got=f'{file}, an image of mode {mode}',
-      expected='8 bits a channel',
-      choices=['dataset=npz, with the numbers of the file as `inputs`'],
-      cause='grey images of 16 bits, as of medicine or depth: scale them to '
-      '0 .. 255 and store them again',
-    )

@@ -21,7 +21,7 @@ from fedjax_pfl.data.partitions.dirichlet import Dirichlet
 from fedjax_pfl.data.partitions.dirichlet_capped import DirichletCapped
 from fedjax_pfl.data.partitions.iid import Iid, iid
 from fedjax_pfl.data.partitions.natural import Natural, Owners, check_owners
-from fedjax_pfl.data.partitions.own import Divide, Own, check_not_empty
+from fedjax_pfl.data.partitions.own import Divide, Own
 from fedjax_pfl.data.partitions.semantic import Semantic
 from fedjax_pfl.data.partitions.shards import (
   Pathological,
@@ -97,37 +97,34 @@ def partition(
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
   """
-  known = {'test_partition': (test_partition, TEST_PARTITIONS)}
-  if not callable(name):
-    known = {'partition': (name, PARTITIONS), **known}
-  for field, (one, choices) in known.items():
-    check_known(
-      field,
-      [one],
-      expected='a known partition',
-      choices=choices,
-      cause='a misspelt name',
-    )
   kind = _fill(name, settings)
-  _check_whole('num_clients', num_clients)
-  _check_whole('num_classes', num_classes)
-  _check_whole('seed', seed, least=0)
-  train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
-  labels = train_labels, test_labels
-  _check_labels(labels, num_classes)
-  _check_tests(test_labels, test_partition)
+  check_known(
+    'test_partition',
+    [test_partition],
+    expected='a known way to divide the tests',
+    choices=TEST_PARTITIONS,
+    cause='a misspelt name',
+  )
+  labels = np.asarray(train_labels), np.asarray(test_labels)
+  _check_numbers(num_clients=num_clients, num_classes=num_classes, seed=seed)
+  _check_labels(labels, num_classes, test_partition)
   dealt = labels
   if name == 'natural':
     dealt = check_owners(clients, num_clients, test_partition)
   if (name, test_partition) != ('natural', 'same'):
-    _check_clients(num_clients, *labels, test_partition)
+    _check_clients(num_clients, *map(len, labels), test_partition)
   for_clients, for_train, for_test, for_test_classes = (
     np.random.default_rng(child)
     for child in np.random.SeedSequence(seed).spawn(4)
   )
-  class_counts = np.bincount(train_labels, minlength=num_classes)
+  class_counts = np.bincount(labels[0], minlength=num_classes)
   plan = kind.draw(Sizes(num_clients, class_counts, seed), for_clients)
-  train = _deal_training(kind, plan, dealt[0], for_train)
+  if hasattr(kind, 'replay'):
+    train = kind.replay(plan, labels[0])
+  else:
+    train = kind.deal(plan, dealt[0], for_train)
+  if callable(name):
+    _check_not_empty(train)
   if test_partition == 'split':
     return split(train, test_fraction, for_test)
   if test_partition == 'same':
@@ -137,24 +134,12 @@ def partition(
     assignment = shard_assignment(
       for_test_classes, *among, field='test_shards_per_client'
     )
-    test = shards(test_labels, assignment, for_test)
+    test = shards(labels[1], assignment, for_test)
   elif test_partition == 'whole':
-    test = [np.arange(len(test_labels))] * num_clients
+    test = [np.arange(len(labels[1]))] * num_clients
   else:
-    test = iid(test_labels, num_clients, for_test)
+    test = iid(labels[1], num_clients, for_test)
   return train, test
-
-
-def _deal_training(
-  kind: Any, plan: Any, labels: np.ndarray, rng: Rng
-) -> Indices:
-  """Return the rows for training; `replay` has those of published code."""
-  if hasattr(kind, 'replay'):
-    return kind.replay(plan, labels)
-  indices = kind.deal(plan, labels, rng)
-  if isinstance(kind, Own):
-    check_not_empty(indices)
-  return indices
 
 
 def split(
@@ -166,7 +151,6 @@ def split(
       'test_fraction',
       got=test_fraction,
       expected='a share of the training examples between 0 and 1',
-      choices=[0.2],
       cause='a percentage, or a number of examples',
     )
   cuts = [int((1 - test_fraction) * len(rows) + ROUNDING) for rows in indices]
@@ -187,6 +171,13 @@ def _fill(name: str | Divide, settings: Mapping[str, Any]):
   """Return the record of the partition of this name with these settings."""
   if callable(name):
     return Own(name)
+  check_known(
+    'partition',
+    [name],
+    expected='a known partition',
+    choices=PARTITIONS,
+    cause='a misspelt name',
+  )
   kind = PARTITIONS[name]
   check_known(
     'partition',
@@ -198,58 +189,53 @@ def _fill(name: str | Divide, settings: Mapping[str, Any]):
   return kind(**settings)
 
 
-def _check_tests(test_labels: np.ndarray, test_partition: str) -> None:
-  if not len(test_labels) and test_partition != 'split':
+def _check_not_empty(indices: Indices) -> None:
+  """Refuse a client without training examples, of a user's own function."""
+  sizes = [len(rows) for rows in indices]
+  if 0 in sizes:
     raise bad_input(
-      'test_partition',
-      got=test_partition,
-      expected='split: the data set has no test examples, so that clients are '
-      'tested on a part of their training examples',
-      choices=['test_partition=split'],
-      cause='own arrays without `split`, or without the word test in it',
+      'partition',
+      got=f'client {sizes.index(0)} without a training example',
+      expected='one or more for each client',
+      cause='shares that were rounded to 0, or clients that were left out',
     )
 
 
-def _check_clients(num_clients, train_labels, test_labels, test_partition):
-  least, splits = len(train_labels), 'for training'
-  if test_partition not in ('whole', 'split'):
-    least = min(least, len(test_labels))
-    splits = 'of both splits'
-  if not 1 <= num_clients <= least:
+def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
+  is_both = test_partition not in ('whole', 'split')
+  most = min(num_train, num_test) if is_both else num_train
+  if not 1 <= num_clients <= most:
     raise bad_input(
       'num_clients',
       got=num_clients,
-      expected=f'from 1 to {least}, so that each can have an example {splits} '
-      f'({len(train_labels)} for training, {len(test_labels)} for testing)',
+      expected=f'from 1 to {most}, so that each can have an example '
+      f'({num_train} for training, {num_test} for testing)',
       cause='a data set that was shrunk without fewer clients',
     )
 
 
-def _check_whole(name: str, value: Any, least: int | None = None) -> None:
-  is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-  if not is_whole or (least is not None and value < least):
-    raise bad_input(
-      name,
-      got=value,
-      expected='a whole number'
-      + ('' if least is None else f', {least} or more'),
-      cause='a division, which makes floats (use //), or a sign',
-    )
+def _check_numbers(**numbers: Any) -> None:
+  for name, value in numbers.items():
+    if not isinstance(value, int | np.integer) or value < 0:
+      raise bad_input(
+        name,
+        got=value,
+        expected='a whole number, 0 or more',
+        cause='a division, which makes floats (use //), or a sign',
+      )
 
 
 def _check_labels(
-  labels: tuple[np.ndarray, np.ndarray], num_classes: int
+  labels: tuple[np.ndarray, np.ndarray], num_classes: int, test_partition: str
 ) -> None:
   for name, own in zip(('train_labels', 'test_labels'), labels, strict=True):
-    is_whole = np.can_cast(own.dtype, np.int64) or not own.size
-    if own.ndim != 1 or not is_whole:
+    if own.ndim != 1 or (own.size and own.dtype.kind not in 'biu'):
       raise bad_input(
         name,
         got=f'{own.dtype}{list(own.shape)}',
         expected='a vector [P] of whole numbers, the class of each example',
-        cause='one-hot labels (labels.argmax(1) numbers them), floats '
-        '(labels.astype(int)), or words (np.unique(words, return_inverse=True)'
-        '[1])',
+        cause='one-hot labels (labels.argmax(1)), floats (labels.astype(int)), '
+        'or words (np.unique(words, return_inverse=True)[1])',
       )
   if not len(labels[0]):
     raise bad_input(
@@ -258,8 +244,17 @@ def _check_labels(
       expected='one or more, each the class of an example',
       cause='an empty file, or a choice of rows that none fulfils',
     )
-  there = np.concatenate([own for own in labels if len(own)])
-  low, high = there.min(), there.max()
+  if not len(labels[1]) and test_partition != 'split':
+    raise bad_input(
+      'test_partition',
+      got=test_partition,
+      expected='split: the data set has no test examples, so that clients are '
+      'tested on a part of their training examples',
+      choices=['test_partition=split'],
+      cause='own arrays without `split`, or without the word test in it',
+    )
+  low = min(own.min() for own in labels if len(own))
+  high = max(own.max() for own in labels if len(own))
   if low < 0 or high >= num_classes:
     raise bad_input(
       'num_classes',

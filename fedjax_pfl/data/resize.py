@@ -36,15 +36,10 @@ def scale_images(dataset: Dataset, side: int) -> Dataset:
 def _scale(x: np.ndarray, side: int) -> np.ndarray:
   from PIL import Image
 
-  scaled = np.empty((len(x), side, side, x.shape[-1]), np.uint8)
-
-  def fill(start: int) -> None:
-    for i in range(start, min(start + 1000, len(x))):
-      grey = x.shape[-1] == 1
-      image = Image.fromarray(x[i, :, :, 0] if grey else x[i])
-      image = image.resize((side, side), Image.Resampling.BILINEAR)
-      scaled[i] = np.asarray(image).reshape(side, side, -1)
+  def scale(pixels: np.ndarray) -> np.ndarray:
+    image = Image.fromarray(pixels[..., 0] if x.shape[-1] == 1 else pixels)
+    image = image.resize((side, side), Image.Resampling.BILINEAR)
+    return np.asarray(image).reshape(side, side, -1)
 
   with futures.ThreadPoolExecutor() as pool:  # PIL frees the interpreter lock
-    list(pool.map(fill, range(0, len(x), 1000)))
-  return scaled
+    return np.stack(list(pool.map(scale, x)))

@@ -1,7 +1,7 @@
 """Image sets as .npy files: the cache, and what experiments/prepare.py wrote.
 
   <cache>/<name>-<key>-v1/         decoded once, so that later starts need not
-  <data_dir>/<name>/arrays-v1/     prepared, in the order of tfds_reader.py
+  <data_dir>/<name>/arrays-v1/     prepared: the download as arrays
 
 An entry is one folder of .npy files and a meta.json, written to a temporary
 folder and moved, so that it is complete or absent; it is mapped into memory.
@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from fedjax_pfl.core.atomic_files import cache_root
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.data.images import Dataset, Images
 
 FORMAT = 'v1'  # part of the entry's name; to be raised with another layout
@@ -86,13 +87,18 @@ def files_key(
 
   And of the names of classes, where they are not a part of the files.
   """
-  state = hashlib.sha256()
+  lines = []
   for file in sorted(files):
     stat = file.stat()
-    state.update(f'{file};{stat.st_size};{stat.st_mtime_ns}\n'.encode())
-  for name in classes:
-    state.update(f'{name}\n'.encode())
-  return state.hexdigest()[:12]
+    lines.append(f'{file};{stat.st_size};{stat.st_mtime_ns}\n')
+  lines += [f'{name}\n' for name in classes]
+  return hashlib.sha256(''.join(lines).encode()).hexdigest()[:12]
+
+
+def data_root(data_dir: str = '') -> pathlib.Path:
+  """Return the argument, or else the default place of image sets."""
+  default = os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets'
+  return expand_home('data_dir', data_dir or default)
 
 
 def prepared_folder(name: str, root: pathlib.Path) -> pathlib.Path:
@@ -112,3 +118,25 @@ def read_prepared(name: str, root: pathlib.Path) -> Dataset:
       expected='the arrays that experiments/prepare.py wrote',
       cause='an interrupted copy: delete the folder and prepare the set again',
     ) from error
+
+
+def not_prepared(
+  name: str, root: pathlib.Path, choices: Iterable[str]
+) -> BadInput:
+  """Return the exception with the folder and the command to prepare it."""
+  return bad_input(
+    'dataset',
+    got=f'{name}, which {root / name} does not hold',
+    expected=f'the arrays of experiments/prepare.py in {root / name}',
+    choices=choices,
+    cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir=...) '
+    'or that were never prepared. Where there is a network, run: '
+    f'{prepare_command(name, root)}',
+  )
+
+
+def prepare_command(name: str, root: pathlib.Path) -> str:
+  """Return the command that downloads and prepares an image set."""
+  return (
+    f'python experiments/prepare.py {name} --data_dir={shlex.quote(str(root))}'
+  )

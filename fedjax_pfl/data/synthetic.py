@@ -82,20 +82,23 @@ def _add_shifted(
 
 
 def _check(spec: Synthetic) -> None:
-  if len(spec.image_shape) != 3 or min(spec.image_shape) < 1:
-    raise bad_input(
-      'image_shape',
-      got=spec.image_shape,
-      expected='three positive sizes (height, width, channels)',
-      choices=[(16, 16, 1), (32, 32, 3)],
-      cause='a missing channel axis; grey images have one channel',
-    )
-  if not 2 <= spec.num_classes <= min(spec.train_size, spec.test_size):
-    raise bad_input(
-      'num_classes',
-      got=spec.num_classes,
-      expected=f'from 2 to the smaller split, {spec.train_size} training and '
+  rules = {
+    'image_shape': (
+      len(spec.image_shape) == 3 and min(spec.image_shape) >= 1,
+      'three positive sizes (height, width, channels)',
+    ),
+    'num_classes': (
+      2 <= spec.num_classes <= min(spec.train_size, spec.test_size),
+      f'from 2 to the smaller split, {spec.train_size} training and '
       f'{spec.test_size} test images',
-      choices=[10, 100],
-      cause='sizes that were lowered without lowering num_classes',
-    )
+    ),
+  }
+  for field, (holds, expected) in rules.items():
+    if not holds:
+      raise bad_input(
+        field,
+        got=getattr(spec, field),
+        expected=expected,
+        cause='a missing channel axis (grey images have one channel), or sizes '
+        'that were lowered without lowering num_classes',
+      )

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.fusion import one_pass
 from fedjax_pfl.core.types import Array, Key, Transform
 
@@ -81,23 +81,14 @@ PREPROCESSINGS = ('default', 'unit', 'fedconcat')
 def find_recipe(name: str, preprocessing: str = 'default') -> Recipe:
   """Return the recipe of an image set; see PREPROCESSINGS."""
   table = FEDCONCAT if preprocessing == 'fedconcat' else RECIPES
-  if name not in table and name in RECIPES:
-    raise bad_input(
-      'dataset',
-      got=name,
-      expected='an image set that preprocessing='
-      f'{preprocessing} has a recipe for',
-      choices=table,
-      cause="that paper does not use it; preprocessing='unit' is for all sets",
-    )
-  if name not in table:
-    raise bad_input(
-      'dataset',
-      got=name,
-      expected='an image set with known constants',
-      choices=[*RECIPES, 'none'],
-      cause="a misspelt name; 'none' leaves images as they are",
-    )
+  check_known(
+    'dataset',
+    [name],
+    expected=f'an image set with a recipe for preprocessing={preprocessing}',
+    choices=[*table, 'none'],
+    cause="a misspelt name, or a set that this paper does not use: 'unit' is "
+    "for all sets, and 'none' leaves images as they are",
+  )
   return UNIT if preprocessing == 'unit' else table[name]
 
 

@@ -2,10 +2,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import refused
 
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import Images, describe, from_arrays, stack_clients
 from fedjax_pfl.data.client_data import padding_share
+from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 
 
 def pool(size=10):
@@ -65,82 +66,79 @@ def test_from_arrays_keeps_doubles_under_x64():
     np.testing.assert_array_equal(data.x, x)
 
 
+def test_counts_of_labels_leave_the_padding_out():
+  data = stack_clients(pool(), RAGGED)
+  counts = label_counts_of_clients(data._replace(y=np.arange(10) % 3), 3)
+  assert counts.tolist() == [[0, 2, 1], [0, 0, 0], [1, 0, 0]]
+  shares = label_shares(np.array([[3, 1], [0, 0]]))
+  assert shares.tolist() == [[0.75, 0.25], [0, 0]]
+  assert shares.dtype == np.float64
+
+
 @pytest.mark.parametrize(
-  ('indices', 'message'),
+  ('indices', 'got'),
   [
-    ([], 'got .no client'),
-    ([np.array([0, 10])], 'rows from 0 to 10.*0 to 9'),
-    ([np.array([-1])], 'rows from -1'),
+    ([], 'no client'),
+    ([[0, 10]], 'rows from 0 to 10'),
+    ([[-1]], 'rows from -1 to -1'),
+    ([[0.5]], 'float64[1]'),
+    ([[[0, 1]]], 'int64[1, 2]'),
+    ([[True, False]], 'bool[2]'),
+    ([3], 'int64[]'),
+    ([['a']], '<U1[1]'),
+    ([[None]], 'object[1]'),
   ],
 )
-def test_errors_of_indices(indices, message):
-  with pytest.raises(BadInput, match=message):
-    stack_clients(pool(), indices)
+def test_sentences_for_indices(indices, got):
+  message = refused(stack_clients, pool(), indices)
+  assert message.startswith(f"indices: got '{got}', expected for one client or")
+  assert 'rows of the pool, 0 to 9' in message
 
 
 def image(size, side=2, dtype=np.uint8):
   return np.zeros((size, side, side, 1), dtype)
 
 
+NONE = np.zeros(2, int)
+
+
 @pytest.mark.parametrize(
-  ('xs', 'ys', 'message'),
+  ('xs', 'ys', 'got'),
   [
-    ([], [], 'at least one client'),
+    ([], [], 'no client'),
     ([1.0], [1], 'a single number'),
-    ([image(2)], [np.zeros(3, int)], r'\[2\] images and \[3\] labels'),
-    ([image(2)], [np.zeros(2, int)] * 2, 'equally many'),
-    ([image(2), image(2, 3)], [np.zeros(2, int)] * 2, 'one shape and dtype'),
-    (
-      [image(2), image(2, dtype=np.float32)],
-      [np.zeros(2, int)] * 2,
-      'one shape and dtype',
-    ),
-    ([image(2)], [np.zeros((2, 10))], 'one-hot labels'),
+    ([image(2)], [np.zeros(3, int)], '[2] images and [3] labels'),
+    ([image(2)], [NONE] * 2, '[2] images and [2, 2] labels'),
+    ([image(2), image(2, 3)], [NONE] * 2, 'rows of [((2, 2, 1), '),
+    ([image(2), image(2, dtype=np.float32)], [NONE] * 2, 'rows of [((2, 2, 1)'),
+    ([image(2)], [np.zeros((2, 10))], 'labels of (2, 10)'),
   ],
 )
-def test_errors_of_from_arrays(xs, ys, message):
-  with pytest.raises(BadInput, match=message):
-    from_arrays(xs, ys)
+def test_sentences_of_from_arrays(xs, ys, got):
+  message = refused(from_arrays, xs, ys)
+  assert message.startswith('xs, ys: got ') and got in message
 
 
-def spoilt(x=None, y=None):
-  """Return the pool with other images or labels."""
-  images = pool()
-  return Images(images.x if x is None else x, images.y if y is None else y)
+X, Y = pool()
 
 
 @pytest.mark.parametrize(
-  ('images', 'got'),
+  ('x', 'y', 'got'),
   [
-    (spoilt(x=pool().x[:9]), 'images (9, 2, 2, 1) and labels (10,)'),
-    (spoilt(x=np.zeros(10)), 'images (10,) and labels (10,)'),
-    (
-      spoilt(y=np.eye(10, dtype=int)),
-      'images (10, 2, 2, 1) and labels (10, 10)',
-    ),
-    (spoilt(y=np.zeros(10)), 'labels of dtype float64'),
-    (spoilt(y=np.arange(10) - 1), 'labels from -1'),
-    (spoilt(y=np.array([2**40] * 10)), 'labels from 1099511627776'),
-    (spoilt(x=np.full((10, 2, 2, 1), 'a')), 'images of dtype <U1'),
-    (spoilt(x=np.full((10, 2, 2, 1), None)), 'images of dtype object'),
-    (spoilt(x=np.full((10, 2, 2, 1), 1j)), 'images of dtype complex128'),
-    (spoilt(x=np.full((10, 2, 2, 1), np.nan)), '40 values that are NaN'),
-    (spoilt(x=np.full((10, 2, 2, 1), np.inf)), '40 values that are NaN'),
+    (X[:9], Y, 'images (9, 2, 2, 1) and labels (10,)'),
+    (np.zeros(10), Y, 'images (10,) and labels (10,)'),
+    (X, np.eye(10, dtype=int), 'images (10, 2, 2, 1) and labels (10, 10)'),
+    (X, np.zeros(10), 'labels of dtype float64'),
+    (X, Y - 1, 'labels from -1'),
+    (X, np.array([2**40] * 10), 'labels from 1099511627776'),
+    (np.full((10, 2, 2, 1), 'a'), Y, 'images of dtype <U1'),
+    (np.full((10, 2, 2, 1), None), Y, 'images of dtype object'),
+    (np.full((10, 2, 2, 1), 1j), Y, 'images of dtype complex128'),
+    (np.full((10, 2, 2, 1), np.nan), Y, 'values that are NaN or infinite'),
+    (np.full((10, 2, 2, 1), np.inf), Y, 'values that are NaN or infinite'),
   ],
 )
-def test_errors_of_images_and_labels(images, got):
-  with pytest.raises(BadInput) as caught:
-    stack_clients(images, RAGGED)
-  message = str(caught.value)
-  assert f"images: got '{got}" in message
-  assert 'expected rows of finite numbers' in message
+def test_sentences_for_images_and_labels(x, y, got):
+  message = refused(stack_clients, Images(x, y), RAGGED)
+  assert message.startswith(f"images: got '{got}', expected rows of finite num")
   assert 'Likely cause: one-hot or float labels' in message
-
-
-@pytest.mark.parametrize(
-  'rows', [[0.5], [[0, 1]], [True, False], 3, ['a'], [None]]
-)
-def test_errors_of_index_types(rows):
-  with pytest.raises(BadInput) as caught:
-    stack_clients(pool(), [rows])
-  assert 'a vector of whole numbers for each client' in str(caught.value)

@@ -1,29 +1,53 @@
+"""Image sets by name, and the arrays and the cache behind them."""
+
 import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from helpers import refused
 
 import fedjax_pfl
+from fedjax_pfl.core.atomic_files import cache_root
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import NAMES, is_available, load_dataset, peek
+from fedjax_pfl.data.images import Images, make_dataset
+from fedjax_pfl.data.stored_arrays import (
+  data_root,
+  files_key,
+  load_cached,
+  prepared_folder,
+  write_entry,
+)
 from fedjax_pfl.data.transforms import RECIPES
 
 
-def cifar(sizes=(20, 10)):
+def small_set(name='cifar10', shape=(32, 32, 3), labels=10, num_classes=10):
   rng = np.random.default_rng(0)
-  return {
-    split: (
-      rng.integers(0, 256, (size, 32, 32, 3), dtype=np.uint8),
-      np.arange(size) % 10,
+  splits = (
+    Images(
+      rng.integers(0, 256, (size, *shape), np.uint8),
+      np.arange(size, dtype=np.int32) % labels,
     )
-    for split, size in zip(('train', 'test'), sizes, strict=True)
-  }
+    for size in (30, 12)
+  )
+  return make_dataset(name, *splits, num_classes)
 
 
-def in_folder(path):
-  return {'data_dir': str(path), 'cache_dir': str(path / 'cache')}
+def store(root, name='cifar10', **changes):
+  """Write a small set to where prepare.py has its arrays."""
+  dataset = small_set(**changes)
+  write_entry(prepared_folder(name, root), dataset)
+  return dataset
+
+
+def assert_same(got, want):
+  assert got[3:] == want[3:]
+  arrays = (*got.train, *got.test), (*want.train, *want.test)
+  for a, b in zip(*arrays, strict=True):
+    np.testing.assert_array_equal(a, b)
+    assert a.dtype == b.dtype
 
 
 def test_digits_are_split_by_class_in_the_order_of_the_file():
@@ -51,40 +75,13 @@ def test_every_name_can_be_peeked_at_and_has_transforms():
   assert set(NAMES) == set(RECIPES)
 
 
-def test_cold_and_warm_start(tmp_path, write_prepared):
-  splits = cifar()
-  write_prepared(tmp_path, 'cifar10', splits)
-  heard = []
-  places = in_folder(tmp_path)
-  cold = load_dataset('cifar10', **places, log_fn=heard.append)
-  np.testing.assert_array_equal(cold.train.x, splits['train'][0])
-  warm = load_dataset('cifar10', **places, log_fn=heard.append)
-  np.testing.assert_array_equal(warm.train.x, cold.train.x)
-  assert warm.fingerprint == cold.fingerprint
-  assert len(heard) == 1
-  assert 'cifar10' in heard[0]
-
-
-def test_newly_prepared_files_are_read_again(tmp_path, write_prepared):
-  places = in_folder(tmp_path)
-  write_prepared(tmp_path, 'cifar10', cifar(), version='3.0.2')
-  first = load_dataset('cifar10', **places)
-  write_prepared(tmp_path, 'cifar10', cifar((30, 10)), version='3.0.3')
-  second = load_dataset('cifar10', **places)
-  assert len(second.train.y) == 30
-  assert second.fingerprint != first.fingerprint
-
-
-def test_warm_start_imports_neither_tfds_nor_tensorflow(
-  tmp_path, write_prepared
-):
-  write_prepared(tmp_path, 'cifar10', cifar())
-  places = in_folder(tmp_path)
-  want = load_dataset('cifar10', **places).fingerprint
+def test_prepared_arrays_are_read_without_a_heavy_import(tmp_path):
+  want = store(tmp_path)
+  assert_same(load_dataset('cifar10', data_dir=str(tmp_path)), want)
   program = (
     'import sys\n'
     'from fedjax_pfl.data import load_dataset\n'
-    f'dataset = load_dataset("cifar10", **{places!r})\n'
+    f'dataset = load_dataset("cifar10", data_dir={str(tmp_path)!r})\n'
     'heavy = {"tensorflow", "tensorflow_datasets", "sklearn", "PIL"}\n'
     'print(dataset.fingerprint, sorted(heavy & sys.modules.keys()))\n'
   )
@@ -95,24 +92,23 @@ def test_warm_start_imports_neither_tfds_nor_tensorflow(
     check=True,
     cwd=pathlib.Path(fedjax_pfl.__file__).parents[1],
   )
-  assert done.stdout.strip() == f'{want} []'
+  assert done.stdout.strip() == f'{want.fingerprint} []'
 
 
-def test_synthetic_stands_in_only_where_asked_and_needed(
-  tmp_path, write_prepared
-):
-  places = in_folder(tmp_path)
-  assert not is_available('cifar10', str(tmp_path))
-  with pytest.raises(BadInput, match=f'in {tmp_path}/cifar10/<version>'):
-    load_dataset('cifar10', **places)
-  dataset = load_dataset('cifar10', **places, fallback_to_synthetic=True)
+def test_synthetic_stands_in_only_where_asked_and_needed(tmp_path):
+  place = {'data_dir': str(tmp_path)}
+  assert not is_available('cifar10', **place)
+  message = refused(lambda: load_dataset('cifar10', **place))
+  assert f'which {tmp_path}/cifar10 does not hold' in message
+  assert 'Choices: digits, synthetic.' in message
+  assert f'experiments/prepare.py cifar10 --data_dir={tmp_path}' in message
+  dataset = load_dataset('cifar10', **place, fallback_to_synthetic=True)
   assert dataset.name == 'synthetic'
   assert dataset.train.x.shape == (5000, 32, 32, 3)
-  assert dataset.num_classes == 10
   assert 'cifar10 is not in' in dataset.note
-  write_prepared(tmp_path, 'cifar10', cifar())
-  assert is_available('cifar10', str(tmp_path))
-  dataset = load_dataset('cifar10', **places, fallback_to_synthetic=True)
+  store(tmp_path)
+  assert is_available('cifar10', **place)
+  dataset = load_dataset('cifar10', **place, fallback_to_synthetic=True)
   assert (dataset.name, dataset.note) == ('cifar10', '')
 
 
@@ -123,14 +119,80 @@ def test_unknown_name_sentence(function):
 
 
 @pytest.mark.parametrize(
-  ('shape', 'num_classes', 'message'),
-  [((16, 16, 3), 10, r'images \(16, 16, 3\)'), ((32, 32, 3), 11, 'up to 10')],
+  ('changes', 'words'),
+  [
+    ({'shape': (16, 16, 3)}, 'images (16, 16, 3)'),
+    ({'labels': 11}, 'labels up to 10'),
+    ({'num_classes': 11}, 'of 10 classes'),
+  ],
 )
-def test_another_set_under_this_name_sentence(
-  tmp_path, write_prepared, shape, num_classes, message
-):
-  y = np.arange(20) % num_classes
-  split = np.zeros((20, *shape), np.uint8), y
-  write_prepared(tmp_path, 'cifar10', {'train': split, 'test': split})
-  with pytest.raises(BadInput, match=message):
-    load_dataset('cifar10', **in_folder(tmp_path))
+def test_another_set_under_this_name_sentence(tmp_path, changes, words):
+  store(tmp_path, **changes)
+  assert words in refused(
+    lambda: load_dataset('cifar10', data_dir=str(tmp_path))
+  )
+
+
+def test_default_folder(tmp_path, monkeypatch):
+  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
+  assert data_root() == tmp_path
+  assert data_root('/other').as_posix() == '/other'
+  monkeypatch.delenv('TFDS_DATA_DIR')
+  assert data_root().name == 'tensorflow_datasets'
+
+
+# ---- the cache of decoded images
+
+
+def must_not_build():
+  raise AssertionError('built although the entry was there')
+
+
+def test_the_second_start_reads_the_cache(tmp_path):
+  first = load_cached('a/b', 'key', small_set, str(tmp_path))
+  again = load_cached('a/b', 'key', must_not_build, str(tmp_path))
+  assert_same(again, first)
+  with pytest.raises(AssertionError):
+    load_cached('a/b', 'other key', must_not_build, str(tmp_path))
+  assert not list(tmp_path.glob('.half*'))
+
+
+@pytest.mark.parametrize('name', ['train_x', 'test_y', 'meta'])
+@pytest.mark.parametrize('damage', ['short', 'empty', 'gone', 'other'])
+def test_damaged_entry_is_built_again(tmp_path, name, damage):
+  want = load_cached('a/b', 'key', small_set, str(tmp_path))
+  file = next(tmp_path.glob(f'*/{name}.*'))
+  content = file.read_bytes()
+  file.unlink()
+  if damage == 'other':
+    np.save(file.with_suffix('.npy'), np.zeros(7, np.int32))
+  elif damage != 'gone':
+    file.write_bytes(content[: len(content) // 2 if damage == 'short' else 0])
+  assert_same(load_cached('a/b', 'key', small_set, str(tmp_path)), want)
+  assert_same(load_cached('a/b', 'key', must_not_build, str(tmp_path)), want)
+
+
+def test_an_unwritable_cache_is_ignored(tmp_path):
+  blocked = tmp_path / 'file'
+  blocked.write_text('not a folder')
+  assert_same(load_cached('a/b', 'key', small_set, str(blocked)), small_set())
+
+
+def test_where_the_cache_is(monkeypatch):
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', '/two')
+  monkeypatch.setenv('XDG_CACHE_HOME', '/three')
+  assert str(cache_root('/one')) == '/one'
+  assert str(cache_root()) == '/two'
+  monkeypatch.delenv('FEDJAX_PFL_CACHE')
+  assert str(cache_root()) == '/three/fedjax_pfl'
+  monkeypatch.delenv('XDG_CACHE_HOME')
+  assert cache_root().parts[-2:] == ('.cache', 'fedjax_pfl')
+
+
+def test_the_key_sees_every_change_of_the_files(tmp_path):
+  file = tmp_path / 'a'
+  file.write_text('one')
+  before = files_key([file])
+  assert files_key([file]) == before != files_key([file], ['a class'])
+  file.write_text('three')
+  assert files_key([file]) != before

@@ -86,17 +86,24 @@ def test_the_seed_decides_and_nothing_else():
   assert held(0) == held(0) != held(1)
 
 
-def test_a_share_that_leaves_nothing_to_train_on():
-  message = refused(lambda: hold_out(CLIENTS, 0.8, 0))
+@pytest.mark.parametrize(
+  ('clients', 'share', 'got'),
+  [
+    (
+      CLIENTS,
+      0.8,
+      'takes all 2 training examples of client 4 (1 of 5 clients)',
+    ),
+    (CLIENTS[2:4], 0.1, '0.1 with clients of at most 1 training example'),
+  ],
+)
+def test_a_share_that_leaves_nothing_to_train_on_or_to_keep(
+  clients, share, got
+):
+  message = refused(hold_out, clients, share, 0)
   assert (
-    "validation_fraction: got '0.8: it takes all 2 training examples of client "
-    "4 (1 of 5 clients)', expected a share that leaves each client an example"
-  ) in message
-
-
-def test_clients_that_have_nothing_to_spare():
-  message = refused(lambda: hold_out(CLIENTS[2:4], 0.1, 0))
-  assert 'expected a client with at least two' in message
+    message.startswith(f"validation_fraction: got '{share}") and got in message
+  )
 
 
 def rows_of(clients):

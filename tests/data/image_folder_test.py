@@ -1,5 +1,3 @@
-import pathlib
-
 import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
@@ -102,12 +100,9 @@ def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
 @pytest.mark.parametrize(
   ('notes', 'message'),
   [
-    (
-      b'val_0.JPEG\tn000\t0\nval_9.JPEG\tn001',
-      'without val/images/val_9.JPEG, which val_annotations.txt names',
-    ),
-    (b'val_0.JPEG\tn000\t0\nval_1.JPEG', 'has no class for val_1.JPEG'),
-    (b'val_0.JPEG\tn000\t0\n\xff\xfe', 'val_annotations.txt is no text'),
+    (b'val_0.JPEG\tn000\t0\nval_9.JPEG\tn001', 'the file of val_9.JPEG'),
+    (b'val_0.JPEG\tn000\t0\nval_1.JPEG', 'the class of val_1.JPEG'),
+    (b'val_0.JPEG\tn000\t0\n\xff\xfe n001', 'val/val_annotations.txt'),
   ],
 )
 def test_sentences_for_an_incomplete_tiny_imagenet(tmp_path, notes, message):
@@ -116,14 +111,6 @@ def test_sentences_for_an_incomplete_tiny_imagenet(tmp_path, notes, message):
   (root / 'val' / 'val_annotations.txt').write_bytes(notes)
   with pytest.raises(BadInput, match=message):
     load(root)
-
-
-def spoil_size(root):
-  save(root / 'train' / 'dog' / '1.png', picture(0, (9, 5, 3)))
-
-
-def spoil_image(root):
-  (root / 'train' / 'dog' / '1.png').write_bytes(b'\x89PNG and no more')
 
 
 @pytest.mark.parametrize('name', ['bird', '.ipynb_checkpoints', '__MACOSX'])
@@ -165,41 +152,43 @@ def spoil_width(root):  # DecompressionBombError
   flip(file, 21)
 
 
-def spoil_link(root):
-  (root / 'train' / 'dog' / '3.png').symlink_to(root / 'moved.png')
-
-
-def spoil_depth(root):
-  deep = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
-  save(root / 'train' / 'dog' / '1.png', deep)
-
-
-def spoil_class(root):
-  save(root / 'test' / 'horse' / 'z.png', picture(0))
-
-
-def spoil_train(root):
-  (root / 'train').rename(root / 'training')
-
-
 def spoil_split(root):
   for file in root.glob('test/*/*.png'):
-    pathlib.Path(file).unlink()
+    file.unlink()
+
+
+DOG = 'train/dog/1.png'
+DEEP = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
 
 
 @pytest.mark.parametrize(
   ('spoil', 'message'),
   [
-    (spoil_size, r'an image of shape \(9, 5, 3\).*1.png'),
-    (spoil_image, '1.png, which does not decode'),
+    (
+      lambda root: save(root / DOG, picture(0, (9, 5, 3))),
+      r'an image of shape \(9, 5, 3\).*1.png',
+    ),
+    (
+      lambda root: (root / DOG).write_bytes(b'\x89PNG and no more'),
+      '1.png, which does not decode',
+    ),
     (spoil_chunk, '1.png, which does not decode: broken PNG'),
     (spoil_text, '1.png, which does not decode: Decompressed data too large'),
     (spoil_width, '1.bmp, which does not decode: .* exceeds limit'),
-    (spoil_link, '3.png, a link to a file that is not there'),
-    (spoil_depth, '1.png, an image of mode I;16.* expected 8 bits a channel'),
-    (spoil_class, r"test has classes that train lacks: \['horse'\]"),
+    (
+      lambda root: (root / 'train/dog/3.png').symlink_to(root / 'moved.png'),
+      '3.png, a link to a file that is not there',
+    ),
+    (
+      lambda root: save(root / DOG, DEEP),
+      '1.png, which .* mode is I;16.* expected .* 8 bits a channel',
+    ),
+    (
+      lambda root: save(root / 'test/horse/z.png', picture(0)),
+      r"images have classes that train lacks: \['horse'\]",
+    ),
     (spoil_split, 'no labelled images for test'),
-    (spoil_train, 'without train/'),
+    (lambda root: (root / 'train').rename(root / 'x'), 'without train/'),
   ],
 )
 def test_sentences(tmp_path, spoil, message):

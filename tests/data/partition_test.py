@@ -1,4 +1,8 @@
-"""What all ways to divide examples have in common."""
+"""What all ways to divide examples have in common, and what they refuse.
+
+Properties of every way, such as that no row is dealt twice, are in
+properties/partitions_properties_test.py.
+"""
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ from labels import check_partition, class_counts, shuffled_labels
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import PARTITIONS, fingerprint, partition
 from fedjax_pfl.data.partition import split
+from fedjax_pfl.data.partitions import dirichlet_capped, semantic
 from fedjax_pfl.data.partitions.iid import iid
 
 # Small settings of each way, for 4 clients and 10 classes.
@@ -28,25 +33,6 @@ SETTINGS = {
 }
 DETERMINISTIC = ('pathological', 'natural')
 every_way = pytest.mark.parametrize('name', PARTITIONS)
-
-
-def test_train_and_test_share_their_classes():
-  labels = shuffled_labels(50, 10), shuffled_labels(10, 10, seed=1)
-  train, test = partition(
-    'shards',
-    *labels,
-    num_clients=20,
-    num_classes=10,
-    shards_per_client=5,
-    seed=3,
-  )
-  check_partition(train, 500)
-  check_partition(test, 100)
-  for a, b in zip(train, test, strict=True):
-    counts = np.bincount(labels[0][a], minlength=10)
-    np.testing.assert_array_equal(
-      counts, 5 * np.bincount(labels[1][b], minlength=10)
-    )
 
 
 def divide(name, train, test, **settings):
@@ -129,36 +115,22 @@ def test_a_test_set_divided_by_itself_into_other_shards():
     for y, rows in zip((train, test), indices, strict=True)
   )
   assert in_train.sum(1).max() <= 2 and in_test.sum(1).mean() > 5
-  out_of_class = class_counts(test, indices[1])[~in_train].sum()
-  assert out_of_class > 0.6 * 500
+  assert class_counts(test, indices[1])[~in_train].sum() > 0.6 * 500
 
 
-def test_the_whole_test_set_for_every_client():
+def test_the_whole_test_set_for_every_client_even_if_it_is_small():
   labels = shuffled_labels(20, 10)
-  # Fewer tests than clients: each has all of them.
   _, test = divide(
     'shards', labels, labels[:3], num_clients=20, test_partition='whole'
   )
-  assert len(test) == 20
-  for rows in test:
-    np.testing.assert_array_equal(rows, np.arange(3))
+  assert [rows.tolist() for rows in test] == [[0, 1, 2]] * 20
 
 
-def test_equal_random_parts_of_the_test_set():
-  train, test = shuffled_labels(50, 10), np.sort(shuffled_labels(50, 10))
-  _, parts = divide(
-    'shards', train, test, shards_per_client=5, test_partition='iid'
-  )
-  check_partition(parts, 500)
-  counts = class_counts(test, parts)
-  assert {len(rows) for rows in parts} == {125} and counts.min() > 3
-
-
-def test_iid_takes_equal_shares_without_replacement():
+def test_iid_takes_equal_shares_of_shuffled_rows():
   indices = iid(np.zeros(103), 10, np.random.default_rng(0))
   assert [len(rows) for rows in indices] == [10] * 10
   assert len(np.unique(np.concatenate(indices))) == 100
-  check_partition(iid(np.zeros(40), 4, np.random.default_rng(0)), 40)
+  assert min(np.ptp(rows) for rows in indices) > 30
 
 
 def test_fingerprint_is_stable_and_sees_order_and_borders():
@@ -173,51 +145,130 @@ def test_fingerprint_is_stable_and_sees_order_and_borders():
   assert len({fingerprint(other) for other in (rows, *others)}) == 4
 
 
-@pytest.mark.parametrize(
-  ('name', 'changes', 'message'),
-  [
-    ('shard', {}, r'partition: got .*did you mean shards\?'),
-    ('shards', {'num_clients': 0}, 'num_clients: got 0, expected from 1 to 50'),
-    ('iid', {'num_clients': 51}, '100 for training, 50 for testing'),
-    (
-      'iid',
-      {'num_clients': 101, 'test_partition': 'whole'},
-      'from 1 to 100, so that each can have an example for training',
-    ),
-    ('iid', {'num_classes': 9}, 'num_classes: got 9.*labels go from 0 to 9'),
-    ('shards', {'shards_per_client': 0}, 'shards_per_client: got 0'),
-    (
-      'shards',
-      {'shards_per_client': 7},
-      'multiple of 5: 4 clients.*Choices: 5, 10, 15',
-    ),
-    ('shards', {'shards_per_client': 3}, r'Choices: 5, 10 \(|Choices: 5, 10\.'),
-    (
-      'dirichlet',
-      {'shards_per_client': 5},
-      "got 'shards_per_client', .* Choices: dirichlet_beta",
-    ),
-    ('iid', {'num_clients': 101, 'test_partition': 'split'}, 'from 1 to 100'),
-    (
-      'iid',
-      {'test_partition': 'split', 'test_fraction': 20},
-      'test_fraction: got 20, expected a share .*a percentage',
-    ),
-    ('iid', {'test_partition': 'hole'}, r'did you mean whole\?'),
-    (
-      'iid',
-      {'test_partition': 'independent', 'test_shards_per_client': 7},
-      'test_shards_per_client: got 7, expected a positive multiple of 5',
-    ),
-  ],
-)
-def test_sentences(name, changes, message):
-  settings = {'num_clients': 4, 'num_classes': 10}
+def test_labels_may_be_lists_and_small_numbers_and_tests_absent():
+  labels, sizes = np.arange(8) % 4, {'num_clients': 2, 'num_classes': 4}
+  want, _ = partition('iid', labels, labels, **sizes)
+  for given in (labels.tolist(), labels.astype(np.uint8)):
+    train, _ = partition('iid', given, [], test_partition='split', **sizes)
+    both = zip(train, want, strict=True)
+    assert all(set(rows) <= set(own) for rows, own in both)
+
+
+# (partition, changes of SETTINGS for 100 and 50 examples, words)
+SENTENCES = [
+  ('shard', {}, r'partition: got .*did you mean shards\?'),
+  ('shards', {'num_clients': 0}, 'num_clients: got 0, expected from 1 to 50'),
+  ('iid', {'num_clients': 51}, '100 for training, 50 for testing'),
+  ('iid', {'num_clients': 101, 'test_partition': 'whole'}, 'from 1 to 100'),
+  ('iid', {'num_clients': 101, 'test_partition': 'split'}, 'from 1 to 100'),
+  ('iid', {'num_clients': 2.0}, 'num_clients: got 2.0, expected a whole'),
+  ('iid', {'num_classes': 9}, 'num_classes: got 9.*labels go from 0 to 9'),
+  ('iid', {'num_classes': 4.0}, 'num_classes: got 4.0, expected a whole'),
+  ('iid', {'seed': -1}, 'seed: got -1, expected a whole number, 0 or more'),
+  (
+    'iid',
+    {'test_partition': 'split', 'test_fraction': 20},
+    'test_fraction: got 20, expected a share .*a percentage',
+  ),
+  ('iid', {'test_partition': 'hole'}, r'did you mean whole\?'),
+  (
+    'iid',
+    {'test_partition': 'independent', 'test_shards_per_client': 7},
+    'test_shards_per_client: got 7, expected a positive multiple of 5',
+  ),
+  ('shards', {'shards_per_client': 0}, 'shards_per_client: got 0'),
+  (
+    'shards',
+    {'shards_per_client': 7},
+    'multiple of 5: 4 clients.*Choices: 5, 10, 15',
+  ),
+  ('pathological', {'shards_per_client': 3}, r'got 3, .*Choices: 5, 10'),
+  (
+    'dirichlet',
+    {'shards_per_client': 5},
+    "got 'shards_per_client', .* Choices: dirichlet_beta",
+  ),
+  ('dirichlet', {'dirichlet_beta': 0}, 'got 0, expected a finite number'),
+  ('dirichlet', {'dirichlet_beta': -1.0}, 'got -1.0, expected a finite'),
+  ('dirichlet', {'dirichlet_beta': np.inf}, 'dirichlet_beta: got inf'),
+  ('dirichlet_capped', {'dirichlet_beta': np.nan}, 'dirichlet_beta: got nan'),
+  ('dirichlet_capped', {'seed': 2**32}, 'seed: got 4294967296, expected from'),
+  (
+    'dirichlet_capped',
+    {'dirichlet_min_size': 26},
+    'dirichlet_min_size: got 26, expected at most 25, the mean .*4 clients sh',
+  ),
+  (
+    'dirichlet_capped',
+    {'dirichlet_beta': 0.01, 'num_clients': 20},
+    'got 5, expected at most 0, .* 30 draws with beta 0.01 and seed 0: 20 cl',
+  ),
+  (
+    'dirichlet_capped',
+    {'dirichlet_beta': 5e-324},
+    'dirichlet_min_size: got 5, expected at most 0, .* in 30 draws',
+  ),
+  ('classes', {'seed': 2**32}, 'seed: got 4294967296, expected from 0 to 42'),
+  ('classes', {'classes_per_client': 11}, 'got 11, .*from 1 to 10'),
+  ('classes', {'classes_per_client': 0}, 'classes_per_client: got 0'),
+  (
+    'classes',
+    {'classes_per_client': 2},
+    'num_clients: got 4, .* seed 0 and 2 of 10 .* none holds class 5.* 10, wh',
+  ),
+  (
+    'unbalanced',
+    {'num_clients': 15},
+    'num_clients: got 15, expected an even number',
+  ),
+  ('unbalanced', {'group_size': 3}, r'divisor of the 4 clients.*\[1, 2, 4\]'),
+  ('unbalanced', {'group_size': 0}, 'group_size: got 0'),
+  (
+    'unbalanced',
+    {'size_step': 51},
+    'size_step: got 51, expected from 0 to 50: the smallest clients have 25 - ',
+  ),
+  ('unbalanced', {'size_step': -1}, 'size_step: got -1, expected from 0'),
+  ('unbalanced', {'group_size': 4, 'size_step': np.nan}, 'size_step: got nan'),
+  (
+    'unbalanced',
+    {'shards_per_client': 2},
+    'multiple of 5: 2 pairs of clients x shards must be a multiple of 10',
+  ),
+  (
+    'unbalanced',
+    {'shards_per_client': 1000, 'size_step': 0},
+    'shards_per_client: got 1000, expected at most 25, the examples of the',
+  ),
+  (
+    'semantic',
+    {'class_families': (10, 26)},
+    r'class_families: got \(10, 26\), .* to 10',
+  ),
+  (
+    'semantic',
+    {'class_families': (4, 6), 'class_clusters': 5},
+    'class_clusters: got 5, expected from 1 to 4',
+  ),
+  ('semantic', {'class_clusters': 0}, 'class_clusters: got 0'),
+  ('semantic', {'min_client_size': 100}, 'got 100, expected from 1 to 99'),
+  ('semantic', {'min_client_size': 0}, 'min_client_size: got 0'),
+  (
+    'semantic',
+    {'num_clients': 50},
+    'got 50, expected a number that .* draws came 0 to 2 clients, 1 the most',
+  ),
+]
+
+
+@pytest.mark.parametrize(('name', 'changes', 'message'), SENTENCES)
+def test_sentences(monkeypatch, name, changes, message):
+  for module in (dirichlet_capped, semantic):
+    monkeypatch.setattr(module, 'TRIES', 30)
+  settings = {'num_clients': 4, 'num_classes': 10, **SETTINGS.get(name, {})}
   labels = shuffled_labels(10, 10), shuffled_labels(5, 10)
   with pytest.raises(BadInput, match=message):
-    partition(
-      name, *labels, **{**settings, **SETTINGS.get(name, {}), **changes}
-    )
+    partition(name, *labels, **{**settings, **changes})
 
 
 LABELS = np.arange(8) % 4
@@ -229,23 +280,10 @@ LABELS = np.arange(8) % 4
     ({'train_labels': LABELS / 1}, "train_labels: got 'float64[8]', expected"),
     ({'test_labels': np.eye(4, dtype=int)}, "test_labels: got 'int64[4, 4]'"),
     ({'train_labels': LABELS[:0]}, "train_labels: got 'no labels', expected"),
-    ({'num_clients': 2.0}, 'num_clients: got 2.0, expected a whole number.'),
-    ({'num_classes': 4.0}, 'num_classes: got 4.0, expected a whole number.'),
-    ({'seed': -1}, 'seed: got -1, expected a whole number, 0 or more'),
+    ({'test_labels': LABELS[:0]}, "test_partition: got 'same', expected split"),
   ],
 )
-def test_sentences_for_a_notebook(changes, words):
-  """A config has checked numbers; here they are whatever somebody passes."""
-  given = {'train_labels': LABELS, 'test_labels': LABELS}
-  given |= {'num_clients': 2, 'num_classes': 4, **changes}
-  assert refused(lambda: partition('iid', **given)).startswith(words)
-
-
-def test_labels_may_be_lists_and_small_numbers_and_tests_absent():
-  want, _ = partition('iid', LABELS, LABELS, num_clients=2, num_classes=4)
-  for labels in (LABELS.tolist(), LABELS.astype(np.uint8)):
-    train, _ = partition(
-      'iid', labels, [], num_clients=2, num_classes=4, test_partition='split'
-    )
-    both = zip(train, want, strict=True)
-    assert all(set(rows) <= set(own) for rows, own in both)
+def test_sentences_for_labels(changes, words):
+  given = {'train_labels': LABELS, 'test_labels': LABELS, **changes}
+  sizes = {'num_clients': 2, 'num_classes': 4}
+  assert refused(lambda: partition('iid', **given, **sizes)).startswith(words)

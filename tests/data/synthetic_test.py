@@ -45,7 +45,7 @@ def test_learnable_but_not_by_the_mean_image():
 @pytest.mark.parametrize(
   ('spec', 'message'),
   [
-    (Synthetic(image_shape=(16, 16)), 'a missing channel axis'),
+    (Synthetic(image_shape=(16, 16)), 'three positive sizes'),
     (Synthetic(image_shape=(16, 0, 1)), 'three positive sizes'),
     (Synthetic(num_classes=1), 'num_classes: got 1'),
     (Synthetic(num_classes=20, test_size=10), '10 test images'),

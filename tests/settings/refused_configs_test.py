@@ -20,8 +20,8 @@ NO_DATA_NEEDED = [
   ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
   (
     {'preprocessing': 'fedconcat'},
-    "dataset: got 'digits', expected an image set that preprocessing=fedconcat "
-    'has a recipe for. Choices: cifar10, cifar100, svhn_cropped, ',
+    "dataset: got 'digits', expected an image set with a recipe for "
+    'preprocessing=fedconcat. Choices: cifar10, cifar100, svhn_cropped, ',
   ),
   ({'views': ('initial', 'finetune')}, '(did you mean finetuned?)'),
   ({'views': ('finetuned_5',)}, 'fine-tuning that stops at other epochs'),
@@ -78,17 +78,17 @@ PARTITIONS = [
   (
     {'num_clients': 15, 'shards_per_client': 3},
     'shards_per_client: got 3, expected a positive multiple of 2: 15 clients '
-    'x shards must be a multiple of 10 classes, so that every class is cut '
-    'into equally many. Choices: 2, 4, 6',
+    'x shards must be a multiple of 10 classes, all cut alike. '
+    'Choices: 2, 4, 6',
   ),
   (
     {'num_clients': 400, 'shards_per_client': 10},
-    'got 400, expected from 1 to 355, so that each can have an example of '
-    'both splits (1442 for training, 355 for testing)',
+    'got 400, expected from 1 to 355, so that each can have an example '
+    '(1442 for training, 355 for testing)',
   ),
   (
     {'partition': 'unbalanced', 'num_clients': 22, 'shards_per_client': 10},
-    'group_size: got 10, expected a divisor of the 22 clients. Choices: 1, 2',
+    'group_size: got 10, expected a divisor of the 22 clients, one of [1, 2',
   ),
   (
     {'partition': 'unbalanced', 'size_step': 200},

@@ -12,14 +12,12 @@ The lists and the rows for training are bit by bit those of the authors' code
 class without a client is a crash; here, BadInput.
 """
 
-import itertools
 import random
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes, legacy_generator
 
 
@@ -66,10 +64,23 @@ def class_lists(
     )
   if num_own == num_classes:
     return np.tile(np.arange(num_classes), (num_clients, 1))
-  stream = _draw_lists(num_classes, num_own, seed)
-  lists = list(itertools.islice(stream, num_clients))
+  rng, lists = random.Random(seed), []
+  for client in range(num_clients):
+    own = [client % num_classes]
+    while len(own) < num_own:
+      label = rng.randint(0, num_classes - 1)
+      if label not in own:
+        own.append(label)
+    lists.append(own)
   if absent := set(range(num_classes)).difference(*lists):
-    raise _no_holder(lists, absent, stream, num_classes, seed)
+    raise bad_input(
+      'num_clients',
+      got=num_clients,
+      expected=f'clients that hold every class: with seed {seed} and {num_own} '
+      f'of {num_classes} classes a client none holds class {min(absent)}',
+      choices=[f'{num_classes}, which suffice with every seed'],
+      cause='clients chosen for a data set of fewer classes',
+    )
   return np.array(lists)
 
 
@@ -88,46 +99,3 @@ def hand_out(
     for client, piece in zip(holders, pieces, strict=True):
       parts[client].append(piece)
   return [np.concatenate(own) for own in parts]
-
-
-def _draw_lists(
-  num_classes: int, num_own: int, seed: int
-) -> Iterator[list[int]]:
-  """Yield the list of one client after another, without end."""
-  rng = random.Random(seed)
-  for client in itertools.count():
-    own = [client % num_classes]
-    while len(own) < num_own:
-      label = rng.randint(0, num_classes - 1)
-      if label not in own:
-        own.append(label)
-    yield own
-
-
-def _no_holder(
-  lists: list[list[int]],
-  absent: set[int],
-  stream: Iterator[list[int]],
-  num_classes: int,
-  seed: int,
-) -> BadInput:
-  """Return the exception with the fewest clients that hold all classes.
-
-  More clients begin with the same lists, so going on drawing finds the
-  number; the Y-th client at the latest begins with the last class.
-  """
-  number, left = len(lists), set(absent)
-  while left:
-    left.difference_update(next(stream))
-    number += 1
-  return bad_input(
-    'num_clients',
-    got=len(lists),
-    expected=f'at least {number}: with seed {seed} and {len(lists[0])} of '
-    f'{num_classes} classes a client, {number} clients are the fewest that '
-    f'hold every class; of {len(lists)} none holds class {min(absent)}'
-    + (f' and {len(absent) - 1} others' if len(absent) > 1 else ''),
-    choices=sorted({number, num_classes}),
-    cause='clients chosen for a data set of fewer classes; as many clients as '
-    'classes suffice with every seed',
-  )

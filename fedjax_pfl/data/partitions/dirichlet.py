@@ -49,13 +49,11 @@ def deal_shares(shares: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
 
 def check_beta(beta: float) -> None:
   """Raise BadInput if beta is no parameter of a Dirichlet distribution."""
-  if beta > 0 and math.isfinite(beta):
-    return
-  raise bad_input(
-    'dirichlet_beta',
-    got=beta,
-    expected='a finite number above 0',
-    choices=[1.0, 0.5, 0.1],
-    cause='0 for "one class a client": a small number such as 0.01 does that; '
-    'equal shares of every class are a large one',
-  )
+  if not (beta > 0 and math.isfinite(beta)):
+    raise bad_input(
+      'dirichlet_beta',
+      got=beta,
+      expected='a finite number above 0',
+      choices=[1.0, 0.5, 0.1],
+      cause='0 for "one class a client": a small number such as 0.01 does that',
+    )

@@ -45,9 +45,11 @@ class DirichletCapped(NamedTuple):
   def draw(self, sizes: Sizes, rng: Rng) -> Plan:
     del rng
     check_beta(self.dirichlet_beta)
-    _check_min_size(self.dirichlet_min_size, sizes)
-    legacy = legacy_generator(sizes.seed)
-    most = 0
+    least = self.dirichlet_min_size
+    mean = sizes.num_train // sizes.num_clients
+    if least > mean:
+      raise _too_large(least, mean, sizes, 'the mean of all')
+    legacy, most = legacy_generator(sizes.seed), 0
     for number in range(1, TRIES + 1):
       orders, borders = _draw_once(self.dirichlet_beta, sizes, legacy)
       if len(borders) < sizes.num_classes:
@@ -56,11 +58,15 @@ class DirichletCapped(NamedTuple):
         borders, prepend=0, append=sizes.class_counts[:, None], axis=1
       )
       held = counts.sum(0)
-      if held.min() >= self.dirichlet_min_size:
+      if held.min() >= least:
         shuffles = [_shuffled(size, legacy) for size in held]
         return Plan(number, orders, np.array(borders), counts, shuffles)
       most = max(most, int(held.min()))
-    raise _never(self.dirichlet_min_size, most, self.dirichlet_beta, sizes)
+    why = (
+      f'the most that the smallest had in {TRIES:,} draws with beta '
+      f'{self.dirichlet_beta} and seed {sizes.seed}'
+    )
+    raise _too_large(least, most, sizes, why)
 
   def replay(self, plan: Plan, labels: np.ndarray) -> Indices:
     parts = [
@@ -118,25 +124,11 @@ def _shuffled(size: int, legacy: np.random.RandomState) -> np.ndarray:
   return rows
 
 
-def _check_min_size(min_size: int, sizes: Sizes) -> None:
-  most = sizes.num_train // sizes.num_clients
-  if min_size > most:
-    raise bad_input(
-      'dirichlet_min_size',
-      got=min_size,
-      expected=f'at most {most}: {sizes.num_clients} clients share '
-      f'{sizes.num_train} examples',
-      cause='more clients, or fewer examples, than before',
-    )
-
-
-def _never(min_size: int, most: int, beta: float, sizes: Sizes) -> BadInput:
+def _too_large(least: int, most: int, sizes: Sizes, why: str) -> BadInput:
   return bad_input(
     'dirichlet_min_size',
-    got=min_size,
-    expected=f'at most {most}: in {TRIES:,} draws with beta {beta} and seed '
-    f'{sizes.seed}, the smallest of {sizes.num_clients} clients never had more '
-    'examples',
-    cause='a small beta for so many clients: a larger beta, or fewer clients, '
-    'leave more for the smallest',
+    got=least,
+    expected=f'at most {most}, {why}: {sizes.num_clients} clients share '
+    f'{sizes.num_train} examples',
+    cause='a small beta for so many clients, or fewer examples than before',
   )

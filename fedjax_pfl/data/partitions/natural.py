@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 Owners = tuple[np.ndarray, np.ndarray]  # for training [P], and for testing
@@ -42,9 +42,7 @@ def check_owners(
       'partition',
       got='natural',
       expected='a data set that says who holds an example',
-      choices=[
-        'dataset=npz with an array `clients`, or with a folder of files'
-      ],
+      choices=['dataset=npz with an array `clients`, or a folder of files'],
       cause='an image set without clients, or `clients` that was left out',
     )
   owners = np.asarray(owners[0]), np.asarray(owners[1])
@@ -54,7 +52,13 @@ def check_owners(
   if len(train) < size:
     # The first number that is skipped; one of them is, by the pigeonholes.
     gap = int(np.argmax(np.append(train, size) != np.arange(len(train) + 1)))
-    raise _without_examples(gap, size)
+    raise bad_input(
+      'partition',
+      got=f'natural, and client {gap} has no training example',
+      expected=f'one for each client, 0 to {size - 1}',
+      choices=['np.unique(clients, return_inverse=True)[1] leaves no gap'],
+      cause='gaps, or numbers from 1, or a client with test examples only',
+    )
   if num_clients != size:
     raise bad_input(
       'num_clients',
@@ -64,16 +68,3 @@ def check_owners(
       cause='partition=natural divides as the data do, into no other number',
     )
   return owners
-
-
-def _without_examples(client: int, size: int) -> BadInput:
-  return bad_input(
-    'partition',
-    got=f'natural, and client {client} has no training example',
-    expected=f'one for each client, 0 to {size - 1}',
-    choices=[
-      'np.unique(clients, return_inverse=True)[1], which leaves no gap',
-    ],
-    cause='numbers of clients with gaps, or from 1, or a client with test '
-    'examples only',
-  )

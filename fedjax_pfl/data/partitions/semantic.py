@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 TRIES = 10_000
@@ -42,8 +42,9 @@ class Semantic(NamedTuple):
   max_client_size: int = 800  # which no client reaches
 
   def draw(self, sizes: Sizes, rng: Rng) -> list[Cluster]:
-    self._check_sizes()
-    classes = self._draw_classes(sizes.num_classes, rng)
+    families = tuple(self.class_families) or (sizes.num_classes,)
+    self._check(families, sizes.num_classes)
+    classes = self._draw_classes(families, rng)
     totals = [int(sizes.class_counts[own].sum()) for own in classes]
     outcomes: Counter[int] = Counter()
     for _ in range(TRIES):
@@ -55,7 +56,16 @@ class Semantic(NamedTuple):
       if number == sizes.num_clients:
         return [*map(Cluster, classes, drawn, totals)]
       outcomes[number] += 1
-    raise self._never(sizes, outcomes)
+    (usual, _), *_ = outcomes.most_common(1)
+    raise bad_input(
+      'num_clients',
+      got=sizes.num_clients,
+      expected=f'a number that comes out of the draw: in {TRIES:,} draws came '
+      f'{min(outcomes)} to {max(outcomes)} clients, {usual} the most often',
+      choices=[usual],
+      cause='sizes or clients of another data set: clients are somewhat fewer '
+      'than examples / mean size',
+    )
 
   def deal(self, plan: list[Cluster], labels: np.ndarray, rng: Rng) -> Indices:
     parts: Indices = []
@@ -65,10 +75,10 @@ class Semantic(NamedTuple):
       parts += np.split(rng.permutation(own), ends)[:-1]
     return parts
 
-  def _draw_classes(self, num_classes: int, rng: Rng) -> list[np.ndarray]:
+  def _draw_classes(
+    self, families: tuple[int, ...], rng: Rng
+  ) -> list[np.ndarray]:
     """Return the classes of every cluster."""
-    families = tuple(self.class_families) or (num_classes,)
-    self._check_classes(families, num_classes)
     parts = []
     for end, size in zip(np.cumsum(families), families, strict=True):
       own = rng.permutation(np.arange(end - size, end))
@@ -76,46 +86,32 @@ class Semantic(NamedTuple):
       parts.append(np.split(own, each * np.arange(1, self.class_clusters)))
     return [np.concatenate(own) for own in zip(*parts, strict=True)]
 
-  def _check_classes(self, families, num_classes: int) -> None:
-    if sum(families) != num_classes:
-      raise bad_input(
-        'class_families',
-        got=tuple(families),
-        expected=f'numbers of classes that sum up to {num_classes}, or () for '
-        'one family of all',
-        cause='the families of another data set: (10, 26, 26) is EMNIST, by '
-        'class',
-      )
-    if not 1 <= self.class_clusters <= min(families):
-      raise bad_input(
-        'class_clusters',
-        got=self.class_clusters,
-        expected=f'from 1 to {min(families)}, the classes of the smallest '
-        'family: every cluster has some of each',
-        cause='the clusters of another data set',
-      )
-
-  def _check_sizes(self) -> None:
-    if not 1 <= self.min_client_size < self.max_client_size:
-      raise bad_input(
-        'min_client_size',
-        got=self.min_client_size,
-        expected=f'from 1 to {self.max_client_size - 1}, below max_client_size',
-        cause='the two sizes interchanged',
-      )
-
-  def _never(self, sizes: Sizes, outcomes: Counter[int]) -> BadInput:
-    (usual, _), *_ = outcomes.most_common(1)
-    return bad_input(
-      'num_clients',
-      got=sizes.num_clients,
-      expected=f'a number that comes out of the draw: in {TRIES:,} draws of '
-      f'sizes from {self.min_client_size} to {self.max_client_size - 1} came '
-      f'{min(outcomes)} to {max(outcomes)} clients, {usual} the most often',
-      choices=[usual],
-      cause='sizes or clients of another data set: clients are somewhat fewer '
-      'than examples / mean size',
-    )
+  def _check(self, families: tuple[int, ...], num_classes: int) -> None:
+    """Refuse settings that do not fit one another, or the data set."""
+    least, most = self.min_client_size, self.max_client_size
+    rules = {
+      'class_families': (
+        sum(families) == num_classes,
+        f'numbers of classes that sum up to {num_classes}, or () for all',
+      ),
+      'class_clusters': (
+        1 <= self.class_clusters <= min(families),
+        f'from 1 to {min(families)}, the classes of the smallest family',
+      ),
+      'min_client_size': (
+        1 <= least < most,
+        f'from 1 to {most - 1}, below max_client_size',
+      ),
+    }
+    for field, (holds, expected) in rules.items():
+      if not holds:
+        raise bad_input(
+          field,
+          got=getattr(self, field),
+          expected=expected,
+          cause='the settings of another data set: families (10, 26, 26) are '
+          'of EMNIST',
+        )
 
 
 def draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:

@@ -48,16 +48,10 @@ class Pathological(NamedTuple):
   def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
     """Return A [K, s]."""
     del rng
-    num_clients, num_classes = sizes.num_clients, sizes.num_classes
-    check_shards(
-      num_clients,
-      self.shards_per_client,
-      num_classes,
-      'shards_per_client',
-      'clients',
-    )
-    deck = np.arange(num_clients * self.shards_per_client) % num_classes
-    return deck.reshape(num_clients, self.shards_per_client)
+    number, each = sizes.num_clients, self.shards_per_client
+    check_shards(number, each, sizes.num_classes)
+    deck = np.arange(number * each) % sizes.num_classes
+    return deck.reshape(number, each)
 
   def deal(self, plan: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
     del rng
@@ -69,15 +63,13 @@ def shard_assignment(
   num_clients: int,
   shards: int,
   num_classes: int,
-  *,
-  field: str = 'shards_per_client',
-  who: str = 'clients',
+  **words: str,
 ) -> np.ndarray:
   """Return A [K, s]: the classes of every client's shards.
 
-  `field` and `who` are for the error message.
+  The words are those of the error message.
   """
-  check_shards(num_clients, shards, num_classes, field, who)
+  check_shards(num_clients, shards, num_classes, **words)
   each = shards * num_clients // num_classes  # q
   deck = rng.permutation(np.repeat(np.arange(num_classes), each))
   return deck.reshape(num_clients, shards)
@@ -100,22 +92,20 @@ def deal_blocks(
   choose(i, j, left) of the `left` blocks that remain of that class; its
   vector is the concatenation of its blocks, in the order of its row.
   """
-  assignment = np.asarray(assignment)
   blocks = {
-    label: cut(np.flatnonzero(labels == label), times)
-    for label, times in zip(
-      *np.unique(assignment, return_counts=True), strict=True
+    label: cut(
+      np.flatnonzero(labels == label), int((assignment == label).sum())
     )
+    for label in np.unique(assignment)
   }
-  return [
-    np.concatenate(
-      [
-        blocks[label].pop(int(choose(i, j, len(blocks[label]))))
-        for j, label in enumerate(row)
-      ]
-    )
-    for i, row in enumerate(assignment)
-  ]
+  indices = []
+  for i, row in enumerate(assignment):
+    own = []
+    for j, label in enumerate(row):
+      left = blocks[label]
+      own.append(left.pop(int(choose(i, j, len(left)))))
+    indices.append(np.concatenate(own))
+  return indices
 
 
 def cut(rows: np.ndarray, num_blocks: int) -> Indices:
@@ -133,20 +123,22 @@ def cut(rows: np.ndarray, num_blocks: int) -> Indices:
 
 
 def check_shards(
-  num_rows: int, num_shards: int, num_classes: int, field: str, who: str
+  num_rows: int,
+  num_shards: int,
+  num_classes: int,
+  field: str = 'shards_per_client',
+  who: str = 'clients',
 ) -> None:
   """Raise BadInput if classes would have different numbers of blocks."""
   # s K is a multiple of C exactly for the multiples of this step.
   step = num_classes // math.gcd(num_rows, num_classes)
-  if num_shards >= 1 and num_shards % step == 0:
-    return
-  below = max(num_shards, 0) // step * step
-  raise bad_input(
-    field,
-    got=num_shards,
-    expected=f'a positive multiple of {step}: {num_rows} {who} x shards '
-    f'must be a multiple of {num_classes} classes, so that every class is cut '
-    'into equally many',
-    choices=[s for s in (below, below + step, below + 2 * step) if s],
-    cause='a number of shards or clients chosen for another data set',
-  )
+  if num_shards < 1 or num_shards % step:
+    below = max(num_shards, 0) // step * step
+    raise bad_input(
+      field,
+      got=num_shards,
+      expected=f'a positive multiple of {step}: {num_rows} {who} x shards '
+      f'must be a multiple of {num_classes} classes, all cut alike',
+      choices=[s for s in (below, below + step, below + 2 * step) if s],
+      cause='a number of shards or clients chosen for another data set',
+    )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 from fedjax_pfl.data.partitions.shards import shard_assignment
 
@@ -54,12 +54,15 @@ class Unbalanced(NamedTuple):
 
   def deal(self, plan: Plan, labels: np.ndarray, rng: Rng) -> Indices:
     sizes = plan.relative * len(labels) / len(plan.relative)  # n_i
-    each = np.floor(sizes / self.shards_per_client + ROUNDING).astype(
-      int
-    )  # [K]
+    each = sizes / self.shards_per_client + ROUNDING
+    each = np.floor(each).astype(int)  # [K]
     if not each.any():
-      raise _too_many_shards(
-        self.shards_per_client, int(sizes.max()), len(labels)
+      raise bad_input(
+        'shards_per_client',
+        got=self.shards_per_client,
+        expected=f'at most {int(sizes.max())}, the examples of the largest '
+        'client: every client would get floor(n / shards) = 0',
+        cause='shards for larger clients, or too few examples',
       )
     requested = np.broadcast_to(each[:, None], plan.assignment.shape)
     parts = np.empty(plan.assignment.shape, object)
@@ -75,42 +78,31 @@ class Unbalanced(NamedTuple):
     return [np.concatenate(own) for own in parts]
 
   def _check(self, sizes: Sizes) -> None:
-    num_clients = sizes.num_clients
-    if num_clients % 2:
-      raise bad_input(
-        'num_clients',
-        got=num_clients,
-        expected='an even number: client i and the i-th last share classes',
-        choices=[num_clients - 1, num_clients + 1],
-        cause='a number of clients that suits the partition "shards"',
-      )
-    fits = [d for d in range(1, num_clients + 1) if num_clients % d == 0]
-    if self.group_size not in fits:
-      raise bad_input(
-        'group_size',
-        got=self.group_size,
-        expected=f'a divisor of the {num_clients} clients',
-        choices=fits,
-        cause='clients that were changed without the size of their groups',
-      )
-    steps = (num_clients // self.group_size - 1) / 2  # to the smallest group
-    mean = sizes.num_train / num_clients
-    most = mean / steps if steps else float('inf')
-    if not 0 <= self.size_step <= most:
-      raise bad_input(
-        'size_step',
-        got=self.size_step,
-        expected=f'from 0 to {most:g}: the smallest clients have '
-        f'{mean:g} - {steps:g} x size_step examples',
-        cause='a step for larger clients, or for fewer groups',
-      )
-
-
-def _too_many_shards(num_shards: int, largest: int, num_rows: int) -> BadInput:
-  return bad_input(
-    'shards_per_client',
-    got=num_shards,
-    expected=f'at most {largest}, the examples of the largest client: with '
-    f'{num_rows} examples every client would get floor(n / shards) = 0',
-    cause='shards for larger clients, or too few examples',
-  )
+    """Refuse clients or groups of which not all have their place."""
+    number, mean = sizes.num_clients, sizes.num_train / sizes.num_clients
+    fits = [d for d in range(1, number + 1) if number % d == 0]
+    steps = (number / max(self.group_size, 1) - 1) / 2  # to the smallest group
+    most = mean / steps if steps > 0 else float('inf')
+    rules = {
+      'num_clients': (
+        number % 2 == 0,
+        'an even number: client i and the i-th last share classes',
+      ),
+      'group_size': (
+        self.group_size in fits,
+        f'a divisor of the {number} clients, one of {fits}',
+      ),
+      'size_step': (
+        0 <= self.size_step <= most,
+        f'from 0 to {most:g}: the smallest clients have {mean:g} - {steps:g} x '
+        'size_step examples',
+      ),
+    }
+    for field, (holds, expected) in rules.items():
+      if not holds:
+        raise bad_input(
+          field,
+          got=getattr(self, field, number),
+          expected=expected,
+          cause='settings for other clients, or for fewer groups',
+        )

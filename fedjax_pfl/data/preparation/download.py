@@ -13,7 +13,7 @@ import urllib.request
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.atomic_files import sha256
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.preparation.archives import Archive
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -31,24 +31,19 @@ def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
 
   Raises BadInput without a network, and for another file than expected.
   """
-  place = folder / archive.name
+  place, part = folder / archive.name, folder / f'{archive.name}.part'
   if place.exists():
     _check(archive, place)
     return place
-  part = folder / f'{archive.name}.part'
-  total, start = _megabytes(archive.size), _size(part) // MEGABYTE
+  total, start = -(-archive.size // MEGABYTE), _size(part) // MEGABYTE
   unit = f'{archive.name}, MB'
   with progress.progress(archive.name, total, unit=unit, start=start) as bar:
-    while _size(part) < archive.size:
-      before = _size(part)
+    while (before := _size(part)) < archive.size:
       error = _receive(archive, part, bar)
       if _size(part) <= before:
-        raise _unreachable(archive, place, error)
-  try:
-    _check(archive, part)
-  except BadInput:
-    part.unlink()
-    raise
+        raise _unreachable(archive, place, error) from error
+    bar.update(total)
+  _check(archive, part)
   part.replace(place)
   return place
 
@@ -57,11 +52,22 @@ def _receive(
   archive: Archive, part: pathlib.Path, bar: progress.Bar
 ) -> Exception | None:
   """Add what one connection brings; return the error that ended it."""
+  have, headers = _size(part), {'User-Agent': 'fedjax_pfl'}
+  if have:
+    headers['Range'] = f'bytes={have}-'
+  request = urllib.request.Request(archive.url, headers=headers)
   try:
-    with _request(archive, _size(part)) as response:
-      goes_on = getattr(response, 'status', None) == 206
-      _check_length(archive, part, response, goes_on)
-      _write(archive, part, response, goes_on, bar)
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+      with writing(part.parent):
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if getattr(response, 'status', None) != 206:  # from the first byte
+          part.write_bytes(b'')
+      # One byte more than expected is enough to see another file.
+      while _size(part) <= archive.size and (block := response.read(BLOCK)):
+        # Opened for each block, so that no error of the network is in here.
+        with writing(part.parent), open(part, 'ab') as stream:
+          stream.write(block)
+        bar.update(min(_size(part), archive.size) // MEGABYTE)
   except urllib.error.HTTPError as error:
     if error.code == 416:  # the server's file is shorter than our part of it
       part.unlink()
@@ -71,62 +77,16 @@ def _receive(
   return None
 
 
-def _request(archive: Archive, have: int):
-  headers = {'User-Agent': 'fedjax_pfl'}
-  if have:
-    headers['Range'] = f'bytes={have}-'
-  request = urllib.request.Request(archive.url, headers=headers)
-  return urllib.request.urlopen(request, timeout=TIMEOUT)
-
-
-def _write(archive, part, response, goes_on, bar) -> None:
-  with writing(part.parent):
-    part.parent.mkdir(parents=True, exist_ok=True)
-    if not goes_on:
-      part.write_bytes(b'')
-  # One byte more than expected is enough to see another file.
-  while _size(part) <= archive.size and (block := response.read(BLOCK)):
-    # Opened for each block, so that no error of the network is in here.
-    with writing(part.parent), open(part, 'ab') as stream:
-      stream.write(block)
-    have = _size(part)
-    is_whole = have >= archive.size
-    bar.update(_megabytes(archive.size) if is_whole else have // MEGABYTE)
-
-
-def _check_length(archive, part, response, goes_on) -> None:
-  """Refuse a file of another length before it is received."""
-  length = response.headers.get('Content-Length')
-  if goes_on:
-    length = response.headers.get('Content-Range', '').rpartition('/')[2]
-  if length and length.isdecimal() and int(length) != archive.size:
-    part.unlink(missing_ok=True)
-    raise _another(archive, archive.url, f'{int(length):,} bytes')
-
-
 def _check(archive: Archive, file: pathlib.Path) -> None:
-  if _size(file) != archive.size:
-    raise _another(archive, file, f'{_size(file):,} bytes')
-  digest = sha256(file)
-  if digest != archive.sha256:
-    raise _another(archive, file, f'SHA-256 {digest}')
-
-
-def _megabytes(size: int) -> int:
-  return -(-size // MEGABYTE)
-
-
-def _size(file: pathlib.Path) -> int:
-  try:
-    return file.stat().st_size
-  except OSError:
-    return 0
-
-
-def _another(archive: Archive, place: object, got: str) -> BadInput:
-  return bad_input(
+  """Refuse another file; remove one that was downloaded."""
+  size, digest = _size(file), sha256(file)
+  if (size, digest) == (archive.size, archive.sha256):
+    return
+  if file.name != archive.name:
+    file.unlink()
+  raise bad_input(
     archive.name,
-    got=f'{place} with {got}',
+    got=f'{file} with {size:,} bytes and SHA-256 {digest}',
     expected=f'{archive.size:,} bytes with SHA-256 {archive.sha256}',
     choices=['delete the file and repeat the command', archive.url],
     cause='a file that was changed or cut short, or the page of a proxy that '
@@ -134,15 +94,16 @@ def _another(archive: Archive, place: object, got: str) -> BadInput:
   )
 
 
+def _size(file: pathlib.Path) -> int:
+  return file.stat().st_size if file.is_file() else 0
+
+
 def _unreachable(
   archive: Archive, place: pathlib.Path, error: Exception | None
-) -> BadInput:
-  why = error or 'the connection ended'
-  if type(error) is urllib.error.URLError:  # what it is about, not its name
-    why = getattr(error.reason, 'strerror', None) or error.reason
+) -> Exception:
   return bad_input(
     archive.name,
-    got=f'{why}, from {archive.url}',
+    got=f'{error or "the connection ended"}, from {archive.url}',
     expected=f'a network that reaches it, or the file itself as {place}',
     choices=[
       'the same command again, which goes on where it stopped',

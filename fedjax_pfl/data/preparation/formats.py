@@ -21,22 +21,40 @@ import numpy as np
 from fedjax_pfl.data.images import Images
 
 CIFAR_SHAPE = (3, 32, 32)  # a colour after the other
-CIFAR10_TRAIN = tuple(f'data_batch_{k}.bin' for k in range(1, 6))
+# The files for training, that for testing, and the labels of an image.
+CIFAR10 = [f'data_batch_{k}.bin' for k in range(1, 6)], ['test_batch.bin'], 1
+CIFAR100 = ['train.bin'], ['test.bin'], 2
 EMNIST = 'gzip/emnist-byclass-{}-{}-ubyte.gz'
+SPLITS = ('train', 'test')
 Files = Sequence[pathlib.Path]
+Splits = tuple[Images, Images]
 
 
-def read_cifar10(files: Files) -> tuple[Images, Images]:
-  """Return (train, test), in the order of the release."""
-  return _read_cifar(files[0], CIFAR10_TRAIN, ('test_batch.bin',), 1)
+def read_cifar(
+  files: Files, train: Sequence[str], test: Sequence[str], num_labels: int
+) -> Splits:
+  """Return (train, test), in the order of the release.
+
+  A row is its labels, of which the last is the fine one, and 3,072 bytes.
+  """
+  found = {}
+  with tarfile.open(files[0]) as archive:
+    for member in archive:
+      name = pathlib.PurePosixPath(member.name).name
+      if name in (*train, *test):
+        found[name] = archive.extractfile(member).read()
+
+  def split(names: Sequence[str]) -> Images:
+    content = b''.join(found[name] for name in names)
+    width = num_labels + math.prod(CIFAR_SHAPE)
+    rows = np.frombuffer(content, np.uint8).reshape(-1, width)
+    x = rows[:, num_labels:].reshape(-1, *CIFAR_SHAPE).transpose(0, 2, 3, 1)
+    return _images(x, rows[:, num_labels - 1])
+
+  return split(train), split(test)
 
 
-def read_cifar100(files: Files) -> tuple[Images, Images]:
-  """Return (train, test) with the fine labels, in the order of the release."""
-  return _read_cifar(files[0], ('train.bin',), ('test.bin',), 2)
-
-
-def read_mnist(files: Files) -> tuple[Images, Images]:
+def read_mnist(files: Files) -> Splits:
   """Return (train, test) of four .gz files, in the order of tfds."""
   x_train, y_train, x_test, y_test = map(_read_idx, files)
   return (
@@ -45,33 +63,30 @@ def read_mnist(files: Files) -> tuple[Images, Images]:
   )
 
 
-def read_emnist(files: Files) -> tuple[Images, Images]:
+def read_emnist(files: Files) -> Splits:
   """Return (train, test), upright, in the order of tfds."""
   splits = []
   with zipfile.ZipFile(files[0]) as archive:
-    for split in ('train', 'test'):
+    for split in SPLITS:
       arrays = []
       for kind in ('images-idx3', 'labels-idx1'):
         with archive.open(EMNIST.format(split, kind)) as stream:
           arrays.append(_read_idx(stream))
       x, y = arrays  # the files hold columns as rows
       splits.append(_in_tfds_order(split, x.swapaxes(1, 2), y))
-  train, test = splits
-  return train, test
+  return tuple(splits)
 
 
-def read_svhn(files: Files) -> tuple[Images, Images]:
+def read_svhn(files: Files) -> Splits:
   """Return (train, test), in the order of the release; digit 0 has label 0."""
   from scipy import io
 
   splits = []
   for file in files:
     arrays = io.loadmat(file, variable_names=('X', 'y'))
-    x = np.ascontiguousarray(np.moveaxis(arrays['X'], -1, 0))  # [P, 32, 32, 3]
-    assert x.dtype == np.uint8 and x.shape[1:] == (32, 32, 3), x.shape
-    splits.append(Images(x, _labels(arrays['y'].ravel() % 10)))  # 10 is a 0
-  train, test = splits
-  return train, test
+    x = np.moveaxis(arrays['X'], -1, 0)  # [P, 32, 32, 3]
+    splits.append(_images(x, arrays['y'].ravel() % 10))  # 10 is a 0
+  return tuple(splits)
 
 
 def tfds_order(split: str, size: int) -> np.ndarray:
@@ -91,30 +106,6 @@ def tfds_order(split: str, size: int) -> np.ndarray:
   return np.array(sorted(range(size), key=place), np.int64)
 
 
-def _read_cifar(
-  file: pathlib.Path,
-  train: Sequence[str],
-  test: Sequence[str],
-  num_labels: int,
-) -> tuple[Images, Images]:
-  """Read rows of labels, the last one wanted, and 3,072 bytes of an image."""
-  found = {}
-  with tarfile.open(file) as archive:
-    for member in archive:
-      name = pathlib.PurePosixPath(member.name).name
-      if name in (*train, *test):
-        found[name] = archive.extractfile(member).read()
-
-  def split(names: Sequence[str]) -> Images:
-    content = b''.join(found[name] for name in names)
-    width = num_labels + math.prod(CIFAR_SHAPE)
-    rows = np.frombuffer(content, np.uint8).reshape(-1, width)
-    x = rows[:, num_labels:].reshape(-1, *CIFAR_SHAPE).transpose(0, 2, 3, 1)
-    return Images(np.ascontiguousarray(x), _labels(rows[:, num_labels - 1]))
-
-  return split(train), split(test)
-
-
 def _read_idx(file: pathlib.Path | IO[bytes]) -> np.ndarray:
   """Return the array of a gzipped IDX file: magic, sizes, bytes."""
   with gzip.open(file) as content:
@@ -125,18 +116,18 @@ def _read_idx(file: pathlib.Path | IO[bytes]) -> np.ndarray:
 
 
 def _in_tfds_order(split: str, x: np.ndarray, y: np.ndarray) -> Images:
-  assert len(x) == len(y), f'{split}: {len(x)} images, {len(y)} labels'
   order = tfds_order(split, len(y))
-  return Images(np.ascontiguousarray(x[order])[..., None], _labels(y[order]))
+  return _images(x[order][..., None], y[order])
 
 
-def _labels(y: np.ndarray) -> np.ndarray:
-  return y.astype(np.int32)
+def _images(x: np.ndarray, y: np.ndarray) -> Images:
+  assert x.dtype == np.uint8 and len(x) == len(y), (x.dtype, x.shape, y.shape)
+  return Images(np.ascontiguousarray(x), y.astype(np.int32))
 
 
 READERS = {
-  'cifar10': read_cifar10,
-  'cifar100': read_cifar100,
+  'cifar10': lambda files: read_cifar(files, *CIFAR10),
+  'cifar100': lambda files: read_cifar(files, *CIFAR100),
   'emnist/byclass': read_emnist,
   'mnist': read_mnist,
   'fashion_mnist': read_mnist,

@@ -1,0 +1,215 @@
+"""The rows of small partitions, worked out by hand."""
+
+import numpy as np
+import pytest
+from helpers import refused
+from labels import check_partition, class_counts, shuffled_labels
+
+from fedjax_pfl.data import partition
+from fedjax_pfl.data.partitions.classes import hand_out
+from fedjax_pfl.data.partitions.dirichlet import Dirichlet
+from fedjax_pfl.data.partitions.dirichlet_capped import cut_class
+from fedjax_pfl.data.partitions.semantic import Cluster, Semantic, draw_sizes
+from fedjax_pfl.data.partitions.shards import deal_blocks
+from fedjax_pfl.data.partitions.unbalanced import Plan, Unbalanced
+
+
+def as_lists(indices):
+  return [rows.tolist() for rows in indices]
+
+
+def test_shards():
+  # Class 0 holds rows 0 1 2 4 6 in three blocks: rest 2, so the last two rows
+  # go one each to the first blocks: (0, 4) (1, 6) (2).
+  labels = np.array([0, 0, 0, 1, 0, 1, 0])
+  assignment = np.array([[0, 1], [0, 0]])
+  calls = []
+
+  def last(client, position, left):
+    calls.append((client, position, left))
+    return left - 1
+
+  indices = deal_blocks(labels, assignment, last)
+  assert as_lists(indices) == [[2, 3, 5], [1, 6, 0, 4]]
+  assert calls == [(0, 0, 3), (0, 1, 1), (1, 0, 2), (1, 1, 1)]
+  indices = deal_blocks(labels, assignment, lambda i, j, left: 0)
+  assert as_lists(indices) == [[0, 4, 3, 5], [1, 6, 2]]
+
+
+def test_blocks_may_be_empty():
+  assignment = np.array([[0, 1], [0, 1], [1, 0]])
+  indices = deal_blocks(np.array([0, 1]), assignment, lambda i, j, left: 0)
+  assert as_lists(indices) == [[0, 1], [], []]
+  check_partition(indices, 2)
+
+
+def test_pathological_blocks_of_classes_of_unequal_sizes():
+  labels = shuffled_labels([7, 4, 0, 9], 4)
+  sizes = {'num_clients': 4, 'num_classes': 4}
+  indices, _ = partition('pathological', labels, labels, **sizes)
+  check_partition(indices, 20)
+  want = [[4, 2, 0, 0], [0, 0, 0, 5], [3, 2, 0, 0], [0, 0, 0, 4]]
+  assert class_counts(labels, indices, 4).tolist() == want
+
+
+def test_classes_hand_rows_out_in_the_order_of_the_clients():
+  class Reverse:
+    def shuffle(self, rows):
+      rows[:] = rows[::-1].copy()
+
+  labels = np.array([0, 1, 0, 1, 0, 1, 0])
+  lists = np.array([[1, 0], [0, 1], [0, 2]])
+  parts = hand_out(lists, labels, Reverse())
+  assert as_lists(parts) == [[6, 4, 5, 3], [2, 1], [0]]
+
+
+def test_dirichlet_cuts_at_the_rounded_cumulative_proportions():
+  # Class 0 has 5 rows: 0.3 and 0.8 of them are 1.5 and 4, cut at 2 and 4;
+  # class 1 has 2: all for the last client, though its shares sum up to 0.9.
+  labels = np.array([0, 1, 0, 0, 1, 0, 0])
+  plan = np.array([[0.3, 0.5, 0.2], [0.0, 0.0, 0.9]])
+  rng = np.random.default_rng(0)
+  indices = Dirichlet().deal(plan, labels, rng)
+  assert class_counts(labels, indices, 2).tolist() == [[2, 0], [2, 0], [1, 2]]
+  check_partition(indices, 7)
+  firsts = {tuple(Dirichlet().deal(plan, labels, rng)[0]) for _ in range(30)}
+  assert len(firsts) > 5  # shuffled: not the same rows every time
+
+
+def test_capped_dirichlet_cuts_a_class():
+  # The second is full: 0.2, 0.3 and 0 of 0.5 are left; 3.6 is cut at 3.
+  shares = np.array([0.2, 0.5, 0.3, 0.0])
+  held = np.array([0, 10, 9, 0])
+  assert cut_class(shares, held, 9, mean=10).tolist() == [3, 3, 9]
+  assert cut_class(shares, np.array([12, 10, 10, 0]), 9, mean=10) is None
+  assert cut_class(np.full(4, np.nan), held, 9, mean=10) is None
+
+
+CIFAR = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
+
+
+@pytest.mark.parametrize(
+  ('shards', 'step', 'train', 'test'),
+  [
+    # 5,000 / 20 = 250 and v = 60: 250 + 60 (g - 2.5); a fifth for testing.
+    (2, 60, [160, 220, 280, 340], [32, 44, 56, 68]),
+    # 175, 225, .. and 35, 45, .. are rounded down to whole shards.
+    (10, 50, [170, 220, 270, 320], [30, 40, 50, 60]),
+    # The smallest may get nothing.
+    (2, 250 / 1.5, [0, 166, 332, 500], [0, 32, 66, 100]),
+  ],
+)
+def test_unbalanced_sizes_grow_from_group_to_group(shards, step, train, test):
+  indices = partition(
+    'unbalanced',
+    *CIFAR,
+    num_clients=20,
+    num_classes=10,
+    shards_per_client=shards,
+    group_size=5,
+    size_step=step,
+  )
+  for labels, rows, want in zip(CIFAR, indices, (train, test), strict=True):
+    assert [len(own) for own in rows] == np.repeat(want, 5).tolist()
+    counts = class_counts(labels, rows)[5:]  # some have none before
+    share = counts / counts.sum(1, keepdims=True)
+    if train[0]:  # the first and the last client share their classes
+      whole = class_counts(labels, rows)
+      whole = whole / whole.sum(1, keepdims=True)
+      np.testing.assert_allclose(whole, whole[::-1])
+    assert (counts > 0).sum(1).max() <= shards
+    assert len(np.unique(share, axis=0)) > 1
+
+
+def test_unbalanced_with_a_class_that_does_not_suffice():
+  """Class 0 has 5 of the requested 8 + 2: 4 and 1. Class 1 has enough."""
+  labels = np.array([0] * 5 + [1] * 15)
+  plan = Plan(np.array([[0, 1], [1, 0]]), np.array([1.6, 0.4]))
+  indices = Unbalanced(shards_per_client=2).deal(
+    plan, labels, np.random.default_rng(0)
+  )
+  assert class_counts(labels, indices, 2).tolist() == [[4, 8], [1, 2]]
+  assert len(np.unique(np.concatenate(indices))) == 15
+
+
+def test_semantic_clusters():
+  labels = np.array([3, 0, 1, 0, 3, 2, 1, 0, 3, 3])
+  plan = [
+    Cluster(np.array([0, 1]), np.array([2, 2]), 5),
+    Cluster(np.array([3]), np.array([3]), 4),
+    Cluster(np.array([2]), np.array([], int), 1),
+  ]
+  rng = np.random.default_rng(0)
+  parts = Semantic().deal(plan, labels, rng)
+  assert [len(rows) for rows in parts] == [2, 2, 3]
+  for rows, own in zip(parts, [[0, 1], [0, 1], [3]], strict=True):
+    assert {*labels[rows]} <= {*own}
+  firsts = {tuple(Semantic().deal(plan, labels, rng)[2]) for _ in range(30)}
+  assert len(firsts) > 10
+  # Twice the rows: the same shares of them, rounded down.
+  parts = Semantic().deal(plan, np.r_[labels, labels], rng)
+  assert [len(rows) for rows in parts] == [4, 4, 6]
+
+
+def one_by_one(total, least, drawn):
+  """Return the sizes by a loop that follows the paper's rule."""
+  sizes, left = [], total
+  for size in drawn:
+    if left <= least or size > left:
+      return sizes
+    sizes.append(int(size))
+    left -= size
+  return sizes
+
+
+@pytest.mark.parametrize('total', [0, 3, 9, 10, 11, 25, 100, 1234])
+def test_semantic_sizes_are_drawn_until_too_little_is_left(total):
+  for seed in range(200 if total < 100 else 20):
+    got = draw_sizes(total, 3, 9, np.random.default_rng(seed))
+    drawn = np.random.default_rng(seed).integers(3, 9, total // 3)
+    assert got.tolist() == one_by_one(total, 3, drawn)
+
+
+OWNERS = np.array([2, 0, 1, 0, 2, 2, 0, 1])
+TESTS = np.array([1, 0, 1])  # client 2 has none
+LABELS = np.arange(8) % 2, np.arange(3) % 2
+
+
+def natural(clients=(OWNERS, TESTS), num_clients=3, **settings):
+  return partition(
+    'natural',
+    *LABELS,
+    num_clients=num_clients,
+    num_classes=2,
+    clients=clients,
+    **settings,
+  )
+
+
+def test_a_natural_client_has_its_own_rows_in_their_order():
+  train, test = natural()
+  assert as_lists(train) == [[1, 3, 6], [2, 7], [0, 4, 5]]
+  assert as_lists(test) == [[1], [0, 2], []]
+  # Who holds a test does not matter where all have all.
+  _, test = natural((OWNERS, TESTS + 7), test_partition='whole')
+  assert as_lists(test) == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize(
+  ('clients', 'num_clients', 'words'),
+  [
+    (None, 3, 'dataset=npz with an array `clients`'),
+    ((OWNERS, TESTS), 2, 'num_clients: got 2, expected 3, the clients of the'),
+    ((OWNERS, TESTS), 100, 'num_clients: got 100, expected 3, '),
+    ((OWNERS + 1, TESTS), 3, 'client 0 has no training example'),
+    ((OWNERS * 2, TESTS), 3, 'client 1 has no training example'),
+    ((OWNERS, TESTS + 4), 3, 'client 3 has no training example'),
+    (
+      (np.where(OWNERS == 2, 10**9, OWNERS), TESTS),
+      3,
+      'client 2 has no training example',
+    ),
+  ],
+)
+def test_natural_clients_sentences(clients, num_clients, words):
+  assert words in refused(natural, clients, num_clients)
