@@ -29,7 +29,6 @@ SECTIONS = [
 ]
 PRINTED = {'finetuned': (66.5, 7.25, 'Doe 2031, Table 1', ('Misprinted?',))}
 SPACE = '\N{NO-BREAK SPACE}'
-FIRST, SECOND = np.array([90.0, 80.0, 70.0]), np.array([60.0, 70.0, 75.0])
 UNSEEN = {'std': 2.0, 'worst_decile': 30.0, 'num_clients': 3}
 
 
@@ -315,28 +314,6 @@ def test_the_page_has_unseen_clients_beside_those_who_took_part(tmp_path, runs):
     'FedAvg | 25.00 | 67.50 | 21.00 | 60.00 | -7.50 | 30.00 | 30.00 | 3'
   ]
   assert 'came after training' not in last_table(runs)
-
-
-# ---- a page that begins with a question
-
-
-def test_a_page_may_begin_with_a_question_and_its_answers(runs, two):
-  table = make_table('Answers', [Column('Answer')], [[Cell('<yes>')]])
-  names = ['one', 'two', 'three']
-  pair = page.Pair('A less B', 'fedbabu', FIRST, SECOND, names, 'a note')
-  begin = page.Opening('Which & why', 'It is better.', table)
-  text = page.render(runs, {runs[0]: PRINTED}, begin)
-  assert '<h1>Which &amp; why</h1>' in text and 'It is better.' in text
-  assert text.index('&lt;yes&gt;') < text.index('id="summary"')
-  # All below the head is that of the page without an opening.
-  assert text.partition('id="summary"')[2] == two.partition('id="summary"')[2]
-  text = page.render(runs, None, begin._replace(pairs=[pair]))
-  section = text.partition('Client by client')[2].partition('</section>')[0]
-  found = re.findall(r'<title>(\w+): .*?\((\S+)\)', section)
-  assert found == [*zip(names, ['+30.0', '+10.0', '-5.0'], strict=True)]
-  assert 'difference, points' in section and 'a note' in section
-  # The colour of its method, as in the rest of the page.
-  assert '<span class="method c1">A less B</span>' in section
 
 
 # ---- the command

@@ -29,15 +29,11 @@ def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
 
 
 def plot_gains(
-  change: Change,
-  names: Sequence[str],
-  ends: tuple[float, float],
-  *,
-  word: str = 'gain',
+  change: Change, names: Sequence[str], ends: tuple[float, float]
 ) -> Markup:
   """Draw the gain of every client, from the largest to the smallest.
 
-  `ends` are those of the axis; `word` names it.
+  `ends` are those of the axis.
   """
   gains = change.gains
   order = np.argsort(-gains, kind='stable')
@@ -45,7 +41,7 @@ def plot_gains(
   marks = ticks(*ends, 4)
   y = Scale(marks[0], marks[-1], HEIGHT - 10, 34)
   x = Scale(0, max(len(order), 1), LEFT, WIDTH - RIGHT)
-  parts = [text(0, 13, f'{word}, points', 'label')]
+  parts = [text(0, 13, 'gain, points', 'label')]
   parts += levels(y, marks, LEFT, WIDTH - RIGHT, differences=True)
   if len(order) > MAX_DOTS:  # one shape
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
@@ -69,5 +65,5 @@ def plot_gains(
         class_='bar' if gains[at] >= 0 else 'bar lost',
       )
     )
-  label = f'{change.label}: {word} of every client'
+  label = f'{change.label}: gain of every client'
   return drawing(WIDTH, HEIGHT, label, tag('g', *parts, class_=change.css))

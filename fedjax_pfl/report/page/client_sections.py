@@ -1,7 +1,6 @@
-"""The sections about the clients: accuracies, gains, examples, pairs."""
+"""The sections about the clients: accuracies, gains, examples."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -9,39 +8,13 @@ from fedjax_pfl.report.charts import panels
 from fedjax_pfl.report.charts.bars import ends_of, plot_gains
 from fedjax_pfl.report.charts.panels import Panel, Section
 from fedjax_pfl.report.charts.rows import (
-  Change,
   Levels,
   plot_clients,
   plot_levels,
 )
 from fedjax_pfl.report.page.groups import Group, views_in_words
-from fedjax_pfl.report.page.tables import Table
 
 MEASURES = (('mean', 'mean'), ('worst tenth', 'worst_decile'))
-
-
-class Pair(NamedTuple):
-  """The accuracies of the same clients with two methods, in percent."""
-
-  label: str
-  method: str  # the algorithm whose colour is used
-  first: np.ndarray  # [K]
-  second: np.ndarray  # [K]
-  names: Sequence[str]  # of the clients
-  note: str
-
-
-class Opening(NamedTuple):
-  """What a page may begin with: a question about its runs, and the answers.
-
-  Its heading and first sentence stand in the place of the page's own, a table
-  before the summary, and a chart for each pair of methods that share clients.
-  """
-
-  title: str
-  lead: str
-  table: Table
-  pairs: Sequence[Pair] = ()
 
 
 def spread(groups: Sequence[Group]) -> Section:
@@ -78,53 +51,20 @@ def spread(groups: Sequence[Group]) -> Section:
 def gains(groups: Sequence[Group]) -> Section | None:
   """Return each client's gain or loss; None without a view before."""
   shown = [group for group in groups if group.before is not None]
-  return _bars(
-    'What each client gained or lost',
-    'One bar for each client, from the largest gain to the largest loss',
-    'gain',
-    [(group.change, group.client_names, '') for group in shown],
-  )
-
-
-def pairs(opening: Opening, groups: Sequence[Group]) -> Section | None:
-  """Return the section of pairs; None without any."""
-  css = {group.first.method: group.css for group in groups}
-  return _bars(
-    'Client by client',
-    'One bar for each client: its accuracy with the first method less that '
-    'with the second, from the largest to the smallest',
-    'difference',
-    [
-      (
-        Change(one.label, css.get(one.method, ''), one.second, one.first),
-        one.names,
-        one.note,
-      )
-      for one in opening.pairs
-    ],
-  )
-
-
-def _bars(
-  title: str,
-  text: str,
-  word: str,
-  shown: Sequence[tuple[Change, Sequence[str], str]],
-) -> Section | None:
-  """Return a chart for each (change, names, note), on one axis."""
   if not shown:
     return None
-  ends = ends_of([change for change, *_ in shown])
-  figures = [
-    Panel(
-      change.label,
-      plot_gains(change, names, ends, word=word),
-      note or _describe_gains(change.gains),
-      css=change.css,
-    )
-    for change, names, note in shown
-  ]
-  return Section(title, f'{text}; all charts share one axis.', figures)
+  ends = ends_of([group.change for group in shown])
+  figures = []
+  for group in shown:
+    change = group.change
+    svg = plot_gains(change, group.client_names, ends)
+    words = _describe_gains(change.gains)
+    figures.append(Panel(group.label, svg, words, css=group.css))
+  words = (
+    'One bar for each client, from the largest gain to the largest loss; all '
+    'charts share one axis.'
+  )
+  return Section('What each client gained or lost', words, figures)
 
 
 def partition(groups: Sequence[Group]) -> Section:

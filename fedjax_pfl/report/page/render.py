@@ -22,7 +22,6 @@ from fedjax_pfl.report.page import (
   summary_tables,
   sweep_section,
 )
-from fedjax_pfl.report.page.client_sections import Opening
 from fedjax_pfl.report.page.groups import Group, common_settings, make_groups
 from fedjax_pfl.report.styles import style_of
 
@@ -48,11 +47,10 @@ def save(
   workdirs: Sequence[str | os.PathLike],
   out: str | os.PathLike,
   published: Published | None = None,
-  begin: Opening | None = None,
 ) -> pathlib.Path:
   """Write the page of finished runs to `out` (.html); return `out`."""
   out = check_output(out)
-  html = render(workdirs, published, begin)
+  html = render(workdirs, published)
   with atomic_files.writing_output('out', out):
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_files.write_bytes(out, html.encode())
@@ -76,11 +74,8 @@ def check_output(out: str | os.PathLike) -> pathlib.Path:
 def render(
   workdirs: Sequence[str | os.PathLike],
   published: Published | None = None,
-  begin: Opening | None = None,
 ) -> str:
   """Return the page of finished runs on one dataset.
-
-  It may `begin` with a question about them, and the answers.
 
   >>> html = render(['runs/fedavg', 'runs/fedbabu'])
   """
@@ -89,7 +84,6 @@ def render(
   is_chosen = sweep and sweep.on_validation
   title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
   sections = [
-    begin and client_sections.pairs(begin, groups),
     curve_sections.learning(groups),
     client_sections.spread(groups),
     client_sections.gains(groups),
@@ -97,14 +91,9 @@ def render(
     client_sections.partition(groups),
   ]
   return load_template(TEMPLATE).render(
-    title=begin.title if begin else title,
-    lead=begin.lead
-    if begin
-    else sweep_section.lead(sweep)
-    if is_chosen
-    else _lead(groups),
+    title=title,
+    lead=sweep_section.lead(sweep) if is_chosen else _lead(groups),
     facts=[(name, value) for name, value in _facts(groups, common) if value],
-    answers=begin and begin.table,
     sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods={group.css: style_of(group.first.method) for group in groups},
     summary=summary_tables.summary(groups, _printed(groups, published or {})),
