@@ -48,7 +48,7 @@ def run(
   """
   if huge_pages:
     pages.ask()
-  logging.set_verbosity(logging.WARNING)  # orbax logs every step
+  logging.set_verbosity(logging.WARNING)  # of libraries
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)

@@ -43,7 +43,7 @@ DRY_RUN = flags.DEFINE_bool(
 def main(overrides):
   del overrides  # cells have their own settings
   priority.lower(CORES.value)
-  logging.set_verbosity(logging.WARNING)  # orbax logs every step
+  logging.set_verbosity(logging.WARNING)  # of libraries
   # Imported here: threads of jax are to have the priority, too.
   from configs.leaderboard import load_form
   from configs.tables.common import load_configs, load_table

@@ -46,7 +46,7 @@ PROCESS_ID = flags.DEFINE_integer(
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)  # orbax logs every step
+  logging.set_verbosity(logging.WARNING)  # of libraries
   settings = commandline.read_settings(CONFIG.value, overrides)
   if not FORECAST.value:
     commandline.require('workdir')

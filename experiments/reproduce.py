@@ -48,7 +48,7 @@ MERGE = flags.DEFINE_list(
 
 def main(overrides):
   del overrides  # a table has its own settings
-  logging.set_verbosity(logging.WARNING)  # orbax logs every step
+  logging.set_verbosity(logging.WARNING)  # of libraries
   # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress

@@ -34,7 +34,7 @@ ONLY = {
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
-LATE |= {'orbax', 'tensorboardX', 'rich', 'pandas', 'jinja2'}
+LATE |= {'tensorboardX', 'rich', 'pandas', 'jinja2'}
 LATE |= {'wandb', 'mlflow'}  # optional
 
 

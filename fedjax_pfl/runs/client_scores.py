@@ -18,9 +18,9 @@ from fedjax_pfl.core.types import Scores
 
 # Fields of Scores that every view has; the others may be None.
 ALWAYS_SCORED = ('correct', 'count')
+CLASSES = ('train_classes', 'test_classes')
 VALIDATION = 'validation_'  # begins the names of these scores
 UNSEEN = 'unseen/'  # arrays of clients who came after training; no view's name
-OWN = 'own'  # the field of the user's metrics, which are stored by their names
 
 
 class Clients(NamedTuple):
@@ -39,9 +39,25 @@ class Clients(NamedTuple):
 
 def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   """Return the arrays of all clients by their names in clients.npz."""
-  arrays = _arrays_of(clients)
+  named = {'ids': clients.ids, 'train_count': clients.train_count}
+  named |= {name: getattr(clients, name) for name in CLASSES}
+  for view, score in clients.scores.items():
+    fields = {**score._asdict(), **(score.own or {})}
+    fields.pop('own')
+    named |= {f'{view}/{field}': array for field, array in fields.items()}
+  if clients.validation is not None:
+    for field in ALWAYS_SCORED:
+      named[VALIDATION + field] = getattr(clients.validation, field)
+  arrays = {
+    name: np.asarray(array, np.int32 if name in CLASSES else None)
+    for name, array in named.items()
+    if array is not None
+  }
+  for name, array in arrays.items():
+    shape = array.shape[:1] if name in CLASSES else array.shape
+    assert shape == arrays['ids'].shape, (name, array.shape)
   if clients.unseen is not None:
-    for name, array in _arrays_of(clients.unseen).items():
+    for name, array in as_arrays(clients.unseen).items():
       arrays[f'{UNSEEN}{name}'] = array
   return arrays
 
@@ -52,56 +68,24 @@ def from_arrays(named: Mapping[str, np.ndarray], path: pathlib.Path) -> Clients:
   for name, array in named.items():
     own = name.removeprefix(UNSEEN)
     (arrays if own == name else unseen)[own] = array
-  clients = _clients_of(arrays, path)
-  if unseen:
-    clients = clients._replace(unseen=_clients_of(unseen, path))
-  return clients
-
-
-def _arrays_of(clients: Clients) -> dict[str, np.ndarray]:
-  """Return the arrays of these clients, without those who came later."""
-  ids, train_count, scores, *counts, _, validation = clients
-  arrays = {'ids': np.asarray(ids), 'train_count': np.asarray(train_count)}
-  classes = dict(zip(('train_classes', 'test_classes'), counts, strict=True))
-  for name, array in classes.items():
-    if array is not None:
-      arrays[name] = np.asarray(array, np.int32)
-  for view, score in scores.items():
-    for field, array in {**score._asdict(), **(score.own or {})}.items():
-      if array is not None and field != OWN:
-        arrays[f'{view}/{field}'] = np.asarray(array)
-  if validation is not None:
-    for field in ALWAYS_SCORED:
-      arrays[VALIDATION + field] = np.asarray(getattr(validation, field))
+  by_view: dict[str, dict[str, np.ndarray]] = {}
   for name, array in arrays.items():
-    shape = array.shape[:1] if name in classes else array.shape
-    assert shape == arrays['ids'].shape, (name, array.shape)
-  return arrays
-
-
-def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
-  """Return the clients of these arrays, without those who came later."""
-  views = dict.fromkeys(name.rpartition('/')[0] for name in arrays)
-  maybe_scored = [
-    name for name in Scores._fields if name not in (*ALWAYS_SCORED, OWN)
-  ]
+    view, slash, field = name.rpartition('/')
+    if slash:
+      by_view.setdefault(view, {})[field] = array
+  validation = {
+    name.removeprefix(VALIDATION): array
+    for name, array in arrays.items()
+    if name.startswith(VALIDATION)
+  }
   try:
-    scores = {
-      view: Scores(
-        **{field: arrays[f'{view}/{field}'] for field in ALWAYS_SCORED},
-        **{field: arrays.get(f'{view}/{field}') for field in maybe_scored},
-        own=_own_metrics(arrays, view),
-      )
-      for view in views
-      if view
-    }
     return Clients(
       arrays['ids'],
       arrays['train_count'],
-      scores,
-      arrays.get('train_classes'),
-      arrays.get('test_classes'),
-      validation=_validation_in(arrays),
+      {view: _scores(fields, f'{view}/') for view, fields in by_view.items()},
+      *(arrays.get(name) for name in CLASSES),
+      from_arrays(unseen, path) if unseen else None,
+      _scores(validation, VALIDATION) if validation else None,
     )
   except KeyError as error:
     raise bad_input(
@@ -113,21 +97,11 @@ def _clients_of(arrays: dict[str, np.ndarray], path: pathlib.Path) -> Clients:
     ) from error
 
 
-def _validation_in(arrays: Mapping[str, np.ndarray]) -> Scores | None:
-  names = [VALIDATION + field for field in ALWAYS_SCORED]
-  if names[0] not in arrays:
-    return None
-  return Scores(*(arrays[name] for name in names))
-
-
-def _own_metrics(
-  arrays: Mapping[str, np.ndarray], view: str
-) -> dict[str, np.ndarray] | None:
-  """Return the user's metrics of a view: all that is no field of Scores."""
-  fields = [name.rpartition('/') for name in arrays]
-  own = {
-    name: arrays[f'{view}/{name}']
-    for known, _, name in fields
-    if known == view and name not in Scores._fields
-  }
-  return own or None
+def _scores(fields: dict[str, np.ndarray], prefix: str) -> Scores:
+  """Return the scores of a view; all that is no field of Scores is `own`."""
+  for name in ALWAYS_SCORED:
+    if name not in fields:
+      raise KeyError(prefix + name)
+  known = {name: fields[name] for name in fields if name in Scores._fields}
+  own = {name: fields[name] for name in fields if name not in known}
+  return Scores(**known, own=own or None)

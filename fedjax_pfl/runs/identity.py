@@ -35,13 +35,24 @@ def open_directory(
   `lock.release`.
   """
   now = {'config': _plain_config(config), 'data': data, **provenance()}
+
+  def is_started(log: Callable[[str], None]) -> bool:
+    """Return whether the run was started there; refuse another one."""
+    stored = _read(path)
+    if stored is None:
+      return False
+    if not os.access(path, os.W_OK | os.X_OK):
+      raise PermissionError('not allowed to write here')
+    config = _completed(stored['config'], now['config'], defaults or {})
+    _compare(path, {**stored, 'config': config}, now, log, resumable)
+    return True
+
   try:
     path.mkdir(parents=True, exist_ok=True)
-    # Nothing is written yet.
-    _check(path, now, lambda text: None, resumable, defaults or {})
+    is_started(lambda text: None)  # nothing is written yet
     lock.acquire(path)
     try:
-      if not _check(path, now, log, resumable, defaults or {}):
+      if not is_started(log):
         atomic_files.remove_temporary(path)
         atomic_files.write_json(path / CONFIG, now)
     except BaseException:
@@ -60,22 +71,16 @@ def open_directory(
     ) from error
 
 
-def _check(
-  path: pathlib.Path,
-  now: dict[str, Any],
-  log: Callable[[str], None],
-  resumable: Collection[str],
-  defaults: Mapping[str, Any],
-) -> bool:
-  """Return whether the run was started there; refuse another one."""
-  stored = _read(path)
-  if stored is None:
-    return False
-  if not os.access(path, os.W_OK | os.X_OK):
-    raise PermissionError('not allowed to write here')
-  stored['config'] = _completed(stored['config'], now['config'], defaults)
-  _compare(path, stored, now, log, resumable)
-  return True
+def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Return {'hp.lr': 0.1} for {'hp': {'lr': 0.1}}."""
+  flat = {}
+  for key, value in config.items():
+    name = f'{prefix}{key}'
+    if isinstance(value, Mapping) and value:
+      flat |= flatten(value, f'{name}.')
+    else:
+      flat[name] = value
+  return flat
 
 
 def _completed(
@@ -93,18 +98,6 @@ def _completed(
     elif all(isinstance(value, Mapping) for value in values):
       completed[name] = _completed(*values)
   return completed
-
-
-def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Return {'hp.lr': 0.1} for {'hp': {'lr': 0.1}}."""
-  flat = {}
-  for key, value in config.items():
-    name = f'{prefix}{key}'
-    if isinstance(value, Mapping) and value:
-      flat |= flatten(value, f'{name}.')
-    else:
-      flat[name] = value
-  return flat
 
 
 def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,11 +128,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
   if CONFIG in names:
     try:
       stored = json.loads((path / CONFIG).read_bytes())
-      return {
-        **stored,
-        'config': dict(stored['config']),
-        'data': stored['data'],
-      }
+      return {**stored, 'config': {**stored['config']}, 'data': stored['data']}
     except (ValueError, TypeError, KeyError) as error:
       if not others:  # nothing was computed yet
         return None
@@ -201,30 +190,26 @@ def _compare(
 
 
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
-  names = [
-    name
+  pairs = {
+    name: (stored.get(name, ABSENT), given.get(name, ABSENT))
     for name in {**stored, **given}
-    if stored.get(name, ABSENT) != given.get(name, ABSENT)
-  ]
+  }
+  pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+  before = {name: pair[0] for name, pair in pairs.items()}
+  is_own_code = all(_code(old) == _code(new) for old, new in pairs.values())
   return bad_input(
     'config',
-    got={name: given.get(name, ABSENT) for name in names},
-    expected=(
-      f'the config of {path}, where these are '
-      f'{ {name: stored.get(name, ABSENT) for name in names} }'
-    ),
+    got={name: pair[1] for name, pair in pairs.items()},
+    expected=f'the config of {path}, where these are {before}',
     choices=['another --workdir', 'the settings of that run'],
     cause='a file of your own code was changed: with it, it is another run; '
     'put the file back to continue this one'
-    if all(_is_same_code(stored.get(name), given.get(name)) for name in names)
+    if is_own_code
     else 'a setting was changed and the directory was not',
   )
 
 
-def _is_same_code(before: Any, now: Any) -> bool:
-  """Return whether two values name the same code, in files that differ."""
-  before, now = (
-    [without_digest(name) for name in (one if isinstance(one, list) else [one])]
-    for one in (before, now)
-  )
-  return before == now
+def _code(value: Any) -> list[Any]:
+  """Return the names of code, whatever its files hold."""
+  values = value if isinstance(value, list) else [value]
+  return [without_digest(name) for name in values]

@@ -103,7 +103,7 @@ class Run:
   def log(self, **numbers: Any) -> None:
     """Append one line of metrics: `log(round=8, loss=1.2)`.
 
-    Log before `save_checkpoint` of the same round: `rewind` drops lines after
+    Log before `save_checkpoint` of the same round: `resume` drops lines after
     the checkpoint, and cannot restore earlier ones. NaN and infinity become
     null.
     """
@@ -120,19 +120,6 @@ class Run:
       stream.flush()
       os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
     self._tracking.log(record['round'], now, numbers)
-
-  def rewind(self, last_round: int | None) -> None:
-    """Drop the metrics after `last_round` (None: all) and a torn last line."""
-    path = self.path / METRICS
-    if not path.exists():
-      return
-    lines = path.read_bytes().splitlines(keepends=True)
-    limit = -1 if last_round is None else last_round
-    earlier = [line for line in lines if _round_of(line) <= limit]
-    if earlier != lines:
-      with atomic_files.writing(path):
-        atomic_files.write_bytes(path, b''.join(earlier))
-    self._tracking.rewind(limit)
 
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
     """Save the state after `step` rounds; the newest two are kept."""
@@ -157,16 +144,23 @@ class Run:
   def resume(
     self, like: PyTree | Callable[[int], PyTree]
   ) -> tuple[int, PyTree] | None:
-    """Return `restore_checkpoint(like)`, with the metrics rewound to it.
+    """Return `restore_checkpoint(like)`, without the metrics after it.
 
-    The run starts, or continues, at its tracker as well.
+    A torn last line goes, too. The run starts, or continues, at its tracker.
     """
     restored = self.restore_checkpoint(like)
+    path, last = self.path / METRICS, -1
     if restored:
-      step = restored[0]
-      checksum = checkpoint.read_metadata(self._checkpoints, step)
-      checksums.check_metrics(self.path / METRICS, checksum, step, self._log)
-    self.rewind(restored[0] if restored else None)
+      last = restored[0]
+      checksum = checkpoint.read_metadata(self._checkpoints, last)
+      checksums.check_metrics(path, checksum, last, self._log)
+    if path.exists():
+      lines = path.read_bytes().splitlines(keepends=True)
+      earlier = [line for line in lines if _round_of(line) <= last]
+      if earlier != lines:
+        with atomic_files.writing(path):
+          atomic_files.write_bytes(path, b''.join(earlier))
+      self._tracking.rewind(last)
     self._tracking.start()
     return restored
 
@@ -251,11 +245,7 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
 
 def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return result.json of a finished run."""
-  path = _existing(workdir, RESULT)
-  try:
-    return checksums.read_result(path, CLIENTS)[0]
-  except ValueError as error:
-    raise _damaged_json(path) from error
+  return _read_result(workdir)[0]
 
 
 def is_finished(workdir: str | os.PathLike) -> bool:
@@ -268,11 +258,7 @@ def is_finished(workdir: str | os.PathLike) -> bool:
 def check_clients(workdir: str | os.PathLike) -> None:
   """Refuse a finished run whose clients.npz is not as the run wrote it."""
   path = pathlib.Path(workdir)
-  result = _existing(workdir, RESULT)
-  try:
-    digests = checksums.read_result(result, CLIENTS)[1]
-  except ValueError as error:
-    raise _damaged_json(result) from error
+  digests = _read_result(workdir)[1]
   if atomic_files.sha256(path / CLIENTS) == digests[CLIENTS]:
     return
   raise bad_input(
@@ -301,6 +287,16 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
   return from_arrays(atomic_files.read_npz(path), path)
 
 
+def _read_result(
+  workdir: str | os.PathLike,
+) -> tuple[dict[str, Any], dict[str, str]]:
+  path = _existing(workdir, RESULT)
+  try:
+    return checksums.read_result(path, CLIENTS)
+  except ValueError as error:
+    raise _damaged_json(path) from error
+
+
 def _round_of(line: bytes) -> float:
   """Return the round of a line of metrics; infinity if the line is torn."""
   try:
@@ -313,20 +309,16 @@ def _existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
   path = pathlib.Path(workdir) / name
   if path.is_file():
     return path
+  # Run directories beside this one: a sweep has hundreds.
+  beside = [str(file.parent) for file in path.parent.parent.glob(f'*/{name}')]
+  meant = str(path.parent)
+  near = difflib.get_close_matches(meant, beside, n=MAX_CHOICES, cutoff=0)
   raise bad_input(
     'run',
     got=str(workdir),
     expected=f'a run directory that holds {name}',
-    choices=_nearest_runs(path.parent, name),
+    choices=sorted(near),
     cause='a mistyped path, or a run that has not got that far',
-  )
-
-
-def _nearest_runs(path: pathlib.Path, name: str) -> list[str]:
-  """Return run directories beside this one: a sweep has hundreds."""
-  found = [str(file.parent) for file in path.parent.glob(f'*/{name}')]
-  return sorted(
-    difflib.get_close_matches(str(path), found, n=MAX_CHOICES, cutoff=0)
   )
 
 

@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_is_told(runs):
   workdir = folder / 'stopped'
   lines = finish(start(workdir, folder / 'compiled'), workdir).splitlines()
   line = next(line for line in lines if 'is damaged' in line)
-  assert line.startswith(f'Checkpoint {newest} (state/')
+  assert line.startswith(f'Checkpoint {newest} (state.npz')
   assert 'was changed or cut short' in line
   assert line.endswith(f'continuing from {newest - 1}.')
   assert f'Continuing after round {newest - 1} of {ROUNDS}.' in lines
