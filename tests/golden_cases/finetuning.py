@@ -38,16 +38,15 @@ def check_finetuning(case):
 
   @stepwise
   def run(data):
-    infos = []
+    fits = []
 
-    def recorded(*args, fit=local_training.fit_with_snapshots, **kwargs):
-      models, info = fit(*args, **kwargs)
-      infos.append(info)
-      return models, info
+    def recorded(*args, fit=local_training.fit, **kwargs):
+      fits.append(fit(*args, **kwargs))
+      return fits[-1]
 
-    with mock.patch.object(local_training, 'fit_with_snapshots', recorded):
+    with mock.patch.object(local_training, 'fit', recorded):
       models = personalization.finetune(task, start, data, KEY(0), personal)
-    return models['finetuned'], infos[0]
+    return models['finetuned'], fits[0][1]
 
   def evaluate(params, x, y):
     mask = jnp.ones(len(x))
