@@ -1,4 +1,7 @@
-"""Scores of batches, of blocks of clients, of views."""
+"""Scores of batches, of blocks of clients, of views.
+
+Single predictions are compared with scikit-learn's in tests/properties.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +23,13 @@ from helpers import (
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.data import partition, stack_clients
-from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import (
   check_views,
   evaluate_clients,
   make_evaluate,
   view_names,
 )
-from fedjax_pfl.evaluation.metrics import score_classes, score_view
+from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.federated.rounds import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -73,61 +74,6 @@ def test_score_against_numpy(count):
   log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
   losses = -log_p[np.arange(count), y]
   np.testing.assert_allclose(got.loss, losses.mean(), rtol=1e-5)
-
-
-def test_classes_against_numpy():
-  """Correct predictions and examples, class by class; 10 = 4 + 4 + 2."""
-  data = client_of(make_data((10, 12), seed=2), 0)
-  got = score_classes(CLASSES, TASK.logits, PARAMS, data, TASK.normalise, 4)
-  batches, y = batches_of(data, 10, 4)
-  guess = [numpy_logits(PARAMS, batch).argmax(1) for batch in batches]
-  hit = np.concatenate(guess) == y
-  assert 0 < hit.sum() < 10
-  assert got.count.tolist() == np.bincount(y, minlength=CLASSES).tolist()
-  assert got.correct.tolist() == np.bincount(y[hit], minlength=CLASSES).tolist()
-
-
-def test_client_without_tests_scores_nothing():
-  data = client_of(TEST, TEST_COUNTS.index(0))
-  got = score_view(TASK.logits, PARAMS, data, TASK.normalise)
-  assert (got.correct, got.count, got.loss) == (0, 0, 0)
-
-
-def test_all_classes_compete():
-  """A class that no test example has is still predicted, and wrong."""
-  data = TEST._replace(y=jnp.ones_like(TEST.y))
-
-  def predict(view, x, mask):
-    return jnp.tile(jnp.array([0.0, 1.0, 2.0]), (len(x), 1))
-
-  got = score_view(predict, (), client_of(data, 0), TASK.normalise)
-  assert (got.correct, got.count) == (0, 3)
-
-
-@pytest.mark.parametrize('shards, deviation', [(10, 3.1), (50, 1.4)])
-def test_constant_predictor(shards, deviation):
-  """100 clients, 100 classes: 1.00 % on average, with a deviation.
-
-  A client's hits are its shards of the one class: binomial, whose deviation
-  is sqrt(s * 0.01 * 0.99) shards of 100 / s images.
-  """
-  y = np.repeat(np.arange(100), 100)
-  sizes = {'num_clients': 100, 'num_classes': 100, 'shards_per_client': shards}
-  _, test = partition('shards', y, y, **sizes, seed=0)
-  data = stack_clients(Images(np.zeros((len(y), 1, 1, 1), np.uint8), y), test)
-
-  def predict(view, x, mask):
-    return jnp.tile(jax.nn.one_hot(17, 100), (len(x), 1))
-
-  def score(index, count):
-    one = data._replace(index=index, count=count)
-    return score_view(predict, (), one, lambda x, key: x.astype(float))
-
-  scores = jax.jit(jax.vmap(score))(data.index, data.count)
-  accuracy = 100 * np.asarray(scores.correct) / np.asarray(scores.count)
-  assert len(accuracy) == 100
-  np.testing.assert_allclose(accuracy.mean(), 1.0)
-  np.testing.assert_allclose(accuracy.std(), deviation, atol=0.3)
 
 
 # ---- all views of all clients ----------------------------------------------
