@@ -27,7 +27,7 @@ from fedjax_pfl.evaluation.differences import MIN_SEEDS, Score
 from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.reproduction.cells import OF_SERVER, Cell, Published, Reading
 from fedjax_pfl.reproduction.plan import Evaluation, evaluation_of
-from fedjax_pfl.reproduction.results import Found, Results, Row
+from fedjax_pfl.reproduction.results import Results, Row, StoredEvaluation
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 
@@ -162,7 +162,7 @@ def measure(
     return None
   row = {}
   if found := find(results, key, evaluation.key, reading):
-    score, data = score_of(found, reading), found.evaluation.run.data
+    score, data = score_of(found, reading), found.run.data
   elif row := _row(results, key, evaluation, reading):
     score, data = score_of_row(row), row['data']
   else:
@@ -179,35 +179,34 @@ def measure(
 
 def find(
   results: Results, key: str, evaluation: str, reading: Reading
-) -> Found | None:
-  """Return the results that hold the number of a reading, or None."""
+) -> StoredEvaluation | None:
+  """Return the evaluation that holds the number of a reading, or None."""
   # Numbers of the server's model are stored with its view.
   is_server = reading.measure in OF_SERVER
   view = reading.view if is_server else reading.stored_name
   return results.find(key, evaluation, view)
 
 
-def score_of(found: Found, reading: Reading) -> Score:
+def score_of(one: StoredEvaluation, reading: Reading) -> Score:
   """Return our number; of clients with their accuracies, else of images."""
   if reading.measure not in OF_SERVER:
-    summary = summarise(found.scores, found.train_count)
-    clients = accuracies(found.scores, found.train_count)
+    clients = one.clients
+    given = clients.scores[reading.stored_name], clients.train_count
+    summary = summarise(*given)
     size = summary['num_clients']
-    return Score(1, summary['mean'], summary['std'], size, clients)
-  numbers = found.evaluation.result.get('global')
+    return Score(1, summary['mean'], summary['std'], size, accuracies(*given))
+  numbers = one.result.get('global')
   if not numbers:
     raise bad_input(
       'eval_global_model',
-      got=f'{found.evaluation.run.path} without numbers of a global model',
+      got=f'{one.run.path} without numbers of a global model',
       expected='a run with eval_global_model=True',
       cause='a cell of configs/tables whose config does not evaluate it',
     )
-  of_measure = {
-    'global': lambda: numbers['accuracy'],
-    'global_top5': lambda: numbers['top5'],
-    'global_last10': lambda: numbers['last10']['mean'],
-  }
-  mean = of_measure[reading.measure]()
+  if reading.measure == 'global_last10':
+    mean = numbers['last10']['mean']
+  else:
+    mean = numbers['top5' if reading.measure == 'global_top5' else 'accuracy']
   return Score(1, mean, None, numbers.get('count', 0))
 
 

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import Scores
 from fedjax_pfl.reproduction import merge
 from fedjax_pfl.reproduction.plan import Training
 from fedjax_pfl.runs import identity, run_dir
@@ -70,15 +69,6 @@ class StoredEvaluation(NamedTuple):
     """Return which run gave the numbers, and where, for a message."""
     commit = (self.stored.get('commit') or 'unknown')[:12]
     return f'{self.path} (commit {commit}, {machine_of(self.stored)})'
-
-
-class Found(NamedTuple):
-  """The scores of one view of one evaluation."""
-
-  ids: Any  # [K]
-  train_count: Any  # [K]
-  scores: Scores  # [K]
-  evaluation: StoredEvaluation
 
 
 class Results:
@@ -155,14 +145,14 @@ class Results:
     """Yield every evaluation; of one that two directories have, the first."""
     return (one for read in self._read.values() for one in read)
 
-  def find(self, training: str, evaluation: str, view: str) -> Found | None:
-    """Return the results of a view under these keys, or None."""
+  def find(
+    self, training: str, evaluation: str, view: str
+  ) -> StoredEvaluation | None:
+    """Return the evaluation under these keys that has a view, or None."""
     for one in self.evaluations():
-      if (one.run.key, one.key) == (training, evaluation):
-        clients = one.clients
-        if view in clients.scores:
-          scores = clients.scores[view]
-          return Found(clients.ids, clients.train_count, scores, one)
+      is_same = (one.run.key, one.key) == (training, evaluation)
+      if is_same and view in one.clients.scores:
+        return one
     return None
 
   def key_of(self, training: Training) -> str:

@@ -11,13 +11,6 @@ from fedjax_pfl.reproduction.queue import states
 from fedjax_pfl.reproduction.queue.entries import load_queue
 
 QUEUE = Path(__file__).parents[2] / 'results' / 'queue.toml'
-FEW = {'fedbabu', 'fedavg', 'fedper', 'fedrep', 'local_only'}
-OTHERS = {'ditto', 'lg_fedavg', 'per_fedavg'}
-TWO_CLASSES = {
-  'classes_per_client': 2,
-  'num_clients': 40,
-  'dataset': 'cifar10',
-}
 
 
 @pytest.fixture(scope='module')
@@ -25,39 +18,18 @@ def queue():
   return load_queue(QUEUE, load_table)  # every entry names cells
 
 
-@pytest.mark.parametrize(
-  ('claim', 'table', 'fields', 'methods'),
-  [
-    ('a', 'fedbabu/13', {'shards_per_client': 5}, FEW | OTHERS),
-    (
-      *('a', 'fedbabu/12'),
-      {'shards_per_client': 5, 'client_fraction': 0.1, 'local_epochs': 10},
-      {'fedbabu', 'fedavg'},
-    ),
-    ('d', 'fedbabu/13', {'shards_per_client': 2}, FEW),
-    ('d', 'fedbabu/13', {'shards_per_client': 10}, FEW),
-    (
-      *('b', 'superfed/1', {'rounds': 200, 'num_clients': 100}),
-      {'superfed_mm', 'fedavg'},
-    ),
-    ('c', 'fedconcat/1', TWO_CLASSES, {'fedconcat', 'fedavg'}),
-    ('f', 'fedconcat/1', TWO_CLASSES, {'moon', 'fedprox', 'fedrs', 'fedlc'}),
-    (
-      *('e', 'fedbabu/5', {'model': 'mobilenet', 'shards_per_client': 10}),
-      {'fedbabu', 'fedavg'},
-    ),
-  ],
-)
-def test_the_queue_has_the_cells_of_a_claim(
-  queue, claim, table, fields, methods
-):
-  assert methods == {
+def test_the_queue_has_the_whole_row_of_the_first_claim(queue):
+  """Cells of other claims are compared by claim_docs_test.py."""
+  cells = [
     cell.published.algorithm
     for entry in queue.entries
-    if (entry.claim, entry.table.name) == (claim, table)
+    if (entry.claim, entry.table.name) == ('a', 'fedbabu/13')
     for cell in entry.cells
-    if fields.items() <= cell.settings.items()
-  }
+  ]
+  assert sorted(cells) == [
+    *('ditto', 'fedavg', 'fedbabu', 'fedper', 'fedrep', 'lg_fedavg'),
+    *('local_only', 'per_fedavg'),
+  ]
 
 
 def test_the_queue_is_in_the_order_of_its_worth(queue):

@@ -31,19 +31,11 @@ METRICS = {
 # Of ours, on the digits.
 FILES = [path.stem for path in common.config_files() if path.stem != 'digits']
 NUMBER = r'(\d+\.\d+)(?: \+- (\d+\.\d+))?'
-LINE = re.compile(rf'Published \((\w+/\w+), ([\w-]+)\): {NUMBER}')
-MORE = re.compile(rf'  {NUMBER}((?: +--config\.\S+)+)')
+FIELDS = r'((?: +--config\.\S+)*)'
+LINE = re.compile(rf'Published \((\w+/\w+), ([\w-]+)\): ({NUMBER})')
 GRID = re.compile(r'Published \((\w+/\w+)\) +(\S.*)')
-ROW = re.compile(rf'  (\w+)((?: +{NUMBER})+)((?: +--config\.\S+)*)')
+ROW = re.compile(rf'  (?:([a-z]\w*) +)?({NUMBER}(?: +{NUMBER})*){FIELDS}')
 COLUMN = re.compile(r'  (\S+)((?: +--config\.\S+)+)')
-
-
-class Command(NamedTuple):
-  """A command of a docstring, without the program."""
-
-  config: str  # configs/FILE.py[:ARGUMENT]
-  fields: dict[str, str]
-  workdir: str
 
 
 class Quoted(NamedTuple):
@@ -53,7 +45,8 @@ class Quoted(NamedTuple):
   metric: str  # '' where the column is no metric
   mean: float
   std: float | None
-  command: Command
+  config: str  # configs/FILE.py[:ARGUMENT]
+  fields: dict[str, str]
 
 
 def lines_of(file):
@@ -62,71 +55,48 @@ def lines_of(file):
 
 
 def fields_of(text):
-  pairs = [word.removeprefix('--config.') for word in shlex.split(text)]
+  pairs = [word.removeprefix('--config.') for word in text.split()]
   return dict(pair.split('=', 1) for pair in pairs)
 
 
-def read_command(line):
-  config, *fields, workdir = shlex.split(line)[2:]
-  return Command(
-    config.removeprefix('--config='),
-    fields_of(shlex.join(fields)),
-    workdir.removeprefix('--workdir='),
-  )
-
-
+@functools.cache
 def read(file):
-  """Return the commands of a docstring, and its quoted numbers."""
+  """Return {workdir: (config, fields)} of the commands, and quoted numbers."""
   lines = lines_of(file)
   columns = {m[1]: fields_of(m[2]) for m in map(COLUMN.fullmatch, lines) if m}
-  commands, quoted, table, heads = [], [], '', []
+  commands, quoted, table = {}, [], ''
   for line in lines:
     if line.startswith('  python '):
-      commands.append(read_command(line))
-    elif match := LINE.fullmatch(line):
-      table, heads = match[1], [match[2]]
-      quoted.append(quote(table, heads[0], match[3], match[4], commands[-1]))
-    elif table and (match := MORE.fullmatch(line)):
-      own = with_fields(commands[-1], fields_of(match[3]))
-      quoted.append(quote(table, heads[0], match[1], match[2], own))
+      config, *words, workdir = shlex.split(line)[2:]
+      config, fields = (
+        config.removeprefix('--config='),
+        fields_of(' '.join(words)),
+      )
+      commands[workdir.removeprefix('--workdir=')] = config, fields
     elif match := GRID.fullmatch(line):
       table, heads = match[1], match[2].split()
-    elif table and (match := ROW.fullmatch(line)):
-      own = with_argument(commands[-1], match[1])
-      own = with_fields(own, fields_of(match[5]))
+    elif match := LINE.fullmatch(line):
+      table, heads, line = match[1], [match[2]], f'  {match[3]}'
+    if table and (match := ROW.fullmatch(line)):
+      own = config
+      if match[1]:
+        own = f'{config.partition(":")[0]}:{match[1]}'
       numbers = re.findall(NUMBER, match[2])
       for head, (mean, std) in zip(heads, numbers, strict=False):
-        cell = with_fields(own, columns.get(head, {}))
-        quoted.append(quote(table, head, mean, std or None, cell))
-    else:
+        more = {**fields, **fields_of(match[7]), **columns.get(head, {})}
+        number = float(mean), float(std) if std else None
+        quoted.append(Quoted(table, METRICS.get(head, ''), *number, own, more))
+    elif not line.startswith('Published'):
       table = ''
   return commands, quoted
 
 
-def quote(table, head, mean, std, command):
-  metric = METRICS.get(head, '')
-  return Quoted(
-    table, metric, float(mean), None if std is None else float(std), command
-  )
-
-
-def with_fields(command, fields):
-  return command._replace(fields={**command.fields, **fields})
-
-
-def with_argument(command, argument):
-  return command._replace(
-    config=f'{command.config.partition(":")[0]}:{argument}'
-  )
-
-
-def train(command, commands):
+def train(config, fields, commands):
   """Return settings and training key, also of the run at init_from."""
-  settings = parse_config(read_settings(command.config, command.fields))
+  settings = parse_config(read_settings(config, fields))
   start = ''
   if settings.init_from:
-    (first,) = (one for one in commands if one.workdir == settings.init_from)
-    start = train(first, commands)[1]
+    start = train(*commands[settings.init_from], commands)[1]
   return settings, keys.training_key(settings, '', start)
 
 
@@ -134,16 +104,6 @@ def train(command, commands):
 def evaluations(table):
   """Return (cell, its evaluation) for every cell of a table."""
   return [(cell, evaluation_of(cell, 0)) for cell in load_table(table).cells]
-
-
-def differences(settings, other):
-  """Return the fields that differ, for the message of a failed test."""
-  one, two = keys.flat(settings), keys.flat(other)
-  return {
-    name: (one.get(name), two.get(name))
-    for name in one.keys() | two.keys()
-    if one.get(name) != two.get(name)
-  }
 
 
 ALL = [(file, number) for file in FILES for number in read(file)[1]]
@@ -155,7 +115,7 @@ ALL = [(file, number) for file in FILES for number in read(file)[1]]
   ids=[f'{file} {number.table} {number.mean}' for file, number in ALL],
 )
 def test_the_command_is_the_training_of_the_number(file, number):
-  settings, key = train(number.command, read(file)[0])
+  settings, key = train(number.config, number.fields, read(file)[0])
   cells = [
     (cell, evaluation)
     for cell, evaluation in evaluations(number.table)
@@ -166,7 +126,10 @@ def test_the_command_is_the_training_of_the_number(file, number):
   ]
   assert cells, f'{number.table} has no such number of {settings.algorithm}'
   found = [one for one in cells if one[1].training.identity == key]
-  assert found, differences(cells[0][1].training.settings, settings)
+  near = keys.flat(cells[0][1].training.settings).items()
+  assert found, [
+    pair for pair in near if pair not in keys.flat(settings).items()
+  ]
   cell, evaluation = found[0]
   assert keys.evaluation_key(settings) == evaluation.key
   views = {*settings.evaluation.views, *settings.evaluation.eval_views}
@@ -180,23 +143,16 @@ def test_no_published_number_is_quoted_in_another_form(file):
   """Else nothing would compare it: also of a method's name without a row."""
   printed = {(row.mean, row.std) for row in published.load()}
   text = ' '.join(lines_of(file))
-  pairs = [
-    (float(mean), float(std))
-    for mean, std in re.findall(r'(\d+\.\d+)\s\+-\s+(\d+\.\d+)', text)
-  ]
-  read_pairs = [(one.mean, one.std) for one in read(file)[1]]
-  assert [pair for pair in pairs if pair in printed] == [
-    pair for pair in read_pairs if pair[1] is not None
-  ]
-  assert ('Published' in text) == bool(read_pairs)
+  found = re.findall(r'(\d+\.\d+)\s\+-\s+(\d+\.\d+)', text)
+  pairs = [(float(mean), float(std)) for mean, std in found]
+  read_pairs = [(one.mean, one.std) for one in read(file)[1] if one.std]
+  assert [pair for pair in pairs if pair in printed] == read_pairs
+  assert ('Published' in text) == bool(read(file)[1])
 
 
 def test_every_form_is_read():
   """Of the numbers of the configs none is lost by the reader."""
   assert len(ALL) >= 70
-  assert {number.table.split('/')[0] for _, number in ALL} == {
-    'fedbabu',
-    'fedconcat',
-    'superfed',
-  }
+  papers = {number.table.split('/')[0] for _, number in ALL}
+  assert papers == {'fedbabu', 'fedconcat', 'superfed'}
   assert {file for file, _ in ALL} == {*FILES}

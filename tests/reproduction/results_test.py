@@ -32,12 +32,14 @@ def test_every_number_of_every_client_is_found(tmp_path):
   stored, results = run_dir.load_clients(run), Results(tmp_path)
   for view in views:
     found = find(results, run, view)
-    np.testing.assert_array_equal(found.ids, np.arange(5))
-    np.testing.assert_array_equal(found.train_count, TRAIN_COUNT)
-    for ours, theirs in zip(found.scores, stored.scores[view], strict=True):
+    clients = found.clients
+    np.testing.assert_array_equal(clients.ids, np.arange(5))
+    np.testing.assert_array_equal(clients.train_count, TRAIN_COUNT)
+    pairs = clients.scores[view], stored.scores[view]
+    for ours, theirs in zip(*pairs, strict=True):
       np.testing.assert_array_equal(ours, theirs)
-  assert found.evaluation.result == run_dir.load_result(run)
-  assert found.evaluation.run.data == 'images-clients'
+  assert found.result == run_dir.load_result(run)
+  assert found.run.data == 'images-clients'
   assert find(results, run, 'personal') is None
   assert results.find('0' * 16, '0' * 16, 'initial') is None
   assert len(results.paths) == 2 and len([*results.evaluations()]) == 1
@@ -76,8 +78,8 @@ def test_evaluated_again_later(tmp_path):
     make_run(again, views=views, **BODY)
     results.add_run(run)
   found = find(results, run, 'finetuned', folder=again)
-  assert found.evaluation.settings.finetune.trainable == 'body'
-  assert found.evaluation.path == again
+  assert found.settings.finetune.trainable == 'body'
+  assert found.path == again
   assert find(results, run, 'finetuned') is None
 
 
@@ -87,7 +89,7 @@ def test_other_tests_are_an_evaluation_and_no_training(tmp_path):
   others = {'test_partition': 'independent', 'data': 'images-others'}
   again = make_run(run / 'evaluations' / 'others', **others)
   results = Results(tmp_path)
-  found = find(results, run, folder=again).evaluation
+  found = find(results, run, folder=again)
   assert found.stored['data'] == 'images-others' and len(results.paths) == 1
   copy = make_run(tmp_path / 'copy')
   make_run(copy / 'evaluations' / 'a', **{**others, 'data': 'images-more'})
@@ -107,7 +109,7 @@ def test_merging_copies_what_is_new_and_refuses_what_differs(tmp_path):
   assert merge(results, read_folder(there / 'runs')) == 0  # or its runs
   assert names(here) == ['a', 'b'] and find(results, new)
   assert not (here / 'runs' / 'b' / 'link').is_symlink()
-  assert find(results, equal).evaluation.path == run
+  assert find(results, equal).path == run
   make_run(third / 'runs' / 'c', seed=2)  # good, but comes with what is not
   bad = make_run(third / 'runs' / 'd', more=1e-5)
   message = refused(merge, results, read_folder(third))
