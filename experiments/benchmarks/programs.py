@@ -85,17 +85,17 @@ def share_clients(case: Case, number: int) -> ClientData:
   )
 
 
-def make_stages(case: Case, **train) -> tuple[Stage, ...]:
+def make_stages(case: Case) -> tuple[Stage, ...]:
   """Return the method of a case."""
   module = load(case.method)
-  hp = hyperparameters(case, module.HParams, **train)
+  hp = hyperparameters(case, module.HParams)
   return module.build(make_task(case), hp)
 
 
-def hyperparameters(case: Case, make: type, **train) -> NamedTuple:
+def hyperparameters(case: Case, make: type) -> NamedTuple:
   """Return those of a method; all its fits have the momentum of the case."""
   shared = {'batch_size': case.batch, 'momentum': case.momentum}
-  hp = {'train': local_training.LocalTraining(epochs=1, **shared, **train)}
+  hp = {'train': local_training.LocalTraining(epochs=1, **shared)}
   if 'finetune' in make._fields:
     hp['finetune'] = personalization.Finetuning(epochs=(case.epochs,), **shared)
   return make(**hp)
