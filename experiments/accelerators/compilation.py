@@ -13,17 +13,17 @@ import jax
 from jax.errors import JaxRuntimeError
 from jax.stages import Compiled, Lowered
 
-from experiments.accelerators.plan import Plan
 from experiments.accelerators.programs import Program, make_programs
 from experiments.accelerators.targets import Device, Where
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.federated.chunking import MEMORY_SHARE
+from fedjax_pfl.training.build import Experiment
 
 Record = dict[str, Any]  # of a program, as results/accelerators has it
 
 
 def lowered_programs(
-  where: Where, plan: Plan
+  where: Where, plan: Experiment
 ) -> Iterator[tuple[Program, Lowered]]:
   """Yield the programs of a plan as the compiler for the devices gets them."""
   with compiling_for(where.kind, where.device.memory):

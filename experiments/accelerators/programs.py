@@ -17,11 +17,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as Spec
 
-from experiments.accelerators.plan import Plan
 from fedjax_pfl.core.algorithm import as_stored, unchanged
 from fedjax_pfl.core.types import ClientData, PyTree
-from fedjax_pfl.evaluation.evaluate import make_evaluate
-from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
@@ -29,10 +26,11 @@ from fedjax_pfl.federated.chunking import (
   shapes_of,
 )
 from fedjax_pfl.federated.dealing import num_places
-from fedjax_pfl.federated.placement import OnMesh
+from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.sharding import AXIS
-from fedjax_pfl.training.program import CPU_BLOCK
+from fedjax_pfl.training import program
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.views import final_views
 
 KINDS = ('begin', 'data', 'round', 'evaluation')
@@ -52,14 +50,15 @@ class Program(NamedTuple):
   batch: int = 0  # images of a client in a step
 
 
-def make_programs(plan: Plan, devices: Sequence[Any]) -> Iterator[Program]:
+def make_programs(
+  plan: Experiment, devices: Sequence[Any]
+) -> Iterator[Program]:
   """Yield the programs of all stages; with several devices on their mesh."""
   train, before, mesh = shapes_of(plan.train), None, make_mesh(devices)
+  plan = plan._replace(placement=OnMesh(mesh) if mesh else OneDevice())
   for stage, server, clients in stage_shapes(plan.stages, train):
     if before is not None and stage.initialize is not unchanged:
-      begin = stage.initialize
-      if mesh is not None:
-        begin = partial(OnMesh(mesh).initialize, stage)
+      begin = partial(plan.placement.initialize, stage)
       arguments = place({**before, 'data': train}, devices)
       yield Program(stage.name, 'begin', begin, arguments)
     data = train
@@ -71,11 +70,11 @@ def make_programs(plan: Plan, devices: Sequence[Any]) -> Iterator[Program]:
     before = dict(server=server, clients=clients)
     yield _round(plan, stage, {**before, 'data': data}, devices)
   if plan.settings.evaluation.views:
-    yield _evaluation(plan, stage, before, devices)
+    yield _evaluation(plan, before, devices)
 
 
 def _round(plan, stage, given, devices) -> Program:
-  settings, cohort = plan.settings, plan.cohort
+  settings, cohort = plan.settings, plan.cohort_size
   if stage.full_participation:
     cohort = settings.data.num_seen_clients
   arguments = {
@@ -84,20 +83,16 @@ def _round(plan, stage, given, devices) -> Program:
     'data': given['data'],
     'key': _key(),
   }
-  batch, setting = (
-    settings.training.batch_size,
-    settings.system.clients_per_chunk,
-  )
-  limit = chunk_limit(setting, plan.train.count, cohort, batch)
+  batch = settings.training.batch_size
+  setting = settings.system.clients_per_chunk
+  limit = chunk_limit(setting, np.asarray(plan.train.count), cohort, batch)
   own = share(arguments, devices).values()
   chunk = chunk_size(setting, stage.algorithm, *own, limit=limit)
-  round_fn = make_round(
-    stage.algorithm, clients_per_chunk=chunk, mesh=make_mesh(devices)
-  )
+  mesh = plan.placement.mesh
   return Program(
     stage.name,
     'round',
-    round_fn,
+    make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh),
     place(arguments, devices),
     stage.rounds,
     min(chunk, -(-cohort // len(devices))),
@@ -105,38 +100,33 @@ def _round(plan, stage, given, devices) -> Program:
   )
 
 
-def _evaluation(plan, stage, given, devices) -> Program:
+def _evaluation(plan, given, devices) -> Program:
   """Return the last evaluation of all clients, a block of them in a call."""
-  settings, number = plan.settings, plan.settings.data.num_seen_clients
-  block = min(max(CPU_BLOCK, plan.cohort), number)
-  block = -(-block // len(devices)) * len(devices)
-  chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
-  exact = settings.evaluation.scoring == 'exact'
-  evaluate = make_evaluate(
-    stage.algorithm,
-    plan.task.normalise,
+  settings, run = plan.settings, program.Program(plan)
+  block, (support, query) = run.block, plan.eval_data
+  evaluate = run.evaluation(
+    len(plan.stages) - 1,
     final_views(settings),
-    batch_size=TEST_BATCH if exact else settings.training.batch_size,
-    score_fn=SCORINGS[settings.evaluation.scoring],
+    scoring=settings.evaluation.scoring,
     keep_models=True,
-    clients_per_chunk=chunk,
-    mesh=make_mesh(devices),
   )
   arguments = {
-    **given,
+    'server': (given['server'], {}),
+    'clients': given['clients'],
     'ids': jax.ShapeDtypeStruct((block,), 'int32'),
-    'train': shapes_of(plan.support),
-    'test': shapes_of(plan.query),
+    'train': shapes_of(support),
+    'test': shapes_of(query),
     'key': _key(),
   }
+  chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
   return Program(
-    stage.name,
+    plan.stages[-1].name,
     'evaluation',
     lambda *args: evaluate(*args),
     place(arguments, devices),
-    -(-number // block),
+    -(-settings.data.num_seen_clients // block),
     min(chunk, block // len(devices)),
-    _batch(plan.support, settings.finetune.batch_size),
+    _batch(support, settings.finetune.batch_size),
   )
 
 

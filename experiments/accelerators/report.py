@@ -12,11 +12,12 @@ from experiments.accelerators.compilation import (
   lowered_programs,
   resident,
 )
-from experiments.accelerators.plan import Plan, plan_for
+from experiments.accelerators.plan import plan_for
 from experiments.accelerators.programs import KINDS
 from experiments.accelerators.targets import Where
 from experiments.benchmarks.screen import WIDTH, columns, number
 from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.training.build import Experiment
 
 HEADS = (
   *('\n', 'clients\nside by side', 'compiled\nin s', 'arguments\nMiB'),
@@ -32,7 +33,7 @@ NOTE = (
 class Member(NamedTuple):
   """One config, and its compiled programs."""
 
-  plan: Plan
+  plan: Experiment
   programs: tuple[Record, ...]
 
 
@@ -91,7 +92,7 @@ def lines(
     f'{first.algorithm}, {first.model.name}, {first.model.precision}; '
     f'jax {jax.__version__}'
   )
-  notes = {note for member in result.values() for note in member.plan.notes}
+  notes = {member.plan.dataset.note for member in result.values()}
   for sentence in (title, *sorted(notes)):
     yield from textwrap.wrap(sentence, WIDTH)
   yield ''
@@ -125,7 +126,7 @@ def as_json(where: Where, result: Mapping[str, Member]) -> dict[str, Any]:
         'choice': label,
         'algorithm': member.plan.settings.algorithm,
         'model': member.plan.settings.model.name,
-        'notes': member.plan.notes,
+        'note': member.plan.dataset.note,
         'programs': member.programs,
       }
       for label, member in result.items()

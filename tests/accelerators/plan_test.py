@@ -24,24 +24,20 @@ def nothing_prepared(tmp_path, monkeypatch):
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
 
 
-def test_the_shapes_are_those_of_a_run():
+def test_a_data_set_that_is_there_is_that_of_a_run():
   settings = common.load('digits:fedbabu', quick=True).to_dict()
   own, run = plan.make_plan(settings), build_experiment(settings)
-  for mine, other in ((own.train, run.train), (own.query, run.test)):
-    assert mine.x.shape == other.x.shape
-    assert mine.index.shape == other.index.shape
-    np.testing.assert_array_equal(mine.count, other.count)
-  assert own.cohort == run.cohort_size
-  assert not own.notes
+  assert own.data_id == run.data_id and not own.dataset.note
+  assert own.cohort_size == run.cohort_size
 
 
 def test_a_data_set_that_is_not_prepared(nothing_prepared):
   own = plan.make_plan(config('fedbabu_cifar10'))
   assert own.train.x.shape == (50_000, 32, 32, 3)
   assert own.train.index.shape == (100, 500)
-  assert own.query.index.shape == (100, 100)
-  assert own.notes == (
-    'cifar10 is not prepared: (50000, 10000) balanced labels stand in.',
+  assert own.test.index.shape == (100, 100)
+  assert own.dataset.note == (
+    'cifar10 is not prepared: (50000, 10000) balanced labels stand in.'
   )
 
 
@@ -106,7 +102,7 @@ def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
     roomy, *_ = programs.make_programs(own, [device])
     (first, *_) = own.stages
     free = device_memory(first.algorithm, *roomy.arguments.values())
-  assert roomy.chunk == own.cohort
+  assert roomy.chunk == own.cohort_size
   resident = sum(
     leaf.size * leaf.dtype.itemsize
     for part in ('server', 'clients', 'data')
