@@ -9,6 +9,16 @@ from run_directories import CONFIG, begin, refused
 
 from fedjax_pfl.runs import lock, run_dir
 
+OLDER = {'finetune': {'epochs': (5,), 'momentum': 0.5}, 'clip': {}}
+YOUNGER = {**OLDER['finetune'], 'nesterov': False}
+DEFAULTS = {
+  'select': 'last',
+  'seed': 3,  # a field that the run has
+  'finetune': {**YOUNGER, 'momentum': 0.9},
+  'clip': {'norm': 1.0},
+}
+LATER = {**OLDER, 'select': 'last', 'finetune': YOUNGER}
+
 
 def snapshot(folder):
   return {
@@ -21,48 +31,64 @@ def snapshot(folder):
 def test_config_json_names_what_ran_and_on_what(tmp_path):
   begin(tmp_path / 'deep' / 'run')
   stored = run_dir.load_config(tmp_path / 'deep' / 'run')
-  assert list(stored) == [
-    'config',
-    'data',
-    'version',
-    'commit',
-    'jax',
-    'devices',
-    'processor',
-  ]
-  assert stored['config']['hp'] == {
-    'lr': 0.1,
-    'decay_at': [0.5, 0.75],
-    'clip': 'inf',
-  }
-  assert stored['data'] == 'digits-1'
+  machine = ['version', 'commit', 'jax', 'devices', 'processor']
+  assert list(stored) == ['config', 'data', *machine]
+  hp = {'lr': 0.1, 'decay_at': [0.5, 0.75], 'clip': 'inf'}
+  assert stored['config']['hp'] == hp and stored['data'] == 'digits-1'
   assert all(' x ' in device for device in stored['devices'])
   assert stored['processor'].endswith(' cores')
 
 
-def test_same_config_continues_and_rewrites_nothing(tmp_path):
-  begin(tmp_path)
-  before = snapshot(tmp_path)
-  begin(tmp_path, log=pytest.fail)
-  assert snapshot(tmp_path) == before
-
-
-def test_another_config_names_the_fields_and_changes_nothing(tmp_path):
-  begin(tmp_path)
-  before = snapshot(tmp_path)
-  hp = {**CONFIG['hp'], 'lr': 0.2, 'nesterov': True}
-  message = refused(lambda: begin(tmp_path, hp=hp))
-  assert "got {'hp.lr': 0.2, 'hp.nesterov': True}" in message
-  assert "these are {'hp.lr': 0.1, 'hp.nesterov': '(absent)'}" in message
-  assert 'seed' not in message
-  message = refused(lambda: begin(tmp_path, data='digits-2'))
-  assert "data: got 'digits-2', expected digits-1" in message
-  assert snapshot(tmp_path) == before
-
-
-def test_another_version_devices_and_resumable_fields_are_logged(
-  tmp_path,
+@pytest.mark.parametrize(
+  ('changes', 'got', 'expected'),
+  [
+    ({}, '', ''),
+    (
+      {'hp': {**CONFIG['hp'], 'lr': 0.2, 'nesterov': True}},
+      "got {'hp.lr': 0.2, 'hp.nesterov': True}",
+      "these are {'hp.lr': 0.1, 'hp.nesterov': '(absent)'}",
+    ),
+    ({'data': 'digits-2'}, "data: got 'digits-2'", 'expected digits-1'),
+    # A field that is younger than the run counts as its default.
+    (LATER, '', ''),
+    (
+      {**LATER, 'select': 'validation'},
+      "got {'select': 'validation'}",
+      "these are {'select': 'last'}",
+    ),
+    (
+      {**LATER, 'finetune': {**YOUNGER, 'nesterov': True}},
+      "got {'finetune.nesterov': True}",
+      "these are {'finetune.nesterov': False}",
+    ),
+    (
+      {**LATER, 'finetune': {**YOUNGER, 'momentum': 0.9}},
+      "got {'finetune.momentum': 0.9}",
+      "these are {'finetune.momentum': 0.5}",
+    ),
+  ],
+)
+def test_the_same_run_continues_and_another_is_refused_unchanged(
+  tmp_path, changes, got, expected
 ):
+  begin(tmp_path, **OLDER)
+  before = snapshot(tmp_path)
+  config = {**CONFIG, **OLDER, **changes}
+  data = config.pop('data', 'digits-1')
+
+  def begin_again():
+    more = {'log': pytest.fail, 'defaults': DEFAULTS}
+    run_dir.open_run(tmp_path, config, data=data, **more)
+
+  if got:
+    message = refused(begin_again)
+    assert got in message and expected in message and 'seed' not in message
+  else:
+    begin_again()
+  assert snapshot(tmp_path) == before
+
+
+def test_another_version_devices_and_resumable_fields_are_logged(tmp_path):
   """The devices that there were, and the field of that name, are two things."""
 
   def begin_on(devices, log):
@@ -84,38 +110,6 @@ def test_another_version_devices_and_resumable_fields_are_logged(
       ('devices', 1, 2),
     )
   ]
-
-
-def test_a_field_that_is_younger_than_the_run_counts_as_its_default(tmp_path):
-  def begin_now(select, **more):
-    config = {**CONFIG, 'select': select, 'splits': (1, 2)}
-    defaults = {'select': 'last', 'splits': (1, 2), 'seed': 3}
-    run_dir.open_run(tmp_path, config, data='d', defaults=defaults, **more)
-
-  begin(tmp_path, data='d')
-  before = snapshot(tmp_path)
-  begin_now('last', log=pytest.fail)
-  assert snapshot(tmp_path) == before
-  message = refused(lambda: begin_now('validation'))
-  assert "got {'select': 'validation'}" in message
-  assert "these are {'select': 'last'}" in message
-
-
-def test_so_does_one_inside_of_a_record(tmp_path):
-  older = {'finetune': {'epochs': (5,), 'momentum': 0.5}, 'clip': {}}
-  younger = {**older['finetune'], 'nesterov': False}
-  defaults = {'finetune': {**younger, 'momentum': 0.9}, 'clip': {'norm': 1.0}}
-
-  def begin_now(**changes):
-    config = {**CONFIG, 'clip': {}, 'finetune': {**younger, **changes}}
-    run_dir.open_run(tmp_path, config, data='d', defaults=defaults)
-
-  begin(tmp_path, data='d', **older)
-  begin_now()
-  message = refused(lambda: begin_now(nesterov=True))
-  assert "got {'finetune.nesterov': True}" in message
-  message = refused(lambda: begin_now(momentum=0.9))
-  assert "got {'finetune.momentum': 0.9}" in message
 
 
 def test_a_setting_that_json_cannot_hold(tmp_path):
@@ -140,10 +134,9 @@ def test_a_path_of_something_else(tmp_path):
   (tmp_path / 'file').write_text('mine')
   assert 'which holds file' in refused(lambda: begin(tmp_path))
   for path in (tmp_path / 'file', tmp_path / 'file' / 'below'):
-    message = refused(lambda path=path: begin(path))
+    message = refused(begin, path)
     assert 'a directory that can be created and written' in message
-  assert os.listdir(tmp_path) == ['file']
-  assert (tmp_path / 'file').read_text() == 'mine'
+  assert snapshot(tmp_path) == {'file': b'mine'}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
@@ -152,6 +145,6 @@ def test_a_directory_that_may_not_be_written(tmp_path):
   for path in (tmp_path / 'run', tmp_path / 'new'):
     path.mkdir(exist_ok=True)
     path.chmod(0o500)
-    message = refused(lambda path=path: begin(path))
+    message = refused(begin, path)
     path.chmod(0o700)
     assert 'a directory that can be created and written' in message

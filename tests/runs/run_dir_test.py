@@ -13,6 +13,9 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import run_dir
 
+RESULT = {'algorithm': 'fedbabu', 'dataset': 'digits', 'rounds': 8}
+
+
 # ---- metrics
 
 
@@ -29,21 +32,11 @@ def test_metrics_are_strict_json_lines_and_tensorboard_events(tmp_path):
   numbers = {'loss': np.float32(0.5), 'initial/accuracy': float('nan')}
   run.log(round=np.int32(2), **numbers, up=np.array(7), best=-float('inf'))
   run.close()
-
-  def refuse(constant):
-    raise AssertionError(f'{constant} is not JSON')
-
   (line,) = lines(run)
-  record = json.loads(line, parse_constant=refuse)
+  record = json.loads(line, parse_constant=pytest.fail)
   assert list(record)[:2] == ['round', 'time']
-  record.pop('time')
-  assert record == {
-    'round': 2,
-    'loss': 0.5,
-    'initial/accuracy': None,
-    'up': 7,
-    'best': None,
-  }
+  numbers = {'loss': 0.5, 'initial/accuracy': None, 'up': 7, 'best': None}
+  assert record == {'round': 2, 'time': record['time'], **numbers}
   assert [p.stat().st_size > 0 for p in (tmp_path / 'tb').iterdir()] == [True]
 
 
@@ -54,15 +47,12 @@ def test_a_resumed_run_has_the_metrics_of_an_unbroken_one(tmp_path):
       if at % 4 == 0:
         run.save_checkpoint(at, {'w': np.float32(at)})
 
-  whole = begin(tmp_path / 'whole')
+  whole, broken = begin(tmp_path / 'whole'), begin(tmp_path / 'broken')
   play(whole, 0, 12)
-  broken = begin(tmp_path / 'broken')
   play(broken, 0, 7)
-  path = tmp_path / 'broken' / 'metrics.jsonl'
-  with open(path, 'a') as stream:
-    stream.write('{"round": 8, "ti')
   checkpointed = lines(broken)[:5]
-
+  with open(tmp_path / 'broken' / 'metrics.jsonl', 'a') as stream:
+    stream.write('{"round": 8, "ti')
   again = begin(tmp_path / 'broken')
   assert again.status() == 'started'
   assert run_dir.load_metrics(again.path)[-1]['round'] == 7
@@ -94,34 +84,25 @@ def make_scores(correct):
 
 
 def test_clients_come_back_in_order(tmp_path):
-  run = begin(tmp_path)
   scores = {'initial': make_scores([1, 2]), 'mix/0.5': make_scores([3, 4])}
+  scores['v'] = Scores(*make_scores([5, 6])[:3])
   held = {'train_classes': [[50, 0], [20, 40]], 'test_classes': [[9, 1]] * 2}
+  run = begin(tmp_path)
   run.write_clients(scores, ids=[7, 9], train_count=[50, 60], **held)
   with np.load(tmp_path / 'clients.npz', allow_pickle=False) as arrays:
     assert set(arrays.files) >= {'ids', 'train_count', 'initial/correct'}
   clients = run_dir.load_clients(tmp_path)
-  assert clients.ids.tolist() == [7, 9]
-  assert clients.train_count.tolist() == [50, 60]
-  assert clients.train_classes.tolist() == held['train_classes']
-  assert clients.test_classes.tolist() == held['test_classes']
-  assert list(clients.scores) == ['initial', 'mix/0.5']
-  for view, want in scores.items():
-    for got, array in zip(clients.scores[view], want, strict=True):
-      assert np.array_equal(got, array)
+  assert list(clients.scores) == [*scores]
+  for view, want in scores.items():  # what was not computed stays None
+    np.testing.assert_equal(clients.scores[view], want)
+  for name, want in {'ids': [7, 9], 'train_count': [50, 60], **held}.items():
+    assert getattr(clients, name).tolist() == want
 
 
-def test_scores_that_were_not_computed_stay_none(tmp_path):
-  ids = np.arange(2)
-  scores = {'v': Scores(ids, ids + 1, loss=ids / 8)}
-  begin(tmp_path).write_clients(scores, ids, train_count=ids)
-  clients = run_dir.load_clients(tmp_path)
-  assert clients.scores['v'].loss.tolist() == [0, 1 / 8]
-  assert clients.scores['v'][3:] == (None,) * 4
-  assert clients.train_classes is clients.test_classes is None
-  path = tmp_path / 'clients.npz'
+def test_clients_of_another_program_or_damaged_are_a_sentence(tmp_path):
+  path, ids = tmp_path / 'clients.npz', np.arange(2)
   np.savez(path, **{'ids': ids, 'train_count': ids, 'v/correct': ids})
-  assert "without 'v/count'" in refused(lambda: run_dir.load_clients(tmp_path))
+  assert "without 'v/count'" in refused(run_dir.load_clients, tmp_path)
   path.write_bytes(path.read_bytes()[:-30])
   with pytest.raises(BadInput, match='it was cut short or changed'):
     run_dir.load_clients(tmp_path)
@@ -140,44 +121,28 @@ def test_a_damaged_result_is_written_again(tmp_path, text):
 def test_a_finished_run_has_its_status(tmp_path):
   run = begin(tmp_path)
   assert (run.status(), run.result()) == ('new', None)
-  summary = {'mean': np.float64(50.0), 'interval': (40.0, float('nan'))}
-  run.write_result(
-    algorithm='fedbabu',
-    dataset='digits',
-    rounds=8,
-    seconds=1.5,
-    views={'initial': summary},
-    bytes_up=12,
-  )
+  views = {'initial': {'mean': np.float64(50), 'interval': (40, float('nan'))}}
+  run.write_result(**RESULT, seconds=1.5, views=views, bytes_up=12)
   again = begin(tmp_path)
   assert again.status() == 'finished'
   assert again.result() == run_dir.load_result(tmp_path)
-  assert again.result() == {
-    'status': 'finished',
-    'algorithm': 'fedbabu',
-    'dataset': 'digits',
-    'rounds': 8,
-    'seconds': 1.5,
-    'views': {'initial': {'mean': 50.0, 'interval': [40.0, None]}},
-    'bytes_up': 12,
-  }
+  views = {'initial': {'mean': 50.0, 'interval': [40, None]}}
+  more = {'status': 'finished', 'seconds': 1.5, 'views': views, 'bytes_up': 12}
+  assert again.result() == {**RESULT, **more}
 
 
-def test_what_is_not_there_yet_is_a_sentence(tmp_path):
+def test_what_is_not_there_yet_is_a_sentence_that_names_the_nearest(tmp_path):
   begin(tmp_path / 'a')
   begin(tmp_path / 'b').log(round=1, loss=1.0)
   for load in (run_dir.load_metrics, run_dir.load_clients, run_dir.load_result):
-    message = refused(lambda load=load: load(tmp_path / 'a'))
+    message = refused(load, tmp_path / 'a')
     assert 'expected a run directory that holds' in message
-  message = refused(lambda: run_dir.load_metrics(tmp_path / 'a'))
+  message = refused(run_dir.load_metrics, tmp_path / 'a')
   assert f'Choices: {tmp_path / "b"}' in message
-
-
-def test_of_many_runs_the_nearest_are_named(tmp_path):
   for number in range(40):
     (tmp_path / f'run{number:02}').mkdir()
     (tmp_path / f'run{number:02}' / 'result.json').touch()
-  message = refused(lambda: run_dir.load_result(tmp_path / 'run3'))
+  message = refused(run_dir.load_result, tmp_path / 'run3')
   assert message.count(str(tmp_path)) == 22  # what was asked, meant, and 20
   assert f'{tmp_path}/run30' in message
 
@@ -187,7 +152,7 @@ def test_importing_is_cheap():
   code = (
     'import sys, fedjax_pfl.runs.run_dir, fedjax_pfl.runs.model_file;'
     'import fedjax_pfl.core.progress;'
-    "slow = {'tensorboardX', 'matplotlib'};"
+    "slow = {'orbax', 'tensorboardX', 'matplotlib'};"
     'assert not slow & set(sys.modules), slow & set(sys.modules)'
   )
   root = pathlib.Path(run_dir.__file__).parents[2]

@@ -8,10 +8,10 @@ import json
 import sys
 
 import fake_trackers
-import helpers
 import numpy as np
 import pytest
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import run_dir
 
@@ -23,16 +23,6 @@ def fakes(tmp_path):
   """Return {name: the module that stands in for a service}."""
   with fake_trackers.installed(tmp_path) as modules:
     yield modules
-
-
-@pytest.fixture
-def wandb(fakes):
-  return fakes['wandb']
-
-
-@pytest.fixture
-def mlflow(fakes):
-  return fakes['mlflow']
 
 
 @pytest.fixture(params=fake_trackers.CODE)
@@ -66,26 +56,23 @@ def end(run):
 RESULT = {'rounds': 5, 'seconds': 1.5, 'views/v/mean': 50.0}
 
 
-def test_wandb_is_told_all_once_in_order(tmp_path, wandb, monkeypatch):
+def test_wandb_is_told_all_once_in_order(tmp_path, fakes, monkeypatch):
   monkeypatch.setenv('WANDB_API_KEY', 'my-key-0123')
   logged = []
   run, _ = begin(tmp_path / 'run7', 'wandb', logged.append)
   play(run, 1, 2)
   end(run)
-  (_, id, options), *calls = wandb.CALLS
+  (_, id_, options), *calls = fakes['wandb'].CALLS
   settings = options.pop('settings').settings
-  assert (id, options) == (
-    None,
-    {
-      'project': 'fedjax_pfl',
-      'name': 'run7',
-      'config': {'seed': 1, 'hp': {'clip': 'inf'}, 'views': ['initial']},
-      'resume': 'allow',
-      'reinit': 'create_new',
-      'allow_val_change': True,
-    },
-  )
   assert settings['silent'] and settings['console'] == 'off'
+  assert id_ is None and options == {
+    'project': 'fedjax_pfl',
+    'name': 'run7',
+    'config': {'seed': 1, 'hp': {'clip': 'inf'}, 'views': ['initial']},
+    'resume': 'allow',
+    'reinit': 'create_new',
+    'allow_val_change': True,
+  }
   assert calls == [
     ('log', 'new1', 1, {'loss': 1.0}),
     ('log', 'new1', 2, {'loss': 0.5}),
@@ -97,11 +84,11 @@ def test_wandb_is_told_all_once_in_order(tmp_path, wandb, monkeypatch):
   assert files and not any(b'my-key' in path.read_bytes() for path in files)
 
 
-def test_mlflow_is_told_all_once_in_order(tmp_path, mlflow):
+def test_mlflow_is_told_all_once_in_order(tmp_path, fakes):
   run, _ = begin(tmp_path / 'run7', 'mlflow')
   play(run, 1, 1)
   end(run)
-  calls = mlflow.CALLS
+  calls = fakes['mlflow'].CALLS
   assert calls == [
     ('create', 'experiment fedjax_pfl', 'run7'),
     ('params', {'seed': '1', 'hp.clip': 'inf', 'views': "['initial']"}),
@@ -111,15 +98,13 @@ def test_mlflow_is_told_all_once_in_order(tmp_path, mlflow):
   ]
 
 
-def test_the_environment_names_the_project(
-  tmp_path, wandb, mlflow, monkeypatch
-):
+def test_the_environment_names_the_project(tmp_path, fakes, monkeypatch):
   monkeypatch.setenv('WANDB_PROJECT', 'thesis')
   monkeypatch.setenv('MLFLOW_EXPERIMENT_NAME', 'thesis')
-  begin(tmp_path / 'a', 'wandb')
-  begin(tmp_path / 'b', 'mlflow')
-  assert wandb.CALLS[0][2]['project'] == 'thesis'
-  assert mlflow.CALLS[0][1] == 'experiment thesis'
+  for name in fakes:
+    begin(tmp_path / name, name)
+  assert fakes['wandb'].CALLS[0][2]['project'] == 'thesis'
+  assert fakes['mlflow'].CALLS[0][1] == 'experiment thesis'
 
 
 def test_a_resumed_run_is_the_same_one_with_every_round_once(tmp_path, package):
@@ -156,14 +141,16 @@ def test_a_run_that_stops_is_not_finished_there(tmp_path, package):
 
 @pytest.mark.parametrize('what', ['init', 'log', 'summary', 'finish'])
 def test_a_tracker_that_fails_costs_a_sentence_and_no_number(
-  tmp_path, wandb, what
+  tmp_path, fakes, what
 ):
-  wandb.FAILS.add(what)
+  fakes['wandb'].FAILS.add(what)
   logged = []
   run, _ = begin(tmp_path / 'run', 'wandb', logged.append)
   play(run, 1, 3)
   end(run)
-  assert sum(call[0] == what for call in wandb.CALLS) == 1  # not tried again
+  assert (
+    sum(call[0] == what for call in fakes['wandb'].CALLS) == 1
+  )  # not tried again
   (sentence,) = [text for text in logged if 'nothing more' in text]
   assert sentence == (
     f'wandb is sent nothing more of {tmp_path / "run"} (no {what} at '
@@ -173,14 +160,15 @@ def test_a_tracker_that_fails_costs_a_sentence_and_no_number(
   assert run_dir.load_result(tmp_path / 'run')['status'] == 'finished'
 
 
-def test_each_service_keeps_its_own_id(tmp_path, wandb, mlflow):
+def test_each_service_keeps_its_own_id(tmp_path, fakes):
   path = tmp_path / 'run' / 'tracker.json'
   for name in ('wandb', 'mlflow', 'wandb', 'none'):
     begin(tmp_path / 'run', name)[0].close()
   assert json.loads(path.read_text()) == {'wandb': 'new1', 'mlflow': 'run1'}
   path.write_text('{"wandb": "ne')
   begin(tmp_path / 'run', 'wandb')
-  inits = [call[1] for call in wandb.CALLS if call[0] == 'init']
+  calls = fakes['wandb'].CALLS
+  inits = [call[1] for call in calls if call[0] == 'init']
   assert inits == [None, 'new1', None]  # a damaged file: a run of its own
 
 
@@ -191,10 +179,9 @@ def test_a_package_that_is_absent_is_a_sentence_and_no_file(
   monkeypatch.delitem(sys.modules, 'wandb', raising=False)
   (tmp_path / 'wandb').mkdir()  # as wandb itself leaves one
 
-  def call():
-    run_dir.open_run(tmp_path / 'run', CONFIG, data='d', tracker='wandb')
-
-  assert helpers.refused(call) == (
+  with pytest.raises(BadInput) as caught:
+    begin(tmp_path / 'run', 'wandb')
+  assert str(caught.value) == (
     "tracker: got 'wandb, which is not installed here', expected the package "
     'wandb: pip install wandb. Choices: none, mlflow. Likely cause: it is '
     'optional, and this environment is without it.'

@@ -16,8 +16,8 @@ def begin(path, data='digits-1', log=print, **changes):
   return run_dir.open_run(path, {**CONFIG, **changes}, data=data, log=log)
 
 
-def refused(call):
+def refused(call, *args):
   """Return the sentence with which a call is refused; it has choices."""
-  message = helpers.refused(call)
+  message = helpers.refused(call, *args)
   assert 'Choices: ' in message
   return message
