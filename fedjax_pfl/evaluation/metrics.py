@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from fedjax_pfl.core.algorithm import View
@@ -41,6 +40,16 @@ class Tally(NamedTuple):
   top5: Array  # []
   loss: Array  # []
   bins: calibration.Bins
+
+
+class Measures(NamedTuple):
+  """The metrics of one set of examples; shares from 0 to 1, not percentages."""
+
+  accuracy: Array  # []
+  top5: Array
+  loss: Array
+  ece: Array
+  mce: Array
 
 
 class ClassScores(NamedTuple):
@@ -65,12 +74,23 @@ def score_view(
     batch = tally(logits, y, real, num_bins)
     return jax.tree.map(lambda a, b: a + b.astype(a.dtype), carry, batch)
 
-  none, dtype = jnp.zeros((), jnp.int32), _dtype(normalise, test)
+  rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
+  none = jnp.zeros((), jnp.int32)
+  dtype = float_dtype(rows)
   bins = calibration.empty(num_bins, dtype)
-  start = Tally(none, none, jnp.zeros((), dtype), bins)
-  total = fold_batches(add, start, predict, view, test, normalise, batch_size)
-  _, _, loss, *errors = shares(total, test.count)
-  return Scores(total.correct, test.count, loss, total.top5, *errors)
+  total = fold_batches(
+    add,
+    Tally(none, none, jnp.zeros((), dtype), bins),
+    predict,
+    view,
+    test,
+    normalise,
+    batch_size,
+  )
+  mean = measures(total, test.count)
+  return Scores(
+    total.correct, test.count, mean.loss, total.top5, mean.ece, mean.mce
+  )
 
 
 def score_batches(
@@ -92,29 +112,35 @@ def score_batches(
   def add(carry, logits, y, real):
     sums, number = carry
     seen = jnp.sum(real, dtype=jnp.int32)
-    batch = shares(tally(logits, y, real, num_bins), seen)
+    batch = measures(tally(logits, y, real, num_bins), seen)
     counts = (seen == batch_size) if full_only else (seen > 0)
-    sums = tuple(
-      a + jnp.where(counts, b, 0).astype(a.dtype)
-      for a, b in zip(sums, batch, strict=True)
+    sums = jax.tree.map(
+      lambda a, b: a + jnp.where(counts, b, 0).astype(a.dtype), sums, batch
     )
     return sums, number + counts
 
-  zero = jnp.zeros((), _dtype(normalise, test))
-  start = (zero,) * 5, jnp.zeros((), jnp.int32)
+  rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
+  zero = jnp.zeros((), float_dtype(rows))
+  start = Measures(*[zero] * len(Measures._fields))
   sums, number = fold_batches(
-    add, start, predict, view, test, normalise, batch_size
+    add,
+    (start, jnp.zeros((), jnp.int32)),
+    predict,
+    view,
+    test,
+    normalise,
+    batch_size,
   )
-  correct, top5, loss, *errors = (
-    total / jnp.maximum(number, 1) for total in sums
-  )
+  mean = jax.tree.map(lambda total: total / jnp.maximum(number, 1), sums)
   seen = number * batch_size if full_only else test.count
-  return Scores(correct * seen, test.count, loss, top5 * seen, *errors)
-
-
-def _dtype(normalise: Transform, test: ClientData) -> np.dtype:
-  """Return the float type of the model's inputs."""
-  return float_dtype(jax.eval_shape(normalise, test.x[:1], jax.random.key(0)))
+  return Scores(
+    mean.accuracy * seen,
+    test.count,
+    mean.loss,
+    mean.top5 * seen,
+    mean.ece,
+    mean.mce,
+  )
 
 
 SCORINGS: dict[str, Callable[..., Scores]] = {
@@ -153,15 +179,18 @@ def is_in_top_k(logits: Array, y: Array, k: int = TOP_K) -> Array:
   return jnp.sum(beaten, -1) >= num_classes - k
 
 
-def shares(total: Tally, count: Array) -> tuple[Array, ...]:
-  """Return accuracy, top5, loss, ece and mce of `count` examples; 0 of none.
-
-  All are from 0 to 1, not percentages, but for the loss.
-  """
+def measures(total: Tally, count: Array) -> Measures:
+  """Return the metrics of `count` examples; 0 without examples."""
+  ece, mce = calibration.errors(total.bins)
   # In the dtype of the losses: JAX would turn integers into float32.
   number = jnp.maximum(count, 1).astype(total.loss.dtype)
-  means = (part / number for part in (total.correct, total.top5, total.loss))
-  return *means, *calibration.errors(total.bins)
+  return Measures(
+    total.correct / number,
+    total.top5 / number,
+    total.loss / number,
+    ece,
+    mce,
+  )
 
 
 def score_classes(

@@ -14,6 +14,7 @@ from helpers import (
   assert_same_bits,
   build,
   client_of,
+  every_method,
   make_data,
   round_of,
 )
@@ -30,6 +31,7 @@ from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA, RATE = make_data(), 0.5
+DIVERGING = COHORT[0]
 UNIFORM = TRAIN._replace(aggregation='uniform')  # a_i = 1, or n_i
 
 
@@ -116,33 +118,49 @@ def test_rounds_are_those_of_the_clients_that_send(name, train, weights):
     )
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(name, marks=() if name == 'scaffold' else pytest.mark.long)
-    for name in ALGORITHMS
-  ],
-)
+def spoiled(stage, client):
+  """Return the stage in which what one client uploads is NaN."""
+  update, first = stage.algorithm.local_update, DATA.index[client, 0]
+
+  def local_update(down, own, data, rng):
+    own, up, metrics = update(down, own, data, rng)
+    factor = jnp.where(data.index[0] == first, jnp.nan, 1.0)
+
+    def spoil(leaf):
+      is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
+      return factor * leaf if is_float else leaf
+
+    return own, jax.tree.map(spoil, up), metrics
+
+  return stage._replace(
+    algorithm=stage.algorithm._replace(local_update=local_update)
+  )
+
+
+@every_method(len(ALGORITHMS), ALGORITHMS.index('scaffold'))
 def test_every_method_ends_as_if_they_had_not_been_drawn(name):
+  """Who fails, and one who sends and diverges."""
   stages = build(name, train=UNIFORM)
   states, cohort = begin(stages[0], DATA, KEY(1)), jnp.array(COHORT)
   for number, stage in enumerate(stages):
     if number:
       states = stage.initialize(*states, DATA)
     prepared = stage.prepare_data(states[0], DATA)
-    failing = with_failures(stage, RATE)
     if stage.full_participation:
-      *states, _ = round_of(stage)(
-        *states, jnp.arange(len(DATA.count)), prepared, KEY(2)
-      )
+      everyone = jnp.arange(len(DATA.count))
+      *states, _ = round_of(stage)(*states, everyone, prepared, KEY(2))
       continue
     clock = int(states[0].round)
-    key = key_by(
-      lambda key, n=clock: 2 <= sum(sent_by_hand(key, n, COHORT)) < 5
-    )
+    key = key_by(lambda key, n=clock: 2 < sum(sent_by_hand(key, n, COHORT)) < 5)
     sent = np.array(sent_by_hand(key, clock, COHORT))
-    *got, _ = round_of(failing)(*states, cohort, prepared, key)
-    *want, _ = round_of(stage)(*states, cohort[sent], prepared, key)
+    is_left = sent & (np.array(COHORT) != DIVERGING)
+    assert is_left.sum() == sent.sum() - 1
+    failing = with_failures(
+      spoiled(stage, DIVERGING), RATE, excludes_diverged=True
+    )
+    *got, metrics = round_of(failing)(*states, cohort, prepared, key)
+    *want, _ = round_of(stage)(*states, cohort[is_left], prepared, key)
+    assert metrics[HAS_SENT].tolist() == is_left.tolist()
     assert_close(tuple(got), tuple(want))
     states = want
 

@@ -4,8 +4,6 @@ Counted in the compiled program, and by hand for the model of helpers.py: 43
 numbers, of which 18 in the head.
 """
 
-import json
-
 import pytest
 import simulated_devices
 from helpers import CLASSES
@@ -18,36 +16,37 @@ WEIGHTS = 4  # their sum
 @pytest.fixture(scope='module')
 def found():
   """Return what tests/support/on_a_pod.py prints."""
-  words = ['fedavg,9,41', 'fedper,9,41', 'fedper,9,4001', 'fedper,41,41', 'pod']
-  (found,) = simulated_devices.output_of('support/on_a_pod.py', DEVICES, *words)
-  return json.loads(found)
+  words = 'fedavg,9,41', 'fedper,9,4001', 'fedper,41,41', 'pod'
+  return simulated_devices.found('on_a_pod', DEVICES, *words)
 
 
-def test_a_round_moves_one_reduction_of_the_model(found):
-  assert found['fedavg,9,41']['collectives'] == [
-    ['all-gather', PLACES * METRICS],
-    ['all-reduce', WEIGHTS],
-    ['all-reduce', MODEL],
-  ]
-
-
-def test_a_round_moves_the_states_of_its_cohort_alone(found):
-  """However many clients are registered."""
-  for word in ('fedper,9,41', 'fedper,9,4001'):
-    assert found[word]['collectives'] == [
-      ['all-gather', PLACES * (HEAD + METRICS)],
-      ['all-reduce', WEIGHTS],
-      ['all-reduce', MODEL - HEAD],
-      ['reduce-scatter', PLACES * HEAD],
-    ]
-
-
-def test_where_all_clients_take_part_no_state_moves(found):
-  assert found['fedper,41,41']['collectives'] == [
-    ['all-gather', 48 * METRICS],  # three places on each device
-    ['all-reduce', WEIGHTS],
-    ['all-reduce', MODEL - HEAD],
-  ]
+@pytest.mark.parametrize(
+  ('word', 'moved'),
+  [
+    # One reduction of the model.
+    (
+      'fedavg,9,41',
+      [['all-gather', PLACES * METRICS], ['all-reduce', MODEL]],
+    ),
+    # The states of the cohort alone, however many clients are registered.
+    (
+      'fedper,9,4001',
+      [
+        ['all-gather', PLACES * (HEAD + METRICS)],
+        ['all-reduce', MODEL - HEAD],
+        ['reduce-scatter', PLACES * HEAD],
+      ],
+    ),
+    # Where all take part, no state; three places on each device.
+    (
+      'fedper,41,41',
+      [['all-gather', 48 * METRICS], ['all-reduce', MODEL - HEAD]],
+    ),
+  ],
+)
+def test_what_a_round_moves(found, word, moved):
+  moved = sorted([*moved, ['all-reduce', WEIGHTS]])
+  assert found[word]['collectives'] == moved
 
 
 def test_each_device_has_its_share_of_100_000_clients(found):

@@ -66,11 +66,8 @@ def test_memory_for_no_client_and_a_chunk_given_as_a_number(
 
 
 def test_another_error_is_raised_as_it_is():
-  def make(chunk):
-    def play(*args):
-      raise jax.errors.JaxRuntimeError('INTERNAL: a kernel failed')
-
-    return play
+  def play(*args):
+    raise jax.errors.JaxRuntimeError('INTERNAL: a kernel failed')
 
   with pytest.raises(jax.errors.JaxRuntimeError, match='a kernel failed'):
-    with_oom_backoff(make, 'auto', lambda *args: 5)(*arguments())
+    with_oom_backoff(lambda chunk: play, 'auto', lambda *args: 5)(*arguments())

@@ -10,7 +10,6 @@ import pytest
 from helpers import (
   ALGORITHMS,
   BATCH,
-  COHORT,
   KEY,
   TRAIN,
   assert_close,
@@ -22,11 +21,9 @@ from helpers import (
 
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import as_aggregated
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated import server_training
-from fedjax_pfl.federated.rounds import init_states, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
@@ -69,16 +66,6 @@ def test_rows_depend_on_the_seed_and_are_uniform():
   assert times.shape == (20,) and np.abs(times - 300).max() < 4.5 * 14.5
 
 
-def test_share_of_no_example():
-  with pytest.raises(BadInput) as error:
-    server_training.shared_rows(0, 0.05, 19)
-  assert str(error.value) == (
-    'server_data_fraction: got 0.05, expected 0, or at least 1/19: one of the '
-    '19 '
-    'examples. Likely cause: a percentage, or fewer examples than before.'
-  )
-
-
 # ---- the training ----------------------------------------------------------
 
 
@@ -88,27 +75,22 @@ def test_server_training_is_a_fit():
   server = server_of(stage)
   rows = server_training.shared_rows(SHARE['seed'], SHARE['fraction'], POOL)
   assert len(rows) == 9
+  own = ClientData(DATA.x, DATA.y, jnp.asarray(rows), jnp.array(9))
+  tx = optax.chain(optax.add_decayed_weights(0.01), optax.sgd(0.02, 0.9))
+  batching = local_training.Batching(BATCH, 1, task.augment)
   want, info = jax.jit(
     lambda params, data: local_training.fit(
-      task.loss,
-      params,
-      data,
-      KEY(3),
-      tx=optax.chain(optax.add_decayed_weights(0.01), optax.sgd(0.02, 0.9)),
-      batching=local_training.Batching(BATCH, 1, task.augment),
+      task.loss, params, data, KEY(3), tx=tx, batching=batching
     )
-  )(
-    server.params,
-    ClientData(DATA.x, DATA.y, jnp.asarray(rows), jnp.array(9)),
-  )
+  )(server.params, own)
   assert info.num_steps == 3
   got = jax.jit(stage.algorithm.post_aggregate)(server, DATA, KEY(3))
   assert got.round == 2
   assert_close(got.params, want)
-  for moved, old in zip(
-    jax.tree.leaves(got.params), jax.tree.leaves(server.params), strict=True
-  ):
-    assert jnp.abs(moved - old).max() > 1e-3
+  moved = jax.tree.map(
+    lambda *two: abs(two[0] - two[1]).max(), *(got.params, server.params)
+  )
+  assert min(jax.tree.leaves(moved)) > 1e-3
 
 
 def test_body_leaves_the_bits_of_the_head():
@@ -121,24 +103,6 @@ def test_body_leaves_the_bits_of_the_head():
     assert jnp.abs(body).max() > 1e-3
 
 
-def test_pool_is_an_argument_of_the_round():
-  """Traced on shapes alone, a pool of any size: it cannot be a constant."""
-  algorithm = shared('fedavg').algorithm
-  states = init_states(algorithm, DATA, KEY(0))
-  large = DATA._replace(
-    x=jax.ShapeDtypeStruct((50_000, *DATA.x.shape[1:]), DATA.x.dtype),
-    y=jax.ShapeDtypeStruct((50_000,), DATA.y.dtype),
-  )
-  after = jax.eval_shape(
-    make_round(algorithm, clients_per_chunk=1),
-    *states,
-    jnp.array(COHORT),
-    large,
-    KEY(0),
-  )
-  assert jax.tree.structure(after[:2]) == jax.tree.structure(states)
-
-
 # ---- which methods ---------------------------------------------------------
 
 
@@ -146,16 +110,13 @@ def test_pool_is_an_argument_of_the_round():
 def test_every_method_is_accepted_or_raises_bad_input(name):
   stages = build(name)
   server = jax.eval_shape(stages[0].algorithm.init_server, KEY(0))
-  before = trees.leaf_names(server)
   try:
     stage = shared(name)
   except BadInput as error:
-    assert str(error).startswith(
-      'server_data_fraction: got 0.3, expected 0 for this'
-    )
+    words = 'server_data_fraction: got 0.3, expected 0 for this'
+    assert str(error).startswith(words)
     return
   after = jax.eval_shape(stage.algorithm.post_aggregate, server, DATA, KEY(0))
-  assert trees.leaf_names(after) == before
   assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, server)
 
 
@@ -189,8 +150,3 @@ def test_servers_without_a_whole_model():
     post_aggregate=lambda server, data, key: server
   )
   assert 'a step of its own' in refused(stage._replace(algorithm=refines))
-
-
-def test_methods_have_no_server_training_by_default():
-  for name in ('fedavg', 'fedbabu'):
-    assert build(name)[0].algorithm.post_aggregate is as_aggregated

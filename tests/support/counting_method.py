@@ -24,12 +24,10 @@ class Client(NamedTuple):
   last: Array  # a random number of its last round
 
 
-def counting(fail_at=None) -> Algorithm:
+def counting() -> Algorithm:
   """Return a method whose clients count their visits, and send n_i."""
 
   def local_update(down, client, data, rng):
-    if fail_at is not None and int(data.count) == fail_at:
-      raise FloatingPointError('too hot')
     last = jax.random.uniform(rng)
     client = Client(client.visits + 1, client.birth, last)
     metrics = {'loss': last, 'server': down, 'count': data.count}

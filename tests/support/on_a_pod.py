@@ -8,13 +8,14 @@ A word is a method, the clients of a cohort, and those that are registered; or
 """
 
 import json
+import math
+import re
 import sys
 
 import helpers
 import jax
 import jax.numpy as jnp
 import small_runs
-from collectives import collectives
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
@@ -30,6 +31,11 @@ from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import Experiment, build_stages
 from fedjax_pfl.training.memory_estimate import forecasts
 
+LINE = re.compile(
+  r' = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|'
+  r'collective-permute)(?:-start)?\('
+)
+ARRAY = re.compile(r'\b(?:pred|bf|f|s|u)(\d*)\[([\d,]*)\]')
 EXAMPLES = 4
 POD = {
   'algorithm': 'fedper',
@@ -39,6 +45,22 @@ POD = {
   'clients_per_chunk': 1,
 }
 HIDDEN = 2000  # the head then takes 24 kB
+
+
+def collectives(text: str, num_devices: int) -> list[tuple[str, int]]:
+  """Return (kind, bytes) of every collective in the text of a program.
+
+  The bytes are those of the whole array on one device: the result, or the
+  argument of a reduce-scatter, which is as many times as large.
+  """
+  found = []
+  for result, kind in LINE.findall(text):
+    size = sum(
+      math.prod(map(int, filter(None, shape.split(',')))) * int(bits or 8) // 8
+      for bits, shape in ARRAY.findall(result)
+    )
+    found.append((kind, size * (num_devices if kind[0] == 'r' else 1)))
+  return sorted(found)
 
 
 def shapes(*sizes, dtype=jnp.int32):

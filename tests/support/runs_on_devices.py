@@ -18,7 +18,7 @@ import small_runs
 from absl import logging
 from on_devices import difference
 
-from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import train
 
 SPOILT, ROUNDS = 3, 4
@@ -54,12 +54,10 @@ def results_of(path):
 
 
 def continue_on(devices, path, copy):
-  """Copy a run, without its last checkpoint; finish it on so many devices."""
-  shutil.copytree(path, copy)
-  newest = checkpoint.steps(copy / 'checkpoints')[-1]
-  shutil.rmtree(copy / 'checkpoints' / str(newest))
-  (copy / run_dir.RESULT).unlink()
-  train(experiment_on(devices), copy)
+  """Copy a run as a kill leaves it; finish it on so many devices."""
+  train(
+    experiment_on(devices), small_runs.unfinish(shutil.copytree(path, copy))
+  )
 
 
 def main(folder):

@@ -3,6 +3,7 @@
 Their number has to be set before jax starts.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -32,3 +33,9 @@ def output_of(
   )
   assert done.returncode == 0, done.stderr[-5000:]
   return done.stdout.splitlines()
+
+
+def found(script: str, devices: int, *words: str) -> dict:
+  """Return what a script of tests/support prints in its last line, as JSON."""
+  *_, line = output_of(f'support/{script}.py', devices, *words)
+  return json.loads(line)

@@ -1,7 +1,10 @@
 """Experiments on a model that compiles quickly, and what they leave behind."""
 
+import shutil
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
 import helpers
 import jax
@@ -12,9 +15,11 @@ import pytest
 from configs import digits
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.runs import checkpoint, run_dir
+from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import Experiment, build_stages, placement_of
 from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
@@ -32,7 +37,6 @@ SETTINGS = {
   'checkpoint_every': 4,
   'save_clients': (0, 3),
 }
-STOPS = [2, 3, 4, 6, 7]
 
 
 def make_settings(**changes):
@@ -81,6 +85,42 @@ def spoil_upload(experiment, client, rounds):
   return with_algorithm(experiment, local_update=spoil)
 
 
+class Recorded(NamedTuple):
+  """A run, with its state after every checkpoint."""
+
+  experiment: Experiment
+  folder: Path  # the run is in run/, copies as kills leave them in killed2/
+  states: dict
+  result: dict
+
+  @property
+  def path(self):
+    return self.folder / 'run'
+
+
+def record(experiment, folder, kills=()) -> Recorded:
+  """Train in a folder; keep the states, and copies after some checkpoints."""
+  states = {}
+
+  def save(self, step, state, save=Run.save_checkpoint):
+    save(self, step, state)
+    states[step] = jax.tree.map(np.array, state)
+    if step in kills:
+      shutil.copytree(folder / 'run', folder / f'killed{step}')
+
+  with mock.patch.object(Run, 'save_checkpoint', save):
+    result = train(experiment, folder / 'run')
+  return Recorded(experiment, folder, states, result)
+
+
+def unfinish(workdir):
+  """Leave a run as a kill does, after the last checkpoint but one."""
+  newest = checkpoint.steps(workdir / 'checkpoints')[-1]
+  shutil.rmtree(workdir / 'checkpoints' / str(newest))
+  (workdir / run_dir.RESULT).unlink()
+  return workdir
+
+
 def snapshot(folder):
   return {
     path: (path.stat().st_mtime_ns, path.read_bytes())
@@ -127,14 +167,19 @@ def assert_same_run(got, want):
   for line in lines + others:
     assert line.pop('time') > 0 and line.pop('images_per_second') > 0
   assert lines == others
-  scores, expected = scores_of(got), scores_of(want)
-  assert list(scores) == list(expected)
-  for one, other in zip(scores.values(), expected.values(), strict=True):
-    assert np.array_equal(one.correct, other.correct)
-    helpers.assert_close(one, other)
+  clients = [run_dir.load_clients(path) for path in (got, want)]
+  for one, other in (clients, [own.unseen for own in clients]):
+    assert (one is None) == (other is None)
+    for view in one.scores if one else ():
+      counts = [own.scores[view].correct for own in (one, other)]
+      assert np.array_equal(*counts)
+    helpers.assert_close(one and one.scores, other and other.scores)
   result, wanted = run_dir.load_result(got), run_dir.load_result(want)
   assert result.keys() == wanted.keys()
   assert result['test_best'] == wanted['test_best']
+  chosen = [one.get('validation', {}) for one in (result, wanted)]
+  for name in ('round', 'view', 'validation_accuracy'):
+    assert chosen[0].get(name) == chosen[1].get(name)
   helpers.assert_same_bits(models_of(got), models_of(want))
 
 

@@ -27,24 +27,6 @@ def finetune(**changes):
   return {**make_settings()['finetune'], **changes}
 
 
-def test_how_validation_chooses_is_part_of_the_training():
-  def chosen(**changes):
-    return training(validation_fraction=0.1, **changes)
-
-  others = [
-    chosen(),
-    training(validation_fraction=0.2),
-    chosen(finetune=finetune(epochs=(1, 5))),
-    chosen(finetune=finetune(trainable='body')),
-    chosen(views=('initial',)),
-  ]
-  assert len({training(), *others}) == 6
-  assert chosen(select='validation', scoring='batches') == chosen()
-  assert evaluation(validation_fraction=0.1) == evaluation()
-  both = {'validation_fraction': 0.1, 'select': 'validation'}
-  assert evaluation(**both) != evaluation()
-
-
 def test_a_key_is_that_of_what_config_json_gives_back():
   config = make_settings(hp={'mu': 1.0, 'clip': float('inf')})
   key = keys.training_key(parse_config(config), 'a-b')
@@ -100,15 +82,11 @@ def test_another_training(other):
   assert training(**other) != training()
 
 
-def test_a_field_added_later_leaves_keys_as_they_are(monkeypatch):
+def test_keys_stay_as_they_are():
   """Stored results are found by keys of the time when they were stored."""
-  before, flat = training(), keys.flat
-  defaults = {**keys.default_fields(), 'warm_up': 0}
-  monkeypatch.setattr(keys, 'default_fields', lambda: defaults)
-  monkeypatch.setattr(keys, 'flat', lambda one: {**flat(one), 'warm_up': 0})
-  assert training() == before
-  monkeypatch.setattr(keys, 'flat', lambda one: {**flat(one), 'warm_up': 5})
-  assert training() != before
+  assert training(rounds=17, seed=3) == 'c1a3da278806cb80'
+  assert training(algorithm='ditto', hp={'lam': 0.5}) == 'f94d084b26dbe1e8'
+  assert evaluation(scoring='batches') == '6be08c3558ce9903'
 
 
 def hyperparameters():
@@ -147,16 +125,33 @@ def test_evaluation():
   assert evaluation() == evaluation(
     shards_per_client=5, seed=1, views=('finetuned',), rounds=3
   )
-  others = [
-    evaluation(),
-    evaluation(finetune=finetune(trainable='body')),
-    evaluation(finetune=finetune(epochs=(1,))),
-    evaluation(adapt_on='test_half'),
-    evaluation(scoring='batches'),
-    evaluation(test_partition='independent'),
-    evaluation(test_partition='independent', test_shards_per_client=50),
+  assert evaluation() == evaluation(validation_fraction=0.1)
+  changes = [
+    {},
+    {'finetune': finetune(trainable='body')},
+    {'finetune': finetune(epochs=(1,))},
+    {'adapt_on': 'test_half'},
+    {'scoring': 'batches'},
+    {'test_partition': 'independent'},
+    {'test_partition': 'independent', 'test_shards_per_client': 50},
+    {'validation_fraction': 0.1, 'select': 'validation'},
   ]
-  assert len(set(others)) == len(others)
+  assert len({evaluation(**own) for own in changes}) == len(changes)
+
+
+def test_how_validation_chooses_is_part_of_the_training():
+  chosen = {'validation_fraction': 0.1}
+  changes = [
+    {},
+    chosen,
+    {'validation_fraction': 0.2},
+    {**chosen, 'finetune': finetune(epochs=(1, 5))},
+    {**chosen, 'finetune': finetune(trainable='body')},
+    {**chosen, 'views': ('initial',)},
+  ]
+  assert len({training(**own) for own in changes}) == len(changes)
+  same = {'select': 'validation', 'scoring': 'batches'}
+  assert training(**chosen, **same) == training(**chosen)
 
 
 def test_the_run_that_another_started_from(tmp_path):

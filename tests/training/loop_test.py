@@ -1,6 +1,5 @@
 """Runs from their config to their files, on a model that compiles quickly."""
 
-import re
 import shutil
 
 import jax
@@ -11,7 +10,6 @@ from compiler import counting
 from helpers import assert_same_bits
 from small_runs import (
   ROUNDS,
-  STOPS,
   TASK,
   make_experiment,
   scores_of,
@@ -23,16 +21,13 @@ from small_runs import (
 from fedjax_pfl.client.global_model import Server
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.settings import Settings, replace
-from fedjax_pfl.training.advance import Cadence, cadence
 from fedjax_pfl.training.loop import train
-from fedjax_pfl.training.round_metrics import mean_metrics
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
+NO_ROUND = {'rounds': 0, 'init_from': 'elsewhere', 'views': ('initial',)}
 
 
 @pytest.fixture(scope='module')
@@ -47,34 +42,29 @@ def fedbabu(tmp_path_factory, quick_compiler):
 # ---- when what is done
 
 
-def test_the_next_stop_is_the_nearest_of_all():
-  every = Cadence(log=2, evaluate=3, save=4)
-  stops, done = [], 0
-  while done < ROUNDS:
-    done = every.next_stop(done, ROUNDS)
-    stops.append(done)
-  assert stops == STOPS
-  assert every.next_stop(7, 100) == 8
-
-
-def test_zero_is_a_choice_that_suits_the_run():
-  def cadences(rounds, **changes):
-    return cadence(replace(Settings(), changes), rounds)
-
-  assert cadences(320) == (1, 20, 20)  # a CPU logs every round
-  assert cadences(5) == (1, 1, 1)
-  assert cadences(320, eval_every=7) == (1, 7, 7)
-  given = {'log_every': 5, 'eval_every': 7, 'checkpoint_every': 9}
-  assert cadences(320, **given) == (5, 7, 9)
-
-
 def test_lines_and_checkpoints_follow_the_cadence(fedbabu):
+  """Every 2, 3 and 4 rounds; evaluated at the end, too."""
   _, workdir = fedbabu
   lines = run_dir.load_metrics(workdir)
-  assert [line['round'] for line in lines] == STOPS
+  assert [line['round'] for line in lines] == [2, 3, 4, 6, 7]
   evaluated = [line['round'] for line in lines if 'initial/accuracy' in line]
-  assert evaluated == [3, 6, 7]  # and at the end
+  assert evaluated == [3, 6, 7]
   assert checkpoint.steps(workdir / 'checkpoints') == [4, 7]
+
+
+def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
+  """0 is a choice that suits the run: of few rounds, every round."""
+  experiment, workdir = fedbabu
+  other = make_experiment(log_every=0, checkpoint_every=0, eval_every=0)
+  train(other, tmp_path / 'run')
+  lines = run_dir.load_metrics(tmp_path / 'run')
+  assert [line['round'] for line in lines] == [*range(1, ROUNDS + 1)]
+  assert all('initial/accuracy' in line for line in lines)
+  assert checkpoint.steps(tmp_path / 'run' / 'checkpoints') == [6, 7]
+  assert_same_bits(
+    server_of(other, tmp_path / 'run'), server_of(experiment, workdir)
+  )
+  assert_same_bits(scores_of(tmp_path / 'run'), scores_of(workdir))
 
 
 def test_every_round_is_the_same_program(fedbabu, tmp_path):
@@ -92,17 +82,14 @@ def test_every_round_is_the_same_program(fedbabu, tmp_path):
 
 def test_a_line_holds_what_a_person_wants_to_see(fedbabu):
   _, workdir = fedbabu
-  for line in run_dir.load_metrics(workdir):
+  lines = run_dir.load_metrics(workdir)
+  for line in lines:
     assert line['stage'] == 'fedbabu'
     assert 0 < line['loss'] < 10
     assert line['images_per_second'] > 0
-    if 'initial/accuracy' in line:
-      assert 0 <= line['initial/accuracy'] <= 100
-      assert 0 <= line['initial/pooled'] <= 100
-  last = run_dir.load_metrics(workdir)[-1]
   initial = run_dir.load_result(workdir)['views']['initial']
-  assert last['initial/accuracy'] == initial['mean']
-  assert last['initial/pooled'] == initial['pooled']
+  assert 0 <= lines[-1]['initial/accuracy'] == initial['mean'] <= 100
+  assert 0 <= lines[-1]['initial/pooled'] == initial['pooled'] <= 100
 
 
 def test_fedbabu_uploads_what_fedavg_does_less_the_head(fedbabu, tmp_path):
@@ -118,8 +105,7 @@ def test_fedbabu_uploads_what_fedavg_does_less_the_head(fedbabu, tmp_path):
   head = trees.num_bytes(trees.select(params, TASK.is_head))
   assert head > 0
   assert ours['bytes_up'] == theirs['bytes_up'] - messages * head
-  assert ours['bytes_down'] == theirs['bytes_down']
-  assert ours['bytes_down'] >= theirs['bytes_up']
+  assert ours['bytes_down'] == theirs['bytes_down'] >= theirs['bytes_up']
 
 
 def test_the_result_names_what_ran(fedbabu):
@@ -138,6 +124,10 @@ def test_the_result_names_what_ran(fedbabu):
   for scores in clients.scores.values():
     assert np.array_equal(scores.count, experiment.test.count)
     assert np.all(scores.correct <= scores.count)
+  # Without unseen clients nothing is added.
+  assert clients.unseen is None and 'unseen' not in result
+  with np.load(workdir / run_dir.CLIENTS) as arrays:
+    assert not [name for name in arrays.files if name.startswith('unseen')]
 
 
 def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
@@ -148,8 +138,7 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
   result = run_dir.load_result(workdir)
   assert list(result['test_best']) == ['initial']  # of eval_views
   best = result['test_best']['initial']
-  pooled = [line['initial/pooled'] for line in lines]
-  winner = lines[pooled.index(max(pooled))]
+  winner = max(lines, key=lambda line: line['initial/pooled'])
   assert best['together']['round'] == winner['round']
   assert best['together']['pooled'] == winner['initial/pooled']
   assert best['together']['mean'] == winner['initial/accuracy']
@@ -166,19 +155,12 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
 def test_the_global_model_is_evaluated_on_the_whole_test_set(fedbabu):
   experiment, workdir = fedbabu
   params, _ = load_model(workdir / 'model' / 'global.npz')
-  images = experiment.dataset.test
+  params, test = jax.tree.map(jnp.asarray, params), experiment.test
+  size = len(experiment.dataset.test.y)
+  whole = test._replace(index=jnp.arange(size), count=jnp.asarray(size))
+  want = score_view(TASK.logits, params, whole, TASK.normalise)
   got = run_dir.load_result(workdir)['global']
-  size = len(images.y)
   assert got['count'] == size
-  test = ClientData(
-    jnp.asarray(images.x),
-    jnp.asarray(images.y),
-    jnp.arange(size),
-    jnp.asarray(size),
-  )
-  want = score_view(
-    TASK.logits, jax.tree.map(jnp.asarray, params), test, TASK.normalise
-  )
   assert got['accuracy'] == pytest.approx(100 * int(want.correct) / size)
   assert got['top5'] == pytest.approx(100 * int(want.top5) / size)
   for name in ('loss', 'ece', 'mce'):
@@ -187,37 +169,34 @@ def test_the_global_model_is_evaluated_on_the_whole_test_set(fedbabu):
     line for line in run_dir.load_metrics(workdir) if 'global/ece' in line
   ]
   assert [line['round'] for line in lines] == [3, 6, 7]
-  assert lines[-1]['global/accuracy'] == got['accuracy']
   curve = [line['global/accuracy'] for line in lines]
+  assert curve[-1] == got['accuracy']
   assert got['last10']['mean'] == pytest.approx(np.mean(curve))
   assert got['last10']['std'] == pytest.approx(np.std(curve))
   assert got['last10']['evaluations'] == 3
 
 
-def assert_same_answers(params, experiment, client, stored):
-  """Evaluate a model on the test examples of a client, and compare."""
-  test = experiment.test
-  one = test._replace(index=test.index[client], count=test.count[client])
-  params = jax.tree.map(jnp.asarray, params)
-  scores = score_view(TASK.logits, params, one, TASK.normalise)
-  assert scores.correct == stored.correct[client]
-  np.testing.assert_allclose(scores.loss, stored.loss[client], rtol=1e-5)
-
-
 def test_stored_models_have_the_stored_accuracy(fedbabu):
   experiment, workdir = fedbabu
-  stored = scores_of(workdir)
+  stored, test = scores_of(workdir), experiment.test
+
+  def check(name, view, client):
+    params, about = load_model(workdir / 'model' / f'{name}.npz')
+    assert about['view'] == view
+    assert about.get('client', client) == client
+    one = test._replace(index=test.index[client], count=test.count[client])
+    params = jax.tree.map(jnp.asarray, params)
+    scores = score_view(TASK.logits, params, one, TASK.normalise)
+    assert scores.correct == stored[view].correct[client]
+    want = stored[view].loss[client]
+    np.testing.assert_allclose(scores.loss, want, rtol=1e-5)
+
   names = sorted(path.stem for path in (workdir / 'model').iterdir())
   assert names == ['finetuned_client0', 'finetuned_client3', 'global']
-  params, about = load_model(workdir / 'model' / 'global.npz')
-  assert about['view'] == 'initial' and about['rounds'] == ROUNDS
   for client in range(10):
-    assert_same_answers(params, experiment, client, stored['initial'])
+    check('global', 'initial', client)
   for client in (0, 3):
-    path = workdir / 'model' / f'finetuned_client{client}.npz'
-    params, about = load_model(path)
-    assert (about['view'], about['client']) == ('finetuned', client)
-    assert_same_answers(params, experiment, client, stored['finetuned'])
+    check(f'finetuned_client{client}', 'finetuned', client)
 
 
 def test_clients_that_lack_examples_are_in_no_mean(tmp_path):
@@ -247,42 +226,51 @@ def test_clients_that_lack_examples_are_in_no_mean(tmp_path):
   assert lines[-1]['initial/accuracy'] == result['views']['initial']['mean']
 
 
-def test_the_mean_loss_is_that_of_the_clients_that_trained():
-  metrics = {'loss': np.array([[2.0, 0.0], [4.0, 9.0]]), 'losses': np.ones(3)}
-  trained = np.array([[True, False], [True, True]])
-  sent, nobody = np.ones((2, 2), bool), np.zeros((2, 2), bool)
-  assert mean_metrics(metrics, trained, sent) == {'loss': 5.0}
-  sent[1] = False
-  assert mean_metrics(metrics, trained, sent) == {'loss': 2.0}
-  # All fail: they trained, so that 0 would be a wrong number.
-  assert np.isnan(mean_metrics(metrics, trained, nobody)['loss'])
-  no_loss = {'loss': np.zeros((2, 2))}
-  assert mean_metrics(no_loss, nobody, sent) == {'loss': 0.0}
-
-
-# ---- what does not change the numbers
-
-
-def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
-  experiment, workdir = fedbabu
-  other = make_experiment(log_every=1, checkpoint_every=1, eval_views=())
-  train(other, tmp_path / 'run')
-  assert [line['round'] for line in run_dir.load_metrics(tmp_path / 'run')] == [
-    *range(1, ROUNDS + 1)
-  ]
-  assert_same_bits(
-    server_of(other, tmp_path / 'run'), server_of(experiment, workdir)
+def test_a_family_of_views_and_scores_by_the_batch(tmp_path):
+  """Views guess one class; only whole batches of the training's size count."""
+  guesses = {'mix_0.0': 0, 'mix_0.5': 1, 'initial': 2}
+  experiment = with_algorithm(
+    make_experiment(
+      **{**NO_ROUND, 'views': tuple(guesses)},
+      eval_views=(),
+      save_clients=(),
+      scoring='whole_batches',
+      batch_size=3,
+    ),
+    personalize=lambda server, client, data, rng: guesses,
+    predict=lambda guess, x, mask: (
+      jnp.zeros((len(x), 10)).at[:, guess].set(1.0)
+    ),
   )
-  assert_same_bits(scores_of(tmp_path / 'run'), scores_of(workdir))
+  result, test = train(experiment, tmp_path), experiment.test
+  scores = scores_of(tmp_path)
+  assert np.any(test.count % 3 > 0)
+  for view, guess in guesses.items():
+    assert np.array_equal(scores[view].count, test.count)
+    want = [
+      np.sum(test.y[own[: count - count % 3]] == guess)
+      for own, count in zip(test.index, test.count.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(scores[view].correct, want, atol=1e-5)
+  # The best of a family stands apart, and is no view.
+  assert list(result['test_best_view']) == ['mix']
+  best, mean = result['test_best_view']['mix'], result['views']
+  correct = [scores[view].correct for view in ('mix_0.0', 'mix_0.5')]
+  winner = f'mix_{0.5 * np.argmax(np.sum(correct, axis=1))}'
+  assert best['together']['view'] == winner
+  assert best['together']['mean'] == mean[winner]['mean']
+  each = np.mean(100 * np.max(correct, axis=0) / np.asarray(test.count))
+  assert best['each']['mean'] == pytest.approx(each)
+
+
+# ---- runs of no round
 
 
 def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path):
-  experiment = make_experiment(
-    rounds=0, init_from='elsewhere', views=('initial',)
-  )
   first = TASK.init(jax.random.key(42))
   experiment = with_algorithm(
-    experiment, init_server=lambda key: Server(jnp.zeros((), int), first)
+    make_experiment(**NO_ROUND),
+    init_server=lambda key: Server(jnp.zeros((), int), first),
   )
   result = train(experiment, tmp_path)
   assert result['rounds'] == 0 and result['test_best'] == {}
@@ -293,9 +281,7 @@ def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path):
 
 
 def test_a_model_of_each_client_is_no_global_model(tmp_path):
-  experiment = make_experiment(
-    rounds=0, init_from='elsewhere', views=('initial',)
-  )
+  experiment = make_experiment(**NO_ROUND)
   last = experiment.train.index[-1, 0]
 
   def views(server, client, data, rng):
@@ -307,55 +293,7 @@ def test_a_model_of_each_client_is_no_global_model(tmp_path):
   assert names == ['initial_client0', 'initial_client3']
 
 
-# ---- runs that end early
-
-
-def break_round(experiment, broken):
-  """Return the experiment whose server becomes NaN in round `broken`."""
-  aggregate = experiment.stages[-1].algorithm.aggregate
-
-  def spoil(server, uploads, senders):
-    after = aggregate(server, uploads, senders)
-    factor = jnp.where(after.round == broken, jnp.nan, 1.0)
-    params = jax.tree.map(lambda leaf: factor * leaf, after.params)
-    return after._replace(params=params)
-
-  return with_algorithm(experiment, aggregate=spoil)
-
-
-def test_nan_stops_the_run_and_names_the_rounds(tmp_path):
-  experiment = break_round(make_experiment(checkpoint_every=2, eval_every=7), 4)
-  for _ in range(2):  # the same command again fails alike
-    with pytest.raises(BadInput) as caught:
-      train(experiment, tmp_path)
-    message = str(caught.value)
-    assert (
-      "got 'NaN or infinity in rounds 3 to 4 of fedbabu: round 4, in the "
-      f'server state; seed 0, {tmp_path}' in message
-    )
-    assert 'Choices: a smaller learning_rate, debug=True, to name' in message
-    assert 'metrics up to round 2 are stored' in message
-    assert 'the last checkpoint is that of round 2.' in message
-    assert 'Likely cause: ' in message
-    lines = run_dir.load_metrics(tmp_path)
-    assert [line['round'] for line in lines] == [2]
-    step, server = server_of(experiment, tmp_path)
-    assert step == 2
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(server))
-    assert not (tmp_path / run_dir.RESULT).exists()
-
-
-def test_a_learning_rate_that_is_too_high_is_a_sentence(tmp_path):
-  experiment = make_experiment(algorithm='fedavg', learning_rate=1e30)
-  with pytest.raises(BadInput) as caught:
-    train(experiment, tmp_path)
-  message = str(caught.value)
-  assert re.search(
-    r'in rounds 1 to 2 of fedavg: round 1, in the loss of clients \d, \d',
-    message,
-  )
-  assert 'there is no checkpoint yet' in message
-  assert not (tmp_path / run_dir.METRICS).exists()
+# ---- runs that are there
 
 
 def test_a_finished_run_is_not_changed(fedbabu, capsys):
@@ -379,19 +317,18 @@ def test_a_run_ends_without_metrics_that_were_deleted(fedbabu, tmp_path):
 
 
 def test_the_directory_of_another_config_is_refused(fedbabu):
-  experiment, workdir = fedbabu
+  _, workdir = fedbabu
   before = snapshot(workdir)
   other = make_experiment(
     shards_per_client=4, batch_size=9, eval_global_model=True
   )
   with pytest.raises(BadInput) as caught:
     train(other, workdir)
-  message = str(caught.value)
-  assert (
-    "config: got {'shards_per_client': 4, 'batch_size': 9}, expected" in message
-  )
-  assert "where these are {'shards_per_client': 2, 'batch_size': 8}" in message
-  assert 'Choices: another --workdir, the settings of that run' in message
-  assert 'Likely cause: a setting was changed' in message
+  for words in (
+    "config: got {'shards_per_client': 4, 'batch_size': 9}, expected",
+    "where these are {'shards_per_client': 2, 'batch_size': 8}",
+    'Choices: another --workdir, the settings of that run',
+    'Likely cause: a setting was changed',
+  ):
+    assert words in str(caught.value)
   assert snapshot(workdir) == before
-  assert experiment.settings.data.shards_per_client == 2

@@ -3,10 +3,9 @@
 Each has the bits that it has alone.
 """
 
-import contextlib
-import io
-from unittest import mock
+import shutil
 
+import fake_trackers
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,17 +19,16 @@ from small_runs import (
   restored,
   server_of,
   snapshot,
+  unfinish,
   with_algorithm,
 )
 
 from configs import digits
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import replace
 from fedjax_pfl.settings.traced import flat_settings, traced_names
 from fedjax_pfl.training import divergence
-from fedjax_pfl.training import program as module
 from fedjax_pfl.training.build import with_numbers_of
 from fedjax_pfl.training.loop import train, train_many
 from fedjax_pfl.training.program import share_programs
@@ -50,12 +48,12 @@ def vary(experiment, **changes):
   hp = {**experiment.settings.hp}
   for name in [name for name in changes if name.startswith('hp.')]:
     hp[name.removeprefix('hp.')] = changes.pop(name)
-  return with_numbers_of(
-    experiment, replace(experiment.settings, changes, hp=hp)
-  )
+  settings = replace(experiment.settings, changes, hp=hp)
+  return with_numbers_of(experiment, settings)
 
 
 def divide(experiments):
+  """Return which experiments share a program."""
   return sorted(places for _, places in share_programs(experiments))
 
 
@@ -63,136 +61,138 @@ def directories(folder, number=2):
   return [folder / str(place) for place in range(number)]
 
 
-class Killed(BaseException):
-  """The end of a process, after a checkpoint."""
-
-
-@contextlib.contextmanager
-def killed_after(name, step):
-  """Raise Killed once the run of this name has saved the checkpoint."""
-
-  def save(self, number, tree, save=Run.save_checkpoint):
-    save(self, number, tree)
-    if number == step and self.path.name == name:
-      raise Killed
-
-  with mock.patch.object(Run, 'save_checkpoint', save), pytest.raises(Killed):
-    yield
-
-
 @pytest.fixture(scope='module')
-def ragged(tmp_path_factory, quick_compiler):
-  """Return seeds whose clients have states and other sizes; runs; output."""
-  folder, output = tmp_path_factory.mktemp('ragged'), io.StringIO()
-  changes = {'partition': 'dirichlet', 'dirichlet_beta': 0.5, 'rounds': 2}
-  experiments = [
-    make(algorithm='ditto', views=('personal',), seed=seed, **changes)
-    for seed in (0, 1)
-  ]
-  experiments.sort(key=lambda one: -one.train.index.shape[1])
-  with contextlib.redirect_stdout(output):
-    train_many(experiments, directories(folder))
-  return experiments, folder, output.getvalue()
-
-
-@pytest.fixture(scope='module')
-def swept(tmp_path_factory):
-  """Return two seeds of two settings, and the folder of their runs."""
-  folder = tmp_path_factory.mktemp('swept')
+def swept(tmp_path_factory, quick_compiler):
+  """Return two seeds of two settings, the folder of their runs, the log."""
+  folder, logged = tmp_path_factory.mktemp('swept'), []
   changes = {'algorithm': 'fedprox', 'rounds': 2, 'checkpoint_every': 1}
-  seeds = [
-    make(**changes, eval_every=1, validation_fraction=0.2, seed=seed)
-    for seed in (0, 1)
+  changes |= {'eval_every': 1, 'validation_fraction': 0.2}
+  seeds = [make(**changes, seed=seed) for seed in (0, 1)]
+  experiments = [
+    vary(one, learning_rate=rate, hp__mu=mu)
+    for rate, mu in ((0.02, 0.01), (0.3, 0.5))
+    for one in seeds
   ]
-  numbers = (
-    {'learning_rate': 0.02, 'hp__mu': 0.01},
-    {
-      'learning_rate': 0.3,
-      'hp__mu': 0.5,
-    },
-  )
-  experiments = [vary(one, **own) for own in numbers for one in seeds]
-  train_many(experiments, directories(folder, 4))
-  return experiments, folder
+  train_many(experiments, directories(folder, 4), logged.append)
+  return experiments, folder, logged
 
 
 # ---- the numbers
 
 
-def test_ragged_seeds_have_the_numbers_that_they_have_alone(ragged, tmp_path):
-  experiments, folder, _ = ragged
-  wide, narrow = experiments
-  assert wide.train.index.shape[1] > narrow.train.index.shape[1]
-  train(narrow, tmp_path)
-  assert_same_run(folder / '1', tmp_path)
-  assert_same_bits(
-    restored(narrow, folder / '1')[:2], restored(narrow, tmp_path)[:2]
-  )
-  assert run_dir.load_config(tmp_path) == run_dir.load_config(folder / '1')
-
-
 def test_a_setting_has_the_bits_that_it_has_alone(swept, tmp_path):
-  experiments, folder = swept
+  experiments, folder, logged = swept
   assert divide(experiments) == [[0, 1, 2, 3]]
+  assert logged == ['fedprox: training seed 0, 1 of several settings, 4 runs']
   train(experiments[3], tmp_path)
   assert_same_run(folder / '3', tmp_path)
   lines = [run_dir.load_metrics(path)[-1] for path in directories(folder, 4)]
   assert len({line['loss'] for line in lines}) == 4
 
 
-def test_runs_that_were_killed_end_with_the_same_bits(swept, tmp_path):
-  """Whichever of the two functions began them, and goes on."""
-  experiments, folder = swept
-  with killed_after('1', 1):
-    train_many(experiments, directories(tmp_path, 4))
-  assert run_dir.is_finished(tmp_path / '0')
-  with killed_after('2', 1):
-    train(experiments[2], tmp_path / '2')
-  train(experiments[1], tmp_path / '1')
-  before = snapshot(tmp_path / '0') | snapshot(tmp_path / '1')
-  results = train_many(experiments, directories(tmp_path, 4))
-  assert before.items() <= snapshot(tmp_path).items()
-  for place, result in enumerate(results):
-    assert_same_run(tmp_path / str(place), folder / str(place))
-    assert result == run_dir.load_result(tmp_path / str(place))
-
-
-@pytest.mark.long
-def test_clients_who_fail_and_who_come_later_know_the_numbers(tmp_path):
-  changes = {'unseen_clients': 2, 'dropout_rate': 0.5, 'save_clients': (0,)}
-  first = make(algorithm='ditto', rounds=1, views=('personal',), **changes)
-  experiments = [vary(first, hp__lam=lam) for lam in (0.5, 20.0)]
-  train_many(experiments, directories(tmp_path))
-  train(experiments[1], tmp_path / 'alone')
-  assert_same_run(tmp_path / '1', tmp_path / 'alone')
-
-
-@pytest.mark.long
-def test_a_server_with_data_of_its_own_keeps_them(tmp_path):
-  """The draw of its examples is part of the program: no other seed's."""
-  changes = {'algorithm': 'fedavg', 'server_data_fraction': 0.3, 'rounds': 1}
+def test_ragged_seeds_have_the_numbers_that_they_have_alone(tmp_path):
+  """Their clients have states, and other sizes in every seed."""
+  changes = {'partition': 'dirichlet', 'dirichlet_beta': 0.5, 'rounds': 2}
+  changes |= {'algorithm': 'ditto', 'views': ('personal',)}
   experiments = [make(seed=seed, **changes) for seed in (0, 1)]
+  wide, narrow = sorted(experiments, key=lambda one: -one.train.index.shape[1])
+  assert wide.train.index.shape[1] > narrow.train.index.shape[1]
+  train_many([wide, narrow], directories(tmp_path))
+  train(narrow, tmp_path / 'alone')
+  assert_same_run(tmp_path / '1', tmp_path / 'alone')
+  states = [restored(narrow, tmp_path / name)[:2] for name in ('1', 'alone')]
+  assert_same_bits(*states)
+  assert run_dir.load_config(tmp_path / '1') == run_dir.load_config(
+    tmp_path / 'alone'
+  )
+
+
+def test_runs_that_were_killed_end_with_the_same_bits(swept, tmp_path, capsys):
+  """Whichever of the two functions began them, and goes on."""
+  experiments, folder, _ = swept
+  paths = directories(tmp_path, 4)
+  for place in (0, 1, 2):  # and the last one did not begin
+    shutil.copytree(folder / str(place), paths[place])
+  train(experiments[1], unfinish(paths[1]))
+  unfinish(paths[2])
+  before = snapshot(paths[0]) | snapshot(paths[1])
+  capsys.readouterr()
+  results = train_many(experiments, paths)
+  assert before.items() <= snapshot(tmp_path).items()
+  for path, result, whole in zip(
+    paths, results, directories(folder, 4), strict=True
+  ):
+    assert_same_run(path, whole)
+    assert result == run_dir.load_result(path)
+  output = capsys.readouterr().out.splitlines()
+  for path in paths[:2]:
+    assert f'{path} is finished: nothing to do.' in output
+  assert output.count('Continuing after round 1 of 2.') == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+  ('changes', 'others'),
+  [
+    # Clients who fail and who come later know the numbers.
+    (
+      {
+        'algorithm': 'ditto',
+        'views': ('personal',),
+        'unseen_clients': 2,
+        'dropout_rate': 0.5,
+        'save_clients': (0,),
+      },
+      ({'hp__lam': 0.5}, {'hp__lam': 20.0}),
+    ),
+    # The draw of the server's examples is part of the program.
+    (
+      {
+        'algorithm': 'fedavg',
+        'server_data_fraction': 0.3,
+      },
+      ({'seed': 0}, {'seed': 1}),
+    ),
+    (
+      {
+        'algorithm': 'fedper',
+        'clients_placement': 'host',
+        'partition': 'dirichlet',
+        'dirichlet_beta': 0.5,
+        'unseen_clients': 2,
+      },
+      ({}, {'seed': 1}),
+    ),
+    (
+      {
+        'algorithm': 'lg_fedavg',
+        'hp': {'protocol': 'released', 'learning_rate': 0.3},
+        'eval_views': ('initial',),
+        'rounds': 4,
+      },
+      ({}, {'seed': 1}),
+    ),
+    (
+      {'validation_fraction': 0.3, 'select': 'validation', 'rounds': 4},
+      ({}, {'seed': 1}),
+    ),
+  ],
+  ids=['lost and late', 'server', 'host', 'best models', 'validation'],
+)
+def test_the_second_has_the_bits_that_it_has_alone(changes, others, tmp_path):
+  experiments = []
+  for own in others:
+    seed = {'seed': own['seed']} if 'seed' in own else {}
+    numbers = {} if seed else own
+    experiments.append(
+      vary(make(**{'rounds': 1, **changes}, **seed), **numbers)
+    )
   train_many(experiments, directories(tmp_path))
   train(experiments[1], tmp_path / 'alone')
   assert_same_run(tmp_path / '1', tmp_path / 'alone')
 
 
-# ---- what is logged, recorded and refused
-
-
-def test_seeds_are_logged(ragged, swept, capsys):
-  _, _, output = ragged
-  assert output.splitlines()[0] == 'ditto: training seed 0, 1' or (
-    output.splitlines()[0] == 'ditto: training seed 1, 0'
-  )
-  assert output.count('round 2/2') == 2
-  experiments, folder = swept
-  train_many(experiments, directories(folder, 4))
-  lines = capsys.readouterr().out.splitlines()
-  assert lines[0] == 'fedprox: training seed 0, 1 of several settings, 4 runs'
-  assert lines[1:] == [
-    f'{path} is finished: nothing to do.' for path in directories(folder, 4)
-  ]
+# ---- what is recorded and refused
 
 
 def spoil(experiment, seed, broken):
@@ -247,6 +247,28 @@ def test_two_runs_in_one_directory(tmp_path):
   assert not any(tmp_path.iterdir())
 
 
+def test_seeds_are_runs_of_their_own_at_the_tracker(tmp_path):
+  paths = [tmp_path / 'seed0', tmp_path / 'seed1']
+  changes = {'rounds': 2, 'log_every': 1, 'eval_views': ('initial',)}
+  experiments = [make(**changes, tracker='wandb', seed=s) for s in (0, 1)]
+  with fake_trackers.installed(tmp_path) as fakes:
+    train_many(experiments, paths)
+    calls = [*fakes['wandb'].CALLS]
+    train_many(experiments, paths)  # finished: nothing to do
+    assert calls == fakes['wandb'].CALLS
+  begun = [call for call in calls if call[0] == 'init']
+  assert [options['name'] for _, _, options in begun] == ['seed0', 'seed1']
+  assert [options['config']['seed'] for _, _, options in begun] == [0, 1]
+  ended = [call for call in calls if call[0] == 'finish']
+  assert [call[2] for call in ended] == [0, 0]
+  for (_, own_id, _), path in zip(ended, paths, strict=True):
+    own = [call for call in calls if call[:2] == ('log', own_id)]
+    lines = run_dir.load_metrics(path)
+    assert [call[2] for call in own] == [1, 2]
+    for name in ('loss', 'initial/accuracy'):
+      assert own[1][3][name] == lines[1][name]
+
+
 # ---- which share a program
 
 
@@ -268,20 +290,14 @@ def test_what_changes_a_shape_or_a_decision_has_a_program_of_its_own():
 
 
 def test_a_number_that_a_method_needs_as_a_float_is_no_argument():
-  """Of two numbers the other one is."""
-  first = make(algorithm='fedprox')
+  """How many rounds SuPerFed mixes is a length; its rate is an argument."""
+  first = make(algorithm='superfed')
   experiments = [
-    vary(first, learning_rate=rate, hp__mu=mu)
+    vary(first, learning_rate=rate, hp__phase_start=start)
     for rate in (0.1, 0.2)
-    for mu in (0.01, 0.02)
+    for start in (0.3, 0.6)
   ]
-
-  def build(settings, task, make=module.make_stages):
-    float(settings.hp['mu'])  # raises if it is traced
-    return make(settings, task)
-
-  with mock.patch.object(module, 'make_stages', build):
-    assert divide(experiments) == [[0, 2], [1, 3]]
+  assert divide(experiments) == [[0, 2], [1, 3]]
 
 
 @every_method(9)
@@ -295,7 +311,6 @@ def test_every_number_of_a_method_can_be_an_argument(name):
     settings['hp'] = {'beta': 0.1}
   experiment = make_experiment(**settings)
   fields = flat_settings(experiment.settings)
-  # How many rounds SuPerFed mixes is a length.
   names = {*traced_names(experiment.settings)} - {'hp.phase_start'}
   assert {'learning_rate', 'momentum', 'weight_decay', 'lr_decay'} < names
   low, high = (

@@ -98,10 +98,6 @@ def test_what_memory_cannot_hold_is_a_sentence(tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-def test_a_machine_has_memory():
-  assert memory_estimate.room_on_device() > 2**20
-
-
 def test_models_of_best_rounds_are_on_the_host(tmp_path):
   """Of LG-FedAvg as released: a whole model a client, three times."""
   hp = {'protocol': 'released'}

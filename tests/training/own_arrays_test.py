@@ -14,16 +14,21 @@ X = np.random.default_rng(0).integers(0, 256, (P, 8, 8), np.uint8)
 SPLIT = np.where(np.arange(P) % 10 < 8, 'train', 'test')
 # Client 0 has most, and the last rows belong to the last client alone.
 CLIENTS = np.searchsorted([60, 70, 80, 90], np.arange(P), side='right')
+SIZES = [[48, 8, 8, 8, 8], [12, 2, 2, 2, 2]]
+
+
+def store(file, order=slice(None), clients=CLIENTS):
+  arrays = {'images': X[order], 'labels': Y[order], 'split': SPLIT[order]}
+  np.savez(file, clients=clients[order], **arrays)
+  return str(file)
 
 
 @pytest.fixture
 def config(tmp_path):
   """Return a config for a file with clients and a split."""
-  file = tmp_path / 'own.npz'
-  np.savez(file, images=X, labels=Y, clients=CLIENTS, split=SPLIT)
   return {
     'dataset': 'npz',
-    'data_dir': str(file),
+    'data_dir': store(tmp_path / 'own.npz'),
     'partition': 'natural',
     'num_clients': K,
     'model': 'convnet3',
@@ -32,57 +37,51 @@ def config(tmp_path):
   }
 
 
-def sizes(experiment):
-  return [np.asarray(d.count).tolist() for d in experiment[2:4]]
+def sizes(config, **changes):
+  experiment = pfl.build_experiment({**config, **changes})
+  return [
+    np.asarray(data.count).tolist()
+    for data in (experiment.train, experiment.test)
+  ]
 
 
 def test_clients_are_those_of_the_file(config):
   experiment = pfl.build_experiment(config)
-  assert sizes(experiment) == [[48, 8, 8, 8, 8], [12, 2, 2, 2, 2]]
+  assert sizes(config) == SIZES
   train = experiment.train
   own = np.asarray(train.index)[1, :8]
   np.testing.assert_array_equal(
     np.asarray(train.x)[own, ..., 0], X[(CLIENTS == 1) & (SPLIT == 'train')]
   )
   assert experiment.task.num_classes == 4
+  # Another partition ignores them.
+  other = {'partition': 'iid', 'num_clients': 10}
+  assert sizes(config, **other) == [[8] * 10, [2] * 10]
 
 
 def test_the_fingerprint_is_of_content_and_clients(config, tmp_path):
   """Another file with the same arrays is the same data; other owners not."""
   want = pfl.build_experiment(config).data_id
-  other = tmp_path / 'other.npz'
-  arrays = {'images': X[..., None], 'labels': Y, 'split': SPLIT}
-  np.savez_compressed(other, clients=CLIENTS, **arrays)
-  moved = {**config, 'data_dir': str(other)}
+  moved = {**config, 'data_dir': store(tmp_path / 'other.npz')}
   assert pfl.build_experiment(moved).data_id == want
   assert make_data_of(print)(parse_config(moved)) == want
-  np.savez(other, clients=K - 1 - CLIENTS, **arrays)
+  store(tmp_path / 'other.npz', clients=K - 1 - CLIENTS)
   changed = pfl.build_experiment(moved).data_id
   assert changed != want and changed.split('-')[0] == want.split('-')[0]
 
 
-def test_fewer_examples_are_fewer_of_every_client(config):
+def test_fewer_examples_are_the_first_of_every_client(config):
   """Half of the 80; a client with 2 tests keeps one."""
-  experiment = pfl.build_experiment({**config, 'max_train_examples': 40})
-  assert sizes(experiment) == [[24, 4, 4, 4, 4], [6, 1, 1, 1, 1]]
-  experiment = pfl.build_experiment({**config, 'max_train_examples': 1})
-  assert sizes(experiment) == [[1] * K, [1] * K]
-
-
-def test_the_fewer_examples_are_the_first_of_their_client(config):
   order = np.random.default_rng(1).permutation(P)
-  arrays = {'images': X[order], 'labels': Y[order], 'split': SPLIT[order]}
-  np.savez(config['data_dir'], clients=CLIENTS[order], **arrays)
-  train = pfl.build_experiment({**config, 'max_train_examples': 40}).train
+  store(config['data_dir'], order)
+  config['max_train_examples'] = 40
+  assert sizes(config) == [[24, 4, 4, 4, 4], [6, 1, 1, 1, 1]]
+  train = pfl.build_experiment(config).train
   rows = order[SPLIT[order] == 'train']
   for k, (own, count) in enumerate(zip(train.index, train.count, strict=True)):
     want = X[rows[CLIENTS[rows] == k]][: int(count)]
     np.testing.assert_array_equal(train.x[own[: int(count)], ..., 0], want)
-
-
-def test_another_partition_ignores_the_clients(config):
-  config = {**config, 'partition': 'iid', 'num_clients': 10}
-  assert sizes(pfl.build_experiment(config)) == [[8] * 10, [2] * 10]
+  assert sizes(config, max_train_examples=1) == [[1] * K, [1] * K]
 
 
 def test_a_folder_without_tests(config, tmp_path):
@@ -91,13 +90,10 @@ def test_a_folder_without_tests(config, tmp_path):
   for k in range(K):
     own = k == CLIENTS
     np.savez(folder / f'{k}.npz', images=X[own], labels=Y[own])
-  config = {**config, 'data_dir': str(folder)}
+  config['data_dir'] = str(folder)
   assert 'test_partition=split' in refused(pfl.build_experiment, config)
   config['test_partition'] = 'split'
-  assert sizes(pfl.build_experiment(config)) == [
-    [48, 8, 8, 8, 8],
-    [12, 2, 2, 2, 2],
-  ]
+  assert sizes(config) == SIZES
   config['eval_global_model'] = True
   message = refused(pfl.build_experiment, config)
   assert message.startswith('eval_global_model: got True')

@@ -15,47 +15,49 @@ import pytest
 from compiler import QUICK
 from helpers import assert_same_bits
 
+import fedjax_pfl as pfl
+from configs import digits
 from fedjax_pfl.evaluation.metrics import score_view
-from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.runs.provenance import num_cores
 
 ROOT = Path(run_dir.__file__).parents[2]
 ROUNDS = 8
-COMMAND = [
-  sys.executable,
-  'experiments/main.py',
-  '--config=configs/digits.py:fedbabu',
-  '--config.conv_impl=lax',  # compiles in half the time
-  '--config.num_clients=10',
-  '--config.max_train_examples=200',
-  '--config.client_fraction=0.5',
-  f'--config.rounds={ROUNDS}',
-  '--config.local_epochs=1',
-  '--config.views=initial,templates_euclidean',
-  '--config.eval_every=5',
-  '--config.checkpoint_every=1',
-  '--config.save_clients=0,3',
-]
+CONFIG = {
+  'conv_impl': 'lax',  # compiles in half the time
+  'num_clients': 10,
+  'max_train_examples': 200,
+  'client_fraction': 0.5,
+  'rounds': ROUNDS,
+  'local_epochs': 1,
+  'views': ('initial', 'templates_euclidean'),
+  'eval_every': 5,
+  'checkpoint_every': 1,
+  'save_clients': (0, 3),
+}
 CLOCKS = ('time', 'images_per_second')
 
 
-def start(workdir, cache, *changes):
-  """Start the command as a user does; its output goes to files."""
+def start(workdir, flags=QUICK, **changes):
+  """Start the command as a user does; its output goes to a file."""
+  fields = {**CONFIG, **changes}.items()
+  words = {
+    name: ','.join(map(str, own)) if isinstance(own, tuple) else own
+    for name, own in fields
+  }
+  command = [
+    *(sys.executable, 'experiments/main.py', f'--workdir={workdir}'),
+    '--config=configs/digits.py:fedbabu',
+    *[f'--config.{name}={word}' for name, word in words.items()],
+  ]
   environ = {
     **os.environ,
-    'XLA_FLAGS': QUICK,  # quick to compile
-    'JAX_COMPILATION_CACHE_DIR': str(cache),
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+    'XLA_FLAGS': flags,
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0.1',
   }
   with open(f'{workdir}.log', 'w') as log:
     return subprocess.Popen(
-      [*COMMAND, *changes, f'--workdir={workdir}'],
-      cwd=ROOT,
-      env=environ,
-      stdout=log,
-      stderr=subprocess.STDOUT,
+      command, cwd=ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT
     )
 
 
@@ -75,50 +77,46 @@ def kill_in_the_middle(process, workdir, lines=3):
     time.sleep(0.002)
   process.send_signal(signal.SIGKILL)
   assert process.wait() == -signal.SIGKILL
-
-
-def arrays_of(path):
-  with np.load(path, allow_pickle=False) as arrays:
-    return {
-      name: (arrays[name].dtype, arrays[name].shape, arrays[name].tobytes())
-      for name in arrays.files
-    }
+  assert not (workdir / run_dir.RESULT).exists()
+  return checkpoint.steps(workdir / 'checkpoints')[-1]
 
 
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory):
-  """Return the output of both runs, and the folder that holds their workdirs.
+  """Return the folder of an unbroken run in this process, and of a killed one.
 
-  unbroken and killed; stopped is a copy of the latter as the kill left it.
+  Its copies in stopped/ and on_two/ are as the kill left it, after `newest`.
   """
   folder = tmp_path_factory.mktemp('runs')
-  cache = folder / 'compiled'
-  paths = {name: folder / name for name in ('unbroken', 'killed')}
-  first = start(paths['killed'], cache)
-  kill_in_the_middle(first, paths['killed'])
-  assert not (paths['killed'] / run_dir.RESULT).exists()
-  shutil.copytree(paths['killed'], folder / 'stopped')
-  newest = checkpoint.steps(folder / 'stopped' / 'checkpoints')[-1]
-  # Both at once, and what the first has compiled serves them.
-  processes = {name: start(path, cache) for name, path in paths.items()}
-  output = {name: finish(processes[name], paths[name]) for name in paths}
-  return output, folder, newest
+  config = {**digits.get_config('fedbabu').to_dict(), **CONFIG}
+  experiment = pfl.build_experiment(config)
+  pfl.train(experiment, folder / 'unbroken')
+  newest = kill_in_the_middle(start(folder / 'killed'), folder / 'killed')
+  for name in ('stopped', 'on_two'):
+    shutil.copytree(folder / 'killed', folder / name)
+  assert 0 < newest < ROUNDS
+  return experiment, folder, newest
+
+
+def files_of(workdir):
+  """Return {name: arrays} of what a run leaves for every client."""
+  paths = [workdir / run_dir.CLIENTS, *sorted((workdir / 'model').iterdir())]
+  found = {}
+  for path in paths:
+    with np.load(path, allow_pickle=False) as arrays:
+      found[path.name] = {name: arrays[name] for name in arrays.files}
+  assert [*found][1:] == [
+    'global.npz',
+    'templates_euclidean_client0.npz',
+    'templates_euclidean_client3.npz',
+  ]
+  return found
 
 
 def check_end(folder, name):
   """Check that a run ended like the unbroken one, with nothing left over."""
   one, other = folder / name, folder / 'unbroken'
-  assert arrays_of(one / run_dir.CLIENTS) == arrays_of(other / run_dir.CLIENTS)
-  models = sorted(path.name for path in (other / 'model').iterdir())
-  assert models == [
-    'global.npz',
-    'templates_euclidean_client0.npz',
-    'templates_euclidean_client3.npz',
-  ]
-  for model in models:
-    assert arrays_of(one / 'model' / model) == arrays_of(
-      other / 'model' / model
-    )
+  assert_same_bits(files_of(one), files_of(other))
   got, want = run_dir.load_result(one), run_dir.load_result(other)
   assert got['status'] == 'finished'
   assert got.pop('seconds') > 0 and want.pop('seconds') > 0
@@ -133,44 +131,49 @@ def check_end(folder, name):
 
 
 def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs):
-  output, folder, newest = runs
-  assert 'Continuing' not in output['unbroken']
-  assert 0 < newest < ROUNDS
-  assert f'Continuing after round {newest} of {ROUNDS}.' in output['killed']
+  """And as another process has them."""
+  _, folder, newest = runs
+  output = finish(start(folder / 'killed'), folder / 'killed')
+  assert f'Continuing after round {newest} of {ROUNDS}.' in output
   check_end(folder, 'killed')
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-  'changes',
-  [(), ('--config.checkpoint_every=8', '--config.log_every=3')],
-  ids=['same', 'calls'],  # the latter: of 3, 2, 1 and 2 rounds; else all of 1
-)
-def test_another_process_ends_with_the_same_bits(runs, tmp_path, changes):
+@pytest.mark.skipif(num_cores() < 2, reason='needs two cores')
+def test_two_cores_continue_what_one_began(runs):
+  """Each trains clients of its own, and changes no more than rounding."""
   _, folder, _ = runs
-  workdir, other = tmp_path / 'again', folder / 'unbroken'
-  finish(start(workdir, tmp_path / 'compiled', *changes), workdir)
-  assert len(run_dir.load_metrics(workdir)) == (4 if changes else ROUNDS)
-  names = [
-    run_dir.CLIENTS,
-    *(path.relative_to(other) for path in (other / 'model').iterdir()),
-  ]
-  assert len(names) == 4
-  for name in names:
-    assert arrays_of(workdir / name) == arrays_of(other / name)
+  flags = '--xla_backend_optimization_level=0'  # compiles quickly
+  process = start(folder / 'on_two', flags, devices=2)
+  output = finish(process, folder / 'on_two')
+  assert '2 devices (cpu)' in output
+  got, want = (
+    run_dir.load_clients(folder / name).scores['initial'].loss
+    for name in ('on_two', 'unbroken')
+  )
+  np.testing.assert_allclose(got, want, rtol=1e-3)
+
+
+@pytest.mark.long
+def test_calls_of_other_lengths_end_with_the_same_bits(runs, tmp_path):
+  """Of 3, 2, 1 and 2 rounds; else all of 1."""
+  workdir = tmp_path / 'again'
+  finish(start(workdir, checkpoint_every=8, log_every=3), workdir)
+  assert len(run_dir.load_metrics(workdir)) == 4
+  assert_same_bits(files_of(workdir), files_of(runs[1] / 'unbroken'))
 
 
 @pytest.mark.long
 def test_a_damaged_checkpoint_is_told(runs):
   """The newest is cut short: the run continues from the one before."""
   _, folder, newest = runs
+  workdir = folder / 'stopped'
   largest = max(
-    (folder / 'stopped' / 'checkpoints' / str(newest)).rglob('*'),
+    (workdir / 'checkpoints' / str(newest)).rglob('*'),
     key=lambda path: path.stat().st_size if path.is_file() else -1,
   )
   largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
-  workdir = folder / 'stopped'
-  lines = finish(start(workdir, folder / 'compiled'), workdir).splitlines()
+  lines = finish(start(workdir), workdir).splitlines()
   line = next(line for line in lines if 'is damaged' in line)
   assert line.startswith(f'Checkpoint {newest} (state.npz')
   assert 'was changed or cut short' in line
@@ -180,35 +183,23 @@ def test_a_damaged_checkpoint_is_told(runs):
 
 
 def test_a_stored_model_is_built_again_from_the_files_alone(runs):
-  _, folder, _ = runs
-  workdir = folder / 'unbroken'
-  experiment = build_experiment(run_dir.load_config(workdir)['config'])
-  params, about = load_model(workdir / 'model' / 'global.npz')
-  task = make_task(
-    about['model'],
-    image_shape=about['image_shape'],
-    num_classes=about['num_classes'],
-    conv_impl='lax',
-  )
+  experiment, folder, _ = runs
+  path = folder / 'unbroken' / 'model'
+  params, about = pfl.load_model(path / 'global.npz')
+  shape = {name: about[name] for name in ('image_shape', 'num_classes')}
+  task = pfl.make_task(about['model'], **shape, conv_impl='lax')
   test, normalise = experiment.test, experiment.task.normalise
   params = jax.tree.map(jnp.asarray, params)
-  correct = jax.jit(
-    jax.vmap(
-      lambda index, count: (
-        score_view(
-          task.logits,
-          params,
-          test._replace(index=index, count=count),
-          normalise,
-        ).correct
-      )
-    )
-  )(test.index, test.count)
-  scores = run_dir.load_clients(workdir).scores
-  assert np.array_equal(correct, scores['initial'].correct)
+
+  def correct(index, count):
+    own = test._replace(index=index, count=count)
+    return score_view(task.logits, params, own, normalise).correct
+
+  scores = run_dir.load_clients(folder / 'unbroken').scores['initial']
+  got = jax.jit(jax.vmap(correct))(test.index, test.count)
+  assert np.array_equal(got, scores.correct)
   # A view that is more than parameters comes back as nested dicts.
-  path = workdir / 'model' / 'templates_euclidean_client3.npz'
-  view, about = load_model(path)
+  view, about = pfl.load_model(path / 'templates_euclidean_client3.npz')
   assert about['view'] == 'templates_euclidean' and about['client'] == 3
   assert_same_bits(jax.tree.map(jnp.asarray, view['model']['params']), params)
   assert view['model']['means'].shape == (10, 64)

@@ -4,14 +4,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import ALGORITHMS, assert_same_bits, build, make_data, play
+from helpers import (
+  ALGORITHMS,
+  assert_same_bits,
+  build,
+  every_method,
+  make_data,
+  play,
+)
 from small_runs import make_experiment, restored
 
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.report.text_table import table
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.loop import align, train
-from fedjax_pfl.training.state import cohorts_of, random_streams
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 K, U = 8, 3
@@ -42,17 +49,13 @@ def finished(tmp_path_factory, quick_compiler):
   return experiment, workdir, train(experiment, workdir)
 
 
-def test_they_are_in_no_cohort():
-  """client_fraction is of those that take part: 3 of 5."""
-  experiment = make()
-  (stage,) = experiment.stages
-  key = random_streams(0)['cohorts']
-  cohorts = np.asarray(cohorts_of(experiment, stage, key, 0, 100))
-  assert cohorts.shape == (100, 3)
-  assert np.unique(cohorts).tolist() == list(range(K - U))
-  everyone = stage._replace(full_participation=True)
-  cohorts = cohorts_of(experiment, everyone, key, 0, 2)
-  assert cohorts.tolist() == [list(range(K - U))] * 2
+def test_they_are_in_no_cohort(finished):
+  """client_fraction is of those that take part: 3 of 5, who have states."""
+  experiment, workdir, _ = finished
+  assert experiment.cohort_size == 3
+  clients = restored(experiment, workdir).clients
+  assert {len(leaf) for leaf in jax.tree.leaves(clients)} == {K - U}
+  assert len(experiment.train.count) == K - U
 
 
 def test_the_result_has_them_apart(finished):
@@ -115,20 +118,13 @@ def test_their_scores_are_those_by_hand(finished):
 def test_their_examples_do_not_reach_the_server(finished, tmp_path):
   """With other images and labels, all that training leaves has its bits."""
   experiment, workdir, result = finished
-  rows = np.concatenate(
-    [
-      own[:count]
-      for own, count in zip(
-        np.asarray(experiment.unseen.train.index),
-        np.asarray(experiment.unseen.train.count),
-        strict=True,
-      )
-    ]
-  )
-  x, y = np.array(experiment.train.x), np.array(experiment.train.y)
-  x[rows], y[rows] = 255 - x[rows], (y[rows] + 1) % 10
-  pool = {'x': jnp.asarray(x), 'y': jnp.asarray(y)}
-  unseen = experiment.unseen
+  unseen, (x, y, *_) = experiment.unseen, experiment.train
+  own = np.asarray(unseen.train.index), unseen.train.count
+  rows = np.concatenate([row[:count] for row, count in zip(*own, strict=True)])
+  pool = {
+    'x': x.at[rows].set(255 - x[rows]),
+    'y': y.at[rows].set((y[rows] + 1) % 10),
+  }
   poisoned = experiment._replace(
     train=experiment.train._replace(**pool),
     unseen=unseen._replace(train=unseen.train._replace(**pool)),
@@ -140,13 +136,7 @@ def test_their_examples_do_not_reach_the_server(finished, tmp_path):
   assert other['unseen'] != result['unseen']
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(name, marks=() if name == 'scaffold' else pytest.mark.long)
-    for name in ALGORITHMS
-  ],
-)
+@every_method(len(ALGORITHMS), ALGORITHMS.index('scaffold'))
 def test_no_method_reads_rows_that_no_client_of_a_round_has(name):
   whole, stages = make_data(), build(name)
   rows = np.unique(whole.index[5:])
@@ -173,19 +163,3 @@ def test_validation_states_them_for_both_rounds(tmp_path):
   result = train(experiment, tmp_path)
   assert result['unseen'] == result['validation']['unseen']
   assert result['last']['unseen']['initial']['num_clients'] == U
-
-
-@pytest.mark.long
-def test_clients_on_the_host_make_the_same_result(finished, tmp_path):
-  _, _, result = finished
-  other = train(make(clients_placement='host'), tmp_path)
-  assert other['views'] == result['views']
-  assert other['unseen'] == result['unseen']
-
-
-def test_seeds_have_tables_of_one_shape():
-  seeds = align([make(seed=seed, partition='dirichlet') for seed in (0, 1, 2)])
-  for part in ('train', 'test'):
-    tables = [getattr(own.unseen, part) for own in seeds]
-    assert len({own.index.shape for own in tables}) == 1
-    assert all(own.x is tables[0].x for own in tables)

@@ -4,173 +4,126 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, assert_same_bits, make_task, refused
+from helpers import KEY, refused
 
 from configs import digits
-from fedjax_pfl.algorithms import load
+from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
-from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import build_experiment, build_task
-from fedjax_pfl.training.warm_start import (
-  check_same_clients,
-  load_start,
-  model_digest,
-  name_data,
-  start_from,
-)
+from fedjax_pfl.training.build import build_experiment
 
 SHAPE = (8, 8, 1)
-TASK = make_task(shape=SHAPE, classes=10)
-MODEL = 'convnet3'
+OTHER_PARTITION = {'shards_per_client': 4}
 
 
-def make_run(path, params, data='images-clients', **about):
-  """Write what a finished run with this final model leaves behind."""
-  run = run_dir.open_run(path, {'seed': 0}, data=data)
-  about = {
-    'model': 'convnet3',
-    'num_classes': 10,
-    'image_shape': SHAPE,
-    **about,
-  }
-  save_model(run.model_path('global'), params, about)
-  run.write_result(
-    algorithm='fedavg', dataset='digits', rounds=1, seconds=1.0, views={}
-  )
-  return str(path)
+@pytest.fixture
+def start(tmp_path):
+  """Return a function that writes what a finished run leaves: its path, data.
+
+  The model is convnet3 with one value everywhere, unless `about` says so.
+  """
+
+  def write(value=0.5, shape=SHAPE, changes=(), **about):
+    settings = digits.get_config('fedavg').to_dict() | dict(changes)
+    data = build_experiment(settings).data_id
+    task = make_task('convnet3', image_shape=shape, num_classes=10)
+    shapes = jax.eval_shape(task.init, KEY(0))
+    params = jax.tree.map(lambda leaf: np.full(leaf.shape, value, 'f4'), shapes)
+    run = run_dir.open_run(tmp_path / 'run', {'seed': 0}, data=data)
+    about = {'model': 'convnet3', 'num_classes': 10, **about}
+    about.setdefault('image_shape', SHAPE)
+    save_model(run.model_path('global'), params, about)
+    run.write_result(
+      algorithm='fedavg', dataset='digits', rounds=1, seconds=1.0, views={}
+    )
+    return str(run.path), data
+
+  return write
 
 
-def test_a_run_begins_with_the_model_of_another(tmp_path):
-  params = TASK.init(KEY(7))
-  run = make_run(tmp_path / 'run', jax.tree.map(np.asarray, params))
-  start = load_start(run, MODEL, SHAPE, TASK)
-  assert_same_bits(start_from(TASK, start).init(KEY(8)), params)
-  assert start.data_id == 'images-clients'
+def build(start, method='fedavg', **changes):
+  settings = digits.get_config(method).to_dict()
+  return build_experiment({**settings, 'init_from': start, **changes})
 
 
-def test_a_damaged_result_names_no_model(tmp_path):
-  """It is written again: of a method without a global model, too."""
-  (tmp_path / run_dir.RESULT).write_text('{"status": "fini')
-  assert model_digest(tmp_path) == ''
+def test_a_run_begins_with_the_model_of_another(start):
+  """On another partition, which it may only evaluate."""
+  path, data = start()
+  experiment = build(path, rounds=0, **OTHER_PARTITION)
+  server = experiment.stages[0].algorithm.init_server(KEY(8))
+  assert all(jnp.all(leaf == 0.5) for leaf in jax.tree.leaves(server.params))
+  assert experiment.rounds == 0
+  assert experiment.data_id.count('+') == 1
+  assert not experiment.data_id.startswith(data)
 
 
-def test_another_model_makes_another_run(tmp_path):
-  digests = set()
-  for seed in (1, 2, 2):
-    make_run(tmp_path / 'run', TASK.init(KEY(seed)))
-    start = load_start(tmp_path / 'run', MODEL, SHAPE, TASK)
-    digests.add(name_data('images-clients', start))
-  assert len(digests) == 2
-  assert all(name.startswith('images-clients+') for name in digests)
+def test_another_model_makes_another_run(start):
+  names = {build(start(value)[0]).data_id for value in (0.5, 0.25, 0.25)}
+  assert len(names) == 2
+  assert {name.partition('+')[0] for name in names} == {start()[1]}
 
 
-def test_a_run_that_is_not_there_or_not_finished(tmp_path):
-  run = make_run(tmp_path / 'run', TASK.init(KEY(1)))
-  args = MODEL, SHAPE, TASK
-  message = refused(load_start, f'{tmp_path}/runn', *args)
-  assert f'Choices: {run} (did you mean {run}?)' in message
+FITS = 'expected a convnet3 for 10 classes of 8x8x1 images, '
+
+
+@pytest.mark.parametrize(
+  ('about', 'words'),
+  [
+    ({'model': 'convnet4'}, 'a convnet4 for 10 classes of 8x8x1 images'),
+    ({'num_classes': 62}, 'a convnet3 for 62 classes of 8x8x1 images'),
+    ({'image_shape': (28, 28, 1)}, 'for 10 classes of 28x28x1 images'),
+    ({'shape': (16, 16, 3)}, 'a convnet3 for 10 classes of 8x8x1 images, '),
+  ],
+)
+def test_a_model_of_another_shape(start, about, words):
+  message = refused(build, start(**about)[0])
+  got, _, expected = message.partition(', expected ')
+  assert words in got
+  assert f'expected {expected}'.startswith(FITS)
+  assert got.rpartition('images, ')[2] not in expected
+
+
+def test_a_run_that_is_not_there_or_not_finished(start, tmp_path):
+  path, _ = start()
+  message = refused(build, f'{path}n')
+  assert f'Choices: {path} (did you mean {path}?)' in message
+  (tmp_path / 'run' / 'model' / 'global.npz').unlink()
+  assert 'a run with a global model' in refused(build, path)
   (tmp_path / 'run' / run_dir.RESULT).unlink()
-  message = refused(load_start, run, *args)
+  message = refused(build, path)
   assert 'expected a run directory that holds result.json' in message
   assert 'a run that has not got that far' in message
 
 
-def test_a_run_without_a_global_model(tmp_path):
-  run = make_run(tmp_path / 'run', TASK.init(KEY(1)))
-  (tmp_path / 'run' / 'model' / 'global.npz').unlink()
-  message = refused(load_start, run, MODEL, SHAPE, TASK)
-  assert 'a run with a global model' in message
-
-
 @pytest.mark.parametrize(
-  ('about', 'hidden', 'words'),
+  ('method', 'first', 'same', 'other'),
   [
-    ({'model': 'convnet4'}, 5, 'a convnet4 for 10 classes of 8x8x1 images'),
-    ({'num_classes': 62}, 5, 'a convnet3 for 62 classes of 8x8x1 images'),
-    ({'image_shape': (28, 28, 1)}, 5, 'for 10 classes of 28x28x1 images'),
-    ({}, 6, 'a convnet3 for 10 classes of 8x8x1 images, 460 parameters'),
+    ('lg_fedavg', {}, {'hp': {'train_fedavg': False}}, OTHER_PARTITION),
+    # A run of the same split trained on none of the examples kept apart.
+    (
+      'fedavg',
+      {'validation_fraction': 0.2},
+      {'validation_fraction': 0.2},
+      {'validation_fraction': 0.1},
+    ),
   ],
 )
-def test_a_model_of_another_shape(tmp_path, about, hidden, words):
-  task = make_task(hidden, shape=SHAPE, classes=10)
-  run = make_run(tmp_path / 'run', task.init(KEY(1)), **about)
-  message = refused(load_start, run, MODEL, SHAPE, TASK)
-  got, _, expected = message.partition(', expected ')
-  assert words in got
-  assert expected.startswith(
-    'a convnet3 for 10 classes of 8x8x1 images, 385 parameters.'
-  )
-
-
-def test_clients_of_another_partition(tmp_path):
-  run = make_run(tmp_path / 'run', TASK.init(KEY(1)), data='a-b+c')
-  start = load_start(run, MODEL, SHAPE, TASK)
-  check_same_clients(start, 'a-b')
-  message = refused(check_same_clients, start, 'a-d')
-  assert f'{run}, on the data a-b' in message
-  assert 'another seed, partition' in message
-
-
-def test_lg_fedavg_wants_one_fedavg_model():
-  """In a config without any: see refused_configs_test.py."""
-  module = load('lg_fedavg')
-  module.check_start(module.HParams(), '')
-  module.check_start(module.HParams(train_fedavg=False), 'runs/a')
-  message = refused(module.check_start, module.HParams(), 'runs/a')
-  assert 'or with one more than it needs' in message
-
-
-# ---- the whole config
-
-
-@pytest.fixture
-def run(tmp_path):
-  """Return a function: settings -> a run that had their data and model."""
-
-  def make(settings):
-    task = build_task(parse_config(settings), SHAPE, 10)
-    shapes = jax.eval_shape(task.init, KEY(0))
-    params = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.5, 'f4'), shapes)
-    data = build_experiment(
-      {**settings, 'algorithm': 'fedavg', 'hp': {}}
-    ).data_id
-    return make_run(tmp_path / 'init_from', params, data=data), data
-
-  return make
-
-
-def test_a_config_that_only_evaluates_another_partition(run):
-  settings = digits.get_config('fedavg').to_dict()
-  start, data = run(settings)
-  settings |= {'init_from': start, 'rounds': 0, 'shards_per_client': 4}
-  experiment = build_experiment(settings)
-  assert experiment.rounds == 0
-  assert experiment.data_id.count('+') == 1
-  assert not experiment.data_id.startswith(data)
-  server = experiment.stages[0].algorithm.init_server(KEY(0))
-  assert all(jnp.all(leaf == 0.5) for leaf in jax.tree.leaves(server.params))
-
-
-def test_lg_fedavg_wants_the_clients_of_its_start(run):
-  settings = digits.get_config('lg_fedavg').to_dict()
-  start, data = run(settings)
-  settings |= {'init_from': start, 'hp': {'train_fedavg': False}}
-  experiment = build_experiment(settings)
+def test_the_clients_have_to_be_those_of_the_start(
+  start, method, first, same, other
+):
+  path, data = start(changes=first)
+  experiment = build(path, method, **same)
   assert experiment.data_id.startswith(f'{data}+')
-  assert [stage.name for stage in experiment.stages] == ['lg_fedavg']
-  assert experiment.rounds == 4  # a quarter of FedAvg's 16
-  message = refused(build_experiment, {**settings, 'shards_per_client': 4})
-  assert f"init_from: got '{start}, on the data {data}" in message
-
-
-def test_examples_are_kept_from_the_run_to_start_with_as_well(run):
-  """That of the same split trained on none of them; another one did."""
-  settings = digits.get_config('fedavg').to_dict()
-  settings['validation_fraction'] = 0.2
-  start, data = run(settings)
-  settings['init_from'] = start
-  assert build_experiment(settings).data_id.startswith(f'{data}+')
-  message = refused(build_experiment, {**settings, 'validation_fraction': 0.1})
-  assert f"init_from: got '{start}, on the data {data}" in message
+  if method == 'lg_fedavg':
+    assert [stage.name for stage in experiment.stages] == ['lg_fedavg']
+    assert experiment.rounds == 4  # a quarter of FedAvg's 16
+  message = refused(lambda: build(path, method, **{**same, **other}))
+  assert f"init_from: got '{path}, on the data {data}" in message
+  assert 'another seed, partition' in message
   assert 'validation_fraction' in message
+
+
+def test_lg_fedavg_wants_one_fedavg_model(start):
+  """In a config without any: see refused_configs_test.py."""
+  message = refused(build, start()[0], 'lg_fedavg')
+  assert 'or with one more than it needs' in message

@@ -1,0 +1,322 @@
+"""The best rounds of a run, against a computation by hand from the checkpoint
+of every round: chosen on validation, and kept by every client on its tests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_same_bits
+from small_runs import (
+  TASK,
+  make_experiment,
+  make_settings,
+  models_of,
+  record,
+  restored,
+  scores_of,
+)
+
+from fedjax_pfl.analysis.open_run import load_states
+from fedjax_pfl.core import trees
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.state import random_streams
+from fedjax_pfl.training.views import candidate_views
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}
+CANDIDATES = ('finetuned_1', 'finetuned_3', 'finetuned')
+VALIDATING = {
+  'algorithm': 'fedavg',
+  'seed': 1,
+  'num_clients': 6,
+  'shards_per_client': 5,
+  'rounds': 6,
+  'learning_rate': 0.5,
+  'validation_fraction': 0.3,
+  'select': 'validation',
+  'views': ('initial', 'finetuned'),
+  'eval_views': ('finetuned',),
+  'finetune': {'epochs': (5, 1, 3), 'learning_rate': 0.6},
+  'save_clients': (2,),
+  **EVERY_ROUND,
+}
+KEEPING = {
+  'algorithm': 'lg_fedavg',
+  'num_clients': 10,
+  'views': ('initial',),
+  'eval_views': ('initial',),
+  'hp': {'learning_rate': 0.3, 'protocol': 'released'},
+  **EVERY_ROUND,
+}
+FIRST, ROUNDS = 2, 6  # rounds of FedAvg, and of both stages
+
+
+def validating(**changes):
+  return make_experiment(**{**VALIDATING, **changes})
+
+
+def keeping(**changes):
+  """Return an LG-FedAvg with few rounds of both stages."""
+  experiment = make_experiment(**{**KEEPING, **changes})
+  first, last = experiment.stages
+  stages = first._replace(rounds=FIRST), last._replace(rounds=ROUNDS - FIRST)
+  return experiment._replace(stages=stages)
+
+
+@pytest.fixture(scope='module')
+def chosen(tmp_path_factory, quick_compiler):
+  return record(validating(), tmp_path_factory.mktemp('validation'), [4])
+
+
+@pytest.fixture(scope='module')
+def kept(tmp_path_factory, quick_compiler):
+  return record(keeping(), tmp_path_factory.mktemp('lg_fedavg'), [FIRST, 4])
+
+
+def correct_of(data, client, model):
+  """Return how many examples of a client a model predicts right."""
+  rows = data.index[client, : data.count[client]]
+  x = TASK.normalise(data.x[rows], jax.random.key(0))
+  logits = TASK.logits(model, x, jnp.ones(len(rows)))
+  return int((logits.argmax(1) == data.y[rows]).sum())
+
+
+# ---- chosen on validation
+
+
+def models_by_hand(experiment, state, client):
+  """Return {view: model} of one client after a round."""
+  personalize = jax.jit(experiment.stages[-1].algorithm.personalize)
+  train_data = experiment.train
+  own = trees.gather((train_data.index, train_data.count), client)
+  key = random_streams(experiment.settings.seed)['evaluation']
+  return personalize(
+    state.server,
+    trees.gather(state.clients, client),
+    train_data._replace(index=own[0], count=own[1]),
+    jax.random.fold_in(key, client),
+  )
+
+
+def means_by_hand(experiment, state):
+  """Return {view: mean accuracies on validation and on tests}, in percent."""
+  models = [models_by_hand(experiment, state, client) for client in range(6)]
+  return {
+    view: [
+      np.mean(
+        [
+          100 * correct_of(data, client, own[view]) / int(data.count[client])
+          for client, own in enumerate(models)
+        ]
+      )
+      for data in (experiment.validation, experiment.test)
+    ]
+    for view in CANDIDATES
+  }
+
+
+def test_the_choice_is_the_best_mean_on_validation(chosen):
+  """Over rounds and lengths of fine-tuning; of equal ones the first."""
+  means = {
+    number: means_by_hand(chosen.experiment, state)
+    for number, state in chosen.states.items()
+  }
+  # The first of equal ones, as `max` has it.
+  pairs = [(n, view) for n in range(1, 7) for view in CANDIDATES]
+  number, view = max(pairs, key=lambda pair: means[pair[0]][pair[1]][0])
+  got, last = chosen.result['validation'], chosen.result['last']
+  assert (got['round'], got['view']) == (number, view)
+  assert got['validation_accuracy'] == pytest.approx(means[number][view][0])
+  assert got['views'][view]['mean'] == pytest.approx(means[number][view][1])
+  assert (last['round'], last['view']) == (6, 'finetuned')
+  want = means[6]['finetuned'][1]
+  assert last['views']['finetuned']['mean'] == pytest.approx(want)
+  # A choice that is neither end of the run, nor the one by the tests.
+  assert 1 < number < 6 and view != 'finetuned'
+  assert number != max(range(1, 7), key=lambda n: means[n]['finetuned'][1])
+  for line in run_dir.load_metrics(chosen.path):
+    for view in CANDIDATES:
+      want = means[line['round']][view][0]
+      assert line[f'validation/{view}'] == pytest.approx(want)
+
+
+def test_the_result_is_that_of_the_chosen_round(chosen):
+  """Its numbers, every client, its models, and what analyses load."""
+  experiment, result = chosen.experiment, chosen.result
+  state = chosen.states[result['validation']['round']]
+  assert result['views'] == result['validation']['views']
+  assert list(result['views']) == ['initial', *CANDIDATES]
+  for view, scores in scores_of(chosen.path).items():
+    mean = np.mean(100 * scores.correct / scores.count)
+    assert result['views'][view]['mean'] == pytest.approx(mean)
+  own = run_dir.load_clients(chosen.path).validation
+  mean = np.mean(100 * own.correct / own.count)
+  assert mean == result['validation']['validation_accuracy']
+  states = load_states(experiment, chosen.path, print)
+  assert_same_bits(states, (state.server, state.clients))
+  models = models_of(chosen.path)
+  got = [*models['global.npz'].values()]
+  assert_same_bits(got, jax.tree.leaves(state.server.params))
+  want = models_by_hand(experiment, state, 2)['finetuned_3']
+  got = models['finetuned_3_client2.npz'].values()
+  for leaf, wanted in zip(got, jax.tree.leaves(want), strict=True):
+    np.testing.assert_allclose(leaf, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_last_round_is_the_result_unless_told_otherwise(chosen, tmp_path):
+  """With the same training, the same choice, and its numbers beside it."""
+  experiment, other = validating(select='last'), chosen.result
+  result = train(experiment, tmp_path)
+  assert result['views'] == result['last']['views'] == other['last']['views']
+  assert result['validation'] == other['validation']
+  own = run_dir.load_clients(tmp_path).validation
+  last = run_dir.load_metrics(tmp_path)[-1]['validation/finetuned']
+  assert np.mean(100 * own.correct / own.count) == last
+  assert last != result['validation']['validation_accuracy']
+  assert result['test_best'] == other['test_best']
+  ours = restored(experiment, tmp_path)._replace(seconds=())
+  assert_same_bits(ours, chosen.states[6]._replace(seconds=()))
+  got = [*models_of(tmp_path)['global.npz'].values()]
+  assert_same_bits(got, jax.tree.leaves(ours.server.params))
+
+
+@pytest.mark.parametrize(
+  ('changes', 'round_and_view'),
+  [
+    # Nothing is learnt: all rounds and lengths are equal.
+    (
+      {'learning_rate': 1e-30, 'finetune.learning_rate': 1e-30, 'rounds': 2},
+      (1, 'finetuned_1'),
+    ),
+    ({'rounds': 0, 'init_from': 'elsewhere'}, (0, None)),
+    ({'validation_fraction': 0.0, 'select': 'last', 'rounds': 1}, None),
+  ],
+  ids=['equal rounds', 'no round', 'no validation'],
+)
+def test_what_there_is_to_choose(changes, round_and_view, tmp_path):
+  rate = changes.pop('finetune.learning_rate', 0.6)
+  finetune = {'epochs': (5, 1, 3), 'learning_rate': rate}
+  experiment = validating(**changes, finetune=finetune)
+  result = train(experiment, tmp_path)
+  if round_and_view is None:
+    assert list(result['views']) == ['initial', 'finetuned']
+    assert not {'select', 'last', 'validation'} & result.keys()
+    (line,) = run_dir.load_metrics(tmp_path)
+    assert not [name for name in line if name.startswith('validation')]
+    return
+  number, view = round_and_view
+  assert result['validation']['round'] == number
+  assert view in (None, result['validation']['view'])
+  assert result['validation']['validation_accuracy'] >= 0
+  assert result['last']['round'] == experiment.rounds
+
+
+# ---- kept by every client
+
+
+def models_after(states, number):
+  """Return every client's model after a round of the second stage."""
+  server, clients = states[number].server, states[number].clients
+  if number == FIRST:  # copies of FedAvg's
+    return [server.params] * 10
+  return [
+    {'body': trees.gather(clients['body'], k), 'head': server.params['head']}
+    for k in range(10)
+  ]
+
+
+@pytest.fixture(scope='module')
+def best(kept):
+  """Return (correct, round, model) of every client, and the number of ties."""
+  found, ties = [(-1, -1, {})] * 10, 0
+  for number in range(FIRST, ROUNDS + 1):
+    for k, model in enumerate(models_after(kept.states, number)):
+      correct = correct_of(kept.experiment.test, k, model)
+      ties += correct == found[k][0]
+      if correct >= found[k][0]:
+        found[k] = correct, number, model
+  return found, ties
+
+
+def test_every_client_keeps_its_best_model(kept, best):
+  """The start is a candidate, and a tie replaces the earlier one."""
+  found, ties = best
+  got = restored(kept.experiment, kept.path).test_best['initial'].each
+  correct, rounds, models = zip(*found, strict=True)
+  assert got.correct.tolist() == [*correct]
+  assert got.round.tolist() == [*rounds]
+  assert_same_bits(
+    got.models, jax.tree.map(lambda *rows: np.stack(rows), *models)
+  )
+  assert FIRST in rounds and len({*rounds}) > 2 and ties > 3
+
+
+def test_the_mean_head_is_put_back_before_the_last_evaluation(kept, best):
+  models = [model for _, _, model in best[0]]
+  head = jax.tree.map(
+    lambda *leaves: sum(leaves) / 10, *[own['head'] for own in models]
+  )
+  test = kept.experiment.test
+  correct = [
+    correct_of(test, k, {'body': own['body'], 'head': head})
+    for k, own in enumerate(models)
+  ]
+  result = kept.result['test_best']['initial']
+  mean = np.mean(100 * np.array(correct) / np.asarray(test.count))
+  assert result['finished']['mean'] == pytest.approx(mean)
+  others = result['each']['mean'], result['together']['mean']
+  assert result['finished']['mean'] not in others
+
+
+def test_models_are_kept_where_the_stage_asks_for_them_alone(kept, tmp_path):
+  """Training is the same; so is the best round but for start and ties."""
+  experiment = keeping(hp={'learning_rate': 0.3})
+  result, states = train(experiment, tmp_path), kept.states
+  state = restored(experiment, tmp_path)
+  each = state.test_best['initial'].each
+  assert each.models == () and each.round.min() > FIRST
+  assert_same_bits((state.server, state.clients), states[ROUNDS][:2])
+  assert result['test_best']['initial'].keys() == {'each', 'together'}
+  assert states[FIRST].test_best['initial'].each.models == ()  # of FedAvg
+
+
+# ---- both
+
+
+def assert_same_best(experiment, got, want):
+  one, other = (restored(experiment, path) for path in (got, want))
+  assert_same_bits(one.test_best, other.test_best)
+  assert_same_bits(one.chosen, other.chosen)
+  one, other = (run_dir.load_result(path) for path in (got, want))
+  for name in ('select', 'last', 'validation', 'views', 'test_best'):
+    assert one.get(name) == other.get(name), name
+
+
+@pytest.mark.parametrize(
+  ('name', 'step'), [('chosen', 4), ('kept', FIRST), ('kept', 4)]
+)
+def test_a_killed_run_ends_with_the_same_best(name, step, request):
+  """Killed in the last stage, or between both, when the start is evaluated."""
+  recorded = request.getfixturevalue(name)
+  train(recorded.experiment, recorded.folder / f'killed{step}')
+  assert_same_best(
+    recorded.experiment, recorded.folder / f'killed{step}', recorded.path
+  )
+
+
+@pytest.mark.parametrize(
+  ('views', 'candidates'),
+  [
+    (('initial',), ('initial',)),
+    (('finetuned', 'finetuned_1', 'initial'), CANDIDATES),
+    (
+      ('initial', 'mix_1.0', 'mix_0.0', 'mix_0.5'),
+      ('mix_0.0', 'mix_0.5', 'mix_1.0'),
+    ),
+  ],
+)
+def test_the_views_among_which_validation_chooses(views, candidates):
+  settings = parse_config(make_settings(**{**VALIDATING, 'views': views}))
+  assert candidate_views(settings) == candidates

@@ -1,0 +1,170 @@
+"""Where clients lie and on which devices they are trained changes no result."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import simulated_devices
+from helpers import assert_close
+from small_runs import (
+  assert_same_run,
+  make_experiment,
+  restored,
+  spoil_upload,
+  unfinish,
+)
+
+from fedjax_pfl.runs.provenance import num_cores
+from fedjax_pfl.training import startup
+from fedjax_pfl.training.loop import train
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+  ('devices', 'given', 'told'),
+  [
+    (2, '--xla_a=1', {'jax_num_cpu_devices': 2}),
+    (1, '--xla_a=1', {}),
+    (4, '--xla_a=1', {}),  # more than cores: refused with the config
+    (2, f'--{startup.COUNT}=3', {}),  # the user's own choice
+  ],
+)
+def test_what_jax_is_told_on_three_cores(monkeypatch, devices, given, told):
+  seen = {}
+  monkeypatch.setattr(startup, 'num_cores', lambda: 3)
+  monkeypatch.setattr(jax.config, 'update', seen.__setitem__)
+  monkeypatch.setenv('XLA_FLAGS', given)
+  startup.divide_cpu(devices)
+  assert seen == told
+  flags = os.environ['XLA_FLAGS'].split()
+  assert flags[0] == given and len(flags) == 1 + 2 * bool(told)
+
+
+LATE = """
+import time
+import jax, jax.numpy as jnp, numpy as np
+from fedjax_pfl.training import startup
+
+startup.divide_cpu(2)
+spec = jax.P('device')
+
+
+def late(x):
+  time.sleep(70)
+  return np.asarray(x)
+
+
+def shared(x):
+  def on_first(x):
+    return jax.pure_callback(late, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+  x = jax.lax.cond(jax.lax.axis_index('device') == 0, on_first, lambda x: x, x)
+  return jax.lax.psum(x, 'device')
+
+
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ('device',))
+sum_fn = jax.shard_map(
+  shared, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
+)
+print(np.asarray(jax.jit(sum_fn)(jnp.arange(2.0))).sum())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(num_cores() < 2, reason='needs two cores')
+def test_a_device_waits_longer_than_a_minute_for_another():
+  """XLA would end the process: long clients, or another program on a core."""
+  done = subprocess.run(
+    [sys.executable, '-c', LATE],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},
+    capture_output=True,
+    text=True,
+  )
+  assert done.stdout == '2.0\n', done.stderr
+  assert 'stuck' not in done.stderr
+
+
+@pytest.mark.long
+def test_a_run_on_devices_is_that_on_one(tmp_path):
+  """Without a client that diverges, and continued on other devices."""
+  script, folder = 'support/runs_on_devices.py', str(tmp_path)
+  *log, found = simulated_devices.output_of(script, 4, folder)
+  for name, differs in json.loads(found).items():
+    assert differs['difference'] < 1e-12, name
+    assert differs['excluded'] == [[[2, 3]], []], name
+  assert any('Continuing after round 2 of 4' in line for line in log)
+
+
+# ---- clients on the host
+
+HOST = {
+  # Clients keep a part of the model; some are without examples.
+  'states': {
+    'algorithm': 'lg_fedavg',
+    'partition': 'dirichlet',
+    'dirichlet_beta': 0.1,
+  },
+  'models of best rounds': {
+    'algorithm': 'lg_fedavg',
+    'hp': {'protocol': 'released', 'learning_rate': 0.3},
+    'eval_views': ('initial',),
+  },
+  # Later rounds write over the states of the chosen one.
+  'validation': {
+    'algorithm': 'ditto',
+    'views': ('initial', 'personal'),
+    'validation_fraction': 0.3,
+    'select': 'validation',
+  },
+  # The rows of a client that is excluded are put back.
+  'exclusion': {
+    'algorithm': 'fedper',
+    'on_divergence': 'exclude',
+    'client_fraction': 1.0,
+  },
+  'unseen clients': {
+    'algorithm': 'fedper',
+    'unseen_clients': 3,
+    'client_fraction': 0.6,
+    'shards_per_client': 5,
+  },
+}
+
+
+def placed(case, place):
+  """Return the experiment of a case with its clients on the device or host."""
+  cheap = {'rounds': 4, 'views': ('initial',), 'eval_views': (), 'log_every': 1}
+  cheap |= {'eval_every': 2, 'checkpoint_every': 2}
+  changes = {**cheap, **HOST[case], 'clients_placement': place}
+  experiment = make_experiment(**changes)
+  return spoil_upload(experiment, 3, [1]) if case == 'exclusion' else experiment
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures('quick_compiler')
+@pytest.mark.parametrize('case', HOST)
+def test_a_run_on_the_host_writes_what_one_on_the_device_writes(case, tmp_path):
+  """And continues what the other began."""
+  paths = {place: tmp_path / place for place in ('device', 'host')}
+  experiments = {place: placed(case, place) for place in paths}
+  states = []
+  for place, path in paths.items():
+    train(experiments[place], path)
+    states.append(restored(experiments[place], path)._replace(seconds=()))
+  assert isinstance(experiments['host'].train.index, np.ndarray)
+  assert_same_run(paths['host'], paths['device'])
+  assert_close(*(jax.tree.map(np.asarray, state) for state in states))
+  for leaf in jax.tree.leaves(states[1].clients):
+    assert isinstance(leaf, np.ndarray) and leaf.flags.writeable
+  for place, other in (('device', 'host'), ('host', 'device')):
+    path = unfinish(shutil.copytree(paths[other], tmp_path / f'then_{place}'))
+    train(experiments[place], path)
+    assert_same_run(path, paths['device'])
