@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from helpers import KEY, assert_same_bits, refused
 
-from fedjax_pfl.core.losses import masked_cross_entropy
 from fedjax_pfl.core.trees import leaf_names
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models import mobilenet, resnet
 from fedjax_pfl.models.module_task import task_from_module, unit_range
-from fedjax_pfl.models.ops import layers
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.registry import MODELS, make_task
 
@@ -176,18 +174,6 @@ class Tiny(nn.Module):
     return self.body(self.scaler(x.reshape(len(x), -1)))
 
 
-class Dropping(nn.Module):
-  """A module of a user with dropout; its features are its inputs."""
-
-  def setup(self):
-    self.body, self.head = layers.Dense(64), layers.Dense(3)
-    self.drop = nn.Dropout(0.25)
-
-  def features(self, x, mask, train=False):
-    x = self.body(x.reshape(len(x), -1))
-    return self.drop(x, deterministic=not train)
-
-
 def test_module_of_a_user():
   task = task_from_module(Tiny(), **SMALL)
   chosen = {
@@ -214,32 +200,6 @@ def test_first_parameters_have_the_same_bits_inside_another_program():
   inside = jax.jit(lambda: task.init(key))()  # the key is a constant
   jax.config.update('jax_disable_most_optimizations', True)
   assert_same_bits(alone, inside)
-
-
-@pytest.mark.long
-def test_dropout_is_for_training_and_ignores_padding():
-  task = task_from_module(Dropping(), **SMALL)
-  params = task.init(KEY(0))
-  few, many = (
-    Batch(x[:rows], jnp.zeros(rows, int), (jnp.arange(rows) < 40).astype(float))
-    for x in [jax.random.normal(KEY(1), (64, 2, 2, 1))]
-    for rows in (40, 64)
-  )
-  full = task.features(params, many.x, many.mask)
-  outputs = jax.jit(task.train_outputs)
-  one, two = (outputs(params, many, KEY(seed)) for seed in (0, 1))
-  kept = one.features != 0
-  np.testing.assert_allclose(
-    one.features, jnp.where(kept, full / 0.75, 0), rtol=1e-5
-  )
-  assert 0.7 < float(kept.mean()) < 0.8
-  assert (kept != (two.features != 0)).any(1).all()  # of every row
-  shorter = outputs(params, few, KEY(0))
-  np.testing.assert_array_equal(shorter.features != 0, kept[:40])
-  losses = [task.loss(params, b, KEY(0)) for b in (few, many)]
-  np.testing.assert_allclose(*losses, rtol=1e-5)
-  want = masked_cross_entropy(one.logits, many)
-  np.testing.assert_allclose(losses[1], want, rtol=1e-5)
 
 
 def test_vgg9_has_the_dropout_of_the_paper():

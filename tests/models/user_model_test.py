@@ -115,25 +115,6 @@ def test_nnx_computes_what_the_module_does():
   assert (kernel != other).all()
 
 
-@pytest.mark.long
-def test_dropout_of_nnx_is_for_training_and_follows_the_key():
-  task = text_task(Dropping)
-  batch = pfl.Batch(TOKENS, jnp.zeros(4, int), MASK)
-
-  @jax.jit
-  def features():
-    params = task.init(KEY(0))
-    still = [task.features(params, TOKENS, MASK) for _ in range(2)]
-    outputs = [task.train_outputs(params, batch, KEY(s)) for s in (1, 1, 2)]
-    return still, [own.features for own in outputs]
-
-  (full, again), (one, same, other) = features()
-  np.testing.assert_array_equal(full, again)
-  np.testing.assert_array_equal(one, same)
-  np.testing.assert_allclose(one, jnp.where(one == 0, 0, 2 * full), rtol=1e-5)
-  assert 0 < (one == 0).mean() < 1 and ((one == 0) != (other == 0)).any()
-
-
 class Awake(nn.Module):
   """A module with dropout that is on unless it is told."""
 
@@ -154,22 +135,33 @@ class AwakeText(Dropping):
 
 @pytest.mark.parametrize('precision', ['float32', 'mixed'])
 @pytest.mark.parametrize('code', [Awake, AwakeText])
-def test_dropout_is_off_in_testing_whatever_the_default(code, precision):
+def test_dropout_is_for_training(code, precision):
+  """Off in testing; in training by the key, whatever the padding is."""
   task = text_task(code, precision=precision)
-  batch = pfl.Batch(0 * TOKENS, jnp.zeros(4, int), MASK)
+  few, many = (
+    pfl.Batch(0 * TOKENS[:n], jnp.zeros(n, int), MASK[:n].at[3:].set(0))
+    for n in (3, 4)
+  )
 
   @jax.jit
   def outputs():
     params = task.init(KEY(0))
-    found = [f(params, batch.x, MASK) for f in (task.features, task.logits)]
-    return *found, params['head'], task.loss(params, batch, KEY(1))
+    full, logits = (f(params, *few[::2]) for f in (task.features, task.logits))
+    cases = (many, 1), (many, 2), (few, 1)
+    own = [task.train_outputs(params, b, KEY(s)).features for b, s in cases]
+    losses = [task.loss(params, b, KEY(1)) for b in (few, many)]
+    return full, logits, params['head'], own, losses
 
-  features, logits, head, loss = outputs()
-  assert features.all() and (features == features[0]).all()
-  want = features @ head['kernel'] + head['bias']
+  full, logits, head, (one, other, short), losses = outputs()
   bound = 1e-5 if precision == 'float32' else 0.05
+  assert full.all() and (full == full[0]).all()
+  want = full @ head['kernel'] + head['bias']
   np.testing.assert_allclose(logits, want, rtol=bound, atol=bound)
-  assert np.isfinite(loss)
+  want = jnp.where(short == 0, 0, 2 * full)
+  np.testing.assert_allclose(short, want, rtol=bound, atol=bound)
+  assert 0 < (one == 0).mean() < 1 and ((one == 0) != (other == 0)).any()
+  np.testing.assert_array_equal(short, one[:3])
+  np.testing.assert_allclose(*losses, rtol=bound)
 
 
 def test_a_class_an_instance_and_a_function_are_one_model():

@@ -1,4 +1,7 @@
-"""Modules that know nothing of the project give the same numbers, faster."""
+"""Modules that know nothing of the project give the same numbers, faster.
+
+What has a rule has the original's numbers; what only looks so stays.
+"""
 
 import flax.linen as nn
 import jax
@@ -6,20 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from absl import logging
-from flax import nnx
+from helpers import KEY
 from jax import lax
 from replaced import check, convolutions, layer, normal
 
 from fedjax_pfl.models.ops import replace_layers as module
+from fedjax_pfl.models.ops.batch_norm import masked_batch_norm
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 
-pytestmark = pytest.mark.usefixtures('quick_compiler')
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+every_way = pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
+NUMBERS = ('NHWC', 'HWIO', 'NHWC')
+KERNEL, IMAGES = (3, 3, 2, 2), (3, 4, 4, 2)
 
 
-@pytest.fixture(autouse=True)
-def double():
-  with jax.enable_x64(True):
-    yield
+def conv(x, kernel, padding='SAME', **how):
+  return lax.conv_general_dilated(
+    x, kernel, (1, 1), padding, dimension_numbers=NUMBERS, **how
+  )
 
 
 class PlainCNN(nn.Module):
@@ -39,71 +46,55 @@ class PlainCNN(nn.Module):
 @pytest.mark.parametrize('conv_impl', ['gemm', 'fused', 'lax'])
 def test_flax_linen(conv_impl):
   net, x = PlainCNN(), normal(4, 17, 16, 3)
-  params = net.init(jax.random.key(0), x)
 
   def fn(params, x):
-    rngs = {'dropout': jax.random.key(1)}
-    return net.apply(params, x, train=True, rngs=rngs)
+    return net.apply(params, x, train=True, rngs={'dropout': KEY(1)})
 
-  program = check(fn, params, x, conv_impl=conv_impl)
+  program = check(fn, net.init(KEY(0), x), x, conv_impl=conv_impl)
   assert bool(convolutions(program)) == (conv_impl != 'gemm')
   if conv_impl == 'gemm':
     assert 'reduce_window' not in program
     assert 'select_and_scatter' not in program
 
 
-def test_flax_nnx():
-  class Net(nnx.Module):
-    def __init__(self, rngs):
-      self.conv = nnx.Conv(3, 4, (3, 3), rngs=rngs, param_dtype=float)
-      self.head = nnx.Linear(4 * 16, 3, rngs=rngs, param_dtype=float)
-
-    def __call__(self, x):
-      x = nnx.max_pool(nnx.relu(self.conv(x)), (2, 2), (2, 2))
-      return self.head(x.reshape(len(x), -1))
-
-  graph, params = nnx.split(Net(nnx.Rngs(0)))
-  program = check(
-    lambda params, x: nnx.merge(graph, params)(x), params, normal(2, 8, 8, 3)
-  )
-  assert not convolutions(program)
-
-
-def test_as_haiku_writes_it():
-  """Other dimension numbers, and a bias that is broadcast to the image."""
-
-  def fn(kernel, bias, x):  # x [B, C, H, W]
-    numbers = ('NCHW', 'OIHW', 'NCHW')
-    y = lax.conv_general_dilated(
-      x, kernel, (2, 2), [(1, 2), (0, 1)], dimension_numbers=numbers
-    )
-    y = y + jnp.broadcast_to(bias[:, None, None], y.shape)
-    z = lax.conv_general_dilated(
-      y.transpose(0, 2, 3, 1),
-      kernel.transpose(2, 3, 0, 1),
-      (1, 1),
-      'SAME',
-      dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
-    )
-    return jax.nn.relu(z + jnp.broadcast_to(bias[:3], z.shape))
-
-  program = check(fn, normal(4, 3, 2, 3), normal(4), normal(2, 3, 7, 6))
-  assert not convolutions(program)
-
-
-def test_a_line_of_numbers():
+class Line(nn.Module):
   """One spatial axis, as for sensors."""
 
-  class Net(nn.Module):
-    @nn.compact
-    def __call__(self, x):
-      x = nn.relu(nn.Conv(4, (5,), strides=2, param_dtype=float)(x))
-      return nn.max_pool(x, (3,), (2,), 'SAME')
+  @nn.compact
+  def __call__(self, x):
+    x = nn.relu(nn.Conv(4, (5,), strides=2, param_dtype=float)(x))
+    return nn.max_pool(x, (3,), (2,), 'SAME')
 
-  net, x = Net(), normal(2, 15, 3)
-  program = check(net.apply, net.init(jax.random.key(0), x), x)
-  assert not convolutions(program)
-  assert 'reduce_window' not in program
+
+class Depthwise(nn.Module):
+  """A depthwise convolution between ReLUs, without a bias."""
+
+  @nn.compact
+  def __call__(self, x):
+    x = nn.relu(nn.Conv(4, (3, 3), param_dtype=float)(x))
+    how = {'feature_group_count': 4, 'use_bias': False, 'param_dtype': float}
+    x = nn.relu(nn.Conv(4, (3, 3), **how)(x))
+    return nn.max_pool(x, (2, 2), (2, 2))
+
+
+@every_way
+@pytest.mark.parametrize(
+  'net, images', [(Line(), (2, 15, 3)), (Depthwise(), (2, 6, 6, 1))]
+)
+def test_other_modules(net, images, conv_impl):
+  x = normal(*images)
+  program = check(net.apply, net.init(KEY(0), x), x, conv_impl=conv_impl)
+  if conv_impl == 'gemm':
+    assert not convolutions(program)
+    assert 'reduce_window' not in program
+
+
+def channels_first(kernel, x):  # x [B, C, H, W], as in haiku
+  y = lax.conv_general_dilated(
+    x.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1), (2, 2),
+    [(1, 2), (0, 1)], dimension_numbers=('NCHW', 'OIHW', 'NCHW'),
+  )  # fmt: skip
+  return jax.nn.relu(y + jnp.broadcast_to(kernel[0, 0, :, :1, None], y.shape))
 
 
 def scanned(kernel, x):
@@ -126,12 +117,26 @@ def mapped(kernel, x):
   return jax.vmap(lambda row: layer(kernel, row[None])[0])(x)
 
 
+def with_two_readers(kernel, x):
+  y = layer(kernel, x)
+  z = jax.nn.relu(y + kernel[0, 0, 0])
+  return nn.max_pool(z, (2, 2), (2, 2)) + y[:, ::2, ::2] + z[:, ::2, ::2]
+
+
 @pytest.mark.parametrize(
-  'fn', [scanned, rematerialised, chosen, jitted, mapped]
+  'fn',
+  [
+    channels_first,
+    scanned,
+    rematerialised,
+    chosen,
+    jitted,
+    mapped,
+    with_two_readers,
+  ],
 )
-def test_inside_other_equations(fn):
-  program = check(fn, normal(3, 3, 2, 2), normal(3, 4, 4, 2))
-  assert not convolutions(program)
+def test_convolutions_wherever_they_are(fn):
+  assert not convolutions(check(fn, normal(*KERNEL), normal(*IMAGES)))
 
 
 def test_inside_a_loop_without_gradient():
@@ -141,23 +146,14 @@ def test_inside_a_loop_without_gradient():
 
     return lax.while_loop(lambda state: state[0] < 2, body, (0, x))[1]
 
-  args = normal(3, 3, 2, 2), normal(3, 4, 4, 2)
+  args = normal(*KERNEL), normal(*IMAGES)
   got = jax.jit(replace_layers(fn, 'gemm'))
   np.testing.assert_allclose(got(*args), fn(*args), atol=1e-12)
   assert not convolutions(str(jax.make_jaxpr(got)(*args)))
 
 
-def test_a_convolution_with_two_readers():
-  def fn(kernel, bias, x):
-    y = layer(kernel, x)
-    z = jax.nn.relu(y + bias)
-    return nn.max_pool(z, (2, 2), (2, 2)) + y[:, ::2, ::2] + z[:, ::2, ::2]
-
-  check(fn, normal(3, 3, 2, 2), normal(2), normal(3, 4, 4, 2))
-
-
 def test_a_function_may_close_over_traced_arrays():
-  kernel, x = normal(3, 3, 2, 2), normal(3, 4, 4, 2)
+  kernel, x = normal(*KERNEL), normal(*IMAGES)
   plan = np.arange(3.0)  # beside the traced one, an array that has numbers
 
   def loss(replace):
@@ -174,11 +170,21 @@ def test_a_function_may_close_over_traced_arrays():
     jax.tree.map(np.testing.assert_allclose, got, want)
 
 
-def test_arguments_by_name():
-  fn = replace_layers(lambda x, kernel, power=1: layer(kernel, x) ** power)
-  x, kernel = normal(3, 4, 4, 2), normal(3, 3, 2, 2)
-  want = layer(kernel, x) ** 2
-  np.testing.assert_allclose(fn(x, power=2, kernel=kernel), want)
+def test_a_function_is_traced_once_for_its_shapes():
+  """Its arguments by place or by name."""
+  times = []
+
+  def fn(kernel, x, power=1):
+    times.append(1)
+    return layer(kernel, x) ** power
+
+  fast = replace_layers(fn, 'gemm')
+  args = normal(*KERNEL), normal(*IMAGES)
+  jax.make_jaxpr(jax.grad(lambda *args: fast(*args).sum()))(*args)
+  jax.make_jaxpr(fast)(*args)
+  assert len(times) == 1
+  found = fast(x=args[1], power=2, kernel=args[0])
+  np.testing.assert_allclose(found, layer(*args) ** 2)
 
 
 @pytest.mark.parametrize(
@@ -195,17 +201,11 @@ def test_arguments_by_name():
 def test_what_stays_is_named_once(options, reason, caplog, monkeypatch):
   module._log_once.cache_clear()
   monkeypatch.setattr(logging.get_absl_logger(), 'propagate', True)
-  how = {
-    'window_strides': (1, 1),
-    'padding': ((0, 0), (0, 0)),
-    'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'),
-  }
+  how = {'window_strides': (1, 1), 'padding': ((0, 0), (0, 0))}
+  how |= {'dimension_numbers': NUMBERS} | options
 
   def fn(kernel, x):
-    def conv():
-      return lax.conv_general_dilated(x, kernel, **how | options)
-
-    return conv() + conv()
+    return sum(lax.conv_general_dilated(x, kernel, **how) for _ in range(2))
 
   groups = options.get('feature_group_count', 1)
   shapes = (3, 3, 2 // groups, 2), (1, 6, 6, 2)
@@ -217,23 +217,160 @@ def test_what_stays_is_named_once(options, reason, caplog, monkeypatch):
   ]
 
 
-def test_a_function_is_traced_once_for_its_shapes():
-  times = []
+def own_relu(fn, slope):
+  """Return fn, whatever it computes, under the name of jax's ReLU."""
+  fn.__name__ = 'relu'
+  own = jax.custom_jvp(jax.jit(fn))
+  own.defjvp(lambda x, dx: (own(*x), slope(*x) * dx[0]))
+  return own
 
+
+@pytest.mark.parametrize(
+  'relu',
+  [
+    own_relu(lambda x: jnp.clip(x, 0, 1), lambda x: (x > -1) & (x < 2)),
+    own_relu(lambda x: jnp.maximum(x, 0), lambda x: jnp.where(x > 0, 1, 0.1)),
+    own_relu(jax.nn.relu.fun, lambda x: jnp.where(x > 0, 1, 0.1)),
+  ],
+)
+def test_a_relu_of_the_users_own_stays(relu):
+  check(relu, 2 * normal(9))
+
+
+def test_the_relu_of_jax_is_known():
+  """Pooling comes first: its pixels alone go through the ReLU."""
+
+  def fn(x):
+    return nn.max_pool(jax.nn.relu(x), (2, 2), (2, 2))
+
+  program = check(fn, normal(1, 4, 4, 1), conv_impl='lax')
+  assert 'f64[1,2,2,1] = max' in program
+  assert 'f64[1,4,4,1] = max' not in program
+
+
+def norm(x, scale, bias):
+  return masked_batch_norm(x, scale, bias, jnp.array([1.0, 1, 0]))
+
+
+def mapped_norm(x, scale, bias):
+  return jax.vmap(norm, (0, None, None))(x.reshape(2, 3, 2, 2, 2), scale, bias)
+
+
+def norm_gradient(x, scale, bias):
+  return jax.grad(lambda x: (norm(x, scale, bias) ** 3).sum())(x[:3])
+
+
+def own_norm(x, scale, bias):
+  def masked_batch_norm(x, scale, bias, mask):
+    return scale * x / jnp.sqrt(x.var((0, 1, 2)) + 0.1) + bias + 0 * mask[0]
+
+  return jax.jit(masked_batch_norm)(x, scale, bias, jnp.ones(6))
+
+
+def norm_beside_one_of_means(x, scale, bias):
+  means = x.mean((1, 2), keepdims=True)
+  y, z = (norm(y[:3], scale, bias) for y in (x, means))
+  return jax.nn.relu(y + z)
+
+
+def skip_outside_of_the_mask(x, scale, bias):
+  """It is fused only where it is zero there: here it is not."""
+  return jax.nn.relu(norm(x[:3], scale, bias) + 1 + x[3:] ** 2)
+
+
+@every_way
+@pytest.mark.parametrize(
+  'fn',
+  [
+    mapped_norm,
+    norm_gradient,
+    own_norm,
+    norm_beside_one_of_means,
+    skip_outside_of_the_mask,
+  ],
+)
+def test_a_norm_that_is_not_ours_alone_stays(fn, conv_impl):
+  check(fn, normal(6, 2, 2, 2), normal(2), normal(2), conv_impl=conv_impl)
+
+
+def pooled(kernel, x):
+  y = jax.nn.relu(layer(kernel, x) + kernel[0, 0, 0])
+  return nn.max_pool(y, (2, 2), (2, 2))
+
+
+def normed(kernel, x):
+  scale = jnp.ones(kernel.shape[-1])
+  y = masked_batch_norm(layer(kernel, x), scale, scale, jnp.ones(len(x)))
+  return jax.nn.relu(y)
+
+
+@every_way
+@pytest.mark.parametrize(
+  'fn, images, window',
+  [
+    (pooled, (0, 8, 8, 3), (5, 5, 3, 4)),
+    (pooled, (0, 8, 8, 16), (3, 3, 16, 16)),
+    (normed, (0, 4, 4, 2), (3, 3, 2, 4)),
+    (lambda k, x: conv(x, k, 'VALID'), (2, 3, 3, 2), (5, 5, 2, 4)),
+    (lambda _, x: nn.max_pool(x, (3, 3)), (2, 1, 4, 2), (1,)),
+    (lambda _, x: nn.avg_pool(x, (3, 3)), (2, 1, 4, 2), (1,)),
+  ],
+)
+def test_arrays_without_numbers(fn, images, window, conv_impl):
+  """Empty batches, and windows that are larger than the image."""
+  check(fn, normal(*window), jnp.zeros(images), conv_impl=conv_impl)
+
+
+def max_windows(x, *how, least=-jnp.inf):
+  return lax.reduce_window(x, least, lax.max, *how)
+
+
+@pytest.mark.parametrize(
+  'window, strides, padding',
+  [
+    ((1, 3, 3, 1), (1, 2, 2, 1), 'SAME'),
+    ((1, 2, 3, 1), (1, 1, 1, 1), 'VALID'),
+    ((1, 1, 3, 3), (1, 1, 2, 2), 'SAME'),
+    ((1, 3, 1, 1), (1, 2, 1, 1), 'VALID'),
+  ],
+)
+def test_windows_that_overlap_have_one_winner(window, strides, padding):
+  """Of images in both orders, and of lines: the first of many equal pixels."""
+
+  def fn(x):
+    return max_windows(x, window, strides, padding)
+
+  program = check(fn, jnp.round(normal(2, 5, 6, 7)))
+  assert 'reduce_window' not in program
+  x = normal(1, 5, 6, 7).at[0, 2, 3, 4].set(jnp.nan)
+  np.testing.assert_array_equal(replace_layers(fn, 'gemm')(x), fn(x))
+
+
+def windows_of(least):
+  sides = (1, 3, 3, 1), (1, 2, 2, 1), 'SAME'
+  return lambda x: max_windows(x, *sides, least=np.asarray(least))
+
+
+def with_itself(x):
+  kernel = jnp.stack([x[0, :3, :3]] * 4, -1)
+  return conv(x, jnp.concatenate([kernel] * 4, -1))
+
+
+@pytest.mark.parametrize(
+  'fn, dtype, images',
+  [
+    (windows_of(np.int32(-(2**31))), 'int32', (2, 5, 5, 2)),
+    (windows_of(False), bool, (2, 5, 5, 2)),
+    (with_itself, 'int32', (1, 8, 8, 16)),  # Winograd's tiles have fractions
+  ],
+)
+def test_whole_numbers_are_exact(fn, dtype, images):
+  x = (4 * normal(*images)).astype(dtype)
+  np.testing.assert_array_equal(replace_layers(fn, 'gemm')(x), fn(x))
+
+
+def test_a_convolution_without_spatial_axes():
   def fn(kernel, x):
-    times.append(1)
-    return layer(kernel, x)
+    return lax.conv_general_dilated(x, kernel, (), ())
 
-  fast = replace_layers(fn, 'gemm')
-  args = normal(3, 3, 2, 2), normal(3, 4, 4, 2)
-  jax.make_jaxpr(jax.grad(lambda *args: fast(*args).sum()))(*args)
-  jax.make_jaxpr(fast)(*args)
-  assert len(times) == 1
-
-
-def test_max_pool_gives_its_gradient_to_the_first_of_equals():
-  x = jnp.zeros((1, 5, 4, 1)).at[0, 1, 1].set(2.0)
-  pool = replace_layers(lambda x: nn.max_pool(x, (2, 2), (2, 2)), 'lax')
-  got = jax.grad(lambda x: pool(x).sum())(x)[0, ..., 0]
-  winners = [[0, 0, 1, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0] * 4, [0] * 4]
-  np.testing.assert_array_equal(got, winners)
+  check(fn, normal(5, 3), normal(2, 3))
