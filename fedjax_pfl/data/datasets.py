@@ -3,7 +3,7 @@
   digits         scikit-learn's 8x8 digits, part of the installation
   synthetic      generated, in any size (synthetic.py)
   cifar10, ...   arrays that experiments/prepare.py wrote (stored_arrays.py)
-  tiny_imagenet, folder    image files in class folders (image_folder.py)
+  folder         image files in class folders (image_folder.py)
   npz            the user's own arrays, and who holds them (npz_files.py)
 
 A set that prepare.py downloads is a line in PREPARED, with its transforms in
@@ -27,8 +27,8 @@ PREPARED = {
   'mnist': Shape((28, 28, 1), 10),
   'fashion_mnist': Shape((28, 28, 1), 10),
   'svhn_cropped': Shape((32, 32, 3), 10),  # without the split `extra`
+  'tiny_imagenet': Shape((64, 64, 3), 200),
 }
-TINY = 'tiny_imagenet'
 DEFAULT = Synthetic()
 
 
@@ -71,34 +71,11 @@ def _prepared(name: str, shape: Shape) -> Source:
   return Source(lambda where: shape, load, available)
 
 
-def _folder(name: str, shape: Shape | None) -> Source:
-  """Return the source of a folder of image files; shape None: any."""
-
-  def peek(where: Where) -> Shape:
-    return shape or image_folder.peek_folder(_find_folder(name, where))
-
-  def load(where: Where) -> Dataset:
-    place = _find_folder(name, where)
-    dataset = image_folder.load_folder(
-      name, place, where.cache_dir, where.log_fn
-    )
-    return _checked(dataset, peek(where))
-
-  def available(where: Where) -> bool:
-    return image_folder.find_folder(data_root(where.data_dir)) is not None
-
-  return Source(peek, load, available)
-
-
-def _find_folder(name: str, where: Where) -> pathlib.Path:
+def _find_folder(where: Where) -> pathlib.Path:
   root = data_root(where.data_dir)
-  place = image_folder.find_folder(root)
-  if place is None:
-    command = ''
-    if name == TINY:  # it can be downloaded
-      command = stored_arrays.prepare_command(name, root)
-    raise image_folder.not_a_folder(root, 'without train/', command)
-  return place
+  if not (root / 'train').is_dir():
+    raise image_folder.not_a_folder(root, 'without train/')
+  return root
 
 
 def _checked(dataset: Dataset, shape: Shape) -> Dataset:
@@ -129,8 +106,13 @@ SOURCES = {
     lambda where: make_synthetic(where.synthetic),
   ),
   **{name: _prepared(name, shape) for name, shape in PREPARED.items()},
-  TINY: _folder(TINY, Shape((64, 64, 3), 200)),
-  'folder': _folder('folder', None),
+  'folder': Source(
+    lambda where: image_folder.peek_folder(_find_folder(where)),
+    lambda where: image_folder.load_folder(
+      _find_folder(where), where.cache_dir, where.log_fn
+    ),
+    lambda where: (data_root(where.data_dir) / 'train').is_dir(),
+  ),
   'npz': Source(
     lambda where: npz_files.peek_npz(where.data_dir),
     lambda where: npz_files.load_npz(where.data_dir),

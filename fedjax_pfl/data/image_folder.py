@@ -1,16 +1,13 @@
 """Read image sets from folders of image files, one folder for each class.
 
-  train/<class>/*.png          and  test/<class>/*.png (or val/<class>/)
-  train/<class>/images/*.JPEG  and  val/images with val/val_annotations.txt
+  train/<class>/*.png  and  test/<class>/*.png,  or val/ in the place of test/
 
-The second layout is Tiny-ImageNet's; its own test/ has no labels and is left
-out. Classes are numbered in the order of their sorted names, images are in
-the order of their sorted file names. A folder is a class if it holds an image
-for training and its name begins with neither . nor __, as .ipynb_checkpoints
-and __MACOSX do.
+Classes are numbered in the order of their sorted names, images are in the
+order of their sorted file names, which may be in <class>/images/. A folder is a
+class if it holds an image for training and its name begins with neither . nor
+__, as .ipynb_checkpoints and __MACOSX do.
 """
 
-import os
 import pathlib
 from collections.abc import Callable
 from concurrent import futures
@@ -23,14 +20,7 @@ from fedjax_pfl.data.stored_arrays import files_key, load_cached
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
 HIDDEN = ('.', '__')  # folders that programs leave behind
-NOTES = 'val/val_annotations.txt'
 Named = list[tuple[pathlib.Path, str]]  # files and their classes
-
-
-def find_folder(root: pathlib.Path) -> pathlib.Path | None:
-  """Return the folder with train/: the root or a usual name inside it."""
-  names = ('', 'tiny-imagenet-200', 'tiny_imagenet')
-  return next((root / n for n in names if (root / n / 'train').is_dir()), None)
 
 
 def peek_folder(root: pathlib.Path) -> Shape:
@@ -40,50 +30,41 @@ def peek_folder(root: pathlib.Path) -> Shape:
 
 
 def load_folder(
-  name: str, root: pathlib.Path, cache_dir: str, log_fn: Callable[[str], None]
+  root: pathlib.Path, cache_dir: str, log_fn: Callable[[str], None]
 ) -> Dataset:
   """Return the image set; images are decoded once, then cached."""
   train, test, classes = _list_folder(root)
-  files = [*(file for file, _ in train + test), *root.glob(NOTES)]
 
   def build() -> Dataset:
     log_fn(f'Reading images from {root}; later runs take a stored copy.')
     shape = _open(train[0][0]).shape
     splits = (_read(named, classes, shape) for named in (train, test))
-    return make_dataset(name, *splits, len(classes))
+    return make_dataset('folder', *splits, len(classes))
 
   try:
-    key = files_key(files, classes)
+    key = files_key([file for file, _ in train + test], classes)
   except FileNotFoundError as error:
     got = f'with {error.filename}, a link to a file that is not there'
     raise not_a_folder(root, got) from error
-  return load_cached(name, key, build, cache_dir)
+  return load_cached('folder', key, build, cache_dir)
 
 
-def not_a_folder(root: pathlib.Path, got: str, command: str = '') -> BadInput:
-  """Return the exception that explains the two layouts.
-
-  `command` downloads the set, where one does.
-  """
-  download = f', or a set that was never prepared: {command}' if command else ''
+def not_a_folder(root: pathlib.Path, got: str) -> BadInput:
+  """Return the exception that explains the layout."""
   return bad_input(
     'data_dir',
     got=f'{root}, {got}',
-    expected='image files in train/<class>/ and test/<class>/, or '
-    f"Tiny-ImageNet's layout with {NOTES}",
+    expected='image files in train/<class>/ and test/<class>/',
     choices=sorted(SUFFIXES),
     cause='a path one level too high or too low (--config.data_dir=...), or '
-    f'an archive that was unpacked in part{download}',
+    'an archive that was unpacked in part',
   )
 
 
 def _list_folder(root: pathlib.Path) -> tuple[Named, Named, list[str]]:
   """Return the files of both splits and the classes; nothing is decoded."""
   train = _by_class(root / 'train')
-  if (root / NOTES).is_file():
-    test = _annotated(root)
-  else:
-    test = _by_class(root / ('test' if (root / 'test').is_dir() else 'val'))
+  test = _by_class(root / ('test' if (root / 'test').is_dir() else 'val'))
   for split, named in (('train', train), ('test', test)):
     if not named:
       raise not_a_folder(root, f'no labelled images for {split}')
@@ -108,20 +89,6 @@ def _by_class(folder: pathlib.Path) -> Named:
     files = _children(inner if inner.is_dir() else child)
     named += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
   return named
-
-
-def _annotated(root: pathlib.Path) -> Named:
-  """Return the images that the annotations name; refuse an incomplete copy."""
-  text = (root / NOTES).read_text(encoding='utf-8', errors='replace')
-  rows = sorted(line.split()[:2] for line in text.splitlines() if line.strip())
-  images = root / 'val' / 'images'
-  # One listing, not a question for each of 10,000 files.
-  there = {*os.listdir(images)} if images.is_dir() else set()
-  for name, *label in rows:
-    if not label or name not in there:
-      what = 'the file' if label else 'the class'
-      raise not_a_folder(root, f'without {what} of {name}, a line of {NOTES}')
-  return [(images / name, label) for name, label in rows]
 
 
 def _read(

@@ -9,6 +9,7 @@ has the same images only in the same order.
 
 import gzip
 import hashlib
+import io
 import math
 import pathlib
 import tarfile
@@ -26,6 +27,7 @@ CIFAR10 = [f'data_batch_{k}.bin' for k in range(1, 6)], ['test_batch.bin'], 1
 CIFAR100 = ['train.bin'], ['test.bin'], 2
 EMNIST = 'gzip/emnist-byclass-{}-{}-ubyte.gz'
 SPLITS = ('train', 'test')
+TINY = 'tiny-imagenet-200/'  # the folder in its archive
 Files = Sequence[pathlib.Path]
 Splits = tuple[Images, Images]
 
@@ -89,6 +91,36 @@ def read_svhn(files: Files) -> Splits:
   return tuple(splits)
 
 
+def read_tiny_imagenet(files: Files) -> Splits:
+  """Return (train, val), sorted by class and by name; its tests have no labels.
+
+  Classes are numbered in the order of their names.
+  """
+  with zipfile.ZipFile(files[0]) as archive:
+    names = sorted(one for one in archive.namelist() if one.endswith('.JPEG'))
+    train, test = (
+      [n for n in names if n.startswith(TINY + s)] for s in ('train/', 'val/')
+    )
+    notes = archive.read(f'{TINY}val/val_annotations.txt').decode()
+    class_of = dict(line.split()[:2] for line in notes.splitlines())
+    y_train = [name.split('/')[2] for name in train]
+    y_test = [class_of[name.split('/')[-1]] for name in test]
+    classes = sorted({*y_train})
+    return tuple(
+      _images(
+        np.stack([_decode(archive.read(name)) for name in split]),
+        np.array([classes.index(one) for one in y]),
+      )
+      for split, y in ((train, y_train), (test, y_test))
+    )
+
+
+def _decode(content: bytes) -> np.ndarray:
+  from PIL import Image
+
+  return np.asarray(Image.open(io.BytesIO(content)).convert('RGB'))
+
+
 def tfds_order(split: str, size: int) -> np.ndarray:
   """Return the rows [size] of a release, as tfds stores them.
 
@@ -132,4 +164,5 @@ READERS = {
   'mnist': read_mnist,
   'fashion_mnist': read_mnist,
   'svhn_cropped': read_svhn,
+  'tiny_imagenet': read_tiny_imagenet,
 }

@@ -2,15 +2,12 @@
 
 import contextlib
 import pathlib
-import shutil
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, check_known
-from fedjax_pfl.data import image_folder, stored_arrays
-from fedjax_pfl.data.datasets import PREPARED, TINY
+from fedjax_pfl.data import stored_arrays
+from fedjax_pfl.data.datasets import PREPARED
 from fedjax_pfl.data.images import digest, make_dataset
 from fedjax_pfl.data.preparation.archives import (
   ARCHIVES,
@@ -20,7 +17,6 @@ from fedjax_pfl.data.preparation.archives import (
 from fedjax_pfl.data.preparation.download import MEGABYTE, fetch, writing
 from fedjax_pfl.data.preparation.formats import READERS
 
-TINY_FOLDER = 'tiny-imagenet-200'  # in its archive
 Log = Callable[[str], None]
 Files = Sequence[pathlib.Path]
 
@@ -60,24 +56,19 @@ def prepare(
   for name in sets:
     if name in missing:
       files = [fetch(archive, folder) for archive in archives[name]]
-      write = _unpack if name == TINY else _write_arrays
-      write(name, files, root, log)
+      _write_arrays(name, files, root, log)
     log(f'Runs read it with --config.dataset={name} --config.data_dir={root}')
 
 
 def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
-  """Return whether runs find the set, and arrays have their fingerprint."""
-  place = stored_arrays.prepared_folder(name, root)
-  if name == TINY:
-    place = image_folder.find_folder(root)
-  if place is None or not place.is_dir():
+  """Return whether runs find the set, and it has its fingerprint."""
+  place, is_sound = stored_arrays.prepared_folder(name, root), False
+  if not place.is_dir():
     return False
-  is_sound = name == TINY
   with contextlib.suppress(BadInput):
-    if not is_sound:
-      dataset = stored_arrays.read_prepared(name, root)
-      arrays = *dataset.train, *dataset.test
-      is_sound = digest(*arrays) == dataset.fingerprint
+    dataset = stored_arrays.read_prepared(name, root)
+    arrays = *dataset.train, *dataset.test
+    is_sound = digest(*arrays) == dataset.fingerprint
   state = 'there already' if is_sound else 'damaged, and is written again'
   log(f'{name} in {place} is {state}.')
   return is_sound
@@ -96,21 +87,3 @@ def _write_arrays(
     f'{name}: {len(train.y):,} training and {len(test.y):,} test images in '
     f'{place}; fingerprint {dataset.fingerprint}'
   )
-
-
-def _unpack(name: str, files: Files, root: pathlib.Path, log: Log) -> None:
-  """Unpack the labelled images: all or none of them appear in the root."""
-  labelled = tuple(f'{TINY_FOLDER}/{split}/' for split in ('train', 'val'))
-  with writing(root), zipfile.ZipFile(files[0]) as archive:
-    members = [one for one in archive.namelist() if one.startswith(labelled)]
-    folder = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=root))
-    try:
-      unit = f'{name}, file'
-      with progress.progress(name, len(members), unit=unit) as bar:
-        for done, member in enumerate(members, 1):
-          archive.extract(member, folder)
-          bar.update(done)
-      (folder / TINY_FOLDER).replace(root / TINY_FOLDER)
-    finally:
-      shutil.rmtree(folder, ignore_errors=True)
-  log(f'{name}: {len(members):,} files in {root / TINY_FOLDER}')
