@@ -35,8 +35,8 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import Batching, steps_of_epoch
+from fedjax_pfl.core.types import Task
+from fedjax_pfl.data.batching import steps_of_epoch
 
 
 class HParams(NamedTuple):
@@ -86,16 +86,7 @@ def head_epochs(hp: HParams) -> int:
   return hp.train.epochs if hp.head_epochs is None else hp.head_epochs
 
 
-def fit_phases(
-  task: Task,
-  hp: HParams,
-  params: Params,
-  data: ClientData,
-  rng: Key,
-  clock: Array,
-  num_epochs: int,
-  batching: Batching,
-) -> tuple[Params, local_training.FitInfo]:
+def fit_phases(task, hp, params, data, rng, clock, num_epochs, batching):
   """Return params after num_epochs of the head and body_epochs of the body."""
   batching = batching._replace(epochs=num_epochs + hp.body_epochs)
   eta = hp.train.learning_rate(clock)
@@ -119,15 +110,7 @@ def fit_phases(
   )
 
 
-def adapt(
-  task: Task,
-  hp: HParams,
-  params: Params,
-  data: ClientData,
-  rng: Key,
-  clock: Array,
-  num_epochs: tuple[int, ...],
-) -> dict[str, Params]:
+def adapt(task, hp, params, data, rng, clock, num_epochs):
   """Return 'finetuned' models: both phases, for each number of head epochs."""
   batching = hp.train.batching(task)._replace(
     size=hp.finetune.batch_size, shuffle=hp.finetune.shuffle

@@ -35,9 +35,9 @@ from fedjax_pfl.client import (
   personalization,
 )
 from fedjax_pfl.core import rules, trees
-from fedjax_pfl.core.algorithm import Metrics, Stage
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, Batch, ClientData, Key, Params, Task
+from fedjax_pfl.core.types import Array, Batch, ClientData, Params, Task
 from fedjax_pfl.data.batching import Batching
 
 
@@ -108,30 +108,21 @@ def outer_rate(hp: HParams) -> optax.Schedule:
   return optax.constant_schedule(hp.beta)
 
 
-def fit_first_order(
-  task: Task,
-  hp: HParams,
-  beta: optax.Schedule,
-  server: global_model.Server,
-  data: ClientData,
-  rng: Key,
-) -> tuple[Params, Metrics]:
+def fit_first_order(task, hp, beta, server, data, rng):
   """Return w_i, after 2 J steps in each epoch, and metrics."""
   clock, decay = server.round, hp.train.weight_decay
   alpha, rate = (
     jnp.asarray(schedule(clock)) for schedule in (hp.train.learning_rate, beta)
   )
+  decayed = optax.identity()
+  if not rules.equals(decay, 0):
+    decayed = optax.add_decayed_weights(decay)
   params, info = local_training.fit(
     task.loss,
     server.params,
     data,
     rng,
-    tx=optax.chain(
-      optax.add_decayed_weights(decay)
-      if not rules.equals(decay, 0)
-      else optax.identity(),
-      meta_sgd(alpha, rate, hp.train.momentum),
-    ),
+    tx=optax.chain(decayed, meta_sgd(alpha, rate, hp.train.momentum)),
     batching=hp.train.batching(task)._replace(
       steps=lambda batches: 2 * meta_steps(batches, hp)
     ),
@@ -167,15 +158,7 @@ def meta_sgd(
   return optax.GradientTransformation(init, update)
 
 
-def adapt(
-  task: Task,
-  hp: HParams,
-  params: Params,
-  data: ClientData,
-  rng: Key,
-  tx: optax.GradientTransformation,
-  num_steps: int = 1,
-) -> Params:
+def adapt(task, hp, params, data, rng, tx, num_steps=1):
   """Return params after steps on batches that are not augmented."""
   params, _ = local_training.fit(
     task.loss,
@@ -218,14 +201,7 @@ def check_counts(data: ClientData, batch_size: int) -> None:
 # ---- The second order --------------------------------------------------------
 
 
-def fit_second_order(
-  task: Task,
-  hp: HParams,
-  beta: optax.Schedule,
-  server: global_model.Server,
-  data: ClientData,
-  rng: Key,
-) -> tuple[Params, Metrics]:
+def fit_second_order(task, hp, beta, server, data, rng):
   """Return w_i, after J steps in each epoch, and metrics.
 
     m   <- mu m + d/dw L(w - alpha grad L(w; a); b);   w <- w - beta m
@@ -262,14 +238,7 @@ def fit_second_order(
 RELEASED_BETA = 0.1  # in all rounds
 
 
-def adapt_twice(
-  task: Task,
-  hp: HParams,
-  beta: optax.Schedule,
-  server: global_model.Server,
-  data: ClientData,
-  rng: Key,
-) -> Params:
+def adapt_twice(task, hp, beta, server, data, rng):
   """Return w after two steps with momentum mu: of eta(round), then of beta.
 
   The code took them on the test images of another client.

@@ -77,15 +77,17 @@ def is_exact(task: Task) -> bool:
 def note(task: Task, is_cached: bool) -> str:
   """Return the sentence that a run logs as the stage begins."""
   if is_cached and is_exact(task):
-    return 'classifier: features of all images are computed once, exactly.'
-  if is_cached:
-    return (
-      'classifier: features are computed once, of images that are not '
-      'augmented: not what the paper does (hp.cache).'
+    where = 'computed once, exactly'
+  elif is_cached:
+    where = (
+      'computed once, of images that are not augmented: not what the paper '
+      'does (hp.cache)'
     )
-  reason = 'hp.cache=never'
-  if not task.batch_independent:
-    reason = 'a layer depends on the batch'
-  elif task.augment is not task.normalise:
-    reason = 'images are augmented'
-  return f'classifier: features are computed anew in every step: {reason}.'
+  else:
+    reason = 'hp.cache=never'
+    if not task.batch_independent:
+      reason = 'a layer depends on the batch'
+    elif task.augment is not task.normalise:
+      reason = 'images are augmented'
+    where = f'computed anew in every step: {reason}'
+  return f'classifier: features of images are {where}.'

@@ -132,6 +132,7 @@ class FitInfo(NamedTuple):
   reports: dict[str, Array]  # [max steps] the metrics that the loss returns
   opt_state: optax.OptState  # after the last step
   watched: PyTree = None  # what Batching.watch returned
+  snapshots: tuple[PyTree, ...] = ()  # the trees after the epochs of `stops`
 
   def metrics(self) -> dict[str, Array]:
     """Return the metrics of `local_update`; 'loss' is the mean of losses."""
@@ -155,6 +156,7 @@ def fit(
   tx: optax.GradientTransformation,
   batching: Batching,
   opt_state: optax.OptState | None = None,
+  stops: tuple[int, ...] = (),
 ) -> tuple[PyTree, FitInfo]:
   """Return the tree after the client's epochs of gradient steps.
 
@@ -171,6 +173,8 @@ def fit(
     tx: the optimiser of the tree.
     batching: the batches of an epoch, and the number of epochs.
     opt_state: the state of tx; None: a new one.
+    stops: numbers of epochs after which the tree is kept, in the place of the
+      batching's one; the fit ends with the largest.
 
   Returns:
     The tree after the last step, and a `FitInfo` with the number of steps [],
@@ -188,36 +192,9 @@ def fit(
   >>> float(w), int(info.num_steps), info.losses.tolist()
   (0.25, 2, [1.0, 0.25])
   """
-  stops = (batching.epochs,)
   if batching.watch is not None:
     stops = tuple(range(1, batching.epochs + 1))
-  models, info = fit_with_snapshots(
-    loss,
-    tree,
-    data,
-    rng,
-    tx=tx,
-    batching=batching,
-    stops=stops,
-    opt_state=opt_state,
-  )
-  if batching.watch is not None:
-    info = info._replace(watched=batching.watch([tree, *models], data))
-  return models[-1], info
-
-
-def fit_with_snapshots(
-  loss: Loss,
-  tree: PyTree,
-  data: ClientData,
-  rng: Key,
-  *,
-  tx: optax.GradientTransformation,
-  batching: Batching,
-  stops: tuple[int, ...],
-  opt_state: optax.OptState | None = None,
-) -> tuple[list[PyTree], FitInfo]:
-  """Return the trees of one fit after each number of epochs in `stops`."""
+  stops = stops or (batching.epochs,)
   num_epochs, has_snapshots = max(stops), len(stops) > 1
   steps = steps_of_epoch(data, batching)  # [] this client's own
   loss = _with_reports(loss)
@@ -242,11 +219,15 @@ def fit_with_snapshots(
   opt_state = tx.init(tree) if opt_state is None else opt_state
   carry = (tree, opt_state, values), snapshots if has_snapshots else ()
   state, snapshots = lax.fori_loop(0, num_epochs, epoch, carry)
-  tree, opt_state, (losses, reports) = state
-  info = FitInfo(num_epochs * steps, losses, reports, opt_state)
-  if not has_snapshots:
-    return [tree], info
-  return [trees.gather(snapshots, slot) for slot in range(len(stops))], info
+  last, opt_state, (losses, reports) = state
+  kept = (last,)
+  if has_snapshots:
+    slots = range(len(stops))
+    kept = tuple(trees.gather(snapshots, slot) for slot in slots)
+  info = FitInfo(num_epochs * steps, losses, reports, opt_state, snapshots=kept)
+  if batching.watch is not None:
+    info = info._replace(watched=batching.watch([tree, *kept], data))
+  return last, info
 
 
 def _slots(stops):

@@ -107,7 +107,7 @@ def finetune(
   """
   stops = tuple(sorted(set(finetuning.epochs)))
   tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)
-  models, _ = local_training.fit_with_snapshots(
+  _, info = local_training.fit(
     loss or task.loss,
     params,
     data,
@@ -120,7 +120,7 @@ def finetune(
     ),
     stops=stops,
   )
-  return dict(zip(names_of(stops), models, strict=True))
+  return dict(zip(names_of(stops), info.snapshots, strict=True))
 
 
 def names_of(stops: tuple[int, ...]) -> list[str]:

@@ -1,14 +1,17 @@
 """The hyperparameters of a method, checked as its record declares them."""
 
+import math
 import types
 import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule, is_int
 from fedjax_pfl.settings.validate import check_size
 
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
+UNIONS = types.UnionType, typing.Union
 KINDS = {
   float: 'a number',
   int: 'a whole number',
@@ -16,6 +19,11 @@ KINDS = {
   bool: 'True or False',
   types.NoneType: 'None',
 }
+SMALL = Rule(
+  lambda value: not is_int(value) or abs(value) <= MOST,
+  f'a whole number up to {MOST}',
+  'a digit too many',
+)
 
 
 def check_hyperparameters(
@@ -43,26 +51,14 @@ def check_hyperparameters(
         choices=defaults,
         cause='a setting of another method, or a typing error',
       )
-    _check_value(f'hp.{name}', value, defaults[name], hints[name])
-
-
-def _check_value(name: str, value: Any, default: Any, hint: Any) -> None:
-  if not _fits(value, hint):
-    raise bad_input(
-      name,
-      got=value,
-      expected=f'a value of the kind of its default, {default!r}',
-      choices=_words(hint),
-      cause='a hyperparameter of the same name in another method',
-    )
-  check_size(name, value)
-  if type(value) is int and abs(value) > MOST:
-    raise bad_input(
-      name,
-      got=value,
-      expected=f'a whole number up to {MOST}',
-      cause='a digit too many',
-    )
+    Rule(
+      lambda value, hint=hints[name]: _fits(value, hint),
+      f'a value of the kind of its default, {defaults[name]!r}',
+      'a hyperparameter of the same name in another method',
+      _words(hints[name]),
+    ).check(f'hp.{name}', value)
+    check_size(f'hp.{name}', value)
+    SMALL.check(f'hp.{name}', value)
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -71,28 +67,22 @@ def _fits(value: Any, hint: Any) -> bool:
   A whole number may stand for a float; True may stand for no number, and
   neither may infinity or NaN.
   """
-  inner = typing.get_args(hint)
-  if typing.get_origin(hint) is tuple:
+  inner, origin = typing.get_args(hint), typing.get_origin(hint)
+  if origin is tuple:
     is_list = isinstance(value, tuple | list)
     return is_list and all(_fits(item, inner[0]) for item in value)
-  if hint is float and type(value) is float:
-    return abs(value) < float('inf')
-  if hint is float:
-    return type(value) is int
-  if _is_union(hint):
+  if origin in UNIONS:
     return any(_fits(value, one) for one in inner)
-  return type(value) is hint
+  if hint is float and type(value) is float:
+    return math.isfinite(value)
+  return type(value) is (int if hint is float else hint)
 
 
 def _words(hint: Any) -> list[str]:
   """Return what an annotation allows, for a user to read."""
-  inner = typing.get_args(hint)
-  if typing.get_origin(hint) is tuple:
+  inner, origin = typing.get_args(hint), typing.get_origin(hint)
+  if origin is tuple:
     return [f'a list, each {_words(inner[0])[0]}']
-  if _is_union(hint):
+  if origin in UNIONS:
     return [word for one in inner for word in _words(one)]
   return [KINDS[hint]] if hint in KINDS else []  # a function: not of a config
-
-
-def _is_union(hint: Any) -> bool:
-  return typing.get_origin(hint) in (types.UnionType, typing.Union)

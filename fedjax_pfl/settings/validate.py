@@ -159,19 +159,18 @@ def _check_rounds(settings: Settings) -> None:
       ],
       cause='a fresh model was to be evaluated, or init_from was forgotten',
     )
-  if training.rounds is None and settings.num_rounds < 1:
+  if training.rounds is None and training.num_rounds < 1:
     raise bad_input(
       'local_epochs',
       got=training.local_epochs,
       expected=f'at most total_epochs, {training.total_epochs}',
       cause='rounds = total_epochs / local_epochs, and that is below 1',
     )
-  lengths = {
-    'rounds': (settings.num_rounds, MAX_ROUNDS),
-    'local_epochs': (training.local_epochs, MAX_EPOCHS),
-    'finetune.epochs': (max(settings.finetune.epochs), MAX_EPOCHS),
-  }
-  for name, (length, largest) in lengths.items():
+  for name, length, largest in (
+    ('rounds', training.num_rounds, MAX_ROUNDS),
+    ('local_epochs', training.local_epochs, MAX_EPOCHS),
+    ('finetune.epochs', max(settings.finetune.epochs), MAX_EPOCHS),
+  ):
     if length > largest:
       raise bad_input(
         name,

@@ -1,7 +1,5 @@
 """Local training is the plain loop over epochs and batches."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,18 +20,31 @@ from fedjax_pfl.client import local_training
 from fedjax_pfl.core.types import Batch
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-TASK, DATA = make_task(), make_data()
+TASK, QUIET, DATA = make_task(), make_task(noise=0), make_data()
 PARAMS = TASK.init(KEY(7))
+
+
+def fit(task, data, epochs, tx, *, shuffle=False, **options):
+  """Return what one compiled fit of PARAMS returns."""
+
+  @jax.jit
+  def run(data):
+    batching = local_training.Batching(BATCH, epochs, task.augment, shuffle)
+    given = {'tx': tx, 'batching': batching, **options}
+    start = given.pop('start', PARAMS)
+    return local_training.fit(task.loss, start, data, KEY(0), **given)
+
+  return run(data)
 
 
 def by_python(data, epochs, tx):
   """Fit in stored order on the client's own examples: no padding at all."""
   rows = data.index[: int(data.count)]
   tree, state, losses = PARAMS, tx.init(PARAMS), []
-  step = jax.jit(jax.value_and_grad(TASK.loss))
+  step = jax.jit(jax.value_and_grad(QUIET.loss))
   for _ in range(epochs):
     for batch in np.split(rows, range(BATCH, len(rows), BATCH)):
-      x = TASK.normalise(data.x[batch], None)
+      x = QUIET.normalise(data.x[batch], None)
       batch = Batch(x, data.y[batch], jnp.ones(len(x)))
       value, grads = step(tree, batch, KEY(0))
       updates, state = tx.update(grads, state, tree)
@@ -42,23 +53,11 @@ def by_python(data, epochs, tx):
   return tree, losses
 
 
-@pytest.fixture
-def quiet_task(monkeypatch):
-  monkeypatch.setitem(globals(), 'TASK', make_task(noise=0))
-
-
-@pytest.mark.usefixtures('quiet_task')
 def test_fit_is_a_plain_loop_over_batches():
   """Clients with two batches and one example more, and with just one."""
   tx = TRAIN.sgd(jnp.array(0))
-  batching = local_training.Batching(BATCH, 2, TASK.augment, shuffle=False)
-  fit = jax.jit(
-    lambda data: local_training.fit(
-      TASK.loss, PARAMS, data, KEY(0), tx=tx, batching=batching
-    )
-  )
   for i in (4, 1):
-    tree, info = fit(client_of(DATA, i))
+    tree, info = fit(QUIET, client_of(DATA, i), 2, tx)
     want, losses = by_python(client_of(DATA, i), 2, tx)
     assert_close(tree, want)
     assert info.num_steps == len(losses)
@@ -71,46 +70,24 @@ def test_fit_is_a_plain_loop_over_batches():
 @pytest.mark.usefixtures('float64')
 def test_a_snapshot_is_the_fit_that_ends_there():
   data, tx = client_of(DATA, 4), optax.sgd(0.1, 0.9)
-
-  def fits(stops):
-    batching = local_training.Batching(BATCH, 5, TASK.augment)
-    return jax.jit(
-      lambda: local_training.fit_with_snapshots(
-        TASK.loss, PARAMS, data, KEY(0), tx=tx, batching=batching, stops=stops
-      )
-    )()
-
-  snapshots, info = fits((1, 5, 2))
+  last, info = fit(TASK, data, 9, tx, shuffle=True, stops=(1, 5, 2))
   for place, stop in enumerate((1, 5)):
-    (alone,), _ = fits((stop,))
-    assert_close(snapshots[place], alone)
+    alone, _ = fit(TASK, data, stop, tx, shuffle=True)
+    assert_close(info.snapshots[place], alone)
+  assert_close(info.snapshots[1], last)
   assert info.num_steps == 5 * 3
-  first, last = (snapshots[place]['head']['bias'] for place in (0, 2))
-  assert not np.allclose(first, last)
+  first, second = (info.snapshots[n]['head']['bias'] for n in (0, 2))
+  assert not np.allclose(first, second)
 
 
-@pytest.mark.usefixtures('quiet_task')
 def test_a_fit_continues_with_the_state_of_its_optimiser():
   tx, data = optax.sgd(0.1, 0.9), client_of(DATA, 4)
-  halves = local_training.Batching(BATCH, 1, TASK.augment, shuffle=False)
-
-  @partial(jax.jit, static_argnums=2)
-  def fit(params, opt_state=None, batching=halves):
-    return local_training.fit(
-      TASK.loss,
-      params,
-      data,
-      KEY(0),
-      tx=tx,
-      batching=batching,
-      opt_state=opt_state,
-    )
-
-  both, _ = fit(PARAMS, None, halves._replace(epochs=2))
-  half, info = fit(PARAMS)
-  assert_close(fit(half, info.opt_state)[0], both)
-  anew = fit(half)[0]['body']['kernel']
-  assert jnp.abs(anew - both['body']['kernel']).max() > 1e-3
+  both, _ = fit(QUIET, data, 2, tx)
+  half, info = fit(QUIET, data, 1, tx)
+  again, _ = fit(QUIET, data, 1, tx, start=half, opt_state=info.opt_state)
+  assert_close(again, both)
+  anew, _ = fit(QUIET, data, 1, tx, start=half)
+  assert jnp.abs(anew['body']['kernel'] - both['body']['kernel']).max() > 1e-3
 
 
 def test_metrics_of_a_loss_are_recorded():

@@ -62,7 +62,7 @@ def test_finetuning_is_a_fit_on_training_inputs():
   personal = FINETUNE._replace(epochs=(3, 1, 3))
   models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
   assert list(models) == ['finetuned_1', 'finetuned']
-  want, _ = local_training.fit_with_snapshots(
+  _, want = local_training.fit(
     TASK.loss,
     PARAMS,
     ONE,
@@ -71,7 +71,8 @@ def test_finetuning_is_a_fit_on_training_inputs():
     batching=local_training.Batching(BATCH, 3, TASK.augment),
     stops=(1, 3),
   )
-  assert_close([models['finetuned_1'], models['finetuned']], want)
+  got = models['finetuned_1'], models['finetuned']
+  assert_close(got, want.snapshots)
 
 
 # ---- templates -------------------------------------------------------------

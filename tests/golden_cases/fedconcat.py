@@ -10,11 +10,11 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.models import concatenated
 from golden_cases import rounds
-from golden_cases.case_inputs import (
-  as_given,
+from golden_cases.inputs import (
   case_task,
   client_rows,
   clients_data,
+  given,
   training,
 )
 
@@ -30,33 +30,36 @@ def check_fedconcat(case):
   )
   first, last = fedconcat.build(task, hp)
   train, test = clients_data(case)
-  if 'distribution' in case.digests:
-    counts = label_counts_of_clients(train, task.num_classes)
-    case.check('distribution', label_shares(counts))
+  counts = label_counts_of_clients(train, task.num_classes)
+  case.check('distribution', label_shares(counts))
   assignment = iter(case['cluster_assignment'])
   encoders = first.algorithm._replace(
     init_client=lambda server, data, rng: jnp.asarray(next(assignment))
   )
   for done in run_stage(case, encoders, train, 'participants_encoder'):
     for i, update in done.updates.items():
-      rounds.check_trained(case, i, done.number, update.fits[0][0])
-      rounds.check_steps(case, i, done.number, update.fits[0][1])
+      place = f'client{i}/round{done.number}'
+      params, info = update.fits[0]
+      case.check(place, params)
+      case.check(f'step_loss/{place}', info.losses[: int(info.num_steps)])
     for k in range(case['clusters']):
       model = trees.gather(done.server.params, k)
-      case.check_tree(f'cluster{k}/round{done.number}', model)
+      case.check(f'cluster{k}/round{done.number}', model)
   check_classifier(case, task, hp, last, done.server, train, test)
-  case.finish(inputs=('train_mask', 'test_mask'))
+  case.finish()
 
 
 def check_classifier(case, task, hp, stage, clusters_server, train, test):
   start, _ = stage.initialize(clusters_server, (), train)
   if case['warm_start']:
-    check_head(case, 'head_init', start.params['head'])
+    case.check('head_init', start.params['head'])
   else:
     fresh = start.params['head']
     head = {leaf: case.arrays[f'head_init/{leaf}'] for leaf in fresh}
     assert jax.tree.map(jnp.shape, head) == jax.tree.map(jnp.shape, fresh)
-    start = start._replace(params={**start.params, 'head': as_given(head)})
+    start = start._replace(
+      params={**start.params, 'head': jax.tree.map(jnp.asarray, head)}
+    )
     for leaf in head:
       case.seen.add(f'head_init/{leaf}')
   start = start._replace(round=jnp.zeros((), jnp.int32))
@@ -68,10 +71,8 @@ def check_classifier(case, task, hp, stage, clusters_server, train, test):
     params = server.params
     return np.stack([fn(params, x, jnp.ones(len(x))) for x in images])
 
-  if 'features/test' in case.digests:
-    case.check('features/test', of_tests(features, start))
-  if 'logits/round0' in case.digests:
-    case.check('logits/round0', of_tests(logits, start))
+  case.check('features/test', of_tests(features, start))
+  case.check('logits/round0', of_tests(logits, start))
   train = stage.prepare_data(start, train)
   algorithm = stage.algorithm._replace(init_server=lambda rng: start)
   for done in run_stage(case, algorithm, train, 'participants_classifier'):
@@ -79,18 +80,13 @@ def check_classifier(case, task, hp, stage, clusters_server, train, test):
       info = update.fits[0][1]
       name = f'head_client_loss/client{i}/round{done.number}'
       case.check(name, info.losses[: int(info.num_steps)])
-    check_head(case, f'head/round{done.number}', done.server.params['head'])
+    case.check(f'head/round{done.number}', done.server.params['head'])
     case.check(f'logits/round{done.number}', of_tests(logits, done.server))
   hits = [
     of.argmax(1) == client_rows(test, i)[1]
     for i, of in enumerate(of_tests(logits, done.server))
   ]
   case.check('final/accuracy', [hit.mean() for hit in hits])
-
-
-def check_head(case, prefix, head):
-  for leaf, value in head.items():
-    case.check(f'{prefix}/{leaf}', value)
 
 
 def check_groups(case, name, got):
@@ -106,10 +102,9 @@ def run_stage(case, algorithm, train, participants):
 
 def check_inference(case):
   task = case_task(case)
-  inputs = jnp.asarray(case.arrays['inputs'])  # [K, r, H, W, ch]
-  arrays, q = dict(case.arrays), []
+  inputs, q = jnp.asarray(case.arrays['inputs']), []  # [K, r, H, W, ch]
   for i, rows in enumerate(inputs):
-    params = as_given(case.subtree(arrays, f'client{i}/model/'))
+    params = given(case, f'client{i}/model')
     halves = rows.reshape(-1, len(rows) // (2 - len(rows) % 2), *rows.shape[1:])
     q.append(
       fedconcat.mean_softmax(
@@ -124,7 +119,7 @@ def check_inference(case):
   case.check('l1_to_true', np.abs(q - shares).sum(1))
   number = len(set(case.arrays['assignment'].tolist()))
   check_groups(case, 'assignment', clustering.cluster(q, number, seed=0))
-  case.finish(inputs=('inputs', 'client'))
+  case.finish('inputs', 'client')
 
 
 def check_clusters(case):
@@ -155,7 +150,7 @@ def check_clusters(case):
   free = clustering.cluster(x, number, seed=0)
   check_groups(case, 'capped/labels_uncapped', free)
   inputs = [f'{name}/x' for name in case['sets']]
-  case.finish(inputs=(*inputs, *starts, 'capped/x', 'capped/cap'))
+  case.finish(*inputs, *starts, 'capped/x', 'capped/cap')
 
 
 def canonical(labels):

@@ -8,15 +8,15 @@ import pytest
 
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.types import Batch
-from golden_cases.case_inputs import (
+from golden_cases.inputs import (
   KEY,
   case_task,
   client_rows,
   clients_data,
   of,
   start_params,
+  stepwise,
 )
-from golden_cases.python_loops import stepwise
 
 
 def check_finetuning(case):
@@ -38,16 +38,15 @@ def check_finetuning(case):
 
   @stepwise
   def run(data):
-    infos = []
+    fits = []
 
-    def recorded(*args, fit=local_training.fit_with_snapshots, **kwargs):
-      models, info = fit(*args, **kwargs)
-      infos.append(info)
-      return models, info
+    def recorded(*args, fit=local_training.fit, **kwargs):
+      fits.append(fit(*args, **kwargs))
+      return fits[-1]
 
-    with mock.patch.object(local_training, 'fit_with_snapshots', recorded):
+    with mock.patch.object(local_training, 'fit', recorded):
       models = personalization.finetune(task, start, data, KEY(0), personal)
-    return models['finetuned'], infos[0]
+    return models['finetuned'], fits[0][1]
 
   def evaluate(params, x, y):
     mask = jnp.ones(len(x))
@@ -57,7 +56,7 @@ def check_finetuning(case):
   results = {'initial': [], 'personalized': []}
   for i in range(case['clients']):
     model, info = run(of(train, i))
-    case.check_tree(f'client{i}/final', model)
+    case.check(f'client{i}/final', model)
     case.check(f'step_loss/client{i}', info.losses[: int(info.num_steps)])
     x, y = client_rows(test, i)
     for prefix, params in (('initial', start), ('personalized', model)):
@@ -68,7 +67,7 @@ def check_finetuning(case):
   for prefix, rows in results.items():
     case.check(f'{prefix}/accuracy', [accuracy for accuracy, _ in rows])
     case.check(f'{prefix}/loss', [loss for _, loss in rows])
-  case.finish(inputs=('train_mask', 'test_mask'))
+  case.finish()
 
 
 def check_without_head(case):
@@ -111,7 +110,7 @@ def check_without_head(case):
         case.check(f'{place}/{name}/prediction', best, exact=True)
         correct = np.sum(best == np.asarray(y))
         case.check(f'{place}/{name}/correct', correct, exact=True)
-  case.finish(inputs=('train_mask', 'test_mask'))
+  case.finish()
 
 
 def padded_batches(x, size):

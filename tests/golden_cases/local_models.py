@@ -3,7 +3,6 @@
 Their public code evaluates every client at its best round on the TEST set.
 """
 
-import goldens
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,21 +11,24 @@ from fedjax_pfl.algorithms import load
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import test_selection
-from golden_cases.case_inputs import (
+from golden_cases.inputs import (
   KEY,
   case_task,
   clients_data,
-  finetuning_settings,
+  finetuning,
   of,
   training,
 )
 from golden_cases.rounds import (
+  Replay,
+  accuracies,
+  build,
   check_losses,
   check_models,
-  check_steps,
-  check_trained,
-  check_views,
   evaluated,
+  losses_of,
+  replay,
+  rows,
   run_rounds,
 )
 
@@ -34,106 +36,83 @@ from golden_cases.rounds import (
 def check_local_only(case):
   """A round of the package is an epoch here: each of them is evaluated."""
   rates = jnp.asarray(case['lr_per_epoch'], float)
-  train_settings = training(case)._replace(
+  train = training(case)._replace(
     rounds=case['epochs'], epochs=1, learning_rate=lambda clock: rates[clock]
   )
-  module = load('local_only')
-  hp = module.HParams(train_settings, personalization_of_none(case))
-  algorithm = module.build(case_task(case), hp)[0].algorithm
-  train, test = clients_data(case)
+  algorithm, (data, test) = (
+    build(case, 'local_only', train=train),
+    (clients_data(case)),
+  )
   each = case['local_epochs']
   by_epoch = {
     'clients': case['clients'],
     'participants': [c for c in case['participants'] for _ in range(each)],
   }
-  steps, losses, table = {}, {}, []
-  best = None
-  for done in run_rounds(by_epoch, algorithm, train):
+  steps, losses, table, best = {}, {}, [], None
+  for done in run_rounds(by_epoch, algorithm, data):
     number = -(-done.number // each)
     for i, update in done.updates.items():
-      info = update.fits[0][1]
-      steps.setdefault(i, []).extend(info.losses[: int(info.num_steps)])
+      steps.setdefault(i, []).extend(rows(update.fits[0][1].losses, update))
       losses.setdefault((number, i), []).append(update.metrics['loss'])
-    models = views_of(algorithm, done, train, 'personal')
+    models = views_of(algorithm, done, data, 'personal')
     table.append(accuracies(algorithm, models, test))
     best = fold(best, table[-1], done.number, models, test)
-    if done.number % each == 0:
-      for i, model in enumerate(models):
-        case.check_tree(f'client{i}/round{number}', model)
+    for i, model in enumerate(models):
+      if done.number % each == 0:
+        case.check(f'client{i}/round{number}', model)
   assert done.number == case['epochs']
   for i, values in steps.items():
     case.check(f'step_loss/client{i}', values)
   check_losses(case, {key: np.mean(values) for key, values in losses.items()})
   case.check('accuracy_per_epoch', table)
   case.check('best_epoch', best.round, exact=True)
-  kept = [trees.gather(best.models, i) for i in range(case['clients'])]
+  kept = models_of(best.models, case['clients'])
   for i, model in enumerate(kept):
-    case.check_tree(f'client{i}/best', model)
+    case.check(f'client{i}/best', model)
   check_models(case, algorithm, models, test, 'initial')
   check_models(case, algorithm, kept, test, 'personalized')
-  case.finish(inputs=('train_mask', 'test_mask'))
-
-
-def personalization_of_none(case):
-  """Return the defaults: what such a case has there is no fine-tuning."""
-  assert 'epochs' not in case['personalization']
-  return load('local_only').HParams().finetune
+  case.finish()
 
 
 def check_lg_fedavg(case):
   (rate,) = set(case['lr_per_round'])  # constant, by definition
-  module = load('lg_fedavg')
-  task = case_task(case)
+  module, task = load('lg_fedavg'), case_task(case)
   hp = module.HParams(
     training(case),
-    finetuning_settings(case),
+    finetuning(case),
     rate,
     train_fedavg=False,
     protocol='released',
   )
   (stage,) = module.build(task, hp)
-  algorithm, finish_fn = stage.algorithm, stage.keep_best.finish
-  train, test = clients_data(case)
+  algorithm, (train, test) = stage.algorithm, clients_data(case)
   start = [task.init(KEY(0))] * case['clients']
-  accuracy = accuracies(algorithm, start, test)
-  case.check('table/accuracy_round0', accuracy)
-  best = fold(None, accuracy, 0, start, test, replace_ties=True)
-  losses, table, table_best = {}, [], []
-  for done in run_rounds(case, algorithm, train):
-    for i, update in done.updates.items():
-      check_trained(case, i, done.number, update.fits[0][0])
-      check_steps(case, i, done.number, update.fits[0][1])
-      losses[done.number, i] = update.metrics['loss']
-    check_parts(case, done)
+  first = accuracies(algorithm, start, test)
+  case.check('table/accuracy_round0', first)
+  best = fold(None, first, 0, start, test, replace_ties=True)
+  table, table_best = [], []
+
+  def each(done):
+    nonlocal best
     models = views_of(algorithm, done, train, 'initial')
     table.append(accuracies(algorithm, models, test))
     best = fold(best, table[-1], done.number, models, test, replace_ties=True)
-    finished = finish_fn(best.models)
-    printed = [trees.gather(finished, i) for i in range(case['clients'])]
+    finished = stage.keep_best.finish(best.models)
+    printed = models_of(finished, case['clients'])
     table_best.append(accuracies(algorithm, printed, test))
     for i, model in enumerate(printed):
       logits, _, _ = evaluated(algorithm, model, test, i)
       case.check(f'table/client{i}/round{done.number}/logits', logits)
+
+  how = Replay(
+    losses_of(),
+    kept=lambda body, up: {'{0}/{1}': body},
+    views={'initial': 'initial', 'personalized': 'finetuned'},
+  )
+  replay(case, algorithm, how, each)
   case.check('table/accuracy', table)
   case.check('table/accuracy_best_averaged_head', table_best)
-  check_losses(case, losses)
-  names = {'initial': 'initial', 'personalized': 'finetuned'}
-  check_views(case, algorithm, done, train, test, names)
-  case.finish(inputs=('train_mask', 'test_mask'))
-
-
-def check_parts(case, done):
-  """Compare the shared head, and the bodies that are stored."""
-  head = {'head': done.server.params['head']}
-  case.check_tree(f'global/round{done.number}', head)
-  for i, client in enumerate(done.clients):
-    prefix = f'client{i}/round{done.number}'
-    for name, leaf in goldens.flatten(client).items():
-      stored = [f'{prefix}/{name}', f'{prefix}/{name}@']
-      if leaf is not None and any(
-        key == stored[0] or key.startswith(stored[1]) for key in case.arrays
-      ):
-        case.check(f'{prefix}/{name}', leaf)
+  case.finish()
 
 
 def views_of(algorithm, done, train, view):
@@ -149,10 +128,8 @@ def views_of(algorithm, done, train, view):
   ]
 
 
-def accuracies(algorithm, models, test):
-  return [
-    evaluated(algorithm, model, test, i)[1] for i, model in enumerate(models)
-  ]
+def models_of(stacked, number):
+  return [trees.gather(stacked, i) for i in range(number)]
 
 
 def fold(best, accuracy, number, models, test, **options):

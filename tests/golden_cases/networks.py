@@ -9,14 +9,8 @@ import optax
 
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.core.trees import part_mask
-from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.registry import make_task
-from golden_cases.case_inputs import (
-  KEY,
-  as_given,
-  case_task,
-  model_name,
-)
+from golden_cases.inputs import KEY, batch_of, case_task, given, model_name
 
 
 def check_forward(case):
@@ -27,7 +21,7 @@ def check_forward(case):
   """
   if 'params' in case.settings:
     forward_of_generated(case)
-    case.finish(inputs=('x', 'y', 'running_after_1/', 'logits_running'))
+    case.finish('x', 'y', 'running_after_1/', 'logits_running')
   else:
     for conv_impl in ('lax', 'gemm'):
       forward_of_clients(case, conv_impl)
@@ -37,7 +31,7 @@ def check_forward(case):
 def forward_of_clients(case, conv_impl):
   task = case_task(case, conv_impl)
   inputs = case.load(case['common'])
-  params = as_given(case.subtree(inputs, 'init/'))
+  params = given(case, 'init', inputs)
   number, i = map(int, re.findall(r'\d+', case['batch']))
   x, y = inputs['train_x'][i, :number], inputs['train_y'][i, :number]
   check_gradients(case, make_run(task, x, y), params)
@@ -48,8 +42,8 @@ def forward_of_clients(case, conv_impl):
 
 
 def forward_of_generated(case):
-  params = as_given(goldens.generated(case['params']))
-  case.check_tree('init', params)
+  params = jax.tree.map(jnp.asarray, goldens.generated(case['params']))
+  case.check('init', params)
   size = sum(leaf.size for leaf in jax.tree.leaves(params))
   assert size == case['parameters']
   x, y = case.arrays['x'], case.arrays['y']
@@ -74,7 +68,7 @@ def generated_task(case, conv_impl):
 
 def make_run(task, x, y):
   """Return params -> (loss, gradients, logits, features) of one batch."""
-  batch = Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(len(x)))
+  batch = batch_of(x, y)
 
   @jax.jit
   def run(params, batch):
@@ -89,9 +83,8 @@ def check_gradients(case, run, params):
   loss, grads, logits, features = run(params)
   case.check('loss', loss)
   case.check('logits', logits)
-  if 'features' in case.digests:
-    case.check('features', features)
-  case.check_tree('grad', grads)
+  case.check('features', features)
+  case.check('grad', grads)
 
 
 def check_steps(case, run, params, mask, part):
@@ -115,7 +108,7 @@ def check_steps(case, run, params, mask, part):
     losses.append(loss)
   case.check(f'{prefix}/loss', losses)
   case.check(f'{prefix}/logits', run(params)[2])
-  case.check_tree(prefix, params)
+  case.check(prefix, params)
 
 
 CHECKS = {

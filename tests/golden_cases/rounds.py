@@ -1,6 +1,7 @@
-"""Whole rounds: run them, and compare what all methods have in common."""
+"""Play the rounds of a case, and compare all that it stores of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -12,18 +13,16 @@ from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.algorithm import Algorithm
 from fedjax_pfl.federated.cohort import all_send
-from fedjax_pfl.federated.rounds import init_states, make_round
-from golden_cases.case_inputs import (
+from golden_cases.inputs import (
   KEY,
   case_task,
   client_rows,
   clients_data,
-  finetuning_settings,
+  finetuning,
   of,
+  stepwise,
   training,
-  upload_name,
 )
-from golden_cases.python_loops import stepwise
 
 
 class Update(NamedTuple):
@@ -44,71 +43,73 @@ class Round(NamedTuple):
   clients: list[Any]  # what each keeps
 
 
-def check_fedavg(case):
-  check_method(case, 'fedavg')
+class Replay(NamedTuple):
+  """What a method computes of that which its cases store.
 
-
-def check_head_lr_ratio(case):
-  check_method(case, 'fedavg', head_lr_ratio=case['head_lr_ratio'])
-
-
-def check_fedavg_ragged(case):
-  """Check the rounds of the engine, too: one compiled program a round."""
-  check_method(case, 'fedavg')
-  if training(case).aggregation == 'uniform':  # one of them is enough
-    return
-  module = load('fedavg')
-  hp = module.HParams(training(case), finetuning_settings(case))
-  algorithm = module.build(case_task(case), hp)[0].algorithm
-  train, _ = clients_data(case)
-  states = init_states(algorithm, train, KEY(0))
-  round_fn = make_round(algorithm)
-  for number, cohort in enumerate(case['participants'], start=1):
-    *states, _ = round_fn(*states, jnp.array(cohort), train, KEY(0))
-    case.check_tree(f'global/round{number}', states[0].params)
-
-
-def check_fedbabu(case):
-  check_method(case, 'fedbabu')
-
-
-def check_method(case, name, **hp):
-  """Check a method of which cases have no more than its global model."""
-  module = load(name)
-  hp = {'train': training(case), 'finetune': finetuning_settings(case), **hp}
-  algorithm = module.build(case_task(case), module.HParams(**hp))[0].algorithm
-  check_global_model(case, algorithm, check_steps)
-
-
-def check_global_model(case, algorithm, check_steps_fn):
-  """Check rounds, the global model after each, and the last evaluation."""
-  train, test = clients_data(case)
-  for done in checked_rounds(case, algorithm, train, check_steps_fn):
-    case.check_tree(f'global/round{done.number}', done.server.params)
-  if 'personalization' in case.settings:
-    names = {'initial': 'initial', 'personalized': 'finetuned'}
-    check_views(case, algorithm, done, train, test, names)
-  else:
-    check_final(case, algorithm, done.server, test)
-  case.finish(inputs=('train_mask', 'test_mask'))
-
-
-def checked_rounds(
-  case, algorithm: Algorithm, train, check_steps_fn
-) -> Iterator[Round]:
-  """Yield every round of a method with one fit; compare models and losses.
-
-  The last ones are compared when all rounds were taken.
+  Names of a case end with '/client{i}/round{n}', or begin with it; what a case
+  does not store is passed over.
   """
+
+  steps: Callable[[Update], dict]  # {name: of every step}
+  trained: Callable | None = lambda update: update.fits[0][0]
+  kept: Callable[[Any, Any], Any] = lambda client, uploaded: {}
+  server: Callable[[Any], dict] = lambda server: {'global': server.params}
+  loss: Callable[[Update], Any] = lambda update: update.metrics['loss']
+  views: Mapping[str, str] = MappingProxyType({})  # {its name in a case: view}
+  run: Callable = stepwise
+
+
+def rows(values, update, number=-1):
+  """Return what one of the fits has of each step, without padding."""
+  return values[: int(update.fits[number][1].num_steps)]
+
+
+def losses_of(number: int = 0) -> Callable[[Update], dict]:
+  """Return the losses before every step of one of the fits."""
+  return lambda update: {
+    'step_loss': rows(update.fits[number][1].losses, update, number)
+  }
+
+
+def build(case, name, task=None, **hp) -> Algorithm:
+  """Return the algorithm of a case."""
+  module = load(name)
+  hp = {'train': training(case), 'finetune': finetuning(case), **hp}
+  stages = module.build(task or case_task(case), module.HParams(**hp))
+  return stages[0].algorithm
+
+
+def replay(case, algorithm: Algorithm, how: Replay, each=None) -> Round:
+  """Compare all rounds and the last views; return the last round.
+
+  each: Round -> None, what a case compares besides.
+  """
+  train, test = clients_data(case)
+  uploaded = [algorithm.init_server(KEY(0)).params] * case['clients']
   losses = {}
-  for done in run_rounds(case, algorithm, train):
+  for done in run_rounds(case, algorithm, train, how.run):
+    number = done.number
     for i, update in done.updates.items():
-      ((params, info),) = update.fits
-      check_trained(case, i, done.number, params)
-      check_steps_fn(case, i, done.number, info)
-      losses[done.number, i] = update.metrics['loss']
-    yield done
+      place = f'client{i}/round{number}'
+      if how.trained:
+        has_upload = any(
+          key.startswith(f'upload/{place}') for key in case.arrays
+        )
+        name = f'upload/{place}' if has_upload else place
+        case.check(name, how.trained(update))
+      for name, values in how.steps(update).items():
+        case.check(f'{name}/{place}', values)
+      losses[number, i], uploaded[i] = how.loss(update), update.upload
+    for name, tree in how.server(done.server).items():
+      case.check(f'{name}/round{number}', tree)
+    for i, client in enumerate(done.clients):
+      for name, tree in how.kept(client, uploaded[i]).items():
+        case.check(name.format(f'client{i}', f'round{number}'), tree)
+    if each:
+      each(done)
   check_losses(case, losses)
+  check_views(case, algorithm, done, train, test, how.views)
+  return done
 
 
 def run_rounds(
@@ -116,7 +117,7 @@ def run_rounds(
 ) -> Iterator[Round]:
   """Yield every round of the case.
 
-  Client after client and step after step in Python: see python_loops.py. With
+  Client after client and step after step in Python: see inputs.py. With
   run=jax.jit a client's round is one program: quicker from some hundred steps
   of a narrow network on.
   """
@@ -159,32 +160,11 @@ def with_fits(algorithm: Algorithm):
   return local_update
 
 
-def check_trained(case, i, number, params):
-  """Compare the model after local training, before aggregation."""
-  case.check_tree(upload_name(case, i, number), params)
-
-
-def check_stored(case, prefix, tree):
-  """Compare a model, holes aside, if the case has it."""
-  if any(key.startswith(f'{prefix}/') for key in case.arrays):
-    leaves = {
-      name: {part: leaf for part, leaf in layer.items() if leaf is not None}
-      for name, layer in tree.items()
-    }
-    case.check_tree(prefix, leaves)
-
-
-def check_steps(case, i, number, info, losses=None):
-  """Compare the losses before every step: the fit's own, or others."""
-  losses = info.losses if losses is None else losses
-  case.check(
-    f'step_loss/client{i}/round{number}', losses[: int(info.num_steps)]
-  )
-
-
 def check_losses(case, losses):
   """Compare {(round, client): loss} with a table of either orientation."""
-  want = case.arrays['loss']
+  want = case.arrays.get('loss')
+  if want is None:
+    return
   absent = -1.0 if (want == -1).any() else np.nan
   clients_first = (
     want.shape == (case['clients'], case['rounds']) != want.T.shape
@@ -209,6 +189,8 @@ def check_views(case, algorithm, done, train, test, names):
   ]
   for prefix in names:
     check_models(case, algorithm, [one[prefix] for one in models], test, prefix)
+  if 'final/logits' in case.digests:
+    check_final(case, algorithm, done.server, test)
 
 
 def check_models(case, algorithm, models, test, prefix):
@@ -222,6 +204,15 @@ def check_models(case, algorithm, models, test, prefix):
   case.check(f'{prefix}/loss', [loss for _, _, loss in scores])
 
 
+def check_final(case, algorithm, server, test):
+  scores = [
+    evaluated(algorithm, server.params, test, i) for i in range(case['clients'])
+  ]
+  case.check('final/logits', np.stack([logits for logits, _, _ in scores]))
+  scale = 1 if case.arrays['final/accuracy'].max() > 1 else 0.01
+  case.check('final/accuracy', [scale * hits for _, hits, _ in scores])
+
+
 def evaluated(algorithm, model, test, i):
   """Return logits, accuracy in percent and loss on the tests of client i."""
   x, y = client_rows(test, i)
@@ -232,19 +223,7 @@ def evaluated(algorithm, model, test, i):
   return logits, 100 * np.mean(logits.argmax(1) == y), loss.mean()
 
 
-def check_final(case, algorithm, server, test):
-  scores = [
-    evaluated(algorithm, server.params, test, i) for i in range(case['clients'])
+def accuracies(algorithm, models, test):
+  return [
+    evaluated(algorithm, model, test, i)[1] for i, model in enumerate(models)
   ]
-  case.check('final/logits', np.stack([logits for logits, _, _ in scores]))
-  scale = 1 if case.arrays['final/accuracy'].max() > 1 else 0.01
-  case.check('final/accuracy', [scale * hits for _, hits, _ in scores])
-
-
-CHECKS = {
-  'fedavg': check_fedavg,
-  'fedavg on clients of different size': check_fedavg_ragged,
-  'fedavg with a smaller head learning rate': check_head_lr_ratio,
-  'fedbabu': check_fedbabu,
-  'fedbabu on clients of different size': check_fedbabu,
-}

@@ -9,7 +9,6 @@ import functools
 import io
 import json
 import lzma
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,33 +26,41 @@ class Case:
     for key in self.arrays:
       self.digests.setdefault(key.partition('@')[0], []).append(key)
     self.seen: set[str] = set()
-    narrow = self.settings.get('model', '').startswith('narrow_simple_cnn')
+    narrow = self.get('model', '').startswith('narrow_simple_cnn')
     self.head = 'fc3' if narrow else 'head'  # what the files call it
 
   def __getitem__(self, key: str) -> Any:
     return self.settings[key]
+
+  def get(self, key: str, default: Any = None) -> Any:
+    return self.settings.get(key, default)
 
   def load(self, file: str) -> dict[str, np.ndarray]:
     """Return the arrays of another file of the same folder."""
     return read_arrays(self.path.parent / file)
 
   def check(self, name: str, got: Any, exact: bool = False) -> None:
-    """Compare with everything that is stored of the array `name`."""
-    got = np.asarray(got)
-    assert name in self.digests, f'{self["case"]}: nothing is stored of {name}'
-    for key in self.digests[name]:
+    """Compare with all that is stored of an array, or of a tree of arrays.
+
+    What is not stored is passed over; `finish` tells what nothing was compared
+    with.
+    """
+    if isinstance(got, dict):
+      for path, leaf in flatten(got).items():
+        outer, slash, inner = path.partition('/')
+        outer = self.head if outer == 'head' else outer
+        self.check(f'{name}/{outer}{slash}{inner}', leaf, exact)
+      return
+    for key in self.digests.get(name, ()) if got is not None else ():
       rtol, atol = (0, 0) if exact else self.tolerance(key)
       np.testing.assert_allclose(
-        digest(key, got), self.arrays[key], rtol=rtol, atol=atol, err_msg=key
+        digest(key, np.asarray(got)),
+        self.arrays[key],
+        rtol=rtol,
+        atol=atol,
+        err_msg=key,
       )
       self.seen.add(key)
-
-  def check_tree(self, prefix: str, tree: Any) -> None:
-    """Compare every leaf of a nested dict with prefix/<path>."""
-    for name, leaf in flatten(tree).items():
-      outer, _, inner = name.partition('/')
-      outer = self.head if outer == 'head' else outer
-      self.check(f'{prefix}/{outer}/{inner}', leaf)
 
   def subtree(self, arrays: dict[str, np.ndarray], prefix: str) -> Any:
     """Return the arrays prefix<path> as a nested dict with a `head`."""
@@ -61,12 +68,13 @@ class Case:
     tree['head'] = tree.pop(self.head)
     return tree
 
-  def finish(self, inputs: Iterable[str] = ()) -> None:
+  def finish(self, *inputs: str) -> None:
     """Fail if an array of the case, inputs aside, was not compared."""
+    inputs = 'train_mask', 'test_mask', *inputs
     left = [
       key
       for key in self.arrays
-      if key not in self.seen and not key.startswith(tuple(inputs))
+      if key not in self.seen and not key.startswith(inputs)
     ]
     assert not left, f'{self["case"]}: not compared: {left}'
 

@@ -1,19 +1,29 @@
-"""The settings and inputs of a case as the package has them."""
+"""The settings and inputs of a case as the package has them.
+
+Compiling a client's whole training takes many times what running it takes, and
+each method is a program of its own. So the cases run local training as a loop
+in Python (`stepwise`) over a few small programs that they share (`compiled`):
+the network's loss, its gradient, its outputs. That the compiled loop gives the
+same is tested for every method in tests/algorithms/contract_test.py, and for
+weighted FedAvg in rounds.py.
+"""
 
 import functools
+from types import SimpleNamespace
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.types import Batch, ClientData
 from fedjax_pfl.models import convnets
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.registry import make_task
-from golden_cases.python_loops import compiled
 
 KEY = jax.random.key  # nothing random is left in a case: any seed will do
+BODY = ('conv1', 'conv2', 'fc1', 'fc2')  # of the narrow network
 
 
 def training(case):
@@ -31,9 +41,10 @@ def training(case):
   )
 
 
-def finetuning_settings(case):
-  settings = case.settings.get('personalization')
-  if settings is None:
+def finetuning(case):
+  """Return the fine-tuning of a case, if it has one of some epochs."""
+  settings = case.get('personalization') or {}
+  if not {'epochs', 'part'} <= {*settings}:
     return personalization.Finetuning()
   assert settings['weight_decay'] == 0
   return personalization.Finetuning(
@@ -47,22 +58,22 @@ def finetuning_settings(case):
 
 
 def clients_data(case):
+  """Return the data of all clients for training, and for testing."""
   inputs = case.load(case['common'])
-  length = inputs['train_x'].shape[1]
-  sizes = case.settings.get('train_sizes', case.settings.get('train_n'))
-  train = stack(inputs['train_x'], inputs['train_y'], sizes or length)
-  length = inputs['test_x'].shape[1]
-  sizes = case.settings.get('test_sizes', length)
-  return train, stack(inputs['test_x'], inputs['test_y'], sizes)
+  sizes = case.get('train_sizes', case.get('train_n'))
+  return (
+    stack(inputs['train_x'], inputs['train_y'], sizes),
+    stack(inputs['test_x'], inputs['test_y'], case.get('test_sizes')),
+  )
 
 
-def stack(x, y, sizes):
+def stack(x, y, sizes=None):
   clients, length = y.shape
   return ClientData(
     jnp.asarray(x).reshape(-1, *x.shape[2:]),
     jnp.asarray(y, jnp.int32).ravel(),
     jnp.arange(clients * length).reshape(clients, length),
-    jnp.broadcast_to(jnp.asarray(sizes), clients),
+    jnp.broadcast_to(jnp.asarray(sizes or length), clients),
   )
 
 
@@ -76,24 +87,19 @@ def client_rows(data, i):
   return data.x[rows], data.y[rows]
 
 
-def start_params(case):
-  start = case['start_params']
-  return as_given(case.subtree(case.load(start['file']), start['prefix']))
+def batch_of(x, y):
+  return Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(len(x)))
 
 
-def as_given(tree):
+def given(case, prefix, arrays=None):
+  """Return the parameters prefix/... of a case, or of other arrays."""
+  tree = case.subtree(case.arrays if arrays is None else arrays, f'{prefix}/')
   return jax.tree.map(jnp.asarray, tree)
 
 
-def as_is(x, key):
-  return x
-
-
-def upload_name(case, client, number):
-  name = f'upload/client{client}/round{number}'
-  if any(key.startswith(name) for key in case.arrays):
-    return name
-  return f'client{client}/round{number}'
+def start_params(case):
+  start = case['start_params']
+  return given(case, start['prefix'].rstrip('/'), case.load(start['file']))
 
 
 def model_name(case):
@@ -117,8 +123,8 @@ def case_task(case, conv_impl='auto'):
   else:
     model = model_name(case)
   task = network(model, shape, classes, widths, conv_impl)
-  init = case.subtree(inputs, 'init/')
-  return task._replace(init=lambda key: as_given(init))
+  init = given(case, 'init', inputs)
+  return task._replace(init=lambda key: init)
 
 
 @functools.cache  # cases of one network share its compiled functions
@@ -132,4 +138,40 @@ def network(model, shape, classes, widths, conv_impl):
   return compiled(make_task(model, conv_impl=conv_impl, **sizes))
 
 
-BODY = ('conv1', 'conv2', 'fc1', 'fc2')
+def compiled(task):
+  """Return the task with functions that are compiled one by one."""
+  value_and_grad = jax.jit(jax.value_and_grad(task.loss))
+
+  @jax.custom_vjp
+  def loss(params, batch, key):
+    return value_and_grad(params, batch, key)[0]
+
+  def backward(grads, scale):
+    return jax.tree.map(lambda leaf: scale * leaf, grads), None, None
+
+  loss.defvjp(value_and_grad, backward)
+  return task._replace(
+    features=jax.jit(task.features),
+    logits=jax.jit(task.logits),
+    loss=loss,
+    train_outputs=jax.jit(task.train_outputs),
+  )
+
+
+def stepwise(fn):
+  """Return fn with the loops of local training in Python."""
+
+  def fori_loop(first, last, body, carry):
+    for number in range(int(first), int(last)):
+      carry = body(number, carry)
+    return carry
+
+  def run(*args):
+    loops = SimpleNamespace(fori_loop=fori_loop)
+    with (
+      mock.patch.object(local_training, 'lax', loops),
+      mock.patch.object(personalization, 'lax', loops),
+    ):
+      return fn(*args)
+
+  return run

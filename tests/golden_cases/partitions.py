@@ -1,4 +1,4 @@
-"""The partitions of FedConcat, as a run deals them for a seed."""
+"""Partitions: from recorded draws, or as a run deals them for a seed."""
 
 import numpy as np
 
@@ -9,28 +9,67 @@ from fedjax_pfl.data.partitions.dirichlet_capped import (
   DirichletCapped,
   cut_class,
 )
+from fedjax_pfl.data.partitions.shards import deal_blocks
 
 # The settings of the partitions, by their names in the cases.
 CLASSES = {'classes_per_client': 'classes_per_client'}
 DIRICHLET = {'beta': 'dirichlet_beta', 'min_size': 'dirichlet_min_size'}
 
 
+def check_shards(case):
+  """Replay the recorded draws: every index must come out, in order."""
+  sides = [
+    (f'{name}/s{s}/{split}', f'{name}/{split}_labels')
+    for name in case['sets']
+    for s in case['shards_per_client']
+    for split in ('train', 'test')
+  ]
+  for place, labels in sides:
+    if f'{place}/client_indices' in case.digests:
+      replay(case, place, case.arrays[labels])
+    draws = f'{place}/class_assignment', f'{place}/block_choice'
+    case.seen |= {labels, *draws}
+  case.finish()
+
+
+def replay(case, place, labels):
+  chosen = case.arrays[f'{place}/block_choice']
+  sizes = np.zeros_like(chosen)
+
+  def choose(client, position, pool_size):
+    sizes[client, position] = pool_size
+    return int(chosen[client, position])
+
+  assignment = case.arrays[f'{place}/class_assignment']
+  clients = deal_blocks(labels.astype(int), assignment.astype(int), choose)
+  case.check(f'{place}/pool_size', sizes)
+  case.check(f'{place}/client_sizes', [len(rows) for rows in clients])
+  case.check(f'{place}/client_indices', np.concatenate(clients))
+  case.check(
+    f'{place}/class_counts', counts_of(labels, clients, case['classes'])
+  )
+
+
+def counts_of(labels, clients, number):
+  return [np.bincount(labels[rows], minlength=number) for rows in clients]
+
+
 def check_classes(case):
   """Deal by the seed alone: lists of classes, and every index in order."""
   for name, variant in case['variants'].items():
-    indices = deal(case, name, 'classes', CLASSES)
+    number = num_classes(case, name)
     lists = class_lists(
       variant['clients'],
-      num_classes(case, name),
+      number,
       variant['classes_per_client'],
       variant['seed'],
     )
-    holders = np.bincount(lists.ravel(), minlength=num_classes(case, name))
-    check_if_stored(case, f'{name}/class_lists', lists)
-    check_if_stored(case, f'{name}/holders', holders)
+    holders = np.bincount(lists.ravel(), minlength=number)
+    case.check(f'{name}/class_lists', lists, exact=True)
+    case.check(f'{name}/holders', holders, exact=True)
     assert holders.tolist() == variant.get('holders_per_class', [*holders])
-    check_indices(case, name, indices)
-  case.finish(inputs=[f'{name}/y' for name in case['variants']])
+    check_indices(case, name, deal(case, name, 'classes', CLASSES))
+  case.finish(*(f'{name}/y' for name in case['variants']))
 
 
 def check_dirichlet(case):
@@ -42,10 +81,9 @@ def check_dirichlet(case):
       indices = deal(case, name, 'dirichlet_capped', DIRICHLET)
       check_tries(case, name, variant)
     check_indices(case, name, indices)
-  words = ('y', 'proportions', 'class_orders', 'class_sizes')
-  case.finish(
-    inputs=[f'{name}/{word}' for name in case['variants'] for word in words]
-  )
+    words = ('y', 'proportions', 'class_orders', 'class_sizes')
+    case.seen |= {f'{name}/{word}' for word in words}
+  case.finish()
 
 
 def deal(case, name, way, names):
@@ -71,13 +109,14 @@ def settings_of(variant, names):
 
 def deal_given(case, name, variant):
   """Cut the classes that are given, in the orders that are given."""
-  proportions = case.arrays[f'{name}/proportions']
-  class_sizes = case.arrays[f'{name}/class_sizes'].astype(int)
-  orders = np.split(
-    case.arrays[f'{name}/class_orders'].astype(int), np.cumsum(class_sizes)
-  )[:-1]
+  proportions, orders, class_sizes = (
+    case.arrays[f'{name}/{word}']
+    for word in ('proportions', 'class_orders', 'class_sizes')
+  )
+  ends = np.cumsum(class_sizes.astype(int))
+  orders = np.split(orders.astype(int), ends)[:-1]
   num_clients = variant['clients']
-  mean, full = class_sizes.sum() / num_clients, 0
+  mean, full = ends[-1] / num_clients, 0
   held, parts = np.zeros(num_clients, int), []
   for order, shares in zip(orders, proportions, strict=True):
     full += (held >= mean).sum()
@@ -90,31 +129,21 @@ def deal_given(case, name, variant):
 
 
 def check_tries(case, name, variant):
-  counts = np.bincount(
-    case.arrays[f'{name}/y'], minlength=num_classes(case, name)
-  )
+  labels = case.arrays[f'{name}/y']
+  counts = np.bincount(labels, minlength=num_classes(case, name))
   sizes = Sizes(variant['clients'], counts, variant['seed'])
-  plan = DirichletCapped(**settings_of(variant, DIRICHLET)).draw(
-    sizes, np.random.default_rng(0)
-  )
+  way = DirichletCapped(**settings_of(variant, DIRICHLET))
+  plan = way.draw(sizes, np.random.default_rng(0))
   assert plan.tries == variant.get('tries', plan.tries)
 
 
 def check_indices(case, name, indices):
   labels = case.arrays[f'{name}/y']
-  counts = [
-    np.bincount(labels[rows], minlength=num_classes(case, name))
-    for rows in indices
-  ]
+  counts = counts_of(labels, indices, num_classes(case, name))
   sizes = [len(rows) for rows in indices]
   case.check(f'{name}/indices', np.concatenate(indices), exact=True)
   case.check(f'{name}/sizes', sizes, exact=True)
   case.check(f'{name}/class_counts', counts, exact=True)
-
-
-def check_if_stored(case, name, got):
-  if name in case.digests:
-    case.check(name, got, exact=True)
 
 
 def num_classes(case, name):
@@ -122,6 +151,7 @@ def num_classes(case, name):
 
 
 CHECKS = {
+  'shard partition': check_shards,
   '#c=k label partition': check_classes,
   'dirichlet label partition': check_dirichlet,
 }

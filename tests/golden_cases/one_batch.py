@@ -1,0 +1,224 @@
+"""The cases of losses, gradients and a step on one batch.
+
+A case may have variants: <variant>/<what>, and of some the settings, too.
+"""
+
+from functools import partial
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.algorithms import apfl, fedlc, fedprox, fedrs, moon, superfed
+from fedjax_pfl.client import global_model, local_training
+from fedjax_pfl.core import losses, trees
+from fedjax_pfl.core.types import Outputs
+from golden_cases.inputs import (
+  KEY,
+  batch_of,
+  case_task,
+  given,
+  of,
+  stack,
+  stepwise,
+)
+
+
+def variants(case, what='loss'):
+  return [
+    key.removesuffix(f'/{what}')
+    for key in case.arrays
+    if key.endswith(f'/{what}')
+  ]
+
+
+def the_batch(case):
+  return batch_of(case.arrays['x'], case.arrays['y'])
+
+
+def settings_of(case, name, words):
+  """Return what a variant has of these, which nothing is compared with."""
+  case.seen |= {f'{name}/{word}' for word in words}
+  return [jnp.asarray(case.arrays[f'{name}/{word}']) for word in words]
+
+
+def check_fedprox(case):
+  task, batch = case_task(case), the_batch(case)
+  anchor = given(case, 'global')
+  loss = fedprox.objective(task, anchor, case.arrays['mu'])
+  run = jax.jit(jax.value_and_grad(loss, has_aux=True))
+  for place, start in (('', given(case, 'params')), ('at_global/', anchor)):
+    (value, _), grads = run(start, batch, KEY(0))
+    case.check(f'{place}loss', value)
+    case.check(f'{place}grad', grads)
+  case.finish('params/', 'global/', 'x', 'y', 'mu')
+
+
+def check_moon(case):
+  task, batch = case_task(case), the_batch(case)
+  names = 'local', 'global', 'previous', 'local_dead'
+  models = {name: given(case, name) for name in names}
+
+  @jax.jit
+  def run(params, has_trained, mu, temperature):
+    client = moon.Client(models['previous'], has_trained)
+    loss = moon.objective(task, models['global'], client, mu, temperature)
+    return jax.value_and_grad(loss, has_aux=True)(params, batch, KEY(0))
+
+  for name in variants(case):
+    settings = settings_of(case, name, ('mu', 'temperature'))
+    params = models['local_dead' if name == 'dead' else 'local']
+    (loss, parts), grads = run(params, name != 'round0', *settings)
+    case.check(f'{name}/loss', loss)
+    case.check(f'{name}/ce', parts['cross_entropies'])
+    case.check(f'{name}/contrastive', parts['contrasts'])
+    case.check(f'{name}/grad', grads)
+  z = task.train_outputs(models['local'], batch, KEY(0)).features
+  case.check('full/z', z)
+  for name in ('global', 'previous'):
+    other = task.features(models[name], batch.x, batch.mask)
+    case.check(f'full/z_{name}', other)
+    case.check(f'full/cos_{name}', moon.cosine(z, other))
+  case.finish(*(f'{name}/' for name in names), 'x', 'y')
+
+
+def check_fedrs(case):
+  """Every variant is named after its form and its alpha: graded_0.5."""
+  task, batch, params = case_task(case), the_batch(case), given(case, 'params')
+  counts = jnp.asarray(case.arrays['counts'])
+  linear = task._replace(train_outputs=lambda z, batch, key: Outputs(z, z))
+
+  @jax.jit
+  def run(params, scale):
+    logits, key = task.logits(params, batch.x, batch.mask), KEY(0)
+    loss, grads = jax.value_and_grad(fedrs.objective(task, scale))(
+      params, batch, key
+    )
+    of_logits = jax.grad(fedrs.objective(linear, scale))(logits, batch, key)
+    return loss, grads, of_logits, logits, task.loss(params, batch, key)
+
+  for name in variants(case):
+    form, alpha = name.split('_')
+    scale = fedrs.scales(counts, float(alpha), form == 'graded')
+    case.check(f'{name}/scale', scale)
+    loss, grads, of_logits, logits, cross_entropy = run(params, scale)
+    case.check(f'{name}/loss', loss)
+    case.check(f'{name}/grad', grads)
+    case.check(f'{name}/grad_logits', of_logits)
+  case.check('logits', logits)
+  case.check('ce', cross_entropy)
+  case.finish('params/', 'x', 'y', 'counts')
+
+
+def check_fedlc(case):
+  task, batch, params = case_task(case), the_batch(case), given(case, 'params')
+
+  @jax.jit
+  def run(counts, tau, y):
+    loss = fedlc.objective(task, counts, tau)
+    return jax.value_and_grad(loss)(params, batch._replace(y=y), KEY(0))
+
+  for name in variants(case):
+    loss, grads = run(*settings_of(case, name, ('counts', 'tau', 'y')))
+    case.check(f'{name}/loss', loss)
+    case.check(f'{name}/grad', grads)
+  case.finish('params/', 'x', 'y', 'counts')
+
+
+def check_apfl(case):
+  """One batch, one epoch: from each of the private models of the case."""
+  task, shared = case_task(case), given(case, 'w')
+  names = variants(case, 'alpha')
+  for name in names:
+    alpha, x, y, rate = settings_of(case, name, ('alpha', 'x', 'y', 'lr'))
+    train = local_training.LocalTraining(
+      epochs=1,
+      batch_size=len(y),
+      learning_rate=lambda clock, rate=rate: rate,
+      momentum=case['momentum'],
+      weight_decay=case['weight_decay'],
+      shuffle=False,
+    )
+    algorithm = apfl.build(task, apfl.HParams(train))[0].algorithm
+    before = apfl.Client(given(case, f'{name}/v'), alpha)
+    client, params, metrics = stepwise(algorithm.local_update)(
+      global_model.Server(jnp.array(0), shared),
+      before,
+      of(stack(x[None], y[None]), 0),
+      KEY(0),
+    )
+    grads, _ = jax.grad(apfl.objective(task), has_aux=True)(
+      apfl.Trained(shared, *before), batch_of(x, y), KEY(0)
+    )
+    case.check(f'{name}/loss_w', metrics['losses'][0])
+    case.check(f'{name}/loss_mixed', metrics['mixed_losses'][0])
+    case.check(f'{name}/grad_alpha', grads.alpha)
+    case.check(f'{name}/alpha_unclipped', alpha - rate * grads.alpha)
+    case.check(f'{name}/alpha_new', client.alpha)
+    case.check(f'{name}/w_new', params)
+    case.check(f'{name}/v_new', client.private)
+  case.finish('w/', *(f'{name}/v/' for name in names))
+
+
+def check_superfed(case):
+  anchor, federated, own = (given(case, name) for name in ('w_g', 'w_f', 'w_l'))
+  own = {layer: {'bias': None, **leaves} for layer, leaves in own.items()}
+  pair = superfed.Client(own, federated)
+  for term, objective in terms(case, anchor).items():
+    value, grads = jax.value_and_grad(objective)(pair)
+    case.check(f'{term}/value', value)
+    case.check(f'{term}/grad_f', grads.federated)
+    case.check(f'{term}/grad_l', grads.local)
+  norms = terms(case, anchor)['prox_norm']
+  value, grads = jax.value_and_grad(norms)(pair._replace(federated=anchor))
+  case.check('prox_norm_at_zero/value', value)
+  most = max(jnp.abs(leaf).max() for leaf in jax.tree.leaves(grads.federated))
+  case.check('prox_norm_at_zero/max_abs_grad', most)
+  case.finish('w_', 'x', 'y', 'lambda/')
+
+
+def terms(case, anchor):
+  """Return {term: function of both models} for one batch."""
+  task, batch = case_task(case), the_batch(case)
+  twins = superfed.twin_mask(task, 'kernels')
+  mixings = {'mm': 'model', 'lm': 'layer'}
+
+  def total(mode, drawn, mu, nu):
+    hp = superfed.HParams(mixing=mixings[mode], mu=mu, nu=nu)
+
+    def objective(pair):
+      loss = superfed.mixed_objective(task, hp, anchor)
+      with mock.patch.object(superfed, 'draw_ratios', lambda rng, n: drawn):
+        return loss(pair, batch, KEY(0))[0]
+
+    return objective
+
+  def cosine(pair, offset):
+    kernels = trees.select(pair.federated, twins)
+    return losses.squared_cosine(kernels, pair.local, offset)
+
+  factors, found = (case['mu'], case['nu']), {}
+  for mode in mixings:
+    drawn = jnp.asarray(case.arrays[f'lambda/{mode}']).ravel()
+    found[f'ce_{mode}'] = total(mode, drawn, 0, 0)
+    found[f'total_{mode}'] = total(mode, drawn, *factors)
+  return {
+    **found,
+    'total_lambda0': total('mm', jnp.zeros(1), *factors),
+    'prox_squared': lambda pair: losses.sum_squares(pair.federated, anchor),
+    'prox_norm': lambda pair: losses.sum_norms(pair.federated, anchor),
+    'cos2': partial(cosine, offset=0.0),
+    'cos2_eps': partial(cosine, offset=1e-6),
+  }
+
+
+CHECKS = {
+  'fedprox loss and gradients on one batch': check_fedprox,
+  'moon loss and gradients on one batch': check_moon,
+  'fedrs loss and gradients on one batch': check_fedrs,
+  'fedlc loss and gradients on one batch': check_fedlc,
+  'apfl (deng et al. form), one plain-sgd step incl. clipping of alpha': (
+    check_apfl
+  ),
+  'superfed loss terms and gradients on one batch': check_superfed,
+}
