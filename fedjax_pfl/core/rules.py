@@ -75,15 +75,32 @@ def above(low: float, cause: str, expected: str = '') -> Rule:
   return number(lambda value: value > low, expected, cause)
 
 
+def interval(ends: str, cause: str, what: str = 'a number') -> Rule:
+  """Return the rule of a finite number in an interval, such as '[0, 1)'."""
+  low, high = map(float, ends[1:-1].split(','))
+  above = {'(': f'above {low:g} and ', '[': f'from {low:g} to '}[ends[0]]
+  below = {')': f'below {high:g}', ']': f'{high:g}'}[ends[-1]]
+  if ends[0] == '(' and ends[-1] == ']':
+    below = f'up to {high:g}'
+  return number(
+    lambda value: (
+      low <= value <= high
+      and (value != low or ends[0] == '[')
+      and (value != high or ends[-1] == ']')
+    ),
+    f'{what} {above}{below}',
+    cause,
+  )
+
+
 def share(cause: str, expected: str = 'a number from 0 to 1') -> Rule:
   """Return the rule of a number from 0 to 1."""
-  return number(lambda value: 0 <= value <= 1, expected, cause)
+  return interval('[0, 1]', cause)._replace(expected=expected)
 
 
 def momentum(cause: str = 'a sign, or a percentage') -> Rule:
   """Return the rule of the momentum of SGD."""
-  expected = 'a momentum from 0 to below 1'
-  return number(lambda value: 0 <= value < 1, expected, cause)
+  return interval('[0, 1)', cause, 'a momentum')
 
 
 def count(what: str, cause: str, smallest: int = 1) -> Rule:

@@ -75,9 +75,7 @@ class DataSettings:
   dirichlet_beta: float = field(
     1.0,
     rules.above(
-      0,
-      '0 for "one class a client": a small number such as 0.01 does that',
-      'a finite number above 0',
+      0, '0 for "one class a client": a small number such as 0.01 does that'
     ),
     'dirichlet, dirichlet_capped: concentration; the smaller, the more uneven',
   )
@@ -122,11 +120,7 @@ class DataSettings:
   )
   size_step: float = field(
     50.0,
-    rules.at_least(
-      0,
-      'a sign: groups grow; 0 makes all clients equal',
-      'a number of examples, 0 or more',
-    ),
+    rules.at_least(0, 'a sign: groups grow; 0 makes all clients equal'),
     'unbalanced: images from one group to the next',
   )
   test_partition: str = field(
@@ -143,21 +137,13 @@ class DataSettings:
   )
   test_fraction: float = field(
     0.2,
-    rules.number(
-      lambda value: 0 < value < 1,
-      'a share of the training examples between 0 and 1',
-      PERCENT,
-    ),
+    rules.interval('(0, 1)', PERCENT),
     'split: share of the training images of a client',
     BOTH,
   )
   validation_fraction: float = field(
     0.0,
-    rules.number(
-      lambda value: 0 <= value < 1,
-      'a share of the training examples, from 0 to below 1',
-      PERCENT,
-    ),
+    rules.interval('[0, 1)', PERCENT),
     "share of each client's training examples that is kept for choosing, and "
     'not trained on; 0: none',
   )

@@ -74,19 +74,17 @@ class TrainingSettings:
 
   client_fraction: float = field(
     0.1,
-    rules.number(
-      lambda value: 0 < value <= 1,
-      'a fraction above 0 and up to 1',
-      'a percentage, or a number of clients',
+    rules.interval(
+      '(0, 1]', 'a percentage, or a number of clients', 'a fraction'
     ),
     'share of the clients that take part in a round; unseen ones do not count',
   )
   dropout_rate: float = field(
     0.0,
-    rules.number(
-      lambda value: 0 <= value < 1,
-      'a probability, from 0 to below 1',
+    rules.interval(
+      '[0, 1)',
       'a percentage, or the share of clients that send; at 1 none ever sends',
+      'a probability',
     ),
     'probability with which a client of the cohort fails and sends nothing',
   )
@@ -129,10 +127,8 @@ class TrainingSettings:
   )
   lr_decay: float = field(
     1.0,
-    rules.number(
-      lambda value: 0 < value <= 1,
-      'a factor above 0 and up to 1',
-      'what is taken off (0.005) instead of what is left (0.995)',
+    rules.interval(
+      '(0, 1]', 'what is taken off (0.005) instead of what is left (0.995)'
     ),
     'factor of the learning rate in every round, from the first on',
     traced=True,
@@ -148,10 +144,7 @@ class TrainingSettings:
   )
   server_data_fraction: float = field(
     0.0,
-    rules.share(
-      'a percentage, or a number of examples',
-      'a share of the training examples, from 0 to 1',
-    ),
+    rules.share('a percentage, or a number of examples'),
     'share of all training examples that the server trains on',
   )
   server_trainable: str = field(

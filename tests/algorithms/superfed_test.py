@@ -1,7 +1,5 @@
 """SuPerFed: what its golden cases do not say."""
 
-from unittest import mock
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,20 +97,6 @@ def test_gradients_by_hand(protocol):
       want_own[name] = ratio[name] * slope[name] + hp.nu * 2 * s * turn
   assert_close(flat(grads.federated), want)
   assert_close(flat(grads.local), want_own)
-
-
-@pytest.mark.usefixtures('float64')
-@pytest.mark.long
-def test_on_the_federated_model_it_is_fedprox():
-  """A round of each phase, where lambda stays 0 and the cosine is off."""
-  form = {'protocol': 'final_code', 'twice': 'all', 'phase_start': 0.5}
-  zeros = mock.Mock(side_effect=lambda rng, number: jnp.zeros(number))
-  with mock.patch.object(superfed, 'draw_ratios', zeros):
-    stages = build('superfed', mu=0.2, nu=0.0, **form)
-    server, _, _ = play(stages, DATA, rounds=1)
-  assert zeros.called
-  want, _, _ = play(build('fedprox', mu=0.2, distance='norm'), DATA, rounds=2)
-  assert_close(server.params, want.params)
 
 
 def test_local_models_do_not_change_during_federation():

@@ -1,5 +1,6 @@
 """Fine-tuning, and accuracy without the head, from given parameters."""
 
+from types import SimpleNamespace
 from unittest import mock
 
 import jax.numpy as jnp
@@ -7,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core.types import Batch
 from golden_cases.inputs import (
   KEY,
   case_task,
@@ -17,6 +17,7 @@ from golden_cases.inputs import (
   start_params,
   stepwise,
 )
+from golden_cases.rounds import check_models
 
 
 def check_finetuning(case):
@@ -48,25 +49,15 @@ def check_finetuning(case):
       models = personalization.finetune(task, start, data, KEY(0), personal)
     return models['finetuned'], fits[0][1]
 
-  def evaluate(params, x, y):
-    mask = jnp.ones(len(x))
-    batch = Batch(x, y, mask)
-    return task.logits(params, x, mask), task.loss(params, batch, KEY(0))
-
-  results = {'initial': [], 'personalized': []}
+  models = []
   for i in range(case['clients']):
     model, info = run(of(train, i))
     case.check(f'client{i}/final', model)
     case.check(f'step_loss/client{i}', info.losses[: int(info.num_steps)])
-    x, y = client_rows(test, i)
-    for prefix, params in (('initial', start), ('personalized', model)):
-      logits, loss = evaluate(params, x, y)
-      case.check(f'{prefix}/client{i}/logits', logits)
-      accuracy = 100 * np.mean(np.asarray(logits).argmax(1) == np.asarray(y))
-      results[prefix].append((accuracy, loss))
-  for prefix, rows in results.items():
-    case.check(f'{prefix}/accuracy', [accuracy for accuracy, _ in rows])
-    case.check(f'{prefix}/loss', [loss for _, loss in rows])
+    models.append(model)
+  algorithm = SimpleNamespace(predict=personalization.make_predict(task))
+  check_models(case, algorithm, [start] * len(models), test, 'initial')
+  check_models(case, algorithm, models, test, 'personalized')
   case.finish()
 
 
@@ -98,18 +89,13 @@ def check_without_head(case):
         np.concatenate(rows)[: len(x)] for rows in zip(*batches, strict=True)
       )
       case.check(f'{place}/test_features', features)
-      for close, name, sign, what in zip(
-        closeness,
-        ('euclidean', 'cosine'),
-        (-1, 1),
-        ('distance', 'similarity'),
-        strict=True,
-      ):
-        best = close.argmax(1)
-        case.check(f'{place}/{name}/{what}', sign * close)
-        case.check(f'{place}/{name}/prediction', best, exact=True)
+      stored = {'euclidean/distance': -1, 'cosine/similarity': 1}
+      for close, (name, sign) in zip(closeness, stored.items(), strict=True):
+        best, kind = close.argmax(1), name.partition('/')[0]
         correct = np.sum(best == np.asarray(y))
-        case.check(f'{place}/{name}/correct', correct, exact=True)
+        case.check(f'{place}/{name}', sign * close)
+        case.check(f'{place}/{kind}/prediction', best, exact=True)
+        case.check(f'{place}/{kind}/correct', correct, exact=True)
   case.finish()
 
 
