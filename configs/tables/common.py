@@ -96,14 +96,16 @@ def load_configs() -> dict[str, dict[str, Any]]:
   return {name: load_config(name) for name in common.available()}
 
 
-def table(title: str, rows: str, columns: str) -> Callable:
+def table(title: str, rows: str, columns: str, where: str) -> Callable:
   """Return a decorator: of a printed number's cell, it makes its table.
 
-  >>> @table('Eight methods', rows='shards_per_client', columns='algorithm')
-  >>> def table_13(published): ...
+  >>> @table('A title', rows='shards_per_client', columns='algorithm',
+  ...   where='shards_per_client=5')
+  ... def table_13(published): ...
 
   Paper and number are those of the module and of the function; the cells are
-  all that is printed there, in that order.
+  all that is printed there, in that order. `where` chooses the cells to begin
+  with: experiments/reproduce.py --table=fedbabu/13 --where WHERE.
   """
 
   def decorate(cell: Callable[[Published], Cell]) -> Callable[[], Table]:
@@ -117,7 +119,7 @@ def table(title: str, rows: str, columns: str) -> Callable:
       ]
       cells = tuple(map(cell, printed))
       fields = (tuple(rows.split()), tuple(columns.split()))
-      return Table(f'{paper}/{number}', title, cells, *fields)
+      return Table(f'{paper}/{number}', title, cells, *fields, where)
 
     return load
 

@@ -73,12 +73,10 @@ CENTRAL_VIEWS = (
   'FedAvg on CIFAR-100 with MobileNet, before and after fine-tuning',
   rows='client_fraction local_epochs',
   columns='shards_per_client metric',
+  where='shards_per_client=10,local_epochs=10,client_fraction=0.1',
 )
 def table_1(published):
   """Return Table 1: FedAvg under more local epochs and fewer clients.
-
-    python experiments/reproduce.py --table=fedbabu/1 \\
-        --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
   Varied: f, tau, s. Printed: before and after 5 epochs of fine-tuning. All
   trainings are FedAvg's of Tables 3 and 5.
@@ -90,12 +88,10 @@ def table_1(published):
   'FedAvg with data shared with the server',
   rows='server_data_fraction server_trainable',
   columns='shards_per_client metric',
+  where='shards_per_client=10,server_data_fraction=0.05',
 )
 def table_2(published):
   """Return Table 2: FedAvg whose server has data of its own.
-
-    python experiments/reproduce.py --table=fedbabu/2 \\
-        --where shards_per_client=10,server_data_fraction=0.05
 
   f = 0.1, tau = 10. Varied: the share p of the clients' training images that
   the server has, too, what it trains on them for an epoch after each round
@@ -112,12 +108,10 @@ def table_2(published):
   'Accuracy before fine-tuning, with and without the head',
   rows='shards_per_client client_fraction local_epochs',
   columns='algorithm metric',
+  where='shards_per_client=10,local_epochs=10,client_fraction=0.1',
 )
 def table_3(published):
   """Return Table 3: with the head, and by nearest templates without it.
-
-    python experiments/reproduce.py --table=fedbabu/3 \\
-        --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
   Varied: f, tau, s, FedAvg or FedBABU. Printed: accuracy of the global model on
   each client's tests, and that of its features with class means in the place of
@@ -133,12 +127,10 @@ def table_3(published):
   'Accuracy by the part that is fine-tuned',
   rows='shards_per_client local_epochs',
   columns='algorithm finetune_trainable',
+  where='shards_per_client=10,local_epochs=10',
 )
 def table_4(published):
   """Return Table 4: which part a client fine-tunes.
-
-    python experiments/reproduce.py --table=fedbabu/4 \\
-        --where shards_per_client=10,local_epochs=10
 
   f = 0.1. Varied: what is fine-tuned for 5 epochs (body, head, all), tau, s,
   FedBABU (4a) or FedAvg (4b). Printed: accuracy after it. All trainings are
@@ -154,12 +146,10 @@ def table_4(published):
   'Eight methods on CIFAR-100 with MobileNet, personalised',
   rows='shards_per_client client_fraction local_epochs',
   columns='algorithm',
+  where='shards_per_client=10,local_epochs=10,client_fraction=0.1',
 )
 def table_5(published):
   """Return Table 5: eight methods on CIFAR-100.
-
-    python experiments/reproduce.py --table=fedbabu/5 \\
-        --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
   Varied: f, tau, s, the method. Printed: accuracy after personalisation;
   Local-only has neither f nor tau, and stands beside every one.
@@ -174,12 +164,10 @@ def table_5(published):
   'Accuracy by epochs of fine-tuning',
   rows='shards_per_client algorithm',
   columns='finetune_epochs',
+  where='shards_per_client=10',
 )
 def table_6(published):
   """Return Table 6: accuracy by the epochs of fine-tuning.
-
-    python experiments/reproduce.py --table=fedbabu/6 \\
-        --where shards_per_client=10
 
   f = 0.1, tau = 10. Varied: epochs of fine-tuning (0 to 20), s, FedAvg or
   FedBABU. Printed: accuracy after them. All trainings are those of Table 5; one
@@ -199,12 +187,10 @@ def table_6(published):
   'FedProx and FedProx with FedBABU, f = 0.1',
   rows='algorithm local_epochs',
   columns='shards_per_client metric',
+  where='shards_per_client=10,local_epochs=10',
 )
 def table_7(published):
   """Return Table 7: FedProx, and FedProx with a frozen head, f = 0.1.
-
-    python experiments/reproduce.py --table=fedbabu/7 \\
-        --where shards_per_client=10,local_epochs=10
 
   mu = 0.01; Table 22 is the same with f = 1.0. Varied: tau, s. Printed: before
   and after 5 epochs of fine-tuning, which is without the proximal term.
@@ -219,12 +205,10 @@ def table_7(published):
   'Centralised models fine-tuned by clients',
   rows='shards_per_client trainable',
   columns='finetune_epochs',
+  where='shards_per_client=10,trainable=body',
 )
 def table_9(published):
   """Return Table 9: centralised models, fine-tuned by clients.
-
-    python experiments/reproduce.py --table=fedbabu/9 \\
-        --where shards_per_client=10,trainable=body
 
   The whole model, or the body alone, is trained centrally for 10 epochs; then
   100 clients fine-tune it for 0 to 5. Varied: what was trained, s, epochs of

@@ -16,12 +16,10 @@ LAYERS = {'conv1': 'conv1+bn1', 'conv12': 'conv1+bn1+conv2+bn2'}
   'Momentum of training and of fine-tuning',
   rows='metric momentum',
   columns='shards_per_client algorithm',
+  where='shards_per_client=10,momentum=0.5',
 )
 def table_10(published):
   """Return Table 10: momentum.
-
-    python experiments/reproduce.py --table=fedbabu/10 \\
-        --where shards_per_client=10,momentum=0.5
 
   f = 0.1, tau = 10. Varied: momentum, the same in training and in fine-tuning,
   s, FedAvg or FedBABU. Printed: before and after fine-tuning. Momentum 0.9 is
@@ -37,12 +35,10 @@ def table_10(published):
   '500 clients, before and after fine-tuning',
   rows='shards_per_client client_fraction local_epochs',
   columns='metric algorithm',
+  where='shards_per_client=10,local_epochs=10,client_fraction=0.1',
 )
 def table_11(published):
   """Return Table 11: 500 clients.
-
-    python experiments/reproduce.py --table=fedbabu/11 \\
-        --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
   100 training images a client. Varied: f, tau, s, FedAvg or FedBABU. Printed:
   before and after fine-tuning.
@@ -57,12 +53,10 @@ def table_11(published):
   'CIFAR-10 before fine-tuning, with and without the head',
   rows='shards_per_client client_fraction local_epochs',
   columns='algorithm metric',
+  where='shards_per_client=5,local_epochs=10,client_fraction=0.1',
 )
 def table_12(published):
   """Return Table 12: Table 3 on CIFAR-10.
-
-    python experiments/reproduce.py --table=fedbabu/12 \\
-        --where shards_per_client=5,local_epochs=10,client_fraction=0.1
 
   4convNet. Varied: f, tau, s, FedAvg or FedBABU. Printed: accuracy before
   fine-tuning, with the head and by nearest class means without it. All
@@ -75,12 +69,10 @@ def table_12(published):
   'Eight methods on CIFAR-10 with the 4convNet, personalised',
   rows='shards_per_client client_fraction local_epochs',
   columns='algorithm',
+  where='shards_per_client=5,local_epochs=10,client_fraction=0.1',
 )
 def table_13(published):
   """Return Table 13: eight methods on CIFAR-10.
-
-    python experiments/reproduce.py --table=fedbabu/13 \\
-        --where shards_per_client=5,local_epochs=10,client_fraction=0.1
 
   4convNet. Varied: f, tau, s, the method. Printed: accuracy after
   personalisation; Local-only has neither f nor tau, and stands beside every
@@ -93,12 +85,10 @@ def table_13(published):
   'Accuracy by the layers that clients train, initial',
   rows='shards_per_client client_fraction local_epochs',
   columns='local_parts',
+  where='shards_per_client=5,local_epochs=10,client_fraction=0.1',
 )
 def table_14(published):
   """Return Table 14: which layers clients train, before fine-tuning.
-
-    python experiments/reproduce.py --table=fedbabu/14 \\
-        --where shards_per_client=5,local_epochs=10,client_fraction=0.1
 
   CIFAR-10, 4convNet. Varied: f, tau, s, the blocks that are trained in the
   rounds: the first, the first two, .. all four (FedBABU), and the head too
@@ -116,12 +106,10 @@ def table_14(published):
   'Accuracy by the layers that clients train, personalised',
   rows='shards_per_client client_fraction local_epochs',
   columns='local_parts',
+  where='shards_per_client=5,local_epochs=10,client_fraction=0.1',
 )
 def table_15(published):
   """Return Table 15: which layers clients train, after fine-tuning.
-
-    python experiments/reproduce.py --table=fedbabu/15 \\
-        --where shards_per_client=5,local_epochs=10,client_fraction=0.1
 
   Table 14 after 5 epochs of fine-tuning, in which all layers are trained. All
   trainings are those of Table 14, and what it says of Conv123 holds here, too.
@@ -133,12 +121,10 @@ def table_15(published):
   'FedAvg and FedBABU on CIFAR-100 with ResNet18',
   rows='shards_per_client local_epochs',
   columns='metric algorithm',
+  where='shards_per_client=10,local_epochs=10',
 )
 def table_16(published):
   """Return Table 16: ResNet18.
-
-    python experiments/reproduce.py --table=fedbabu/16 \\
-        --where shards_per_client=10,local_epochs=10
 
   f = 0.1. Varied: tau, s, FedAvg or FedBABU. Printed: before and after
   fine-tuning.
@@ -153,12 +139,10 @@ def table_16(published):
   'FedAvg and FedBABU on CIFAR-100 with ResNet50',
   rows='shards_per_client local_epochs',
   columns='metric algorithm',
+  where='shards_per_client=10,local_epochs=10',
 )
 def table_17(published):
   """Return Table 17: Table 16 with ResNet50.
-
-    python experiments/reproduce.py --table=fedbabu/17 \\
-        --where shards_per_client=10,local_epochs=10
 
   Differs from the public code as Table 16.
   """
@@ -169,12 +153,10 @@ def table_17(published):
   'Eight methods on CIFAR-100, Dirichlet partition',
   rows='dirichlet_beta',
   columns='algorithm',
+  where='dirichlet_beta=0.5',
 )
 def table_18(published):
   """Return Table 18: clients by a Dirichlet distribution.
-
-    python experiments/reproduce.py --table=fedbabu/18 \\
-        --where dirichlet_beta=0.5
 
   Clients of unequal sizes, f = 0.1, tau = 10. Varied: beta, the method.
   Printed: accuracy after personalisation.
@@ -192,12 +174,10 @@ def table_18(published):
   'Eight methods on EMNIST with the 3convNet',
   rows='shards_per_client',
   columns='algorithm',
+  where='shards_per_client=6',
 )
 def table_19(published):
   """Return Table 19: EMNIST by classes.
-
-    python experiments/reproduce.py --table=fedbabu/19 \\
-        --where shards_per_client=6
 
   62 classes, 3convNet, 1,488 clients of unequal sizes, f = 0.1, tau = 10.
   Varied: s, the method. Printed: accuracy after personalisation.
@@ -213,12 +193,10 @@ def table_19(published):
   'Own and other classes, before and after fine-tuning',
   rows='shards_per_client client_fraction local_epochs',
   columns='algorithm metric',
+  where='shards_per_client=10,local_epochs=10,client_fraction=0.1',
 )
 def table_20(published):
   """Return Table 20: classes that a client trains on, and others.
-
-    python experiments/reproduce.py --table=fedbabu/20 \\
-        --where shards_per_client=10,local_epochs=10,client_fraction=0.1
 
   Varied: f, tau, s, FedAvg or FedBABU. Printed: accuracy on the tests whose
   class the client has in training (ID) and on the others (OOD), before and
@@ -234,12 +212,10 @@ def table_20(published):
   'FedBABU with data shared with the server',
   rows='server_data_fraction',
   columns='shards_per_client metric',
+  where='shards_per_client=10,server_data_fraction=0.05',
 )
 def table_21(published):
   """Return Table 21: FedBABU whose server has data of its own.
-
-    python experiments/reproduce.py --table=fedbabu/21 \\
-        --where shards_per_client=10,server_data_fraction=0.05
 
   Table 2 for FedBABU: the server trains the body on a share p of the clients'
   training images after each round. p = 0 is FedBABU of Table 5.
@@ -251,12 +227,10 @@ def table_21(published):
   'FedProx and FedProx with FedBABU, f = 1.0',
   rows='algorithm local_epochs',
   columns='shards_per_client metric',
+  where='shards_per_client=10,local_epochs=10',
 )
 def table_22(published):
   """Return Table 22: FedProx, and FedProx with a frozen head, f = 1.0.
-
-    python experiments/reproduce.py --table=fedbabu/22 \\
-        --where shards_per_client=10,local_epochs=10
 
   Table 7 with f = 1.0. What it says of the printed numbers holds here, too.
   """
@@ -267,12 +241,10 @@ def table_22(published):
   'Learning rate of the head, accuracy without the head',
   rows='shards_per_client',
   columns='head_lr_ratio',
+  where='shards_per_client=10',
 )
 def table_23(published):
   """Return Table 23: a head that learns more slowly than the body.
-
-    python experiments/reproduce.py --table=fedbabu/23 \\
-        --where shards_per_client=10
 
   f = 0.1, tau = 10. Varied: the learning rate of the head as a share of the
   body's, s. Printed: accuracy by nearest class means, without the head. Ratio 1
@@ -287,12 +259,10 @@ def table_23(published):
   'FedBABU with a nearly orthogonal head or similar rows',
   rows='head local_epochs',
   columns='shards_per_client metric',
+  where='shards_per_client=10,local_epochs=10,head=similar',
 )
 def table_24(published):
   """Return Table 24: FedBABU with a head whose rows are alike.
-
-    python experiments/reproduce.py --table=fedbabu/24 \\
-        --where shards_per_client=10,local_epochs=10,head=similar
 
   f = 0.1. Varied: the head that is never trained in the rounds, by chance
   nearly orthogonal (FedBABU as everywhere) or with rows of cosine 0.997; tau,
@@ -310,12 +280,10 @@ def table_24(published):
   'Seven methods on CIFAR-100, 640 epochs',
   rows='shards_per_client local_epochs',
   columns='algorithm',
+  where='shards_per_client=10,local_epochs=10',
 )
 def table_25(published):
   """Return Table 25: twice the epochs, five numbers of shards.
-
-    python experiments/reproduce.py --table=fedbabu/25 \\
-        --where shards_per_client=10,local_epochs=10
 
   f = 0.1, 640 epochs in all. Varied: tau, s, the method. Printed: accuracy
   after personalisation. Differs from the paper as Table 5.

@@ -28,12 +28,10 @@ EASIEST_DECAY = 5e-3
   'Accuracy of the global model under label skew',
   rows='dataset partition',
   columns='algorithm',
+  where='dataset=cifar10,partition=classes_2',
 )
 def table_1(published):
   """Return Table 1: seven methods, one global model.
-
-    python experiments/reproduce.py --table=fedconcat/1 \\
-        --where dataset=cifar10,partition=classes_2
 
   CIFAR-10, SVHN and Fashion-MNIST, simple CNN, 40 clients, all in each round.
   Varied: the partition (classes_2: two classes a client; dirichlet_0.1), the
@@ -52,12 +50,10 @@ def table_1(published):
   'Accuracy of the global model with 100 and 200 clients, CIFAR-10',
   rows='num_clients partition',
   columns='algorithm',
+  where='num_clients=100,partition=classes_2',
 )
 def table_2(published):
   """Return Table 2: Table 1's CIFAR-10 with 100 and 200 clients.
-
-    python experiments/reproduce.py --table=fedconcat/2 \\
-        --where num_clients=100,partition=classes_2
 
   Varied: clients, the partition, the method. Printed: accuracy of the server's
   model on the whole test set, without a deviation. What is not stated, and
@@ -70,12 +66,10 @@ def table_2(published):
   'Accuracy of the global model with ResNet50, last ten rounds',
   rows='dataset partition',
   columns='algorithm',
+  where='dataset=cifar100,partition=dirichlet_0.5',
 )
 def table_3(published):
   """Return Table 3: CIFAR-100 and Tiny-ImageNet with ResNet50.
-
-    python experiments/reproduce.py --table=fedconcat/3 \\
-        --where dataset=cifar100,partition=dirichlet_0.5
 
   Varied: the partition, the method. Printed: accuracy of the server's model on
   the whole test set, mean and deviation over the last ten rounds, so that every

@@ -16,12 +16,10 @@ LM_START = {'cifar10': 0.8}  # elsewhere that of MM
   'Global model on CIFAR-10 and CIFAR-100, two classes a client',
   rows='algorithm',
   columns='dataset metric',
+  where='dataset=cifar10',
 )
 def table_1(published):
   """Return Table 1: the global model on CIFAR-10 and CIFAR-100.
-
-    python experiments/reproduce.py --table=superfed/1 \\
-        --where dataset=cifar10
 
   5-layer CNN, 100 clients of two classes, 10 of them in a round, 200 rounds
   (CIFAR-100: 300). Varied: the method. Printed, of what is left of the table:
@@ -42,12 +40,10 @@ def table_1(published):
   'Global model on EMNIST and Tiny-ImageNet, clusters of classes',
   rows='algorithm',
   columns='dataset metric',
+  where='dataset=emnist',
 )
 def table_2(published):
   """Return Table 2: EMNIST and Tiny-ImageNet.
-
-    python experiments/reproduce.py --table=superfed/2 \\
-        --where dataset=emnist
 
   Table 1 with clients of clusters of classes: 1,543 of EMNIST by classes, 15 in
   a round, 100 rounds; 390 of Tiny-ImageNet, 11 in a round, 500 rounds. Mixing
@@ -64,12 +60,10 @@ def table_2(published):
   'Global model by the share of rounds before mixing, CIFAR-10',
   rows='phase2_start',
   columns='algorithm metric',
+  where='phase2_start=0.4',
 )
 def table_3(published):
   """Return Table 3: when mixing begins.
-
-    python experiments/reproduce.py --table=superfed/3 \\
-        --where phase2_start=0.4
 
   CIFAR-10, as in Table 1. Varied: the share L of all 200 rounds before models
   are mixed (0.0 to 0.9), one lambda for all layers (MM) or one each (LM).

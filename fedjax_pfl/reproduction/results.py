@@ -10,7 +10,6 @@ that is added, continued or removed is seen when it is read again. Numbers of
 which only the row in summary.csv is left are added as `rows`.
 """
 
-import collections
 import functools
 import itertools
 import os
@@ -84,7 +83,7 @@ class Results:
     self.rows: dict[tuple[str, str], Row] = {}  # by key and view
     self.row_of: dict[str, Row] = {}  # any row of a training, by its key
     # Fingerprints of the data that a seed was run with, or begun.
-    self.data: dict[int, dict[str, None]] = collections.defaultdict(dict)
+    self.data: dict[int, set[str]] = {}
     self._kept: dict[int, set[str]] = {}  # those of rows without a run
     self._keys: dict[str, str] = {}  # settings without data -> keys
     self._read: dict[pathlib.Path, list[StoredEvaluation]] = {}
@@ -112,7 +111,8 @@ class Results:
     setting = keys.training_key(settings, '', start)
     is_finished = run_dir.is_finished(path)
     if not settings.system.quick:  # else its images may be synthetic
-      self.data[settings.seed][stored['data'].partition('+')[0]] = None
+      data = self.data.setdefault(settings.seed, set())
+      data.add(stored['data'].partition('+')[0])
       if is_finished or setting not in self._keys:
         self._keys[setting] = key
     if not is_finished:
@@ -137,7 +137,7 @@ class Results:
       self.row_of[row['key'].partition('_')[0]] = row
       seed = int(row['seed'])
       if ' quick=True' not in row['setting']:
-        self.data[seed][row['data']] = None
+        self.data.setdefault(seed, set()).add(row['data'])
         if not row['run']:
           self._kept.setdefault(seed, set()).add(row['data'])
 
@@ -165,19 +165,15 @@ class Results:
       return self._keys[training.identity]
     starts, data = [''], self._kept.get(seed, ())
     if first is not None:
-      data = self.data[seed]
-      known = self.key_of(first)
-      starts = (
-        [known]
-        if known
-        else [keys.training_key(first.settings, one) for one in data]
-      )
-    made = (
-      keys.training_key(training.settings, one, start)
-      for start in starts
-      for one in data
-    )
-    return next((k for k in made if k in self.paths or k in self.row_of), '')
+      data, start = self.data.get(seed, ()), self.key_of(first)
+      others = (keys.training_key(first.settings, one) for one in data)
+      starts = [start] if start else [*others]
+    for start in starts:
+      for one in data:
+        key = keys.training_key(training.settings, one, start)
+        if key in self.paths or key in self.row_of:
+          return key
+    return ''
 
   def path_of(self, training: Training) -> pathlib.Path | None:
     """Return the run directory of a training; None if it was not begun."""

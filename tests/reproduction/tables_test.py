@@ -3,7 +3,6 @@
 Nothing is compiled; methods are traced on tiny shapes.
 """
 
-import inspect
 import json
 import re
 from pathlib import Path
@@ -275,13 +274,9 @@ def test_layers_are_those_of_the_4convnet(part):
 
 
 @every_table
-def test_docstring_has_a_command_that_matches(name):
-  text = inspect.getdoc(common.functions()[name])
-  text = re.sub(r'\\\n\s*', '', text)
-  (command,) = re.findall(r'^  (python .*)$', text, re.MULTILINE)
-  start = f'python experiments/reproduce.py --table={name}'
-  match = re.fullmatch(rf'{start} --where (\S+)', command)
-  assert filter_cells(TABLES[name].cells, match[1])
+def test_a_table_says_which_cells_to_begin_with(name):
+  chosen = filter_cells(TABLES[name].cells, TABLES[name].where)
+  assert 0 < len(chosen) < len(TABLES[name].cells)
 
 
 def test_no_such_table():
