@@ -1,16 +1,13 @@
 """From run directories and partitions to figures, and the numbers behind."""
 
 import csv
-import functools
 import json
 import math
-import runpy
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from absl import flags
-from page_runs import make_run
+from page_runs import load_command, make_run
 from picture_test import words
 
 from experiments import commandline
@@ -117,22 +114,12 @@ def test_a_row_for_each_partition(tmp_path):
 
 @pytest.fixture
 def command(monkeypatch):
-  """Return the command as a function of its arguments; its flags are its own.
-
-  Not a process: to start one takes longer than all that is tested.
-  """
-  values = flags.FlagValues()
-  define = functools.partial(flags.DEFINE_string, flag_values=values)
-  monkeypatch.setattr(flags, 'DEFINE_string', define)
-  monkeypatch.setattr(flags, 'FLAGS', values)
-  file = commandline.ROOT / 'experiments' / 'draw_partition.py'
-  main = runpy.run_path(str(file))['main']
-  config = f'--config={commandline.ROOT}/configs/digits.py:fedbabu'
-  return lambda *arguments: main(
-    commandline.parse_flags(
-      [str(file), config, '--config.partition=dirichlet', *arguments],
-      required=['config', 'output'],
-    )
+  """Return the command as a function of its arguments."""
+  main, file = load_command(monkeypatch, 'draw_partition.py')
+  given = f'--config={commandline.ROOT}/configs/digits.py:fedbabu'
+  words = [file, given, '--config.partition=dirichlet']
+  return lambda *more: main(
+    commandline.parse_flags([*words, *more], required=['config', 'output'])
   )
 
 

@@ -1,14 +1,11 @@
 """Finished runs -> one page: what is on it, and that it needs nothing else."""
 
-import functools
 import html
 import re
-import runpy
 
 import numpy as np
 import pytest
-from absl import flags
-from page_runs import CLASSES, CORRECT, make_run
+from page_runs import CLASSES, CORRECT, load_command, make_run
 
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
@@ -321,21 +318,10 @@ def test_the_page_has_unseen_clients_beside_those_who_took_part(tmp_path, runs):
 
 @pytest.fixture
 def command(monkeypatch):
-  """Return the command as a function of its arguments; its flags are its own.
-
-  Not a process: to start one takes longer than all that is tested.
-  """
-  values = flags.FlagValues()
-  define = functools.partial(flags.DEFINE_string, flag_values=values)
-  monkeypatch.setattr(flags, 'DEFINE_string', define)
-  monkeypatch.setattr(flags, 'FLAGS', values)
-  file = commandline.ROOT / 'experiments' / 'report.py'
-  main = runpy.run_path(str(file))['main']
-  return lambda *arguments: main(
-    *commandline.parse_words(
-      [str(file), *arguments], ['out'], 'run directories'
-    )
-  )
+  """Return the command as a function of its arguments."""
+  main, file = load_command(monkeypatch, 'report.py')
+  parse = commandline.parse_words
+  return lambda *words: main(*parse([file, *words], ['out'], 'run directories'))
 
 
 def test_the_command_writes_a_page_and_nothing_else(command, tmp_path):

@@ -1,8 +1,6 @@
 """A method looks the same in every figure and unlike all others."""
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -73,21 +71,11 @@ def test_companions_are_seen_on_dark_ground():
 def test_a_method_that_is_not_listed_has_a_look_and_its_name():
   one, other = style_of('fednap'), style_of('fednod')
   assert (one.name, other.name) == ('fednap', 'fednod') and one != other
+  # By no hash() of Python's, which differs between processes.
+  assert (one.colour, other.colour) == ('#CC3311', '#661100')
   mine = 'code/nap.py:fednap#4f0c8e21ab37'
   assert style_of(mine) == one
   assert style_of(mine.partition('#')[0]) == one
-  colours = {style.colour for style in STYLES.values()}
-  assert {one.colour, other.colour} <= colours
-
-
-@pytest.mark.long
-def test_unknown_names_look_the_same_in_every_process():
-  code = (
-    "from fedjax_pfl.report import styles; print(styles.style_of('fednap'))"
-  )
-  run = [sys.executable, '-c', code]
-  printed = subprocess.run(run, capture_output=True, text=True, check=True)
-  assert printed.stdout.strip() == str(style_of('fednap'))
 
 
 @pytest.mark.parametrize('method', ['fedavg', 'fednap'])

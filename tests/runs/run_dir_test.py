@@ -152,7 +152,7 @@ def test_importing_is_cheap():
   code = (
     'import sys, fedjax_pfl.runs.run_dir, fedjax_pfl.runs.model_file;'
     'import fedjax_pfl.core.progress;'
-    "slow = {'orbax', 'tensorboardX', 'matplotlib'};"
+    "slow = {'tensorboardX', 'matplotlib'};"
     'assert not slow & set(sys.modules), slow & set(sys.modules)'
   )
   root = pathlib.Path(run_dir.__file__).parents[2]

@@ -5,17 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
+from fedjax_pfl.report.charts import svg
 from fedjax_pfl.report.charts.rows import MAX_DOTS, Change
-from fedjax_pfl.report.charts.svg import (
-  Scale,
-  drawing,
-  levels,
-  path_through,
-  plain,
-  tag,
-  text,
-  ticks,
-)
 
 WIDTH, HEIGHT, LEFT, RIGHT = 560, 208, 60, 14  # text is 12 high
 CORNERS = 1000  # of the shape of many bars: more than a screen resolves
@@ -38,26 +29,26 @@ def plot_gains(
   gains = change.gains
   order = np.argsort(-gains, kind='stable')
   order = order[np.isfinite(gains[order])]
-  marks = ticks(*ends, 4)
-  y = Scale(marks[0], marks[-1], HEIGHT - 10, 34)
-  x = Scale(0, max(len(order), 1), LEFT, WIDTH - RIGHT)
-  parts = [text(0, 13, 'gain, points', 'label')]
-  parts += levels(y, marks, LEFT, WIDTH - RIGHT, differences=True)
+  marks = svg.ticks(*ends, 4)
+  y = svg.Scale(marks[0], marks[-1], HEIGHT - 10, 34)
+  x = svg.Scale(0, max(len(order), 1), LEFT, WIDTH - RIGHT)
+  parts = [svg.text(0, 13, 'gain, points', 'label')]
+  parts += svg.levels(y, marks, LEFT, WIDTH - RIGHT, differences=True)
   if len(order) > MAX_DOTS:  # one shape
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
     across = x([places[0], *(places + 0.5), len(order)])
-    data = path_through(across, [y(0), *y(gains[order[places]]), y(0)])
-    title = tag('title', f'{len(order):,} clients')
-    parts.append(tag('path', title, d=f'{data}z', class_='bar'))
+    data = svg.path_through(across, [y(0), *y(gains[order[places]]), y(0)])
+    title = svg.tag('title', f'{len(order):,} clients')
+    parts.append(svg.tag('path', title, d=f'{data}z', class_='bar'))
     order = order[:0]
   gap = min(1.5, 0.2 * (x(1) - x(0)))
   for place, at in enumerate(order):
-    before, after = plain(change.before[at]), plain(change.after[at])
+    before, after = svg.plain(change.before[at]), svg.plain(change.after[at])
     words = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
     parts.append(
-      tag(
+      svg.tag(
         'rect',
-        tag('title', words),
+        svg.tag('title', words),
         x=x(place),
         y=min(y(0), y(gains[at])),
         width=x(1) - x(0) - gap,
@@ -66,4 +57,6 @@ def plot_gains(
       )
     )
   label = f'{change.label}: gain of every client'
-  return drawing(WIDTH, HEIGHT, label, tag('g', *parts, class_=change.css))
+  return svg.drawing(
+    WIDTH, HEIGHT, label, svg.tag('g', *parts, class_=change.css)
+  )

@@ -10,21 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.charts.svg import (
-  Scale,
-  dash_array,
-  drawing,
-  enclosing,
-  levels,
-  line,
-  marker,
-  path_through,
-  plain,
-  shape,
-  tag,
-  text,
-  ticks,
-)
+from fedjax_pfl.report.charts import svg
 from fedjax_pfl.report.styles import Style
 
 WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
@@ -47,10 +33,13 @@ class Series(NamedTuple):
 
   def words(self, at: int) -> str:
     """Return a number of the line, with its band."""
-    words = plain(self.y[at], self.digits)
+    words = svg.plain(self.y[at], self.digits)
     if self.low is None:
       return words
-    ends = plain(self.low[at], self.digits), plain(self.high[at], self.digits)
+    ends = (
+      svg.plain(self.low[at], self.digits),
+      svg.plain(self.high[at], self.digits),
+    )
     return f'{words} ({ends[0]} to {ends[1]})'
 
 
@@ -65,34 +54,36 @@ def plot_lines(
   A vertical line stands where something `begins`.
   """
   last = max(float(curve.x.max()) for curve in series)
-  x = Scale(0.0, last if last > 0 else 1.0, LEFT, WIDTH - RIGHT)
+  x = svg.Scale(0.0, last if last > 0 else 1.0, LEFT, WIDTH - RIGHT)
   heights = [
     part
     for curve in series
     for part in (curve.y, curve.low, curve.high)
     if part is not None
   ]
-  y, marks = enclosing(heights, HEIGHT - BOTTOM, TOP)
-  parts = [text(0, 14, y_label, 'label')]
-  parts += levels(y, marks, LEFT, WIDTH - RIGHT)
+  y, marks = svg.enclosing(heights, HEIGHT - BOTTOM, TOP)
+  parts = [svg.text(0, 14, y_label, 'label')]
+  parts += svg.levels(y, marks, LEFT, WIDTH - RIGHT)
   parts += [
-    line(x(one), TOP, x(one), HEIGHT - BOTTOM, 'grid') for one in begins
+    svg.line(x(one), TOP, x(one), HEIGHT - BOTTOM, 'grid') for one in begins
   ]
-  for tick in ticks(x.low, x.high, 6):
+  for tick in svg.ticks(x.low, x.high, 6):
     if x.low <= tick <= x.high:
       words = f'{tick:,g}'
-      parts.append(text(x(tick), HEIGHT - BOTTOM + 20, words, 'middle'))
-  parts.append(text(WIDTH - RIGHT, HEIGHT - 4, x_label, 'end', 'label'))
+      parts.append(svg.text(x(tick), HEIGHT - BOTTOM + 20, words, 'middle'))
+  parts.append(svg.text(WIDTH - RIGHT, HEIGHT - 4, x_label, 'end', 'label'))
   parts += [_band(curve, x, y) for curve in series if curve.low is not None]
   parts += [_line(curve, x, y) for curve in series]
-  return drawing(WIDTH, HEIGHT, f'{y_label} against {x_label}', *parts)
+  return svg.drawing(WIDTH, HEIGHT, f'{y_label} against {x_label}', *parts)
 
 
 def line_sample(series: Series) -> Markup:
   """Draw the line and the mark of a series for a legend."""
   stroke = _stroke('M0 8h34', series.style)
-  mark = tag('path', d=marker(series.style.marker, 17, 8, 4), class_='mark')
-  return tag(
+  mark = svg.tag(
+    'path', d=svg.marker(series.style.marker, 17, 8, 4), class_='mark'
+  )
+  return svg.tag(
     'svg',
     *(stroke, mark),
     viewBox='0 0 34 16',
@@ -107,39 +98,43 @@ def plot_before_others(
   """Draw one of the curves (x [T], y [T]) before the others, in grey."""
   left, right, bottom = 34, SMALL - 8, LOW - 26
   last = max(float(x.max()) for x, _ in curves)
-  x = Scale(0.0, last or 1.0, left, right)
-  y, marks = enclosing([values for _, values in curves], bottom, 10, count=4)
-  parts = levels(y, marks, left, right, gap=6)
-  parts.append(text(right, LOW - 8, f'round {last:,g}', 'end'))
+  x = svg.Scale(0.0, last or 1.0, left, right)
+  y, marks = svg.enclosing(
+    [values for _, values in curves], bottom, 10, count=4
+  )
+  parts = svg.levels(y, marks, left, right, gap=6)
+  parts.append(svg.text(right, LOW - 8, f'round {last:,g}', 'end'))
   for other in [*(at for at in range(len(curves)) if at != place), place]:
     rounds, values = curves[other]
     kind = 'line' if other == place else 'other'
-    path = path_through(x(rounds), y(values))
-    parts.append(tag('path', d=path, class_=kind))
+    path = svg.path_through(x(rounds), y(values))
+    parts.append(svg.tag('path', d=path, class_=kind))
   label = 'accuracy of one setting over rounds, before the others'
-  return drawing(SMALL, LOW, label, tag('g', *parts, class_=css))
+  return svg.drawing(SMALL, LOW, label, svg.tag('g', *parts, class_=css))
 
 
 def _stroke(data: str, style: Style) -> Markup:
-  dash = dash_array(style.dash)
-  return tag('path', d=data, class_='line', stroke_dasharray=dash)
+  dash = svg.dash_array(style.dash)
+  return svg.tag('path', d=data, class_='line', stroke_dasharray=dash)
 
 
-def _band(series: Series, x: Scale, y: Scale) -> Markup:
+def _band(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
   known = np.isfinite(series.low) & np.isfinite(series.high)
   low, high = y(series.low[known]), y(series.high[known])
-  data = shape(x(series.x[known]), low, high)
-  return tag('path', d=data, class_=f'band {series.css}')
+  data = svg.shape(x(series.x[known]), low, high)
+  return svg.tag('path', d=data, class_=f'band {series.css}')
 
 
-def _line(series: Series, x: Scale, y: Scale) -> Markup:
+def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
   across, heights = x(series.x), y(series.y)
-  parts = [_stroke(path_through(across, heights), series.style)]
+  parts = [_stroke(svg.path_through(across, heights), series.style)]
   step = math.ceil(len(across) / MARKS)
   # Counted from the end, so that the last value has a mark.
   for at in range(len(across) - 1, -1, -step):
     if math.isfinite(series.y[at]):
       words = f'{series.label}, {series.x[at]:,g}: {series.words(at)}'
-      place = marker(series.style.marker, across[at], heights[at], 4)
-      parts.append(tag('path', tag('title', words), d=place, class_='mark'))
-  return tag('g', *parts, class_=series.css)
+      place = svg.marker(series.style.marker, across[at], heights[at], 4)
+      parts.append(
+        svg.tag('path', svg.tag('title', words), d=place, class_='mark')
+      )
+  return svg.tag('g', *parts, class_=series.css)

@@ -6,16 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.charts.svg import (
-  dots,
-  drawing,
-  line,
-  marker,
-  short,
-  tag,
-  text,
-  ticks,
-)
+from fedjax_pfl.report.charts import svg
 
 FEW = 20  # classes or clients: the axis names each or every second
 NARROW, WIDE = 560, 1120  # in units of text that is 12 high
@@ -67,32 +58,36 @@ def plot_partition(
   x = LEFT + across * (np.arange(len(shown)) + 0.5)
   y = bottom - up * (np.arange(num_classes) + 0.5)
   unit = max(LEAST, 0.94 * min(across, up, LARGEST)) / largest**0.5
-  parts = [text(0, 13, 'class', 'label')]
+  parts = [svg.text(0, 13, 'class', 'label')]
   for at in _numbers(num_classes):
-    parts.append(line(LEFT, y[at], width - RIGHT, y[at], 'grid'))
-    parts.append(text(LEFT - 8, y[at] + 4, f'{at}', 'end'))
+    parts.append(svg.line(LEFT, y[at], width - RIGHT, y[at], 'grid'))
+    parts.append(svg.text(LEFT - 8, y[at] + 4, f'{at}', 'end'))
   for at in _numbers(len(shown)):
-    parts.append(text(x[at], bottom + 22, f'{ids[shown[at]]}', 'middle'))
-  parts.append(text(width - RIGHT, bottom + 42, 'client', 'end', 'label'))
+    parts.append(svg.text(x[at], bottom + 22, f'{ids[shown[at]]}', 'middle'))
+  parts.append(svg.text(width - RIGHT, bottom + 42, 'client', 'end', 'label'))
   for column, client in zip(x, shown, strict=True):
     held, classes = counts[client], np.flatnonzero(counts[client])
     words = f'{held.sum():,} examples of {len(classes)} classes'
-    title = tag('title', f'client {ids[client]}: {words}')
+    title = svg.tag('title', f'client {ids[client]}: {words}')
     if not len(classes):
-      empty = marker('^', column, bottom + 6, 4)
-      parts.append(tag('path', title, d=empty, class_='empty'))
+      empty = svg.marker('^', column, bottom + 6, 4)
+      parts.append(svg.tag('path', title, d=empty, class_='empty'))
       continue
     sizes: dict[str, list[float]] = {}  # dots of one size are one path
     for label in classes:
       size = max(SMALLEST, unit * float(held[label]) ** 0.5)
-      sizes.setdefault(short(size), []).append(y[label])
-    columns = [dots([column] * len(one), one, s) for s, one in sizes.items()]
-    parts.append(tag('g', title, *columns))
-  return drawing(width, bottom + BOTTOM, 'examples by client and class', *parts)
+      sizes.setdefault(svg.short(size), []).append(y[label])
+    columns = [
+      svg.dots([column] * len(one), one, s) for s, one in sizes.items()
+    ]
+    parts.append(svg.tag('g', title, *columns))
+  return svg.drawing(
+    width, bottom + BOTTOM, 'examples by client and class', *parts
+  )
 
 
 def _numbers(length: int) -> list[int]:
   """Return which of 0 .. length - 1 are labelled on an axis."""
   if length <= FEW:
     return list(range(0, length, 1 if length <= 10 else 2))
-  return [int(tick) for tick in ticks(0, length - 1, 8) if tick < length]
+  return [int(tick) for tick in svg.ticks(0, length - 1, 8) if tick < length]

@@ -11,19 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.charts.svg import (
-  Scale,
-  columns,
-  dots,
-  drawing,
-  enclosing,
-  line,
-  marker,
-  plain,
-  shape,
-  tag,
-  text,
-)
+from fedjax_pfl.report.charts import svg
 
 WIDTH = 560  # in units of text that is 12 high
 LEFT, RIGHT = 170, 58  # of charts whose rows have names
@@ -119,92 +107,93 @@ def plot_intervals(
   """
   left, right = margins[0], width - margins[1]
   if axis:
-    x, marks = Scale(axis[0], axis[-1], left, right), axis
+    x, marks = svg.Scale(axis[0], axis[-1], left, right), axis
   else:
     ends = [mark[:3] for row in rows for mark in row.marks]
     clouds = [row.dots for row in rows if row.dots is not None]
-    x, marks = enclosing([[0.0], *ends, *clouds], left, right, 6)
+    x, marks = svg.enclosing([[0.0], *ends, *clouds], left, right, 6)
   bottom = height * len(rows) + 6
-  parts = columns(x, marks, 0, bottom, differences=not axis)
-  parts.append(text(right, bottom + 38, label, 'end', 'label'))
+  parts = svg.columns(x, marks, 0, bottom, differences=not axis)
+  parts.append(svg.text(right, bottom + 38, label, 'end', 'label'))
   for place, row in enumerate(rows):
     y = height * place + height / 2 + 3
     parts.append(_interval(x, y, row, (left, right)))
-  return drawing(width, bottom + 44, label, *parts)
+  return svg.drawing(width, bottom + 44, label, *parts)
 
 
 def _interval(
-  x: Scale, y: float, row: Row, ends: tuple[float, float]
+  x: svg.Scale, y: float, row: Row, ends: tuple[float, float]
 ) -> Markup:
   if not row.marks and not row.words:
-    return text(ends[0], y + 4, row.label, 'name')
-  parts: list[Any] = [tag('title', row.title)] if row.title else []
-  parts.append(text(ends[0] - 12, y + 4, row.label, 'end'))
+    return svg.text(ends[0], y + 4, row.label, 'name')
+  parts: list[Any] = [svg.tag('title', row.title)] if row.title else []
+  parts.append(svg.text(ends[0] - 12, y + 4, row.label, 'end'))
   if row.dots is not None:
     values = np.sort(row.dots[np.isfinite(row.dots)])
     places = np.linspace(0, values.size - 1, min(values.size, MOST_DOTS))
     values = values[places.astype(int)]
-    parts.append(dots(x(values), y + 9 + _spread(values.size, 22), 4.4))
+    parts.append(svg.dots(x(values), y + 9 + _spread(values.size, 22), 4.4))
   for one in row.marks:
     if not math.isfinite(one.value):
       continue
     at, drawn = y + one.shift, []
     if math.isfinite(one.low) and math.isfinite(one.high):
-      drawn.append(line(x(one.low), at, x(one.high), at, 'link'))
-    place = marker(one.marker, x(one.value), at, one.size)
-    drawn.append(tag('path', d=place, class_=one.kind))
-    parts += [tag('g', *drawn, class_=one.css)] if one.css else drawn
+      drawn.append(svg.line(x(one.low), at, x(one.high), at, 'link'))
+    place = svg.marker(one.marker, x(one.value), at, one.size)
+    drawn.append(svg.tag('path', d=place, class_=one.kind))
+    parts += [svg.tag('g', *drawn, class_=one.css)] if one.css else drawn
   for number, words in enumerate(row.words):
-    parts.append(text(ends[1] + 12, y + 4 + 15 * number, words))
-  return tag('g', *parts, class_=row.css or None)
+    parts.append(svg.text(ends[1] + 12, y + 4 + 15 * number, words))
+  return svg.tag('g', *parts, class_=row.css or None)
 
 
 def _rows(
   groups: Sequence[tuple[str, str, Mapping[str, Callable]]], label: str
 ) -> Markup:
   """Draw named groups of rows above one axis from 0 to 100."""
-  x = Scale(0.0, 100.0, LEFT, WIDTH - RIGHT)
+  x = svg.Scale(0.0, 100.0, LEFT, WIDTH - RIGHT)
   parts: list[Any] = []
   y = 0
   for name, css, rows in groups:
     inner = [
-      tag('rect', x=0, y=y + 5, width=10, height=10, rx=2, class_='swatch'),
-      text(17, y + 15, name, 'name'),
+      svg.tag('rect', x=0, y=y + 5, width=10, height=10, rx=2, class_='swatch'),
+      svg.text(17, y + 15, name, 'name'),
     ]
     y += NAME
     for word, draw_fn in rows.items():
-      inner.append(text(17, y + ROW / 2 + 4, word))
+      inner.append(svg.text(17, y + ROW / 2 + 4, word))
       inner.append(draw_fn(x, y + ROW / 2))
       y += ROW
     y += GAP
-    parts.append(tag('g', *inner, class_=css))
-  grid = columns(x, PERCENT, 20, y)
-  grid.append(text(WIDTH - RIGHT, y + 40, label, 'end', 'label'))
-  return drawing(WIDTH, y + 46, label, *grid, *parts)
+    parts.append(svg.tag('g', *inner, class_=css))
+  grid = svg.columns(x, PERCENT, 20, y)
+  grid.append(svg.text(WIDTH - RIGHT, y + 40, label, 'end', 'label'))
+  return svg.drawing(WIDTH, y + 46, label, *grid, *parts)
 
 
-def _cloud(x: Scale, y: float, values: np.ndarray, kind: str) -> Markup:
+def _cloud(x: svg.Scale, y: float, values: np.ndarray, kind: str) -> Markup:
   """Draw clients on a row: dots or their density, a box and the mean."""
   values = np.sort(values[np.isfinite(values)])
   if not values.size:
-    return text(x(0) + 4, y + 4, 'no client')
+    return svg.text(x(0) + 4, y + 4, 'no client')
   low, middle, high = np.percentile(values, [25, 50, 75])
+  numbers = [values.mean(), middle, low, high, values[0], values[-1]]
+  mean, median, first, last, least, most = map(svg.plain, numbers)
   words = (
-    f'{values.size:,} clients {kind}: mean {plain(values.mean())}, '
-    f'median {plain(middle)}, middle half {plain(low)} to {plain(high)}, '
-    f'all {plain(values[0])} to {plain(values[-1])}'
+    f'{values.size:,} clients {kind}: mean {mean}, median {median}, middle '
+    f'half {first} to {last}, all {least} to {most}'
   )
   place = {'x': x(low), 'y': y - 7, 'width': max(x(high) - x(low), 1.0)}
-  box = tag('rect', **place, height=14, rx=2, class_='box')
-  mean = line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
+  box = svg.tag('rect', **place, height=14, rx=2, class_='box')
+  mean = svg.line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
   if values.size > MAX_DOTS:
     counts, edges = np.histogram(values, bins=50, range=(0, 100))
     half = 11 * counts / counts.max()
-    data = shape(x((edges[1:] + edges[:-1]) / 2), y - half, y + half)
-    points = tag('path', d=data, class_='density')
+    data = svg.shape(x((edges[1:] + edges[:-1]) / 2), y - half, y + half)
+    points = svg.tag('path', d=data, class_='density')
   else:
-    points = dots(x(values), y + _spread(values.size, 18) - 9, 4.4)
-  return tag('g', tag('title', words), points, box, mean, class_=kind)
+    points = svg.dots(x(values), y + _spread(values.size, 18) - 9, 4.4)
+  return svg.tag('g', svg.tag('title', words), points, box, mean, class_=kind)
 
 
 def _spread(number: int, height: float) -> np.ndarray:
@@ -212,18 +201,22 @@ def _spread(number: int, height: float) -> np.ndarray:
   return height * (np.arange(number) * 0.618 % 1)
 
 
-def _dumbbell(x: Scale, y: float, before: float, after: float) -> Markup:
+def _dumbbell(x: svg.Scale, y: float, before: float, after: float) -> Markup:
   if not math.isfinite(after):
-    return text(x(0) + 4, y + 4, 'no client')
+    return svg.text(x(0) + 4, y + 4, 'no client')
   sides = (-10, 'end'), (10, 'start')
   if before > after:
     sides = sides[::-1]
   ends = [(after, 'mark', sides[1], ('strong',))]
   parts = []
   if math.isfinite(before):
-    parts.append(line(x(before), y, x(after), y, 'link'))
+    parts.append(svg.line(x(before), y, x(after), y, 'link'))
     ends.insert(0, (before, 'hollow', sides[0], ()))
   for value, kind, (shift, side), weight in ends:
-    parts.append(tag('path', d=marker('o', x(value), y, 5), class_=kind))
-    parts.append(text(x(value) + shift, y + 4, plain(value), side, *weight))
-  return tag('g', *parts)
+    parts.append(
+      svg.tag('path', d=svg.marker('o', x(value), y, 5), class_=kind)
+    )
+    parts.append(
+      svg.text(x(value) + shift, y + 4, svg.plain(value), side, *weight)
+    )
+  return svg.tag('g', *parts)

@@ -5,17 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.charts.svg import (
-  Scale,
-  dots,
-  drawing,
-  enclosing,
-  levels,
-  line,
-  plain,
-  tag,
-  text,
-)
+from fedjax_pfl.report.charts import svg
 
 WIDTH = 560  # in units of text that is 12 high
 CELL = 44  # height of a row of the heat map
@@ -40,29 +30,29 @@ def plot_heat_map(
   top, width = 40, (WIDTH - left) / len(columns)
   known = [value for value in cells.values() if np.isfinite(value)]
   low, high = min(known), max(known)
-  shade = Scale(low, high if high > low else low + 1, PALE, DARK)
+  shade = svg.Scale(low, high if high > low else low + 1, PALE, DARK)
   parts = [
-    text(left, 14, names[1], 'label'),
-    text(left - 8, top - 6, names[0], 'end', 'label'),
+    svg.text(left, 14, names[1], 'label'),
+    svg.text(left - 8, top - 6, names[0], 'end', 'label'),
   ]
   for at, column in enumerate(columns):
-    parts.append(text(left + (at + 0.5) * width, top - 6, column, 'middle'))
+    parts.append(svg.text(left + (at + 0.5) * width, top - 6, column, 'middle'))
   for place, row in enumerate(rows):
     y = top + place * CELL
-    parts.append(text(left - 8, y + CELL / 2 + 4, row, 'end', 'row'))
+    parts.append(svg.text(left - 8, y + CELL / 2 + 4, row, 'end', 'row'))
     for at, column in enumerate(columns):
       x, value = left + at * width, cells.get((row, column), np.nan)
       box = {'x': x + 1, 'y': y + 1, 'width': width - 2, 'height': CELL - 2}
       if np.isfinite(value):
         opacity = f'{float(shade(value)):.2f}'
-        parts.append(tag('rect', **box, class_='swatch', opacity=opacity))
+        parts.append(svg.tag('rect', **box, class_='swatch', opacity=opacity))
       if (row, column) == best:
-        parts.append(tag('rect', **box, class_='frame'))
+        parts.append(svg.tag('rect', **box, class_='frame'))
       middle = x + width / 2, y + CELL / 2 + 4
-      parts.append(text(*middle, plain(value), 'middle', 'strong'))
+      parts.append(svg.text(*middle, svg.plain(value), 'middle', 'strong'))
   height = top + len(rows) * CELL + 4
   label = f'accuracy, {names[0]} against {names[1]}'
-  return drawing(WIDTH, height, label, tag('g', *parts, class_=css))
+  return svg.drawing(WIDTH, height, label, svg.tag('g', *parts, class_=css))
 
 
 def plot_strip(
@@ -77,12 +67,12 @@ def plot_strip(
   Settings with a seed without a finite accuracy have no dot.
   """
   left, bottom = 44, STRIP - 44
-  y, marks = enclosing(accuracy, bottom, 20)
+  y, marks = svg.enclosing(accuracy, bottom, 20)
   width = (WIDTH - left) / len(axis)
-  parts = levels(y, marks, left, WIDTH)
+  parts = svg.levels(y, marks, left, WIDTH)
   for at, value in enumerate(axis):
     middle = left + (at + 0.5) * width
-    parts.append(text(middle, bottom + 20, value, 'middle'))
+    parts.append(svg.text(middle, bottom + 20, value, 'middle'))
     shown = [
       seeds
       for one, seeds in zip(values, accuracy, strict=True)
@@ -93,8 +83,8 @@ def plot_strip(
     for place, seeds in enumerate(shown):
       x = middle + (place - (len(shown) - 1) / 2) * step
       ends = float(y(seeds.min())), float(y(seeds.max()))
-      parts.append(line(x, ends[0], x, ends[1], 'link'))
-      parts.append(dots([x], [float(y(seeds.mean()))], 9))
-  parts.append(text(WIDTH, STRIP - 4, name, 'end', 'label'))
+      parts.append(svg.line(x, ends[0], x, ends[1], 'link'))
+      parts.append(svg.dots([x], [float(y(seeds.mean()))], 9))
+  parts.append(svg.text(WIDTH, STRIP - 4, name, 'end', 'label'))
   label = f'accuracy against {name}'
-  return drawing(WIDTH, STRIP, label, tag('g', *parts, class_=css))
+  return svg.drawing(WIDTH, STRIP, label, svg.tag('g', *parts, class_=css))

@@ -16,7 +16,6 @@ from fedjax_pfl.report.page.tables import (
   Table,
   duration,
   group_cell,
-  group_table,
   make_table,
   number,
   size,
@@ -26,6 +25,15 @@ from fedjax_pfl.report.page.tables import (
 MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
 RECORDED = ('data', 'version', 'commit', 'jax', 'devices')
+COST = (
+  METHOD,
+  Column('Rounds'),
+  Column('Images/s', 'median', best='max'),
+  Column('Sent down', 'all rounds', best='min'),
+  Column('Sent up', 'all rounds', best='min'),
+  Column('Both', 'a round', best='min'),
+  Column('Time', best='min'),
+)
 CLIENT = (
   METHOD,
   Column('Client'),
@@ -40,37 +48,16 @@ CLIENT = (
 
 def cost(groups: Sequence[Group]) -> Table:
   """Return bytes sent, images per second and time of each group."""
-
-  def rounds(group: Group) -> int:
-    return group.first.result['rounds']
-
-  def seconds(group: Group) -> float:
-    return np.mean([run.result['seconds'] for run in group.runs])
-
-  def each_round(group: Group) -> float:
-    return (_sent(group, 'down') + _sent(group, 'up')) / max(rounds(group), 1)
-
-  columns = [
-    (Column('Rounds'), lambda group: number(rounds(group), '{:,}')),
-    (
-      Column('Images/s', 'median', best='max'),
-      lambda group: number(_speed(group), '{:,.0f}'),
-    ),
-    (
-      Column('Sent down', 'all rounds', best='min'),
-      lambda group: size(_sent(group, 'down')),
-    ),
-    (
-      Column('Sent up', 'all rounds', best='min'),
-      lambda group: size(_sent(group, 'up')),
-    ),
-    (
-      Column('Both', 'a round', best='min'),
-      lambda group: size(each_round(group)),
-    ),
-    (Column('Time', best='min'), lambda group: duration(seconds(group))),
-  ]
-  return group_table('Cost', groups, columns)
+  rows = []
+  for group in groups:
+    down, up = (_sent(group, f'bytes_{way}') for way in ('down', 'up'))
+    rounds = group.first.result['rounds']
+    both = (down + up) / max(rounds, 1)
+    seconds = np.mean([run.result['seconds'] for run in group.runs])
+    cells = number(rounds, '{:,}'), number(_speed(group), '{:,.0f}')
+    cells += size(down), size(up), size(both), duration(seconds)
+    rows.append([group_cell(group), *cells])
+  return make_table('Cost', COST, rows)
 
 
 def clients(groups: Sequence[Group]) -> Table | None:
@@ -143,9 +130,8 @@ def _recorded(name: str, value: Any) -> Cell:
   return word(value)
 
 
-def _sent(group: Group, way: str) -> float:
+def _sent(group: Group, name: str) -> float:
   """Return the bytes of a run, the mean over seeds; NaN: not recorded."""
-  name = f'bytes_{way}'
   totals = [
     np.sum([line[name] for line in run.metrics if name in line] or [math.nan])
     for run in group.runs
@@ -155,6 +141,4 @@ def _sent(group: Group, way: str) -> float:
 
 def _speed(group: Group) -> float:
   speeds = [run.curve('images_per_second')[1] for run in group.runs]
-  return (
-    float(np.median(np.concatenate(speeds))) if len(speeds[0]) else math.nan
-  )
+  return np.median(np.concatenate(speeds)) if len(speeds[0]) else math.nan

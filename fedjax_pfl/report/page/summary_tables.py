@@ -40,6 +40,15 @@ MEASURED = {
   'mce': Column('MCE', best='min', digits=3),
   'num_clients': Column('Clients', digits=0),
 }
+CHOICES = (
+  METHOD,
+  Column('Last', best='max'),
+  Column('Validation', best='max'),
+  Column('Test best', 'no main number'),
+  Column('Chosen', 'round, view', is_number=False),
+  Column('On validation', 'examples'),
+  Column('Result', 'select', is_number=False),
+)
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
@@ -78,38 +87,16 @@ def choices(groups: Sequence[Group]) -> Table | None:
 
   A row for each group that keeps examples for choosing; None without any.
   """
-  groups = _that_have('validation', groups)
-  chosen = {
-    group.label: [run.result['validation'] for run in group.runs]
-    for group in groups
-  }
-
-  def where(group: Group) -> Cell:
-    words = [f'{one["round"]}, {one["view"]}' for one in chosen[group.label]]
-    first = chosen[group.label][0]['round']
-    return Cell('; '.join(dict.fromkeys(words)), first)
-
-  def there(group: Group) -> Cell:
-    return mean([one['validation_accuracy'] for one in chosen[group.label]])
-
-  heads = (
-    Column('Last', best='max'),
-    Column('Validation', best='max'),
-    Column('Test best', 'no main number'),
-  )
-  columns = [
-    (head, lambda group, kind=kind: _by_choice(group, kind))
-    for kind, head in zip(KINDS, heads, strict=True)
-  ]
-  columns += [
-    (Column('Chosen', 'round, view', is_number=False), where),
-    (Column('On validation', 'examples'), there),
-    (
-      Column('Result', 'select', is_number=False),
-      lambda group: word(group.first.result['select']),
-    ),
-  ]
-  return group_table('The round by validation', groups, columns)
+  rows = []
+  for group in _that_have('validation', groups):
+    chosen = [run.result['validation'] for run in group.runs]
+    words = dict.fromkeys(f'{one["round"]}, {one["view"]}' for one in chosen)
+    there = mean([one['validation_accuracy'] for one in chosen])
+    cells = [_by_choice(group, kind) for kind in KINDS]
+    cells += [Cell('; '.join(words), chosen[0]['round']), there]
+    select = word(group.first.result['select'])
+    rows.append([group_cell(group), *cells, select])
+  return make_table('The round by validation', CHOICES, rows) if rows else None
 
 
 def unseen_clients(groups: Sequence[Group]) -> Table | None:
