@@ -9,6 +9,8 @@ from helpers import refused
 
 import fedjax_pfl as pfl
 from experiments.commandline import read_settings
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import private_names
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
@@ -50,13 +52,8 @@ def build(task, hp):
       )
       return task.loss(params, batch, rng)
 
-    params, info = local_training.fit(
-      loss,
-      server.params,
-      data,
-      rng,
-      tx=hp.train.sgd(server.round),
-      batching=hp.train.batching(task),
+    params, info = hp.train.fit(
+      task, server.params, data, rng, server.round, loss
     )
     return client, params, info.metrics()
 
@@ -64,6 +61,23 @@ def build(task, hp):
     task, hp.train, hp.finetune, local_update
   )
   return (Stage('fednap', hp.train.rounds, algorithm),)
+'''
+FEDBN = '''
+"""FedBN: normalisation layers stay with their clients."""
+
+from fedjax_pfl.algorithms.fedavg import HParams
+from fedjax_pfl.client import global_model
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import NORM, Stage
+
+PRIVATE_LEAVES = (NORM,)
+
+
+def build(task, hp):
+  algorithm = global_model.averaging_of_part(
+    task, hp.train, hp.finetune, shared=trees.invert(task.is_norm)
+  )
+  return (Stage('fedbn', hp.train.rounds, algorithm),)
 '''
 
 
@@ -117,6 +131,21 @@ def test_a_program_of_ones_own_loads_it(method):
   assert own.build(task, own.HParams())[0].name == 'fednap'
 
 
+def test_fedbn_is_a_file_whose_clients_keep_their_normalisation(tmp_path):
+  path = tmp_path / 'bn.py'
+  path.write_text(FEDBN)
+  own = pfl.algorithm(f'{path}:FedBN')
+  task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
+  algorithm = own.build(task, own.HParams())[0].algorithm
+  server = jax.eval_shape(algorithm.init_server, jax.random.key(0))
+  client = jax.eval_shape(algorithm.init_client, server, None, None)
+  down = jax.eval_shape(algorithm.download, server, client)
+  private = private_names(own.PRIVATE_LEAVES, task)
+  assert trees.leaf_names(client) == private
+  assert private[:2] == ['bn1/bias', 'bn1/scale'] and len(private) == 6
+  assert not {*private} & {*trees.leaf_names(down.params)}
+
+
 @pytest.mark.parametrize(
   ('old', 'new', 'words'),
   [
@@ -125,7 +154,7 @@ def test_a_program_of_ones_own_loads_it(method):
     ('(NamedTuple):', ':', 'no NamedTuple HParams'),
     ('  finetune: perso', '  other: perso', 'without finetune: Finetuning'),
     ('return (Stage(', 'return [Stage(', 'build that returns list'),
-    ('hp.train.sgd', 'hp.train.sdg', "no attribute 'sdg'"),
+    ('hp.train.fit', 'hp.train.fti', "no attribute 'fti'"),
     ('info.metrics()', "{'loss': 0.0}", 'the metrics loss in fednap'),
     ('return client, params', 'return rng, params', 'another kind of client'),
     ('hp.nap == 0', '(1 // 0) == 0', 'nap.py, line 2'),
