@@ -59,14 +59,20 @@ def _prepared(name: str, shape: Shape) -> Source:
 
   def load(where: Where) -> Dataset:
     root = data_root(where.data_dir)
-    if available(where):
-      return _checked(stored_arrays.read_prepared(name, root), shape)
-    ready = [
-      one
-      for one in ('digits', 'synthetic', *PREPARED)
-      if SOURCES[one].available(where)
-    ]
-    raise stored_arrays.not_prepared(name, root, choices=ready)
+    if not available(where):
+      known = 'digits', 'synthetic', *PREPARED
+      ready = [one for one in known if SOURCES[one].available(where)]
+      raise stored_arrays.not_prepared(name, root, choices=ready)
+    dataset = stored_arrays.read_prepared(name, root)
+    found = Shape(dataset.train.x.shape[1:], dataset.num_classes)
+    if found != shape:
+      raise bad_input(
+        'data_dir',
+        got=f'{name} with images {found}',
+        expected=f'images {shape}',
+        cause='another data set, or another version of it, under this name',
+      )
+    return dataset
 
   return Source(lambda where: shape, load, available)
 
@@ -76,25 +82,6 @@ def _find_folder(where: Where) -> pathlib.Path:
   if not (root / 'train').is_dir():
     raise image_folder.not_a_folder(root, 'without train/')
   return root
-
-
-def _checked(dataset: Dataset, shape: Shape) -> Dataset:
-  """Return the image set; refuse one of other images or classes."""
-  (x, y), test = dataset.train, dataset.test
-  low, high = min(y.min(), test.y.min()), max(y.max(), test.y.max())
-  fits = x.shape[1:] == test.x.shape[1:] == shape.image_shape
-  if not fits or dataset.num_classes != shape.num_classes:
-    got = f'{dataset.name} with images {x.shape[1:]}'
-  elif low < 0 or high >= shape.num_classes:
-    got = f'{dataset.name} with labels up to {high}'
-  else:
-    return dataset
-  raise bad_input(
-    'data_dir',
-    got=got,
-    expected=f'images {shape.image_shape} of {shape.num_classes} classes',
-    cause='another data set, or another version of it, under this name',
-  )
 
 
 SOURCES = {

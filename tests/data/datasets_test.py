@@ -23,12 +23,12 @@ from fedjax_pfl.data.stored_arrays import (
 from fedjax_pfl.data.transforms import RECIPES
 
 
-def small_set(name='cifar10', shape=(32, 32, 3), labels=10, num_classes=10):
+def small_set(name='cifar10', shape=(32, 32, 3), num_classes=10):
   rng = np.random.default_rng(0)
   splits = (
     Images(
       rng.integers(0, 256, (size, *shape), np.uint8),
-      np.arange(size, dtype=np.int32) % labels,
+      np.arange(size, dtype=np.int32) % 10,
     )
     for size in (30, 12)
   )
@@ -121,9 +121,8 @@ def test_unknown_name_sentence(function):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    ({'shape': (16, 16, 3)}, 'images (16, 16, 3)'),
-    ({'labels': 11}, 'labels up to 10'),
-    ({'num_classes': 11}, 'of 10 classes'),
+    ({'shape': (16, 16, 3)}, 'image_shape=(16, 16, 3)'),
+    ({'num_classes': 11}, 'num_classes=11'),
   ],
 )
 def test_another_set_under_this_name_sentence(tmp_path, changes, words):

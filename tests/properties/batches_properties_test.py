@@ -96,17 +96,19 @@ def test_halves_have_every_example_once(counts, seed):
     )
 
 
-@given(st.sampled_from([(12, 5), (9, 9)]), SEEDS)
-def test_a_cohort_is_distinct_sorted_and_of_its_size(sizes, seed):
-  num_clients, size = sizes
-  cohort = np.asarray(sample_cohort(KEY(seed), num_clients, size))
-  assert cohort.shape == (size,)
+@given(
+  st.sampled_from([(12, 5), (9, 9)]),
+  SEEDS,
+  st.integers(1, 10_000),
+  st.floats(0, 1, exclude_min=True),
+)
+def test_a_cohort_is_distinct_sorted_and_of_its_size(
+  sizes, seed, num_clients, fraction
+):
+  cohort = np.asarray(sample_cohort(KEY(seed), *sizes))
+  assert cohort.shape == sizes[1:]
   assert (np.diff(cohort) > 0).all()
-  assert cohort[0] >= 0 and cohort[-1] < num_clients
-
-
-@given(st.integers(1, 10_000), st.floats(0, 1, exclude_min=True))
-def test_a_cohort_is_never_empty_and_never_more_than_all(clients, fraction):
-  size = cohort_size(clients, fraction)
-  assert 1 <= size <= clients
-  assert size <= max(clients * fraction, 1) < size + 1
+  assert cohort[0] >= 0 and cohort[-1] < sizes[0]
+  size = cohort_size(num_clients, fraction)
+  assert 1 <= size <= num_clients
+  assert size <= max(num_clients * fraction, 1) < size + 1

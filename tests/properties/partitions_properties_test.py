@@ -42,14 +42,19 @@ def semantic(draw, num_clients, num_classes, size):
 
 
 BETAS = st.floats(1e-3, 1e3)
+
+
+def nothing(draw, num_clients, num_classes, size):
+  return {}
+
+
 # Settings that a way may have, given clients, classes and examples.
 SETTINGS = {
   'shards': equal_blocks,
   'pathological': equal_blocks,
-  'iid': lambda draw, clients, classes, size: {},
-  'dirichlet': lambda draw, clients, classes, size: {
-    'dirichlet_beta': draw(BETAS)
-  },
+  'iid': nothing,
+  'natural': nothing,
+  'dirichlet': lambda draw, *_: {'dirichlet_beta': draw(BETAS)},
   'dirichlet_capped': lambda draw, clients, classes, size: {
     'dirichlet_beta': draw(st.floats(0.5, 10)),
     'dirichlet_min_size': draw(st.integers(1, max(1, size // clients // 2))),
@@ -59,17 +64,9 @@ SETTINGS = {
   },
   'unbalanced': unbalanced,
   'semantic': semantic,
-  'natural': lambda draw, clients, classes, size: {},
 }
 every_way = pytest.mark.parametrize('name', PARTITIONS)
-COMPLETE = (
-  'natural',
-  'shards',
-  'pathological',
-  'dirichlet',
-  'dirichlet_capped',
-  'classes',
-)
+COMPLETE = {*SETTINGS} - {'iid', 'unbalanced', 'semantic'}
 
 
 def check_clients(
@@ -161,22 +158,16 @@ def test_every_partition_has_settings_here():
 
 @every_way
 @given(data=st.data())
-def test_rows_are_dealt_once(name, data):
+def test_rows_are_dealt_once_and_clients_are_as_documented(name, data):
   labels, settings = data.draw(arguments(name))
-  for y, indices in zip(labels, divide(name, labels, **settings), strict=True):
+  both = divide(name, labels, **settings)
+  for y, indices in zip(labels, both, strict=True):
     assert len(indices) == settings['num_clients']
     assert all(rows.dtype == np.int64 for rows in indices)
     dealt = np.bincount(np.concatenate(indices), minlength=len(y))
     assert len(dealt) == len(y) and dealt.max() <= 1
     assert dealt.all() or name not in COMPLETE
-
-
-@every_way
-@given(data=st.data())
-def test_clients_are_as_documented(name, data):
-  labels, settings = data.draw(arguments(name))
-  train, _ = divide(name, labels, **settings)
-  check_clients(name, labels[0], train, **settings)
+  check_clients(name, labels[0], both[0], **settings)
 
 
 @every_way

@@ -51,25 +51,16 @@ def masked(draw):
 
 
 @given(masked())
-def test_combine_undoes_select(pair):
+def test_two_parts_are_the_whole_in_leaves_and_bytes(pair):
   tree, mask = pair
   part = trees.select(tree, mask)
   rest = trees.select(tree, trees.invert(mask))
-  assert_same_bits(trees.combine(part, rest), tree)
-  assert_same_bits(trees.combine(rest, part), tree)
-  assert_same_bits(trees.combine(part, tree), tree)
-
-
-@given(masked())
-def test_a_part_has_the_leaves_and_the_bytes_under_its_mask(pair):
-  tree, mask = pair
-  part = trees.select(tree, mask)
-  hits = jax.tree.leaves(mask)
-  names = trees.leaf_names(tree)
+  for one, other in ((part, rest), (rest, part), (part, tree)):
+    assert_same_bits(trees.combine(one, other), tree)
+  hits, names = jax.tree.leaves(mask), trees.leaf_names(tree)
   assert len(set(names)) == len(names) == len(hits)
   own = [name for name, hit in zip(names, hits, strict=True) if hit]
   assert trees.leaf_names(part) == own
-  rest = trees.select(tree, trees.invert(mask))
   size = sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
   assert trees.num_bytes(part) + trees.num_bytes(rest) == size
 
@@ -105,34 +96,27 @@ WEIGHTS = st.lists(
 STACKED = tree_of(arrays(lead=(ROWS,), dtypes=(np.float32,)))
 
 
-@given(STACKED, WEIGHTS)
-def test_the_weighted_mean_is_numpys(stacked, weights):
-  """Rows without weight may hold anything finite."""
-  weights = np.array(weights, np.float32)
-  got = trees.weighted_mean(stacked, weights)
-  for mean, leaf in zip(
-    jax.tree.leaves(got), jax.tree.leaves(stacked), strict=True
-  ):
-    want = np.average(leaf.astype(float), axis=0, weights=weights)
-    np.testing.assert_allclose(mean, want, rtol=1e-5, atol=1e-5)
-    assert mean.dtype == leaf.dtype and mean.shape == leaf.shape[1:]
-
-
 @given(
   STACKED,
   WEIGHTS,
   st.lists(st.integers(0, 2), min_size=ROWS, max_size=ROWS),
 )
-def test_the_mean_of_a_segment_is_numpys(stacked, weights, segments):
+def test_means_are_numpys(stacked, weights, segments):
+  """Of all rows, and of those of a segment, or what is there without any."""
   weights, segments = np.array(weights, np.float32), np.array(segments)
   other = jax.tree.map(lambda leaf: leaf[:3] + 1, stacked)
-  got = trees.segment_mean(stacked, weights, segments, other)
-  for means, leaf, rest in zip(
-    *map(jax.tree.leaves, (got, stacked, other)), strict=True
+  got = (
+    trees.weighted_mean(stacked, weights),
+    trees.segment_mean(stacked, weights, segments, other),
+  )
+  for mean, means, leaf, rest in zip(
+    *map(jax.tree.leaves, (*got, stacked, other)), strict=True
   ):
+    want = np.average(leaf.astype(float), axis=0, weights=weights)
+    np.testing.assert_allclose(mean, want, rtol=1e-5, atol=1e-5)
+    assert mean.dtype == leaf.dtype and mean.shape == leaf.shape[1:]
     for segment in range(3):
-      own = segments == segment
-      want = rest[segment]
+      own, want = segments == segment, rest[segment]
       if weights[own].any():
         want = np.average(leaf[own], axis=0, weights=weights[own])
       np.testing.assert_allclose(means[segment], want, rtol=1e-5, atol=1e-5)
