@@ -14,14 +14,20 @@ from fedjax_pfl.data.datasets import (
   peek,
   peek_dtype,
 )
-from fedjax_pfl.data.images import IMAGE, Dataset, Images, Shape
+from fedjax_pfl.data.images import (
+  IMAGE,
+  Dataset,
+  Images,
+  Shape,
+  scale_images,
+  scale_shape,
+)
 from fedjax_pfl.data.partition import (
   PARTITIONS,
   TEST_PARTITIONS,
   fingerprint,
   partition,
 )
-from fedjax_pfl.data.resize import scale_images, scale_shape
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 from fedjax_pfl.data.transforms import (
   PREPROCESSINGS,

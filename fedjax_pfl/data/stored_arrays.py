@@ -124,6 +124,7 @@ def not_prepared(
   name: str, root: pathlib.Path, choices: Iterable[str]
 ) -> BadInput:
   """Return the exception with the folder and the command to prepare it."""
+  place = shlex.quote(str(root))
   return bad_input(
     'dataset',
     got=f'{name}, which {root / name} does not hold',
@@ -131,12 +132,5 @@ def not_prepared(
     choices=choices,
     cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir=...) '
     'or that were never prepared. Where there is a network, run: '
-    f'{prepare_command(name, root)}',
-  )
-
-
-def prepare_command(name: str, root: pathlib.Path) -> str:
-  """Return the command that downloads and prepares an image set."""
-  return (
-    f'python experiments/prepare.py {name} --data_dir={shlex.quote(str(root))}'
+    f'python experiments/prepare.py {name} --data_dir={place}',
   )
