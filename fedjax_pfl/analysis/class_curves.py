@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedjax_pfl.analysis.charts import chart
-from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
-from fedjax_pfl.analysis.own_classes import (
+from fedjax_pfl.analysis.id_ood import (
   TITLES,
   Split,
   owned_classes,
   split_accuracy,
 )
+from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
 from fedjax_pfl.analysis.replay import evenly_spaced, replay
 from fedjax_pfl.core import progress
 from fedjax_pfl.report.charts import picture

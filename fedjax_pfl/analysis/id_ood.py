@@ -1,13 +1,16 @@
 """Accuracy on a client's own classes and on others (FedBABU, Table 20).
 
-ID: classes of which the client has training examples; OOD: all others. Each
-view is evaluated once on all test examples of a client, own classes and others
-in the same batches, so that they share the statistics of BatchNorm. A client
-whose tests are all of its own classes has no accuracy on others: NaN.
+  acc_ID  = 100 sum_{c in O} correct_c / sum_{c in O} count_c
+  acc_OOD = the same for c not in O,     O = the client's training classes
+
+Each view is evaluated once on all test examples of a client, own classes and
+others in the same batches, so that they share the statistics of BatchNorm. A
+client whose tests are all of its own classes has no accuracy on others: NaN.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,16 +21,11 @@ from fedjax_pfl.analysis.open_run import (
   Options,
   load_states,
 )
-from fedjax_pfl.analysis.own_classes import (
-  TITLES,
-  Split,
-  owned_classes,
-  split_accuracy,
-)
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.target import target_kind
-from fedjax_pfl.core.types import Key
+from fedjax_pfl.core.types import ClientData, Key
+from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
 from fedjax_pfl.report.charts import picture
@@ -41,6 +39,16 @@ from fedjax_pfl.training.state import random_streams
 
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
 BLOCK = 10  # clients evaluated between two updates of the progress bar
+
+
+class Split(NamedTuple):
+  """Accuracies in percent; NaN where there is no such test example."""
+
+  own: np.ndarray  # [...] on the client's own classes: ID
+  other: np.ndarray  # [...] on all other classes: OOD
+
+
+TITLES = Split('classes of the client', 'all other classes')
 
 
 def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
@@ -124,6 +132,34 @@ def score_by_class(
     on_progress=on_progress,
   )
   return scores, owned_classes(experiment.train, num_classes)
+
+
+# ---- Own classes and others --------------------------------------------------
+
+
+def owned_classes(data: ClientData, num_classes: int) -> np.ndarray:
+  """Return whether client k has a training example of class c: [K, Y]."""
+  return label_counts_of_clients(data, num_classes) > 0
+
+
+def split_accuracy(
+  correct: np.ndarray, count: np.ndarray, owned: np.ndarray
+) -> Split:
+  """Return the accuracies on owned and on other classes: [..., Y] -> [...].
+
+  The three arrays need only broadcast: one count may serve many clients.
+  """
+
+  def accuracy(chosen):
+    hits = np.sum(np.where(chosen, correct, 0), -1)
+    total = np.sum(np.where(chosen, count, 0), -1)
+    return np.where(total > 0, 100.0 * hits / np.maximum(total, 1), np.nan)
+
+  owned = np.asarray(owned, bool)
+  return Split(accuracy(owned), accuracy(~owned))
+
+
+# ---- The figure --------------------------------------------------------------
 
 
 def _mean_and_std(values: np.ndarray) -> str:

@@ -79,22 +79,30 @@ def paired_difference(
   >>> one.mean, one.low, one.high, one.sign
   (5.0, 5.0, 5.0, 1)
   """
-  assert len(ours) == len(theirs) > 0, (len(ours), len(theirs))
-  differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-  differences = [one[~np.isnan(one)] for one in differences]
-  if not all(one.size for one in differences):
+  differences = [
+    gap[~np.isnan(gap)]
+    for gap in (a - b for a, b in zip(ours, theirs, strict=True))
+  ]
+  if not all(gap.size for gap in differences):
     return Difference(math.nan)
-  rng = np.random.default_rng(seed)
-  num_seeds = len(differences)
-  drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
+  rng, drawn = _draw_seeds(len(differences), seed)
   means = np.empty(drawn.shape)
-  for place, values in enumerate(differences):
-    times = int((drawn == place).sum())
-    clients = rng.integers(0, values.size, (times, values.size))
-    means[drawn == place] = values[clients].mean(axis=1)
-  low, high = np.percentile(means.mean(axis=1), ENDS)
-  mean = float(np.mean([one.mean() for one in differences]))
-  return Difference(mean, float(low), float(high))
+  for place, gap in enumerate(differences):
+    size = (int((drawn == place).sum()), gap.size)
+    clients = rng.integers(0, gap.size, size)
+    means[drawn == place] = gap[clients].mean(axis=1)
+  low, high = np.percentile(means.mean(axis=1), ENDS).tolist()
+  return Difference(
+    float(np.mean([gap.mean() for gap in differences])), low, high
+  )
+
+
+def _draw_seeds(
+  number: int, seed: int
+) -> tuple[np.random.Generator, np.ndarray]:
+  """Return the generator, and the places of the drawn seeds [R, S]."""
+  rng = np.random.default_rng(seed)
+  return rng, rng.integers(0, number, (NUM_RESAMPLES, number))
 
 
 # ---- Many methods ------------------------------------------------------------
@@ -129,8 +137,7 @@ def simultaneous_differences(
   A client with NaN, one without test examples, is left out of its seed.
   """
   number, num_seeds, _ = differences.shape
-  rng = np.random.default_rng(seed)
-  drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
+  rng, drawn = _draw_seeds(num_seeds, seed)
   resampled = np.empty((number, *drawn.shape))  # [M, R, S]
   means = np.empty((number, num_seeds))
   for place in range(num_seeds):
@@ -142,8 +149,7 @@ def simultaneous_differences(
     times = rng.multinomial(size, shares, int(is_drawn.sum()))
     resampled[:, is_drawn] = values @ times.T / size
     means[:, place] = values.mean(1)
-  mean = means.mean(1)
-  totals = resampled.mean(2)  # [M, R]
+  mean, totals = means.mean(1), resampled.mean(2)  # [M], [M, R]
   sigma = totals.std(1)
   sigma = np.where(sigma > NOTHING, sigma, 0.0)
   scale = np.where(sigma > 0, sigma, np.inf)
@@ -178,19 +184,30 @@ def stated_difference(seeds: Sequence[Sequence[Score]]) -> Difference:
   """
   assert seeds and all(seeds)
   sums = [sum(one.sign * one.mean for one in scores) for scores in seeds]
-  mean = float(np.mean(sums))
+  mean, number = float(np.mean(sums)), len(seeds)
   every = [one for scores in seeds for one in scores]
-  if len(seeds) >= MIN_SEEDS:
-    return Difference(mean, *_over_seeds(sums), OVER_SEEDS)
-  if all(one.clients is not None for one in every):
+  if number >= MIN_SEEDS:
+    from scipy.special import stdtrit  # quantile of Student's t
+
+    error = float(np.std(sums, ddof=1)) / math.sqrt(number)
+    half, kind = float(stdtrit(number - 1, 0.975)) * error, OVER_SEEDS
+  elif all(one.clients is not None for one in every):
     groups = differences_by_client(every)
     if any(group.size < 2 for group in groups):
       return Difference(mean)
-    return Difference(mean, *_redrawn(groups, len(seeds)), PAIRED)
-  if not all(one.size for one in every):
+    # Seeds of one partition have the same clients, which are drawn together;
+    # those of other partitions independently.
+    drawn = sum(
+      resampled_means(group, seed=place) for place, group in enumerate(groups)
+    )
+    return Difference(
+      mean, *np.percentile(drawn / number, ENDS).tolist(), PAIRED
+    )
+  elif not all(one.size for one in every):
     return Difference(mean)
-  half = NORMAL * math.sqrt(sum(map(_variance, every))) / len(seeds)
-  kind = OVER_IMAGES if every[0].std is None else UNPAIRED
+  else:
+    half = NORMAL * math.sqrt(sum(map(_variance, every))) / number
+    kind = OVER_IMAGES if every[0].std is None else UNPAIRED
   return Difference(mean, mean - half, mean + half, kind)
 
 
@@ -199,33 +216,10 @@ def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
 
   Clients without an accuracy in one of the methods are left out.
   """
-  assert all(one.clients is not None for one in scores)
   groups: dict[str, np.ndarray] = {}
   for one in scores:
-    signed = one.sign * one.clients
-    groups[one.data] = groups.get(one.data, 0.0) + signed
+    groups[one.data] = groups.get(one.data, 0.0) + one.sign * one.clients
   return [group[np.isfinite(group)] for group in groups.values()]
-
-
-def _over_seeds(sums: Sequence[float]) -> tuple[float, float]:
-  from scipy.special import stdtrit  # quantile of Student's t
-
-  error = float(np.std(sums, ddof=1)) / math.sqrt(len(sums))
-  half = float(stdtrit(len(sums) - 1, 0.975)) * error
-  middle = float(np.mean(sums))
-  return middle - half, middle + half
-
-
-def _redrawn(
-  groups: Sequence[np.ndarray], num_seeds: int
-) -> tuple[float, float]:
-  # Seeds of one partition have the same clients, which are drawn together;
-  # those of other partitions independently.
-  drawn = sum(
-    resampled_means(group, seed=place) for place, group in enumerate(groups)
-  )
-  low, high = np.percentile(drawn / num_seeds, ENDS)
-  return float(low), float(high)
 
 
 def _variance(one: Score) -> float:

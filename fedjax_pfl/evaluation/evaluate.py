@@ -121,17 +121,22 @@ def make_evaluate(
     }
     return scores, {name: models[name] for name in views if keep_models}
 
+  def on_mesh(shared, client, client_id):
+    return None, (), one_client(shared, client, client_id, client_id)
+
   @jax.jit
   def evaluate(server, clients, ids, places, train, test, key):
     shared = server, train, test, key
-    if mesh is not None:
-      return _evaluate_on_mesh(
-        one_client, shared, clients, ids, clients_per_chunk, mesh
+    if mesh is None:
+      rows = trees.gather(clients, places), ids, places
+      return map_chunks(
+        lambda row: one_client(shared, *row), rows, clients_per_chunk
       )
-    rows = trees.gather(clients, places), ids, places
-    return map_chunks(
-      lambda row: one_client(shared, *row), rows, clients_per_chunk
-    )
+    deal = deal_as_given(ids, mesh.size)
+    padded = pad_rows(clients, num_places(train.count.shape[0], mesh.size))
+    return map_on_mesh(
+      on_mesh, shared, padded, deal, deal.ids, clients_per_chunk, mesh
+    )[-1]
 
   def evaluate_rows(server, clients, ids, train, test, key):
     places = ids
@@ -145,19 +150,6 @@ def make_evaluate(
     return evaluate(server, clients, ids, places, train, test, key)
 
   return evaluate_rows
-
-
-def _evaluate_on_mesh(one_client, shared, clients, ids, chunk, mesh):
-  """Return what one_client returns for `ids`, on all devices of the mesh."""
-  train = shared[1]
-
-  def run(shared, client, client_id):
-    return None, (), one_client(shared, client, client_id, client_id)
-
-  deal = deal_as_given(ids, mesh.size)
-  padded = pad_rows(clients, num_places(train.count.shape[0], mesh.size))
-  _, _, results = map_on_mesh(run, shared, padded, deal, deal.ids, chunk, mesh)
-  return results
 
 
 def evaluate_clients(

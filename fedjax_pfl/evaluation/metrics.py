@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedjax_pfl.core.algorithm import View
@@ -40,16 +41,6 @@ class Tally(NamedTuple):
   top5: Array  # []
   loss: Array  # []
   bins: calibration.Bins
-
-
-class Measures(NamedTuple):
-  """The metrics of one set of examples; shares from 0 to 1, not percentages."""
-
-  accuracy: Array  # []
-  top5: Array
-  loss: Array
-  ece: Array
-  mce: Array
 
 
 class ClassScores(NamedTuple):
@@ -74,23 +65,12 @@ def score_view(
     batch = tally(logits, y, real, num_bins)
     return jax.tree.map(lambda a, b: a + b.astype(a.dtype), carry, batch)
 
-  rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
-  none = jnp.zeros((), jnp.int32)
-  dtype = float_dtype(rows)
+  none, dtype = jnp.zeros((), jnp.int32), _dtype(normalise, test)
   bins = calibration.empty(num_bins, dtype)
-  total = fold_batches(
-    add,
-    Tally(none, none, jnp.zeros((), dtype), bins),
-    predict,
-    view,
-    test,
-    normalise,
-    batch_size,
-  )
-  mean = measures(total, test.count)
-  return Scores(
-    total.correct, test.count, mean.loss, total.top5, mean.ece, mean.mce
-  )
+  start = Tally(none, none, jnp.zeros((), dtype), bins)
+  total = fold_batches(add, start, predict, view, test, normalise, batch_size)
+  _, _, loss, *errors = shares(total, test.count)
+  return Scores(total.correct, test.count, loss, total.top5, *errors)
 
 
 def score_batches(
@@ -112,35 +92,29 @@ def score_batches(
   def add(carry, logits, y, real):
     sums, number = carry
     seen = jnp.sum(real, dtype=jnp.int32)
-    batch = measures(tally(logits, y, real, num_bins), seen)
+    batch = shares(tally(logits, y, real, num_bins), seen)
     counts = (seen == batch_size) if full_only else (seen > 0)
-    sums = jax.tree.map(
-      lambda a, b: a + jnp.where(counts, b, 0).astype(a.dtype), sums, batch
+    sums = tuple(
+      a + jnp.where(counts, b, 0).astype(a.dtype)
+      for a, b in zip(sums, batch, strict=True)
     )
     return sums, number + counts
 
-  rows = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
-  zero = jnp.zeros((), float_dtype(rows))
-  start = Measures(*[zero] * len(Measures._fields))
+  zero = jnp.zeros((), _dtype(normalise, test))
+  start = (zero,) * 5, jnp.zeros((), jnp.int32)
   sums, number = fold_batches(
-    add,
-    (start, jnp.zeros((), jnp.int32)),
-    predict,
-    view,
-    test,
-    normalise,
-    batch_size,
+    add, start, predict, view, test, normalise, batch_size
   )
-  mean = jax.tree.map(lambda total: total / jnp.maximum(number, 1), sums)
+  correct, top5, loss, *errors = (
+    total / jnp.maximum(number, 1) for total in sums
+  )
   seen = number * batch_size if full_only else test.count
-  return Scores(
-    mean.accuracy * seen,
-    test.count,
-    mean.loss,
-    mean.top5 * seen,
-    mean.ece,
-    mean.mce,
-  )
+  return Scores(correct * seen, test.count, loss, top5 * seen, *errors)
+
+
+def _dtype(normalise: Transform, test: ClientData) -> np.dtype:
+  """Return the float type of the model's inputs."""
+  return float_dtype(jax.eval_shape(normalise, test.x[:1], jax.random.key(0)))
 
 
 SCORINGS: dict[str, Callable[..., Scores]] = {
@@ -179,18 +153,15 @@ def is_in_top_k(logits: Array, y: Array, k: int = TOP_K) -> Array:
   return jnp.sum(beaten, -1) >= num_classes - k
 
 
-def measures(total: Tally, count: Array) -> Measures:
-  """Return the metrics of `count` examples; 0 without examples."""
-  ece, mce = calibration.errors(total.bins)
+def shares(total: Tally, count: Array) -> tuple[Array, ...]:
+  """Return accuracy, top5, loss, ece and mce of `count` examples; 0 of none.
+
+  All are from 0 to 1, not percentages, but for the loss.
+  """
   # In the dtype of the losses: JAX would turn integers into float32.
   number = jnp.maximum(count, 1).astype(total.loss.dtype)
-  return Measures(
-    total.correct / number,
-    total.top5 / number,
-    total.loss / number,
-    ece,
-    mce,
-  )
+  means = (part / number for part in (total.correct, total.top5, total.loss))
+  return *means, *calibration.errors(total.bins)
 
 
 def score_classes(

@@ -52,34 +52,32 @@ def all_logits(
   """Return the logits of all rows of a client [N, Y]; 0 where padded."""
   number = test.index.shape[0]
   size = min(batch_size, number)
-  steps = -(-number // size)
 
   def add(carry, logits, y, real):
     position, rows = carry
     logits = jnp.where(real[:, None], logits, 0)
-    return position + 1, lax.dynamic_update_index_in_dim(
-      rows, logits, position, 0
-    )
+    rows = lax.dynamic_update_index_in_dim(rows, logits, position, 0)
+    return position + 1, rows
 
-  x = jax.eval_shape(normalise, test.x[:1], jax.random.key(0))
-  x = jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype)
-  mask = jax.ShapeDtypeStruct((size,), float_dtype(x))
-  shape = jax.eval_shape(predict, view, x, mask)
-  start = jnp.zeros((steps, *shape.shape), shape.dtype)  # [steps, B, Y]
-  _, rows = fold_batches(
-    *(add, (jnp.zeros((), jnp.int32), start)),
-    *(predict, view, test, normalise, batch_size),
-  )
+  def first_batch(view, x):
+    x = normalise(x, jax.random.key(0))
+    return predict(view, x, jnp.zeros(size, float_dtype(x)))
+
+  x = jax.ShapeDtypeStruct((size, *test.x.shape[1:]), test.x.dtype)
+  shape = jax.eval_shape(first_batch, view, x)
+  start = jnp.zeros((-(-number // size), *shape.shape), shape.dtype)
+  carry = jnp.zeros((), jnp.int32), start  # [batches, B, Y]
+  _, rows = fold_batches(add, carry, predict, view, test, normalise, batch_size)
   return rows.reshape(-1, rows.shape[-1])[:number]
 
 
 def check_metrics(metrics: Metrics, num_classes: int) -> None:
   """Refuse what is no function, or returns no number."""
-  rows = 3
+  number = jnp.result_type(float)
   given = (
-    jax.ShapeDtypeStruct((rows, num_classes), jnp.result_type(float)),
-    jax.ShapeDtypeStruct((rows,), jnp.int32),
-    jax.ShapeDtypeStruct((rows,), jnp.result_type(float)),
+    jax.ShapeDtypeStruct((3, num_classes), number),
+    jax.ShapeDtypeStruct((3,), jnp.int32),
+    jax.ShapeDtypeStruct((3,), number),
   )
   for name, metric in metrics.items():
     got = type(metric).__name__
@@ -92,8 +90,15 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
         'function another name',
       )
     if callable(metric):
-      out = _shape_of(metric, given)
-      if _is_number(out):
+      out = user_code.call(
+        'metrics',
+        lambda metric=metric: jax.eval_shape(metric, *given),
+        of=metric,
+        cause='other arguments, or numpy and `if` on arrays that are traced: '
+        'use jnp and jnp.where',
+      )
+      is_array = isinstance(out, jax.ShapeDtypeStruct) and out.shape == ()
+      if is_array and jnp.issubdtype(out.dtype, jnp.number):
         continue
       got = f'{name} that returns {user_code.describe(out)}'
     raise bad_input(
@@ -104,18 +109,3 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
       cause='a number for each example: return (mask * values).sum() / '
       'mask.sum()',
     )
-
-
-def _shape_of(metric: Metric, given: tuple) -> PyTree:
-  return user_code.call(
-    'metrics',
-    lambda: jax.eval_shape(metric, *given),
-    of=metric,
-    cause='other arguments, or numpy and `if` on arrays that are traced: use '
-    'jnp and jnp.where',
-  )
-
-
-def _is_number(out: PyTree) -> bool:
-  is_array = isinstance(out, jax.ShapeDtypeStruct)
-  return is_array and out.shape == () and jnp.issubdtype(out.dtype, jnp.number)

@@ -35,15 +35,9 @@ def other_measures(scores: Scores) -> dict[str, np.ndarray]:
   Those that are None in the scores are left out.
   """
   measures = {
-    'top5': scores.top5,
-    'loss': scores.loss,
-    'ece': scores.ece,
-    'mce': scores.mce,
-  }
-  measures = {
-    name: np.asarray(values, np.float64)
-    for name, values in measures.items()
-    if values is not None
+    name: np.asarray(getattr(scores, name), np.float64)
+    for name in ('top5', 'loss', 'ece', 'mce')
+    if getattr(scores, name) is not None
   }
   if 'top5' in measures:
     measures['top5'] *= 100 / np.maximum(scores.count, 1)
@@ -91,26 +85,33 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   accuracy = accuracies(scores, train_count)
   is_used = ~np.isnan(accuracy)
   used = np.sort(accuracy[is_used])
-  counts = {'num_clients': used.size, 'num_left_out': accuracy.size - used.size}
-  others, own = other_measures(scores), own_measures(scores, is_used)
-  if not used.size:
-    names = ('mean', 'std', 'pooled', 'worst_decile', *others)
-    return {
-      **dict.fromkeys((*names, *own), math.nan),
-      'interval': [math.nan] * 2,
-    } | counts
-  correct = np.asarray(scores.correct)[is_used]
-  count = np.asarray(scores.count)[is_used]
+  correct, count = (
+    np.asarray(one)[is_used] for one in (scores.correct, scores.count)
+  )
+  numbers = dict.fromkeys(('mean', 'std', 'pooled', 'worst_decile'), math.nan)
+  numbers['interval'] = [math.nan] * 2
+  others = other_measures(scores)
+  numbers |= dict.fromkeys(others, math.nan)
+  if used.size:
+    numbers |= {
+      'mean': float(used.mean()),
+      'std': float(used.std()),
+      'pooled': float(100.0 * correct.sum() / count.sum()),
+      'worst_decile': worst_decile(used),
+      'interval': bootstrap_interval(used),
+      **{name: float(one[is_used].mean()) for name, one in others.items()},
+    }
   return {
-    'mean': float(used.mean()),
-    'std': float(used.std()),
-    'pooled': float(100.0 * correct.sum() / count.sum()),
-    'worst_decile': float(used[: math.ceil(used.size / 10)].mean()),
-    'interval': bootstrap_interval(used),
-    **{name: float(one[is_used].mean()) for name, one in others.items()},
-    **own,
-    **counts,
+    **numbers,
+    **own_measures(scores, is_used),
+    'num_clients': used.size,
+    'num_left_out': accuracy.size - used.size,
   }
+
+
+def worst_decile(used: np.ndarray) -> float:
+  """Return the mean of the lowest ceil(K/10) of K accuracies."""
+  return float(np.sort(used)[: math.ceil(used.size / 10)].mean())
 
 
 def bootstrap_interval(values: np.ndarray, *, seed: int = 0) -> list[float]:

@@ -106,25 +106,20 @@ def best_views(
 
   Over the clients that have training and test examples.
   """
-  return {
-    family: _best_view(views, grid(scores, family)[1], train_count)
-    for family, views in families(scores).items()
-  }
+  best = {}
+  for family, views in families(scores).items():
+    _, table = grid(scores, family)
+    is_used = (table.count[:, 0] > 0) & (np.asarray(train_count) > 0)
+    used = jax.tree.map(lambda rows, own=is_used: rows[own], table)  # [K, G]
+    best[family] = _best_view(views, used) if is_used.any() else {}
+  return best
 
 
-def _best_view(
-  views: list[str], table: Scores, train_count: Any
-) -> dict[str, Any]:
-  is_used = (table.count[:, 0] > 0) & (np.asarray(train_count) > 0)
-  if not is_used.any():
-    return {}
-  table = jax.tree.map(lambda rows: rows[is_used], table)  # [K, G]
+def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
   accuracy = table.correct / table.count
   column = best_column(accuracy)
   shared, own = 100 * accuracy[:, column], 100 * accuracy.max(1)
-  released = released_choice(
-    {'accuracy': 100 * accuracy, **other_measures(table)}
-  )
+  tables = {'accuracy': 100 * accuracy, **other_measures(table)}
   return {
     'together': {
       'view': views[column],
@@ -134,6 +129,7 @@ def _best_view(
     },
     'each': {'mean': float(own.mean()), 'std': float(own.std())},
     'released': {
-      name: float(values.mean()) for name, values in released.items()
+      name: float(values.mean())
+      for name, values in released_choice(tables).items()
     },
   }

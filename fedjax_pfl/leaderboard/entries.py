@@ -1,12 +1,12 @@
 """What a method did in a partition: its choice, its clients, its costs."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.evaluation.summary import worst_decile
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import FinishedRun
@@ -111,10 +111,7 @@ def _totals(run: FinishedRun) -> tuple[float, float, float]:
 
 def worst_tenth(accuracy: np.ndarray) -> float:
   """Return the mean over seeds of the lowest ceil(K/10) clients of [S, K]."""
-  means = []
-  for clients in accuracy:
-    used = np.sort(clients[~np.isnan(clients)])
-    means.append(used[: math.ceil(used.size / 10)].mean())
+  means = [worst_decile(clients[~np.isnan(clients)]) for clients in accuracy]
   return float(np.mean(means))
 
 

@@ -17,31 +17,18 @@ Fields = Mapping[str, Any]
 
 
 class Form(NamedTuple):
-  """What is trained, by one protocol; configs/leaderboard.py has the numbers.
-
-  Args:
-    name: of the form.
-    base: fields of every run.
-    partitions: the fields of each partition, by the name it is shown with.
-    methods: their names; the first two are the baselines.
-    own: fields of a method that differ, such as its share of the budget.
-    rates: the grid of learning rates.
-    rate_fields: the fields of a method that the grid replaces, if not RATE.
-    seeds: of every number.
-    tuning_seeds: how many of them, from the first, choose the rate.
-    minutes: of all trainings on two cores, estimated.
-  """
+  """What is trained, by one protocol; see configs/leaderboard.py."""
 
   name: str
-  base: Fields
-  partitions: Mapping[str, Fields]
-  methods: tuple[str, ...]
-  own: Mapping[str, Fields]
-  rates: tuple[float, ...]
-  rate_fields: Mapping[str, tuple[str, ...]]
-  seeds: tuple[int, ...]
-  tuning_seeds: int
-  minutes: float
+  base: Fields  # of every run
+  partitions: Mapping[str, Fields]  # by the name that is shown
+  methods: tuple[str, ...]  # the first two are the baselines
+  own: Mapping[str, Fields]  # fields of a method that differ, as its budget
+  rates: tuple[float, ...]  # the grid of learning rates
+  rate_fields: Mapping[str, tuple[str, ...]]  # that it replaces, if not RATE
+  seeds: tuple[int, ...]  # of every number
+  tuning_seeds: int  # how many of them, from the first, choose the rate
+  minutes: float  # of all trainings on two cores, estimated
 
   @property
   def baselines(self) -> tuple[str, ...]:
@@ -117,14 +104,12 @@ def views_of(form: Form, method: str) -> tuple[str, ...]:
   shape = peek_shape(settings)
   stages = build_stages(settings, outline(build_task(settings, *shape)))
   names = views_of_method(settings, stages, shape.image_shape)
-  before = [name for name in names if name == INITIAL]
-  if FINETUNED in names:
-    return (*before, FINETUNED)
   others = [name for name in names if name != INITIAL]
-  family = next(
-    (own for own in families(others).values() if others[0] in own), others[:1]
-  )
-  return (*before, *family)
+  after = [FINETUNED] if FINETUNED in names else others[:1]
+  for family in families(others).values():
+    if after[0] in family:
+      after = family
+  return *(name for name in names if name == INITIAL), *after
 
 
 def is_reference(form: Form, settings: Settings) -> bool:

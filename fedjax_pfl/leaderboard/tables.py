@@ -1,6 +1,7 @@
 """The tables of a partition: accuracies, and what they cost."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fedjax_pfl.leaderboard.board import ABOVE, BELOW, OPEN, baseline_name
 from fedjax_pfl.leaderboard.rows import BASELINE, REFERENCE, Row
@@ -122,57 +123,42 @@ def _name(row: Row, css: Css) -> Cell:
 
 # ---- Choice and cost ---------------------------------------------------------
 
-
-def _rate(row: Row) -> Cell:
-  below = ('end of the grid',) * row['is_end_of_grid']
-  return Cell(f'{row["learning_rate"]:g}', row['learning_rate'], below)
-
-
-COSTS: dict[str, tuple[Column, Callable[[Row], Cell]]] = {
-  'learning_rate': (Column('Learning rate', 'by validation'), _rate),
-  'view': (
-    Column('View', 'by validation', is_number=False),
-    lambda row: Cell(row['view'], row['view']),
-  ),
-  'validation': (
-    Column('Validation', '%'),
-    lambda row: number(row['validation'], '{:.1f}'),
-  ),
-  'gradients': (
-    Column('Gradients', 'steps of all clients', best='min'),
-    lambda row: number(row['gradients'], '{:,.0f}'),
-  ),
-  'bytes_up': (
-    Column('Sent up', 'all rounds', best='min'),
-    lambda row: size(row['bytes_up']),
-  ),
-  'bytes_down': (
-    Column('Sent down', 'all rounds', best='min'),
-    lambda row: size(row['bytes_down']),
-  ),
-  'seconds': (
-    Column('Time', 'of a training', best='min'),
-    lambda row: duration(row['seconds']),
-  ),
+COSTS = {
+  'learning_rate': Column('Learning rate', 'by validation'),
+  'view': Column('View', 'by validation', is_number=False),
+  'validation': Column('Validation', '%'),
+  'gradients': Column('Gradients', 'steps of all clients', best='min'),
+  'bytes_up': Column('Sent up', 'all rounds', best='min'),
+  'bytes_down': Column('Sent down', 'all rounds', best='min'),
+  'seconds': Column('Time', 'of a training', best='min'),
+}
+CELLS: dict[str, Callable[[Any], Cell]] = {
+  'learning_rate': lambda rate: Cell(f'{rate:g}', rate),
+  'view': lambda view: Cell(view, view),
+  'validation': lambda accuracy: number(accuracy, '{:.1f}'),
+  'gradients': lambda steps: number(steps, '{:,.0f}'),
+  'bytes_up': size,
+  'bytes_down': size,
+  'seconds': duration,
 }
 
 
 def costs(rows: Sequence[Row], css: Css) -> Table:
   """Return what each method was given by validation, computed and sent."""
-  shown = [
-    [
-      _name(row, css),
-      *(
-        Cell(NONE) if row[name] is None else cell(row)
-        for name, (_, cell) in COSTS.items()
-      ),
-    ]
-    for row in rows
-  ]
+  shown = []
+  for row in rows:
+    cells = {
+      name: Cell(NONE) if row[name] is None else CELLS[name](row[name])
+      for name in COSTS
+    }
+    if row['is_end_of_grid']:
+      rate = cells['learning_rate']
+      cells['learning_rate'] = rate._replace(below=('end of the grid',))
+    shown.append([_name(row, css), *cells.values()])
   note = (
     'Gradients, bytes and time are of the rounds of one training; fine-tuning '
     'adds its epochs. Time: the median of the seeds, as measured; the first of '
     'runs that share a program compiles it.'
   )
-  columns = METHOD, *(column for column, _ in COSTS.values())
+  columns = METHOD, *COSTS.values()
   return make_table('Choice and cost', columns, shown, (note,))

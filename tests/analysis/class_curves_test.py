@@ -16,7 +16,7 @@ from helpers import (
   refused,
 )
 
-from fedjax_pfl.analysis import class_curves, own_classes, replay
+from fedjax_pfl.analysis import class_curves, id_ood, replay
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
@@ -122,7 +122,7 @@ def test_saw_tooth_by_hand():
 def test_a_round_begins_where_an_epoch_repeats():
   """FedRep's rounds have epochs of the head, and one of the body."""
   epochs = np.array([0, 1, 2, 3, 3, 4, 5, 6])
-  split = own_classes.Split(np.zeros(8), np.full(8, np.nan))
+  split = id_ood.Split(np.zeros(8), np.full(8, np.nan))
   rows = class_curves.rows_of('fedrep', (epochs, split))
   assert [row[1] for row in rows] == [1] * 4 + [2] * 4
   assert rows[0] == ['fedrep', 1, 0, '0.0000', '']

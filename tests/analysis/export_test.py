@@ -72,15 +72,18 @@ def play_docs(folder, images):
     f'{code}\nprint(x.tolist())\n'
     'assert not {"jax", "flax", "torch", "tensorflow"} & {*sys.modules}'
   )
-  done = subprocess.run(
-    [sys.executable, '-c', program],
-    cwd=folder,
-    capture_output=True,
-    text=True,
-  )
+  command = [sys.executable, '-c', program]
+  done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   names, logits = done.stdout.splitlines()
   return names, np.array(json.loads(logits))
+
+
+def rows_of(experiment, client):
+  """Return the images of a client's tests, and their labels."""
+  data = helpers.client_of(experiment.test, client)
+  rows = data.index[: int(data.count)]
+  return np.asarray(data.x[rows]), np.asarray(data.y[rows])
 
 
 def test_the_lines_of_the_docs_predict_as_we_do(cnn_run, tmp_path):
@@ -88,9 +91,7 @@ def test_the_lines_of_the_docs_predict_as_we_do(cnn_run, tmp_path):
   logged = []
   path = export(workdir, '1', '', tmp_path / 'model.npz', logged.append)
   params, header = load_model(path)
-  data = helpers.client_of(experiment.test, 1)
-  rows = data.index[: int(data.count)]
-  x, y = np.asarray(data.x[rows]), np.asarray(data.y[rows])
+  x, y = rows_of(experiment, 1)
   names, logits = play_docs(tmp_path, x)
   inputs = experiment.task.normalise(x, None)
   ours = experiment.task.logits(params, inputs, jnp.ones(len(x)))
@@ -176,9 +177,8 @@ def test_class_means_are_beside_the_parameters(tiny_run, tmp_path, name):
   tree, header, _ = put(experiment, workdir, choice, tmp_path / 'm.npz')
   assert header['rule']['name'] == f'network, {name}'
   assert header['batch_statistics']
-  data = helpers.client_of(experiment.test, 2)
-  rows = data.index[: int(data.count)]
-  x = experiment.task.normalise(data.x[rows], None)
+  x, y = rows_of(experiment, 2)
+  x = experiment.task.normalise(x, None)
   f = experiment.task.features(tree['model']['params'], x, jnp.ones(len(x)))
   f, means = np.asarray(f), tree['model']['means']
   if name == 'cosine':
@@ -187,7 +187,7 @@ def test_class_means_are_beside_the_parameters(tiny_run, tmp_path, name):
     means = means / np.maximum(lengths, 1e-9)
   gaps = np.linalg.norm(f[:, None] - means, axis=-1)
   gaps = np.where(tree['model']['present'], gaps, np.inf)
-  correct = int((gaps.argmin(1) == np.asarray(data.y[rows])).sum())
+  correct = int((gaps.argmin(1) == y).sum())
   assert correct == header['test_correct']
 
 

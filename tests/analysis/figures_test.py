@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from fedjax_pfl.analysis import class_curves, elbow, id_ood, similarity
-from fedjax_pfl.analysis.own_classes import Split
+from fedjax_pfl.analysis.id_ood import Split
 
 
 def words(figure):

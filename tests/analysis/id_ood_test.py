@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 from helpers import KEY, client_of, make_data, pad
 
-from fedjax_pfl.analysis.id_ood import measure, score_by_class
+from fedjax_pfl.analysis.id_ood import (
+  measure,
+  owned_classes,
+  score_by_class,
+  split_accuracy,
+)
 from fedjax_pfl.analysis.open_run import OpenRun, Options, load_states
-from fedjax_pfl.analysis.own_classes import owned_classes, split_accuracy
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import replace

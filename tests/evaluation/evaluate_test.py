@@ -1,6 +1,7 @@
-"""Scores of batches, of blocks of clients, of views."""
+"""Scores of batches, of blocks of clients, of views.
 
-import functools
+Single predictions are compared with scikit-learn's in tests/properties.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +18,18 @@ from helpers import (
   client_of,
   make_data,
   make_task,
+  refused,
 )
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.data import partition, stack_clients
-from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import (
   check_views,
   evaluate_clients,
   make_evaluate,
   view_names,
 )
-from fedjax_pfl.evaluation.metrics import score_classes, score_view
+from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.federated.rounds import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -52,6 +51,14 @@ def numpy_logits(params, x):
   return f @ p['head']['kernel'] + p['head']['bias']
 
 
+def batches_of(data, count, size):
+  """Return the logits of a client's first rows, batch by batch, and labels."""
+  rows = np.asarray(data.index[:count])
+  x, y = np.asarray(data.x)[rows], np.asarray(data.y)[rows]
+  batches = [x[first : first + size] for first in range(0, count, size)]
+  return batches, y
+
+
 @pytest.mark.parametrize('count', [300, 128, 5, 1])
 def test_score_against_numpy(count):
   """300 = 128 + 128 + 44: each batch is normalised by itself."""
@@ -60,9 +67,7 @@ def test_score_against_numpy(count):
   index = jnp.where(places < count, data.index, places % len(data.x))
   data = data._replace(index=index)
   got = score_view(TASK.logits, PARAMS, data, TASK.normalise)
-  rows = np.asarray(data.index[:count])
-  x, y = np.asarray(data.x)[rows], np.asarray(data.y)[rows]
-  batches = np.split(x, range(128, count, 128))
+  batches, y = batches_of(data, count, 128)
   logits = np.concatenate([numpy_logits(PARAMS, batch) for batch in batches])
   assert got.correct == (logits.argmax(1) == y).sum()
   assert got.count == count
@@ -71,145 +76,60 @@ def test_score_against_numpy(count):
   np.testing.assert_allclose(got.loss, losses.mean(), rtol=1e-5)
 
 
-def test_classes_against_numpy():
-  """Correct predictions and examples, class by class; 10 = 4 + 4 + 2."""
-  data = client_of(make_data((10, 12), seed=2), 0)
-  got = score_classes(CLASSES, TASK.logits, PARAMS, data, TASK.normalise, 4)
-  rows = np.asarray(data.index[:10])
-  x, y = np.asarray(data.x)[rows], np.asarray(data.y)[rows]
-  guess = [numpy_logits(PARAMS, x[i : i + 4]).argmax(1) for i in (0, 4, 8)]
-  hit = np.concatenate(guess) == y
-  assert 0 < hit.sum() < 10
-  assert got.count.tolist() == np.bincount(y, minlength=CLASSES).tolist()
-  assert got.correct.tolist() == np.bincount(y[hit], minlength=CLASSES).tolist()
-
-
-def test_client_without_tests_scores_nothing():
-  data = client_of(TEST, TEST_COUNTS.index(0))
-  got = score_view(TASK.logits, PARAMS, data, TASK.normalise)
-  assert (got.correct, got.count, got.loss) == (0, 0, 0)
-
-
-def test_all_classes_compete():
-  """A class that no test example has is still predicted, and wrong."""
-  data = TEST._replace(y=jnp.ones_like(TEST.y))
-
-  def predict(view, x, mask):
-    return jnp.tile(jnp.array([0.0, 1.0, 2.0]), (len(x), 1))
-
-  got = score_view(predict, (), client_of(data, 0), TASK.normalise)
-  assert (got.correct, got.count) == (0, 3)
-
-
-@pytest.mark.parametrize('shards, deviation', [(10, 3.1), (50, 1.4)])
-def test_constant_predictor(shards, deviation):
-  """100 clients, 100 classes: 1.00 % on average, with a deviation.
-
-  A client's hits are its shards of the one class: binomial, whose deviation
-  is sqrt(s * 0.01 * 0.99) shards of 100 / s images.
-  """
-  y = np.repeat(np.arange(100), 100)
-  train, test = partition(
-    'shards',
-    y,
-    y,
-    num_clients=100,
-    num_classes=100,
-    shards_per_client=shards,
-    seed=0,
-  )
-  assert len(train) == len(test) == 100
-  images = Images(np.zeros((len(y), 1, 1, 1), np.uint8), y)
-  data = stack_clients(images, test)
-
-  def predict(view, x, mask):
-    return jnp.tile(jax.nn.one_hot(17, 100), (len(x), 1))
-
-  @jax.jit
-  @functools.partial(jax.vmap, in_axes=(0, 0))
-  def score(index, count):
-    one = data._replace(index=index, count=count)
-    return score_view(predict, (), one, lambda x, key: x.astype(float))
-
-  scores = score(data.index, data.count)
-  accuracy = 100 * np.asarray(scores.correct) / np.asarray(scores.count)
-  np.testing.assert_allclose(accuracy.mean(), 1.0)
-  np.testing.assert_allclose(accuracy.std(), deviation, atol=0.3)
-
-
 # ---- all views of all clients ----------------------------------------------
 
 
-@functools.cache
-def fedavg():
-  """Return the algorithm, and its states before the first round."""
-  algorithm = build('fedavg')[0].algorithm
-  return (algorithm, *init_states(algorithm, TRAIN, KEY(1)))
+ALGORITHM = build('fedavg')[0].algorithm
+STATES = init_states(ALGORITHM, TRAIN, KEY(1))
+EVALUATE = make_evaluate(
+  ALGORITHM, TASK.normalise, VIEWS, batch_size=4, keep_models=True
+)
 
 
-def evaluate(test=TEST, **options):
-  """Return the scores of all clients, and the ids and models of each block."""
-  _, server, clients = fedavg()
+def evaluate(test=TEST):
+  """Return the scores of all clients, and their models."""
   blocks = []
   scores = evaluate_clients(
-    evaluate_fn(),
+    EVALUATE,
     VIEWS,
-    server,
-    clients,
+    *STATES,
     TRAIN,
     test,
     KEY(5),
-    block=7,
     on_models=lambda *args: blocks.append(args),
-    **options,
   )
-  return scores, blocks
-
-
-@functools.cache
-def evaluate_fn():
-  return make_evaluate(
-    fedavg()[0], TASK.normalise, VIEWS, batch_size=4, keep_models=True
-  )
+  ((ids, models),) = blocks
+  assert ids.tolist() == [*range(7)]
+  return scores, models
 
 
 def test_models_are_those_of_each_client():
   """From its own training data and the key fold_in(key, client)."""
-  _, [(ids, models)] = evaluate()
-  algorithm, server, _ = fedavg()
-  assert ids.tolist() == [*range(7)]
-  assert set(models) == set(VIEWS)
-  personalize = jax.jit(algorithm.personalize)
+  _, models = evaluate()
+  personalize = jax.jit(ALGORITHM.personalize)
   for i in range(len(COUNTS)):
     rng = jax.random.fold_in(KEY(5), i)
-    want = personalize(server, (), client_of(TRAIN, i), rng)
-    got = trees.gather(models, i)
-    assert_close(got, {view: want[view] for view in VIEWS})
+    want = personalize(STATES[0], (), client_of(TRAIN, i), rng)
+    assert_close(trees.gather(models, i), {view: want[view] for view in VIEWS})
 
 
 def test_scores_are_those_of_the_models_on_the_clients_tests():
-  scores, [(_, models)] = evaluate()
+  scores, models = evaluate()
+  assert list(scores) == list(VIEWS)  # in this order
   for view in VIEWS:
     for i, count in enumerate(TEST_COUNTS):
-      rows = np.asarray(TEST.index[i, :count])
-      x, y = np.asarray(TEST.x)[rows], np.asarray(TEST.y)[rows]
-      batches = np.split(x, range(4, count, 4))
+      batches, y = batches_of(client_of(TEST, i), count, 4)
       model = trees.gather(models[view], i)
-      hits = [numpy_logits(model, b).argmax(1) for b in batches if len(b)]
-      hits = np.concatenate([*hits, []])
-      assert scores[view].correct[i] == (hits == y).sum()
+      hits = [numpy_logits(model, batch).argmax(1) for batch in batches]
+      assert scores[view].correct[i] == (np.concatenate([*hits, []]) == y).sum()
       assert scores[view].count[i] == count
 
 
 def test_models_do_not_depend_on_the_test_set():
   other = TEST._replace(x=255 - TEST.x, y=(TEST.y + 1) % CLASSES)
-  (scores, blocks), (other_scores, other_blocks) = evaluate(), evaluate(other)
-  assert_same_bits(blocks, other_blocks)
+  (scores, models), (other_scores, other_models) = evaluate(), evaluate(other)
+  assert_same_bits(models, other_models)
   assert (scores['initial'].loss != other_scores['initial'].loss).any()
-
-
-def test_scores_come_in_the_order_of_the_views():
-  assert list(evaluate()[0]) == list(VIEWS)
 
 
 @pytest.mark.parametrize('block', [1, 2, 3, 7, 10])
@@ -231,37 +151,25 @@ def test_blocks_are_filled_up_and_cut(block):
     KEY(5),
     block=block,
     on_progress=progress.append,
-    on_models=lambda ids, models: blocks.append((ids.tolist(), models)),
-  )
+    on_models=lambda ids, models: blocks.append((ids, models['only'])),
+  )['only']
   size = min(block, 7)
   assert progress == [*range(size, 7, size), 7]
-  ids = [i for ids, _ in blocks for i in ids]
+  ids = np.concatenate([ids for ids, _ in blocks]).tolist()
   assert ids == [*range(7)] + [0] * (len(ids) - 7)
-  assert all(len(ids) == size for ids, _ in blocks)
-  assert all((models['only'] == np.add(ids, 1)).all() for ids, models in blocks)
-  assert all(isinstance(leaf, np.ndarray) for leaf in scores['only'][:6])
-  assert scores['only'].own is None
-  assert scores['only'].correct.tolist() == [*range(7)]
-  assert scores['only'].count.tolist() == list(TEST_COUNTS)
+  for ids, models in blocks:
+    assert len(ids) == size and (models == ids + 1).all()
+  assert all(isinstance(leaf, np.ndarray) for leaf in scores[:6])
+  assert scores.own is None and scores.correct.tolist() == [*range(7)]
+  assert scores.count.tolist() == list(TEST_COUNTS)
 
 
-def test_view_names():
-  algorithm, server, clients = fedavg()
-  names = view_names(algorithm, server, clients, TRAIN)
-  assert set(names) == {
-    'initial',
-    'finetuned_1',
-    'finetuned',
-    'local_update',
-    'templates_euclidean',
-    'templates_cosine',
-  }
+def test_view_names_and_an_unknown_one():
+  names = view_names(ALGORITHM, *STATES, TRAIN)
+  extras = {'finetuned_1', 'local_update'}
+  extras |= {'templates_euclidean', 'templates_cosine'}
+  assert set(names) == {*VIEWS, *extras}
   check_views(VIEWS, names)
-
-
-def test_unknown_view():
-  with pytest.raises(BadInput, match=r'did you mean finetuned\?') as error:
-    check_views(('initial', 'finetuned_5'), VIEWS)
-  sentence = str(error.value)
-  assert sentence.startswith("view: got 'finetuned_5', expected a view of")
-  assert 'Choices: initial, finetuned' in sentence
+  message = refused(check_views, ('initial', 'finetuned_5'), VIEWS)
+  assert message.startswith("view: got 'finetuned_5', expected a view of")
+  assert 'Choices: initial, finetuned (did you mean finetuned?)' in message

@@ -47,24 +47,26 @@ def test_the_best_round(options, rounds, correct):
   np.testing.assert_array_equal(best.models['w'], want)
 
 
+def first_two(*correct, **options):
+  best = test_selection.init_best(3)
+  for number, own in enumerate(correct):
+    best = test_selection.update_best(
+      best, scores_of(own), number, shared_round=True, **options
+    )
+  return best.round.tolist()
+
+
 def test_ties_of_a_shared_round():
-  first, second = scores_of(ROUNDS[0]), scores_of(ROUNDS[1])
-  for options, want in (({}, 0), ({'replace_ties': True}, 1)):
-    best = test_selection.update_best(
-      test_selection.init_best(3), first, 0, shared_round=True
-    )
-    best = test_selection.update_best(
-      best, second, 1, shared_round=True, **options
-    )
-    assert best.round.tolist() == [want] * 3
+  assert first_two(*ROUNDS[:2]) == [0] * 3
+  assert first_two(*ROUNDS[:2], replace_ties=True) == [1] * 3
 
 
-def test_the_first_round_wins_even_without_a_correct_prediction():
-  for shared_round in (False, True):
-    best = test_selection.update_best(
-      test_selection.init_best(3),
-      scores_of(jnp.zeros(3, int)),
-      5,
-      shared_round=shared_round,
-    )
-    assert best.round.tolist() == [5] * 3
+@pytest.mark.parametrize('shared_round', [False, True])
+def test_the_first_round_wins_even_without_a_correct_prediction(shared_round):
+  best = test_selection.update_best(
+    test_selection.init_best(3),
+    scores_of(jnp.zeros(3, int)),
+    5,
+    shared_round=shared_round,
+  )
+  assert best.round.tolist() == [5] * 3

@@ -57,34 +57,37 @@ def test_the_choice_is_the_best_mean_on_validation(make):
   assert choose({0.1: runs[0.1]}) is None
 
 
+CHOICE = Tuned(0.03, 'finetuned_1', 92.0, is_edge=False)
+
+
 def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
   paths = [make('a'), make('b', seed=1)]
-  choice = Tuned(0.03, 'finetuned_1', 92.0, is_edge=False)
-  entry = read_entry('fedavg', choice, paths, is_reference=False)
+  entry = read_entry('fedavg', CHOICE, paths, is_reference=False)
   np.testing.assert_array_equal(entry.before, [[10, 20, 30, 40]] * 2)
   np.testing.assert_array_equal(entry.after, [[40, 40, 40, 40]] * 2)
   assert not entry.obstacle
-  own = {'views': {'personal': [2, 4, 6, 8]}, 'algorithm': 'local_only'}
-  path = make('c', **own)
+
+
+def test_a_method_of_one_view_has_none_before(make):
+  path = make('c', views={'personal': [2, 4, 6, 8]}, algorithm='local_only')
   record = json.loads((path / 'config.json').read_text())
   record['config']['views'] = ['personal']
   (path / 'config.json').write_text(json.dumps(record))
-  choice = choice._replace(view='personal')
+  choice = CHOICE._replace(view='personal')
   entry = read_entry('local_only', choice, [path], is_reference=False)
   assert entry.before is None
   np.testing.assert_array_equal(entry.after, [[10, 20, 30, 40]])
 
 
 def test_an_entry_without_numbers_says_why(make):
-  choice = Tuned(0.03, 'finetuned', 92.0, is_edge=False)
   paths = [make('a'), diverge(make('b', seed=1))]
-  entry = read_entry('fedavg', choice, paths, is_reference=False)
-  assert entry.after is None and entry.costs is None
-  assert entry.obstacle == (
-    'diverged with the learning rate 0.03 in 1 of 2 seeds'
-  )
-  entry = read_entry('fedavg', None, [], is_reference=False)
-  assert 'every learning rate' in entry.obstacle
+  for choice, words in (
+    (CHOICE, 'diverged with the learning rate 0.03 in 1 of 2 seeds'),
+    (None, 'diverged with every learning rate of the grid'),
+  ):
+    entry = read_entry('fedavg', choice, paths, is_reference=False)
+    assert entry.after is None and entry.costs is None
+    assert entry.obstacle == words
 
 
 def test_costs_are_those_of_all_rounds_and_the_cohort(make):
