@@ -119,13 +119,35 @@ def measure_bars(names) -> list[dict]:
 
 
 def compare_methods(case, methods) -> dict:
-  """Print a line for each method as it is measured; return them all."""
-  from experiments.benchmarks import gradients
+  """Print the time of a method's gradient over FedAvg's; return them all.
 
-  table = {}
-  for name, numbers in gradients.compare(case, methods, REPEATS.value):
-    log(gradients.line(name, numbers))
-    table[name] = numbers
+  A gradient's time is that of the round over its number of gradients, which is
+  in the metrics. Each method runs in turn with FedAvg alone, so that the load
+  of the machine affects both.
+  """
+  from experiments.benchmarks.programs import make_training
+  from experiments.benchmarks.timing import in_turn, ratios, spread
+
+  def start(name):
+    run = make_training(case._replace(method=name)).run
+    return run, int(run()[2]['num_steps'].sum())  # which also warms it up
+
+  table, (fedavg, own) = {}, start('fedavg')
+  for name in methods:
+    run, gradients = start(name)
+    seconds = in_turn({'fedavg': fedavg, 'method': run}, REPEATS.value)
+    over = ratios(seconds['method'], seconds['fedavg'])
+    ratio = spread([one * own / gradients for one in over])
+    table[name] = {
+      'gradients': gradients,
+      'seconds': seconds,
+      'ratio': ratio._asdict(),
+    }
+    log(
+      f'{name:12} {gradients:4} gradients '
+      f'{spread(seconds["method"]).median:8.3f} s a round {ratio.median:6.2f} '
+      f'x FedAvg ({ratio.low:.2f} to {ratio.high:.2f})'
+    )
   return table
 
 

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments import commandline
@@ -26,9 +25,8 @@ from experiments.benchmarks.programs import (
 )
 from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import in_turn, ratios, seconds_of, spread
-from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import Synthetic, make_synthetic, partition, stack_clients
-from fedjax_pfl.federated.chunking import shapes_of
+from fedjax_pfl.data import partition
+from fedjax_pfl.federated.chunking import chunk_limit, shapes_of
 from fedjax_pfl.federated.cohort import gather, sample_cohorts
 from fedjax_pfl.federated.host_offload import compiled_round
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
@@ -38,9 +36,6 @@ from fedjax_pfl.training.loop import train, train_many
 
 REGISTERED = (100, 1_000, 10_000, 100_000)
 SMALL = Case('convnet3', clients=10, steps=2, image_shape=(8, 8, 3))
-RAGGED = Case('convnet3', clients=20, batch=20, image_shape=(8, 8, 3))
-BETA = 0.1
-EACH = 200  # images of a ragged client, in the mean
 SEEDS = 3
 
 
@@ -158,30 +153,33 @@ def _round_bytes(experiment: Experiment, chunk: int) -> int:
 
 
 def ragged(repeats: int) -> Iterator[Bar]:
-  """Yield the share of wasted steps with the chunk that `auto` takes.
+  """Yield the share of steps that `auto` wastes on clients of unlike sizes.
 
-  All clients of a chunk run as many steps as the largest. Steps are counted
-  from the metrics of the round. The time is compared with the same program on
-  a cohort of equal sizes.
+  All clients of a chunk run as many steps as the largest.
   """
-  clients, cohort = make_ragged(), jnp.arange(RAGGED.clients)
-  program = make_program(RAGGED, clients, cohort)
-  steps = np.asarray(program.run()[2]['num_steps'])
-  even = make_program(RAGGED, make_even(clients, steps), cohort)
-  same = np.asarray(even.run()[2]['num_steps']).sum() / steps.sum()
-  seconds = in_turn({'ragged': program.run, 'even': even.run}, repeats)
-  clock = spread(ratios(seconds['ragged'], seconds['even'])).median * same
-  chunk = program.clients_per_chunk
-  yield Bar(
-    f'wasted steps, Dirichlet({BETA})',
-    wasted(steps, chunk),
-    10,
-    '%',
-    'at most',
-    f'{RAGGED.clients} clients of {steps.min()} to {steps.max()} steps, chunk '
-    f'auto ({chunk}); a step took {clock:.2f} x that of even clients; by the '
-    f'count, in chunks of ten {wasted(steps, 10):.0f} %',
+  del repeats  # steps are counted
+  clients, batch, classes, beta = 20, 20, 10, 0.1
+  labels = np.arange(200 * clients) % classes  # 200 images in the mean
+  rows, _ = partition(
+    'dirichlet',
+    labels,
+    labels,
+    num_clients=clients,
+    num_classes=classes,
+    seed=0,
+    dirichlet_beta=beta,
   )
+  counts = np.array([len(own) for own in rows])
+  steps, chunk = (
+    -(-counts // batch),
+    chunk_limit('auto', counts, clients, batch),
+  )
+  how = (
+    f'{clients} clients of {steps.min()} to {steps.max()} steps, chunk auto '
+    f'({chunk}); in chunks of ten {wasted(steps, 10):.0f} %'
+  )
+  name, share = f'wasted steps, Dirichlet({beta})', wasted(steps, chunk)
+  yield Bar(name, share, 10, '%', 'at most', how)
 
 
 def wasted(steps: Sequence[int], chunk: int) -> float:
@@ -196,32 +194,6 @@ def wasted(steps: Sequence[int], chunk: int) -> float:
     for part in np.split(ordered, range(chunk, len(ordered), chunk))
   )
   return float(100 * (1 - ordered.sum() / max(ran, 1)))
-
-
-def make_ragged() -> ClientData:
-  """Return clients with the sizes of a Dirichlet draw."""
-  size, classes = EACH * RAGGED.clients, RAGGED.num_classes
-  dataset = make_synthetic(Synthetic(RAGGED.image_shape, classes, size))
-  rows, _ = partition(
-    'dirichlet',
-    dataset.train.y,
-    dataset.test.y,
-    num_clients=RAGGED.clients,
-    num_classes=classes,
-    seed=0,
-    dirichlet_beta=BETA,
-  )
-  return stack_clients(dataset.train, rows)
-
-
-def make_even(clients: ClientData, steps: np.ndarray) -> ClientData:
-  """Return clients of one size that have as many steps in all, or nearly."""
-  each = round(steps.mean()) * RAGGED.batch
-  pool = np.arange(clients.index.size) % len(clients.y)
-  return clients._replace(
-    index=jnp.asarray(pool.reshape(clients.index.shape), jnp.int32),
-    count=jnp.full_like(clients.count, each),
-  )
 
 
 # ---- seeds
