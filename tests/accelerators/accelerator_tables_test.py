@@ -1,11 +1,9 @@
 """The tables of docs/accelerators.md: which rows, what is stored, the page."""
 
-import subprocess
-import sys
-
 import jax
 import pytest
 from helpers import refused
+from user_commands import run
 
 from experiments.accelerators import page, tables, targets
 from experiments.accelerators.tables import Row
@@ -82,8 +80,5 @@ def test_what_does_not_compile_is_said():
 
 def test_the_command_prints_the_page():
   assert all(STORED.values())
-  file = page.PAGE.parents[1] / 'experiments' / 'accelerator_tables.py'
-  shown = subprocess.run(
-    [sys.executable, file], capture_output=True, text=True, check=True
-  )
-  assert shown.stdout == page.PAGE.read_text() + '\n'
+  shown = run('accelerator_tables')
+  assert shown.stdout == page.PAGE.read_text() + '\n', shown.stderr

@@ -1,16 +1,14 @@
 """compile_for.py: what it refuses, what fits, a small round of a platform."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 from helpers import refused
+from user_commands import refusal, run
 
 from configs import common
 from experiments import compile_for
@@ -18,20 +16,8 @@ from experiments.accelerators import compilation, plan, report, targets
 from experiments.accelerators.programs import Program
 from fedjax_pfl.federated.client_map import map_chunks
 
-ROOT = Path(compile_for.__file__).parents[1]
 DIGITS = 'configs/digits.py:fedbabu,quick'
 V5E = targets.DEVICES['tpu']['v5e']
-
-
-def run(*flags):
-  return subprocess.run(
-    [sys.executable, str(ROOT / 'experiments' / 'compile_for.py'), *flags],
-    cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
 
 
 @pytest.mark.parametrize('platform', targets.DISTRIBUTIONS)
@@ -39,6 +25,7 @@ def test_a_small_round(platform):
   if missing := targets.missing_packages(platform):
     pytest.skip(f'without {", ".join(missing)}: make accelerators has them')
   done = run(
+    'compile_for',
     f'--platform={platform}',
     f'--config={DIGITS}',
     '--programs=round',
@@ -76,9 +63,8 @@ def test_choices_are_combined():
   ],
 )
 def test_bad_flags(flags, part):
-  done = run(*flags, *[f'--config={DIGITS}'] * bool(flags))
-  assert done.returncode == 1 and 'Traceback' not in done.stderr
-  assert part in done.stderr
+  done = run('compile_for', *flags, *[f'--config={DIGITS}'] * bool(flags))
+  assert part in refusal(done)
 
 
 def test_missing_packages_name_the_command(monkeypatch):

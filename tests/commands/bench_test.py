@@ -2,14 +2,12 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+import user_commands
 from helpers import refused
 
 from experiments.benchmarks import (
@@ -26,9 +24,6 @@ from experiments.benchmarks.cases import MODELS, Case, standard_case
 from experiments.benchmarks.programs import Program, hyperparameters, make_task
 from experiments.benchmarks.screen import Bar
 from fedjax_pfl.algorithms import load
-
-BENCH = Path(options.__file__).parents[1] / 'bench.py'
-
 
 # ---- flags
 
@@ -307,10 +302,8 @@ def test_a_small_case_from_end_to_end(work, quick_compiler, monkeypatch):
 def test_the_command_prints_one_object():
   small = ('--clients=3', '--steps=1', '--repeats=1', '--devices=1,2')
   works = '--work=training,evaluation'
-  command = [BENCH, '--model=simple_cnn', *small, works, '--bars=gpu', '--json']
-  done = subprocess.run(
-    [sys.executable, *command], capture_output=True, text=True
-  )
+  flags = ('--model=simple_cnn', *small, works, '--bars=gpu', '--json')
+  done = user_commands.run('bench', *flags)
   assert done.returncode == 0, done.stderr
   result = json.loads(done.stdout)
   assert [case['work'] for case in result['cases']] == [

@@ -1,28 +1,31 @@
-"""make evidence: its flags, its priority, and what it refuses."""
+"""make evidence, claims and leaderboard: what they print, and refuse."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from user_commands import ROOT, refusal, run
 
 from experiments import priority
 from fedjax_pfl.core.errors import BadInput
 
-ROOT = Path(__file__).parents[2]
+on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='of Linux')
 
 
-def run(*flags, **environ):
-  return subprocess.run(
-    [sys.executable, 'experiments/evidence.py', *flags],
+def python(code, *flags, **environ):
+  """Return the output of Python code, run from the repository."""
+  done = subprocess.run(
+    [sys.executable, '-c', code, *flags],
     cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': str(ROOT), **environ},
+    env={**os.environ, **environ},
     capture_output=True,
     text=True,
   )
+  assert done.returncode == 0, done.stderr
+  return done.stdout
 
 
 def test_without_images_it_says_how_to_get_them(tmp_path):
@@ -34,15 +37,14 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   claims = re.sub(r'(?m)^[b-z] = .*\n', '', head)
   queue.write_text(f'{claims}[[cells]]{first}')
   flags = f'--results={results}', f'--queue={queue}'
-  shown = run('--dry-run', *flags, **place)
+  shown = run('evidence', '--dry-run', *flags, **place)
   assert shown.returncode == 0, shown.stderr
   assert re.search(r'0 of (\d+) done, \1 blocked', shown.stdout)
   assert re.search(r'a +Ditto +s=5 f=0.1 tau=10 +fedbabu/13', shown.stdout)
   assert not results.exists()
-  refused = run('--minutes=1', *flags, **place)
-  assert refused.returncode == 1 and 'is left out: ' in refused.stdout
-  assert 'experiments/prepare.py cifar10' in refused.stderr
-  assert not [*results.iterdir()]
+  refused = run('evidence', '--minutes=1', *flags, **place)
+  assert 'experiments/prepare.py cifar10' in refusal(refused)
+  assert 'is left out: ' in refused.stdout and not [*results.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -55,27 +57,30 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   ],
 )
 def test_a_wrong_flag_is_a_sentence(tmp_path, flag, words):
-  refused = run(flag, f'--results={tmp_path / "results"}')
-  assert refused.returncode == 1
-  assert words in refused.stderr and 'Likely cause: ' in refused.stderr
-  assert 'Traceback' not in refused.stderr
-  assert not (tmp_path / 'results').exists()
+  results = tmp_path / 'results'
+  assert words in refusal(run('evidence', flag, f'--results={results}'))
+  assert not results.exists()
 
 
-def test_make_hands_over_minutes_and_cores():
+def made(*words):
+  """Return the words of the command that make would run."""
   if shutil.which('make') is None:
     pytest.skip('no make')
   # Below another make, as `make test` is, it would tell its directory, too.
   command = ['make', '-n', '--no-print-directory', 'VENV=/v']
-  command += ['-o', '/v/installed', 'evidence']
   done = subprocess.run(
-    [*command, 'MINUTES=150', 'CORES=1'],
+    [*command, '-o', '/v/installed', *words],
     cwd=ROOT, capture_output=True, text=True, check=True,
   )  # fmt: skip
-  words = done.stdout.replace('\\\n', ' ').split()
-  assert words[1:] == ['experiments/evidence.py', '--minutes=150', '--cores=1']
-  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-  assert '--' not in done.stdout
+  return done.stdout.replace('\\\n', ' ').split()[1:]
+
+
+def test_make_hands_over_minutes_and_cores():
+  file = 'experiments/evidence.py'
+  flags = ['--minutes=150', '--cores=1']
+  assert made('evidence', 'MINUTES=150', 'CORES=1') == [file, *flags]
+  assert made('evidence') == [file]
+  assert made('leaderboard') == ['experiments/leaderboard.py']  # the digits
 
 
 LOWER = """
@@ -89,12 +94,9 @@ print(os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE,
 """
 
 
-@pytest.mark.skipif(sys.platform != 'linux', reason='idle scheduling is Linux')
+@on_linux
 def test_it_gives_way_before_jax_starts():
-  done = subprocess.run(
-    [sys.executable, '-c', LOWER], cwd=ROOT, capture_output=True, text=True
-  )
-  assert done.stdout.split() == ['19', 'True', '1'], done.stderr
+  assert python(LOWER).split() == ['19', 'True', '1']
 
 
 SEEN = """
@@ -107,20 +109,13 @@ commandline.run(evidence.main)
 """
 
 
-@pytest.mark.skipif(
-  sys.platform != 'linux' or len(os.sched_getaffinity(0)) < 2,
-  reason='needs two cores',
-)
+@on_linux
 def test_its_cpu_is_one_device_a_core():
-  done = subprocess.run(
-    [sys.executable, '-c', SEEN, '--dry-run', '--cores=2'],
-    cwd=ROOT,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},
-    capture_output=True,
-    text=True,
-  )
-  devices, then = done.stdout.splitlines()
-  assert devices == '[CpuDevice(id=0), CpuDevice(id=1)]', done.stderr
+  if len(os.sched_getaffinity(0)) < 2:
+    pytest.skip('needs two cores')
+  flags, environ = ('--dry-run', '--cores=2'), {'JAX_PLATFORMS': 'cpu'}
+  devices, then = python(SEEN, *flags, XLA_FLAGS='', **environ).splitlines()
+  assert devices == '[CpuDevice(id=0), CpuDevice(id=1)]'
   assert then.startswith('Then: Leaderboard cifar10: 260 trainings')
 
 
@@ -130,3 +125,39 @@ def test_no_core_is_refused(cores):
   with pytest.raises(BadInput, match='cores: got'):
     priority.lower(cores)
   assert os.nice(0) == before
+
+
+# ---- claims and leaderboard
+
+
+def test_without_results_every_claim_is_not_run(tmp_path):
+  shown = run('claims', f'--results={tmp_path}')
+  assert shown.returncode == 0, shown.stderr
+  lines = shown.stdout.splitlines()
+  assert sum(line.endswith(': not run') for line in lines) == 8
+  assert lines[2].split() == [
+    *('(a)', 'FedBABU', '>', 'FedAvg'),
+    *('+6.70', 'not', 'run'),
+  ]
+  assert not [*tmp_path.iterdir()]
+
+
+def test_a_mistake_in_a_claim_is_a_sentence(tmp_path):
+  text = (ROOT / 'results' / 'claims.toml').read_text()
+  wrong = tmp_path / 'claims.toml'
+  wrong.write_text(text.replace('algorithm=fedper', 'algorithm=fedpr', 1))
+  refused = run('claims', f'--claims={wrong}', '--write')
+  text = refusal(refused)
+  assert '[[claims.comparisons]] 2: --where: got' in text
+  assert 'Choices: fedbabu, fedavg, fedper' in text and refused.stdout == ''
+
+
+@pytest.mark.long
+def test_the_leaderboard_says_how_to_get_images(tmp_path):
+  folder = tmp_path / 'leaderboard'
+  flags = '--minutes=1', '--seeds=3,4', f'--folder={folder}'
+  place = {'TFDS_DATA_DIR': str(tmp_path / 'none')}
+  refused = run('leaderboard', '--form=cifar10', *flags, **place)
+  assert 'Leaderboard cifar10: 208 trainings (' in refused.stdout
+  assert 'experiments/prepare.py cifar10' in refusal(refused)
+  assert not folder.exists()

@@ -42,24 +42,15 @@ def main(names: list[str]) -> int:
   for name in names or CAMPAIGNS:
     began = time.perf_counter()
     found = importlib.import_module(f'faults.{name}').run(CAMPAIGNS[name], SEED)
-    found = [found] if isinstance(found, Outcome) else list(found)
     print(f'{name}: {time.perf_counter() - began:,.0f} s', flush=True)
-    outcomes += found
-  print(table(outcomes))
+    outcomes += [found] if isinstance(found, Outcome) else found
+  tried, well = (sum(one[i] for one in outcomes) for i in (1, 2))
+  for row in (*outcomes, Outcome('all', tried, well)):
+    print(f'{row.name:36} {row.tried:7,} tried {row.well:7,} ended well')
   for outcome in outcomes:
     for failure in outcome.failures:
       print(f'{outcome.name}: {failure}')
-  return int(any(one.well < one.tried for one in outcomes))
-
-
-def table(outcomes: list[Outcome]) -> str:
-  """Return a line for each outcome, and one for all of them."""
-  tried, well = (sum(one[i] for one in outcomes) for i in (1, 2))
-  rows = [('campaign', 'tried', 'ended well')]
-  rows += [(o.name, f'{o.tried:,}', f'{o.well:,}') for o in outcomes]
-  rows.append(('all', f'{tried:,}', f'{well:,}'))
-  width = max(len(name) for name, *_ in rows)
-  return '\n'.join(f'{n:{width}}  {t:>7}  {w:>10}' for n, t, w in rows)
+  return int(well < tried)
 
 
 if __name__ == '__main__':

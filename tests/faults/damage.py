@@ -11,26 +11,24 @@ import numpy as np
 
 from faults import tiny
 from faults.moments import State, all_states, read, write
-from faults.outcome import Outcome
+from faults.outcome import Outcome, outcome_of
 from fedjax_pfl.runs import lock, run_dir
 
 
 def run(count: int, seed: int) -> Outcome:
   """Try `count` damages to files of runs that are half done or finished."""
-  rng, failures = np.random.default_rng(seed), []
+  rng, ends = np.random.default_rng(seed), []
   with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     states = all_states(folder / 'whole')
     want = tiny.numbers_of(folder / 'whole', with_metrics=False)
     half_done = next(one for one in states if 'checkpoints/2' in one)
-    half_done, finished = without_lock(half_done), without_lock(states[-1])
-    assert run_dir.RESULT in finished and run_dir.RESULT not in half_done
+    both = without_lock(half_done), without_lock(states[-1])
     for number in range(count):
-      state = (half_done, finished)[number % 2]
-      what, damaged = damage(state, rng)
-      if end := evaluate(damaged, folder / str(number), want):
-        failures.append(f'damage {number}, {what}: {end}')
-  return Outcome('damaged files', count, count - len(failures), tuple(failures))
+      what, damaged = damage(both[number % 2], rng)
+      end = evaluate(damaged, folder / str(number), want)
+      ends.append(end and f'damage {number}, {what}: {end}')
+  return outcome_of('damaged files', ends)
 
 
 def evaluate(damaged: State, folder: Path, want: dict) -> str:
@@ -52,18 +50,18 @@ def damage(state: State, rng: np.random.Generator) -> tuple[str, State]:
   names = [name for name, content in state.items() if content]
   shown = [name for name in names if '/' not in name]
   name = str(rng.choice(shown if rng.random() < 0.5 else names))
-  content = state[name]
   how = str(rng.choice(['bit', 'bit', 'cut', 'empty', 'gone']))
-  place = int(rng.integers(len(content)))
-  damaged = dict(state)
-  if how == 'bit':
-    changed = bytearray(content)
-    changed[place] ^= 1 << int(rng.integers(8))
-    damaged[name] = bytes(changed)
-  elif how == 'cut':
-    damaged[name] = content[:place]
-  elif how == 'empty':
-    damaged[name] = b''
-  elif name != run_dir.METRICS:  # a user deletes it to continue without
+  content, place = state[name], int(rng.integers(len(state[name])))
+  flipped = bytes([content[place] ^ 1 << int(rng.integers(8))])
+  changed = {
+    'bit': content[:place] + flipped + content[place + 1 :],
+    'cut': content[:place],
+    'empty': b'',
+    'gone': None,
+  }
+  damaged = {**state, name: changed[how]}
+  if how == 'gone':
     del damaged[name]
+    if name == run_dir.METRICS:  # a user deletes it to continue without
+      damaged = state
   return f'{how} at {place} of {name}', damaged

@@ -20,47 +20,35 @@ import numpy as np
 
 from faults import tiny
 from faults.moments import watching
-from faults.outcome import Outcome
+from faults.outcome import Outcome, outcome_of
 
 FULL = ('open', 'os.mkdir', 'flush')  # what a full disk refuses
 ALL = (*FULL, 'os.rename', 'os.remove', 'os.rmdir')
 ERRORS = ((errno.ENOSPC, FULL), (errno.EIO, ALL), (errno.EROFS, ALL))
+GOOD = ('a sentence', 'same bits')
 
 
 def run(count: int, seed: int) -> list[Outcome]:
   """Try `count` refusals, a tenth as many small disks and read-only ones."""
   with tempfile.TemporaryDirectory() as name:
-    folder = Path(name)
-    changes = []
+    folder, changes = Path(name), []
     with watching(folder / 'whole', changes.append):
       tiny.play(folder / 'whole')
     want = tiny.numbers_of(folder / 'whole')
-    rng = np.random.default_rng(seed)
-    points = rng.integers(len(changes), size=count)
-    outcomes = [
-      _outcome(
-        'a disk that refuses a change',
-        [
-          refused(folder / str(i), n, *ERRORS[i % 3], want)
-          for i, n in enumerate(points)
-        ],
-      )
+    points = np.random.default_rng(seed).integers(len(changes), size=count)
+    refusals = [
+      refused(folder / str(i), n, *ERRORS[i % 3], want)
+      for i, n in enumerate(points)
     ]
+    outcomes = [outcome_of('a disk that refuses a change', refusals)]
     if can_mount(folder):
       sizes = np.linspace(4, 400, max(count // 10, 1)).astype(int)
-      outcomes += [
-        _outcome('a full disk', [full(folder, size, want) for size in sizes]),
-        _outcome(
-          'a disk that became read-only',
-          [read_only(folder, n, want) for n in range(max(count // 50, 1))],
-        ),
-      ]
+      ends = [full(folder, size, want) for size in sizes]
+      outcomes.append(outcome_of('a full disk', ends))
+      rounds = range(max(count // 50, 1))
+      ends = [read_only(folder, number, want) for number in rounds]
+      outcomes.append(outcome_of('a disk that became read-only', ends))
     return outcomes
-
-
-def _outcome(name: str, ends: list[str]) -> Outcome:
-  failures = tuple(end for end in ends if end)
-  return Outcome(name, len(ends), len(ends) - len(failures), failures)
 
 
 def refused(folder: Path, point: int, error: int, which, want: dict) -> str:
@@ -75,7 +63,12 @@ def refused(folder: Path, point: int, error: int, which, want: dict) -> str:
   with watching(folder, refuse):
     end = tiny.how_it_ends(folder, want)
   where = f'change {point} refused ({errno.errorcode[error]})'
-  if end not in ('a sentence', 'same bits'):
+  return _then(where, end, GOOD, folder, want)
+
+
+def _then(where: str, end: str, good, folder: Path, want: dict) -> str:
+  """Return '' if that was a good end, and the next command's is, with room."""
+  if end not in good:
     return f'{where}: {end}'
   end = tiny.how_it_ends(folder, want)
   return '' if end == 'same bits' else f'{where}, then: {end}'
@@ -93,8 +86,7 @@ def can_mount(folder: Path) -> bool:
 def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
   """Yield a folder on a disk of its own."""
   folder.mkdir(exist_ok=True)
-  options = f'size={kilobytes}k'
-  _mount('-t', 'tmpfs', '-o', options, 'tmpfs', folder)
+  _mount('-t', 'tmpfs', '-o', f'size={kilobytes}k', 'tmpfs', folder)
   try:
     yield folder / 'run'
   finally:
@@ -110,11 +102,8 @@ def full(folder: Path, kilobytes: int, want: dict) -> str:
   """Return '' if a run on a disk of this size ends well."""
   with small_disk(folder / 'disk', kilobytes) as workdir:
     end = tiny.how_it_ends(workdir, want)
-    if end not in ('a sentence', 'same bits'):
-      return f'{kilobytes} kB: {end}'
     _mount('-o', 'remount,size=8m', folder / 'disk')
-    end = tiny.how_it_ends(workdir, want)
-    return '' if end == 'same bits' else f'{kilobytes} kB, then room: {end}'
+    return _then(f'{kilobytes} kB', end, GOOD, workdir, want)
 
 
 def read_only(folder: Path, rounds: int, want: dict) -> str:
@@ -125,7 +114,4 @@ def read_only(folder: Path, rounds: int, want: dict) -> str:
     _mount('-o', 'remount,ro', folder / 'disk')
     end = tiny.how_it_ends(workdir, want)
     _mount('-o', 'remount,rw', folder / 'disk')
-    if end != 'a sentence':
-      return f'read-only {rounds}: {end}'
-    end = tiny.how_it_ends(workdir, want)
-    return '' if end == 'same bits' else f'read-only {rounds}, then: {end}'
+    return _then(f'read-only {rounds}', end, GOOD[:1], workdir, want)

@@ -7,7 +7,6 @@ Of several that begin at the same moment, one gets the directory.
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from faults import tiny
 from faults.moments import read
-from faults.outcome import Outcome
+from faults.outcome import Outcome, outcome_of
 from fedjax_pfl.runs import lock
 
 # The module only: the package imports jax, which takes six seconds.
@@ -73,11 +72,8 @@ def run(count: int, seed: int) -> list[Outcome]:
     pairs = [pair(folder / f'pair{n}', n % 2, want) for n in range(count)]
     races = [race(folder / f'race{n}') for n in range(count)]
   return [
-    Outcome(title, count, ends.count(''), tuple(end for end in ends if end))
-    for title, ends in (
-      ('a second process on a run', pairs),
-      ('a race for a directory', races),
-    )
+    outcome_of('a second process on a run', pairs),
+    outcome_of('a race for a directory', races),
   ]
 
 
@@ -89,22 +85,18 @@ def pair(folder: Path, is_killed: int, want: dict) -> str:
     owner.stdout.readline()
     before = read(folder)
     end = tiny.how_it_ends(folder, want)
-    refusal = end == 'a sentence' and tiny.last_sentence[-1]
-    if (
-      not refusal
-      or f'process {owner.pid} on {os.uname().nodename}' not in refusal
-    ):
-      return f'second process: {end} {refusal}'
+    name = f'process {owner.pid} on {os.uname().nodename}'
+    if end != 'a sentence' or name not in tiny.last_sentence[-1]:
+      return f'second process: {end} {tiny.last_sentence[-1:]}'
     if read(folder) != before:
       return f'the second process wrote {sorted(read(folder))}'
     if is_killed:
-      owner.send_signal(signal.SIGKILL)
-      owner.wait()
+      owner.kill()
     else:
       proceed(owner)
-      owner.wait()
-      if lock.NAME in read(folder):
-        return 'the lock stayed behind'
+    owner.wait()
+    if not is_killed and lock.NAME in read(folder):
+      return 'the lock stayed behind'
     end = tiny.how_it_ends(folder, want)
     return '' if end == 'same bits' else f'after the owner: {end}'
 

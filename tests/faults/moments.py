@@ -7,7 +7,6 @@ that was not broken off. Every second one has its newest file torn as well.
 """
 
 import contextlib
-import hashlib
 import os
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from faults import tiny
-from faults.outcome import Outcome
+from faults.outcome import Outcome, outcome_of
 
 CHANGES = ('os.rename', 'os.remove', 'os.mkdir', 'os.rmdir', 'os.truncate')
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -28,55 +27,45 @@ State = dict[str, bytes | None]  # content of files by path; None: a folder
 def run(count: int, seed: int) -> Outcome:
   """Try `count` of the moments, or all if there are fewer."""
   with tempfile.TemporaryDirectory() as name:
-    folder = Path(name)
+    folder, ends = Path(name), []
     states = all_states(folder / 'whole')
     want = tiny.numbers_of(folder / 'whole')
     states += [torn for state in states if (torn := tear(state))]
-    places = np.arange(len(states))
-    if count < len(states):
-      places = np.sort(
-        np.random.default_rng(seed).choice(len(states), count, replace=False)
-      )
-    failures = []
-    for place in places:
+    places = np.random.default_rng(seed).permutation(len(states))[:count]
+    for place in sorted(places):
       write(states[place], folder / str(place))
       end = tiny.how_it_ends(folder / str(place), want)
-      if end != 'same bits':
-        failures.append(f'moment {place} of {len(states)}: {end}')
-    tried = len(places)
-    return Outcome(
-      'killed at a change of a file',
-      tried,
-      tried - len(failures),
-      tuple(failures),
-    )
+      where = f'moment {place} of {len(states)}'
+      ends.append('' if end == 'same bits' else f'{where}: {end}')
+  return outcome_of('killed at a change of a file', ends)
 
 
 def all_states(folder: Path) -> list[State]:
   """Run to the end in `folder`; return every state it was in, once."""
-  states, seen = [], set()
+  states = {}
 
-  def note():
+  def note(what=None):
     state = read(folder)
-    digest = hashlib.sha256(repr(sorted(state.items())).encode()).digest()
-    if digest not in seen:
-      seen.add(digest)
-      states.append(state)
+    states.setdefault(repr(sorted(state.items())), state)
 
-  with watching(folder, lambda what: note()):
+  with watching(folder, note):
     tiny.play(folder)
     note()
-  return states
+  return [*states.values()]
+
+
+_listeners = []
 
 
 @contextlib.contextmanager
 def watching(folder: Path, look):
   """Call look(what) before every change of a file below, and at each flush."""
-  mutex, flush = threading.RLock(), os.fsync
-  inside = threading.local()
+  mutex, flush, inside = threading.RLock(), os.fsync, threading.local()
 
-  def notify(what):
+  def notify(what, path=folder):
     if getattr(inside, 'busy', False):
+      return
+    if not str(path).startswith(str(folder)):
       return
     inside.busy = True
     try:
@@ -85,34 +74,25 @@ def watching(folder: Path, look):
     finally:
       inside.busy = False
 
-  def on_change(what, path):
-    if isinstance(path, bytes):
-      path = os.fsdecode(path)
-    if str(path).startswith(str(folder)):
-      notify(what)
-
   def fsync(handle):
     flush(handle)
     notify('flush')
 
-  _listeners.append(on_change)
+  _listeners.append(notify)
   with mock.patch.object(os, 'fsync', fsync):
     try:
       yield
     finally:
-      _listeners.remove(on_change)
-
-
-_listeners = []
+      _listeners.remove(notify)
 
 
 def _audit(event, arguments):
   """Tell the listeners; Python cannot take such a hook away again."""
-  if not _listeners:
-    return
-  if event in CHANGES or (event == 'open' and (arguments[2] or 0) & WRITES):
-    for listener in list(_listeners):
-      listener(event, arguments[0])
+  writes = event == 'open' and (arguments[2] or 0) & WRITES
+  if _listeners and (event in CHANGES or writes):
+    path = arguments[0]
+    for listener in [*_listeners]:
+      listener(event, os.fsdecode(path) if isinstance(path, bytes) else path)
 
 
 sys.addaudithook(_audit)

@@ -6,24 +6,22 @@ program, or as written on a command line. Nothing is trained.
 """
 
 import contextlib
-import random
+import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
 
 from configs import common
 from experiments import commandline
 from faults import values
-from faults.outcome import Outcome
+from faults.outcome import Outcome, draw_many, outcome_of
 from faults.watch import Trial, attempt
-from fedjax_pfl.algorithms import available
-from fedjax_pfl.data import Dataset
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import flat_config
 from fedjax_pfl.training import build, build_data
 
-ROOT = Path(__file__).parents[2]
 CONFIGS = common.available()
 ABSENT = object()
 FIELDS = [name for name in flatten(common.base().to_dict()) if name != 'hp']
@@ -32,10 +30,7 @@ STRANGE = (
   *('hp.x', 'hp.train', 'hp.finetune', 'shards.x', 'finetune.epochs.x', ''),
   *('__class__', 'config', 'hp.mu.x', 'a.b.c', 'Shards', 'hp.__class__', '.'),
 )
-
-
 IMAGES = ('dataset', 'data_dir', 'max_train_examples', 'preprocessing', 'quick')
-_LOADED: dict[tuple, Dataset] = {}
 
 
 class Mutation(NamedTuple):
@@ -53,25 +48,17 @@ class Mutation(NamedTuple):
     return f'{self.config} {"--" * self.written}{changes}'
 
 
-def draw_mutations(count: int, seed: int) -> list[Mutation]:
-  """Return so many mutations; equal ones for equal seeds."""
-  draw = random.Random(seed)
-  return [_draw_one(draw) for _ in range(count)]
-
-
 def run(count: int, seed: int) -> Outcome:
   """Try so many mutations; print how many were refused, and for which field."""
-  failures, refused = [], Counter()
-  for mutation in draw_mutations(count, seed):
+  ends, refused = [], Counter()
+  for mutation in draw_many(mutations(), count, seed):
     trial = try_one(mutation)
-    failures += [f'{mutation}: {fault}' for fault in trial.faults[:1]]
+    ends.append(f'{mutation}: {trial.faults[0]}' if trial.faults else '')
     if trial.refusal:
       refused[str(trial.refusal).partition(': got ')[0]] += 1
-  print(f'settings: {sum(refused.values()):,} of {count:,} refused, for')
+  print(f'settings: {refused.total():,} of {len(ends):,} refused, for')
   print(f'  {", ".join(f"{name} {n}" for name, n in refused.most_common(60))}')
-  return Outcome(
-    'settings with mistakes', count, count - len(failures), tuple(failures)
-  )
+  return outcome_of('settings with mistakes', ends)
 
 
 def try_one(mutation: Mutation) -> Trial:
@@ -81,16 +68,16 @@ def try_one(mutation: Mutation) -> Trial:
 
 
 @contextlib.contextmanager
-def images_once() -> Iterator[None]:
+def images_once(loaded={}) -> Iterator[None]:  # noqa: B006 one for all
   """Load, or make, the images of equal settings once for all mutations."""
   load = build_data.load_images
 
   def load_once(settings, log):
     config = flat_config(settings)
     key = tuple(config[name] for name in IMAGES)
-    if key not in _LOADED:
-      _LOADED[key] = load(settings, log)
-    return _LOADED[key]
+    if key not in loaded:
+      loaded[key] = load(settings, log)
+    return loaded[key]
 
   build_data.load_images = load_once
   try:
@@ -102,7 +89,7 @@ def images_once() -> Iterator[None]:
 def settings_of(mutation: Mutation) -> dict[str, Any]:
   """Return the settings as a program makes them, or as a command reads them."""
   if mutation.written:
-    path = f'{ROOT}/configs/{quick_file(mutation.config)}'
+    path = f'{commandline.ROOT}/configs/{quick_file(mutation.config)}'
     return commandline.read_settings(path, dict(mutation.changes))
   settings = common.load(mutation.config, quick=True).to_dict()
   for name, value in mutation.changes:
@@ -129,54 +116,38 @@ def _put(settings: dict[str, Any], name: str, value: Any) -> None:
     settings[last] = value
 
 
-def _draw_one(draw: random.Random) -> Mutation:
+@st.composite
+def mutations(draw, written: bool | None = None) -> Mutation:
+  """Draw a mutation, of a command line or not."""
   # Digits cost the least; every config comes up all the same.
   small = [name for name in CONFIGS if name.startswith('digits:')]
-  config = draw.choice(small if draw.random() < 0.7 else CONFIGS)
-  settings = flatten(common.load(config, quick=True).to_dict())
-  written = draw.random() < 0.4
-  number = draw.choice([1, 1, 1, 2, 2, 3])
-  changes = [_draw_change(settings, written, draw) for _ in range(number)]
+  config = draw(st.sampled_from(small) | st.sampled_from(CONFIGS))
+  if written is None:
+    written = draw(st.booleans())
+  number = draw(st.sampled_from([1, 1, 1, 2, 2, 3]))
+  changes = [draw(changes_of(config, written)) for _ in range(number)]
   return Mutation(config, tuple(changes), written)
 
 
-def _draw_change(
-  settings: Mapping[str, Any], written: bool, draw: random.Random
-) -> tuple[str, Any]:
-  """Return a field and its new value: the text, where it is written."""
-  hp = {
-    f'hp.{name}': value
-    for name, value in values.hyperparameters(settings['algorithm']).items()
-  }
-  kind = draw.random()
-  if kind < 0.06:
-    name = draw.choice([*STRANGE, values.near(draw.choice(FIELDS), draw)])
-  else:
-    name = draw.choice([*hp] if hp and kind < 0.2 else FIELDS)
-  if kind > 0.97 and not written:
-    return name, ABSENT
-  old = settings.get(name, hp.get(name))
-  value = _draw_value(name, old, draw)
-  if not written:
-    return name, value
-  if draw.random() < 0.3:
-    return name, draw.choice(values.TEXTS)
-  return name, value if isinstance(value, str) else repr(value)
+@functools.cache
+def changes_of(config: str, written: bool) -> st.SearchStrategy:
+  """Draw a field and its new value: the text, where it is written."""
+  settings = flatten(common.load(config, quick=True).to_dict())
+  own = values.hyperparameters(settings['algorithm'])
+  hp = {f'hp.{name}': value for name, value in own.items()}
+  old = {**hp, **settings}
+  fields = st.sampled_from(FIELDS)
+  wrong = st.sampled_from(STRANGE) | fields.flatmap(values.near)
+  kinds = [wrong] + 2 * [st.sampled_from([*hp] or FIELDS)] + 12 * [fields]
 
+  @st.composite
+  def change(draw):
+    name = draw(draw(st.sampled_from(kinds)))
+    value = values.replacing(name, old.get(name))
+    if written:
+      text = value.map(lambda own: own if isinstance(own, str) else repr(own))
+      return name, draw(text | values.TEXTS)
+    is_absent = draw(st.integers(0, 29)) == 29
+    return name, ABSENT if is_absent else draw(value)
 
-def _draw_value(name: str, old: Any, draw: random.Random) -> Any:
-  kind = draw.random()
-  words = values.known_words(name)
-  if name == 'algorithm':
-    words = available()
-  if kind < 0.25 and words:
-    return draw.choice(words)  # good by itself
-  if kind < 0.35 and words:
-    return values.near(draw.choice(words), draw)
-  if kind < 0.5:
-    return values.close_to(old, draw)
-  if kind < 0.7:
-    return draw.choice(values.NUMBERS)
-  if kind < 0.8:
-    return draw.choice(values.LISTS)
-  return draw.choice(values.EVERYTHING)
+  return change()

@@ -5,48 +5,42 @@ traceback; if rounds were done, with a checkpoint of the last of them. The same
 command then continues, and ends with the numbers of the unbroken run.
 """
 
+import re
 import signal
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from faults.outcome import Outcome
-from faults.process import TORN, Commands, strike, unbroken
+from faults.outcome import Outcome, outcome_of
+from faults.processes import Commands, strikes, unbroken
 from fedjax_pfl.runs import checkpoint, run_dir
 
 # Python itself starts for a moment in which signals end it as they like.
 STARTING = 1.0
+TORN = re.compile(rb'Traceback|Error:')
 
 
 def run(count: int, seed: int) -> list[Outcome]:
   """Send `count` signals, every other one SIGINT."""
   with tempfile.TemporaryDirectory() as name:
-    folder = Path(name)
+    folder, rng = Path(name), np.random.default_rng(seed)
     want, seconds = unbroken(folder, with_report=False)
-    rng = np.random.default_rng(seed)
     outcomes = []
     for number in (signal.SIGTERM, signal.SIGINT):
-      failures, tried, runs = [], 0, 0
-      while tried < count // 2:
+      ends, runs = [], 0
+      while len(ends) < count // 2:
         commands = Commands(folder / f'{number.name}{runs}')
-        runs += 1
-        while True:
-          size = commands.log.stat().st_size if commands.log.exists() else 0
-          after = rng.uniform(STARTING, seconds)
-          status = strike(commands.start(with_report=False), number, after)
-          if status == 0:
-            break
-          tried += 1
-          output = commands.log.read_bytes()[size:]
-          if wrong := evaluate(commands, status, number, output):
-            failures.append(f'{number.name} after {after:.1f} s: {wrong}')
-        print(f'{number.name}: {tried} of {count // 2}', flush=True)
+        between = STARTING, seconds
+        for status, output in strikes(commands, number, rng, between, False):
+          if status:
+            wrong = evaluate(commands, status, number, output)
+            ends.append(wrong and f'{number.name}: {wrong}')
         if commands.numbers() != want:
-          failures.append(f'{number.name}: other numbers')
-      outcomes.append(
-        Outcome(number.name, tried, tried - len(failures), tuple(failures))
-      )
+          ends.append(f'{number.name}: other numbers')
+        runs += 1
+        print(f'{number.name}: {len(ends)} of {count // 2}', flush=True)
+      outcomes.append(outcome_of(number.name, ends))
   return outcomes
 
 
@@ -58,9 +52,8 @@ def evaluate(
     return f'status {status}: {output.decode()}'
   if TORN.search(output):
     return output.decode()
-  metrics = commands.workdir / run_dir.METRICS
-  saved = checkpoint.steps(commands.workdir / 'checkpoints')
-  if metrics.exists() and b'Saved after round' in output:
+  if b'Saved after round' in output:
+    saved = checkpoint.steps(commands.workdir / 'checkpoints')
     last = run_dir.load_metrics(commands.workdir)[-1]['round']
     if saved[-1] != last:
       return f'round {last} is logged, and {saved} are saved'

@@ -7,19 +7,18 @@ takes a tenth of a second, so that hundreds can be tried.
 import contextlib
 import functools
 import io
-import shutil
 from pathlib import Path
 
 import numpy as np
 from small_runs import make_experiment
 
+from faults.watch import wrong_sentence
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
 CLOCKS = ('time', 'images_per_second')
-PARTS = ('got ', ', expected ', 'Likely cause: ')
 
 
 @functools.cache
@@ -62,9 +61,8 @@ def how_it_ends(folder: Path, want: dict) -> str:
   try:
     play(folder)
   except BadInput as error:
-    lacking = [part for part in PARTS if part not in str(error)]
     last_sentence.append(str(error))
-    return f'a sentence without {lacking}' if lacking else 'a sentence'
+    return wrong_sentence(str(error)) or 'a sentence'
   except Exception as error:
     return f'{type(error).__name__}: {error}'
   got = numbers_of(folder, with_metrics='metrics' in want)
@@ -92,13 +90,3 @@ def numbers_of(folder: Path, with_metrics: bool = True) -> dict:
     for clock in CLOCKS:
       del line[clock]
   return {**numbers, 'metrics': metrics}
-
-
-@contextlib.contextmanager
-def copy_of(folder: Path, place: Path):
-  """Yield a copy of a run directory, which is removed in the end."""
-  shutil.copytree(folder, place)
-  try:
-    yield place
-  finally:
-    shutil.rmtree(place)

@@ -8,14 +8,15 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import compiler
 import jax
-from jax import monitoring
 
 from fedjax_pfl.core.errors import BadInput
 
 LIMIT = 3.0  # seconds from the end of the imports to the sentence
 # Arrays that move to a device go by these names; nothing else is compiled.
 MOVES = {'jit(stage)', 'jit(convert_element_type)'}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
 PARTS = (': got ', ', expected ', '. Likely cause: ')
 CHANGES = {'os.rename', 'os.link', 'os.symlink', 'os.truncate'}
 
@@ -41,7 +42,6 @@ class _Log:
   def __init__(self):
     self.written: list[str] = []
     self.made: list[str] = []  # folders, if they could be made
-    self.compiled: list[str] = []
 
 
 def attempt(call: Callable[[], Any]) -> Trial:
@@ -58,7 +58,7 @@ def attempt(call: Callable[[], Any]) -> Trial:
 def _try(call: Callable[[], Any]) -> tuple[Trial, float]:
   """Return what came of it, and after how many seconds of the processor."""
   value, refusal, faults = None, None, []
-  with _logging() as log:
+  with _logging() as log, compiler.counting() as compiled:
     began = time.process_time()
     try:
       value = call()
@@ -71,7 +71,7 @@ def _try(call: Callable[[], Any]) -> tuple[Trial, float]:
     seconds = time.process_time() - began
   if refusal and (wrong := wrong_sentence(str(refusal))):
     faults.append(f'{wrong}: {str(refusal)[:300]}')
-  if others := set(log.compiled) - MOVES:
+  if others := set(compiled) - MOVES:
     faults.append(f'compiled {sorted(others)}')
   written = log.written + [path for path in log.made if os.path.exists(path)]
   if written:
@@ -96,7 +96,6 @@ def _logging():
   """Collect what is written and compiled."""
   if not _Log.hooked:  # an audit hook stays for good
     sys.addaudithook(_audit)
-    monitoring.register_event_duration_secs_listener(_listen)
     _Log.hooked = True
   _Log.current = log = _Log()
   try:
@@ -106,31 +105,21 @@ def _logging():
 
 
 def _audit(event: str, args: tuple) -> None:
-  log = _Log.current
-  if log is None:
+  log, path = _Log.current, str(args[0]) if args else ''
+  if log is None or _is_cache(path):
     return
   if event == 'open':
-    path, _, flags = args
-    changing = isinstance(flags, int) and flags & (
-      os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
-    )
     # Files by number are open already.
-    if changing and isinstance(path, str) and not _is_cache(path):
+    changing = isinstance(args[2], int) and args[2] & WRITES
+    if changing and isinstance(args[0], str):
       log.written.append(path)
-  elif event == 'os.mkdir':
-    if not _is_cache(str(args[0])) and not os.path.exists(args[0]):
-      log.made.append(args[0])
-  elif event in CHANGES and not _is_cache(str(args[0])):
-    log.written.append(f'{event} {args[0]}')
+  elif event == 'os.mkdir' and not os.path.exists(path):
+    log.made.append(path)
+  elif event in CHANGES:
+    log.written.append(f'{event} {path}')
 
 
 def _is_cache(path: str) -> bool:
   """Return whether it is a cache of Python or jax."""
   folder = jax.config.jax_compilation_cache_dir
   return '__pycache__' in path or bool(folder and path.startswith(folder))
-
-
-def _listen(event: str, seconds: float, **about: Any) -> None:
-  del seconds
-  if _Log.current is not None and event.endswith('backend_compile_duration'):
-    _Log.current.compiled.append(str(about.get('fun_name')))

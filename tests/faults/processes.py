@@ -5,25 +5,26 @@ importing and tracing.
 """
 
 import os
-import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from compiler import QUICK
 
 from faults import tiny
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 6
 FIELDS = {
   'conv_impl': 'lax',  # compiles in half the time
   'num_clients': 5,
   'max_train_examples': 200,
   'client_fraction': 0.4,
-  'rounds': ROUNDS,
+  'rounds': 6,
   'local_epochs': 1,
   'views': 'initial',
   'eval_every': 2,
@@ -31,7 +32,6 @@ FIELDS = {
   'eval_global_model': 'true',
   'learning_rate': 0.01,
 }
-TORN = re.compile(rb'Traceback|Error:')
 
 
 class Commands:
@@ -45,43 +45,36 @@ class Commands:
 
   def start(self, with_report: bool = True) -> subprocess.Popen:
     """Start the commands, one after the other, in a group of their own."""
-    fields = [f'--config.{name}={value}' for name, value in FIELDS.items()]
     train = [
       *(sys.executable, 'experiments/main.py'),
       '--config=configs/digits.py:fedavg',
-      *fields,
+      *(f'--config.{name}={value}' for name, value in FIELDS.items()),
       f'--workdir={self.workdir}',
     ]
     report = [
       *(sys.executable, 'experiments/report.py', str(self.workdir)),
       f'--out={self.folder / "report.html"}',
     ]
+    shell = f'{shlex.join(train)} && exec {shlex.join(report)}'
     environ = {
-      **os.environ,
       'XLA_FLAGS': QUICK,
       'JAX_COMPILATION_CACHE_DIR': str(self.folder.parent / 'compiled'),
       'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
     }
-    shell = f'{" ".join(train)} && exec {" ".join(report)}'
-    command = ['sh', '-c', shell] if with_report else train
     with open(self.log, 'ab') as log:
       return subprocess.Popen(
-        command,
+        ['sh', '-c', shell] if with_report else train,
         cwd=ROOT,
-        env=environ,
+        env={**os.environ, **environ},
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=heed_interrupts,
+        # A command knows SIGINT, also where this one was started with `&`.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
       )
 
   def numbers(self) -> dict:
     return tiny.numbers_of(self.workdir)
-
-
-def heed_interrupts() -> None:
-  """Let a command know SIGINT, also where this one was started with `&`."""
-  signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def unbroken(folder: Path, with_report: bool = True) -> tuple[dict, float]:
@@ -93,19 +86,31 @@ def unbroken(folder: Path, with_report: bool = True) -> tuple[dict, float]:
     if commands.start(with_report).wait():
       raise RuntimeError(commands.log.read_text())
     seconds = time.perf_counter() - began
+  print(f'an unbroken run takes {seconds:.0f} s', flush=True)
   return commands.numbers(), seconds
 
 
-def strike(process: subprocess.Popen, number: int, after: float) -> int:
-  """Send a signal to the whole group in some seconds; return the status.
+def strikes(
+  commands: Commands,
+  number: int,
+  rng: np.random.Generator,
+  between: tuple[float, float],
+  with_report: bool = True,
+) -> Iterator[tuple[int, bytes]]:
+  """Send a signal to the group of each command, until one ends before it.
 
-  A process that has ended by then is left alone.
+  Yields status and output of every command; that of the last one is its own.
   """
-  try:
-    return process.wait(after)
-  except subprocess.TimeoutExpired:
-    os.killpg(process.pid, number)
-    return process.wait()
-
-
-KILLED = -signal.SIGKILL
+  first, last, size, struck = *between, 0, True
+  while struck:
+    process = commands.start(with_report)
+    try:
+      process.wait(rng.uniform(first, last))
+      struck = False
+    except subprocess.TimeoutExpired:
+      os.killpg(process.pid, number)
+    status, output = process.wait(), commands.log.read_bytes()
+    struck = struck and status != 0
+    yield status, output[size:]
+    # Enough of a run is let through for it to end some day.
+    last, size = min(last * 1.2, 4 * between[1]), len(output)
