@@ -56,7 +56,7 @@ def main(overrides):
   import jax
 
   from experiments.benchmarks import options
-  from fedjax_pfl.runs.provenance import num_cores
+  from fedjax_pfl.core.machine import num_cores
 
   given = {name: flag.value for name, flag in LISTS.items()}
   cases = options.make_cases({k: v for k, v in given.items() if v is not None})

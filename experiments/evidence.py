@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline, huge_pages, priority
+from experiments import commandline, priority
 
 QUEUE = flags.DEFINE_string('queue', 'results/queue.toml', 'the queue')
 RESULTS = flags.DEFINE_string('results', 'results', 'where results go')
@@ -52,11 +52,9 @@ def main(overrides):
   from fedjax_pfl.reproduction.queue.deadline import check_minutes
   from fedjax_pfl.reproduction.queue.entries import load_queue
   from fedjax_pfl.reproduction.queue.work import show_queue, work_through
-  from fedjax_pfl.runs.provenance import num_cores
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
 
-  startup.divide_cpu(num_cores())
   check_minutes(MINUTES.value)
   queue = load_queue(Path(QUEUE.value), load_table)
   configs = {name: parse_config(one) for name, one in load_configs().items()}
@@ -80,5 +78,4 @@ def main(overrides):
 
 
 if __name__ == '__main__':
-  huge_pages.ask()
   commandline.run(main)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
 
 from absl import flags, logging
 
-from experiments import commandline, huge_pages
+from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
@@ -51,9 +51,14 @@ def main(overrides):
   if not FORECAST.value:
     commandline.require('workdir')
   # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl.training import interruption, multihost, startup
+  from fedjax_pfl.core import machine
+  from fedjax_pfl.runs import run_dir
+  from fedjax_pfl.training import interruption, multihost
 
-  startup.divide_cpu(settings.get('devices', 0))
+  if COORDINATOR.value:  # each process is given its share of the machine
+    machine.divide_cpu(settings.get('devices') or 1)
+  elif WORKDIR.value:  # as many as the run was started on, on fewer cores, too
+    machine.divide_cpu(run_dir.devices_of(WORKDIR.value) or 0)
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
   with interruption.ending():
     run_experiment(settings)
@@ -88,5 +93,4 @@ def log_memory(experiment, log):
 
 
 if __name__ == '__main__':
-  huge_pages.ask()
   commandline.run(main, required=['config'])

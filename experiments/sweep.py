@@ -61,7 +61,6 @@ def main(overrides):
     commandline.read_settings(CONFIG.value, {**overrides, **own})
     for own in combinations
   ]
-  startup.divide_cpu(configs[0].get('devices', 0))
   startup.cache_programs(progress.log)
   sweep = sweeps.plan_sweep(
     combinations, configs, SEEDS.value, tunes=bool(TUNE.value)
@@ -106,4 +105,4 @@ def command_of(fields):
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['config'], huge_pages=True)
+  commandline.run(main, required=['config'])

@@ -25,6 +25,7 @@ from fedjax_pfl.algorithms import algorithm, available
 from fedjax_pfl.client.local_training import Batching, LocalTraining, fit
 from fedjax_pfl.client.optimisers import freeze_except, step_schedule
 from fedjax_pfl.client.personalization import Finetuning
+from fedjax_pfl.core import machine as _machine
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Batch, ClientData, Scores, Task
@@ -55,6 +56,8 @@ from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
+
+_machine.prepare()  # before jax lists its devices
 
 
 def __getattr__(name):

@@ -52,6 +52,7 @@ def pytest_configure(config):
   gc.set_threshold(200_000, 50, 100)
   if not config.getoption('--hypothesis-profile'):
     settings.load_profile('short' if config.getoption('--short') else 'long')
+  jax.config.update('jax_num_cpu_devices', 1)  # tests of meshes simulate more
   flags = os.environ.get('XLA_FLAGS', '')
   os.environ['XLA_FLAGS'] = f'{flags} {QUICK}'
   jax.devices()

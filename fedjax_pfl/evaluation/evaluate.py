@@ -5,6 +5,7 @@ data only.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,8 @@ from fedjax_pfl.federated.client_map import map_chunks, map_on_mesh
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.dealing import deal_as_given, num_places
 from fedjax_pfl.federated.mesh_round import pad_rows
+from fedjax_pfl.federated.rounds import CLIENTS
+from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
 
@@ -63,7 +66,7 @@ def make_evaluate(
   *,
   batch_size: int = TEST_BATCH,
   clients_per_chunk: int = 1,
-  mesh: Mesh | None = None,
+  mesh: Mesh | str | None = 'auto',
   keep_models: bool = False,
   score_fn: Callable[..., PyTree] | None = None,
   metrics: Metrics | None = None,
@@ -80,7 +83,7 @@ def make_evaluate(
     views: which of the method's views; others are not computed.
     batch_size: test images in a forward pass.
     clients_per_chunk: how many clients are evaluated at the same time.
-    mesh: the devices that share the clients; see federated/mesh_round.py.
+    mesh: the devices that share the clients, as in `make_round`.
     keep_models: whether to return the models.
     score_fn: another function with the arguments of `metrics.score_view`.
     metrics: your own, {name: (logits [N, Y], labels [N], mask [N]) -> []}, of
@@ -124,8 +127,7 @@ def make_evaluate(
   def on_mesh(shared, client, client_id):
     return None, (), one_client(shared, client, client_id, client_id)
 
-  @jax.jit
-  def evaluate(server, clients, ids, places, train, test, key):
+  def evaluate(mesh, server, clients, ids, places, train, test, key):
     shared = server, train, test, key
     if mesh is None:
       rows = trees.gather(clients, places), ids, places
@@ -138,16 +140,23 @@ def make_evaluate(
       on_mesh, shared, padded, deal, deal.ids, clients_per_chunk, mesh
     )[-1]
 
+  @cache
+  def compiled(size, on_host):
+    where = make_mesh(choose_devices(size)) if mesh == 'auto' else mesh
+    where = None if on_host else where
+    return replicate(jax.jit(partial(evaluate, where)), where, CLIENTS)
+
   def evaluate_rows(server, clients, ids, train, test, key):
-    places = ids
-    if is_on_host(train):
+    places, on_host = ids, is_on_host(train)
+    if on_host:
       chosen = np.asarray(ids)
       clients, places = trees.gather(clients, chosen), jnp.arange(chosen.size)
       train, test = (
         data._replace(index=data.index[chosen], count=data.count[chosen])
         for data in (train, test)
       )
-    return evaluate(server, clients, ids, places, train, test, key)
+    evaluate_fn = compiled(ids.shape[0], on_host)
+    return evaluate_fn(server, clients, ids, places, train, test, key)
 
   return evaluate_rows
 

@@ -74,6 +74,9 @@ class OneDevice:
     return num_places(size, self.num_devices)
 
 
+ONE_DEVICE = OneDevice()
+
+
 class OnMesh(OneDevice):
   """Clients are divided over the devices of a mesh."""
 
@@ -208,15 +211,13 @@ def shapes_on_host(clients: PyTree) -> PyTree:
   )
 
 
-def make_placement(devices: int = 0, *, on_host: bool = False) -> OneDevice:
-  """Return the placement on this many devices of every process; 0: all.
+def on_devices(number: int) -> OneDevice:
+  """Return the placement on this many devices of every process.
 
-  >>> make_placement(1).num_devices
+  >>> on_devices(1).num_devices
   1
   """
-  mesh = make_mesh(devices)  # refuses more than there are
-  if on_host:
-    return OnHost()
+  mesh = make_mesh(number)  # refuses more than there are
   return OneDevice() if mesh is None else OnMesh(mesh)
 
 

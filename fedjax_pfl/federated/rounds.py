@@ -9,7 +9,7 @@ the order of the cohort, nor on the chunk, nor on the padding.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from fedjax_pfl.client.step_check import Diverged
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.chunking import (
   check_clients_per_chunk,
   chunk_size,
@@ -37,11 +37,13 @@ from fedjax_pfl.federated.cohort import (
 from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.mesh_round import run_round
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
+from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
 
 Round = Callable[
   [Server, Client, Array, ClientData, Key], tuple[Server, Client, Metrics]
 ]
 BACKENDS = ('vmap', 'loop')
+CLIENTS = 1  # their place among the arguments of a round
 
 
 def init_states(
@@ -133,7 +135,7 @@ def make_round(
   algorithm: Algorithm,
   *,
   clients_per_chunk: int | str = 'auto',
-  mesh: Mesh | None = None,
+  mesh: Mesh | str | None = 'auto',
   backend: str = 'vmap',
   name: str = 'round',
 ) -> Round:
@@ -146,8 +148,9 @@ def make_round(
     algorithm: the functions of the method.
     clients_per_chunk: how many clients run at the same time, chunk after
       chunk. 'auto': as many as fit into memory, one on a CPU.
-    mesh: the devices over which clients and their states are divided; see
-      mesh_round.py.
+    mesh: the devices over which clients and their states are divided (see
+      mesh_round.py); None for one device. 'auto': on a CPU a device a core
+      where that is faster (sharding.py), else all devices.
     backend: 'vmap', or 'loop': client after client in Python, not compiled;
       its exceptions name client, stage and round.
     name: the stage, for these exceptions.
@@ -179,11 +182,52 @@ def make_round(
   if backend == 'loop':
     return partial(_loop_round, algorithm, name)
   check_clients_per_chunk(clients_per_chunk)
-  if clients_per_chunk == 'auto':
-    return _auto_round(algorithm, mesh)
-  if mesh is not None:
-    return jax.jit(partial(run_round, algorithm, clients_per_chunk, mesh))
-  return jax.jit(partial(_compiled_round, algorithm, clients_per_chunk))
+  return CompiledRound(algorithm, clients_per_chunk, mesh)
+
+
+class CompiledRound:
+  """A round, compiled at the first call with a cohort of each size."""
+
+  def __init__(
+    self, algorithm: Algorithm, chunk: int | str, mesh: Mesh | str | None
+  ):
+    self.algorithm, self.chunk, self.mesh = algorithm, chunk, mesh
+    self._compiled: dict[int, Round] = {}  # by the size of the cohort
+
+  def __call__(
+    self,
+    server: Server,
+    clients: Client,
+    cohort: Array,
+    data: ClientData,
+    key: Key,
+  ) -> tuple[Server, Client, Metrics]:
+    size = cohort.shape[0]
+    if size not in self._compiled:
+      mesh = self.mesh_of(size)
+      self._compiled[size] = with_oom_backoff(
+        lambda chunk: replicate(self._jitted(mesh, chunk), mesh, CLIENTS),
+        self.chunk,
+        partial(chunk_size, self.chunk, self.algorithm),
+      )
+    return self._compiled[size](server, clients, cohort, data, key)
+
+  def lower(self, *args: PyTree) -> jax.stages.Lowered:
+    """Return the program of these arguments, or shapes, not yet compiled."""
+    assert self.chunk != 'auto'
+    mesh = self.mesh_of(args[2].shape[0])
+    return self._jitted(mesh, self.chunk).lower(*args)
+
+  def mesh_of(self, size: int) -> Mesh | None:
+    """Return the devices of a round of so many clients."""
+    if self.mesh != 'auto':
+      return self.mesh
+    return make_mesh(choose_devices(size))
+
+  def _jitted(self, mesh, chunk):
+    if mesh is None:
+      return jax.jit(partial(_compiled_round, self.algorithm, chunk))
+    return jax.jit(partial(run_round, self.algorithm, chunk, mesh))
 
 
 def make_rounds(round_fn: Round) -> Round:
@@ -217,7 +261,18 @@ def make_rounds(round_fn: Round) -> Round:
     (server, clients), metrics = lax.scan(body, (server, clients), cohorts)
     return server, clients, metrics
 
-  return rounds
+  if getattr(round_fn, 'mesh', None) is None:
+    return rounds
+
+  @cache
+  def placed(size):
+    return replicate(rounds, round_fn.mesh_of(size), CLIENTS)
+
+  def call(server, clients, cohorts, data, key):
+    rounds_fn = placed(cohorts.shape[1])
+    return rounds_fn(server, clients, cohorts, data, key)
+
+  return call
 
 
 def train_cohort(
@@ -297,20 +352,3 @@ def _named(who, stage, server):
       f'{who}, stage "{stage}", round {int(server.round)}: '
       f'{type(error).__name__}: {error}'
     ) from error
-
-
-def _auto_round(algorithm, mesh):
-  """Return the round with a chunk chosen for each size of a cohort."""
-  chosen: dict[int, Round] = {}  # by the size of the cohort
-
-  def round_fn(server, clients, cohort, data, key):
-    size = cohort.shape[0]
-    if size not in chosen:
-      chosen[size] = with_oom_backoff(
-        lambda chunk: make_round(algorithm, clients_per_chunk=chunk, mesh=mesh),
-        'auto',
-        partial(chunk_size, 'auto', algorithm),
-      )
-    return chosen[size](server, clients, cohort, data, key)
-
-  return round_fn

@@ -1,13 +1,25 @@
-"""Meshes of devices, and functions that run on all devices of one.
+"""Meshes of devices: how many a round uses, and functions that run on them.
 
 Divided over a mesh are the work for each client and its state (mesh_round.py).
 Server, images and tables of indices are copied to every device, and what does
 not depend on a single client is computed alike on all of them. Processes of
 several hosts: training/multihost.py.
+
+On a CPU a round runs on a device a core, or on one device whose threads divide
+the work of each client, whichever is faster. Of C clients on D devices
+
+  C / ceil(C / D)       are trained at the same time: all devices take as many
+                        turns as the one with the most clients
+
+  1 / (1 - p + p / D)   is the speed of one client on D threads instead of one,
+                        which divide the part p = DIVIDED of its work
+
+and the larger number says which. On two cores that is one device for 1 or 3
+clients in a round.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -18,8 +30,33 @@ from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array
+from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.federated.row_exchange import AXIS
+
+DIVIDED = 0.75  # of a client's time; docs/performance.md
+
+
+def choose_devices(num_clients: int) -> int:
+  """Return how many devices of this process train so many clients.
+
+  All, but on a CPU the `fastest_number` of them; several processes share the
+  work as they were started.
+  """
+  available = jax.local_device_count()
+  if jax.default_backend() != 'cpu' or jax.process_count() > 1:
+    return available
+  return fastest_number(num_clients, available)
+
+
+def fastest_number(num_clients: int, cores: int) -> int:
+  """Return on how many devices, at most one a core, a round is fastest.
+
+  >>> [fastest_number(num_clients, 2) for num_clients in (1, 2, 3, 10)]
+  [1, 2, 1, 2]
+  """
+  turns = -(-num_clients // cores)
+  threads = 1 / (1 - DIVIDED + DIVIDED / cores)
+  return -(-num_clients // turns) if num_clients / turns > threads else 1
 
 
 def make_mesh(devices: int = 0) -> Mesh | None:
@@ -51,13 +88,14 @@ def make_mesh(devices: int = 0) -> Mesh | None:
 
 
 def describe(mesh: Mesh | None) -> str:
-  """Return the line that a run logs about its devices; '' without a mesh.
+  """Return the line that a run logs about its devices; '' if there is but one.
 
   >>> describe(mesh)
   '8 devices of 2 processes (NVIDIA H100): each trains its share of a cohort.'
   """
   if mesh is None:
-    return ''
+    is_chosen = jax.local_device_count() > 1
+    return is_chosen * 'One device: its threads divide the work of each client.'
   processes = jax.process_count()
   where = f' of {processes} processes' if processes > 1 else ''
   kind = mesh.devices.flat[0].device_kind
@@ -66,15 +104,16 @@ def describe(mesh: Mesh | None) -> str:
   )
 
 
-def replicate(fn: Callable, mesh: Mesh | None) -> Callable:
+def replicate(
+  fn: Callable, mesh: Mesh | None, divided: int | None = None
+) -> Callable:
   """Return fn, compiled for the devices of a mesh, on arrays of this process.
 
   Arguments are copied to all devices, once as long as they live (the images
   are not moved again); results are the copies of this process. What is divided
-  over the devices, as the states of clients are (placement.py), stays so.
+  over the devices, as the states of clients are (placement.py), stays so; the
+  argument in place `divided` is made so where its rows can be dealt equally.
   Every process has to call it, with the same values.
-
-  >>> rounds_fn = replicate(make_rounds(make_round(algorithm, mesh=mesh)), mesh)
   """
   if mesh is None:
     return fn
@@ -83,6 +122,9 @@ def replicate(fn: Callable, mesh: Mesh | None) -> Callable:
   def call(*args):
     if trees.is_traced(args):  # a part of a larger program
       return fn(*args)
+    args = list(args)
+    if divided is not None:
+      args[divided] = _divide(args[divided], mesh)
     copies = jax.tree.map(lambda leaf: _replicated(leaf, replicated), args)
     return jax.tree.map(_local_copy, compiled(*copies))
 
@@ -109,13 +151,16 @@ def _replicated(leaf: Any, replicated: NamedSharding) -> Any:
   known = _copies.get((id(leaf), replicated))
   if known is not None:
     return known[1]
-  copies = [
-    jax.device_put(leaf, device) for device in replicated.mesh.local_devices
-  ]
+  devices = replicated.mesh.local_devices
+  # The devices of a CPU share its memory: of a view they make no copy.
+  is_viewed = _is_viewed(leaf, devices)
+  source = np.asarray(leaf) if is_viewed else leaf
+  copies = [jax.device_put(source, device) for device in devices]
   result = jax.make_array_from_single_device_arrays(
     leaf.shape, replicated, copies
   )
-  _remember(leaf, result)
+  if not is_viewed:
+    _remember(leaf, result)
   return result
 
 
@@ -124,11 +169,32 @@ def _local_copy(result: Array) -> Array:
   if is_divided(result):
     return result
   data = result.addressable_data(0)  # held by `result`: not a new object
+  if _is_viewed(data, [data.device]):
+    return jax.device_put(np.asarray(data))  # bound to no device
   leaf = jax.make_array_from_single_device_arrays(
     data.shape, data.sharding, [data]
   )
   _remember(leaf, result)
   return leaf
+
+
+def _is_viewed(leaf: Array, devices: Collection[jax.Device]) -> bool:
+  """Return whether numpy shows the array without a copy: on CPUs, no keys."""
+  is_number = not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+  return is_number and {device.platform for device in devices} == {'cpu'}
+
+
+def _divide(tree: PyTree, mesh: Mesh) -> PyTree:
+  """Return the rows divided over the mesh, where that is even."""
+  divided = NamedSharding(mesh, Spec(AXIS))
+
+  def place(leaf):
+    if is_divided(leaf) or not np.ndim(leaf) or len(leaf) % mesh.size:
+      return leaf
+    is_viewed = _is_viewed(leaf, mesh.devices.flat)
+    return jax.device_put(np.asarray(leaf) if is_viewed else leaf, divided)
+
+  return jax.tree.map(place, tree)
 
 
 def _remember(leaf: Array, result: Array) -> None:

@@ -154,7 +154,9 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
     given = chunk_size('auto', stage.algorithm, *state, cohort, data, key)
   side_by_side = min(given, size)
   began = time.perf_counter()
-  round_fn = make_round(stage.algorithm, clients_per_chunk=side_by_side)
+  round_fn = make_round(
+    stage.algorithm, clients_per_chunk=side_by_side, mesh=None
+  )
   program = jax.jit(round_fn).lower(*state, cohort, data, key).compile()
   compiled = time.perf_counter() - began
 

@@ -23,6 +23,7 @@ def open_directory(
   log: Callable[[str], None],
   resumable: Collection[str] = (),
   defaults: Mapping[str, Any] | None = None,
+  num_devices: int | None = None,
 ) -> None:
   """Make `path` the directory of this run, or check that it already is.
 
@@ -35,6 +36,8 @@ def open_directory(
   `lock.release`.
   """
   now = {'config': _plain_config(config), 'data': data, **provenance()}
+  if num_devices is not None:
+    now['num_devices'] = num_devices
 
   def is_started(log: Callable[[str], None]) -> bool:
     """Return whether the run was started there; refuse another one."""

@@ -1,7 +1,6 @@
 """The provenance of a run: versions, commit, devices, processor."""
 
 import importlib.metadata
-import os
 import pathlib
 import platform
 import subprocess
@@ -9,6 +8,8 @@ from collections import Counter
 from typing import Any
 
 import jax
+
+from fedjax_pfl.core.machine import num_cores
 
 
 def provenance() -> dict[str, Any]:
@@ -40,13 +41,6 @@ def processor() -> str:
   ]
   name = names[0] if names else platform.processor() or platform.machine()
   return f'{name}, {num_cores()} cores'
-
-
-def num_cores() -> int:
-  """Return how many cores this process may use."""
-  if hasattr(os, 'sched_getaffinity'):  # Linux
-    return len(os.sched_getaffinity(0))
-  return os.cpu_count() or 1
 
 
 def _commit(root: pathlib.Path) -> str | None:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, checksums, identity, lock
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
@@ -45,6 +45,7 @@ def open_run(
   resumable: Collection[str] = (),
   defaults: Mapping[str, Any] | None = None,
   tracker: str = NONE,
+  num_devices: int | None = None,
 ) -> 'Run':
   """Return the run in `workdir`, started now or to be continued.
 
@@ -52,11 +53,13 @@ def open_run(
   config or other data is refused, and not changed; fields that are `resumable`
   may differ, and other versions and devices are only logged. Fields that the
   stored config does not have, because they are younger, count as `defaults`.
-  The numbers are sent to `tracker`, too.
+  The numbers are sent to `tracker`, too. `num_devices` train the clients.
   """
   check_installed(tracker)
   path = pathlib.Path(workdir)
-  identity.open_directory(path, config, data, log, resumable, defaults)
+  identity.open_directory(
+    path, config, data, log, resumable, defaults, num_devices
+  )
   plain = atomic_files.plain(config, nonfinite=str)
   return Run(path, log, Tracking(path, plain, tracker, log))
 
@@ -241,6 +244,18 @@ class Run:
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return config.json: `config`, `data` and the provenance of the run."""
   return load_json(_existing(workdir, identity.CONFIG))
+
+
+def devices_of(workdir: str | os.PathLike) -> int | None:
+  """Return on how many devices of a process a run was started; None: none was.
+
+  Earlier runs used one device of a CPU, if their config did not say more.
+  """
+  try:
+    stored = load_config(workdir)
+    return stored.get('num_devices') or stored['config']['devices'] or 1
+  except (BadInput, LookupError, TypeError):  # what is damaged is refused later
+    return None
 
 
 def load_result(workdir: str | os.PathLike) -> dict[str, Any]:

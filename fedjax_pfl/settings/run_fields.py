@@ -132,8 +132,8 @@ class SystemSettings:
       'the name of a device, or a list of their numbers',
       0,
     ),
-    'devices of each process that share the clients; 0: all; on a CPU, 2: two '
-    'cores with a client each',
+    'devices of each process that share the clients; 0: all, of a CPU as many '
+    'cores as are fastest',
     NOTHING,
     resumable=True,
   )

@@ -28,7 +28,7 @@ from fedjax_pfl.core.types import Array, PyTree, Scores
 from fedjax_pfl.evaluation import test_selection
 from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.federated.placement import OneDevice
+from fedjax_pfl.federated.placement import ONE_DEVICE, OneDevice
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.views import candidate_views
@@ -90,7 +90,7 @@ def choose(
   number: int,
   server: Server,
   clients: Client,
-  placement: OneDevice,
+  placement: OneDevice = ONE_DEVICE,
 ) -> Chosen:
   """Return the better of the choice so far and round `number`.
 

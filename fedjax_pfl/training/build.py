@@ -4,7 +4,7 @@ Every setting is checked, and the method traced on shapes, before any data are
 read; the partition of the data before anything is compiled or written.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -30,14 +30,19 @@ from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.own_metrics import Metrics
 from fedjax_pfl.federated import host_offload, server_training
 from fedjax_pfl.federated.cohort import cohort_size
-from fedjax_pfl.federated.placement import OneDevice, make_placement
+from fedjax_pfl.federated.placement import (
+  ONE_DEVICE,
+  OneDevice,
+  OnHost,
+  on_devices,
+)
+from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.models.user_model import make_user_task
 from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
-from fedjax_pfl.settings.run_fields import SystemSettings
 from fedjax_pfl.training import build_checks
 from fedjax_pfl.training.build_data import UnseenClients, build_data
 from fedjax_pfl.training.views import check_views
@@ -65,7 +70,7 @@ class Experiment(NamedTuple):
   task: Task
   stages: tuple[Stage, ...]
   cohort_size: int
-  placement: OneDevice = OneDevice()  # where clients lie, and who works
+  placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
 
   @property
@@ -113,7 +118,7 @@ def build_experiment(
   """
   settings = parse_config(config)
   check_loaded(flat_config(settings))
-  placement = placement_of(settings.system)
+  make_mesh(settings.system.devices)  # refuses more than there are
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings)
   metrics = build_checks.load_metrics(settings.evaluation, shape.num_classes)
@@ -135,7 +140,7 @@ def build_experiment(
   _log_server_data(settings, len(dataset.train.y), log)
   for stage in stages:
     stage.validate_clients(train)
-  if placement.on_host:
+  if settings.system.clients_placement == 'host':
     host_offload.check_stages(stages, train)
   if start:
     # Another run may have trained on what this one keeps for choosing, or on
@@ -149,21 +154,29 @@ def build_experiment(
   size = cohort_size(
     settings.data.num_seen_clients, settings.training.client_fraction
   )
+  placement = placement_of(settings, stages)
   return Experiment(
     *(settings, dataset, *splits, data_id, task, stages, size),
     *(placement, metrics),
   )
 
 
-def placement_of(system: SystemSettings) -> OneDevice:
+def placement_of(settings: Settings, stages: Sequence[Stage]) -> OneDevice:
   """Return where the states of a run's clients lie.
 
-  A run whose clients run in a Python loop uses one device.
+  Without `devices` on those that are fastest for most of its rounds. A run
+  whose clients run in a Python loop uses one device.
   """
-  placement = make_placement(
-    system.devices, on_host=system.clients_placement == 'host'
-  )
-  return OneDevice() if system.debug and not placement.on_host else placement
+  data, system = settings.data, settings.system
+  if system.clients_placement == 'host':
+    return OnHost()
+  if system.debug:
+    return ONE_DEVICE
+  longest = max(stages, key=lambda stage: stage.rounds)
+  size = cohort_size(data.num_seen_clients, settings.training.client_fraction)
+  if longest.full_participation:
+    size = data.num_seen_clients
+  return on_devices(system.devices or choose_devices(size))
 
 
 # ---- the model ---------------------------------------------------------------

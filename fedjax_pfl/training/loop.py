@@ -15,8 +15,11 @@ import numpy as np
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData
+from fedjax_pfl.federated.placement import OneDevice, OnMesh, on_devices
 from fedjax_pfl.federated.sharding import describe
+from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import Settings, to_config
 from fedjax_pfl.training import (
   debug_replay,
@@ -74,6 +77,7 @@ def train(
   ('finished', 1, ['initial'])
   """
   if program is None:
+    experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)
     program = Program(experiment)
   settings, runs = experiment.settings, []
@@ -89,6 +93,21 @@ def train(
     else:
       finalize(run_rounds(start_training(experiment, run, program)))
     return run.result()
+
+
+def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
+  """Return the experiment on the devices on which the run was started.
+
+  On a CPU, where `devices` is 0: sums over clients have the bits of so many.
+  """
+  placement, devices = experiment.placement, devices_of(workdir)
+  if type(placement) not in (OneDevice, OnMesh) or jax.process_count() > 1:
+    return experiment
+  system = experiment.settings.system
+  if devices is None or system.devices or system.debug or target() != 'cpu':
+    return experiment
+  devices = min(devices, jax.local_device_count())
+  return experiment._replace(placement=on_devices(devices))
 
 
 def run_rounds(training: Training) -> Training:
@@ -164,6 +183,7 @@ def train_many(
   """
   _check_workdirs(workdirs, len(experiments))
   results: dict[int, dict[str, Any] | None] = {}
+  experiments = list(map(placed_as_started, experiments, workdirs))
   for program, places in share_programs(experiments):
     memory_estimate.check_room(experiments[places[0]])
     shared = align([experiments[place] for place in places])

@@ -253,6 +253,7 @@ def _evaluation(
     batch_size=TEST_BATCH if exact else settings.training.batch_size,
     score_fn=SCORINGS[settings.evaluation.scoring],
     keep_models=last,
+    mesh=None,
   )
   lowered = jax.jit(lambda *args: evaluate(*args)).lower(
     *states,

@@ -288,6 +288,7 @@ def share_programs(
   for place, experiment in enumerate(experiments):
     knows = any(stage.knows_seed for stage in experiment.stages)
     key = static_key(experiment.settings) + (f' {place}' if knows else '')
+    key += f' {experiment.placement.num_devices}'
     groups.setdefault(key, []).append(place)
   shared = []
   for places in groups.values():
@@ -369,7 +370,7 @@ def _call_functions(program, place, numbers, server, clients, data):
   prepared = stage.prepare_data(server, data)
   own = ClientData(data.x, data.y, data.index[0], data.count[0])
   client, cohort = trees.gather(clients, 0), jnp.zeros(1, int)
-  round_fn = make_round(algorithm, clients_per_chunk=1)
+  round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
   return (
     round_fn(server, clients, cohort, prepared, key),
     algorithm.init_client(server, own, key),

@@ -1,15 +1,9 @@
-"""What is to be set before JAX starts: its cache of programs, and its devices.
+"""The store of compiled programs, so that only the first start compiles.
 
-Compiled programs are on disk, so that only the first start compiles: in JAX's
-own persistent cache, in the user's cache folder beside the decoded images; one
-folder for each kind of processor, because a program is compiled for one kind.
-Where $JAX_COMPILATION_CACHE_DIR names a folder, that folder is used. A failure
-of the cache never stops a run.
-
-A CPU may be several devices, one a core: `devices=2` on a machine without more.
-Where batches are small, one client at a time leaves cores idle. As devices of a
-mesh, every core trains clients of its own. At the end of a round each waits for
-all others: minutes in a long round, or beside other work.
+It is JAX's own persistent cache, in the user's cache folder beside the decoded
+images; one folder for each kind of processor, because a program is compiled for
+one kind. Where $JAX_COMPILATION_CACHE_DIR names a folder, that folder is used.
+A failure of the cache never stops a run.
 """
 
 import contextlib
@@ -26,16 +20,7 @@ import jax
 
 from fedjax_pfl.core.atomic_files import cache_root
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.runs.provenance import num_cores
 
-COUNT = 'xla_force_host_platform_device_count'  # the user's own choice
-# XLA calls a device stuck that others wait for, and ends the process after one
-# minute. How long clients take is not known to it.
-LIMITS = (
-  'xla_cpu_collective_call_warn_stuck_timeout_seconds',
-  'xla_cpu_collective_call_terminate_timeout_seconds',
-)
-YEAR = 365 * 24 * 3600  # seconds
 LIMIT = 2**30  # bytes of all programs; those of a run are 1 to 2 MB
 VARIABLE = 'JAX_COMPILATION_CACHE_DIR'
 MIN_SECONDS = 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'
@@ -149,18 +134,3 @@ def remove_damaged(given: str | None, show: Callable[..., None]):
         path.unlink(missing_ok=True)
 
   return showwarning
-
-
-def divide_cpu(devices: int) -> None:
-  """Let JAX see the CPU as this many devices; before it lists them.
-
-  At most one for each core that the process may use; accelerators, where there
-  are any, are not affected. What is no number is refused with the config.
-  """
-  given = os.environ.get('XLA_FLAGS', '')
-  is_number = isinstance(devices, int) and 1 < devices <= num_cores()
-  if not is_number or COUNT in given:
-    return
-  jax.config.update('jax_num_cpu_devices', devices)
-  flags = [f'--{name}={YEAR}' for name in LIMITS if name not in given]
-  os.environ['XLA_FLAGS'] = ' '.join([given, *flags]).strip()

@@ -89,6 +89,7 @@ def open_run(experiment: Experiment, settings: Settings, workdir: str) -> Run:
     resumable=RESUMABLE,
     defaults=defaults(),
     tracker=settings.system.tracker,
+    num_devices=experiment.placement.num_devices,
   )
 
 

@@ -10,7 +10,7 @@ import jax
 import small_runs
 
 from experiments.accelerators import plan, programs
-from fedjax_pfl.federated.placement import make_placement
+from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.training.build import build_experiment
 
 
@@ -18,7 +18,7 @@ def main():
   # 10 clients on 3 devices: the last one owns two and a copy.
   config = small_runs.make_settings(algorithm='fedper')
   experiment, devices = build_experiment(config), jax.devices()
-  begun = make_placement().begin(
+  begun = on_devices(0).begin(
     experiment.stages[0], experiment.train, jax.random.key(0)
   )
   program, *_ = programs.make_programs(plan.make_plan(config), devices)

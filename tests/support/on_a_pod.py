@@ -23,7 +23,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.dealing import num_places
-from fedjax_pfl.federated.placement import make_placement
+from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.row_exchange import AXIS
 from fedjax_pfl.federated.sharding import make_mesh
@@ -120,7 +120,7 @@ def measure_pod():
   train = data_of(settings.data.num_clients)
   experiment = Experiment(
     *(settings, None, train, train, None, None, ''),
-    *(task, build_stages(settings, task), size, make_placement()),
+    *(task, build_stages(settings, task), size, on_devices(0)),
   )
   ((_, memory),) = forecasts(experiment)
   forecast = {'forecast': memory._asdict(), 'round': memory.round}

@@ -48,15 +48,16 @@ def make_settings(**changes):
 def make_experiment(**changes) -> Experiment:
   """Return what `build_experiment` returns, but for the model."""
   settings = parse_config(make_settings(**changes))
+  stages = build_stages(settings, TASK)
   return Experiment(
     settings,
     *build_data(settings, lambda text: None),
     TASK,
-    build_stages(settings, TASK),
+    stages,
     cohort_size(
       settings.data.num_seen_clients, settings.training.client_fraction
     ),
-    placement_of(settings.system),
+    placement_of(settings, stages),
   )
 
 

@@ -20,39 +20,56 @@ from small_runs import (
   unfinish,
 )
 
-from fedjax_pfl.runs.provenance import num_cores
-from fedjax_pfl.training import startup
+from fedjax_pfl.core.machine import num_cores
+from fedjax_pfl.federated.sharding import fastest_number
 from fedjax_pfl.training.loop import train
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-  ('devices', 'given', 'told'),
+  ('clients', 'cores', 'devices'),
   [
-    (2, '--xla_a=1', {'jax_num_cpu_devices': 2}),
-    (1, '--xla_a=1', {}),
-    (4, '--xla_a=1', {}),  # more than cores: refused with the config
-    (2, f'--{startup.COUNT}=3', {}),  # the user's own choice
+    *((1, 2, 1), (2, 2, 2), (3, 2, 1), (5, 2, 2), (10, 2, 2), (10, 1, 1)),
+    *((1, 16, 1), (3, 16, 1), (10, 16, 10), (20, 16, 10), (100, 16, 15)),
   ],
 )
-def test_what_jax_is_told_on_three_cores(monkeypatch, devices, given, told):
-  seen = {}
-  monkeypatch.setattr(startup, 'num_cores', lambda: 3)
-  monkeypatch.setattr(jax.config, 'update', seen.__setitem__)
-  monkeypatch.setenv('XLA_FLAGS', given)
-  startup.divide_cpu(devices)
-  assert seen == told
-  flags = os.environ['XLA_FLAGS'].split()
-  assert flags[0] == given and len(flags) == 1 + 2 * bool(told)
+def test_devices_are_used_where_they_are_faster_than_threads(
+  clients, cores, devices
+):
+  assert fastest_number(clients, cores) == devices
+
+
+@pytest.mark.long
+@pytest.mark.skipif(num_cores() < 2, reason='needs two cores')
+def test_a_run_continues_on_the_devices_on_which_it_began(tmp_path):
+  """With the same bits on a machine with fewer cores."""
+  command = [
+    *(sys.executable, 'experiments/main.py'),
+    *('--config=configs/digits.py:fedper,quick', '--config.rounds=1'),
+    *('--config.eval_views=()', '--config.views=initial'),
+  ]
+
+  def run(name, *cores):
+    done = subprocess.run(
+      [*cores, *command, f'--workdir={tmp_path / name}'],
+      **dict(cwd=ROOT, capture_output=True, text=True),
+    )
+    assert '2 devices (cpu)' in done.stdout, done.stderr
+    return (tmp_path / name / 'clients.npz').read_bytes()
+
+  begun = run('begun')  # two clients in a round
+  (tmp_path / 'moved').mkdir()
+  shutil.copy(tmp_path / 'begun' / 'config.json', tmp_path / 'moved')
+  assert run('moved', 'taskset', '-c', '0') == begun
 
 
 LATE = """
 import time
 import jax, jax.numpy as jnp, numpy as np
-from fedjax_pfl.training import startup
+import fedjax_pfl
 
-startup.divide_cpu(2)
+assert len(jax.devices()) > 1
 spec = jax.P('device')
 
 
@@ -69,7 +86,7 @@ def shared(x):
   return jax.lax.psum(x, 'device')
 
 
-mesh = jax.sharding.Mesh(np.array(jax.devices()), ('device',))
+mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ('device',))
 sum_fn = jax.shard_map(
   shared, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
 )

@@ -17,9 +17,9 @@ from helpers import assert_same_bits
 
 import fedjax_pfl as pfl
 from configs import digits
+from fedjax_pfl.core.machine import num_cores
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.runs.provenance import num_cores
 
 ROOT = Path(run_dir.__file__).parents[2]
 ROUNDS = 8
