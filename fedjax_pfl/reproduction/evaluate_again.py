@@ -93,7 +93,7 @@ def scores_of(
       )
     scores |= split_scores(by_class, owned)
   if _views(readings, 'best_round', 'best_finished'):
-    best = _load_test_best(experiment, workdir, log)
+    best = _test_best(experiment, workdir, log)
     count = np.asarray(experiment.eval_data[1].count)
     for view in _views(readings, 'best_round'):
       correct = np.maximum(best[view].each.correct, 0)
@@ -120,16 +120,16 @@ def split_scores(
   }
 
 
-def _load_test_best(
+def _test_best(
   experiment: Experiment, workdir: pathlib.Path, log: Log
 ) -> dict[str, TestBest]:
   """Return the best rounds that the newest checkpoint has."""
-
-  def like(step):
-    return {'test_best': state_shapes(experiment, step).test_best}
-
-  folder = workdir / 'checkpoints'
-  _, restored = checkpoint.restore(folder, like, log, part=True)
+  _, restored = checkpoint.restore(
+    workdir / 'checkpoints',
+    lambda step: {'test_best': state_shapes(experiment, step).test_best},
+    log,
+    part=True,
+  )
   return restored['test_best']
 
 

@@ -3,9 +3,10 @@
 A mistake is a sentence that begins with the file and the number of the entry.
 """
 
+import math
 import pathlib
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -13,9 +14,40 @@ from fedjax_pfl.reproduction.cell_filter import filter_cells
 from fedjax_pfl.reproduction.cells import Cell, Figure, Table
 
 LoadTable = Callable[[str], Table | Figure]
-# {field: (whether a value is one, what is expected)}
-Rules = Mapping[str, tuple[Callable[[Any], bool], str]]
 Made = TypeVar('Made')
+TEXT = 'a text'
+# What is expected of fields that are texts; TEXT of those that are not here.
+EXPECTED = {
+  'claim': 'the name of a claim',
+  'table': "a table, such as 'fedbabu/13'",
+  'where': "fields and values, such as 'shards_per_client=5'",
+  'note': 'a sentence',
+  'above': "the higher cell, such as 'algorithm=fedbabu'",
+  'below': "the lower cell, such as 'algorithm=fedavg'",
+}
+
+
+def is_text(value: Any) -> bool:
+  return isinstance(value, str) and bool(value.strip())
+
+
+def _are_seeds(value: Any) -> bool:
+  if not isinstance(value, list) or not value:
+    return False
+  whole = all(type(seed) is int and seed >= 0 for seed in value)
+  return whole and len(set(value)) == len(value)
+
+
+def _is_time(value: Any) -> bool:
+  return type(value) in (int, float) and 0 <= value < math.inf
+
+
+# Fields of other kinds: whether a value is one, and what is expected.
+OTHERS = {
+  'seeds': (_are_seeds, 'seeds, such as [0, 1, 2]'),
+  'minutes': (_is_time, 'a number of minutes, from 0 on'),
+  'comparisons': (lambda value: True, 'one or more [[claims.comparisons]]'),
+}
 
 
 def read_toml(path: pathlib.Path) -> dict[str, Any]:
@@ -46,18 +78,21 @@ def make_each(
 
 
 def check_fields(
-  given: Any, rules: Rules, optional: Collection[str] = ()
+  given: Any, required: Sequence[str], optional: Sequence[str]
 ) -> None:
   """Refuse an entry with other fields, without one, or with a wrong value."""
+  names = [*required, *optional]
   if not isinstance(given, dict):
-    raise wrong('entry', given, 'fields and their values', rules)
-  for name in given.keys() - rules.keys():
-    raise wrong('field', name, 'a field of an entry', rules)
-  for name, (is_valid, expected) in rules.items():
+    raise wrong('entry', given, 'fields and their values', names)
+  for name in given.keys() - {*names}:
+    raise wrong('field', name, 'a field of an entry', names)
+  for name in names:
+    text = is_text, EXPECTED.get(name, TEXT)
+    is_valid, expected = OTHERS.get(name, text)
     if name in given and not is_valid(given[name]):
       raise wrong(name, given[name], expected)
-    if name not in given and name not in optional:
-      raise wrong('field', f'no {name}', expected, rules)
+    if name not in given and name in required:
+      raise wrong('field', f'no {name}', expected, names)
 
 
 def choose_cells(
@@ -70,17 +105,9 @@ def choose_cells(
   return table, filter_cells(table.cells, where)
 
 
-def is_text(value: Any) -> bool:
-  return isinstance(value, str) and bool(value.strip())
-
-
 def wrong(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:
   """Return the exception for a part of a file."""
   cause = 'a typing error, or a file of another version'
   return bad_input(
     name, got=got, expected=expected, choices=choices, cause=cause
   )
-
-
-TABLE = (is_text, "a table, such as 'fedbabu/13'")
-WHERE = (is_text, "fields and values, such as 'shards_per_client=5'")

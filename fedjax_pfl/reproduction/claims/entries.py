@@ -32,12 +32,9 @@ from typing import Any, NamedTuple
 from fedjax_pfl.report.styles import STYLES, display_name
 from fedjax_pfl.reproduction.cells import Cell, Reading
 from fedjax_pfl.reproduction.toml_entries import (
-  TABLE,
-  WHERE,
   LoadTable,
   check_fields,
   choose_cells,
-  is_text,
   make_each,
   read_toml,
   wrong,
@@ -84,18 +81,8 @@ class Claim(NamedTuple):
   comparisons: tuple[Comparison, ...]
 
 
-TEXT = (is_text, 'a text')
-SHARED = {'table': TABLE, 'where': WHERE}
+SHARED = ('table', 'where')
 PAIRS = (('more_at', 'less_at'), ('above_view', 'below_view'))
-OF_COMPARISON = {
-  'above': (is_text, "the higher cell, such as 'algorithm=fedbabu'"),
-  'below': (is_text, "the lower cell, such as 'algorithm=fedavg'"),
-  **dict.fromkeys(('sentence', *PAIRS[0], *PAIRS[1]), TEXT),
-}
-OF_CLAIM = {
-  **dict.fromkeys(('name', 'title', 'sentence', 'next'), TEXT),
-  'comparisons': (lambda value: True, 'one or more [[claims.comparisons]]'),
-}
 
 
 def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
@@ -116,12 +103,14 @@ def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
 
 
 def _claim(given: Any, load_table: LoadTable) -> Claim:
-  check_fields(given, OF_CLAIM | SHARED, {'next', *SHARED})
+  names = ('name', 'title', 'sentence', 'comparisons')
+  check_fields(given, names, ('next', *SHARED))
   shared = {name: given[name] for name in SHARED if name in given}
-  optional = {*OF_COMPARISON, *shared} - {'above', 'below'}
+  required = [name for name in SHARED if name not in shared]
+  optional = ('sentence', *PAIRS[0], *PAIRS[1], *shared)
 
   def make(fields):
-    check_fields(fields, SHARED | OF_COMPARISON, optional)
+    check_fields(fields, ['above', 'below', *required], optional)
     return _comparison({**shared, **fields}, load_table)
 
   comparisons = make_each('', 'claims.comparisons', given['comparisons'], make)

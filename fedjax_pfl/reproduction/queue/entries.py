@@ -17,15 +17,12 @@ next one. Every cell is listed once. What may follow the cells, above [claims]:
   leaderboards = ['cifar10']  # forms in configs/leaderboard.py
 """
 
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.reproduction.cells import Cell, Table
 from fedjax_pfl.reproduction.toml_entries import (
-  TABLE,
-  WHERE,
   LoadTable,
   check_fields,
   choose_cells,
@@ -55,27 +52,6 @@ class Queue(NamedTuple):
   leaderboards: tuple[str, ...] = ()  # forms, after all cells
 
 
-def _are_seeds(value: Any) -> bool:
-  if not isinstance(value, list) or not value:
-    return False
-  whole = all(type(seed) is int and seed >= 0 for seed in value)
-  return whole and len(set(value)) == len(value)
-
-
-def _is_time(value: Any) -> bool:
-  return type(value) in (int, float) and 0 <= value < math.inf
-
-
-RULES = {
-  'claim': (is_text, 'the name of a claim'),
-  'table': TABLE,
-  'where': WHERE,
-  'seeds': (_are_seeds, 'seeds, such as [0, 1, 2]'),
-  'minutes': (_is_time, 'a number of minutes, from 0 on'),
-  'note': (is_text, 'a sentence'),
-}
-
-
 def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
   """Return the queue of a file; refuse it as a whole if a part is wrong."""
   content = read_toml(path)
@@ -99,7 +75,8 @@ def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
 
 
 def _entry(given: Any, claims: Mapping[str, str], load_table: LoadTable):
-  check_fields(given, RULES, {'note'})
+  required = ('claim', 'table', 'where', 'seeds', 'minutes')
+  check_fields(given, required, ['note'])
   if given['claim'] not in claims:
     raise wrong('claim', given['claim'], 'a claim of [claims]', claims)
   where = given['where']
