@@ -198,7 +198,8 @@ def _read_part(file: pathlib.Path, client: int | None) -> Part:
       raise _broken(file, name, _describe(array.dtype, array.shape), size)
     if least is not None and not least <= array.min() <= array.max() < 2**31:
       raise _broken(file, name, f'from {array.min()} to {array.max()}', size)
-  labels, num_classes = rest['labels'], int(rest.get('num_classes', 0))
+  labels = rest['labels'].astype(np.int64)
+  num_classes = int(rest.get('num_classes', 0))
   if num_classes and labels.max() >= num_classes:
     raise refuse(
       got=f'{file} with labels up to {labels.max()}',
