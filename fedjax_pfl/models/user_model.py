@@ -73,10 +73,10 @@ def _module_of(
 
 def _words_of(code: Callable) -> tuple[str, ...]:
   """Return the words it takes; refuse code that needs others."""
-  parameters = dict(inspect.signature(code).parameters)
-  if inspect.isclass(code):  # that of flax.nnx is called by its metaclass
-    parameters = dict(inspect.signature(code.__init__).parameters)
-    parameters.pop(next(iter(parameters)))  # self
+  # A class of flax.nnx is called by its metaclass.
+  begin = code.__init__ if inspect.isclass(code) else code
+  parameters = dict(inspect.signature(begin).parameters)
+  parameters.pop('self', None)
   others = [
     name
     for name, one in parameters.items()

@@ -256,10 +256,6 @@ def failing(num_classes):
   return Line(num_classes, 1 / 0)
 
 
-def two(num_classes):
-  return nn.Sequential([nn.Dense(5), nn.Dense(num_classes)])
-
-
 def unbiased(num_classes):
   return nn.Dense(num_classes, use_bias=False)
 
@@ -273,7 +269,6 @@ LINEN = {
   'layers in __call__': (Compact, 'one in @nn.compact is not found'),
   'a late mean': (linen(late, conv=body, head=nn.Dense), 'a step between'),
   'a head alone': (linen(mean, head=nn.Dense), 'has no layer to train'),
-  'two layers': (linen(conv=body, head=two), 'a head with'),
   'no bias': (
     linen(conv=body, head=unbiased), "a head with {'kernel': (5, 3)}"
   ),
@@ -295,13 +290,6 @@ LINEN = {
 }  # fmt: skip
 
 
-class NoHead(Text):
-  def __init__(self, num_classes, rngs):
-    super().__init__(num_classes, rngs)
-    self.last = self.head
-    del self.head
-
-
 class Running(Text):
   def __init__(self, num_classes, rngs):
     super().__init__(num_classes, rngs)
@@ -313,20 +301,13 @@ class AlwaysDropping(Dropping):
     return super().features(x, mask, True)
 
 
-class NoFeatures(nnx.Module):
-  def __init__(self, num_classes, rngs):
-    self.head = nnx.Linear(5, num_classes, rngs=rngs)
-
-
 def not_nnx(rngs):
   return Line(Y)
 
 
 OF_NNX = {
-  'no head': (NoHead, 'AttributeError for inputs int32[2, 6]'),
   'BatchNorm': (Running, 'no parameters: norm/mean, norm/var'),
   'dropout': (AlwaysDropping, 'features without an argument `train`'),
-  'no features': (NoFeatures, 'no method `features`'),
   'not nnx': (not_nnx, "got 'Line', expected a module of flax.linen, or"),
   'words for pixels': (Line, 'of another shape than (2, 6)'),
 }
@@ -334,7 +315,6 @@ LOSSES = {
   'a mean': (lambda z, y: z.mean(), 'that returns float32[]'),
   'a table': (lambda z, y: z, 'that returns float32[3, 3]'),
   'integers': (lambda z, y: y, 'that returns int32[3]'),
-  'nothing': (lambda z, y: None, 'that returns NoneType'),
   'arguments': (lambda z: z[:, 0], 'TypeError'),
   'an if': (lambda z, y: z[:, 0] if z[0, 0] > 0 else y, 'user_model_test.py'),
   'no function': (5, "got 'int'"),

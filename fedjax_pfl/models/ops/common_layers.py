@@ -23,7 +23,6 @@ from fedjax_pfl.models.ops.deferred import (
   Norm,
   Pool,
   Relu,
-  Value,
   compute,
   without_bias,
 )
@@ -44,14 +43,10 @@ def fuse(layer: Layer) -> Array:
       return batch_norm.norm_pool(x, n.scale, n.bias, n.mask, size)
     case Bias(of, bias):
       return compute(of) + bias
-    case Norm():
-      return _normalise(layer, None, relu=False)
-    case Add(Deferred(Norm() as norm), skip):
-      return _normalise(norm, skip, relu=False)
-    case Relu(Deferred(Norm() as norm)):
-      return _normalise(norm, None, relu=True)
-    case Relu(Deferred(Add(Deferred(Norm() as norm), skip))):
-      return _normalise(norm, skip, relu=True)
+    case Norm() | Add():
+      return _normalise(layer, relu=False)
+    case Relu(Deferred(Norm() | Add() as of)):
+      return _normalise(of, relu=True)
     case Pool(Deferred(Relu(of)), size):
       return jax.nn.relu(pool.max_pool(compute(of), size))
     case Relu(of):
@@ -61,7 +56,9 @@ def fuse(layer: Layer) -> Array:
   raise AssertionError(layer)
 
 
-def _normalise(norm: Norm, skip: Value | None, relu: bool) -> Array:
-  skip = None if skip is None else compute(skip)
-  x = compute(without_bias(norm.of))
-  return batch_norm.norm(x, skip, norm.scale, norm.bias, norm.mask, relu)
+def _normalise(layer: Norm | Add, relu: bool) -> Array:
+  n, skip = layer, None
+  if isinstance(layer, Add):
+    n, skip = layer.norm.layer, compute(layer.skip)
+  x = compute(without_bias(n.of))
+  return batch_norm.norm(x, skip, n.scale, n.bias, n.mask, relu)

@@ -53,9 +53,9 @@ def fuse(layer: Layer) -> Array:
   match layer:
     case Conv(x, kernel, stride, padding, False, precision):
       return conv(x, kernel, stride, padding, precision)
-    case Relu(Deferred(Pool(Deferred(Conv() | Bias()) as of, size))):
-      return _relu_pool(of, size)
-    case Pool(Deferred(Relu(Deferred(Conv() | Bias()) as of)), size):
+    case Relu(Deferred(Pool(Deferred(Conv() | Bias()) as of, size))) | Pool(
+      Deferred(Relu(Deferred(Conv() | Bias()) as of)), size
+    ):
       return _relu_pool(of, size)
     case Pool(Deferred(Relu(Deferred(Norm() as n))), 2) if y := _patches_of(n):
       return _pooled(y.x, y.kernel, n.scale, n.bias, n.mask, y.precision)
@@ -129,9 +129,8 @@ def _patches_of(norm: Norm) -> Conv | None:
 def _separable_norm(norm: Norm) -> Norm | None:
   """Return the BatchNorm before ReLU and a depthwise convolution, if any."""
   match without_bias(norm.of):
-    case Deferred(Conv(Deferred(Relu(Deferred(first))), depthwise=True)):
-      is_one = isinstance(first, Norm) and first.mask is norm.mask
-      return first if is_one else None
+    case Deferred(Conv(Deferred(Relu(Deferred(Norm() as n))), depthwise=True)):
+      return n if n.mask is norm.mask else None
   return None
 
 

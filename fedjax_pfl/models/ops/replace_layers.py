@@ -115,11 +115,8 @@ def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
 def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   """Return the results of one equation."""
   name, result = eqn.primitive.name, None
-  if not _is_empty(eqn):
-    if name in way.rules:
-      result = way.rules[name](eqn, *inputs)
-    elif way.has_norm and _is_norm(eqn):
-      result = rules.norm(*inputs)
+  if name in way.rules and not _is_empty(eqn):
+    result = way.rules[name](eqn, *inputs)
   if isinstance(result, Layer):
     return [Deferred(result, eqn.outvars[0].aval.shape, way.fuse)]
   if isinstance(result, str):
@@ -139,17 +136,6 @@ def _is_empty(eqn: core.JaxprEqn) -> bool:
   """
   avals = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
   return any(0 in getattr(aval, 'shape', ()) for aval in avals)
-
-
-def _is_norm(eqn: core.JaxprEqn) -> bool:
-  """Return whether the equation is our BatchNorm, of one batch of images.
-
-  Its derivatives have its name, too; mapped, it has axes of more.
-  """
-  if eqn.primitive.name != 'jit' or eqn.params['name'] != MASKED_NORM:
-    return False
-  shapes = [var.aval.shape for var in (*eqn.invars, *eqn.outvars)]
-  return [*map(len, shapes)] == [4, 1, 1, 1, 4] and shapes[0] == shapes[-1]
 
 
 def _bind(

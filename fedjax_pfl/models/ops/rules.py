@@ -18,6 +18,7 @@ from jax.extend.core import JaxprEqn
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import common_layers, cpu_layers, dense, pool
+from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -123,9 +124,17 @@ def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
   return Relu(*inputs) if _origin(eqn) == _origin_of_relu() else None
 
 
-def norm(x: Value, scale: Value, bias: Value, mask: Value) -> Layer:
-  """Return BatchNorm."""
-  return Norm(x, compute(scale), compute(bias), compute(mask))
+def norm(eqn: JaxprEqn, x: Value, *rest: Value) -> Layer | None:
+  """Return our BatchNorm, of one batch of images.
+
+  Its derivatives have its name, too; mapped, it has axes of more.
+  """
+  if eqn.params['name'] != MASKED_NORM:
+    return None
+  shapes = [var.aval.shape for var in (*eqn.invars, *eqn.outvars)]
+  if [*map(len, shapes)] != [4, 1, 1, 1, 4] or shapes[0] != shapes[-1]:
+    return None
+  return Norm(x, *map(compute, rest))
 
 
 def max_window(eqn: JaxprEqn, x: Value) -> Array | Layer | str:
@@ -157,37 +166,20 @@ class Way(NamedTuple):
 
   rules: dict[str, Rule]  # by the name of the primitive
   fuse: Fuse
-  has_norm: bool  # whether BatchNorm has a function of its own
 
 
+POINTWISE = {'custom_jvp_call': relu, 'reduce_window_max': side_by_side}
+FUSED = POINTWISE | {'conv_general_dilated': separable, 'add': add, 'jit': norm}
+GEMM = FUSED | {
+  'conv_general_dilated': convolution,
+  'dot_general': product,
+  'reduce_window_max': max_window,
+  'reduce_window_sum': sum_window,
+}
 WAYS = {
-  'gemm': Way(
-    {
-      'conv_general_dilated': convolution,
-      'dot_general': product,
-      'add': add,
-      'custom_jvp_call': relu,
-      'reduce_window_max': max_window,
-      'reduce_window_sum': sum_window,
-    },
-    cpu_layers.fuse,
-    has_norm=True,
-  ),
-  'fused': Way(
-    {
-      'conv_general_dilated': separable,
-      'add': add,
-      'custom_jvp_call': relu,
-      'reduce_window_max': side_by_side,
-    },
-    common_layers.fuse,
-    has_norm=True,
-  ),
-  'lax': Way(
-    {'custom_jvp_call': relu, 'reduce_window_max': side_by_side},
-    common_layers.fuse,
-    has_norm=False,
-  ),
+  'gemm': Way(GEMM, cpu_layers.fuse),
+  'fused': Way(FUSED, common_layers.fuse),
+  'lax': Way(POINTWISE, common_layers.fuse),
 }
 
 
