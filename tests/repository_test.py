@@ -61,3 +61,9 @@ def test_renamed_fields_are_fields_of_the_config():
       continue
     fields = config[section] if section else config
     assert name in fields and old.rpartition('.')[2] not in fields, (old, new)
+
+
+def test_no_two_files_of_tests_have_one_name():
+  """Pytest imports them by it, and would stop at the second."""
+  names = [path.name for path in (ROOT / 'tests').rglob('*_test.py')]
+  assert len(names) == len({*names}), sorted(names)
