@@ -21,6 +21,7 @@ import numpy as np
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree
+from fedjax_pfl.runs.model_file import as_bits
 
 KEEP = 2  # the newest, and one more in case the newest is damaged
 CHECKSUMS = 'checksums.json'
@@ -50,8 +51,9 @@ def save(
   growing = folder / f'.{step}.tmp'
   growing.mkdir()
   leaves = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
+  assert not any(leaf.dtype.hasobject for leaf in leaves.values())
   with open(growing / STATE, 'wb') as stream:
-    np.savez(stream, *map(_as_bits, leaves.values()))
+    np.savez(stream, *map(as_bits, leaves.values()))
     stream.flush()
     os.fsync(stream.fileno())
   kinds = {name: [str(one.dtype), one.shape] for name, one in leaves.items()}
@@ -137,13 +139,6 @@ def _named(tree: PyTree) -> dict[str, Any]:
   ]
   assert len(set(names)) == len(names), f'two leaves of one name: {names}'
   return dict(zip(names, [leaf for _, leaf in entries], strict=True))
-
-
-def _as_bits(leaf: np.ndarray) -> np.ndarray:
-  """Return the array in a dtype that .npy knows: bfloat16 as its bits."""
-  assert not leaf.dtype.hasobject, 'a leaf holds Python objects'
-  is_known = leaf.dtype == np.dtype(leaf.dtype.str)
-  return leaf if is_known else leaf.view(f'u{leaf.dtype.itemsize}')
 
 
 def _digest(content: dict) -> str:

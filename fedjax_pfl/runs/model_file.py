@@ -45,10 +45,7 @@ def save_model(
     name = '/'.join(_key(key) for key in keys)
     assert name != META, f'a leaf may not be called {META}'
     dtypes[name] = str(array.dtype)
-    if array.dtype != np.dtype(array.dtype.str):
-      # .npy knows numpy's dtypes only; bfloat16 goes as bytes and its name.
-      array = array.view(f'u{array.dtype.itemsize}')
-    arrays[name] = array
+    arrays[name] = as_bits(array)
   text = json.dumps(atomic_files.plain({'meta': meta, 'dtypes': dtypes}))
   atomic_files.write_npz(pathlib.Path(path), {META: np.array(text), **arrays})
 
@@ -94,6 +91,12 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
       cause='an .npz file of another kind, such as clients.npz, or damage',
     ) from error
   return params, meta
+
+
+def as_bits(array: np.ndarray) -> np.ndarray:
+  """Return the array in a dtype that .npy knows: bfloat16 as its bits."""
+  is_known = array.dtype == np.dtype(array.dtype.str)
+  return array if is_known else array.view(f'u{array.dtype.itemsize}')
 
 
 def _nest(

@@ -73,52 +73,50 @@ def two(runs):
 
 # ---- every section by its numbers
 
-
-@pytest.mark.parametrize(
-  ('section', 'words'),
-  [
+NUMBERS = {
+  'Summary': [
     # Means of 10, 20, 30, 40 and of 90, 80, 70, 30; one of four lost.
-    (
-      'Summary',
-      'FedAvg | 25.00 ± 11.18 | 67.50 ± 22.78 published 66.50 ± 7.25 (+1.00) '
-      '| +42.50 | 30.00 | 25 % | 31.25',
-    ),
-    ('Summary', '| 25.00 ± 11.18 2 seeds: 25.00 to 25.00 |'),
-    ('Summary', 'Published: Doe 2031, Table 1; in brackets'),
-    ('Summary', '>Misprinted?<'),  # it concerns all that is printed
-    ('Learning', '<strong>Initial accuracy over rounds</strong>'),
-    ('Learning', '<strong>Initial accuracy over bytes</strong>'),
-    ('Learning', '<strong>Server accuracy over rounds</strong>'),
-    ('Learning', '<title>FedBABU, 4: 27.0 (25.0 to 29.0)</title>'),
-    ('Learning', '<title>FedAvg, 6: 25.0</title>'),  # MB of two lines
-    ('Learning', 'class="band c1"'),
-    ('Fine-tuning', '<title>FedAvg, 0: 25.0</title>'),
-    ('Fine-tuning', '<title>FedAvg, 1: 40.0</title>'),
-    ('Fine-tuning', '<title>FedAvg, 5: 67.5</title>'),
-    ('Fine-tuning', '<title>FedAvg, 5: 30.0</title>'),  # the worst tenth
-    (
-      'What each client gained or lost',
-      '3 of 4 clients gained, 1 lost; median +50.0.',
-    ),
-    (
-      'What each client gained or lost',
-      '<title>client 3: 40.0 to 30.0 (-10.0)</title>',
-    ),
-    (
-      'What each client gained or lost',
-      '<title>seed 1, client 0: 10.0 to 90.0 (+80.0)</title>',
-    ),
-    ('Cost', 'FedAvg | 4 | 1,000 | 4.0 MB | 2.0 MB | 1.5 MB | 90 s'),
-    ('Examples of the clients', 'client 0: 35 examples of 2 classes'),
-    ('All numbers', 'FedAvg | 0 | 0 | 40 | 2 | 10.0 | 90.0 | +80.0'),
-    ('Settings and provenance', 'algorithm | "fedavg" | "fedbabu"'),
-    ('Settings and provenance', '"jax": "'),
-    ('Settings and provenance', 'data-1'),
+    'FedAvg | 25.00 ± 11.18 | 67.50 ± 22.78 published 66.50 ± 7.25 (+1.00) '
+    '| +42.50 | 30.00 | 25 % | 31.25',
+    '| 25.00 ± 11.18 2 seeds: 25.00 to 25.00 |',
+    'Published: Doe 2031, Table 1; in brackets',
+    '>Misprinted?<',  # it concerns all that is printed
   ],
-)
-def test_a_section_has_its_numbers(two, section, words):
+  'Learning': [
+    '<strong>Initial accuracy over rounds</strong>',
+    '<strong>Initial accuracy over bytes</strong>',
+    '<strong>Server accuracy over rounds</strong>',
+    '<title>FedBABU, 4: 27.0 (25.0 to 29.0)</title>',
+    '<title>FedAvg, 6: 25.0</title>',  # MB of two lines
+    'class="band c1"',
+  ],
+  'What each client gained or lost': [
+    '3 of 4 clients gained, 1 lost; median +50.0.',
+    '<title>client 3: 40.0 to 30.0 (-10.0)</title>',
+    '<title>seed 1, client 0: 10.0 to 90.0 (+80.0)</title>',
+  ],
+  'Fine-tuning': [
+    '<title>FedAvg, 0: 25.0</title>',
+    '<title>FedAvg, 1: 40.0</title>',
+    '<title>FedAvg, 5: 67.5</title>',
+    '<title>FedAvg, 5: 30.0</title>',  # the worst tenth
+  ],
+  'Examples of the clients': ['client 0: 35 examples of 2 classes'],
+  'Cost': ['FedAvg | 4 | 1,000 | 4.0 MB | 2.0 MB | 1.5 MB | 90 s'],
+  'All numbers': ['FedAvg | 0 | 0 | 40 | 2 | 10.0 | 90.0 | +80.0'],
+  'Settings and provenance': [
+    'algorithm | "fedavg" | "fedbabu"',
+    '"jax": "',
+    'data-1',
+  ],
+}
+
+
+@pytest.mark.parametrize('section', NUMBERS)
+def test_a_section_has_its_numbers(two, section):
   text = html.unescape(sections(two)[section])
-  assert words in text or any(words in row for row in rows(text))
+  for words in NUMBERS[section]:
+    assert words in text or any(words in row for row in rows(text))
 
 
 def test_the_page_has_all_sections_and_needs_nothing_else(two):

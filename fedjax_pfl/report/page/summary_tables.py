@@ -20,7 +20,6 @@ from fedjax_pfl.report.page.tables import (
   Column,
   Table,
   group_cell,
-  group_table,
   make_table,
   mean,
   number,
@@ -49,37 +48,49 @@ CHOICES = (
   Column('On validation', 'examples'),
   Column('Result', 'select', is_number=False),
 )
+UNSEEN = (
+  METHOD,
+  Column('Took part', 'before', best='max'),
+  Column('Took part', 'after', best='max'),
+  Column('Unseen', 'before', best='max'),
+  Column('Unseen', 'after', best='max'),
+  Column('Difference', 'after, points'),
+  Column('Worst tenth', 'took part', best='max'),
+  Column('Worst tenth', 'unseen', best='max'),
+  Column('Unseen', 'clients'),
+)
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   """Return a row for each group: before, after, gain, published numbers."""
-  known = {group.label: one for group, one in zip(groups, printed, strict=True)}
-
-  def side(name: str, views_of) -> tuple:
-    """Return the column; the views are in its head, or below its cells."""
-    views = {either(filter(None, views_of(group))) for group in groups}
-    column = Column(name, *(views if len(views) == 1 else ()), best='max')
-    return column, lambda group: _accuracy(
-      group, views_of(group), known[group.label], name_view=len(views) > 1
-    )
-
-  def gain(group: Group) -> np.ndarray:
-    before = group.numbers(group.before, 'mean')
-    return group.numbers(group.after, 'mean') - before
-
+  # The views are in the head of a column, or below its cells.
+  firsts = {group.before or '' for group in groups}
+  lasts = {either(group.after) for group in groups}
+  hints = [max(one) if len(one) == 1 else '' for one in (firsts, lasts)]
   columns = [
-    side('Before', lambda group: [group.before] * len(group.runs)),
-    side('After', lambda group: group.after),
-    (Column('Gain', 'points'), lambda group: mean(gain(group), '{:+.2f}')),
-    (
-      Column('Worst tenth', 'after', best='max'),
-      lambda group: mean(group.numbers(group.after, 'worst_decile')),
-    ),
-    (Column('Lost', 'of the clients', best='min', digits=0), _lost),
+    METHOD,
+    Column('Before', hints[0], best='max'),
+    Column('After', hints[1], best='max'),
+    Column('Gain', 'points'),
+    Column('Worst tenth', 'after', best='max'),
+    Column('Lost', 'of the clients', best='min', digits=0),
   ]
   if any('global' in run.result for group in groups for run in group.runs):
-    columns.append((Column('Server', 'whole test set', best='max'), _server))
-  return group_table('Summary', groups, columns, _notes(groups, printed))
+    columns.append(Column('Server', 'whole test set', best='max'))
+  rows = []
+  for group, known in zip(groups, printed, strict=True):
+    before, after = group.before, group.after
+    gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
+    cells = [
+      _accuracy(group, before, known, name_view=len(firsts) > 1),
+      _accuracy(group, after, known, name_view=len(lasts) > 1),
+      mean(gain, '{:+.2f}'),
+      mean(group.numbers(after, 'worst_decile')),
+      _lost(group),
+      _server(group),
+    ]
+    rows.append([group_cell(group), *cells][: len(columns)])
+  return make_table('Summary', columns, rows, _notes(groups, printed))
 
 
 def choices(groups: Sequence[Group]) -> Table | None:
@@ -104,32 +115,25 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
 
   A row for each group with unseen clients; None without any.
   """
-
-  def of(part: str, side: str, quantity: str = 'mean', form: str = '{:.2f}'):
-    return lambda group: mean(
-      group.numbers(getattr(group, side), quantity, part), form
-    )
-
-  def difference(group: Group) -> Cell:
+  rows = []
+  for group in _that_have('unseen', groups):
     old, new = (
-      group.numbers(group.after, 'mean', part) for part in ('views', 'unseen')
+      [
+        group.numbers(views, 'mean', part)
+        for views in (group.before, group.after)
+      ]
+      for part in ('views', 'unseen')
     )
-    return mean(new - old, '{:+.2f}')
-
-  columns = [
-    (Column(name, side, best='max'), of(part, side))
-    for part, name in (('views', 'Took part'), ('unseen', 'Unseen'))
-    for side in ('before', 'after')
-  ]
-  columns.append((Column('Difference', 'after, points'), difference))
-  columns += [
-    (Column('Worst tenth', name, best='max'), of(part, 'after', 'worst_decile'))
-    for part, name in (('views', 'took part'), ('unseen', 'unseen'))
-  ]
-  count = of('unseen', 'after', 'num_clients', '{:,.0f}')
-  columns.append((Column('Unseen', 'clients'), count))
-  groups = _that_have('unseen', groups)
-  return group_table('Clients who came after training', groups, columns)
+    worst = [
+      group.numbers(group.after, 'worst_decile', part)
+      for part in ('views', 'unseen')
+    ]
+    number_of = group.numbers(group.after, 'num_clients', 'unseen')
+    cells = [*map(mean, [*old, *new]), mean(new[1] - old[1], '{:+.2f}')]
+    cells += [*map(mean, worst), mean(number_of, '{:,.0f}')]
+    rows.append([group_cell(group), *cells])
+  title = 'Clients who came after training'
+  return make_table(title, UNSEEN, rows) if rows else None
 
 
 def all_views(groups: Sequence[Group]) -> Table:
@@ -175,9 +179,10 @@ def _accuracy(
   group: Group, views: Views, printed: Printed, *, name_view: bool
 ) -> Cell:
   """Return mean ± std over clients, with the published number below."""
-  if views[0] is None:
+  if views is None:
     return Cell(NONE)
-  means, view = group.numbers(views, 'mean'), either(views)
+  means = group.numbers(views, 'mean')
+  view = views if isinstance(views, str) else either(views)
   below = [*[view] * name_view, *_seeds(means)]
   value = float(np.mean(means))
   if view in printed:

@@ -1,7 +1,7 @@
 """Tables of the page: the text of a cell, and the key it is sorted by."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,21 +55,6 @@ def make_table(
     for row in marked:
       row[at] = row[at]._replace(is_best=row[at].text in words)
   return Table(title, tuple(columns), marked, tuple(notes))
-
-
-def group_table(
-  title: str,
-  groups: Sequence[Any],
-  columns: Sequence[tuple[Column, Callable[[Any], Cell]]],
-  notes: Sequence[str] = (),
-) -> Table | None:
-  """Return a row for each group, of the cells of the columns; None of none."""
-  rows = [
-    [group_cell(group), *(cell_fn(group) for _, cell_fn in columns)]
-    for group in groups
-  ]
-  heads = [METHOD, *(column for column, _ in columns)]
-  return make_table(title, heads, rows, notes) if rows else None
 
 
 def group_cell(group: Any) -> Cell:
