@@ -54,11 +54,9 @@ def loop(algorithm, server, clients, cohorts, key, weights):
   """Return the states after rounds of those that send, one after the other."""
   for number, cohort in enumerate(cohorts):
     round_key, ups = jax.random.fold_in(key, number), []
-    for client, sends in zip(
-      cohort, sent_by_hand(key, number, cohort), strict=True
-    ):
-      if not sends:
-        continue
+    sent = np.array(sent_by_hand(key, number, cohort))
+    senders = np.array(cohort)[sent]
+    for client in senders:
       own = trees.gather(clients, client)
       new, up, _ = algorithm.local_update(
         algorithm.download(server, own),
@@ -67,18 +65,10 @@ def loop(algorithm, server, clients, cohorts, key, weights):
         jax.random.fold_in(round_key, client),
       )
       clients = trees.scatter(clients, client, new)
-      ups.append((weights[client], up))
-    params = server.params
-    if total := sum(weight for weight, _ in ups):
-      mean = jax.tree.map(
-        lambda *leaves, ups=ups, total=total: (
-          sum(
-            weight * leaf for (weight, _), leaf in zip(ups, leaves, strict=True)
-          )
-          / total
-        ),
-        *(up for _, up in ups),
-      )
+      ups.append(jax.tree.map(lambda leaf, n=client: weights[n] * leaf, up))
+    params, total = server.params, sum(weights[n] for n in senders)
+    if total:
+      mean = jax.tree.map(lambda *own, n=total: sum(own) / n, *ups)
       params = trees.combine(mean, params)
     server = server._replace(round=server.round + 1, params=params)
   return server, clients

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import simulated_devices
-from helpers import ALGORITHMS, KEY, refused
+from helpers import ALGORITHMS, KEY, assert_same_bits, refused
 from jax.sharding import Mesh
 
 from fedjax_pfl.federated import sharding
+from fedjax_pfl.federated.client_map import map_on_mesh
+from fedjax_pfl.federated.dealing import deal_as_given, device_order
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
@@ -50,6 +52,47 @@ def test_more_devices_than_there_are():
   assert message.startswith('devices: got 2, expected a number of devices')
   for part in ('Choices: 0, 1', 'on a CPU more than it has cores'):
     assert part in message
+
+
+@pytest.mark.parametrize(
+  'size, devices', [(1, 8), (5, 8), (8, 8), (9, 8), (7, 2), (12, 3), (17, 8)]
+)
+def test_a_cohort_in_order_of_size_is_dealt_out_evenly(size, devices):
+  """Every row once; full devices have about the same total of sizes."""
+  order = device_order(size, devices)
+  assert sorted(order) == list(range(size))
+  share = -(-size // devices)
+  parts = [order[first : first + share] for first in range(0, size, share)]
+  assert len(parts) <= devices
+  totals = [part.sum() for part in parts if len(part) == share]
+  assert max(totals) - min(totals) <= size
+
+
+def test_a_mesh_of_one_device_returns_what_none_returns():
+  """For leaves of every type and shape; -0.0 stays what it is."""
+  clients = {
+    'float': jnp.linspace(-1, 1, 8).reshape(4, 2).at[1, 0].set(-0.0),
+    'int': jnp.arange(4),
+    'bool': jnp.array([True, False, True, False]),
+    'bfloat16': jnp.arange(12, dtype=jnp.bfloat16).reshape(4, 1, 3),
+    'nan': jnp.full((4,), jnp.nan),
+  }
+  ids = jnp.array([3, 0, 1])
+
+  def fn(shared, client, number):
+    told = {**client, 'sum': shared + number + client['int']}
+    return {**client, 'int': client['int'] + 10}, client['float'], told
+
+  @jax.jit
+  def mapped(shared, clients, numbers):
+    dealt = deal_as_given(ids, 1)
+    return map_on_mesh(fn, shared, clients, dealt, numbers, 1, SINGLE)
+
+  new, uploads, told = mapped(jnp.array(7), clients, jnp.array([5, 6, 7]))
+  rows = jax.tree.map(lambda leaf: leaf[ids], clients)
+  assert_same_bits(told, {**rows, 'sum': jnp.array([15, 13, 15])})
+  assert_same_bits(uploads, rows['float'])
+  assert_same_bits(new, {**clients, 'int': jnp.array([10, 11, 2, 13])})
 
 
 # ---- eight simulated devices
