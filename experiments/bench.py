@@ -58,6 +58,8 @@ def main(overrides):
   from experiments.benchmarks import options
   from fedjax_pfl.core.machine import num_cores
 
+  # For PyTorch's processes: ours have huge pages by themselves.
+  os.environ.setdefault('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=1')
   given = {name: flag.value for name, flag in LISTS.items()}
   cases = options.make_cases({k: v for k, v in given.items() if v is not None})
   works = options.values_of('work', WORK.value)
@@ -186,4 +188,4 @@ def log_progress(text: str) -> None:
 
 
 if __name__ == '__main__':
-  commandline.run(main, huge_pages=True)
+  commandline.run(main)

@@ -23,8 +23,6 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import config_dict
 
-from experiments import huge_pages as pages
-
 ROOT = Path(__file__).parents[1]
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
 
@@ -36,18 +34,14 @@ def run(
   *,
   required: Sequence[str] = (),
   words: str = '',
-  huge_pages: bool = False,
 ) -> None:
   """Parse the flags and call main(overrides); exit 1 where input is bad.
 
   On SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
 
   With `words`, a description of arguments without a flag, it calls
-  main(overrides, words) with at least one of them. With `huge_pages` the
-  command asks for them first.
+  main(overrides, words) with at least one of them.
   """
-  if huge_pages:
-    pages.ask()
   logging.set_verbosity(logging.WARNING)  # of libraries
 
   def parse(argv):
