@@ -38,7 +38,7 @@ refuse = functools.partial(bad_input, FIELD)
 Fits = Callable[[np.dtype, tuple[int, ...], int], bool]
 
 
-class Rule(NamedTuple):
+class Stored(NamedTuple):
   """What an array has to be; words for the sentence that refuses another."""
 
   fits: Fits  # (dtype, shape, number of examples) -> bool, from the header
@@ -60,40 +60,40 @@ def _is_one_each(kinds: str) -> Fits:
 
 
 RULES = {
-  IMAGES: Rule(
+  IMAGES: Stored(
     _is_image,
     'images uint8 [P, H, W, ch] or [P, H, W], at least one',
     'images that were divided by 255 already, pixels that were flattened, or '
     'images of unlike sizes; an input of the model goes under the name inputs',
   ),
-  INPUTS: Rule(
+  INPUTS: Stored(
     _is_input,
     'inputs [P, ...] of floats or whole numbers, with one axis or more '
     'behind that of the examples',
     'rows of unlike lengths, which have to be padded to one; words, which '
     'have to be numbered; or one number for each example: [:, None]',
   ),
-  'labels': Rule(
+  'labels': Stored(
     _is_one_each('iu'),
     'labels [{}], a whole number from 0 for each image',
     'one-hot or float labels, names of classes: number them with '
     f'{NUMBER}; or -1 for "no label"',
     least=0,
   ),
-  'clients': Rule(
+  'clients': Stored(
     _is_one_each('iu'),
     'clients [{}], a whole number from 0 for each image',
     f'names of clients: number them with {NUMBER}; or the clients of one '
     'split only',
     least=0,
   ),
-  'split': Rule(
+  'split': Stored(
     _is_one_each('U'),
     "split [{}], the word 'train' or 'test' for each image",
     "numbers: write np.where(is_test, 'test', 'train'); other words; or a "
     'column of pandas without .astype(str)',
   ),
-  'num_classes': Rule(
+  'num_classes': Stored(
     lambda dtype, shape, size: dtype.kind in 'iu' and shape == (),
     'num_classes as one whole number above 0',
     'the names or the counts of the classes',

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.rules import Rule, interval, one_of
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 from fedjax_pfl.data.partitions.classes import Classes
@@ -43,6 +44,15 @@ PARTITIONS = {
   'natural': Natural,
 }
 TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split')
+TESTS = one_of(TEST_PARTITIONS, 'a way to divide the tests')
+SHARE = interval(
+  '(0, 1)', 'a percentage, or a number', 'a share of the training examples'
+)
+WHOLE = Rule(
+  lambda value: isinstance(value, int | np.integer) and value >= 0,
+  'a whole number, 0 or more',
+  'a division, which makes floats (use //), or a sign',
+)
 ROUNDING = 1e-9  # (1 - 0.9) * 10 is 0.9999999999
 
 
@@ -98,15 +108,14 @@ def partition(
   ([40, 40, 40, 40, 40], True)
   """
   kind = _fill(name, settings)
-  check_known(
-    'test_partition',
-    [test_partition],
-    expected='a known way to divide the tests',
-    choices=TEST_PARTITIONS,
-    cause='a misspelt name',
-  )
+  TESTS.check('test_partition', test_partition)
   labels = np.asarray(train_labels), np.asarray(test_labels)
-  _check_numbers(num_clients=num_clients, num_classes=num_classes, seed=seed)
+  for field, value in {
+    'num_clients': num_clients,
+    'num_classes': num_classes,
+    'seed': seed,
+  }.items():
+    WHOLE.check(field, value)
   _check_labels(labels, num_classes, test_partition)
   dealt = labels
   if name == 'natural':
@@ -146,13 +155,7 @@ def split(
   indices: Sequence[np.ndarray], test_fraction: float, rng: Rng
 ) -> tuple[Indices, Indices]:
   """Return floor((1 - test_fraction) n) rows of every client, and the rest."""
-  if not 0 < test_fraction < 1:
-    raise bad_input(
-      'test_fraction',
-      got=test_fraction,
-      expected='a share of the training examples between 0 and 1',
-      cause='a percentage, or a number of examples',
-    )
+  SHARE.check('test_fraction', test_fraction)
   cuts = [int((1 - test_fraction) * len(rows) + ROUNDING) for rows in indices]
   rows = [rng.permutation(own) for own in indices]
   return (
@@ -204,25 +207,12 @@ def _check_not_empty(indices: Indices) -> None:
 def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
   is_both = test_partition not in ('whole', 'split')
   most = min(num_train, num_test) if is_both else num_train
-  if not 1 <= num_clients <= most:
-    raise bad_input(
-      'num_clients',
-      got=num_clients,
-      expected=f'from 1 to {most}, so that each can have an example '
-      f'({num_train} for training, {num_test} for testing)',
-      cause='a data set that was shrunk without fewer clients',
-    )
-
-
-def _check_numbers(**numbers: Any) -> None:
-  for name, value in numbers.items():
-    if not isinstance(value, int | np.integer) or value < 0:
-      raise bad_input(
-        name,
-        got=value,
-        expected='a whole number, 0 or more',
-        cause='a division, which makes floats (use //), or a sign',
-      )
+  Rule(
+    lambda value: 1 <= value <= most,
+    f'from 1 to {most}, so that each can have an example ({num_train} for '
+    f'training, {num_test} for testing)',
+    'a data set that was shrunk without fewer clients',
+  ).check('num_clients', num_clients)
 
 
 def _check_labels(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule, interval
 from fedjax_pfl.data.images import Dataset, Images, make_dataset
 
 SIGNAL, DISTRACTOR = 79, 47  # with noise up to 127 at most 253: no overflow
@@ -83,22 +83,16 @@ def _add_shifted(
 
 def _check(spec: Synthetic) -> None:
   rules = {
-    'image_shape': (
-      len(spec.image_shape) == 3 and min(spec.image_shape) >= 1,
+    'image_shape': Rule(
+      lambda value: len(value) == 3 and min(value) >= 1,
       'three positive sizes (height, width, channels)',
+      'a missing channel axis: grey images have one channel',
     ),
-    'num_classes': (
-      2 <= spec.num_classes <= min(spec.train_size, spec.test_size),
-      f'from 2 to the smaller split, {spec.train_size} training and '
-      f'{spec.test_size} test images',
+    'num_classes': interval(
+      f'[2, {min(spec.train_size, spec.test_size)}]',
+      'sizes that were lowered without lowering num_classes',
+      'classes of which both splits have images,',
     ),
   }
-  for field, (holds, expected) in rules.items():
-    if not holds:
-      raise bad_input(
-        field,
-        got=getattr(spec, field),
-        expected=expected,
-        cause='a missing channel axis (grey images have one channel), or sizes '
-        'that were lowered without lowering num_classes',
-      )
+  for field, rule in rules.items():
+    rule.check(field, getattr(spec, field))

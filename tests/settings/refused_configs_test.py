@@ -88,7 +88,7 @@ PARTITIONS = [
   ),
   (
     {'partition': 'unbalanced', 'num_clients': 22, 'shards_per_client': 10},
-    'group_size: got 10, expected a divisor of the 22 clients, one of [1, 2',
+    'group_size: got 10, expected a divisor of the 22 clients. Choices: 1, 2',
   ),
   (
     {'partition': 'unbalanced', 'size_step': 200},

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import interval
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes, legacy_generator
 
 
@@ -55,13 +56,9 @@ def class_lists(
   num_clients: int, num_classes: int, num_own: int, seed: int
 ) -> np.ndarray:
   """Return L [K, k], in the order in which they were drawn."""
-  if not 1 <= num_own <= num_classes:
-    raise bad_input(
-      'classes_per_client',
-      got=num_own,
-      expected=f'from 1 to {num_classes}, all classes that there are',
-      cause='the number of classes of another data set',
-    )
+  interval(f'[1, {num_classes}]', 'the classes of another data set').check(
+    'classes_per_client', num_own
+  )
   if num_own == num_classes:
     return np.tile(np.arange(num_classes), (num_clients, 1))
   rng, lists = random.Random(seed), []

@@ -9,16 +9,20 @@ Table 18 is not public: this is the usual one, without a minimum size for which
 the draw is repeated (dirichlet_capped.py has one).
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import above
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 # Sums of larger gamma variates overflow, and all p are 1 / K by then.
 EQUAL = 1e12
+BETA = above(
+  0,
+  '0 for "one class a client": a small number such as 0.01 does that',
+  'a finite number above 0',
+)
 
 
 class Dirichlet(NamedTuple):
@@ -28,7 +32,7 @@ class Dirichlet(NamedTuple):
 
   def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
     """Return p [Y, K]: the share of every class that a client gets."""
-    check_beta(self.dirichlet_beta)
+    BETA.check('dirichlet_beta', self.dirichlet_beta)
     alpha = np.full(sizes.num_clients, min(self.dirichlet_beta, EQUAL))
     return rng.dirichlet(alpha, size=sizes.num_classes)
 
@@ -45,15 +49,3 @@ def deal_shares(shares: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
     borders = np.rint(len(rows) * np.cumsum(own)[:-1]).astype(int)
     parts.append(np.split(rows, borders))
   return [np.concatenate(own) for own in zip(*parts, strict=True)]
-
-
-def check_beta(beta: float) -> None:
-  """Raise BadInput if beta is no parameter of a Dirichlet distribution."""
-  if not (beta > 0 and math.isfinite(beta)):
-    raise bad_input(
-      'dirichlet_beta',
-      got=beta,
-      expected='a finite number above 0',
-      choices=[1.0, 0.5, 0.1],
-      cause='0 for "one class a client": a small number such as 0.01 does that',
-    )

@@ -21,7 +21,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes, legacy_generator
-from fedjax_pfl.data.partitions.dirichlet import EQUAL, check_beta, deal_shares
+from fedjax_pfl.data.partitions.dirichlet import BETA, EQUAL, deal_shares
 
 TRIES = 10_000
 
@@ -44,7 +44,7 @@ class DirichletCapped(NamedTuple):
 
   def draw(self, sizes: Sizes, rng: Rng) -> Plan:
     del rng
-    check_beta(self.dirichlet_beta)
+    BETA.check('dirichlet_beta', self.dirichlet_beta)
     least = self.dirichlet_min_size
     mean = sizes.num_train // sizes.num_clients
     if least > mean:

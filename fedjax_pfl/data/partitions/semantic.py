@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule, interval
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 TRIES = 10_000
@@ -88,30 +89,20 @@ class Semantic(NamedTuple):
 
   def _check(self, families: tuple[int, ...], num_classes: int) -> None:
     """Refuse settings that do not fit one another, or the data set."""
-    least, most = self.min_client_size, self.max_client_size
+    cause = 'the settings of another data set: (10, 26, 26) is EMNIST'
     rules = {
-      'class_families': (
-        sum(families) == num_classes,
+      'class_families': Rule(
+        lambda value: sum(families) == num_classes,
         f'numbers of classes that sum up to {num_classes}, or () for all',
+        cause,
       ),
-      'class_clusters': (
-        1 <= self.class_clusters <= min(families),
-        f'from 1 to {min(families)}, the classes of the smallest family',
-      ),
-      'min_client_size': (
-        1 <= least < most,
-        f'from 1 to {most - 1}, below max_client_size',
+      'class_clusters': interval(f'[1, {min(families)}]', cause, 'clusters'),
+      'min_client_size': interval(
+        f'[1, {self.max_client_size})', cause, 'a size'
       ),
     }
-    for field, (holds, expected) in rules.items():
-      if not holds:
-        raise bad_input(
-          field,
-          got=getattr(self, field),
-          expected=expected,
-          cause='the settings of another data set: families (10, 26, 26) are '
-          'of EMNIST',
-        )
+    for field, rule in rules.items():
+      rule.check(field, getattr(self, field))
 
 
 def draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 
 
@@ -132,13 +132,11 @@ def check_shards(
   """Raise BadInput if classes would have different numbers of blocks."""
   # s K is a multiple of C exactly for the multiples of this step.
   step = num_classes // math.gcd(num_rows, num_classes)
-  if num_shards < 1 or num_shards % step:
-    below = max(num_shards, 0) // step * step
-    raise bad_input(
-      field,
-      got=num_shards,
-      expected=f'a positive multiple of {step}: {num_rows} {who} x shards '
-      f'must be a multiple of {num_classes} classes, all cut alike',
-      choices=[s for s in (below, below + step, below + 2 * step) if s],
-      cause='a number of shards or clients chosen for another data set',
-    )
+  below = max(num_shards, 0) // step * step
+  Rule(
+    lambda value: value >= 1 and value % step == 0,
+    f'a positive multiple of {step}: {num_rows} {who} x shards must be a '
+    f'multiple of {num_classes} classes, all cut alike',
+    'a number of shards or clients chosen for another data set',
+    [s for s in (below, below + step, below + 2 * step) if s],
+  ).check(field, num_shards)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.data.partitions import Indices, Rng, Sizes
 from fedjax_pfl.data.partitions.shards import shard_assignment
 
@@ -83,26 +84,26 @@ class Unbalanced(NamedTuple):
     fits = [d for d in range(1, number + 1) if number % d == 0]
     steps = (number / max(self.group_size, 1) - 1) / 2  # to the smallest group
     most = mean / steps if steps > 0 else float('inf')
+    cause = 'settings for other clients, or for fewer groups'
+    Rule(
+      lambda value: value % 2 == 0,
+      'an even number: client i and the i-th last share classes',
+      cause,
+      [number - 1, number + 1],
+    ).check('num_clients', number)
     rules = {
-      'num_clients': (
-        number % 2 == 0,
-        'an even number: client i and the i-th last share classes',
+      'group_size': Rule(
+        lambda value: value in fits,
+        f'a divisor of the {number} clients',
+        cause,
+        fits,
       ),
-      'group_size': (
-        self.group_size in fits,
-        f'a divisor of the {number} clients, one of {fits}',
-      ),
-      'size_step': (
-        0 <= self.size_step <= most,
+      'size_step': Rule(
+        lambda value: 0 <= value <= most,
         f'from 0 to {most:g}: the smallest clients have {mean:g} - {steps:g} x '
         'size_step examples',
+        cause,
       ),
     }
-    for field, (holds, expected) in rules.items():
-      if not holds:
-        raise bad_input(
-          field,
-          got=getattr(self, field, number),
-          expected=expected,
-          cause='settings for other clients, or for fewer groups',
-        )
+    for field, rule in rules.items():
+      rule.check(field, getattr(self, field))
