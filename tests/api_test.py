@@ -13,6 +13,7 @@ import pytest
 
 import fedjax_pfl as pfl
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORDS = [
   name for name in pfl.__all__ if hasattr(getattr(pfl, name), '_fields')

@@ -31,6 +31,7 @@ SHORT = {
   'your_own_data': {'ROUNDS': 1},
   'your_own_code': {'ROUNDS': 2},
 }
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 every_notebook = pytest.mark.parametrize('name', SHORT)
 
 
