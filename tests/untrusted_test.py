@@ -96,7 +96,11 @@ def test_code_of_the_user_is_loaded_for_a_command_line_alone():
   }
   methods = ROOT / 'fedjax_pfl' / 'algorithms' / '__init__.py'
   assert callers == {CONFIG_READER, methods}
-  called = {ast.unparse(call.func) for _, call in calls()}
+  called = {  # with another name than one that is written there
+    ast.unparse(call.func)
+    for _, call in calls()
+    if not all(isinstance(word, ast.Constant) for word in call.args)
+  }
   assert not called & {'pfl.algorithm', 'algorithms.algorithm'}
 
 
