@@ -2,7 +2,8 @@
 
   digits         scikit-learn's 8x8 digits, part of the installation
   synthetic      generated, in any size (synthetic.py)
-  cifar10, ...   arrays that experiments/prepare.py wrote (stored_arrays.py)
+  cifar10, ...   arrays that experiments/prepare.py wrote (stored_arrays.py),
+                 or prepared by TensorFlow Datasets (tfds_reader.py)
   folder         image files in class folders (image_folder.py)
   npz            the user's own arrays, and who holds them (npz_files.py)
 
@@ -15,8 +16,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fedjax_pfl.core.errors import bad_input, check_known, may_read
-from fedjax_pfl.data import digits, image_folder, npz_files, stored_arrays
-from fedjax_pfl.data.images import IMAGE, Dataset, Shape
+from fedjax_pfl.data import (
+  digits,
+  image_folder,
+  npz_files,
+  stored_arrays,
+  tfds_reader,
+)
+from fedjax_pfl.data.images import IMAGE, Dataset, Shape, make_dataset
 from fedjax_pfl.data.stored_arrays import data_root
 from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 
@@ -51,11 +58,12 @@ class Source(NamedTuple):
 
 
 def _prepared(name: str, shape: Shape) -> Source:
-  """Return the source of a set that prepare.py has downloaded."""
+  """Return the source of a set that prepare.py or tfds has prepared."""
 
   def available(where: Where) -> bool:
     root = data_root(where.data_dir)
-    return stored_arrays.prepared_folder(name, root).is_dir()
+    is_stored = stored_arrays.prepared_folder(name, root).is_dir()
+    return is_stored or tfds_reader.find_prepared(name, root) is not None
 
   def load(where: Where) -> Dataset:
     root = data_root(where.data_dir)
@@ -63,7 +71,10 @@ def _prepared(name: str, shape: Shape) -> Source:
       known = 'digits', 'synthetic', *PREPARED
       ready = [one for one in known if SOURCES[one].available(where)]
       raise stored_arrays.not_prepared(name, root, choices=ready)
-    dataset = stored_arrays.read_prepared(name, root)
+    if stored_arrays.prepared_folder(name, root).is_dir():
+      dataset = stored_arrays.read_prepared(name, root)
+    else:
+      dataset = _of_tfds(name, shape, where)
     found = Shape(dataset.train.x.shape[1:], dataset.num_classes)
     if found != shape:
       raise bad_input(
@@ -75,6 +86,19 @@ def _prepared(name: str, shape: Shape) -> Source:
     return dataset
 
   return Source(lambda where: shape, load, available)
+
+
+def _of_tfds(name: str, shape: Shape, where: Where) -> Dataset:
+  """Return a set that tfds prepared, decoded once."""
+  place = tfds_reader.find_prepared(name, data_root(where.data_dir))
+
+  def build() -> Dataset:
+    where.log_fn(f'Reading {name} from {place}; later runs take a stored copy.')
+    splits = tfds_reader.read_splits(name, place)
+    return make_dataset(name, *splits, shape.num_classes)
+
+  key = stored_arrays.files_key(place.iterdir())
+  return stored_arrays.load_cached(name, key, build, where.cache_dir)
 
 
 def _find_folder(where: Where) -> pathlib.Path:

@@ -128,7 +128,8 @@ def not_prepared(
   return bad_input(
     'dataset',
     got=f'{name}, which {root / name} does not hold',
-    expected=f'the arrays of experiments/prepare.py in {root / name}',
+    expected=f'the arrays of experiments/prepare.py in {root / name}, or a '
+    'version that tfds prepared there in array_record format',
     choices=choices,
     cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir=...) '
     'or that were never prepared. Where there is a network, run: '
