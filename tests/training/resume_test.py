@@ -83,14 +83,14 @@ def kill_in_the_middle(process, workdir, lines=3):
 
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory):
-  """Return the folder of an unbroken run in this process, and of a killed one.
+  """Return the experiment, the folder of an unbroken and of a killed run.
 
   Its copies in stopped/ and on_two/ are as the kill left it, after `newest`.
   """
   folder = tmp_path_factory.mktemp('runs')
   config = {**digits.get_config('fedbabu').to_dict(), **CONFIG}
   experiment = pfl.build_experiment(config)
-  pfl.train(experiment, folder / 'unbroken')
+  finish(start(folder / 'unbroken'), folder / 'unbroken')
   newest = kill_in_the_middle(start(folder / 'killed'), folder / 'killed')
   for name in ('stopped', 'on_two'):
     shutil.copytree(folder / 'killed', folder / name)
@@ -131,7 +131,6 @@ def check_end(folder, name):
 
 
 def test_a_killed_run_ends_with_the_bits_of_an_unbroken_one(runs):
-  """And as another process has them."""
   _, folder, newest = runs
   output = finish(start(folder / 'killed'), folder / 'killed')
   assert f'Continuing after round {newest} of {ROUNDS}.' in output
