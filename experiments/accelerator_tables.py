@@ -1,4 +1,4 @@
-"""Compile every model and every method; write docs/accelerators.md:
+"""Compile every model and every method; write docs/dev/accelerators.md:
 
   python experiments/accelerator_tables.py --platform=cuda
   python experiments/accelerator_tables.py --platform=tpu --tables=models \\
@@ -28,7 +28,7 @@ DEVICES = flags.DEFINE_integer('devices', 4, 'devices of the mesh; 1: none', 1)
 TABLES = flags.DEFINE_list('tables', ['models', 'methods'], 'which of them')
 LABELS = flags.DEFINE_list('labels', [], 'models or methods; all if not given')
 AGAIN = flags.DEFINE_bool('again', False, 'compile rows that are stored, too')
-WRITE = flags.DEFINE_bool('write', False, 'write docs/accelerators.md')
+WRITE = flags.DEFINE_bool('write', False, 'write docs/dev/accelerators.md')
 
 
 def main(overrides):

@@ -1,4 +1,4 @@
-"""docs/accelerators.md, of stored records."""
+"""docs/dev/accelerators.md, of stored records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,14 +6,14 @@ from experiments.accelerators.compilation import Record
 from experiments.accelerators.tables import CONFIGS, FOLDER, LABELS
 from experiments.benchmarks.screen import number
 
-PAGE = FOLDER.parents[1] / 'docs' / 'accelerators.md'
+PAGE = FOLDER.parents[1] / 'docs' / 'dev' / 'accelerators.md'
 HEAD = """# Compiled for accelerators
 
     make accelerators      # the compilers, 1.4 GB, and these tables
 
 Written by `python experiments/accelerator_tables.py --write` from what
 compilers for a TPU and an H100 said on a machine without either
-([what the numbers mean](performance.md#on-accelerators-what-the-compiler-says)):
+([what the numbers mean](performance_notes.md#on-accelerators-what-the-compiler-says)):
 **nothing was run on an accelerator**. Arguments and temporary are XLA's
 `memory_analysis()` of a call on one device. GFLOP and MB of a round are its
 `cost_analysis()`, which counts each loop once and is none for an H100; with a

@@ -1,4 +1,4 @@
-"""The tables of docs/accelerators.md: their rows, what is stored, the page.
+"""The tables of docs/dev/accelerators.md: their rows, what is stored, the page.
 
   models    a round, at the batch of the paper that has the model
   methods   the stages of configs/digits.py:METHOD, 8 of 20 clients in a round,

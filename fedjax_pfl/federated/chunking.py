@@ -8,7 +8,7 @@
 A launch takes as long for one client as for ten: on a GPU a step of one client
 consists of little else. Where one program runs all operations, as on a TPU, or
 one product fills all cores, as on a CPU, a client axis gains nothing, and what
-one client works on stays in fast memory (docs/performance.md, "On
+one client works on stays in fast memory (docs/dev/performance_notes.md, "On
 accelerators").
 
 An 'auto' chunk that still runs out of memory is halved by oom_backoff.py.

@@ -33,7 +33,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.federated.row_exchange import AXIS
 
-DIVIDED = 0.75  # of a client's time; docs/performance.md
+DIVIDED = 0.75  # of a client's time; docs/dev/performance_notes.md
 
 
 def choose_devices(num_clients: int) -> int:

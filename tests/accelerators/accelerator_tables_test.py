@@ -1,4 +1,4 @@
-"""The tables of docs/accelerators.md: which rows, what is stored, the page."""
+"""The tables of docs/dev/accelerators.md: rows, what is stored, the page."""
 
 import jax
 import pytest

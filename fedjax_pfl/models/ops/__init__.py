@@ -29,5 +29,5 @@ On a CPU, images [B, H, W, C] unless C is named first:
 On an accelerator separable.py has pointwise and depthwise convolutions,
 batch_norm.py and pool.py are the same. layers.py has the layers of our models
 by their definition. blocks.py keeps arrays in cache, passes.py keeps passes
-apart. What each is worth: docs/optimizations.md, "What each pass is worth".
+apart. What each is worth: docs/dev/optimizations.md, "What each pass is worth".
 """
