@@ -8,6 +8,7 @@
 #   make compare   every method on the digits: a table and a figure
 #   make leaderboard  the same tuned alike, with intervals and verdicts: a page
 #   make test-all  every golden case and every loop, too
+#   make docs      this site: site/index.html; make docs-serve shows it
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
 #   make faults    every fault and bad input: how many were tried, ended well
@@ -26,7 +27,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
   --no-loadscope-reorder
 
 .PHONY: demo compare leaderboard evidence test test-all faults audit bench \
-  accelerators accelerators-cuda accelerators-tpu browser clean
+  docs docs-serve accelerators accelerators-cuda accelerators-tpu browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
@@ -50,6 +51,12 @@ test-all: $(VENV)/installed
 
 faults: $(VENV)/installed
 	$(BIN)/python -m tests.faults
+
+docs: $(VENV)-docs/installed
+	$(VENV)-docs/bin/mkdocs build --quiet --strict
+
+docs-serve: $(VENV)-docs/installed
+	$(VENV)-docs/bin/mkdocs serve
 
 # --strict: a package that nobody could look up is a failure, too.
 audit:
@@ -86,6 +93,17 @@ $(VENV)/installed: setup.cfg constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	touch $@
 
+# KaTeX, too: a site that is built needs no network, nor does building it again.
+$(VENV)-docs/installed: setup.cfg constraints.txt docs/katex.py
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-docs/bin/python -m pip install --quiet -c constraints.txt \
+	  -e '.[docs]' || { echo 'The site needs, once and with a network: \
+	  $(VENV)-docs/bin/python -m pip install -c constraints.txt -e ".[docs]"'; \
+	  exit 1; }
+	$(VENV)-docs/bin/python docs/katex.py
+	touch $@
+
 # Without their dependencies: nothing is run, so no cuDNN and no driver.
 $(VENV)-accelerators/installed: setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)-accelerators
@@ -97,4 +115,5 @@ $(VENV)-accelerators/installed: setup.cfg constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-accelerators .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-accelerators $(VENV)-docs site \
+	  .pytest_cache .ruff_cache .hypothesis

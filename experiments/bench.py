@@ -41,11 +41,11 @@ LISTS = {
     'clients_per_chunk', None, 'Clients side by side, or auto.'
   ),
   'conv_impl': flags.DEFINE_list('conv_impl', None, 'Convolutions.'),
-  'devices': flags.DEFINE_list('devices', None, 'That share the clients.'),
+  'devices': flags.DEFINE_list('devices', None, 'Devices to share them.'),
 }
-WORK = flags.DEFINE_list('work', ['training'], 'Or evaluation, or both.')
-METHODS = flags.DEFINE_list('methods', None, 'Methods, or all.')
-BARS = flags.DEFINE_list('bars', None, 'Bars, or all.')
+WORK = flags.DEFINE_list('work', ['training'], 'Training, evaluation, or both.')
+METHODS = flags.DEFINE_list('methods', None, 'Methods against FedAvg; or all.')
+BARS = flags.DEFINE_list('bars', None, 'Targets to measure; or all.')
 REPEATS = flags.DEFINE_integer('repeats', 5, 'Timed repeats.', 1)
 TORCH = flags.DEFINE_bool('torch', False, 'Run PyTorch in turn.')
 JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')

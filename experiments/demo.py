@@ -18,7 +18,9 @@ from configs import digits
 from experiments import commandline
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
-METHODS = flags.DEFINE_list('methods', ['fedavg', 'fedbabu'], 'Or all.')
+METHODS = flags.DEFINE_list(
+  'methods', ['fedavg', 'fedbabu'], 'The methods to train; or all.'
+)
 EPOCHS = (1, 2, 5)  # of fine-tuning, after which clients are evaluated
 
 

@@ -4,8 +4,8 @@
 
 --client=server is the server's model. --view is a model of the client before or
 after personalisation, by default the one that the result counts. The file has
-an array for each parameter, by its path, and a JSON header; docs/usage.md has
-a dozen lines that use it without this package. Where the data have moved:
+an array for each parameter, by its path, and a JSON header. A dozen lines
+in docs/howto/export.md use it without this package. Where the data have moved:
 --config.data_dir=...
 """
 

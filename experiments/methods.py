@@ -20,7 +20,7 @@ from absl import flags
 from experiments import commandline
 
 FILE = commandline.ROOT / 'docs' / 'methods.md'
-WRITE = flags.DEFINE_bool('write', False, f'replace the tables in {FILE.name}')
+WRITE = flags.DEFINE_bool('write', False, 'replace the tables of the page')
 METHODS, NEW_CLIENTS = 'methods', 'new clients'  # names of tables in the file
 END = '<!-- end -->'
 GOLDENS = commandline.ROOT / 'tests' / 'golden_cases' / 'data'

@@ -88,13 +88,6 @@ def test_links_lead_to_files_and_headings(page):
     assert not anchor or anchor in anchors_of(target), link
 
 
-def test_readme_links_to_every_page():
-  text = (ROOT / 'README.md').read_text()
-  folders = ROOT, ROOT / 'docs', ROOT / 'docs' / 'dev'
-  for page in (page for page in PAGES[1:] if page.parent in folders):
-    assert f'({page.relative_to(ROOT)})' in text, page.name
-
-
 @every_page
 def test_commands_have_their_file_and_flags(page):
   for command in commands_of(page):

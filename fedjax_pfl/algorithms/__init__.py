@@ -27,7 +27,7 @@ def algorithm(name: str) -> ModuleType:
 
   Args:
     name: of the method, one of `available()`; or 'FILE.py:NAME', a file of
-      your own, which is run (docs/own.md).
+      your own, which is run (docs/howto/own_method.md).
 
   Returns:
     The module, with `HParams`, the record of its hyperparameters, and

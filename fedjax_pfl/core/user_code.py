@@ -52,7 +52,7 @@ def load_code(config: Mapping[str, Any]) -> dict[str, Any]:
 
   Args:
     config: fields of a config by name; `algorithm`, `model`, `loss`,
-      `metrics` and `partition` may be 'FILE.py:NAME' (docs/own.md).
+      `metrics` and `partition` may be 'FILE.py:NAME' (docs/howto/own_*.md).
 
   Returns:
     The config for `build_experiment`, where these names have a digest of their

@@ -33,7 +33,7 @@ from fedjax_pfl.settings import parse_config
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SERVER = Choice(None, '')
-USAGE = Path(__file__).parents[2] / 'docs' / 'usage.md'
+PAGE = Path(__file__).parents[2] / 'docs' / 'howto' / 'export.md'
 CONFIG = {
   'dataset': 'synthetic',
   'model': 'simple_cnn',
@@ -61,9 +61,8 @@ def cnn_run(tmp_path_factory):
 
 
 def play_docs(folder, images):
-  """Run the lines of docs/usage.md where this package cannot be imported."""
-  _, _, text = USAGE.read_text().partition('## Take a model elsewhere')
-  code = re.search(r'```python\n(.*?)```', text, re.DOTALL)[1]
+  """Run the lines of the page where this package cannot be imported."""
+  code = re.search(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)[1]
   lines = [line for line in code.splitlines() if line]
   assert sum(not line.startswith('import') for line in lines) == 12
   np.save(folder / 'images.npy', images)

@@ -1,6 +1,6 @@
 """Runs with a model, a loss, a metric and a partition of the user's own.
 
-They are those of docs/own.md; the data are drawn.
+They are those of docs/howto/own_*.md; the data are drawn.
 """
 
 import json
@@ -22,8 +22,12 @@ from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.keys import evaluation_key, run_key
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-PAGE = Path(__file__).parents[2] / 'docs' / 'own.md'
-BLOCKS = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+PAGES = [
+  Path(__file__).parents[2] / 'docs' / 'howto' / f'own_{name}.md'
+  for name in ('model', 'loss')
+]
+TEXT = '\n'.join(page.read_text() for page in PAGES)
+BLOCKS = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
 (STORE,) = [block for block in BLOCKS if 'savez' in block]
 CODE = '\n'.join(
   block for block in BLOCKS if 'pfl.' not in block and block != STORE
@@ -160,7 +164,7 @@ def test_the_program_of_the_page_runs(folder):
   (stage,) = fedavg.build(task, fedavg.HParams())
   scope = {**own, 'np': np, 'pfl': pfl, 'algorithm': stage.algorithm}
   scope |= {'x': INPUTS['Gait'], 'y_train': LABELS, 'y_test': LABELS}
-  exec(compile(BLOCKS[-1], 'own.md', 'exec'), scope)
+  exec(compile(BLOCKS[-1], 'own_loss.md', 'exec'), scope)
   assert len(BLOCKS) == 7 and BLOCKS[-1] not in CODE
 
 
