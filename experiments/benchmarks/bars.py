@@ -59,7 +59,8 @@ def _against_torch(case: Case, work: str, repeats: int) -> Bar:
   words = '' if work == 'training' else ', fine-tuning evaluation'
   if has_torch():
     one = measure(yardstick.at_our_best(case, work), work, repeats, True)
-    measured, how = one.against_torch().median, how_measured(one)
+    typed = one.typed_against_torch() or one.against_torch()
+    measured, how = typed.median, how_measured(one)
   name = f'{row.name}, batch {case.batch}{words}'
   return Bar(name, measured, row.limit, 'x PyTorch', 'at least', how)
 
@@ -68,10 +69,12 @@ def how_measured(one: Measured) -> str:
   """Return what ran, against what, the spread, and what did not take part."""
   ratio, images = one.against_torch(), one.rate(one.images).median
   words = (
-    f'{yardstick.words(one.case)} against {one.torch_variant}: {ratio.low:.2f} '
-    f'to {ratio.high:.2f} in {len(one.seconds)} repeats; '
-    f'{images:,.0f} images/s'
+    f'{yardstick.words(one.case)} against {one.torch_variant}: '
+    f'{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) in '
+    f'{len(one.seconds)} repeats; {images:,.0f} images/s'
   )
+  if typed := one.typed_against_torch():
+    words = f'as typed, {typed.low:.2f} to {typed.high:.2f}; best form: {words}'
   left_out = yardstick.ranking(one.case).left_out
   return f'{words}; {left_out}' if left_out else words
 

@@ -1,8 +1,9 @@
 """Measure one case: times, rates, the share of the ceiling, memory.
 
-A case, a large product and, on request, the best variants of PyTorch run in
-turn. Shares and ratios are computed for each repeat, between runs that follow
-each other; then the median is taken.
+A case, a large product and, on request, the best variants of PyTorch and a
+round as README writes it (as_typed.py, a process of its own) run in turn.
+Shares and ratios are computed for each repeat, between runs that follow each
+other; then the median is taken.
 
 The product is XLA's own of two square float32 matrices, at the precision that
 models have (on a GPU it may be tf32, for both).
@@ -11,6 +12,10 @@ models have (on a GPU it may be tf32, for both).
 import contextlib
 import functools
 import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +28,8 @@ from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
 NO_TORCH = 'PyTorch is not installed: pip install -e .[bench]'
 SIDE = {'cpu': 2048}  # of the matrices
 SIDE_ELSEWHERE = 8192
+TYPED = 'ours, as typed'
+PROGRAM = Path(__file__).parent / 'as_typed.py'
 
 
 class Measured(NamedTuple):
@@ -36,6 +43,7 @@ class Measured(NamedTuple):
   seconds: list[float]  # of ours
   product_seconds: list[float]
   torch_seconds: dict[str, list[float]]  # of the best variants of PyTorch
+  typed_seconds: list[float]  # of ours as README writes it; [] without PyTorch
   images: int
   flops: float
   product_flops: float
@@ -58,14 +66,20 @@ class Measured(NamedTuple):
 
   def against_torch(self) -> Spread | None:
     """Return how many times faster than the fastest PyTorch ours is."""
-    if not self.torch_seconds:
+    return self._ratio(self.seconds)
+
+  def typed_against_torch(self) -> Spread | None:
+    """Return the same of a round as README writes it."""
+    return self._ratio(self.typed_seconds)
+
+  def _ratio(self, seconds: list[float]) -> Spread | None:
+    if not self.torch_seconds or not seconds:
       return None
-    theirs = self.torch_seconds[self.torch_variant]
-    return spread(ratios(theirs, self.seconds))
+    return spread(ratios(self.torch_seconds[self.torch_variant], seconds))
 
   def as_json(self) -> dict[str, Any]:
     """Return all measurements and derived numbers for a JSON file."""
-    torch = self.against_torch()
+    torch, typed = self.against_torch(), self.typed_against_torch()
     return {
       **self._asdict(),
       'case': self.case._asdict(),
@@ -74,6 +88,7 @@ class Measured(NamedTuple):
       'flops_per_second': self.rate(self.flops)._asdict(),
       'share_of_product': self.share_of_product()._asdict(),
       'against_torch': torch and torch._asdict(),
+      'typed_against_torch': typed and typed._asdict(),
       'torch_variant': self.torch_variant,
     }
 
@@ -91,8 +106,11 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   with contextlib.ExitStack() as stack:
     if with_torch:
       runs |= stack.enter_context(yardstick.finalists(case, work))
+      if work == 'training':
+        runs[TYPED] = stack.enter_context(as_typed(case))
     seconds = in_turn(runs, repeats)
   images, flops = _amounts(case, work)
+  typed = seconds.pop(TYPED, [])
   return Measured(
     case,
     work,
@@ -102,10 +120,31 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
     seconds.pop('ours'),
     seconds.pop('product'),
     seconds,
+    typed,
     images,
     flops,
     2 * side**3,
   )
+
+
+@contextlib.contextmanager
+def as_typed(case: Case) -> Iterator[Run]:
+  """Give a round as README writes it, warm, in a process of its own."""
+  numbers = case.clients, case.steps, case.batch, case.momentum
+  command = [sys.executable, str(PROGRAM), case.model, *map(str, numbers)]
+  with subprocess.Popen(
+    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+  ) as process:
+
+    def run():
+      process.stdin.write('\n')
+      process.stdin.flush()
+      if not process.stdout.readline():
+        raise RuntimeError(f'{" ".join(command)} has ended')
+
+    run()  # compiles
+    yield run
+    process.stdin.close()
 
 
 def has_torch() -> bool:

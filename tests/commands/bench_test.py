@@ -161,6 +161,7 @@ def made_up(**changes) -> measure.Measured:
       'eager, one process': [9.0] * 3,
       'eager, 2 processes': [3, 2, 4],
     },
+    typed_seconds=[2.0, 1.0, 2.0],
     images=2000,
     flops=80e9,
     product_flops=20e9,
@@ -182,8 +183,9 @@ def test_the_ratio_is_to_the_fastest_pytorch(monkeypatch):
   ranking = yardstick.Ranking((), no_compiler)
   monkeypatch.setattr(yardstick, 'ranking', lambda case: ranking)
   assert bars.how_measured(one) == (
-    'one device against eager, 2 processes: 1.00 to 2.00 in 3 repeats; '
-    '1,000 images/s; ' + no_compiler
+    'as typed, 1.50 to 2.00; best form: one device against eager, '
+    '2 processes: 1.50 (1.00 to 2.00) in 3 repeats; 1,000 images/s; '
+    + no_compiler
   )
 
 
