@@ -1,12 +1,13 @@
-"""Print the tables of all methods; --write puts them into docs/methods.md:
+"""Print the table of all methods; --write makes docs/methods.md and its pages:
 
   python experiments/methods.py [--write]
 
-Bytes are counted in the state and the messages of each method, and what a new
-client does is in its docstring; see fedjax_pfl/analysis/method_table.py. Which
-code a method was compared with is in its golden cases.
+The table goes into docs/methods.md; docs/methods/ has a page and a picture of
+each method. Both are made from the files of the methods
+(fedjax_pfl/analysis/method_page.py), their golden cases and results/tables/.
 """
 
+import csv
 import json
 import re
 import sys
@@ -20,36 +21,34 @@ from absl import flags
 from experiments import commandline
 
 FILE = commandline.ROOT / 'docs' / 'methods.md'
-WRITE = flags.DEFINE_bool('write', False, 'replace the tables of the page')
-METHODS, NEW_CLIENTS = 'methods', 'new clients'  # names of tables in the file
-END = '<!-- end -->'
+WRITE = flags.DEFINE_bool('write', False, 'write the table and the pages')
+PLACE = re.compile(
+  r'(?<=<!-- methods: experiments/methods.py -->\n).*(?=\n<!-- end -->)', re.S
+)
 GOLDENS = commandline.ROOT / 'tests' / 'golden_cases' / 'data'
+TABLES = commandline.ROOT / 'results' / 'tables'
 CODES = 'SuPerFed', 'FedConcat', 'pFedMe', 'NIID-Bench', 'FedVLS'
 
 
-def split_file(name: str) -> tuple[str, str, str]:
-  """Return the file before, in and after the place of a table."""
-  text = FILE.read_text(encoding='utf-8')
-  begin = f'<!-- {name}: experiments/methods.py -->'
-  before, found, rest = text.partition(begin)
-  table, also_found, after = rest.partition(END)
-  assert found and also_found, f'{FILE.name} has no {begin} ... {END}'
-  return before + begin, table, END + after
-
-
-def golden_origins(names: list[str]) -> dict[str, str]:
-  """Return whose code made the golden cases of each method, with numbers."""
-  found = {name: Counter() for name in names}
+def golden_cases(names: list[str]) -> dict[str, list[tuple[str, str]]]:
+  """Return the golden cases of each method, and whose code made them."""
+  found = {name: [] for name in names}
   for path in sorted(GOLDENS.rglob('*.json')):
     case = json.loads(path.read_text())
     text = re.sub(r'\W', '_', case.get('algorithm', '').lower())
     for name in names:
       if text.startswith(name):
-        found[name][origin(case['source'])] += 1
-  return {
-    name: ', '.join(f'{code} {n}' for code, n in codes.most_common()) or 'none'
-    for name, codes in found.items()
-  }
+        found[name].append((path.stem, case['source']))
+  return found
+
+
+def golden_origins(names: list[str]) -> dict[str, str]:
+  """Return whose code made the golden cases of each method, with numbers."""
+  found = {}
+  for name, cases in golden_cases(names).items():
+    codes = Counter(origin(source) for _, source in cases).most_common()
+    found[name] = ', '.join(f'{code} {n}' for code, n in codes) or 'none'
+  return found
 
 
 def origin(source: str) -> str:
@@ -67,19 +66,55 @@ def origin(source: str) -> str:
   return f'{code} in part' if is_part else code
 
 
+def numbers_of(name: str) -> list[dict[str, str]]:
+  """Return the rows of published tables that were run with a method."""
+  found = []
+  for path in sorted(TABLES.glob('*.csv')):
+    paper, _, number = path.stem.partition('_')
+    with path.open(encoding='utf-8') as file:
+      for row in csv.DictReader(file):
+        method = row.get('algorithm', '')  # '': layers of FedBABU
+        if row['ours_mean'] and re.fullmatch(f'{name}(_[a-z]+)?', method):
+          fields = [*row][: [*row].index('seeds')]
+          if method == name:
+            fields.remove('algorithm')
+          setting = ', '.join(f'{key}={row[key]}' for key in fields)
+          more = {'table': f'`{paper}/{number}`', 'setting': f'`{setting}`'}
+          found.append({**row, **more})
+  return found
+
+
+def files() -> dict[Path, str]:
+  """Return what every generated file contains."""
+  from fedjax_pfl.algorithms import available
+  from fedjax_pfl.analysis import method_page, method_picture, method_table
+
+  names = available()
+  task, model = method_table.small_model()
+  cases = golden_cases(names)
+  traced = {name: method_table.trace(name, task) for name in names}
+  table = method_table.method_table(traced, golden_origins(names))
+  index = FILE.read_text(encoding='utf-8')
+  found = {FILE: PLACE.sub(lambda _: table, index)}
+  for name, stages in traced.items():
+    place = FILE.parent / 'methods' / name
+    of_paper = [stage for stage in stages if not stage.reading]
+    found[place.with_suffix('.md')] = method_page.page(
+      name, stages, cases[name], numbers_of(name)
+    )
+    found[place.with_suffix('.svg')] = method_picture.picture(of_paper, model)
+  return found
+
+
 def main(overrides):
   del overrides  # there is no config
-  from fedjax_pfl.algorithms import available
-  from fedjax_pfl.analysis.method_table import method_table, new_client_table
-
-  origins = golden_origins(available())
-  tables = {METHODS: method_table(origins), NEW_CLIENTS: new_client_table()}
-  for name, table in tables.items():
-    if not WRITE.value:
-      print(f'{table}\n')
-      continue
-    before, _, after = split_file(name)
-    FILE.write_text(f'{before}\n{table}\n{after}', encoding='utf-8')
+  found = files()
+  if not WRITE.value:
+    print(PLACE.search(found[FILE])[0])
+    return
+  for file, text in found.items():
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding='utf-8')
 
 
 if __name__ == '__main__':

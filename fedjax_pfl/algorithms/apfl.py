@@ -62,6 +62,16 @@ RULES = {
   'order': rules.one_of(('simultaneous', 'sequential'), WAY),
   'private_decay': rules.at_least(0, rules.SIGN),
 }
+FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2003.13461'
+EQUATION = r"""
+m_i &= \alpha_i v_i + (1 - \alpha_i)\, w_i
+w_i &\leftarrow w_i - \eta \nabla L_i(w_i)
+v_i &\leftarrow v_i - \eta\, \alpha_i \nabla L_i(m_i), \quad i \in S
+\alpha_i &\leftarrow \mathrm{clip}\big(\alpha_i - \eta\, \langle v_i - w_i,
+  \nabla L_i(m_i) \rangle,\ 0,\ 1\big)
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ('private', 'alpha')
 

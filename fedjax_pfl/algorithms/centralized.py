@@ -37,6 +37,11 @@ class HParams(NamedTuple):
   keep_momentum: bool = True
 
 
+FAMILY, PAPER = 'global', 'arxiv.org/abs/2106.06042'
+EQUATION = r"""
+m &\leftarrow \beta m + (g + \text{decay} \cdot w) \quad \text{for every batch}
+w &\leftarrow w - \eta m
+"""
 FEDAVG_EQUIVALENT = {'trainable': 'full', 'keep_momentum': False}
 PRIVATE_LEAVES = ()
 

@@ -54,6 +54,14 @@ RULES = {
     'epochs', '0 to switch the personal model off: that is FedAvg'
   ).or_none('as many as the global model'),
 }
+FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2012.04221'
+EQUATION = r"""
+w_i &\leftarrow \mathrm{SGD}_\tau(w;\ \text{data of client } i), \quad i \in S
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+v_i &\leftarrow v_i - \eta\,\big(\nabla L_i(v_i) + \lambda (v_i - w)\big)
+  \quad (w \text{ as the round began})
+"""
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ()
 

@@ -41,6 +41,12 @@ RULES = {
     'a number, 0 or more: rho in eta_head = rho eta_body',
   )._replace(choices=(1.0, 0.1, 0.01, 0.0)),
 }
+FAMILY, PAPER = 'global', 'arxiv.org/abs/1602.05629'
+EQUATION = r"""
+w_i &\leftarrow \mathrm{SGD}_\tau(w;\ \text{data of client } i), \quad i \in S
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = {'head_lr_ratio': 1.0}
 PRIVATE_LEAVES = ()
 

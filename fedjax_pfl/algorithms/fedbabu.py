@@ -40,6 +40,14 @@ class HParams(NamedTuple):
   trainable: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
 
 
+FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2106.06042'
+EQUATION = r"""
+h &= \text{random, never trained}
+b_i &\leftarrow \mathrm{SGD}_\tau(b;\ \text{data of client } i,\ h), \quad i
+  \in S
+b &\leftarrow \sum_{i \in S} a_i b_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = {'trainable': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 

@@ -37,6 +37,13 @@ class HParams(NamedTuple):
 RULES = {
   'tau': rules.at_least(0, 'a sign: it would favour the frequent classes')
 }
+FAMILY, PAPER = 'global', 'arxiv.org/abs/2209.00189'
+EQUATION = r"""
+w_i &\leftarrow \mathrm{SGD}_\tau\big(\mathrm{CE}(z_c - \tau\,
+  n_c^{-1/4})\big), \quad i \in S
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = None  # tau = 0, but only if all clients have all classes
 PRIVATE_LEAVES = ()
 

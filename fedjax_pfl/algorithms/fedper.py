@@ -34,6 +34,13 @@ class HParams(NamedTuple):
 
 
 RULES = {'protocol': rules.protocol()}
+FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/1912.00818'
+EQUATION = r"""
+(b_i, h_i) &\leftarrow \mathrm{SGD}_\tau\big((b, h_i);\
+  \text{data of client } i\big), \quad i \in S
+b &\leftarrow \sum_{i \in S} a_i b_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = {'shared': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 

@@ -58,6 +58,13 @@ RULES = {
   ),
   'distance': rules.one_of(DISTANCES, 'what mu is a factor of'),
 }
+FAMILY, PAPER = 'regularised', 'arxiv.org/abs/1812.06127'
+EQUATION = r"""
+w_i &\leftarrow \mathrm{SGD}_\tau\big(v \mapsto L_i(v) +
+  \tfrac{\mu}{2} \lVert v - w \rVert^2\big), \quad i \in S
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
 

@@ -56,6 +56,15 @@ RULES = {
   ),
   'momentum': rules.momentum(),
 }
+FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2102.07078'
+EQUATION = r"""
+h_i &\leftarrow \mathrm{SGD}(h_i;\ \text{data of client } i,\ b), \quad i \in S
+b_i &\leftarrow \mathrm{SGD}(b;\ \text{data of client } i,\ h_i)
+b &\leftarrow \sum_{i \in S} a_i b_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+
+w &\leftarrow w - \eta\, \mathrm{gate}(\text{step}, \text{part})\, m
+"""
 FEDAVG_EQUIVALENT = None  # never; with head_epochs = 0 it is FedBABU
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 

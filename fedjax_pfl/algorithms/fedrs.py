@@ -39,6 +39,17 @@ RULES = {
     'a number from 0 to 1; 1 is FedAvg',
   )
 }
+FAMILY, PAPER = 'global', 'doi.org/10.1145/3447548.3467254'
+EQUATION = r"""
+w_i &\leftarrow \mathrm{SGD}_\tau\big(\mathrm{CE}(a_c z_c)\big), \quad i
+  \in S
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+
+a_c &= 1 \text{ if client } i \text{ has examples of class } c,
+  \text{ else } \alpha
+a_c &= \alpha + (1 - \alpha)\, n_c / \max n \quad \text{(graded)}
+"""
 FEDAVG_EQUIVALENT = {'alpha': 1.0}
 PRIVATE_LEAVES = ()
 

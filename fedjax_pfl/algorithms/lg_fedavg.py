@@ -56,6 +56,14 @@ RULES = {
   ),
   'protocol': rules.protocol(),
 }
+FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2001.01523'
+EQUATION = r"""
+b, h &\leftarrow \text{FedAvg}, \qquad b_i \leftarrow b \text{ for all } i
+b_i, h_i &\leftarrow \mathrm{SGD}_\tau(b_i, h;\ \text{data of client } i),
+  \quad i \in S
+h &\leftarrow \sum_{i \in S} a_i h_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = {'train_fedavg': True}  # in its first stage
 PRIVATE_LEAVES = ('body',)  # in the second
 SAME_CLIENTS_AS_START = True

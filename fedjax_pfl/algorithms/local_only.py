@@ -29,6 +29,11 @@ class HParams(NamedTuple):
   finetune: personalization.Finetuning = personalization.Finetuning()
 
 
+FAMILY, PAPER = 'local', 'arxiv.org/abs/2106.06042'
+EQUATION = r"""
+w_i &\leftarrow w \quad \text{before round } 0
+w_i, m_i &\leftarrow \mathrm{SGD}_\tau(w_i, m_i;\ \text{data of } i)
+"""
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('params',)
 

@@ -54,6 +54,16 @@ RULES = {
     'a number above 0; 0.5 in the paper',
   ),
 }
+FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2103.16257'
+EQUATION = r"""
+w_i &\leftarrow \mathrm{SGD}_\tau\big(v \mapsto L_i(v) + \mu\,
+  \mathrm{mean}_b\, \ell_b(v)\big), \quad i \in S
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+
+\ell &= -\log \frac{\exp(\cos(z, z_\mathrm{glob}) / T)}
+  {\exp(\cos(z, z_\mathrm{glob}) / T) + \exp(\cos(z, z_\mathrm{prev}) / T)}
+"""
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
 

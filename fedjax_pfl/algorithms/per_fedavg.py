@@ -57,6 +57,15 @@ RULES = {
     expected='a rate above 0',
   ).or_none('that of the protocol'),
 }
+FAMILY, PAPER = 'global', 'arxiv.org/abs/2002.07948'
+EQUATION = r"""
+&J \text{ times in each of } \tau \text{ epochs, on the next batches }
+  a, b \text{ of client } i\text{:}
+m &\leftarrow \mu m + \nabla L(w; a), \quad w' \leftarrow w - \alpha m
+m &\leftarrow \mu m + \nabla L(w'; b), \quad w \leftarrow w - \beta m
+w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
 

@@ -72,6 +72,16 @@ RULES = {
     'the share of the mean in w, a number above 0',
   ),
 }
+FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2006.08848'
+EQUATION = r"""
+\theta_i &\leftarrow \theta_i - \text{inner\_lr}\,\big(\nabla L_b(\theta_i)
+  + \lambda (\theta_i - w_i)\big) \quad
+  \text{inner\_steps times on every batch } b
+w_i &\leftarrow w_i - \eta \lambda (w_i - \theta_i)
+w &\leftarrow (1 - \beta)\, w + \beta \sum_{i \in S} a_i w_i
+  \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+"""
 FEDAVG_EQUIVALENT = None  # by its own settings: those of train matter, too
 PRIVATE_LEAVES = ('personal',)
 

@@ -89,6 +89,20 @@ RULES = {
     'a ratio twice, percentages, or another order',
   ),
 }
+FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2109.07628'
+EQUATION = r"""
+W_t(\lambda) &= (1 - \lambda_t)\, w_t + \lambda_t v_t
+
+\text{federation:} \quad w_i &\leftarrow \mathrm{SGD}_\tau\big(w \mapsto
+  L_i(w) + \mu D(w, w^g)\big)
+\text{personalisation:} \quad w_i, v_i &\leftarrow \mathrm{SGD}_\tau\big(w, v
+  \mapsto L_i(W(\lambda)) + \mu D(w, w^g) + \nu \cos^2(w, v)\big)
+\text{after both:} \quad w^g &\leftarrow \sum_{i \in S} a_i w_i
+  \Big/ \sum_{i \in S} a_i,
+  \quad a_i = 1 \text{ or } n_i
+
+D(w, w^g) &= \sum_t \lVert w_t - w^g_t \rVert^2
+"""
 FEDAVG_EQUIVALENT = {'mu': 0.0, 'phase_start': 1.0}
 PRIVATE_LEAVES = ('local',)
 

@@ -1,4 +1,4 @@
-"""Tables of all methods in Markdown: paper, file, bytes; new clients.
+"""All methods in one table of Markdown: family, page, bytes, what is compared.
 
 The bytes that a client keeps, uploads and downloads are counted in the state
 and the messages of the method, traced with its default hyperparameters. Where
@@ -8,54 +8,102 @@ a line of its own.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import jax
 
 from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.analysis.communication_budget import data_shapes
-from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Task
+from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import make_task
 
 MODEL, IMAGE, NUM_CLASSES, NUM_CLIENTS = 'convnet4', (32, 32, 3), 10, 100
-HEADER = (
-  'method',
-  'paper',
-  'file',
-  'client keeps',
-  'upload',
-  'download',
-  'is FedAvg when',
-  'golden cases',
-)
-NEW_CLIENT = re.compile(r'^New client: (?P<text>.+?)\n\n', re.M | re.S)
-TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): ')
+FAMILIES = ('global', 'shared parts', 'regularised', 'mixtures', 'clusters')
+HEADER = ('family', 'method', 'paper', 'client keeps', 'upload', 'download')
+HEADER += ('is FedAvg when', 'golden cases')
+TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): (?P<sentence>.+)')
 
 
-def method_table(origins: Mapping[str, str]) -> str:
-  """Return the table in Markdown; origins: of the golden cases, by method."""
+class Traced(NamedTuple):
+  """One stage of one reading of a method; its messages are shapes."""
+
+  reading: str  # '' of the paper
+  algorithm: Any
+  stage: str
+  messages: communication.Messages
+
+  def sizes(self) -> tuple[str, ...]:
+    """Return what a client keeps, uploads and downloads, and that of once."""
+    return tuple(map(in_kilobytes, communication.sizes_of(self.messages)))
+
+
+def small_model() -> tuple[Task, Params]:
+  """Return the task with which methods are traced, and its model's shapes."""
   task = make_task(
     MODEL,
     image_shape=IMAGE,
     num_classes=NUM_CLASSES,
     conv_impl='lax',  # traced in half the time; bytes are the same
   )
+  return task, jax.eval_shape(task.init, jax.random.key(0))
+
+
+def trace(name: str, task: Task) -> list[Traced]:
+  """Return the stages of all readings of a method that send different bytes."""
+  module, found = load(name), []
+  readings = {'': module.HParams()}
+  if hasattr(readings[''], 'protocol'):
+    rule = module.RULES['protocol']
+    for protocol in rule.choices:
+      if protocol != readings[''].protocol:
+        readings[protocol] = module.HParams(protocol=protocol)
+  data, seen = data_shapes(IMAGE, 'uint8', NUM_CLIENTS, 100), []
+  for reading, hp in readings.items():
+    stages = [
+      Traced(
+        reading,
+        stage.algorithm,
+        stage.name,
+        communication.messages(stage, server, clients, data),
+      )
+      for stage, server, clients in stage_shapes(module.build(task, hp), data)
+    ]
+    sizes = [stage.sizes() for stage in stages]
+    if sizes not in seen:
+      seen.append(sizes)
+      found += stages
+  return found
+
+
+def method_table(
+  traced: Mapping[str, Sequence[Traced]], origins: Mapping[str, str]
+) -> str:
+  """Return the table in Markdown; origins: of the golden cases, by method."""
+
+  def place(name):
+    return [*FAMILIES, family(name)].index(family(name)), family(name), name
+
   rows = [
-    (*row, origins[name]) for name in available() for row in rows_of(name, task)
+    (*row, origins[name])
+    for name in sorted(traced, key=place)
+    for row in rows_of(name, traced[name])
   ]
   return as_markdown(HEADER, rows)
 
 
-def new_client_table() -> str:
-  """Return what a client does that comes after training, by method."""
-  rows = []
-  for name in available():
-    found = NEW_CLIENT.search(load(name).__doc__)
-    assert found, f'{name}: the docstring has "New client: ..."'
-    sentence = ' '.join(found['text'].split())
-    rows.append((title_of(name)['name'], sentence[0].lower() + sentence[1:]))
-  return as_markdown(('method', 'a new client'), rows)
+def family(name: str) -> str:
+  return getattr(load(name), 'FAMILY', 'others')
+
+
+def relatives(name: str) -> list[str]:
+  """Return the other methods of the family."""
+  return [
+    other
+    for other in available()
+    if other != name and family(other) == family(name)
+  ]
 
 
 def as_markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -69,40 +117,23 @@ def title_of(name: str) -> re.Match:
   return found
 
 
-def rows_of(name: str, task: Task) -> Iterator[tuple[str, ...]]:
-  """Yield the lines of one method: one for each reading that differs."""
-  module, title = load(name), title_of(name)
-  readings = {'': module.HParams()}
-  if hasattr(readings[''], 'protocol'):
-    readings = {
-      protocol: readings['']._replace(protocol=protocol)
-      for protocol in module.RULES['protocol'].choices
-    }
-  seen = set()
-  for protocol, hp in readings.items():
-    cells = tuple(map(in_kilobytes, message_sizes(module.build(task, hp))))
-    if cells in seen:
-      continue
-    label = f', {protocol}' if seen else ''
-    seen.add(cells)
+def rows_of(name: str, traced: Sequence[Traced]) -> Iterator[tuple[str, ...]]:
+  """Yield the lines of one method: the last stage of each reading."""
+  title = title_of(name)
+  for reading, last in {stage.reading: stage for stage in traced}.items():
+    label = f', {reading}' if reading else ''
     yield (
-      title['name'] + label,
+      family(name),
+      f'[{title["name"]}](methods/{name}.md){label}',
       title['paper'],
-      f'`algorithms/{name}.py`',
-      *cells,
-      condition(module.FEDAVG_EQUIVALENT),
+      *last.sizes()[:3],
+      condition(load(name).FEDAVG_EQUIVALENT),
     )
 
 
-def message_sizes(stages: Sequence[Stage]) -> tuple[int, int, int]:
-  """Return the bytes that a client keeps, uploads and downloads a round."""
-  data = data_shapes(IMAGE, 'uint8', NUM_CLIENTS, 100)
-  *_, (stage, server, clients) = stage_shapes(stages, data)
-  sizes = communication.count(stage, server, clients, data)
-  return sizes.state, sizes.up, sizes.down
-
-
 def in_kilobytes(num_bytes: int) -> str:
+  if 0 < num_bytes < 50:
+    return f'{num_bytes} B'
   return f'{num_bytes / 1000:,.1f} kB' if num_bytes else 'nothing'
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import jax
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Client, Server, Stage
-from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.algorithm import Client, Down, Server, Stage, Up
+from fedjax_pfl.core.types import ClientData, PyTree
 
 
 class Communication(NamedTuple):
@@ -19,12 +19,21 @@ class Communication(NamedTuple):
   initial: int  # received as the stage begins
 
 
-def count(
-  stage: Stage, server: Server, clients: Client, data: ClientData
-) -> Communication:
-  """Return the bytes of a stage; the arguments may be shapes alone."""
+class Messages(NamedTuple):
+  """What one client keeps, sends and receives in a stage: trees of shapes."""
 
-  def messages(server, clients, data):
+  state: Client
+  up: Up
+  down: Down  # with what is received as the stage begins
+  initial: PyTree
+
+
+def messages(
+  stage: Stage, server: Server, clients: Client, data: ClientData
+) -> Messages:
+  """Return the messages of a stage; the arguments may be shapes alone."""
+
+  def trees_of(server, clients, data):
     data = stage.prepare_data(server, data)
     client = trees.gather(clients, 0)
     own = ClientData(data.x, data.y, data.index[0], data.count[0])
@@ -32,11 +41,22 @@ def count(
     _, up, _ = stage.algorithm.local_update(
       down, client, own, jax.random.key(0)
     )
-    return client, up, down, stage.initial_broadcast(server)
+    return Messages(client, up, down, stage.initial_broadcast(server))
 
-  shapes = jax.eval_shape(messages, server, clients, data)
+  return jax.eval_shape(trees_of, server, clients, data)
+
+
+def sizes_of(shapes: Messages) -> Communication:
+  """Return the bytes of messages."""
   state, up, down, initial = map(trees.num_bytes, shapes)
   return Communication(state, up, down - initial, initial)
+
+
+def count(
+  stage: Stage, server: Server, clients: Client, data: ClientData
+) -> Communication:
+  """Return the bytes of a stage; the arguments may be shapes alone."""
+  return sizes_of(messages(stage, server, clients, data))
 
 
 def count_in_trace(

@@ -39,7 +39,7 @@ from helpers import (
 )
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.analysis.method_table import NEW_CLIENT
+from fedjax_pfl.analysis.method_page import NEW_CLIENT
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage, private_names

@@ -1,13 +1,13 @@
-"""prepare.py without a network, and the tables that methods.py prints."""
+"""prepare.py without a network, and the pages that methods.py writes."""
 
 import re
+from types import ModuleType
 
-import pytest
 from user_commands import refusal, run
 
 from experiments import methods
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.analysis.method_table import method_table, new_client_table
+from fedjax_pfl.analysis import method_page
 
 COMMAND = 'experiments/methods.py --write'
 # Port 9 discards: nothing leaves this machine.
@@ -30,16 +30,19 @@ def test_prepare_wants_names(tmp_path):
   assert 'names of image sets' in refusal(done)
 
 
-@pytest.mark.long
-def test_the_docs_have_the_current_table():
-  _, table, _ = methods.split_file(methods.METHODS)
-  origins = methods.golden_origins(available())
-  assert table.strip() == method_table(origins), COMMAND
+def test_the_docs_have_the_current_table_and_pages():
+  found = methods.files()
+  for file, text in found.items():
+    assert file.read_text() == text, COMMAND
+  assert {*(methods.FILE.parent / 'methods').iterdir()} == {*found} - {
+    methods.FILE
+  }
+  assert sum('$$' in text for text in found.values()) >= 18
 
 
-def test_the_docs_say_what_a_new_client_does():
-  _, table, _ = methods.split_file(methods.NEW_CLIENTS)
-  assert table.strip() == new_client_table(), COMMAND
+def test_a_method_without_latex_has_its_equation_as_it_stands():
+  module = ModuleType('own', 'Own (Doe 2031): one step.\n\n  w <- w - 1\n')
+  assert method_page.body(module) == ['One step.', '```text\nw <- w - 1\n```']
 
 
 def test_golden_cases_are_counted_by_the_code_that_made_them():

@@ -1,0 +1,220 @@
+"""The page of a method in Markdown, from its file: docstring, code, options.
+
+The docstring is the page: `EQUATION` of the file is the LaTeX of its indented
+blocks, in their order, and what has none is shown as it stands.
+"""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.analysis.method_table import (
+  MODEL,
+  Traced,
+  as_markdown,
+  condition,
+  family,
+  relatives,
+  title_of,
+)
+
+NEW_CLIENT = re.compile(r'^New client: (?P<text>.+?)\n\n', re.M | re.S)
+DIFFERS = re.compile(
+  r'^Differs from the paper: (?P<text>.+?)(?:\n\n|\Z)', re.M | re.S
+)
+FIELD = re.compile(r'^  (\w+): .*?(?:  # (.*))?$', re.M)
+MOST_LINES = 80  # of code
+CODE_TODAY = "The authors' code, run today, "
+RUN = 'Published numbers, and ours of the runs in `results/`, in percent.'
+
+
+def page(
+  name: str,
+  traced: Sequence[Traced],
+  cases: Sequence[tuple[str, str]],
+  numbers: Sequence[Mapping[str, str]],
+) -> str:
+  """Return the page.
+
+  Args:
+    name: of the method.
+    traced: its stages.
+    cases: of golden cases, name and source.
+    numbers: rows of results/tables/, with 'table' and 'setting'.
+  """
+  module, title = load(name), title_of(name)
+  link = getattr(module, 'PAPER', '')
+  paper = f'[{title["paper"]}](https://{link})' if link else title['paper']
+  sections = {
+    'Who keeps what': traffic(name, traced),
+    'In code': code(module, traced),
+    'Options': options(module),
+    "Print, authors' code and ours": results(numbers),
+    'Differs from the paper': paragraph(DIFFERS, module),
+    'New client': paragraph(NEW_CLIENT, module),
+    'Compared with': '\n'.join(f'- `{case}`: {src}' for case, src in cases)
+    or 'No golden case.',
+    'Related': ', '.join(
+      f'[{title_of(other)["name"]}]({other}.md)' for other in relatives(name)
+    )
+    or 'No other method of this family.',
+  }
+  parts = [
+    f'# {title["name"]}',
+    f'{paper}. Family: [{family(name)}](../methods.md). '
+    f'File: `fedjax_pfl/algorithms/{name}.py`.',
+    *body(module),
+    *(f'## {head}\n\n{text}' for head, text in sections.items()),
+  ]
+  return '\n\n'.join(parts) + '\n'
+
+
+def body(module: ModuleType) -> list[str]:
+  """Return the paragraphs of the docstring, with equations in LaTeX."""
+  first, *blocks = module.__doc__.strip().split('\n\n')
+  sentence = first.partition('): ')[2]
+  equations = getattr(module, 'EQUATION', '').strip('\n').split('\n\n')
+  found = [sentence[0].upper() + sentence[1:]]
+  for block in blocks:
+    if block.startswith(('New client: ', 'Differs from the paper: ')):
+      continue
+    if not block.startswith(' '):
+      found.append(block)
+    elif equations and equations[0]:
+      found.append(latex(equations.pop(0)))
+    else:
+      found.append(fence(textwrap.dedent(block), 'text'))
+  return found
+
+
+def latex(lines: str) -> str:
+  """Return an equation; a line that begins with a space continues its row."""
+  rows = lines.replace('\n  ', ' ').split('\n')
+  rows = ' \\\\\n'.join(rows)
+  return f'$$\n\\begin{{aligned}}\n{rows}\n\\end{{aligned}}\n$$'
+
+
+def traffic(name: str, traced: Sequence[Traced]) -> str:
+  """Return the picture, and what the stages of all readings send."""
+  module = load(name)
+  header = 'stage', 'client keeps', 'upload', 'download', 'once, as it begins'
+  rows = [
+    (stage.stage + f', {stage.reading}' * bool(stage.reading), *stage.sizes())
+    for stage in traced
+  ]
+  private = ', '.join(f'`{leaf}`' for leaf in module.PRIVATE_LEAVES) or 'none'
+  return '\n\n'.join(
+    [
+      f'![Layers that travel, and layers that a client keeps]({name}.svg)',
+      as_markdown(header, rows),
+      f'Bytes of `{MODEL}` on CIFAR-10, a client and a round. Leaves that are '
+      f'never uploaded, by declaration: {private}. It is FedAvg when: '
+      f'{condition(module.FEDAVG_EQUIVALENT)}.',
+    ]
+  )
+
+
+def code(module: ModuleType, traced: Sequence[Traced]) -> str:
+  """Return local update and aggregation, and what they call in the file."""
+  roots = [
+    getattr(stage.algorithm, function)
+    for function in ('local_update', 'aggregate')
+    for stage in traced
+    if not stage.reading
+  ]
+  shown, size, waiting = {}, 0, [*roots]
+  for function in waiting:  # which grows
+    key = getattr(function, '__code__', None)
+    if key is None or key in shown or function.__name__ == '<lambda>':
+      continue
+    source = textwrap.dedent(inspect.getsource(function)).strip()
+    size += source.count('\n')
+    if size > MOST_LINES and function not in roots:
+      break
+    shown[key] = function.__module__.replace('.', '/'), source
+    waiting += called(function, module)
+  return '\n\n'.join(
+    f'`{file}.py`:\n\n'
+    + fence('\n\n\n'.join(text for f, text in shown.values() if f == file))
+    for file in dict.fromkeys(file for file, _ in shown.values())
+  )
+
+
+def called(function: Callable, module: ModuleType) -> list[Callable]:
+  """Return the functions of the method's file that a function names."""
+  found = inspect.getclosurevars(function)
+  return [
+    value
+    for names in (found.nonlocals, found.globals)
+    for value in names.values()
+    if inspect.isfunction(value) and value.__module__ == module.__name__
+  ]
+
+
+def options(module: ModuleType) -> str:
+  """Return the table of the method's own hyperparameters."""
+  rules, defaults = getattr(module, 'RULES', {}), module.HParams._field_defaults
+  notes = dict(FIELD.findall(inspect.getsource(module.HParams)))
+  rows = []
+  for field, default in defaults.items():
+    if field in ('train', 'finetune'):
+      continue
+    rule = rules.get(field)
+    accepts = rule.expected if rule else f'`{type(default).__name__}`'
+    if rule and rule.choices:
+      accepts += ': ' + ', '.join(f'`{choice}`' for choice in rule.choices)
+    rows.append(
+      (f'`hp.{field}`', f'`{default!r}`', accepts, notes.get(field, ''))
+    )
+  shared = (
+    'Those of local training and fine-tuning: [settings](../settings.md).'
+  )
+  if not rows:
+    return f'None of its own. {shared}'
+  header = 'option', 'default', 'accepts', 'meaning'
+  return f'{as_markdown(header, rows)}\n\n{shared}'
+
+
+def results(numbers: Sequence[Mapping[str, str]]) -> str:
+  """Return our numbers beside print, and what is known of the difference."""
+  if not numbers:
+    return 'No published number of this method was run.'
+  header = 'table', 'setting', 'print', "authors' code", 'ours', 'seeds'
+  rows, notes = [], {}
+  for row in numbers:
+    doubts, _, of_code = row['footnote'].partition(CODE_TODAY)
+    found = re.match(r'gives ([\d.]+) ', of_code)
+    notes[doubts.strip()] = notes['' if found else CODE_TODAY + of_code] = None
+    rows.append(
+      (
+        row['table'],
+        row['setting'],
+        row['published_mean'] or 'none',
+        found[1] if found else '',
+        f'{float(row["ours_mean"]):.2f}',
+        row['seeds'],
+      )
+    )
+  return '\n\n'.join(
+    [
+      f'{RUN} Differences and doubts: [results](../results.md).',
+      as_markdown(header, rows),
+      '\n'.join(f'- {note}' for note in notes if note not in ('', CODE_TODAY)),
+    ]
+  ).strip()
+
+
+def paragraph(pattern: re.Pattern, module: ModuleType) -> str:
+  """Return a paragraph of the docstring, as a sentence."""
+  found = pattern.search(module.__doc__.strip())
+  assert found, f'{module.__name__}: the docstring has "{pattern.pattern}"'
+  text = found['text'].strip()
+  is_word = re.match(r'[a-z]+\b', text)  # and no symbol, such as v_i
+  return text[0].upper() + text[1:] if is_word else text
+
+
+def fence(text: str, language: str = 'python') -> str:
+  return f'```{language}\n{text}\n```'
