@@ -30,6 +30,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.federated.row_exchange import AXIS
 
@@ -43,7 +44,7 @@ def choose_devices(num_clients: int) -> int:
   work as they were started.
   """
   available = jax.local_device_count()
-  if jax.default_backend() != 'cpu' or jax.process_count() > 1:
+  if target() != 'cpu' or jax.process_count() > 1:
     return available
   return fastest_number(num_clients, available)
 

@@ -148,7 +148,7 @@ def test_the_command_draws_a_row_for_each_value(command, tmp_path, capsys):
   ('argument', 'message'),
   [
     ('--output=x.pdf', 'a name that ends in .png'),
-    ('--vary=dirichlet_beta=0.5,0', 'beta: got 0.0, expected a finite number'),
+    ('--vary=dirichlet_beta=0.5,0', 'beta: got 0.0, expected a number above 0'),
     ('--vary=shards_per_cleint=2,4', '(did you mean shards_per_client?)'),
   ],
 )
