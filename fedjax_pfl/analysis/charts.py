@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report.charts import panels
-from fedjax_pfl.report.charts.lines import Series
+from fedjax_pfl.report.charts.lines import Series, curves
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.styles import Style
 
@@ -36,4 +35,4 @@ def chart(
     for at, (style, x, y) in enumerate(lines)
   ]
   colours = {one.css: one.style.colour for one in series}
-  return panels.curves(title, series, *labels, begins), colours
+  return curves(title, series, *labels, begins), colours

@@ -15,7 +15,7 @@ from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.core.user_code import digest_of
-from fedjax_pfl.report.finished_runs import each_once, labels_of
+from fedjax_pfl.report.finished_runs import each_once
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
@@ -83,6 +83,23 @@ def open_runs(
     rebuilt = rebuild(settings, data, log, edit) if with_data else None
     runs.append(OpenRun(label, path, settings, rebuilt))
   return runs
+
+
+def labels_of(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list:
+  """Return a label for every run, its method; all differ.
+
+  Where methods repeat, with the directory's name; where these do, with as many
+  folders above it as tell them apart: 'FedAvg (seed0/run)'.
+  """
+  resolved = [path.resolve().parts for path in paths]
+  labels = list(methods)
+  for number in range(1, max(map(len, resolved), default=0) + 1):
+    labels = [
+      label if labels.count(label) == 1
+      else f'{method} ({"/".join(parts[-number:])})'
+      for label, method, parts in zip(labels, methods, resolved, strict=True)
+    ]  # fmt: skip
+  return labels
 
 
 def read_run(

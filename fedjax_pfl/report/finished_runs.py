@@ -3,7 +3,6 @@
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,17 +26,10 @@ class FinishedRun(NamedTuple):
 
   path: pathlib.Path
   record: dict[str, Any]  # config.json: the config, and what it ran on
+  config: dict[str, Any]  # with words for what only runs beside it give
   result: dict[str, Any]
   metrics: list[dict[str, Any]]
   clients: Clients
-  defaults: Mapping[str, Any] = MappingProxyType({})  # of hp, beside its own
-
-  @property
-  def config(self) -> dict[str, Any]:
-    config = self.record['config']
-    if not self.defaults:
-      return config
-    return {**config, 'hp': {**self.defaults, **config.get('hp', {})}}
 
   @property
   def method(self) -> str:
@@ -71,7 +63,7 @@ class FinishedRun(NamedTuple):
     if name not in OWN_DATA:
       return name
     digest = str(self.record.get('data', '')).partition('-')[0]
-    place = pathlib.Path(self.record['config'].get('data_dir', '')).name
+    place = pathlib.Path(self.config.get('data_dir', '')).name
     return f'{place or name} ({digest})'
 
   def accuracy(self, view: str) -> np.ndarray:
@@ -100,7 +92,8 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
   # An evaluation of models that were trained elsewhere has no metrics.
   has_metrics = (path / run_dir.METRICS).exists()
   metrics = run_dir.load_metrics(path) if has_metrics else []
-  return FinishedRun(path, record, result, metrics, run_dir.load_clients(path))
+  clients = run_dir.load_clients(path)
+  return FinishedRun(path, record, record['config'], result, metrics, clients)
 
 
 def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
@@ -111,7 +104,7 @@ def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
   """
   runs = [read(path) for path in each_once(workdirs)]
   datasets = {str(run.path): run.dataset for run in runs}
-  if len(set(datasets.values())) != 1:
+  if len({*datasets.values()}) != 1:
     raise bad_input(
       'runs',
       got=datasets,
@@ -123,7 +116,13 @@ def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
   for run in runs:
     names = run.config.get('hp', {})
     given.setdefault(run.method, {}).update(dict.fromkeys(names, DEFAULT))
-  return [run._replace(defaults=given[run.method]) for run in runs]
+  completed = []
+  for run in runs:
+    if given[run.method]:
+      hp = given[run.method] | run.config.get('hp', {})
+      run = run._replace(config={**run.config, 'hp': hp})
+    completed.append(run)
+  return completed
 
 
 def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
@@ -132,23 +131,6 @@ def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
   for path in workdirs:
     paths.setdefault(os.path.realpath(path), pathlib.Path(path))
   return list(paths.values())
-
-
-def labels_of(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list:
-  """Return a label for every run, its method; all differ.
-
-  Where methods repeat, with the directory's name; where these do, with as many
-  folders above it as tell them apart: 'FedAvg (seed0/run)'.
-  """
-  resolved = [path.resolve().parts for path in paths]
-  labels = list(methods)
-  for number in range(1, max(map(len, resolved), default=0) + 1):
-    labels = [
-      label if labels.count(label) == 1
-      else f'{method} ({"/".join(parts[-number:])})'
-      for label, method, parts in zip(labels, methods, resolved, strict=True)
-    ]  # fmt: skip
-  return labels
 
 
 # ---- which views are before and after personalisation
@@ -165,8 +147,11 @@ def first_and_after(
   SuPerFed, it is the best on the tests; else 'finetuned', or the last.
   """
   known = _initial_first(known)
-  after = _compared_on_validation(result) or chosen_by_tests(known, result)
-  after = after or (FINETUNED if FINETUNED in known else known[-1])
+  last = FINETUNED if FINETUNED in known else known[-1]
+  if 'select' in result:
+    after = result[result['select']]['view']
+  else:
+    after = chosen_by_tests(known, result) or last
   if len(known) == 1:
     return None, after
   return next(view for view in known if view != FINETUNED), after
@@ -180,7 +165,7 @@ def chosen_by_tests(
   Not of several lengths of fine-tuning: the last is the one that was asked for.
   Nor where a run keeps validation examples: its view is known without tests.
   """
-  if _compared_on_validation(result):
+  if 'select' in result:
     return None
   last = _initial_first(known)[-1]
   for family, best in result.get('test_best_view', {}).items():
@@ -217,17 +202,10 @@ def summaries_by_choice(
   Of 'validation' it is that of the chosen view. None for 'test_best' where
   that view was not evaluated on the tests during the rounds (`eval_views`).
   """
-  found = {
-    name: result[name]['views'][result[name]['view']]
-    for name in ('last', 'validation')
-  }
-  best = result['test_best'].get(result['last']['view'], {})
-  return {**found, 'test_best': best.get('together')}
-
-
-def _compared_on_validation(result: Mapping[str, Any]) -> str | None:
-  """Return the view of the result, of a run that keeps validation examples."""
-  return result[result['select']]['view'] if 'select' in result else None
+  last, validation = (result[kind] for kind in ('last', 'validation'))
+  best = result['test_best'].get(last['view'], {})
+  found = [one['views'][one['view']] for one in (last, validation)]
+  return dict(zip(KINDS, [*found, best.get('together')], strict=True))
 
 
 def _initial_first(known: Sequence[str]) -> list[str]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import picture
+from fedjax_pfl.report.charts.clients import PERCENT
 from fedjax_pfl.report.charts.panels import Panel
-from fedjax_pfl.report.charts.rows import PERCENT, Mark, Row, plot_intervals
+from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.report.charts.svg import plain
 from fedjax_pfl.report.finished_runs import (
   FinishedRun,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.report import figure_file
-from fedjax_pfl.report.charts import panels, picture
+from fedjax_pfl.report.charts import partition, picture
 
 HEADER = ('partition', 'split', 'client', 'class', 'examples')
 NOTE = (
@@ -51,7 +51,7 @@ def save(parts: Sequence[Part], out: str | os.PathLike) -> pathlib.Path:
 def draw(parts: Sequence[Part]):
   """Return the matplotlib Figure; no window, no global state."""
   shown = [
-    panels.partition(f'{part.label}, {split}', counts, range(len(counts)))
+    partition.partition(f'{part.label}, {split}', counts, range(len(counts)))
     for part in parts
     for split, counts in part.splits
   ]

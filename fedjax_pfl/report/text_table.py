@@ -12,9 +12,10 @@ TEST_BEST = (
   'test_best is chosen by the tests, which is optimistic; - without its view '
   'in eval_views'
 )
+Result = Mapping[str, Any]  # of result.json
 
 
-def table(results: Sequence[Mapping[str, Any]]) -> str:
+def table(results: Sequence[Result]) -> str:
   """Return results (as of result.json) as a table of plain text.
 
   >>> initial = {'mean': 62.1, 'std': 11.4}
@@ -44,12 +45,16 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
   lines = [align(rows)]
   lines += [line for one in named for line in _own_metrics(*one)]
-  lines += [line for one in named for line in _left_out(*one)]
+  for name, result in named:
+    each = result['views'].values()
+    if most := max((one.get('num_left_out', 0) for one in each), default=0):
+      lines.append(
+        f'{name}: clients left out of the means, for want of training or test '
+        f'examples: {most:,}'
+      )
   if chosen := [one for one in named if 'validation' in one[1]]:
     lines += ['', *_choices(chosen)]
-  if unseen := [
-    (name, one['unseen']) for name, one in named if 'unseen' in one
-  ]:
+  if unseen := [one for one in named if 'unseen' in one[1]]:
     lines += ['', _unseen(unseen, views)]
   return '\n'.join(lines)
 
@@ -72,39 +77,28 @@ def mean_and_std(summary: Mapping[str, Any] | None) -> str:
   return mean if mean == '-' else f'{mean} ± {summary["std"]:4.1f}'
 
 
-def _number(value: float | None) -> str:
-  return '-' if value is None or math.isnan(value) else f'{value:.1f}'
+def _number(value: float | None, form: str = '.1f') -> str:
+  return '-' if value is None or math.isnan(value) else format(value, form)
 
 
-def _own_metrics(name: str, result: Mapping[str, Any]) -> Iterator[str]:
+def _own_metrics(name: str, result: Result) -> Iterator[str]:
   """Yield a line for each metric of the user's own."""
   views = result['views']
-  for metric in sorted(
-    {one for view in views.values() for one in view} - TAKEN
-  ):
+  known = {metric for view in views.values() for metric in view}
+  for metric in sorted(known - TAKEN):
     # None: it was finite for no client.
-    values = {view: one[metric] for view, one in views.items() if metric in one}
     words = [
-      f'{view} {value:.4g}' if isinstance(value, int | float) else f'{view} -'
-      for view, value in values.items()
+      f'{view} {_number(one[metric], ".4g")}'
+      for view, one in views.items()
+      if metric in one
     ]
     yield f'{name}, {metric}: {", ".join(words)}'
 
 
-def _left_out(name: str, result: Mapping[str, Any]) -> Iterator[str]:
-  """Yield a line where clients are left out."""
-  numbers = [view.get('num_left_out', 0) for view in result['views'].values()]
-  if most := max(numbers, default=0):
-    yield (
-      f'{name}: clients left out of the means, for want of training or test '
-      f'examples: {most:,}'
-    )
-
-
-def _choices(results: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+def _choices(named: Sequence[tuple[str, Result]]) -> list[str]:
   """Return the table of the rounds that may be chosen, and what was."""
   rows, lines = [('round chosen by', *KINDS, 'result')], []
-  for name, result in results:
+  for name, result in named:
     cells = map(mean_and_std, summaries_by_choice(result).values())
     rows.append((name, *cells, result['select']))
     found, last = result['validation'], result['last']
@@ -116,14 +110,12 @@ def _choices(results: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
   return [align(rows), *lines, TEST_BEST]
 
 
-def _unseen(
-  results: Sequence[tuple[str, Mapping[str, Any]]], views: list[str]
-) -> str:
+def _unseen(named: Sequence[tuple[str, Result]], views: list[str]) -> str:
   """Return the table of the clients who came after training."""
   rows = [('unseen clients', *views, 'worst tenth', 'clients')]
-  for name, unseen in results:
-    *_, last = (unseen[view] for view in views if unseen.get(view))
-    cells = [mean_and_std(unseen.get(view)) for view in views]
-    cells += [_number(last['worst_decile']), str(last['num_clients'])]
-    rows.append((name, *cells))
+  for name, result in named:
+    found = [result['unseen'].get(view) for view in views]
+    *_, last = filter(None, found)
+    more = _number(last['worst_decile']), str(last['num_clients'])
+    rows.append((name, *map(mean_and_std, found), *more))
   return align(rows)

@@ -9,7 +9,14 @@ from matplotlib.colors import to_hex
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import figure_file, styles
-from fedjax_pfl.report.charts import bars, panels, picture, rows, svg
+from fedjax_pfl.report.charts import (
+  clients,
+  lines,
+  panels,
+  partition,
+  picture,
+  svg,
+)
 from fedjax_pfl.report.charts.lines import Series
 
 
@@ -57,20 +64,20 @@ def test_every_chart_of_the_page_can_be_drawn():
   """With the colours of the methods, the words and the legends."""
   x = np.arange(4.0)
   looks = {f'c{at}': one for at, one in enumerate(styles.STYLES.values())}
-  lines = [
+  series = [
     Series(style.name, css, style, x, x * at, x, x + 90)
     for at, (css, style) in enumerate(looks.items())
   ]
   colours = {css: style.colour for css, style in looks.items()}
   before, after = np.array([10.0, 20, 30]), np.array([40.0, 50, np.nan])
-  change = rows.Change('FedAvg', 'c0', before, after)
-  levels = rows.Levels('FedAvg', 'c0', [('mean', 20.0, 45.0)])
+  change = clients.Change('FedAvg', 'c0', before, after)
+  levels = clients.Levels('FedAvg', 'c0', [('mean', 20.0, 45.0)])
   shown = [
-    *panels.curves('Over rounds', lines, 'rounds', 'accuracy, %'),
-    panels.Panel('Clients', rows.plot_clients([change]), 'Dot: a client.'),
-    panels.Panel('Mean', rows.plot_levels([levels])),
-    panels.Panel('Gain', bars.plot_gains(change, list('abc'), (0, 30))),
-    panels.partition('Training', np.eye(3, dtype=int)[:2] * 9, [4, 5]),
+    *lines.curves('Over rounds', series, 'rounds', 'accuracy, %'),
+    panels.Panel('Clients', clients.plot_clients([change]), 'Dot: a client.'),
+    panels.Panel('Mean', clients.plot_levels([levels])),
+    panels.Panel('Gain', clients.plot_gains(change, list('abc'), (0, 30))),
+    partition.partition('Training', np.eye(3, dtype=int)[:2] * 9, [4, 5]),
   ]
   had_pyplot = 'matplotlib.pyplot' in sys.modules
   figure = picture.draw('A & b', shown, colours, notes=['A long note. ' * 30])

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.report import styles
-from fedjax_pfl.report.charts import bars, lines, partition, rows, scatter, svg
+from fedjax_pfl.report.charts import (
+  clients,
+  lines,
+  partition,
+  rows,
+  scatter,
+  svg,
+)
 
 
 def attributes(drawing, tag, name):
@@ -73,11 +80,11 @@ def test_every_tick_is_inside(low):
 
 
 def test_gains_are_bars_and_losses_are_hollow():
-  change = rows.Change(
+  change = clients.Change(
     'x', 'c0', np.array([10.0, 50, 30, np.nan]), np.array([60.0, 40, 30, 9])
   )
-  assert bars.ends_of([change]) == (-10, 50)
-  drawn = bars.plot_gains(change, list('abcd'), (-10, 50))
+  assert clients.ends_of([change]) == (-10, 50)
+  drawn = clients.plot_gains(change, list('abcd'), (-10, 50))
   assert re.findall(r'<title>(.)', drawn) == ['a', 'c', 'b']  # sorted
   assert attributes(drawn, 'rect', 'class') == ['bar', 'bar', 'bar lost']
   heights = [float(h) for h in attributes(drawn, 'rect', 'height')]
@@ -86,10 +93,10 @@ def test_gains_are_bars_and_losses_are_hollow():
 
 def test_many_clients_are_a_shape():
   many = np.linspace(0, 100, 5000)
-  change = rows.Change('x', 'c0', many, many[::-1])
-  drawn = bars.plot_gains(change, [''] * 5000, (-100, 100))
+  change = clients.Change('x', 'c0', many, many[::-1])
+  drawn = clients.plot_gains(change, [''] * 5000, (-100, 100))
   assert len(drawn) < 30_000 and '<rect' not in drawn
-  cloud = rows.plot_clients([change])
+  cloud = clients.plot_clients([change])
   assert cloud.count('class="density"') == 2
   assert len(cloud) < 10_000
 

@@ -1,11 +1,12 @@
 """Charts as SVG, for the page and, drawn by `picture`, for figures in files.
 
 svg        elements, scales, ticks, markers
+panels     a chart with its words
 lines      curves over bands, one curve before others
-rows       clients, levels and intervals: named rows above one axis
-bars       the gain of every client
+clients    accuracies and gains of every client
+rows       marks and intervals: named rows above one axis
 partition  examples by client and class
 sweeps     heat map, strip of dots
 scatter    points in classes
-picture    charts -> a matplotlib figure
+picture    panels -> a matplotlib figure
 """

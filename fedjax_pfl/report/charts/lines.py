@@ -11,6 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fedjax_pfl.report.charts import svg
+from fedjax_pfl.report.charts.panels import Key, Panel
 from fedjax_pfl.report.styles import Style
 
 WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
@@ -33,14 +34,27 @@ class Series(NamedTuple):
 
   def words(self, at: int) -> str:
     """Return a number of the line, with its band."""
-    words = svg.plain(self.y[at], self.digits)
-    if self.low is None:
-      return words
-    ends = (
-      svg.plain(self.low[at], self.digits),
-      svg.plain(self.high[at], self.digits),
-    )
-    return f'{words} ({ends[0]} to {ends[1]})'
+    lines = self.y, self.low, self.high
+    numbers = [svg.plain(v[at], self.digits) for v in lines if v is not None]
+    return '{} ({} to {})'.format(*numbers) if len(numbers) > 1 else numbers[0]
+
+
+def curves(
+  title: str,
+  series: Sequence[Series],
+  x_label: str,
+  y_label: str,
+  begins: Sequence[float] = (),
+) -> list[Panel]:
+  """Return a panel of the lines that have numbers; none without any."""
+  series = [line for line in series if np.isfinite(line.y).any()]
+  if not series:
+    return []
+  keys = tuple(
+    Key(line_sample(one), one.label, svg.plain(one.y[-1], one.digits))
+    for one in series
+  )
+  return [Panel(title, plot_lines(series, x_label, y_label, begins), keys=keys)]
 
 
 def plot_lines(
@@ -55,12 +69,8 @@ def plot_lines(
   """
   last = max(float(curve.x.max()) for curve in series)
   x = svg.Scale(0.0, last if last > 0 else 1.0, LEFT, WIDTH - RIGHT)
-  heights = [
-    part
-    for curve in series
-    for part in (curve.y, curve.low, curve.high)
-    if part is not None
-  ]
+  heights = [part for line in series for part in (line.y, line.low, line.high)]
+  heights = [part for part in heights if part is not None]
   y, marks = svg.enclosing(heights, HEIGHT - BOTTOM, TOP)
   parts = [svg.text(0, 14, y_label, 'label')]
   parts += svg.levels(y, marks, LEFT, WIDTH - RIGHT)
@@ -80,15 +90,11 @@ def plot_lines(
 def line_sample(series: Series) -> Markup:
   """Draw the line and the mark of a series for a legend."""
   stroke = _stroke('M0 8h34', series.style)
-  mark = svg.tag(
-    'path', d=svg.marker(series.style.marker, 17, 8, 4), class_='mark'
-  )
+  place = svg.marker(series.style.marker, 17, 8, 4)
+  parts = stroke, svg.tag('path', d=place, class_='mark')
+  css = f'sample {series.css}'
   return svg.tag(
-    'svg',
-    *(stroke, mark),
-    viewBox='0 0 34 16',
-    class_=f'sample {series.css}',
-    aria_hidden='true',
+    'svg', *parts, viewBox='0 0 34 16', class_=css, aria_hidden='true'
   )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fedjax_pfl.report.charts import svg
+from fedjax_pfl.report.charts.panels import Panel
 
 FEW = 20  # classes or clients: the axis names each or every second
 NARROW, WIDE = 560, 1120  # in units of text that is 12 high
@@ -16,31 +17,23 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 14, 26, 46
 LARGEST, LEAST, SMALLEST = 22.0, 9.0, 2.0
 
 
-def shown_clients(number: int) -> np.ndarray:
-  """Return the positions of the clients that are drawn.
-
-  >>> len(shown_clients(20)), len(shown_clients(3400))
-  (20, 120)
-  """
-  return np.unique(
-    np.linspace(0, number - 1, min(number, MAX_CLIENTS)).astype(int)
-  )
-
-
-def is_wide(counts: np.ndarray) -> bool:
-  return len(counts) > 2 * FEW
+def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> Panel:
+  """Return the panel of examples [K, Y] by client and class."""
+  note = f'{describe_sizes(counts)}. Largest dot: {counts.max():,}.'
+  if len(counts) > MAX_CLIENTS:
+    note += f' Drawn: {MAX_CLIENTS} of {len(counts):,} clients, evenly spaced.'
+  drawn = plot_partition(counts, ids, max(int(counts.max()), 1))
+  return Panel(title, drawn, note, is_wide=_is_wide(counts))
 
 
 def describe_sizes(counts: np.ndarray) -> str:
   """Return 'a to b examples a client', and how many clients have none."""
   sizes = counts.sum(1)
-  words = f'{sizes.min():,}'
-  if sizes.min() < sizes.max():
-    words += f' to {sizes.max():,}'
-  none = int((sizes == 0).sum())
-  return f'{words} examples a client' + (
-    f' ({none:,} have none)' if none else ''
+  words = ' to '.join(
+    f'{one:,}' for one in np.unique([sizes.min(), sizes.max()])
   )
+  none = int((sizes == 0).sum())
+  return f'{words} examples a client' + f' ({none:,} have none)' * (none > 0)
 
 
 def plot_partition(
@@ -50,8 +43,9 @@ def plot_partition(
 
   A triangle below the axis is a client without any example.
   """
-  shown, num_classes = shown_clients(len(counts)), counts.shape[1]
-  width = WIDE if is_wide(counts) else NARROW
+  number, num_classes = counts.shape
+  shown = np.linspace(0, number - 1, min(number, MAX_CLIENTS)).astype(int)
+  width = WIDE if _is_wide(counts) else NARROW
   up = float(np.clip(300 / num_classes, 4, LARGEST))
   bottom = TOP + up * num_classes
   across = (width - LEFT - RIGHT) / len(shown)
@@ -84,6 +78,10 @@ def plot_partition(
   return svg.drawing(
     width, bottom + BOTTOM, 'examples by client and class', *parts
   )
+
+
+def _is_wide(counts: np.ndarray) -> bool:
+  return len(counts) > 2 * FEW
 
 
 def _numbers(length: int) -> list[int]:

@@ -25,19 +25,23 @@ GAP, LINE, CHARACTER = 34, 19, 6.7  # between panels; of a line of words
 POINTS = 0.72  # in a unit
 COMMAND = re.compile(r'([MLahz])([^MLahz]*)')
 VARIABLE = re.compile(r'var\((--\w+)(?:, ([^()]*))?\)')
+BOX = 'x', 'y', 'width', 'height'
 SIDES = {'end': 'right', 'middle': 'center'}
 TURN = np.linspace(math.pi, 0, 13)[1:]  # of half a circle
+HALF_CIRCLE = np.stack([np.cos(TURN), np.sin(TURN)], 1)  # against the clock
+
+Style = Mapping[str, str]  # of CSS
+Piece = tuple[float, float, str]  # x, y and SVG
 
 
 class Place(NamedTuple):
   """Where an element is drawn, and what it has from the elements around it."""
 
   axis: Any  # of matplotlib
-  x: float
-  y: float
-  classes: frozenset[str]
-  variables: Mapping[str, str]  # of the style sheet
+  corner: np.ndarray
   colours: Mapping[str, str]  # {css class of a line: colour}
+  classes: frozenset[str] = frozenset()
+  colour: str | None = None  # of the line
 
 
 def draw(
@@ -59,10 +63,10 @@ def draw(
       pieces += [(x + left, y + top, svg) for left, top, svg in own]
       x, height = x + wide + GAP, max(height, high)
     y, width = y + height + GAP, max(width, x)
-  lines = [part for note in notes for part in _wrapped(note, width - 2 * GAP)]
-  words = [text(0, LINE * at, line) for at, line in enumerate(lines)]
-  pieces.append((GAP, y, tag('svg', *words)))
-  y += LINE * len(lines)
+  for note in notes:
+    for line in _wrapped(note, width - 2 * GAP):
+      pieces.append((GAP, y, tag('svg', text(0, 0, line))))
+      y += LINE
 
   from matplotlib.figure import Figure  # 0.6 s
 
@@ -71,28 +75,23 @@ def draw(
   axis.set_axis_off()
   axis.set(xlim=(0, width), ylim=(y, 0))
   axis.text(width / 2, 34, title, size=12, weight='bold', ha='center')
-  variables = {**_rules()[-1], **PAPER}
   for left, top, svg in pieces:
-    place = Place(axis, left, top, frozenset(), variables, colours)
-    _element(ElementTree.fromstring(svg), place)
+    place = Place(axis, np.array([left, top]), colours)
+    _draw(ElementTree.fromstring(svg), place)
   return figure
 
 
-def _pieces(
-  panel: Panel,
-) -> tuple[list[tuple[float, float, str]], float, float]:
+def _pieces(panel: Panel) -> tuple[list[Piece], float, float]:
   """Return title, note, chart and legend, one below the other.
 
-  Each as (x, y, svg); also the width and the height of all.
+  Also the width and the height of all.
   """
   box = re.search(r'viewBox="0 0 (\S+) (\S+)"', panel.svg)
   width, height = float(box[1]), float(box[2])
   words = [text(0, 12, panel.title, 'name')] if panel.title else []
-  y = LINE * len(words)
   for line in _wrapped(panel.note, width):
-    words.append(text(0, y + 12, line))
-    y += LINE
-  y += 6
+    words.append(text(0, LINE * len(words) + 12, line))
+  y = LINE * len(words) + 6
   pieces = [(0, 0, drawing(width, y, '', *words)), (0, y, panel.svg)]
   y += height + 8 - LINE
   x = math.inf
@@ -108,46 +107,42 @@ def _pieces(
 
 
 def _wrapped(words: str, width: float) -> list[str]:
-  return textwrap.wrap(words, max(20, int(width / CHARACTER))) if words else []
+  return textwrap.wrap(words, max(20, int(width / CHARACTER)))
 
 
-def _element(element: ElementTree.Element, place: Place) -> None:
+def _draw(element: ElementTree.Element, place: Place) -> None:
   """Draw an element with all that is in it."""
   own = element.get('class', '').split()
-  found = [place.colours[one] for one in own if one in place.colours]
-  variables = {**place.variables, **({'--c': found[0]} if found else {})}
-  place = place._replace(classes=place.classes | {*own}, variables=variables)
+  colours = [place.colours[one] for one in own if one in place.colours]
+  colour = colours[0] if colours else place.colour
+  place = place._replace(classes=place.classes | {*own}, colour=colour)
   style = _style({element.tag, *own}, place)
-  style |= {
-    name: element.get(name)
-    for name in ('opacity', 'stroke-width', 'stroke-dasharray')
-    if element.get(name)
-  }
+  for name in ('opacity', 'stroke-width', 'stroke-dasharray'):
+    style[name] = element.get(name, style.get(name))
   if element.tag == 'text':
-    _text(element, style, place)
+    _draw_text(element, style, place)
   elif 'dots' in own:
-    _dots(element.get('d'), style, place)
+    _draw_dots(element.get('d'), style, place)
   elif element.tag == 'path':
-    _path(element.get('d'), style, place)
+    _draw_path(element.get('d'), style, place)
   elif element.tag == 'rect':
-    x, y, width, height = (
-      float(element.get(name)) for name in ('x', 'y', 'width', 'height')
-    )
-    corners = f'L{x + width} {y}L{x + width} {y + height}L{x} {y + height}'
-    _path(f'M{x} {y}{corners}z', style, place)
+    x, y, w, h = (float(element.get(name)) for name in BOX)
+    data = f'M{x} {y}L{x + w} {y}L{x + w} {y + h}L{x} {y + h}z'
+    _draw_path(data, style, place)
   for child in element:
     if child.tag != 'title':  # a tooltip
-      _element(child, place)
+      _draw(child, place)
 
 
-def _text(
-  element: ElementTree.Element, style: Mapping[str, str], place: Place
+def _draw_text(
+  element: ElementTree.Element, style: Style, place: Place
 ) -> None:
   from matplotlib import patheffects
 
+  x, y = place.corner + [float(element.get('x')), float(element.get('y'))]
   drawn = place.axis.text(
-    place.x + float(element.get('x')),
-    place.y + float(element.get('y')),
+    x,
+    y,
     element.text or '',
     color=style['fill'],
     size=float(style['font-size'].removesuffix('px')) * POINTS,
@@ -161,70 +156,70 @@ def _text(
     drawn.set_path_effects([ground])
 
 
-def _dots(data: str, style: Mapping[str, str], place: Place) -> None:
+def _draw_dots(data: str, style: Style, place: Place) -> None:
   points = np.array(re.findall(r'M(\S+) (\S+?)h0', data), float).reshape(-1, 2)
   place.axis.scatter(
-    *(points + [place.x, place.y]).T,
+    *(points + place.corner).T,
     s=(float(style['stroke-width']) * POINTS) ** 2,
     color=style['stroke'],
-    alpha=float(style.get('opacity', 1)),
+    alpha=float(style['opacity'] or 1),
     linewidths=0,
     zorder=2,  # in the order of the chart
   )
 
 
-def _path(data: str, style: Mapping[str, str], place: Place) -> None:
+def _draw_path(data: str, style: Style, place: Place) -> None:
   from matplotlib.patches import PathPatch
   from matplotlib.path import Path
 
-  points, codes = [], []
+  points, codes = np.zeros((1, 2)), []
   for command, words in COMMAND.findall(data):
     numbers = [float(word) for word in words.split()]
-    x, y = points[-1] if points else (0, 0)
+    added = points[-1:]
     if command in 'ML':
       added = [numbers]
     elif command == 'h':
-      added = [[x + numbers[0], y]]
-    elif command == 'a':  # half a circle, against the clock
+      added = added + [numbers[0], 0]
+    elif command == 'a':
       radius = numbers[5] / 2
-      middle = np.array([x + radius, y])
-      added = middle + radius * np.stack([np.cos(TURN), np.sin(TURN)], 1)
-    else:
-      added = [[x, y]]
+      added = added + [radius, 0] + radius * HALF_CIRCLE
     code = {'M': Path.MOVETO, 'z': Path.CLOSEPOLY}.get(command, Path.LINETO)
-    points += [*added]
+    points = np.concatenate([points, added])
     codes += [code] * len(added)
-  if not points:
+  if not codes:
     return
   stroke = style.get('stroke', 'none')
-  width = float(style.get('stroke-width', 1)) if stroke != 'none' else 0
-  dash = style.get('stroke-dasharray')
+  width = float(style['stroke-width'] or 1) if stroke != 'none' else 0
+  dash = style['stroke-dasharray']
   # Dashes of matplotlib are in units of the line's width.
   dashes = dash and (0, [float(one) / width for one in dash.split()])
-  place.axis.add_patch(
-    PathPatch(
-      Path(np.array(points) + [place.x, place.y], codes),
-      facecolor=style.get('fill', 'black'),
-      edgecolor=stroke,
-      linewidth=width * POINTS,
-      linestyle=dashes or '-',
-      alpha=float(style.get('opacity', 1)),
-      capstyle='butt',
-      zorder=2,
-    )
+  patch = PathPatch(
+    Path(points[1:] + place.corner, codes),
+    facecolor=style.get('fill', 'black'),
+    edgecolor=stroke,
+    linewidth=width * POINTS,
+    linestyle=dashes or '-',
+    alpha=float(style['opacity'] or 1),
+    capstyle='butt',
+    zorder=2,
   )
+  place.axis.add_patch(patch)
 
 
 def _style(names: set[str], place: Place) -> dict[str, str]:
   """Return the style by the style sheet of an element with these names."""
-
-  def known(found: re.Match) -> str:
-    return place.variables.get(found[1], found[2] or 'none')
-
+  rules, variables = _rules()
+  variables = {**variables, **PAPER}
+  if place.colour:
+    variables['--c'] = place.colour
   style: dict[str, str] = {}
-  for (*above, last), values in _rules()[0]:
+  for (*above, last), values in rules:
     if last in names and {*above} <= place.classes | {'svg'}:
       style |= values
+
+  def known(found: re.Match) -> str:
+    return variables.get(found[1], found[2] or 'none')
+
   # Twice: a variable may have another one as its default.
   return {
     key: VARIABLE.sub(known, VARIABLE.sub(known, value))

@@ -110,6 +110,11 @@ def dots(x: Iterable[float], y: Iterable[float], size: float) -> Markup:
   return tag('path', d=data, class_='dots', stroke_width=size)
 
 
+def spread(number: int, height: float) -> np.ndarray:
+  """Return places [number] that keep dots of equal numbers apart."""
+  return height * (np.arange(number) * 0.618 % 1)
+
+
 def marker(kind: str, x: float, y: float, size: float) -> str:
   """Return the path data of a marker of matplotlib."""
   if kind == 'o':

@@ -4,14 +4,13 @@ The label of a group is its method, with the settings in which it differs from
 other groups of that method.
 """
 
-import collections
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.report.charts.rows import Change
+from fedjax_pfl.report.charts.clients import Change
 from fedjax_pfl.report.finished_runs import FinishedRun, either
 from fedjax_pfl.report.styles import Style, spare_dashes, style_of
 from fedjax_pfl.runs.identity import flatten
@@ -89,7 +88,7 @@ class Group(NamedTuple):
       run.result[part].get(view, {}).get(quantity)
       for run, view in self._each(views)
     ]
-    return np.array([np.nan if one is None else one for one in values], float)
+    return np.array(values, float)  # None is NaN
 
   def mean(self, views: Views, quantity: str) -> float:
     """Return the mean of such numbers over seeds."""
@@ -104,11 +103,11 @@ class Group(NamedTuple):
     values = [one[1][np.isin(one[0], rounds)] for one in curves]
     return rounds, np.stack(values)
 
-  def _each(self, views: Views) -> list[tuple[FinishedRun, Any]]:
+  def _each(self, views: Views) -> Iterator[tuple[FinishedRun, Any]]:
     """Return every run with its view."""
     is_shared = views is None or isinstance(views, str)
     each = [views] * len(self.runs) if is_shared else views
-    return list(zip(self.runs, each, strict=True))
+    return zip(self.runs, each, strict=True)
 
 
 def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
@@ -123,16 +122,17 @@ def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
       copies += 1
     found.setdefault((key, copies), []).append(run)
   sets = list(found.values())
-  met: dict[str, list[Group]] = collections.defaultdict(list)  # by method
+  met: dict[str, int] = {}  # groups of each method
   groups = []
-  for one, label in zip(sets, _labels(sets), strict=True):
-    style, others = style_of(one[0].method), met[one[0].method]
-    if others:  # later groups of a method differ in dash
+  for own, label in zip(sets, _labels(sets), strict=True):
+    method = own[0].method
+    style, number = style_of(method), met.setdefault(method, 0)
+    if number:  # later groups of a method differ in dash
       spare = spare_dashes(style)
-      style = style._replace(dash=spare[(len(others) - 1) % len(spare)])
-    css = others[0].css if others else f'c{len(met) - 1}'
-    groups.append(Group(label, style, css, tuple(one)))
-    others.append(groups[-1])
+      style = style._replace(dash=spare[(number - 1) % len(spare)])
+    met[method] += 1
+    css = f'c{list(met).index(method)}'
+    groups.append(Group(label, style, css, tuple(own)))
   return groups
 
 
@@ -151,21 +151,27 @@ def without_digests(values: Sequence[Any]) -> list[Any]:
 
   Not where the digest is all in which two of them differ.
   """
-  short = [_plain(value) for value in values]
+
+  def plain(value):
+    if isinstance(value, list | tuple):
+      return [plain(one) for one in value]
+    return without_digest(value) if isinstance(value, str) else value
+
+  short = [plain(value) for value in values]
   is_known = len({*map(repr, short)}) == len({*map(repr, values)})
   return short if is_known else list(values)
 
 
 def views_in_words(groups: Sequence[Group]) -> str:
   """Return 'initial and finetuned', or the views of each group."""
-  by_words: dict[str, list[str]] = {}
+  labels: dict[str, list[str]] = {}
   for group in groups:
     words = [*filter(None, [group.before]), either(group.after)]
-    by_words.setdefault(' and '.join(words), []).append(group.label)
-  if len(by_words) == 1:
-    return next(iter(by_words))
+    labels.setdefault(' and '.join(words), []).append(group.label)
+  if len(labels) == 1:
+    return next(iter(labels))
   return '; '.join(
-    f'{word} ({", ".join(labels)})' for word, labels in by_words.items()
+    f'{words} ({", ".join(own)})' for words, own in labels.items()
   )
 
 
@@ -192,9 +198,3 @@ def _labels(sets: Sequence[list[FinishedRun]]) -> list[str]:
     label if labels.count(label) == 1 else f'{label}, {one[0].path}'
     for label, one in zip(labels, sets, strict=True)
   ]
-
-
-def _plain(value: Any) -> Any:
-  if isinstance(value, list | tuple):
-    return [_plain(one) for one in value]
-  return without_digest(value) if isinstance(value, str) else value

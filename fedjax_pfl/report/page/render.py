@@ -16,9 +16,8 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report.finished_runs import read_comparable
 from fedjax_pfl.report.page import (
-  client_sections,
-  curve_sections,
   run_tables,
+  sections,
   summary_tables,
   sweep_section,
 )
@@ -27,7 +26,6 @@ from fedjax_pfl.report.styles import style_of
 
 # {run directory: published numbers of its views}
 Published = Mapping[str, summary_tables.Printed]
-TEMPLATE = 'page.html.jinja'
 DATASETS = {  # as papers write them
   'cifar10': 'CIFAR-10',
   'cifar100': 'CIFAR-100',
@@ -82,24 +80,28 @@ def render(
   groups = make_groups(read_comparable(workdirs))
   common, sweep = common_settings(groups), sweep_section.find_sweep(groups)
   is_chosen = sweep and sweep.on_validation
-  title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
-  sections = [
-    curve_sections.learning(groups),
-    client_sections.spread(groups),
-    client_sections.gains(groups),
-    curve_sections.finetuning(groups),
-    client_sections.partition(groups),
+  known = {pathlib.Path(path): one for path, one in (published or {}).items()}
+  printed = [  # those of the first run of a line
+    next((known[run.path] for run in group.runs if run.path in known), {})
+    for group in groups
   ]
-  return load_template(TEMPLATE).render(
-    title=title,
+  shown = [
+    sections.learning(groups),
+    sections.spread(groups),
+    sections.gains(groups),
+    sections.finetuning(groups),
+    sections.examples(groups),
+  ]
+  return load_template('page.html.jinja').render(
+    title=f'Personalisation on {dataset_in_words(groups[0].first.dataset)}',
     lead=sweep_section.lead(sweep) if is_chosen else _lead(groups),
     facts=[(name, value) for name, value in _facts(groups, common) if value],
     sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods={group.css: style_of(group.first.method) for group in groups},
-    summary=summary_tables.summary(groups, _printed(groups, published or {})),
+    summary=summary_tables.summary(groups, printed),
     choices=summary_tables.choices(groups),
     unseen=summary_tables.unseen_clients(groups),
-    sections=[section for section in sections if section],
+    sections=[section for section in shown if section],
     cost=run_tables.cost(groups),
     all_views=summary_tables.all_views(groups),
     clients=run_tables.clients(groups),
@@ -136,40 +138,29 @@ def dataset_in_words(name: str) -> str:
   return DATASETS.get(name, name)
 
 
-def _printed(
-  groups: Sequence[Group], published: Published
-) -> list[summary_tables.Printed]:
-  """Return the published numbers for every line: those of its first run."""
-  known = {os.path.realpath(path): one for path, one in published.items()}
-  each = [[os.path.realpath(run.path) for run in g.runs] for g in groups]
-  return [
-    next((known[path] for path in paths if path in known), {}) for paths in each
-  ]
-
-
 def _lead(groups: Sequence[Group]) -> str:
   """Return the line with the highest accuracy, and its lead."""
-  means = [(group.mean(group.after, 'mean'), group) for group in groups]
+  means = [(group.mean(group.after, 'mean'), group.label) for group in groups]
   means = [entry for entry in means if math.isfinite(entry[0])]
   if not means:
     return 'No client has an accuracy.'
   means.sort(key=lambda entry: -entry[0])
-  (best, group), *others = means
+  (best, label), *others = means
   score = f'{best:.1f}\u00a0% on average over clients'
   # Less would be '0.0 points above'.
-  equal = [one.label for mean, one in means if best - mean < 0.05]
+  equal = [one for mean, one in means if best - mean < 0.05]
   if len(equal) > 1:
     return f'{", ".join(equal[:-1])} and {equal[-1]} end highest: {score}.'
   if others:
-    ahead, label = best - others[0][0], others[0][1].label
-    return (
-      f'{group.label} ends highest: {score}, {ahead:.1f} points above {label}.'
-    )
+    second, other = others[0]
+    ahead = f'{best - second:.1f} points above {other}'
+    return f'{label} ends highest: {score}, {ahead}.'
+  (group,) = (group for group in groups if group.label == label)
   if group.before is None:
-    return f'{group.label}: {score}.'
+    return f'{label}: {score}.'
   start = group.mean(group.before, 'mean')
   return (
-    f'{group.label}: {start:.1f}\u00a0% on average over clients before '
+    f'{label}: {start:.1f}\u00a0% on average over clients before '
     f'personalisation, {best:.1f}\u00a0% after it.'
   )
 

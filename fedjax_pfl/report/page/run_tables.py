@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,34 +15,15 @@ from fedjax_pfl.report.page.tables import (
   Table,
   duration,
   group_cell,
-  make_table,
   number,
   size,
+  table_of,
   word,
 )
 
 MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
 RECORDED = ('data', 'version', 'commit', 'jax', 'devices')
-COST = (
-  METHOD,
-  Column('Rounds'),
-  Column('Images/s', 'median', best='max'),
-  Column('Sent down', 'all rounds', best='min'),
-  Column('Sent up', 'all rounds', best='min'),
-  Column('Both', 'a round', best='min'),
-  Column('Time', best='min'),
-)
-CLIENT = (
-  METHOD,
-  Column('Client'),
-  Column('Seed'),
-  Column('Images', 'training'),
-  Column('Classes', 'training'),
-  Column('Before'),
-  Column('After'),
-  Column('Gain', 'points'),
-)
 
 
 def cost(groups: Sequence[Group]) -> Table:
@@ -52,12 +32,18 @@ def cost(groups: Sequence[Group]) -> Table:
   for group in groups:
     down, up = (_sent(group, f'bytes_{way}') for way in ('down', 'up'))
     rounds = group.first.result['rounds']
-    both = (down + up) / max(rounds, 1)
     seconds = np.mean([run.result['seconds'] for run in group.runs])
-    cells = number(rounds, '{:,}'), number(_speed(group), '{:,.0f}')
-    cells += size(down), size(up), size(both), duration(seconds)
-    rows.append([group_cell(group), *cells])
-  return make_table('Cost', COST, rows)
+    row = {METHOD: group_cell(group)}
+    row[Column('Rounds')] = number(rounds, '{:,}')
+    row[Column('Images/s', 'median', best='max')] = _speed(group)
+    row[Column('Sent down', 'all rounds', best='min')] = size(down)
+    row[Column('Sent up', 'all rounds', best='min')] = size(up)
+    row[Column('Both', 'a round', best='min')] = size(
+      (down + up) / max(rounds, 1)
+    )
+    row[Column('Time', best='min')] = duration(seconds)
+    rows.append(row)
+  return table_of('Cost', rows)
 
 
 def clients(groups: Sequence[Group]) -> Table | None:
@@ -72,62 +58,57 @@ def clients(groups: Sequence[Group]) -> Table | None:
     held = run.clients.train_classes
     classes = after * np.nan if held is None else (held > 0).sum(1)
     seed = run.config.get('seed', NONE)
-    columns = (
-      *((run.clients.train_count, '{:,.0f}'), (classes, '{:.0f}')),
-      *((before, '{:.1f}'), (after, '{:.1f}'), (after - before, '{:+.1f}')),
-    )
-    rows += [
-      [
-        *(group_cell(group), Cell(f'{one}', int(one)), Cell(f'{seed}', seed)),
-        *(number(values[at], form) for values, form in columns),
-      ]
-      for at, one in enumerate(run.clients.ids)
-    ]
-  return make_table('Every client', CLIENT, rows)
+    numbers = {
+      Column('Images', 'training'): (run.clients.train_count, '{:,.0f}'),
+      Column('Classes', 'training'): (classes, '{:.0f}'),
+      Column('Before'): (before, '{:.1f}'),
+      Column('After'): (after, '{:.1f}'),
+      Column('Gain', 'points'): (after - before, '{:+.1f}'),
+    }
+    for at, client in enumerate(run.clients.ids):
+      row = {METHOD: group_cell(group)}
+      row[Column('Client')] = Cell(f'{client}', int(client))
+      row[Column('Seed')] = Cell(f'{seed}', seed)
+      for column, (values, form) in numbers.items():
+        row[column] = number(values[at], form)
+      rows.append(row)
+  return table_of('Every client', rows)
 
 
 def differences(groups: Sequence[Group]) -> Table | None:
   """Return the fields in which the groups differ; None if there are none."""
   common = {*common_settings(groups), 'seed'}  # seeds: in the table of runs
-  flats = [group.settings for group in groups]
-  names = ['Field', *(group.label for group in groups)]
-  columns = [Column(name, is_number=False) for name in names]
-  rows = [
-    [
-      word(field),
-      *(
-        word(json.dumps(flat[field]) if field in flat else ABSENT)
-        for flat in flats
-      ),
-    ]
-    for field in dict.fromkeys(name for flat in flats for name in flat)
-    if field not in common
-  ]
-  return make_table('Settings that differ', columns, rows) if rows else None
+  flats = {group.label: group.settings for group in groups}
+  names = dict.fromkeys(name for flat in flats.values() for name in flat)
+  rows = []
+  for field in names:
+    if field not in common:
+      row = {Column('Field', is_number=False): word(field)}
+      for label, flat in flats.items():
+        value = json.dumps(flat[field]) if field in flat else ABSENT
+        row[Column(label, is_number=False)] = word(value)
+      rows.append(row)
+  return table_of('Settings that differ', rows)
 
 
 def runs(groups: Sequence[Group]) -> Table:
   """Return the directory, data and devices of every run."""
-  columns = [Column('Run', is_number=False), Column('Seed')]
-  columns += [Column(name.capitalize(), is_number=False) for name in RECORDED]
-  rows = [
-    [
-      word(run.path)._replace(css=group.css),
-      Cell(f'{run.config.get("seed", NONE)}', run.seed),
-      *(_recorded(name, run.record.get(name)) for name in RECORDED),
-    ]
-    for group in groups
-    for run in group.runs
-  ]
-  return make_table('Runs', columns, rows)
-
-
-def _recorded(name: str, value: Any) -> Cell:
-  if name == 'commit' and value:
-    value = value[:10]  # in full in config.json below
-  if isinstance(value, list):
-    value = ', '.join(str(item) for item in value)
-  return word(value)
+  rows = []
+  for group in groups:
+    for run in group.runs:
+      seed = Cell(f'{run.config.get("seed", NONE)}', run.seed)
+      path = word(run.path)._replace(css=group.css)
+      row = {Column('Run', is_number=False): path}
+      row[Column('Seed')] = seed
+      for name in RECORDED:
+        value = run.record.get(name)
+        if name == 'commit' and value:
+          value = value[:10]  # in full in config.json below
+        if isinstance(value, list):
+          value = ', '.join(map(str, value))
+        row[Column(name.capitalize(), is_number=False)] = word(value)
+      rows.append(row)
+  return table_of('Runs', rows)
 
 
 def _sent(group: Group, name: str) -> float:
@@ -139,6 +120,7 @@ def _sent(group: Group, name: str) -> float:
   return float(np.mean(totals))
 
 
-def _speed(group: Group) -> float:
+def _speed(group: Group) -> Cell:
   speeds = [run.curve('images_per_second')[1] for run in group.runs]
-  return np.median(np.concatenate(speeds)) if len(speeds[0]) else math.nan
+  median = np.median(np.concatenate(speeds)) if len(speeds[0]) else math.nan
+  return number(median, '{:,.0f}')

@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report.finished_runs import (
-  KINDS,
-  either,
-  notes_on_choice,
-  summaries_by_choice,
-)
+from fedjax_pfl.report import finished_runs
+from fedjax_pfl.report.finished_runs import KINDS, either
 from fedjax_pfl.report.page.groups import Group, Views
 from fedjax_pfl.report.page.tables import (
   METHOD,
@@ -20,9 +16,9 @@ from fedjax_pfl.report.page.tables import (
   Column,
   Table,
   group_cell,
-  make_table,
   mean,
   number,
+  table_of,
   word,
 )
 
@@ -39,26 +35,6 @@ MEASURED = {
   'mce': Column('MCE', best='min', digits=3),
   'num_clients': Column('Clients', digits=0),
 }
-CHOICES = (
-  METHOD,
-  Column('Last', best='max'),
-  Column('Validation', best='max'),
-  Column('Test best', 'no main number'),
-  Column('Chosen', 'round, view', is_number=False),
-  Column('On validation', 'examples'),
-  Column('Result', 'select', is_number=False),
-)
-UNSEEN = (
-  METHOD,
-  Column('Took part', 'before', best='max'),
-  Column('Took part', 'after', best='max'),
-  Column('Unseen', 'before', best='max'),
-  Column('Unseen', 'after', best='max'),
-  Column('Difference', 'after, points'),
-  Column('Worst tenth', 'took part', best='max'),
-  Column('Worst tenth', 'unseen', best='max'),
-  Column('Unseen', 'clients'),
-)
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
@@ -66,31 +42,29 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   # The views are in the head of a column, or below its cells.
   firsts = {group.before or '' for group in groups}
   lasts = {either(group.after) for group in groups}
-  hints = [max(one) if len(one) == 1 else '' for one in (firsts, lasts)]
-  columns = [
-    METHOD,
-    Column('Before', hints[0], best='max'),
-    Column('After', hints[1], best='max'),
-    Column('Gain', 'points'),
-    Column('Worst tenth', 'after', best='max'),
-    Column('Lost', 'of the clients', best='min', digits=0),
-  ]
-  if any('global' in run.result for group in groups for run in group.runs):
-    columns.append(Column('Server', 'whole test set', best='max'))
+  first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
+  has_server = any('global' in run.result for g in groups for run in g.runs)
   rows = []
   for group, known in zip(groups, printed, strict=True):
     before, after = group.before, group.after
     gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
-    cells = [
-      _accuracy(group, before, known, name_view=len(firsts) > 1),
-      _accuracy(group, after, known, name_view=len(lasts) > 1),
-      mean(gain, '{:+.2f}'),
-      mean(group.numbers(after, 'worst_decile')),
-      _lost(group),
-      _server(group),
-    ]
-    rows.append([group_cell(group), *cells][: len(columns)])
-  return make_table('Summary', columns, rows, _notes(groups, printed))
+    worst = mean(group.numbers(after, 'worst_decile'))
+    row = {METHOD: group_cell(group)}
+    row[Column('Before', first, best='max')] = _accuracy(
+      group, before, known, name_view=not first
+    )
+    row[Column('After', last, best='max')] = _accuracy(
+      group, after, known, name_view=not last
+    )
+    row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
+    row[Column('Worst tenth', 'after', best='max')] = worst
+    row[Column('Lost', 'of the clients', best='min', digits=0)] = _lost(group)
+    if has_server:
+      found = [run.result.get('global') or {} for run in group.runs]
+      accuracy = np.array([one.get('accuracy') for one in found], float)
+      row[Column('Server', 'whole test set', best='max')] = mean(accuracy)
+    rows.append(row)
+  return table_of('Summary', rows, _notes(groups, printed))
 
 
 def choices(groups: Sequence[Group]) -> Table | None:
@@ -102,12 +76,19 @@ def choices(groups: Sequence[Group]) -> Table | None:
   for group in _that_have('validation', groups):
     chosen = [run.result['validation'] for run in group.runs]
     words = dict.fromkeys(f'{one["round"]}, {one["view"]}' for one in chosen)
+    last, validation, best = (_by_choice(group, kind) for kind in KINDS)
     there = mean([one['validation_accuracy'] for one in chosen])
-    cells = [_by_choice(group, kind) for kind in KINDS]
-    cells += [Cell('; '.join(words), chosen[0]['round']), there]
+    round_and_view = Cell('; '.join(words), chosen[0]['round'])
     select = word(group.first.result['select'])
-    rows.append([group_cell(group), *cells, select])
-  return make_table('The round by validation', CHOICES, rows) if rows else None
+    row = {METHOD: group_cell(group)}
+    row[Column('Last', best='max')] = last
+    row[Column('Validation', best='max')] = validation
+    row[Column('Test best', 'no main number')] = best
+    row[Column('Chosen', 'round, view', is_number=False)] = round_and_view
+    row[Column('On validation', 'examples')] = there
+    row[Column('Result', 'select', is_number=False)] = select
+    rows.append(row)
+  return table_of('The round by validation', rows)
 
 
 def unseen_clients(groups: Sequence[Group]) -> Table | None:
@@ -117,23 +98,21 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
   """
   rows = []
   for group in _that_have('unseen', groups):
-    old, new = (
-      [
-        group.numbers(views, 'mean', part)
-        for views in (group.before, group.after)
-      ]
-      for part in ('views', 'unseen')
-    )
-    worst = [
-      group.numbers(group.after, 'worst_decile', part)
-      for part in ('views', 'unseen')
-    ]
+    row = {METHOD: group_cell(group)}
+    parts = {'Took part': 'views', 'Unseen': 'unseen'}
+    for head, part in parts.items():
+      for way, view in (('before', group.before), ('after', group.after)):
+        numbers = group.numbers(view, 'mean', part)
+        row[Column(head, way, best='max')] = mean(numbers)
+    old, new = (group.numbers(group.after, 'mean', p) for p in parts.values())
+    row[Column('Difference', 'after, points')] = mean(new - old, '{:+.2f}')
+    for head, part in parts.items():
+      numbers = group.numbers(group.after, 'worst_decile', part)
+      row[Column('Worst tenth', head.lower(), best='max')] = mean(numbers)
     number_of = group.numbers(group.after, 'num_clients', 'unseen')
-    cells = [*map(mean, [*old, *new]), mean(new[1] - old[1], '{:+.2f}')]
-    cells += [*map(mean, worst), mean(number_of, '{:,.0f}')]
-    rows.append([group_cell(group), *cells])
-  title = 'Clients who came after training'
-  return make_table(title, UNSEEN, rows) if rows else None
+    row[Column('Unseen', 'clients')] = mean(number_of, '{:,.0f}')
+    rows.append(row)
+  return table_of('Clients who came after training', rows)
 
 
 def all_views(groups: Sequence[Group]) -> Table:
@@ -149,23 +128,16 @@ def all_views(groups: Sequence[Group]) -> Table:
   scores = [run.clients.scores[view] for g, view in found for run in g.runs]
   users = dict.fromkeys(name for one in scores for name in one.own or ())
   columns |= {name: (Column(name), '{:.4g}') for name in users}
-  heads = [METHOD, Column('View', is_number=False)]
-  heads += [column for column, _ in columns.values()]
-  heads.append(Column('Interval', 'of the mean'))
-  rows = [
-    [
-      group_cell(group),
-      word(view),
-      *(
-        mean(group.numbers(view, name), form)
-        for name, (_, form) in columns.items()
-      ),
-      _interval(group, view),
-    ]
-    for group, view in found
-  ]
+  rows = []
+  for group, view in found:
+    row = {METHOD: group_cell(group)}
+    row[Column('View', is_number=False)] = word(view)
+    for name, (column, form) in columns.items():
+      row[column] = mean(group.numbers(view, name), form)
+    row[Column('Interval', 'of the mean')] = _interval(group, view)
+    rows.append(row)
   own = "Metrics by other names are the user's: means over clients."
-  return make_table('Every view', heads, rows, [own] * bool(users))
+  return table_of('Every view', rows, [own] * bool(users))
 
 
 def _that_have(part: str, groups: Sequence[Group]) -> list[Group]:
@@ -195,7 +167,9 @@ def _accuracy(
 
 def _by_choice(group: Group, kind: str) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
-  found = [summaries_by_choice(run.result)[kind] for run in group.runs]
+  found = [
+    finished_runs.summaries_by_choice(run.result)[kind] for run in group.runs
+  ]
   if any(one is None or one['mean'] is None for one in found):
     return Cell(NONE)
   means = np.array([one['mean'] for one in found])
@@ -205,9 +179,8 @@ def _by_choice(group: Group, kind: str) -> Cell:
 
 def _seeds(means: np.ndarray) -> list[str]:
   """Return the range of several seeds."""
-  if len(means) == 1:
-    return []
-  return [f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}']
+  words = f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}'
+  return [words] * (len(means) > 1)
 
 
 def _lost(group: Group) -> Cell:
@@ -218,11 +191,6 @@ def _lost(group: Group) -> Cell:
   gains = change.gains[np.isfinite(change.gains)]
   lost = 100 * np.mean(gains < 0) if gains.size else math.nan
   return number(lost, '{:.0f} %')
-
-
-def _server(group: Group) -> Cell:
-  found = [run.result.get('global') or {} for run in group.runs]
-  return mean(np.array([one.get('accuracy') for one in found], float))
 
 
 def _interval(group: Group, view: str) -> Cell:
@@ -238,34 +206,31 @@ def _interval(group: Group, view: str) -> Cell:
 
 def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
   """Return what is to be said of these groups below the summary."""
-  notes = notes_on_choice({group.label: group.runs for group in groups})
-  if all(len(group.runs) == 1 for group in groups):
+  by_label = {group.label: group.runs for group in groups}
+  notes = finished_runs.notes_on_choice(by_label)
+  if all(len(runs) == 1 for runs in by_label.values()):
     notes.append('One seed each: the spread over seeds is unknown.')
   left_out = collections.defaultdict(list)
-  for group in groups:
-    views = [one for r in group.runs for one in r.result['views'].values()]
-    most = max(one.get('num_left_out') or 0 for one in views)
-    left_out[most].append(group.label)
+  for label, runs in by_label.items():
+    views = [view for run in runs for view in run.result['views'].values()]
+    left_out[max(one.get('num_left_out') or 0 for one in views)].append(label)
   notes += [
     f'Clients left out of the means, for want of training or test examples: '
     f'{most:,} ({", ".join(labels)}).'
     for most, labels in left_out.items()
     if most
   ]
-  # Of every published number its place here, its table and its footnotes.
-  shown = [
-    (f'{group.label}, {view}', table, footnotes)
-    for group, one in zip(groups, printed, strict=True)
-    for view, (_, _, table, footnotes) in one.items()
-  ]
-  if shown:
-    tables = '; '.join(dict.fromkeys(table for _, table, _ in shown))
-    notes.append(f'Published: {tables}; in brackets, ours less theirs.')
-  concerns = collections.defaultdict(list)
-  for place, _, footnotes in shown:
-    for note in footnotes:
-      concerns[note].append(place)
+  tables, concerns, number = {}, collections.defaultdict(list), 0
+  for group, known in zip(groups, printed, strict=True):
+    for view, (_, _, table, footnotes) in known.items():
+      number += 1
+      tables[table] = None
+      for note in footnotes:
+        concerns[note].append(f'{group.label}, {view}')
+  if tables:
+    words = '; '.join(tables)
+    notes.append(f'Published: {words}; in brackets, ours less theirs.')
   return notes + [
-    note if len(places) == len(shown) else f'{"; ".join(places)}: {note}'
+    note if len(places) == number else f'{"; ".join(places)}: {note}'
     for note, places in concerns.items()
   ]

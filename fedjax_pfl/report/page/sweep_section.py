@@ -15,12 +15,11 @@ from fedjax_pfl.report.charts.panels import Panel, Section
 from fedjax_pfl.report.charts.svg import plain
 from fedjax_pfl.report.charts.sweeps import plot_heat_map, plot_strip
 from fedjax_pfl.report.finished_runs import either
-from fedjax_pfl.report.page.curve_sections import ACCURACY
 from fedjax_pfl.report.page.groups import UNTRAINED, Group, without_digests
+from fedjax_pfl.report.page.sections import ACCURACY
 
 LEAST = 3  # settings that are a sweep
 MOST_CURVES = 24
-VALIDATION = 'validation/'  # and a view: what a log has of each evaluation
 
 
 class Setting(NamedTuple):
@@ -59,9 +58,8 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
       shown[field] = without_digests(values)
   if not shown:
     return None
-  on_validation = all(
-    run.clients.validation is not None for group in groups for run in group.runs
-  )
+  runs = [run for group in groups for run in group.runs]
+  on_validation = all(run.clients.validation is not None for run in runs)
   settings = []
   for place, group in enumerate(groups):
     own = {field: values[place] for field, values in shown.items()}
@@ -80,15 +78,13 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
 
 def make_sections(sweep: Sweep) -> list[Section]:
   """Return the sections of a sweep."""
-  settings = sweep.settings
   where = 'validation examples' if sweep.on_validation else 'the tests'
   words = f'Accuracy on {where}, %, mean over clients and seeds.'
   if not sweep.on_validation:
     words += ' To choose a setting by it would be to choose by the tests.'
-  if len({len(one.accuracy) for one in settings}) > 1:
+  if len({len(one.accuracy) for one in sweep.settings}) > 1:
     words += ' Settings with fewer seeds than others come after them.'
-  sections = [Section('Sweep', words, _overview(settings, sweep.fields))]
-  return [*sections, *_curves(sweep)]
+  return [Section('Sweep', words, _overview(sweep)), *_curves(sweep)]
 
 
 def lead(sweep: Sweep) -> str:
@@ -105,40 +101,37 @@ def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
   """Return the accuracy of each seed [S], of the models that are its result."""
   if not on_validation:
     return group.numbers(group.after, 'mean')
-  found = [
-    accuracies(run.clients.validation, run.clients.train_count)
-    for run in group.runs
-  ]
-  return np.array(
-    [np.nanmean(one) if np.isfinite(one).any() else np.nan for one in found]
-  )
+  means = []
+  for run in group.runs:
+    found = accuracies(run.clients.validation, run.clients.train_count)
+    means.append(np.nanmean(found) if np.isfinite(found).any() else np.nan)
+  return np.array(means)
 
 
-def _overview(
-  settings: Sequence[Setting], fields: Sequence[str]
-) -> list[Panel]:
+def _overview(sweep: Sweep) -> list[Panel]:
   """Return the heat map of two fields, or a strip of dots for each field."""
+  settings, fields = sweep.settings, sweep.fields
   css = settings[0].group.css
-  means = [one.mean for one in settings]
-  places = [tuple(map(str, one.values.values())) for one in settings]
-  if len(fields) == 2 and len({*places}) == len(places):
-    cells = dict(zip(places, means, strict=True))
-    axes = [_axis(settings, field) for field in fields]
-    svg = plot_heat_map(cells, axes, fields, css, places[0])
+  axes = {
+    field: _axis([one.values[field] for one in settings]) for field in fields
+  }
+  means = {tuple(map(str, one.values.values())): one.mean for one in settings}
+  if len(fields) == 2 and len(means) == len(settings):
+    best = next(iter(means))
+    svg = plot_heat_map(means, [*axes.values()], fields, css, best)
     return [Panel(f'{fields[1]} against {fields[0]}', svg)]
+  note = 'Dot: a setting. Bar: from its lowest seed to its highest.'
+  accuracy = [one.accuracy for one in settings]
   panels = []
-  for field in fields:
+  for field, axis in axes.items():
     values = [str(one.values[field]) for one in settings]
-    accuracy = [one.accuracy for one in settings]
-    svg = plot_strip(values, accuracy, _axis(settings, field), field, css)
-    note = 'Dot: a setting. Bar: from its lowest seed to its highest.'
+    svg = plot_strip(values, accuracy, axis, field, css)
     panels.append(Panel(field, svg, note))
   return panels
 
 
-def _axis(settings: Sequence[Setting], field: str) -> list[str]:
+def _axis(values: Sequence[Any]) -> list[str]:
   """Return the values of a field in order: numbers by size, others as met."""
-  values = [one.values[field] for one in settings]
   if all(type(value) in (int, float) for value in values):
     values = sorted(values)
   return list(dict.fromkeys(map(str, values)))
@@ -154,29 +147,23 @@ def _curves(sweep: Sweep) -> list[Section]:
       settings.append(one)
       curves.append((rounds, accuracy.mean(0)))
       names += metrics
-  if not settings:
-    return []
-  panels = [
-    Panel(
-      ', '.join(f'{name}={value}' for name, value in one.values.items()),
-      plot_before_others(curves, place, one.group.css),
-      plain(one.mean, 2),
-      is_small=True,
-    )
-    for place, one in enumerate(settings[:MOST_CURVES])
-  ]
+  panels = []
+  for place, one in enumerate(settings[:MOST_CURVES]):
+    title = ', '.join(f'{name}={value}' for name, value in one.values.items())
+    svg = plot_before_others(curves, place, one.group.css)
+    panels.append(Panel(title, svg, plain(one.mean, 2), is_small=True))
   words = (
     f'{either(names)} over rounds, mean over seeds; the best setting first, '
     'the others in grey. Number: that of the sweep.'
   )
-  return [Section('Curve of every setting', words, panels)]
+  return [Section('Curve of every setting', words, panels)] * bool(panels)
 
 
 def _metrics(group: Group, on_validation: bool) -> Sequence[str]:
   """Return the metric of each seed that is nearest to the sweep's number."""
   logged = [name for line in group.first.metrics for name in line]
   any_accuracy = [name for name in logged if name.endswith(ACCURACY)][:1]
-  wanted = [[VALIDATION + view for view in group.after]] * on_validation
+  wanted = [[f'validation/{view}' for view in group.after]] * on_validation
   wanted.append([view + ACCURACY for view in group.after])
   wanted.append(any_accuracy * len(group.after))
   for names in filter(None, wanted):

@@ -1,12 +1,13 @@
 """Tables of the page: the text of a cell, and the key it is sorted by."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 NONE = '–'
+UNITS = 'B', 'kB', 'MB', 'GB', 'TB'
 
 
 class Cell(NamedTuple):
@@ -33,6 +34,14 @@ class Table(NamedTuple):
   columns: tuple[Column, ...]
   rows: list[list[Cell]]
   notes: tuple[str, ...] = ()
+
+
+def table_of(
+  title: str, rows: Sequence[Mapping[Column, Cell]], notes: Sequence[str] = ()
+) -> Table | None:
+  """Return the table of rows {column: cell}; None without a row."""
+  cells = [list(row.values()) for row in rows]
+  return make_table(title, list(rows[0]), cells, notes) if rows else None
 
 
 def make_table(
@@ -84,9 +93,9 @@ def size(value: float) -> Cell:
   if not math.isfinite(value):
     return Cell(NONE)
   power = min(4, int(math.log10(max(value, 1)) / 3))
-  unit = ('B', 'kB', 'MB', 'GB', 'TB')[power]
-  scaled = value / 1000**power
-  return Cell(f'{scaled:.{0 if power == 0 else 1}f} {unit}', float(value))
+  digits = 0 if power == 0 else 1
+  words = f'{value / 1000**power:.{digits}f} {UNITS[power]}'
+  return Cell(words, float(value))
 
 
 def duration(seconds: float) -> Cell:

@@ -1,0 +1,231 @@
+"""The sections of the page about curves and clients, with their charts."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedjax_pfl.report.charts import clients, lines
+from fedjax_pfl.report.charts.panels import Panel, Section
+from fedjax_pfl.report.charts.partition import partition
+from fedjax_pfl.report.page.groups import Group, views_in_words
+
+MEAN = 'mean accuracy of the clients, %'
+MEASURES = {'mean': 'mean', 'worst tenth': 'worst_decile'}
+SERVER = 'global/accuracy'  # in the metrics
+ACCURACY = '/accuracy'  # after a view, in the metrics
+FINETUNED = re.compile(r'finetuned_(\d+)')
+
+
+# ---- accuracy against rounds, bytes and epochs of fine-tuning
+
+
+def learning(groups: Sequence[Group]) -> Section:
+  """Return accuracy over rounds and over bytes, of all evaluated views."""
+  evaluated = {group.label: _evaluated(group) for group in groups}
+  firsts = {label: names[0] for label, names in evaluated.items() if names}
+  if not firsts:
+    words = 'These runs were not evaluated during their rounds.'
+    return Section('Learning', words, [])
+  panels = [*_over_rounds(groups, firsts), *_over_bytes(groups, firsts)]
+  known = [name for names in evaluated.values() for name in names]
+  for name in dict.fromkeys(known):
+    others = {
+      label: name
+      for label, names in evaluated.items()
+      if name in names and name != firsts[label]
+    }
+    panels += _over_rounds(groups, others)
+  words = 'Test accuracy while the server learns.'
+  if any(len(group.runs) > 1 for group in groups):
+    words += (
+      ' Lines are means over seeds, bands go from the lowest to the highest.'
+    )
+  return Section('Learning', words, panels)
+
+
+def _evaluated(group: Group) -> list[str]:
+  """Return the accuracies in the metrics: that of the first view first."""
+  names = [f'{view}{ACCURACY}' for view in [*group.first.views, 'global']]
+  logged = sorted(group.first.logged())
+  names += [name for name in logged if name.endswith(ACCURACY)]
+  return [
+    name
+    for name in dict.fromkeys(names)
+    if np.isfinite(group.curve(name)[1]).any()
+  ]
+
+
+def _over_rounds(
+  groups: Sequence[Group], names: Mapping[str, str]
+) -> list[Panel]:
+  """Draw a number of the metrics of every line that has one in `names`."""
+  shown = [
+    (group, *group.curve(names[group.label]))
+    for group in groups
+    if group.label in names
+  ]
+  return _curves(shown, names, 'rounds', 'communication rounds')
+
+
+def _over_bytes(
+  groups: Sequence[Group], names: Mapping[str, str]
+) -> list[Panel]:
+  """Draw the same over the bytes that all clients have sent and received."""
+  shown = []
+  for group in groups:
+    at, down = group.first.curve('bytes_down')  # seeds send alike
+    _, up = group.first.curve('bytes_up')
+    if group.label in names and len(at) and len(down) == len(up):
+      rounds, accuracy = group.curve(names[group.label])
+      totals = np.concatenate([[0], np.cumsum(down + up)])
+      sent = totals[np.searchsorted(at, rounds, side='right')]
+      if sent.any():
+        shown.append((group, sent, accuracy))
+  largest = max((float(sent.max()) for _, sent, _ in shown), default=0)
+  unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
+  shown = [(group, sent / unit, accuracy) for group, sent, accuracy in shown]
+  return _curves(shown, names, 'bytes', f'{word} sent, down and up')
+
+
+def _curves(
+  shown: Sequence[tuple[Group, np.ndarray, np.ndarray]],
+  names: Mapping[str, str],
+  over: str,
+  x_label: str,
+) -> list[Panel]:
+  """Return the chart of lines (group, x, values), in words for their names."""
+  if not shown:
+    return []
+  kinds = {*names.values()}
+  title, y_label = 'Accuracy', MEAN
+  if len(kinds) == 1:
+    view = max(kinds).removesuffix(ACCURACY)
+    title = f'{"Server" if view == "global" else view.capitalize()} accuracy'
+  if SERVER in kinds:
+    is_alone = len(kinds) == 1
+    y_label = 'accuracy on the whole test set, %' if is_alone else 'accuracy, %'
+  drawn = []
+  for group, x, values in shown:
+    view = names[group.label].removesuffix(ACCURACY)
+    label = f'{group.label}, {view}' if len(kinds) > 1 else group.label
+    drawn.append(_series(group, label, x, values))
+  return lines.curves(f'{title} over {over}', drawn, x_label, y_label)
+
+
+def _series(
+  group: Group, label: str, x: np.ndarray, values: np.ndarray
+) -> lines.Series:
+  """Return a line through the means of values [S, T]."""
+  band = (values.min(0), values.max(0)) if len(values) > 1 else (None, None)
+  return lines.Series(label, group.css, group.style, x, values.mean(0), *band)
+
+
+def finetuning(groups: Sequence[Group]) -> Section | None:
+  """Return accuracy against epochs of fine-tuning; None for a single epoch."""
+  stops = [(group, _stops(group)) for group in groups]
+  stops = [(group, one) for group, one in stops if len(one) > 2]
+  if not stops:
+    return None
+  panels = []
+  for title, quantity, words in (
+    ('Mean over clients', 'mean', MEAN),
+    ('Worst tenth', 'worst_decile', 'mean accuracy of the worst tenth, %'),
+  ):
+    drawn = []
+    for group, one in stops:
+      values = [group.numbers(view, quantity) for view in one.values()]
+      x = np.array(list(one), float)
+      drawn.append(_series(group, group.label, x, np.stack(values, 1)))
+    panels += lines.curves(title, drawn, 'epochs of fine-tuning', words)
+  words = (
+    'Test accuracy after so many epochs on the own training data; 0: the '
+    'global model itself.'
+  )
+  return Section('Fine-tuning', words, panels)
+
+
+def _stops(group: Group) -> dict[int, str]:
+  """Return {epochs of fine-tuning: view}; 0 is the global model."""
+  views = group.first.views
+  stops = {0: 'initial'} if 'initial' in views else {}
+  for view in views:
+    if match := FINETUNED.fullmatch(view):
+      stops[int(match[1])] = view
+  last = group.first.config.get('finetune', {}).get('epochs')
+  if last and 'finetuned' in views:
+    stops[max(np.atleast_1d(last).tolist())] = 'finetuned'
+  return dict(sorted(stops.items()))
+
+
+# ---- accuracies, gains and examples of the clients
+
+
+def spread(groups: Sequence[Group]) -> Section:
+  """Return the accuracies of all clients, their mean and worst decile."""
+  levels = []
+  for group in groups:
+    pairs = [
+      (word, group.mean(group.before, name), group.mean(group.after, name))
+      for word, name in MEASURES.items()
+    ]
+    levels.append(clients.Levels(group.label, group.css, pairs))
+  every = clients.plot_clients([group.change for group in groups])
+  note = 'Dot: a client. Box: the middle half. Bar: the mean.'
+  two = clients.plot_levels(levels)
+  panels = [
+    Panel('Every client', every, note),
+    Panel('Mean and worst tenth', two, 'Hollow: before. Filled: after.'),
+  ]
+  words = f'The views compared: {views_in_words(groups)}.'
+  return Section('Before and after personalisation', words, panels)
+
+
+def gains(groups: Sequence[Group]) -> Section | None:
+  """Return each client's gain or loss; None without a view before."""
+  shown = [group for group in groups if group.before is not None]
+  if not shown:
+    return None
+  ends = clients.ends_of([group.change for group in shown])
+  panels = []
+  for group in shown:
+    svg = clients.plot_gains(group.change, group.client_names, ends)
+    values = group.change.gains[np.isfinite(group.change.gains)]
+    note = 'No client has both accuracies.'
+    if values.size:
+      won, lost = np.sum(values > 0), np.sum(values < 0)
+      note = f'{won:,} of {values.size:,} clients gained, {lost:,} lost; '
+      note += f'median {np.median(values):+.1f}.'
+    panels.append(Panel(group.label, svg, note, css=group.css))
+  words = (
+    'One bar for each client, from the largest gain to the largest loss; all '
+    'charts share one axis.'
+  )
+  return Section('What each client gained or lost', words, panels)
+
+
+def examples(groups: Sequence[Group]) -> Section:
+  """Return the examples of the clients: a chart for each partition."""
+  found, unknown = {}, []
+  for group in groups:
+    run = group.first
+    if run.clients.train_classes is None:
+      unknown.append(group.label)
+    else:
+      found.setdefault(run.record.get('data'), (run, []))[1].append(group.label)
+  panels, words = [], []
+  for run, labels in found.values():
+    suffix = f' ({"; ".join(labels)})' if len(found) > 1 else ''
+    held, ids = run.clients, run.clients.ids
+    panels.append(partition(f'Training{suffix}', held.train_classes, ids))
+    panels.append(partition(f'Testing{suffix}', held.test_classes, ids))
+  if found:
+    words.append(
+      'Class against client: the area of a dot is the number of examples.'
+    )
+    if any(len(group.runs) > 1 for group in groups):
+      words.append('Of several seeds, the first is drawn.')
+  if unknown:
+    labels = '; '.join(unknown)
+    words.append(f'Not recorded by runs of an earlier version: {labels}.')
+  return Section('Examples of the clients', ' '.join(words), panels)
