@@ -14,13 +14,10 @@ this.
 
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
 
-from experiments import commandline
 from experiments.accelerators import environment
 
 PLATFORM = flags.DEFINE_string('platform', '', 'tpu or cuda; none: stored rows')
@@ -31,8 +28,7 @@ AGAIN = flags.DEFINE_bool('again', False, 'compile rows that are stored, too')
 WRITE = flags.DEFINE_bool('write', False, 'write docs/dev/accelerators.md')
 
 
-def main(overrides):
-  del overrides  # the configs are those of the tables
+def main():
   environment.prepare(PLATFORM.value)  # before jax is imported
   from experiments.accelerators import page, tables
 

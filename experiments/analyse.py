@@ -13,15 +13,8 @@ A field of the runs' configs can be replaced: --config.data_dir=/data. Run
 directories are read, never written.
 """
 
-import sys
-from functools import partial
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 WHAT = flags.DEFINE_string('what', None, 'the question, by its name above')
 RUN = flags.DEFINE_multi_string('run', [], 'a run directory')
@@ -63,14 +56,13 @@ def main(overrides):
     classes=tuple(CLASSES.value),
     colours=COLOURS.value,
   )
-  edit = partial(commandline.replace_fields, overrides=overrides)
   path = analyse(
     WHAT.value,
     RUN.value,
     OUTPUT.value,
     options,
     progress.log,
-    edit if overrides else None,
+    commandline.make_edit(overrides),
   )
   progress.log(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
 

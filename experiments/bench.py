@@ -23,26 +23,21 @@ to FedAvg's.
 import json
 import os
 import platform
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
 
-from experiments import commandline
-
-LISTS = {
-  'model': flags.DEFINE_list('model', ['convnet4'], 'Names of models.'),
-  'clients': flags.DEFINE_list('clients', None, 'Clients of a round.'),
-  'steps': flags.DEFINE_list('steps', None, 'Batches of a client.'),
-  'batch': flags.DEFINE_list('batch', None, 'Images of a batch.'),
-  'clients_per_chunk': flags.DEFINE_list(
+LISTS = (
+  flags.DEFINE_list('model', ['convnet4'], 'Names of models.'),
+  flags.DEFINE_list('clients', None, 'Clients of a round.'),
+  flags.DEFINE_list('steps', None, 'Batches of a client.'),
+  flags.DEFINE_list('batch', None, 'Images of a batch.'),
+  flags.DEFINE_list(
     'clients_per_chunk', None, 'Clients side by side, or auto.'
   ),
-  'conv_impl': flags.DEFINE_list('conv_impl', None, 'Convolutions.'),
-  'devices': flags.DEFINE_list('devices', None, 'Devices to share them.'),
-}
+  flags.DEFINE_list('conv_impl', None, 'Convolutions.'),
+  flags.DEFINE_list('devices', None, 'Devices to share them.'),
+)
 WORK = flags.DEFINE_list('work', ['training'], 'Training, evaluation, or both.')
 METHODS = flags.DEFINE_list('methods', None, 'Methods against FedAvg; or all.')
 BARS = flags.DEFINE_list('bars', None, 'Targets to measure; or all.')
@@ -51,8 +46,7 @@ TORCH = flags.DEFINE_bool('torch', False, 'Run PyTorch in turn.')
 JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')
 
 
-def main(overrides):
-  del overrides  # there is no config
+def main():
   import jax
 
   from experiments.benchmarks import options
@@ -60,17 +54,14 @@ def main(overrides):
 
   # For PyTorch's processes: ours have huge pages by themselves.
   os.environ.setdefault('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=1')
-  given = {name: flag.value for name, flag in LISTS.items()}
-  cases = options.make_cases({k: v for k, v in given.items() if v is not None})
+  given = {one.name: one.value for one in LISTS if one.value is not None}
+  cases = options.make_cases(given)
   works = options.values_of('work', WORK.value)
   methods, bars = (
     [] if flag.value is None else options.values_of(flag.name, flag.value)
     for flag in (METHODS, BARS)
   )
-  if methods:
-    options.check_methods(cases, TORCH.value)
-  if TORCH.value:
-    options.check_torch(cases)
+  options.check_together(cases, methods, TORCH.value)
   # Bars try one device a core.
   most = max(num_cores() if bars else 1, *(case.devices for case in cases))
   if most > 1:
@@ -84,7 +75,7 @@ def main(overrides):
     result['methods'] = compare_methods(cases[0], methods)
   else:
     # Asked for bars alone: no table.
-    with_table = LISTS['model'].present or not bars
+    with_table = flags.FLAGS['model'].present or not bars
     result['cases'] = measure_cases(cases, works) if with_table else []
   result['bars'] = measure_bars(bars)
   if JSON.value:
@@ -100,7 +91,7 @@ def measure_cases(cases, works) -> list[dict]:
   for work in works:
     rows = []
     for case in cases:
-      log_progress(f'Measuring {work} of {case.model}')
+      commandline.log_progress(f'Measuring {work} of {case.model}')
       rows.append(measure(case, work, REPEATS.value, TORCH.value))
     log('', *screen.table(rows))
     measured += [row.as_json() for row in rows]
@@ -113,7 +104,7 @@ def measure_bars(names) -> list[dict]:
 
   records = []
   for name in names:
-    log_progress(f'Measuring the bars: {name}')
+    commandline.log_progress(f'Measuring the bars: {name}')
     for bar in BARS[name](REPEATS.value):
       log(*bar.lines())
       records.append(bar.as_json())
@@ -161,12 +152,12 @@ def describe_machine() -> dict:
   device = jax.devices()[0].device_kind
   text = (
     f'{cores} cores, {device}, jax {jax.__version__}; load {load:.1f} '
-    'before the first measurement'
+    'before the first measurement.'
   )
   if load > cores / 2:
-    text += '.\nThe machine is busy: ratios are not reliable'
+    text += '\nThe machine is busy: ratios are not reliable.'
   return {
-    'text': text + '.',
+    'text': text,
     'cores': cores,
     'processor': platform.processor() or platform.machine(),
     'device': device,
@@ -180,11 +171,6 @@ def log(*lines: str) -> None:
   """Print to stdout, unless --json wants one object there."""
   if not JSON.value:
     print(*lines, sep='\n', flush=True)
-
-
-def log_progress(text: str) -> None:
-  """Print to stderr, also with --json."""
-  print(f'{text} ..', file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':

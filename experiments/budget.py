@@ -6,14 +6,8 @@ The equation is in fedjax_pfl/analysis/communication_budget.py. Nothing is
 trained.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedconcat[,quick]'

@@ -10,23 +10,17 @@ needed, and nothing is trained.
 draws the figures of docs/images again: do so after new results.
 """
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
-
-from absl import flags, logging
-
-from experiments import commandline
+import commandline
+from absl import flags
 
 CLAIMS = flags.DEFINE_string('claims', 'results/claims.toml', 'the claims')
 RESULTS = flags.DEFINE_string('results', 'results', 'what was run')
 WRITE = flags.DEFINE_bool('write', False, 'replace docs and figures')
 
 
-def main(overrides):
-  del overrides  # there is no config
-  logging.set_verbosity(logging.WARNING)
+def main():
   # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress

@@ -1,11 +1,12 @@
 """From a command line to settings; every mistake in it is one sentence.
 
-A command defines its flags with absl, and with DEFINE_string a flag `config`
-if it takes one: a config file, with an argument after a colon. Fields of the
-config are then given as --config.rounds=5 --config.finetune.epochs=1,5. A
-command with a flag `run` takes them for the configs of run directories. A
-command may take arguments without a flag. It imports the package inside of its
-main: a mistyped flag should not wait for jax.
+A command imports this module first: it finds the repository then. It defines
+its flags with absl, and with DEFINE_string a flag `config` if it takes one: a
+config file, with an argument after a colon. Fields of the config are then given
+as --config.rounds=5 --config.finetune.epochs=1,5. A command with a flag `run`
+takes them for the configs of run directories. A command may take arguments
+without a flag. It imports the package inside of its main: a mistyped flag
+should not wait for jax.
 """
 
 import ast
@@ -25,6 +26,8 @@ from ml_collections import config_dict
 
 ROOT = Path(__file__).parents[1]
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
+if str(ROOT) not in sys.path:
+  sys.path.insert(0, str(ROOT))
 
 Overrides = dict[str, str]  # field -> what was written behind '='
 
@@ -35,18 +38,17 @@ def run(
   required: Sequence[str] = (),
   words: str = '',
 ) -> None:
-  """Parse the flags and call main(overrides); exit 1 where input is bad.
+  """Parse the flags and call main(); exit 1 where input is bad.
 
-  On SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
-
-  With `words`, a description of arguments without a flag, it calls
-  main(overrides, words) with at least one of them.
+  One that takes fields of a config gets main(overrides); one with `words`,
+  which describe arguments without a flag, gets main(words), one or more. On
+  SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
   """
   logging.set_verbosity(logging.WARNING)  # of libraries
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)
-    return (overrides, given) if words else (overrides,)
+    return [overrides] * _takes_fields() + [given] * bool(words)
 
   if _takes_fields() and {'--help', '-help', '-h'} & {*sys.argv[1:]}:
     print_help()
@@ -67,6 +69,14 @@ def print_help() -> NoReturn:
   sys.exit(0)
 
 
+def log_progress(text: str) -> None:
+  """Print to stderr, also with --json."""
+  print(f'{text} ..', file=sys.stderr, flush=True)
+
+
+# ---- flags
+
+
 def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:
   """Parse absl's flags; return what is given for fields of the config."""
   return parse_words(argv, required)[0]
@@ -79,9 +89,16 @@ def parse_words(
 
   At least one word is required if `expected` describes them, else none.
   """
+  overrides, rest = {}, []
   try:
-    argv = flags.FLAGS.read_flags_from_files(list(argv), force_gnu=False)
-    overrides, rest = _take_overrides(argv)
+    for arg in flags.FLAGS.read_flags_from_files([*argv], force_gnu=False):
+      match = OVERRIDE.fullmatch(arg) if _takes_fields() else None
+      if match is None:
+        rest.append(arg)
+      elif match[2] is None:
+        raise _bad_flag(arg, f'{arg}=..., with the value behind "="')
+      else:
+        overrides[match[1]] = match[2]  # of two the last one counts
     given = flags.FLAGS(rest)[1:]
   except flags.UnrecognizedFlagError as error:
     raise _bad_flag(f'--{error.flagname}', 'a flag of this command') from error
@@ -126,6 +143,9 @@ def variants(flag: str, text: str) -> list[Overrides]:
   return [{field: value} for value in values.split(',')]
 
 
+# ---- configs
+
+
 def read_settings(
   config: str, overrides: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -139,8 +159,7 @@ def read_settings(
   """
   file, colon, argument = config.partition(':')
   get_config = _load_get_config(Path(file))
-  arguments = (argument,) if colon else ()
-  made = _call_config(file, get_config, *arguments)
+  made = _call_config(file, get_config, *[argument] * bool(colon))
   if not isinstance(made, config_dict.ConfigDict):
     raise _bad_config(
       f'{file}, whose get_config returns {type(made).__name__}',
@@ -162,28 +181,32 @@ def replace_fields(
   Code that is named there is loaded; that of the settings is not.
   """
   for name, text in overrides.items():
-    _replace(settings, name, text)
+    *groups, last = name.split('.')
+    inner = settings
+    for group in groups:
+      inner = inner.setdefault(group, {})
+      if not isinstance(inner, dict):
+        raise _error(
+          f'--config.{name}',
+          got=name,
+          expected='a field',
+          choices=[group],
+          cause=f'{group} has no fields of its own',
+        )
+    inner[last] = _value(text, inner.get(last))
   from fedjax_pfl.core.user_code import load_code
 
   given = {name: settings[name] for name in overrides if name in settings}
   settings.update(load_code(given))
 
 
+def make_edit(overrides: Overrides) -> Callable[[dict[str, Any]], None] | None:
+  """Return what puts the fields into a run's config; None without fields."""
+  return partial(replace_fields, overrides=overrides) if overrides else None
+
+
 def _takes_fields() -> bool:
   return 'config' in flags.FLAGS or 'run' in flags.FLAGS
-
-
-def _take_overrides(argv: list[str]) -> tuple[Overrides, list[str]]:
-  overrides, rest = {}, []
-  for arg in argv:
-    match = OVERRIDE.fullmatch(arg) if _takes_fields() else None
-    if match is None:
-      rest.append(arg)
-    elif match[2] is None:
-      raise _bad_flag(arg, f'{arg}=..., with the value behind "="')
-    else:
-      overrides[match[1]] = match[2]  # of two the last one counts
-  return overrides, rest
 
 
 def _load_get_config(path: Path) -> Callable[..., Any]:
@@ -220,22 +243,6 @@ def _call_config(path: str | Path, function: Callable, *arguments) -> Any:
     ) from error
 
 
-def _replace(settings: dict[str, Any], name: str, text: str) -> None:
-  *groups, last = name.split('.')
-  for group in groups:
-    inner = settings.setdefault(group, {})
-    if not isinstance(inner, dict):
-      raise _error(
-        f'--config.{name}',
-        got=name,
-        expected='a field',
-        choices=[group],
-        cause=f'{group} has no fields of its own',
-      )
-    settings = inner
-  settings[last] = _value(text, settings.get(last))
-
-
 def _value(text: str, old: Any) -> Any:
   """Return the value that is meant, where a field had the value `old`."""
   if isinstance(old, str) and old != 'auto':  # which may become a number
@@ -260,31 +267,7 @@ def _literal(text: str) -> Any:
     return text  # TypeError: {[]: 1}
 
 
-def _bad_flag(got: str, expected: str) -> Exception:
-  own = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
-  choices = [f'--{flag.name}' for flag in own]
-  if _takes_fields():
-    choices.append('--config.<field>=<value>')
-  return _error(
-    'command line',
-    got=got,
-    expected=expected,
-    choices=[*choices, '--help'],
-    cause='a typing error, or a word that is missing or one too many',
-  )
-
-
-def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
-  from configs import common
-
-  return _error(
-    '--config',
-    got=str(got),
-    expected=f'{expected}, as in {os.path.relpath(common.FOLDER)}',
-    # Without the folder: from afar its path would fill the sentence.
-    choices=[path.name for path in common.config_files()],
-    cause=cause,
-  )
+# ---- how a command ends
 
 
 def _without_traceback(function: Callable, argument: Any) -> Any:
@@ -319,3 +302,28 @@ def _error(name: str, **parts: Any) -> Exception:
   from fedjax_pfl.core.errors import bad_input
 
   return bad_input(name, **parts)
+
+
+def _bad_flag(got: str, expected: str) -> Exception:
+  own = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+  fields = ['--config.<field>=<value>'] * _takes_fields()
+  return _error(
+    'command line',
+    got=got,
+    expected=expected,
+    choices=[*(f'--{flag.name}' for flag in own), *fields, '--help'],
+    cause='a typing error, or a word that is missing or one too many',
+  )
+
+
+def _bad_config(got: str | Path, expected: str, cause: str) -> Exception:
+  from configs import common
+
+  return _error(
+    '--config',
+    got=str(got),
+    expected=f'{expected}, as in {os.path.relpath(common.FOLDER)}',
+    # Without the folder: from afar its path would fill the sentence.
+    choices=[path.name for path in common.config_files()],
+    cause=cause,
+  )

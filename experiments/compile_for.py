@@ -18,13 +18,10 @@ or fit, unless choices are compared.
 import json
 import sys
 from itertools import product
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
 
-from experiments import commandline
 from experiments.accelerators import environment
 
 CONFIG = flags.DEFINE_string(

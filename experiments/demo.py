@@ -7,15 +7,12 @@ Runs the configs, continuing what was broken off, then prints a table and the
 paths of a figure and of a report page. No download.
 """
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
 
 from configs import digits
-from experiments import commandline
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list(
@@ -36,8 +33,7 @@ def evaluated_on_the_way(settings):
   return replace(settings, {'views': views, 'finetune.epochs': EPOCHS})
 
 
-def main(overrides):
-  del overrides  # the configs are taken as they are
+def main():
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
   from fedjax_pfl.report.overview import save_overview

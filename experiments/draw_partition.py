@@ -8,14 +8,8 @@ Figures 10, 11 and 14): --vary=dirichlet_beta=1.0,0.5 or
 --vary=shards_per_client=10,2. The numbers go to a CSV file beside it.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'

@@ -8,14 +8,8 @@ the sharpest bend of its inertia, for --config.hp.clusters. The numbers go to a
 CSV file beside the figure.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedconcat[,quick]'

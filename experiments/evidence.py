@@ -20,14 +20,11 @@ tables, and run directories, of which git keeps the numbers.
 from $TFDS_DATA_DIR.
 """
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
-
-from absl import flags, logging
-
-from experiments import commandline, priority
+import commandline
+import priority
+from absl import flags
 
 QUEUE = flags.DEFINE_string('queue', 'results/queue.toml', 'the queue')
 RESULTS = flags.DEFINE_string('results', 'results', 'where results go')
@@ -40,10 +37,8 @@ DRY_RUN = flags.DEFINE_bool(
 )
 
 
-def main(overrides):
-  del overrides  # cells have their own settings
+def main():
   priority.lower(CORES.value)
-  logging.set_verbosity(logging.WARNING)  # of libraries
   # Imported here: threads of jax are to have the priority, too.
   from configs.leaderboard import load_form
   from configs.tables.common import load_configs, load_table

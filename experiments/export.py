@@ -9,15 +9,8 @@ in docs/howto/export.md use it without this package. Where the data have moved:
 --config.data_dir=...
 """
 
-import sys
-from functools import partial
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 RUN = flags.DEFINE_string('run', None, 'the directory of a finished run')
 CLIENT = flags.DEFINE_string('client', None, 'its number, or server')
@@ -31,14 +24,13 @@ def main(overrides):
   from fedjax_pfl.training import startup
 
   startup.cache_programs(progress.log)
-  edit = partial(commandline.replace_fields, overrides=overrides)
   export(
     RUN.value,
     CLIENT.value,
     VIEW.value,
     OUTPUT.value,
     progress.log,
-    edit if overrides else None,
+    commandline.make_edit(overrides),
   )
 
 

@@ -16,14 +16,9 @@ intervals, and costs. --against names the CSV of other seeds; verdicts that
 differ are printed.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
+import priority
 from absl import flags
-
-from experiments import commandline, priority
 
 FORM = flags.DEFINE_string('form', 'digits', 'digits or cifar10')
 FOLDER = flags.DEFINE_string(
@@ -36,8 +31,7 @@ MINUTES = flags.DEFINE_float(
 )
 
 
-def main(overrides):
-  del overrides  # a form has its own settings
+def main():
   if MINUTES.value is not None:
     priority.lower()
   # Imported here: threads of jax are to have the priority, too.

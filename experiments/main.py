@@ -18,14 +18,8 @@ with its own number, here 0 or 1:
 or all of them with --coordinator=auto, on SLURM, TPU pods and the like.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
-
-from absl import flags, logging
-
-from experiments import commandline
+import commandline
+from absl import flags
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
@@ -46,7 +40,6 @@ PROCESS_ID = flags.DEFINE_integer(
 
 
 def main(overrides):
-  logging.set_verbosity(logging.WARNING)  # of libraries
   settings = commandline.read_settings(CONFIG.value, overrides)
   if not FORECAST.value:
     commandline.require('workdir')

@@ -10,15 +10,10 @@ each method. Both are made from the files of the methods
 import csv
 import json
 import re
-import sys
 from collections import Counter
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 FILE = commandline.ROOT / 'docs' / 'methods.md'
 WRITE = flags.DEFINE_bool('write', False, 'write the table and the pages')
@@ -58,11 +53,11 @@ def origin(source: str) -> str:
   """
   if source.startswith('independent') or ': independent; ' in source:
     return 'independent'
-  places = {source.find(name): name for name in CODES if name in source}
-  code = places[min(places)] if places else 'FedBABU'
+  named = [code for code in CODES if code in source]
+  code = min(named, key=source.find, default='FedBABU')
   if source.startswith('third-party'):
     return f'{code} (third party)'
-  is_part = 'independent code' in source or 'independent plain' in source
+  is_part = re.search('independent (code|plain)', source)
   return f'{code} in part' if is_part else code
 
 
@@ -70,22 +65,25 @@ def numbers_of(name: str) -> list[dict[str, str]]:
   """Return the rows of published tables that were run with a method."""
   found = []
   for path in sorted(TABLES.glob('*.csv')):
-    paper, _, number = path.stem.partition('_')
     with path.open(encoding='utf-8') as file:
-      for row in csv.DictReader(file):
-        method = row.get('algorithm', '')  # '': layers of FedBABU
-        if row['ours_mean'] and re.fullmatch(f'{name}(_[a-z]+)?', method):
-          fields = [*row][: [*row].index('seeds')]
-          if method == name:
-            fields.remove('algorithm')
-          setting = ', '.join(f'{key}={row[key]}' for key in fields)
-          more = {'table': f'`{paper}/{number}`', 'setting': f'`{setting}`'}
-          found.append({**row, **more})
+      rows = [*csv.DictReader(file)]
+    for row in rows:
+      method = row.get('algorithm', '')  # '': layers of FedBABU
+      if row['ours_mean'] and re.fullmatch(f'{name}(_[a-z]+)?', method):
+        fields = [*row][: [*row].index('seeds')]
+        setting = ', '.join(
+          f'{key}={row[key]}'
+          for key in fields
+          if (key, row[key]) != ('algorithm', name)
+        )
+        table = path.stem.replace('_', '/', 1)
+        more = {'table': f'`{table}`', 'setting': f'`{setting}`'}
+        found.append({**row, **more})
   return found
 
 
-def files() -> dict[Path, str]:
-  """Return what every generated file contains."""
+def files() -> dict:
+  """Return what every generated file contains: {path: text}."""
   from fedjax_pfl.algorithms import available
   from fedjax_pfl.analysis import method_page, method_picture, method_table
 
@@ -106,8 +104,7 @@ def files() -> dict[Path, str]:
   return found
 
 
-def main(overrides):
-  del overrides  # there is no config
+def main():
   found = files()
   if not WRITE.value:
     print(PLACE.search(found[FILE])[0])

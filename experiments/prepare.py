@@ -9,21 +9,15 @@ nothing for a set that is there. Without --data_dir: $TFDS_DATA_DIR, or else
 ~/tensorflow_datasets, where runs look, too. TensorFlow is not needed.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 DATA_DIR = flags.DEFINE_string(
   'data_dir', '', 'the folder of the image sets; runs take --config.data_dir'
 )
 
 
-def main(overrides, names):
+def main(names):
   from fedjax_pfl.data.preparation.prepare import prepare
 
   prepare(names, DATA_DIR.value)

@@ -7,20 +7,13 @@ become one line. Where a paper has a number for the setting of a run, it is
 shown beside ours.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 OUT = flags.DEFINE_string('out', None, 'the page, a .html file')
 
 
-def main(overrides, paths):
-  del overrides
+def main(paths):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
 

@@ -19,14 +19,8 @@ machines into results/runs. A figure
 (--table=fedbabu/fig12) is drawn into results/tables.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for configs/
-
-from absl import flags, logging
-
-from experiments import commandline
+import commandline
+from absl import flags
 
 TABLE = flags.DEFINE_string('table', None, 'PAPER/NUMBER, e.g. fedbabu/13')
 WHERE = flags.DEFINE_string(
@@ -46,9 +40,7 @@ MERGE = flags.DEFINE_list(
 )
 
 
-def main(overrides):
-  del overrides  # a table has its own settings
-  logging.set_verbosity(logging.WARNING)  # of libraries
+def main():
   # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress

@@ -3,21 +3,14 @@
 python experiments/settings.py [--write]
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 PAGE = commandline.ROOT / 'docs' / 'settings.md'
 WRITE = flags.DEFINE_bool('write', False, 'write docs/settings.md')
 
 
-def main(overrides):
-  del overrides  # there is no config
+def main():
   from fedjax_pfl.settings import document
 
   if WRITE.value:

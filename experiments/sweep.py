@@ -15,14 +15,9 @@ command of the best. --page=sweep.html writes the report of all runs.
 """
 
 import shlex
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import commandline
 from absl import flags
-
-from experiments import commandline
 
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'

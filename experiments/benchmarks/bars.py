@@ -22,9 +22,7 @@ from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import spread
 
 # FedBABU on CIFAR-100, in full size.
-ON_GPU = Case(
-  *('mobilenet', 100, 10), method='fedbabu', num_classes=100, epochs=5
-)
+ON_GPU = Case('mobilenet', 100, 10, method='fedbabu', num_classes=100, epochs=5)
 ROUNDS = 320
 
 
@@ -33,17 +31,16 @@ def training(model: str, repeats: int) -> Iterator[Bar]:
   for case in MODELS[model].cases:
     yield _against_torch(case, 'training', repeats)
   if model == 'convnet4':
-    case = standard_case(model)
-    one = measure(case, 'training', repeats, has_torch())
-    share = one.share_of_product()
+    one = measure(standard_case(model), 'training', repeats, has_torch())
+    share, low, high = (100 * part for part in one.share_of_product())
     yield Bar(
       f'{MODELS[model].name}, share of the product peak',
-      100 * share.median,
+      share,
       50,
       '%',
       'at least',
-      f'{100 * share.low:.0f} to {100 * share.high:.0f} % in {repeats} '
-      'repeats; FLOPs of the direct convolutions',
+      f'{low:.0f} to {high:.0f} % in {repeats} repeats; FLOPs of the direct '
+      'convolutions',
     )
 
 
@@ -59,7 +56,7 @@ def _against_torch(case: Case, work: str, repeats: int) -> Bar:
   words = '' if work == 'training' else ', fine-tuning evaluation'
   if has_torch():
     one = measure(yardstick.at_our_best(case, work), work, repeats, True)
-    typed = one.typed_against_torch() or one.against_torch()
+    typed = one.against_torch(as_typed=True) or one.against_torch()
     measured, how = typed.median, how_measured(one)
   name = f'{row.name}, batch {case.batch}{words}'
   return Bar(name, measured, row.limit, 'x PyTorch', 'at least', how)
@@ -73,7 +70,7 @@ def how_measured(one: Measured) -> str:
     f'{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) in '
     f'{len(one.seconds)} repeats; {images:,.0f} images/s'
   )
-  if typed := one.typed_against_torch():
+  if typed := one.against_torch(as_typed=True):
     words = f'as typed, {typed.low:.2f} to {typed.high:.2f}; best form: {words}'
   left_out = yardstick.ranking(one.case).left_out
   return f'{words}; {left_out}' if left_out else words

@@ -10,7 +10,7 @@ import functools
 import math
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.programs import make_task
@@ -45,27 +45,31 @@ def forward_flops(
 
 def count_flops(jaxpr: Jaxpr) -> float:
   """Return the FLOPs of the convolutions and products of a program."""
-  return sum(_flops_of(equation) for equation in jaxpr.eqns)
+  total = 0
+  for equation in jaxpr.eqns:
+    name, given = equation.primitive.name, equation.params
+    if name == 'conv_general_dilated':
+      kernel = equation.invars[1].aval.shape
+      outputs = kernel[given['dimension_numbers'].rhs_spec[0]]
+      each = math.prod(kernel) / outputs
+    elif name == 'dot_general':
+      (contracted, _), _ = given['dimension_numbers']
+      left = equation.invars[0].aval.shape
+      each = math.prod(left[axis] for axis in contracted)
+    else:
+      inner = sum(map(count_flops, _programs_in(given)))
+      assert not (inner and name in ('while', 'cond')), f'{name}: not counted'
+      total += given.get('length', 1) * inner  # of a scan
+      continue
+    total += 2 * equation.outvars[0].aval.size * each
+  return total
 
 
-def _flops_of(equation: JaxprEqn) -> float:
-  name, out = equation.primitive.name, equation.outvars
-  if name == 'conv_general_dilated':
-    kernel = equation.invars[1].aval.shape
-    outputs = equation.params['dimension_numbers'].rhs_spec[0]
-    return 2 * out[0].aval.size * math.prod(kernel) / kernel[outputs]
-  if name == 'dot_general':
-    (contracted, _), _ = equation.params['dimension_numbers']
-    left = equation.invars[0].aval.shape
-    return 2 * out[0].aval.size * math.prod(left[axis] for axis in contracted)
-  parts = jax.tree.leaves(
-    [*equation.params.values()],
-    is_leaf=lambda value: isinstance(value, ClosedJaxpr | Jaxpr),
+def _programs_in(parameters: dict) -> list[Jaxpr]:
+  """Return the programs among the parameters of an equation."""
+  kinds = (ClosedJaxpr, Jaxpr)
+  leaves = jax.tree.leaves(
+    [*parameters.values()], is_leaf=lambda part: isinstance(part, kinds)
   )
-  inner = sum(
-    count_flops(getattr(part, 'jaxpr', part))
-    for part in parts
-    if isinstance(part, ClosedJaxpr | Jaxpr)
-  )
-  assert not (inner and name in ('while', 'cond')), f'a {name} is not counted'
-  return equation.params.get('length', 1) * inner  # of a scan
+  found = [part for part in leaves if isinstance(part, kinds)]
+  return [getattr(part, 'jaxpr', part) for part in found]

@@ -9,7 +9,7 @@ seeds     several seeds with one compiled program against one by one
 import contextlib
 import io
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from fedjax_pfl.data import partition
 from fedjax_pfl.federated.chunking import chunk_limit, shapes_of
 from fedjax_pfl.federated.cohort import gather, sample_cohorts
 from fedjax_pfl.federated.host_offload import compiled_round
+from fedjax_pfl.federated.padding_overhead import overhead
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.training import memory_estimate
 from fedjax_pfl.training.build import Experiment, build_experiment
@@ -37,9 +38,7 @@ from fedjax_pfl.training.loop import train, train_many
 REGISTERED = (100, 1_000, 10_000, 100_000)
 SMALL = Case('convnet3', clients=10, steps=2, image_shape=(8, 8, 3))
 SEEDS = 3
-
-
-# ---- scale
+MIB = 2**20
 
 
 def scale(repeats: int) -> Iterator[Bar]:
@@ -50,61 +49,56 @@ def scale(repeats: int) -> Iterator[Bar]:
   indices of all clients in memory, with host those of its cohort.
   """
   fewest, *_, most = REGISTERED
-  programs, runs = {}, {}
-  for number in REGISTERED:
-    cohort, data = draw(number), share_clients(SMALL, number)
-    programs[number] = make_program(SMALL, data, cohort)
-    programs[number].run()
-    runs[number] = partial(_draw_and_run, number, programs[number])
-  seconds = in_turn(runs, 3 * repeats)
-  grows = {
-    number: spread(ratios(seconds[number], seconds[fewest])).median
+  programs = {
+    number: make_program(SMALL, share_clients(SMALL, number), _draw(number))
     for number in REGISTERED
   }
+
+  def draw_and_run(number):
+    _draw(number)
+    programs[number].run()
+
+  for program in programs.values():
+    program.run()
+  runs = {number: partial(draw_and_run, number) for number in REGISTERED}
+  seconds = in_turn(runs, 3 * repeats)
+  grown = max(
+    spread(ratios(own, seconds[fewest])).median for own in seconds.values()
+  )
   listed = ', '.join(
     f'{spread(own).median:.3f} s of {number:,}'
     for number, own in seconds.items()
   )
+  more, unit = f'a round, {most:,} clients', f'x {fewest}'
   how = f'the worst of {listed}'
-  name, unit = f'{most:,} clients', f'x {fewest}'
-  grown = max(grows.values())
-  yield Bar(f'time of a round, {name}', grown, 1.1, unit, 'at most', how)
-  memory = {number: fed_bytes(number) for number in REGISTERED}
+  yield Bar(f'time of {more}', grown, 1.1, unit, 'at most', how)
+  on_host = {number: _bytes_on_host(number) for number in REGISTERED}
   few, many = programs[fewest].memory, programs[most].memory
   how = (
-    f'clients_placement=host: {memory[most] / 2**20:.1f} MiB of {most:,}; with '
-    f'their rows on the device {few / 2**20:.1f} of {fewest}, '
-    f'{many / 2**20:.1f} of {most:,}'
+    f'clients_placement=host: {on_host[most] / MIB:.1f} MiB of {most:,}; with '
+    f'their rows on the device {few / MIB:.1f} of {fewest}, '
+    f'{many / MIB:.1f} of {most:,}'
   )
-  grown = max(memory.values()) / memory[fewest]
-  yield Bar(f'memory of a round, {name}', grown, 1.1, unit, 'at most', how)
+  grown = max(on_host.values()) / on_host[fewest]
+  yield Bar(f'memory of {more}', grown, 1.1, unit, 'at most', how)
 
 
-def draw(number: int) -> np.ndarray:
+def _draw(number: int) -> np.ndarray:
   """Return a cohort of ten, as a run samples it."""
   cohorts = sample_cohorts(jax.random.key(0), 0, 1, number, SMALL.clients)
   return np.asarray(cohorts[0])
 
 
-def _draw_and_run(number, program):
-  draw(number)
-  program.run()
-
-
-def fed_bytes(number: int) -> int:
+def _bytes_on_host(number: int) -> int:
   """Return the bytes of a round with clients_placement=host."""
-  data, ids = share_clients(SMALL, number), draw(number)
-  algorithm = make_stages(SMALL)[0].algorithm
-  server = algorithm.init_server(jax.random.key(0))
+  data, ids = share_clients(SMALL, number), _draw(number)
+  algorithm, key = make_stages(SMALL)[0].algorithm, jax.random.key(0)
+  server, rows = algorithm.init_server(key), gather((), ids, data)
   lowered = compiled_round.lower(
-    *(algorithm, 1, data.index.shape, server),
-    *(gather((), ids, data), np.arange(len(ids)), data.x, data.y),
-    jax.random.key(0),
+    *(algorithm, 1, data.index.shape, server, *rows, np.arange(len(ids))),
+    *(data.x, data.y, key),
   )
   return memory_estimate.program_bytes(lowered.compile())
-
-
-# ---- the forecast of memory
 
 
 def forecast(repeats: int) -> Iterator[Bar]:
@@ -125,8 +119,7 @@ def forecast(repeats: int) -> Iterator[Bar]:
     expected, used = found.round - tests, _round_bytes(experiment, chunk)
     off.append(100 * abs(expected / used - 1))
     listed.append(
-      f'{model}, chunk {chunk}: {expected / 2**20:.1f} MiB for '
-      f'{used / 2**20:.1f}'
+      f'{model}, chunk {chunk}: {expected / MIB:.1f} MiB for {used / MIB:.1f}'
     )
   name = 'forecast of memory, off by'
   yield Bar(name, max(off), 20, '%', 'at most', '; '.join(listed))
@@ -149,9 +142,6 @@ def _round_bytes(experiment: Experiment, chunk: int) -> int:
   return memory_estimate.program_bytes(lowered.compile())
 
 
-# ---- clients of unlike sizes
-
-
 def ragged(repeats: int) -> Iterator[Bar]:
   """Yield the share of steps that `auto` wastes on clients of unlike sizes.
 
@@ -160,43 +150,20 @@ def ragged(repeats: int) -> Iterator[Bar]:
   del repeats  # steps are counted
   clients, batch, classes, beta = 20, 20, 10, 0.1
   labels = np.arange(200 * clients) % classes  # 200 images in the mean
-  rows, _ = partition(
-    'dirichlet',
-    labels,
-    labels,
-    num_clients=clients,
-    num_classes=classes,
-    seed=0,
-    dirichlet_beta=beta,
-  )
+  sizes = {'num_clients': clients, 'num_classes': classes, 'seed': 0}
+  rows, _ = partition('dirichlet', labels, labels, dirichlet_beta=beta, **sizes)
   counts = np.array([len(own) for own in rows])
-  steps, chunk = (
-    -(-counts // batch),
+  chunk, steps = (
     chunk_limit('auto', counts, clients, batch),
+    -(-counts // batch),
   )
+  wasted, of_ten = (100 * overhead(counts, size, batch) for size in (chunk, 10))
   how = (
     f'{clients} clients of {steps.min()} to {steps.max()} steps, chunk auto '
-    f'({chunk}); in chunks of ten {wasted(steps, 10):.0f} %'
+    f'({chunk}); in chunks of ten {of_ten:.0f} %'
   )
-  name, share = f'wasted steps, Dirichlet({beta})', wasted(steps, chunk)
-  yield Bar(name, share, 10, '%', 'at most', how)
-
-
-def wasted(steps: Sequence[int], chunk: int) -> float:
-  """Return the share of padding steps, in percent.
-
-  >>> wasted([1, 3, 2, 4], 2)
-  16.666666666666664
-  """
-  ordered = np.sort(steps)
-  ran = sum(
-    part.size * part.max()
-    for part in np.split(ordered, range(chunk, len(ordered), chunk))
-  )
-  return float(100 * (1 - ordered.sum() / max(ran, 1)))
-
-
-# ---- seeds
+  name = f'wasted steps, Dirichlet({beta})'
+  yield Bar(name, wasted, 10, '%', 'at most', how)
 
 
 def seeds(repeats: int) -> Iterator[Bar]:

@@ -64,31 +64,27 @@ class Measured(NamedTuple):
     times = self.torch_seconds
     return min(times, key=lambda name: spread(times[name]).median, default=None)
 
-  def against_torch(self) -> Spread | None:
+  def against_torch(self, as_typed: bool = False) -> Spread | None:
     """Return how many times faster than the fastest PyTorch ours is."""
-    return self._ratio(self.seconds)
-
-  def typed_against_torch(self) -> Spread | None:
-    """Return the same of a round as README writes it."""
-    return self._ratio(self.typed_seconds)
-
-  def _ratio(self, seconds: list[float]) -> Spread | None:
+    seconds = self.typed_seconds if as_typed else self.seconds
     if not self.torch_seconds or not seconds:
       return None
     return spread(ratios(self.torch_seconds[self.torch_variant], seconds))
 
   def as_json(self) -> dict[str, Any]:
     """Return all measurements and derived numbers for a JSON file."""
-    torch, typed = self.against_torch(), self.typed_against_torch()
+    spreads = {
+      'runs_per_second': self.rate(1),
+      'images_per_second': self.rate(self.images),
+      'flops_per_second': self.rate(self.flops),
+      'share_of_product': self.share_of_product(),
+      'against_torch': self.against_torch(),
+      'typed_against_torch': self.against_torch(as_typed=True),
+    }
     return {
       **self._asdict(),
       'case': self.case._asdict(),
-      'runs_per_second': self.rate(1)._asdict(),
-      'images_per_second': self.rate(self.images)._asdict(),
-      'flops_per_second': self.rate(self.flops)._asdict(),
-      'share_of_product': self.share_of_product()._asdict(),
-      'against_torch': torch and torch._asdict(),
-      'typed_against_torch': typed and typed._asdict(),
+      **{name: one and one._asdict() for name, one in spreads.items()},
       'torch_variant': self.torch_variant,
     }
 
@@ -109,21 +105,23 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
       if work == 'training':
         runs[TYPED] = stack.enter_context(as_typed(case))
     seconds = in_turn(runs, repeats)
-  images, flops = _amounts(case, work)
-  typed = seconds.pop(TYPED, [])
+  trained, tested = case.images, 0
+  if work == 'evaluation':
+    trained, tested = trained * case.epochs, case.clients * case.tests
+  forward = counts.forward_flops(case.model, case.image_shape, case.num_classes)
   return Measured(
-    case,
-    work,
-    program.clients_per_chunk,
-    program.compile_seconds,
-    program.memory,
-    seconds.pop('ours'),
-    seconds.pop('product'),
-    seconds,
-    typed,
-    images,
-    flops,
-    2 * side**3,
+    case=case,
+    work=work,
+    clients_per_chunk=program.clients_per_chunk,
+    compile_seconds=program.compile_seconds,
+    memory=program.memory,
+    seconds=seconds.pop('ours'),
+    product_seconds=seconds.pop('product'),
+    typed_seconds=seconds.pop(TYPED, []),
+    torch_seconds=seconds,
+    images=trained + tested,
+    flops=forward * (counts.GRADIENT * trained + tested),
+    product_flops=2 * side**3,
   )
 
 
@@ -149,15 +147,6 @@ def as_typed(case: Case) -> Iterator[Run]:
 
 def has_torch() -> bool:
   return importlib.util.find_spec('torch') is not None
-
-
-def _amounts(case: Case, work: str) -> tuple[int, float]:
-  """Return the images and the FLOPs of a run."""
-  forward = counts.forward_flops(case.model, case.image_shape, case.num_classes)
-  trained, tested = case.images, 0
-  if work == 'evaluation':
-    trained, tested = trained * case.epochs, case.clients * case.tests
-  return trained + tested, forward * (counts.GRADIENT * trained + tested)
 
 
 def _product(side: int) -> Run:

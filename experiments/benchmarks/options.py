@@ -1,6 +1,6 @@
 """The flags of bench.py, checked before anything is compiled."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 from experiments.benchmarks.bars import BARS
@@ -21,6 +21,7 @@ WORDS = {
   'methods': available(),
   'bars': BARS,
 }
+KNOWN = {'expected': 'a known name', 'cause': 'a typing error'}
 
 
 def make_cases(options: Mapping[str, Sequence[str]]) -> list[Case]:
@@ -50,44 +51,8 @@ def values_of(name: str, words: Sequence[str]) -> list[str | int]:
     return [_number(name, word) for word in words]
   if [*words] == ['all'] and name in ('methods', 'bars'):
     return [*WORDS[name]]
-  _check(name, words, WORDS[name])
+  check_known(name, words, choices=WORDS[name], **KNOWN)
   return [*words]
-
-
-def check_methods(cases: Sequence[Case], with_torch: bool) -> None:
-  """Refuse what a comparison of methods would leave out."""
-  if len(cases) > 1 or with_torch:
-    raise bad_input(
-      '--methods',
-      got=f'{len(cases)} cases{", and --torch" * with_torch}',
-      expected='one case, and no PyTorch',
-      choices=['one command for each case'],
-      cause='flags of the table of cases, which methods do not have',
-    )
-
-
-def check_torch(cases: Sequence[Case]) -> None:
-  """Refuse a comparison for which there is no PyTorch loop."""
-  if not has_torch():
-    raise bad_input(
-      '--torch',
-      got='no module torch',
-      expected='PyTorch, for a comparison',
-      cause=NO_TORCH,
-    )
-  from experiments.benchmarks.torch_models import MODELS as THEIRS
-
-  _check('--torch, model', [case.model for case in cases], THEIRS)
-
-
-def _check(name: str, words: Sequence[str], choices: Collection[str]) -> None:
-  check_known(
-    name,
-    words,
-    expected='a known name',
-    choices=choices,
-    cause='a typing error',
-  )
 
 
 def _number(name: str, word: str) -> str | int:
@@ -102,3 +67,30 @@ def _number(name: str, word: str) -> str | int:
       cause='a typing error',
     )
   return int(word)
+
+
+def check_together(
+  cases: Sequence[Case], methods: Sequence[str], with_torch: bool
+) -> None:
+  """Refuse what a comparison would leave out, or has no PyTorch loop."""
+  if methods and (len(cases) > 1 or with_torch):
+    raise bad_input(
+      '--methods',
+      got=f'{len(cases)} cases{", and --torch" * with_torch}',
+      expected='one case, and no PyTorch',
+      choices=['one command for each case'],
+      cause='flags of the table of cases, which methods do not have',
+    )
+  if not with_torch:
+    return
+  if not has_torch():
+    raise bad_input(
+      '--torch',
+      got='no module torch',
+      expected='PyTorch, for a comparison',
+      cause=NO_TORCH,
+    )
+  from experiments.benchmarks.torch_models import MODELS as THEIRS
+
+  models = [case.model for case in cases]
+  check_known('--torch, model', models, choices=THEIRS, **KNOWN)

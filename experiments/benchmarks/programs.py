@@ -64,9 +64,8 @@ def make_task(case: Case) -> Task:
   )
 
 
-def make_clients(case: Case, test: bool = False) -> ClientData:
-  """Return clients that each hold synthetic images of their own."""
-  each = case.tests if test else case.steps * case.batch
+def make_clients(case: Case, each: int) -> ClientData:
+  """Return clients that each hold so many synthetic images of their own."""
   size = max(case.clients * each, case.num_classes)
   spec = Synthetic(
     case.image_shape, case.num_classes, size, test_size=case.num_classes
@@ -77,7 +76,7 @@ def make_clients(case: Case, test: bool = False) -> ClientData:
 
 def share_clients(case: Case, number: int) -> ClientData:
   """Return so many clients, who share the images of the case's few."""
-  few = make_clients(case)
+  few = make_clients(case, case.steps * case.batch)
   owners = np.arange(number) % case.clients
   return few._replace(
     index=jnp.asarray(np.asarray(few.index)[owners]),
@@ -86,24 +85,19 @@ def share_clients(case: Case, number: int) -> ClientData:
 
 
 def make_stages(case: Case) -> tuple[Stage, ...]:
-  """Return the method of a case."""
+  """Return the method of a case; all its fits have the case's momentum."""
   module = load(case.method)
-  hp = hyperparameters(case, module.HParams)
-  return module.build(make_task(case), hp)
-
-
-def hyperparameters(case: Case, make: type) -> NamedTuple:
-  """Return those of a method; all its fits have the momentum of the case."""
   shared = {'batch_size': case.batch, 'momentum': case.momentum}
   hp = {'train': local_training.LocalTraining(epochs=1, **shared)}
-  if 'finetune' in make._fields:
+  if 'finetune' in module.HParams._fields:
     hp['finetune'] = personalization.Finetuning(epochs=(case.epochs,), **shared)
-  return make(**hp)
+  return module.build(make_task(case), module.HParams(**hp))
 
 
 def make_training(case: Case) -> Program:
   """Return one round of all clients of the case."""
-  return make_program(case, make_clients(case), np.arange(case.clients))
+  data = make_clients(case, case.steps * case.batch)
+  return make_program(case, data, np.arange(case.clients))
 
 
 def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
@@ -122,7 +116,8 @@ def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
 
 def make_evaluation(case: Case) -> Program:
   """Return the fine-tuning and evaluation of all clients, as in a run."""
-  stage, state, data = _start(case, make_clients(case))
+  data = make_clients(case, case.steps * case.batch)
+  stage, state, data = _start(case, data)
   chunk = evaluation_chunk(case.clients_per_chunk, case.clients)
   mesh = make_mesh(case.devices)
   evaluate = make_evaluate(
@@ -132,7 +127,7 @@ def make_evaluation(case: Case) -> Program:
     clients_per_chunk=chunk,
     mesh=mesh,
   )
-  everyone, tests = jnp.arange(case.clients), make_clients(case, test=True)
+  everyone, tests = jnp.arange(case.clients), make_clients(case, case.tests)
   arguments = (*state, everyone, data, tests, jax.random.key(0))
 
   def call(compiled, arguments):

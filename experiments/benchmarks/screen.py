@@ -9,17 +9,11 @@ TITLES = {
   'training': 'Local training, a round of FedAvg',
   'evaluation': 'Fine-tuning evaluation, {epochs} epochs and {tests} tests',
 }
-SETTINGS = ('batch', 'clients_per_chunk', 'conv_impl', 'devices')
-HEADS = (  # in two lines
-  'clients\nx steps',
-  'rounds\n/s',
-  'images\n/s',
-  '\nrange',
-  'GFLOP/s\nof peak',
-  'comp-\nile',
-  'memory\nMiB',
-  'torch\nx',
-)
+MET = {
+  'at least': lambda measured, bar: measured >= bar,
+  'at most': lambda measured, bar: measured <= bar,
+  'below': lambda measured, bar: measured < bar,
+}
 
 
 class Bar(NamedTuple):
@@ -29,7 +23,7 @@ class Bar(NamedTuple):
   measured: float | None
   bar: float
   unit: str
-  sense: str  # 'at least', 'at most' or 'below'
+  sense: str  # of MET
   how: str = ''  # one sentence: what was measured, or why not
 
   @property
@@ -37,22 +31,18 @@ class Bar(NamedTuple):
     """Return whether the bar is met; None if nothing was measured."""
     if self.measured is None:
       return None
-    if self.sense == 'at least':
-      return self.measured >= self.bar
-    if self.sense == 'below':
-      return self.measured < self.bar
-    return self.measured <= self.bar
+    return MET[self.sense](self.measured, self.bar)
 
   def as_json(self) -> dict[str, object]:
     return {**self._asdict(), 'met': self.met}
 
   def lines(self) -> Iterator[str]:
     """Yield the printed line, and below it how it was measured."""
-    want = f'{self.sense} {number(self.bar)}'
     got, verdict = '-', 'not measured'
     if self.measured is not None:
       got = f'{number(self.measured)} {self.unit}'
       verdict = 'met' if self.met else 'NOT MET'
+    want = f'{self.sense} {number(self.bar)}'
     yield f'{self.name:34} {got:>18}   {want:>13}   {verdict}'
     yield from textwrap.wrap(
       self.how, WIDTH, initial_indent='    ', subsequent_indent='    '
@@ -64,30 +54,36 @@ def table(rows: Sequence) -> Iterator[str]:
 
   Settings that are the same in all cases are in the title.
   """
-  first, settings = rows[0], [_settings(row) for row in rows]
-  varying = [
-    name for name in SETTINGS if len({own[name] for own in settings}) > 1
-  ]
-  common = [
-    f'{name} {settings[0][name]}'
-    for name in SETTINGS
-    if name not in varying and (name, settings[0][name]) != ('devices', '1')
-  ]
-  title = TITLES[first.work].format(**first.case._asdict())
+  settings = [_settings(row) for row in rows]
+  varying, common = [], []
+  for name, first in settings[0].items():
+    if any(own[name] != first for own in settings):
+      varying.append(name)
+    elif (name, first) != ('devices', '1'):
+      common.append(f'{name} {first}')
+  title = TITLES[rows[0].work].format(**rows[0].case._asdict())
   yield from textwrap.wrap(f'{title}: {", ".join(common)}', WIDTH)
-  heads = [f'\n{name}' for name in ('model', *varying)] + [*HEADS]
-  lines = [*zip(*(head.split('\n') for head in heads), strict=True)]
-  for row, setting in zip(rows, settings, strict=True):
-    chosen = [setting[name] for name in varying]
-    lines.append((row.case.model, *chosen, *_numbers(row)))
-  yield from columns(lines, heads=2)
+  yield from columns(
+    {
+      '\nmodel': row.case.model,
+      **{f'\n{name}': setting[name] for name in varying},
+      **_numbers(row),
+    }
+    for row, setting in zip(rows, settings, strict=True)
+  )
 
 
-def columns(lines: Sequence[Sequence[str]], heads: int) -> Iterator[str]:
-  """Yield the lines with aligned cells; empty columns are left out."""
-  shown = [column for column in zip(*lines, strict=True) if any(column[heads:])]
-  widths = [max(map(len, column)) for column in shown]
-  for first, *rest in zip(*shown, strict=True):
+def columns(rows: Iterator[dict[str, str]]) -> Iterator[str]:
+  """Yield heads, in two lines, and rows: {head: cell}, with aligned cells.
+
+  Empty columns are left out; the first has its cells to the left.
+  """
+  rows = [*rows]
+  shown = [head for head in rows[0] if any(row[head] for row in rows)]
+  heads = zip(*(head.split('\n') for head in shown), strict=True)
+  lines = [*heads, *([row[head] for head in shown] for row in rows)]
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  for first, *rest in lines:
     cells = map(str.rjust, rest, widths[1:])
     yield ' '.join([first.ljust(widths[0]), *cells]).rstrip()
 
@@ -116,16 +112,16 @@ def _settings(row) -> dict[str, str]:
   }
 
 
-def _numbers(row) -> tuple[str, ...]:
+def _numbers(row) -> dict[str, str]:
   torch, images = row.against_torch(), row.rate(row.images)
   gflops = number(row.rate(row.flops).median / 1e9)
-  return (
-    f'{row.case.clients} x {row.case.steps}',
-    number(row.rate(1).median),
-    number(images.median),
-    f'{number(images.low)}-{number(images.high)}',
-    f'{gflops} {100 * row.share_of_product().median:.0f}%',
-    f'{row.compile_seconds:.0f} s',
-    f'{row.memory / 2**20:,.0f}',
-    f'{torch.median:.2f}' if torch else '',
-  )
+  return {
+    'clients\nx steps': f'{row.case.clients} x {row.case.steps}',
+    'rounds\n/s': number(row.rate(1).median),
+    'images\n/s': number(images.median),
+    '\nrange': f'{number(images.low)}-{number(images.high)}',
+    'GFLOP/s\nof peak': f'{gflops} {100 * row.share_of_product().median:.0f}%',
+    'comp-\nile': f'{row.compile_seconds:.0f} s',
+    'memory\nMiB': f'{row.memory / 2**20:,.0f}',
+    'torch\nx': f'{torch.median:.2f}' if torch else '',
+  }

@@ -42,31 +42,28 @@ def start(config: str, folder: Path, name: str) -> tuple[float, float]:
   The second number is the processor time, which other programs do not change.
   """
   environ = {k: v for k, v in os.environ.items() if k not in OWN}
+  environ['XDG_CACHE_HOME'] = str(folder / 'cache')
   command = [
-    *(sys.executable, f'{commandline.ROOT}/experiments/main.py'),
+    sys.executable,
+    f'{commandline.ROOT}/experiments/main.py',
     f'--config={commandline.ROOT}/configs/{config}',
     f'--workdir={folder / name}',
     f'--config.data_dir={folder / "images"}',  # does not exist
     '--config.log_every=1',
   ]
-  metrics, before = folder / name / 'metrics.jsonl', _processor_seconds()
-  with open(folder / f'{name}.log', 'wb') as log:
-    began = time.perf_counter()
-    run = subprocess.Popen(
-      command,
-      env={**environ, 'XDG_CACHE_HOME': str(folder / 'cache')},
-      stdout=log,
-      stderr=log,
-    )
-    try:
-      while not (metrics.exists() and b'\n' in metrics.read_bytes()):
-        if run.poll() is not None:
-          raise RuntimeError((folder / f'{name}.log').read_text()[-500:])
-        time.sleep(PERIOD)
-      seconds = time.perf_counter() - began
-    finally:
-      run.kill()
-      run.wait()
+  metrics, log = folder / name / 'metrics.jsonl', folder / f'{name}.log'
+  before, began = _processor_seconds(), time.perf_counter()
+  with log.open('wb') as file:
+    run = subprocess.Popen(command, env=environ, stdout=file, stderr=file)
+  try:
+    while not (metrics.exists() and b'\n' in metrics.read_bytes()):
+      if run.poll() is not None:
+        raise RuntimeError(log.read_text()[-500:])
+      time.sleep(PERIOD)
+    seconds = time.perf_counter() - began
+  finally:
+    run.kill()
+    run.wait()
   return seconds, _processor_seconds() - before
 
 

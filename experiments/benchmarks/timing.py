@@ -8,14 +8,13 @@ run whose last turn is a second ago is repeated without being timed.
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 REST = 0.05  # seconds: threads of a library keep spinning after their work
 PAUSE = 1.0  # seconds since the last run, before which memory is still there
 
 Run = Callable[[], Any]  # once, to its end
-Seconds = dict[str, list[float]]  # of every repeat
 
 
 class Spread(NamedTuple):
@@ -35,18 +34,27 @@ def spread(values: Sequence[float]) -> Spread:
   return Spread(statistics.median(values), min(values), max(values))
 
 
-def seconds_of(run: Run) -> float:
+def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
+  """Return over / under for each repeat: the two ran one after the other.
+
+  >>> ratios([4, 9], [2, 3])
+  [2.0, 3.0]
+  """
+  return [one / other for one, other in zip(over, under, strict=True)]
+
+
+def seconds_of(run: Run, clock: Callable[[], float] = time.perf_counter):
   """Return how long one call takes."""
-  began = time.perf_counter()
+  began = clock()
   run()
-  return time.perf_counter() - began
+  return clock() - began
 
 
 def in_turn(
-  runs: Mapping[str, Run],
+  runs: Mapping[Hashable, Run],
   repeats: int,
   clock: Callable[[], float] = time.perf_counter,
-) -> Seconds:
+) -> dict[Hashable, list[float]]:
   """Return the seconds of every repeat: each run once, then all again."""
   seconds = {name: [] for name in runs}
   ends = dict.fromkeys(runs, -math.inf)
@@ -55,17 +63,6 @@ def in_turn(
       time.sleep(REST)
       if clock() - ends[name] > PAUSE:
         run()
-      began = clock()
-      run()
+      seconds[name].append(seconds_of(run, clock))
       ends[name] = clock()
-      seconds[name].append(ends[name] - began)
   return seconds
-
-
-def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
-  """Return over / under for each repeat: the two ran one after the other.
-
-  >>> ratios([4, 9], [2, 3])
-  [2.0, 3.0]
-  """
-  return [one / other for one, other in zip(over, under, strict=True)]

@@ -15,12 +15,30 @@ def conv3(inputs, outputs, stride=1, groups=1, bias=False):
   return nn.Conv2d(inputs, outputs, 3, stride, 1, groups=groups, bias=bias)
 
 
+def conv1(inputs, outputs, stride=1):
+  return nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+
+
+def pooled(inputs, outputs, size):
+  """Return a convolution without padding, and half of its pixels."""
+  return [nn.Conv2d(inputs, outputs, size), nn.ReLU(), nn.MaxPool2d(2)]
+
+
+def dense(*widths):
+  """Return linear layers of these widths on the flat image, and ReLUs."""
+  parts = [nn.Flatten()]
+  for place, inputs in enumerate(widths[:-1]):
+    parts += [nn.ReLU()] * (place > 0)
+    parts.append(nn.Linear(inputs, widths[place + 1]))
+  return parts
+
+
 def convnet4(num_classes):
   parts, width = [], 3
   for _ in range(4):
     parts += [conv3(width, 64, bias=True), norm(64), nn.ReLU(), nn.MaxPool2d(2)]
     width = 64
-  return nn.Sequential(*parts, nn.Flatten(), nn.Linear(256, num_classes))
+  return nn.Sequential(*parts, *dense(256, num_classes))
 
 
 def mobilenet(num_classes):
@@ -29,11 +47,9 @@ def mobilenet(num_classes):
   parts, width = [conv3(3, 32), norm(32), nn.ReLU()], 32
   for outputs, stride in zip(widths, strides, strict=True):
     parts += [conv3(width, width, stride, width), norm(width), nn.ReLU()]
-    parts += [nn.Conv2d(width, outputs, 1, bias=False), norm(outputs)]
-    parts += [nn.ReLU()]
+    parts += [conv1(width, outputs), norm(outputs), nn.ReLU()]
     width = outputs
-  parts += [nn.AvgPool2d(2), nn.Flatten(), nn.Linear(1024, num_classes)]
-  return nn.Sequential(*parts)
+  return nn.Sequential(*parts, nn.AvgPool2d(2), *dense(1024, num_classes))
 
 
 class Residual(nn.Module):
@@ -44,7 +60,7 @@ class Residual(nn.Module):
     self.body = nn.Sequential(*body, norm(outputs))
     self.shortcut = nn.Identity()
     if stride != 1 or inputs != outputs:
-      project = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+      project = conv1(inputs, outputs, stride)
       self.shortcut = nn.Sequential(project, norm(outputs))
 
   def forward(self, x):
@@ -57,9 +73,9 @@ def basic(inputs, width, stride):
 
 
 def bottleneck(inputs, width, stride):
-  narrow = nn.Conv2d(inputs, width, 1, bias=False), norm(width), nn.ReLU()
+  narrow = conv1(inputs, width), norm(width), nn.ReLU()
   seen = conv3(width, width, stride), norm(width), nn.ReLU()
-  wide = nn.Conv2d(width, 4 * width, 1, bias=False)
+  wide = conv1(width, 4 * width)
   return Residual(inputs, 4 * width, stride, *narrow, *seen, wide)
 
 
@@ -68,34 +84,9 @@ def resnet(block, blocks, growth, num_classes):
   for stage, number in enumerate(blocks):
     for place in range(number):
       stride = 2 if stage and place == 0 else 1
-      parts += [block(width, 64 * 2**stage, stride)]
+      parts.append(block(width, 64 * 2**stage, stride))
       width = growth * 64 * 2**stage
-  parts += [nn.AvgPool2d(4), nn.Flatten(), nn.Linear(width, num_classes)]
-  return nn.Sequential(*parts)
-
-
-def resnet18(num_classes):
-  return resnet(basic, (2, 2, 2, 2), 1, num_classes)
-
-
-def resnet50(num_classes):
-  return resnet(bottleneck, (3, 4, 6, 3), 4, num_classes)
-
-
-def simple_cnn(num_classes):
-  conv = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2)]
-  conv += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
-  dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
-  return nn.Sequential(*conv, *dense, nn.Linear(84, num_classes))
-
-
-def superfed_cnn(num_classes):
-  parts, width = [], 3
-  for outputs, size in ((32, 5), (64, 5), (32, 3)):
-    parts += [nn.Conv2d(width, outputs, size), nn.ReLU(), nn.MaxPool2d(2)]
-    width = outputs
-  parts += [nn.Flatten(), nn.Linear(32, 512), nn.ReLU()]
-  return nn.Sequential(*parts, nn.Linear(512, num_classes))
+  return nn.Sequential(*parts, nn.AvgPool2d(4), *dense(width, num_classes))
 
 
 def vgg9(num_classes):
@@ -112,16 +103,9 @@ def vgg9(num_classes):
   return nn.Sequential(*parts, nn.Linear(512, num_classes))
 
 
-def fedavg_cnn(num_classes):
-  parts = [nn.Conv2d(3, 32, 5), nn.ReLU(), nn.MaxPool2d(2)]
-  parts += [nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
-  parts += [nn.Linear(1600, 512), nn.ReLU(), nn.Linear(512, num_classes)]
-  return nn.Sequential(*parts)
-
-
 def pfl_cnn(num_classes):
-  parts = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU()]
-  parts += [nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten()]
+  parts = [nn.Conv2d(3, 32, 3), nn.ReLU(), *pooled(32, 64, 3)]
+  parts += [nn.Dropout(0.25), nn.Flatten()]
   parts += [nn.Linear(12544, 128), nn.ReLU(), nn.Dropout(0.5)]
   return nn.Sequential(*parts, nn.Linear(128, num_classes))
 
@@ -129,11 +113,20 @@ def pfl_cnn(num_classes):
 MODELS = {
   'convnet4': convnet4,
   'mobilenet': mobilenet,
-  'fedavg_cnn': fedavg_cnn,
+  'fedavg_cnn': lambda num_classes: nn.Sequential(
+    *pooled(3, 32, 5), *pooled(32, 64, 5), *dense(1600, 512, num_classes)
+  ),
   'pfl_cnn': pfl_cnn,
-  'resnet18': resnet18,
-  'resnet50': resnet50,
-  'simple_cnn': simple_cnn,
-  'superfed_cnn': superfed_cnn,
+  'resnet18': lambda number: resnet(basic, (2, 2, 2, 2), 1, number),
+  'resnet50': lambda number: resnet(bottleneck, (3, 4, 6, 3), 4, number),
+  'simple_cnn': lambda num_classes: nn.Sequential(
+    *pooled(3, 6, 5), *pooled(6, 16, 5), *dense(400, 120, 84, num_classes)
+  ),
+  'superfed_cnn': lambda number: nn.Sequential(
+    *pooled(3, 32, 5),
+    *pooled(32, 64, 5),
+    *pooled(64, 32, 3),
+    *dense(32, 512, number),
+  ),
   'vgg9': vgg9,
 }

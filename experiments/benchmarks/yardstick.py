@@ -53,9 +53,22 @@ class Ranking(NamedTuple):
 
 def variants(case: Case, cores: int, backend: str) -> list[Variant]:
   """Return the variants of a case; on a GPU there is one process."""
-  most = min(cores, case.clients)
-  counts = [0, most] if backend == 'cpu' and most > 1 else [0]
-  return [Variant(form, count) for form in FORMS for count in counts]
+  processes = _one_and_most(0, min(cores, case.clients), backend)
+  return [Variant(form, number) for form in FORMS for number in processes]
+
+
+def choices(case: Case, devices: int, backend: str) -> list[Case]:
+  """Return the case on one device and, on a CPU, on all that it has.
+
+  >>> [one.devices for one in choices(Case('vgg9', clients=4), 2, 'cpu')]
+  [1, 2]
+  """
+  numbers = _one_and_most(1, min(devices, case.clients), backend)
+  return [case._replace(devices=number) for number in numbers]
+
+
+def _one_and_most(one: int, most: int, backend: str) -> list[int]:
+  return [one, most] if backend == 'cpu' and most > 1 else [one]
 
 
 @contextlib.contextmanager
@@ -79,57 +92,32 @@ def ranking(case: Case) -> Ranking:
 @functools.cache  # evaluation has the variants of training
 def _ranking(case: Case) -> Ranking:
   runs, left_out = {}, ''
-  listed = variants(case, os.cpu_count() or 1, jax.default_backend())
   with contextlib.ExitStack() as stack:
-    for one in listed:
+    for one in variants(case, os.cpu_count() or 1, jax.default_backend()):
       try:
-        runs[one.name] = stack.enter_context(running(case, 'training', one))
+        runs[one] = stack.enter_context(running(case, 'training', one))
       except Exception as error:
         if one.form != 'compiled':
           raise
         first, *_ = [*str(error).strip().splitlines(), '']
         left_out = f'torch.compile is left out: {type(error).__name__}: {first}'
-    ranked = _first_pass(runs)
-  by_name = {one.name: one for one in listed}
-  return Ranking(tuple(by_name[name] for name in ranked), left_out)
-
-
-def _first_pass(runs: Mapping[str, Run]) -> list[str]:
-  """Return the names from the fastest on, by the fastest time; print all."""
-  seconds = in_turn(runs, FIRST_REPEATS)
-  ranked = sorted(seconds, key=lambda name: min(seconds[name]))
-  for name in ranked:
-    print(f'  {name}: {min(seconds[name]):.2f} s', file=sys.stderr, flush=True)
-  return ranked
+    ranked = _first_pass(runs, {one: one.name for one in runs})
+  return Ranking(tuple(ranked), left_out)
 
 
 @contextlib.contextmanager
 def running(case: Case, work: str, variant: Variant) -> Iterator[Run]:
   """Give the function of one run, after a first call of it."""
-  from experiments.benchmarks import torch_loop, torch_workers  # an extra
+  from experiments.benchmarks import torch_loop  # an extra
 
   device = 'cuda' if jax.default_backend() == 'gpu' else 'cpu'
   side = torch_loop.Side(case, variant.form, device)
-  if variant.processes:
-    run, close = torch_workers.start(side, work, variant.processes)
-  else:
-    run, close = torch_loop.WORKS[work](side), lambda: None
+  run, close = torch_loop.start(side, work, variant.processes)
   try:
     run()
     yield run
   finally:
     close()
-
-
-def choices(case: Case, devices: int, backend: str) -> list[Case]:
-  """Return the case on one device and, on a CPU, on all that it has.
-
-  >>> [one.devices for one in choices(Case('vgg9', clients=4), 2, 'cpu')]
-  [1, 2]
-  """
-  most = min(devices, case.clients)
-  counts = [1, most] if backend == 'cpu' and most > 1 else [1]
-  return [case._replace(devices=count) for count in counts]
 
 
 @functools.cache
@@ -138,11 +126,20 @@ def at_our_best(case: Case, work: str) -> Case:
   ours = choices(case, jax.local_device_count(), jax.default_backend())
   if len(ours) == 1:
     return ours[0]
-  by_name = {f'ours, {words(one)}': one for one in ours}
-  runs = {name: programs.make(one, work).run for name, one in by_name.items()}
+  runs = {one: programs.make(one, work).run for one in ours}
   for run in runs.values():
     run()
-  return by_name[_first_pass(runs)[0]]
+  return _first_pass(runs, {one: f'ours, {words(one)}' for one in ours})[0]
+
+
+def _first_pass(runs: Mapping, names: Mapping) -> list:
+  """Return the keys from the fastest on, by the fastest time; print all."""
+  seconds = in_turn(runs, FIRST_REPEATS)
+  ranked = sorted(seconds, key=lambda one: min(seconds[one]))
+  for one in ranked:
+    text = f'  {names[one]}: {min(seconds[one]):.2f} s'
+    print(text, file=sys.stderr, flush=True)
+  return ranked
 
 
 def words(case: Case) -> str:

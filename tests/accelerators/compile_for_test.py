@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import compile_for
 import jax
 import jax.numpy as jnp
 import pytest
@@ -11,7 +12,6 @@ from helpers import refused
 from user_commands import refusal, run
 
 from configs import common
-from experiments import compile_for
 from experiments.accelerators import compilation, plan, report, targets
 from experiments.accelerators.programs import Program
 from fedjax_pfl.federated.client_map import map_chunks

@@ -157,7 +157,7 @@ def killed_at(number, folder):
 if __name__ == '__main__':
   from experiments import commandline
 
-  def main(overrides, words):
+  def main(words):
     folder = Path(words[0])
     number = int(words[1]) if len(words) > 1 else None
     with (
