@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import small_archives
 
-from fedjax_pfl.data.preparation.archives import ARCHIVES
+from fedjax_pfl.data.preparation.download import ARCHIVES
 
 FOLDER = Path(__file__).parents[1] / 'notebooks'
 TAG = 'parameters'

@@ -1,6 +1,7 @@
 """Make `ClientData` from arrays, or from images and index vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,9 +36,17 @@ def stack_clients(
   >>> data.x.shape, data.index.shape, data.count.tolist()
   ((1442, 8, 8, 1), (2, 5), [3, 5])
   """
-  indices = [np.asarray(rows) for rows in indices]
   _check_images(images)
-  _check_indices(indices, len(images.y))
+  indices, wrong = as_rows(indices, len(images.y))
+  if wrong or not indices:
+    raise bad_input(
+      'indices',
+      got=wrong or 'no client',
+      expected='for one client or more a vector of whole numbers: rows of the '
+      f'pool, 0 to {len(images.y) - 1}',
+      cause='a mask in the place of rows, or indices of the training set used '
+      'with the test set',
+    )
   count = np.array([len(rows) for rows in indices], np.int32)
   # At least one column: an empty gather has no first row to stand for padding.
   index = np.zeros((len(indices), max(1, count.max())), np.int32)  # [K, N]
@@ -70,15 +79,21 @@ def from_arrays(
   ((2, 5), [3, 5])
   """
   xs, ys = [np.asarray(x) for x in xs], [np.asarray(y) for y in ys]
-  _check_arrays(xs, ys)
-  ends = np.cumsum([len(y) for y in ys])
+  kinds = {(x.shape[1:], x.dtype.name) for x in xs}
+  sizes = [[len(one) if one.ndim else 0 for one in side] for side in (xs, ys)]
+  if len(kinds) != 1 or sizes[0] != sizes[1] or any(y.ndim != 1 for y in ys):
+    shapes = [[describe_array(one) for one in side[:3]] for side in (xs, ys)]
+    raise bad_input(
+      'xs, ys',
+      got=f'{len(xs)} and {len(ys)} clients, the first {shapes}',
+      expected='for one client or more an array x of images, all of one shape '
+      'and dtype, and as many labels y of shape [n]',
+      cause='one client that is not in a list: write [x], [y]; one that was '
+      'preprocessed differently; or one-hot labels',
+    )
+  ends = np.cumsum(sizes[0])
   rows = np.split(np.arange(ends[-1]), ends[:-1])
   return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
-
-
-def padding_share(data: ClientData) -> float:
-  """Return the share of padded rows: 1 - sum_k n_k / (K N)."""
-  return 1 - float(np.sum(np.asarray(data.count))) / data.index.size
 
 
 def describe(data: ClientData) -> str:
@@ -88,9 +103,10 @@ def describe(data: ClientData) -> str:
   if count.min() < count.max():
     middle = f'{np.median(count):,.0f}'
     sizes = f'{count.min():,} to {count.max():,} each, median {middle}'
+  padding = 1 - count.sum() / data.index.size  # 1 - sum_k n_k / (K N)
   return (
     f'{len(count):,} client{"s" * (len(count) > 1)}, {count.sum():,} examples, '
-    f'{sizes}; padding {100 * padding_share(data):.1f} %'
+    f'{sizes}; padding {100 * padding:.1f} %'
   )
 
 
@@ -107,22 +123,42 @@ def describe_empty_clients(train: ClientData, test: ClientData) -> str:
   )
 
 
+def as_rows(given: Iterable[Any], size: int) -> tuple[list[np.ndarray], str]:
+  """Return the rows of every client, and what is wrong with them; or ''."""
+  indices = []
+  for client, own in enumerate(given):
+    try:
+      rows = np.asarray(own)
+    except ValueError:  # lists of unlike lengths
+      rows = np.array(None)
+    indices.append(rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in 'iu'):
+      return indices, f'{describe_array(rows)} for client {client}'
+    if rows.size and not 0 <= rows.min() <= rows.max() < size:
+      return indices, f'rows from {rows.min()} to {rows.max()}'
+  return [rows.astype(np.int64) for rows in indices], ''
+
+
+def describe_array(array: np.ndarray) -> str:
+  """Return 'int64[12]'."""
+  return f'{array.dtype}{list(array.shape)}'
+
+
 def _check_images(images: Images) -> None:
   """Raise BadInput for images or labels of a wrong shape, dtype or value.
 
   Values are read in numpy arrays only: to copy those of a device takes time.
   """
   x, y = images
-  got = None
-  if len(x) != len(y) or x.ndim < 2 or y.ndim != 1:
-    got = f'images {x.shape} and labels {y.shape}'
-  elif not any(_is(x, kind) for kind in (np.integer, np.floating, np.bool_)):
-    got = f'images of dtype {x.dtype}'
-  elif not _is(y, np.integer):
-    got = f'labels of dtype {y.dtype}'
+  is_shape = len(x) == len(y) and x.ndim >= 2 and y.ndim == 1
+  is_float = jnp.issubdtype(x.dtype, np.floating)
+  is_number = is_float or x.dtype.kind in 'biu'
+  got = ''
+  if not (is_shape and is_number and jnp.issubdtype(y.dtype, np.integer)):
+    got = f'images {x.dtype}{[*x.shape]} and labels {describe_array(y)}'
   elif isinstance(y, np.ndarray) and len(y) and not 0 <= y.min() < 2**31:
     got = f'labels from {y.min()}'
-  elif isinstance(x, np.ndarray) and _is(x, np.floating) and _has_nan(x):
+  elif is_float and isinstance(x, np.ndarray) and not np.isfinite(x).all():
     got = 'values that are NaN or infinite'
   if got:
     raise bad_input(
@@ -132,50 +168,4 @@ def _check_images(images: Images) -> None:
       'whole numbers from 0',
       cause='one-hot or float labels, labels from 1 or -1 for "none", or '
       'images that were divided by 0',
-    )
-
-
-def _has_nan(x: np.ndarray) -> bool:
-  return not np.isfinite(x).all()
-
-
-def _is(array: np.ndarray, kind: type) -> bool:
-  return jnp.issubdtype(array.dtype, kind)
-
-
-def _check_indices(indices: Sequence[np.ndarray], size: int) -> None:
-  got = 'no client' if not len(indices) else None
-  for rows in indices:
-    if rows.ndim != 1 or not (_is(rows, np.integer) or not rows.size):
-      got = f'{rows.dtype}{list(rows.shape)}'
-    elif rows.size and not 0 <= rows.min() <= rows.max() < size:
-      got = f'rows from {rows.min()} to {rows.max()}'
-  if got:
-    raise bad_input(
-      'indices',
-      got=got,
-      expected='for one client or more a vector of whole numbers: rows of the '
-      f'pool, 0 to {size - 1}',
-      cause='a mask in the place of rows, or indices of the training set used '
-      'with the test set',
-    )
-
-
-def _check_arrays(xs: list[np.ndarray], ys: list[np.ndarray]) -> None:
-  arrays, kinds = [*xs, *ys], {(x.shape[1:], x.dtype.name) for x in xs}
-  got = None
-  if not arrays or any(array.ndim == 0 for array in arrays):
-    got = 'a single number' if arrays else 'no client'
-  elif [*map(len, xs)] != [*map(len, ys)]:
-    got = f'{[*map(len, xs)]} images and {[*map(len, ys)]} labels'
-  elif len(kinds) > 1 or any(y.ndim != 1 for y in ys):
-    got = f'rows of {sorted(kinds)}, labels of {ys[0].shape}'
-  if got:
-    raise bad_input(
-      'xs, ys',
-      got=got,
-      expected='for one client or more an array x of images, all of one shape '
-      'and dtype, and as many labels y of shape [n]',
-      cause='one client that is not in a list: write [x], [y]; one that was '
-      'preprocessed differently; or one-hot labels',
     )

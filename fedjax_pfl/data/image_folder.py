@@ -9,34 +9,37 @@ __, as .ipynb_checkpoints and __MACOSX do.
 """
 
 import pathlib
-from collections.abc import Callable
 from concurrent import futures
 
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.images import Dataset, Images, Shape, make_dataset
-from fedjax_pfl.data.stored_arrays import files_key, load_cached
+from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
+from fedjax_pfl.data.stored_arrays import data_root, files_key, load_cached
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
 HIDDEN = ('.', '__')  # folders that programs leave behind
 Named = list[tuple[pathlib.Path, str]]  # files and their classes
 
 
-def peek_folder(root: pathlib.Path) -> Shape:
+def is_available(where: Where) -> bool:
+  """Return whether there is a folder for training."""
+  return (data_root(where.data_dir) / 'train').is_dir()
+
+
+def peek(where: Where) -> Shape:
   """Return the shape of the first image and the number of classes."""
-  train, _, classes = _list_folder(root)
+  train, _, classes = _list_files(where)
   return Shape(_open(train[0][0]).shape, len(classes))
 
 
-def load_folder(
-  root: pathlib.Path, cache_dir: str, log_fn: Callable[[str], None]
-) -> Dataset:
+def load(where: Where) -> Dataset:
   """Return the image set; images are decoded once, then cached."""
-  train, test, classes = _list_folder(root)
+  train, test, classes = _list_files(where)
+  root = data_root(where.data_dir)
 
   def build() -> Dataset:
-    log_fn(f'Reading images from {root}; later runs take a stored copy.')
+    where.log_fn(f'Reading images from {root}; later runs take a stored copy.')
     shape = _open(train[0][0]).shape
     splits = (_read(named, classes, shape) for named in (train, test))
     return make_dataset('folder', *splits, len(classes))
@@ -45,11 +48,11 @@ def load_folder(
     key = files_key([file for file, _ in train + test], classes)
   except FileNotFoundError as error:
     got = f'with {error.filename}, a link to a file that is not there'
-    raise not_a_folder(root, got) from error
-  return load_cached('folder', key, build, cache_dir)
+    raise _refuse(root, got) from error
+  return load_cached('folder', key, build, where.cache_dir)
 
 
-def not_a_folder(root: pathlib.Path, got: str) -> BadInput:
+def _refuse(root: pathlib.Path, got: str) -> BadInput:
   """Return the exception that explains the layout."""
   return bad_input(
     'data_dir',
@@ -61,39 +64,36 @@ def not_a_folder(root: pathlib.Path, got: str) -> BadInput:
   )
 
 
-def _list_folder(root: pathlib.Path) -> tuple[Named, Named, list[str]]:
+def _list_files(where: Where) -> tuple[Named, Named, list[str]]:
   """Return the files of both splits and the classes; nothing is decoded."""
+  root = data_root(where.data_dir)
+  if not is_available(where):
+    raise _refuse(root, 'without train/')
   train = _by_class(root / 'train')
   test = _by_class(root / ('test' if (root / 'test').is_dir() else 'val'))
   for split, named in (('train', train), ('test', test)):
     if not named:
-      raise not_a_folder(root, f'no labelled images for {split}')
+      raise _refuse(root, f'no labelled images for {split}')
   classes = sorted({name for _, name in train})
   if unknown := sorted({name for _, name in test} - {*classes}):
-    raise not_a_folder(
+    raise _refuse(
       root, f'where test images have classes that train lacks: {unknown[:5]}'
     )
   return train, test, classes
 
 
-def _children(folder: pathlib.Path) -> list[pathlib.Path]:
-  return sorted(folder.iterdir()) if folder.is_dir() else []
-
-
 def _by_class(folder: pathlib.Path) -> Named:
   named = []
-  for child in _children(folder):
+  for child in sorted(folder.iterdir()) if folder.is_dir() else ():
     if not child.is_dir() or child.name.startswith(HIDDEN):
       continue
     inner = child / 'images'
-    files = _children(inner if inner.is_dir() else child)
+    files = sorted((inner if inner.is_dir() else child).iterdir())
     named += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
   return named
 
 
-def _read(
-  named: Named, classes: list[str], shape: tuple[int, int, int]
-) -> Images:
+def _read(named: Named, classes: list[str], shape: tuple[int, ...]) -> Images:
   """Return the decoded images; grey ones are repeated for 3 channels."""
 
   def read(file: pathlib.Path) -> np.ndarray:
@@ -109,8 +109,7 @@ def _read(
 
   with futures.ThreadPoolExecutor() as pool:
     x = np.stack(list(pool.map(read, [file for file, _ in named])))
-  label = {name: k for k, name in enumerate(classes)}
-  return Images(x, np.array([label[name] for _, name in named], np.int32))
+  return Images(x, np.array([classes.index(one) for _, one in named], np.int32))
 
 
 def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:

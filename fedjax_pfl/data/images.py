@@ -5,12 +5,14 @@ whole numbers. It is then called an image all the same.
 """
 
 import hashlib
+from collections.abc import Callable
 from concurrent import futures
 from typing import NamedTuple
 
 import numpy as np
 
 IMAGE = 'uint8'  # the dtype of images; transforms make inputs of them
+SPLITS = ('train', 'test')
 
 
 class Images(NamedTuple):
@@ -40,12 +42,38 @@ class Dataset(NamedTuple):
   clients: tuple[np.ndarray, np.ndarray] | None = None
 
 
+class Synthetic(NamedTuple):
+  """The settings of a synthetic image set."""
+
+  image_shape: tuple[int, int, int] = (16, 16, 1)  # (H, W, ch)
+  num_classes: int = 10
+  train_size: int = 5000
+  test_size: int = 1000
+  seed: int = 0
+
+
+class Where(NamedTuple):
+  """An image set, as the user names it; see `datasets.load_dataset`."""
+
+  name: str
+  data_dir: str = ''
+  cache_dir: str = ''
+  synthetic: Synthetic = Synthetic()
+  log_fn: Callable[[str], None] = lambda _: None
+
+
 def make_dataset(
   name: str, train: Images, test: Images, num_classes: int, note: str = ''
 ) -> Dataset:
   """Return the dataset, with the fingerprint of its arrays."""
   fingerprint = digest(*train, *test)
   return Dataset(name, train, test, num_classes, fingerprint, note)
+
+
+def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:
+  """Return the examples for training, and those for testing."""
+  y = y.astype(np.int32)
+  return [Images(x[rows], y[rows]) for rows in (~is_test, is_test)]
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -74,13 +102,11 @@ def scale_images(dataset: Dataset, side: int) -> Dataset:
   if not side or dataset.train.x.shape[1:3] == (side, side):
     return dataset
   train, test = (
-    Images(_scale(split.x, side), split.y)
+    split._replace(x=_scale(split.x, side))
     for split in (dataset.train, dataset.test)
   )
-  scaled = make_dataset(
-    dataset.name, train, test, dataset.num_classes, dataset.note
-  )
-  return scaled._replace(clients=dataset.clients)
+  fingerprint = digest(*train, *test)
+  return dataset._replace(train=train, test=test, fingerprint=fingerprint)
 
 
 def _scale(x: np.ndarray, side: int) -> np.ndarray:

@@ -15,8 +15,9 @@ these clients; the other partitions ignore them. Nothing is unpickled.
 import contextlib
 import functools
 import pathlib
+import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,80 +25,64 @@ import numpy as np
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.data.images import (
   IMAGE,
+  SPLITS,
   Dataset,
-  Images,
   Shape,
+  Where,
+  divide,
   make_dataset,
 )
 
-FIELD = 'data_dir'  # of a config: which every message is about
-IMAGES, INPUTS = 'images', 'inputs'  # one of the two holds the examples
-SPLITS = ('train', 'test')
 NUMBER = 'np.unique(names, return_inverse=True)[1]'
-refuse = functools.partial(bad_input, FIELD)
-Fits = Callable[[np.dtype, tuple[int, ...], int], bool]
+refuse = functools.partial(bad_input, 'data_dir')
 
 
-class Stored(NamedTuple):
-  """What an array has to be; words for the sentence that refuses another."""
+class Rule(NamedTuple):
+  """What an array has to be, and the words for another; P is put into {P}."""
 
-  fits: Fits  # (dtype, shape, number of examples) -> bool, from the header
-  expected: str  # {} stands for the number of examples
+  header: str  # a pattern for 'int64[12]'
+  expected: str
   cause: str
-  least: int | None = None  # of whole numbers, which 32 bits hold
-
-
-def _is_image(dtype: np.dtype, shape: tuple[int, ...], size: int) -> bool:
-  return dtype == np.uint8 and len(shape) in (3, 4) and min(shape) >= 1
-
-
-def _is_input(dtype: np.dtype, shape: tuple[int, ...], size: int) -> bool:
-  return dtype.kind in 'fiu' and len(shape) >= 2 and min(shape) >= 1
-
-
-def _is_one_each(kinds: str) -> Fits:
-  return lambda dtype, shape, size: dtype.kind in kinds and shape == (size,)
+  least: int = 0  # of whole numbers, which 32 bits hold
 
 
 RULES = {
-  IMAGES: Stored(
-    _is_image,
+  'images': Rule(
+    r'uint8\[[1-9]\d*(, [1-9]\d*){2,3}\]',
     'images uint8 [P, H, W, ch] or [P, H, W], at least one',
     'images that were divided by 255 already, pixels that were flattened, or '
     'images of unlike sizes; an input of the model goes under the name inputs',
   ),
-  INPUTS: Stored(
-    _is_input,
+  'inputs': Rule(
+    r'(float|int|uint)\d+\[[1-9]\d*(, [1-9]\d*)+\]',
     'inputs [P, ...] of floats or whole numbers, with one axis or more '
     'behind that of the examples',
     'rows of unlike lengths, which have to be padded to one; words, which '
     'have to be numbered; or one number for each example: [:, None]',
   ),
-  'labels': Stored(
-    _is_one_each('iu'),
-    'labels [{}], a whole number from 0 for each image',
+  'labels': Rule(
+    r'u?int\d+\[{P}\]',
+    'labels [{P}], a whole number from 0 for each image',
     'one-hot or float labels, names of classes: number them with '
     f'{NUMBER}; or -1 for "no label"',
-    least=0,
   ),
-  'clients': Stored(
-    _is_one_each('iu'),
-    'clients [{}], a whole number from 0 for each image',
-    f'names of clients: number them with {NUMBER}; or the clients of one '
-    'split only',
-    least=0,
-  ),
-  'split': Stored(
-    _is_one_each('U'),
-    "split [{}], the word 'train' or 'test' for each image",
+  'split': Rule(
+    r'text\[{P}\]',
+    "split [{P}], the word 'train' or 'test' for each image",
     "numbers: write np.where(is_test, 'test', 'train'); other words; or a "
     'column of pandas without .astype(str)',
   ),
-  'num_classes': Stored(
-    lambda dtype, shape, size: dtype.kind in 'iu' and shape == (),
+  'num_classes': Rule(
+    r'u?int\d+\[\]',
     'num_classes as one whole number above 0',
     'the names or the counts of the classes',
     least=1,
+  ),
+  'clients': Rule(
+    r'u?int\d+\[{P}\]',
+    'clients [{P}], a whole number from 0 for each image',
+    f'names of clients: number them with {NUMBER}; or the clients of one '
+    'split only',
   ),
 }
 
@@ -106,6 +91,7 @@ class Part(NamedTuple):
   """What one file holds, but for its images, or inputs."""
 
   file: pathlib.Path
+  key: str  # images or inputs
   shape: tuple[int, ...]  # of an example as it is used: (H, W, ch) of images
   dtype: str  # of an example as it is used: uint8, float32 or int32
   labels: np.ndarray  # [P]
@@ -113,23 +99,19 @@ class Part(NamedTuple):
   clients: np.ndarray | None  # [P]
   num_classes: int  # 0: not given
 
-  @property
-  def key(self) -> str:
-    """Return the name of the array of examples."""
-    return IMAGES if self.dtype == IMAGE else INPUTS
+  def describe(self) -> str:
+    number = self.num_classes or 'not given'
+    return f'{self.key} {self.shape} {self.dtype}, num_classes {number}'
 
 
-def find_files(place: str) -> list[pathlib.Path]:
-  """Return the file, or those of a folder by name; [] if there are none."""
-  path = expand_home(FIELD, place)
-  if path.suffix == '.npz' and path.is_file():
-    return [path]
-  return sorted(path.glob('*.npz')) if place and path.is_dir() else []
+def is_available(where: Where) -> bool:
+  """Return whether there is a file."""
+  return bool(_find_files(where.data_dir))
 
 
-def peek_npz(place: str) -> Shape:
+def peek(where: Where) -> Shape:
   """Return image shape and number of classes; images are not read."""
-  parts = _read_parts(place)
+  parts = _read_parts(where.data_dir)
   return Shape(parts[0].shape, _count_classes(parts))
 
 
@@ -138,65 +120,69 @@ def peek_dtype(place: str) -> str:
   return _read_parts(place)[0].dtype
 
 
-def load_npz(place: str) -> Dataset:
+def load(where: Where) -> Dataset:
   """Return the image set, with the client of every example if it is known."""
-  parts = _read_parts(place)
+  parts = _read_parts(where.data_dir)
   x = np.concatenate([_read_examples(part) for part in parts])
-  y = np.concatenate([part.labels for part in parts]).astype(np.int32)
+  y = np.concatenate([part.labels for part in parts])
   is_test = np.concatenate([part.is_test for part in parts])
-  train, test = (Images(x[rows], y[rows]) for rows in (~is_test, is_test))
-  dataset = make_dataset('npz', train, test, _count_classes(parts))
+  splits = divide(x, y, is_test)
+  dataset = make_dataset('npz', *splits, _count_classes(parts))
   if parts[0].clients is None:
     return dataset
-  clients = np.concatenate([part.clients for part in parts])
+  clients = np.concatenate([part.clients for part in parts]).astype(np.int64)
   return dataset._replace(clients=(clients[~is_test], clients[is_test]))
+
+
+def _find_files(place: str) -> list[pathlib.Path]:
+  """Return the file, or those of a folder by name; [] if there are none."""
+  path = expand_home('data_dir', place)
+  if path.suffix == '.npz' and path.is_file():
+    return [path]
+  return sorted(path.glob('*.npz')) if place and path.is_dir() else []
 
 
 def _read_parts(place: str) -> list[Part]:
   """Return all files, checked each and beside one another."""
-  files = find_files(place)
+  files = _find_files(place)
   if not files:
     raise refuse(
       got=place,
       expected='a .npz file, or a folder with a .npz file for each client',
       cause='a path from another folder, or --config.data_dir was left out',
     )
-  is_folder = expand_home(FIELD, place).is_dir()
+  is_folder = expand_home('data_dir', place).is_dir()
   parts = [
     _read_part(file, client if is_folder else None)
     for client, file in enumerate(files)
   ]
   for part in parts:
-    if _kind(part) != _kind(parts[0]):
+    if part.describe() != parts[0].describe():
       raise refuse(
-        got=f'{part.file} with {_kind(part)}',
-        expected=f'those of {files[0].name}: {_kind(parts[0])}',
+        got=f'{part.file} with {part.describe()}',
+        expected=f'those of {files[0].name}: {parts[0].describe()}',
         cause='files of different sets, or images of unlike sizes',
       )
   return parts
 
 
-def _kind(part: Part) -> str:
-  number = part.num_classes or 'not given'
-  return f'{part.key} {part.shape} {part.dtype}, num_classes {number}'
-
-
 def _read_part(file: pathlib.Path, client: int | None) -> Part:
   """Return what a file holds; `client` is its number in a folder, or None."""
   with _opened(file) as arrays:
-    key = INPUTS if INPUTS in arrays.files else IMAGES
+    key = 'inputs' if 'inputs' in arrays.files else 'images'
     _check_names(file, arrays.files, key, client)
     headers = {name: _read_header(arrays, name) for name in arrays.files}
     dtype, (size, *shape) = headers[key][0], headers[key][1] or (0,)
     for name, header in headers.items():
-      if not RULES[name].fits(*header, size):
-        raise _broken(file, name, _describe(*header), size)
+      found = _describe(*header)
+      if not re.fullmatch(RULES[name].header.replace('{P}', f'{size}'), found):
+        raise _broken(file, name, found, size)
     rest = {name: arrays[name] for name in arrays.files if name != key}
   for name, array in rest.items():
-    least = RULES[name].least
-    if least is None and not np.isin(array, SPLITS).all():
-      raise _broken(file, name, _describe(array.dtype, array.shape), size)
-    if least is not None and not least <= array.min() <= array.max() < 2**31:
+    if name == 'split':
+      if not np.isin(array, SPLITS).all():
+        raise _broken(file, name, _describe(array.dtype, array.shape), size)
+    elif not RULES[name].least <= array.min() <= array.max() < 2**31:
       raise _broken(file, name, f'from {array.min()} to {array.max()}', size)
   labels = rest['labels'].astype(np.int64)
   num_classes = int(rest.get('num_classes', 0))
@@ -206,22 +192,20 @@ def _read_part(file: pathlib.Path, client: int | None) -> Part:
       expected=f'labels below num_classes, {num_classes}',
       cause='labels from 1 instead of 0, or num_classes of another set',
     )
-  if key == INPUTS:
-    used = 'float32' if dtype.kind == 'f' else 'int32'
-  else:
+  used = 'float32' if dtype.kind == 'f' else 'int32'
+  if key == 'images':
     used, shape = IMAGE, [*shape, 1][:3]
   clients = rest.get('clients') if client is None else np.full(size, client)
   is_test = rest.get('split', np.full(size, 'train')) == 'test'
-  if clients is not None:
-    clients = clients.astype(np.int64)
-  return Part(file, (*shape,), used, labels, is_test, clients, num_classes)
+  return Part(file, key, (*shape,), used, labels, is_test, clients, num_classes)
 
 
 def _broken(file: pathlib.Path, name: str, got: str, size: int) -> BadInput:
   """Return the exception for an array that breaks its rule."""
-  _, expected, cause, _ = RULES[name]
   return refuse(
-    got=f'{file} with {name} {got}', expected=expected.format(size), cause=cause
+    got=f'{file} with {name} {got}',
+    expected=RULES[name].expected.replace('{P}', f'{size}'),
+    cause=RULES[name].cause,
   )
 
 
@@ -273,23 +257,25 @@ def _read_examples(part: Part) -> np.ndarray:
 
 def _describe(dtype: np.dtype, shape: Sequence[int]) -> str:
   """Return 'int64[12]', or 'text[12]' of words of any length."""
-  return f'{"text" if dtype.kind in "US" else dtype.name}{list(shape)}'
+  return f'{"text" if dtype.kind == "U" else dtype.name}{list(shape)}'
 
 
 def _check_names(
   file: pathlib.Path, names: Sequence[str], key: str, client: int | None
 ) -> None:
-  required = (key, 'labels')
-  optional = ('split', 'num_classes', 'clients')[: 3 if client is None else 2]
+  """Refuse a file that lacks an array, or has an unknown one."""
+  required, optional = [key, 'labels'], ['split', 'num_classes']
+  if client is None:
+    optional.append('clients')
+  known = required + optional
   wrong = [f'no {name}' for name in required if name not in names]
-  known = {*required, *optional}
   wrong += [f'an unknown {name}' for name in names if name not in known]
   if wrong:
     raise refuse(
       got=f'{file} with {wrong[0]}',
       expected=f'arrays {", ".join(required)}, and optionally '
       f'{", ".join(optional)}',
-      choices=dict.fromkeys((*required, *optional, INPUTS)),
+      choices=dict.fromkeys([*known, 'inputs']),
       cause='arrays of other names (np.savez(file, images=x, labels=y)), both '
       '`images` and `inputs`, or `clients` in a folder, where every file is a '
       'client',

@@ -4,10 +4,11 @@ A partition is two lists of index vectors, one vector a client: for training
 and for testing. They index the two splits of an image set; with test_partition
 'split', both index the training set.
 
-Each file of `partitions/` is a method of division; to add one, write a record
+Each file of `partitions/` is a method of division; to add one, write a function
 like theirs and name it in `PARTITIONS`.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,32 +17,31 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.rules import Rule, interval, one_of
 from fedjax_pfl.data.images import digest
-from fedjax_pfl.data.partitions import Indices, Rng, Sizes
-from fedjax_pfl.data.partitions.classes import Classes
-from fedjax_pfl.data.partitions.dirichlet import Dirichlet
-from fedjax_pfl.data.partitions.dirichlet_capped import DirichletCapped
-from fedjax_pfl.data.partitions.iid import Iid, iid
-from fedjax_pfl.data.partitions.natural import Natural, Owners, check_owners
-from fedjax_pfl.data.partitions.own import Divide, Own
-from fedjax_pfl.data.partitions.semantic import Semantic
+from fedjax_pfl.data.partitions import Indices, Owners, Rng, Sizes
+from fedjax_pfl.data.partitions.classes import classes
+from fedjax_pfl.data.partitions.dirichlet import dirichlet, dirichlet_capped
+from fedjax_pfl.data.partitions.iid import deal_equally, iid
+from fedjax_pfl.data.partitions.natural import natural
+from fedjax_pfl.data.partitions.own import Divide, own
+from fedjax_pfl.data.partitions.semantic import semantic
 from fedjax_pfl.data.partitions.shards import (
-  Pathological,
-  Shards,
+  deal_at_random,
+  pathological,
   shard_assignment,
   shards,
 )
-from fedjax_pfl.data.partitions.unbalanced import Unbalanced
+from fedjax_pfl.data.partitions.unbalanced import unbalanced
 
 PARTITIONS = {
-  'shards': Shards,
-  'iid': Iid,
-  'dirichlet': Dirichlet,
-  'unbalanced': Unbalanced,
-  'classes': Classes,
-  'dirichlet_capped': DirichletCapped,
-  'pathological': Pathological,
-  'semantic': Semantic,
-  'natural': Natural,
+  'shards': shards,
+  'iid': iid,
+  'dirichlet': dirichlet,
+  'unbalanced': unbalanced,
+  'classes': classes,
+  'dirichlet_capped': dirichlet_capped,
+  'pathological': pathological,
+  'semantic': semantic,
+  'natural': natural,
 }
 TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split')
 TESTS = one_of(TEST_PARTITIONS, 'a way to divide the tests')
@@ -107,47 +107,39 @@ def partition(
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
   """
-  kind = _fill(name, settings)
+  kind = _find(name, settings)
   TESTS.check('test_partition', test_partition)
-  labels = np.asarray(train_labels), np.asarray(test_labels)
-  for field, value in {
-    'num_clients': num_clients,
-    'num_classes': num_classes,
-    'seed': seed,
-  }.items():
-    WHOLE.check(field, value)
-  _check_labels(labels, num_classes, test_partition)
-  dealt = labels
-  if name == 'natural':
-    dealt = check_owners(clients, num_clients, test_partition)
+  train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
+  WHOLE.check('num_clients', num_clients)
+  WHOLE.check('num_classes', num_classes)
+  WHOLE.check('seed', seed)
+  _check_labels(train_labels, test_labels, num_classes, test_partition)
   if (name, test_partition) != ('natural', 'same'):
-    _check_clients(num_clients, *map(len, labels), test_partition)
+    sizes = len(train_labels), len(test_labels)
+    _check_clients(num_clients, *sizes, test_partition)
   for_clients, for_train, for_test, for_test_classes = (
     np.random.default_rng(child)
     for child in np.random.SeedSequence(seed).spawn(4)
   )
-  class_counts = np.bincount(labels[0], minlength=num_classes)
-  plan = kind.draw(Sizes(num_clients, class_counts, seed), for_clients)
-  if hasattr(kind, 'replay'):
-    train = kind.replay(plan, labels[0])
-  else:
-    train = kind.deal(plan, dealt[0], for_train)
-  if callable(name):
-    _check_not_empty(train)
+  class_counts = np.bincount(train_labels, minlength=num_classes)
+  deal_train, deal_test = kind(
+    Sizes(num_clients, class_counts, seed, clients, test_partition), for_clients
+  )
+  train = deal_train(train_labels, for_train)
   if test_partition == 'split':
     return split(train, test_fraction, for_test)
   if test_partition == 'same':
-    test = kind.deal(plan, dealt[1], for_test)
+    test = deal_test(test_labels, for_test)
   elif test_partition == 'independent':
     among = num_clients, test_shards_per_client, num_classes
     assignment = shard_assignment(
       for_test_classes, *among, field='test_shards_per_client'
     )
-    test = shards(labels[1], assignment, for_test)
+    test = deal_at_random(test_labels, assignment, for_test)
   elif test_partition == 'whole':
-    test = [np.arange(len(labels[1]))] * num_clients
+    test = [np.arange(len(test_labels))] * num_clients
   else:
-    test = iid(labels[1], num_clients, for_test)
+    test = deal_equally(len(test_labels), num_clients, for_test)
   return train, test
 
 
@@ -170,10 +162,15 @@ def fingerprint(indices: Sequence[np.ndarray]) -> str:
   return digest(counts, np.concatenate([*indices]).astype('<i8'))
 
 
-def _fill(name: str | Divide, settings: Mapping[str, Any]):
-  """Return the record of the partition of this name with these settings."""
+def settings_of(name: str) -> tuple[str, ...]:
+  """Return the settings of a partition, fields of a config."""
+  return tuple(PARTITIONS[name].__kwdefaults__ or ())
+
+
+def _find(name: str | Divide, settings: Mapping[str, Any]):
+  """Return the partition of this name with these settings."""
   if callable(name):
-    return Own(name)
+    return functools.partial(own, function=name)
   check_known(
     'partition',
     [name],
@@ -181,27 +178,14 @@ def _fill(name: str | Divide, settings: Mapping[str, Any]):
     choices=PARTITIONS,
     cause='a misspelt name',
   )
-  kind = PARTITIONS[name]
   check_known(
     'partition',
     settings,
     expected=f'a setting of the partition {name}',
-    choices=kind._fields,
+    choices=settings_of(name),
     cause='a setting of another partition',
   )
-  return kind(**settings)
-
-
-def _check_not_empty(indices: Indices) -> None:
-  """Refuse a client without training examples, of a user's own function."""
-  sizes = [len(rows) for rows in indices]
-  if 0 in sizes:
-    raise bad_input(
-      'partition',
-      got=f'client {sizes.index(0)} without a training example',
-      expected='one or more for each client',
-      cause='shares that were rounded to 0, or clients that were left out',
-    )
+  return functools.partial(PARTITIONS[name], **settings)
 
 
 def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
@@ -216,25 +200,19 @@ def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
 
 
 def _check_labels(
-  labels: tuple[np.ndarray, np.ndarray], num_classes: int, test_partition: str
+  train: np.ndarray, test: np.ndarray, num_classes: int, test_partition: str
 ) -> None:
-  for name, own in zip(('train_labels', 'test_labels'), labels, strict=True):
-    if own.ndim != 1 or (own.size and own.dtype.kind not in 'biu'):
+  for name, labels, least in (('train', train, 1), ('test', test, 0)):
+    is_vector = labels.ndim == 1 and len(labels) >= least
+    if not is_vector or (labels.size and labels.dtype.kind not in 'biu'):
       raise bad_input(
-        name,
-        got=f'{own.dtype}{list(own.shape)}',
+        f'{name}_labels',
+        got=f'{labels.dtype}{list(labels.shape)}',
         expected='a vector [P] of whole numbers, the class of each example',
         cause='one-hot labels (labels.argmax(1)), floats (labels.astype(int)), '
-        'or words (np.unique(words, return_inverse=True)[1])',
+        'words (np.unique(words, return_inverse=True)[1]), or no example',
       )
-  if not len(labels[0]):
-    raise bad_input(
-      'train_labels',
-      got='no labels',
-      expected='one or more, each the class of an example',
-      cause='an empty file, or a choice of rows that none fulfils',
-    )
-  if not len(labels[1]) and test_partition != 'split':
+  if not len(test) and test_partition != 'split':
     raise bad_input(
       'test_partition',
       got=test_partition,
@@ -243,12 +221,12 @@ def _check_labels(
       choices=['test_partition=split'],
       cause='own arrays without `split`, or without the word test in it',
     )
-  low = min(own.min() for own in labels if len(own))
-  high = max(own.max() for own in labels if len(own))
-  if low < 0 or high >= num_classes:
+  labels = np.concatenate([train, test]) if len(test) else train
+  if labels.min() < 0 or labels.max() >= num_classes:
     raise bad_input(
       'num_classes',
       got=num_classes,
-      expected=f'more than the largest label; labels go from {low} to {high}',
+      expected='more than the largest label; labels go from '
+      f'{labels.min()} to {labels.max()}',
       cause='the number of classes of another data set',
     )

@@ -1,7 +1,6 @@
-"""Image sets as .npy files: the cache, and what experiments/prepare.py wrote.
+"""Image sets as .npy files: prepared ones, and the cache of decoded images.
 
   <cache>/<name>-<key>-v1/         decoded once, so that later starts need not
-  <data_dir>/<name>/arrays-v1/     prepared: the download as arrays
 
 An entry is one folder of .npy files and a meta.json, written to a temporary
 folder and moved, so that it is complete or absent; it is mapped into memory.
@@ -14,7 +13,6 @@ import hashlib
 import json
 import os
 import pathlib
-import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -22,11 +20,16 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from fedjax_pfl.core.atomic_files import cache_root
-from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
-from fedjax_pfl.data.images import Dataset, Images
+from fedjax_pfl.core.errors import expand_home
+from fedjax_pfl.data.images import SPLITS, Dataset, Images
 
 FORMAT = 'v1'  # part of the entry's name; to be raised with another layout
-SPLITS = ('train', 'test')
+
+
+def data_root(data_dir: str = '') -> pathlib.Path:
+  """Return the argument, or else the default place of image sets."""
+  default = os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets'
+  return expand_home('data_dir', data_dir or default)
 
 
 def load_cached(
@@ -36,7 +39,7 @@ def load_cached(
 
   The key must identify what build_fn returns.
   """
-  entry = f'{name.replace("/", "_")}-{key}-{FORMAT}'
+  entry = f'{name}-{key}-{FORMAT}'
   # A damaged file may raise anything; the entry is then built again.
   with contextlib.suppress(Exception):
     return read_entry(cache_root(cache_dir) / entry)
@@ -49,16 +52,19 @@ def load_cached(
 def read_entry(folder: pathlib.Path) -> Dataset:
   """Return the arrays of an entry, mapped into memory, not copied."""
   meta = json.loads((folder / 'meta.json').read_text())
-  x_train, y_train, x_test, y_test = (
-    np.load(folder / f'{split}_{part}.npy', mmap_mode='r', allow_pickle=False)
-    for split in SPLITS
-    for part in 'xy'
-  )
-  splits = Images(x_train, y_train), Images(x_test, y_test)
-  for images, shape in zip(splits, meta.pop('shapes'), strict=True):
+  for split, shape in zip(SPLITS, meta.pop('shapes'), strict=True):
+    images = Images(
+      *(
+        np.load(
+          folder / f'{split}_{part}.npy', mmap_mode='r', allow_pickle=False
+        )
+        for part in Images._fields
+      )
+    )
     if list(images.x.shape) != shape or len(images.y) != shape[0]:
       raise ValueError('the arrays are not those that meta.json describes')
-  return Dataset(train=splits[0], test=splits[1], **meta)
+    meta[split] = images
+  return Dataset(**meta)
 
 
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
@@ -93,45 +99,3 @@ def files_key(
     lines.append(f'{file};{stat.st_size};{stat.st_mtime_ns}\n')
   lines += [f'{name}\n' for name in classes]
   return hashlib.sha256(''.join(lines).encode()).hexdigest()[:12]
-
-
-def data_root(data_dir: str = '') -> pathlib.Path:
-  """Return the argument, or else the default place of image sets."""
-  default = os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets'
-  return expand_home('data_dir', data_dir or default)
-
-
-def prepared_folder(name: str, root: pathlib.Path) -> pathlib.Path:
-  """Return where the prepared arrays of a set are, or would be."""
-  return root / name / f'arrays-{FORMAT}'
-
-
-def read_prepared(name: str, root: pathlib.Path) -> Dataset:
-  """Return the image set; raise BadInput if its files are damaged."""
-  folder = prepared_folder(name, root)
-  try:
-    return read_entry(folder)
-  except Exception as error:  # numpy, json and the disk raise a dozen kinds
-    raise bad_input(
-      'dataset',
-      got=f'{name}, and while reading {folder}: {error}',
-      expected='the arrays that experiments/prepare.py wrote',
-      cause='an interrupted copy: delete the folder and prepare the set again',
-    ) from error
-
-
-def not_prepared(
-  name: str, root: pathlib.Path, choices: Iterable[str]
-) -> BadInput:
-  """Return the exception with the folder and the command to prepare it."""
-  place = shlex.quote(str(root))
-  return bad_input(
-    'dataset',
-    got=f'{name}, which {root / name} does not hold',
-    expected=f'the arrays of experiments/prepare.py in {root / name}, or a '
-    'version that tfds prepared there in array_record format',
-    choices=choices,
-    cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir=...) '
-    'or that were never prepared. Where there is a network, run: '
-    f'python experiments/prepare.py {name} --data_dir={place}',
-  )

@@ -9,7 +9,6 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import (
-  PARTITIONS,
   Dataset,
   Images,
   describe,
@@ -23,6 +22,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import digest
+from fedjax_pfl.data.partition import settings_of
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_checks import (
   check_batches,
@@ -148,7 +148,7 @@ def divide(settings: Settings, dataset: Dataset) -> Division:
   if is_code(kind):
     kind = _function_of(kind)
   else:
-    names = PARTITIONS[kind]._fields
+    names = settings_of(kind)
   train, test = partition(
     kind,
     dataset.train.y,

@@ -13,17 +13,17 @@ from fedjax_pfl.core.atomic_files import cache_root
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import NAMES, is_available, load_dataset, peek
 from fedjax_pfl.data.images import Images, make_dataset
+from fedjax_pfl.data.prepared import folder_of
 from fedjax_pfl.data.stored_arrays import (
   data_root,
   files_key,
   load_cached,
-  prepared_folder,
   write_entry,
 )
 from fedjax_pfl.data.transforms import RECIPES
 
 
-def small_set(name='cifar10', shape=(32, 32, 3), num_classes=10):
+def small_set(shape=(32, 32, 3), num_classes=10):
   rng = np.random.default_rng(0)
   splits = (
     Images(
@@ -32,13 +32,13 @@ def small_set(name='cifar10', shape=(32, 32, 3), num_classes=10):
     )
     for size in (30, 12)
   )
-  return make_dataset(name, *splits, num_classes)
+  return make_dataset('cifar10', *splits, num_classes)
 
 
-def store(root, name='cifar10', **changes):
+def store(root, **changes):
   """Write a small set to where prepare.py has its arrays."""
   dataset = small_set(**changes)
-  write_entry(prepared_folder(name, root), dataset)
+  write_entry(folder_of('cifar10', root), dataset)
   return dataset
 
 
@@ -82,8 +82,7 @@ def test_prepared_arrays_are_read_without_a_heavy_import(tmp_path):
     'import sys\n'
     'from fedjax_pfl.data import load_dataset\n'
     f'dataset = load_dataset("cifar10", data_dir={str(tmp_path)!r})\n'
-    'heavy = {"tensorflow", "tensorflow_datasets", "sklearn", "PIL"}\n'
-    'print(dataset.fingerprint, sorted(heavy & sys.modules.keys()))\n'
+    'print(dataset.fingerprint, sorted({"sklearn", "PIL"} & {*sys.modules}))\n'
   )
   done = subprocess.run(
     [sys.executable, '-c', program],
@@ -132,12 +131,18 @@ def test_another_set_under_this_name_sentence(tmp_path, changes, words):
   )
 
 
-def test_default_folder(tmp_path, monkeypatch):
-  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
-  assert data_root() == tmp_path
-  assert data_root('/other').as_posix() == '/other'
+def test_default_folders_of_data_and_of_the_cache(monkeypatch):
+  monkeypatch.setenv('TFDS_DATA_DIR', '/data')
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', '/two')
+  monkeypatch.setenv('XDG_CACHE_HOME', '/three')
+  assert [str(data_root('/one')), str(data_root())] == ['/one', '/data']
+  assert [str(cache_root('/one')), str(cache_root())] == ['/one', '/two']
   monkeypatch.delenv('TFDS_DATA_DIR')
+  monkeypatch.delenv('FEDJAX_PFL_CACHE')
   assert data_root().name == 'tensorflow_datasets'
+  assert str(cache_root()) == '/three/fedjax_pfl'
+  monkeypatch.delenv('XDG_CACHE_HOME')
+  assert cache_root().parts[-2:] == ('.cache', 'fedjax_pfl')
 
 
 # ---- the cache of decoded images
@@ -148,18 +153,18 @@ def must_not_build():
 
 
 def test_the_second_start_reads_the_cache(tmp_path):
-  first = load_cached('a/b', 'key', small_set, str(tmp_path))
-  again = load_cached('a/b', 'key', must_not_build, str(tmp_path))
+  first = load_cached('a', 'key', small_set, str(tmp_path))
+  again = load_cached('a', 'key', must_not_build, str(tmp_path))
   assert_same(again, first)
   with pytest.raises(AssertionError):
-    load_cached('a/b', 'other key', must_not_build, str(tmp_path))
+    load_cached('a', 'other key', must_not_build, str(tmp_path))
   assert not list(tmp_path.glob('.half*'))
 
 
 @pytest.mark.parametrize('name', ['train_x', 'test_y', 'meta'])
 @pytest.mark.parametrize('damage', ['short', 'empty', 'gone', 'other'])
 def test_damaged_entry_is_built_again(tmp_path, name, damage):
-  want = load_cached('a/b', 'key', small_set, str(tmp_path))
+  want = load_cached('a', 'key', small_set, str(tmp_path))
   file = next(tmp_path.glob(f'*/{name}.*'))
   content = file.read_bytes()
   file.unlink()
@@ -167,25 +172,14 @@ def test_damaged_entry_is_built_again(tmp_path, name, damage):
     np.save(file.with_suffix('.npy'), np.zeros(7, np.int32))
   elif damage != 'gone':
     file.write_bytes(content[: len(content) // 2 if damage == 'short' else 0])
-  assert_same(load_cached('a/b', 'key', small_set, str(tmp_path)), want)
-  assert_same(load_cached('a/b', 'key', must_not_build, str(tmp_path)), want)
+  assert_same(load_cached('a', 'key', small_set, str(tmp_path)), want)
+  assert_same(load_cached('a', 'key', must_not_build, str(tmp_path)), want)
 
 
 def test_an_unwritable_cache_is_ignored(tmp_path):
   blocked = tmp_path / 'file'
   blocked.write_text('not a folder')
-  assert_same(load_cached('a/b', 'key', small_set, str(blocked)), small_set())
-
-
-def test_where_the_cache_is(monkeypatch):
-  monkeypatch.setenv('FEDJAX_PFL_CACHE', '/two')
-  monkeypatch.setenv('XDG_CACHE_HOME', '/three')
-  assert str(cache_root('/one')) == '/one'
-  assert str(cache_root()) == '/two'
-  monkeypatch.delenv('FEDJAX_PFL_CACHE')
-  assert str(cache_root()) == '/three/fedjax_pfl'
-  monkeypatch.delenv('XDG_CACHE_HOME')
-  assert cache_root().parts[-2:] == ('.cache', 'fedjax_pfl')
+  assert_same(load_cached('a', 'key', small_set, str(blocked)), small_set())
 
 
 def test_the_key_sees_every_change_of_the_files(tmp_path):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from PIL import Image, PngImagePlugin
+from PIL import Image
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data import load_dataset, peek
@@ -88,28 +88,11 @@ def test_folders_that_are_no_classes(tmp_path, name):
   assert found.fingerprint == want.fingerprint and found.num_classes == 2
 
 
-def flip(file, place):
-  content = bytearray(file.read_bytes())
-  content[place] ^= 0xFF
-  file.write_bytes(content)
-
-
-def spoil_chunk(root):  # SyntaxError
-  save(root / 'train' / 'dog' / '1.png', picture(0, (8, 8, 3)))
-  flip(root / 'train' / 'dog' / '1.png', 36)
-
-
-def spoil_text(root):  # ValueError
-  text = PngImagePlugin.PngInfo()
-  text.add_text('key', 'a' * 2**21, zip=True)
-  file = root / 'train' / 'dog' / '1.png'
-  Image.fromarray(picture(0)).save(file, pnginfo=text)
-
-
-def spoil_width(root):  # DecompressionBombError
-  file = root / 'train' / 'dog' / '1.bmp'
-  Image.fromarray(picture(0)).save(file)
-  flip(file, 21)
+def spoil_chunk(root):  # Pillow raises a SyntaxError
+  save(root / DOG, picture(0, (8, 8, 3)))
+  content = bytearray((root / DOG).read_bytes())
+  content[36] ^= 0xFF
+  (root / DOG).write_bytes(content)
 
 
 def spoil_split(root):
@@ -133,8 +116,6 @@ DEEP = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
       '1.png, which does not decode',
     ),
     (spoil_chunk, '1.png, which does not decode: broken PNG'),
-    (spoil_text, '1.png, which does not decode: Decompressed data too large'),
-    (spoil_width, '1.bmp, which does not decode: .* exceeds limit'),
     (
       lambda root: (root / 'train/dog/3.png').symlink_to(root / 'moved.png'),
       '3.png, a link to a file that is not there',

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import (
-  is_available,
-  load_dataset,
-  peek,
-  peek_dtype,
-)
+from fedjax_pfl.data import is_available, load_dataset, peek, peek_dtype
 from fedjax_pfl.data.images import digest
 
 P = 12
@@ -17,12 +12,20 @@ X = np.random.default_rng(0).integers(0, 256, (P, 4, 5, 3), np.uint8)
 Y = np.arange(P) % 3
 CLIENTS = np.arange(P) % 4
 SPLIT = np.where(np.arange(P) < 8, 'train', 'test')
-ARRAYS = {'images': X, 'labels': Y}
+SENSOR = np.random.default_rng(0).normal(size=(P, 7, 2))
+TOKENS = np.arange(P * 5).reshape(P, 5)
+WORDS = np.array(['ann', 'bob', 'cid'])
 
 
 def store(path, **arrays):
-  np.savez(path, **arrays)
+  """Write X, Y and other arrays; one that is None is left out."""
+  arrays = {'images': X, 'labels': Y, **arrays}
+  np.savez(path, **{name: a for name, a in arrays.items() if a is not None})
   return str(path)
+
+
+def load(place):
+  return load_dataset('npz', data_dir=place)
 
 
 @pytest.fixture
@@ -31,14 +34,13 @@ def file(tmp_path):
 
 
 def test_a_file_with_clients_and_a_split(file):
-  place = store(file, **ARRAYS, split=SPLIT, clients=CLIENTS)
-  dataset = load_dataset('npz', data_dir=place)
+  place = store(file, split=SPLIT, clients=CLIENTS)
+  dataset = load(place)
   is_test = SPLIT == 'test'
-  for images, own in ((dataset.train, ~is_test), (dataset.test, is_test)):
-    np.testing.assert_array_equal(images.x, X[own])
-    np.testing.assert_array_equal(images.y, Y[own])
-  for owners, own in zip(dataset.clients, (~is_test, is_test), strict=True):
-    np.testing.assert_array_equal(owners, CLIENTS[own])
+  for k, own in enumerate((~is_test, is_test)):
+    np.testing.assert_array_equal(dataset[1 + k].x, X[own])
+    np.testing.assert_array_equal(dataset[1 + k].y, Y[own])
+    np.testing.assert_array_equal(dataset.clients[k], CLIENTS[own])
   assert (dataset.num_classes, dataset.name) == (3, 'npz')
   assert dataset.fingerprint == digest(*dataset.train, *dataset.test)
   assert peek('npz', place) == ((4, 5, 3), 3)
@@ -48,7 +50,7 @@ def test_a_file_with_clients_and_a_split(file):
 def test_the_least_that_a_file_holds(file):
   """Grey images of small integers, compressed; no split and no clients."""
   np.savez_compressed(file, images=X[..., 0], labels=Y.astype(np.uint8))
-  dataset = load_dataset('npz', data_dir=str(file))
+  dataset = load(str(file))
   assert dataset.train.x.shape == (P, 4, 5, 1)
   assert dataset.train.y.dtype == np.int32
   assert dataset.test.x.shape == (0, 4, 5, 1) and len(dataset.test.y) == 0
@@ -59,10 +61,9 @@ def test_the_least_that_a_file_holds(file):
 
 def test_a_folder_has_a_client_in_every_file_by_name(tmp_path):
   for name, rows in (('b', slice(4, 12)), ('a', slice(4))):
-    store(
-      tmp_path / f'{name}.npz', images=X[rows], labels=Y[rows], num_classes=9
-    )
-  dataset = load_dataset('npz', data_dir=str(tmp_path))
+    file = tmp_path / f'{name}.npz'
+    store(file, images=X[rows], labels=Y[rows], num_classes=9)
+  dataset = load(str(tmp_path))
   np.testing.assert_array_equal(dataset.train.x, X)
   np.testing.assert_array_equal(dataset.clients[0], [0] * 4 + [1] * 8)
   assert peek('npz', str(tmp_path)) == ((4, 5, 3), 9)
@@ -72,84 +73,85 @@ def test_a_folder_has_a_client_in_every_file_by_name(tmp_path):
 def test_images_are_not_read_to_know_their_shape(file):
   """The bytes of the images are destroyed, the header is not."""
   x = np.random.default_rng(0).integers(0, 256, (P, 90, 90, 3), np.uint8)
-  place = store(file, images=x, labels=Y)
+  place = store(file, images=x)
   content, own = file.read_bytes(), x.tobytes()
   assert own in content
   file.write_bytes(content.replace(own, bytes(len(own))))
   assert peek('npz', place) == ((90, 90, 3), 3)
-  assert 'which cannot be read: Bad CRC' in refused(load_dataset_of, place)
-
-
-def load_dataset_of(place):
-  return load_dataset('npz', data_dir=place)
-
-
-OBJECTS = np.array([X[0], 'x'], object)
-SENSOR = np.random.default_rng(0).normal(size=(P, 7, 2))
-TOKENS = np.arange(P * 5).reshape(P, 5)
-WORDS = np.array(['ann', 'bob', 'cid'])
-INPUTS = {'images': None}  # in their place
-REFUSED = [
-  ({'labels': None}, 'with no labels'),
-  ({'images': None}, 'with no images'),
-  ({'weights': Y}, 'with an unknown weights'),
-  ({'images': OBJECTS}, 'images object[2]'),
-  ({'labels': Y.astype(object)}, 'labels object[12]'),
-  ({'images': X / 255}, 'images float64[12, 4, 5, 3]'),
-  ({'images': X.reshape(P, -1)}, 'images uint8[12, 60]'),
-  ({'images': X[:0]}, 'images uint8[0, 4, 5, 3]'),
-  ({'labels': Y[1:]}, 'labels int64[11]'),
-  ({'labels': WORDS[Y]}, 'labels text[12]'),
-  ({'clients': WORDS.astype(object)[Y]}, 'clients object[12]'),
-  ({'labels': np.eye(3, dtype=int)[Y]}, 'labels int64[12, 3]'),
-  ({'labels': Y / 1.0}, 'labels float64[12]'),
-  ({'labels': Y - 1}, 'labels from -1 to 1'),
-  ({'labels': Y + 2**40}, 'expected labels [12]'),
-  ({'labels': Y + 1}, 'training example of class 0'),
-  ({'labels': Y * 2}, 'training example of class 1'),
-  ({'split': np.where(Y == 2, 'test', 'train')}, 'example of class 2'),
-  ({'split': np.full(P, 'test')}, 'of class 0'),
-  ({'num_classes': 2}, 'labels up to 2'),
-  ({'num_classes': 0}, 'num_classes from 0 to 0'),
-  ({'num_classes': np.array(['a', 'b'])}, 'num_classes text[2]'),
-  ({'split': Y}, 'split int64[12]'),
-  ({'split': np.full(P, 'val')}, "the word 'train' or"),
-  ({'split': SPLIT[1:]}, 'split [12]'),
-  ({'clients': CLIENTS[1:]}, 'clients int64[11]'),
-  ({'clients': CLIENTS - 1}, 'clients from -1 to 2'),
-  ({'clients': CLIENTS.astype(str)}, 'np.unique(names'),
-  ({'inputs': TOKENS}, 'with an unknown images'),
-  ({**INPUTS, 'inputs': np.array([[0], 'x'] * 6, object)}, 'inputs object[12]'),
-  ({**INPUTS, 'inputs': np.array([['a', 'b']] * P)}, 'inputs text[12, 2]'),
-  ({**INPUTS, 'inputs': SENSOR[:, 0, 0]}, 'inputs float64[12]'),
-  ({**INPUTS, 'inputs': SENSOR[:, :0]}, 'inputs float64[12, 0, 2]'),
-  ({**INPUTS, 'inputs': SENSOR > 0}, 'inputs bool[12, 7, 2]'),
-  ({**INPUTS, 'inputs': SENSOR[1:]}, 'expected labels [11]'),
-]
-
-
-@pytest.mark.parametrize(('changes', 'words'), REFUSED)
-def test_sentences(file, changes, words):
-  arrays = {**ARRAYS, **changes}
-  arrays = {name: a for name, a in arrays.items() if a is not None}
-  place = store(file, **arrays)
-  message = refused(peek, 'npz', place)
-  assert message.startswith('data_dir: got ') and str(file) in message
-  assert words in message.replace("\\'", "'")
-  assert refused(load_dataset_of, place) == message
+  assert 'which cannot be read: Bad CRC' in refused(load, place)
 
 
 @pytest.mark.parametrize(
-  ('inputs', 'words'),
+  ('inputs', 'dtype'),
   [
-    (np.where(SENSOR > 2, np.nan, SENSOR), 'of them NaN, infinite'),
-    (SENSOR * 1e300, 'of them NaN, infinite or too large'),
-    (TOKENS * 2**40, 'whole numbers that 32 bits hold'),
+    (SENSOR, 'float32'),
+    (SENSOR.astype(np.float16)[:, 0], 'float32'),
+    (TOKENS.astype(np.uint8), 'int32'),  # bytes are no pixels here
+    (TOKENS[:, None, :, None] - 9, 'int32'),
   ],
 )
-def test_sentences_for_values_of_inputs(file, inputs, words):
-  place = store(file, inputs=inputs, labels=Y)
-  assert words in refused(load_dataset_of, place)
+def test_inputs_keep_shape_and_values(file, inputs, dtype):
+  place = store(file, images=None, inputs=inputs, split=SPLIT)
+  dataset = load(place)
+  x = np.concatenate([dataset.train.x, dataset.test.x])
+  assert x.dtype == dtype and len(dataset.train.x) == 8
+  np.testing.assert_array_equal(x, inputs.astype(dtype))
+  assert peek('npz', place) == (inputs.shape[1:], 3)
+  assert peek_dtype('npz', place) == dtype
+
+
+# (array, its value, words): an input stands in the place of images.
+REFUSED = [
+  ('labels', None, 'with no labels'),
+  ('images', None, 'with no images'),
+  ('weights', Y, 'with an unknown weights'),
+  ('images', np.array([X[0], 'x'], object), 'images object[2]'),
+  ('images', X / 255, 'images float64[12, 4, 5, 3]'),
+  ('images', X.reshape(P, -1), 'images uint8[12, 60]'),
+  ('images', X[:0], 'images uint8[0, 4, 5, 3]'),
+  ('labels', Y[1:], 'labels int64[11]'),
+  ('labels', WORDS[Y], 'labels text[12]'),
+  ('labels', np.eye(3, dtype=int)[Y], 'labels int64[12, 3]'),
+  ('labels', Y / 1.0, 'labels float64[12]'),
+  ('labels', Y - 1, 'labels from -1 to 1'),
+  ('labels', Y + 2**40, 'expected labels [12]'),
+  ('labels', Y + 1, 'training example of class 0'),
+  ('labels', Y * 2, 'training example of class 1'),
+  ('split', np.where(Y == 2, 'test', 'train'), 'example of class 2'),
+  ('num_classes', 2, 'labels up to 2'),
+  ('num_classes', 0, 'num_classes from 0 to 0'),
+  ('num_classes', np.array(['a', 'b']), 'num_classes text[2]'),
+  ('split', Y, 'split int64[12]'),
+  ('split', np.full(P, 'val'), "the word 'train' or"),
+  ('split', SPLIT[1:], 'split [12]'),
+  ('clients', CLIENTS[1:], 'clients int64[11]'),
+  ('clients', CLIENTS - 1, 'clients from -1 to 2'),
+  ('clients', WORDS.astype(object)[Y], 'clients object[12]'),
+  ('clients', CLIENTS.astype(str), 'np.unique(names'),
+  ('inputs', np.array([['a', 'b']] * P), 'inputs text[12, 2]'),
+  ('inputs', SENSOR[:, 0, 0], 'inputs float64[12]'),
+  ('inputs', SENSOR[:, :0], 'inputs float64[12, 0, 2]'),
+  ('inputs', SENSOR > 0, 'inputs bool[12, 7, 2]'),
+  ('inputs', SENSOR[1:], 'expected labels [11]'),
+  ('inputs', np.where(SENSOR > 2, np.nan, SENSOR), 'of them NaN, infinite'),
+  ('inputs', SENSOR * 1e300, 'of them NaN, infinite or too large'),
+  ('inputs', TOKENS * 2**40, 'whole numbers that 32 bits hold'),
+]
+
+
+@pytest.mark.parametrize(('name', 'value', 'words'), REFUSED)
+def test_sentences(file, name, value, words):
+  arrays = {'images': None} if name == 'inputs' else {}
+  place = store(file, **{**arrays, name: value})
+  message = refused(load, place)
+  assert message.startswith('data_dir: got ') and str(file) in message
+  assert words in message.replace("\\'", "'")
+  if 'of them NaN' not in message:  # that takes the values themselves
+    assert refused(peek, 'npz', place) == message
+
+
+def test_images_and_inputs_sentence(file):
+  assert 'with an unknown images' in refused(load, store(file, inputs=TOKENS))
 
 
 @pytest.mark.parametrize('content', [b'', b'PK\3\4 cut short', b'\x80\x04N.'])
@@ -172,40 +174,12 @@ def test_no_file_sentence(tmp_path, monkeypatch, place):
     ({'images': X[:, 1:]}, 'images (3, 5, 3) uint8, num_classes not given'),
     ({'num_classes': 3}, 'images (4, 5, 3) uint8, num_classes 3'),
     ({'images': None, 'inputs': TOKENS}, 'inputs (5,) int32'),
+    ({'clients': CLIENTS}, 'an unknown clients'),  # every file is one
   ],
 )
 def test_files_of_one_folder_that_differ_sentence(tmp_path, changes, words):
-  arrays = {**ARRAYS, **changes}
-  store(tmp_path / 'a.npz', **ARRAYS)
-  store(
-    tmp_path / 'b.npz', **{n: a for n, a in arrays.items() if a is not None}
-  )
-  message = refused(load_dataset_of, str(tmp_path))
+  store(tmp_path / 'a.npz')
+  store(tmp_path / 'b.npz', **changes)
+  message = refused(load, str(tmp_path))
   assert f'b.npz with {words}' in message
-  assert 'those of a.npz: images (4, 5, 3) uint8' in message
-
-
-def test_clients_in_a_file_of_a_folder_sentence(tmp_path):
-  store(tmp_path / 'a.npz', **ARRAYS, clients=CLIENTS)
-  message = refused(peek, 'npz', str(tmp_path))
-  assert 'an unknown clients' in message and 'every file is a client' in message
-
-
-@pytest.mark.parametrize(
-  ('inputs', 'dtype'),
-  [
-    (SENSOR, 'float32'),
-    (SENSOR.astype(np.float16)[:, 0], 'float32'),
-    (TOKENS, 'int32'),
-    (TOKENS.astype(np.uint8), 'int32'),  # bytes are no pixels here
-    (TOKENS[:, None, :, None] - 9, 'int32'),
-  ],
-)
-def test_inputs_keep_shape_and_values(tmp_path, inputs, dtype):
-  place = tmp_path / 'own.npz'
-  dataset = load_dataset_of(store(place, inputs=inputs, labels=Y, split=SPLIT))
-  x = np.concatenate([dataset.train.x, dataset.test.x])
-  assert x.dtype == dtype and len(dataset.train.x) == 8
-  np.testing.assert_array_equal(x, inputs.astype(dtype))
-  assert peek('npz', str(place)) == (inputs.shape[1:], 3)
-  assert peek_dtype('npz', str(place)) == dtype
+  assert 'those of a.npz: images (4, 5, 3)' in message or 'clients' in changes

@@ -5,10 +5,7 @@ import numpy as np
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions import Sizes
 from fedjax_pfl.data.partitions.classes import class_lists
-from fedjax_pfl.data.partitions.dirichlet_capped import (
-  DirichletCapped,
-  cut_class,
-)
+from fedjax_pfl.data.partitions.dirichlet import cut_class, draw_plan
 from fedjax_pfl.data.partitions.shards import deal_blocks
 
 # The settings of the partitions, by their names in the cases.
@@ -132,8 +129,7 @@ def check_tries(case, name, variant):
   labels = case.arrays[f'{name}/y']
   counts = np.bincount(labels, minlength=num_classes(case, name))
   sizes = Sizes(variant['clients'], counts, variant['seed'])
-  way = DirichletCapped(**settings_of(variant, DIRICHLET))
-  plan = way.draw(sizes, np.random.default_rng(0))
+  plan = draw_plan(sizes, variant['beta'], variant.get('min_size', 10))
   assert plan.tries == variant.get('tries', plan.tries)
 
 

@@ -148,7 +148,7 @@ def few_tries():
   """Draw sizes a few times only: some numbers of clients never result."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr('fedjax_pfl.data.partitions.semantic.TRIES', 50)
-    patch.setattr('fedjax_pfl.data.partitions.dirichlet_capped.TRIES', 50)
+    patch.setattr('fedjax_pfl.data.partitions.dirichlet.TRIES', 50)
     yield
 
 

@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 from PIL import Image
 
-from fedjax_pfl.data.preparation.archives import ARCHIVES, Archive
+from fedjax_pfl.data.preparation.download import ARCHIVES, Archive
 
 TRAIN, TEST = 20, 10
 

@@ -1,14 +1,13 @@
 """The partitions, one a file.
 
-A partition is a frozen record of its settings, named like the fields of a
-config, with two functions: `draw` returns a plan for the clients (their classes
-or shares), and `deal` returns the rows of a split by that plan. One plan serves
-training and testing, so that a client has the same classes in both.
-
-A partition whose authors published code has a third, `replay`: the training
-rows of that code, from its random generators; `deal` is then for testing only.
+A partition is a function (sizes, rng, *, settings): it draws what the clients
+are (their classes, their shares), and returns two functions (labels, rng) ->
+the rows of every client, one for the training set and one for the test set.
+Mostly both are the same function: a client has the same classes in both. Where
+authors published code, the first one replays it, from its random generators.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +16,19 @@ from fedjax_pfl.core.errors import bad_input
 
 Indices = list[np.ndarray]  # one int64 vector for each client
 Rng = np.random.Generator
+Deal = Callable[[np.ndarray, Rng], Indices]  # (labels [P], rng)
+Deals = tuple[Deal, Deal]  # for training, and for testing
+Owners = tuple[np.ndarray, np.ndarray]  # for training [P], and for testing
 
 
 class Sizes(NamedTuple):
-  """The arguments of `draw`; rows are passed to `deal`."""
+  """What a partition is drawn for; labels are passed to what it returns."""
 
   num_clients: int
   class_counts: np.ndarray  # [Y] training examples
-  seed: int  # for the generators of `replay`; all else draws from `rng`
+  seed: int  # for the generators of published code; all else draws from `rng`
+  owners: Owners | None = None  # who holds an example, if the data say it
+  test_partition: str = 'same'
 
   @property
   def num_classes(self) -> int:

@@ -13,43 +13,33 @@ class without a client is a crash; here, BadInput.
 """
 
 import random
-from typing import NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import interval
-from fedjax_pfl.data.partitions import Indices, Rng, Sizes, legacy_generator
+from fedjax_pfl.data.partitions import (
+  Deals,
+  Indices,
+  Rng,
+  Sizes,
+  legacy_generator,
+)
 
 
-class Plan(NamedTuple):
-  """What the clients are."""
+def classes(sizes: Sizes, rng: Rng, *, classes_per_client: int = 2) -> Deals:
+  """Return how rows are dealt: equally many classes for every client."""
+  del rng
+  legacy_generator(sizes.seed)  # raises for a bad seed, before any draw
+  lists = class_lists(
+    sizes.num_clients, sizes.num_classes, classes_per_client, sizes.seed
+  )
 
-  lists: np.ndarray  # [K, k] classes, as drawn
-  seed: int
-
-
-class Classes(NamedTuple):
-  """Equally many classes for every client."""
-
-  classes_per_client: int = 2  # k
-
-  def draw(self, sizes: Sizes, rng: Rng) -> Plan:
+  def replay(labels: np.ndarray, rng: Rng) -> Indices:
     del rng
-    legacy_generator(sizes.seed)  # raises for a bad seed, before any draw
-    lists = class_lists(
-      sizes.num_clients,
-      sizes.num_classes,
-      self.classes_per_client,
-      sizes.seed,
-    )
-    return Plan(lists, sizes.seed)
+    return hand_out(lists, labels, legacy_generator(sizes.seed))
 
-  def replay(self, plan: Plan, labels: np.ndarray) -> Indices:
-    return hand_out(plan.lists, labels, legacy_generator(plan.seed))
-
-  def deal(self, plan: Plan, labels: np.ndarray, rng: Rng) -> Indices:
-    return hand_out(plan.lists, labels, rng)
+  return replay, lambda labels, rng: hand_out(lists, labels, rng)
 
 
 def class_lists(
@@ -82,9 +72,7 @@ def class_lists(
 
 
 def hand_out(
-  lists: np.ndarray,
-  labels: np.ndarray,
-  rng: Rng | np.random.RandomState,
+  lists: np.ndarray, labels: np.ndarray, rng: Rng | np.random.RandomState
 ) -> Indices:
   """Return the index vectors: class by class, in increasing order."""
   parts: list[list[np.ndarray]] = [[] for _ in lists]

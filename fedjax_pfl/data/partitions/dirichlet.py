@@ -1,23 +1,42 @@
 """Every class is divided among the clients in random proportions.
 
-  p_c ~ Dir(beta 1_K)    for every class c
+  dirichlet          p_c ~ Dir(beta 1_K)    for every class c
 
 The shuffled rows of class c are cut at round(|c| cumsum(p_c)); the same p_c
 cut the test set. The smaller beta, the more uneven; a client may get few rows,
 or none. Every row is dealt exactly once. The generator of the FedBABU paper's
-Table 18 is not public: this is the usual one, without a minimum size for which
-the draw is repeated (dirichlet_capped.py has one).
+Table 18 is not public: this is the usual one.
+
+  dirichlet_capped   p_c as before, for c = 1 .. Y, one by one;
+                     p_c[k] = 0 where |D_k| >= P / K so far;  p_c /= sum p_c
+
+Rows are cut at floor(|c| cumsum(p_c)), and all classes are drawn again until
+the smallest client has `dirichlet_min_size` examples. That is the rule of
+NIID-Bench, which FedConcat and other papers divide by. The rows for training
+are bit by bit those of that code for the same seed: NumPy's legacy generator
+continues from draw to draw, and shuffles every client's rows at the end. That
+code may never end; here BadInput is raised after TRIES draws. The test set is
+cut by the resulting shares of training; a class without training examples is
+divided equally.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import above
-from fedjax_pfl.data.partitions import Indices, Rng, Sizes
+from fedjax_pfl.data.partitions import (
+  Deals,
+  Indices,
+  Rng,
+  Sizes,
+  legacy_generator,
+)
 
 # Sums of larger gamma variates overflow, and all p are 1 / K by then.
 EQUAL = 1e12
+TRIES = 10_000
 BETA = above(
   0,
   '0 for "one class a client": a small number such as 0.01 does that',
@@ -25,19 +44,21 @@ BETA = above(
 )
 
 
-class Dirichlet(NamedTuple):
-  """Random proportions of every class."""
+def dirichlet(sizes: Sizes, rng: Rng, *, dirichlet_beta: float = 1.0) -> Deals:
+  """Return how rows are dealt: in random proportions of every class."""
+  alpha = concentration(dirichlet_beta, sizes.num_clients)
+  shares = rng.dirichlet(alpha, size=sizes.num_classes)  # [Y, K]
 
-  dirichlet_beta: float = 1.0
+  def deal(labels: np.ndarray, rng: Rng) -> Indices:
+    return deal_shares(shares, labels, rng)
 
-  def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
-    """Return p [Y, K]: the share of every class that a client gets."""
-    BETA.check('dirichlet_beta', self.dirichlet_beta)
-    alpha = np.full(sizes.num_clients, min(self.dirichlet_beta, EQUAL))
-    return rng.dirichlet(alpha, size=sizes.num_classes)
+  return deal, deal
 
-  def deal(self, plan: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_shares(plan, labels, rng)
+
+def concentration(beta: float, num_clients: int) -> np.ndarray:
+  """Return beta 1_K, checked."""
+  BETA.check('dirichlet_beta', beta)
+  return np.full(num_clients, min(beta, EQUAL))
 
 
 def deal_shares(shares: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
@@ -49,3 +70,110 @@ def deal_shares(shares: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
     borders = np.rint(len(rows) * np.cumsum(own)[:-1]).astype(int)
     parts.append(np.split(rows, borders))
   return [np.concatenate(own) for own in zip(*parts, strict=True)]
+
+
+class Plan(NamedTuple):
+  """What the clients are, and the draws behind it."""
+
+  tries: int
+  orders: Indices  # of every class: its rows, numbered within the class
+  borders: list[np.ndarray]  # of every class: where [K-1] these are cut
+  counts: np.ndarray  # [Y, K] training examples
+  shuffles: Indices  # of every client: the final order of its rows
+
+
+def dirichlet_capped(
+  sizes: Sizes,
+  rng: Rng,
+  *,
+  dirichlet_beta: float = 1.0,
+  dirichlet_min_size: int = 10,  # training examples of the smallest client
+) -> Deals:
+  """Return how rows are dealt: proportions with a cap, and a least size."""
+  del rng
+  plan = draw_plan(sizes, dirichlet_beta, dirichlet_min_size)
+  counts = plan.counts + (plan.counts.sum(1, keepdims=True) == 0)
+  shares = counts / counts.sum(1, keepdims=True)
+
+  def replay(labels: np.ndarray, rng: Rng) -> Indices:
+    del rng
+    parts = [
+      np.split(np.flatnonzero(labels == label)[order], borders)
+      for label, (order, borders) in enumerate(
+        zip(plan.orders, plan.borders, strict=True)
+      )
+    ]
+    return [
+      np.concatenate(own)[shuffle]
+      for *own, shuffle in zip(*parts, plan.shuffles, strict=True)
+    ]
+
+  return replay, lambda labels, rng: deal_shares(shares, labels, rng)
+
+
+def draw_plan(sizes: Sizes, beta: float, least: int) -> Plan:
+  """Return the first draw that gives `least` examples to every client."""
+  alpha = concentration(beta, sizes.num_clients)
+  most, why = sizes.num_train // sizes.num_clients, 'the mean of all'
+  if least <= most:
+    legacy, most = legacy_generator(sizes.seed), 0
+    for number in range(1, TRIES + 1):
+      orders, borders = _draw_once(alpha, sizes, legacy)
+      if len(borders) < sizes.num_classes:
+        continue
+      ends = sizes.class_counts[:, None]
+      counts = np.diff(borders, prepend=0, append=ends, axis=1)
+      held = counts.sum(0)
+      if held.min() >= least:
+        shuffles = [_shuffled(size, legacy) for size in held]
+        return Plan(number, orders, borders, counts, shuffles)
+      most = max(most, int(held.min()))
+    why = (
+      f'the most that the smallest had in {TRIES:,} draws with beta {beta} and '
+      f'seed {sizes.seed}'
+    )
+  raise bad_input(
+    'dirichlet_min_size',
+    got=least,
+    expected=f'at most {most}, {why}: {sizes.num_clients} clients share '
+    f'{sizes.num_train} examples',
+    cause='a small beta for so many clients, or fewer examples than before',
+  )
+
+
+def cut_class(
+  shares: np.ndarray, held: np.ndarray, num_rows: int, mean: float
+) -> np.ndarray | None:
+  """Return where [K-1] the rows of a class are cut: floor(n cumsum(p)).
+
+  Clients that hold `mean` examples or more get none. None where nothing is
+  left to divide by: all who are not full have proportion 0.
+  """
+  shares = shares * (held < mean)
+  total = shares.sum()
+  if not total > 0:  # not a number, where beta is near 0
+    return None
+  return (np.cumsum(shares / total) * num_rows).astype(int)[:-1]
+
+
+def _draw_once(
+  alpha: np.ndarray, sizes: Sizes, legacy: np.random.RandomState
+) -> tuple[Indices, list[np.ndarray]]:
+  """Return orders and borders of every class; fewer if one has none."""
+  held = np.zeros(sizes.num_clients, int)
+  mean = sizes.num_train / sizes.num_clients
+  orders, borders = [], []
+  for num_rows in sizes.class_counts:
+    orders.append(_shuffled(num_rows, legacy))
+    cuts = cut_class(legacy.dirichlet(alpha), held, num_rows, mean)
+    if cuts is None:
+      break
+    borders.append(cuts)
+    held += np.diff(cuts, prepend=0, append=num_rows)
+  return orders, borders
+
+
+def _shuffled(size: int, legacy: np.random.RandomState) -> np.ndarray:
+  rows = np.arange(size)
+  legacy.shuffle(rows)
+  return rows

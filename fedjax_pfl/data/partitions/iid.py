@@ -1,25 +1,22 @@
 """Every client gets equally many examples, any examples."""
 
-from typing import NamedTuple
-
 import numpy as np
 
-from fedjax_pfl.data.partitions import Indices, Rng, Sizes
+from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 
-class Iid(NamedTuple):
-  """floor(P / K) rows for every client, drawn without replacement."""
+def iid(sizes: Sizes, rng: Rng) -> Deals:
+  """Return how rows are dealt: floor(P / K) of them to every client."""
+  del rng
 
-  def draw(self, sizes: Sizes, rng: Rng) -> int:
-    del rng
-    return sizes.num_clients
+  def deal(labels: np.ndarray, rng: Rng) -> Indices:
+    return deal_equally(len(labels), sizes.num_clients, rng)
 
-  def deal(self, plan: int, labels: np.ndarray, rng: Rng) -> Indices:
-    return iid(labels, plan, rng)
+  return deal, deal
 
 
-def iid(labels: np.ndarray, num_clients: int, rng: Rng) -> Indices:
+def deal_equally(size: int, num_clients: int, rng: Rng) -> Indices:
   """Return floor(P / K) rows for every client, drawn without replacement."""
-  each = len(labels) // num_clients
-  rows = rng.permutation(len(labels))[: each * num_clients]
+  each = size // num_clients
+  rows = rng.permutation(size)[: each * num_clients]
   return list(rows.reshape(num_clients, each))

@@ -15,15 +15,17 @@ proportion, with as large a share left over.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, interval
-from fedjax_pfl.data.partitions import Indices, Rng, Sizes
+from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 TRIES = 10_000
+CAUSE = 'the settings of another data set: (10, 26, 26) is EMNIST'
 
 
 class Cluster(NamedTuple):
@@ -34,75 +36,72 @@ class Cluster(NamedTuple):
   total: int  # training examples, with those left over
 
 
-class Semantic(NamedTuple):
-  """Disjoint clusters of classes, random sizes."""
+def semantic(
+  sizes: Sizes,
+  rng: Rng,
+  *,
+  class_clusters: int = 5,
+  class_families: Sequence[int] = (),  # how many classes each; () = one
+  min_client_size: int = 100,  # training examples of a client
+  max_client_size: int = 800,  # which no client reaches
+) -> Deals:
+  """Return how rows are dealt: in disjoint clusters of classes."""
+  families = tuple(class_families) or (sizes.num_classes,)
+  Rule(
+    lambda value: sum(families) == sizes.num_classes,
+    f'numbers of classes that sum up to {sizes.num_classes}, or () for all',
+    CAUSE,
+  ).check('class_families', class_families)
+  interval(f'[1, {min(families)}]', CAUSE, 'clusters').check(
+    'class_clusters', class_clusters
+  )
+  interval(f'[1, {max_client_size})', CAUSE, 'a size').check(
+    'min_client_size', min_client_size
+  )
+  classes = _draw_classes(families, class_clusters, rng)
+  clusters = draw_clusters(
+    sizes, classes, min_client_size, max_client_size, rng
+  )
 
-  class_clusters: int = 5
-  class_families: tuple[int, ...] = ()  # how many classes each; () = one
-  min_client_size: int = 100  # training examples of a client
-  max_client_size: int = 800  # which no client reaches
+  def deal(labels: np.ndarray, rng: Rng) -> Indices:
+    return deal_clusters(clusters, labels, rng)
 
-  def draw(self, sizes: Sizes, rng: Rng) -> list[Cluster]:
-    families = tuple(self.class_families) or (sizes.num_classes,)
-    self._check(families, sizes.num_classes)
-    classes = self._draw_classes(families, rng)
-    totals = [int(sizes.class_counts[own].sum()) for own in classes]
-    outcomes: Counter[int] = Counter()
-    for _ in range(TRIES):
-      drawn = [
-        draw_sizes(total, self.min_client_size, self.max_client_size, rng)
-        for total in totals
-      ]
-      number = sum(map(len, drawn))
-      if number == sizes.num_clients:
-        return [*map(Cluster, classes, drawn, totals)]
-      outcomes[number] += 1
-    (usual, _), *_ = outcomes.most_common(1)
-    raise bad_input(
-      'num_clients',
-      got=sizes.num_clients,
-      expected=f'a number that comes out of the draw: in {TRIES:,} draws came '
-      f'{min(outcomes)} to {max(outcomes)} clients, {usual} the most often',
-      choices=[usual],
-      cause='sizes or clients of another data set: clients are somewhat fewer '
-      'than examples / mean size',
-    )
+  return deal, deal
 
-  def deal(self, plan: list[Cluster], labels: np.ndarray, rng: Rng) -> Indices:
-    parts: Indices = []
-    for cluster in plan:
-      own = np.flatnonzero(np.isin(labels, cluster.classes))
-      ends = np.cumsum(cluster.sizes) * len(own) // max(cluster.total, 1)
-      parts += np.split(rng.permutation(own), ends)[:-1]
-    return parts
 
-  def _draw_classes(
-    self, families: tuple[int, ...], rng: Rng
-  ) -> list[np.ndarray]:
-    """Return the classes of every cluster."""
-    parts = []
-    for end, size in zip(np.cumsum(families), families, strict=True):
-      own = rng.permutation(np.arange(end - size, end))
-      each = size // self.class_clusters
-      parts.append(np.split(own, each * np.arange(1, self.class_clusters)))
-    return [np.concatenate(own) for own in zip(*parts, strict=True)]
+def _draw_classes(
+  families: tuple[int, ...], number: int, rng: Rng
+) -> list[np.ndarray]:
+  """Return the classes of every cluster."""
+  parts = []
+  for end, size in zip(np.cumsum(families), families, strict=True):
+    own = rng.permutation(np.arange(end - size, end))
+    parts.append(np.split(own, size // number * np.arange(1, number)))
+  return [np.concatenate(own) for own in zip(*parts, strict=True)]
 
-  def _check(self, families: tuple[int, ...], num_classes: int) -> None:
-    """Refuse settings that do not fit one another, or the data set."""
-    cause = 'the settings of another data set: (10, 26, 26) is EMNIST'
-    rules = {
-      'class_families': Rule(
-        lambda value: sum(families) == num_classes,
-        f'numbers of classes that sum up to {num_classes}, or () for all',
-        cause,
-      ),
-      'class_clusters': interval(f'[1, {min(families)}]', cause, 'clusters'),
-      'min_client_size': interval(
-        f'[1, {self.max_client_size})', cause, 'a size'
-      ),
-    }
-    for field, rule in rules.items():
-      rule.check(field, getattr(self, field))
+
+def draw_clusters(
+  sizes: Sizes, classes: list[np.ndarray], least: int, most: int, rng: Rng
+) -> list[Cluster]:
+  """Return the clusters of K clients; their sizes are drawn until it is K."""
+  totals = [int(sizes.class_counts[own].sum()) for own in classes]
+  outcomes: Counter[int] = Counter()
+  for _ in range(TRIES):
+    drawn = [draw_sizes(total, least, most, rng) for total in totals]
+    number = sum(map(len, drawn))
+    if number == sizes.num_clients:
+      return [*map(Cluster, classes, drawn, totals)]
+    outcomes[number] += 1
+  (usual, _), *_ = outcomes.most_common(1)
+  raise bad_input(
+    'num_clients',
+    got=sizes.num_clients,
+    expected=f'a number that comes out of the draw: in {TRIES:,} draws came '
+    f'{min(outcomes)} to {max(outcomes)} clients, {usual} the most often',
+    choices=[usual],
+    cause='sizes or clients of another data set: clients are somewhat fewer '
+    'than examples / mean size',
+  )
 
 
 def draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:
@@ -111,3 +110,15 @@ def draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:
   ends = np.cumsum(drawn)
   # The rows suffice, and before that there were more than the least left.
   return drawn[(ends <= total) & (total - ends + drawn > least)]
+
+
+def deal_clusters(
+  clusters: list[Cluster], labels: np.ndarray, rng: Rng
+) -> Indices:
+  """Return the index vectors, cluster by cluster."""
+  parts: Indices = []
+  for cluster in clusters:
+    own = np.flatnonzero(np.isin(labels, cluster.classes))
+    ends = np.cumsum(cluster.sizes) * len(own) // max(cluster.total, 1)
+    parts += np.split(rng.permutation(own), ends)[:-1]
+  return parts

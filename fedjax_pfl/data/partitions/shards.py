@@ -18,52 +18,44 @@ and straddle classes.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.rules import Rule
-from fedjax_pfl.data.partitions import Indices, Rng, Sizes
+from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 
-class Shards(NamedTuple):
-  """Blocks of one class each."""
+def shards(sizes: Sizes, rng: Rng, *, shards_per_client: int = 10) -> Deals:
+  """Return how rows are dealt: blocks of one class each."""
+  assignment = shard_assignment(
+    rng, sizes.num_clients, shards_per_client, sizes.num_classes
+  )
 
-  shards_per_client: int = 10  # s
+  def deal(labels: np.ndarray, rng: Rng) -> Indices:
+    return deal_at_random(labels, assignment, rng)
 
-  def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
-    return shard_assignment(
-      rng, sizes.num_clients, self.shards_per_client, sizes.num_classes
-    )
-
-  def deal(self, plan: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
-    return shards(labels, plan, rng)
+  return deal, deal
 
 
-class Pathological(NamedTuple):
-  """Blocks of one class each, in a fixed order; the seed changes nothing."""
+def pathological(
+  sizes: Sizes, rng: Rng, *, shards_per_client: int = 2
+) -> Deals:
+  """Return how blocks are dealt in a fixed order; the seed changes nothing."""
+  del rng
+  number, each = sizes.num_clients, shards_per_client
+  check_shards(number, each, sizes.num_classes)
+  deck = np.arange(number * each) % sizes.num_classes
+  assignment = deck.reshape(number, each)  # [K, s]
 
-  shards_per_client: int = 2  # s
-
-  def draw(self, sizes: Sizes, rng: Rng) -> np.ndarray:
-    """Return A [K, s]."""
+  def deal(labels: np.ndarray, rng: Rng) -> Indices:
     del rng
-    number, each = sizes.num_clients, self.shards_per_client
-    check_shards(number, each, sizes.num_classes)
-    deck = np.arange(number * each) % sizes.num_classes
-    return deck.reshape(number, each)
+    return deal_blocks(labels, assignment, lambda i, j, left: 0)
 
-  def deal(self, plan: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
-    del rng
-    return deal_blocks(labels, plan, lambda i, j, left: 0)
+  return deal, deal
 
 
 def shard_assignment(
-  rng: Rng,
-  num_clients: int,
-  shards: int,
-  num_classes: int,
-  **words: str,
+  rng: Rng, num_clients: int, shards: int, num_classes: int, **words: str
 ) -> np.ndarray:
   """Return A [K, s]: the classes of every client's shards.
 
@@ -75,7 +67,9 @@ def shard_assignment(
   return deck.reshape(num_clients, shards)
 
 
-def shards(labels: np.ndarray, assignment: np.ndarray, rng: Rng) -> Indices:
+def deal_at_random(
+  labels: np.ndarray, assignment: np.ndarray, rng: Rng
+) -> Indices:
   """Return the index vectors when blocks are dealt at random."""
   return deal_blocks(labels, assignment, lambda i, j, left: rng.integers(left))
 
@@ -100,11 +94,11 @@ def deal_blocks(
   }
   indices = []
   for i, row in enumerate(assignment):
-    own = []
+    parts = []
     for j, label in enumerate(row):
       left = blocks[label]
-      own.append(left.pop(int(choose(i, j, len(left)))))
-    indices.append(np.concatenate(own))
+      parts.append(left.pop(int(choose(i, j, len(left)))))
+    indices.append(np.concatenate(parts))
   return indices
 
 

@@ -1,20 +1,25 @@
-"""Download a file: resumed where it stopped, and checked by its SHA-256.
+"""Download an archive: resumed where it stopped, and checked by its SHA-256.
 
-What has arrived is in NAME.part; NAME appears when it is whole and has the
-digest that is known. A connection that breaks is opened again, from the byte
-that it broke at, as long as every attempt brings the file forward.
+archives.tsv has the address, size and digest of each. Those of all sets but
+Tiny-ImageNet are the ones that TensorFlow Datasets checks (4.9.10), so that its
+sets and ours are made of the same bytes. The address of Tiny-ImageNet is that
+of its authors' course, the digest the one that users of it publish.
+
+What has arrived is in NAME.part; NAME appears when it is whole and has its
+digest. A connection that breaks is opened again, from the byte that it broke
+at, as long as every attempt brings the file forward.
 """
 
+import csv
 import functools
 import http.client
 import pathlib
 import urllib.error
 import urllib.request
+from typing import NamedTuple
 
 from fedjax_pfl.core import atomic_files, progress
-from fedjax_pfl.core.atomic_files import sha256
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.preparation.archives import Archive
 
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 20
@@ -23,7 +28,28 @@ MEGABYTE = 10**6
 writing = functools.partial(
   atomic_files.writing, name='data_dir', files='the archives and their arrays'
 )
-FAILURES = (OSError, http.client.HTTPException)  # URLError is an OSError
+
+
+class Archive(NamedTuple):
+  """A file on the network, and how to recognise it."""
+
+  url: str
+  size: int  # bytes
+  sha256: str
+  name: str  # of the file on this disk: several sets call theirs train-images
+
+
+def _read_table() -> dict[str, tuple[Archive, ...]]:
+  """Return the archives of every image set, in the order of the file."""
+  archives: dict[str, tuple[Archive, ...]] = {}
+  text = pathlib.Path(__file__).with_name('archives.tsv').read_text()
+  for row in csv.DictReader(text.splitlines(), delimiter='\t'):
+    one = Archive(row['url'], int(row['size']), row['sha256'], row['name'])
+    archives[row['set']] = (*archives.get(row['set'], ()), one)
+  return archives
+
+
+ARCHIVES = _read_table()
 
 
 def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
@@ -41,7 +67,17 @@ def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
     while (before := _size(part)) < archive.size:
       error = _receive(archive, part, bar)
       if _size(part) <= before:
-        raise _unreachable(archive, place, error) from error
+        raise bad_input(
+          archive.name,
+          got=f'{error or "the connection ended"}, from {archive.url}',
+          expected=f'a network that reaches it, or the file itself as {place}',
+          choices=[
+            'the same command again, which goes on where it stopped',
+            f'fetch it on another machine and copy it to {folder}',
+          ],
+          cause='a machine without a network, one behind a proxy (set '
+          '$https_proxy and $http_proxy), or a server that is down',
+        ) from error
     bar.update(total)
   _check(archive, part)
   part.replace(place)
@@ -68,18 +104,17 @@ def _receive(
         with writing(part.parent), open(part, 'ab') as stream:
           stream.write(block)
         bar.update(min(_size(part), archive.size) // MEGABYTE)
-  except urllib.error.HTTPError as error:
-    if error.code == 416:  # the server's file is shorter than our part of it
+  except (OSError, http.client.HTTPException) as error:
+    # The server's file may be shorter than our part of it.
+    if isinstance(error, urllib.error.HTTPError) and error.code == 416:
       part.unlink()
-    return error
-  except FAILURES as error:
     return error
   return None
 
 
 def _check(archive: Archive, file: pathlib.Path) -> None:
   """Refuse another file; remove one that was downloaded."""
-  size, digest = _size(file), sha256(file)
+  size, digest = _size(file), atomic_files.sha256(file)
   if (size, digest) == (archive.size, archive.sha256):
     return
   if file.name != archive.name:
@@ -96,19 +131,3 @@ def _check(archive: Archive, file: pathlib.Path) -> None:
 
 def _size(file: pathlib.Path) -> int:
   return file.stat().st_size if file.is_file() else 0
-
-
-def _unreachable(
-  archive: Archive, place: pathlib.Path, error: Exception | None
-) -> Exception:
-  return bad_input(
-    archive.name,
-    got=f'{error or "the connection ended"}, from {archive.url}',
-    expected=f'a network that reaches it, or the file itself as {place}',
-    choices=[
-      'the same command again, which goes on where it stopped',
-      f'fetch it on another machine and copy it to {place.parent}',
-    ],
-    cause='a machine without a network, one behind a proxy (set $https_proxy '
-    'and $http_proxy), or a server that is down',
-  )

@@ -19,14 +19,13 @@ from typing import IO
 
 import numpy as np
 
-from fedjax_pfl.data.images import Images
+from fedjax_pfl.data.images import SPLITS, Images
 
 CIFAR_SHAPE = (3, 32, 32)  # a colour after the other
-# The files for training, that for testing, and the labels of an image.
+# The files of both splits, and the labels of an image.
 CIFAR10 = [f'data_batch_{k}.bin' for k in range(1, 6)], ['test_batch.bin'], 1
 CIFAR100 = ['train.bin'], ['test.bin'], 2
 EMNIST = 'gzip/emnist-byclass-{}-{}-ubyte.gz'
-SPLITS = ('train', 'test')
 TINY = 'tiny-imagenet-200/'  # the folder in its archive
 Files = Sequence[pathlib.Path]
 Splits = tuple[Images, Images]
@@ -70,11 +69,11 @@ def read_emnist(files: Files) -> Splits:
   splits = []
   with zipfile.ZipFile(files[0]) as archive:
     for split in SPLITS:
-      arrays = []
-      for kind in ('images-idx3', 'labels-idx1'):
-        with archive.open(EMNIST.format(split, kind)) as stream:
-          arrays.append(_read_idx(stream))
-      x, y = arrays  # the files hold columns as rows
+      x, y = (
+        _read_idx(io.BytesIO(archive.read(EMNIST.format(split, kind))))
+        for kind in ('images-idx3', 'labels-idx1')
+      )
+      # The files hold columns as rows.
       splits.append(_in_tfds_order(split, x.swapaxes(1, 2), y))
   return tuple(splits)
 
@@ -96,44 +95,41 @@ def read_tiny_imagenet(files: Files) -> Splits:
 
   Classes are numbered in the order of their names.
   """
+  from PIL import Image
+
   with zipfile.ZipFile(files[0]) as archive:
     names = sorted(one for one in archive.namelist() if one.endswith('.JPEG'))
+    notes = archive.read(f'{TINY}val/val_annotations.txt').decode()
+    class_of = dict(line.split()[:2] for line in notes.splitlines())
     train, test = (
       [n for n in names if n.startswith(TINY + s)] for s in ('train/', 'val/')
     )
-    notes = archive.read(f'{TINY}val/val_annotations.txt').decode()
-    class_of = dict(line.split()[:2] for line in notes.splitlines())
     y_train = [name.split('/')[2] for name in train]
     y_test = [class_of[name.split('/')[-1]] for name in test]
     classes = sorted({*y_train})
     return tuple(
       _images(
-        np.stack([_decode(archive.read(name)) for name in split]),
+        np.stack(
+          [
+            np.asarray(Image.open(archive.open(n)).convert('RGB'))
+            for n in split
+          ]
+        ),
         np.array([classes.index(one) for one in y]),
       )
       for split, y in ((train, y_train), (test, y_test))
     )
 
 
-def _decode(content: bytes) -> np.ndarray:
-  from PIL import Image
-
-  return np.asarray(Image.open(io.BytesIO(content)).convert('RGB'))
-
-
 def tfds_order(split: str, size: int) -> np.ndarray:
   """Return the rows [size] of a release, as tfds stores them.
 
-    h(i) = md5(split + str(i)),  ascending
-
-  About a microsecond a row.
+  h(i) = md5(split + str(i)),  ascending
   """
-  salted = hashlib.md5(split.encode(), usedforsecurity=False)
 
   def place(row: int) -> bytes:
-    state = salted.copy()
-    state.update(str(row).encode())
-    return state.digest()
+    text = f'{split}{row}'.encode()
+    return hashlib.md5(text, usedforsecurity=False).digest()
 
   return np.array(sorted(range(size), key=place), np.int64)
 

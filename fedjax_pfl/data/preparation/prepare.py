@@ -1,24 +1,25 @@
 """Prepare image sets: download, check, and write what runs read."""
 
-import contextlib
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, check_known
-from fedjax_pfl.data import stored_arrays
-from fedjax_pfl.data.datasets import PREPARED
+from fedjax_pfl.data import prepared
 from fedjax_pfl.data.images import digest, make_dataset
-from fedjax_pfl.data.preparation.archives import (
+from fedjax_pfl.data.preparation.download import (
   ARCHIVES,
-  SHORT_NAMES,
+  MEGABYTE,
   Archive,
+  fetch,
+  writing,
 )
-from fedjax_pfl.data.preparation.download import MEGABYTE, fetch, writing
 from fedjax_pfl.data.preparation.formats import READERS
+from fedjax_pfl.data.stored_arrays import data_root, write_entry
 
+# What a command line may say instead.
+SHORT_NAMES = {'emnist': 'emnist/byclass', 'svhn': 'svhn_cropped'}
 Log = Callable[[str], None]
-Files = Sequence[pathlib.Path]
 
 
 def prepare(
@@ -40,7 +41,7 @@ def prepare(
     choices=[*ARCHIVES, *SHORT_NAMES],
     cause='a misspelt name; own images are dataset=folder or dataset=npz',
   )
-  root = stored_arrays.data_root(data_dir)
+  root = data_root(data_dir)
   folder = root / 'downloads'
   missing = [name for name in sets if not _is_there(name, root, log)]
   absent = [
@@ -56,34 +57,37 @@ def prepare(
   for name in sets:
     if name in missing:
       files = [fetch(archive, folder) for archive in archives[name]]
-      _write_arrays(name, files, root, log)
+      _write_arrays(name, files, prepared.folder_of(name, root), log)
     log(f'Runs read it with --config.dataset={name} --config.data_dir={root}')
 
 
 def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
   """Return whether runs find the set, and it has its fingerprint."""
-  place, is_sound = stored_arrays.prepared_folder(name, root), False
+  place = prepared.folder_of(name, root)
   if not place.is_dir():
     return False
-  with contextlib.suppress(BadInput):
-    dataset = stored_arrays.read_prepared(name, root)
-    arrays = *dataset.train, *dataset.test
-    is_sound = digest(*arrays) == dataset.fingerprint
+  try:
+    dataset = prepared.read(name, root)
+    found = digest(*dataset.train, *dataset.test)
+    is_sound = found == dataset.fingerprint
+  except BadInput:
+    is_sound = False
   state = 'there already' if is_sound else 'damaged, and is written again'
   log(f'{name} in {place} is {state}.')
   return is_sound
 
 
 def _write_arrays(
-  name: str, files: Files, root: pathlib.Path, log: Log
+  name: str, files: Sequence[pathlib.Path], place: pathlib.Path, log: Log
 ) -> None:
   log(f'Reading {name} from {", ".join(file.name for file in files)}')
-  train, test = READERS[name](files)
-  dataset = make_dataset(name, train, test, PREPARED[name].num_classes)
-  place = stored_arrays.prepared_folder(name, root)
+  splits = READERS[name](files)
+  num_classes = prepared.PREPARED[name].num_classes
+  dataset = make_dataset(name, *splits, num_classes)
   with writing(place):
-    stored_arrays.write_entry(place, dataset)
+    write_entry(place, dataset)
+  train, test = (len(split.y) for split in splits)
   log(
-    f'{name}: {len(train.y):,} training and {len(test.y):,} test images in '
-    f'{place}; fingerprint {dataset.fingerprint}'
+    f'{name}: {train:,} training and {test:,} test images in {place}; '
+    f'fingerprint {dataset.fingerprint}'
   )

@@ -7,11 +7,14 @@ from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions.classes import hand_out
-from fedjax_pfl.data.partitions.dirichlet import Dirichlet
-from fedjax_pfl.data.partitions.dirichlet_capped import cut_class
-from fedjax_pfl.data.partitions.semantic import Cluster, Semantic, draw_sizes
+from fedjax_pfl.data.partitions.dirichlet import cut_class, deal_shares
+from fedjax_pfl.data.partitions.semantic import (
+  Cluster,
+  deal_clusters,
+  draw_sizes,
+)
 from fedjax_pfl.data.partitions.shards import deal_blocks
-from fedjax_pfl.data.partitions.unbalanced import Plan, Unbalanced
+from fedjax_pfl.data.partitions.unbalanced import deal_relative
 
 
 def as_lists(indices):
@@ -23,15 +26,8 @@ def test_shards():
   # go one each to the first blocks: (0, 4) (1, 6) (2).
   labels = np.array([0, 0, 0, 1, 0, 1, 0])
   assignment = np.array([[0, 1], [0, 0]])
-  calls = []
-
-  def last(client, position, left):
-    calls.append((client, position, left))
-    return left - 1
-
-  indices = deal_blocks(labels, assignment, last)
+  indices = deal_blocks(labels, assignment, lambda i, j, left: left - 1)
   assert as_lists(indices) == [[2, 3, 5], [1, 6, 0, 4]]
-  assert calls == [(0, 0, 3), (0, 1, 1), (1, 0, 2), (1, 1, 1)]
   indices = deal_blocks(labels, assignment, lambda i, j, left: 0)
   assert as_lists(indices) == [[0, 4, 3, 5], [1, 6, 2]]
 
@@ -69,10 +65,10 @@ def test_dirichlet_cuts_at_the_rounded_cumulative_proportions():
   labels = np.array([0, 1, 0, 0, 1, 0, 0])
   plan = np.array([[0.3, 0.5, 0.2], [0.0, 0.0, 0.9]])
   rng = np.random.default_rng(0)
-  indices = Dirichlet().deal(plan, labels, rng)
+  indices = deal_shares(plan, labels, rng)
   assert class_counts(labels, indices, 2).tolist() == [[2, 0], [2, 0], [1, 2]]
   check_partition(indices, 7)
-  firsts = {tuple(Dirichlet().deal(plan, labels, rng)[0]) for _ in range(30)}
+  firsts = {tuple(deal_shares(plan, labels, rng)[0]) for _ in range(30)}
   assert len(firsts) > 5  # shuffled: not the same rows every time
 
 
@@ -124,10 +120,8 @@ def test_unbalanced_sizes_grow_from_group_to_group(shards, step, train, test):
 def test_unbalanced_with_a_class_that_does_not_suffice():
   """Class 0 has 5 of the requested 8 + 2: 4 and 1. Class 1 has enough."""
   labels = np.array([0] * 5 + [1] * 15)
-  plan = Plan(np.array([[0, 1], [1, 0]]), np.array([1.6, 0.4]))
-  indices = Unbalanced(shards_per_client=2).deal(
-    plan, labels, np.random.default_rng(0)
-  )
+  plan = np.array([[0, 1], [1, 0]]), np.array([1.6, 0.4])
+  indices = deal_relative(*plan, labels, np.random.default_rng(0))
   assert class_counts(labels, indices, 2).tolist() == [[4, 8], [1, 2]]
   assert len(np.unique(np.concatenate(indices))) == 15
 
@@ -140,14 +134,14 @@ def test_semantic_clusters():
     Cluster(np.array([2]), np.array([], int), 1),
   ]
   rng = np.random.default_rng(0)
-  parts = Semantic().deal(plan, labels, rng)
+  parts = deal_clusters(plan, labels, rng)
   assert [len(rows) for rows in parts] == [2, 2, 3]
   for rows, own in zip(parts, [[0, 1], [0, 1], [3]], strict=True):
     assert {*labels[rows]} <= {*own}
-  firsts = {tuple(Semantic().deal(plan, labels, rng)[2]) for _ in range(30)}
+  firsts = {tuple(deal_clusters(plan, labels, rng)[2]) for _ in range(30)}
   assert len(firsts) > 10
   # Twice the rows: the same shares of them, rounded down.
-  parts = Semantic().deal(plan, np.r_[labels, labels], rng)
+  parts = deal_clusters(plan, np.r_[labels, labels], rng)
   assert [len(rows) for rows in parts] == [4, 4, 6]
 
 
@@ -162,9 +156,9 @@ def one_by_one(total, least, drawn):
   return sizes
 
 
-@pytest.mark.parametrize('total', [0, 3, 9, 10, 11, 25, 100, 1234])
+@pytest.mark.parametrize('total', [0, 3, 9, 10, 11, 25, 100])
 def test_semantic_sizes_are_drawn_until_too_little_is_left(total):
-  for seed in range(200 if total < 100 else 20):
+  for seed in range(50):
     got = draw_sizes(total, 3, 9, np.random.default_rng(seed))
     drawn = np.random.default_rng(seed).integers(3, 9, total // 3)
     assert got.tolist() == one_by_one(total, 3, drawn)
@@ -195,20 +189,17 @@ def test_a_natural_client_has_its_own_rows_in_their_order():
   assert as_lists(test) == [[0, 1, 2]] * 3
 
 
+LARGE = np.where(OWNERS == 2, 10**9, OWNERS)
+
+
 @pytest.mark.parametrize(
   ('clients', 'num_clients', 'words'),
   [
     (None, 3, 'dataset=npz with an array `clients`'),
-    ((OWNERS, TESTS), 2, 'num_clients: got 2, expected 3, the clients of the'),
-    ((OWNERS, TESTS), 100, 'num_clients: got 100, expected 3, '),
+    ((OWNERS, TESTS), 100, 'num_clients: got 100, expected 3, the clients of'),
     ((OWNERS + 1, TESTS), 3, 'client 0 has no training example'),
-    ((OWNERS * 2, TESTS), 3, 'client 1 has no training example'),
     ((OWNERS, TESTS + 4), 3, 'client 3 has no training example'),
-    (
-      (np.where(OWNERS == 2, 10**9, OWNERS), TESTS),
-      3,
-      'client 2 has no training example',
-    ),
+    ((LARGE, TESTS), 3, 'client 2 has no training example'),
   ],
 )
 def test_natural_clients_sentences(clients, num_clients, words):

@@ -8,7 +8,7 @@ import pytest
 from helpers import refused
 
 from fedjax_pfl.data.preparation import download
-from fedjax_pfl.data.preparation.archives import Archive
+from fedjax_pfl.data.preparation.download import Archive
 
 CONTENT = bytes(range(256)) * 400
 
