@@ -97,8 +97,10 @@ def files() -> dict:
   for name, stages in traced.items():
     place = FILE.parent / 'methods' / name
     of_paper = [stage for stage in stages if not stage.reading]
+    tex = place.with_suffix('.tex')
+    equations = tex.read_text(encoding='utf-8') if tex.exists() else ''
     found[place.with_suffix('.md')] = method_page.page(
-      name, stages, cases[name], numbers_of(name)
+      name, stages, cases[name], numbers_of(name), equations
     )
     found[place.with_suffix('.svg')] = method_picture.picture(of_paper, model)
   return found

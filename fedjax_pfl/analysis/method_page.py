@@ -1,7 +1,7 @@
 """The page of a method in Markdown, from its file: docstring, code, options.
 
-The docstring is the page: `EQUATION` of the file is the LaTeX of its indented
-blocks, in their order, and what has none is shown as it stands.
+The docstring is the page. Its indented blocks are equations: docs/methods/ has
+their LaTeX (NAME.tex) in their order, and a block without is shown as it stands.
 """
 
 import inspect
@@ -36,6 +36,7 @@ def page(
   traced: Sequence[Traced],
   cases: Sequence[tuple[str, str]],
   numbers: Sequence[Mapping[str, str]],
+  equations: str,
 ) -> str:
   """Return the page.
 
@@ -44,6 +45,7 @@ def page(
     traced: its stages.
     cases: of golden cases, name and source.
     numbers: rows of results/tables/, with 'table' and 'setting'.
+    equations: in LaTeX, with an empty line between two blocks.
   """
   module, title = load(name), title_of(name)
   link = getattr(module, 'PAPER', '')
@@ -66,25 +68,25 @@ def page(
     f'# {title["name"]}',
     f'{paper}. Family: [{family(name)}](../methods.md). '
     f'File: `fedjax_pfl/algorithms/{name}.py`.',
-    *body(module),
+    *body(module, equations),
     *(f'## {head}\n\n{text}' for head, text in sections.items()),
   ]
   return '\n\n'.join(parts) + '\n'
 
 
-def body(module: ModuleType) -> list[str]:
+def body(module: ModuleType, equations: str) -> list[str]:
   """Return the paragraphs of the docstring, with equations in LaTeX."""
   first, *blocks = module.__doc__.strip().split('\n\n')
   sentence = first.partition('): ')[2]
-  equations = getattr(module, 'EQUATION', '').strip('\n').split('\n\n')
+  waiting = equations.strip().split('\n\n') if equations else []
   found = [sentence[0].upper() + sentence[1:]]
   for block in blocks:
     if block.startswith(('New client: ', 'Differs from the paper: ')):
       continue
     if not block.startswith(' '):
       found.append(block)
-    elif equations and equations[0]:
-      found.append(latex(equations.pop(0)))
+    elif waiting:
+      found.append(latex(waiting.pop(0)))
     else:
       found.append(fence(textwrap.dedent(block), 'text'))
   return found
