@@ -54,24 +54,12 @@ class HParams(NamedTuple):
 WAY = 'a way in which a step treats the mixture'
 RULES = {
   'protocol': rules.protocol(),
-  'alpha': rules.share(
-    'a percentage, or the learning rate, which is train.learning_rate',
-    'the share of the private model, from 0 to 1',
-  ).or_none('that of the protocol'),
+  'alpha': rules.share('a percentage').or_none('that of the protocol'),
   'adapt': rules.one_of(('every_step', 'first_step', 'never'), WAY),
   'order': rules.one_of(('simultaneous', 'sequential'), WAY),
   'private_decay': rules.at_least(0, rules.SIGN),
 }
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2003.13461'
-EQUATION = r"""
-m_i &= \alpha_i v_i + (1 - \alpha_i)\, w_i
-w_i &\leftarrow w_i - \eta \nabla L_i(w_i)
-v_i &\leftarrow v_i - \eta\, \alpha_i \nabla L_i(m_i), \quad i \in S
-\alpha_i &\leftarrow \mathrm{clip}\big(\alpha_i - \eta\, \langle v_i - w_i,
-  \nabla L_i(m_i) \rangle,\ 0,\ 1\big)
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ('private', 'alpha')
 
@@ -111,9 +99,7 @@ def mixing_algorithm(task: Task, hp: HParams, private: Mask) -> Algorithm:
     num_steps = 2 * info.num_steps  # one of w and one of v
     return client, trained.shared, {**info.metrics(), 'num_steps': num_steps}
 
-  return global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(
+  return global_model.federated_averaging(task, hp, local_update)._replace(
     init_client=lambda server, data, rng: Client(
       trees.select(server.params, private), jnp.asarray(alpha, float)
     ),
@@ -145,15 +131,10 @@ def fit_together(task, hp, server, client, data, rng):
     'v': private.sgd(server.round),
     'alpha': alpha_optimiser(hp, server.round),
   }
-  return hp.train.fit(
-    task,
-    Trained(server.params, *client),
-    data,
-    rng,
-    server.round,
-    loss=objective(task, start),
-    tx=optax.partition(steps, Trained('w', 'v', 'alpha')),
-  )
+  trained = Trained(server.params, *client)
+  tx = optax.partition(steps, Trained('w', 'v', 'alpha'))
+  args = task, trained, data, rng, server.round
+  return hp.train.fit(*args, objective(task, start), tx)
 
 
 def objective(task: Task, start: Params | None = None) -> local_training.Loss:
@@ -222,14 +203,11 @@ def fit_in_turns(task, hp, server, client, data, rng):
     'alpha': at_steps(alpha, lambda step: step % 2 == 1),
     'turn': alternate(),
   }
-  trained, info = local_training.fit(
-    objective_in_turns(task),
-    InTurns(server.params, *client, turn=jnp.zeros(())),
-    data,
-    rng,
-    tx=optax.partition(steps, InTurns('w', 'v', 'alpha', 'turn')),
-    batching=hp.train.batching(task)._replace(steps_per_batch=2),
-  )
+  start = InTurns(server.params, *client, turn=jnp.zeros(()))
+  tx = optax.partition(steps, InTurns('w', 'v', 'alpha', 'turn'))
+  batching = hp.train.batching(task)._replace(steps_per_batch=2)
+  args = task, start, data, rng, server.round
+  trained, info = hp.train.fit(*args, objective_in_turns(task), tx, batching)
   shared, mixed = info.losses.reshape(-1, 2).T  # of every batch
   reports = {'mixed_losses': mixed, 'alphas': info.reports['alphas'][::2]}
   return trained, info._replace(

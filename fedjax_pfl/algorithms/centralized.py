@@ -38,10 +38,6 @@ class HParams(NamedTuple):
 
 
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2106.06042'
-EQUATION = r"""
-m &\leftarrow \beta m + (g + \text{decay} \cdot w) \quad \text{for every batch}
-w &\leftarrow w - \eta m
-"""
 FEDAVG_EQUIVALENT = {'trainable': 'full', 'keep_momentum': False}
 PRIVATE_LEAVES = ()
 
@@ -70,14 +66,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(clock, params, opt_state)
 
   def local_update(server, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      server.params,
-      data,
-      rng,
-      tx=make_tx(server.round),
-      batching=hp.train.batching(task),
-      opt_state=server.opt_state if hp.keep_momentum else None,
+    clock, start, opt_state = server
+    args = task, start, data, rng, clock
+    params, info = hp.train.fit(
+      *args, tx=make_tx(clock), opt_state=opt_state or None
     )
     opt_state = info.opt_state if hp.keep_momentum else ()
     up = Upload(trees.select(params, trainable), opt_state)
@@ -88,9 +80,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     params = trees.combine(mean.params, server.params)
     return Server(server.round + 1, params, mean.opt_state)
 
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(
+  algorithm = global_model.federated_averaging(task, hp, local_update)._replace(
     init_server=init_server,
     download=lambda server, client: server,  # with the momentum
     aggregate=aggregate,

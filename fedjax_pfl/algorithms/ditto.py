@@ -41,27 +41,14 @@ class HParams(NamedTuple):
 
 RULES = {
   'protocol': rules.protocol(),
-  'anchor': rules.one_of(
-    ('global', 'local'), 'the model that the released code pulls to'
-  ),
-  'lam': rules.at_least(
-    0,
-    'a sign: it pulls v_i to the global model',
-    'a number, 0 or more; 0 trains every client alone',
-  ),
+  'anchor': rules.one_of(('global', 'local'), 'a model to pull to'),
+  'lam': rules.at_least(0, 'a sign: it pulls v_i to the global model'),
   'personal_momentum': rules.momentum(),
-  'personal_epochs': rules.count(
-    'epochs', '0 to switch the personal model off: that is FedAvg'
-  ).or_none('as many as the global model'),
+  'personal_epochs': rules.count('epochs', '0: that is FedAvg').or_none(
+    'as many as the global model'
+  ),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2012.04221'
-EQUATION = r"""
-w_i &\leftarrow \mathrm{SGD}_\tau(w;\ \text{data of client } i), \quad i \in S
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-v_i &\leftarrow v_i - \eta\,\big(\nabla L_i(v_i) + \lambda (v_i - w)\big)
-  \quad (w \text{ as the round began})
-"""
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ()
 
@@ -93,9 +80,7 @@ def paper_algorithm(task: Task, hp: HParams) -> Algorithm:
     num_steps = info.num_steps + personal_info.num_steps
     return client, params, {**info.metrics(), 'num_steps': num_steps}
 
-  return global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(
+  return global_model.federated_averaging(task, hp, local_update)._replace(
     init_client=lambda server, data, rng: server.params,
     personalize=lambda server, client, data, rng: {
       'initial': server.params,
@@ -148,9 +133,7 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
     params, metrics = fit_with_pull(task, hp, server, data, rng)
     return ReleasedClient(params, server.round + 1), params, metrics
 
-  averaging = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  averaging = global_model.federated_averaging(task, hp, local_update)
 
   def init_server(rng):
     clock, params = averaging.init_server(rng)

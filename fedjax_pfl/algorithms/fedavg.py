@@ -36,17 +36,10 @@ class HParams(NamedTuple):
 
 RULES = {
   'head_lr_ratio': rules.at_least(
-    0,
-    'a sign, or a learning rate instead of a ratio',
-    'a number, 0 or more: rho in eta_head = rho eta_body',
-  )._replace(choices=(1.0, 0.1, 0.01, 0.0)),
+    0, 'a sign, or a learning rate instead of a ratio'
+  )
 }
 FAMILY, PAPER = 'global', 'arxiv.org/abs/1602.05629'
-EQUATION = r"""
-w_i &\leftarrow \mathrm{SGD}_\tau(w;\ \text{data of client } i), \quad i \in S
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = {'head_lr_ratio': 1.0}
 PRIVATE_LEAVES = ()
 
@@ -56,18 +49,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   make_tx = make_optimiser(task, hp.train, hp.head_lr_ratio)
 
-  def local_update(server, client, data, rng):
-    params, info = hp.train.fit(
-      task, server.params, data, rng, server.round, tx=make_tx(server.round)
-    )
-    return client, params, info.metrics()
-
   def views(server, client, data, rng):
     models = personalization.views(task, server.params, data, rng, hp.finetune)
     return {**models, 'local_update': models['finetuned']}
 
   algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
+    task, hp, global_model.sgd_update(task, hp, tx_fn=make_tx)
   )._replace(personalize=views)
   return (Stage('fedavg', hp.train.rounds, algorithm),)
 

@@ -22,13 +22,7 @@ that time was always true: trainable='full' reproduces it.
 
 from typing import NamedTuple
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  optimisers,
-  personalization,
-)
-from fedjax_pfl.core import trees
+from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
@@ -41,13 +35,6 @@ class HParams(NamedTuple):
 
 
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2106.06042'
-EQUATION = r"""
-h &= \text{random, never trained}
-b_i &\leftarrow \mathrm{SGD}_\tau(b;\ \text{data of client } i,\ h), \quad i
-  \in S
-b &\leftarrow \sum_{i \in S} a_i b_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = {'trainable': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
@@ -55,15 +42,6 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedBABU."""
   body = part_mask(task, hp.trainable, 'hp.trainable')
-
-  def local_update(server, client, data, rng):
-    tx = optimisers.freeze_except(hp.train.sgd(server.round), body)
-    params, info = hp.train.fit(  # of b under the fixed head h
-      task, server.params, data, rng, server.round, tx=tx
-    )
-    return client, trees.select(params, body), info.metrics()
-
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  update = global_model.sgd_update(task, hp, part=body)  # of b under h
+  algorithm = global_model.federated_averaging(task, hp, update)
   return (Stage('fedbabu', hp.train.rounds, algorithm),)

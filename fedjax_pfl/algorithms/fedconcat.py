@@ -91,18 +91,6 @@ RULES = {
   'classifier_decay': rules.at_least(0, rules.SIGN),
 }
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
-EQUATION = r"""
-k(i) &\leftarrow \text{K-means of the label distributions } p_i
-w_i &\leftarrow \mathrm{SGD}_\tau(w^{k(i)};\ \text{data of client } i),
-  \quad i \in S
-w^k &\leftarrow \sum_{i \in S,\, k(i) = k} a_i w_i \Big/ \sum a_i,
-  \quad a_i = 1 \text{ or } n_i
-F &= [E_1, \dots, E_M], \text{ the bodies of } w^1, \dots, w^M,
-  \text{ then frozen}
-C_i &\leftarrow \text{at most 3 SGD steps on } \mathrm{CE}(C(F(x)), y)
-  \text{ from } C
-C &\leftarrow \mathrm{mean}_{i \in S}\, C_i
-"""
 FEDAVG_EQUIVALENT = {'clusters': 1}  # in its first stage
 PRIVATE_LEAVES = ()
 
@@ -305,8 +293,7 @@ def classifier_stage(task: Task, hp: HParams) -> Stage:
     hp.classifier_rounds,
     frozen_features.head_averaging(
       model,
-      hp.train._replace(weight_decay=hp.classifier_decay),
-      hp.finetune,
+      hp._replace(train=hp.train._replace(weight_decay=hp.classifier_decay)),
       hp.classifier_steps,
       is_cached,
     ),

@@ -38,12 +38,6 @@ RULES = {
   'tau': rules.at_least(0, 'a sign: it would favour the frequent classes')
 }
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2209.00189'
-EQUATION = r"""
-w_i &\leftarrow \mathrm{SGD}_\tau\big(\mathrm{CE}(z_c - \tau\,
-  n_c^{-1/4})\big), \quad i \in S
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = None  # tau = 0, but only if all clients have all classes
 PRIVATE_LEAVES = ()
 
@@ -53,17 +47,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check_cross_entropy(task, 'FedLC')
   rules.check(hp, RULES)
 
-  def local_update(server, client, data, rng):
-    counts = label_counts(data, task.num_classes)
-    loss = objective(task, counts, hp.tau)
-    params, info = hp.train.fit(
-      task, server.params, data, rng, server.round, loss=loss
-    )
-    return client, params, info.metrics()
+  def loss_of(server, client, data):
+    return objective(task, label_counts(data, task.num_classes), hp.tau)
 
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  update = global_model.sgd_update(task, hp, loss_of)
+  algorithm = global_model.federated_averaging(task, hp, update)
   return (Stage('fedlc', hp.train.rounds, algorithm),)
 
 

@@ -35,12 +35,6 @@ class HParams(NamedTuple):
 
 RULES = {'protocol': rules.protocol()}
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/1912.00818'
-EQUATION = r"""
-(b_i, h_i) &\leftarrow \mathrm{SGD}_\tau\big((b, h_i);\
-  \text{data of client } i\big), \quad i \in S
-b &\leftarrow \sum_{i \in S} a_i b_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = {'shared': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
@@ -52,9 +46,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   if hp.protocol == 'released':
     algorithm = released_algorithm(task, hp, body)
   else:
-    algorithm = global_model.averaging_of_part(
-      task, hp.train, hp.finetune, shared=body
-    )
+    algorithm = global_model.averaging_of_part(task, hp, shared=body)
   return (Stage('fedper', hp.train.rounds, algorithm),)
 
 
@@ -74,6 +66,5 @@ def released_algorithm(task: Task, hp: HParams, body: Mask) -> Algorithm:
     params, info = hp.train.fit(task, server.params, data, rng, server.round)
     return client, trees.select(params, body), info.metrics()
 
-  return global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(global_model=None)
+  averaging = global_model.federated_averaging(task, hp, local_update)
+  return averaging._replace(global_model=None)

@@ -25,16 +25,11 @@ program that runs it, and mu = 0.01 alone does not explain its printed numbers.
 
 from typing import NamedTuple
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  optimisers,
-  personalization,
-)
-from fedjax_pfl.core import losses, rules, trees
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
-from fedjax_pfl.core.types import ClientData, Key, Params, Task
+from fedjax_pfl.core.types import Params, Task
 
 DISTANCES = {
   'squared': lambda tree, anchor: 0.5 * losses.sum_squares(tree, anchor),
@@ -51,20 +46,10 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'mu': rules.at_least(
-    0,
-    'a sign: it would push clients apart',
-    'a number, 0 or more; 0 is FedAvg',
-  ),
+  'mu': rules.at_least(0, 'a sign: it would push clients apart'),
   'distance': rules.one_of(DISTANCES, 'what mu is a factor of'),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/1812.06127'
-EQUATION = r"""
-w_i &\leftarrow \mathrm{SGD}_\tau\big(v \mapsto L_i(v) +
-  \tfrac{\mu}{2} \lVert v - w \rVert^2\big), \quad i \in S
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
 
@@ -74,21 +59,18 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   part = part_mask(task, hp.trainable)
 
-  def local_update(server, client, data, rng):
-    loss = objective(task, server.params, hp.mu, hp.distance)
-    tx = optimisers.freeze_except(hp.train.sgd(server.round), part)
-    params, info = hp.train.fit(
-      task, server.params, data, rng, server.round, loss, tx
-    )
-    return client, trees.select(params, part), info.metrics()
+  def loss_of(server, client, data):
+    return objective(task, server.params, hp.mu, hp.distance)
+
+  def views(server, client, data, rng):
+    args = task, server.params, data, rng, hp.finetune
+    loss = loss_of(server, client, data)
+    updated = personalization.finetune(*args, loss)['finetuned']
+    return {**personalization.views(*args), 'local_update': updated}
 
   algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(
-    personalize=lambda server, client, data, rng: views(
-      task, hp, server.params, data, rng
-    )
-  )
+    task, hp, global_model.sgd_update(task, hp, loss_of, part=part)
+  )._replace(personalize=views)
   return (Stage('fedprox', hp.train.rounds, algorithm),)
 
 
@@ -103,15 +85,3 @@ def objective(
     return total, {'cross_entropies': cross_entropy}
 
   return loss
-
-
-def views(
-  task: Task, hp: HParams, params: Params, data: ClientData, rng: Key
-) -> dict[str, personalization.View]:
-  """Return the views of a global model, and 'local_update', with the term."""
-  loss = objective(task, params, hp.mu, hp.distance)
-  updated = personalization.finetune(task, params, data, rng, hp.finetune, loss)
-  return {
-    **personalization.views(task, params, data, rng, hp.finetune),
-    'local_update': updated['finetuned'],
-  }

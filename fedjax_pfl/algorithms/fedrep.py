@@ -51,20 +51,10 @@ class HParams(NamedTuple):
 RULES = {
   'protocol': rules.protocol(),
   'head_epochs': rules.count('epochs', 'a fraction', 0).or_none('train.epochs'),
-  'body_epochs': rules.count(
-    'epochs', 'a fraction, or a body that would never learn'
-  ),
+  'body_epochs': rules.count('epochs', '0: the body would never learn'),
   'momentum': rules.momentum(),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2102.07078'
-EQUATION = r"""
-h_i &\leftarrow \mathrm{SGD}(h_i;\ \text{data of client } i,\ b), \quad i \in S
-b_i &\leftarrow \mathrm{SGD}(b;\ \text{data of client } i,\ h_i)
-b &\leftarrow \sum_{i \in S} a_i b_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-
-w &\leftarrow w - \eta\, \mathrm{gate}(\text{step}, \text{part})\, m
-"""
 FEDAVG_EQUIVALENT = None  # never; with head_epochs = 0 it is FedBABU
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
@@ -84,9 +74,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     adapted = adapt(task, hp, params, data, rng, server.round, num_epochs)
     return {'initial': params, **adapted}
 
-  algorithm = global_model.averaging_of_part(
-    task, hp.train, hp.finetune, trees.invert(task.is_head), fit
-  )._replace(personalize=views)
+  body = trees.invert(task.is_head)
+  algorithm = global_model.averaging_of_part(task, hp, body, fit)._replace(
+    personalize=views
+  )
   return (Stage('fedrep', hp.train.rounds, algorithm),)
 
 
@@ -108,15 +99,9 @@ def fit_phases(task, hp, params, data, rng, clock, num_epochs, batching):
   unit = hp.train._replace(
     learning_rate=lambda clock: 1.0, momentum=hp.momentum
   )
-  return local_training.fit(
-    task.loss,
-    params,
-    data,
-    rng,
-    # The gates come after the momentum: its buffer takes every gradient.
-    tx=optax.chain(unit.sgd(clock), optax.partition(gates, parts)),
-    batching=batching,
-  )
+  # The gates come after the momentum: its buffer takes every gradient.
+  tx = optax.chain(unit.sgd(clock), optax.partition(gates, parts))
+  return unit.fit(task, params, data, rng, clock, tx=tx, batching=batching)
 
 
 def adapt(task, hp, params, data, rng, clock, num_epochs):

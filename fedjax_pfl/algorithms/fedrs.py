@@ -34,22 +34,9 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'alpha': rules.share(
-    'a percentage: it scales the logits of absent classes',
-    'a number from 0 to 1; 1 is FedAvg',
-  )
+  'alpha': rules.share('a percentage: it scales the logits of absent classes')
 }
 FAMILY, PAPER = 'global', 'doi.org/10.1145/3447548.3467254'
-EQUATION = r"""
-w_i &\leftarrow \mathrm{SGD}_\tau\big(\mathrm{CE}(a_c z_c)\big), \quad i
-  \in S
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-
-a_c &= 1 \text{ if client } i \text{ has examples of class } c,
-  \text{ else } \alpha
-a_c &= \alpha + (1 - \alpha)\, n_c / \max n \quad \text{(graded)}
-"""
 FEDAVG_EQUIVALENT = {'alpha': 1.0}
 PRIVATE_LEAVES = ()
 
@@ -59,17 +46,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check_cross_entropy(task, 'FedRS')
   rules.check(hp, RULES)
 
-  def local_update(server, client, data, rng):
+  def loss_of(server, client, data):
     counts = label_counts(data, task.num_classes)
-    loss = objective(task, scales(counts, hp.alpha, hp.graded))
-    params, info = hp.train.fit(
-      task, server.params, data, rng, server.round, loss=loss
-    )
-    return client, params, info.metrics()
+    return objective(task, scales(counts, hp.alpha, hp.graded))
 
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  update = global_model.sgd_update(task, hp, loss_of)
+  algorithm = global_model.federated_averaging(task, hp, update)
   return (Stage('fedrs', hp.train.rounds, algorithm),)
 
 

@@ -51,19 +51,10 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'learning_rate': rules.above(
-    0, 'a sign, or a zero too many', 'a learning rate above 0'
-  ),
+  'learning_rate': rules.above(0, 'a sign, or a zero too many'),
   'protocol': rules.protocol(),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2001.01523'
-EQUATION = r"""
-b, h &\leftarrow \text{FedAvg}, \qquad b_i \leftarrow b \text{ for all } i
-b_i, h_i &\leftarrow \mathrm{SGD}_\tau(b_i, h;\ \text{data of client } i),
-  \quad i \in S
-h &\leftarrow \sum_{i \in S} a_i h_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = {'train_fedavg': True}  # in its first stage
 PRIVATE_LEAVES = ('body',)  # in the second
 SAME_CLIENTS_AS_START = True
@@ -88,29 +79,25 @@ def check_start(hp: HParams, start: str) -> None:
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return FedAvg and then LG-FedAvg, or the latter alone."""
   rules.check(hp, RULES)
-  train = hp.train._replace(
-    learning_rate=optax.constant_schedule(hp.learning_rate)
-  )
+  rate = optax.constant_schedule(hp.learning_rate)
+  slow = hp._replace(train=hp.train._replace(learning_rate=rate))
   body = trees.invert(task.is_head)
   last = Stage(
     'lg_fedavg',
     -(-hp.train.rounds // 4),
-    global_model.averaging_of_part(task, train, hp.finetune, task.is_head),
+    global_model.averaging_of_part(task, slow, shared=task.is_head),
     initialize=lambda server, clients, data: (
       server,
       copies(trees.select(server.params, body), data.count.shape[0]),
     ),
   )
   if hp.protocol == 'released':
-    last = last._replace(
-      keep_best=KeepBest(
-        'initial', partial(with_mean_part, shared=task.is_head)
-      )
-    )
+    finish = partial(with_mean_part, shared=task.is_head)
+    last = last._replace(keep_best=KeepBest('initial', finish))
   if not hp.train_fedavg:
     return (last,)
   all_parts = trees.everything(task.is_head)
-  first = global_model.averaging_of_part(task, hp.train, hp.finetune, all_parts)
+  first = global_model.averaging_of_part(task, hp, shared=all_parts)
   return Stage('fedavg', hp.train.rounds, first), last
 
 

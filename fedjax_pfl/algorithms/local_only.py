@@ -30,10 +30,6 @@ class HParams(NamedTuple):
 
 
 FAMILY, PAPER = 'local', 'arxiv.org/abs/2106.06042'
-EQUATION = r"""
-w_i &\leftarrow w \quad \text{before round } 0
-w_i, m_i &\leftarrow \mathrm{SGD}_\tau(w_i, m_i;\ \text{data of } i)
-"""
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('params',)
 
@@ -57,17 +53,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Client(jnp.zeros((), jnp.int32), server.params, opt_state)
 
   def local_update(down, client, data, rng):
-    params, info = local_training.fit(
-      task.loss,
-      client.params,
-      data,
-      rng,
-      tx=hp.train.sgd(client.round),
-      batching=hp.train.batching(task),
-      opt_state=client.opt_state,
+    clock, start, opt_state = client
+    params, info = hp.train.fit(
+      task, start, data, rng, clock, opt_state=opt_state
     )
-    client = Client(client.round + 1, params, info.opt_state)
-    return client, (), info.metrics()
+    return Client(clock + 1, params, info.opt_state), (), info.metrics()
 
   algorithm = Algorithm(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),

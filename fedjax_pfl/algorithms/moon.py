@@ -43,27 +43,10 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'mu': rules.at_least(
-    0,
-    'a sign: it would push features away from the global ones',
-    'a number, 0 or more; 0 is FedAvg',
-  ),
-  'temperature': rules.above(
-    0,
-    '0 to switch the contrast off: that is hp.mu=0',
-    'a number above 0; 0.5 in the paper',
-  ),
+  'mu': rules.at_least(0, 'a sign: it would push the features apart'),
+  'temperature': rules.above(0, '0 to switch it off: that is hp.mu=0'),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2103.16257'
-EQUATION = r"""
-w_i &\leftarrow \mathrm{SGD}_\tau\big(v \mapsto L_i(v) + \mu\,
-  \mathrm{mean}_b\, \ell_b(v)\big), \quad i \in S
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-
-\ell &= -\log \frac{\exp(\cos(z, z_\mathrm{glob}) / T)}
-  {\exp(\cos(z, z_\mathrm{glob}) / T) + \exp(\cos(z, z_\mathrm{prev}) / T)}
-"""
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
 
@@ -87,9 +70,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def init_client(server, data, rng):
     return Client(server.params, has_trained=jnp.array(False))
 
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(init_client=init_client)
+  algorithm = global_model.federated_averaging(task, hp, local_update)
+  algorithm = algorithm._replace(init_client=init_client)
   return (Stage('moon', hp.train.rounds, algorithm),)
 
 

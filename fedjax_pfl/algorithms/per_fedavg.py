@@ -58,14 +58,6 @@ RULES = {
   ).or_none('that of the protocol'),
 }
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2002.07948'
-EQUATION = r"""
-&J \text{ times in each of } \tau \text{ epochs, on the next batches }
-  a, b \text{ of client } i\text{:}
-m &\leftarrow \mu m + \nabla L(w; a), \quad w' \leftarrow w - \alpha m
-m &\leftarrow \mu m + \nabla L(w'; b), \quad w \leftarrow w - \beta m
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
 
@@ -94,13 +86,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       'adapted_twice': adapt_twice(task, hp, beta, server, data, rng),
     }
 
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )._replace(personalize=views)
+  algorithm = global_model.federated_averaging(task, hp, local_update)
   stage = Stage(
     'per_fedavg',
     hp.train.rounds,
-    algorithm,
+    algorithm._replace(personalize=views),
     validate_clients=lambda data: check_counts(data, hp.train.batch_size),
   )
   return (stage,)
@@ -126,15 +116,12 @@ def fit_first_order(task, hp, beta, server, data, rng):
   decayed = optax.identity()
   if not rules.equals(decay, 0):
     decayed = optax.add_decayed_weights(decay)
-  params, info = local_training.fit(
-    task.loss,
-    server.params,
-    data,
-    rng,
-    tx=optax.chain(decayed, meta_sgd(alpha, rate, hp.train.momentum)),
-    batching=hp.train.batching(task)._replace(
-      steps=lambda batches: 2 * meta_steps(batches, hp)
-    ),
+  tx = optax.chain(decayed, meta_sgd(alpha, rate, hp.train.momentum))
+  batching = hp.train.batching(task)._replace(
+    steps=lambda batches: 2 * meta_steps(batches, hp)
+  )
+  params, info = hp.train.fit(
+    task, server.params, data, rng, clock, tx=tx, batching=batching
   )
   outer = info.losses[1::2]  # an epoch has an even number of steps
   loss = jnp.sum(outer) / jnp.maximum(info.num_steps // 2, 1)
@@ -229,15 +216,12 @@ def fit_second_order(task, hp, beta, server, data, rng):
     adapted = jax.tree.map(lambda w, g: w - alpha * g, params, grads)
     return task.loss(adapted, b, rngs[1])
 
-  params, info = local_training.fit(
-    loss,
-    server.params,
-    data,
-    rng,
-    tx=hp.train._replace(learning_rate=beta).sgd(server.round),
-    batching=hp.train.batching(task)._replace(
-      steps=lambda batches: meta_steps(batches, hp), batches_per_step=2
-    ),
+  outer = hp.train._replace(learning_rate=beta)
+  batching = outer.batching(task)._replace(
+    steps=lambda batches: meta_steps(batches, hp), batches_per_step=2
+  )
+  params, info = outer.fit(
+    task, server.params, data, rng, server.round, loss, batching=batching
   )
   return params, {**info.metrics(), 'num_steps': 4 * info.num_steps}
 

@@ -52,36 +52,13 @@ class HParams(NamedTuple):
 # With other rates theta, or w, would never change.
 RULES = {
   'inner_steps': rules.count(
-    'steps on each batch',
-    'epochs, which are train.epochs, or 0 to switch pFedMe off: that is '
-    'another method',
+    'steps on each batch', 'epochs, which are train.epochs'
   ),
-  'inner_lr': rules.above(
-    0,
-    'a sign, or a zero too many',
-    'the learning rate of theta, a number above 0',
-  ),
-  'lam': rules.above(
-    0,
-    '0 to switch it off: w would never change',
-    'the pull between theta and w, a number above 0',
-  ),
-  'beta': rules.above(
-    0,
-    '0: w would never change',
-    'the share of the mean in w, a number above 0',
-  ),
+  'inner_lr': rules.above(0, 'a sign, or a zero too many'),
+  'lam': rules.above(0, '0 to switch it off: w would never change'),
+  'beta': rules.above(0, '0: w would never change'),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2006.08848'
-EQUATION = r"""
-\theta_i &\leftarrow \theta_i - \text{inner\_lr}\,\big(\nabla L_b(\theta_i)
-  + \lambda (\theta_i - w_i)\big) \quad
-  \text{inner\_steps times on every batch } b
-w_i &\leftarrow w_i - \eta \lambda (w_i - \theta_i)
-w &\leftarrow (1 - \beta)\, w + \beta \sum_{i \in S} a_i w_i
-  \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-"""
 FEDAVG_EQUIVALENT = None  # by its own settings: those of train matter, too
 PRIVATE_LEAVES = ('personal',)
 
@@ -102,20 +79,13 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   batching = hp.train.batching(task)._replace(steps_per_batch=hp.inner_steps)
 
   def local_update(server, client, data, rng):
-    tree, info = local_training.fit(
-      objective(task, hp.lam),
-      Trained(server.params, server.params),
-      data,
-      rng,
-      tx=make_optimiser(hp, server.round),
-      batching=batching,
-    )
+    clock, start = server.round, Trained(server.params, server.params)
+    loss, tx = objective(task, hp.lam), make_optimiser(hp, clock)
+    tree, info = hp.train.fit(task, start, data, rng, clock, loss, tx, batching)
     has_trained = client.has_trained | (info.num_steps > 0)
     return Client(tree.personal, has_trained), tree.shared, info.metrics()
 
-  averaging = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  averaging = global_model.federated_averaging(task, hp, local_update)
 
   def aggregate(server, uploads, senders):
     clock, mean = averaging.aggregate(server, uploads, senders)

@@ -39,15 +39,6 @@ class HParams(NamedTuple):
 
 
 FAMILY, PAPER = 'global', 'arxiv.org/abs/1910.06378'
-EQUATION = r"""
-w_i &\leftarrow \mathrm{SGD}_\tau(w;\ \text{data of client } i), \quad i \in S
-w_i &\leftarrow w_i - \eta (c - c_i) \quad \text{after every step}
-c_i' &\leftarrow c_i - c + (w - w_i) / (T_i \eta)
-w &\leftarrow \sum_{i \in S} a_i w_i \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-c &\leftarrow c + \tfrac{1}{N} \sum_{i \in S} (c_i' - c_i)
-  \quad (N \text{ clients in all})
-"""
 FEDAVG_EQUIVALENT = None  # its first round alone is
 PRIVATE_LEAVES = ()
 
@@ -82,9 +73,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     variate = jax.tree.map(jnp.add, variate, change)
     return variate, Up(params, change), info.metrics()
 
-  averaging = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  averaging = global_model.federated_averaging(task, hp, local_update)
 
   def init_server(rng):
     clock, params = averaging.init_server(rng)

@@ -75,10 +75,7 @@ RULES = {
   'pairing': rules.one_of(('fresh', 'stale'), FORM),
   'mu': rules.at_least(0, SIGN),
   'nu': rules.at_least(0, SIGN),
-  'phase_start': rules.share(
-    'the round in which mixing starts, or a percentage',
-    'a share of the rounds, from 0 to 1; 1 never mixes',
-  ),
+  'phase_start': rules.share('a round, or a percentage of them'),
   'grid': rules.Rule(
     lambda grid: (
       isinstance(grid, tuple | list)
@@ -90,19 +87,6 @@ RULES = {
   ),
 }
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2109.07628'
-EQUATION = r"""
-W_t(\lambda) &= (1 - \lambda_t)\, w_t + \lambda_t v_t
-
-\text{federation:} \quad w_i &\leftarrow \mathrm{SGD}_\tau\big(w \mapsto
-  L_i(w) + \mu D(w, w^g)\big)
-\text{personalisation:} \quad w_i, v_i &\leftarrow \mathrm{SGD}_\tau\big(w, v
-  \mapsto L_i(W(\lambda)) + \mu D(w, w^g) + \nu \cos^2(w, v)\big)
-\text{after both:} \quad w^g &\leftarrow \sum_{i \in S} a_i w_i
-  \Big/ \sum_{i \in S} a_i,
-  \quad a_i = 1 \text{ or } n_i
-
-D(w, w^g) &= \sum_t \lVert w_t - w^g_t \rVert^2
-"""
 FEDAVG_EQUIVALENT = {'mu': 0.0, 'phase_start': 1.0}
 PRIVATE_LEAVES = ('local',)
 
@@ -153,9 +137,7 @@ def pair_algorithm(
   task: Task, hp: HParams, local_update: Callable
 ) -> Algorithm:
   """Return FedAvg of w whose clients keep v_i, and w_i for stale pairs."""
-  averaging = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  averaging = global_model.federated_averaging(task, hp, local_update)
   twins, is_stale = twin_mask(task, hp.twice), hp.pairing == 'stale'
 
   def init_server(rng):

@@ -8,21 +8,15 @@ from functools import partial
 
 import jax.numpy as jnp
 
-from fedjax_pfl.client import global_model, local_training
-from fedjax_pfl.client.personalization import Finetuning
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Algorithm
 from fedjax_pfl.core.types import Array, Task
-from fedjax_pfl.data.batching import Batching
 from fedjax_pfl.models.concatenated import linear
 
 
 def head_averaging(
-  task: Task,
-  train: local_training.LocalTraining,
-  finetune: Finetuning,
-  max_steps: int,
-  is_cached: bool,
+  task: Task, hp: tuple, max_steps: int, is_cached: bool
 ) -> Algorithm:
   """Return the rounds that train and average the head of {encoders, head}.
 
@@ -30,13 +24,12 @@ def head_averaging(
   that have examples is unweighted. `is_cached`: clients hold features, not
   images.
   """
-  batching = Batching(
-    train.batch_size,
-    1,
-    (lambda features, rng: features) if is_cached else task.augment,
-    train.shuffle,
-    steps=partial(at_most, max_steps),
+  train = hp.train
+  batching = train.batching(task)._replace(
+    epochs=1, watch=None, steps=partial(at_most, max_steps)
   )
+  if is_cached:
+    batching = batching._replace(transform=lambda features, rng: features)
 
   def local_update(down, client, data, rng):
     def loss(head, batch, rng):
@@ -45,16 +38,13 @@ def head_averaging(
         f = task.features(down.params, batch.x, batch.mask)
       return losses.batch_loss(linear(head, f), batch, task.example_loss)
 
-    head, tx = down.params['head'], train.sgd(down.round)
-    head, info = local_training.fit(
-      loss, head, data, rng, tx=tx, batching=batching
-    )
+    args = task, down.params['head'], data, rng, down.round
+    head, info = train.fit(*args, loss, batching=batching)
     params = {**down.params, 'head': head}
     return client, trees.select(params, task.is_head), info.metrics()
 
-  averaging = global_model.federated_averaging(
-    task, train._replace(aggregation='examples'), finetune, local_update
-  )
+  by_count = hp._replace(train=hp.train._replace(aggregation='examples'))
+  averaging = global_model.federated_averaging(task, by_count, local_update)
 
   def aggregate(server, uploads, senders):
     has_examples = (senders.counts > 0).astype(jnp.int32)

@@ -3,7 +3,10 @@
 w_i <- local_update(w; data of client i)      for i in the cohort S
 w   <- sum_i a_i w_i / sum_i a_i              a_i = 1 or n_i
 
-`averaging_of_part` averages a part of w, and each client keeps the rest.
+Most methods are that, with another loss, another optimiser, or a part of w:
+`sgd_update` takes these. `averaging_of_part` averages a part of w, and each
+client keeps the rest. The `hp` of all are the hyperparameters of a method, of
+which `train` and `finetune` are read.
 """
 
 from collections.abc import Callable
@@ -11,8 +14,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from fedjax_pfl.client import personalization
-from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client
 from fedjax_pfl.core.types import Array, Mask, Params, Task
@@ -29,31 +31,59 @@ def download(server: Server, client: Client) -> Server:
   return Server(server.round, server.params)
 
 
-def federated_averaging(
+def sgd_update(
   task: Task,
-  train: LocalTraining,
-  finetune: personalization.Finetuning,
-  local_update: Callable,
+  hp: tuple,
+  loss_fn: Callable | None = None,
+  tx_fn: Callable | None = None,
+  part: Mask | None = None,
+) -> Callable:
+  """Return the local update of the global model: SGD of its `train`.
+
+  loss_fn: (server, client, data) -> the loss, instead of the task's.
+  tx_fn: clock -> the optimiser, instead of SGD.
+  part: is trained and uploaded, instead of all of the model.
+  """
+  tx_fn = tx_fn or hp.train.sgd
+
+  def local_update(server, client, data, rng):
+    loss = loss_fn(server, client, data) if loss_fn else task.loss
+    tx = tx_fn(server.round)
+    if part is not None:
+      tx = optimisers.freeze_except(tx, part)
+    params, info = hp.train.fit(
+      task, server.params, data, rng, server.round, loss, tx
+    )
+    if part is not None:
+      params = trees.select(params, part)
+    return client, params, info.metrics()
+
+  return local_update
+
+
+def federated_averaging(
+  task: Task, hp: tuple, local_update: Callable | None = None
 ) -> Algorithm:
   """Return the algorithm that averages what `local_update` uploads.
 
-  A leaf that is not uploaded keeps its value on the server. Clients download
-  its clock and model, keep nothing, and are evaluated by the global model in
-  all views. A method replaces the functions in which it differs.
+  By default that is `sgd_update`. A leaf that is not uploaded keeps its value
+  on the server. Clients download its clock and model, keep nothing, and are
+  evaluated by the global model in all views. A method replaces the functions in
+  which it differs.
   """
 
   def aggregate(server, uploads, senders):
-    mean = senders.mean(uploads, train.weights(senders.counts))
+    mean = senders.mean(uploads, hp.train.weights(senders.counts))
     return Server(server.round + 1, trees.combine(mean, server.params))
 
   return Algorithm(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
     init_client=lambda server, data, rng: (),
     download=download,
-    local_update=local_update,
+    local_update=local_update or sgd_update(task, hp),
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, finetune
+      task, server.params, data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=lambda server: server.params,
@@ -61,11 +91,7 @@ def federated_averaging(
 
 
 def averaging_of_part(
-  task: Task,
-  train: LocalTraining,
-  finetune: personalization.Finetuning,
-  shared: Mask,
-  fit_fn: Callable | None = None,
+  task: Task, hp: tuple, shared: Mask, fit_fn: Callable | None = None
 ) -> Algorithm:
   """Return the algorithm that averages one part; a client keeps the rest.
 
@@ -73,7 +99,7 @@ def averaging_of_part(
   training of both parts together. The first private part is the server's.
   """
   private = trees.invert(shared)
-  fit_fn = fit_fn or (lambda *args: train.fit(task, *args))
+  fit_fn = fit_fn or (lambda *args: hp.train.fit(task, *args))
 
   def whole(server, client):
     return trees.combine(client, server.params)
@@ -83,13 +109,13 @@ def averaging_of_part(
     client = trees.select(params, private)
     return client, trees.select(params, shared), info.metrics()
 
-  return federated_averaging(task, train, finetune, local_update)._replace(
+  return federated_averaging(task, hp, local_update)._replace(
     init_client=lambda server, data, rng: trees.select(server.params, private),
     download=lambda server, client: server._replace(
       params=trees.select(server.params, shared)
     ),
     personalize=lambda server, client, data, rng: personalization.views(
-      task, whole(server, client), data, rng, finetune
+      task, whole(server, client), data, rng, hp.finetune
     ),
     global_model=None,
   )

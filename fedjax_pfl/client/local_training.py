@@ -91,10 +91,13 @@ class LocalTraining(NamedTuple):
     clock: Array,
     loss: Loss | None = None,
     tx: optax.GradientTransformation | None = None,
+    batching: Batching | None = None,
+    opt_state: optax.OptState | None = None,
   ) -> tuple[PyTree, 'FitInfo']:
     """Return SGD_tau(params; data): the fit of one round of most methods.
 
-    With another loss than the task's, or another optimiser than `sgd`.
+    With another loss than the task's, another optimiser than `sgd`, other
+    batches, or an optimiser that goes on.
     """
     return fit(
       loss or task.loss,
@@ -102,7 +105,8 @@ class LocalTraining(NamedTuple):
       data,
       rng,
       tx=tx or self.sgd(clock),
-      batching=self.batching(task),
+      batching=batching or self.batching(task),
+      opt_state=opt_state,
     )
 
   def weights(self, counts: Array) -> Array:

@@ -39,7 +39,7 @@ class HParams(NamedTuple):
 
 
 def build(task, hp):
-  def local_update(server, client, data, rng):
+  def loss_of(server, client, data):
     is_frozen = (server.round + 1) % hp.nap == 0
 
     def loss(params, batch, rng):
@@ -52,14 +52,14 @@ def build(task, hp):
       )
       return task.loss(params, batch, rng)
 
-    params, info = hp.train.fit(
-      task, server.params, data, rng, server.round, loss
-    )
-    return client, params, info.metrics()
+    return loss
 
-  algorithm = global_model.federated_averaging(
-    task, hp.train, hp.finetune, local_update
-  )
+  def local_update(server, client, data, rng):
+    client, params, metrics = update(server, client, data, rng)
+    return client, params, metrics
+
+  update = global_model.sgd_update(task, hp, loss_of)
+  algorithm = global_model.federated_averaging(task, hp, local_update)
   return (Stage('fednap', hp.train.rounds, algorithm),)
 '''
 FEDBN = '''
@@ -74,9 +74,8 @@ PRIVATE_LEAVES = (NORM,)
 
 
 def build(task, hp):
-  algorithm = global_model.averaging_of_part(
-    task, hp.train, hp.finetune, shared=trees.invert(task.is_norm)
-  )
+  shared = trees.invert(task.is_norm)
+  algorithm = global_model.averaging_of_part(task, hp, shared)
   return (Stage('fedbn', hp.train.rounds, algorithm),)
 '''
 
@@ -154,8 +153,12 @@ def test_fedbn_is_a_file_whose_clients_keep_their_normalisation(tmp_path):
     ('(NamedTuple):', ':', 'no NamedTuple HParams'),
     ('  finetune: perso', '  other: perso', 'without finetune: Finetuning'),
     ('return (Stage(', 'return [Stage(', 'build that returns list'),
-    ('hp.train.fit', 'hp.train.fti', "no attribute 'fti'"),
-    ('info.metrics()', "{'loss': 0.0}", 'the metrics loss in fednap'),
+    ('sgd_update(', 'sgd_updte(', "no attribute 'sgd_updte'"),
+    (
+      'params, metrics\n',
+      "params, {'loss': 0.0}\n",
+      'the metrics loss in fednap',
+    ),
     ('return client, params', 'return rng, params', 'another kind of client'),
     ('hp.nap == 0', '(1 // 0) == 0', 'nap.py, line 2'),
   ],
