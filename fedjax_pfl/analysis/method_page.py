@@ -1,7 +1,7 @@
 """The page of a method in Markdown, from its file: docstring, code, options.
 
 The docstring is the page. Its indented blocks are equations: docs/methods/ has
-their LaTeX (NAME.tex) in their order, and a block without is shown as it stands.
+their LaTeX in their order (NAME.tex); a block without is shown as it stands.
 """
 
 import inspect
