@@ -34,7 +34,7 @@ from experiments.accelerators.targets import DISTRIBUTIONS, KINDS, Where
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.atomic_files import write_json
 from fedjax_pfl.core.errors import check_known
-from fedjax_pfl.core.target import KINDS as TARGETS
+from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs.provenance import provenance
@@ -105,7 +105,7 @@ def config_of(row: Row, platform: str) -> dict[str, Any]:
     config.model, config.batch_size = row.label, batch_size
   cohort = cohort_size(config.num_clients, config.client_fraction)
   # As many as 'auto' evaluates.
-  launches = TARGETS[KINDS[platform]].launches
+  launches = launches_kernels(KINDS[platform])
   chunk = max(cohort, CPU_BLOCK) if launches else 1
   return {**config.to_dict(), 'clients_per_chunk': chunk}
 

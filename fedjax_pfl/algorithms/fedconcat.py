@@ -49,7 +49,7 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.host_call import call_on_host
+from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.label_counts import (
   label_counts,

@@ -23,7 +23,7 @@ from fedjax_pfl.analysis.open_run import (
 )
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
-from fedjax_pfl.core.target import target_kind
+from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.core.types import ClientData, Key
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
@@ -118,7 +118,7 @@ def score_by_class(
     experiment.task.normalise,
     views,
     # As in the run itself: where nothing is launched, one after the other.
-    clients_per_chunk=BLOCK if target_kind().launches else 1,
+    clients_per_chunk=BLOCK if launches_kernels() else 1,
     score_fn=partial(score_classes, num_classes),
   )
   scores = evaluate_clients(

@@ -55,21 +55,20 @@ def write_bytes(path: pathlib.Path, content: bytes) -> None:
 
 def sync_folder(folder: pathlib.Path) -> None:
   """Write the entries of a folder to the disk, where the system can."""
-  try:
+  # Windows opens no folders, and some network file systems sync none.
+  with contextlib.suppress(OSError):
     handle = os.open(folder, os.O_RDONLY)
-  except OSError:  # Windows opens no folders
-    return
-  try:
-    os.fsync(handle)
-  except OSError:  # some network file systems sync no folders
-    pass
-  finally:
-    os.close(handle)
+    try:
+      os.fsync(handle)
+    finally:
+      os.close(handle)
 
 
 @contextlib.contextmanager
 def writing(
-  path: pathlib.Path, name: str = 'workdir', files: str = 'the files of a run'
+  path: pathlib.Path,
+  name: str = 'workdir',
+  expected: str = 'a disk that takes the files of a run',
 ) -> Iterator[None]:
   """Raise BadInput of `name` instead of OSError if a file cannot be written."""
   try:
@@ -78,25 +77,18 @@ def writing(
     raise bad_input(
       name,
       got=f'{path}, in which {error.filename or "a file"} cannot be written',
-      expected=f'a disk that takes {files}',
-      choices=['make room there; the same command then goes on'],
+      expected=expected,
+      choices=[
+        'make room there: the same command then goes on',
+        'another folder',
+      ],
       cause=f'{error.strerror or error}'.lower(),
     ) from error
 
 
-@contextlib.contextmanager
-def writing_output(field: str, path: pathlib.Path) -> Iterator[None]:
-  """Raise BadInput instead of OSError if what a flag asks for fails."""
-  try:
-    yield
-  except OSError as error:
-    raise bad_input(
-      field,
-      got=str(path),
-      expected='a file that can be written',
-      choices=['a file in another folder'],
-      cause=f'{error.strerror or error}'.lower(),
-    ) from error
+def writing_output(field: str, path: pathlib.Path):
+  """Return `writing`, of what a flag asks for."""
+  return writing(path, field, 'a file that can be written')
 
 
 def sha256(path: pathlib.Path) -> str:
@@ -153,8 +145,7 @@ def write_npz(
     assert not array.dtype.hasobject, f'{name} holds Python objects'
     assert array.dtype.kind != 'V', f'{name}: .npy forgets {array.dtype}'
   stream = io.BytesIO()
-  save = np.savez_compressed if compressed else np.savez
-  save(stream, **arrays)
+  (np.savez_compressed if compressed else np.savez)(stream, **arrays)
   write_bytes(path, stream.getvalue())
 
 
@@ -162,7 +153,7 @@ def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
   """Return the arrays in the order in which they were written."""
   try:
     with np.load(path, allow_pickle=False) as arrays:
-      return {name: arrays[name] for name in arrays.files}
+      return dict(arrays.items())
   except Exception as error:  # zipfile and numpy raise a dozen kinds
     raise bad_input(
       'file',

@@ -1,4 +1,4 @@
-"""The cores of a CPU as devices of jax.
+"""The CPU of this machine: its cores as devices, and calls from programs.
 
 With `import fedjax_pfl` a CPU is a device a core, if jax has not started: a
 program of one device uses all cores as before, and a round may run on all
@@ -6,8 +6,13 @@ devices (federated/sharding.py decides). The user's own choice is kept.
 """
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import jax
+import numpy as np
+
+from fedjax_pfl.core.types import Array
 
 # The user's own choice.
 COUNT, VARIABLE = 'xla_force_host_platform_device_count', 'JAX_NUM_CPU_DEVICES'
@@ -18,6 +23,7 @@ LIMITS = (
   'xla_cpu_collective_call_terminate_timeout_seconds',
 )
 YEAR = 365 * 24 * 3600  # seconds
+BLOCK = 64 * 1024  # bytes
 
 
 def num_cores() -> int:
@@ -47,3 +53,29 @@ def prepare() -> None:
   """Divide the CPU, unless the user has."""
   if jax.config.jax_num_cpu_devices in (-1, None):
     divide_cpu(num_cores())
+
+
+def call_on_host(fn: Callable, result: Any, *arrays: Array) -> Any:
+  """Return fn(*arrays), which the host computes from numpy arrays.
+
+  JAX copies arguments of a callback of more than 100 KiB in a thread of its
+  own, and all threads of a CPU that is divided into devices may be waiting for
+  the callback's result: the program never ends. Blocks of rows are copied at
+  once.
+
+  Args:
+    fn: a pure function of numpy arrays.
+    result: its shapes and types, as those of `jax.pure_callback`.
+    *arrays: of at least one dimension.
+  """
+
+  def on_host(*arguments):
+    return fn(*(np.concatenate(list(map(np.asarray, a))) for a in arguments))
+
+  def blocks(array):
+    row = array.dtype.itemsize * array[:1].size
+    rows = max(1, BLOCK // max(1, row))
+    firsts = range(0, max(1, len(array)), rows)
+    return [array[first : first + rows] for first in firsts]
+
+  return jax.pure_callback(on_host, result, *map(blocks, arrays))

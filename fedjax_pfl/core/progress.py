@@ -10,6 +10,7 @@ round 2/2  loss 1.234  812 images/s
 """
 
 import contextlib
+import functools
 import math
 import os
 import sys
@@ -46,8 +47,7 @@ class Screen:
     """Return whether a bar may be drawn and drawn over."""
     dumb = self._environ.get('TERM', '') in ('dumb', 'unknown')
     ci = self._environ.get('CI', '').lower() not in ('', '0', 'false')
-    can_draw = self.stream.isatty() and not dumb and not ci
-    return can_draw and not self._is_silent
+    return self.stream.isatty() and not (dumb or ci or self._is_silent)
 
   def silence(self) -> None:
     """Print nothing from now on: another process of the run prints."""
@@ -60,13 +60,11 @@ class Screen:
     if self._live is not None:
       self._live.console.print(text, style=style, markup=False, highlight=False)
       return
-    encoding = getattr(self.stream, 'encoding', None) or 'utf-8'
     try:
-      text.encode(encoding)
+      print(text, file=self.stream, flush=True)  # a log may be read meanwhile
     except UnicodeEncodeError:  # LANG=C of a batch job: replace, do not raise
-      text = text.replace('±', '+-').encode(encoding, 'replace').decode()
-    self.stream.write(text + '\n')
-    self.stream.flush()  # a log file may be read during the run
+      text = text.replace('±', '+-').encode('ascii', 'replace').decode()
+      print(text, file=self.stream, flush=True)
 
   def warn(self, text: str) -> None:
     """Print a line as a warning; on a terminal in yellow."""
@@ -90,33 +88,28 @@ class Screen:
     Bars may be nested: an evaluation within the training. Inner work, and such
     as mostly `is_short`, has plain lines only if it takes long.
     """
-    is_inner = self._num_open > 0
-    draws, task = self.is_terminal(), None
-    if draws and not is_inner:
-      self._live = _make_live(self.stream)
-      self._live.start()
-    live = self._live
-    if draws:
-      task = live.add_task(title, total=total, completed=start, text='')
+    is_inner, show = self._num_open > 0, None
     patience = PATIENCE if is_inner or is_short else 0.0
-    self._num_open += 1
-    try:
-      yield Bar(self, unit, start, total, patience, live, task)
-    finally:
-      self._num_open -= 1
-      if draws and is_inner:
-        live.remove_task(task)  # an inner bar gives its line back
-      elif draws:
-        live.stop()
-        self._live = None
+    with contextlib.ExitStack() as stack:
+      if self.is_terminal():
+        if not is_inner:
+          self._live = stack.enter_context(_make_live(self.stream))
+          stack.callback(setattr, self, '_live', None)
+        task = self._live.add_task(title, total=total, completed=start, text='')
+        show = functools.partial(self._live.update, task)
+        if is_inner:  # it gives its line back
+          stack.callback(self._live.remove_task, task)
+      self._num_open += 1
+      stack.callback(setattr, self, '_num_open', self._num_open - 1)
+      yield Bar(self, unit, start, total, patience, show)
 
 
 class Bar:
   """A line of rich's display; or plain lines, none for work that ends soon."""
 
-  def __init__(self, screen, unit, start, total, patience, live, task):
+  def __init__(self, screen, unit, start, total, patience, show):
     self._screen, self._unit, self._total = screen, unit, total
-    self._live, self._task = live, task
+    self._show = show  # None for plain lines
     now = screen.clock()
     # The last 8 updates: the time to compile drops out of the time left.
     self._marks = deque([(now, start)], maxlen=8)
@@ -131,8 +124,8 @@ class Bar:
     if before < done and not is_last:
       left = (now - then) / (done - before) * (self._total - done)
       parts.append(f'{format_seconds(left)} left')
-    if self._task is not None:
-      self._live.update(self._task, completed=done, text='  '.join(parts))
+    if self._show is not None:
+      self._show(completed=done, text='  '.join(parts))
     elif now >= self._next or (is_last and not self._is_silent):
       self._is_silent, self._next = False, now + PERIOD
       first = f'{self._unit} {done}/{self._total}'

@@ -46,56 +46,50 @@ class Rule(NamedTuple):
   def check(self, name: str, value: Any) -> None:
     """Refuse a value that breaks the rule; `name` is what the user calls it."""
     if not self.holds(value):
-      raise bad_input(
-        name,
-        got=value,
-        expected=self.expected,
-        choices=self.choices,
-        cause=self.cause,
-      )
+      words = self._asdict() | {'got': value}
+      del words['holds']
+      raise bad_input(name, **words)
 
 
 Rules = Mapping[str, Rule]  # by the name of the field
 
 
-def number(holds: Callable[[float], bool], expected: str, cause: str) -> Rule:
-  """Return the rule of a finite number for which `holds` does."""
-  return Rule(lambda value: is_number(value) and holds(value), expected, cause)
+def interval(
+  ends: str, cause: str, what: str = 'a number', expected: str = ''
+) -> Rule:
+  """Return the rule of a finite number in an interval, such as '[0, 1)'."""
+  low, high = map(float, ends[1:-1].split(','))
+  above, below = ends[0] == '(', ends[-1] == ')'
+  if not expected:
+    first = f'above {low:g} and ' if above else f'from {low:g} to '
+    last = f'below {high:g}' if below else f'{high:g}'
+    if above and not below:
+      last = f'up to {high:g}'
+    expected = f'{what} {first}{last}'
+
+  def holds(value) -> bool:
+    if not is_number(value) or not low <= value <= high:
+      return False
+    return not (above and value == low) and not (below and value == high)
+
+  return Rule(holds, expected, cause)
 
 
 def at_least(low: float, cause: str, expected: str = '') -> Rule:
   """Return the rule of a finite number, `low` or more."""
   expected = expected or f'a number, {low} or more'
-  return number(lambda value: value >= low, expected, cause)
+  return interval(f'[{low}, inf)', cause, expected=expected)
 
 
 def above(low: float, cause: str, expected: str = '') -> Rule:
   """Return the rule of a finite number above `low`."""
   expected = expected or f'a number above {low}'
-  return number(lambda value: value > low, expected, cause)
-
-
-def interval(ends: str, cause: str, what: str = 'a number') -> Rule:
-  """Return the rule of a finite number in an interval, such as '[0, 1)'."""
-  low, high = map(float, ends[1:-1].split(','))
-  above = {'(': f'above {low:g} and ', '[': f'from {low:g} to '}[ends[0]]
-  below = {')': f'below {high:g}', ']': f'{high:g}'}[ends[-1]]
-  if ends[0] == '(' and ends[-1] == ']':
-    below = f'up to {high:g}'
-  return number(
-    lambda value: (
-      low <= value <= high
-      and (value != low or ends[0] == '[')
-      and (value != high or ends[-1] == ']')
-    ),
-    f'{what} {above}{below}',
-    cause,
-  )
+  return interval(f'({low}, inf)', cause, expected=expected)
 
 
 def share(cause: str, expected: str = 'a number from 0 to 1') -> Rule:
   """Return the rule of a number from 0 to 1."""
-  return interval('[0, 1]', cause)._replace(expected=expected)
+  return interval('[0, 1]', cause, expected=expected)
 
 
 def momentum(cause: str = 'a sign, or a percentage') -> Rule:
@@ -115,12 +109,11 @@ def count(what: str, cause: str, smallest: int = 1) -> Rule:
 def one_of(choices: Collection[str], expected: str, cause: str = TYPO) -> Rule:
   """Return the rule of a word that is among the choices."""
   choices = tuple(choices)
-  return Rule(
-    lambda value: isinstance(value, str) and value in choices,
-    expected,
-    cause,
-    choices,
-  )
+
+  def holds(value) -> bool:
+    return isinstance(value, str) and value in choices
+
+  return Rule(holds, expected, cause, choices)
 
 
 def protocol(choices: Collection[str] = PROTOCOLS) -> Rule:
@@ -180,5 +173,6 @@ def is_int(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
+  """Return whether a value is a finite number, and no bool."""
   is_real = isinstance(value, Real) and not isinstance(value, bool)
   return is_real and -math.inf < value < math.inf

@@ -7,9 +7,8 @@ stores is a plain string, 'net.py:MyNet#4f0c8e21ab37', which nothing loads. The
 """
 
 import hashlib
-import importlib.abc
-import importlib.util
 import inspect
+import itertools
 import pathlib
 import re
 import sys
@@ -76,31 +75,31 @@ def load_code(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def value_of(field: str, name: str) -> Any:
   """Return the code of this name; refuse one that was not loaded."""
-  if isinstance(name, UserCode):
-    return name.value
-  raise _not_loaded({field: [name]})
+  check_loaded({field: name}, every=True)
+  return name.value
 
 
-def check_loaded(config: Mapping[str, Any]) -> None:
-  """Refuse a config with names of code that was not loaded, all at once."""
+def check_loaded(config: Mapping[str, Any], every: bool = False) -> None:
+  """Refuse a config with names of code that was not loaded, all at once.
+
+  Names that are no code stay, but for `every`.
+  """
   absent = {}
   for field in FIELDS:
-    names = config.get(field, '')
+    names = config.get(field, ())
     names = names if isinstance(names, list | tuple) else [names]
-    if any(is_code(name) and not isinstance(name, UserCode) for name in names):
+    strange = [name for name in names if not isinstance(name, UserCode)]
+    if any(every or is_code(name) for name in strange):
       absent[field] = names
-  if absent:
-    raise _not_loaded(absent)
-
-
-def _not_loaded(absent: Mapping[str, Any]) -> BadInput:
+  if not absent:
+    return
   flags = [
-    f'--config.{field}={",".join(without_digest(name) for name in names)}'
+    f'--config.{field}={",".join(map(without_digest, names))}'
     for field, names in absent.items()
   ]
-  return bad_input(
+  raise bad_input(
     ', '.join(absent),
-    got=', '.join(name for names in absent.values() for name in names),
+    got=', '.join(itertools.chain(*absent.values())),
     expected='code that your own command line or program has named: nothing '
     'that a run directory or another file names is run',
     choices=[' '.join(flags), 'build_experiment(load_code(config))'],
@@ -160,7 +159,7 @@ def _load(field: str, name: Any) -> Any:
   if isinstance(name, UserCode) or not is_code(name):
     return name
   match = NAME.fullmatch(name)
-  path = pathlib.Path(match['path'])
+  path, attribute = pathlib.Path(match['path']), match['name']
   place = expand_home(field, path)
   try:
     content = place.read_bytes()
@@ -180,24 +179,19 @@ def _load(field: str, name: Any) -> Any:
       field,
       got=f'{path} with the digest {digest}',
       expected=f'the content that {name} names',
-      choices=[f'{path}:{match["name"]}', 'the file as it was'],
+      choices=[f'{path}:{attribute}', 'the file as it was'],
       cause='the file has changed since',
     )
   module = _run(field, place.resolve(), content, digest)
-  return UserCode(
-    f'{match["path"]}:{match["name"]}#{digest}',
-    _attribute(field, module, match['name'], path),
-  )
-
-
-def _attribute(field: str, module: ModuleType, name: str, path) -> Any:
-  if hasattr(module, name):
-    return getattr(module, name)
+  full_name = f'{match["path"]}:{attribute}#{digest}'
+  if hasattr(module, attribute):
+    return UserCode(full_name, getattr(module, attribute))
   if field == 'algorithm' and hasattr(module, 'build'):
-    return module  # a file like those of algorithms/: the name is its label
+    # A file like those of algorithms/: the name is its label.
+    return UserCode(full_name, module)
   raise bad_input(
     field,
-    got=name,
+    got=attribute,
     expected=f'a name that {path} defines',
     choices=[
       own
@@ -210,34 +204,22 @@ def _attribute(field: str, module: ModuleType, name: str, path) -> Any:
   )
 
 
-class _Source(importlib.abc.SourceLoader):
-  """Compiles the bytes that the digest is of; stores no .pyc beside them."""
-
-  def __init__(self, path: pathlib.Path, content: bytes):
-    self.path, self.content = path, content
-
-  def get_filename(self, fullname: str) -> str:
-    return str(self.path)
-
-  def get_data(self, path: str) -> bytes:
-    return self.content
-
-
 def _run(
   field: str, path: pathlib.Path, content: bytes, digest: str
 ) -> ModuleType:
-  """Return the module of a file: run once, however many names it gives."""
+  """Return the module of a file: run once, however many names it gives.
+
+  What is compiled are the bytes that the digest is of; no .pyc is stored.
+  """
   name = f'{path.stem}_{digest}'
   known = sys.modules.get(name)
   if getattr(known, '__file__', None) == str(path):
     return known
-  loader = _Source(path, content)
-  module = importlib.util.module_from_spec(
-    importlib.util.spec_from_loader(name, loader)
-  )
+  module = ModuleType(name)
+  module.__file__ = str(path)
   sys.modules[name] = module  # where dataclasses look their types up
   try:
-    loader.exec_module(module)
+    exec(compile(content, str(path), 'exec'), vars(module))
   except (Exception, SystemExit) as error:
     del sys.modules[name]
     raise bad_input(
@@ -252,11 +234,11 @@ def _run(
 
 def _place(error: BaseException, file: str | None) -> str:
   """Return 'net.py, line 3: ', the last line of the file that was run."""
-  if isinstance(error, SyntaxError) and error.filename == file:
-    return f'{pathlib.Path(file).name}, line {error.lineno}: '
   lines = [
     frame.lineno
     for frame in traceback.extract_tb(error.__traceback__)
     if frame.filename == file
   ]
+  if isinstance(error, SyntaxError) and error.filename == file:
+    lines = [error.lineno]
   return f'{pathlib.Path(file).name}, line {lines[-1]}: ' if lines else ''

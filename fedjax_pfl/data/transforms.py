@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.errors import bad_input, check_known
-from fedjax_pfl.core.fusion import one_pass
+from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array, Key, Transform
 
 PAD = 4  # pixels on each side; windows start at 0 .. 2 PAD

@@ -23,7 +23,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import target_kind, target_memory
+from fedjax_pfl.core.target import launches_kernels, target_memory
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.padding_overhead import largest_chunk
@@ -67,7 +67,7 @@ def chunk_limit(
   """
   if clients_per_chunk != 'auto':
     return clients_per_chunk
-  if not target_kind().launches:
+  if not launches_kernels():
     return 1
   return largest_chunk(counts, cohort_size, batch_size)
 
@@ -91,7 +91,7 @@ def chunk_size(
   most = cohort.shape[0]
   if clients_per_chunk != 'auto':
     return min(clients_per_chunk, most)
-  if not target_kind().launches:
+  if not launches_kernels():
     return 1
   most = most if limit is None else min(most, limit)
   memory = device_memory(algorithm, server, clients, cohort, data, key)
@@ -106,7 +106,7 @@ def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
   With 'auto' all of a block, if a device gains from several: as many as a
   round holds.
   """
-  if not target_kind().launches:
+  if not launches_kernels():
     return 1
   return block if clients_per_chunk == 'auto' else min(clients_per_chunk, block)
 
@@ -125,7 +125,7 @@ def device_memory(
   its memory. Only the shapes of the arguments matter.
   """
   free = _free_memory((server, clients, data))
-  if not target_kind().launches or free is None:
+  if not launches_kernels() or free is None:
     return None
   program = client_program(algorithm, server, clients, cohort, data, key)
   memory = program.compile().memory_analysis()

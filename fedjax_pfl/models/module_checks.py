@@ -1,7 +1,10 @@
-"""What a module must be to become a Task; a sentence for one that is not."""
+"""What user's code must be to become a Task; a sentence for one that is not."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -9,10 +12,84 @@ from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.trees import layer_mask, leaf_names
 from fedjax_pfl.core.types import ExampleLoss, Mask, Params
-from fedjax_pfl.models.module_functions import ModuleFunctions
+
+# What a class or a function may be called with to make a module.
+WORDS = ('num_classes', 'input_shape', 'rngs')
+NO_WORDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def check_example_shape(image_shape) -> None:
+def module_of(
+  code: Any, image_shape: tuple[int, ...], num_classes: int
+) -> nn.Module | Callable:
+  """Return the module that code makes; of flax.nnx a function rngs -> module.
+
+  Args:
+    code: a module of flax.linen; or a class or a function, which is called with
+      those that it takes of num_classes, input_shape (the shape of an example)
+      and rngs (nnx.Rngs: the module is one of flax.nnx).
+    image_shape: of an example.
+    num_classes: Y.
+  """
+  if isinstance(code, nn.Module):
+    return code
+  if not callable(code):
+    raise bad_input(
+      'model',
+      got=f'{type(code).__name__}',
+      expected='a flax module, its class, or a function that makes one',
+      cause='the name of something else in that file; or a module of flax.nnx '
+      'with its parameters in it, whose class is meant',
+    )
+  takes = _words_of(code)
+  known = {'num_classes': num_classes, 'input_shape': tuple(image_shape)}
+  given = {word: value for word, value in known.items() if word in takes}
+
+  def make(**more: Any) -> Any:
+    return user_code.call(
+      'model',
+      lambda: code(**given, **more),
+      of=code,
+      cause='a mistake there, or sizes that do not fit its inputs',
+    )
+
+  if 'rngs' in takes:
+    return lambda rngs: make(rngs=rngs)
+  module = make()
+  if isinstance(module, nn.Module):
+    return module
+  raise bad_input(
+    'model',
+    got=f'{user_code.name_of(code)}, which makes {type(module).__name__}',
+    expected='a module of flax.linen, or one of flax.nnx by the argument rngs',
+    cause='a function without a return, a module of another library, or '
+    'nnx.Rngs inside: a run draws the parameters of every seed itself',
+  )
+
+
+def _words_of(code: Callable) -> set[str]:
+  """Return the words it takes; refuse code that needs others."""
+  # A class of flax.nnx is called by its metaclass.
+  begin = code.__init__ if inspect.isclass(code) else code
+  taken = {
+    name: one.default is one.empty
+    for name, one in inspect.signature(begin).parameters.items()
+    if name != 'self' and one.kind not in NO_WORDS
+  }
+  others = [name for name in taken if taken[name] and name not in WORDS]
+  if not others:
+    return {*taken}
+  raise bad_input(
+    'model',
+    got=f'{user_code.name_of(code)}, which needs {", ".join(others)}',
+    expected='no other argument without a default',
+    choices=WORDS,
+    cause='sizes that have no default: give them one, or write a function '
+    'that makes the module',
+  )
+
+
+def check_example_shape(image_shape: tuple[int, ...]) -> None:
+  """Refuse examples without an axis, and empty ones."""
   if len(image_shape) < 1 or min(image_shape) < 1:
     raise bad_input(
       'image_shape',
@@ -25,17 +102,15 @@ def check_example_shape(image_shape) -> None:
 
 
 def check_module(
-  functions: ModuleFunctions, begin: Any, num_classes: int, x: Any
+  name: str, begin: Callable, num_classes: int, x: Any
 ) -> Params:
   """Return the shapes of the parameters; refuse a module that has no task.
 
   Its logits must be head(features): training would end in it otherwise.
   """
-  name = functions.name
   try:
-    outputs, variables = jax.eval_shape(  # the key inside: nothing compiles
-      lambda: begin(jax.random.key(0))
-    )
+    # The key inside: nothing compiles.
+    outputs, params = jax.eval_shape(lambda: begin(jax.random.key(0)))
   except BadInput:
     raise
   except Exception as error:  # somebody's program: anything
@@ -49,61 +124,36 @@ def check_module(
       'or no layer `head` in `setup`: is the last one called "head"? (one in '
       '@nn.compact is not found)',
     ) from error
-  if set(variables) != {'params'}:
-    raise bad_input(
-      name,
-      got=f'the collections {sorted(variables)}',
-      expected='params only: a model is a function of its parameters',
-      cause='nn.BatchNorm keeps running averages; use layers.BatchNorm',
-    )
   features, logits = outputs.features.shape, outputs.logits.shape
-  if len(features) != 2 or logits != (2, num_classes):
-    raise bad_input(
-      name,
-      got=f'features {features}, of which head makes logits {logits}',
-      expected=f'features (2, F) of a batch of 2, logits (2, {num_classes})',
-      cause='num_classes is not the width of its head, layers are for inputs '
-      f'of another shape than {tuple(x.shape)}, or a step between features '
-      'and head in __call__ belongs to features',
-    )
-  return variables['params']
+  if len(features) == 2 and logits == (2, num_classes):
+    return params
+  raise bad_input(
+    name,
+    got=f'features {features}, of which head makes logits {logits}',
+    expected=f'features (2, F) of a batch of 2, logits (2, {num_classes})',
+    cause='num_classes is not the width of its head, layers are for inputs '
+    f'of another shape than {tuple(x.shape)}, or a step between features '
+    'and head in __call__ belongs to features',
+  )
 
 
 def head_mask(params: Params, num_classes: int) -> Mask:
-  """Return which leaves are those of the head, a linear layer."""
-  if set(params) == {'head'}:
-    raise bad_input(
-      'module',
-      got='a head alone',
-      expected='layers before it, which `features` calls',
-      cause='`features` has no layer to train',
-    )
-  _check_head(params.get('head', {}), num_classes)
-  return layer_mask(params, ['head'])
+  """Return which leaves are those of the head, a linear layer.
 
-
-def norm_mask(params: Params, norms: set[tuple[str, ...]]) -> Mask:
-  """Return which leaves belong to the layers at these paths."""
-
-  def is_norm(path, _) -> bool:
-    names = tuple(key.key for key in path)
-    return any(names[:n] in norms for n in range(len(names)))
-
-  return jax.tree_util.tree_map_with_path(is_norm, params)
-
-
-def _check_head(head: Params, num_classes: int) -> None:
-  """Refuse a head that is no linear layer: methods read its two arrays."""
+  Methods read its two arrays.
+  """
+  head = params.get('head', {})
   leaves = zip(leaf_names(head), jax.tree.leaves(head), strict=True)
   shapes = {name: leaf.shape for name, leaf in leaves}
   kernel, bias = shapes.get('kernel', ()), shapes.get('bias', ())
-  if len(shapes) == len(kernel) == 2 and bias == kernel[1:] == (num_classes,):
-    return
+  is_linear = len(shapes) == len(kernel) == 2
+  if is_linear and bias == kernel[1:] == (num_classes,) and len(params) > 1:
+    return layer_mask(params, ['head'])
   raise bad_input(
     'module',
-    got=f'a head with {shapes}',
-    expected=f'a linear layer: a kernel [F, {num_classes}] and a bias '
-    f'[{num_classes}]',
+    got=f'{"" if len(params) > 1 else "nothing but "}a head with {shapes}',
+    expected=f'a linear layer `head`, a kernel [F, {num_classes}] and a bias '
+    f'[{num_classes}], and layers before it, which `features` calls',
     choices=['nn.Dense(num_classes)', 'nnx.Linear(F, num_classes, rngs=rngs)'],
     cause='a head without a bias, or of several layers: all but the last one '
     'belong to `features`',

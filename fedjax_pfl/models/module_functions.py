@@ -1,6 +1,10 @@
-"""A module as functions of its parameters: one of flax.linen.
+"""A module of the user's as functions of its parameters.
 
-nnx_module.py has the same functions of a module of flax.nnx.
+A module of flax.linen is a record of sizes already. One of flax.nnx holds its
+parameters: `nnx.split` divides it into its structure, which is static, its
+parameters, and the streams of random numbers of its dropout. Parameters become
+a nested dict of words, as those of flax.linen: {'blocks': {'0': {'bias': ..}},
+..}; the streams hold no state, because a step gives them its key.
 """
 
 import inspect
@@ -8,19 +12,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, Key, Outputs, Params
+from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree
 from fedjax_pfl.models.ops import layers
 
-NORMS = (
-  layers.BatchNorm,
-  nn.BatchNorm,
-  nn.GroupNorm,
-  nn.InstanceNorm,
-  nn.LayerNorm,
-  nn.RMSNorm,
-)
+NORMS = ('BatchNorm', 'GroupNorm', 'InstanceNorm', 'LayerNorm', 'RMSNorm')
+NORMS_OF_LINEN = (layers.BatchNorm, *(getattr(nn, name) for name in NORMS))
 
 
 class ModuleFunctions(NamedTuple):
@@ -28,40 +29,66 @@ class ModuleFunctions(NamedTuple):
 
   name: str
   has_train: bool  # `features` has an argument `train`
-  # (key, x, mask) -> (outputs, collections: 'params' and others)
-  begin: Callable[[Key, Array, Array], tuple[Outputs, dict[str, Params]]]
+  begin: Callable[[Key, Array, Array], tuple[Outputs, Params]]
   # (method, params, key, x, mask, ..) -> method(module, x, mask, ..)
   apply: Callable[..., Any]
   norms: set[tuple[str, ...]]  # of normalisation layers, once begin is traced
 
   def features(self, params: Params, x: Array, mask: Array) -> Array:
     """Return the features [B, F] of testing."""
-    how = train_is(False, self.has_train)
-    return self.apply(features_of, params, None, x, mask, **how)
+    how = _train_is(False, self.has_train)
+    return self.apply(_features_of, params, None, x, mask, **how)
 
   def outputs(
     self, params: Params, x: Array, mask: Array, key: Key | None = None
   ) -> Outputs:
     """Return features and logits: with a key of training, else of testing."""
-    how = train_is(key is not None, self.has_train)
-    return self.apply(outputs_of, params, key, x, mask, **how)
+    how = _train_is(key is not None, self.has_train)
+    return self.apply(_outputs_of, params, key, x, mask, **how)
 
 
-def linen_functions(module: nn.Module) -> ModuleFunctions:
-  """Return the functions of a module of flax.linen."""
+def functions_of(module: Any) -> ModuleFunctions:
+  """Return the functions of a linen module, or of what makes one of nnx."""
+  if isinstance(module, nn.Module):
+    return _linen_functions(module)
+  from flax import nnx  # takes a second to import
+
+  if callable(module) and not isinstance(module, nnx.Module):
+    return _nnx_functions(module)
+  raise bad_input(
+    'module',
+    got=f'an instance of {type(module).__name__}',
+    expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
+    choices=['lambda rngs: MyNet(10, rngs=rngs)'],
+    cause='a module of flax.nnx with its parameters in it: a run draws those '
+    'of every seed itself',
+  )
+
+
+def _linen_functions(module: nn.Module) -> ModuleFunctions:
   name = f'module {type(module).__name__}'
-  has_train = takes_train(name, getattr(module, 'features', None))
+  has_train = _takes_train(name, getattr(module, 'features', None))
   norms = set()
 
   def watch(call, args, how, context):
-    if isinstance(context.module, NORMS):
+    if isinstance(context.module, NORMS_OF_LINEN):
       norms.add(context.module.path)
     return call(*args, **how)
 
   def begin(key, x, mask):
-    how = train_is(False, has_train)
+    how = _train_is(False, has_train)
     with nn.intercept_methods(watch):
-      return module.init_with_output(key, x, mask, method=outputs_of, **how)
+      outputs, variables = module.init_with_output(
+        key, x, mask, method=_outputs_of, **how
+      )
+    if set(variables) == {'params'}:
+      return outputs, variables['params']
+    raise bad_input(
+      name,
+      got=f'the collections {sorted(variables)}',
+      expected='params only: a model is a function of its parameters',
+      cause='nn.BatchNorm keeps running averages; use layers.BatchNorm',
+    )
 
   def apply(method, params, key, x, mask, **how):
     how |= {'rngs': {'dropout': key}} if how.get('train') else {}
@@ -70,23 +97,112 @@ def linen_functions(module: nn.Module) -> ModuleFunctions:
   return ModuleFunctions(name, has_train, begin, apply, norms)
 
 
-def features_of(module: Any, x: Array, mask: Array, **how: bool) -> Array:
+def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
+  from flax import nnx
+
+  def split(key: Key) -> tuple[PyTree, PyTree, PyTree]:
+    """Return parameters, streams and other variables; keep what is static."""
+    static['module'] = module = _checked(make(nnx.Rngs(key)), nnx.Module)
+    static['graph'], *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    return tuple(nnx.to_pure_dict(state) for state in states)
+
+  static = {}
+  shapes, streams, others = jax.eval_shape(lambda: split(jax.random.key(0)))
+  module, graph = static.pop('module'), static['graph']
+  name = f'module {type(module).__name__}'
+  has_train = _takes_train(name, getattr(type(module), 'features', None))
+  parts = dict(nnx.iter_graph(module))
+  _check_state(name, others)
+  _check_dropout(name, parts.values(), has_train, nnx.Dropout)
+
+  def apply(method, params, key, x, mask, **how):
+    key = jax.random.key(0) if key is None else key
+    given = flatten_dict(params)
+    tree = {path: given[_words(path)] for path in flatten_dict(shapes)}
+    module = nnx.merge(graph, unflatten_dict(tree), _streams(streams, key))
+    return method(module, x, mask, **how)
+
+  def begin(key, x, mask):
+    tree = flatten_dict(split(key)[0])
+    params = unflatten_dict({_words(at): leaf for at, leaf in tree.items()})
+    how = _train_is(False, has_train)
+    return apply(_outputs_of, params, None, x, mask, **how), params
+
+  kinds = tuple(getattr(nnx, kind) for kind in NORMS)
+  norms = {_words(at) for at, part in parts.items() if isinstance(part, kinds)}
+  return ModuleFunctions(name, has_train, begin, apply, norms)
+
+
+def _words(path: tuple) -> tuple[str, ...]:
+  """Return the path with words for places in a list: '0', '1'."""
+  return tuple(map(str, path))
+
+
+def _streams(shapes: PyTree, key: Key) -> PyTree:
+  """Return streams of random numbers that begin with a key."""
+  leaves, treedef = jax.tree.flatten(shapes)
+
+  def begin(place, leaf):
+    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      return jnp.zeros(leaf.shape, leaf.dtype)  # how many were drawn
+    own = jax.random.fold_in(key, place)
+    return jax.random.split(own, leaf.shape) if leaf.shape else own
+
+  return jax.tree.unflatten(treedef, map(begin, range(len(leaves)), leaves))
+
+
+def _checked(module: Any, kind: type) -> Any:
+  if isinstance(module, kind):
+    return module
+  raise bad_input(
+    'module',
+    got=type(module).__name__,
+    expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
+    cause='a function without a return, or a module of another library',
+  )
+
+
+def _check_state(name: str, others: PyTree) -> None:
+  if not others:
+    return
+  words = ['/'.join(_words(path)) for path in flatten_dict(others)]
+  raise bad_input(
+    name,
+    got=f'variables that are no parameters: {", ".join(words)}',
+    expected='nnx.Param only: a model is a function of its parameters',
+    cause='nnx.BatchNorm keeps running averages; nnx.LayerNorm and '
+    'nnx.GroupNorm do not',
+  )
+
+
+def _check_dropout(name: str, parts, has_train: bool, kind: type) -> None:
+  if has_train or not any(isinstance(p, kind) and p.rate for p in parts):
+    return
+  raise bad_input(
+    name,
+    got='nnx.Dropout, and features without an argument `train`',
+    expected='features(x, mask, train=False), which is True in training',
+    choices=['self.dropout(x, deterministic=not train)'],
+    cause='dropout that would be left on in testing',
+  )
+
+
+def _features_of(module: Any, x: Array, mask: Array, **how: bool) -> Array:
   return module.features(x, mask, **how)
 
 
-def outputs_of(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:
+def _outputs_of(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:
   """Return the features and the logits of one forward pass."""
   features = module.features(x, mask, **how)
   return Outputs(features, module.head(features))
 
 
-def train_is(value: bool, has_train: bool) -> dict[str, bool]:
+def _train_is(value: bool, has_train: bool) -> dict[str, bool]:
   """Return the argument of `features`, whatever its default is."""
   return {'train': value} if has_train else {}
 
 
-def takes_train(name: str, features: Any) -> bool:
-  """Return whether the method `features` has an argument `train`."""
+def _takes_train(name: str, features: Any) -> bool:
   if callable(features):
     return 'train' in inspect.signature(features).parameters
   raise bad_input(

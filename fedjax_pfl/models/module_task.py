@@ -1,5 +1,20 @@
-"""Make a Task from a flax module."""
+"""Make a Task of a flax module, or of the user's code that makes one.
 
+The precision of its arithmetic is the setting `precision`:
+
+  float32   products of float32 as they are, on every device: without it a TPU
+            rounds their inputs to bfloat16, and an H100 to TensorFloat-32
+  tf32      inputs of products have 10 bits after the point where the device
+            has such products (TensorFloat-32; three bfloat16 passes on a TPU)
+  mixed     parameters are float32; activations and products are bfloat16.
+            Statistics of BatchNorm, logits, losses, gradients of parameters
+            and their updates are float32
+
+On a CPU float32 and tf32 are the same. float64 parameters stay float64 in the
+first two.
+"""
+
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,9 +22,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.losses import batch_loss
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import gradients_alone, target
 from fedjax_pfl.core.types import (
   Array,
   Batch,
@@ -17,26 +32,30 @@ from fedjax_pfl.core.types import (
   Key,
   Outputs,
   Params,
+  PyTree,
   Task,
   Transform,
   linear_head,
 )
-from fedjax_pfl.models.module_checks import (
-  check_example_shape,
-  check_loss,
-  check_module,
-  head_mask,
-  norm_mask,
-)
-from fedjax_pfl.models.module_functions import (
-  ModuleFunctions,
-  linen_functions,
-)
+from fedjax_pfl.models import module_checks as checks
+from fedjax_pfl.models.module_functions import functions_of
 from fedjax_pfl.models.ops.replace_layers import replace_layers
-from fedjax_pfl.models.precision import in_precision
 
+PRECISIONS = ('float32', 'tf32', 'mixed')
+JAX_NAMES = {'float32': 'float32', 'tf32': 'tensorfloat32'}
 # Of XLA; at level 0 products and sums are not contracted, which changes bits.
 FAST_COMPILE = {'xla_backend_optimization_level': 1}
+
+
+def make_user_task(
+  code: Any, *, image_shape: tuple[int, ...], num_classes: int, **how: Any
+) -> Task:
+  """Return the Task of code of the user's own, such as net.py:MyNet.
+
+  `module_of` says what it may be; `how` is for `task_from_module`.
+  """
+  sizes = {'image_shape': image_shape, 'num_classes': num_classes}
+  return task_from_module(checks.module_of(code, **sizes), **sizes, **how)
 
 
 def task_from_module(
@@ -91,25 +110,25 @@ def task_from_module(
   >>> task.is_head['head'], task.is_head['body']['bias']
   ({'bias': True, 'kernel': True}, False)
   """
-  check_example_shape(image_shape)
-  check_loss(loss, num_classes)
-  functions = _functions_of(module)
+  checks.check_example_shape(image_shape)
+  checks.check_loss(loss, num_classes)
+  functions = functions_of(module)
   example = jax.ShapeDtypeStruct(
     (2, *image_shape), jnp.result_type(input_dtype)
   )
 
   @jax.jit  # traced once: for the check, for shapes, for initialisation
-  def begin(key: Key) -> tuple[Outputs, dict[str, Params]]:
+  def begin(key: Key) -> tuple[Outputs, Params]:
     x = jnp.zeros(example.shape, example.dtype)
     return functions.begin(key, x, jnp.ones(2, float))
 
   def init(key: Key) -> Params:
-    return begin(key)[1]['params']
+    return begin(key)[1]
 
   def fast(fn: Callable) -> Callable:
     # A round traces the loss for its shapes and for its gradient, evaluation
     # once more: an inlined jit traces it once.
-    fn = replace_layers(in_precision(fn, precision), conv_impl)
+    fn = replace_layers(_in_precision(fn, precision), conv_impl)
     return jax.jit(fn, inline=True)
 
   @fast
@@ -128,7 +147,7 @@ def task_from_module(
     logits = train_outputs(params, batch, key).logits
     return batch_loss(logits, batch, loss)
 
-  params = check_module(functions, begin, num_classes, example)
+  params = checks.check_module(functions.name, begin, num_classes, example)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)
   untransformed = as_given if is_whole else unit_range
   return Task(
@@ -139,8 +158,8 @@ def task_from_module(
     train_outputs=train_outputs,
     augment=augment or untransformed,
     normalise=normalise or untransformed,
-    is_head=head_mask(params, num_classes),
-    norm_leaves=norm_mask(params, functions.norms),
+    is_head=checks.head_mask(params, num_classes),
+    norm_leaves=_norm_mask(params, functions.norms),
     num_classes=num_classes,
     batch_independent=batch_independent,
     example_loss=loss,
@@ -162,6 +181,16 @@ def unit_range(x: Array, key: Key) -> Array:
   return x.astype(float) / 255
 
 
+def _norm_mask(params: Params, norms: set[tuple[str, ...]]) -> PyTree:
+  """Return which leaves belong to the layers at these paths."""
+
+  def is_norm(path, _) -> bool:
+    names = tuple(key.key for key in path)
+    return any(names[:n] in norms for n in range(len(names)))
+
+  return jax.tree_util.tree_map_with_path(is_norm, params)
+
+
 def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
   """Return init, compiled without the forward pass that flax needs for shapes.
 
@@ -175,25 +204,38 @@ def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
   def init_params(key: Key) -> Params:
     # Inside jit, all arrays are traced; under vmap alone they are not.
     traced = isinstance(jnp.zeros(()), jax.core.Tracer)
-    on_cpu = target() == 'cpu'
-    return (outer if on_cpu and not traced else inner)(key)
+    return (inner if traced or target() != 'cpu' else outer)(key)
 
   return init_params
 
 
-def _functions_of(module: Any) -> ModuleFunctions:
-  if isinstance(module, nn.Module):
-    return linen_functions(module)
-  # Imported here: flax.nnx takes a quarter of a second.
-  from fedjax_pfl.models.nnx_module import nnx, nnx_functions
+def _in_precision(fn: Callable, precision: str) -> Callable:
+  """Return fn, a function of parameters and images, in this precision.
 
-  if callable(module) and not isinstance(module, nnx.Module):
-    return nnx_functions(module)
-  raise bad_input(
-    'module',
-    got=f'an instance of {type(module).__name__}',
-    expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
-    choices=['lambda rngs: MyNet(10, rngs=rngs)'],
-    cause='a module of flax.nnx with its parameters in it: a run draws those '
-    'of every seed itself',
+  Its results are float32 again in mixed precision.
+  """
+  check_known(
+    'precision',
+    [precision],
+    expected='a known precision of products',
+    choices=PRECISIONS,
+    cause='a typing error; bfloat16 is "mixed": parameters stay float32',
   )
+
+  @functools.wraps(fn)
+  def run(params: PyTree, *args: PyTree) -> Any:
+    if precision == 'mixed':  # the cast keeps gradients alone
+      low = _cast((params, *args), jnp.bfloat16)
+      return _cast(fn(*low), jnp.float32)
+    with jax.default_matmul_precision(JAX_NAMES[precision]):
+      return fn(gradients_alone(params), *args)
+
+  return run
+
+
+def _cast(tree: PyTree, dtype) -> PyTree:
+  def cast(leaf):
+    is_float = jnp.issubdtype(leaf.dtype, jnp.floating)  # a key is not
+    return leaf.astype(dtype) if is_float else leaf
+
+  return jax.tree.map(cast, tree)

@@ -5,8 +5,8 @@ from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
+from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
-from fedjax_pfl.models.precision import PRECISIONS
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings.field import (
   BATCH_SIZE,

@@ -38,9 +38,9 @@ from fedjax_pfl.federated.placement import (
 )
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.models.head_init import with_head
+from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.registry import make_task
-from fedjax_pfl.models.user_model import make_user_task
 from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
 from fedjax_pfl.training import build_checks

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fedjax_pfl.core.fusion import gradients_alone
-from fedjax_pfl.core.target import compiling_for
+from fedjax_pfl.core.target import compiling_for, gradients_alone
 
 
 @pytest.mark.parametrize('platform', ['cpu', 'gpu'])

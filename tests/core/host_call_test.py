@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import simulated_devices
 
-from fedjax_pfl.core.host_call import BLOCK, call_on_host
+from fedjax_pfl.core.machine import BLOCK, call_on_host
 
 
 @pytest.mark.parametrize('shape', [(3,), (0, 2), (BLOCK, 3), (3, BLOCK)])

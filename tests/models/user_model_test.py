@@ -11,7 +11,7 @@ from helpers import KEY, refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.core import trees
-from fedjax_pfl.models.user_model import make_user_task
+from fedjax_pfl.models.module_task import make_user_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 Y, T, WORDS = 3, 6, 20
@@ -44,79 +44,27 @@ class LineOfNnx(nnx.Module):
 
 
 class Text(nnx.Module):
-  """A model of text, with layers in a list."""
+  """A model of text: layers in a list, and dropout that is on by itself."""
 
-  def __init__(self, num_classes, rngs, rate=0.0):
+  rate = 0.5
+
+  def __init__(self, num_classes, rngs):
     self.embed = nnx.Embed(WORDS, 5, rngs=rngs)
     draws = [jax.random.normal(rngs.params(), (5,)) for _ in range(11)]
     self.scales = nnx.List([nnx.Param(draw) for draw in draws])
     self.norms = nnx.List([nnx.LayerNorm(5, rngs=rngs)])
-    self.dropout = nnx.Dropout(rate, rngs=rngs)
+    self.dropout = nnx.Dropout(self.rate, rngs=rngs)
     self.head = nnx.Linear(5, num_classes, rngs=rngs)
 
-  def features(self, x, mask, train=False):
+  def features(self, x, mask, train=True):
     x = self.norms[0](self.embed(x).mean(axis=1))
     for place, scale in enumerate(self.scales):
       x = (x + place) * scale
     return self.dropout(x, deterministic=not train)
 
 
-class Dropping(Text):
-  def __init__(self, num_classes, rngs):
-    super().__init__(num_classes, rngs, rate=0.5)
-
-
-def text_task(code=Text, **how):
-  sizes = {'image_shape': (T,), 'num_classes': Y, 'input_dtype': int}
-  return make_user_task(code, **sizes, **how)
-
-
-def line_task(code=Line, **how):
-  return make_user_task(code, image_shape=(16, 2), num_classes=Y, **how)
-
-
-def chosen(mask):
-  """Return the names of the leaves that a mask selects."""
-  hits = zip(trees.leaf_names(mask), jax.tree.leaves(mask), strict=True)
-  return [name for name, hit in hits if hit]
-
-
-def test_parameters_of_nnx_are_a_nested_dict_of_words():
-  task = text_task()
-  params = jax.eval_shape(task.init, KEY(0))
-  assert jax.tree.map(lambda leaf: leaf.shape, params) == {
-    'embed': {'embedding': (WORDS, 5)},
-    'scales': {str(number): (5,) for number in range(11)},
-    'norms': {'0': {'scale': (5,), 'bias': (5,)}},
-    'head': {'kernel': (5, Y), 'bias': (Y,)},
-  }
-  assert chosen(task.is_head) == ['head/bias', 'head/kernel']
-  assert chosen(task.is_norm) == ['norms/0/bias', 'norms/0/scale']
-
-
-def test_nnx_computes_what_the_module_does():
-  """Every layer gets its own parameters: '10' sorts before '2'."""
-  task = text_task()
-
-  @jax.jit
-  def both():
-    module = Text(Y, nnx.Rngs(KEY(3)))
-    features = module.features(TOKENS, MASK)
-    params, other = (task.init(KEY(seed)) for seed in (3, 4))
-    return (
-      (features, module.head(features)),
-      (task.features(params, TOKENS, MASK), task.logits(params, TOKENS, MASK)),
-      [tree['head']['kernel'] for tree in (params, other)],
-    )
-
-  want, found, (kernel, other) = both()
-  for one, same in zip(want, found, strict=True):
-    np.testing.assert_allclose(one, same, rtol=1e-4, atol=1e-4)
-  assert (kernel != other).all()
-
-
 class Awake(nn.Module):
-  """A module with dropout that is on unless it is told."""
+  """The same of flax.linen."""
 
   num_classes: int
 
@@ -128,13 +76,53 @@ class Awake(nn.Module):
     return self.drop(self.body(1.0 + x), deterministic=not train)
 
 
-class AwakeText(Dropping):
-  def features(self, x, mask, train=True):
-    return super().features(x, mask, train)
+def text_task(code=Text, **how):
+  sizes = {'image_shape': (T,), 'num_classes': Y, 'input_dtype': int}
+  return make_user_task(code, **sizes, **how)
 
 
-@pytest.mark.parametrize('precision', ['float32', 'mixed'])
-@pytest.mark.parametrize('code', [Awake, AwakeText])
+def line_task(code=Line, **how):
+  return make_user_task(code, image_shape=(16, 2), num_classes=Y, **how)
+
+
+def test_a_model_of_nnx():
+  """A nested dict of words; every layer gets its own: '10' is before '2'."""
+  task = text_task()
+
+  @jax.jit
+  def both():
+    module = Text(Y, nnx.Rngs(KEY(3)))
+    features = module.features(TOKENS, MASK, train=False)
+    params, other = (task.init(KEY(seed)) for seed in (3, 4))
+    return (
+      (features, module.head(features)),
+      (task.features(params, TOKENS, MASK), task.logits(params, TOKENS, MASK)),
+      (params, other['head']['kernel']),
+    )
+
+  want, found, (params, other) = both()
+  assert jax.tree.map(jnp.shape, params) == {
+    'embed': {'embedding': (WORDS, 5)},
+    'scales': {str(number): (5,) for number in range(11)},
+    'norms': {'0': {'scale': (5,), 'bias': (5,)}},
+    'head': {'kernel': (5, Y), 'bias': (Y,)},
+  }
+  names = [
+    trees.leaf_names(trees.select(mask, mask))
+    for mask in (task.is_head, task.is_norm)
+  ]
+  assert names == [
+    ['head/bias', 'head/kernel'],
+    ['norms/0/bias', 'norms/0/scale'],
+  ]
+  for one, same in zip(want, found, strict=True):
+    np.testing.assert_allclose(one, same, rtol=1e-4, atol=1e-4)
+  assert (params['head']['kernel'] != other).all()
+
+
+@pytest.mark.parametrize(
+  'code, precision', [(Awake, 'mixed'), (Text, 'float32')]
+)
 def test_dropout_is_for_training(code, precision):
   """Off in testing; in training by the key, whatever the padding is."""
   task = text_task(code, precision=precision)
@@ -164,21 +152,14 @@ def test_dropout_is_for_training(code, precision):
   np.testing.assert_allclose(*losses, rtol=bound)
 
 
-def test_a_class_an_instance_and_a_function_are_one_model():
-  def make(input_shape, num_classes):
-    assert input_shape == (16, 2)
-    return Line(num_classes, width=5)
-
-  tasks = [line_task(code) for code in (Line, Line(Y), make)]
-  params = [task.init(KEY(0)) for task in tasks]
-  want = tasks[0].logits(params[0], SENSOR, MASK)
-  assert want.shape == (4, Y)
-  for task, own in zip(tasks, params, strict=True):
-    np.testing.assert_array_equal(task.logits(own, SENSOR, MASK), want)
+def make_line(input_shape, num_classes):
+  assert input_shape == (16, 2)
+  return Line(num_classes, width=5)
 
 
-@pytest.mark.parametrize('code', [Line, LineOfNnx])
+@pytest.mark.parametrize('code', [Line, Line(Y), make_line, LineOfNnx])
 def test_lines_are_convolved_alike(code):
+  """By a class, an instance or a function."""
   task = line_task(code)
   params = task.init(KEY(0))
   kernel = params['conv']['kernel']  # [3, 2, 5]
@@ -230,17 +211,16 @@ def normed(self, x, mask):
   return self.norm(Line.features(self, x, mask))
 
 
-class Compact(nn.Module):
-  """As flax's examples are: its layers live in __call__ alone."""
+def running(num_classes):
+  return nn.BatchNorm(False)
 
-  num_classes: int
 
-  features = mean
+def unbiased(num_classes):
+  return nn.Dense(num_classes, use_bias=False)
 
-  @nn.compact
-  def __call__(self, x, mask):
-    x = nn.Dense(5)(self.features(x, mask))
-    return nn.Dense(self.num_classes, name='head')(x)
+
+def failing(num_classes):
+  return Line(num_classes, 1 / 0)
 
 
 class Needy(nn.Module):
@@ -252,51 +232,13 @@ class Empty(nnx.Module):
   pass
 
 
-def failing(num_classes):
-  return Line(num_classes, 1 / 0)
-
-
-def unbiased(num_classes):
-  return nn.Dense(num_classes, use_bias=False)
-
-
-def running(num_classes):
-  return nn.BatchNorm(False)
-
-
-LINEN = {
-  'no head': (linen(conv=body, last=nn.Dense), '"head"?'),
-  'layers in __call__': (Compact, 'one in @nn.compact is not found'),
-  'a late mean': (linen(late, conv=body, head=nn.Dense), 'a step between'),
-  'a head alone': (linen(mean, head=nn.Dense), 'has no layer to train'),
-  'no bias': (
-    linen(conv=body, head=unbiased), "a head with {'kernel': (5, 3)}"
-  ),
-  'another width': (
-    lambda num_classes: Line(num_classes + 1), 'head makes logits (2, 4)'
-  ),
-  'other arguments': (Needy, 'Needy, which needs width'),
-  'an error': (failing, 'user_model_test.py, line '),
-  'running averages': (
-    linen(normed, conv=body, norm=running, head=nn.Dense),
-    'use layers.BatchNorm',
-  ),
-  'no features': (nn.Dense(Y), 'no method `features`'),
-  'no module': (lambda: 5, '<lambda>, which makes int'),
-  'no code': (5, "got 'int', expected a flax module, its class"),
-  'a module of nnx': (
-    lambda: Empty(), 'or one of flax.nnx by the argument rngs'
-  ),
-}  # fmt: skip
-
-
 class Running(Text):
   def __init__(self, num_classes, rngs):
     super().__init__(num_classes, rngs)
     self.norm = nnx.BatchNorm(5, rngs=rngs)
 
 
-class AlwaysDropping(Dropping):
+class AlwaysDropping(Text):
   def features(self, x, mask):
     return super().features(x, mask, True)
 
@@ -305,41 +247,54 @@ def not_nnx(rngs):
   return Line(Y)
 
 
-OF_NNX = {
-  'BatchNorm': (Running, 'no parameters: norm/mean, norm/var'),
-  'dropout': (AlwaysDropping, 'features without an argument `train`'),
-  'not nnx': (not_nnx, "got 'Line', expected a module of flax.linen, or"),
-  'words for pixels': (Line, 'of another shape than (2, 6)'),
-}
-LOSSES = {
-  'a mean': (lambda z, y: z.mean(), 'that returns float32[]'),
-  'a table': (lambda z, y: z, 'that returns float32[3, 3]'),
-  'integers': (lambda z, y: y, 'that returns int32[3]'),
-  'arguments': (lambda z: z[:, 0], 'TypeError'),
-  'an if': (lambda z, y: z[:, 0] if z[0, 0] > 0 else y, 'user_model_test.py'),
-  'no function': (5, "got 'int'"),
-}
-
-
 def from_instance(module):
   return pfl.task_from_module(module, image_shape=(T,), num_classes=Y)
 
 
-SENTENCES = {
-  **{name: (line_task, *case) for name, case in LINEN.items()},
-  **{f'nnx, {name}': (text_task, *case) for name, case in OF_NNX.items()},
-  **{
-    f'loss, {name}': (lambda loss: line_task(loss=loss), *case)
-    for name, case in LOSSES.items()
-  },
-  'an instance of nnx': (from_instance, Empty(), 'lambda rngs: MyNet(10, rngs'),
-}
+def with_loss(loss):
+  return line_task(loss=loss)
 
 
-@pytest.mark.parametrize('case', SENTENCES)
-def test_sentence_for(case):
-  make, code, words = SENTENCES[case]
+SENTENCES = [
+  # Of flax.linen.
+  (line_task, linen(conv=body, last=nn.Dense), '"head"?'),
+  (line_task, linen(late, conv=body, head=nn.Dense), 'a step between'),
+  (line_task, linen(mean, head=nn.Dense), 'nothing but a head'),
+  (line_task, linen(conv=body, head=unbiased), "a head with {'kernel': (5, 3)"),
+  (line_task, lambda num_classes: Line(num_classes + 1), 'logits (2, 4)'),
+  (line_task, Needy, 'Needy, which needs width'),
+  (line_task, failing, 'user_model_test.py, line '),
+  (
+    line_task,
+    linen(normed, conv=body, norm=running, head=nn.Dense),
+    'use layers.BatchNorm',
+  ),
+  (line_task, nn.Dense(Y), 'no method `features`'),
+  (line_task, lambda: 5, '<lambda>, which makes int'),
+  (line_task, 5, "got 'int', expected a flax module, its class"),
+  (line_task, Empty, 'or one of flax.nnx by the argument rngs'),
+  # Of flax.nnx.
+  (text_task, Running, 'no parameters: norm/mean, norm/var'),
+  (text_task, AlwaysDropping, 'features without an argument `train`'),
+  (text_task, not_nnx, "got 'Line', expected a module of flax.linen, or"),
+  (text_task, Line, 'of another shape than (2, 6)'),
+  (from_instance, Empty(), 'lambda rngs: MyNet(10, rngs'),
+  # Losses.
+  (with_loss, lambda z, y: z.mean(), 'that returns float32[]'),
+  (with_loss, lambda z, y: y, 'that returns int32[3]'),
+  (with_loss, lambda z: z[:, 0], 'TypeError'),
+  (
+    with_loss,
+    lambda z, y: z[:, 0] if z[0, 0] > 0 else y,
+    'user_model_test.py',
+  ),
+  (with_loss, 5, "got 'int'"),
+]
+
+
+@pytest.mark.parametrize('make, code, words', SENTENCES)
+def test_sentences(make, code, words):
   with counting() as compiled:
     message = refused(make, code)
   assert words in message and not compiled
-  assert message.startswith('loss: got ') == case.startswith('loss, ')
+  assert message.startswith('loss: got ') == (make is with_loss)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core.host_call import call_on_host
+from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 
 

@@ -36,7 +36,7 @@ def convolutions(program):
   return len(re.findall(r'= conv_general_dilated\[', program))
 
 
-def layer(kernel, x):
+def layer(kernel, x, padding='SAME'):
   return lax.conv_general_dilated(
-    x, kernel, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
+    x, kernel, (1, 1), padding, dimension_numbers=('NHWC', 'HWIO', 'NHWC')
   )

@@ -26,7 +26,9 @@ BLOCK = 1 << 20
 MEGABYTE = 10**6
 # An error in here is the disk's, not the network's.
 writing = functools.partial(
-  atomic_files.writing, name='data_dir', files='the archives and their arrays'
+  atomic_files.writing,
+  name='data_dir',
+  expected='a disk that takes the archives and their arrays',
 )
 
 

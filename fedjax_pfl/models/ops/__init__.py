@@ -2,13 +2,13 @@
 
 replace_layers.py traces any function and puts these layers in its place,
 equation by equation (rules.py); a layer waits for its readers (deferred.py), so
-that a convolution, its BatchNorm, ReLU and pooling are one. The setting
-`conv_impl` chooses:
+that a convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The
+setting `conv_impl` chooses:
 
-  gemm    matrix products, for a CPU (cpu_layers.py), where XLA's convolutions
-          under a client axis are 40 times slower
+  gemm    matrix products, for a CPU, where XLA's convolutions under a client
+          axis are 40 times slower
   fused   XLA's convolutions with few passes over memory around them, for
-          accelerators (common_layers.py); a TPU has XLA's separable ones, too
+          accelerators; a TPU has XLA's separable ones, too
   lax     XLA's convolutions, and max-pooling by comparisons
 
 On a CPU, images [B, H, W, C] unless C is named first:

@@ -1,44 +1,44 @@
 """Layers of a traced function that are not computed yet.
 
-A convolution is a `Deferred`; a bias, a ReLU, a pooling that follow wrap it in
-another one. Whoever needs numbers calls `compute`. Then a `Fuse` function
-takes the largest group of layers for which it has one function: `cpu_layers.py`
-for a CPU, `common_layers.py` for a GPU.
+A convolution is a `Layer`; a bias, a ReLU, a pooling that follow are others,
+made of it. Whoever needs numbers calls `compute`. Then a function of `fuse.py`
+takes the largest group of layers for which there is one function.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
+layer = dataclasses.dataclass(eq=False)
 
 
-class Deferred:
+class Layer:
   """A layer whose result [B, H, W, C] has not been computed, or only once."""
 
-  __match_args__ = ('layer',)
-
-  def __init__(self, layer: 'Layer', shape: tuple[int, ...], fuse: 'Fuse'):
-    self.layer = layer
-    self.shape = shape
-    self._fuse = fuse
+  def placed(self, shape: tuple[int, ...], fuse: 'Fuse') -> 'Layer':
+    """Return the layer, with the shape of its result and how to compute it."""
+    self.shape, self._fuse = shape, fuse
+    return self
 
   @functools.cached_property
   def array(self) -> Array:
-    return self._fuse(self.layer)
+    return self._fuse(self)
 
 
-Value = Array | Deferred
+Value = Array | Layer
+Fuse = Callable[[Layer], Array]
 
 
-class Conv(NamedTuple):
+@layer
+class Conv(Layer):
   """A convolution; a depthwise one has a kernel [3, 3, C]."""
 
-  x: Array
+  x: Value
   kernel: Array
   stride: int
   padding: Padding
@@ -46,14 +46,16 @@ class Conv(NamedTuple):
   precision: PrecisionLike
 
 
-class Bias(NamedTuple):
+@layer
+class Bias(Layer):
   """of + bias, with one number a channel."""
 
   of: Value
   bias: Array
 
 
-class Norm(NamedTuple):
+@layer
+class Norm(Layer):
   """BatchNorm with the statistics of the rows of a mask [B]."""
 
   of: Value
@@ -62,41 +64,40 @@ class Norm(NamedTuple):
   mask: Array
 
 
-class Add(NamedTuple):
+@layer
+class Add(Layer):
   """norm + skip, where the skip is zero outside of the mask, too."""
 
-  norm: Deferred
+  norm: Norm
   skip: Value
 
 
-class Relu(NamedTuple):
+@layer
+class Relu(Layer):
   """max(of, 0)"""
 
   of: Value
 
 
-class Pool(NamedTuple):
+@layer
+class Pool(Layer):
   """The maximum of size x size pixels, side by side."""
 
   of: Value
   size: int
 
 
-Layer = Conv | Bias | Norm | Add | Relu | Pool
-Fuse = Callable[[Layer], Array]
-
-
 def compute(value: Value) -> Array:
   """Return the numbers of a layer; an array stays as it is."""
-  return value.array if isinstance(value, Deferred) else value
+  return value.array if isinstance(value, Layer) else value
 
 
 def masked_by(value: Value) -> Array | None:
   """Return the mask outside of which the rows are known to be zero."""
   match value:
-    case Deferred(Norm(mask=mask)) | Deferred(Add(Deferred(Norm(mask=mask)))):
+    case Norm(mask=mask) | Add(Norm(mask=mask)):
       return mask
-    case Deferred(Relu(of)) | Deferred(Pool(of)):
+    case Relu(of) | Pool(of):
       return masked_by(of)
   return None
 
@@ -106,7 +107,4 @@ def without_bias(value: Value) -> Value:
 
   Its gradient is exactly zero.
   """
-  match value:
-    case Deferred(Bias(of)):
-      return of
-  return value
+  return value.of if isinstance(value, Bias) else value

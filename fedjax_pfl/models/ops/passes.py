@@ -13,7 +13,7 @@ import jax
 from jax import lax
 from jax.lax import PrecisionLike
 
-from fedjax_pfl.core import fusion
+from fedjax_pfl.core import target
 from fedjax_pfl.core.types import Array
 
 SOME = 8  # lines at most, that are added up where they are read
@@ -28,7 +28,7 @@ def one_pass(f: Callable) -> Callable:
   @functools.cache
   def with_constants(*constants):
     fixed = functools.partial(f, **dict(constants))
-    return fusion.one_pass(functools.update_wrapper(fixed, f))
+    return target.one_pass(functools.update_wrapper(fixed, f))
 
   @functools.wraps(f)
   def call(*arrays, **constants):

@@ -1,7 +1,7 @@
 """Run a function with the project's convolutions, pooling and BatchNorm.
 
 The function is traced, and its jaxpr is evaluated equation by equation. An
-equation that has a rule gives a `Deferred` layer in place of an array; what
+equation that has a rule gives a deferred `Layer` in place of an array; what
 reads one extends it (a bias, a ReLU, a pooling), and all other equations
 compute it first. So a module of plain `nn.Conv`, `nn.relu` and `nn.max_pool`
 runs as the fused passes of this folder, whoever wrote it: flax.linen,
@@ -24,7 +24,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.models.ops import rules
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
-from fedjax_pfl.models.ops.deferred import Deferred, Layer, compute
+from fedjax_pfl.models.ops.deferred import Layer, compute
 
 CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')
 AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'fused'}
@@ -114,16 +114,16 @@ def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
 
 def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   """Return the results of one equation."""
-  name, result = eqn.primitive.name, None
+  name = eqn.primitive.name
   if name in way.rules and not _is_empty(eqn):
     result = way.rules[name](eqn, *inputs)
-  if isinstance(result, Layer):
-    return [Deferred(result, eqn.outvars[0].aval.shape, way.fuse)]
-  if isinstance(result, str):
-    _log_once(result)
-  elif result is not None:
-    return [result]
-  elif name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
+    if isinstance(result, Layer):
+      return [result.placed(eqn.outvars[0].aval.shape, way.fuse)]
+    if result is not None:
+      return [result]
+    if name in LAYERS and way is rules.WAYS['gemm']:
+      _log_once(name, *(str(atom.aval) for atom in eqn.invars))
+  if name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
     inner = eqn.params['jaxpr']
     return _run(way, inner.jaxpr, inner.consts, inputs)
   return _bind(way, eqn, [compute(value) for value in inputs])
@@ -198,6 +198,6 @@ def _is_concerned(jaxpr: core.Jaxpr) -> bool:
 
 
 @functools.cache
-def _log_once(what: str) -> None:
-  what = what[0].upper() + what[1:]
+def _log_once(name: str, *shapes: str) -> None:
+  what = f'{name} of {" and ".join(shapes)}'
   logging.warning('%s stays as it is, and may be slow on a CPU', what)

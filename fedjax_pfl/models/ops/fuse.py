@@ -1,4 +1,13 @@
-"""Which layer goes to which function on a CPU: `conv_impl='gemm'`.
+"""Which group of layers goes to which function: `conv_impl`.
+
+`anywhere`, for 'fused' and 'lax', few passes over memory:
+
+  relu(norm(x) + skip), pool(relu(norm(x)))    batch_norm.py
+  depthwise(relu(norm(x))), and alone          separable.py
+  pointwise                                    separable.py
+  pool(relu(x))                                relu(pool(x)): of fewer pixels
+
+`on_cpu`, for 'gemm', before these:
 
   conv                           winograd.py: 3x3 and 5x5 of many channels; else
                                  patches_bhwc.py
@@ -7,9 +16,8 @@
                                  tiles are worth it, batch_norm.py after these
   relu(norm(depthwise(relu(norm(x)))))     norm_depthwise.py
 
-common_layers.py has all other layers, as on an accelerator. In half precision
-there are no tiles: their numbers are larger than the result's, and rounding
-them costs three bits.
+In half precision there are no tiles: their numbers are larger than the
+result's, and rounding them costs three bits.
 """
 
 import functools
@@ -20,20 +28,21 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import (
-  common_layers,
+  batch_norm,
   norm_depthwise,
   patches_bhwc,
   patches_chwb,
   pool,
   pooled_norm,
+  separable,
   window_conv,
   winograd,
 )
 from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.deferred import (
+  Add,
   Bias,
   Conv,
-  Deferred,
   Layer,
   Norm,
   Padding,
@@ -48,22 +57,59 @@ from fedjax_pfl.models.ops.patches_chwb import turned
 ONES = ((1, 1), (1, 1))  # the padding of most 3x3 convolutions
 
 
-def fuse(layer: Layer) -> Array:
+def anywhere(layer: Layer) -> Array:
   """Return the result of a layer, with the layers that it is made of."""
+  match layer:
+    case Conv(Relu(Norm() as n), kernel, stride, depthwise=True):
+      x = compute(without_bias(n.of))
+      norm = n.scale, n.bias, n.mask
+      return separable.norm_depthwise(x, *norm, kernel, stride)
+    case Conv(x, kernel, stride, depthwise=True):
+      return separable.depthwise(compute(x), kernel, stride)
+    case Conv(x, kernel, precision=precision):
+      return separable.pointwise(compute(x), kernel[0, 0], precision)
+    case Pool(Relu(Norm() as n), size):
+      x = compute(without_bias(n.of))
+      return batch_norm.norm_pool(x, n.scale, n.bias, n.mask, size)
+    case Bias(of, bias):
+      return compute(of) + bias
+    case Norm() | Add():
+      return _normalise(layer, relu=False)
+    case Relu(Norm() | Add() as of):
+      return _normalise(of, relu=True)
+    case Pool(Relu(of), size):
+      return jax.nn.relu(pool.max_pool(compute(of), size))
+    case Relu(of):
+      return jax.nn.relu(compute(of))
+    case Pool(of, size):
+      return pool.max_pool(compute(of), size)
+  raise AssertionError(layer)
+
+
+def _normalise(layer: Norm | Add, relu: bool) -> Array:
+  n, skip = layer, None
+  if isinstance(layer, Add):
+    n, skip = layer.norm, compute(layer.skip)
+  x = compute(without_bias(n.of))
+  return batch_norm.norm(x, skip, n.scale, n.bias, n.mask, relu)
+
+
+def on_cpu(layer: Layer) -> Array:
+  """Return the result of a layer by matrix products."""
   match layer:
     case Conv(x, kernel, stride, padding, False, precision):
       return conv(x, kernel, stride, padding, precision)
-    case Relu(Deferred(Pool(Deferred(Conv() | Bias()) as of, size))) | Pool(
-      Deferred(Relu(Deferred(Conv() | Bias()) as of)), size
+    case Relu(Pool(Conv() | Bias() as of, size)) | Pool(
+      Relu(Conv() | Bias() as of), size
     ):
       return _relu_pool(of, size)
-    case Pool(Deferred(Relu(Deferred(Norm() as n))), 2) if y := _patches_of(n):
-      return _pooled(y.x, y.kernel, n.scale, n.bias, n.mask, y.precision)
-    case Relu(Deferred(Norm() as n)) if first := _separable_norm(n):
-      kernel, stride = without_bias(n.of).layer[1:3]
-      lines = (first.scale, first.bias), kernel, (n.scale, n.bias)
-      return _separable(_before_separable(first), *lines, n.mask, stride)
-  return common_layers.fuse(layer)
+    case Pool(Relu(Norm() as n), 2) if y := _patches_of(n):
+      return _pooled(y.x, y.kernel, (n.scale, n.bias), n.mask, y.precision)
+    case Relu(Norm() as n) if first := _separable_norm(n):
+      y = without_bias(n.of)
+      lines = (first.scale, first.bias), y.kernel, (n.scale, n.bias)
+      return _separable(_before_separable(first), *lines, n.mask, y.stride)
+  return anywhere(layer)
 
 
 def plan_of(
@@ -100,11 +146,10 @@ def conv(
   return patches_bhwc.conv(x, kernel, stride, padding, precision)
 
 
-def _relu_pool(of: Deferred, size: int) -> Array:
-  layer = of.layer
-  y, bias = layer if isinstance(layer, Bias) else (of, None)
+def _relu_pool(of: Conv | Bias, size: int) -> Array:
+  y, bias = (of.of, of.bias) if isinstance(of, Bias) else (of, None)
   match y:
-    case Deferred(Conv(x, kernel, 1, padding, False, precision)):
+    case Conv(x, kernel, 1, padding, False, precision):
       shift = jnp.zeros(of.shape[-1], x.dtype) if bias is None else bias
       args = x, kernel, shift, size, padding[0][0], precision
       plan = plan_of(x, kernel, 1, padding, size)
@@ -119,25 +164,33 @@ def _relu_pool(of: Deferred, size: int) -> Array:
 def _patches_of(norm: Norm) -> Conv | None:
   """Return the convolution by patches whose windows are normalised, if any."""
   match without_bias(norm.of):
-    case Deferred(Conv(x, kernel, 1, padding, depthwise=False) as y):
+    case Conv(x, kernel, 1, padding, depthwise=False) as y:
       is_even = x.shape[1] % 2 == x.shape[2] % 2 == 0
       if kernel.shape[:2] == (3, 3) and padding == ONES and is_even:
         return None if plan_of(x, kernel, 1, padding) == 'tiles' else y
   return None
 
 
+@functools.partial(jax.jit, static_argnums=4)  # as conv
+def _pooled(x, kernel, affine, mask, precision) -> Array:
+  y = patches_chwb.conv(turned(x), kernel, 1, 1, precision)
+  wider, scale, bias = map(wide, (y, *affine))
+  mask = mask.astype(wider.dtype)
+  return turned(pooled_norm.norm_pool(wider, scale, bias, mask)).astype(x.dtype)
+
+
 def _separable_norm(norm: Norm) -> Norm | None:
   """Return the BatchNorm before ReLU and a depthwise convolution, if any."""
   match without_bias(norm.of):
-    case Deferred(Conv(Deferred(Relu(Deferred(Norm() as n))), depthwise=True)):
-      return n if n.mask is norm.mask else None
+    case Conv(Relu(Norm() as first), depthwise=True):
+      return first if first.mask is norm.mask else None
   return None
 
 
 def _before_separable(norm: Norm) -> Array:
   """Return images [C, H, W, B], as the first BatchNorm gets them."""
   match without_bias(norm.of):
-    case Deferred(Conv(x, kernel, stride, padding, False, precision)):
+    case Conv(x, kernel, stride, padding, False, precision):
       return _turned_conv(x, kernel, stride, padding, precision)
     case of:
       return turned(compute(of))
@@ -153,14 +206,5 @@ def _turned_conv(x, kernel, stride, padding, precision) -> Array:
 
 @functools.partial(jax.jit, static_argnums=5)  # as conv
 def _separable(y, first, kernel, second, mask, stride: int) -> Array:
-  return turned(
-    norm_depthwise.norm_depthwise_norm(y, first, kernel, second, mask, stride)
-  )
-
-
-@functools.partial(jax.jit, static_argnums=5)  # as conv
-def _pooled(x, kernel, scale, bias, mask, precision) -> Array:
-  y = patches_chwb.conv(turned(x), kernel, 1, 1, precision)
-  wider, scale, bias = map(wide, (y, scale, bias))
-  mask = mask.astype(wider.dtype)
-  return turned(pooled_norm.norm_pool(wider, scale, bias, mask)).astype(x.dtype)
+  args = y, first, kernel, second, mask, stride
+  return turned(norm_depthwise.norm_depthwise_norm(*args))
