@@ -46,14 +46,14 @@ def main(overrides):
   # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.core import machine
   from fedjax_pfl.runs import run_dir
-  from fedjax_pfl.training import interruption, multihost
+  from fedjax_pfl.training import multihost
 
   if COORDINATOR.value:  # each process is given its share of the machine
     machine.divide_cpu(settings.get('devices') or 1)
   elif WORKDIR.value:  # as many as the run was started on, on fewer cores, too
     machine.divide_cpu(run_dir.devices_of(WORKDIR.value) or 0)
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
-  with interruption.ending():
+  with multihost.ending():
     run_experiment(settings)
 
 

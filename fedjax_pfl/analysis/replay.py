@@ -23,7 +23,7 @@ from fedjax_pfl.evaluation.metrics import score_classes
 from fedjax_pfl.federated.failures import HAS_SENT, with_failures
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.training.build import Experiment, build_stages
-from fedjax_pfl.training.state import cohorts_of, random_streams, stage_bounds
+from fedjax_pfl.training.state import cohorts_of, places, random_streams
 
 
 class Round(NamedTuple):
@@ -65,7 +65,7 @@ def replay(
   stages = build_stages(settings, experiment.task, watch)
   keys = random_streams(settings.seed)
   server, clients = begin(stages[0], train, keys['states'])
-  for stage, first, last in stage_bounds(stages):
+  for _, stage, first, last in places(stages):
     if first:
       server, clients = stage.initialize(server, clients, train)
     stage = with_failures(stage, settings.training.dropout_rate)

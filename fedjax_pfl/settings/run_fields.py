@@ -163,6 +163,7 @@ class SystemSettings:
     boolean('a word instead of True or False'),
     'run clients in a Python loop, and name the first step that diverges',
     NOTHING,
+    resumable=True,
   )
   quick: bool = field(
     False,

@@ -3,28 +3,29 @@
 Due are, every so many rounds: an evaluation, a line of metrics, a checkpoint.
 """
 
+import math
 import time
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core import progress
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.federated.communication import Communication
+from fedjax_pfl.federated.failures import FINITE, HAS_SENT, SERVER_FINITE
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training import divergence, round_metrics
+from fedjax_pfl.training import divergence
 from fedjax_pfl.training.best_rounds import (
-  Chosen,
   choose,
   evaluate_and_keep,
-  has_candidates,
-  mean_accuracies,
   update_test_best,
 )
-from fedjax_pfl.training.round_metrics import Numbers
-from fedjax_pfl.training.state import Training, make_call, save_state
-from fedjax_pfl.training.views import candidate_views
+from fedjax_pfl.training.state import Place, Training, make_call, save_state
+
+Numbers = dict[str, Any]  # of a line of metrics.jsonl
+Metrics = dict[str, np.ndarray]  # of a call: {name: [T, C]}
 
 
 class Cadence(NamedTuple):
@@ -37,15 +38,6 @@ class Cadence(NamedTuple):
   def next_stop(self, done: int, last: int) -> int:
     """Return the round up to which the next compiled call may run."""
     return min(last, *((done // every + 1) * every for every in self))
-
-
-class Place(NamedTuple):
-  """A stage among those of a run, and the rounds before and after it."""
-
-  number: int
-  stage: Stage
-  first: int
-  last: int
 
 
 def cadence(settings: Settings, rounds: int) -> Cadence:
@@ -71,35 +63,101 @@ def advance(
   Raises Diverged where these are not finite.
   """
   began, settings = time.perf_counter(), training.experiment.settings
-  program, stage, done = training.program, place.stage, training.done
-  rounds_fn = program.rounds(place.number, program.numbers_of(settings))
-  call = make_call(training, stage, stop)
-  server, clients, metrics = rounds_fn(call)
+  call = make_call(training, place.stage, stop)
+  *states, metrics = training.program.rounds(place.number, settings, call)
   cohorts = np.asarray(call.cohorts)
-  excludes = settings.system.on_divergence == 'exclude'
-  may_exclude = excludes and not stage.full_participation
-  found = divergence.find_divergence(cohorts, metrics, may_exclude)
-  if found:
-    raise divergence.divergence_error(training, stage, stop, found)
+  divergence.check_finite(training, place.stage, stop, cohorts, metrics)
   seconds = time.perf_counter() - began
   counts = np.asarray(call.data.count)
-  sizes = program.message_bytes(place.number)
-  initial = len(counts) * sizes.initial if done == place.first else 0
+  sizes = training.program.message_bytes(place.number)
+  to_all = len(counts) if training.done == place.first else 0
   numbers = {
-    'stage': stage.name,
-    **round_metrics.training_numbers(
-      metrics, counts[cohorts], settings.training.batch_size, seconds
-    ),
-    **round_metrics.message_bytes(metrics, sizes, initial),
+    'stage': place.stage.name,
+    **mean_metrics(metrics, counts[cohorts]),
+    'images_per_second': num_images(
+      metrics['num_steps'], counts[cohorts], settings.training.batch_size
+    )
+    / seconds,
+    **message_bytes(metrics, sizes, to_all),
   }
-  if settings.training.dropout_rate:
-    numbers |= round_metrics.dropped_clients(metrics)
-  if excludes:
-    numbers |= round_metrics.excluded_clients(metrics, cohorts, done)
+  if settings.training.dropout_rate and HAS_SENT in metrics:
+    failed = metrics[FINITE] & ~metrics[HAS_SENT]
+    numbers['dropped'] = int(failed.sum())
+  if settings.system.on_divergence == 'exclude':
+    numbers |= excluded_clients(metrics, cohorts, training.done)
+  server, clients = states
   state = training.state._replace(
     server=server, clients=clients, seconds=training.state.seconds + seconds
   )
   return training._replace(state=state, done=stop), numbers
+
+
+def has_sent(metrics: Metrics) -> np.ndarray:
+  """Return which clients sent something: [T, C]; all, if none may fail."""
+  return metrics.get(HAS_SENT, np.ones_like(metrics[FINITE]))
+
+
+def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
+  """Return the means of the scalars over those who trained and sent [T, C].
+
+  `counts` [T, C] are examples. NaN where nobody who trained sent anything;
+  where no client trained, all count: their means are 0.
+  """
+  trained = counts > 0
+  used = trained & has_sent(metrics) if trained.any() else ~trained
+  return {
+    name: float(np.mean(values[used])) if used.any() else math.nan
+    for name, values in metrics.items()
+    if values.ndim == 2 and name not in (FINITE, SERVER_FINITE, HAS_SENT)
+  }
+
+
+def num_images(
+  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
+) -> float:
+  """Return the images in so many steps [T, C].
+
+    images = e n + r B,   steps = e ceil(n / B) + r
+
+  The last batch of an epoch may be smaller; r steps end before it.
+  """
+  batches = np.maximum(-(-counts // batch_size), 1)
+  epochs, more = np.divmod(num_steps, batches)
+  return float(np.sum(epochs * counts + more * batch_size))
+
+
+def message_bytes(
+  metrics: Metrics, sizes: Communication, to_all: int
+) -> dict[str, int]:
+  """Return the bytes that cross the network in the rounds of a call.
+
+  With the first rounds of a stage goes a broadcast to all clients. A client
+  that fails, or is excluded, has downloaded, and uploads nothing.
+  """
+  sent = has_sent(metrics)
+  return {
+    'bytes_down': sent.size * sizes.down + to_all * sizes.initial,
+    'bytes_up': int(sent.sum()) * sizes.up,
+  }
+
+
+def excluded_clients(
+  metrics: Metrics, cohorts: np.ndarray, done: int
+) -> Numbers:
+  """Return and log who was excluded: how many, and pairs [round, client]."""
+  pairs = []
+  for number, (cohort, finite) in enumerate(
+    zip(cohorts, metrics[FINITE], strict=True), done + 1
+  ):
+    ids = cohort[~finite].tolist()
+    pairs += [[number, client] for client in ids]
+    if ids:
+      progress.log(
+        f'Round {number}: excluded{divergence.name_clients(ids)}, where the '
+        'loss, the state or the upload is NaN or infinite.'
+      )
+  numbers = {'excluded': len(pairs)}
+  return {**numbers, 'excluded_clients': pairs} if pairs else numbers
 
 
 # ---- what is due after them --------------------------------------------------
@@ -109,8 +167,8 @@ def record(
   training: Training, numbers: Numbers, place: Place, every: Cadence
 ) -> Training:
   """Return the run, evaluated, logged and saved where that is due."""
-  done, experiment = training.done, training.experiment
-  if done % every.evaluate == 0 or done == experiment.rounds:
+  done = training.done
+  if done % every.evaluate == 0 or done == training.experiment.rounds:
     training, more = evaluate(training, place)
     numbers = {**numbers, **more}
   training.run.log(round=done, **numbers)
@@ -142,19 +200,25 @@ def evaluate(training: Training, place: Place) -> tuple[Training, Numbers]:
     names = view_names(stage.algorithm, *training.states, experiment.train)
     views = [view for view in views if view in names]
   training, numbers = _evaluate_views(training, place, views)
-  began = time.perf_counter()
-  of_server = training.evaluator.global_model(
-    place.number, training.state.server
+  began, state = time.perf_counter(), training.state
+  of_server = training.evaluator.global_model(place.number, state.server)
+  of_server.pop('count', None)
+  chosen, on_validation = choose(
+    training.evaluator,
+    state.chosen,
+    place.number,
+    training.states,
+    training.done,
   )
-  numbers |= {
-    f'global/{name}': number
-    for name, number in of_server.items()
-    if name != 'count'
-  }
-  chosen, on_validation = validate(training, place.number)
-  seconds = training.state.seconds + time.perf_counter() - began
-  state = training.state._replace(seconds=seconds, chosen=chosen)
-  return training._replace(state=state), {**numbers, **on_validation}
+  seconds = state.seconds + time.perf_counter() - began
+  return (
+    training._replace(state=state._replace(seconds=seconds, chosen=chosen)),
+    {
+      **numbers,
+      **{f'global/{name}': number for name, number in of_server.items()},
+      **on_validation,
+    },
+  )
 
 
 def _evaluate_views(
@@ -175,19 +239,3 @@ def _evaluate_views(
   seconds = state.seconds + time.perf_counter() - began
   state = state._replace(seconds=seconds, test_best=best)
   return training._replace(state=state), numbers
-
-
-def validate(
-  training: Training, number: int
-) -> tuple[Chosen | tuple[()], Numbers]:
-  """Return the choice after this round, and its accuracies on validation."""
-  experiment, chosen = training.experiment, training.state.chosen
-  if not has_candidates(experiment, experiment.stages[number]):
-    return chosen, {}
-  views = candidate_views(experiment.settings)
-  scores = training.evaluator.validation(number, training.states, views)
-  means = mean_accuracies(scores, experiment.train.count)
-  chosen = choose(
-    *(chosen, means, training.done, *training.states, experiment.placement)
-  )
-  return chosen, {f'validation/{view}': means[view] for view in views}

@@ -23,12 +23,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, View
 from fedjax_pfl.core.types import Array, PyTree, Scores
-from fedjax_pfl.evaluation import test_selection
 from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.federated.placement import ONE_DEVICE, OneDevice
+from fedjax_pfl.evaluation.test_selection import Best, init_best, update_best
+from fedjax_pfl.federated.placement import shapes_on_host
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.views import candidate_views
@@ -65,61 +66,50 @@ def init_chosen(
   """
   if not has_candidates(experiment, stage):
     return ()
-
-  num_clients = experiment.settings.data.num_seen_clients
-
-  def nothing(leaf):
-    return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
-
-  def rows(leaf):  # on a mesh there are more, for an equal share of each device
-    zero = np.zeros((), leaf.dtype)
-    return np.broadcast_to(zero, (num_clients, *leaf.shape[1:]))
-
-  return Chosen(
-    np.array(-1, np.int32),
-    np.array(0, np.int32),
-    np.array(-1.0),
-    jax.tree.map(nothing, server),
-    jax.tree.map(rows, clients),
-  )
+  # On a mesh there are more rows, for an equal share of each device.
+  rows = slice(experiment.settings.data.num_seen_clients)
+  clients = jax.eval_shape(lambda own: trees.gather(own, rows), clients)
+  return _chosen(-1, 0, -1.0, *shapes_on_host((server, clients)))
 
 
 def choose(
-  chosen: Chosen,
-  accuracy: Mapping[str, float],
+  evaluator: Evaluator,
+  chosen: Chosen | tuple[()],
+  place: int,
+  states: tuple[Server, Client],
   number: int,
-  server: Server,
-  clients: Client,
-  placement: OneDevice = ONE_DEVICE,
-) -> Chosen:
+) -> tuple[Chosen | tuple[()], dict[str, float]]:
   """Return the better of the choice so far and round `number`.
 
-  `accuracy` is that of each candidate view, in their order.
+  And the mean accuracies of its candidate views, as metrics have them.
   """
-  means = list(accuracy.values())
+  experiment = evaluator.experiment
+  if not has_candidates(experiment, experiment.stages[place]):
+    return chosen, {}
+  views = candidate_views(experiment.settings)
+  scores = evaluator.validation(place, states, views)
+  count = experiment.train.count
+  means = [float(np.nanmean(accuracies(scores[v], count))) for v in views]
+  numbers = {
+    f'validation/{view}': mean for view, mean in zip(views, means, strict=True)
+  }
   view = int(np.argmax(means))
   if not means[view] > chosen.accuracy:
-    return chosen
-  if rows := jax.tree.leaves(chosen.clients):
-    clients = placement.to_host(clients, len(rows[0]))
+    return chosen, numbers
+  server, clients = states
+  if jax.tree.leaves(clients):
+    num_clients = experiment.settings.data.num_seen_clients
+    clients = experiment.placement.to_host(clients, num_clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
   copies = jax.tree.map(np.array, (server, clients))
-  return Chosen(
-    np.array(number, np.int32),
-    np.array(view, np.int32),
-    np.array(means[view]),
-    *copies,
-  )
+  return _chosen(number, view, means[view], *copies), numbers
 
 
-def mean_accuracies(
-  scores: Mapping[str, Scores], train_count: Array
-) -> dict[str, float]:
-  """Return {view: mean over the clients that have validation examples}."""
-  return {
-    view: float(np.nanmean(accuracies(score, train_count)))
-    for view, score in scores.items()
-  }
+def _chosen(
+  number: int, view: int, accuracy: float, server: Server, clients: Client
+) -> Chosen:
+  ids = np.array(number, np.int32), np.array(view, np.int32)
+  return Chosen(*ids, np.array(accuracy), server, clients)
 
 
 def chosen_states(
@@ -130,15 +120,6 @@ def chosen_states(
   return server, experiment.placement.from_host(chosen.clients)
 
 
-def describe(experiment: Experiment, chosen: Chosen) -> dict[str, Any]:
-  """Return what was chosen, for result.json."""
-  return {
-    'round': int(chosen.round),
-    'view': candidate_views(experiment.settings)[int(chosen.view)],
-    'validation_accuracy': float(chosen.accuracy),
-  }
-
-
 # ---- chosen on the tests -----------------------------------------------------
 
 
@@ -146,12 +127,12 @@ class TestBest(NamedTuple):
   """The best rounds of one view on the test set: see test_selection.py."""
 
   # A best round for every client; with its model if the stage asks for it.
-  each: test_selection.Best
+  each: Best
   # The round with the best pooled accuracy, for all.
-  together: test_selection.Best
+  together: Best
 
 
-def best_model_shapes(
+def kept_models(
   experiment: Experiment, stage: Stage, server: Server, clients: Client
 ) -> dict[str, PyTree]:
   """Return {view: models [K, ...] without memory} of what the stage keeps."""
@@ -160,28 +141,24 @@ def best_model_shapes(
   view = stage.keep_best.view
   shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
   num_clients = experiment.settings.data.num_seen_clients
-
-  def stacked(leaf):
-    return np.broadcast_to(np.zeros((), leaf.dtype), (num_clients, *leaf.shape))
-
-  return {view: jax.tree.map(stacked, shapes[view])}
+  models = jax.eval_shape(
+    jax.vmap(lambda one: one, axis_size=num_clients, in_axes=None), shapes[view]
+  )
+  return {view: shapes_on_host(models)}
 
 
 def init_test_best(
-  experiment: Experiment, models: Mapping[str, PyTree] = {}
+  experiment: Experiment, stage: Stage, server: Server, clients: Client
 ) -> dict[str, TestBest]:
-  """Return the best rounds before any was evaluated.
-
-  `models` are those that clients keep, by view; only their shapes matter.
-  """
-  settings = experiment.settings
-  dtype = jnp.int32 if settings.evaluation.scoring == 'exact' else float
-  first = test_selection.init_best(settings.data.num_seen_clients, dtype=dtype)
-  best = jax.tree.map(np.asarray, first)
-  views = settings.evaluation.eval_views
+  """Return the best rounds of a stage before any was evaluated."""
+  evaluation = experiment.settings.evaluation
+  dtype = jnp.int32 if evaluation.scoring == 'exact' else float
+  num_clients = experiment.settings.data.num_seen_clients
+  first = jax.tree.map(np.asarray, init_best(num_clients, dtype=dtype))
+  models = kept_models(experiment, stage, server, clients)
   return {
-    view: TestBest(best._replace(models=models.get(view, ())), best)
-    for view in views
+    view: TestBest(first._replace(models=models.get(view, ())), first)
+    for view in evaluation.eval_views
   }
 
 
@@ -189,7 +166,7 @@ def update_test_best(
   test_best: dict[str, TestBest],
   scores: dict[str, Scores],
   done: int,
-  models: Mapping[str, PyTree] = {},
+  models: Mapping[str, PyTree],
 ) -> dict[str, TestBest]:
   """Return the best rounds after the evaluation of round `done`.
 
@@ -198,16 +175,14 @@ def update_test_best(
   """
   updated = {
     view: TestBest(
-      test_selection.update_best(
+      update_best(
         test_best[view].each,
         score,
         done,
         models.get(view, ()),
         replace_ties=view in models,
       ),
-      test_selection.update_best(
-        test_best[view].together, score, done, shared_round=True
-      ),
+      update_best(test_best[view].together, score, done, shared_round=True),
     )
     for view, score in scores.items()
   }
@@ -218,7 +193,7 @@ def summarise_best(
   test_best: dict[str, TestBest],
   test_count: Array,
   train_count: Array,
-  finished: Mapping[str, Scores] = {},
+  finished: Mapping[str, Scores],
 ) -> dict[str, dict[str, Any]]:
   """Return {view: {'each': summary, 'together': summary and its round}}.
 
@@ -229,23 +204,16 @@ def summarise_best(
     scores = Scores(best.correct, np.asarray(test_count))
     return summarise(scores, train_count)
 
-  again = {
-    view: {'finished': summarise(scores, train_count)}
-    for view, scores in finished.items()
-  }
-
-  return {
-    view: {
-      'each': summary(best.each),
-      'together': {
-        'round': int(best.together.round[0]),
-        **summary(best.together),
-      },
-      **again.get(view, {}),
-    }
-    for view, best in test_best.items()
-    if best.together.round[0] >= 0
-  }
+  summaries = {}
+  for view, (each, together) in test_best.items():
+    number = int(together.round[0])
+    if number >= 0:
+      both = {'round': number, **summary(together)}
+      summaries[view] = {'each': summary(each), 'together': both}
+    if view in finished:
+      again = summarise(finished[view], train_count)
+      summaries.setdefault(view, {})['finished'] = again
+  return summaries
 
 
 def evaluate_and_keep(

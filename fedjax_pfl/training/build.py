@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.client import local_training, optimisers, personalization
+from fedjax_pfl.client import optimisers, personalization
+from fedjax_pfl.client.local_training import LocalTraining, Watch
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
@@ -45,13 +46,6 @@ from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
 from fedjax_pfl.training import build_checks
 from fedjax_pfl.training.build_data import UnseenClients, build_data
-from fedjax_pfl.training.views import check_views
-from fedjax_pfl.training.warm_start import (
-  check_same_clients,
-  load_start,
-  name_data,
-  start_from,
-)
 
 # Hyperparameters that are records of other fields of the config.
 SHARED_RECORDS = 'train', 'finetune'
@@ -124,41 +118,33 @@ def build_experiment(
   metrics = build_checks.load_metrics(settings.evaluation, shape.num_classes)
   task, start = build_task(settings, *shape), None
   if settings.init_from:
-    start = load_start(
-      settings.init_from, settings.model.name, shape.image_shape, task
-    )
-    task = start_from(task, start)
+    from fedjax_pfl.training import warm_start
+
+    start = warm_start.load_start(settings, shape.image_shape, task)
+    task = task._replace(init=lambda key: start.params)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = make_stages(settings, outline(task))
   build_checks.check_method(settings, names_only, shape.image_shape)
-  check_views(settings, names_only, shape.image_shape)
-  build_checks.check_global_model(settings, stages[-1].algorithm)
-  build_checks.check_download(settings, names_only, shape.image_shape)
-  dataset, *splits, data_id = build_data(settings, log)
-  train, test, validation, unseen = splits
-  _log_server_data(settings, len(dataset.train.y), log)
+  data = build_data(settings, log)
+  if fraction := settings.training.server_data_fraction:
+    size = len(data.dataset.train.y)
+    rows = server_training.shared_rows(settings.seed, fraction, size)
+    log(f'server: {len(rows):,} of the {size:,} training examples')
   for stage in stages:
-    stage.validate_clients(train)
+    stage.validate_clients(data.train)
   if settings.system.clients_placement == 'host':
-    host_offload.check_stages(stages, train)
+    host_offload.check_stages(stages, data.train)
   if start:
-    # Another run may have trained on what this one keeps for choosing, or on
-    # examples of clients who come later.
-    kept_apart = validation is not None or unseen is not None
-    if needs_same_clients(settings) or kept_apart:
-      check_same_clients(start, data_id)
-    data_id = name_data(data_id, start)
-  for tests in filter(None, [test, unseen and unseen.test]):
-    build_checks.check_scoring(settings, tests)
-  size = cohort_size(
-    settings.data.num_seen_clients, settings.training.client_fraction
-  )
+    data_id = warm_start.identity_with(settings, data, start)
+    data = data._replace(data_id=data_id)
+  build_checks.check_scoring(settings, data.test)
+  if data.unseen:
+    build_checks.check_scoring(settings, data.unseen.test)
+  size = settings.data.num_seen_clients
+  size = cohort_size(size, settings.training.client_fraction)
   placement = placement_of(settings, stages)
-  return Experiment(
-    *(settings, dataset, *splits, data_id, task, stages, size),
-    *(placement, metrics),
-  )
+  return Experiment(settings, *data, task, stages, size, placement, metrics)
 
 
 def placement_of(settings: Settings, stages: Sequence[Stage]) -> OneDevice:
@@ -220,9 +206,7 @@ def build_task(
 
 
 def build_stages(
-  settings: Settings,
-  task: Task,
-  watch: local_training.Watch | None = None,
+  settings: Settings, task: Task, watch: Watch | None = None
 ) -> tuple[Stage, ...]:
   """Return the stages of the config's method, hyperparameters filled in.
 
@@ -244,20 +228,28 @@ def build_stages(
 
 
 def make_stages(
-  settings: Settings,
-  task: Task,
-  watch: local_training.Watch | None = None,
+  settings: Settings, task: Task, watch: Watch | None = None
 ) -> tuple[Stage, ...]:
   """Return the stages of a config that `build_stages` has checked.
 
   Its numbers may be traced: see settings/traced.py.
   """
   module, training = algorithms.load(settings.algorithm), settings.training
-  shared = {
-    'train': _local_training(settings, watch),
-    'finetune': personalization.Finetuning(**vars(settings.finetune)),
-  }
-  hp = module.HParams(**shared, **settings.hp)
+  rounds = training.num_rounds
+  local = LocalTraining(
+    rounds=rounds,
+    epochs=training.local_epochs,
+    batch_size=training.batch_size,
+    learning_rate=optimisers.step_schedule(
+      training.learning_rate, rounds, training.lr_milestones, training.lr_decay
+    ),
+    momentum=training.momentum,
+    weight_decay=training.weight_decay,
+    aggregation=training.aggregation,
+    watch=watch,
+  )
+  finetune = personalization.Finetuning(**vars(settings.finetune))
+  hp = module.HParams(train=local, finetune=finetune, **settings.hp)
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)
   stages = module.build(task, hp)
@@ -266,7 +258,7 @@ def make_stages(
   return server_training.share(
     stages,
     task,
-    shared['train'],
+    local,
     fraction=training.server_data_fraction,
     part=training.server_trainable,
     seed=settings.seed,
@@ -280,35 +272,3 @@ def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
   """
   stages = build_stages(settings, experiment.task)
   return experiment._replace(settings=settings, stages=stages)
-
-
-def needs_same_clients(settings: Settings) -> bool:
-  """Return whether `init_from` has to be a run on the clients of this one."""
-  module = algorithms.load(settings.algorithm)
-  return getattr(module, 'SAME_CLIENTS_AS_START', False)
-
-
-def _local_training(
-  settings: Settings, watch: local_training.Watch | None
-) -> local_training.LocalTraining:
-  training, rounds = settings.training, settings.num_rounds
-  return local_training.LocalTraining(
-    rounds=rounds,
-    epochs=training.local_epochs,
-    batch_size=training.batch_size,
-    learning_rate=optimisers.step_schedule(
-      training.learning_rate, rounds, training.lr_milestones, training.lr_decay
-    ),
-    momentum=training.momentum,
-    weight_decay=training.weight_decay,
-    aggregation=training.aggregation,
-    watch=watch,
-  )
-
-
-def _log_server_data(settings: Settings, size: int, log) -> None:
-  """Log how many examples the server has; refuse a fraction that gives none."""
-  fraction = settings.training.server_data_fraction
-  if fraction:
-    number = len(server_training.shared_rows(settings.seed, fraction, size))
-    log(f'server: {number:,} of the {size:,} training examples')

@@ -1,13 +1,11 @@
 """Settings that do not fit the data or the method: refused before training."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import (
@@ -19,63 +17,136 @@ from fedjax_pfl.core.user_code import (
   value_of,
 )
 from fedjax_pfl.data import IMAGE, Dataset
+from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.own_metrics import Metrics, check_metrics
 from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.settings import Settings
-from fedjax_pfl.settings.run_fields import EvaluationSettings
-from fedjax_pfl.training.views import shapes_of_clients
+from fedjax_pfl.settings import EvaluationSettings, Settings
+from fedjax_pfl.training.views import final_views, shapes_of_clients
 
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
+# ---- the method --------------------------------------------------------------
+
+
 def check_method(
   settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> None:
+  """Refuse what this method has not got; it is traced on shapes.
+
+  Views, models to keep, a global model, a message to clients who come later.
+  """
+  data = shapes_of_clients(settings, image_shape)
+  if is_code(settings.algorithm):
+    check_own_method(settings.algorithm, stages, data)
+  *_, (last, *states) = stage_shapes(stages, data)
+  evaluation, method = settings.evaluation, settings.algorithm
+  names = evaluate.view_names(last.algorithm, *states, data)
+  for views in (final_views(settings), evaluation.eval_views):
+    evaluate.check_views(views, names)
+  kept = last.keep_best and last.keep_best.view
+  if kept and kept not in evaluation.eval_views:
+    raise bad_input(
+      'eval_views',
+      got=evaluation.eval_views,
+      expected=f'{kept} among them: of it the clients of {method} keep the '
+      'models of their best rounds',
+      choices=[f'eval_views={",".join((*evaluation.eval_views, kept))}'],
+      cause='the protocol of printed numbers, in a run that evaluates nothing '
+      'on the way',
+    )
+  if evaluation.eval_global_model and last.algorithm.global_model is None:
+    raise bad_input(
+      'eval_global_model',
+      got=True,
+      expected=f'False for {method}: its server holds no whole model that '
+      'could be evaluated on the whole test set',
+      choices=[
+        'eval_global_model=False, to evaluate the models of the clients alone',
+        "test_partition='whole', to evaluate each of them on all tests",
+      ],
+      cause='a method whose clients hold a part of the model, or all of it',
+    )
+  if settings.data.unseen_clients:
+    _check_download(settings, last, *states)
+
+
+def _check_download(settings: Settings, stage: Stage, server, clients) -> None:
+  client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
+  down = jax.eval_shape(stage.algorithm.download, server, client)
+  if not trees.num_bytes(down):
+    raise bad_input(
+      'unseen_clients',
+      got=settings.data.unseen_clients,
+      expected=f'0 for {settings.algorithm}: its server sends nothing, so that '
+      'a client who comes later would train alone, as all the others do',
+      choices=['unseen_clients=0', 'a method whose server sends a model'],
+      cause='a comparison of new clients with training alone: that is the '
+      'accuracy of all clients of this method',
+    )
+
+
+def check_own_method(
+  name: str, stages: tuple[Stage, ...], data: ClientData
 ) -> None:
   """Refuse a method of the user's own whose functions do not fit together.
 
   One client of each stage is traced, on shapes: its state and the server's stay
   of the same kind.
   """
-  if not is_code(settings.algorithm):
-    return
-  name = settings.algorithm
-  if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
-    raise _no_method(name, f'build that returns {describe(stages)}')
-  data = shapes_of_clients(settings, image_shape)
-  found = call(
-    'algorithm',
-    lambda: [
-      (stage.name, server)
-      + jax.eval_shape(_one_client(stage), server, clients, data)
-      for stage, server, clients in stage_shapes(stages, data)
-    ],
-    of=value_of('algorithm', name),
-    cause='a mistake in that file',
-  )
-  for stage, server, client, new_client, new_server, metrics in found:
-    if _kinds(client) != _kinds(new_client):
-      raise _no_method(name, f'another kind of client after a fit of {stage}')
-    if _kinds(server) != _kinds(new_server):
-      raise _no_method(name, f'another kind of server after a round of {stage}')
-    if not {'loss', 'num_steps'} <= {*metrics}:
-      raise _no_method(name, f'the metrics {", ".join(metrics)} in {stage}')
 
+  def refuse(problem):
+    raise bad_input(
+      'algorithm',
+      got=f'{name} with {problem}',
+      expected='build(task, hp) -> (Stage, ...), rounds that keep the shapes '
+      'of server and clients, and metrics with loss and num_steps',
+      cause='a function that returns something else than core/algorithm.py '
+      'says',
+    )
 
-def _one_client(stage: Stage) -> Callable:
-  """Return what passes one client through all functions of a round."""
-  algorithm = stage.algorithm
-
-  def run(server, clients, data):
+  def one_client(algorithm, server, clients, data):
     client, key = trees.gather(clients, 0), jax.random.key(0)
     own = data._replace(index=data.index[0], count=data.count[0])
     down = algorithm.download(server, client)
     after, up, metrics = algorithm.local_update(down, client, own, key)
     senders = all_send(jnp.zeros(1, int), data.count[:1], data)
     uploads = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], up)
-    return client, after, algorithm.aggregate(server, uploads, senders), metrics
+    return (
+      (client, server),
+      (
+        after,
+        algorithm.aggregate(server, uploads, senders),
+      ),
+      metrics,
+    )
 
-  return run
+  if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
+    refuse(f'build that returns {describe(stages)}')
+  found = call(
+    'algorithm',
+    lambda: [
+      (
+        stage.name,
+        jax.eval_shape(
+          lambda *args, algorithm=stage.algorithm: one_client(algorithm, *args),
+          *(*states, data),
+        ),
+      )
+      for stage, *states in stage_shapes(stages, data)
+    ],
+    of=value_of('algorithm', name),
+    cause='a mistake in that file',
+  )
+  for stage, (before, after, metrics) in found:
+    for who, one, other in zip(
+      ('client', 'server'), before, after, strict=True
+    ):
+      if _kinds(one) != _kinds(other):
+        refuse(f'another kind of {who} after a round of {stage}')
+    if not {'loss', 'num_steps'} <= {*metrics}:
+      refuse(f'the metrics {", ".join(metrics)} in {stage}')
 
 
 def _kinds(tree):
@@ -83,42 +154,24 @@ def _kinds(tree):
   return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
-def _no_method(name: str, problem: str) -> Exception:
-  return bad_input(
-    'algorithm',
-    got=f'{name} with {problem}',
-    expected='build(task, hp) -> (Stage, ...), rounds that keep the shapes of '
-    'server and clients, and metrics with loss and num_steps',
-    cause='a function that returns something else: core/algorithm.py says what',
-  )
-
-
-def check_global_model(settings: Settings, method: Algorithm) -> None:
-  """Refuse to evaluate a global model where the server has none."""
-  if settings.evaluation.eval_global_model and method.global_model is None:
+def load_metrics(settings: EvaluationSettings, num_classes: int) -> Metrics:
+  """Return the user's metrics by name, checked; {} without any."""
+  names = settings.metrics
+  metrics = {
+    NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
+  }
+  if len(metrics) < len(names):
     raise bad_input(
-      'eval_global_model',
-      got=True,
-      expected=f'False for {settings.algorithm}: its server holds no whole '
-      'model that could be evaluated on the whole test set',
-      choices=[
-        'eval_global_model=False, to evaluate the models of the clients alone',
-        "test_partition='whole', to evaluate each of them on all tests",
-      ],
-      cause='a method whose clients hold a part of the model, or all of it',
+      'metrics',
+      got=names,
+      expected='functions of different names: a result has them by name',
+      cause='a function that is listed twice, or two files with one name',
     )
+  check_metrics(metrics, num_classes)
+  return metrics
 
 
-def check_global_tests(settings: Settings, dataset: Dataset) -> None:
-  """Refuse to evaluate a global model on a test set without examples."""
-  if settings.evaluation.eval_global_model and not len(dataset.test.y):
-    raise bad_input(
-      'eval_global_model',
-      got=True,
-      expected='False: the data set has no test examples of its own',
-      choices=['eval_global_model=False', "the words 'test' in `split`"],
-      cause='own arrays whose clients are tested on training images',
-    )
+# ---- the data ----------------------------------------------------------------
 
 
 def check_inputs(settings: Settings, dtype: str, shape: tuple) -> None:
@@ -133,30 +186,31 @@ def check_inputs(settings: Settings, dtype: str, shape: tuple) -> None:
       expected='default: `inputs` are what the model gets, as they are',
       cause='a setting for images, which a file has under the name images',
     )
-  if is_code(name):
-    return
-  if dtype != 'float32':
+  if not is_code(name) and (dtype != 'float32' or len(shape) != 3):
+    of = f'shape {tuple(shape)}' if dtype == 'float32' else dtype
     raise bad_input(
       'model',
-      got=f'{name} for inputs of {dtype}',
-      expected='a model of your own, which embeds whole numbers',
+      got=f'{name} for inputs of {of}',
+      expected='a model of your own; those for images take floats (height, '
+      'width, channels)',
       choices=[f'model={FORM}'],
-      cause='a model for images, or `inputs` that are numbers and no tokens: '
+      cause='the field was left out, or `inputs` are numbers and no tokens: '
       'store those as floats',
     )
-  if len(shape) != 3:
+
+
+def check_data(settings: Settings, dataset: Dataset) -> None:
+  """Refuse a global model without tests, and batches that nobody can fill."""
+  if settings.evaluation.eval_global_model and not len(dataset.test.y):
     raise bad_input(
-      'model',
-      got=f'{name} for inputs of shape {tuple(shape)}',
-      expected='a model of your own, or inputs (height, width, channels)',
-      choices=[f'model={FORM}'],
-      cause='a model for images: the field was left out',
+      'eval_global_model',
+      got=True,
+      expected='False: the data set has no test examples of its own',
+      choices=['eval_global_model=False', "the words 'test' in `split`"],
+      cause='own arrays whose clients are tested on training images',
     )
-
-
-def check_batches(settings: Settings, num_examples: int) -> None:
-  """Refuse large batches that all clients together cannot fill."""
-  largest = max(num_examples, SMALL_BATCH)
+  size = len(dataset.train.y)
+  largest = max(size, SMALL_BATCH)
   for name, batch_size in (
     ('batch_size', settings.training.batch_size),
     ('finetune.batch_size', settings.finetune.batch_size),
@@ -165,7 +219,7 @@ def check_batches(settings: Settings, num_examples: int) -> None:
       raise bad_input(
         name,
         got=batch_size,
-        expected=f'at most {largest}: all clients have {num_examples} training '
+        expected=f'at most {largest}: all clients have {size} training '
         'examples, and a batch with fewer examples is padded and computed',
         cause='a digit too many, or a data set that was shrunk',
       )
@@ -186,44 +240,3 @@ def check_scoring(settings: Settings, test: ClientData) -> None:
       choices=["scoring='exact'", 'a smaller batch_size', 'fewer clients'],
       cause='a scoring that drops the last batch if it is not full',
     )
-
-
-def check_download(
-  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
-) -> None:
-  """Refuse clients who come later where the server has nothing for them."""
-  number = settings.data.unseen_clients
-  if not number:
-    return
-  data = shapes_of_clients(settings, image_shape)
-  *_, (last, server, clients) = stage_shapes(stages, data)
-  client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
-  down = jax.eval_shape(last.algorithm.download, server, client)
-  if trees.num_bytes(down):
-    return
-  raise bad_input(
-    'unseen_clients',
-    got=number,
-    expected=f'0 for {settings.algorithm}: its server sends nothing, so that a '
-    'client who comes later would train alone, as all the others do',
-    choices=['unseen_clients=0', 'a method whose server sends a model'],
-    cause='a comparison of new clients with training alone: that is the '
-    'accuracy of all clients of this method',
-  )
-
-
-def load_metrics(settings: EvaluationSettings, num_classes: int) -> Metrics:
-  """Return the user's metrics by name, checked; {} without any."""
-  names = settings.metrics
-  metrics = {
-    NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
-  }
-  if len(metrics) < len(names):
-    raise bad_input(
-      'metrics',
-      got=names,
-      expected='functions of different names: a result has them by name',
-      cause='a function that is listed twice, or two files with one name',
-    )
-  check_metrics(metrics, num_classes)
-  return metrics

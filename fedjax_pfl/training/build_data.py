@@ -1,5 +1,6 @@
 """The data of an experiment: its images, partitioned among the clients."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,15 +24,23 @@ from fedjax_pfl.data import (
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partition import settings_of
-from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build_checks import (
-  check_batches,
-  check_global_tests,
-)
+from fedjax_pfl.settings import DataSettings, Settings
+from fedjax_pfl.training.build_checks import check_data
 
 Log = Callable[[str], None]
 Rows = list  # for each client an array of indices into the images
 DataOf = Callable[[Settings], str]  # settings -> fingerprint of the data
+# The parts of a division in the log.
+WORDS = {
+  'train': 'training',
+  'test': 'testing',
+  'validation': 'validation',
+  'unseen_train': 'training of unseen clients',
+  'unseen_test': 'testing of unseen clients',
+}
+SPLIT = ', on held-out training examples'
+# The fields that decide which images are read.
+OF_IMAGES = 'dataset', 'data_dir', 'max_train_examples', 'preprocessing'
 
 
 class Division(NamedTuple):
@@ -72,78 +81,60 @@ def build_data(
 
   A `dataset` stands in for images that are not on this machine.
   """
-  dataset = dataset or load_images(settings, log)
-  check_batches(settings, len(dataset.train.y))
-  check_global_tests(settings, dataset)
-  division = divide(settings, dataset)
-  tables = _stack(settings, dataset, division)
-  for name, data, rows in zip(_names(settings), tables, division, strict=True):
-    if data is not None:
-      log(
-        f'{dataset.name}, {name}: {describe(data)}; partition '
-        f'{fingerprint(rows)}'
-      )
-  train, test, validation, *unseen = tables
-  unseen = UnseenClients(*unseen) if settings.data.unseen_clients else None
+  dataset = dataset or load_images(settings.data, settings.system.quick, log)
+  check_data(settings, dataset)
+  division, splits = divide(settings.data, settings.seed, dataset), {}
+  pools = {'train': dataset.train, 'test': dataset.test}
+  is_split = settings.data.test_partition == 'split'
+  for name, rows in division._asdict().items():
+    if rows is None:
+      continue
+    of_train = is_split or not name.endswith('test')
+    pool = pools['train' if of_train else 'test']
+    data = stack_clients(pool, rows, settings.system.clients_placement)
+    # Others share these images, which are on the device now.
+    pools['train' if of_train else 'test'] = Images(data.x, data.y)
+    splits[name] = data
+    words = WORDS[name] + SPLIT * (is_split and name == 'test')
+    log(
+      f'{dataset.name}, {words}: {describe(data)}; partition '
+      f'{fingerprint(rows)}'
+    )
+  train, test = splits['train'], splits['test']
+  unseen = None
+  if settings.data.unseen_clients:
+    unseen = UnseenClients(splits['unseen_train'], splits['unseen_test'])
   for pair in filter(None, [(train, test), unseen]):
     if note := describe_empty_clients(*pair):
       log(note)
-  data_id = identify(dataset, division)
+  validation, data_id = splits.get('validation'), identify(dataset, division)
   return ExperimentData(dataset, train, test, validation, unseen, data_id)
 
 
-def _stack(
-  settings: Settings, dataset: Dataset, division: Division
-) -> list[ClientData | None]:
-  """Return the clients of every part of the division, on two sets of images."""
-  placement = settings.system.clients_placement
-  train = stack_clients(dataset.train, division.train, placement)
-  of_train = Images(train.x, train.y)  # which are on the device already
-  pool = dataset.test
-  if settings.data.test_partition == 'split':
-    pool = of_train
-  test = stack_clients(pool, division.test, placement)
-  pools = of_train, of_train, Images(test.x, test.y)
-  more = [
-    None if rows is None else stack_clients(images, rows, placement)
-    for images, rows in zip(pools, division[2:], strict=True)
-  ]
-  return [train, test, *more]
+def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
+  """Return the images of a config, in its number and size.
 
-
-def _names(settings: Settings) -> tuple[str, ...]:
-  """Return the names of the parts of a division in the log."""
-  testing = 'testing'
-  if settings.data.test_partition == 'split':
-    testing = 'testing, on held-out training examples'
-  return (
-    *('training', testing, 'validation'),
-    *('training of unseen clients', 'testing of unseen clients'),
-  )
-
-
-def load_images(settings: Settings, log: Log) -> Dataset:
-  """Return the images of a config, in its number and size."""
+  For a `quick` run synthetic ones may stand in for absent ones.
+  """
   dataset = load_dataset(
-    settings.data.dataset,
-    data_dir=settings.data.data_dir,
-    fallback_to_synthetic=settings.system.quick,
+    data.dataset,
+    data_dir=data.data_dir,
+    fallback_to_synthetic=quick,
     log_fn=log,
   )
   if dataset.note:
     log(dataset.note)
-  dataset = first_examples(dataset, settings.data.max_train_examples)
-  recipe = find_recipe(settings.data.dataset, settings.data.preprocessing)
+  dataset = first_examples(dataset, data.max_train_examples)
+  recipe = find_recipe(data.dataset, data.preprocessing)
   return scale_images(dataset, recipe.side)
 
 
-def divide(settings: Settings, dataset: Dataset) -> Division:
+def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
   """Return the rows of every client for training, and those for testing.
 
   With `validation_fraction` also those for validation: less for training. With
   `unseen_clients` those are apart; what they would validate on is not used.
   """
-  data = settings.data
   kind, names = data.partition, ()
   if is_code(kind):
     kind = _function_of(kind)
@@ -158,16 +149,16 @@ def divide(settings: Settings, dataset: Dataset) -> Division:
     test_partition=data.test_partition,
     test_shards_per_client=data.test_shards_per_client,
     test_fraction=data.test_fraction,
-    seed=settings.seed,
+    seed=seed,
     clients=dataset.clients,
     **{name: getattr(data, name) for name in names},
   )
   if data.unseen_clients:
-    order = order_clients(data.num_clients, data.unseen_clients, settings.seed)
+    order = order_clients(data.num_clients, data.unseen_clients, seed)
     train, test = ([rows[client] for client in order] for rows in (train, test))
   validation = None
   if data.validation_fraction:
-    train, validation = hold_out(train, data.validation_fraction, settings.seed)
+    train, validation = hold_out(train, data.validation_fraction, seed)
   if not data.unseen_clients:
     return Division(train, test, validation)
   number = data.num_seen_clients
@@ -210,10 +201,9 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
   size = len(dataset.train.y)
   if not 0 < limit < size:
     return dataset
-  share = limit / size
-  both = dataset.train, dataset.test
-  labels = tuple(images.y for images in both)
-  clients, is_sorted = dataset.clients, any(map(_lies_by_class, labels))
+  share, both = limit / size, (dataset.train, dataset.test)
+  labels, clients = tuple(images.y for images in both), dataset.clients
+  is_sorted = any(map(_lies_by_class, labels))
   if clients or is_sorted:
     rows = [_first_of_each(owners, share) for owners in clients or labels]
   else:
@@ -223,12 +213,10 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
     Images(images.x[own], images.y[own])
     for images, own in zip(both, rows, strict=True)
   )
-  if clients:
-    clients = tuple(
-      owners[own] for owners, own in zip(clients, rows, strict=True)
-    )
-    return dataset._replace(train=train, test=test, clients=clients)
   cut = dataset._replace(train=train, test=test)
+  if clients:
+    owners = zip(clients, rows, strict=True)
+    return cut._replace(clients=tuple(whose[own] for whose, own in owners))
   # The rows alone may equal those of the first images: other data, other keys.
   return cut._replace(fingerprint=digest(*train, *test)) if is_sorted else cut
 
@@ -263,20 +251,19 @@ def make_data_of(log: Callable[[str], None]) -> DataOf:
 
   An image set is read once, and each partition of it drawn once.
   """
-  datasets, fingerprints = {}, {}
+
+  @functools.cache
+  def read(data, quick):
+    return load_images(data, quick, log)
+
+  @functools.cache
+  def fingerprint_of(data, quick, seed):
+    of_images = {name: getattr(data, name) for name in OF_IMAGES}
+    dataset = read(DataSettings(**of_images), quick)
+    return identify(dataset, divide(data, seed, dataset))
 
   def data_of(settings: Settings) -> str:
-    data, quick = settings.data, settings.system.quick
-    images = (
-      *(data.dataset, data.data_dir, data.max_train_examples),
-      *(data.preprocessing, quick),
-    )
-    division = (data, quick, settings.seed)
-    if division not in fingerprints:
-      if images not in datasets:
-        datasets[images] = load_images(settings, log)
-      dataset = datasets[images]
-      fingerprints[division] = identify(dataset, divide(settings, dataset))
-    return fingerprints[division]
+    quick = settings.system.quick
+    return fingerprint_of(settings.data, quick, settings.seed)
 
   return data_of

@@ -13,8 +13,7 @@ command trains the run once more, from its last checkpoint.
 
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -38,73 +37,69 @@ class Diverged(BadInput):
     self.workdir = workdir
 
 
-class Divergence(NamedTuple):
-  """The first number of a call that is NaN or infinite."""
-
-  round: int  # of the call, from 0
-  clients: tuple[int, ...]  # () where no client is the cause
-  place: str
-
-
-def find_divergence(
-  cohorts: np.ndarray, metrics: Mapping[str, np.ndarray], excludes: bool
-) -> Divergence | None:
-  """Return where the rounds of a call diverged first; None if they did not.
+def check_finite(
+  training: Training,
+  stage: Stage,
+  stop: int,
+  cohorts: np.ndarray,
+  metrics: Mapping[str, np.ndarray],
+) -> None:
+  """Raise Diverged where the rounds of a call up to `stop` diverged.
 
   Clients that diverge do no harm where the rounds exclude them, unless none is
   left.
   """
-  diverged = ~metrics[FINITE]  # [T, C]
-  harmful = diverged & (not excludes or diverged.all(1, keepdims=True))
+  system = training.experiment.settings.system
+  harmful = ~metrics[FINITE]  # [T, C]
+  if system.on_divergence == 'exclude' and not stage.full_participation:
+    harmful &= harmful.all(1, keepdims=True)
   is_bad = harmful.any(1) | ~metrics[SERVER_FINITE]  # [T]
   if not is_bad.any():
-    return None
+    return
   number = int(np.argmax(is_bad))
-  harmful, place = harmful[number], 'in the state or the upload of'
-  in_loss = harmful & ~np.isfinite(metrics['loss'][number])
+  in_loss = harmful[number] & ~np.isfinite(metrics['loss'][number])
   if in_loss.any():
-    harmful, place = in_loss, 'in the loss of'
-  if not harmful.any():
-    place = 'in the server state'
-  return Divergence(number, as_ids(cohorts[number][harmful]), place)
+    clients, place = in_loss, 'in the loss of'
+  elif harmful[number].any():
+    clients, place = harmful[number], 'in the state or the upload of'
+  else:
+    clients, place = harmful[number], 'in the server state'
+  place += name_clients(cohorts[number][clients].tolist())
+  raise _diverged(training, stage, stop, training.done + number + 1, place)
 
 
-def divergence_error(
-  training: Training, stage: Stage, stop: int, divergence: Divergence
+def _diverged(
+  training: Training, stage: Stage, stop: int, number: int, place: str
 ) -> Diverged:
-  """Return the error of a run that diverged in the rounds up to `stop`."""
   settings, done = training.experiment.settings, training.done
   name = settings.algorithm
   if stage.name != name:
     name = f'{name}, stage {stage.name}'
-  number = done + divergence.round + 1
-  saved = training.run.last_checkpoint()
-  exclude = "on_divergence='exclude', to continue without such clients"
+  choices = [
+    'a smaller learning_rate',
+    'debug=True, to name the first bad step',
+  ]
+  if settings.system.on_divergence == 'stop':
+    choices += ["on_divergence='exclude', to continue without such clients"]
   own = is_code(settings.model.name) or is_code(settings.training.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''
+  saved = training.run.last_checkpoint()
+  last = f'the last checkpoint is that of round {saved}'
+  if saved is None:
+    last = 'there is no checkpoint yet'
   error = bad_input(
     'training',
     got=f'NaN or infinity in rounds {done + 1} to {stop} of {name}: '
-    f'round {number}, {divergence.place}{name_clients(divergence.clients)}; '
-    f'seed {settings.seed}, {training.run.path}',
+    f'round {number}, {place}; seed {settings.seed}, {training.run.path}',
     expected='finite numbers',
-    choices=[
-      'a smaller learning_rate',
-      'debug=True, to name the first bad step',
-      *([exclude] if settings.system.on_divergence == 'stop' else []),
-    ],
-    cause='a learning rate that is too high for this model'
-    f'{more}; metrics up to round {done} are stored, and '
-    + (
-      'there is no checkpoint yet'
-      if saved is None
-      else f'the last checkpoint is that of round {saved}'
-    ),
+    choices=choices,
+    cause=f'a learning rate that is too high for this model{more}; metrics up '
+    f'to round {done} are stored, and {last}',
   )
   return Diverged(str(error), training.run.path)
 
 
-def name_clients(ids: tuple[int, ...]) -> str:
+def name_clients(ids: Sequence[int]) -> str:
   """Return ' client 3', ' clients 3, 7', or '' for none; a long list is cut.
 
   >>> name_clients((3, 7))
@@ -113,10 +108,6 @@ def name_clients(ids: tuple[int, ...]) -> str:
   shown = ', '.join(map(str, ids[:NUM_SHOWN]))
   more = f' and {len(ids) - NUM_SHOWN} more' if len(ids) > NUM_SHOWN else ''
   return f' client{"s" * (len(ids) > 1)} {shown}{more}' if ids else ''
-
-
-def as_ids(ids: np.ndarray) -> tuple[int, ...]:
-  return tuple(int(client) for client in ids)
 
 
 def record(error: Diverged) -> None:

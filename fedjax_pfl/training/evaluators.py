@@ -5,7 +5,7 @@ global model on the whole test set, in stored order and in batches of
 TEST_BATCH. A method whose server holds a part of the model only has none.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,14 +17,12 @@ from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import ClientData, Key, Scores
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import evaluate_clients
-from fedjax_pfl.evaluation.new_clients import with_new_clients
 from fedjax_pfl.evaluation.summary import other_measures, own_measures
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Program
 
-NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
-
 OnModels = Callable[[np.ndarray, dict[str, Any]], None]
+States = tuple[Server, Client]
 
 
 class Evaluator:
@@ -44,23 +42,22 @@ class Evaluator:
   def clients(
     self,
     place: int,
-    states: tuple[Server, Client],
+    states: States,
     views: Sequence[str],
     on_models: OnModels | None = None,
     **edit: Callable[[Stage], Stage],
   ) -> dict[str, Scores]:
     """Return {view: Scores [K]}; models are handed to `on_models` by blocks."""
-    experiment = self.experiment
-    scoring = experiment.settings.evaluation.scoring
-    data = experiment.eval_data
-    return self._run(place, states, views, *data, scoring, on_models, **edit)
+    data = self.experiment.eval_data
+    return self._run(place, states, views, data, on_models=on_models, **edit)
 
   def validation(
-    self, place: int, states: tuple[Server, Client], views: Sequence[str]
+    self, place: int, states: States, views: Sequence[str]
   ) -> dict[str, Scores]:
     """Return the same on the validation examples."""
     data = self.experiment.train, self.experiment.validation
-    return self._run(place, states, views, *data, 'exact', label='validation')
+    more = {'scoring': 'exact', 'label': 'validation'}
+    return self._run(place, states, views, data, **more)
 
   def unseen(
     self, place: int, server: Server, views: Sequence[str]
@@ -73,13 +70,14 @@ class Evaluator:
     experiment = self.experiment
     if experiment.unseen is None:
       return {}
+    from fedjax_pfl.evaluation.new_clients import with_new_clients
+
     num_seen = experiment.settings.data.num_seen_clients
     return self._run(
       place,
       (server, ()),
       views,
-      *experiment.unseen_eval_data,
-      experiment.settings.evaluation.scoring,
+      experiment.unseen_eval_data,
       label='evaluation of unseen clients',
       key=jax.random.fold_in(self.key, num_seen),
       edit=with_new_clients,
@@ -88,22 +86,25 @@ class Evaluator:
   def _run(
     self,
     place: int,
-    states: tuple[Server, Client],
+    states: States,
     views: Sequence[str],
-    support: ClientData,
-    query: ClientData,
-    scoring: str,
-    on_models: OnModels | None = None,
+    data: tuple[ClientData, ClientData],
     *,
+    scoring: str | None = None,
+    on_models: OnModels | None = None,
     label: str = 'evaluation',
     key: Key | None = None,
     **edit: Callable[[Stage], Stage],
   ) -> dict[str, Scores]:
     if not views:
       return {}
-    server, clients = states
+    (server, clients), (support, query) = states, data
     evaluate_fn = self._program.evaluation(
-      place, views, scoring=scoring, keep_models=on_models is not None, **edit
+      place,
+      views,
+      scoring=scoring or self.experiment.settings.evaluation.scoring,
+      keep_models=on_models is not None,
+      **edit,
     )
     with progress.progress(
       label, support.count.shape[0], unit='client', is_short=True
@@ -134,7 +135,14 @@ class Evaluator:
     if self._tests is None:  # on the device, at the first evaluation
       self._tests = as_one_client(experiment.dataset.test)
     evaluate_fn = self._program.global_evaluation(place)
-    return percentages(evaluate_fn(self._numbers, server, self._tests))
+    scores = evaluate_fn(self._numbers, server, self._tests)
+    count = int(scores.count)
+    return {
+      'accuracy': 100 * int(scores.correct) / max(count, 1),
+      **{name: float(own) for name, own in other_measures(scores).items()},
+      **own_measures(scores, np.True_),
+      'count': count,
+    }
 
 
 def as_one_client(images: Images) -> ClientData:
@@ -146,32 +154,3 @@ def as_one_client(images: Images) -> ClientData:
     jnp.arange(size),
     jnp.asarray(size),
   )
-
-
-def percentages(scores: Scores) -> dict[str, Any]:
-  """Return the scores of one set of tests as result.json has them."""
-  others = {
-    name: float(value) for name, value in other_measures(scores).items()
-  }
-  others |= own_measures(scores, np.True_)
-  count = int(scores.count)
-  accuracy = 100 * int(scores.correct) / max(count, 1)
-  return {'accuracy': accuracy, **others, 'count': count}
-
-
-def last_evaluations(
-  metrics: list[Mapping[str, Any]], stage: str
-) -> dict[str, float | int]:
-  """Return mean and deviation (ddof 0) of the last evaluations of a stage."""
-  name = 'global/accuracy'
-  last = [
-    line[name] for line in metrics if line['stage'] == stage and name in line
-  ][-NUM_LAST:]
-  if not last:
-    return {}
-  values = np.array(last, float)
-  return {
-    'mean': float(values.mean()),
-    'std': float(values.std()),
-    'evaluations': len(last),
-  }

@@ -5,7 +5,6 @@ are evaluated; `select` says which of the two is the result.
 """
 
 import time
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -20,176 +19,200 @@ from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
-from fedjax_pfl.runs.run_dir import METRICS, Run, load_metrics
+from fedjax_pfl.runs.run_dir import METRICS, load_metrics
 from fedjax_pfl.training import multihost
-from fedjax_pfl.training.advance import validate
 from fedjax_pfl.training.best_rounds import (
+  choose,
   chosen_states,
-  describe,
   evaluate_finished,
   summarise_best,
 )
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import last_evaluations
 from fedjax_pfl.training.state import Training
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
 from fedjax_pfl.training.warm_start import model_digest
 
+NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
 
-class ModelExport:
+
+class Evaluated(NamedTuple):
+  """The evaluation of one round, in all views."""
+
+  states: tuple[Server, Client]
+  about: dict[str, Any]  # round and view
+  scores: dict[str, Scores]
+  unseen: dict[str, Scores]  # of clients who came later; {} without any
+  models: 'Models'
+
+
+def finalize(training: Training) -> None:
+  """Evaluate the last models; write models, clients.npz and result.json."""
+  began = time.perf_counter()
+  experiment, evaluator = training.experiment, training.evaluator
+  select = experiment.settings.evaluation.select
+  evaluated = _evaluate(training)
+  result = evaluated[select]
+  more = {'finished': evaluate_finished(evaluator, training.state.test_best)}
+  last = len(experiment.stages) - 1
+  more['of_server'] = evaluator.global_model(last, result.states[0])
+  more['validation'] = None
+  if len(evaluated) > 1:
+    views = candidate_views(experiment.settings)
+    scores = evaluator.validation(last, result.states, views)
+    more['validation'] = scores[result.about['view']]
+  if multihost.is_first():
+    with atomic_files.writing(training.run.path):
+      result.models.save(training)
+    seconds = float(training.state.seconds) + time.perf_counter() - began
+    write_result(training, evaluated, seconds, **more)
+  training.run.close()
+
+
+def _evaluate(training: Training) -> dict[str, Evaluated]:
+  """Return {select: the evaluation of that round}: the last, and the chosen."""
+  experiment, evaluator = training.experiment, training.evaluator
+  settings, chosen = experiment.settings, training.state.chosen
+  last, views = len(experiment.stages) - 1, final_views(settings)
+
+  def evaluate(states, number, view):
+    models = Models(settings.evaluation.save_clients)
+    scores = evaluator.clients(last, states, views, models.add)
+    unseen = evaluator.unseen(last, states[0], views)
+    about = {'round': number, 'view': view}
+    return Evaluated(states, about, scores, unseen, models)
+
+  main = main_view(settings.evaluation.views)
+  evaluated = {'last': evaluate(training.states, experiment.rounds, main)}
+  if not chosen:
+    return evaluated
+  if chosen.round < 0:  # a run without rounds: its start is chosen
+    chosen, _ = choose(evaluator, chosen, last, training.states, training.done)
+  number = int(chosen.round)
+  about = {
+    'round': number,
+    'view': candidate_views(settings)[int(chosen.view)],
+    'validation_accuracy': float(chosen.accuracy),
+  }
+  own = evaluated['last']
+  if number != experiment.rounds:
+    own = evaluate(chosen_states(experiment, chosen), number, about['view'])
+  return {**evaluated, 'validation': own._replace(about=about)}
+
+
+# ---- models ------------------------------------------------------------------
+
+
+class Models:
   """<view>_client<id>.npz for the clients of `save_clients`, and global.npz.
 
   global.npz is the view 'initial' if it is the same for all clients; else the
   method has no global model.
   """
 
-  def __init__(self, experiment: Experiment, run: Run):
-    self.experiment = experiment
-    self.run = run
-    self.chosen: dict[str, tuple[Params, dict[str, Any]]] = {}
+  def __init__(self, save_clients: tuple[int, ...]):
+    self.save_clients = save_clients
+    self.of_clients: dict[tuple[str, int], Params] = {}
     self.shared: Params | None = None  # 'initial' of client 0
-    self.is_shared = False
+    self.is_shared = True
 
   def add(self, ids: np.ndarray, models: dict[str, Params]) -> None:
     """Add those models of these clients that are to be saved."""
-    save_clients = self.experiment.settings.evaluation.save_clients
     for view, stacked in models.items():
       for place, client in enumerate(ids.tolist()):
-        if client in save_clients:
-          about = {'view': view, 'client': client}
-          model = trees.gather(stacked, place)
-          self.chosen[f'{view}_client{client}'] = model, about
+        if client in self.save_clients:
+          self.of_clients[view, client] = trees.gather(stacked, place)
     if 'initial' in models:
-      self._compare(models['initial'])
+      stacked = models['initial']
+      if self.shared is None:
+        self.shared = trees.gather(stacked, 0)
+      same = jax.tree.map(
+        lambda leaf, rows: bool(jnp.all(rows == leaf)), self.shared, stacked
+      )
+      self.is_shared = self.is_shared and all(jax.tree.leaves(same))
 
-  def _compare(self, stacked: Params) -> None:
-    """Compare the models of these clients with that of client 0."""
-    if self.shared is None:
-      self.shared, self.is_shared = trees.gather(stacked, 0), True
-    same = jax.tree.map(
-      lambda leaf, rows: bool(jnp.all(rows == leaf)), self.shared, stacked
-    )
-    self.is_shared = self.is_shared and all(jax.tree.leaves(same))
-
-  def save(self) -> None:
+  def save(self, training: Training) -> None:
     """Write the chosen models, and the global model if there is one."""
-    settings = self.experiment.settings
-    about_all = {
+    experiment, settings = training.experiment, training.experiment.settings
+    about = {
       'model': settings.model.name,
       'algorithm': settings.algorithm,
       'dataset': settings.data.dataset,
-      'image_shape': self.experiment.dataset.train.x.shape[1:],
-      'num_classes': self.experiment.dataset.num_classes,
-      'rounds': self.experiment.rounds,
+      'image_shape': experiment.dataset.train.x.shape[1:],
+      'num_classes': experiment.dataset.num_classes,
+      'rounds': experiment.rounds,
     }
-    if self.is_shared:
-      self.chosen = {
-        name: (params, about)
-        for name, (params, about) in self.chosen.items()
-        if about['view'] != 'initial'
-      }
-      self.chosen['global'] = self.shared, {'view': 'initial'}
-    for name, (params, about) in self.chosen.items():
-      save_model(self.run.model_path(name), params, {**about_all, **about})
+    has_global = self.shared is not None and self.is_shared
+
+    def save(name, params, **own):
+      save_model(training.run.model_path(name), params, {**about, **own})
+
+    for (view, client), params in self.of_clients.items():
+      if view != 'initial' or not has_global:
+        save(f'{view}_client{client}', params, view=view, client=client)
+    if has_global:
+      save('global', self.shared, view='initial')
 
 
-class Evaluated(NamedTuple):
-  """The evaluation of one round, in all views."""
-
-  scores: dict[str, Scores]
-  unseen: dict[str, Scores]  # of clients who came later; {} without any
-  models: ModelExport
+# ---- numbers -----------------------------------------------------------------
 
 
-def finalize(training: Training) -> None:
-  """Evaluate the last models; write models, clients.npz and result.json."""
-  began = time.perf_counter()
-  training = _with_choice(training)
-  experiment, evaluator = training.experiment, training.evaluator
-  last, views = len(experiment.stages) - 1, final_views(experiment.settings)
-  states, evaluated = _selectable(training), {}
-  for name, own in states.items():
-    if 'last' in evaluated and own is states['last']:
-      evaluated[name] = evaluated['last']  # validation chose the last round
-      continue
-    models = ModelExport(experiment, training.run)
-    scores = evaluator.clients(last, own, views, models.add)
-    unseen = evaluator.unseen(last, own[0], views)
-    evaluated[name] = Evaluated(scores, unseen, models)
-  select = experiment.settings.evaluation.select
-  finished = evaluate_finished(evaluator, training.state.test_best)
-  of_server = evaluator.global_model(last, states[select][0])
-  validation = _on_validation(training, states[select])
-  if multihost.is_first():
-    with atomic_files.writing(training.run.path):
-      evaluated[select].models.save()
-    write_result(
-      training,
-      evaluated[select],
-      float(training.state.seconds) + time.perf_counter() - began,
-      of_server,
-      finished,
-      _selections(training, evaluated),
-      validation,
+def write_result(
+  training: Training,
+  evaluated: dict[str, Evaluated],
+  seconds: float,
+  *,
+  finished: dict[str, Scores],
+  of_server: dict[str, Any],
+  validation: Scores | None,
+) -> None:
+  """Write clients.npz, then result.json: the run is finished.
+
+  `finished` are the scores of the best models, by view, where clients keep
+  them; `of_server` is the evaluation of the global model, {} without one;
+  `validation` are the scores on the examples kept for choosing.
+  """
+  experiment, run = training.experiment, training.run
+  data, select = experiment.settings.data, experiment.settings.evaluation.select
+  result, test = evaluated[select], experiment.eval_data[1]
+  unseen = None
+  if result.unseen:  # their ids go on where those of the others end
+    unseen = Clients(
+      ids=np.arange(data.num_seen_clients, data.num_clients),
+      scores=result.unseen,
+      **_counts(
+        experiment, experiment.unseen.train, experiment.unseen_eval_data[1]
+      ),
     )
-  training.run.close()
-
-
-def _with_choice(training: Training) -> Training:
-  """Return the run; of one without rounds the start is chosen."""
-  state = training.state
-  if not state.chosen or state.chosen.round >= 0:
-    return training
-  chosen, _ = validate(training, len(training.experiment.stages) - 1)
-  return training._replace(state=state._replace(chosen=chosen))
-
-
-def _selectable(training: Training) -> dict[str, tuple[Server, Client]]:
-  """Return {select: the states whose models are evaluated}."""
-  states, chosen = training.states, training.state.chosen
-  if not chosen:
-    return {'last': states}
-  if chosen.round == training.experiment.rounds:
-    return {'last': states, 'validation': states}
-  others = chosen_states(training.experiment, chosen)
-  return {'last': states, 'validation': others}
-
-
-def _on_validation(
-  training: Training, states: tuple[Server, Client]
-) -> Scores | None:
-  """Return the scores of the result's models on the validation examples."""
-  experiment, chosen = training.experiment, training.state.chosen
-  if not chosen:
-    return None
-  evaluation = experiment.settings.evaluation
-  views = candidate_views(experiment.settings)
-  view = main_view(evaluation.views)
-  if evaluation.select == 'validation':
-    view = views[int(chosen.view)]
-  last = len(experiment.stages) - 1
-  return training.evaluator.validation(last, states, views)[view]
-
-
-def _selections(
-  training: Training, evaluated: dict[str, Evaluated]
-) -> dict[str, Any]:
-  """Return what result.json has of both rounds; {} without a choice."""
-  experiment, chosen = training.experiment, training.state.chosen
-  if not chosen:
-    return {}
-  evaluation = experiment.settings.evaluation
-  about = {
-    'last': {
-      'round': experiment.rounds,
-      'view': main_view(evaluation.views),
-    },
-    'validation': describe(experiment, chosen),
-  }
-  return {'select': evaluation.select} | {
-    name: {**about[name], **_summaries(experiment, own)}
-    for name, own in evaluated.items()
-  }
+  train = experiment.train
+  run.write_clients(
+    result.scores,
+    np.arange(data.num_seen_clients),
+    **_counts(experiment, train, test),
+    unseen=unseen,
+    validation=validation,
+  )
+  more = {}
+  if len(evaluated) > 1:
+    more['select'] = select
+    for name, own in evaluated.items():
+      more[name] = {**own.about, **_summaries(experiment, own)}
+  if of_server:
+    more['global'] = {**of_server, 'last10': _last_evaluations(training)}
+  if families := best_views(result.scores, train.count):
+    more['test_best_view'] = families
+  if digest := model_digest(run.path):
+    more['model'] = digest  # by which runs that start from it are recognised
+  run.write_result(
+    algorithm=experiment.settings.algorithm,
+    dataset=experiment.dataset.name,
+    rounds=experiment.rounds,
+    seconds=seconds,
+    **_summaries(experiment, result),
+    test_best=summarise_best(
+      training.state.test_best, test.count, train.count, finished
+    ),
+    **more,
+  )
 
 
 def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
@@ -204,25 +227,6 @@ def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
   return summaries
 
 
-def _unseen_clients(
-  experiment: Experiment, scores: Mapping[str, Scores]
-) -> Clients | None:
-  """Return the rows of clients.npz of those who came later, if there are any.
-
-  Their ids go on where those of the others end.
-  """
-  if not scores:
-    return None
-  data = experiment.settings.data
-  return Clients(
-    ids=np.arange(data.num_seen_clients, data.num_clients),
-    scores=dict(scores),
-    **_counts(
-      experiment, experiment.unseen.train, experiment.unseen_eval_data[1]
-    ),
-  )
-
-
 def _counts(
   experiment: Experiment, train: ClientData, test: ClientData
 ) -> dict[str, np.ndarray]:
@@ -235,49 +239,19 @@ def _counts(
   }
 
 
-def write_result(
-  training: Training,
-  evaluated: Evaluated,
-  seconds: float,
-  of_server: Mapping[str, Any] = {},
-  finished: Mapping[str, Scores] = {},
-  selections: Mapping[str, Any] = {},
-  validation: Scores | None = None,
-) -> None:
-  """Write clients.npz, then result.json: the run is finished.
-
-  `of_server` is the evaluation of the global model; {} without one; `finished`
-  that of the best models, by view, where clients keep them; `selections` has
-  'select', 'last' and 'validation', where there is a choice; `validation` are
-  the scores on the examples kept for choosing.
-  """
-  experiment, run = training.experiment, training.run
-  train, test = experiment.train, experiment.eval_data[1]
-  scores, more = evaluated.scores, {}
-  if of_server:
-    metrics = load_metrics(run.path) if (run.path / METRICS).is_file() else []
-    last = last_evaluations(metrics, experiment.stages[-1].name)
-    more['global'] = {**of_server, 'last10': last}
-  if families := best_views(scores, train.count):
-    more['test_best_view'] = families
-  if digest := model_digest(run.path):
-    more['model'] = digest  # by which runs that start from it are recognised
-  run.write_clients(
-    scores,
-    np.arange(experiment.settings.data.num_seen_clients),
-    **_counts(experiment, train, test),
-    unseen=_unseen_clients(experiment, evaluated.unseen),
-    validation=validation,
-  )
-  run.write_result(
-    algorithm=experiment.settings.algorithm,
-    dataset=experiment.dataset.name,
-    rounds=experiment.rounds,
-    seconds=seconds,
-    **_summaries(experiment, evaluated),
-    test_best=summarise_best(
-      training.state.test_best, test.count, train.count, finished
-    ),
-    **selections,
-    **more,
-  )
+def _last_evaluations(training: Training) -> dict[str, float | int]:
+  """Return mean and deviation (ddof 0) of the last global accuracies."""
+  path, stage = training.run.path, training.experiment.stages[-1].name
+  lines = load_metrics(path) if (path / METRICS).is_file() else []
+  values = [
+    line['global/accuracy']
+    for line in lines
+    if line['stage'] == stage and 'global/accuracy' in line
+  ][-NUM_LAST:]
+  if not values:
+    return {}
+  return {
+    'mean': float(np.mean(values)),
+    'std': float(np.std(values)),
+    'evaluations': len(values),
+  }

@@ -48,7 +48,7 @@ from fedjax_pfl.training.views import candidate_views, final_views
 from fedjax_pfl.training.warm_start import model_digest
 
 # The number of rounds stands for total_epochs, the key of a run for its path.
-UNTRAINED = {*FIELDS} - {*changing(TRAINING)} | {'total_epochs', 'init_from'}
+TRAINED = {*changing(TRAINING)} - {'total_epochs', 'init_from'}
 EVALUATED = {*changing(EVALUATION)}
 
 
@@ -60,35 +60,18 @@ def training_key(settings: Settings, data: str, start_key: str = '') -> str:
 
   >>> training_key(parse_config(config), 'images-clients')
   """
-  fields = {
-    name: value
-    for name, value in differing(settings).items()
-    if name not in UNTRAINED
-  }
+  fields = _differing(settings, TRAINED)
   fields['rounds'] = settings.num_rounds
-  if settings.data.validation_fraction:
-    fields |= _choice(settings)
+  if settings.data.validation_fraction:  # it chooses a round on the way
+    finetune = {name for name in FIELDS if name.startswith('finetune.')}
+    fields |= _differing(settings, finetune)
+    fields['candidate_views'] = candidate_views(settings)
   return _hash([fields, data.partition('+')[0], start_key])
-
-
-def _choice(settings: Settings) -> dict[str, Any]:
-  """Return the fields by which validation chooses a round on the way."""
-  finetune = {
-    name: value
-    for name, value in differing(settings).items()
-    if name.startswith('finetune.')
-  }
-  return {**finetune, 'candidate_views': candidate_views(settings)}
 
 
 def evaluation_key(settings: Settings) -> str:
   """Return the key of a way to evaluate models, 16 hexadecimal digits."""
-  fields = {
-    name: value
-    for name, value in differing(settings).items()
-    if name in EVALUATED
-  }
-  return _hash(fields)
+  return _hash(_differing(settings, EVALUATED))
 
 
 def result_key(settings: Settings, data: str, start_key: str = '') -> str:
@@ -162,43 +145,43 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
   )
 
 
-def differing(settings: Settings) -> dict[str, Any]:
-  """Return the fields that differ from their defaults: {'hp.mu': 0.1}."""
-  defaults = default_fields() | default_hyperparameters(settings.algorithm)
-  return {
-    name: value
-    for name, value in flat(settings).items()
-    if name not in defaults or value != defaults[name]
-  }
-
-
-@functools.cache
-def default_fields() -> dict[str, Any]:
-  return flat(Settings())
-
-
-@functools.cache
-def default_hyperparameters(method: str) -> dict[str, Any]:
-  """Return {'hp.mu': 0.01, ..}: what a method fills in, with plain values.
-
-  Those of a user's own method stay unknown: a stored run does not run its file.
-  """
-  if is_code(method):
-    return {}
-  fields = algorithms.load(method).HParams()._asdict()
-  return {
-    f'hp.{name}': plain(value)
-    for name, value in fields.items()
-    if name not in SHARED_RECORDS
-  }
-
-
 def flat(settings: Settings) -> dict[str, Any]:
   """Return {'hp.mu': 0.1, 'seed': 0, ..} with plain values."""
   fields = flat_config(settings)
   hp = fields.pop('hp')
   fields |= {f'hp.{name}': value for name, value in hp.items()}
   return {name: plain(value) for name, value in fields.items()}
+
+
+def _differing(settings: Settings, names: set[str]) -> dict[str, Any]:
+  """Return those of these fields that differ from their defaults.
+
+  With 'hp' among them all hyperparameters: {'hp.mu': 0.1}.
+  """
+  defaults = _default_fields(settings.algorithm)
+  return {
+    name: value
+    for name, value in flat(settings).items()
+    if ('hp' if name.startswith('hp.') else name) in names
+    and (name not in defaults or value != defaults[name])
+  }
+
+
+@functools.cache
+def _default_fields(method: str) -> dict[str, Any]:
+  """Return the default of every field, and what the method fills in: 'hp.mu'.
+
+  Those of a user's own method stay unknown: a stored run does not run its file.
+  """
+  fields = flat(Settings())
+  if is_code(method):
+    return fields
+  hp = algorithms.load(method).HParams()._asdict()
+  return fields | {
+    f'hp.{name}': plain(value)
+    for name, value in hp.items()
+    if name not in SHARED_RECORDS
+  }
 
 
 def plain(value: Any) -> Any:

@@ -16,37 +16,37 @@ import numpy as np
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, ClientData
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated.placement import OneDevice, OnMesh, on_devices
 from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import Settings, to_config
 from fedjax_pfl.training import (
-  debug_replay,
   divergence,
   interruption,
   memory_estimate,
   multihost,
 )
 from fedjax_pfl.training.advance import (
-  Place,
   advance,
   cadence,
   evaluate_start,
   record,
 )
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.build_data import UnseenClients
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program, share_programs
 from fedjax_pfl.training.state import (
   Training,
   open_run,
+  places,
   save_state,
-  stage_bounds,
   start_stage,
   start_training,
 )
+
+# The data of an experiment: examples of clients, or of two groups of them.
+SPLITS = ('train', 'test', 'validation', 'unseen')
 
 
 def train(
@@ -80,14 +80,9 @@ def train(
     experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)
     program = Program(experiment)
-  settings, runs = experiment.settings, []
-  with interruption.watching(runs), contextlib.ExitStack() as stack:
-    check_processes(experiment)
-    if settings.system.debug:
-      debug_replay.replay_if_started_without(experiment, workdir, program)
-    run = open_run(experiment, settings, workdir)
-    stack.callback(run.close)
-    runs.append(run)
+  config = to_config(experiment.settings) | {'data_dir': ''}
+  multihost.check_alike('config', [config, experiment.data_id, jax.__version__])
+  with contextlib.closing(open_run(experiment, workdir)) as run:
     if run.status() == 'finished':
       progress.log(f'{run.path} is finished: nothing to do.')
     else:
@@ -112,18 +107,18 @@ def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
 
 def run_rounds(training: Training) -> Training:
   """Return the run after its last round."""
-  experiment = training.experiment
+  experiment, done = training.experiment, training.done
   every = cadence(experiment.settings, experiment.rounds)
-  log_start(training)
+  if devices := describe(experiment.placement.mesh):
+    progress.log(devices)
+  if 0 < done < experiment.rounds:
+    progress.log(f'Continuing after round {done} of {experiment.rounds}.')
   with (
     interruption.catch_signals() as signal_fn,
-    progress.progress(
-      'training', experiment.rounds, start=training.done
-    ) as bar,
+    progress.progress('training', experiment.rounds, start=done) as bar,
   ):
-    for number, bounds in enumerate(stage_bounds(experiment.stages)):
-      place = Place(number, *bounds)
-      training = evaluate_start(start_stage(training, *bounds), place)
+    for place in places(experiment.stages):
+      training = evaluate_start(start_stage(training, place), place)
       if training.done < place.last and place.stage.note:
         progress.log(place.stage.note)
       while training.done < place.last:
@@ -135,23 +130,6 @@ def run_rounds(training: Training) -> Training:
         if signal := multihost.any_of(signal_fn()):
           save_and_stop(training, signal)
   return training
-
-
-def check_processes(experiment: Experiment) -> None:
-  """Refuse processes of one run whose configs, data or jax differ."""
-  config = {**to_config(experiment.settings), 'data_dir': ''}
-  multihost.check_alike(
-    'config', [{**config, 'data': experiment.data_id}, jax.__version__]
-  )
-
-
-def log_start(training: Training) -> None:
-  """Log the devices, and after which round a run is continued."""
-  done, rounds = training.done, training.experiment.rounds
-  if devices := describe(training.experiment.placement.mesh):
-    progress.log(devices)
-  if 0 < done < rounds:
-    progress.log(f'Continuing after round {done} of {rounds}.')
 
 
 def save_and_stop(training: Training, signal: int) -> NoReturn:
@@ -184,18 +162,18 @@ def train_many(
   _check_workdirs(workdirs, len(experiments))
   results: dict[int, dict[str, Any] | None] = {}
   experiments = list(map(placed_as_started, experiments, workdirs))
-  for program, places in share_programs(experiments):
-    memory_estimate.check_room(experiments[places[0]])
-    shared = align([experiments[place] for place in places])
+  for program, members in share_programs(experiments):
+    memory_estimate.check_room(experiments[members[0]])
+    shared = align([experiments[member] for member in members])
     log(_words_for([experiment.settings for experiment in shared]))
-    for place, experiment in zip(places, shared, strict=True):
-      results[place] = None
+    for member, experiment in zip(members, shared, strict=True):
+      results[member] = None
       try:
-        results[place] = train(experiment, workdirs[place], program)
+        results[member] = train(experiment, workdirs[member], program)
       except divergence.Diverged as error:
         divergence.record(error)
         log(f'{error}')
-  return [results[place] for place in range(len(experiments))]
+  return [results[member] for member in range(len(experiments))]
 
 
 def _words_for(settings: Sequence[Settings]) -> str:
@@ -228,40 +206,31 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   first = experiments[0]
   for other in experiments:
     assert other.dataset.fingerprint == first.dataset.fingerprint
-  widths = {
-    name: max(getattr(own, name).index.shape[1] for own in experiments)
-    for name in ('train', 'test', 'validation')
-    if getattr(first, name) is not None
-  }
-  pools = {name: getattr(first, name) for name in widths}
-  aligned = [
+  splits = [
+    {name: getattr(own, name) for name in SPLITS} for own in experiments
+  ]
+  widths = jax.tree.map(
+    lambda *data: max(own.index.shape[1] for own in data),
+    *splits,
+    is_leaf=_is_data,
+  )
+  return [
     own._replace(
       dataset=first.dataset,
       task=first.task,
-      **{
-        name: _widen(getattr(own, name), pools[name], width)
-        for name, width in widths.items()
-      },
+      **jax.tree.map(_widen, data, splits[0], widths, is_leaf=_is_data),
     )
-    for own in experiments
+    for own, data in zip(experiments, splits, strict=True)
   ]
-  if first.unseen is None:
-    return aligned
-  widest = [
-    max(data.index.shape[1] for data in splits)
-    for splits in zip(*(own.unseen for own in experiments), strict=True)
-  ]
-  return [
-    own._replace(
-      unseen=UnseenClients(*map(_widen, own.unseen, first.unseen, widest))
-    )
-    for own in aligned
-  ]
+
+
+def _is_data(node: Any) -> bool:
+  return isinstance(node, ClientData)
 
 
 def _widen(data: ClientData, pool: ClientData, width: int) -> ClientData:
   """Return rows [K, N] of a pool with N = width; padding is a valid index."""
-  index: Array = data.index
+  index = data.index
   missing = width - index.shape[1]
   if missing:
     pad = np.pad if isinstance(index, np.ndarray) else jnp.pad

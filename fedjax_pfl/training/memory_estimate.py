@@ -14,7 +14,7 @@ their way between devices are on each of them, twice.
 """
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +24,6 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
-from fedjax_pfl.evaluation.evaluate import make_evaluate
-from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
@@ -37,11 +35,11 @@ from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.best_rounds import (
   MODEL_COPIES,
   STATE_COPIES,
-  best_model_shapes,
   has_candidates,
+  kept_models,
 )
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.program import CPU_BLOCK
+from fedjax_pfl.training.program import block_size, make_evaluation
 from fedjax_pfl.training.views import final_views
 
 # Slower machine code with the same buffers, which compiles sooner.
@@ -52,18 +50,18 @@ UNOPTIMISED = {
 
 
 class Memory(NamedTuple):
-  """Bytes of a stage, on each device but for `host`."""
+  """Bytes of a stage, on each device but for `host` and `best`."""
 
   images: int
   rows: int  # of indices
   server: int
   clients: int  # their states
   results: int  # of a round: server and clients again
-  cohort: int  # states before and after, and uploads
-  work: int  # of the clients side by side
-  evaluation: int  # of those evaluated side by side
   host: int  # clients and their rows, with clients_placement=host
   best: int  # on the host: models of best rounds, while they are chosen
+  cohort: int = 0  # states before and after, and uploads
+  work: int = 0  # of the clients side by side
+  evaluation: int = 0  # of those evaluated side by side
 
   @property
   def round(self) -> int:
@@ -79,47 +77,6 @@ class Memory(NamedTuple):
     return self.images + self.rows + self.server + self.clients
 
 
-def forecast_memory(
-  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
-) -> Memory:
-  """Return the memory of a stage that starts with states of these shapes."""
-  size = experiment.cohort_size
-  if stage.full_participation:
-    size = experiment.settings.data.num_seen_clients
-  key = jax.eval_shape(jax.random.key, 0)
-  data = jax.eval_shape(
-    stage.prepare_data, states[0], shapes_of(experiment.train)
-  )
-  ids = jax.ShapeDtypeStruct((size,), jnp.int32)
-  setting = experiment.settings.system.clients_per_chunk
-  batch_size = experiment.settings.training.batch_size
-  counts = np.asarray(experiment.train.count)
-  chunk = chunk_size(
-    *(setting, stage.algorithm, *states, ids, data, key),
-    limit=chunk_limit(setting, counts, size, batch_size),
-  )
-  program = client_program(stage.algorithm, *states, ids, data, key)
-  row, upload, metrics = program.out_info
-  work = program.compile(compiler_options=_options()).memory_analysis()
-  own, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
-  per_client = work.temp_size_in_bytes
-  if chunk > 1:  # on their way to the results
-    per_client += own + up
-  known = _known(experiment, stage, states, size)
-  made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
-  devices, moved = experiment.placement.num_devices, 0
-  here = -(-size // devices)  # clients that one device runs
-  if devices > 1 and size < experiment.settings.data.num_seen_clients:
-    moved = 2 * here * devices * own
-  return known._replace(
-    images=known.images + made,
-    # On the host, they are arguments and results.
-    cohort=moved + here * (up if known.host else 2 * own + up),
-    work=min(chunk, here) * per_client,
-    evaluation=_evaluation(experiment, stage, states, size),
-  )
-
-
 def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
   """Return the name and the memory of every stage.
 
@@ -127,7 +84,7 @@ def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
   """
   data = shapes_of(experiment.train)
   return [
-    (stage.name, forecast_memory(experiment, stage, tuple(states)))
+    (stage.name, _with_work(experiment, stage, states))
     for stage, *states in stage_shapes(experiment.stages, data)
   ]
 
@@ -137,10 +94,9 @@ def check_room(experiment: Experiment) -> None:
 
   From shapes: nothing is compiled.
   """
-  stages = stage_shapes(experiment.stages, shapes_of(experiment.train))
-  for stage, *states in stages:
-    known = _known(experiment, stage, tuple(states), experiment.cohort_size)
-    check_fits(known)
+  data = shapes_of(experiment.train)
+  for stage, *states in stage_shapes(experiment.stages, data):
+    check_fits(_known(experiment, stage, states))
 
 
 def check_fits(memory: Memory) -> None:
@@ -152,8 +108,8 @@ def check_fits(memory: Memory) -> None:
     if has is not None and need > has:
       raise bad_input(
         'memory',
-        got=f'{gigabytes(need)} for this run',
-        expected=f'at most the {gigabytes(has)} of {place}',
+        got=f'{need / 2**30:.2f} GiB for this run',
+        expected=f'at most the {has / 2**30:.2f} GiB of {place}',
         choices=[
           'clients_per_chunk=1',
           'a smaller batch_size',
@@ -190,46 +146,91 @@ def program_bytes(program: jax.stages.Compiled) -> int:
   )
 
 
-def gigabytes(number: int) -> str:
-  return f'{number / 2**30:.2f} GiB'
+def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
+  """Return lines of cells: a column for each stage, the sums below."""
+  lines = [('memory', *(name for name, _ in forecasts))]
+  for name in (*Memory._fields, 'round', 'peak'):
+    values = (getattr(memory, name) for _, memory in forecasts)
+    lines.append((name, *(f'{value / 2**20:,.1f} MiB' for value in values)))
+  return lines
+
+
+# ---- of one stage ------------------------------------------------------------
+
+
+def _cohort_size(experiment: Experiment, stage: Stage) -> int:
+  if stage.full_participation:
+    return experiment.settings.data.num_seen_clients
+  return experiment.cohort_size
 
 
 def _known(
-  experiment: Experiment,
-  stage: Stage,
-  states: tuple[Server, Client],
-  size: int,
+  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
 ) -> Memory:
   """Return the part that follows from shapes: without work and uploads."""
-  train, test = experiment.train, experiment.test
+  train, test, placement = (
+    experiment.train,
+    experiment.test,
+    experiment.placement,
+  )
   server, clients = map(trees.num_bytes, states)
   num_clients = experiment.settings.data.num_seen_clients
-  splits = [train, test, experiment.validation, *(experiment.unseen or ())]
-  splits = [data for data in splits if data is not None]
-  rows = trees.num_bytes([(data.index, data.count) for data in splits])
-  pools = {
-    id(leaf): leaf
-    for leaf in jax.tree.leaves((train.x, train.y, test.x, test.y))
-  }
-  images = trees.num_bytes(list(pools.values()))
-  more = dict.fromkeys(('cohort', 'work', 'evaluation'), 0)
-  kept = best_model_shapes(experiment, stage, *states)
-  more['best'] = MODEL_COPIES * trees.num_bytes(kept)
+  splits = [train, test, experiment.validation, experiment.unseen]
+  rows = sum(
+    trees.num_bytes((data.index, data.count))
+    for data in jax.tree.leaves(splits, is_leaf=lambda own: hasattr(own, 'y'))
+  )
+  pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
+  images = trees.num_bytes([*pools.values()])
+  best = MODEL_COPIES * trees.num_bytes(kept_models(experiment, stage, *states))
   if has_candidates(experiment, stage):
-    more['best'] += STATE_COPIES * (server + clients)
-  if not experiment.placement.on_host:
-    share = -(-num_clients // experiment.placement.num_devices)
-    clients = share * (clients // num_clients)
-    results = server + clients
-    return Memory(
-      images, rows, server, clients, results=results, **more, host=0
-    )
-  share = size / num_clients
-  states, fed = int(share * clients), int(share * rows)
-  return Memory(
-    *(images, fed, server, states, server + states),
-    **more,
-    host=clients + rows,
+    best += STATE_COPIES * (server + clients)
+  if placement.on_host:
+    share = _cohort_size(experiment, stage) / num_clients
+    own, host = int(share * clients), clients + rows
+    rows, results = int(share * rows), server + own
+  else:
+    share = -(-num_clients // placement.num_devices)
+    own, host = share * (clients // num_clients), 0
+    results = server + own
+  return Memory(images, rows, server, own, results, host, best)
+
+
+def _with_work(
+  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
+) -> Memory:
+  """Return the memory of a stage that starts with states of these shapes."""
+  known, size = (
+    _known(experiment, stage, states),
+    _cohort_size(experiment, stage),
+  )
+  settings, devices = experiment.settings, experiment.placement.num_devices
+  key = jax.eval_shape(jax.random.key, 0)
+  data = jax.eval_shape(
+    stage.prepare_data, states[0], shapes_of(experiment.train)
+  )
+  ids = jax.ShapeDtypeStruct((size,), jnp.int32)
+  setting = settings.system.clients_per_chunk
+  counts = np.asarray(experiment.train.count)
+  limit = chunk_limit(setting, counts, size, settings.training.batch_size)
+  args = stage.algorithm, *states, ids, data, key
+  chunk = chunk_size(setting, *args, limit=limit)
+  program = client_program(*args)
+  row, upload, metrics = program.out_info
+  per_client = _analysis(program).temp_size_in_bytes
+  own, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
+  if chunk > 1:  # on their way to the results
+    per_client += own + up
+  made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
+  here, moved = -(-size // devices), 0  # clients that one device runs
+  if devices > 1 and size < settings.data.num_seen_clients:
+    moved = 2 * here * devices * own
+  return known._replace(
+    images=known.images + made,
+    # On the host, they are arguments and results.
+    cohort=moved + here * (up if known.host else 2 * own + up),
+    work=min(chunk, here) * per_client,
+    evaluation=_evaluation(experiment, stage, states, size),
   )
 
 
@@ -240,43 +241,27 @@ def _evaluation(
   size: int,
 ) -> int:
   """Return the work of an evaluation: of a block of clients."""
-  settings = experiment.settings
-  last = stage is experiment.stages[-1]
+  settings, last = experiment.settings, stage is experiment.stages[-1]
   views = final_views(settings) if last else settings.evaluation.eval_views
   if not views:
     return 0
-  exact = settings.evaluation.scoring == 'exact'
-  evaluate = make_evaluate(
-    stage.algorithm,
-    experiment.task.normalise,
-    views,
-    batch_size=TEST_BATCH if exact else settings.training.batch_size,
-    score_fn=SCORINGS[settings.evaluation.scoring],
-    keep_models=last,
-    mesh=None,
+  scoring = settings.evaluation.scoring
+  how = {'keep_models': last, 'mesh': None}
+  evaluate = make_evaluation(experiment, stage.algorithm, views, scoring, **how)
+  memory = _analysis(
+    jax.jit(lambda *args: evaluate(*args)).lower(
+      *states,
+      jax.ShapeDtypeStruct((1,), jnp.int32),
+      *map(shapes_of, experiment.eval_data),
+      jax.eval_shape(jax.random.key, 0),
+    )
   )
-  lowered = jax.jit(lambda *args: evaluate(*args)).lower(
-    *states,
-    jax.ShapeDtypeStruct((1,), jnp.int32),
-    *map(shapes_of, experiment.eval_data),
-    jax.eval_shape(jax.random.key, 0),
-  )
-  compiled = lowered.compile(compiler_options=_options())
-  memory = compiled.memory_analysis()
-  block = CPU_BLOCK if target() == 'cpu' else max(CPU_BLOCK, size)
-  chunk = evaluation_chunk(experiment.settings.system.clients_per_chunk, block)
+  block = block_size(size)
+  chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
   here = min(chunk, -(-block // experiment.placement.num_devices))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 
-def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
-  """Return lines of cells: a column for each stage, the sums below."""
-  lines = [('memory', *(name for name, _ in forecasts))]
-  for name in (*Memory._fields, 'round', 'peak'):
-    values = (getattr(memory, name) for _, memory in forecasts)
-    lines.append((name, *(f'{value / 2**20:,.1f} MiB' for value in values)))
-  return lines
-
-
-def _options() -> dict[str, int | bool]:
-  return UNOPTIMISED if target() == 'cpu' else {}
+def _analysis(program: jax.stages.Lowered) -> Any:
+  options = UNOPTIMISED if target() == 'cpu' else {}
+  return program.compile(compiler_options=options).memory_analysis()

@@ -3,14 +3,25 @@
 Each process reads the data and has the server; the states of clients are
 divided over all devices, which train and evaluate their share of the clients
 (federated/mesh_round.py). Only the first process reads and writes the run
-directory, and prints: no common disk is needed. It broadcasts what it reads,
-above all a checkpoint, so that all processes continue from the same round.
+directory, and prints: no common disk is needed. All others get what it reads,
+above all a checkpoint, so that all continue from the same round.
+
+When a process is lost, the others end, too: at once where the network reports
+it, and in any case after HEARTBEAT seconds without a heartbeat. The same
+command in all processes continues from the last checkpoint.
 """
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import pickle
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -20,10 +31,10 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs import checkpoint, run_dir
-from fedjax_pfl.training.interruption import HEARTBEAT, first_line, on_abort
 
 AUTO = 'auto'
 START = 300  # seconds within which all processes have to connect
+HEARTBEAT = 60  # seconds without a heartbeat until a process is lost
 PIECE = 2**26  # bytes in one broadcast
 # Methods of a run that only read; their results are broadcast.
 READS = ('status', 'result', 'has_checkpoint', 'last_checkpoint')
@@ -43,37 +54,34 @@ def connect(
   >>> connect('10.0.0.1:1234', num_processes=2, process_id=0)
   >>> connect('auto')  # SLURM, TPU pods, Kubernetes, MPI: found by jax
   """
-  given = {'num_processes': num_processes, 'process_id': process_id}
-  check_places(coordinator, **given)
+  check_places(coordinator, num_processes, process_id)
   if not coordinator:
     return
-  address = {} if coordinator == AUTO else {'coordinator_address': coordinator}
   # It would handle SIGTERM, and a process could not be stopped.
   jax.config.update('jax_enable_preemption_service', False)
   try:
-    with on_abort(lambda: str(_refused(coordinator, start, 'see above'))):
-      jax.distributed.initialize(
-        **address,
-        **given,
-        initialization_timeout=start,
-        heartbeat_timeout_seconds=HEARTBEAT,
-      )
-  except (RuntimeError, ValueError) as error:
-    raise _refused(coordinator, start, first_line(error)) from error
+    if process_id:  # jax would abort where nobody listens
+      _wait_for(coordinator, start)
+    jax.distributed.initialize(
+      None if coordinator == AUTO else coordinator,
+      num_processes,
+      process_id,
+      initialization_timeout=start,
+      heartbeat_timeout_seconds=HEARTBEAT,
+    )
+  except (RuntimeError, ValueError, OSError) as error:
+    reason = str(error).partition('\n')[0][:200]
+    raise bad_input(
+      'coordinator',
+      got=f'{coordinator} ({reason})',
+      expected='process 0 to listen there, and num_processes of them to '
+      f'connect within {start} s',
+      choices=['HOST:PORT of the machine of process 0', AUTO],
+      cause='a port that is taken or closed, a process that did not start or '
+      'got the number of another, or no batch system that jax knows',
+    ) from error
   if jax.process_index():
     progress.silence()
-
-
-def _refused(coordinator: str, start: int, reason: str) -> BadInput:
-  return bad_input(
-    'coordinator',
-    got=f'{coordinator} ({reason})',
-    expected='process 0 to listen there, and num_processes of them to connect '
-    f'within {start} s',
-    choices=['HOST:PORT of the machine of process 0', AUTO],
-    cause='a port that is taken or closed, a process that did not start or '
-    'got the number of another, or no batch system that jax knows',
-  )
 
 
 def check_places(
@@ -82,19 +90,17 @@ def check_places(
   """Refuse flags that do not give each process its place."""
   given = {'num_processes': num_processes, 'process_id': process_id}
   absent = [name for name, number in given.items() if number is None]
+  host, _, port = (coordinator or '').rpartition(':')
   wrong = None
-  if not coordinator and len(absent) < 2:
-    wrong = 'a number of a process, and no coordinator'
-  elif coordinator == AUTO and len(absent) < 2:
-    wrong = f'numbers of processes with {AUTO}, which finds them'
-  elif coordinator and coordinator != AUTO:
-    host, _, port = coordinator.rpartition(':')
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-      wrong = f'{coordinator}, which is no HOST:PORT'
-    elif absent:
-      wrong = f'a coordinator, and no {" and no ".join(absent)}'
-    elif not 0 <= process_id < num_processes:
-      wrong = f'process_id {process_id} of {num_processes} processes'
+  if coordinator in (None, '', AUTO):
+    if len(absent) < 2:
+      wrong = f'numbers of processes, and {coordinator or "no"} coordinator'
+  elif not (host and port.isdecimal() and 0 < int(port) < 2**16):
+    wrong = f'{coordinator}, which is no HOST:PORT'
+  elif absent:
+    wrong = f'a coordinator, and no {" and no ".join(absent)}'
+  elif not 0 <= process_id < num_processes:
+    wrong = f'process_id {process_id} of {num_processes} processes'
   if wrong:
     raise bad_input(
       'coordinator',
@@ -109,9 +115,26 @@ def check_places(
     )
 
 
+def _wait_for(coordinator: str, seconds: float) -> None:
+  """Return when process 0 listens; raise OSError if it does not."""
+  host, _, port = coordinator.rpartition(':')
+  last = time.monotonic() + seconds
+  while True:
+    try:
+      socket.create_connection((host.strip('[]'), int(port)), 5).close()
+      return
+    except OSError:
+      if time.monotonic() > last:
+        raise
+      time.sleep(0.2)
+
+
 def is_first() -> bool:
   """Return whether this process writes and prints."""
   return jax.process_index() == 0
+
+
+# ---- the run directory of the first process ----------------------------------
 
 
 def open_run(workdir: str | os.PathLike, *arguments, **more) -> Any:
@@ -119,9 +142,11 @@ def open_run(workdir: str | os.PathLike, *arguments, **more) -> Any:
   if jax.process_count() == 1:
     return run_dir.open_run(workdir, *arguments, **more)
   opened = []
-  from_first(
-    lambda: opened.append(run_dir.open_run(workdir, *arguments, **more))
-  )
+
+  def open_first():
+    opened.append(run_dir.open_run(workdir, *arguments, **more))
+
+  from_first(open_first)
   return SharedRun(workdir, opened[0] if opened else None)
 
 
@@ -133,7 +158,6 @@ class SharedRun:
 
   def __init__(self, path: str | os.PathLike, run: run_dir.Run | None):
     self.path = path if run is None else run.path
-    self.saved: int | None = None  # the last round of the newest checkpoint
     self._run = run
 
   def __getattr__(self, name: str) -> Callable:
@@ -147,27 +171,26 @@ class SharedRun:
 
     return call
 
-  def save_checkpoint(self, step: int, tree: PyTree) -> None:
-    """Save the state, which the first process holds as well."""
-    if self._run is not None:
-      self._run.save_checkpoint(step, tree)
-    self.saved = step
-
   def resume(self, like: Callable[[int], PyTree]) -> tuple[int, PyTree] | None:
     """Return the newest checkpoint, which the first process reads."""
-    trees = []
 
-    def resume():
+    def read():
       restored = self._run.resume(like)
       if restored is None:
         return None
-      trees.append(restored[1])
-      return restored[0]
+      step, tree = restored
+      return step, [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
-    self.saved = from_first(resume)
-    if self.saved is None:
+    restored = from_first(read)
+    if restored is None:
       return None
-    return self.saved, broadcast(trees[0] if trees else None, like(self.saved))
+    step, leaves = restored
+    kinds, structure = jax.tree.flatten(like(step))
+    placed = map(checkpoint.place, leaves, kinds)
+    return step, jax.tree.unflatten(structure, placed)
+
+
+# ---- what processes tell one another -----------------------------------------
 
 
 def check_alike(name: str, value: Any) -> None:
@@ -200,7 +223,7 @@ def any_of(number: int) -> int:
 
 
 def from_first(fn: Callable[[], Any]) -> Any:
-  """Return in all processes what fn returns in the first: a JSON value.
+  """Return in all processes what fn returns in the first: values and arrays.
 
   An exception there is raised in all of them.
   """
@@ -210,9 +233,14 @@ def from_first(fn: Callable[[], Any]) -> Any:
       answer = {'value': fn()}
     except Exception as raised:
       answer, error = {'error': str(raised)}, raised
-  text = json.dumps(answer).encode()
-  size = int.from_bytes(_from_first(len(text).to_bytes(8, 'big'), 8), 'big')
-  answer = json.loads(_from_first(text, size))
+  # Processes of one run trust one another: each runs the code of the others.
+  content = pickle.dumps(answer)
+  size = int.from_bytes(_broadcast(len(content).to_bytes(8, 'big'), 8), 'big')
+  pieces = [
+    _broadcast(content[first : first + PIECE], min(PIECE, size - first))
+    for first in range(0, size, PIECE)  # each is in the memory of every device
+  ]
+  answer = pickle.loads(b''.join(pieces))
   if error is not None:
     raise error
   if 'error' in answer:
@@ -220,40 +248,9 @@ def from_first(fn: Callable[[], Any]) -> Any:
   return answer['value']
 
 
-def broadcast(tree: PyTree | None, like: PyTree) -> PyTree:
-  """Return in all processes the tree of the first, bit for bit.
-
-  `like` has its shapes; in other processes `tree` is not used.
-  """
-  leaves = jax.tree.leaves(tree) if is_first() else []
-  own = b''.join(np.asarray(leaf).tobytes() for leaf in leaves)
-  kinds = jax.tree.leaves(like)
-  sizes = [leaf.size * leaf.dtype.itemsize for leaf in kinds]
-  content = _from_first(own, sum(sizes))
-  if is_first():
-    return tree
-  parts = np.split(np.frombuffer(content, np.uint8), np.cumsum(sizes)[:-1])
-  values = [
-    np.frombuffer(part.tobytes(), leaf.dtype).reshape(leaf.shape).copy()
-    for part, leaf in zip(parts, kinds, strict=True)
-  ]
-  placed = map(checkpoint.place, values, kinds)
-  return jax.tree.unflatten(jax.tree.structure(like), placed)
-
-
-def _from_first(own: bytes, size: int) -> bytes:
-  """Return the `size` bytes of the first process.
-
-  Piece by piece: each passes through the memory of every device.
-  """
-  return b''.join(
-    _piece_from_first(own[first : first + PIECE], min(PIECE, size - first))
-    for first in range(0, size, PIECE)
-  )
-
-
-def _piece_from_first(own: bytes, size: int) -> bytes:
-  padded = 1 << (size - 1).bit_length() if size > 1 else 1  # few programs
+def _broadcast(own: bytes, size: int) -> bytes:
+  """Return the `size` bytes of the first process."""
+  padded = 1 << (size - 1).bit_length()  # few lengths are few programs
   content = np.zeros(padded, np.uint8)
   if is_first():
     content[:size] = np.frombuffer(own, np.uint8)
@@ -264,3 +261,30 @@ def _utils():
   from jax.experimental import multihost_utils  # 0.1 s, and rarely needed
 
   return multihost_utils
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+  """End this process at once where it fails and there are others.
+
+  Otherwise its end would wait for the others, and theirs for it.
+  """
+  if jax.process_count() == 1:
+    yield
+    return
+  status, text = 1, ''
+  try:
+    yield
+    return
+  except BadInput as error:
+    text = str(error)
+  except KeyboardInterrupt as stop:  # interruption.Stopped has a status
+    status = getattr(stop, 'status', 128 + signal.SIGINT)
+  except SystemExit as error:
+    status = error.code if isinstance(error.code, int) else 1
+  except BaseException:
+    text = traceback.format_exc()
+  with contextlib.suppress(Exception):
+    sys.stdout.flush()
+  os.write(2, f'{text}\n'.encode() if text else b'')
+  os._exit(status)  # even if its threads are blocked

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import progress, trees
-from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
@@ -29,7 +29,6 @@ from fedjax_pfl.federated.chunking import (
 )
 from fedjax_pfl.federated.communication import Communication, count_in_trace
 from fedjax_pfl.federated.failures import with_failures
-from fedjax_pfl.federated.host_offload import make_host_rounds
 from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 from fedjax_pfl.federated.padding_overhead import expected_overhead
 from fedjax_pfl.federated.rounds import make_round, make_rounds, stage_shapes
@@ -51,7 +50,6 @@ NEEDS_VALUE = (
 )
 
 Numbers = dict[str, Any]  # {'learning_rate': 0.1, 'hp.mu': 0.01}
-Edit = Callable[[Stage], Stage]
 
 
 class Call(NamedTuple):
@@ -62,10 +60,6 @@ class Call(NamedTuple):
   cohorts: Array  # [T, C]
   data: ClientData
   key: Key
-
-
-# A call -> server, clients, metrics {name: [T, C]} as numpy arrays.
-Rounds = Callable[[Call], tuple[Server, Client, dict[str, np.ndarray]]]
 
 
 class Program:
@@ -96,16 +90,18 @@ class Program:
 
   # ---- rounds
 
-  def rounds(self, place: int, numbers: Numbers) -> Rounds:
-    """Return the rounds of the stage at this place, with these numbers."""
+  def rounds(
+    self, place: int, settings: Settings, call: Call
+  ) -> tuple[Server, Client, dict[str, np.ndarray]]:
+    """Return server, clients and metrics {name: [T, C]} after a call.
 
-    def run(call):
-      if place not in self._rounds:
-        self._rounds[place] = self._make_rounds(place, call.server)
-      server, clients, metrics = self._rounds[place](numbers, *call)
-      return server, clients, jax.tree.map(np.asarray, metrics)  # waits
-
-    return run
+    Of the stage at this place, with the numbers of these settings.
+    """
+    if place not in self._rounds:
+      self._rounds[place] = self._make_rounds(place, call.server)
+    numbers = self.numbers_of(settings)
+    server, clients, metrics = self._rounds[place](numbers, *call)
+    return server, clients, jax.tree.map(np.asarray, metrics)  # waits
 
   def message_bytes(self, place: int) -> Communication:
     """Return the bytes of the stage's messages, once its rounds are traced."""
@@ -131,6 +127,8 @@ class Program:
       return partial(_loop_rounds, algorithm, stage.name)
     limit = limit_chunk(experiment, stage)
     if self.placement.on_host:
+      from fedjax_pfl.federated.host_offload import make_host_rounds
+
       rounds_fn = make_host_rounds(
         algorithm, setting, limit=limit, log=progress.log
       )
@@ -162,7 +160,7 @@ class Program:
     *,
     scoring: str,
     keep_models: bool = False,
-    edit: Edit = lambda stage: stage,
+    edit: Callable[[Stage], Stage] = lambda stage: stage,
   ) -> Evaluate:
     """Return the evaluation of a block of clients in these views.
 
@@ -170,45 +168,33 @@ class Program:
     together with the numbers: ((server, numbers), clients, ..).
     """
     entry = place, tuple(views), scoring, keep_models, edit
-    if entry not in self._evaluations:
-      self._evaluations[entry] = self._make_evaluation(*entry)
-    return self._evaluations[entry]
-
-  def _make_evaluation(self, place, views, scoring, keep_models, edit):
-    experiment = self.experiment
-    settings = experiment.settings
+    if entry in self._evaluations:
+      return self._evaluations[entry]
 
     def personalize(shared, client, data, rng):
       server, numbers = shared
       stage = edit(self.stages(numbers)[place])
       return stage.algorithm.personalize(server, client, data, rng)
 
+    experiment = self.experiment
     algorithm = edit(experiment.stages[place]).algorithm
-    evaluate_fn = make_evaluate(
+    chunk = experiment.settings.system.clients_per_chunk
+    evaluate_fn = make_evaluation(
+      experiment,
       algorithm._replace(personalize=personalize),
-      experiment.task.normalise,
       views,
-      # Per-batch numbers are those of the public code: training's batches.
-      batch_size=TEST_BATCH
-      if scoring == 'exact'
-      else settings.training.batch_size,
-      score_fn=SCORINGS[scoring],
-      metrics=experiment.metrics,
+      scoring,
       keep_models=keep_models,
-      clients_per_chunk=evaluation_chunk(
-        settings.system.clients_per_chunk, self.block
-      ),
+      clients_per_chunk=evaluation_chunk(chunk, self.block),
       mesh=self.placement.mesh,
     )
-    return self.placement.compile(evaluate_fn)
+    self._evaluations[entry] = self.placement.compile(evaluate_fn)
+    return self._evaluations[entry]
 
   @property
   def block(self) -> int:
     """Return how many clients one call evaluates."""
-    # As many as a round holds: that is known to fit an accelerator.
-    size = CPU_BLOCK
-    if target() != 'cpu':
-      size = max(CPU_BLOCK, self.experiment.cohort_size)
+    size = block_size(self.experiment.cohort_size)
     return self.placement.round_up(size)
 
   def global_evaluation(self, place: int) -> Callable:
@@ -228,6 +214,33 @@ class Program:
 
       self._evaluations[entry] = evaluate
     return self._evaluations[entry]
+
+
+def block_size(cohort_size: int) -> int:
+  """Return how many clients are evaluated in one call, on one device."""
+  # As many as a round holds: that is known to fit an accelerator.
+  return CPU_BLOCK if target() == 'cpu' else max(CPU_BLOCK, cohort_size)
+
+
+def make_evaluation(
+  experiment: Experiment,
+  algorithm: Algorithm,
+  views: Sequence[str],
+  scoring: str,
+  **how: Any,
+) -> Evaluate:
+  """Return the evaluation of clients as a run has it, not yet compiled."""
+  # Per-batch numbers are those of the public code: training's batches.
+  batch_size = experiment.settings.training.batch_size
+  return make_evaluate(
+    algorithm,
+    experiment.task.normalise,
+    views,
+    batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
+    score_fn=SCORINGS[scoring],
+    metrics=experiment.metrics,
+    **how,
+  )
 
 
 def _loop_rounds(algorithm, name, numbers, server, clients, cohorts, *args):
@@ -284,28 +297,31 @@ def share_programs(
   Not where functions hold something of the seed: the examples that the server
   has, or the model of the run to start from.
   """
-  groups: dict[str, list[int]] = {}
+  groups: dict[tuple, list[int]] = {}
   for place, experiment in enumerate(experiments):
-    knows = any(stage.knows_seed for stage in experiment.stages)
-    key = static_key(experiment.settings) + (f' {place}' if knows else '')
-    key += f' {experiment.placement.num_devices}'
+    knows_seed = any(stage.knows_seed for stage in experiment.stages)
+    key = (
+      static_key(experiment.settings),
+      experiment.placement.num_devices,
+      place if knows_seed else None,
+    )
     groups.setdefault(key, []).append(place)
   shared = []
   for places in groups.values():
     for part in _divide([experiments[place] for place in places]):
       own = [places[number] for number in part]
-      members = [experiments[place] for place in own]
-      shared.append((Program(members[0], [*_differing(members)]), own))
+      names = _differing([experiments[place] for place in own])
+      shared.append((Program(experiments[own[0]], [*names]), own))
   return shared
 
 
-def _differing(
-  experiments: Sequence[Experiment],
-) -> dict[str, tuple[float, ...]]:
+def _differing(experiments: Sequence[Experiment]) -> dict[str, list[float]]:
   """Return the numbers in which the settings differ: {name: that of each}."""
   fields = [flat_settings(own.settings) for own in experiments]
-  names = traced_names(experiments[0].settings)
-  values = {name: tuple(own[name] for own in fields) for name in names}
+  values = {
+    name: [own[name] for own in fields]
+    for name in traced_names(experiments[0].settings)
+  }
   return {name: own for name, own in values.items() if len({*own}) > 1}
 
 

@@ -19,14 +19,13 @@ from pathlib import Path
 import jax
 
 from fedjax_pfl.core.atomic_files import cache_root
-from fedjax_pfl.core.errors import bad_input
 
 LIMIT = 2**30  # bytes of all programs; those of a run are 1 to 2 MB
-VARIABLE = 'JAX_COMPILATION_CACHE_DIR'
 MIN_SECONDS = 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'
 CACHE_WARNING = re.compile(
   r"Error (reading|writing) persistent compilation cache entry for '([^']+)'"
 )
+KIND = re.compile(r'^(?:flags|Features|model name|CPU part)\s*:(.*)$', re.M)
 
 
 def cache_programs(log: Callable[[str], None]) -> None:
@@ -42,38 +41,19 @@ def cache_programs(log: Callable[[str], None]) -> None:
   if given and '://' in given:  # cloud storage, which JAX opens itself
     return
   try:
-    folder = make_users_folder(given) if given else make_default_folder()
+    root = cache_root() / 'programs'
+    folder = Path(given) if given else root / machine()
+    # A program is code: other users may not write to a folder made here.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=folder).close()
   except OSError as error:
     log(f'Compiled programs are not stored, each start compiles: {error}')
-  else:
-    jax.config.update('jax_compilation_cache_dir', str(folder))
-  warnings.showwarning = remove_damaged(given, warnings.showwarning)
-
-
-def make_default_folder() -> Path:
-  """Return the folder of this machine's programs; old programs are removed."""
-  root = cache_root() / 'programs'
-  folder = root / machine()
-  # A program is code: other users may not write here.
-  folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-  prune(root)
-  return folder
-
-
-def make_users_folder(folder: str) -> Path:
-  """Return the folder of the user's choice; refuse what cannot be one."""
-  try:
-    Path(folder).mkdir(parents=True, exist_ok=True)
-  except OSError as error:
-    raise bad_input(
-      VARIABLE,
-      got=folder,
-      expected='a folder, or a place where one can be made',
-      choices=["unset it: the user's cache folder is then taken"],
-      cause=f'{type(error).__name__}: {error}',
-    ) from error
-  return Path(folder)
+    jax.config.update('jax_compilation_cache_dir', None)
+    return
+  jax.config.update('jax_compilation_cache_dir', str(folder))
+  if not given:
+    prune(root)
+    remove_damaged(folder)
 
 
 def machine() -> str:
@@ -83,19 +63,12 @@ def machine() -> str:
   order of a sum is part of a result.
   """
   try:
-    text = Path('/proc/cpuinfo').read_text()
-    words = {word for line in _features(text) for word in line.split()}
-    kind = ' '.join(sorted(words))
+    lines = KIND.findall(Path('/proc/cpuinfo').read_text())
+    kind = ' '.join(sorted({word for line in lines for word in line.split()}))
   except OSError:  # not Linux: what cannot be compared is not shared
     kind = f'{platform.node()} {platform.processor()}'
   state = f'{platform.machine()} {kind} {os.cpu_count()}'
   return hashlib.sha256(state.encode()).hexdigest()[:12]
-
-
-def _features(cpuinfo: str) -> list[str]:
-  return re.findall(
-    r'^(?:flags|Features|model name|CPU part)\s*:(.*)$', cpuinfo, re.MULTILINE
-  )
 
 
 def prune(root: Path, limit: int = LIMIT) -> None:
@@ -116,21 +89,20 @@ def prune(root: Path, limit: int = LIMIT) -> None:
     total -= size
 
 
-def remove_damaged(given: str | None, show: Callable[..., None]):
-  """Return warnings.showwarning that removes damaged entries of the cache.
+def remove_damaged(folder: Path) -> None:
+  """Remove damaged entries of our own cache where JAX would warn of them.
 
-  JAX warns of an entry that a killed process left half written, compiles, and
-  leaves the entry there for the next start. A removed one is written again. In
-  the user's own folder nothing is removed.
+  JAX compiles, and leaves the entry that a killed process left half written
+  there for the next start. A removed one is written again.
   """
+  show = warnings.showwarning
 
   def showwarning(message, *where, **more):
     failure = CACHE_WARNING.match(str(message))
     if not failure:
       show(message, *where, **more)
-    elif failure[1] == 'reading' and not given:
-      folder = Path(jax.config.jax_compilation_cache_dir)
+    elif failure[1] == 'reading':
       for path in folder.glob(f'{failure[2]}-*'):
         path.unlink(missing_ok=True)
 
-  return showwarning
+  warnings.showwarning = showwarning

@@ -4,7 +4,7 @@ Every stage has states of its own structure; which one a checkpoint has follows
 from its round. Everything else follows from the experiment and the seed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -18,12 +18,11 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
+from fedjax_pfl.settings import RESUMABLE, defaults, to_config
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_rounds import (
   Chosen,
   TestBest,
-  best_model_shapes,
   init_chosen,
   init_test_best,
 )
@@ -62,11 +61,20 @@ class Training(NamedTuple):
     return self.state.server, self.state.clients
 
 
-def stage_bounds(stages: tuple[Stage, ...]) -> Iterator[tuple]:
+class Place(NamedTuple):
+  """A stage among those of a run, and the rounds before and after it."""
+
+  number: int
+  stage: Stage
+  first: int
+  last: int
+
+
+def places(stages: tuple[Stage, ...]) -> Iterator[Place]:
   """Yield every stage with the rounds before its first and after its last."""
   first = 0
-  for stage in stages:
-    yield stage, first, first + stage.rounds
+  for number, stage in enumerate(stages):
+    yield Place(number, stage, first, first + stage.rounds)
     first += stage.rounds
 
 
@@ -79,8 +87,9 @@ def random_streams(seed: int) -> dict[str, Key]:
 # ---- a run in this process ---------------------------------------------------
 
 
-def open_run(experiment: Experiment, settings: Settings, workdir: str) -> Run:
+def open_run(experiment: Experiment, workdir: str) -> Run:
   """Return the run in this directory, started now or to be continued."""
+  settings = experiment.settings
   return multihost.open_run(
     workdir,
     to_config(settings),
@@ -94,32 +103,35 @@ def open_run(experiment: Experiment, settings: Settings, workdir: str) -> Run:
 
 
 def start_training(
-  experiment: Experiment, run: Run, program: Program, *, writes: bool = True
+  experiment: Experiment, run: Run, program: Program
 ) -> Training:
-  """Return the run after its newest checkpoint, if any; else at its start.
-
-  Where it `writes`, later lines of its metrics are dropped.
-  """
-  keys = random_streams(experiment.settings.seed)
-  restore_fn = run.resume if writes else run.restore_checkpoint
-  state, done = _first_state(experiment, restore_fn, keys['states'])
+  """Return the run after its newest checkpoint, if any; else at its start."""
+  keys, placement = (
+    random_streams(experiment.settings.seed),
+    experiment.placement,
+  )
+  if restored := run.resume(partial(state_shapes, experiment)):
+    done, state = restored
+    state = state._replace(clients=placement.from_host(state.clients))
+  else:
+    stage = experiment.stages[0]
+    states = placement.begin(stage, experiment.train, keys['states'])
+    done, state = 0, _state_of(experiment, stage, states)
   evaluator = Evaluator(experiment, keys['evaluation'], program)
   train = experiment.train
   return Training(experiment, run, program, keys, evaluator, state, done, train)
 
 
-def start_stage(
-  training: Training, stage: Stage, first: int, last: int
-) -> Training:
+def start_stage(training: Training, place: Place) -> Training:
   """Return the run as the stage starts or continues, if the run is in it."""
-  experiment = training.experiment
-  if training.done == first and stage is not experiment.stages[0]:
+  experiment, stage = training.experiment, place.stage
+  if training.done == place.first and place.number:
     states = experiment.placement.initialize(
       stage, *training.states, experiment.train
     )
     state = _state_of(experiment, stage, states, training.state.seconds)
     training = training._replace(state=state)
-  if not first <= training.done < last:
+  if not place.first <= training.done < place.last:
     return training
   data = stage.prepare_data(training.state.server, experiment.train)
   return training._replace(data=data)
@@ -148,20 +160,6 @@ def cohorts_of(
 # ---- checkpoints -------------------------------------------------------------
 
 
-def _first_state(
-  experiment: Experiment, restore_fn: Callable, key: Key
-) -> tuple[State, int]:
-  """Return the newest checkpoint's state and round, or the initial ones."""
-  placement = experiment.placement
-  restored = restore_fn(partial(state_shapes, experiment))
-  if restored is None:
-    stage = experiment.stages[0]
-    states = placement.begin(stage, experiment.train, key)
-    return _state_of(experiment, stage, states), 0
-  done, state = restored
-  return state._replace(clients=placement.from_host(state.clients)), done
-
-
 def _state_of(
   experiment: Experiment,
   stage: Stage,
@@ -169,11 +167,12 @@ def _state_of(
   seconds: np.ndarray | None = None,
 ) -> State:
   """Return the state in which a stage begins with these states, or shapes."""
-  shapes = best_model_shapes(experiment, stage, *states)
-  best = init_test_best(experiment, shapes)
-  chosen = init_chosen(experiment, stage, *states)
-  seconds = np.zeros(()) if seconds is None else seconds
-  return State(*states, seconds, best, chosen)
+  return State(
+    *states,
+    np.zeros(()) if seconds is None else seconds,
+    init_test_best(experiment, stage, *states),
+    init_chosen(experiment, stage, *states),
+  )
 
 
 def save_state(training: Training) -> None:

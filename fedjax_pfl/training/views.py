@@ -6,7 +6,6 @@ import jax
 
 from fedjax_pfl.client.personalization import names_of
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data import peek_dtype
 from fedjax_pfl.evaluation import evaluate
@@ -27,7 +26,7 @@ def final_views(settings: Settings) -> tuple[str, ...]:
   if not settings.data.validation_fraction or FINETUNED not in views:
     return views
   place = views.index(FINETUNED)
-  more = _finetuned(settings)
+  more = candidate_views(settings)
   return tuple(dict.fromkeys((*views[:place], *more, *views[place:])))
 
 
@@ -44,16 +43,11 @@ def candidate_views(settings: Settings) -> tuple[str, ...]:
   """
   views = settings.evaluation.views
   main = main_view(views)
-  if main == FINETUNED:
-    return _finetuned(settings)
+  if main == FINETUNED:  # of all epochs, the shortest first
+    return tuple(names_of(tuple(sorted({*settings.finetune.epochs}))))
   return next(
     (tuple(own) for own in families(views).values() if main in own), (main,)
   )
-
-
-def _finetuned(settings: Settings) -> tuple[str, ...]:
-  """Return the views of all `finetune.epochs`, the shortest first."""
-  return tuple(names_of(tuple(sorted(set(settings.finetune.epochs)))))
 
 
 def views_of_method(
@@ -63,27 +57,6 @@ def views_of_method(
   data = shapes_of_clients(settings, image_shape)
   *_, (last, *states) = stage_shapes(stages, data)
   return evaluate.view_names(last.algorithm, *states, data)
-
-
-def check_views(
-  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
-) -> None:
-  """Refuse views that the method does not have."""
-  last, names = stages[-1], views_of_method(settings, stages, image_shape)
-  for views in (final_views(settings), settings.evaluation.eval_views):
-    evaluate.check_views(views, names)
-  eval_views = settings.evaluation.eval_views
-  if last.keep_best and last.keep_best.view not in eval_views:
-    view = last.keep_best.view
-    raise bad_input(
-      'eval_views',
-      got=eval_views,
-      expected=f'{view} among them: of it the clients of '
-      f'{settings.algorithm} keep the models of their best rounds',
-      choices=[f'eval_views={",".join((*eval_views, view))}'],
-      cause='the protocol of printed numbers, in a run that evaluates nothing '
-      'on the way',
-    )
 
 
 def shapes_of_clients(settings: Settings, image_shape: tuple) -> ClientData:

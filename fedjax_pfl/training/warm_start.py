@@ -4,16 +4,17 @@ import contextlib
 import hashlib
 import os
 import pathlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import model_file, run_dir
+from fedjax_pfl.settings import Settings
 
 MODEL = 'model/global.npz'  # in a run directory
 
@@ -27,13 +28,9 @@ class Start(NamedTuple):
   digest: str  # of the file: with another model it is another run
 
 
-def load_start(
-  workdir: str, model: str, image_shape: tuple, task: Task
-) -> Start:
-  """Return the final global model of a finished run, for this task.
-
-  >>> start = load_start('runs/fedavg', 'convnet4', (32, 32, 3), task)
-  """
+def load_start(settings: Settings, image_shape: tuple, task: Task) -> Start:
+  """Return the final global model of the run at `init_from`, for this task."""
+  workdir = settings.init_from
   run_dir.load_result(workdir)  # refuses a run that is not finished
   path = pathlib.Path(workdir) / MODEL
   if not path.is_file():
@@ -45,14 +42,22 @@ def load_start(
       'copy without model/',
     )
   params, about = model_file.load_model(path)
-  got = _read_about(path, about)
-  want = model, task.num_classes, tuple(image_shape)
+  fields = ('model', 'num_classes', 'image_shape')
+  if not {*fields} <= {*about}:
+    raise bad_input(
+      'init_from',
+      got=f'{path}, described as {about}',
+      expected=f'a model with its {", ".join(fields)}',
+      cause='a file that was not written by a run',
+    )
   like = jax.eval_shape(task.init, jax.random.key(0))
+  got = _describe(*(about[name] for name in fields), params)
+  want = _describe(settings.model.name, task.num_classes, image_shape, like)
   if got != want or _shapes(params) != _shapes(like):
     raise bad_input(
       'init_from',
-      got=f'{workdir}, {_describe(*got, params)}',
-      expected=_describe(*want, like),
+      got=f'{workdir}, {got}',
+      expected=want,
       cause='the run of another data set or model',
     )
   params = jax.tree.map(
@@ -76,49 +81,32 @@ def model_digest(workdir: str | os.PathLike) -> str:
   return ''
 
 
-def start_from(task: Task, start: Start) -> Task:
-  """Return the task whose first parameters are those of the other run."""
-  return task._replace(init=lambda key: start.params)
+def identity_with(settings: Settings, data: Any, start: Start) -> str:
+  """Return the fingerprint of the data and of the first parameters.
 
-
-def name_data(data_id: str, start: Start) -> str:
-  """Return the fingerprint of the data and of the first parameters."""
-  return f'{data_id}+{start.digest}'
-
-
-def check_same_clients(start: Start, data_id: str) -> None:
-  """Refuse another partition: a client would get the model of another one."""
+  Refuses another partition where a client would get the model of another one,
+  or where that run may have trained on what this one keeps for choosing, or on
+  examples of clients who come later.
+  """
+  module = algorithms.load(settings.algorithm)
+  is_bound = getattr(module, 'SAME_CLIENTS_AS_START', False)
   of_start = start.data_id.partition('+')[0]
-  if of_start == data_id:
-    return
-  raise bad_input(
-    'init_from',
-    got=f'{start.workdir}, on the data {of_start}',
-    expected=f'a run on the data of this one, {data_id}: the same images, '
-    'with the same partition',
-    cause='another seed, partition, validation_fraction, number of clients or '
-    'of examples',
-  )
-
-
-def _read_about(path: pathlib.Path, about: Mapping[str, Any]) -> tuple:
-  """Return model, classes and image shape as the file has them."""
-  try:
-    return about['model'], about['num_classes'], tuple(about['image_shape'])
-  except (KeyError, TypeError) as error:
+  kept_apart = data.validation is not None or data.unseen is not None
+  if (is_bound or kept_apart) and of_start != data.data_id:
     raise bad_input(
       'init_from',
-      got=f'{path}, described as {about}',
-      expected='a model with its name, number of classes and image shape',
-      cause='a file that was not written by a run',
-    ) from error
+      got=f'{start.workdir}, on the data {of_start}',
+      expected=f'a run on the data of this one, {data.data_id}: the same '
+      'images, with the same partition',
+      cause='another seed, partition, validation_fraction, number of clients '
+      'or of examples',
+    )
+  return f'{data.data_id}+{start.digest}'
 
 
 def _shapes(params: Params) -> dict[str, tuple]:
-  leaves = jax.tree.leaves(params)
-  return dict(
-    zip(trees.leaf_names(params), [leaf.shape for leaf in leaves], strict=True)
-  )
+  shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+  return dict(zip(trees.leaf_names(params), shapes, strict=True))
 
 
 def _describe(

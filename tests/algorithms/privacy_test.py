@@ -32,7 +32,6 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.best_rounds import init_test_best
 from fedjax_pfl.training.build import build_stages
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.finalize import finalize
@@ -291,7 +290,7 @@ def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
   """With adapt_on=test_half: that half, never the half of the evaluation."""
   experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
-  state = State(server, clients, np.zeros(()), init_test_best(experiment))
+  state = State(server, clients, np.zeros(()), {})
   test, bad = experiment.test, len(experiment.test.y) - 1
   views = 'initial', 'finetuned', 'templates_cosine'
   program = Program(experiment)

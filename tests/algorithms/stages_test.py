@@ -20,8 +20,8 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.federated.rounds import init_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.run_dir import Run
+from fedjax_pfl.training.advance import num_images
 from fedjax_pfl.training.loop import train
-from fedjax_pfl.training.round_metrics import num_images
 from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

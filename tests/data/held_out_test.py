@@ -112,8 +112,8 @@ def rows_of(clients):
 
 def division_of(**changes):
   settings = parse_config(make_settings(num_clients=K, **changes))
-  dataset = load_images(settings, lambda text: None)
-  return dataset, divide(settings, dataset)
+  dataset = load_images(settings.data, False, lambda text: None)
+  return dataset, divide(settings.data, settings.seed, dataset)
 
 
 def test_those_who_take_part_come_first():

@@ -19,7 +19,6 @@ from faults import values
 from faults.outcome import Outcome, draw_many, outcome_of
 from faults.watch import Trial, attempt
 from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.settings import flat_config
 from fedjax_pfl.training import build, build_data
 
 CONFIGS = common.available()
@@ -72,11 +71,10 @@ def images_once(loaded={}) -> Iterator[None]:  # noqa: B006 one for all
   """Load, or make, the images of equal settings once for all mutations."""
   load = build_data.load_images
 
-  def load_once(settings, log):
-    config = flat_config(settings)
-    key = tuple(config[name] for name in IMAGES)
+  def load_once(data, quick, log):
+    key = *(getattr(data, name) for name in build_data.OF_IMAGES), quick
     if key not in loaded:
-      loaded[key] = load(settings, log)
+      loaded[key] = load(data, quick, log)
     return loaded[key]
 
   build_data.load_images = load_once

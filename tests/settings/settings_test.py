@@ -299,4 +299,4 @@ def test_a_field_states_what_it_changes():
     *('metrics', 'select', 'test_fraction'),
     *(name for name in FIELDS if name.startswith('finetune.')),
   }
-  assert RESUMABLE == ('devices', 'clients_placement', 'tracker')
+  assert RESUMABLE == ('devices', 'clients_placement', 'tracker', 'debug')

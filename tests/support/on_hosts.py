@@ -13,7 +13,7 @@ import time
 from absl import logging
 
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import interruption, multihost
+from fedjax_pfl.training import multihost
 
 
 def main(workdir, coordinator, num_processes, process_id, changes):
@@ -21,7 +21,7 @@ def main(workdir, coordinator, num_processes, process_id, changes):
   several = int(num_processes) > 1
   place = int(num_processes), int(process_id)
   multihost.connect(*((coordinator, *place) if several else (None,)), start=60)
-  with interruption.ending():
+  with multihost.ending():
     import jax
     import small_runs
 

@@ -25,7 +25,7 @@ from fedjax_pfl.reproduction.queue.entries import load_queue
 from fedjax_pfl.reproduction.queue.work import show_queue, work_through
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.warm_start import load_start, name_data, start_from
+from fedjax_pfl.training.warm_start import identity_with, load_start
 
 EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}
 BABU = small_runs.make_settings(rounds=3, **EVERY_ROUND)
@@ -112,9 +112,10 @@ def build(settings, log):
   if not settings.init_from:
     return experiment
   task = small_runs.TASK
-  start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
-  data_id = name_data(experiment.data_id, start)
-  return experiment._replace(task=start_from(task, start), data_id=data_id)
+  start = load_start(settings, (8, 8, 1), task)
+  data_id = identity_with(settings, experiment, start)
+  task = task._replace(init=lambda key: start.params)
+  return experiment._replace(task=task, data_id=data_id)
 
 
 def rows_of(folder):
