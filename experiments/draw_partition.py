@@ -26,18 +26,19 @@ def main(overrides):
     commandline.read_settings(CONFIG.value, {**overrides, **changes})
     for changes in rows
   ]
-  from fedjax_pfl.analysis.partition_counts import label_of, partition_counts
+  from fedjax_pfl.analysis import partition
   from fedjax_pfl.core import progress
-  from fedjax_pfl.report import partition_figure
   from fedjax_pfl.settings import parse_config
 
   settings = [parse_config(config) for config in configs]
-  partition_figure.check_output(OUTPUT.value)
+  partition.check_output(OUTPUT.value)
   parts = [
-    partition_counts(one, label_of(one, changes), progress.log)
+    partition.partition_counts(
+      one, partition.label_of(one, changes), progress.log
+    )
     for one, changes in zip(settings, rows, strict=True)
   ]
-  progress.log(f'Figure: {partition_figure.save(parts, OUTPUT.value)}')
+  progress.log(f'Figure: {partition.save(parts, OUTPUT.value)}')
 
 
 if __name__ == '__main__':

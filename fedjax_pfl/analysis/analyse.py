@@ -12,6 +12,7 @@ from fedjax_pfl.analysis import (
 )
 from fedjax_pfl.analysis.open_run import Edit, Log, Options, open_runs
 from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.figure_file import check_output, save
 
 QUESTIONS = {
@@ -36,17 +37,14 @@ def analyse(
 
   >>> analyse('id_ood', ['runs/a'], 'a.png', Options(), print)
   """
-  check_known(
-    'what',
-    [what],
-    expected='a known analysis',
-    choices=QUESTIONS,
-    cause='a typing error',
-  )
+  known = 'a known analysis'
+  cause = 'a typing error'
+  check_known('what', [what], expected=known, choices=QUESTIONS, cause=cause)
   check_output(output)
   with_data = what not in METRICS_ALONE
   runs = open_runs(workdirs, log, edit, with_data=with_data)
-  result = QUESTIONS[what].answer(runs, options, log)
-  if result.text:
-    log(result.text)
-  return save(result.figure, output, result.header, result.rows)
+  answer = QUESTIONS[what].answer(runs, options, log)
+  if answer.text:
+    log(answer.text)
+  figure = picture.draw('', answer.panels, answer.colours, notes=answer.notes)
+  return save(figure, output, QUESTIONS[what].HEADER, answer.rows)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedjax_pfl.analysis.charts import chart
+from fedjax_pfl.analysis.charts import Chart, chart
 from fedjax_pfl.analysis.id_ood import (
   TITLES,
   Split,
@@ -20,11 +20,14 @@ from fedjax_pfl.analysis.id_ood import (
 from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
 from fedjax_pfl.analysis.replay import evenly_spaced, replay
 from fedjax_pfl.core import progress
-from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.styles import style_of
 
 HEADER = ('run', 'round', 'epoch', 'own_percent', 'other_percent')
+LABELS = (
+  'local epochs   (vertical line: a round begins)',
+  'accuracy on the test set, %',
+)
 
 SawTooth = tuple[np.ndarray, Split]  # epochs, accuracies
 
@@ -33,10 +36,8 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Replay the first rounds of every run."""
   del log
   curves = {run.label: measure(run, options) for run in runs}
-  rows = [
-    row for label, curve in curves.items() for row in rows_of(label, curve)
-  ]
-  return Answer(draw(curves), HEADER, rows)
+  rows = [row for one in curves.items() for row in rows_of(*one)]
+  return Answer(*draw(curves), rows)
 
 
 def rows_of(label: str, curve: SawTooth) -> list[list]:
@@ -54,22 +55,18 @@ def measure(run: OpenRun, options: Options) -> SawTooth:
   experiment = run.experiment
   images = evenly_spaced(experiment.dataset.test, options.images)
   num_rounds = min(options.rounds or experiment.rounds, experiment.rounds)
+  classes = experiment.dataset.num_classes
+  owned = owned_classes(experiment.train, classes)  # [K, Y]
   seen = []
   with progress.progress(f'replaying {run.name}', num_rounds) as bar:
     for replayed in replay(experiment, images, num_rounds):
-      seen.append(replayed)
+      seen.append((replayed.correct, owned[replayed.cohort]))
       bar.update(len(seen), loss=replayed.loss)
-  classes = experiment.dataset.num_classes
-  owned = owned_classes(experiment.train, classes)  # [K, Y]
-  return saw_tooth(
-    [replayed.correct for replayed in seen],
-    np.bincount(images.y, minlength=classes),
-    [owned[replayed.cohort] for replayed in seen],
-  )
+  return saw_tooth(seen, np.bincount(images.y, minlength=classes))
 
 
 def saw_tooth(
-  correct: Sequence[np.ndarray], count: np.ndarray, owned: Sequence[np.ndarray]
+  rounds: Sequence[tuple[np.ndarray, np.ndarray]], count: np.ndarray
 ) -> SawTooth:
   """Return cumulative epochs [sum of tau + 1], and the mean over the cohort.
 
@@ -78,41 +75,33 @@ def saw_tooth(
   averaging. Stages differ in C and tau. NaN where no client has such images.
   """
   start, epochs, means = 0, [], []
-  for right, own in zip(correct, owned, strict=True):
-    epochs.append(start + np.arange(right.shape[1]))
+  for correct, owned in rounds:
+    epochs.append(start + np.arange(correct.shape[1]))
     start = epochs[-1][-1]
-    split = split_accuracy(right, count, own[:, None])  # [C, tau + 1]
+    split = split_accuracy(correct, count, owned[:, None])  # [C, tau + 1]
     with warnings.catch_warnings(action='ignore', category=RuntimeWarning):
       means.append(np.nanmean(split, 1))  # [2, tau + 1]
   return np.concatenate(epochs), Split(*np.concatenate(means, 1))
 
 
-def draw(curves: dict[str, SawTooth]):
-  """Return a figure: own classes on the left, other classes on the right.
+def draw(curves: dict[str, SawTooth]) -> Chart:
+  """Return two panels: own classes on the left, other classes on the right.
 
   An epoch that occurs twice ends a round and begins the next one: the models
   as they were trained, and their average. A line stands where a round begins.
   """
-  begins = np.unique(
-    [
-      epoch
-      for epochs, _ in curves.values()
-      for epoch in epochs[1:][np.diff(epochs) == 0]
-    ]
-  )
-  shown = []
+  begins = {
+    float(epoch)
+    for epochs, _ in curves.values()
+    for epoch in epochs[1:][np.diff(epochs) == 0]
+  }
+  panels = []
   for kind, title in enumerate(TITLES):
-    panels, colours = chart(
-      title.capitalize(),
-      [
-        (style_of(label), epochs, split[kind])
-        for label, (epochs, split) in curves.items()
-      ],
-      (
-        'local epochs   (vertical line: a round begins)',
-        'accuracy on the test set, %',
-      ),
-      begins=begins.tolist(),
-    )
-    shown += panels
-  return picture.draw('', shown, colours)
+    lines = [
+      (style_of(label), epochs, split[kind])
+      for label, (epochs, split) in curves.items()
+    ]
+    title = title.capitalize()
+    panel, colours = chart(title, lines, LABELS, begins=sorted(begins))
+    panels += panel
+  return panels, colours

@@ -18,6 +18,8 @@ from fedjax_pfl.report.styles import distinct_styles
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_data import build_data
 
+LABELS = 'clusters', 'sum of squared distances to the centre'
+
 
 def draw_elbow(settings: Settings, output: str | os.PathLike, log: Log) -> int:
   """Save the figure and its CSV; return the number at the sharpest bend."""
@@ -36,5 +38,4 @@ def draw(inertias: np.ndarray, best: int):
   bend = f'sharpest bend: {best} cluster{"s" * (best > 1)}'
   curve, point = distinct_styles(['all numbers', bend]).values()
   lines = [(curve, numbers, inertias), (point, numbers[at], inertias[at])]
-  labels = 'clusters', 'sum of squared distances to the centre'
-  return picture.draw('', *chart('', lines, labels))
+  return picture.draw('', *chart('', lines, LABELS))

@@ -48,7 +48,15 @@ from fedjax_pfl.training.state import random_streams
 from fedjax_pfl.training.views import main_view
 
 SERVER = 'server'
-ENDING = '.npz'
+HEAD = {
+  'network': 'logits = network(x)',
+  'concatenated': 'logits = [E_1(x), .., E_M(x)] head/kernel + head/bias; E_m '
+  'is the network without its head, of row m of all encoders/',
+}
+NEAREST = {
+  'euclidean': 'the class c that is present with the smallest |f - means[c]|',
+  'cosine': 'the class c that is present with the largest cos(f, means[c])',
+}
 
 
 class Choice(NamedTuple):
@@ -59,9 +67,8 @@ class Choice(NamedTuple):
 
   def __str__(self) -> str:
     view = f', {self.view},' if self.view else ''
-    return (
-      'the server' if self.client is None else f'client {self.client}{view}'
-    )
+    is_server = self.client is None
+    return 'the server' if is_server else f'client {self.client}{view}'
 
 
 def export(
@@ -85,106 +92,39 @@ def export(
   return export_model(experiment, workdir, choice, path, log)
 
 
-def export_model(
-  experiment: Experiment,
-  workdir: str | os.PathLike,
-  choice: Choice,
-  path: pathlib.Path,
-  log: Log,
-) -> pathlib.Path:
-  """Write the model of this choice; return the path of the file."""
-  states = load_states(experiment, workdir, log)
-  compute = server_model if choice.client is None else client_model
-  model, scores = compute(experiment, states, choice)
-  about = header(experiment, pathlib.Path(workdir), choice, model, scores)
-  with atomic_files.writing_output('output', path):
-    save_model(path, model, about)
-  number = sum(leaf.size for leaf in jax.tree.leaves(model))
-  correct, count = about['test_correct'], about['test_count']
-  tested = f'it is right on {correct} of {count} test examples'
-  tested = tested if count else 'there are no test examples for it'
-  log(f'{path}: the model of {choice} with {number:,} numbers; {tested}.')
-  return path
-
-
-def client_model(
-  experiment: Experiment, states: tuple[Server, Client], choice: Choice
-) -> tuple[View, Scores]:
-  """Return the model of a client in a view, and its scores."""
-  algorithm = experiment.stages[-1].algorithm
-  names = view_names(algorithm, *states, experiment.train)
-  check_views([choice.view], names)
-  evaluate_fn = make_evaluate(
-    algorithm, experiment.task.normalise, [choice.view], keep_models=True
-  )
-  key = random_streams(experiment.settings.seed)['evaluation']
-  ids = jnp.array([choice.client])
-  answers = evaluate_fn(*states, ids, *experiment.eval_data, key)
-  scores, models = jax.tree.map(lambda leaf: leaf[0], answers)
-  return models[choice.view], scores[choice.view]
-
-
-def server_model(
-  experiment: Experiment, states: tuple[Server, Client], choice: Choice
-) -> tuple[View, Scores]:
-  """Return the one model of the server, and its scores on all tests.
-
-  A data set may have none of its own: those of the clients are parts of it.
-  """
-  del choice
-  algorithm = experiment.stages[-1].algorithm
-  if algorithm.global_model is None:
-    raise bad_input(
-      'client',
-      got=SERVER,
-      expected=f'a client: {experiment.settings.algorithm} has no global model',
-      choices=[f'0 to {experiment.settings.data.num_seen_clients - 1}'],
-      cause='a method whose server holds a part of the model, or several',
-    )
-  model, tests = algorithm.global_model(states[0]), experiment.dataset.test
-  if not len(tests.y):
-    return model, Scores(jnp.array(0), jnp.array(0))
-  score_fn = jax.jit(
-    lambda model, data: score_view(
-      algorithm.predict, model, data, experiment.task.normalise
-    )
-  )
-  return model, score_fn(model, as_one_client(tests))
-
-
 def check_output(output: str | os.PathLike) -> pathlib.Path:
   """Return the path; refuse another ending, an old file, no folder."""
-  path = pathlib.Path(output)
-  if path.suffix != ENDING:
+  path, cause = pathlib.Path(output), ''
+  if path.suffix != '.npz':
     cause = 'a folder, or the ending of another format'
   elif path.exists():
     cause = 'it is there already, and nothing is overwritten'
   elif not path.parent.is_dir():
     cause = f'there is no folder {path.parent}'
-  else:
-    return path
-  raise bad_input(
-    'output',
-    got=str(path),
-    expected=f'a new file *{ENDING} in a folder that exists',
-    choices=['another --output'],
-    cause=cause,
-  )
+  if cause:
+    raise bad_input(
+      'output',
+      got=str(path),
+      expected='a new file *.npz in a folder that exists',
+      choices=['another --output'],
+      cause=cause,
+    )
+  return path
 
 
 def choose(
   settings: Settings, result: Mapping[str, Any], client: str, view: str
 ) -> Choice:
   """Return the choice; the view of a client is that of the result if ''."""
+  if client == SERVER and view:
+    raise bad_input(
+      'view',
+      got=view,
+      expected='none: the server has one model, which is not personalised',
+      choices=[f'--client={SERVER} alone', '--client=0 with --view'],
+      cause='a client was meant',
+    )
   if client == SERVER:
-    if view:
-      raise bad_input(
-        'view',
-        got=view,
-        expected='none: the server has one model, which is not personalised',
-        choices=[f'--client={SERVER} alone', '--client=0 with --view'],
-        cause='a client was meant',
-      )
     return Choice(None, '')
   last = settings.data.num_seen_clients - 1
   if not (client.isascii() and client.isdecimal() and int(client) <= last):
@@ -200,17 +140,73 @@ def choose(
   return Choice(int(client), view or chosen)
 
 
-# ---- The header of a file ----------------------------------------------------
+def export_model(
+  experiment: Experiment,
+  workdir: str | os.PathLike,
+  choice: Choice,
+  path: pathlib.Path,
+  log: Log,
+) -> pathlib.Path:
+  """Write the model of this choice; return the path of the file."""
+  states = load_states(experiment, workdir, log)
+  if choice.client is None:
+    model, scores = server_model(experiment, states[0])
+  else:
+    model, scores = client_model(experiment, states, choice)
+  about = header(experiment, pathlib.Path(workdir), choice, model, scores)
+  with atomic_files.writing_output('output', path):
+    save_model(path, model, about)
+  number = sum(leaf.size for leaf in jax.tree.leaves(model))
+  tested = 'there are no test examples for it'
+  if scores.count:
+    tested = f'it is right on {scores.correct} of {scores.count} test examples'
+  log(f'{path}: the model of {choice} with {number:,} numbers; {tested}.')
+  return path
 
-HEAD = {
-  'network': 'logits = network(x)',
-  'concatenated': 'logits = [E_1(x), .., E_M(x)] head/kernel + head/bias; E_m '
-  'is the network without its head, of row m of all encoders/',
-}
-NEAREST = {
-  'euclidean': 'the class c that is present with the smallest |f - means[c]|',
-  'cosine': 'the class c that is present with the largest cos(f, means[c])',
-}
+
+def client_model(
+  experiment: Experiment, states: tuple[Server, Client], choice: Choice
+) -> tuple[View, Scores]:
+  """Return the model of a client in a view, and its scores."""
+  algorithm, view = experiment.stages[-1].algorithm, choice.view
+  check_views([view], view_names(algorithm, *states, experiment.train))
+  evaluate_fn = make_evaluate(
+    algorithm, experiment.task.normalise, [view], keep_models=True
+  )
+  key = random_streams(experiment.settings.seed)['evaluation']
+  ids = jnp.array([choice.client])
+  answers = evaluate_fn(*states, ids, *experiment.eval_data, key)
+  scores, models = jax.tree.map(lambda leaf: leaf[0], answers)
+  return models[view], scores[view]
+
+
+def server_model(experiment: Experiment, server: Server) -> tuple[View, Scores]:
+  """Return the one model of the server, and its scores on all tests.
+
+  A data set may have none of its own: those of the clients are parts of it.
+  """
+  algorithm = experiment.stages[-1].algorithm
+  if algorithm.global_model is None:
+    raise bad_input(
+      'client',
+      got=SERVER,
+      expected=f'a client: {experiment.settings.algorithm} has no global model',
+      choices=[f'0 to {experiment.settings.data.num_seen_clients - 1}'],
+      cause='a method whose server holds a part of the model, or several',
+    )
+  model, tests = algorithm.global_model(server), experiment.dataset.test
+  if not len(tests.y):
+    return model, Scores(jnp.array(0), jnp.array(0))
+
+  @jax.jit
+  def score(model, data):
+    normalise = experiment.task.normalise
+    return score_view(algorithm.predict, model, data, normalise)
+
+  return model, score(model, as_one_client(tests))
+
+
+# ---- The header of a file ----------------------------------------------------
 
 
 def header(
@@ -224,25 +220,26 @@ def header(
   settings, dataset = experiment.settings, experiment.dataset
   stored, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
   name, shape = settings.data.dataset, dataset.train.x.shape[1:]
-  model_name, num_classes = settings.model.name, dataset.num_classes
-  chosen = settings.evaluation.select == 'validation'
+  is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
   return {
-    'model': model_name,
-    'model_settings': model_settings(model_name, shape, num_classes),
+    'model': settings.model.name,
+    'model_settings': model_settings(
+      settings.model.name, shape, dataset.num_classes
+    ),
     'rule': rule_of(model),
     # BatchNorm normalises with the images that are predicted together.
     'batch_statistics': not experiment.task.batch_independent,
     'image_shape': shape,
     **input_of(experiment),
-    'num_classes': num_classes,
-    'class_names': class_names(name, num_classes),
+    'num_classes': dataset.num_classes,
+    'class_names': class_names(name, dataset.num_classes),
     'algorithm': settings.algorithm,
     'run': workdir.resolve().name,
     'dataset': name,
     'data': experiment.data_id,
     'seed': settings.seed,
-    'round': result['validation']['round'] if chosen else experiment.rounds,
+    'round': result['validation']['round'] if is_chosen else experiment.rounds,
     'client': SERVER if choice.client is None else choice.client,
     'view': choice.view or 'global',
     'test_accuracy': 100 * correct / count if count else None,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedjax_pfl.analysis.charts import points_chart
 from fedjax_pfl.analysis.class_names import choose_classes, group_classes
 from fedjax_pfl.analysis.open_run import (
   Answer,
@@ -27,8 +28,6 @@ from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
-from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.scatter import plot_points
 from fedjax_pfl.training.evaluators import as_one_client
 
 HEADER = ('run', 'group', 'class', 'x', 'y')
@@ -46,14 +45,13 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
     log(f'{run.name}: a map of {len(labels):,} images')
     points = embed(features[shown])  # [P, 2]
     title = f'{run.name}, test images'
-    panel, found = plot_points(title, points, group[labels], names)
-    panels.append(panel)
-    colours |= found
-    rows += [
-      [run.label, names[group[label]], label, f'{x:.4f}', f'{y:.4f}']
-      for label, (x, y) in zip(labels, points, strict=True)
-    ]
-  return Answer(picture.draw('', panels, colours), HEADER, rows)
+    own, own_colours = points_chart(title, points, group[labels], names)
+    panels += own
+    colours |= own_colours
+    for label, (x, y) in zip(labels, points, strict=True):
+      name = names[group[label]]
+      rows.append([run.label, name, label, f'{x:.4f}', f'{y:.4f}'])
+  return Answer(panels, colours, rows)
 
 
 def choose(run: OpenRun, options: Options):
@@ -102,6 +100,5 @@ def embed(features: np.ndarray, seed: int = 0) -> np.ndarray:
   from sklearn.manifold import TSNE  # 1 s
 
   perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
-  return TSNE(
-    perplexity=perplexity, init='pca', random_state=seed, n_jobs=-1
-  ).fit_transform(np.asarray(features, np.float32))
+  tsne = TSNE(perplexity=perplexity, init='pca', random_state=seed, n_jobs=-1)
+  return tsne.fit_transform(np.asarray(features, np.float32))

@@ -8,12 +8,13 @@ others in the same batches, so that they share the statistics of BatchNorm. A
 client whose tests are all of its own classes has no accuracy on others: NaN.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.analysis.charts import Chart
 from fedjax_pfl.analysis.open_run import (
   Answer,
   Log,
@@ -28,7 +29,6 @@ from fedjax_pfl.core.types import ClientData, Key
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
-from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.clients import Change, plot_clients
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.figure_file import format_number
@@ -39,6 +39,9 @@ from fedjax_pfl.training.state import random_streams
 
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
 BLOCK = 10  # clients evaluated between two updates of the progress bar
+NOTE = (
+  'Before and after: {}. Dot: a client. Box: the middle half. Bar: the mean.'
+)
 
 
 class Split(NamedTuple):
@@ -49,6 +52,7 @@ class Split(NamedTuple):
 
 
 TITLES = Split('classes of the client', 'all other classes')
+Splits = Mapping[str, Mapping[str, Split]]  # {run: {view: accuracies [K]}}
 
 
 def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
@@ -57,7 +61,8 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   lines, rows = [('method', 'view', *TITLES)], []
   for run in runs:
     for view, split in splits[run.label].items():
-      lines.append((run.name, view, *map(_mean_and_std, split)))
+      used = [values[~np.isnan(values)] for values in split]
+      lines.append((run.name, view, *map(_mean_and_std, used)))
       for client, pair in enumerate(zip(*split, strict=True)):
         rows.append([run.label, view, client, *map(format_number, pair)])
     for title, values in zip(TITLES, split, strict=True):
@@ -66,7 +71,14 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
           f'{run.name}: {left_out} of {values.size} clients have no test '
           f'image of {title}, and are left out there.'
         )
-  return Answer(draw(splits), HEADER, rows, align(lines))
+  views = dict.fromkeys(' and '.join(one) for one in splits.values())
+  notes = [NOTE.format('; '.join(views))]
+  return Answer(*draw(splits), rows, align(lines), notes)
+
+
+def _mean_and_std(used: np.ndarray) -> str:
+  numbers = {'mean': used.mean(), 'std': used.std()} if used.size else None
+  return mean_and_std(numbers)
 
 
 def measure(run: OpenRun, options: Options, log: Log) -> dict[str, Split]:
@@ -74,33 +86,27 @@ def measure(run: OpenRun, options: Options, log: Log) -> dict[str, Split]:
 
   With the random numbers of the run's evaluation: its own models.
   """
-  server, clients = load_states(run.experiment, run.path, log)
-  number = run.num_clients(options)
-  few = run.experiment._replace(
-    **{
-      # The pool of examples stays whole.
-      name: data._replace(index=data.index[:number], count=data.count[:number])
-      for name in ('train', 'test')
-      for data in [getattr(run.experiment, name)]
-    }
+  experiment, number = run.experiment, run.num_clients(options)
+  server, clients = load_states(experiment, run.path, log)
+  few = experiment._replace(
+    train=_first(experiment.train, number), test=_first(experiment.test, number)
   )
-  views = run.settings.evaluation.views
+  clients = trees.gather(clients, np.arange(number))
+  every_view = run.settings.evaluation.views
+  views = tuple(dict.fromkeys([every_view[0], every_view[-1]]))
   key = random_streams(run.settings.seed)['evaluation']
-  with progress.progress(
-    f'evaluation {run.name}', number, unit='client'
-  ) as bar:
-    scores, owned = score_by_class(
-      few,
-      server,
-      trees.gather(clients, np.arange(number)),
-      tuple(dict.fromkeys([views[0], views[-1]])),
-      key,
-      bar.update,
-    )
+  title = f'evaluation {run.name}'
+  with progress.progress(title, number, unit='client') as bar:
+    scores, owned = score_by_class(few, server, clients, views, key, bar.update)
   return {
     view: split_accuracy(score.correct, score.count, owned)
     for view, score in scores.items()
   }
+
+
+def _first(data: ClientData, number: int) -> ClientData:
+  """Return the first clients; the pool of examples stays whole."""
+  return data._replace(index=data.index[:number], count=data.count[:number])
 
 
 def score_by_class(
@@ -121,20 +127,11 @@ def score_by_class(
     clients_per_chunk=BLOCK if launches_kernels() else 1,
     score_fn=partial(score_classes, num_classes),
   )
+  states = server, clients, *experiment.eval_data
   scores = evaluate_clients(
-    evaluate,
-    views,
-    server,
-    clients,
-    *experiment.eval_data,
-    key,
-    block=BLOCK,
-    on_progress=on_progress,
+    evaluate, views, *states, key, block=BLOCK, on_progress=on_progress
   )
   return scores, owned_classes(experiment.train, num_classes)
-
-
-# ---- Own classes and others --------------------------------------------------
 
 
 def owned_classes(data: ClientData, num_classes: int) -> np.ndarray:
@@ -159,32 +156,17 @@ def split_accuracy(
   return Split(accuracy(owned), accuracy(~owned))
 
 
-# ---- The figure --------------------------------------------------------------
-
-
-def _mean_and_std(values: np.ndarray) -> str:
-  used = values[~np.isnan(values)]
-  return mean_and_std(
-    {'mean': used.mean(), 'std': used.std()} if used.size else None
-  )
-
-
-def draw(splits: dict[str, dict[str, Split]]):
-  """Return a figure: own classes on the left, other classes on the right."""
-  styles = {f'c{at}': style_of(label) for at, label in enumerate(splits)}
+def draw(splits: Splits) -> Chart:
+  """Return two panels: own classes on the left, other classes on the right."""
+  styles = [style_of(label) for label in splits]
   panels = []
   for kind, title in enumerate(TITLES):
-    rows = []
-    for (css, style), views in zip(
-      styles.items(), splits.values(), strict=True
+    lines = []
+    for at, (style, views) in enumerate(
+      zip(styles, splits.values(), strict=True)
     ):
       *before, after = (split[kind] for split in views.values())
-      rows.append(Change(style.name, css, before[0] if before else None, after))
-    panels.append(Panel(title.capitalize(), plot_clients(rows)))
-  views = dict.fromkeys(' and '.join(one) for one in splits.values())
-  notes = [
-    f'Before and after: {"; ".join(views)}. Dot: a client. Box: the middle '
-    'half. Bar: the mean.'
-  ]
-  colours = {css: style.colour for css, style in styles.items()}
-  return picture.draw('', panels, colours, notes=notes)
+      first = before[0] if before else None
+      lines.append(Change(style.name, f'c{at}', first, after))
+    panels.append(Panel(title.capitalize(), plot_clients(lines)))
+  return panels, {f'c{at}': style.colour for at, style in enumerate(styles)}

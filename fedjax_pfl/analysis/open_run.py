@@ -1,7 +1,7 @@
 """A finished run, opened for a question: its settings, data and last models.
 
 Nothing is written. A question gets open runs and `Options`, and gives an
-`Answer`: a figure, and the rows of its CSV.
+`Answer`: the panels of a figure, and the rows of its CSV.
 """
 
 import os
@@ -15,6 +15,7 @@ from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.core.user_code import digest_of
+from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.finished_runs import each_once
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -45,7 +46,7 @@ class Options(NamedTuple):
 class OpenRun(NamedTuple):
   """A finished run; the experiment is rebuilt where data are needed."""
 
-  label: str  # see finished_runs.labels_of
+  label: str  # the method; with the folder where methods repeat
   path: pathlib.Path
   settings: Settings
   experiment: Experiment | None
@@ -61,10 +62,11 @@ class OpenRun(NamedTuple):
 
 
 class Answer(NamedTuple):
-  figure: Any
-  header: tuple[str, ...]  # of the CSV
-  rows: Iterable[Sequence[Any]]
+  panels: Sequence[Panel]
+  colours: Mapping[str, str]  # {css class: colour}
+  rows: Iterable[Sequence[Any]]  # of the CSV
   text: str = ''  # to be printed
+  notes: Sequence[str] = ()  # below the figure
 
 
 def open_runs(
@@ -77,7 +79,7 @@ def open_runs(
   """Return the runs, each once; with their experiments if `with_data`."""
   paths = each_once(workdirs)
   read = [read_run(path, log, edit) for path in paths]
-  labels = labels_of([settings.algorithm for settings, _ in read], paths)
+  labels = _labels([settings.algorithm for settings, _ in read], paths)
   runs = []
   for path, label, (settings, data) in zip(paths, labels, read, strict=True):
     rebuilt = rebuild(settings, data, log, edit) if with_data else None
@@ -85,20 +87,20 @@ def open_runs(
   return runs
 
 
-def labels_of(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list:
+def _labels(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list[str]:
   """Return a label for every run, its method; all differ.
 
   Where methods repeat, with the directory's name; where these do, with as many
   folders above it as tell them apart: 'FedAvg (seed0/run)'.
   """
-  resolved = [path.resolve().parts for path in paths]
+  folders = [path.resolve().parts for path in paths]
   labels = list(methods)
-  for number in range(1, max(map(len, resolved), default=0) + 1):
+  for number in range(1, max(map(len, folders), default=0) + 1):
+    words = ['/'.join(parts[-number:]) for parts in folders]
     labels = [
-      label if labels.count(label) == 1
-      else f'{method} ({"/".join(parts[-number:])})'
-      for label, method, parts in zip(labels, methods, resolved, strict=True)
-    ]  # fmt: skip
+      label if labels.count(label) == 1 else f'{method} ({word})'
+      for label, method, word in zip(labels, methods, words, strict=True)
+    ]
   return labels
 
 
@@ -120,11 +122,8 @@ def read_run(
     )
   settings = parse_config(stored['config'])
   known = {*flatten(stored['config']), 'hp'}
-  added = [
-    f'{name}={value!r}'
-    for name, value in flat_config(settings).items()
-    if name not in known
-  ]
+  values = flat_config(settings).items()
+  added = [f'{name}={value!r}' for name, value in values if name not in known]
   if added:
     log(f'{workdir} is older than these fields, which get their defaults: ')
     log(f'  {", ".join(added)}')
@@ -157,9 +156,7 @@ def rebuild(
 ) -> Experiment:
   """Return the experiment; its data must be those of the run, unless edited."""
   rebuilt = build.build_experiment(settings, log)
-  if rebuilt.data_id == data:
-    return rebuilt
-  if edit is None:
+  if rebuilt.data_id != data and edit is None:
     raise bad_input(
       'data',
       got=rebuilt.data_id,
@@ -167,7 +164,8 @@ def rebuild(
       cause='other images, or a partition that has changed since; '
       '--config.<field>=<value> chooses other data on purpose',
     )
-  log('These data are not those of the run: fields of its config were given.')
+  if rebuilt.data_id != data:
+    log('These data are not those of the run: fields of its config were given.')
   return rebuilt
 
 

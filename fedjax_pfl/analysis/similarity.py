@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.analysis.charts import chart
+from fedjax_pfl.analysis.charts import Chart, chart
 from fedjax_pfl.analysis.open_run import (
   Answer,
   Log,
@@ -35,12 +35,11 @@ from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.styles import SOLID, Style
 from fedjax_pfl.training.state import random_streams
 
 HEADER = ('run', 'layer', 'epoch', 'cosine')
+LABELS = 'fine-tuning epochs', 'mean cosine between clients'
 BLOCK = 10  # clients between two updates of the progress bar
 MARKERS = 'osD^vP<>Xhp'
 
@@ -48,21 +47,19 @@ MARKERS = 'osD^vP<>Xhp'
 def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Fine-tune the global model of every run on its clients."""
   del log
-  rows, shown, colours = [], [], {}
+  rows, panels, colours = [], [], {}
   for place, run in enumerate(runs):
     number = run.num_clients(options)
     cosines = measure(run, number, options.epochs)
     # Each with its own scale: methods differ by a factor of ten.
     title = f'{run.name}, {number} clients'
-    panel, found = plot_layers(title, cosines, f'r{place}')
-    shown += panel
-    colours |= found
-    rows += [
-      [run.label, layer, epoch, f'{value:.8f}']
-      for layer, values in cosines.items()
-      for epoch, value in enumerate(values)
-    ]
-  return Answer(picture.draw('', shown, colours), HEADER, rows)
+    own, own_colours = plot_layers(title, cosines, f'r{place}')
+    panels += own
+    colours |= own_colours
+    for layer, values in cosines.items():
+      for epoch, value in enumerate(values):
+        rows.append([run.label, layer, epoch, f'{value:.8f}'])
+  return Answer(panels, colours, rows)
 
 
 def measure(run: OpenRun, number: int, epochs: int) -> dict[str, np.ndarray]:
@@ -74,17 +71,16 @@ def measure(run: OpenRun, number: int, epochs: int) -> dict[str, np.ndarray]:
       expected='two clients or more',
       cause='a similarity is one between two clients',
     )
-  task = run.experiment.task
+  task, seed = run.experiment.task, run.settings.seed
   finetune = dataclasses.asdict(run.settings.finetune) | {'epochs': (epochs,)}
-  with progress.progress(
-    f'fine-tuning {run.name}', number, unit='client'
-  ) as bar:
+  title = f'fine-tuning {run.name}'
+  with progress.progress(title, number, unit='client') as bar:
     return finetuning_cosines(
       task,
       load_global(task, run.path),
       run.experiment.eval_data[0],  # what adapt_on names
       np.arange(number),
-      random_streams(run.settings.seed)['evaluation'],
+      random_streams(seed)['evaluation'],
       Finetuning(**finetune),
       bar.update,
     )
@@ -97,7 +93,7 @@ def finetuning_cosines(
   ids: np.ndarray,
   key: Key,
   finetuning: Finetuning,
-  on_progress: Callable[[int], None] = lambda done: None,
+  on_progress: Callable[[int], None],
 ) -> dict[str, np.ndarray]:
   """Return {layer: mean cosine between the clients `ids`}, each [E + 1].
 
@@ -145,11 +141,11 @@ def finetuning_cosines(
 
 def plot_layers(
   title: str, cosines: Mapping[str, np.ndarray], css: str
-) -> tuple[list[Panel], dict[str, str]]:
+) -> Chart:
   """Draw the mean cosine of every layer [E + 1] against fine-tuning epochs.
 
   Layers come in order of depth, from light to dark; the last, the head, is
-  black. Also returns {css class: colour}, of which each begins with `css`.
+  black. The classes of the colours begin with `css`.
   """
   from matplotlib import colormaps, colors  # 0.2 s
 
@@ -162,17 +158,7 @@ def plot_layers(
       colour, marker = '#000000', '*'
     style = Style(layer, colour, colour, SOLID, marker)
     lines.append((style, np.arange(len(values)), values))
-  labels = 'fine-tuning epochs', 'mean cosine between clients'
-  return chart(title, lines, labels, css=f'{css}l', digits=4)
-
-
-def mean_pairwise_cosine(rows: Array) -> Array:
-  """Return the mean of cos(w_i, w_j) over all pairs of different rows [K, D].
-
-  NaN for a single row, and where a row is zero.
-  """
-  units = rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)
-  return cosine_of_sum(jnp.sum(units, 0), rows.shape[0])
+  return chart(title, lines, LABELS, css=f'{css}l', digits=4)
 
 
 def cosine_of_sum(total: Array, number: int) -> Array:
@@ -187,9 +173,12 @@ def head_row_cosine(params: Params) -> float:
 
   The rows of the paper's head are the columns of this kernel [F, Y]. About 0
   where entries are random around 0, and m^2 / (m^2 + s^2) where they have mean
-  m and deviation s: 0.9967 for U(0.45, 0.55), the paper's "similar" head.
+  m and deviation s: 0.9967 for U(0.45, 0.55), the paper's "similar" head. NaN
+  for a single class, and where a row is zero.
   """
-  return float(mean_pairwise_cosine(jnp.asarray(params['head']['kernel']).T))
+  rows = jnp.asarray(params['head']['kernel']).T
+  units = rows / jnp.linalg.norm(rows, axis=-1, keepdims=True)
+  return float(cosine_of_sum(jnp.sum(units, 0), len(rows)))
 
 
 def layer_weights(params: Params) -> dict[str, Array]:

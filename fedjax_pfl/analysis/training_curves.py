@@ -1,6 +1,5 @@
 """Accuracy by epoch of several runs, from their metrics (FedBABU, Fig. 2-9)."""
 
-import pathlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,29 +8,32 @@ from fedjax_pfl.analysis.charts import chart
 from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
 from fedjax_pfl.analysis.similarity import head_row_cosine
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.styles import Style, distinct_styles, style_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 
 HEADER = ('run', 'head_cosine', 'epoch', 'percent')
+LABELS = 'epochs: rounds x local_epochs', 'test accuracy, %'
 
 
 def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   """Draw the metrics of the runs; the legend has the head's mean row cosine."""
   del options, log
-  curves = [read_curve(run) for run in runs]
-  cosines = [read_head_cosine(run.path) for run in runs]
-  rows = [
-    [run.label, format_number(cosine), f'{epoch:g}', format_number(value)]
-    for run, cosine, curve in zip(runs, cosines, curves, strict=True)
-    for epoch, value in zip(*curve, strict=True)
-  ]
+  curves, cosines, rows = [], [], []
+  for run in runs:
+    model = run.path / 'model' / 'global.npz'
+    has_model = model.is_file()
+    cosines.append(
+      head_row_cosine(load_model(model)[0]) if has_model else np.nan
+    )
+    curves.append(read_curve(run))
+    head = run.label, format_number(cosines[-1])
+    for epoch, value in zip(*curves[-1], strict=True):
+      rows.append((*head, f'{epoch:g}', format_number(value)))
   styles = make_styles(runs, cosines)
   lines = [(style, *own) for style, own in zip(styles, curves, strict=True)]
-  labels = 'epochs: rounds x local_epochs', 'test accuracy, %'
-  return Answer(picture.draw('', *chart('', lines, labels)), HEADER, rows)
+  return Answer(*chart('', lines, LABELS), rows)
 
 
 def read_curve(run: OpenRun) -> tuple[np.ndarray, np.ndarray]:
@@ -57,12 +59,6 @@ def read_curve(run: OpenRun) -> tuple[np.ndarray, np.ndarray]:
     )
   epochs, accuracy = np.array(points, float).T
   return epochs, accuracy
-
-
-def read_head_cosine(path: pathlib.Path) -> float:
-  """Return the mean row cosine of the final head; NaN without a saved model."""
-  model = path / 'model' / 'global.npz'
-  return head_row_cosine(load_model(model)[0]) if model.is_file() else np.nan
 
 
 def make_styles(

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedjax_pfl.analysis import partition
 from fedjax_pfl.analysis.analyse import analyse
 from fedjax_pfl.analysis.open_run import Options
-from fedjax_pfl.analysis.partition_counts import partition_counts
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.report import partition_figure
 from fedjax_pfl.reproduction import summary
 from fedjax_pfl.reproduction.cell_filter import filter_cells
 from fedjax_pfl.reproduction.cells import Figure, Table
@@ -86,10 +85,10 @@ def reproduce_figure(
   output = folder / f'{figure.name.replace("/", "_")}.png'
   if figure.what == 'partition':
     parts = [
-      partition_counts(parse_config(config), label, progress.log)
+      partition.partition_counts(parse_config(config), label, progress.log)
       for label, config in figure.runs.items()
     ]
-    path = partition_figure.save(parts, output)
+    path = partition.save(parts, output)
   else:
     workdirs = _train(figure, trainings, results)
     options = Options(**figure.options)

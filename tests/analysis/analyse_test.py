@@ -18,7 +18,7 @@ from fedjax_pfl.analysis.open_run import (
   load_states,
   open_runs,
 )
-from fedjax_pfl.report.figure_file import save
+from fedjax_pfl.report.charts import picture
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.settings import to_config
@@ -27,25 +27,23 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 OPTIONS = Options(rounds=1, clients=3, epochs=2, images=40)
 
 
-def read_csv(path):
-  with open(path, newline='') as stream:
-    return [*csv.DictReader(stream)]
-
-
 @pytest.fixture
-def ask(tiny_run, tmp_path):
+def ask(tiny_run):
   """Return (question, options) -> the rows of the CSV, and what was logged."""
   experiment, workdir = tiny_run
 
+  def files():
+    return {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
+
   def ask(what, **changes):
     run = OpenRun('fedbabu', workdir, experiment.settings, experiment)
-    logged, options = [], OPTIONS._replace(**changes)
-    before = {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
-    result = analyse.QUESTIONS[what].answer([run], options, logged.append)
-    out = save(result.figure, tmp_path / 'a.png', result.header, result.rows)
-    after = {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
-    assert after == before  # runs are read only
-    return read_csv(out.with_suffix('.csv')), '\n'.join([*logged, result.text])
+    logged, before, question = [], files(), analyse.QUESTIONS[what]
+    options = OPTIONS._replace(**changes)
+    found = question.answer([run], options, logged.append)
+    assert files() == before  # runs are read only
+    assert picture.draw('', found.panels, found.colours, notes=found.notes)
+    rows = [dict(zip(question.HEADER, row, strict=True)) for row in found.rows]
+    return rows, '\n'.join([*logged, found.text])
 
   return ask
 
@@ -59,19 +57,19 @@ def test_id_ood(ask, tiny_run):
   for view in ('initial', 'finetuned'):
     own = [float(r['own_percent']) for r in rows if r['view'] == view]
     assert len(own) == 10
-    assert np.mean(own) == pytest.approx(result[view]['mean'], abs=1e-3)
     mean, std = result[view]['mean'], result[view]['std']
+    assert np.mean(own) == pytest.approx(mean, abs=1e-3)
     assert f'{mean:.1f} ± {std:4.1f}' in logged
   assert {row['other_percent'] for row in rows} == {''}
   assert 'FedBABU: 10 of 10 clients have no test image of all other' in logged
   few, _ = ask('id_ood')
-  assert few == [row for row in rows if int(row['client']) < 3]
+  assert few == [row for row in rows if row['client'] < 3]
 
 
 def test_class_curves(ask):
   rows, _ = ask('class_curves')
   places = [(row['round'], row['epoch']) for row in rows]
-  assert places == [('1', '0'), ('1', '1'), ('1', '2')]
+  assert places == [(1, 0), (1, 1), (1, 2)]
   assert all(0 <= float(row['other_percent']) <= 100 for row in rows)
 
 
@@ -84,7 +82,7 @@ def test_similarity(ask):
 
 def test_features(ask):
   rows, logged = ask('features', classes=('3', '5'))
-  assert {row['class'] for row in rows} == {'3', '5'}
+  assert {row['class'] for row in rows} == {3, 5}
   assert f'a map of {len(rows)} images' in logged
 
 
@@ -131,7 +129,9 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
   put = 'training', runs, str(tmp_path / 'a.pdf'), Options(), logged.append
   out = analyse.analyse(*put)
   assert out.read_bytes().startswith(b'%PDF')
-  rows = [[*row.values()] for row in read_csv(out.with_suffix('.csv'))]
+  with open(out.with_suffix('.csv'), newline='') as stream:
+    header, *rows = csv.reader(stream)
+  assert header == [*training_curves.HEADER]
   assert rows[:3] == [
     ['fedavg (full)', '0.7071', epoch, percent]
     for epoch, percent in (('2', '10.0000'), ('4', '20.0000'), ('6', '30.0000'))
@@ -146,9 +146,10 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
 
 
 def test_two_folders_of_one_name_are_two_runs(tmp_path):
-  runs = [make_run(tmp_path / name / 'run', 1.0) for name in ('a', 'b')]
+  runs = [make_run(tmp_path / name, 1.0) for name in ('a/run', 'b/run', 'c')]
   opened = open_runs([*runs, runs[0]], print, with_data=False)
-  assert [one.label for one in opened] == ['fedavg (a/run)', 'fedavg (b/run)']
+  labels = [f'fedavg ({name})' for name in ('a/run', 'b/run', 'c')]
+  assert [one.label for one in opened] == labels
 
 
 def test_bad_questions(tmp_path):
@@ -170,20 +171,6 @@ def test_bad_questions(tmp_path):
 
 
 # ---- from the directory to the experiment
-
-
-def test_absent_fields_are_filled_and_lists_become_tuples(tmp_path):
-  config = {'lr_milestones': [0.25], 'finetune': {'epochs': [6]}}
-  path = tmp_path / 'config.json'
-  path.write_text(json.dumps({'config': config, 'data': 'none'}))
-  logged = []
-  (run,) = open_runs([str(tmp_path)], logged.append, with_data=False)
-  assert run.settings.training.lr_milestones == (0.25,)
-  assert run.settings.finetune.epochs == (6,)
-  assert run.settings.data.num_clients == 100
-  assert "finetune.trainable='full'" in logged[1] and 'seed=0' in logged[1]
-  for name in ('finetune.epochs', 'lr_milestones', 'hp'):
-    assert f'{name}=' not in logged[1]
 
 
 def test_data_have_to_be_those_of_the_run(tmp_path):
@@ -210,15 +197,12 @@ def test_states_are_those_of_the_last_round(tiny_run, tmp_path):
   experiment, workdir = tiny_run
   server, clients = load_states(experiment, workdir, pytest.fail)
   assert server.round == 3 and clients == ()
-  params = load_global(experiment.task, workdir)
-  assert_same_bits(server.params, params)
+  assert_same_bits(server.params, load_global(experiment.task, workdir))
   copy = tmp_path / 'copy'
   shutil.copytree(workdir, copy)
   shutil.rmtree(copy / 'checkpoints' / '3')
   saved = refused(load_states, experiment, copy, print)
   assert "round 2 saved', expected the checkpoint after its last" in saved
-  shutil.rmtree(copy / 'checkpoints')
-  assert 'no checkpoint' in refused(load_states, experiment, copy, print)
   path = copy / 'model' / 'global.npz'
   params, meta = load_model(path)
   save_model(path, {'conv1': params['body'], 'head': params['head']}, meta)

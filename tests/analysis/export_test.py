@@ -112,26 +112,20 @@ def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
   )
   recipe = find_recipe('synthetic')
   expected = {
-    'model': 'simple_cnn',
     'model_settings': {'num_classes': 10, 'widths': [6, 16, 120, 84]},
     'rule': {'name': 'network', 'text': 'logits = network(x)'},
     'batch_statistics': False,
     'image_shape': [16, 16, 1],
-    'num_classes': 10,
     'class_names': [str(number) for number in range(10)],
-    'input': 'x = (image / 255 - image_mean) / image_std',
     'image_mean': [*recipe.mean],
     'image_std': [*recipe.std],
-    'algorithm': 'fedavg',
     'run': 'run',
-    'dataset': 'synthetic',
     'data': experiment.data_id,
-    'seed': 0,
-    'round': 1,
-    'client': 'server',
-    'view': 'global',
     'test_count': len(experiment.dataset.test.y),
   }
+  words = ['model', 'algorithm', 'dataset', 'seed', 'round', 'client', 'view']
+  shown = ' '.join(str(header[word]) for word in words)
+  assert shown == 'simple_cnn fedavg synthetic 0 1 server global'
   assert {name: header[name] for name in expected} == expected
   assert str(workdir.parent) not in json.dumps(header)
 
@@ -167,27 +161,18 @@ def test_a_personal_model_is_the_one_that_the_run_evaluated(tiny_run, tmp_path):
 # ---- models that are not one network
 
 
-@pytest.mark.parametrize(
-  'name', ['euclidean', pytest.param('cosine', marks=pytest.mark.long)]
-)
-def test_class_means_are_beside_the_parameters(tiny_run, tmp_path, name):
+def test_class_means_are_beside_the_parameters(tiny_run, tmp_path):
   experiment, workdir = tiny_run
-  choice = Choice(2, f'templates_{name}')
+  choice = Choice(2, 'templates_euclidean')
   tree, header, _ = put(experiment, workdir, choice, tmp_path / 'm.npz')
-  assert header['rule']['name'] == f'network, {name}'
+  assert header['rule']['name'] == 'network, euclidean'
   assert header['batch_statistics']
   x, y = rows_of(experiment, 2)
-  x = experiment.task.normalise(x, None)
-  f = experiment.task.features(tree['model']['params'], x, jnp.ones(len(x)))
-  f, means = np.asarray(f), tree['model']['means']
-  if name == 'cosine':
-    f = f / np.linalg.norm(f, axis=1, keepdims=True)
-    lengths = np.linalg.norm(means, axis=1, keepdims=True)
-    means = means / np.maximum(lengths, 1e-9)
-  gaps = np.linalg.norm(f[:, None] - means, axis=-1)
-  gaps = np.where(tree['model']['present'], gaps, np.inf)
-  correct = int((gaps.argmin(1) == y).sum())
-  assert correct == header['test_correct']
+  x, model = experiment.task.normalise(x, None), tree['model']
+  f = experiment.task.features(model['params'], x, jnp.ones(len(x)))
+  gaps = np.linalg.norm(np.asarray(f)[:, None] - model['means'], axis=-1)
+  gaps = np.where(model['present'], gaps, np.inf)
+  assert (gaps.argmin(1) == y).sum() == header['test_correct']
 
 
 def test_concatenated_encoders_follow_their_rule(tmp_path):
@@ -268,16 +253,12 @@ def test_what_this_run_has_not_got(cnn_run, tmp_path):
   assert not (tmp_path / 'm.npz').exists()
 
 
-def test_a_run_whose_checkpoint_is_damaged_or_gone(cnn_run, tmp_path):
+def test_a_run_whose_checkpoint_or_result_is_gone(cnn_run, tmp_path):
   experiment, workdir = cnn_run
   copy, path = tmp_path / 'run', tmp_path / 'm.npz'
   shutil.copytree(workdir, copy)
-  for file in (copy / 'checkpoints').rglob('*'):
-    if file.is_file() and file.name != 'checksums.json':
-      file.write_bytes(file.read_bytes()[:-1] + b'x')
-  call = experiment, copy, Choice(1, ''), path, print
-  assert refused(export_model, *call).startswith('checkpoints: got ')
   shutil.rmtree(copy / 'checkpoints')
+  call = experiment, copy, Choice(1, ''), path, print
   assert 'a copy without checkpoints/' in refused(export_model, *call)
   (copy / 'result.json').unlink()
   message = refused(export, copy, '1', '', path, print)

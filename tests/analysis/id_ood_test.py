@@ -6,6 +6,8 @@ import pytest
 from helpers import KEY, client_of, make_data, pad
 
 from fedjax_pfl.analysis.id_ood import (
+  Split,
+  draw,
   measure,
   owned_classes,
   score_by_class,
@@ -13,7 +15,6 @@ from fedjax_pfl.analysis.id_ood import (
 )
 from fedjax_pfl.analysis.open_run import OpenRun, Options, load_states
 from fedjax_pfl.evaluation.metrics import score_view
-from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import replace
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -22,17 +23,6 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 def split_of(experiment, workdir):
   run = OpenRun('fedbabu', workdir, experiment.settings, experiment)
   return measure(run, Options(), print)
-
-
-def test_own_and_other_make_up_what_the_run_evaluated(tiny_run):
-  """Shards give a client tests of its own classes alone: its accuracy."""
-  scores = run_dir.load_clients(tiny_run[1]).scores
-  splits = split_of(*tiny_run)
-  assert [*splits] == ['initial', 'finetuned']
-  for view, split in splits.items():
-    want = 100 * scores[view].correct / scores[view].count
-    np.testing.assert_allclose(split.own, want)
-    assert np.isnan(split.other).all()
 
 
 def test_every_test_image_is_on_one_side(tiny_run):
@@ -68,12 +58,10 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
 def test_owned_classes_are_those_of_real_examples():
   """Padding of any class owns nothing; a client without examples has none."""
   data = make_data()
-  for padded in (data, *(pad(data, 12, row) for row in range(5))):
-    owned = owned_classes(padded, 4)
-    for i, count in enumerate(np.asarray(data.count)):
-      one = client_of(data, i)
-      own = set(np.asarray(one.y)[np.asarray(one.index)[:count]].tolist())
-      assert set(np.flatnonzero(owned[i]).tolist()) == own
+  owned = owned_classes(pad(data, 12, 3), 4)
+  y, index, counts = map(np.asarray, (data.y, data.index, data.count))
+  for own, rows, count in zip(owned, index, counts, strict=True):
+    assert {*np.flatnonzero(own)} == {*y[rows[:count]]}
   assert not owned[2].any() and not owned[:, 3].any()
 
 
@@ -87,3 +75,17 @@ def test_accuracy_of_two_clients_by_hand():
   split = split_accuracy(correct, np.array([4, 2, 4]), owned)
   np.testing.assert_allclose(split.own, [50, 70])
   np.testing.assert_allclose(split.other, [50, np.nan])
+
+
+def test_clients_on_their_classes_and_on_others():
+  """What is drawn, and who has no test image of other classes."""
+  split = Split(np.array([50.0, 60]), np.array([np.nan, np.nan]))
+  runs = {
+    'fedavg': {'initial': split, 'finetuned': split},
+    'local_only': {'personal': split},
+  }
+  own, other = (str(panel.svg) for panel in draw(runs)[0])
+  for svg in (own, other):
+    assert '>FedAvg<' in svg and '>Local only<' in svg
+    assert svg.count('>before<') == 1 and svg.count('>after<') == 2
+  assert (own.count('no client'), other.count('no client')) == (0, 3)

@@ -20,22 +20,22 @@ def cosine(a, b):
   return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
 
 
-def test_three_rows_by_hand():
-  """cos 90 degrees, and twice cos 45 degrees; lengths do not matter."""
-  rows = jnp.array([[2.0, 0], [0, 5], [3, 3]])
+def test_the_rows_of_a_head():
+  """By hand, then U(0.45, 0.55) of the paper: m^2 / (m^2 + s^2) = 0.9967.
+
+  Rows are classes, the columns of the kernel: cos 90 degrees, and twice cos 45
+  degrees; lengths do not matter.
+  """
+
+  def cosine_of(rows):
+    kernel = jnp.array(rows, float).T
+    return similarity.head_row_cosine({'head': {'kernel': kernel}})
+
   want = (0 + 0.5**0.5 + 0.5**0.5) / 3
-  np.testing.assert_allclose(similarity.mean_pairwise_cosine(rows), want, 1e-6)
-  assert np.isnan(similarity.mean_pairwise_cosine(rows[:1]))
-
-
-def test_the_similar_head_of_the_paper():
-  """Rows of numbers from U(0.45, 0.55): m^2 / (m^2 + s^2) = 0.9967."""
-  kernel = jax.random.uniform(KEY(0), (1024, 100), minval=0.45, maxval=0.55)
-  got = similarity.head_row_cosine({'head': {'kernel': kernel}})
-  assert got == pytest.approx(0.9967, abs=1e-4)
-  # Rows are classes: the columns of the kernel.
-  kernel = jnp.array([[1.0, 0], [0, 1], [0, 1]])
-  assert similarity.head_row_cosine({'head': {'kernel': kernel}}) == 0
+  assert cosine_of([[2, 0], [0, 5], [3, 3]]) == pytest.approx(want)
+  assert np.isnan(cosine_of([[2, 0]]))
+  paper = jax.random.uniform(KEY(0), (100, 1024), minval=0.45, maxval=0.55)
+  assert cosine_of(paper) == pytest.approx(0.9967, abs=1e-4)
 
 
 def test_layers_are_their_kernels_in_order_of_depth():
@@ -86,6 +86,16 @@ def test_cosines_while_clients_finetune_pair_by_pair():
       want = np.mean([cosine(a, b) for a, b in combinations(rows, 2)])
       assert want < 0.9999
       assert values[epoch] == pytest.approx(want, abs=1e-5)
+
+
+def test_layers_go_from_light_to_dark_and_the_head_is_black():
+  ends = {'conv2': 0.98, 'conv10': 0.97, 'head': 0.7}
+  cosines = {layer: np.array([1, 0.99, end]) for layer, end in ends.items()}
+  (panel,), colours = similarity.plot_layers('run', cosines, 'r0')
+  assert [key.label for key in panel.keys] == list(cosines)
+  assert [key.value for key in panel.keys] == ['0.9800', '0.9700', '0.7000']
+  first, second, head = (sum(bytes.fromhex(c[1:])) for c in colours.values())
+  assert first > second > head == 0
 
 
 def test_clients_finetune_on_what_the_run_adapts_on(tiny_run):

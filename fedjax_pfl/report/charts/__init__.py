@@ -7,6 +7,5 @@ clients    accuracies and gains of every client
 rows       marks and intervals: named rows above one axis
 partition  examples by client and class
 sweeps     heat map, strip of dots
-scatter    points in classes
 picture    panels -> a matplotlib figure
 """
