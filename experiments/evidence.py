@@ -44,9 +44,8 @@ def main():
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import work as leaderboard
-  from fedjax_pfl.reproduction.queue.deadline import check_minutes
-  from fedjax_pfl.reproduction.queue.entries import load_queue
-  from fedjax_pfl.reproduction.queue.work import show_queue, work_through
+  from fedjax_pfl.reproduction.evidence import check_minutes, work_through
+  from fedjax_pfl.reproduction.queue import load_queue, show_queue
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
 

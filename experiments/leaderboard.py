@@ -38,7 +38,7 @@ def main():
   from configs.leaderboard import load_form
   from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import rows, work
-  from fedjax_pfl.reproduction.queue.deadline import check_minutes, deadline
+  from fedjax_pfl.reproduction.evidence import check_minutes, deadline
   from fedjax_pfl.training import startup
 
   check_minutes(MINUTES.value)

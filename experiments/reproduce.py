@@ -47,7 +47,6 @@ def main():
   from fedjax_pfl.reproduction.cell_filter import filter_cells
   from fedjax_pfl.reproduction.cells import Figure
   from fedjax_pfl.reproduction.jobs import reproduce_figure, reproduce_table
-  from fedjax_pfl.reproduction.merge import merge
   from fedjax_pfl.reproduction.results import Results, read_folder
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
@@ -63,7 +62,7 @@ def main():
     if DRY_RUN.value:
       results.add_folder(folder)
     else:
-      progress.log(f'{folder}: {merge(results, other)} new evaluations')
+      progress.log(f'{folder}: {results.merge(other)} new evaluations')
   wanted = (table, WHERE.value, range(SEEDS.value), results)
   if isinstance(table, Figure):
     reproduce_figure(*wanted, dry_run=DRY_RUN.value)

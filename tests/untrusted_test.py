@@ -19,10 +19,9 @@ from experiments import commandline
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import page
-from fedjax_pfl.reproduction.merge import merge
 from fedjax_pfl.reproduction.results import Results, read_folder
 from fedjax_pfl.reproduction.results_frame import load_results
-from fedjax_pfl.reproduction.summary import summary_rows, write_csv
+from fedjax_pfl.reproduction.summary import COLUMNS, summary_rows
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
@@ -198,14 +197,15 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
   )
   before = sorted(tmp_path.rglob('*'))
   results = Results(tmp_path / 'ours')
-  assert merge(results, read_folder(tmp_path / 'theirs')) == 1
+  assert results.merge(read_folder(tmp_path / 'theirs')) == 1
   frame = load_results(tmp_path / 'ours')
   assert {*frame.data} == {HOSTILE} and {*frame.hp} == {f'protocol={HOSTILE}'}
   assert len(frame) == 2 * finished_runs.K
   text = page.render([run])
   assert '<script>x' not in text and '&lt;script&gt;x' in text
   configs = {'digits:fedbabu': parse_config(finished_runs.make_settings())}
-  write_csv(tmp_path / 'ours' / 'rows.csv', summary_rows(results, configs))
+  rows = summary_rows(results, configs)
+  atomic_files.write_csv(tmp_path / 'ours' / 'rows.csv', COLUMNS, rows)
   with open(tmp_path / 'ours' / 'rows.csv', newline='') as stream:
     rows = list(csv.DictReader(stream))
   assert len(rows) == 2 and all(HOSTILE in row['setting'] for row in rows)

@@ -6,6 +6,7 @@ names begin with a dot and end in `.tmp`.
 """
 
 import contextlib
+import csv
 import hashlib
 import io
 import json
@@ -13,7 +14,7 @@ import math
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,18 @@ def write_bytes(path: pathlib.Path, content: bytes) -> None:
     temporary.unlink(missing_ok=True)
     raise
   sync_folder(path.parent)
+
+
+def write_csv(
+  path: pathlib.Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+  """Replace a CSV by these rows, with a header; its folder is made."""
+  stream = io.StringIO()
+  writer = csv.DictWriter(stream, columns, lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(rows)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  write_bytes(path, stream.getvalue().encode())
 
 
 def sync_folder(folder: pathlib.Path) -> None:

@@ -25,45 +25,35 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
   for pair in text.split(',') if text else ():
     name, equals, value = (part.strip() for part in pair.partition('='))
     if not (name and equals and value):
-      examples = (
-        'shards_per_client=10',
-        'shards_per_client=10,client_fraction=0.1',
-      )
+      examples = ['shards_per_client=10,client_fraction=0.1']
       cause = 'a typing error, or a comma too many'
       raise _refusal(text, 'fields and their values', examples, cause)
-    _check_name(name, cells)
+    known = values_of(cells)
+    if name not in known:
+      fields = [
+        f'{one}={" or ".join(map(str, own))}' for one, own in known.items()
+      ]
+      cause = 'a typing error, or the field of another table'
+      raise _refusal(name, 'a field of the cells of this table', fields, cause)
     matching = tuple(cell for cell in chosen if _matches(cell, name, value))
-    if not any(field(cell.published, name) is not None for cell in matching):
-      raise _refusal(
-        f'{name}={value}',
-        f'a value of {name} that such cells of the table have',
-        values_of(chosen, name),
-        'another table, or a condition that rules it out',
-      )
+    if name not in values_of(matching):
+      expected = f'a value of {name} that such cells of the table have'
+      values = values_of(chosen).get(name, [])
+      cause = 'another table, or a condition that rules it out'
+      raise _refusal(f'{name}={value}', expected, values, cause)
     chosen = matching
   return chosen
 
 
-def values_of(cells: Sequence[Cell], name: str) -> list[Any]:
-  """Return the values of a field, in the order of the table."""
-  values = (field(cell.published, name) for cell in cells)
-  return list(dict.fromkeys(v for v in values if v is not None))
-
-
-def _check_name(name: str, cells: Sequence[Cell]) -> None:
-  variants = (variant for cell in cells for variant in cell.published.variant)
-  values = {
-    known: values_of(cells, known)
-    for known in dict.fromkeys((*FIELDS, *variants))
-  }
-  if not values.get(name):
-    choices = [
-      f'{known}={" or ".join(map(str, own))}'
-      for known, own in values.items()
-      if own
-    ]
-    cause = 'a typing error, or the field of another table'
-    raise _refusal(name, 'a field of the cells of this table', choices, cause)
+def values_of(cells: Sequence[Cell]) -> dict[str, list[Any]]:
+  """Return the values of each field, in the order of the table."""
+  variants = (name for cell in cells for name in cell.published.variant)
+  found = {}
+  for name in dict.fromkeys((*FIELDS, *variants)):
+    values = dict.fromkeys(field(cell.published, name) for cell in cells)
+    if known := [one for one in values if one not in (None, '')]:
+      found[name] = known
+  return found
 
 
 def _refusal(

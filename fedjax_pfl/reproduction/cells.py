@@ -20,6 +20,7 @@ MEASURES = (
   'global_top5',
 )
 OF_CLASSES = ('own', 'other')
+OF_BEST_ROUND = ('best_round', 'best_finished')
 OF_SERVER = ('global', 'global_last10', 'global_top5')
 
 

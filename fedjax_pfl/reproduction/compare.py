@@ -16,7 +16,6 @@ The standard error e of a mean:
 """
 
 import math
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,7 +26,8 @@ from fedjax_pfl.evaluation.differences import MIN_SEEDS, Score
 from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.reproduction.cells import OF_SERVER, Cell, Published, Reading
 from fedjax_pfl.reproduction.plan import Evaluation, evaluation_of
-from fedjax_pfl.reproduction.results import Results, Row, StoredEvaluation
+from fedjax_pfl.reproduction.results import Results, Row
+from fedjax_pfl.reproduction.stored_runs import StoredEvaluation
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 
@@ -67,11 +67,6 @@ class Compared(NamedTuple):
   measured: tuple[Measured, ...] = ()  # by seed
   diverged: tuple[int, ...] = ()  # the seeds whose training diverged
 
-  @property
-  def kept(self) -> tuple[int, ...]:
-    """Return the seeds whose run directory is gone."""
-    return tuple(one.seed for one in self.measured if one.is_kept)
-
 
 def compare_all(
   cells: Sequence[Cell], results: Results, seeds: Sequence[int] = ()
@@ -80,23 +75,19 @@ def compare_all(
 
   Nothing but the folder of results is read: no images are needed.
   """
-  seeds = sorted({*seeds, *results.data})
-  return [_compare_seeds(cell, seeds, results) for cell in cells]
-
-
-def _compare_seeds(
-  cell: Cell, seeds: Sequence[int], results: Results
-) -> Compared:
-  measured, diverged = [], []
-  for seed in seeds:
-    evaluation = evaluation_of(cell, seed)
-    if one := measure(evaluation, cell.reading, results):
-      measured.append(one)
-    elif results.diverged(evaluation.training):
-      diverged.append(seed)
-  ours = over_seeds({one.seed: one.score for one in measured})
-  compared = compare(cell, ours)
-  return compared._replace(measured=tuple(measured), diverged=tuple(diverged))
+  seeds, found = sorted({*seeds, *results.data}), []
+  for cell in cells:
+    measured, diverged = [], []
+    for seed in seeds:
+      evaluation = evaluation_of(cell, seed)
+      if one := measure(evaluation, cell.reading, results):
+        measured.append(one)
+      elif results.diverged(evaluation.training):
+        diverged.append(seed)
+    ours = over_seeds({one.seed: one.score for one in measured})
+    runs = {'measured': tuple(measured), 'diverged': tuple(diverged)}
+    found.append(compare(cell, ours)._replace(**runs))
+  return found
 
 
 def compare(cell: Cell, ours: Ours | None) -> Compared:
@@ -119,21 +110,18 @@ def over_seeds(scores: Mapping[int, Score]) -> Ours | None:
   """
   if not scores:
     return None
-  means = [one.mean for one in scores.values()]
-  known = [one.std for one in scores.values() if one.std is not None]
-  std = float(np.mean(known)) if known else None
-  size = next(iter(scores.values())).size
-  errors = []
-  if len(means) > 1:
-    errors.append(np.std(means, ddof=1) / math.sqrt(len(means)))
-  if len(means) < MIN_SEEDS and size:
+  every, number = [*scores.values()], len(scores)
+  means, size = [one.mean for one in every], every[0].size
+  stds = [one.std for one in every if one.std is not None]
+  error = None
+  if number > 1 and (size or number >= MIN_SEEDS):
+    error = float(np.std(means, ddof=1) / math.sqrt(number))
+  if number < MIN_SEEDS and size:
     squares = (
-      one.mean * (100 - one.mean) if std is None else one.std**2
-      for one in scores.values()
+      one.std**2 if stds else one.mean * (100 - one.mean) for one in every
     )
-    errors.append(math.sqrt(sum(squares) / size) / len(means))
-  is_known = errors and (size or len(means) >= MIN_SEEDS)
-  error = float(max(errors)) if is_known else None
+    error = max(error or 0.0, math.sqrt(sum(squares) / size) / number)
+  std = float(np.mean(stds)) if stds else None
   return Ours(float(np.mean(means)), std, error, tuple(scores))
 
 
@@ -156,25 +144,24 @@ def measure(
 ) -> Measured | None:
   """Return our number of one seed; None if it was not run, or diverged."""
   key = results.key_of(evaluation.training)
-  run = results.paths.get(key)
-  reading = _chosen(reading, run)
-  if not key or reading is None:
-    return None
-  row = {}
-  if found := find(results, key, evaluation.key, reading):
-    score, data = score_of(found, reading), found.run.data
+  family, is_best, _ = reading.view.partition(BEST)
+  if is_best:  # of a family of views, that of its best one
+    run = results.paths.get(key)
+    found = run_dir.load_result(run).get(BEST_VIEW, {}) if run else {}
+    if family not in found:
+      return None
+    reading = reading._replace(view=found[family]['together']['view'])
+  row, any_row = {}, results.row_of.get(key, {})
+  if one := find(results, key, evaluation.key, reading):
+    score, data = score_of(one, reading), one.run.data
   elif row := _row(results, key, evaluation, reading):
-    score, data = score_of_row(row), row['data']
+    std, size = row['std'], int(row['num_clients'] or 0)
+    own = (float(std), size) if std else ()
+    score, data = Score(1, float(row['mean']), *own), row['data']
   else:
     return None
-  return Measured(
-    evaluation.training.settings.seed,
-    score._replace(data=data),
-    reading.view,
-    key,
-    bool(row),
-    results.row_of.get(key, {}),
-  )
+  seed, score = evaluation.training.settings.seed, score._replace(data=data)
+  return Measured(seed, score, reading.view, key, bool(row), any_row)
 
 
 def find(
@@ -192,9 +179,9 @@ def score_of(one: StoredEvaluation, reading: Reading) -> Score:
   if reading.measure not in OF_SERVER:
     clients = one.clients
     given = clients.scores[reading.stored_name], clients.train_count
-    summary = summarise(*given)
-    size = summary['num_clients']
-    return Score(1, summary['mean'], summary['std'], size, accuracies(*given))
+    numbers = summarise(*given)
+    mean, std, size = (numbers[x] for x in ('mean', 'std', 'num_clients'))
+    return Score(1, mean, std, size, accuracies(*given))
   numbers = one.result.get('global')
   if not numbers:
     raise bad_input(
@@ -210,12 +197,6 @@ def score_of(one: StoredEvaluation, reading: Reading) -> Score:
   return Score(1, mean, None, numbers.get('count', 0))
 
 
-def score_of_row(row: Row) -> Score:
-  """Return our number as a row of summary.csv has it."""
-  mean, std, size = float(row['mean']), row['std'], row['num_clients']
-  return Score(1, mean, float(std), int(size or 0)) if std else Score(1, mean)
-
-
 def _row(
   results: Results, key: str, evaluation: Evaluation, reading: Reading
 ) -> Row | None:
@@ -226,14 +207,3 @@ def _row(
     view = 'global' if reading.measure == 'global' else ''
   row = results.rows.get((keys.row_key(key, evaluation.key, own), view))
   return row if row and row['mean'] else None
-
-
-def _chosen(reading: Reading, run: pathlib.Path | None) -> Reading | None:
-  """Return the reading; of a family of views, that of its best one."""
-  family, is_best, _ = reading.view.partition(BEST)
-  if not is_best:
-    return reading
-  if run is None:
-    return None
-  best = run_dir.load_result(run).get(BEST_VIEW, {}).get(family)
-  return reading._replace(view=best['together']['view']) if best else None

@@ -21,8 +21,8 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.metrics import ClassScores
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.reproduction.cells import OF_CLASSES, Reading
-from fedjax_pfl.reproduction.results import EVALUATIONS
+from fedjax_pfl.reproduction.cells import OF_BEST_ROUND, OF_CLASSES, Reading
+from fedjax_pfl.reproduction.stored_runs import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.settings import RESUMABLE, to_config
 from fedjax_pfl.training.best_rounds import TestBest, evaluate_finished
@@ -49,12 +49,9 @@ def evaluate_again(
   scores = scores_of(experiment, workdir, readings, log)
   path, settings = workdir / EVALUATIONS / key, experiment.settings
   path.mkdir(parents=True, exist_ok=True)
+  given = {'data': experiment.data_id, 'resumable': RESUMABLE}
   run = run_dir.open_run(
-    path,
-    to_config(settings),
-    data=experiment.data_id,
-    log=lambda text: None,
-    resumable=RESUMABLE,
+    path, to_config(settings), log=lambda text: None, **given
   )
   if run.status() == 'finished':
     scores = {**run_dir.load_clients(path).scores, **scores}
@@ -81,9 +78,9 @@ def scores_of(
   """Return {stored name: scores [K]} of the last models of the run."""
   server, clients = load_states(experiment, workdir, log)
   key = random_streams(experiment.settings.seed)['evaluation']
+  evaluator = Evaluator(experiment, key)
   last, scores = len(experiment.stages) - 1, {}
   if views := _views(readings, 'accuracy'):
-    evaluator = Evaluator(experiment, key)
     scores |= evaluator.clients(last, (server, clients), views)
   if views := _views(readings, *OF_CLASSES):
     number = experiment.settings.data.num_seen_clients
@@ -91,32 +88,30 @@ def scores_of(
       by_class, owned = score_by_class(
         experiment, server, clients, views, key, bar.update
       )
-    scores |= split_scores(by_class, owned)
-  if _views(readings, 'best_round', 'best_finished'):
+    scores |= _split(by_class, owned)
+  if _views(readings, *OF_BEST_ROUND):
     best = _test_best(experiment, workdir, log)
     count = np.asarray(experiment.eval_data[1].count)
     for view in _views(readings, 'best_round'):
       correct = np.maximum(best[view].each.correct, 0)
-      scores[Reading(view, 'best_round').stored_name] = Scores(correct, count)
-  if views := _views(readings, 'best_finished'):
-    finished = evaluate_finished(Evaluator(experiment, key), best)
-    for view in views:
-      scores[Reading(view, 'best_finished').stored_name] = finished[view]
+      scores[f'{view}:best_round'] = Scores(correct, count)
+    if views := _views(readings, 'best_finished'):
+      finished = evaluate_finished(evaluator, best)
+      scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores
 
 
-def split_scores(
+def _split(
   by_class: Mapping[str, ClassScores], owned: np.ndarray
 ) -> dict[str, Scores]:
   """Return the scores on own and on other classes, [K] of [K, Y]."""
-  chosen = dict(zip(OF_CLASSES, (owned, ~owned), strict=True))
   return {
-    Reading(view, measure).stored_name: Scores(
+    f'{view}:{measure}': Scores(
       np.sum(np.where(mask, score.correct, 0), -1),
       np.sum(np.where(mask, score.count, 0), -1),
     )
     for view, score in by_class.items()
-    for measure, mask in chosen.items()
+    for measure, mask in zip(OF_CLASSES, (owned, ~owned), strict=True)
   }
 
 

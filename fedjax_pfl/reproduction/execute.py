@@ -18,7 +18,7 @@ from fedjax_pfl.reproduction.plan import (
   group_seeds,
 )
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.runs import identity, run_dir
+from fedjax_pfl.runs import checkpoint, identity, run_dir
 from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.build import Experiment, build_experiment
@@ -62,6 +62,13 @@ def is_trained(training: Training, results: Results) -> bool:
   """Return whether a run of the training is finished."""
   path = results.path_of(training)
   return path is not None and run_dir.is_finished(path)
+
+
+def saved_round(training: Training, results: Results) -> int:
+  """Return the round of the last checkpoint of a training; 0 without one."""
+  path = results.path_of(training)
+  steps = checkpoint.steps(path / 'checkpoints') if path else []
+  return max(steps, default=0)
 
 
 def train_missing(

@@ -1,10 +1,10 @@
 """Forecast the time and the memory of a run on this machine.
 
-The round is compiled and timed: on no example, on one batch of as many clients
-as run side by side, and, where that takes seconds, on all their batches. With r
-rounds, C clients a round, c of them side by side:
+The round is compiled and timed: on no example, and on one batch of as many
+clients as run side by side. With r rounds, C clients a round, c of them side by
+side, and b batches a client:
 
-  seconds = 2 compile + r (t_0 + C/c (t_full - t_0)) + evaluation
+  seconds = 2 compile + r (t_0 + b C/c (t_batch - t_0)) + evaluation
 
 Evaluation is estimated: its programs take as long to compile as the round, and
 a test image takes a third of the gradient of a training image. The load of
@@ -45,7 +45,6 @@ from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.memory_estimate import program_bytes
 from fedjax_pfl.training.state import random_streams
 
-FULL_CLIENT_BELOW = 20.0  # seconds: what a dry run may spend on one client
 REPEATS = 3  # the fastest counts: other processes only slow it down
 # Training and test images of the sets that tables name.
 DEFAULT_SIZE = (50_000, 10_000)
@@ -160,27 +159,23 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
   program = jax.jit(round_fn).lower(*state, cohort, data, key).compile()
   compiled = time.perf_counter() - began
 
-  def run(examples, repeats=REPEATS):
+  def run(examples):
     """Return the seconds of the fastest call, and the steps of a client."""
     count = np.zeros(data.count.shape, np.int32)
     count[:side_by_side] = examples
     fewer, times = data._replace(count=jnp.asarray(count)), []
-    for _ in range(repeats):
+    for _ in range(REPEATS):
       began = time.perf_counter()
       *_, metrics = jax.block_until_ready(program(*state, cohort, fewer, key))
       times.append(time.perf_counter() - began)
     return min(times), float(np.max(metrics['num_steps']))
 
   batch, count = settings.training.batch_size, np.asarray(data.count)
-  typical = int(np.median(count[count > 0])) if count.any() else 0
   nothing, _ = run(0)
-  first, steps = run(min(batch, typical))
+  first, steps = run(min(batch, count.max()))
   step = (first - nothing) / max(steps, 1)
-  work = (first - nothing) * _batches(typical, batch)
-  if work < FULL_CLIENT_BELOW:
-    work = run(typical, repeats=1)[0] - nothing
-  others = float((_batches(count, batch) / _batches(typical, batch)).mean())
-  seconds = stage.rounds * (nothing + size / side_by_side * work * others)
+  work = (first - nothing) * float(_batches(count, batch).mean())
+  seconds = stage.rounds * (nothing + size / side_by_side * work)
   every = cadence(settings, experiment.rounds).evaluate
   views = len(settings.evaluation.eval_views)
   tests = stage.rounds // every * views * _test_batches(experiment)

@@ -1,4 +1,4 @@
-"""The published numbers, and their footnotes.
+"""The published numbers, their footnotes, and those of a run.
 
 `published.csv` holds every printed cell, `published.md` its source and how the
 file was checked, `footnotes.toml` the doubts about some.
@@ -8,13 +8,35 @@ import csv
 import functools
 import pathlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fedjax_pfl.reproduction.cells import Published, field
+from fedjax_pfl.reproduction.cells import OF_SERVER, Cell, Published, field
+from fedjax_pfl.reproduction.plan import evaluation_of
+from fedjax_pfl.reproduction.stored_runs import settings_in
+from fedjax_pfl.settings import parse_config, replace, to_config
+from fedjax_pfl.training import keys
 
 FILE = pathlib.Path(__file__).with_name('published.csv')
 FOOTNOTES = FILE.with_name('footnotes.toml')
+NUMBERS = {
+  'num_clients': int,
+  'shards_per_client': int,
+  'client_fraction': float,
+  'local_epochs': int,
+  'mean': float,
+  'std': float,
+}
+PAPERS = {
+  'fedbabu': 'FedBABU',
+  'fedconcat': 'FedConcat',
+  'superfed': 'SuPerFed',
+}
+# How often a run is evaluated on the way changes no printed number.
+ON_THE_WAY = ('eval_every', 'eval_views', 'eval_global_model')
+
+# (mean, std, table, footnotes)
+PublishedNumber = tuple[float, float | None, str, tuple[str, ...]]
 
 
 class Footnote(NamedTuple):
@@ -28,7 +50,17 @@ class Footnote(NamedTuple):
 def load() -> tuple[Published, ...]:
   """Return every printed cell in the order of the file."""
   with open(FILE, newline='') as stream:
-    return tuple(_published(row) for row in csv.DictReader(stream))
+    return tuple(map(_published, csv.DictReader(stream)))
+
+
+def _published(row: dict[str, str]) -> Published:
+  numbers = {
+    name: kind(row[name]) if row[name] else None
+    for name, kind in NUMBERS.items()
+  }
+  pairs = row['variant'].split(';') if row['variant'] else ()
+  variant = dict(pair.split('=', 1) for pair in pairs)
+  return Published(**{**row, **numbers, 'variant': variant})
 
 
 @functools.cache
@@ -40,38 +72,54 @@ def load_footnotes() -> tuple[tuple[Footnote, ...], ...]:
   )
 
 
-def footnote(published: Published) -> str:
-  """Return the footnote of a published number, or ''."""
-  return ' '.join(footnotes_of(published))
-
-
 def footnotes_of(published: Published) -> tuple[str, ...]:
   """Return the footnotes: of each group, the first that applies."""
   found = []
   for group in load_footnotes():
-    texts = (note.text for note in group if _applies(note, published))
+    texts = (
+      note.text
+      for note in group
+      if all(field(published, name) in own for name, own in note.where.items())
+    )
     found.append(next(texts, ''))
   return tuple(filter(None, found))
 
 
-def _published(row: dict[str, str]) -> Published:
-  numbers = {
-    name: kind(row[name]) if row[name] else None
-    for name, kind in (
-      ('num_clients', int),
-      ('shards_per_client', int),
-      ('client_fraction', float),
-      ('local_epochs', int),
-      ('std', float),
+def footnote(published: Published) -> str:
+  """Return the footnotes of a published number as a text, or ''."""
+  return ' '.join(footnotes_of(published))
+
+
+def published_for_run(
+  stored: Mapping[str, Any], rounds: int, cells: Iterable[Cell]
+) -> dict[str, PublishedNumber]:
+  """Return {view: published number} for a run with this config.json.
+
+  Of the cells of all tables, those of its training count: same settings but
+  for the seed, and evaluated in the same way. A run that starts from another,
+  was stopped, or may have had synthetic images has none.
+  """
+  settings = settings_in(stored)
+  is_whole = rounds == settings.num_rounds
+  if settings.init_from or settings.system.quick or not is_whole:
+    return {}
+  config = to_config(replace(settings, seed=0))
+  training = keys.training_key(parse_config(config), '')
+  own = training, keys.evaluation_key(settings)
+  same = {name: config[name] for name in ('algorithm', 'dataset', 'model')}
+  on_the_way = {name: config[name] for name in ON_THE_WAY}
+  found: dict[str, PublishedNumber] = {}
+  for cell in cells:
+    view, printed = cell.reading.stored_name, cell.published
+    if cell.init_from or cell.reading.measure in OF_SERVER or view in found:
+      continue
+    if not same.items() <= cell.settings.items():  # a quick look
+      continue
+    one = evaluation_of(
+      cell._replace(settings={**cell.settings, **on_the_way}), 0
     )
-  }
-  pairs = row['variant'].split(';') if row['variant'] else ()
-  variant = dict(pair.split('=', 1) for pair in pairs)
-  mean = float(row['mean'])
-  return Published(**{**row, **numbers, 'variant': variant, 'mean': mean})
-
-
-def _applies(note: Footnote, published: Published) -> bool:
-  return all(
-    field(published, name) in values for name, values in note.where.items()
-  )
+    if (one.training.identity, one.key) == own:
+      table = f'{PAPERS[printed.paper]}, Table {printed.table}'
+      notes = footnotes_of(printed)
+      found[view] = printed.mean, printed.std, table, notes
+  return found

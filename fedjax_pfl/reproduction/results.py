@@ -1,4 +1,4 @@
-"""The runs in a folder of results: read from their directories, found by keys.
+"""The runs in a folder of results, found by the keys of their trainings.
 
 >>> results = Results('results')
 >>> key = results.key_of(training)
@@ -10,64 +10,30 @@ that is added, continued or removed is seen when it is read again. Numbers of
 which only the row in summary.csv is left are added as `rows`.
 """
 
-import functools
 import itertools
 import os
 import pathlib
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.reproduction import merge
 from fedjax_pfl.reproduction.plan import Training
-from fedjax_pfl.runs import identity, run_dir
-from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.reproduction.stored_runs import (
+  StoredEvaluation,
+  StoredRun,
+  check_agree,
+  data_of,
+  evaluations_of,
+  find_runs,
+  settings_in,
+)
+from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.warm_start import model_digest
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
-EVALUATIONS = 'evaluations'  # the folder of later evaluations in a run
+NOT_COPIED = ('checkpoints', 'tb', lock.NAME)
 Row = Mapping[str, str]  # of summary.csv
-
-
-class StoredRun(NamedTuple):
-  """A finished training, as its directory has it."""
-
-  path: pathlib.Path
-  key: str  # of the training
-  setting: str  # the key without the data
-  start: str  # key of the training that it started from, or ''
-  settings: Settings
-  stored: dict[str, Any]  # config.json
-  result: dict[str, Any]  # result.json
-
-  @property
-  def data(self) -> str:
-    """Return the fingerprint of the data, without that of an initial model."""
-    return self.stored['data'].partition('+')[0]
-
-
-class StoredEvaluation(NamedTuple):
-  """An evaluation of the last models of a run: its own, or a later one."""
-
-  run: StoredRun
-  path: pathlib.Path  # the run directory, or a folder in it
-  key: str  # of the evaluation
-  settings: Settings
-  stored: dict[str, Any]
-  result: dict[str, Any]
-
-  @property
-  def clients(self) -> Clients:
-    file = self.path / run_dir.CLIENTS
-    return _load_clients(self.path, file.stat().st_mtime_ns)
-
-  @property
-  def origin(self) -> str:
-    """Return which run gave the numbers, and where, for a message."""
-    commit = (self.stored.get('commit') or 'unknown')[:12]
-    return f'{self.path} (commit {commit}, {machine_of(self.stored)})'
 
 
 class Results:
@@ -111,8 +77,7 @@ class Results:
     setting = keys.training_key(settings, '', start)
     is_finished = run_dir.is_finished(path)
     if not settings.system.quick:  # else its images may be synthetic
-      data = self.data.setdefault(settings.seed, set())
-      data.add(stored['data'].partition('+')[0])
+      self.data.setdefault(settings.seed, set()).add(data_of(stored))
       if is_finished or setting not in self._keys:
         self._keys[setting] = key
     if not is_finished:
@@ -123,8 +88,8 @@ class Results:
     result = run_dir.load_result(path)
     run = StoredRun(path, key, setting, start, settings, stored, result)
     read = list(evaluations_of(run))
-    for new, old in itertools.product(read, list(self.evaluations())):
-      merge.check_agree(old, new)
+    for old, new in itertools.product(self.evaluations(), read):
+      check_agree(old, new)
     self._read[path] = read
     if result['rounds']:  # else its model is that of another run
       self._models[model_digest(path)] = key
@@ -135,11 +100,9 @@ class Results:
     for row in rows:
       self.rows.setdefault((row['key'], row['view']), row)
       self.row_of[row['key'].partition('_')[0]] = row
-      seed = int(row['seed'])
       if ' quick=True' not in row['setting']:
-        self.data.setdefault(seed, set()).add(row['data'])
-        if not row['run']:
-          self._kept.setdefault(seed, set()).add(row['data'])
+        for data in (self.data, *[self._kept] * (not row['run'])):
+          data.setdefault(int(row['seed']), set()).add(row['data'])
 
   def evaluations(self) -> Iterator[StoredEvaluation]:
     """Yield every evaluation; of one that two directories have, the first."""
@@ -168,11 +131,10 @@ class Results:
       data, start = self.data.get(seed, ()), self.key_of(first)
       others = (keys.training_key(first.settings, one) for one in data)
       starts = [start] if start else [*others]
-    for start in starts:
-      for one in data:
-        key = keys.training_key(training.settings, one, start)
-        if key in self.paths or key in self.row_of:
-          return key
+    for start, one in itertools.product(starts, data):
+      key = keys.training_key(training.settings, one, start)
+      if key in self.paths or key in self.row_of:
+        return key
     return ''
 
   def path_of(self, training: Training) -> pathlib.Path | None:
@@ -183,6 +145,24 @@ class Results:
     """Return the sentence of a training, or of its start, that diverged; ''."""
     paths = filter(None, map(self.path_of, training.chain))
     return next(filter(None, map(divergence.sentence_of, paths)), '')
+
+  def merge(self, others: 'Results') -> int:
+    """Copy the runs of others that are lacking; return how many evaluations.
+
+    All are compared before the first is copied.
+    """
+    for old, new in itertools.product(self.evaluations(), others.evaluations()):
+      check_agree(old, new)
+    lacking = [
+      one.run.path
+      for one in others.evaluations()
+      if not all(
+        self.find(one.run.key, one.key, view) for view in one.clients.scores
+      )
+    ]
+    for run in dict.fromkeys(lacking):
+      self.add_run(_copy(run, self.runs))
+    return len(lacking)
 
 
 def read_folder(folder: str | os.PathLike, flag: str = 'results') -> Results:
@@ -202,57 +182,25 @@ def read_folder(folder: str | os.PathLike, flag: str = 'results') -> Results:
   return results
 
 
-def find_runs(folder: str | os.PathLike) -> list[pathlib.Path]:
-  """Return the run directories in a folder; those with init_from come last.
+def _copy(run: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+  """Return the copy of a run directory, by a name that is free.
 
-  The folder may be a run itself. What begins with a dot is passed over: a copy
-  that was not finished.
+  Until it is finished, its name begins with a dot. Checkpoints are left out,
+  and links, which may lead anywhere.
   """
-  found = []
-  for parent, folders, names in os.walk(folder):
-    folders[:] = [name for name in folders if not name.startswith('.')]
-    if identity.CONFIG in names:
-      folders.clear()
-      found.append(pathlib.Path(parent))
-  begun = {path: '+' in keys.load_config(path)['data'] for path in found}
-  return sorted(found, key=lambda path: (begun[path], path))
 
+  def left_out(parent, names):
+    return {
+      name
+      for name in names
+      if name in NOT_COPIED or os.path.islink(os.path.join(parent, name))
+    }
 
-def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
-  """Yield the evaluations of a finished run: its own comes first."""
-  run_dir.check_clients(run.path)
-  own = keys.evaluation_key(run.settings)
-  yield StoredEvaluation(
-    run, run.path, own, run.settings, run.stored, run.result
-  )
-  for folder in sorted((run.path / EVALUATIONS).glob('*')):
-    if folder.is_dir() and run_dir.is_finished(folder):
-      run_dir.check_clients(folder)
-      stored, result = keys.load_config(folder), run_dir.load_result(folder)
-      settings = settings_in(stored)
-      key = keys.evaluation_key(settings)
-      yield StoredEvaluation(run, folder, key, settings, stored, result)
-
-
-def settings_in(stored: dict[str, Any]) -> Settings:
-  """Return the settings of a run; hyperparameters by the order of their names.
-
-  `stored` is config.json, in which they have any order.
-  """
-  hp = sorted((stored['config'].get('hp') or {}).items())
-  return parse_config({**stored['config'], 'hp': dict(hp)})
-
-
-def machine_of(stored: dict[str, Any]) -> str:
-  """Return 'Intel(R) Xeon(R) CPU @ 2.80GHz, 2 cores', or the accelerators."""
-  devices = ', '.join(stored.get('devices') or ())
-  processor = stored.get('processor') or ''
-  if devices.endswith('cpu cpu'):
-    return processor or 'CPU'  # older runs lack its name
-  return '; '.join(filter(None, (devices, processor)))
-
-
-@functools.lru_cache(maxsize=256)
-def _load_clients(folder: pathlib.Path, changed: int) -> Clients:
-  """Return clients.npz; `changed` is the time of its last change."""
-  return run_dir.load_clients(folder)
+  folder.mkdir(parents=True, exist_ok=True)
+  names = (f'{run.name}-{number}' for number in itertools.count(2))
+  paths = (folder / name for name in itertools.chain([run.name], names))
+  path = next(one for one in paths if not one.exists())
+  made = folder / f'.{path.name}.tmp'
+  shutil.rmtree(made, ignore_errors=True)
+  shutil.copytree(run, made, ignore=left_out)
+  return made.rename(path)

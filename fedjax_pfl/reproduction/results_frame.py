@@ -7,7 +7,8 @@ import numpy as np
 
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
-from fedjax_pfl.reproduction.results import StoredEvaluation, read_folder
+from fedjax_pfl.reproduction.results import read_folder
+from fedjax_pfl.reproduction.stored_runs import StoredEvaluation
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 
@@ -74,11 +75,11 @@ def load_results(
         numbers = _summary(one.result['views'].get(view, {})) | costs
       rows.append({**setting, 'view': view, **numbers, **origin})
   frame = pandas.DataFrame(rows)
+  if per_client:
+    frame = frame.explode([*numbers], ignore_index=True)
+  frame = frame.astype(dict.fromkeys(numbers, float))  # None would be objects
   if not per_client:
-    columns = dict.fromkeys(numbers, float)
-    return frame.astype(columns)  # of None, objects would be made
-  frame = frame.explode([*numbers], ignore_index=True)
-  frame = frame.astype(dict.fromkeys(numbers, float))
+    return frame
   whole = ['client', 'train_count', 'test_count']
   if not (frame.correct % 1).any():  # means of batches are fractions
     whole.append('correct')
@@ -116,18 +117,18 @@ def _clients(
 ) -> dict[str, np.ndarray]:
   """Return the scores of every client, [K] each."""
   accuracy = accuracies(scores, train_count)
-  found = {
+  others, unknown = other_measures(scores), np.full(len(accuracy), np.nan)
+  return {
     'client': ids,
     'train_count': train_count,
     'test_count': scores.count,
     'correct': scores.correct,
     'accuracy': accuracy,
-    **dict.fromkeys(MEASURES, np.full(len(accuracy), np.nan)),
+    **{
+      name: np.where(np.isnan(accuracy), np.nan, others.get(name, unknown))
+      for name in MEASURES
+    },
   }
-  others = other_measures(scores)
-  for name in others.keys() & {*MEASURES}:
-    found[name] = np.where(np.isnan(accuracy), np.nan, others[name])
-  return found
 
 
 def _costs(one: StoredEvaluation) -> dict[str, float | None]:

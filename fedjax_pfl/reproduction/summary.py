@@ -13,24 +13,17 @@ the runs, so they are the same however often they are written.
 """
 
 import csv
-import io
 import os
 import pathlib
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.reproduction.cells import Table
-from fedjax_pfl.reproduction.compare import compare_all
-from fedjax_pfl.reproduction.comparison_table import write_files
-from fedjax_pfl.reproduction.results import (
-  Results,
-  StoredEvaluation,
-  machine_of,
-)
+from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.stored_runs import StoredEvaluation, machine_of
 from fedjax_pfl.settings import FIELDS, Settings, changing, replace
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.training import keys
@@ -56,15 +49,8 @@ Log = Callable[[str], None]
 def write_summary(results: Results, configs: Configs, log: Log) -> None:
   """Write summary.csv again; its rows are those of the results from now on."""
   read_rows(results, configs, log)
-  write_csv(results.folder / SUMMARY, results.rows.values())
-
-
-def write_table(
-  table: Table, results: Results, seeds: Sequence[int] = ()
-) -> pathlib.Path:
-  """Write a table as .csv and .md; return the path of the latter."""
-  compared = compare_all(table.cells, results, seeds)
-  return write_files(table, compared, results.folder)
+  path = results.folder / SUMMARY
+  atomic_files.write_csv(path, COLUMNS, results.rows.values())
 
 
 def read_rows(results: Results, configs: Configs, log: Log) -> None:
@@ -82,7 +68,7 @@ def read_rows(results: Results, configs: Configs, log: Log) -> None:
         f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
         f'{row["mean"]} in the summary is now {new["mean"]}.'
       )
-  results.set_rows(_in_order(rows.values()))
+  results.set_rows(sorted(rows.values(), key=_place))
 
 
 def summary_rows(results: Results, configs: Configs) -> list[Row]:
@@ -98,14 +84,11 @@ def summary_rows(results: Results, configs: Configs) -> list[Row]:
   for one in results.evaluations():
     for row in _rows_of(one, flat):
       rows.setdefault((row['key'], row['view']), row)
-  return _in_order(rows.values())
+  return sorted(rows.values(), key=_place)
 
 
-def _in_order(rows: Iterable[Row]) -> list[Row]:
-  return sorted(
-    rows,
-    key=lambda row: (row['setting'], int(row['seed']), row['view'], row['key']),
-  )
+def _place(row: Row) -> tuple:
+  return row['setting'], int(row['seed']), row['view'], row['key']
 
 
 def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
@@ -132,22 +115,24 @@ def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
     'key': key,
     'run': run.path.name,
   }
-  views = dict(one.result['views'])
+  views, rows = dict(one.result['views']), []
   if 'global' in one.result:
     views['global'] = {'mean': one.result['global']['accuracy']}
-  return [
-    shared
-    | {
-      'view': view,
-      'command': command(_with(view, settings), configs, f'runs/{key}'),
-      'num_clients': str(summary.get('num_clients', '')),
-    }
-    | {
+  for view, summary in views.items():
+    numbers = {
       name: '' if summary.get(name) is None else format_number(summary[name])
       for name in ('mean', 'std', 'worst_decile')
     }
-    for view, summary in views.items()
-  ]
+    # A view that was evaluated after the run. 'personal:best_round' is a choice
+    # among rounds of a view, 'global' the server's model.
+    short, known = view.partition(':')[0], settings.evaluation.views
+    evaluated = settings
+    if short not in (*known, 'global'):
+      evaluated = replace(settings, views=(*known, short))
+    numbers['command'] = command(evaluated, configs, f'runs/{key}')
+    numbers['num_clients'] = str(summary.get('num_clients', ''))
+    rows.append({**shared, 'view': view, **numbers})
+  return rows
 
 
 def nearest(settings: Settings, configs: Flat) -> tuple[str, dict[str, Any]]:
@@ -186,17 +171,27 @@ def command(settings: Settings, configs: Flat, workdir: str) -> str:
   return shlex.join(['python', 'experiments/main.py', *words])
 
 
+def _text(value: Any) -> str:
+  """Return a setting as it is written on a command line."""
+  if isinstance(value, list | tuple):
+    return ','.join(map(str, value)) if value else '()'
+  return str(value)
+
+
 def read_csv(path: str | os.PathLike) -> list[Row]:
   """Return the rows of summary.csv; none without the file."""
   path = pathlib.Path(path)
   if not path.is_file():
     return []
   try:
-    text = path.read_bytes().decode()
-    first, *rows = csv.reader(io.StringIO(text, newline=''))
+    first, *lines = csv.reader(path.read_bytes().decode().splitlines())
     if tuple(first) != COLUMNS:
       raise ValueError(f'the columns {", ".join(first)}')
-    return [_checked(values) for values in rows]
+    rows = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+    for row in rows:
+      int(row['seed'])
+      for name in NUMBERS:
+        float(row[name] or 0)
   except (ValueError, csv.Error) as error:
     raise bad_input(
       'results',
@@ -208,41 +203,4 @@ def read_csv(path: str | os.PathLike) -> list[Row]:
       ],
       cause='a folder of results of another version, or a file edited by hand',
     ) from error
-
-
-def write_csv(path: str | os.PathLike, rows: Iterable[Row]) -> None:
-  """Replace a CSV file by these rows, with a header."""
-  text = io.StringIO()
-  writer = csv.DictWriter(text, COLUMNS, lineterminator='\n')
-  writer.writeheader()
-  writer.writerows(rows)
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  atomic_files.write_bytes(path, text.getvalue().encode())
-
-
-def _checked(values: list[str]) -> Row:
-  row = dict(zip(COLUMNS, values, strict=True))
-  int(row['seed'])
-  for name in NUMBERS:
-    float(row[name] or 0)
-  return row
-
-
-def _with(view: str, settings: Settings) -> Settings:
-  """Return the settings; with a view that was evaluated after the run.
-
-  'personal:best_round' is a choice among rounds of a view, 'global' the
-  server's model.
-  """
-  name, views = view.partition(':')[0], settings.evaluation.views
-  if name in views or name == 'global':
-    return settings
-  return replace(settings, views=(*views, name))
-
-
-def _text(value: Any) -> str:
-  """Return a setting as it is written on a command line."""
-  if isinstance(value, list | tuple):
-    return ','.join(map(str, value)) if value else '()'
-  return str(value)
+  return rows

@@ -15,16 +15,6 @@ from fedjax_pfl.reproduction.cells import Cell, Figure, Table
 
 LoadTable = Callable[[str], Table | Figure]
 Made = TypeVar('Made')
-TEXT = 'a text'
-# What is expected of fields that are texts; TEXT of those that are not here.
-EXPECTED = {
-  'claim': 'the name of a claim',
-  'table': "a table, such as 'fedbabu/13'",
-  'where': "fields and values, such as 'shards_per_client=5'",
-  'note': 'a sentence',
-  'above': "the higher cell, such as 'algorithm=fedbabu'",
-  'below': "the lower cell, such as 'algorithm=fedavg'",
-}
 
 
 def is_text(value: Any) -> bool:
@@ -42,11 +32,11 @@ def _is_time(value: Any) -> bool:
   return type(value) in (int, float) and 0 <= value < math.inf
 
 
-# Fields of other kinds: whether a value is one, and what is expected.
+# Fields that are no texts: whether a value is one, and what is expected.
 OTHERS = {
   'seeds': (_are_seeds, 'seeds, such as [0, 1, 2]'),
   'minutes': (_is_time, 'a number of minutes, from 0 on'),
-  'comparisons': (lambda value: True, 'one or more [[claims.comparisons]]'),
+  'comparisons': (bool, 'one or more [[claims.comparisons]]'),
 }
 
 
@@ -87,8 +77,7 @@ def check_fields(
   for name in given.keys() - {*names}:
     raise wrong('field', name, 'a field of an entry', names)
   for name in names:
-    text = is_text, EXPECTED.get(name, TEXT)
-    is_valid, expected = OTHERS.get(name, text)
+    is_valid, expected = OTHERS.get(name, (is_text, 'a text'))
     if name in given and not is_valid(given[name]):
       raise wrong(name, given[name], expected)
     if name not in given and name in required:

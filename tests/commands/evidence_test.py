@@ -27,7 +27,7 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   shown = run('evidence', '--dry-run', *flags, **place)
   assert shown.returncode == 0, shown.stderr
   assert re.search(r'0 of (\d+) done, \1 blocked', shown.stdout)
-  assert re.search(r'a +Ditto +s=5 f=0.1 tau=10 +fedbabu/13', shown.stdout)
+  assert re.search(r'a +fedbabu/13 +algorithm=ditto,shards', shown.stdout)
   assert not results.exists()
   refused = run('evidence', '--minutes=1', *flags, **place)
   assert 'experiments/prepare.py cifar10' in refusal(refused)
@@ -73,10 +73,10 @@ SEEN = """
 import os, sys
 import commandline, evidence, priority
 assert 'jax' not in sys.modules
-from fedjax_pfl.reproduction.queue import work
+from fedjax_pfl.reproduction import queue
 import jax
 
-work.show_queue = lambda *given: print(
+queue.show_queue = lambda *given: print(
   jax.devices(), os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE
 )
 commandline.run(evidence.main)

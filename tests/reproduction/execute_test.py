@@ -10,18 +10,12 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction import execute as module
 from fedjax_pfl.reproduction import forecast
-from fedjax_pfl.reproduction.cells import Cell, Figure, Reading, Table
+from fedjax_pfl.reproduction.cells import Figure, Reading, Table
 from fedjax_pfl.reproduction.compare import compare_all
-from fedjax_pfl.reproduction.comparison_table import as_text, write_files
-from fedjax_pfl.reproduction.dry_run import list_cells
-from fedjax_pfl.reproduction.jobs import reproduce_figure
-from fedjax_pfl.reproduction.merge import merge
-from fedjax_pfl.reproduction.plan import (
-  distinct_trainings,
-  group_seeds,
-  plan,
-)
+from fedjax_pfl.reproduction.jobs import reproduce_figure, reproduce_table
+from fedjax_pfl.reproduction.plan import distinct_trainings, group_seeds, plan
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.tables import as_text, write_table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import loop
 from fedjax_pfl.training.divergence import Diverged
@@ -39,36 +33,30 @@ LG = small_runs.make_settings(
 SEEDS = (0, 1)
 
 
-def make_cell(metric, view, measure='accuracy', settings=BABU, **more):
-  cell = small_queue.cell_of(settings, metric, Reading(view, measure))
-  variant = more.pop('variant', {})
-  return cell._replace(
-    published=cell.published._replace(variant=variant), **more
-  )
+def make_cell(metric, *reading, settings=BABU, variant=(), **more):
+  cell = small_queue.cell_of(settings, metric, Reading(*reading), **more)
+  return cell._replace(published=cell.published._replace(variant=dict(variant)))
 
 
 BODY = {'finetune.trainable': 'body', 'finetune.learning_rate': 1.0}
 OTHERS = {'test_partition': 'independent', 'test_shards_per_client': 10}
+FINETUNED = 'personalized_accuracy', 'finetuned'
+PART = {'finetune_trainable': 'body'}
 INITIAL = make_cell('initial_accuracy', 'initial')
+HOTTER = make_cell('initial_accuracy', 'initial', settings=HOT)
 BEST = make_cell(
-  'personalized_accuracy', 'initial', 'best_finished', LG, init_from=BABU
+  *('personalized_accuracy', 'initial', 'best_finished'),
+  settings=LG,
+  init_from=BABU,
 )
-FEW: tuple[Cell, ...] = (
+FEW = (
   INITIAL,
-  make_cell('personalized_accuracy', 'finetuned'),
-  make_cell(
-    *('personalized_accuracy', 'finetuned'),
-    evaluation=BODY,
-    variant={'finetune_trainable': 'body'},
-  ),
+  make_cell(*FINETUNED),
+  make_cell(*FINETUNED, evaluation=BODY, variant=PART),
   make_cell('id_accuracy_after', 'finetuned', 'own', evaluation=OTHERS),
 )
 CELLS = (*FEW, BEST)
-DIVERGING = (
-  make_cell('initial_accuracy', 'initial', settings=HOT),
-  BEST._replace(init_from=HOT),
-  INITIAL,
-)
+DIVERGING = (HOTTER, BEST._replace(init_from=HOT), INITIAL)
 TABLE = Table(
   'fedbabu/99', 'A toy', CELLS, ('finetune_trainable',), ('algorithm', 'metric')
 )
@@ -122,18 +110,16 @@ def test_every_training_and_evaluation_is_planned_once():
   evaluations = plan(CELLS, SEEDS)
   # The run's own, the body alone, other tests, and LG-FedAvg's.
   assert len(evaluations) == 4 * len(SEEDS)
+  assert evaluations[0].readings == (Reading('initial'), Reading('finetuned'))
   ordered = distinct_trainings(evaluations)
   names = [one.settings.algorithm for one in ordered]
   assert names.count('fedbabu') == names.count('lg_fedavg') == len(SEEDS)
   for place, one in enumerate(ordered):  # runs come after those they start from
     assert one.init_from is None or one.init_from in ordered[:place]
   assert [len(group) for group in group_seeds(ordered)] == [2, 2]
-  own = evaluations[0]
-  assert own.readings == (Reading('initial'), Reading('finetuned'))
-  assert len({one.identity for one in ordered}) == len(ordered)
 
 
-def test_each_thing_is_done_once(finished):
+def test_each_thing_is_done_once_and_all_cells_are_written(finished):
   results, calls, _ = finished
   assert calls == ['train', 'evaluate_again', 'evaluate_again']
   compared = compare_all(FEW, results, SEEDS)
@@ -145,14 +131,9 @@ def test_each_thing_is_done_once(finished):
   assert initial == result['views']['initial']['mean']
   assert finetuned == result['views']['finetuned']['mean']
   assert finetuned not in (body, own)
-
-
-def test_the_files_of_a_table_have_all_its_cells(tmp_path, finished):
-  compared = compare_all(CELLS, finished[0])
-  assert compared[-1].ours is None
-  path = write_files(TABLE, compared, tmp_path)
-  for text in (path.read_text(), as_text(TABLE, compared)):
-    assert '4 of 5 cells run' in text
+  path = write_table(TABLE, results)
+  text = as_text(TABLE, compare_all(CELLS, results))
+  assert '4 of 5 cells run' in text and '4 of 5 cells run' in path.read_text()
   lines = path.with_suffix('.csv').read_text().splitlines()
   assert len(lines) == 1 + len(CELLS)
 
@@ -177,7 +158,7 @@ def test_a_run_is_found_by_its_content(tmp_path, finished):
   shutil.copytree(next(finished[0].runs.iterdir()), copied)
   results, merged = Results(tmp_path), Results(tmp_path / 'merged')
   assert results.path_of(evaluations[0].training) == copied
-  assert merge(merged, finished[0]) == 3
+  assert merged.merge(finished[0]) == 3
   for one in (results, merged):
     assert not any(module.lacking(each, one) for each in evaluations)
 
@@ -200,26 +181,30 @@ def test_a_table_that_is_stopped_ends_the_same(tmp_path, finished, monkeypatch):
   assert ours == theirs
 
 
-def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, logged):
-  results = Results(tmp_path)
-  list_cells(TABLE, CELLS[:3], (0,), results)
-  first, second, third = logged[-2].splitlines()[2:]
-  assert ' train ' in first and ' s ' in first and 'MiB' in first
-  assert 'with a cell above' in second and 'evaluate' in third
-  assert '3 cells, 1 seed' in logged[-1]
-  assert not results.runs.exists()
+def dry_run(cells, results):
+  """Log the costs of a table of these cells."""
+  table = TABLE._replace(cells=tuple(cells))
+  reproduce_table(table, '', (0,), results, {}, dry_run=True)
 
 
-def test_a_dry_run_needs_no_images(tmp_path, monkeypatch, logged):
-  """Blank ones of the same size are measured."""
+def test_a_dry_run_lists_cells_and_trains_nothing(
+  tmp_path, logged, monkeypatch
+):
+  """It needs no images: blank ones of the same size are measured."""
   monkeypatch.setattr(forecast, 'SIZES', {'cifar10': (600, 100)})
   away = {**BABU, 'dataset': 'cifar10', 'data_dir': str(tmp_path)}
   cell = make_cell('initial_accuracy', 'initial', settings=away)
-  list_cells(TABLE, [cell], (0,), Results(tmp_path))
-  assert ' train ' in logged[-2] and 'MiB' in logged[-2]
+  results = Results(tmp_path)
+  dry_run([*FEW[:3], cell], results)
+  first, second, third, fourth = logged[-2].splitlines()[2:]
+  for line in (first, fourth):
+    assert ' train ' in line and ' s ' in line and 'MiB' in line
+  assert 'with a cell above' in second and 'evaluate' in third
+  assert '4 cells, 1 seed' in logged[-1]
+  assert not results.runs.exists()
 
 
-def test_a_training_that_diverges_ends_alone(tmp_path, diverging, logged):
+def test_a_training_that_diverges_ends_alone(diverging, logged):
   """Nor is the run that was to begin with it trained; the next cell is."""
   results, calls, (first, again) = diverging
   assert calls.count('train') == 2  # the second command trains nothing
@@ -228,22 +213,17 @@ def test_a_training_that_diverges_ends_alone(tmp_path, diverging, logged):
   compared = compare_all(DIVERGING, results)
   assert [one.diverged for one in compared] == [(0,), (0,), ()]
   assert [one.ours is None for one in compared] == [True, True, False]
-  table = TABLE._replace(cells=DIVERGING)
-  text = as_text(table, compared)
+  path = write_table(TABLE._replace(cells=DIVERGING), results)
+  text = path.read_text()
   assert '1 of 3 cells run; 2 diverged' in text
-  assert sum(' diverged ' in line for line in text.splitlines()[3:5]) == 2
+  assert text.count('| diverged | 50.00') == 2
   assert 'Our training diverged with seed 0; the printed number, too' in text
-  path = write_files(table, compared, tmp_path)
-  assert '| diverged | 50.00' in path.read_text()
   assert path.with_suffix('.csv').read_text().count(',diverged,') == 2
-  list_cells(table, DIVERGING[:2], (0,), results)
+  dry_run(DIVERGING[:2], results)
   assert all(' diverged ' in line for line in logged[0].splitlines()[2:])
-
-
-def test_a_figure_of_a_run_that_diverged_is_refused(diverging):
   figure = Figure('fedbabu/fig99', 'A toy', {'hot': HOT}, 'features', {})
   with pytest.raises(BadInput, match='fig99, of which a run diverged'):
-    reproduce_figure(figure, '', (0,), diverging[0])
+    reproduce_figure(figure, '', (0,), results)
 
 
 @pytest.mark.long

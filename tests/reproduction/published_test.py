@@ -1,11 +1,16 @@
-"""The published numbers as they are printed, and their footnotes."""
+"""The published numbers: as printed, their footnotes, chosen, and of a run."""
 
 import collections
 
 import pytest
+from helpers import refused
 
+from configs import common
+from configs.tables.common import load_cells
 from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.cells import field
+from fedjax_pfl.reproduction.cell_filter import filter_cells
+from fedjax_pfl.reproduction.cells import Cell, Published, Reading, field
+from fedjax_pfl.reproduction.published import published_for_run
 
 # Rows of a table, as published.md has them.
 COUNTS = {
@@ -13,6 +18,12 @@ COUNTS = {
   + [90, 90, 36, 36, 16, 24, 96, 18, 36, 12, 36, 105],
   'fedconcat': [87, 56, 58],
   'superfed': [20, 20, 40],
+}
+S5 = {
+  'algorithm': 'fedbabu',
+  'shards_per_client': 5,
+  'client_fraction': 0.1,
+  'local_epochs': 10,
 }
 
 
@@ -40,36 +51,8 @@ def test_every_table_has_its_rows_and_no_two_are_alike():
     for row in rows
   }
   assert len(keys) == len(rows)  # then a cell may be named by its fields
-
-
-S5 = {
-  'algorithm': 'fedbabu',
-  'shards_per_client': 5,
-  'client_fraction': 0.1,
-  'local_epochs': 10,
-}
-LOCAL = {'algorithm': 'local_only', 'shards_per_client': 2}
-SIMILAR = {'head': 'similar', 'shards_per_client': 10, 'mean': 58.63}
-
-
-@pytest.mark.parametrize(
-  ('table', 'where', 'fields'),
-  [
-    (
-      *('13', {**S5, 'local_epochs': 1}),
-      {'mean': 82.76, 'std': 6.47, 'num_clients': 100},
-    ),
-    (
-      '13',
-      LOCAL,
-      {'client_fraction': None, 'local_epochs': None, 'variant': {}},
-    ),
-    ('24', SIMILAR, {'variant': {'head': 'similar'}, 'std': 8.43}),
-  ],
-)
-def test_numbers_are_numbers(table, where, fields):
-  (row,) = find('fedbabu', table, **where)
-  assert {name: getattr(row, name) for name in fields} == fields
+  (row,) = find('fedbabu', '13', **S5 | {'local_epochs': 1})
+  assert (row.mean, row.std, row.num_clients) == (82.76, 6.47, 100)
   assert find('superfed', '1')[0].std is None
 
 
@@ -86,37 +69,20 @@ def test_every_footnote_is_about_some_cell(note):
     assert {field(row, name) for row in noted} >= set(values), name
 
 
-PROX = {'algorithm': 'fedprox', 'shards_per_client': 100, 'mean': 42.25}
-
-
 @pytest.mark.parametrize(
-  ('table', 'fields', 'words'),
-  [
-    ('22', PROX, '52.25'),
-    ('13', S5, '84.31 ± 6.45'),
-    ('12', {**S5, 'metric': 'initial_accuracy'}, '63.29 ± 8.71'),
-  ],
-)
-def test_the_footnote_of_one_cell(table, fields, words):
-  (row,) = find('fedbabu', table, **fields)
-  assert words in published.footnote(row)
-
-
-@pytest.mark.parametrize(
-  ('paper', 'tables', 'method', 'words', 'number'),
+  ('paper', 'tables', 'fields', 'words', 'number'),
   [
     # 33 of the 72 numbers of Table 3 recur in other tables.
-    ('fedbabu', '3', '', "Taken from a third party's slides", 39),
-    ('superfed', '12', 'apfl', 'In APFL no private model', 8),
-    ('superfed', '12', 'fedprox', 'mu of FedProx is not', 8),
-    ('fedbabu', ['18', '19'], 'local_only', 'the recipe (160', 5),
-    ('fedconcat', '3', '', 'BatchNorm uses the statistics of the batch', 58),
+    ('fedbabu', '3', {}, "Taken from a third party's slides", 39),
+    ('fedbabu', ['13', '15'], S5, '84.31 ± 6.45', 2),
+    ('superfed', '12', {'algorithm': 'apfl'}, 'In APFL no private model', 8),
+    ('fedbabu', ['18', '19'], {'algorithm': 'local_only'}, 'recipe (160', 5),
+    ('fedconcat', '3', {}, 'BatchNorm uses the statistics of the batch', 58),
   ],
 )
-def test_how_many_cells_carry_a_footnote(paper, tables, method, words, number):
+def test_how_many_cells_carry_a_footnote(paper, tables, fields, words, number):
   """Those of these tables and fields, and no other cell."""
   noted = [row for row in published.load() if words in published.footnote(row)]
-  fields = {'algorithm': method} if method else {}
   expected = [row for table in tables for row in find(paper, table, **fields)]
   assert {*map(str, noted)} <= {*map(str, expected)} and len(noted) == number
 
@@ -124,3 +90,111 @@ def test_how_many_cells_carry_a_footnote(paper, tables, method, words, number):
 def test_plain_cells_have_no_footnote():
   for table in ('1', '4', '6', '21', '24'):
     assert not any(map(published.footnote, find('fedbabu', table)))
+
+
+# ---- Cells chosen by their fields --------------------------------------------
+
+FIRST = Published(
+  *('fedbabu', '13', 'cifar10', 'convnet4', 'fedavg', 100, 5, 0.1, 10),
+  *('shards', 'initial_accuracy', {}, 50.0, 1.0),
+)
+CELLS = tuple(
+  Cell(FIRST._replace(**changes), {}, Reading('initial'))
+  for changes in (
+    {},
+    {'shards_per_client': 10},
+    {'client_fraction': 1.0, 'variant': {'part': 'body'}},
+    {'algorithm': 'local_only', 'client_fraction': None},
+  )
+)
+
+
+@pytest.mark.parametrize(
+  ('text', 'found'),
+  [
+    ('', (0, 1, 2, 3)),
+    # Numbers are compared as numbers, and no value matches any.
+    ('client_fraction=1', (2, 3)),
+    ('shards_per_client=5, client_fraction=0.10', (0, 3)),
+    ('part=body,algorithm=fedavg', (2,)),
+    ('shards_per_client=7', '5, 10'),
+    ('shards_per_client=10,client_fraction=1.0', 'fraction'),
+    ('colour=red', 'shards_per_client=5 or 10'),
+    ('part=head', 'body'),
+    ('shards', 'shards_per_client=10,client_fraction=0.1'),
+    ('shards_per_client=5,', 'comma'),
+  ],
+)
+def test_the_cells_that_match_or_the_values_there_are(text, found):
+  if isinstance(found, str):
+    message = refused(filter_cells, CELLS, text)
+    assert message.startswith('--where: ') and found in message
+  else:
+    assert filter_cells(CELLS, text) == tuple(CELLS[at] for at in found)
+
+
+# ---- The numbers for a run ---------------------------------------------------
+
+CONFIG = common.load('fedbabu_cifar10:fedbabu').to_dict()
+SETTING = {'shards_per_client': 5, 'local_epochs': 10, 'client_fraction': 0.1}
+
+
+def ask(method='fedbabu_cifar10:fedbabu', rounds=32, **changes):
+  config = common.load(method).to_dict()
+  stored = {'config': {**config, **SETTING, **changes}}
+  return published_for_run(stored, rounds, load_cells())
+
+
+@pytest.mark.parametrize(
+  ('method', 'changes', 'view', 'number'),
+  [
+    ('cifar10:fedbabu', {}, 'initial', (55.55, 9.90, 'FedBABU, Table 12')),
+    ('cifar10:fedbabu', {}, 'finetuned', (80.99, 7.64, 'FedBABU, Table 13')),
+    ('cifar10:fedavg', {}, 'finetuned', (74.29, 8.29, 'FedBABU, Table 13')),
+    (
+      *('emnist:fedbabu', {'shards_per_client': 6}, 'finetuned'),
+      (95.96, 5.0, 'FedBABU, Table 19'),
+    ),
+    ('cifar10:per_fedavg', {}, 'adapted', (47.48, 13.76, 'FedBABU, Table 13')),
+    # Of the public code, and not of the paper.
+    (
+      *('cifar10:fedper', {'hp': {'protocol': 'released'}}, 'finetuned'),
+      (74.92, 8.32, 'FedBABU, Table 13'),
+    ),
+  ],
+)
+def test_a_run_of_a_printed_setting_has_its_number(
+  method, changes, view, number
+):
+  found = ask(f'fedbabu_{method}', **changes)
+  assert found[view][:3] == number
+  # A field that changes no number hides none.
+  for free in ({'tracker': 'wandb'}, {'devices': 2}, {'eval_every': 3}):
+    assert ask(f'fedbabu_{method}', **changes, **free, seed=7) == found
+
+
+def test_a_run_of_an_earlier_version_lacks_fields():
+  later = ('init_from', 'adapt_on', 'head_init')
+  old = {name: value for name, value in CONFIG.items() if name not in later}
+  found = published_for_run({'config': {**old, **SETTING}}, 32, load_cells())
+  assert found == ask() and '84.31' in found['finetuned'][3][0]
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'rounds': 31},
+    {'shards_per_client': 3},
+    {'momentum': 0.5},
+    {'quick': True},
+    {'dataset': 'digits'},
+    {'hp': {'trainable': 'full'}},
+    {'finetune': {**CONFIG['finetune'], 'epochs': (1, 2)}},
+    {'method': 'fedbabu_cifar10:fedper'},  # print is of the public code
+    {'method': 'fedbabu_cifar10:lg_fedavg'},  # it begins with FedAvg's model
+  ],
+  ids=str,
+)
+def test_another_setting_has_no_printed_number(changes):
+  assert ask(**changes) == {}
+  assert ask(rounds=20) == {}  # it was stopped

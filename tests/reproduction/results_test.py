@@ -2,17 +2,19 @@
 
 import numpy as np
 import pytest
-from finished_runs import TRAIN_COUNT, make_run, make_settings
+from finished_runs import COUNT, TRAIN_COUNT, make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.reproduction.merge import merge
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.reproduction.results import Results, read_folder
+from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 
 BODY = {'finetune': {**make_settings()['finetune'], 'trainable': 'body'}}
+VIEWS = ('initial', 'finetuned', 'initial:own')
 
 
 def find(results, run, view='initial', folder=None):
@@ -24,21 +26,13 @@ def names(folder):
   return sorted(path.name for path in (folder / 'runs').iterdir())
 
 
-def test_every_number_of_every_client_is_found(tmp_path):
-  """Below runs/, also in folders of it, under any name."""
-  views = ('initial', 'finetuned', 'initial:own')
-  run = make_run(tmp_path / 'runs' / 'deeper' / 'a', views=views)
+def test_a_run_is_found_below_runs_under_any_name(tmp_path):
+  run = make_run(tmp_path / 'runs' / 'deeper' / 'a', views=VIEWS)
   run_dir.open_run(tmp_path / 'runs' / 'new', make_settings(seed=3), data='x-y')
-  stored, results = run_dir.load_clients(run), Results(tmp_path)
-  for view in views:
+  results = Results(tmp_path)
+  for view in VIEWS:
     found = find(results, run, view)
-    clients = found.clients
-    np.testing.assert_array_equal(clients.ids, np.arange(5))
-    np.testing.assert_array_equal(clients.train_count, TRAIN_COUNT)
-    pairs = clients.scores[view], stored.scores[view]
-    for ours, theirs in zip(*pairs, strict=True):
-      np.testing.assert_array_equal(ours, theirs)
-  assert found.result == run_dir.load_result(run)
+    assert found.path == run and found.result == run_dir.load_result(run)
   assert found.run.data == 'images-clients'
   assert find(results, run, 'personal') is None
   assert results.find('0' * 16, '0' * 16, 'initial') is None
@@ -105,27 +99,22 @@ def test_merging_copies_what_is_new_and_refuses_what_differs(tmp_path):
   make_run(new / 'evaluations' / 'body', **BODY)
   (new / 'link').symlink_to(tmp_path)
   results = Results(here)
-  assert merge(results, read_folder(there)) == 2
-  assert merge(results, read_folder(there / 'runs')) == 0  # or its runs
+  assert results.merge(read_folder(there)) == 2
+  assert results.merge(read_folder(there / 'runs')) == 0  # or its runs
   assert names(here) == ['a', 'b'] and find(results, new)
   assert not (here / 'runs' / 'b' / 'link').is_symlink()
   assert find(results, equal).path == run
   make_run(third / 'runs' / 'c', seed=2)  # good, but comes with what is not
   bad = make_run(third / 'runs' / 'd', more=1e-5)
-  message = refused(merge, results, read_folder(third))
-  assert 'loss of initial=' in message and 'of 5 clients differ' in message
+  message = refused(results.merge, read_folder(third))
+  assert 'views.initial.loss=' in message
   assert str(bad) in message and str(run) in message
   assert names(here) == ['a', 'b']
   more = make_run(tmp_path / 'more' / 'a', views=('initial', 'finetuned'))
-  assert merge(results, read_folder(tmp_path / 'more')) == 1  # another view
+  assert results.merge(read_folder(tmp_path / 'more')) == 1  # another view
   assert names(here) == ['a', 'a-2', 'b'] and find(results, more, 'finetuned')
-
-
-def test_a_copy_that_was_not_finished_is_passed_over(tmp_path):
-  run = make_run(tmp_path / 'there' / 'a')
-  (tmp_path / 'runs').mkdir()
-  run.rename(tmp_path / 'runs' / '.a.tmp')
-  assert not Results(tmp_path).paths
+  (here / 'runs' / 'b').rename(here / 'runs' / '.b.tmp')  # not finished
+  assert find(Results(here), new) is None
 
 
 @pytest.mark.parametrize(
@@ -162,3 +151,60 @@ def test_a_folder_without_finished_runs_is_a_sentence(tmp_path, folder):
   run_dir.open_run(tmp_path / 'new', make_settings(), data='x-y', log=print)
   message = refused(read_folder, tmp_path / folder, 'merge')
   assert message.startswith('merge: got') and 'mistyped' in message
+
+
+# ---- As a table for notebooks ------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('results')
+  views = VIEWS[:2]
+  made = [
+    make_run(folder / 'runs' / 'a', views=views, hp={'mu': 0.5}),
+    make_run(folder / 'runs' / 'b', views=views, seed=1, dirichlet_beta=0.3),
+  ]
+  return folder, made
+
+
+def test_a_row_for_every_client_and_view(runs):
+  folder, made = runs
+  frame = load_results(folder)
+  assert len(frame) == 2 * 2 * 5 and frame.columns.is_unique
+  for seed, run in enumerate(made):
+    clients = run_dir.load_clients(run)
+    for view, scores in clients.scores.items():
+      part = frame[(frame.seed == seed) & (frame['view'] == view)]
+      expected = {
+        'client': clients.ids,
+        'correct': scores.correct,
+        'test_count': COUNT,
+        'train_count': TRAIN_COUNT,
+        'accuracy': accuracies(scores, clients.train_count),
+        'loss': np.where(TRAIN_COUNT > 0, scores.loss, np.nan),
+        'top5': np.where(TRAIN_COUNT > 0, 100 * scores.top5 / COUNT, np.nan),
+      }
+      for name, values in expected.items():
+        np.testing.assert_allclose(part[name], values, err_msg=name)
+      assert set(part.key) == {keys.run_key(run)}
+  first = frame.iloc[0]
+  wanted = {
+    **{'algorithm': 'fedbabu', 'dataset': 'digits', 'num_clients': 20},
+    **{'shards_per_client': 2, 'rounds': 16, 'hp': 'mu=0.5'},
+    'finetune_epochs': '5',
+  }
+  assert {name: first[name] for name in wanted} == wanted
+  assert frame.correct.dtype.kind == 'i'
+  assert sorted(set(frame.dirichlet_beta)) == [0.3, 1.0]
+
+
+def test_a_row_for_every_view(runs):
+  folder, made = runs
+  frame = load_results(folder / 'runs', per_client=False)
+  assert len(frame) == 4
+  summary = run_dir.load_result(made[1])['views']['finetuned']
+  row = frame[(frame.seed == 1) & (frame['view'] == 'finetuned')].iloc[0]
+  assert row['mean'] == summary['mean'] and row.num_left_out == 1
+  assert [row.low, row.high] == summary['interval']
+  assert row.images_per_second == 100.0 and row.seconds == 12.0
+  assert np.isnan(row.bytes_down)

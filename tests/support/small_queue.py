@@ -1,28 +1,15 @@
-"""A queue of small trainings on the digits; as a process of its own, too:
+"""A queue of small trainings on the digits."""
 
-python tests/support/small_queue.py FOLDER [NUMBER]
-
-NUMBER: the change of a file before which the process kills itself.
-"""
-
-import contextlib
 import csv
-import itertools
-import os
-import signal
-from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import small_runs
-from faults import moments
 
 from configs import common
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.reproduction import execute
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
-from fedjax_pfl.reproduction.queue.entries import load_queue
-from fedjax_pfl.reproduction.queue.work import show_queue, work_through
+from fedjax_pfl.reproduction.evidence import work_through
+from fedjax_pfl.reproduction.queue import load_queue, show_queue
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.warm_start import identity_with, load_start
@@ -139,32 +126,3 @@ def rows_of(folder):
       clients = {name: arrays[name].tobytes() for name in arrays.files}
     rows[str(run.relative_to(folder))] = result, metrics, clients
   return rows
-
-
-@contextlib.contextmanager
-def killed_at(number, folder):
-  """Kill this process before a change of a file below; else print how many."""
-  changes = itertools.count(1)
-
-  def look(what):
-    if next(changes) == number:
-      os.kill(os.getpid(), signal.SIGKILL)
-
-  with moments.watching(folder, look):
-    yield
-  print(f'{next(changes) - 1} changes')
-
-
-if __name__ == '__main__':
-  from experiments import commandline
-
-  def main(words):
-    folder = Path(words[0])
-    number = int(words[1]) if len(words) > 1 else None
-    with (
-      mock.patch.object(execute, 'build_experiment', build),
-      killed_at(number, folder / 'results'),
-    ):
-      run(folder)
-
-  commandline.run(main, words='a folder with queue.toml')

@@ -14,13 +14,14 @@ from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.claims.entries import Term
 from fedjax_pfl.reproduction.claims.verdicts import Beside, Judged, Verdict
 from fedjax_pfl.reproduction.compare import BEST, Measured
-from fedjax_pfl.reproduction.comparison_table import (
+from fedjax_pfl.reproduction.published import footnote, load
+from fedjax_pfl.reproduction.tables import (
   DIVERGED,
   FOLDER,
+  decimal,
   markdown,
   pair,
 )
-from fedjax_pfl.reproduction.published import footnote, load
 
 BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
 RUNS = ('run', 'seed', 'commit', 'machine', 'hours', 'score of each client')
@@ -35,6 +36,7 @@ CELLS = (
   *('cell', 'view', 'ours', 'print', 'difference'),
   *('twice the standard error', 'beyond it'),
 )
+SIGNED = '+.2f'
 Notes = dict[str, int]  # footnotes and their numbers
 
 
@@ -54,7 +56,7 @@ def brief(verdicts: Sequence[Verdict]) -> str:
   for verdict in verdicts:
     claim, first = verdict.claim, verdict.judged[0]
     line = (claim.name, claim.sentence, words_of(verdict))
-    numbers = (first.stated.sentence, ours_of(first), printed_of(first))
+    numbers = (first.stated.sentence, _ours(first), _printed(first))
     rows.append((*line, *numbers))
   return f'{effort(verdicts)}\n\n{markdown(BRIEF, rows)}'
 
@@ -63,8 +65,8 @@ def whole(verdicts: Sequence[Verdict]) -> str:
   """Return a section for each claim, all runs, and the footnotes."""
   notes: Notes = {}
   parts = [effort(verdicts)]
-  parts += [section(verdict, notes) for verdict in verdicts]
-  parts += ['## Runs behind them', runs(verdicts)]
+  parts += [_section(verdict, notes) for verdict in verdicts]
+  parts += ['## Runs behind them', _runs(verdicts)]
   parts += ['## Footnotes'] if notes else []
   parts += [f'[{number}] {note}' for note, number in notes.items()]
   return '\n\n'.join(parts)
@@ -75,21 +77,46 @@ def as_text(verdicts: Sequence[Verdict]) -> str:
   rows, lines = [COMPARED], ['']
   for verdict in verdicts:
     claim = verdict.claim
-    for first, *rest in map(comparison_cells, verdict.judged):
+    for first, *rest in map(_comparison_row, verdict.judged):
       rows.append((f'({claim.name}) {first}', *rest))
     lines.append(f'({claim.name}) {claim.title}: {words_of(verdict)}')
   return '\n'.join([align(rows), *lines])
 
 
-def section(verdict: Verdict, notes: Notes) -> str:
+def words_of(verdict: Verdict) -> str:
+  """Return '5 of 7 shown, 2 not run; one seed'."""
+  (name, first), *others = verdict.counts.items()
+  text = f'{first} of {len(verdict.judged)} {name}' if others else name
+  text += ''.join(f', {count} {other}' for other, count in others)
+  run = [_seeds(one) for one in verdict.judged if one.measured]
+  return '; '.join([text, ' or '.join(dict.fromkeys(run))] if run else [text])
+
+
+def effort(verdicts: Sequence[Verdict]) -> str:
+  """Return what the trainings behind the verdicts took, and where."""
+  found = _trainings(verdicts)
+  if not found:
+    return 'No training is behind these claims yet.'
+  hours = sum(map(_hours, found))
+  machines = '; '.join(dict.fromkeys(one.row['machine'] for one in found))
+  return (
+    f'{len(found)} trainings of {hours:.1f} hours in all, often beside other '
+    f'work, are behind these claims: {machines}.'
+  )
+
+
+# ---- A claim -----------------------------------------------------------------
+
+
+def _section(verdict: Verdict, notes: Notes) -> str:
   """Return a claim: its comparisons, its cells, what differs, and commands."""
   claim = verdict.claim
   parts = [
     f'### ({claim.name}) {claim.title}',
     f'{claim.sentence}. **{words_of(verdict).capitalize()}.**',
-    markdown(COMPARED, map(comparison_cells, verdict.judged), numbers=(1, 3)),
+    markdown(COMPARED, map(_comparison_row, verdict.judged), numbers=(1, 3)),
   ]
-  cells = [cell_cells(one, notes) for one in verdict.cells if one.measured]
+  cells = [_cell_row(one, notes) for one in verdict.cells if one.measured]
   if cells:
     parts.append(markdown(CELLS, cells, numbers=(4, 5)))
   pairs = (pair for one in verdict.judged for pair in one.stated.commands)
@@ -98,25 +125,27 @@ def section(verdict: Verdict, notes: Notes) -> str:
     f'        --where {where}'
     for name, where in dict.fromkeys(pairs)
   ]
-  return '\n\n'.join([*parts, *sentences(verdict), '\n'.join(commands)])
+  return '\n\n'.join([*parts, *_sentences(verdict), '\n'.join(commands)])
 
 
-def sentences(verdict: Verdict) -> list[str]:
+def _sentences(verdict: Verdict) -> list[str]:
   """Return what is to be said below the tables of a claim."""
   found = []
-  if beyond := verdict.differing:
-    names = ', '.join(
-      f'{label_of(one.term)} {signed(one.compared.difference)}'
-      for one in beyond
-    )
+  beyond = [
+    f'{_label(one.term)} {one.compared.difference:{SIGNED}}'
+    for one in verdict.cells
+    if one.compared.agrees is False
+  ]
+  if beyond:
     found.append(
-      f'Ours differs from print by more than twice the standard error: {names}.'
+      'Ours differs from print by more than twice the standard error: '
+      f'{", ".join(beyond)}.'
     )
     if verdict.claim.next:
       text = ' '.join(verdict.claim.next.split())
       found.append(f'The next experiment: {text}')
-  if any(one.difference and one.difference.kind == UNPAIRED
-         for one in verdict.judged):  # fmt: skip
+  kinds = [one.difference.kind for one in verdict.judged if one.difference]
+  if UNPAIRED in kinds:
     gone = (
       beside.term.name
       for beside in verdict.cells
@@ -130,63 +159,20 @@ def sentences(verdict: Verdict) -> list[str]:
   return found
 
 
-def runs(verdicts: Sequence[Verdict]) -> str:
-  """Return a table of all trainings behind the verdicts, each once."""
-  rows = []
-  for one in trainings(verdicts):
-    row = one.row
-    number, dirty, _ = row['commit'].partition('-dirty')
-    commit = number[:7] + ('+' if dirty else '')  # + after changes it lacks
-    place = f'results/runs/{row["run"]}' if row['run'] else 'not kept'
-    origin = (f'`{commit}`', row['machine'], f'{hours_of(one):.1f}')
-    rows.append((row['setting'], row['seed'], *origin, place))
-  text = 'The command of each is in its row of results/summary.csv.'
-  return f'{text}\n\n{markdown(RUNS, rows, numbers=(1, 4))}'
-
-
-def effort(verdicts: Sequence[Verdict]) -> str:
-  """Return what the trainings behind the verdicts took, and where."""
-  found = trainings(verdicts)
-  if not found:
-    return 'No training is behind these claims yet.'
-  hours = sum(map(hours_of, found))
-  machines = '; '.join(dict.fromkeys(one.row['machine'] for one in found))
-  return (
-    f'{len(found)} trainings of {hours:.1f} hours in all, often beside other '
-    f'work, are behind these claims: {machines}.'
-  )
-
-
-def trainings(verdicts: Sequence[Verdict]) -> list[Measured]:
-  """Return the trainings behind the verdicts, each once, by name and seed."""
-  found = {
-    one.key: one
-    for verdict in verdicts
-    for beside in verdict.cells
-    for one in beside.measured
-  }
-  return sorted(found.values(), key=lambda one: (one.row['setting'], one.seed))
-
-
-# ---- Rows and words ----------------------------------------------------------
-
-
-def comparison_cells(judged: Judged) -> tuple[str, ...]:
-  """Return the cells of the row of a comparison."""
+def _comparison_row(judged: Judged) -> tuple[str, ...]:
   one, words = judged.difference, judged.verdict
-  ours, interval = ours_of(judged), ''
+  ours, interval = _ours(judged), ''
   if one is not None:
-    ours, interval = signed(one.mean), 'none'
-    words += f', {seeds_of(judged)}'
+    ours, interval = f'{one.mean:{SIGNED}}', 'none'
+    words += f', {_seeds(judged)}'
     if one.has_interval:
       interval = f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
   elif judged.diverged:
     words += f': diverged ({", ".join(judged.diverged)})'
-  return judged.stated.sentence, ours, interval, printed_of(judged), words
+  return judged.stated.sentence, ours, interval, _printed(judged), words
 
 
-def cell_cells(beside: Beside, notes: Notes) -> tuple[str, ...]:
-  """Return the cells of the row of a published number."""
+def _cell_row(beside: Beside, notes: Notes) -> tuple[str, ...]:
   term, compared = beside.term, beside.compared
   ours, published = compared.ours, term.cell.published
   printed = 'lost'
@@ -200,59 +186,45 @@ def cell_cells(beside: Beside, notes: Notes) -> tuple[str, ...]:
     view += ' (best by tests)'
   seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
   return (
-    label_of(term),
+    _label(term),
     view,
     pair(ours.mean, ours.std) + seeds,
     printed,
-    signed(compared.difference),
-    '' if compared.tolerance is None else f'{compared.tolerance:.2f}',
+    decimal(compared.difference, SIGNED),
+    decimal(compared.tolerance, '.2f'),
     {True: 'no', False: 'yes', None: ''}[compared.agrees],
   )
 
 
-def words_of(verdict: Verdict) -> str:
-  """Return '5 of 7 shown, 2 not run; one seed'."""
-  (name, first), *others = verdict.counts.items()
-  text = f'{first} of {len(verdict.judged)} {name}' if others else name
-  text += ''.join(f', {count} {other}' for other, count in others)
-  run = [seeds_of(one) for one in verdict.judged if one.measured]
-  return '; '.join([text, ' or '.join(dict.fromkeys(run))] if run else [text])
-
-
-def seeds_of(judged: Judged) -> str:
-  """Return 'one seed' or '3 seeds'."""
+def _seeds(judged: Judged) -> str:
   number = len(judged.measured)
   return 'one seed' if number == 1 else f'{number} seeds'
 
 
-def ours_of(judged: Judged) -> str:
+def _ours(judged: Judged) -> str:
   """Return '+5.12 (3.10 to 7.14)'; 'FedBABU 66.74 alone, print 66.32'; ''."""
   one = judged.difference
-  if one is None:
-    return '; '.join(map(_alone, judged.alone))
-  text = signed(one.mean)
-  return (
-    f'{text} ({one.low:.2f} to {one.high:.2f})' if one.has_interval else text
-  )
+  if one is not None:
+    ends = f' ({one.low:.2f} to {one.high:.2f})' if one.has_interval else ''
+    return f'{one.mean:{SIGNED}}{ends}'
+  alone = []
+  for term, compared, measured in judged.cells:
+    if measured:
+      text = f'{term.name} {compared.ours.mean:.2f} alone'
+      printed = f', print {term.cell.published.mean:.2f}'
+      alone.append(text + printed if term.is_printed else text)
+  return '; '.join(alone)
 
 
-def _alone(beside: Beside) -> str:
-  """Return our number of a cell whose comparison is half run."""
-  term = beside.term
-  text = f'{term.name} {beside.compared.ours.mean:.2f} alone'
-  printed = f', print {term.cell.published.mean:.2f}'
-  return text + printed if term.is_printed else text
-
-
-def printed_of(judged: Judged) -> str:
+def _printed(judged: Judged) -> str:
   """Return '+6.70', marked where print itself is against the claim."""
   if judged.printed is None:
     return 'lost'
-  text = signed(judged.printed.mean)
-  return text if judged.printed.mean > 0 else f'{text}, against it'
+  mean = judged.printed.mean
+  return f'{mean:{SIGNED}}' + ', against it' * (mean <= 0)
 
 
-def label_of(term: Term) -> str:
+def _label(term: Term) -> str:
   """Return 'FedBABU' with its parts of the table's row, as 's=2'."""
   published = term.cell.published
   parts = [term.name]
@@ -264,9 +236,33 @@ def label_of(term: Term) -> str:
   return ' '.join(parts)
 
 
-def signed(value: float | None) -> str:
-  return '' if value is None else f'{value:+.2f}'
+# ---- The trainings -----------------------------------------------------------
 
 
-def hours_of(one: Measured) -> float:
+def _runs(verdicts: Sequence[Verdict]) -> str:
+  """Return a table of all trainings behind the verdicts, each once."""
+  rows = []
+  for one in _trainings(verdicts):
+    row = one.row
+    number, dirty, _ = row['commit'].partition('-dirty')
+    commit = number[:7] + ('+' if dirty else '')  # + after changes it lacks
+    place = f'results/runs/{row["run"]}' if row['run'] else 'not kept'
+    origin = (f'`{commit}`', row['machine'], f'{_hours(one):.1f}')
+    rows.append((row['setting'], row['seed'], *origin, place))
+  text = 'The command of each is in its row of results/summary.csv.'
+  return f'{text}\n\n{markdown(RUNS, rows, numbers=(1, 4))}'
+
+
+def _trainings(verdicts: Sequence[Verdict]) -> list[Measured]:
+  """Return the trainings behind the verdicts, each once, by name and seed."""
+  found = {
+    one.key: one
+    for verdict in verdicts
+    for beside in verdict.cells
+    for one in beside.measured
+  }
+  return sorted(found.values(), key=lambda one: (one.row['setting'], one.seed))
+
+
+def _hours(one: Measured) -> float:
   return float(one.row['seconds'] or 0) / 3600

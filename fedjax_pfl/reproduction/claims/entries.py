@@ -26,10 +26,11 @@ it is above 0. `table` and `where` are fields of the claim or of a comparison;
 """
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl.report.styles import STYLES, display_name
+from fedjax_pfl.reproduction.cell_filter import values_of
 from fedjax_pfl.reproduction.cells import Cell, Reading
 from fedjax_pfl.reproduction.toml_entries import (
   LoadTable,
@@ -106,11 +107,11 @@ def _claim(given: Any, load_table: LoadTable) -> Claim:
   names = ('name', 'title', 'sentence', 'comparisons')
   check_fields(given, names, ('next', *SHARED))
   shared = {name: given[name] for name in SHARED if name in given}
-  required = [name for name in SHARED if name not in shared]
+  required = ['above', 'below', *(one for one in SHARED if one not in shared)]
   optional = ('sentence', *PAIRS[0], *PAIRS[1], *shared)
 
   def make(fields):
-    check_fields(fields, ['above', 'below', *required], optional)
+    check_fields(fields, required, optional)
     return _comparison({**shared, **fields}, load_table)
 
   comparisons = make_each('', 'claims.comparisons', given['comparisons'], make)
@@ -143,26 +144,16 @@ def _term(
 ) -> Term:
   table, cells = choose_cells(load_table, name, where)
   if len(cells) != 1:
+    varied = [
+      name for name, values in values_of(cells).items() if len(values) > 1
+    ]
     raise wrong(
       'where',
       f'{where}, which {len(cells)} cells of {table.name} match',
       'conditions that one cell matches',
-      [f'a value of {field}' for field in _varied(cells)],
+      [f'a value of {name}' for name in varied],
     )
   cell = cells[0]
   if view is not None:
     cell = cell._replace(reading=Reading(view))
   return Term(sign, cell, table.name, where, view is None)
-
-
-def _varied(cells: Sequence[Cell]) -> list[str]:
-  """Return the fields in which cells differ."""
-  rows = [
-    {**cell.published._asdict(), **cell.published.variant} for cell in cells
-  ]
-  unequal = (
-    name
-    for name in rows[0]
-    if any(row.get(name) != rows[0][name] for row in rows)
-  )
-  return [name for name in unequal if name not in ('mean', 'std', 'variant')]

@@ -44,15 +44,15 @@ def save_all(
   verdicts: Sequence[Verdict], folder: pathlib.Path
 ) -> list[pathlib.Path]:
   """Save both figures; that of the clients if their scores are there."""
-  paths = [save_forest(verdicts, folder)]
+  paths = [_save_forest(verdicts, folder)]
   for verdict in verdicts:
-    shown = [one for one in verdict.judged if has_pairs(one)]
+    shown = [one for one in verdict.judged if _has_pairs(one)]
     if verdict.claim.name == DRAWN and shown:
-      paths.append(save_clients(verdict, shown, folder))
+      paths.append(_save_clients(verdict, shown, folder))
   return paths
 
 
-def save_forest(
+def _save_forest(
   verdicts: Sequence[Verdict], folder: pathlib.Path
 ) -> pathlib.Path:
   """Save the figure of all comparisons of all claims."""
@@ -61,15 +61,11 @@ def save_forest(
   svg = plot_intervals(rows, label, **FOREST_SIZE)
   title = 'Claims of the papers: ours against print'
   figure = picture.draw(title, [Panel('', svg)], COLOURS, notes=[FOREST_NOTE])
-  lines = (
-    _line(verdict.claim.name, one)
-    for verdict in verdicts
-    for one in verdict.judged
-  )
+  lines = [_line(one.claim.name, x) for one in verdicts for x in one.judged]
   return save(figure, folder / FOREST, FOREST_HEADER, lines)
 
 
-def save_clients(
+def _save_clients(
   verdict: Verdict, shown: Sequence[Judged], folder: pathlib.Path
 ) -> pathlib.Path:
   """Save the figure of every client in these comparisons."""
@@ -88,7 +84,7 @@ def save_clients(
   return save(figure, path, CLIENTS_HEADER, lines)
 
 
-def has_pairs(judged: Judged) -> bool:
+def _has_pairs(judged: Judged) -> bool:
   """Return whether two methods have the score of each shared client."""
   if len(judged.stated.terms) != 2 or not judged.measured:
     return False

@@ -47,11 +47,7 @@ class Beside(NamedTuple):
 
   term: Term
   compared: Compared  # without our number if it was not run
-
-  @property
-  def measured(self) -> tuple[Measured, ...]:
-    """Return our number with each seed."""
-    return self.compared.measured
+  measured: tuple[Measured, ...]  # our number with each seed
 
 
 class Judged(NamedTuple):
@@ -64,11 +60,6 @@ class Judged(NamedTuple):
   difference: Difference | None = None  # None: not run
   measured: tuple[tuple[Measured, ...], ...] = ()  # by seed, then by term
   diverged: tuple[str, ...] = ()  # methods whose training diverged
-
-  @property
-  def alone(self) -> list[Beside]:
-    """Return the cells that were run, where others were not."""
-    return [] if self.measured else [one for one in self.cells if one.measured]
 
   @property
   def signed(self) -> list[list[Score]]:
@@ -94,11 +85,6 @@ class Verdict(NamedTuple):
     """Return {verdict: number of comparisons}, in the order of VERDICTS."""
     known = collections.Counter(one.verdict for one in self.judged)
     return {name: known[name] for name in VERDICTS if known[name]}
-
-  @property
-  def differing(self) -> list[Beside]:
-    """Return the cells that differ from print by over twice the error."""
-    return [one for one in self.cells if one.compared.agrees is False]
 
 
 def judge_claim(claim: Claim, results: Results) -> Verdict:
@@ -149,4 +135,4 @@ def _beside(term: Term, results: Results) -> Beside:
   (compared,) = compare_all([term.cell], results)
   if not term.is_printed:  # that number is of another view
     compared = compared._replace(difference=None, tolerance=None, agrees=None)
-  return Beside(term, compared)
+  return Beside(term, compared, compared.measured)

@@ -1,17 +1,19 @@
 """Judge the claims of a file, and put the verdicts into the pages."""
 
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction import summary
 from fedjax_pfl.reproduction.claims import document, figures
-from fedjax_pfl.reproduction.claims.entries import LoadTable, load_claims
+from fedjax_pfl.reproduction.claims.entries import load_claims
 from fedjax_pfl.reproduction.claims.verdicts import Verdict, judge_claim
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.toml_entries import LoadTable
 
-README, DOCUMENT, IMAGES = 'README.md', 'docs/results.md', 'docs/images'
+PAGES = {'README.md': document.brief, 'docs/results.md': document.whole}
+IMAGES = 'docs/images'
 BEGIN, END = '<!-- claims: experiments/claims.py -->', '<!-- end -->'
 
 
@@ -20,7 +22,7 @@ def judge(
   folder: pathlib.Path,
   load_table: LoadTable,
   configs: summary.Configs,
-  log: Callable[[str], None],
+  log: summary.Log,
 ) -> list[Verdict]:
   """Return the verdicts of a file of claims from a folder of results."""
   stated = load_claims(claims, load_table)
@@ -42,13 +44,9 @@ def texts(
 ) -> dict[pathlib.Path, str]:
   """Return {page: its text, with the verdicts between the marks}."""
   progress = document.progress(results)
-  sections = {
-    README: document.brief(verdicts),
-    DOCUMENT: document.whole(verdicts),
-  }
   return {
-    root / page: _replaced(root / page, f'{progress} {section}')
-    for page, section in sections.items()
+    root / page: _replaced(root / page, f'{progress} {section(verdicts)}')
+    for page, section in PAGES.items()
   }
 
 

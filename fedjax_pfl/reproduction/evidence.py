@@ -1,32 +1,35 @@
-"""Do the steps of a queue, one after the other, and write what they gave."""
+"""Work through a queue until all is done, or until the time is up.
+
+The time ends by SIGTERM, as before a machine is taken away: a training that is
+under way saves a checkpoint after the round that it is in, and continues from
+there the next time.
+"""
 
 import contextlib
+import math
+import os
 import pathlib
+import signal
+import threading
 from collections.abc import Callable, Iterator
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.reproduction import summary
 from fedjax_pfl.reproduction.cells import Table
-from fedjax_pfl.reproduction.comparison_table import FOLDER
 from fedjax_pfl.reproduction.execute import execute
-from fedjax_pfl.reproduction.queue.deadline import deadline
-from fedjax_pfl.reproduction.queue.entries import Queue
-from fedjax_pfl.reproduction.queue.states import (
-  announced,
+from fedjax_pfl.reproduction.queue import (
+  DIVERGED,
+  DONE,
+  Queue,
   make_steps,
-  print_queue,
+  show_queue,
   state_of,
 )
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.tables import FOLDER, write_table
 from fedjax_pfl.reproduction.toml_entries import LoadTable
 from fedjax_pfl.runs import lock
-
-
-def show_queue(queue: Queue, folder: pathlib.Path) -> None:
-  """Print what is done, what is next, and the hours left by the estimates."""
-  results, steps = Results(folder), make_steps(queue.entries)
-  print_queue(queue, steps, [state_of(one, results) for one in steps])
 
 
 def work_through(
@@ -61,7 +64,7 @@ def work_through(
     def write():
       summary.write_summary(results, configs, progress.log)
       for table in _tables(queue, folder, load_table):
-        summary.write_table(table, results)
+        write_table(table, results)
 
     with deadline(minutes) as is_up_fn:
       try:
@@ -79,24 +82,23 @@ def _do_steps(
   queue: Queue, results: Results, write: Callable[[], None]
 ) -> None:
   """Do every step that is open; refuse if none of these can be done here."""
-  left_out, is_any_done = [], False
+  refused: dict[str, BadInput] = {}
+  is_any_done = False
   for step in make_steps(queue.entries):
-    state = state_of(step, results)
-    if state.words.startswith(('done', 'diverged')):
+    if state_of(step, results).words in (DONE, DIVERGED):
       continue
-    progress.log(f'{step.title}, {announced(state)}')
+    progress.log(step.title)
     try:
       execute(step.evaluations, results, progress.log)
     except BadInput as error:
-      is_known = str(error) in map(str, left_out)
-      reason = 'as above.' if is_known else f'{error}'
+      reason = 'as above.' if str(error) in refused else error
       progress.log(f'{step.title} is left out: {reason}')
-      left_out.append(error)
+      refused.setdefault(str(error), error)
     else:
       is_any_done = True
       write()  # a training is in cells of several tables
-  if left_out and not is_any_done:
-    raise left_out[0]
+  if refused and not is_any_done:
+    raise next(iter(refused.values()))
 
 
 def _tables(
@@ -116,19 +118,50 @@ def _tables(
 @contextlib.contextmanager
 def _locked(folder: pathlib.Path) -> Iterator[None]:
   """Hold the lock of a folder of results; refuse where a queue works on it."""
+
+  def is_worked_on(folder, owner):
+    return bad_input(
+      'results',
+      got=f'{folder}, where {owner} works through a queue',
+      expected='a folder of results with one such process',
+      choices=['wait until it is done', 'stop it', 'another --results'],
+      cause='the same command was started twice',
+    )
+
   folder.mkdir(parents=True, exist_ok=True)
-  lock.acquire(folder, _is_worked_on)
+  lock.acquire(folder, is_worked_on)
   try:
     yield
   finally:
     lock.release(folder)
 
 
-def _is_worked_on(folder: pathlib.Path, owner: str) -> BadInput:
-  return bad_input(
-    'results',
-    got=f'{folder}, where {owner} works through a queue',
-    expected='a folder of results with one such process',
-    choices=['wait until it is done', 'stop it', 'another --results'],
-    cause='the same command was started twice',
-  )
+def check_minutes(minutes: float | None) -> None:
+  """Refuse what is no time to work; None is without an end."""
+  if minutes is not None and not 0 < minutes < math.inf:
+    raise bad_input(
+      'minutes',
+      got=minutes,
+      expected='a number of minutes above 0',
+      choices=['150', 'nothing, to go on until all is done'],
+      cause='a typing error, or MINUTES without a number',
+    )
+
+
+@contextlib.contextmanager
+def deadline(minutes: float | None) -> Iterator[Callable[[], bool]]:
+  """Send this process SIGTERM when the time is up; yield whether it is."""
+  is_up = threading.Event()
+
+  def stop():
+    is_up.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  timer = threading.Timer((minutes or 0) * 60, stop)
+  timer.daemon = True
+  if minutes is not None:
+    timer.start()
+  try:
+    yield is_up.is_set
+  finally:
+    timer.cancel()

@@ -3,12 +3,14 @@
 import csv
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 from finished_runs import make_run, make_settings
 from small_queue import cell_of
 
 from configs import common
+from configs.tables.common import load_configs, load_table
 from experiments.commandline import read_settings
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.cells import Reading, Table
@@ -17,11 +19,9 @@ from fedjax_pfl.reproduction.summary import (
   COLUMNS,
   command,
   read_csv,
-  summary_rows,
-  write_csv,
   write_summary,
-  write_table,
 )
+from fedjax_pfl.reproduction.tables import write_table
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 
@@ -76,13 +76,18 @@ def folder(tmp_path):
 def test_a_command_gives_back_its_settings(changes):
   settings = parse_config(make_settings(**changes))
   flat = {name: keys.flat(config) for name, config in CONFIGS.items()}
-  words = shlex.split(command(settings, flat, 'runs/a b'))
-  assert words[:2] == ['python', 'experiments/main.py']
-  assert words[-1] == '--workdir=runs/a b'
-  config = words[2].removeprefix('--config=')
-  fields = [word.removeprefix('--config.') for word in words[3:-1]]
-  read = read_settings(config, dict(field.split('=', 1) for field in fields))
-  assert keys.flat(parse_config(read)) == keys.flat(settings)
+  text = command(settings, flat, 'runs/a b')
+  assert keys.flat(settings_of(text)) == keys.flat(settings)
+  assert text.endswith(" '--workdir=runs/a b'")
+
+
+def settings_of(text):
+  """Return the settings of a command."""
+  _, file, config, *fields = shlex.split(text)
+  assert file == 'experiments/main.py'
+  pairs = [one.removeprefix('--config.').split('=', 1) for one in fields]
+  pairs = {name: value for name, value in pairs if name != '--workdir'}
+  return parse_config(read_settings(config.removeprefix('--config='), pairs))
 
 
 def test_rows_and_their_file(tmp_path):
@@ -91,7 +96,9 @@ def test_rows_and_their_file(tmp_path):
   path = tmp_path / 'runs' / 'a'
   first = make_run(path, views=views, shards_per_client=5, **place)
   make_run(tmp_path / 'runs' / 'b', result=GLOBAL, seed=1)
-  rows = summary_rows(Results(tmp_path), CONFIGS)
+  text, _ = write(tmp_path)
+  rows = list(csv.DictReader(text.splitlines()))
+  assert tuple(rows[0]) == COLUMNS
   assert [(row['setting'], row['seed'], row['view']) for row in rows] == [
     ('digits:fedbabu', '1', 'global'),
     ('digits:fedbabu', '1', 'initial'),
@@ -105,11 +112,7 @@ def test_rows_and_their_file(tmp_path):
     f'--config.shards_per_client=5 --workdir=runs/{keys.run_key(first)}'
   )
   assert rows[3]['machine'].endswith('cores') and rows[3]['run'] == 'a'
-  write_csv(tmp_path / 'out' / 'a.csv', rows)
-  text = (tmp_path / 'out' / 'a.csv').read_text()
   assert '/secret' not in text and str(tmp_path) not in text
-  read = list(csv.DictReader(text.splitlines()))
-  assert read == rows and tuple(read[0]) == COLUMNS
 
 
 def test_numbers_stay_without_their_runs_and_a_run_answers_again(folder):
@@ -139,16 +142,11 @@ def test_another_number_is_replaced_and_that_is_logged(folder):
   write(folder, log=logged.append)
   assert f'12.3400 in the summary is now {mean}.' in logged[0]
   assert read_csv(path)[0]['mean'] == mean
-
-
-def test_a_row_answers_its_own_training_alone(folder):
-  write(folder)
-  shutil.rmtree(folder / 'runs')
-  top5 = Reading('initial', 'global_top5')
+  shutil.rmtree(folder / 'runs')  # a row answers its own training alone
   others = (
     INITIAL._replace(settings=make_settings(local_epochs=7)),
     INITIAL._replace(evaluation={'adapt_on': 'test_half'}),
-    SERVER._replace(reading=top5),
+    SERVER._replace(reading=Reading('initial', 'global_top5')),
   )
   assert '0 of 3 cells run' in write(folder, TABLE._replace(cells=others))[1]
 
@@ -178,3 +176,50 @@ def test_a_summary_of_another_version_is_refused(tmp_path, text):
   with pytest.raises(BadInput, match=r'summary\.csv with .* of this version'):
     read_csv(path)
   assert path.read_bytes() == text.encode('latin-1')
+
+
+# ---- Our results -------------------------------------------------------------
+
+RESULTS = Path(__file__).parents[2] / 'results'
+ROWS = read_csv(RESULTS / 'summary.csv')
+TABLES = sorted(path.stem for path in (RESULTS / 'tables').glob('*_*.md'))
+
+
+@pytest.mark.parametrize(
+  'row', ROWS, ids=lambda row: f'{row["key"]}-{row["view"]}'
+)
+def test_the_key_of_a_row_is_that_of_its_command(row):
+  """With other defaults or names of fields a number would not be found."""
+  settings = settings_of(row['command'])
+  start = settings.init_from.removeprefix('runs/')
+  training, _, evaluation = row['key'].partition('_')
+  assert training == keys.training_key(settings, row['data'], start)
+  assert evaluation in ('', keys.evaluation_key(settings))
+  assert row['command'].endswith(f'--workdir=runs/{row["key"]}')
+  view = row['view'].partition(':')[0]  # of 'personal:best_round'
+  assert view in ('global', *settings.evaluation.views)
+
+
+def test_summary_and_tables_are_those_of_the_runs(tmp_path):
+  """A training is in cells of several tables: none is left behind."""
+  assert len(ROWS) >= 15 and len(TABLES) >= 4
+  shutil.copy(RESULTS / 'summary.csv', tmp_path)
+  tracked = shutil.ignore_patterns('checkpoints', 'model', 'tb', '.lock')
+  shutil.copytree(RESULTS / 'runs', tmp_path / 'runs', ignore=tracked)
+  results = Results(tmp_path)
+  configs = {name: parse_config(one) for name, one in load_configs().items()}
+  write_summary(results, configs, print)
+
+  def numbers(folder):
+    """Return the rows without the name of a config, which may change."""
+    left_out = ('setting', 'command', 'run')
+    return {
+      tuple(value for name, value in row.items() if name not in left_out)
+      for row in read_csv(folder / 'summary.csv')
+    }
+
+  assert numbers(RESULTS) <= numbers(tmp_path)
+  for name in TABLES:
+    path = write_table(load_table(name.replace('_', '/')), results)
+    for again in (path, path.with_suffix('.csv')):
+      assert again.read_text() == (RESULTS / 'tables' / again.name).read_text()

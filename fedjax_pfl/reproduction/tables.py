@@ -1,7 +1,5 @@
 """A table of our and the published numbers: as text, Markdown and CSV."""
 
-import csv
-import io
 import pathlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -10,8 +8,9 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.compare import Compared
+from fedjax_pfl.reproduction.compare import Compared, compare_all
 from fedjax_pfl.reproduction.published import footnote
+from fedjax_pfl.reproduction.results import Results
 
 FOLDER = 'tables'
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')
@@ -22,6 +21,20 @@ LOST = (
   'diverged model gives.'
 )
 KEPT = 'Ours, seed {}: a row of summary.csv whose run directory is gone.'
+
+
+def write_table(
+  table: Table, results: Results, seeds: Sequence[int] = ()
+) -> pathlib.Path:
+  """Write a table as .csv and .md below the results; return the .md's path."""
+  compared = compare_all(table.cells, results, seeds)
+  folder = results.folder / FOLDER
+  folder.mkdir(parents=True, exist_ok=True)
+  path = folder / f'{table.name.replace("/", "_")}.md'
+  atomic_files.write_bytes(path, as_markdown(table, compared).encode())
+  rows = [_csv_row(table, one) for one in compared]
+  atomic_files.write_csv(path.with_suffix('.csv'), [*rows[0]], rows)
+  return path
 
 
 def as_text(table: Table, compared: Sequence[Compared]) -> str:
@@ -50,29 +63,6 @@ def markdown(
   return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
 
 
-def as_csv(table: Table, compared: Sequence[Compared]) -> str:
-  """Return every cell of the table, run or not, one a line."""
-  rows = [_csv_row(table, one) for one in compared]
-  stream = io.StringIO()
-  writer = csv.DictWriter(stream, rows[0], lineterminator='\n')
-  writer.writeheader()
-  writer.writerows(rows)
-  return stream.getvalue()
-
-
-def write_files(
-  table: Table, compared: Sequence[Compared], folder: pathlib.Path
-) -> pathlib.Path:
-  """Write the table as .csv and .md below `folder`; return the .md's path."""
-  folder = folder / FOLDER
-  folder.mkdir(parents=True, exist_ok=True)
-  path = folder / f'{table.name.replace("/", "_")}.md'
-  atomic_files.write_bytes(path, as_markdown(table, compared).encode())
-  csv_path = path.with_suffix('.csv')
-  atomic_files.write_bytes(csv_path, as_csv(table, compared).encode())
-  return path
-
-
 def summary_of(compared: Sequence[Compared]) -> str:
   """Return the number of cells that were run, and of those that agree."""
   done = [one for one in compared if one.ours]
@@ -93,6 +83,11 @@ def pair(mean: float, std: float | None, width: int = 0) -> str:
   return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:{width}.2f}'
 
 
+def decimal(value: float | None, form: str = '.4f') -> str:
+  """Return a number as text; '' for None."""
+  return '' if value is None else f'{value:{form}}'
+
+
 def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
   """Return the columns of a cell: those that name it come first."""
   published, ours = one.cell.published, one.ours
@@ -101,12 +96,12 @@ def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
   return named | {
     'metric': published.metric,
     'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
-    'ours_mean': _decimal(ours.mean) if ours else lost,
-    'ours_std': _decimal(ours and ours.std),
+    'ours_mean': decimal(ours.mean) if ours else lost,
+    'ours_std': decimal(ours and ours.std),
     'published_mean': published.mean,
     'published_std': published.std,
-    'difference': _decimal(one.difference),
-    'two_standard_errors': _decimal(one.tolerance),
+    'difference': decimal(one.difference),
+    'two_standard_errors': decimal(one.tolerance),
     'within': '' if one.agrees is None else AGREES[one.agrees],
     'footnote': _note(one),
   }
@@ -126,12 +121,12 @@ def _lines(
     printed = pair(published.mean, published.std, 5)
     if note := _note(one):
       printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
-    mean, difference = DIVERGED, '-'
+    mean = DIVERGED
     if ours:
       seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
       mean = pair(ours.mean, ours.std, 5) + seeds
-      difference = f'{one.difference:+.2f}'
-    tolerance = '-' if one.tolerance is None else f'{one.tolerance:.2f}'
+    difference = decimal(one.difference, '+.2f') or '-'
+    tolerance = decimal(one.tolerance, '.2f') or '-'
     settings = (_shown(name, field(published, name)) for name in names)
     numbers = (mean, printed, difference, tolerance, AGREES[one.agrees])
     lines.append((*settings, *numbers))
@@ -140,9 +135,10 @@ def _lines(
 
 def _note(one: Compared) -> str:
   """Return the footnote of a cell; of seeds that diverged or are gone, too."""
+  kept = [measured.seed for measured in one.measured if measured.is_kept]
   ours = [
     text.format(', '.join(map(str, seeds)))
-    for text, seeds in ((KEPT, one.kept), (LOST, one.diverged))
+    for text, seeds in ((KEPT, kept), (LOST, one.diverged))
     if seeds
   ]
   return ' '.join(filter(None, [*ours, footnote(one.cell.published)]))
@@ -152,7 +148,3 @@ def _shown(name: str, value: Any) -> str:
   if name == 'algorithm':
     return display_name(value)
   return '-' if value is None else str(value).replace('_', ' ') or '-'
-
-
-def _decimal(value: float | None) -> str:
-  return '' if value is None else f'{value:.4f}'
