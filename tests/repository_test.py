@@ -5,7 +5,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 from configs import common
-from experiments.accelerators.targets import DISTRIBUTIONS
+from experiments.accelerators.targets import PLATFORMS
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,7 +25,7 @@ def test_compilers_of_cuda_are_those_of_the_pinned_jax():
   compilers = re.search(r'^COMPILERS := (.+\\\n.+)$', read('Makefile'), re.M)[1]
   pinned = dict(word.split('==') for word in compilers.split() if '==' in word)
   assert pinned['jax-cuda13-pjrt'] == pinned['jax-cuda13-plugin'] == jax
-  names = {name for names in DISTRIBUTIONS.values() for name in names}
+  names = {name for one in PLATFORMS.values() for name in one['packages']}
   assert {*pinned} == names
 
 

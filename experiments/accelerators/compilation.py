@@ -6,13 +6,14 @@ the work around it. A compiler for GPUs has none.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 from jax.errors import JaxRuntimeError
-from jax.stages import Compiled, Lowered
+from jax.stages import Lowered
 
+from experiments.accelerators.plan import make_plan
 from experiments.accelerators.programs import Program, make_programs
 from experiments.accelerators.targets import Device, Where
 from fedjax_pfl.core.target import compiling_for
@@ -20,6 +21,13 @@ from fedjax_pfl.federated.chunking import MEMORY_SHARE
 from fedjax_pfl.training.build import Experiment
 
 Record = dict[str, Any]  # of a program, as results/accelerators has it
+
+
+def plan_for(where: Where, config: Mapping[str, Any]) -> Experiment:
+  """Return the experiment of a config, traced for the devices."""
+  _ = where.devices  # refuses what is not there
+  with compiling_for(where.kind, where.device.memory):
+    return make_plan(config)
 
 
 def lowered_programs(
@@ -42,8 +50,20 @@ def compile_program(
   except JaxRuntimeError as exception:
     error, *_ = [*str(exception).strip().splitlines(), 'no reason is given']
   else:
-    memory = {**memory_of(compiled), 'device': device.memory}
-    costs, error = costs_of(compiled), too_large(program, device, memory)
+    sizes = compiled.memory_analysis()
+    memory = {
+      'arguments': int(sizes.argument_size_in_bytes),
+      'results': int(sizes.output_size_in_bytes),
+      'temporary': int(sizes.temp_size_in_bytes),
+      'shared': int(sizes.alias_size_in_bytes),  # results that are arguments
+      'device': device.memory,
+    }
+    counted = compiled.cost_analysis() or {}
+    if 'flops' in counted:
+      # Bytes of operands and results, a TPU's fast memory included.
+      moved = counted['bytes accessed']
+      costs = {'flops': counted['flops'], 'bytes': moved}
+    error = too_large(program, device, memory)
   return {
     **stated(program),
     'program': program.kind,
@@ -66,29 +86,9 @@ def stated(program: Program) -> Record:
   }
 
 
-def memory_of(compiled: Compiled) -> dict[str, int]:
-  """Return the bytes of a program on one device."""
-  found = compiled.memory_analysis()
-  return {
-    'arguments': int(found.argument_size_in_bytes),
-    'results': int(found.output_size_in_bytes),
-    'temporary': int(found.temp_size_in_bytes),
-    'shared': int(found.alias_size_in_bytes),  # results that lie in arguments
-  }
-
-
 def resident(memory: dict[str, int]) -> int:
   """Return the bytes of arguments and results."""
   return memory['arguments'] + memory['results'] - memory['shared']
-
-
-def costs_of(compiled: Compiled) -> dict[str, float] | None:
-  """Return XLA's count of the work on one device; None where it makes none."""
-  found = compiled.cost_analysis() or {}
-  if 'flops' not in found:
-    return None
-  # Bytes of operands and results, a TPU's fast memory included.
-  return {'flops': found['flops'], 'bytes': found['bytes accessed']}
 
 
 def too_large(program: Program, device: Device, memory: dict[str, int]) -> str:

@@ -1,27 +1,17 @@
 """docs/dev/accelerators.md, of stored records."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from experiments.accelerators.compilation import Record
 from experiments.accelerators.tables import CONFIGS, FOLDER, LABELS
 from experiments.benchmarks.screen import number
 
 PAGE = FOLDER.parents[1] / 'docs' / 'dev' / 'accelerators.md'
-HEAD = """# Compiled for accelerators
-
-    make accelerators      # the compilers, 1.4 GB, and these tables
-
-Written by `python experiments/accelerator_tables.py --write` from what
-compilers for a TPU and an H100 said on a machine without either
-([what the numbers mean](performance_notes.md#on-accelerators-what-the-compiler-says)):
-**nothing was run on an accelerator**. Arguments and temporary are XLA's
-`memory_analysis()` of a call on one device. GFLOP and MB of a round are its
-`cost_analysis()`, which counts each loop once and is none for an H100; with a
-dagger (†) they are of one step, read from the text of the program, as was done up
-to 23 November 2026. Kernels, cycles and collectives of that text are in
-`results/accelerators`. Methods are those of `configs/digits.py`. A row is of the
-commit that it names, and is compiled again when its program changes.
-"""  # noqa: E501
+TEMPLATE = Path(__file__).with_name('page.md.jinja')
 TITLES = {
   'models': 'Models: a round on one device',
   'methods': 'Methods: rounds and evaluation on one device',
@@ -29,58 +19,47 @@ TITLES = {
 FAILED = 'does not compile'
 
 Records = Mapping[str, Sequence[Record]]  # by the name of the row
+Table = tuple[str, list[str], list[list[str]]]  # title, heads, cells
 
 
 def as_markdown(stored: Mapping[str, Records]) -> str:
   """Return the page: {platform: records}."""
-  lines = [HEAD]
-  for records in stored.values():
+  platforms = []
+  for records in filter(None, stored.values()):
     everything = [one for own in records.values() for one in own]
-    if everything:
-      compilers = '; '.join(sorted({one['compilers'] for one in everything}))
-      lines += [f'## {everything[0]["device"]}\n', f'{compilers}.\n']
-      lines += tables(records)
-      lines += remarks(records)
-  return '\n'.join(lines).rstrip() + '\n'
+    compilers = '; '.join(sorted({one['compilers'] for one in everything}))
+    remarks = [
+      f'{name.partition("/")[2].rpartition("-")[0]}, {one["program"]}: '
+      f'{one["error"]}'
+      for name, programs in records.items()
+      for one in programs
+      if one['error']
+    ]
+    device = everything[0]['device']
+    platforms.append((device, compilers, [*_tables(records)], remarks))
+  text = TEMPLATE.read_text(encoding='utf-8')
+  template = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True)
+  return template.render(platforms=platforms).rstrip() + '\n'
 
 
-def tables(records: Records) -> Iterator[str]:
-  """Yield the lines of all tables of a platform."""
-  for table, title in TITLES.items():
-    yield from _table(title, _rows(records, table, '1'))
+def _tables(records: Records) -> Iterator[Table]:
+  """Yield all tables of a platform that have rows."""
   sizes = {name.rpartition('-')[2] for name in records} - {'1'}
-  for size in sorted(sizes, key=int):
-    found = [row for table in LABELS for row in _rows(records, table, size)]
-    yield from _table(f'On a mesh of {size}', found)
-
-
-def remarks(records: Records) -> list[str]:
-  """Return a sentence about every program that does not compile or fit."""
-  return [
-    f'- {name.partition("/")[2].rpartition("-")[0]}, {one["program"]}: '
-    f'{one["error"]}'
-    for name, programs in records.items()
-    for one in programs
-    if one['error']
+  parts = [(title, [table], '1') for table, title in TITLES.items()]
+  parts += [
+    (f'On a mesh of {size}', [*LABELS], size) for size in sorted(sizes, key=int)
   ]
+  for title, tables, size in parts:
+    rows = [row for table in tables for row in _rows(records, table, size)]
+    if rows:  # without the columns that are empty
+      heads = [head for head in rows[0] if any(row[head] for row in rows)]
+      yield title, heads, [[row[head] for head in heads] for row in rows]
 
 
-def _table(title: str, rows: list[dict[str, str]]) -> Iterator[str]:
-  """Yield a table without the columns that are empty."""
-  if not rows:
-    return
-  heads = [head for head in rows[0] if any(row[head] for row in rows)]
-  yield f'### {title}\n'
-  for cells in (heads, ['---'] * len(heads)):
-    yield f'| {" | ".join(cells)} |'
-  for row in rows:
-    yield f'| {" | ".join(row[head] for head in heads)} |'
-  yield ''
-
-
-def _rows(records: Records, table: str, devices: str) -> list[dict[str, str]]:
-  """Return the cells of every round of a table, by the head of the column."""
-  rows = []
+def _rows(
+  records: Records, table: str, devices: str
+) -> Iterator[dict[str, str]]:
+  """Yield the cells of every round of a table, by the head of the column."""
   for name, programs in records.items():
     kind, _, rest = name.partition('/')
     label, _, size = rest.rpartition('-')
@@ -93,37 +72,34 @@ def _rows(records: Records, table: str, devices: str) -> list[dict[str, str]]:
       stage = '' if len(rounds) == 1 else f', {one["stage"]}'
       same = [other for other in programs if other['stage'] == one['stage']]
       own = {other['program']: other for other in same}
-      rows.append({'': f'{label}{stage}', **_cells(own)})
-  return rows
+      yield {'': f'{label}{stage}', **_cells(own)}
 
 
 def _cells(own: Mapping[str, Record]) -> dict[str, str]:
   """Return the cells of a stage: {kind of program: its record}."""
-  one, begin = own['round'], own.get('begin')
+  one, begin, evaluation = map(own.get, ('round', 'begin', 'evaluation'))
   chunk = one['clients_per_chunk']
   costs, mark = one.get('costs'), ''
   if not costs and one.get('step'):  # of before 24 November 2026
     costs, mark = one['step'], ' †'
-  flops = number(costs['flops'] / 1e9) + mark if costs else ''
-  moved = number(costs['bytes'] / 1e6) + mark if costs else ''
-  begins = '' if begin is None else 'compiles' if begin['compiles'] else FAILED
+  tested = begins = ''
+  if evaluation:
+    tested = _mib(evaluation, 'temporary') or FAILED
+  if begin:
+    begins = 'compiles' if begin['compiles'] else FAILED
   return {
     'batch': f'{one["images_per_step"] // max(chunk, 1):.0f}',
     'side by side': str(chunk),
-    'GFLOP': flops,
-    'MB': moved,
+    'GFLOP': number(costs['flops'] / 1e9) + mark if costs else '',
+    'MB': number(costs['bytes'] / 1e6) + mark if costs else '',
     'arguments MiB': _mib(one, 'arguments') or FAILED,
     'temporary MiB': _mib(one, 'temporary'),
-    'evaluation: temporary MiB': _evaluation(own.get('evaluation')),
+    'evaluation: temporary MiB': tested,
     'beginning': begins,
     'compiled at': one['commit'],
   }
 
 
-def _evaluation(one: Record | None) -> str:
-  return '' if one is None else _mib(one, 'temporary') or FAILED
-
-
-def _mib(one: Record, part: str) -> str:
+def _mib(one: dict[str, Any], part: str) -> str:
   memory = one['memory']
   return '' if memory is None else f'{memory[part] / 2**20:,.1f}'

@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.accelerators.targets import Where
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.data import Dataset, Images, Shape, is_available
 from fedjax_pfl.federated.cohort import cohort_size
-from fedjax_pfl.federated.placement import OneDevice
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import (
@@ -40,13 +37,6 @@ SIZES = {
 }
 
 
-def plan_for(where: Where, config: Mapping[str, Any]) -> Experiment:
-  """Return the experiment of a config, traced for the devices."""
-  _ = where.devices  # refuses what is not there
-  with compiling_for(where.kind, where.device.memory):
-    return make_plan(config)
-
-
 def make_plan(config: Mapping[str, Any]) -> Experiment:
   """Return the experiment of a config, checked as a run checks it."""
   settings = parse_config(config)
@@ -70,7 +60,7 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
     dataset = first_examples(dataset, data.max_train_examples)
   found = build_data(settings, lambda text: None, dataset)
   size = cohort_size(data.num_seen_clients, settings.training.client_fraction)
-  return Experiment(settings, *found, task, stages, size, OneDevice())
+  return Experiment(settings, *found, task, stages, size)
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

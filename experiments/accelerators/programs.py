@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as Spec
 
-from fedjax_pfl.core.algorithm import as_stored, unchanged
+from fedjax_pfl.core.algorithm import Stage, as_stored, unchanged
 from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
@@ -54,7 +54,7 @@ def make_programs(
   plan: Experiment, devices: Sequence[Any]
 ) -> Iterator[Program]:
   """Yield the programs of all stages; with several devices on their mesh."""
-  train, before, mesh = shapes_of(plan.train), None, make_mesh(devices)
+  train, before, mesh = shapes_of(plan.train), None, _make_mesh(devices)
   plan = plan._replace(placement=OnMesh(mesh) if mesh else OneDevice())
   for stage, server, clients in stage_shapes(plan.stages, train):
     if before is not None and stage.initialize is not unchanged:
@@ -73,15 +73,18 @@ def make_programs(
     yield _evaluation(plan, before, devices)
 
 
-def _round(plan, stage, given, devices) -> Program:
+def _round(
+  plan: Experiment, stage: Stage, given: Arguments, devices: Sequence[Any]
+) -> Program:
   settings, cohort = plan.settings, plan.cohort_size
   if stage.full_participation:
     cohort = settings.data.num_seen_clients
   arguments = {
-    **dict(server=given['server'], clients=given['clients']),
+    'server': given['server'],
+    'clients': given['clients'],
     'cohort': jax.ShapeDtypeStruct((cohort,), 'int32'),
     'data': given['data'],
-    'key': _key(),
+    'key': jax.eval_shape(jax.random.key, 0),
   }
   batch = settings.training.batch_size
   setting = settings.system.clients_per_chunk
@@ -94,13 +97,15 @@ def _round(plan, stage, given, devices) -> Program:
     'round',
     make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh),
     place(arguments, devices),
-    stage.rounds,
-    min(chunk, -(-cohort // len(devices))),
-    _batch(plan.train, batch),
+    calls=stage.rounds,
+    chunk=min(chunk, -(-cohort // len(devices))),
+    batch=_batch(plan.train, batch),
   )
 
 
-def _evaluation(plan, given, devices) -> Program:
+def _evaluation(
+  plan: Experiment, given: Arguments, devices: Sequence[Any]
+) -> Program:
   """Return the last evaluation of all clients, a block of them in a call."""
   settings, run = plan.settings, program.Program(plan)
   block, (support, query) = run.block, plan.eval_data
@@ -116,7 +121,7 @@ def _evaluation(plan, given, devices) -> Program:
     'ids': jax.ShapeDtypeStruct((block,), 'int32'),
     'train': shapes_of(support),
     'test': shapes_of(query),
-    'key': _key(),
+    'key': jax.eval_shape(jax.random.key, 0),
   }
   chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
   return Program(
@@ -124,9 +129,9 @@ def _evaluation(plan, given, devices) -> Program:
     'evaluation',
     lambda *args: evaluate(*args),
     place(arguments, devices),
-    -(-settings.data.num_seen_clients // block),
-    min(chunk, block // len(devices)),
-    _batch(support, settings.finetune.batch_size),
+    calls=-(-settings.data.num_seen_clients // block),
+    chunk=min(chunk, block // len(devices)),
+    batch=_batch(support, settings.finetune.batch_size),
   )
 
 
@@ -134,42 +139,44 @@ def _batch(data: ClientData, size: int) -> int:
   return min(size, data.index.shape[1])
 
 
-def _key():
-  return jax.eval_shape(jax.random.key, 0)
-
-
-def make_mesh(devices: Sequence[Any]) -> Mesh | None:
-  """Return the mesh of these devices; None of one."""
-  return Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
+# ---- where the arguments lie
 
 
 def place(arguments: Arguments, devices: Sequence[Any]) -> Arguments:
   """Return the shapes of the arguments, placed as a run places them."""
-  mesh, divided = make_mesh(devices), arguments.get('clients')
-  everywhere = SingleDeviceSharding(devices[0])
-  if mesh is not None:
+  mesh, size = _make_mesh(devices), len(devices)
+  everywhere = divided = SingleDeviceSharding(devices[0])
+  if mesh:
     everywhere = NamedSharding(mesh, Spec())
-  placed = {name: _on(everywhere, tree) for name, tree in arguments.items()}
-  if mesh is not None and divided is not None:
-    where, rows = NamedSharding(mesh, Spec(AXIS)), mesh.size
-    placed['clients'] = _on(where, divided, lambda k: num_places(k, rows))
-  return placed
+    divided = NamedSharding(mesh, Spec(AXIS))
+  return {
+    name: _on(divided, tree, lambda rows: num_places(rows, size))
+    if name == 'clients'
+    else _on(everywhere, tree)
+    for name, tree in arguments.items()
+  }
 
 
 def share(arguments: Arguments, devices: Sequence[Any]) -> Arguments:
   """Return the shapes of what one of these devices has, on the first."""
   first, size = SingleDeviceSharding(devices[0]), len(devices)
-  own = _on(first, arguments['clients'], lambda k: num_places(k, size) // size)
+  clients = arguments['clients']
+  own = _on(first, clients, lambda rows: num_places(rows, size) // size)
   return place({**arguments, 'clients': own}, devices[:1])
 
 
-def _on(where, tree: PyTree, rows: Callable | None = None) -> PyTree:
+def _make_mesh(devices: Sequence[Any]) -> Mesh | None:
+  """Return the mesh of these devices; None of one."""
+  return Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
+
+
+def _on(where: Any, tree: PyTree, rows: Callable | None = None) -> PyTree:
   """Return the shapes, placed; with `rows` as many as it makes of them."""
 
   def put(leaf):
-    shape = (
-      leaf.shape if rows is None else (rows(leaf.shape[0]), *leaf.shape[1:])
-    )
+    shape = leaf.shape
+    if rows is not None:
+      shape = (rows(shape[0]), *shape[1:])
     return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=where)
 
   return jax.tree.map(put, tree)

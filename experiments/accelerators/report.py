@@ -10,20 +10,15 @@ from experiments.accelerators.compilation import (
   Record,
   compile_program,
   lowered_programs,
+  plan_for,
   resident,
 )
-from experiments.accelerators.plan import plan_for
 from experiments.accelerators.programs import KINDS
 from experiments.accelerators.targets import Where
 from experiments.benchmarks.screen import WIDTH, columns, number
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.training.build import Experiment
 
-HEADS = (
-  *('\n', 'clients\nside by side', 'compiled\nin s', 'arguments\nMiB'),
-  *('results\nMiB', 'temporary\nMiB', 'of the\ndevice', '\nfits'),
-  *('\nGFLOP', '\nMB', '\ncalls'),
-)
 NOTE = (
   "The compiler's numbers, not measurements. GFLOP and MB of a program count "
   'each of its loops once; a compiler for GPUs counts none.'
@@ -55,30 +50,26 @@ def compile_all(
     cause='a typing error',
   )
   plans = {label: plan_for(where, config) for label, config in members.items()}
-  return {
-    label: Member(plan, _compile(where, plan, kinds, label, log))
-    for label, plan in plans.items()
-  }
-
-
-def _compile(where, plan, kinds, label, log) -> tuple[Record, ...]:
-  compiled, precision = [], plan.settings.model.precision
-  for program, lowered in lowered_programs(where, plan):
-    if not kinds or program.kind in kinds:
-      log(f'Compiling {program.kind} of {program.stage} {label}'.rstrip())
-      compiled.append(
-        compile_program(program, lowered, where.device, precision)
+  found = {}
+  for label, plan in plans.items():
+    compiled, precision = [], plan.settings.model.precision
+    for program, lowered in lowered_programs(where, plan):
+      if not kinds or program.kind in kinds:
+        log(f'Compiling {program.kind} of {program.stage} {label}'.rstrip())
+        compiled.append(
+          compile_program(program, lowered, where.device, precision)
+        )
+    if not compiled:
+      raise bad_input(
+        'programs',
+        got=','.join(kinds),
+        expected=f'programs of {plan.settings.algorithm}',
+        choices=KINDS,
+        cause='a method of one stage, or without data of its own, or a config '
+        'without views',
       )
-  if not compiled:
-    raise bad_input(
-      'programs',
-      got=','.join(kinds),
-      expected=f'programs of {plan.settings.algorithm}',
-      choices=KINDS,
-      cause='a method of one stage, or without data of its own, or a config '
-      'without views',
-    )
-  return tuple(compiled)
+    found[label] = Member(plan, tuple(compiled))
+  return found
 
 
 def lines(
@@ -101,13 +92,10 @@ def lines(
     for label, member in result.items()
     for one in member.programs
   }
-  heads = [*zip(*(head.split('\n') for head in HEADS), strict=True)]
-  yield from columns(
-    [*heads, *((name, *_cells(one)) for name, one in rows.items())], heads=2
-  )
-  errors = [f'{name}: {one["error"]}' for name, one in rows.items()]
-  for sentence in errors:
-    if not sentence.endswith(': '):
+  yield from columns({'\n': name, **_cells(one)} for name, one in rows.items())
+  for name, one in rows.items():
+    if one['error']:
+      sentence = f'{name}: {one["error"]}'
       yield from textwrap.wrap(sentence, WIDTH, subsequent_indent='  ')
   yield ''
   yield from textwrap.wrap(NOTE, WIDTH)
@@ -134,16 +122,26 @@ def as_json(where: Where, result: Mapping[str, Member]) -> dict[str, Any]:
   }
 
 
-def _cells(row: Record) -> tuple[str, ...]:
-  memory, costs = row['memory'], row['costs']
-  sizes, work = ('', '', '', ''), ('', '')
-  if memory is not None:
-    parts = [memory[part] for part in ('arguments', 'results', 'temporary')]
+def _cells(row: Record) -> dict[str, str]:
+  """Return the cells of a program by their heads, in two lines."""
+  memory, costs = row['memory'] or {}, row['costs'] or {}
+
+  def size(part):
+    return f'{memory[part] / 2**20:,.1f}' if memory else ''
+
+  used = ''
+  if memory:
     used = (resident(memory) + memory['temporary']) / memory['device']
-    sizes = (*(f'{part / 2**20:,.1f}' for part in parts), f'{100 * used:.0f} %')
-  if costs is not None:
-    work = number(costs['flops'] / 1e9), number(costs['bytes'] / 1e6)
-  chunk = str(row['clients_per_chunk'] or '')
-  fits = 'no' if row['error'] else 'yes'
-  calls = f'{row["calls"]:,.0f}'
-  return chunk, number(row['compile_seconds']), *sizes, fits, *work, calls
+    used = f'{100 * used:.0f} %'
+  return {
+    'clients\nside by side': str(row['clients_per_chunk'] or ''),
+    'compiled\nin s': number(row['compile_seconds']),
+    'arguments\nMiB': size('arguments'),
+    'results\nMiB': size('results'),
+    'temporary\nMiB': size('temporary'),
+    'of the\ndevice': used,
+    '\nfits': 'no' if row['error'] else 'yes',
+    '\nGFLOP': number(costs['flops'] / 1e9) if costs else '',
+    '\nMB': number(costs['bytes'] / 1e6) if costs else '',
+    '\ncalls': f'{row["calls"]:,.0f}',
+  }

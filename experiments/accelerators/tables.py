@@ -1,4 +1,4 @@
-"""The tables of docs/dev/accelerators.md: their rows, what is stored, the page.
+"""The tables of docs/dev/accelerators.md: their rows, and what is stored.
 
   models    a round, at the batch of the paper that has the model
   methods   the stages of configs/digits.py:METHOD, 8 of 20 clients in a round,
@@ -27,10 +27,10 @@ from experiments.accelerators.compilation import (
   Record,
   compile_program,
   lowered_programs,
+  plan_for,
   stated,
 )
-from experiments.accelerators.plan import plan_for
-from experiments.accelerators.targets import DISTRIBUTIONS, KINDS, Where
+from experiments.accelerators.targets import PLATFORMS, Where
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.atomic_files import write_json
 from fedjax_pfl.core.errors import check_known
@@ -78,20 +78,26 @@ def choose(
   tables: Sequence[str], labels: Sequence[str], devices: int
 ) -> Iterator[Row]:
   """Yield the rows that are asked for, all without labels; the mesh last."""
-  listed = {'expected': 'tables of accelerators', 'cause': 'a typing error'}
-  check_known('tables', tables, choices=LABELS, **listed)
-  known = [label for table in tables for label in LABELS[table]]
-  listed = {
-    'expected': 'models or methods of these tables',
-    'cause': 'a typing error, or a method without its table',
-  }
-  check_known('labels', labels, choices=known, **listed)
+  check_known(
+    'tables',
+    tables,
+    expected='tables of accelerators',
+    choices=LABELS,
+    cause='a typing error',
+  )
+  known = [(table, label) for table in tables for label in LABELS[table]]
+  check_known(
+    'labels',
+    labels,
+    expected='models or methods of these tables',
+    choices=[label for _, label in known],
+    cause='a typing error, or a method without its table',
+  )
   for number in sorted({1, devices}):
-    for table in tables:
-      for label in LABELS[table]:
-        is_shown = number == 1 or table == 'methods' or label in MESH_MODELS
-        if is_shown and (not labels or label in labels):
-          yield Row(table, label, number)
+    for table, label in known:
+      is_shown = number == 1 or table == 'methods' or label in MESH_MODELS
+      if is_shown and (not labels or label in labels):
+        yield Row(table, label, number)
 
 
 def config_of(row: Row, platform: str) -> dict[str, Any]:
@@ -105,7 +111,7 @@ def config_of(row: Row, platform: str) -> dict[str, Any]:
     config.model, config.batch_size = row.label, batch_size
   cohort = cohort_size(config.num_clients, config.client_fraction)
   # As many as 'auto' evaluates.
-  launches = launches_kernels(KINDS[platform])
+  launches = launches_kernels(PLATFORMS[platform]['kind'])
   chunk = max(cohort, CPU_BLOCK) if launches else 1
   return {**config.to_dict(), 'clients_per_chunk': chunk}
 
@@ -122,31 +128,29 @@ def compile_row(
   """
   plan = plan_for(where, config_of(row, where.platform))
   rounds_only = row.table == 'models' or row.devices > 1
-  records, compiled = [], 0
+  records, before = [], len(known)
   for program, lowered in lowered_programs(where, plan):
     if rounds_only and program.kind != 'round':
       continue
     key = _key_of(lowered.as_text(), where)
     if key not in known:
       commit = provenance()['commit'] or 'unknown'
+      precision = plan.settings.model.precision
       known[key] = {
         'key': key,
         'commit': commit[:7] + commit[40:],  # -dirty, if the code is edited
         'compilers': versions(where.platform),
         'device': where.device.name,
-        **compile_program(
-          program, lowered, where.device, plan.settings.model.precision
-        ),
+        **compile_program(program, lowered, where.device, precision),
       }
-      compiled += 1
     # Another stage, perhaps another method, may have had this program.
     records.append({**known[key], **stated(program)})
-  return records, compiled
+  return records, len(known) - before
 
 
 def versions(platform: str) -> str:
   """Return the compilers, as 'jax 0.10.2, libtpu 0.0.42.1'."""
-  first, *_ = DISTRIBUTIONS[platform]
+  first, *_ = PLATFORMS[platform]['packages']
   return f'jax {jax.__version__}, {first} {importlib.metadata.version(first)}'
 
 

@@ -1,35 +1,22 @@
-"""Devices that are not there: their memory, their compilers, topologies.
+"""Devices that are not there: devices.toml lists them.
 
-  tpu     v5e:2x2, v5e:4x4 (four hosts), v4:2x2x1, v5p:2x2x1, v6e:2x2
-  cuda    h100:8 (one host), h100:2x8 (two hosts of eight)
+A topology is a chip and an arrangement: v5e:4x4 (four hosts), h100:2x8 (two
+hosts of eight).
 
 One platform a process: what was traced for another stays in jax's caches.
 """
 
 import re
+import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_known
 
-DISTRIBUTIONS = {
-  'tpu': ('libtpu',),
-  'cuda': (
-    *('jax-cuda13-pjrt', 'jax-cuda13-plugin'),
-    *('nvidia-cuda-nvcc', 'nvidia-nvvm'),
-  ),
-}
-EXAMPLES = {  # the first is taken if none is given
-  'tpu': ('v5e:2x2', 'v5e:4x4', 'v4:2x2x1', 'v5p:2x2x1', 'v6e:2x2'),
-  'cuda': ('h100:8', 'h100:2x8'),
-}
-KINDS = {'tpu': 'tpu', 'cuda': 'gpu'}  # as core/target.py calls them
-SHAPES = {
-  'tpu': re.compile(r'(\w+):(\d+(?:x\d+){0,2})'),
-  'cuda': re.compile(r'(\w+):(\d+(?:x\d+)?)'),
-}
-GPU_SHARE = 0.75  # of its memory, that JAX takes as it starts
+PLATFORMS = tomllib.loads(
+  Path(__file__).with_name('devices.toml').read_text(encoding='utf-8')
+)
 
 
 class Device(NamedTuple):
@@ -37,20 +24,6 @@ class Device(NamedTuple):
 
   name: str
   memory: int  # bytes that programs can use
-
-
-# TPUs: cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e}, "key chip specifications";
-# the compiler refuses what exceeds 15.75 of a v5e's 16 GiB. H100 SXM: what such
-# a device reports (h100.txtpb).
-DEVICES = {
-  'tpu': {
-    'v5e': Device('TPU v5e', int(15.75 * 2**30)),
-    'v4': Device('TPU v4', 32 * 2**30),
-    'v5p': Device('TPU v5p', 95 * 2**30),
-    'v6e': Device('TPU v6e', 32 * 2**30),
-  },
-  'cuda': {'h100': Device('H100 SXM', int(GPU_SHARE * 84_942_979_072))},
-}
 
 
 class Where(NamedTuple):
@@ -62,23 +35,24 @@ class Where(NamedTuple):
 
   @property
   def device(self) -> Device:
-    return DEVICES[self.platform][self.topology.partition(':')[0]]
+    chip, _, _ = self.topology.partition(':')
+    return Device(**PLATFORMS[self.platform]['devices'][chip])
 
   @property
   def kind(self) -> str:
-    """Return the platform as core/target.py calls it."""
-    return KINDS[self.platform]
+    return PLATFORMS[self.platform]['kind']
 
   @property
   def devices(self) -> list[Any]:
     """Return the first devices of the topology, for jax's compiler."""
     available = _describe(self.platform, self.topology)
+    topologies = PLATFORMS[self.platform]['topologies']
     if not 1 <= self.number <= len(available):
       raise bad_input(
         'devices',
         got=self.number,
         expected=f'a number from 1 to the {len(available)} of {self.topology}',
-        choices=['a larger --topology', *EXAMPLES[self.platform]],
+        choices=['a larger --topology', *topologies],
         cause='a topology with fewer devices',
       )
     return list(available[: self.number])
@@ -86,14 +60,13 @@ class Where(NamedTuple):
 
 def make_where(platform: str, topology: str, number: int) -> Where:
   """Return the devices; refuse a platform that is unknown or not installed."""
-  if platform not in DISTRIBUTIONS:
-    raise bad_input(
-      'platform',
-      got=platform,
-      expected='a platform of accelerators',
-      choices=DISTRIBUTIONS,
-      cause='a typing error; NVIDIA devices are cuda',
-    )
+  check_known(
+    'platform',
+    [platform],
+    expected='a platform of accelerators',
+    choices=PLATFORMS,
+    cause='a typing error; NVIDIA devices are cuda',
+  )
   if missing := missing_packages(platform):
     raise bad_input(
       'platform',
@@ -104,13 +77,17 @@ def make_where(platform: str, topology: str, number: int) -> Where:
       ],
       cause='an environment without them; .venv has none of them',
     )
-  return Where(platform, topology or EXAMPLES[platform][0], number)
+  topology = topology or PLATFORMS[platform]['topologies'][0]
+  return Where(platform, topology, number)
 
 
 def missing_packages(platform: str) -> list[str]:
   """Return the packages of a platform that are not installed."""
-  needed = DISTRIBUTIONS[platform]
-  return [name for name in needed if not [*metadata.distributions(name=name)]]
+  return [
+    name
+    for name in PLATFORMS[platform]['packages']
+    if not [*metadata.distributions(name=name)]
+  ]
 
 
 def _describe(platform: str, topology: str):
@@ -118,9 +95,10 @@ def _describe(platform: str, topology: str):
   from jax.errors import JaxRuntimeError
   from jax.experimental.topologies import get_topology_desc
 
-  found = SHAPES[platform].fullmatch(topology)
+  known = PLATFORMS[platform]
+  found = re.fullmatch(known['pattern'], topology)
   try:
-    if not found or found[1] not in DEVICES[platform]:
+    if not found or found[1] not in known['devices']:
       raise LookupError(topology)
     if platform == 'tpu':
       # A v4 has two cores, which programs use as one device.
@@ -136,6 +114,6 @@ def _describe(platform: str, topology: str):
       'topology',
       got=topology,
       expected=f'devices of the platform {platform} and their arrangement',
-      choices=EXAMPLES[platform],
+      choices=known['topologies'],
       cause='a typing error, or an arrangement that is not built',
     ) from error

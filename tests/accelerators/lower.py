@@ -14,7 +14,7 @@ import jax
 from configs import common
 from experiments.accelerators.plan import make_plan
 from experiments.accelerators.programs import make_programs
-from experiments.accelerators.targets import KINDS
+from experiments.accelerators.targets import PLATFORMS
 from fedjax_pfl.core.target import compiling_for
 
 
@@ -22,7 +22,7 @@ def main(platform, *names):
   lowered = {}
   for name in names:
     config = common.load(name, quick=True).to_dict()
-    with compiling_for(KINDS[platform]):
+    with compiling_for(PLATFORMS[platform]['kind']):
       for program in make_programs(make_plan(config), jax.devices()[:1]):
         traced = jax.jit(program.function).trace(*program.arguments.values())
         text = traced.lower(lowering_platforms=(platform,)).as_text()

@@ -319,7 +319,11 @@ def command(monkeypatch):
   """Return the command as a function of its arguments."""
   main, file = load_command(monkeypatch, 'report.py')
   parse = commandline.parse_words
-  return lambda *words: main(*parse([file, *words], ['out'], 'run directories'))
+
+  def run(*words):
+    main(parse([file, *words], ['out'], 'run directories')[1])
+
+  return run
 
 
 def test_the_command_writes_a_page_and_nothing_else(command, tmp_path):
