@@ -59,10 +59,8 @@ def test_a_mean_over_seeds_of_means_over_clients():
 
 def test_what_clients_share_is_not_noise():
   """Clients differ by 30 points, settings by 1: unpaired it would drown."""
-  rng = np.random.default_rng(0)
-  base = [rng.normal(60, 30, 50) for _ in range(3)]
-  better = [one + rng.normal(1, 0.5, 50) for one in base]
-  apart = [rng.normal(61, 30, 50) for _ in range(3)]
+  base = 60 + 30 * noise(1)[0]
+  better, apart = base + 1 + 0.5 * noise(1, 1)[0], 61 + 30 * noise(1, 2)[0]
   signs = [paired_difference(one, base).sign for one in (better, base, apart)]
   assert signs == [1, 0, 0]
 
@@ -130,35 +128,32 @@ def test_clients_in_common_are_subtracted_before_they_are_drawn():
     assert width(wide) > 5 * width(found)
 
 
+PLAIN = Score(1, 80, 6, 100), Score(-1, 70, 8, 100)
+IMAGES = Score(1, 50, None, 10_000), Score(-1, 50, None, 10_000)
+THREE = [(Score(1, 50 + x), Score(-1, 50)) for x in (1, 2, 3)]
+
+
 @pytest.mark.parametrize(
-  ('pair', 'seeds', 'half', 'kind'),
+  ('seeds', 'mean', 'half', 'kind'),
   [
-    ((Score(1, 80, 6, 100), Score(-1, 70, 8, 100)), 1, 1.96, UNPAIRED),
-    # Two seeds: half of the variance.
-    ((Score(1, 80, 6, 100), Score(-1, 70, 8, 100)), 2, 1.96 / 2**0.5, UNPAIRED),
+    ([PLAIN], 10, 1.96, UNPAIRED),
+    ([PLAIN] * 2, 10, 1.96 / 2**0.5, UNPAIRED),  # half of the variance
     # One number on a test set: the error of a share.
-    (
-      (Score(1, 50, None, 10_000), Score(-1, 50, None, 10_000)),
-      *(1, 1.96 * 0.5 * 2**0.5, OVER_IMAGES),
-    ),
+    ([IMAGES], 0, 1.96 * 0.5 * 2**0.5, OVER_IMAGES),
+    # Student's t of two degrees of freedom; the deviation is 1.
+    (THREE, 2, 4.30265 / 3**0.5, OVER_SEEDS),
   ],
 )
-def test_an_interval_from_deviations_by_hand(pair, seeds, half, kind):
-  found = stated_difference([pair] * seeds)
-  mean = pair[0].mean - pair[1].mean
-  assert found[:3] == pytest.approx((mean, mean - half, mean + half))
+def test_an_interval_from_deviations_by_hand(seeds, mean, half, kind):
+  found = stated_difference(seeds)
+  want = mean, mean - half, mean + half
+  assert found[:3] == pytest.approx(want, abs=1e-4)
   assert found.kind == kind
-  unknown = stated_difference([[pair[0], pair[1]._replace(size=0)]])
-  assert unknown.mean == mean and not unknown.has_interval
 
 
-def test_three_seeds_have_students_interval():
-  found = stated_difference(
-    [[Score(1, 50 + x), Score(-1, 50)] for x in (1, 2, 3)]
-  )
-  half = 4.30265 / np.sqrt(3)  # t of two degrees of freedom; deviation 1
-  assert found.kind == OVER_SEEDS
-  assert found[:3] == pytest.approx((2, 2 - half, 2 + half), abs=1e-4)
+def test_without_a_size_there_is_no_interval():
+  unknown = stated_difference([[PLAIN[0], PLAIN[1]._replace(size=0)]])
+  assert unknown.mean == 10 and not unknown.has_interval
 
 
 def test_two_seeds_share_the_clients_of_one_partition_alone():

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.core.types import ClientData, Scores
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import test_selection
-from fedjax_pfl.evaluation.grid import families, grid
 from fedjax_pfl.evaluation.metrics import SCORINGS, is_in_top_k
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -23,13 +22,13 @@ TEST = ClientData(
 )
 
 
-def score(rule, test=TEST, size=SIZE):
+def score(rule, test=TEST):
   return SCORINGS[rule](
     lambda view, x, mask: view[x.astype(int)],
     jnp.asarray(LOGITS, jnp.float32),
     test,
     lambda x, key: x.astype(jnp.float32),
-    size,
+    SIZE,
   )
 
 
@@ -69,12 +68,16 @@ def test_scores_against_numpy(rule):
   shares = [got.correct / 12, got.top5 / 12, got.loss, got.ece, got.mce]
   np.testing.assert_allclose(shares, want, rtol=1e-5)
   assert got.count == 12
-
-
-def test_a_client_without_tests_scores_zero_under_every_rule():
-  none = TEST._replace(count=jnp.asarray(0))
-  for rule in SCORINGS:
-    assert not any(map(float, jax.tree.leaves(score(rule, none))))
+  # Of a client without tests all is zero.
+  none = score(rule, TEST._replace(count=jnp.asarray(0)))
+  assert not any(map(float, jax.tree.leaves(none)))
+  # The best round keeps its dtype: a resumed run expects it.
+  dtype = int if rule == 'exact' else float
+  before = test_selection.init_best(1, dtype=dtype)
+  rows = jax.tree.map(lambda leaf: leaf[None], got)
+  best = test_selection.update_best(before, rows, 3)
+  assert best.correct.dtype == before.correct.dtype
+  assert best.correct == rows.correct
 
 
 def test_equal_logits_rank_by_class_and_nan_ranks_lowest():
@@ -83,84 +86,3 @@ def test_equal_logits_rank_by_class_and_nan_ranks_lowest():
   assert is_in_top_k(ties, y).tolist() == [True] * 5 + [False]
   assert not is_in_top_k(jnp.full((6, 6), jnp.nan), y).any()
   assert is_in_top_k(ties[:4, :4], y[:4]).all()  # all four classes
-
-
-@pytest.mark.parametrize('rule', SCORINGS)
-def test_the_best_round_keeps_its_dtype(rule):
-  """A resumed run expects it in the checkpoint."""
-  scores = jax.tree.map(lambda leaf: leaf[None], score(rule))
-  dtype = int if rule == 'exact' else float
-  none = test_selection.init_best(1, dtype=dtype)
-  best = test_selection.update_best(none, scores, 3)
-  assert best.correct.dtype == none.correct.dtype
-  assert best.correct == scores.correct
-
-
-# ---- the best of a family of views
-
-
-def family(*columns, count=(4, 4, 2)):
-  """Return views mix_0.0, mix_0.5, .. with these correct answers."""
-  count = np.array(count)
-  return {
-    f'mix_{0.5 * place}': Scores(
-      np.array(correct),
-      count,
-      loss=np.arange(3.0) + place,
-      top5=count - place,
-    )
-    for place, correct in enumerate(columns)
-  }
-
-
-def test_the_best_view_of_all_and_of_each():
-  """Shares (0 .5 .5), (1 0 .5), (.5 .5 .5): the second ties with the third."""
-  scores = family([0, 2, 1], [4, 0, 1], [2, 2, 1])
-  got = test_selection.best_views(
-    {'initial': scores['mix_0.0'], **scores}, np.array([9, 9, 9])
-  )
-  assert list(got) == ['mix']
-  got = got['mix']
-  assert got['together'] == {
-    'view': 'mix_0.5',
-    'mean': pytest.approx(50),
-    'std': pytest.approx(100 * (1 / 6) ** 0.5),
-    'std_sample': pytest.approx(50),
-  }
-  # 100, 50 and 50 %.
-  assert got['each']['mean'] == pytest.approx(200 / 3)
-  assert got['each']['std'] == pytest.approx(np.std([100, 50, 50]))
-  # Clients choose 0.5, 0.0, 0.0: of these two columns the larger value.
-  assert got['released']['accuracy'] == pytest.approx(200 / 3)
-  assert got['released']['loss'] == pytest.approx(np.mean([1, 2, 3]))
-  assert got['released']['top5'] == pytest.approx(100)
-
-
-def test_clients_without_examples_are_left_out():
-  scores = family([4, 0, 0], [0, 4, 0], [0, 3, 0], count=(4, 4, 0))
-  got = test_selection.best_views(scores, np.array([0, 9, 9]))['mix']
-  assert got['together'] == {
-    'view': 'mix_0.5',
-    'mean': 100,
-    'std': 0,
-    'std_sample': None,
-  }
-  assert test_selection.best_views(scores, np.zeros(3)) == {'mix': {}}
-
-
-def test_families_are_views_that_differ_in_a_number():
-  views = ['mix_1.0', 'initial', 'mix_0.0', 'finetuned', 'mix_0.1']
-  assert families(views) == {'mix': ['mix_0.0', 'mix_0.1', 'mix_1.0']}
-  views = ['finetuned_10', 'finetuned_2', 'finetuned', 'mix_0.5', 'a_b_1']
-  assert families(views) == {'finetuned': ['finetuned_2', 'finetuned_10']}
-
-
-def test_a_grid_is_a_table_of_clients_and_numbers():
-  scores = {
-    f'mix_{value}': Scores(np.array([value, 5]), np.array([9, 9]))
-    for value in (3, 1, 2)
-  }
-  values, table = grid(scores, 'mix')
-  assert values.tolist() == [1, 2, 3]
-  assert table.correct.tolist() == [[1, 2, 3], [5, 5, 5]]
-  assert table.count.shape == (2, 3) and table.loss is None

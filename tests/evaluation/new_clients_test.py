@@ -23,7 +23,6 @@ from fedjax_pfl.evaluation.new_clients import with_new_clients
 
 TASK = make_task(noise=0.0)
 NEW = client_of(make_data((3, 4, 2)), 1)  # 4 examples: a whole batch
-CLOCK = 2  # the server's, at the end
 DECAY = TRAIN.weight_decay
 
 pytestmark = pytest.mark.usefixtures('float64', 'quick_compiler')
@@ -53,49 +52,38 @@ def sgd(params, steps, eta, momentum, decay=0.0, frozen='', pull=None):
   return params
 
 
-def server_and_views(name, **hp):
-  """Return the model of a server after two rounds, and the new client's."""
-  (stage,) = build(name, TASK, **hp)
+def algorithm_and_server(name):
+  """Return a method for new clients, and a server after two rounds."""
+  (stage,) = build(name, TASK)
   algorithm = with_new_clients(stage).algorithm
   server = algorithm.init_server(KEY(3))
   moved = jax.tree.map(lambda leaf: 0.9 * leaf + 0.05, server.params)
-  head = server.params['head']  # of a private head the server has the first
-  if algorithm.global_model is None:
-    moved = {**moved, 'head': head}
-  server = server._replace(round=jnp.asarray(CLOCK), params=moved)
+  if algorithm.global_model is None:  # of a private head it has the first
+    moved = {**moved, 'head': server.params['head']}
   assert algorithm.init_client(server, NEW, KEY(1)) == ()
-  return moved, jax.jit(algorithm.personalize)(server, (), NEW, KEY(9))
+  return algorithm, server._replace(round=jnp.asarray(2), params=moved)
 
 
-def test_fedavg_gives_its_model_which_is_fine_tuned():
-  w, views = server_and_views('fedavg')
-  assert_close(views['initial'], w)
-  for view, steps in (('finetuned_1', 1), ('finetuned', 2)):
-    assert_close(views[view], sgd(w, steps, 0.1, 0.9))
-
-
-def test_fedrep_fits_a_head_to_the_common_body():
-  w, views = server_and_views('fedrep')
+@pytest.mark.parametrize('name', ['fedavg', 'fedrep', 'ditto'])
+def test_a_new_client_does_what_one_does_in_the_first_round(name):
+  algorithm, server = algorithm_and_server(name)
+  personalize, w = jax.jit(algorithm.personalize), server.params
   eta = TRAIN.learning_rate(0)  # of the first round
-  fitted = sgd(w, 2, eta, 0.5, DECAY, frozen='body')
-  assert abs(fitted['head']['kernel'] - w['head']['kernel']).max() > 1e-3
-  assert_close(views['initial'], fitted)
-
-
-def test_ditto_trains_a_model_near_the_mean():
-  w, views = server_and_views('ditto')
-  assert_close(views['initial'], w)
-  eta = TRAIN.learning_rate(0)  # of the first round
-  assert_close(views['personal'], sgd(w, 2, eta, 0.0, DECAY, pull=w))
-
-
-def test_a_client_without_examples_has_what_the_server_has():
-  (stage,) = build('ditto', TASK)
-  algorithm = with_new_clients(stage).algorithm
-  server = algorithm.init_server(KEY(3))
-  nobody = NEW._replace(count=jnp.zeros_like(NEW.count))
-  views = jax.jit(algorithm.personalize)(server, (), nobody, KEY(9))
-  assert_close(views['personal'], server.params)
-  x, mask = jnp.zeros((2, *SHAPE)), jnp.ones(2)
-  logits = algorithm.predict(views['personal'], x, mask)
-  assert logits.shape == (2, CLASSES)
+  views = personalize(server, (), NEW, KEY(9))
+  if name == 'fedavg':  # has the server's model, and fine-tunes it
+    assert_close(views['initial'], w)
+    for view, steps in (('finetuned_1', 1), ('finetuned', 2)):
+      assert_close(views[view], sgd(w, steps, 0.1, 0.9))
+  if name == 'fedrep':  # fits a head to the common body
+    fitted = sgd(w, 2, eta, 0.5, DECAY, frozen='body')
+    assert abs(fitted['head']['kernel'] - w['head']['kernel']).max() > 1e-3
+    assert_close(views['initial'], fitted)
+  if name == 'ditto':  # trains a model near the mean
+    assert_close(views['initial'], w)
+    assert_close(views['personal'], sgd(w, 2, eta, 0.0, DECAY, pull=w))
+    # Without examples it has what the server has.
+    nobody = NEW._replace(count=jnp.zeros_like(NEW.count))
+    model = personalize(server, (), nobody, KEY(9))['personal']
+    assert_close(model, w)
+    logits = algorithm.predict(model, jnp.zeros((2, *SHAPE)), jnp.ones(2))
+    assert logits.shape == (2, CLASSES)

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation import summary
+from fedjax_pfl.evaluation.summary import bootstrap_interval, summarise
 
 
-def make_scores(correct, count):
-  return Scores(np.array(correct), np.array(count), np.zeros(len(count)))
+def make_scores(correct, count, **more):
+  return Scores(np.array(correct), np.array(count), **more)
 
 
 def test_three_unequal_clients_by_hand():
   # 50 %, 100 %, 30 %: mean 60, deviations -10, 40, -30, so the population
   # variance is 2600/3; pooled 5 + 2 + 30 of 10 + 2 + 100.
-  got = summary.summarise(make_scores([5, 2, 30], [10, 2, 100]))
+  got = summarise(make_scores([5, 2, 30], [10, 2, 100]))
   assert got['mean'] == pytest.approx(60)
   assert got['std'] == pytest.approx(math.sqrt(2600 / 3))
   assert got['pooled'] == pytest.approx(100 * 37 / 112)
@@ -29,24 +29,26 @@ def test_three_unequal_clients_by_hand():
 
 def test_other_measures_by_hand():
   """Means over clients with examples; without measures that are None."""
-  scores = make_scores([5, 2, 0, 1], [10, 2, 0, 4])._replace(
+  scores = make_scores(
+    [5, 2, 0, 1],
+    [10, 2, 0, 4],
     loss=np.array([1.0, 3.0, 9.0, 9.0]),
     top5=np.array([8, 2, 0, 4]),
     ece=np.array([0.1, 0.3, 9.0, 9.0], np.float32),
+    own={'recall': np.array([np.nan, 0.5, 9.0, 1.0])},  # where it is finite
   )
-  got = summary.summarise(scores, np.array([1, 1, 1, 0]))
+  got = summarise(scores, np.array([1, 1, 1, 0]))
   assert got['top5'] == pytest.approx((80 + 100) / 2)
   assert got['loss'] == pytest.approx(2)
   assert got['ece'] == pytest.approx(0.2)
+  assert got['recall'] == 0.5 and summarise(scores)['recall'] == 0.75
   assert 'mce' not in got
-  empty = summary.summarise(scores, np.zeros(4))
-  assert empty.keys() == got.keys() and math.isnan(empty['ece'])
-
-
-def test_without_any_tests_all_is_nan():
-  got = summary.summarise(make_scores([0, 0], [0, 0]))
-  assert math.isnan(got['mean']) and math.isnan(got['interval'][1])
-  assert (got['num_clients'], got['num_left_out']) == (0, 2)
+  empty = summarise(scores, np.zeros(4))
+  assert empty.keys() == got.keys()
+  for name in ('mean', 'ece', 'recall'):
+    assert math.isnan(empty[name])
+  assert math.isnan(empty['interval'][1])
+  assert (empty['num_clients'], empty['num_left_out']) == (0, 4)
 
 
 def test_interval_of_the_mean():
@@ -54,16 +56,15 @@ def test_interval_of_the_mean():
   # differs by about 2% of the width for its number of resamples.
   rng = np.random.default_rng(3)
   correct = rng.binomial(1000, rng.uniform(0.3, 0.7, 400))
-  got = summary.summarise(make_scores(correct, [1000] * 400))
+  got = summarise(make_scores(correct, [1000] * 400))
   half = 1.96 * got['std'] / math.sqrt(400)
   want = [got['mean'] - half, got['mean'] + half]
   assert got['interval'] == pytest.approx(want, abs=0.15 * half)
-  again = summary.summarise(make_scores(correct[::-1], [1000] * 400))
-  assert again == got  # it does not depend on the order of clients
-  equal = summary.summarise(make_scores([7] * 9, [10] * 9))
+  again = summarise(make_scores(correct[::-1], [1000] * 400))
+  for name, number in got.items():  # it does not depend on the order
+    assert again[name] == number or math.isnan(number)
+  equal = summarise(make_scores([7] * 9, [10] * 9))
   assert equal['interval'] == pytest.approx([70, 70]) and equal['std'] == 0
-
-
-def test_many_clients_are_resampled_in_pieces():
-  low, high = summary.bootstrap_interval(np.linspace(0, 100, 5000))
+  # Many clients are drawn in pieces.
+  low, high = bootstrap_interval(np.linspace(0, 100, 5000))
   assert 0 < 50 - low < 1.2 and 0 < high - 50 < 1.2

@@ -1,4 +1,4 @@
-"""The best round by test accuracy, by hand: three clients, four rounds."""
+"""The best round, and the best view of a family, by test accuracy: by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -7,66 +7,115 @@ import pytest
 
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import test_selection
+from fedjax_pfl.evaluation.grid import families, grid
 
-COUNT = jnp.array([4, 4, 4])
-# Correct predictions of each client in rounds 0 to 3.
+# Correct predictions of each of three clients in rounds 0 to 3.
 ROUNDS = jnp.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]])
+COUNT = jnp.array([4, 4, 4])
+UPDATE = jax.jit(
+  test_selection.update_best, static_argnames=('replace_ties', 'shared_round')
+)
 
 
-def scores_of(correct):
-  return Scores(correct, COUNT, jnp.zeros(3))
-
-
-def best_of_rounds(**options):
-  """Return the best of all rounds; client i has model (r, 10 i) in round r."""
-  models = {'w': jnp.zeros((3, 2))}
-  best = test_selection.init_best(3, models)
-  update = jax.jit(
-    test_selection.update_best, static_argnames=('replace_ties', 'shared_round')
-  )
-  for number, correct in enumerate(ROUNDS):
+def best_of(rounds, **options):
+  """Return the best of rounds; client i has model (r, 10 i) in round r."""
+  best = test_selection.init_best(3, {'w': jnp.zeros((3, 2))})
+  for number, correct in enumerate(rounds):
     w = jnp.stack([jnp.full(3, float(number)), 10.0 * jnp.arange(3)], 1)
-    best = update(best, scores_of(correct), number, {'w': w}, **options)
+    scores = Scores(correct, COUNT, jnp.zeros(3))
+    best = UPDATE(best, scores, number, {'w': w}, **options)
   return best
 
 
 @pytest.mark.parametrize(
-  ('options', 'rounds', 'correct'),
+  ('number', 'options', 'rounds', 'correct'),
   [
-    ({}, [1, 0, 0], [2, 2, 3]),
-    ({'replace_ties': True}, [3, 2, 2], [2, 2, 3]),
+    (4, {}, [1, 0, 0], [2, 2, 3]),
+    (4, {'replace_ties': True}, [3, 2, 2], [2, 2, 3]),
     # In total 5, 5, 6 and 3 predictions of each round are correct.
-    ({'shared_round': True}, [2, 2, 2], [1, 2, 3]),
+    (4, {'shared_round': True}, [2, 2, 2], [1, 2, 3]),
+    (2, {'shared_round': True}, [0, 0, 0], [0, 2, 3]),
+    (2, {'shared_round': True, 'replace_ties': True}, [1] * 3, [2, 0, 3]),
   ],
 )
-def test_the_best_round(options, rounds, correct):
-  best = best_of_rounds(**options)
+def test_the_best_round(number, options, rounds, correct):
+  best = best_of(ROUNDS[:number], **options)
   assert best.round.tolist() == rounds
   assert best.correct.tolist() == correct
-  want = [[float(number), 10.0 * i] for i, number in enumerate(rounds)]
+  want = [[float(own), 10.0 * i] for i, own in enumerate(rounds)]
   np.testing.assert_array_equal(best.models['w'], want)
-
-
-def first_two(*correct, **options):
-  best = test_selection.init_best(3)
-  for number, own in enumerate(correct):
-    best = test_selection.update_best(
-      best, scores_of(own), number, shared_round=True, **options
-    )
-  return best.round.tolist()
-
-
-def test_ties_of_a_shared_round():
-  assert first_two(*ROUNDS[:2]) == [0] * 3
-  assert first_two(*ROUNDS[:2], replace_ties=True) == [1] * 3
 
 
 @pytest.mark.parametrize('shared_round', [False, True])
 def test_the_first_round_wins_even_without_a_correct_prediction(shared_round):
-  best = test_selection.update_best(
-    test_selection.init_best(3),
-    scores_of(jnp.zeros(3, int)),
-    5,
-    shared_round=shared_round,
-  )
-  assert best.round.tolist() == [5] * 3
+  best = best_of(jnp.zeros((1, 3), int), shared_round=shared_round)
+  assert best.round.tolist() == [0] * 3
+
+
+# ---- the best of a family of views
+
+
+def family(*columns, count=(4, 4, 2)):
+  """Return views mix_0.0, mix_0.5, .. with these correct answers."""
+  count = np.array(count)
+  return {
+    f'mix_{0.5 * place}': Scores(
+      np.array(correct),
+      count,
+      loss=np.arange(3.0) + place,
+      top5=count - place,
+    )
+    for place, correct in enumerate(columns)
+  }
+
+
+def test_the_best_view_of_all_and_of_each():
+  """Shares (0 .5 .5), (1 0 .5), (.5 .5 .5): the second ties with the third."""
+  scores = family([0, 2, 1], [4, 0, 1], [2, 2, 1])
+  scores = {'initial': scores['mix_0.0'], **scores}
+  got = test_selection.best_views(scores, np.array([9, 9, 9]))
+  assert list(got) == ['mix']
+  got = got['mix']
+  assert got['together'] == {
+    'view': 'mix_0.5',
+    'mean': pytest.approx(50),
+    'std': pytest.approx(100 * (1 / 6) ** 0.5),
+    'std_sample': pytest.approx(50),
+  }
+  # 100, 50 and 50 %.
+  assert got['each']['mean'] == pytest.approx(200 / 3)
+  assert got['each']['std'] == pytest.approx(np.std([100, 50, 50]))
+  # Clients choose 0.5, 0.0, 0.0: of these two columns the larger value.
+  assert got['released'] == {
+    'accuracy': pytest.approx(200 / 3),
+    'loss': pytest.approx(np.mean([1, 2, 3])),
+    'top5': pytest.approx(100),
+  }
+
+
+def test_clients_without_examples_are_left_out():
+  scores = family([4, 0, 0], [0, 4, 0], [0, 3, 0], count=(4, 4, 0))
+  got = test_selection.best_views(scores, np.array([0, 9, 9]))['mix']
+  numbers = {'mean': 100, 'std': 0, 'std_sample': None}
+  assert got['together'] == {'view': 'mix_0.5', **numbers}
+  assert test_selection.best_views(scores, np.zeros(3)) == {'mix': {}}
+
+
+def test_families_are_views_that_differ_in_a_number():
+  views = ['mix_1.0', 'initial', 'mix_0.0', 'finetuned', 'mix_0.1', 'a_b_1']
+  views += ['finetuned_10', 'finetuned_2']
+  assert families(views) == {
+    'mix': ['mix_0.0', 'mix_0.1', 'mix_1.0'],
+    'finetuned': ['finetuned_2', 'finetuned_10'],
+  }
+
+
+def test_a_grid_is_a_table_of_clients_and_numbers():
+  scores = {
+    f'mix_{value}': Scores(np.array([value, 5]), np.array([9, 9]))
+    for value in (3, 1, 2)
+  }
+  values, table = grid(scores, 'mix')
+  assert values.tolist() == [1, 2, 3]
+  assert table.correct.tolist() == [[1, 2, 3], [5, 5, 5]]
+  assert table.count.shape == (2, 3) and table.loss is None
