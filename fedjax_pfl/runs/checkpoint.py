@@ -29,10 +29,6 @@ STATE = 'state.npz'
 SHOWN = 5  # leaves that a message names
 
 
-class _DamagedError(Exception):
-  """A checkpoint differs from what was saved; the message names the file."""
-
-
 def save(
   folder: pathlib.Path,
   step: int,
@@ -103,17 +99,22 @@ def restore(
   """
   damages = []
   for step in reversed(steps(folder)):
-    tree = like(step) if callable(like) else like
-    wanted = _named(tree)
-    try:
-      kinds = _read_checked(folder / str(step))
-    except _DamagedError as damage:
+    path = folder / str(step)
+    kinds, damage = _read_checked(path)
+    if damage:
       damages.append(f'{step} ({damage})')
       continue
-    _check_structure(folder / str(step), kinds, wanted, part)
+    tree = like(step) if callable(like) else like
+    wanted = _named(tree)
+    _check_structure(path, kinds, wanted, part)
     for damaged in damages:
       log(f'Checkpoint {damaged} is damaged; continuing from {step}.')
-    leaves = _read_leaves(folder / str(step), kinds, wanted)
+    files = {name: f'arr_{at}' for at, name in enumerate(kinds)}
+    with np.load(path / STATE, allow_pickle=False) as arrays:
+      leaves = [
+        place(arrays[files[name]].view(jnp.dtype(kinds[name][0])), leaf)
+        for name, leaf in wanted.items()
+      ]
     return step, jax.tree.unflatten(jax.tree.structure(tree), leaves)
   if damages:
     # To start again from round 0 could lose days of work.
@@ -132,13 +133,13 @@ def restore(
 
 
 def _named(tree: PyTree) -> dict[str, Any]:
-  entries, _ = jax.tree_util.tree_flatten_with_path(tree)
-  names = [
-    jax.tree_util.keystr(path, simple=True, separator='/')
-    for path, _ in entries
-  ]
-  assert len(set(names)) == len(names), f'two leaves of one name: {names}'
-  return dict(zip(names, [leaf for _, leaf in entries], strict=True))
+  """Return the leaves by their paths."""
+  leaves = {
+    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }
+  assert len(leaves) == len(jax.tree.leaves(tree)), 'two leaves of one name'
+  return leaves
 
 
 def _digest(content: dict) -> str:
@@ -148,66 +149,51 @@ def _digest(content: dict) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _read_checked(path: pathlib.Path) -> dict[str, list]:
-  """Return the kinds of the leaves, after comparing every byte."""
+def _read_checked(path: pathlib.Path) -> tuple[dict[str, list], str]:
+  """Return the kinds of the leaves, and the damage: every byte is compared."""
   try:
     content = json.loads((path / CHECKSUMS).read_bytes())
-    is_unchanged = _digest(content) == content['sha256']
-  except (OSError, ValueError, TypeError, KeyError) as error:
-    raise _DamagedError(f'{CHECKSUMS} is missing or not readable') from error
+    kinds, is_unchanged = (
+      content['leaves'],
+      _digest(content) == content['sha256'],
+    )
+  except (OSError, ValueError, TypeError, KeyError):
+    return {}, f'{CHECKSUMS} is missing or not readable'
   if not is_unchanged:
-    raise _DamagedError(f'{CHECKSUMS} was changed')
+    return {}, f'{CHECKSUMS} was changed'
   if atomic_files.sha256(path / STATE) != content['state']:
-    raise _DamagedError(f'{STATE} is missing, was changed or cut short')
-  return content['leaves']
+    return {}, f'{STATE} is missing, was changed or cut short'
+  return kinds, ''
 
 
 def _check_structure(
-  path: pathlib.Path,
-  kinds: dict[str, list],
-  like: dict[str, Any],
-  part: bool,
+  path: pathlib.Path, kinds: dict[str, list], like: dict[str, Any], part: bool
 ) -> None:
   """Raise if a checkpoint has other leaves than this code and config."""
-  stored = {
-    name: f'{dtype}{shape}'
+  pairs = {
+    name: [f'{dtype}{shape}', 'none']
     for name, (dtype, shape) in kinds.items()
     if name in like or not part
   }
-  wanted = {}
   for name, leaf in like.items():
     one = leaf if hasattr(leaf, 'dtype') else np.asarray(leaf)
-    wanted[name] = f'{one.dtype}{list(one.shape)}'
-  if stored == wanted:
-    return
-  names = [
-    name
-    for name in {**stored, **wanted}
-    if stored.get(name) != wanted.get(name)
+    pairs.setdefault(name, ['none', ''])[1] = f'{one.dtype}{list(one.shape)}'
+  differ = [
+    f'{name}: {stored}, not {wanted}'
+    for name, (stored, wanted) in pairs.items()
+    if stored != wanted
   ]
-  listed = '; '.join(
-    f'{name}: {stored.get(name, "none")}, not {wanted.get(name, "none")}'
-    for name in names[:SHOWN]
-  )
-  more = f' and {len(names) - SHOWN} more' if len(names) > SHOWN else ''
+  if not differ:
+    return
+  more = f' and {len(differ) - SHOWN} more' * (len(differ) > SHOWN)
   raise bad_input(
     'checkpoint',
-    got=f'{path} with {len(names)} other leaves ({listed}{more})',
+    got=f'{path} with {len(differ)} other leaves '
+    f'({"; ".join(differ[:SHOWN])}{more})',
     expected='the state of this version of the program',
     choices=['the version that started the run', 'another --workdir'],
     cause='the run was started by another version of the code',
   )
-
-
-def _read_leaves(
-  path: pathlib.Path, kinds: dict[str, list], like: dict[str, Any]
-) -> list[Any]:
-  places = {name: f'arr_{at}' for at, name in enumerate(kinds)}
-  with np.load(path / STATE, allow_pickle=False) as arrays:
-    return [
-      place(arrays[places[name]].view(jnp.dtype(kinds[name][0])), leaf)
-      for name, leaf in like.items()
-    ]
 
 
 def place(value: np.ndarray, like: Any) -> Any:

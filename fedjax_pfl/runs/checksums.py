@@ -12,6 +12,45 @@ from fedjax_pfl.core.errors import bad_input
 DIGESTS = 'sha256'  # in result.json: of the rest of it, and of clients.npz
 
 
+def with_checksums(
+  result: Mapping[str, Any], clients: pathlib.Path
+) -> dict[str, Any]:
+  """Return the content of result.json: the result with checksums."""
+  result = atomic_files.plain(result)
+  digests = {
+    'rest': _digest(result),
+    clients.name: atomic_files.sha256(clients),
+  }
+  return {**result, DIGESTS: digests}
+
+
+def read_result(
+  path: pathlib.Path, clients: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+  """Return result.json and its checksums; a ValueError if it is damaged."""
+  result = json.loads(path.read_bytes())
+  digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
+  if not isinstance(digests, dict) or clients not in digests:
+    raise ValueError('no checksums')
+  if digests.get('rest') != _digest(result):
+    raise ValueError('not as it was written')
+  return result, digests
+
+
+def _digest(result: Mapping[str, Any]) -> str:
+  text = json.dumps(result, sort_keys=True, separators=(',', ':'))
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def of_metrics(path: pathlib.Path) -> dict[str, Any]:
+  """Return the length and the checksum of a file; {} if there is none."""
+  if not path.exists():
+    return {}
+  content = path.read_bytes()
+  digest = hashlib.sha256(content).hexdigest()
+  return {'bytes': len(content), 'sha256': digest}
+
+
 def check_metrics(
   path: pathlib.Path,
   checksum: Mapping[str, Any],
@@ -39,42 +78,3 @@ def check_metrics(
       ],
       cause='a full disk, a damaged one, or a file edited by hand',
     )
-
-
-def with_checksums(
-  result: Mapping[str, Any], clients: pathlib.Path
-) -> dict[str, Any]:
-  """Return the content of result.json: the result with checksums."""
-  result = atomic_files.plain(result)
-  digests = {
-    'rest': _digest(result),
-    clients.name: atomic_files.sha256(clients),
-  }
-  return {**result, DIGESTS: digests}
-
-
-def checksum_of(path: pathlib.Path) -> dict[str, Any]:
-  """Return the length and the checksum of a file; {} if there is none."""
-  if not path.exists():
-    return {}
-  content = path.read_bytes()
-  digest = hashlib.sha256(content).hexdigest()
-  return {'bytes': len(content), 'sha256': digest}
-
-
-def _digest(result: Mapping[str, Any]) -> str:
-  text = json.dumps(result, sort_keys=True, separators=(',', ':'))
-  return hashlib.sha256(text.encode()).hexdigest()
-
-
-def read_result(
-  path: pathlib.Path, clients: str
-) -> tuple[dict[str, Any], dict[str, str]]:
-  """Return result.json and its checksums; a ValueError if it is damaged."""
-  result = json.loads(path.read_bytes())
-  digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
-  if not isinstance(digests, dict) or clients not in digests:
-    raise ValueError('no checksums')
-  if digests.get('rest') != _digest(result):
-    raise ValueError('not as it was written')
-  return result, digests

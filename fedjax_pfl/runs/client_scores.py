@@ -48,36 +48,33 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   if clients.validation is not None:
     for field in ALWAYS_SCORED:
       named[VALIDATION + field] = getattr(clients.validation, field)
-  arrays = {
-    name: np.asarray(array, np.int32 if name in CLASSES else None)
-    for name, array in named.items()
-    if array is not None
-  }
-  for name, array in arrays.items():
-    shape = array.shape[:1] if name in CLASSES else array.shape
-    assert shape == arrays['ids'].shape, (name, array.shape)
+  arrays = {}
+  for name, array in named.items():
+    if array is not None:
+      array = np.asarray(array, np.int32 if name in CLASSES else None)
+      assert array.ndim == 1 + (name in CLASSES), (name, array.shape)
+      assert len(array) == len(clients.ids), (name, array.shape)
+      arrays[name] = array
   if clients.unseen is not None:
-    for name, array in as_arrays(clients.unseen).items():
-      arrays[f'{UNSEEN}{name}'] = array
+    unseen = as_arrays(clients.unseen)
+    arrays |= {f'{UNSEEN}{name}': array for name, array in unseen.items()}
   return arrays
 
 
 def from_arrays(named: Mapping[str, np.ndarray], path: pathlib.Path) -> Clients:
   """Return the clients of these arrays, which the file at `path` holds."""
-  arrays, unseen = {}, {}
-  for name, array in named.items():
-    own = name.removeprefix(UNSEEN)
-    (arrays if own == name else unseen)[own] = array
+  arrays, unseen, validation = {}, {}, {}
   by_view: dict[str, dict[str, np.ndarray]] = {}
-  for name, array in arrays.items():
-    view, slash, field = name.rpartition('/')
-    if slash:
+  for name, array in named.items():
+    view, _, field = name.rpartition('/')
+    if name.startswith(UNSEEN):
+      unseen[name.removeprefix(UNSEEN)] = array
+    elif name.startswith(VALIDATION):
+      validation[name.removeprefix(VALIDATION)] = array
+    elif view:
       by_view.setdefault(view, {})[field] = array
-  validation = {
-    name.removeprefix(VALIDATION): array
-    for name, array in arrays.items()
-    if name.startswith(VALIDATION)
-  }
+    else:
+      arrays[name] = array
   try:
     return Clients(
       arrays['ids'],
@@ -92,7 +89,7 @@ def from_arrays(named: Mapping[str, np.ndarray], path: pathlib.Path) -> Clients:
       'clients',
       got=f'{path} without {error}',
       expected='the scores of every client in every view',
-      choices=arrays,
+      choices=named,
       cause='a file of another program, or damage',
     ) from error
 

@@ -14,75 +14,49 @@ from fedjax_pfl.runs.provenance import provenance
 
 CONFIG = 'config.json'
 ABSENT = '(absent)'
+Log = Callable[[str], None]
 
 
-def open_directory(
+def identify(
+  config: Mapping[str, Any], data: str, num_devices: int | None = None
+) -> dict[str, Any]:
+  """Return the content of config.json: the run, and where it is computed."""
+  now = {'config': _plain_config(config), 'data': data, **provenance()}
+  return now if num_devices is None else {**now, 'num_devices': num_devices}
+
+
+def is_started(
   path: pathlib.Path,
-  config: Mapping[str, Any],
-  data: str,
-  log: Callable[[str], None],
-  resumable: Collection[str] = (),
-  defaults: Mapping[str, Any] | None = None,
-  num_devices: int | None = None,
-) -> None:
-  """Make `path` the directory of this run, or check that it already is.
+  now: Mapping[str, Any],
+  resumable: Collection[str],
+  defaults: Mapping[str, Any],
+  log: Log,
+) -> bool:
+  """Return whether the run was started in this directory; refuse another one.
 
   Fields of the config that are `resumable` may differ from those with which
   the run was started. A field that is not in its config.json is younger than
-  the run, which was computed as its value in `defaults` says.
-
-  Raises, before anything is written, where the directory has another run or
-  other files, or another process writes it: the lock is held until
-  `lock.release`.
+  the run, which was computed as its value in `defaults` says. Raises where the
+  directory has another run or other files.
   """
-  now = {'config': _plain_config(config), 'data': data, **provenance()}
-  if num_devices is not None:
-    now['num_devices'] = num_devices
-
-  def is_started(log: Callable[[str], None]) -> bool:
-    """Return whether the run was started there; refuse another one."""
-    stored = _read(path)
-    if stored is None:
-      return False
-    if not os.access(path, os.W_OK | os.X_OK):
-      raise PermissionError('not allowed to write here')
-    config = _completed(stored['config'], now['config'], defaults or {})
-    _compare(path, {**stored, 'config': config}, now, log, resumable)
-    return True
-
-  try:
-    path.mkdir(parents=True, exist_ok=True)
-    is_started(lambda text: None)  # nothing is written yet
-    lock.acquire(path)
-    try:
-      if not is_started(log):
-        atomic_files.remove_temporary(path)
-        atomic_files.write_json(path / CONFIG, now)
-    except BaseException:
-      lock.release(path)
-      raise
-  except BadInput:
-    raise
-  except (OSError, ValueError) as error:  # ValueError: a name with a null byte
-    reason = getattr(error, 'strerror', None) or error
-    raise bad_input(
-      'workdir',
-      got=str(path),
-      expected='a directory that can be created and written',
-      choices=['another --workdir'],
-      cause=f'{reason}'.lower(),
-    ) from error
+  stored = _read(path)
+  if stored is None:
+    return False
+  if not os.access(path, os.W_OK | os.X_OK):
+    raise PermissionError('not allowed to write here')
+  config = _completed(stored['config'], now['config'], defaults)
+  _compare(path, {**stored, 'config': config}, now, log, resumable)
+  return True
 
 
 def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
   """Return {'hp.lr': 0.1} for {'hp': {'lr': 0.1}}."""
   flat = {}
   for key, value in config.items():
-    name = f'{prefix}{key}'
     if isinstance(value, Mapping) and value:
-      flat |= flatten(value, f'{name}.')
+      flat |= flatten(value, f'{prefix}{key}.')
     else:
-      flat[name] = value
+      flat[f'{prefix}{key}'] = value
   return flat
 
 
@@ -122,47 +96,37 @@ def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
   """Return the stored config.json; None where a run may start."""
-  names = [entry.name for entry in path.iterdir()]
   others = sorted(
-    name
-    for name in names
-    if name not in (CONFIG, lock.NAME) and not atomic_files.is_temporary(name)
+    entry.name
+    for entry in path.iterdir()
+    if entry.name not in (CONFIG, lock.NAME)
+    and not atomic_files.is_temporary(entry.name)
   )
-  if CONFIG in names:
+  got, choices = ', '.join(others[:3]) + ', ...' * (len(others) > 3), []
+  if (path / CONFIG).exists():
     try:
       stored = json.loads((path / CONFIG).read_bytes())
       return {**stored, 'config': {**stored['config']}, 'data': stored['data']}
-    except (ValueError, TypeError, KeyError) as error:
-      if not others:  # nothing was computed yet
-        return None
-      raise bad_input(
-        'workdir',
-        got=f'{path}, whose {CONFIG} is damaged',
-        expected=f'a run with a readable {CONFIG}',
-        choices=[
-          'put back a copy of that file',
-          'another --workdir',
-          'delete the directory to start anew',
-        ],
-        cause='a full disk, or a file edited by hand',
-      ) from error
-  if others:
-    more = ', ...' if len(others) > 3 else ''
-    raise bad_input(
-      'workdir',
-      got=f'{path}, which holds {", ".join(others[:3])}{more}',
-      expected=f'an empty or new directory, or a run with its {CONFIG}',
-      choices=['another --workdir'],
-      cause='the path of something else, or of the folder above the run',
-    )
-  return None
+    except (ValueError, TypeError, KeyError):
+      got = f'a damaged {CONFIG}'
+      choices = ['put back a copy of it', 'delete the directory']
+  if not others:  # nothing was computed yet
+    return None
+  raise bad_input(
+    'workdir',
+    got=f'{path}, which holds {got}',
+    expected=f'an empty or new directory, or a run with a readable {CONFIG}',
+    choices=['another --workdir', *choices],
+    cause='the path of something else, or of the folder above the run; a full '
+    'disk, or a file edited by hand',
+  )
 
 
 def _compare(
   path: pathlib.Path,
-  stored: dict,
-  now: dict,
-  log: Callable[[str], None],
+  stored: Mapping[str, Any],
+  now: Mapping[str, Any],
+  log: Log,
   resumable: Collection[str],
 ) -> None:
   """Raise unless both are the same run; log other differences."""
@@ -193,22 +157,27 @@ def _compare(
 
 
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
-  pairs = {
-    name: (stored.get(name, ABSENT), given.get(name, ABSENT))
+  """Return the exception that names the fields which differ."""
+  names = [
+    name
     for name in {**stored, **given}
-  }
-  pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-  before = {name: pair[0] for name, pair in pairs.items()}
-  is_own_code = all(_code(old) == _code(new) for old, new in pairs.values())
+    if stored.get(name, ABSENT) != given.get(name, ABSENT)
+  ]
+  before, after = (
+    {name: flat.get(name, ABSENT) for name in names} for flat in (stored, given)
+  )
+  cause = 'a setting was changed and the directory was not'
+  if all(_code(before[name]) == _code(after[name]) for name in names):
+    cause = (
+      'a file of your own code was changed: with it, it is another run; put '
+      'the file back to continue this one'
+    )
   return bad_input(
     'config',
-    got={name: pair[1] for name, pair in pairs.items()},
+    got=after,
     expected=f'the config of {path}, where these are {before}',
     choices=['another --workdir', 'the settings of that run'],
-    cause='a file of your own code was changed: with it, it is another run; '
-    'put the file back to continue this one'
-    if is_own_code
-    else 'a setting was changed and the directory was not',
+    cause=cause,
   )
 
 

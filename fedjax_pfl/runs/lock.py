@@ -12,7 +12,7 @@ import os
 import pathlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from fedjax_pfl.core.errors import bad_input
 
@@ -28,9 +28,19 @@ ABSENT = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _held: dict[str, list[int]] = {}
 
 
+def _refuse_run(folder: pathlib.Path, owner: str) -> Exception:
+  return bad_input(
+    'workdir',
+    got=f'{folder}, which {owner} is writing',
+    expected='a run that no other process writes',
+    choices=['wait until it is done', 'stop it', 'another --workdir'],
+    cause='the same command was started twice',
+  )
+
+
 def acquire(
   folder: pathlib.Path,
-  refusal: Callable[[pathlib.Path, str], Exception] | None = None,
+  refusal: Callable[[pathlib.Path, str], Exception] = _refuse_run,
 ) -> None:
   """Take the lock of a directory; refuse where another process has it.
 
@@ -42,7 +52,7 @@ def acquire(
   if key in _held:
     _held[key][1] += 1
   elif fcntl is not None:
-    _held[key] = [_open_locked(folder, refusal or _of_run), 1]
+    _held[key] = [_open_locked(folder, refusal), 1]
 
 
 def release(folder: pathlib.Path) -> None:
@@ -62,7 +72,9 @@ def _open_locked(
   folder: pathlib.Path, refusal: Callable[[pathlib.Path, str], Exception]
 ) -> int:
   """Return the open file of the lock, with the name of this process."""
-  for handle in _opened(folder / NAME):
+  path = folder / NAME
+  while True:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
       fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -73,34 +85,12 @@ def _open_locked(
       if error.errno not in ABSENT:
         os.close(handle)
         raise
-    if _is_file(handle, folder / NAME):
-      break
+    with contextlib.suppress(FileNotFoundError):
+      if os.path.samestat(os.fstat(handle), os.stat(path)):
+        break
     os.close(handle)  # its owner removed the file meanwhile
   now = time.strftime('%Y-%m-%d %H:%M:%S')
   text = f'process {os.getpid()} on {socket.gethostname()} since {now}'
   os.ftruncate(handle, 0)
   os.pwrite(handle, text.encode(), 0)
   return handle
-
-
-def _opened(path: pathlib.Path) -> Iterator[int]:
-  while True:
-    yield os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
-def _is_file(handle: int, path: pathlib.Path) -> bool:
-  """Return whether the open file is the one with that name."""
-  try:
-    return os.path.samestat(os.fstat(handle), os.stat(path))
-  except FileNotFoundError:
-    return False
-
-
-def _of_run(folder: pathlib.Path, owner: str) -> Exception:
-  return bad_input(
-    'workdir',
-    got=f'{folder}, which {owner} is writing',
-    expected='a run that no other process writes',
-    choices=['wait until it is done', 'stop it', 'another --workdir'],
-    cause='the same command was started twice',
-  )

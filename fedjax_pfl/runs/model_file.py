@@ -42,7 +42,11 @@ def save_model(
   arrays, dtypes = {}, {}
   for keys, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
     array = np.asarray(leaf)
-    name = '/'.join(_key(key) for key in keys)
+    # A field of a NamedTuple, such as the class means of a template view,
+    # becomes an entry of a dict.
+    names = [getattr(key, 'name', getattr(key, 'key', None)) for key in keys]
+    assert all(isinstance(one, str) and '/' not in one for one in names), names
+    name = '/'.join(names)
     assert name != META, f'a leaf may not be called {META}'
     dtypes[name] = str(array.dtype)
     arrays[name] = as_bits(array)
@@ -77,12 +81,14 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
   arrays = atomic_files.read_npz(path)
   try:
     header = json.loads(str(arrays.pop(META)))
-    meta, dtypes = header['meta'], header['dtypes']
     # A damaged archive may lack its last members without an error.
-    arrays = {name: arrays[name] for name in dtypes}
-    params = _nest(arrays, dtypes)
-    if not isinstance(meta, dict):
-      raise TypeError(f'meta is {type(meta).__name__}')
+    params = _nest(
+      {
+        name: arrays[name].view(jnp.dtype(dtype))
+        for name, dtype in header['dtypes'].items()
+      }
+    )
+    return params, dict(header['meta'])
   except (ValueError, TypeError, LookupError, AttributeError) as error:
     raise bad_input(
       'model',
@@ -90,7 +96,6 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
       expected=f'a file that save_model wrote, with an array {META!r}',
       cause='an .npz file of another kind, such as clients.npz, or damage',
     ) from error
-  return params, meta
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:
@@ -99,10 +104,8 @@ def as_bits(array: np.ndarray) -> np.ndarray:
   return array if is_known else array.view(f'u{array.dtype.itemsize}')
 
 
-def _nest(
-  arrays: Mapping[str, np.ndarray], dtypes: Mapping[str, str]
-) -> dict[str, Any]:
-  """Return {'a': {'b': array}} for {'a/b': array}, in its own dtype."""
+def _nest(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+  """Return {'a': {'b': array}} for {'a/b': array}."""
   params: dict[str, Any] = {}
   for name, array in arrays.items():
     *folders, last = name.split('/')
@@ -111,13 +114,5 @@ def _nest(
       branch = branch.setdefault(folder, {})
     if last in branch:
       raise ValueError(f'two leaves are called {name}')
-    branch[last] = array.view(jnp.dtype(dtypes[name]))
+    branch[last] = array
   return params
-
-
-def _key(key: Any) -> str:
-  # A field of a NamedTuple, such as the class means of a template view, becomes
-  # an entry of a dict.
-  name = getattr(key, 'name', getattr(key, 'key', None))
-  assert isinstance(name, str) and '/' not in name, f'bad key {key!r}'
-  return name

@@ -30,16 +30,12 @@ def provenance() -> dict[str, Any]:
 
 def processor() -> str:
   """Return the processor, and how many of its cores this process may use."""
-  try:
-    lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
-  except OSError:  # not Linux
-    lines = []
-  names = [
-    line.partition(':')[2].strip()
-    for line in lines
-    if line.startswith('model name')
-  ]
-  name = names[0] if names else platform.processor() or platform.machine()
+  name = platform.processor() or platform.machine()
+  cpuinfo = pathlib.Path('/proc/cpuinfo')  # of Linux
+  for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
+    if line.startswith('model name'):
+      name = line.partition(':')[2].strip()
+      break
   return f'{name}, {num_cores()} cores'
 
 
@@ -50,20 +46,18 @@ def _commit(root: pathlib.Path) -> str | None:
   """
   if not (root / '.git').exists():  # installed: git would find another one
     return None
+  commands = 'rev-parse HEAD', 'status --porcelain -uno -- . :(exclude)results'
   try:
-    commit = _git(root, 'rev-parse HEAD')
-    edited = _git(root, 'status --porcelain -uno -- . :(exclude)results')
+    commit, edited = (
+      subprocess.run(
+        ['git', *command.split()],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=10,
+      ).stdout.strip()
+      for command in commands
+    )
   except (OSError, subprocess.SubprocessError):  # no git, or a slow disk
     return None
   return f'{commit}-dirty' if edited else commit or None
-
-
-def _git(root: pathlib.Path, command: str) -> str:
-  done = subprocess.run(
-    ['git', *command.split()],
-    cwd=root,
-    capture_output=True,
-    text=True,
-    timeout=10,
-  )
-  return done.stdout.strip()

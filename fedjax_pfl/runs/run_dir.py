@@ -27,8 +27,7 @@ from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, checksums, identity, lock
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
-from fedjax_pfl.runs.trackers.tracker import NONE, check_installed
-from fedjax_pfl.runs.trackers.tracking import Tracking
+from fedjax_pfl.runs.trackers.tracking import NONE, Tracking, check_installed
 
 METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
@@ -50,18 +49,37 @@ def open_run(
   """Return the run in `workdir`, started now or to be continued.
 
   `data` is the fingerprint of the data. A directory of a run with another
-  config or other data is refused, and not changed; fields that are `resumable`
-  may differ, and other versions and devices are only logged. Fields that the
-  stored config does not have, because they are younger, count as `defaults`.
-  The numbers are sent to `tracker`, too. `num_devices` train the clients.
+  config or other data is refused, and not changed (`identity.is_started`);
+  other versions and devices are only logged. Where another process writes it,
+  it is refused, too: the lock is held until `Run.close`. The numbers are sent
+  to `tracker`, too. `num_devices` train the clients.
   """
   check_installed(tracker)
   path = pathlib.Path(workdir)
-  identity.open_directory(
-    path, config, data, log, resumable, defaults, num_devices
-  )
-  plain = atomic_files.plain(config, nonfinite=str)
-  return Run(path, log, Tracking(path, plain, tracker, log))
+  now = identity.identify(config, data, num_devices)
+  rules = resumable, defaults or {}
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+    identity.is_started(path, now, *rules, lambda text: None)  # only refuses
+    lock.acquire(path)
+    try:
+      if not identity.is_started(path, now, *rules, log):
+        atomic_files.remove_temporary(path)
+        atomic_files.write_json(path / identity.CONFIG, now)
+    except BaseException:
+      lock.release(path)
+      raise
+  except BadInput:
+    raise
+  except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+    raise bad_input(
+      'workdir',
+      got=str(path),
+      expected='a directory that can be created and written',
+      choices=['another --workdir'],
+      cause=f'{getattr(error, "strerror", None) or error}'.lower(),
+    ) from error
+  return Run(path, log, Tracking(path, now['config'], tracker, log))
 
 
 class Run:
@@ -87,21 +105,18 @@ class Run:
 
     Both are derived: the run writes them again at its end.
     """
-    path = self.path / RESULT
+    damaged = self.path / RESULT
     try:
-      result, digests = checksums.read_result(path, CLIENTS)
+      result, digests = checksums.read_result(damaged, CLIENTS)
+      damaged = self.path / CLIENTS
+      if atomic_files.sha256(damaged) == digests[CLIENTS]:
+        return result
     except FileNotFoundError:
       return None
     except ValueError:
-      self._log(f'{path} is damaged and will be written again.')
-      return None
-    if atomic_files.sha256(self.path / CLIENTS) != digests[CLIENTS]:
-      self._log(
-        f'{self.path / CLIENTS} is damaged or missing and will be written '
-        'again.'
-      )
-      return None
-    return result
+      pass
+    self._log(f'{damaged} is damaged or missing and will be written again.')
+    return None
 
   def log(self, **numbers: Any) -> None:
     """Append one line of metrics: `log(round=8, loss=1.2)`.
@@ -127,7 +142,7 @@ class Run:
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
     """Save the state after `step` rounds; the newest two are kept."""
     with atomic_files.writing(self._checkpoints):
-      metrics = checksums.checksum_of(self.path / METRICS)
+      metrics = checksums.of_metrics(self.path / METRICS)
       checkpoint.save(self._checkpoints, step, tree, metadata=metrics)
 
   def has_checkpoint(self, step: int) -> bool:
@@ -168,53 +183,30 @@ class Run:
     return restored
 
   def write_clients(
-    self,
-    scores: Mapping[str, Scores],
-    ids: Any,
-    *,
-    train_count: Any,
-    train_classes: Any = None,
-    test_classes: Any = None,
-    unseen: Clients | None = None,
-    validation: Scores | None = None,
+    self, scores: Mapping[str, Scores], ids: Any, **fields: Any
   ) -> None:
     """Replace clients.npz by the scores of the last evaluation.
 
-    `train_classes` and `test_classes` [K, Y] count the examples of the clients;
-    `validation` are the scores on examples that are kept for choosing. Arrays
-    of clients who came after training are called unseen/...
+    Of every view; the fields are those of `Clients`, such as `train_count`.
     """
-    classes = train_classes, test_classes
-    arrays = as_arrays(
-      Clients(ids, train_count, scores, *classes, unseen, validation)
-    )
+    arrays = as_arrays(Clients(ids, scores=scores, **fields))
     with atomic_files.writing(self.path):
       # Its result is of other scores: a process killed here is not finished.
       (self.path / RESULT).unlink(missing_ok=True)
       # Small, for it is committed with results: 7 kB for 100 clients.
       atomic_files.write_npz(self.path / CLIENTS, arrays, compressed=True)
 
-  def write_result(
-    self,
-    *,
-    algorithm: str,
-    dataset: str,
-    rounds: int,
-    seconds: float,
-    views: Mapping[str, Mapping[str, Any]],
-    status: str = 'finished',
-    **more: Any,
-  ) -> None:
+  def write_result(self, *, status: str = 'finished', **result: Any) -> None:
     """Write result.json; with status 'finished' the run is finished.
 
-    `views` maps every view to its `summarise`.
+    It has algorithm, dataset, rounds, seconds, and `views`, which maps every
+    view to its `summarise`.
     """
-    result = {'status': status, 'algorithm': algorithm, 'dataset': dataset}
-    result |= {'rounds': rounds, 'seconds': seconds, 'views': views, **more}
-    result = checksums.with_checksums(result, self.path / CLIENTS)
+    content = {'status': status, **result}
+    content = checksums.with_checksums(content, self.path / CLIENTS)
     with atomic_files.writing(self.path):
-      atomic_files.write_json(self.path / RESULT, result)
-    self._tracking.finish(atomic_files.plain(result))
+      atomic_files.write_json(self.path / RESULT, content)
+    self._tracking.finish(atomic_files.plain(content))
 
   def model_path(self, name: str) -> pathlib.Path:
     """Return the path of the model of this name: model/<name>.npz."""
@@ -306,10 +298,7 @@ def _read_result(
   workdir: str | os.PathLike,
 ) -> tuple[dict[str, Any], dict[str, str]]:
   path = _existing(workdir, RESULT)
-  try:
-    return checksums.read_result(path, CLIENTS)
-  except ValueError as error:
-    raise _damaged_json(path) from error
+  return load_json(path, lambda path: checksums.read_result(path, CLIENTS))
 
 
 def _round_of(line: bytes) -> float:
@@ -337,18 +326,19 @@ def _existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
   )
 
 
-def load_json(path: pathlib.Path) -> dict[str, Any]:
+def load_json(
+  path: pathlib.Path,
+  read_fn: Callable[[pathlib.Path], Any] = lambda path: json.loads(
+    path.read_bytes()
+  ),
+) -> Any:
   """Return the content of a JSON file; refuse one that is damaged."""
   try:
-    return json.loads(path.read_bytes())
+    return read_fn(path)
   except ValueError as error:
-    raise _damaged_json(path) from error
-
-
-def _damaged_json(path: pathlib.Path) -> Exception:
-  return bad_input(
-    'file',
-    got=str(path),
-    expected='valid JSON, as it was written',
-    cause='it was cut short or edited by hand',
-  )
+    raise bad_input(
+      'file',
+      got=str(path),
+      expected='valid JSON, as it was written',
+      cause='it was cut short or edited by hand',
+    ) from error

@@ -22,7 +22,7 @@ from faults import values
 from faults.mutations import CONFIGS, images_once, mutations, quick_file
 from faults.outcome import Outcome, draw_many, outcome_of
 from faults.watch import Trial, attempt, wrong_sentence
-from fedjax_pfl.runs import identity
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import build
 
@@ -116,7 +116,7 @@ def begin(words: list[str]) -> None:
   if flags.FLAGS.workdir != GOOD:
     path = Path(flags.FLAGS.workdir)
     config = to_config(built.settings)
-    identity.open_directory(path, config, built.data_id, print)
+    run_dir.open_run(path, config, data=built.data_id)
     raise AssertionError(f'{path} was made')
 
 

@@ -127,7 +127,7 @@ def test_half_written_config(tmp_path, content):
   begin(tmp_path).log(round=1, loss=1.0)
   (tmp_path / 'config.json').write_text(content)
   message = refused(lambda: begin(tmp_path))
-  assert 'whose config.json is damaged' in message
+  assert 'which holds a damaged config.json' in message
 
 
 def test_a_path_of_something_else(tmp_path):

@@ -6,17 +6,9 @@ its own environment: nothing of it is read or stored here.
 
 import os
 import time
-from typing import Any
 
 from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.runs.trackers.tracker import (
-  PROJECT,
-  Begin,
-  Numbers,
-  Tracker,
-  flat_scalars,
-  scalars,
-)
+from fedjax_pfl.runs.trackers.tracking import PROJECT, Begin, Numbers, scalars
 
 ROUND = 'round'  # the metric that says which rounds are there already
 MOST_PARAMS = 100  # that MLflow takes at a time
@@ -28,43 +20,41 @@ PATIENCE = {
 }
 
 
-def start(begin: Begin) -> Tracker:
-  """Return the tracker of a run that is new, or is continued by its id."""
-  from mlflow import MlflowClient
+class Run:
+  """A run that is new, or is continued by its id."""
 
-  for name, value in PATIENCE.items():
-    os.environ.setdefault(name, value)
-  client = MlflowClient()
-  if begin.id is not None:
-    client.update_run(begin.id, status='RUNNING')
-    steps = [point.step for point in client.get_metric_history(begin.id, ROUND)]
-    return _Run(client, begin.id, max(steps, default=-1))
-  name = begin.folder.resolve().name
-  run = client.create_run(_experiment(client), run_name=name)
-  _log_config(client, run.info.run_id, begin.config)
-  return _Run(client, run.info.run_id, -1)
+  def __init__(self, begin: Begin):
+    from mlflow import MlflowClient
 
+    for name, value in PATIENCE.items():
+      os.environ.setdefault(name, value)
+    self._client, self._last = MlflowClient(), -1
+    if begin.id is None:
+      self.id = self._create(begin)
+    else:
+      self.id = begin.id
+      self._client.update_run(self.id, status='RUNNING')
+      points = self._client.get_metric_history(self.id, ROUND)
+      self._last = max((point.step for point in points), default=-1)
+    self.place = f'run {self.id} of {self._client.tracking_uri}'
 
-def _experiment(client: Any) -> str:
-  """Return the id of the experiment, which is made if there is none."""
-  name = os.environ.get('MLFLOW_EXPERIMENT_NAME') or PROJECT
-  found = client.get_experiment_by_name(name)
-  return found.experiment_id if found else client.create_experiment(name)
+  def _create(self, begin: Begin) -> str:
+    """Return the id of a new run; its experiment is made if there is none."""
+    from mlflow.entities import Param
 
-
-def _log_config(client: Any, run_id: str, config: Numbers) -> None:
-  from mlflow.entities import Param
-
-  params = [Param(name, str(value)) for name, value in flatten(config).items()]
-  for first in range(0, len(params), MOST_PARAMS):
-    client.log_batch(run_id, params=params[first : first + MOST_PARAMS])
-
-
-class _Run:
-  def __init__(self, client, run_id: str, last: int):
-    self._client, self._last = client, last
-    self.id = run_id
-    self.place = f'run {run_id} of {client.tracking_uri}'
+    name = os.environ.get('MLFLOW_EXPERIMENT_NAME') or PROJECT
+    found = self._client.get_experiment_by_name(name)
+    experiment = (
+      found.experiment_id if found else self._client.create_experiment(name)
+    )
+    run_name = begin.folder.resolve().name
+    run_id = self._client.create_run(experiment, run_name=run_name).info.run_id
+    fields = flatten(begin.config).items()
+    params = [Param(name, str(value)) for name, value in fields]
+    for first in range(0, len(params), MOST_PARAMS):
+      some = params[first : first + MOST_PARAMS]
+      self._client.log_batch(run_id, params=some)
+    return run_id
 
   def log(self, step: int, now: float, numbers: Numbers) -> None:
     """Send the numbers, unless those of this round are there already."""
@@ -73,8 +63,9 @@ class _Run:
       self._last = step
 
   def finish(self, result: Numbers | None) -> None:
+    """Send the result, and end the run."""
     if result is not None:
-      self._send(flat_scalars(result), max(self._last, 0), time.time())
+      self._send(scalars(result), max(self._last, 0), time.time())
     status = 'KILLED' if result is None else 'FINISHED'
     self._client.set_terminated(self.id, status)
 

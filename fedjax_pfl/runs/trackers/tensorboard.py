@@ -6,27 +6,20 @@ its own: on a full disk it ends, and the run would wait for it forever.
 
 import contextlib
 
-from fedjax_pfl.runs.trackers.tracker import Begin, Numbers, Tracker
-
-FOLDER = 'tb'
+from fedjax_pfl.runs.trackers.tracking import EVENTS, Begin, Numbers
 
 
-def start(begin: Begin) -> Tracker:
-  """Return the tracker; later rounds in earlier files are hidden."""
-  return _EventsFile(begin)
+class Run:
+  """Write the numbers; later rounds in earlier files are hidden."""
 
-
-class _EventsFile:
   def __init__(self, begin: Begin):
     # 0.05 s; 2 s where PyTorch is installed, which it imports.
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-    folder = begin.folder / FOLDER
+    folder = begin.folder / EVENTS
     folder.mkdir(exist_ok=True)
-    self.id, self.place = FOLDER, str(folder)
-    self._event = Event
-    self._writer = EventsWriter(str(folder / 'events'))
+    self._event, self._writer = Event, EventsWriter(str(folder / 'events'))
     if begin.last_round is not None:
       first = SessionLog(status=SessionLog.START)
       version, step = 'brain.Event:2', begin.last_round + 1
@@ -38,14 +31,14 @@ class _EventsFile:
     from tensorboardX.summary import scalar
 
     for name, number in numbers.items():
-      if isinstance(number, bool | int | float):
-        summary = scalar(name, number)
+      if isinstance(number, int | float):
         self._writer.write_event(
-          self._event(wall_time=now, step=step, summary=summary)
+          self._event(wall_time=now, step=step, summary=scalar(name, number))
         )
     self._writer.flush()
 
   def finish(self, result: Numbers | None) -> None:
-    del result  # TensorBoard shows curves
+    """Close the file; TensorBoard shows curves, and no result."""
+    del result
     with contextlib.suppress(OSError):  # a full disk
       self._writer.close()

@@ -7,24 +7,18 @@ the folder wandb/ of the run.
 
 import os
 
-from fedjax_pfl.runs.trackers.tracker import (
-  PROJECT,
-  Begin,
-  Numbers,
-  Tracker,
-  flat_scalars,
-  scalars,
-)
+from fedjax_pfl.runs.trackers.tracking import PROJECT, Begin, Numbers, scalars
 
 UPLOAD = 60  # seconds for the last numbers; what is left, `wandb sync` sends
 
 
-def start(begin: Begin) -> Tracker:
-  """Return the tracker of a run that is new, or is continued by its id."""
-  import wandb
+class Run:
+  """A run that is new, or is continued by its id."""
 
-  return _Run(
-    wandb.init(
+  def __init__(self, begin: Begin):
+    import wandb
+
+    self._run = wandb.init(
       project=os.environ.get('WANDB_PROJECT') or PROJECT,
       dir=str(begin.folder),
       id=begin.id,
@@ -41,15 +35,10 @@ def start(begin: Begin) -> Tracker:
         finish_timeout_raises=True,
       ),
     )
-  )
-
-
-class _Run:
-  def __init__(self, run):
-    self._run = run
-    self.id = run.id
-    folder = os.path.dirname(run.dir)
-    self.place = f'{folder}, for wandb sync' if run.offline else str(run.url)
+    self.id = self._run.id
+    folder = os.path.dirname(self._run.dir)
+    is_offline = self._run.offline
+    self.place = f'{folder}, for wandb sync' if is_offline else self._run.url
 
   def log(self, step: int, now: float, numbers: Numbers) -> None:
     """Send the numbers, unless those of this round are there already."""
@@ -58,6 +47,7 @@ class _Run:
       self._run.log(scalars(numbers), step=step, commit=True)
 
   def finish(self, result: Numbers | None) -> None:
+    """Send the result, and end the run."""
     if result is not None:
-      self._run.summary.update(flat_scalars(result))
+      self._run.summary.update(scalars(result))
     self._run.finish(exit_code=int(result is None))
