@@ -1,10 +1,10 @@
 """Tables and figures of papers by name, and the config that answers a number.
 
-A module holds tables of one paper, as `table_13`, or FIGURES, by their numbers.
-A table states which fields of a config its variants stand for; all else comes
-from the config of the method, in which the printed fields (shards per client,
-client fraction, local epochs) are replaced. So a plain run of that config with
-these fields on the command line is the training of the cell.
+A module holds TABLES or FIGURES of one paper by their numbers. A table states
+which fields of a config its variants stand for; all else comes from the config
+of the method, in which the printed fields (shards per client, client fraction,
+local epochs) are replaced. So a plain run of that config with these fields on
+the command line is the training of the cell.
 """
 
 import copy
@@ -78,11 +78,11 @@ def functions() -> dict[str, Callable[[], Table | Figure]]:
   for paper, stems in MODULES.items():
     for stem in stems:
       module = importlib.import_module(f'configs.tables.{stem}')
-      for name, function in vars(module).items():
-        if name.startswith('table_'):
-          found[f'{paper}/{name.removeprefix("table_")}'] = function
-      for name, function in getattr(module, 'FIGURES', {}).items():
-        found[f'{paper}/fig{name}'] = function
+      for number, load in getattr(module, 'TABLES', {}).items():
+        found[f'{paper}/{number}'] = functools.partial(load, paper, number)
+      for number, load in getattr(module, 'FIGURES', {}).items():
+        name = f'{paper}/fig{number}'
+        found[name] = functools.partial(load, name)
   return found
 
 
@@ -96,34 +96,27 @@ def load_configs() -> dict[str, dict[str, Any]]:
   return {name: load_config(name) for name in common.available()}
 
 
-def table(title: str, rows: str, columns: str, where: str) -> Callable:
-  """Return a decorator: of a printed number's cell, it makes its table.
+def table(
+  title: str,
+  rows: str,
+  columns: str,
+  where: str,
+  cell: Callable[[Published], Cell],
+) -> Callable[[str, str], Table]:
+  """Return the function of a table of a paper and a number.
 
-  >>> @table('A title', rows='shards_per_client', columns='algorithm',
-  ...   where='shards_per_client=5')
-  ... def table_13(published): ...
-
-  Paper and number are those of the module and of the function; the cells are
-  all that is printed there, in that order. `where` chooses the cells to begin
-  with: experiments/reproduce.py --table=fedbabu/13 --where WHERE.
+  Its cells are all that is printed there, in that order, each made by `cell`.
+  `where` chooses those to begin with: experiments/reproduce.py
+  --table=fedbabu/13 --where WHERE.
   """
 
-  def decorate(cell: Callable[[Published], Cell]) -> Callable[[], Table]:
-    paper = cell.__module__.rpartition('.')[2].partition('_')[0]
-    number = cell.__name__.removeprefix('table_')
+  def load(paper, number):
+    printed = (x for x in published() if (x.paper, x.table) == (paper, number))
+    fields = (tuple(rows.split()), tuple(columns.split()))
+    cells = tuple(map(cell, printed))
+    return Table(f'{paper}/{number}', title, cells, *fields, where)
 
-    @functools.wraps(cell)
-    def load() -> Table:
-      printed = [
-        x for x in published() if (x.paper, x.table) == (paper, number)
-      ]
-      cells = tuple(map(cell, printed))
-      fields = (tuple(rows.split()), tuple(columns.split()))
-      return Table(f'{paper}/{number}', title, cells, *fields, where)
-
-    return load
-
-  return decorate
+  return load
 
 
 @functools.cache

@@ -6,7 +6,7 @@ Figures 2 to 9 are centralised runs of 160 epochs, the others federated ones
 with f = 0.1 and tau = 10.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from configs.tables.common import load_config
@@ -18,81 +18,44 @@ HEADS = (
   *('xavier_uniform', 'xavier_normal', 'he_uniform', 'he_normal'),
   *('orthogonal', 'similar'),
 )
-FIGURES: dict[str, Callable[[], Figure]] = {}
+DIVISION = {'partition': 'dirichlet', 'aggregation': 'examples'}
 
 
-def add(
-  number: str, title: str, what: str, runs: Callable[[], Runs], **options: Any
-) -> None:
-  """Add a figure; see `Figure` for what it is made of."""
-  FIGURES[number] = lambda: Figure(
-    f'fedbabu/fig{number}', title, runs(), what, options
-  )
+def figure(
+  title: str, what: str, runs: Callable[[], Runs], **options: Any
+) -> Callable[[str], Figure]:
+  """Return the function of a figure of its name; see `Figure` for its parts."""
+  return lambda name: Figure(name, title, runs(), what, options)
 
 
-def parts_of(dataset: str, **changes: Any) -> Callable[[], Runs]:
-  """Return three centralised runs, each of another part.
+def varied(
+  config: str, field: str, values: Sequence[Any], label: str = '', **shared: Any
+) -> Callable[[], Runs]:
+  """Return runs of a config that differ in one field, by its values.
 
-  Test accuracy by epoch, with all, the body, or the head trained; the rest
-  stays as it was initialised.
+  `label` is written before each value.
   """
-
-  def runs():
-    config = replaced(load_config(f'fedbabu_{dataset}:centralized'), changes)
-    return {
-      part: replaced(config, {'hp.trainable': part})
-      for part in ('full', 'body', 'head')
-    }
-
-  return runs
-
-
-def heads_of(dataset: str, **changes: Any) -> Callable[[], Runs]:
-  """Return centralised runs of the body, each under another head.
-
-  Test accuracy by epoch; the legend has the mean cosine between the rows of the
-  head.
-  """
-
-  def runs():
-    body = {'hp.trainable': 'body', **changes}
-    config = replaced(load_config(f'fedbabu_{dataset}:centralized'), body)
-    return {head: replaced(config, {'head_init': head}) for head in HEADS}
-
-  return runs
-
-
-def division_of(beta: float) -> Callable[[], Runs]:
-  """Return a run of FedBABU in Table 18, by the label of its partition.
-
-  Nothing is trained. The paper's own generator is not published.
-  """
-  division = {
-    'partition': 'dirichlet',
-    'dirichlet_beta': beta,
-    'aggregation': 'examples',
-  }
   return lambda: {
-    f'beta={beta}': replaced(load_config('fedbabu_cifar100'), division)
+    f'{label}{value}': replaced(load_config(config), {**shared, field: value})
+    for value in values
   }
 
 
 def methods_of(dataset: str, *shards: int) -> Callable[[], Runs]:
   """Return the runs of FedAvg and FedBABU with so many shards per client."""
-
-  def runs():
-    return {
-      method if len(shards) == 1 else f'{method}, s={number}': replaced(
-        load_config(f'fedbabu_{dataset}:{method}'),
-        {'shards_per_client': number},
-      )
-      for number in shards
-      for method in ('fedavg', 'fedbabu')
-    }
-
-  return runs
+  return lambda: {
+    method if len(shards) == 1 else f'{method}, s={number}': replaced(
+      load_config(f'fedbabu_{dataset}:{method}'), {'shards_per_client': number}
+    )
+    for number in shards
+    for method in ('fedavg', 'fedbabu')
+  }
 
 
+FIGURES: dict[str, Callable[[str], Figure]] = {}
+# Test accuracy of centralised runs by epoch: with all, the body, or the head
+# trained, where the rest stays as it was initialised; then the body under six
+# heads, with the mean cosine between the rows of the head in the legend.
 # Figures 6 to 9 differ from the public code: BatchNorm uses the statistics of
 # the batch, where that keeps running ones for these networks.
 NETWORKS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
@@ -102,25 +65,38 @@ NETWORKS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
   ('CIFAR-100, ResNet50', 'cifar100', {'model': 'resnet50'}),
 )
 for place, (setting, dataset, model) in enumerate(NETWORKS):
-  first, second = str(2 + 2 * place), str(3 + 2 * place)
-  title = f'Full, body and head training, {setting}'
-  add(first, title, 'training', parts_of(dataset, **model))
-  title = f'Body training under six heads, {setting}'
-  add(second, title, 'training', heads_of(dataset, **model))
+  config, trained = f'fedbabu_{dataset}:centralized', 'hp.trainable'
+  FIGURES[str(2 + 2 * place)] = figure(
+    f'Full, body and head training, {setting}',
+    'training',
+    varied(config, trained, ('full', 'body', 'head'), **model),
+  )
+  FIGURES[str(3 + 2 * place)] = figure(
+    f'Body training under six heads, {setting}',
+    'training',
+    varied(config, 'head_init', HEADS, **{trained: 'body'}, **model),
+  )
+# The partition of Table 18; nothing is trained. The paper's own generator is
+# not published.
 for number, beta in (('10', 1.0), ('11', 0.5)):
-  title = f'Classes of 100 clients, Dirichlet with beta = {beta}'
-  add(number, title, 'partition', division_of(beta))
+  FIGURES[number] = figure(
+    f'Classes of 100 clients, Dirichlet with beta = {beta}',
+    'partition',
+    varied('fedbabu_cifar100', 'dirichlet_beta', [beta], 'beta=', **DIVISION),
+  )
 # Cosine between the clients' weights of a layer over 20 epochs of fine-tuning,
 # for FedAvg and FedBABU of Table 5. Their shards are not stated; 10 are ours.
-add(
-  *('12', 'Similarity of clients by layer while they fine-tune', 'similarity'),
+FIGURES['12'] = figure(
+  'Similarity of clients by layer while they fine-tune',
+  'similarity',
   methods_of('cifar100', 10),
   epochs=20,
 )
 # Accuracy of the clients of a round on all 10,000 tests, of the classes that
 # they train on and of the others. Their rounds are repeated.
-add(
-  *('13', 'Own and other classes after every local epoch', 'class_curves'),
+FIGURES['13'] = figure(
+  'Own and other classes after every local epoch',
+  'class_curves',
   methods_of('cifar100', 100, 50, 10),
 )
 # t-SNE of the features of the global model of its test images, one colour a
@@ -131,6 +107,7 @@ for number, words, of_10, of_100 in (
   ('16', 'of vehicles ', *[{'classes': ('vehicles',)}] * 2),
 ):
   title = f'Features {words}under FedAvg and FedBABU, CIFAR-10'
-  add(f'{number}a', title, 'features', methods_of('cifar10', 2), **of_10)
-  title = f'{title}0'
-  add(f'{number}b', title, 'features', methods_of('cifar100', 10), **of_100)
+  runs = methods_of('cifar10', 2)
+  FIGURES[f'{number}a'] = figure(title, 'features', runs, **of_10)
+  runs = methods_of('cifar100', 10)
+  FIGURES[f'{number}b'] = figure(f'{title}0', 'features', runs, **of_100)
