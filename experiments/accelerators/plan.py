@@ -14,6 +14,7 @@ from fedjax_pfl.data import Dataset, Images, Shape, is_available
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import build_checks
 from fedjax_pfl.training.build import (
   Experiment,
   build_stages,
@@ -21,7 +22,6 @@ from fedjax_pfl.training.build import (
   peek_shape,
 )
 from fedjax_pfl.training.build_data import build_data, first_examples
-from fedjax_pfl.training.views import check_views
 
 # (training, test) examples, as tensorflow.org/datasets/catalog lists them; Tiny
 # ImageNet is tested on its validation images.
@@ -53,7 +53,7 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
   task = build_task(settings, *shape)
   stages = build_stages(settings, task)
   names_only = build_stages(settings, outline(task))
-  check_views(settings, names_only, shape.image_shape)
+  build_checks.check_method(settings, names_only, shape.image_shape)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = stand_in(data.dataset, shape)

@@ -23,11 +23,7 @@ class DataSettings:
 
   dataset: str = field(
     'cifar10',
-    one_of(
-      NAMES,
-      'a known image set',
-      'a typing error; own images go under "folder" or "npz"',
-    ),
+    one_of(NAMES, 'an image set; your own under "folder" or "npz"'),
     'the image set',
   )
   data_dir: str = field(
@@ -39,7 +35,7 @@ class DataSettings:
   )
   max_train_examples: int = field(
     0,
-    count('training images (0 = all)', 'a fraction instead of a number', 0),
+    count('training images', 'a fraction instead of a number', 0),
     'use the first so many training images, and tests in proportion; 0: all; '
     'npz with clients: of every client in proportion; sets that lie class by '
     'class: of every class',
@@ -74,9 +70,7 @@ class DataSettings:
   )
   dirichlet_beta: float = field(
     1.0,
-    rules.above(
-      0, '0 for "one class a client": a small number such as 0.01 does that'
-    ),
+    rules.above(0, '0 for "one class a client": write 0.01'),
     'dirichlet, dirichlet_capped: concentration; the smaller, the more uneven',
   )
   dirichlet_min_size: int = field(

@@ -5,58 +5,55 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedjax_pfl.settings.field import EVALUATION, TRAINING, Field
-from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
+from fedjax_pfl.settings.schema import FIELDS, SECTIONS
 
 WIDTH = 80
 HEADS = ('field', 'default', 'meaning', 'allowed', 'changes')
+INTRODUCTION = (
+  'Every field of a config, by its name on the command line '
+  '(`--config.num_clients=20`). In Python, `settings.data.num_clients`: the '
+  'headings are the sections of `fedjax_pfl.settings.Settings`. This page is '
+  'written by `python experiments/settings.py --write`.',
+  'The last column tells what a field changes: the numbers of training, those '
+  'of evaluation, or none beyond rounding (-). A run directory is continued '
+  'only with the config that it was begun with; fields marked "resumable" may '
+  'differ.',
+)
 
 
 def as_markdown() -> str:
   """Return docs/settings.md: a table for each section."""
-  parts = [
-    '# Settings',
-    _paragraph(
-      'Every field of a config, by its name on the command line '
-      '(`--config.num_clients=20`). In Python, `settings.data.num_clients`: '
-      'the headings are the sections of `fedjax_pfl.settings.Settings`. This '
-      'page is written by `python experiments/settings.py --write`.'
-    ),
-    _paragraph(
-      'The last column tells what a field changes: the numbers of training, '
-      'those of evaluation, or none beyond rounding (-). A run directory is '
-      'continued only with the config that it was begun with; fields marked '
-      '"resumable" may differ.'
-    ),
-  ]
-  for section in ('', *SECTIONS):
-    kind = SECTIONS.get(section, Settings)
-    rows = [_row(one) for one in FIELDS.values() if one.section == section]
+  parts = ['# Settings', *(textwrap.fill(text, WIDTH) for text in INTRODUCTION)]
+  for section, fields in _by_section().items():
+    parts.append(f'## {section or "The run"}')
     if section:
-      parts.append(f'## {section}')
-      parts.append(kind.__doc__.strip())
-    else:
-      parts.append('## The run')
-    parts.append(_table(rows))
+      parts.append(SECTIONS[section].__doc__.strip())
+    rows = [HEADS, ('---',) * len(HEADS), *map(_row, fields)]
+    lines = [[cell.replace('|', '\\|') for cell in row] for row in rows]
+    parts.append('\n'.join(f'| {" | ".join(line)} |' for line in lines))
   return '\n\n'.join(parts) + '\n'
 
 
 def as_text() -> str:
   """Return the fields for --help: name, default and meaning, a line or two."""
   lines = ['Fields of a config, as --config.<field>=<value> (default):']
-  for section in ('', *SECTIONS):
+  for section, fields in _by_section().items():
     lines.append(f'\n{section}:' if section else '')
-    for one in FIELDS.values():
-      if one.section == section:
-        head = f'  {one.name} ({_shown(one.default)})'
-        lines += textwrap.wrap(
-          f'{head}: {one.help}', WIDTH, subsequent_indent='      '
-        )
+    for one in fields:
+      text = f'  {one.name} ({_shown(one.default)}): {one.help}'
+      lines += textwrap.wrap(text, WIDTH, subsequent_indent='      ')
   return '\n'.join(lines)
 
 
+def _by_section() -> dict[str, list[Field]]:
+  return {
+    section: [one for one in FIELDS.values() if one.section == section]
+    for section in ('', *SECTIONS)
+  }
+
+
 def _row(field: Field) -> tuple[str, ...]:
-  choices = field.rule.choices
-  allowed = field.rule.expected
+  choices, allowed = field.rule.choices, field.rule.expected
   if choices and field.name != 'algorithm':
     allowed = ', '.join(f'`{choice}`' for choice in choices)
   changes = [what for what in (TRAINING, EVALUATION) if what in field.changes]
@@ -66,18 +63,5 @@ def _row(field: Field) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
-  if isinstance(value, Mapping):
-    value = dict(value)
+  value = dict(value) if isinstance(value, Mapping) else value
   return repr(value) if value == '' else str(value)
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-  ruled = [HEADS, ('---',) * len(HEADS), *rows]
-  return '\n'.join(
-    '| ' + ' | '.join(cell.replace('|', '\\|') for cell in row) + ' |'
-    for row in ruled
-  )
-
-
-def _paragraph(text: str) -> str:
-  return textwrap.fill(text, WIDTH)

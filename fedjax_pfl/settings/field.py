@@ -58,36 +58,27 @@ def or_code(rule: Rule) -> Rule:
   return rule._replace(
     holds=lambda value: rule.holds(value) or user_code.is_code(value),
     expected=f'{rule.expected}, or your own as {user_code.FORM}',
-    cause=f'{rule.cause}; or a file without the name in it, a name without '
-    'its file',
+    cause=f'{rule.cause}; or a file without the name in it',
   )
 
 
 def path(expected: str) -> Rule:
   """Return the rule of a path that a file system can hold."""
-  return Rule(
-    _is_path,
-    expected,
-    'None, a pathlib.Path (write str(path)), or a name that no disk has',
-  )
 
+  def holds(value):
+    if not isinstance(value, str) or '\0' in value or len(value) >= 4000:
+      return False
+    names = value.encode(errors='replace').split(b'/')
+    return max(map(len, names)) <= 255  # bytes
 
-def _is_path(value: Any) -> bool:
-  """Return whether all names in a path have at most 255 bytes."""
-  if not isinstance(value, str) or '\0' in value:
-    return False
-  names = value.encode(errors='replace').split(b'/')
-  return max(map(len, names)) <= 255 and len(value) < 4000
+  cause = 'None, a pathlib.Path (write str(path)), or a name that no disk has'
+  return Rule(holds, expected, cause)
 
 
 LEARNING_RATE = rules.above(
-  0,
-  'a sign, or a zero too many; 0 would train nothing',
-  'a learning rate above 0',
+  0, 'a sign, or a zero too many', 'a learning rate above 0'
 )
-MOMENTUM = rules.momentum(
-  'the learning rate and the momentum interchanged; 1 never slows down'
-)
+MOMENTUM = rules.momentum('the learning rate and the momentum interchanged')
 BATCH_SIZE = rules.count(
   'examples', '0 or None for "all": write a number that holds all'
 )

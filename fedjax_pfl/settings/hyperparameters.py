@@ -3,7 +3,7 @@
 import math
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
@@ -12,13 +12,6 @@ from fedjax_pfl.settings.validate import check_size
 
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
 UNIONS = types.UnionType, typing.Union
-KINDS = {
-  float: 'a number',
-  int: 'a whole number',
-  str: 'a word',
-  bool: 'True or False',
-  types.NoneType: 'None',
-}
 SMALL = Rule(
   lambda value: not is_int(value) or abs(value) <= MOST,
   f'a whole number up to {MOST}',
@@ -55,10 +48,20 @@ def check_hyperparameters(
       lambda value, hint=hints[name]: _fits(value, hint),
       f'a value of the kind of its default, {defaults[name]!r}',
       'a hyperparameter of the same name in another method',
-      _words(hints[name]),
+      [_words(hints[name])],
     ).check(f'hp.{name}', value)
     check_size(f'hp.{name}', value)
     SMALL.check(f'hp.{name}', value)
+
+
+def _words(hint: Any) -> str:
+  """Return what an annotation allows: 'float | None'."""
+  inner = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else [hint]
+  return ' | '.join(
+    one.__name__.removesuffix('Type') if isinstance(one, type) else str(one)
+    for one in inner
+    if typing.get_origin(one) is not Callable  # which no config can hold
+  )
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -76,13 +79,3 @@ def _fits(value: Any, hint: Any) -> bool:
   if hint is float and type(value) is float:
     return math.isfinite(value)
   return type(value) is (int if hint is float else hint)
-
-
-def _words(hint: Any) -> list[str]:
-  """Return what an annotation allows, for a user to read."""
-  inner, origin = typing.get_args(hint), typing.get_origin(hint)
-  if origin is tuple:
-    return [f'a list, each {_words(inner[0])[0]}']
-  if origin in UNIONS:
-    return [word for one in inner for word in _words(one)]
-  return [KINDS[hint]] if hint in KINDS else []  # a function: not of a config

@@ -24,9 +24,7 @@ class EvaluationSettings:
 
   adapt_on: str = field(
     'train',
-    one_of(
-      ADAPT_ON, 'the data on which a client adapts before it is evaluated'
-    ),
+    one_of(ADAPT_ON, 'what a client adapts on'),
     'what a client adapts on; test_half: every other one of its tests, and it '
     'is evaluated on the rest, for every method alike',
     EVALUATES,
@@ -64,16 +62,12 @@ class EvaluationSettings:
   )
   eval_every: int = field(
     0,
-    count('rounds (0 = sixteen times in a run)', FRACTION, 0),
+    count('rounds', FRACTION, 0),
     'rounds between two evaluations; 0: sixteen times in a run',
   )
   select: str = field(
     'last',
-    one_of(
-      SELECT,
-      'a way to choose the round whose models are the result',
-      'a choice by the tests, which is stored as test_best and is no result',
-    ),
+    one_of(SELECT, 'a round', 'a choice by the tests, which is test_best'),
     'the round whose models are the result: the last, or the best one on '
     'validation_fraction',
     EVALUATES,
@@ -96,23 +90,19 @@ class SystemSettings:
 
   checkpoint_every: int = field(
     0,
-    count('rounds (0 = with every evaluation)', 'minutes instead of rounds', 0),
+    count('rounds', 'minutes instead of rounds', 0),
     'rounds between two checkpoints; 0: with every evaluation',
     NOTHING,
   )
   log_every: int = field(
     0,
-    count('rounds (0 = automatic)', FRACTION, 0),
+    count('rounds', FRACTION, 0),
     'rounds in one compiled call; 0: 1 on a CPU, else eval_every',
     NOTHING,
   )
   on_divergence: str = field(
     'stop',
-    one_of(
-      ON_DIVERGENCE,
-      'what happens when a client diverges',
-      'a client id, or yes or no',
-    ),
+    one_of(ON_DIVERGENCE, 'what happens then', 'a client id, or yes or no'),
     'where a number is not finite: stop, or exclude the client',
   )
   clients_per_chunk: int | str = field(
@@ -127,11 +117,7 @@ class SystemSettings:
   )
   devices: int = field(
     0,
-    count(
-      'devices (0 = all)',
-      'the name of a device, or a list of their numbers',
-      0,
-    ),
+    count('devices', 'the name of a device, or a list of them', 0),
     'devices of each process that share the clients; 0: all, of a CPU as many '
     'cores as are fastest',
     NOTHING,
@@ -139,9 +125,7 @@ class SystemSettings:
   )
   clients_placement: str = field(
     'device',
-    one_of(
-      PLACEMENTS, 'where the states and indices of clients are between rounds'
-    ),
+    one_of(PLACEMENTS, 'a place of clients between rounds'),
     'where states and indices of clients are; host: a round is sent those of '
     'its cohort',
     NOTHING,
@@ -149,11 +133,7 @@ class SystemSettings:
   )
   tracker: str = field(
     NONE,
-    one_of(
-      TRACKERS,
-      'a service that shows the numbers of runs',
-      'tensorboard, which needs no field: every run writes tb/',
-    ),
+    one_of(TRACKERS, 'a service', 'tensorboard: every run writes tb/'),
     "send metrics and result to wandb or mlflow, beside TensorBoard's tb/",
     NOTHING,
     resumable=True,

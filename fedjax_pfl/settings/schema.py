@@ -48,13 +48,7 @@ class Settings:
 
   algorithm: str = field(
     'fedavg',
-    or_code(
-      one_of(
-        algorithms.available(),
-        'the name of a file in fedjax_pfl/algorithms',
-        'a typing error, or a method that is not there yet',
-      )
-    ),
+    or_code(one_of(algorithms.available(), 'a file in fedjax_pfl/algorithms')),
     'the method: a file in fedjax_pfl/algorithms; or a file of your own',
   )
   hp: Mapping[str, Any] = field(

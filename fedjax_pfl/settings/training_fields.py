@@ -28,13 +28,7 @@ class ModelSettings:
 
   name: str = field(
     'convnet4',
-    or_code(
-      one_of(
-        MODELS,
-        'a known model',
-        'a typing error, or another name of this model',
-      )
-    ),
+    or_code(one_of(MODELS, 'a known model')),
     'the architecture; or a module of your own',
     name='model',
   )
@@ -45,9 +39,7 @@ class ModelSettings:
   )
   head_bias: str = field(
     'default',
-    one_of(
-      HEAD_BIASES, 'a way to begin the bias of the head', 'a number, or None'
-    ),
+    one_of(HEAD_BIASES, 'a way to begin the bias of the head'),
     "bias of the head; default: random, as PyTorch's",
   )
   conv_impl: str = field(
@@ -58,11 +50,7 @@ class ModelSettings:
   )
   precision: str = field(
     'float32',
-    one_of(
-      PRECISIONS,
-      'a precision of products',
-      'a dtype: bfloat16 activations are called mixed',
-    ),
+    one_of(PRECISIONS, 'a precision', 'a dtype: bfloat16 is called mixed'),
     'float32 on every device; tf32: products with rounded inputs; mixed: '
     'bfloat16 activations, float32 parameters',
   )
@@ -74,18 +62,12 @@ class TrainingSettings:
 
   client_fraction: float = field(
     0.1,
-    rules.interval(
-      '(0, 1]', 'a percentage, or a number of clients', 'a fraction'
-    ),
+    rules.interval('(0, 1]', 'a percentage, or clients', 'a fraction'),
     'share of the clients that take part in a round; unseen ones do not count',
   )
   dropout_rate: float = field(
     0.0,
-    rules.interval(
-      '[0, 1)',
-      'a percentage, or the share of clients that send; at 1 none ever sends',
-      'a probability',
-    ),
+    rules.interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability'),
     'probability with which a client of the cohort fails and sends nothing',
   )
   total_epochs: int = field(
@@ -127,9 +109,7 @@ class TrainingSettings:
   )
   lr_decay: float = field(
     1.0,
-    rules.interval(
-      '(0, 1]', 'what is taken off (0.005) instead of what is left (0.995)'
-    ),
+    rules.interval('(0, 1]', 'what is taken off: 0.005 for 0.995'),
     'factor of the learning rate in every round, from the first on',
     traced=True,
   )

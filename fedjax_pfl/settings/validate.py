@@ -8,7 +8,7 @@ replace         Settings with some fields changed
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.settings.field import MAX_SEED
@@ -46,7 +46,15 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
     field.rule.check(name, flat[name])
   settings = _make(flat)
   _check_rounds(settings)
-  _check_together(settings)
+  for mistake in _mistakes(settings):
+    if mistake.is_made:
+      raise bad_input(
+        mistake.name,
+        got=mistake.got,
+        expected=mistake.expected,
+        choices=mistake.choices or None,
+        cause=mistake.cause,
+      )
   return settings
 
 
@@ -55,13 +63,11 @@ def to_config(settings: Settings) -> dict[str, Any]:
 
   `parse_config` gives the settings back.
   """
-  config: dict[str, Any] = {}
-  for name, value in flat_config(settings).items():
-    group, dot, inner = name.partition('.')
-    if dot:
-      config.setdefault(group, {})[inner] = value
-    else:
-      config[name] = value
+  config = flat_config(settings)
+  for group in GROUPS:
+    names = [name for name in config if name.startswith(f'{group}.')]
+    inner = {name.partition('.')[2]: config.pop(name) for name in names}
+    config[group] = inner
   return config
 
 
@@ -118,16 +124,16 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make(flat: Mapping[str, Any]) -> Settings:
-  own: dict[str, Any] = {}
-  sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+  sections: dict[str, dict[str, Any]] = {name: {} for name in ('', *SECTIONS)}
   for name, field in FIELDS.items():
     value = flat[name]
     if isinstance(field.default, tuple):
       value = tuple(value)
     elif name == 'hp':
       value = MappingProxyType(dict(value))
-    (sections[field.section] if field.section else own)[field.attribute] = value
-  made = {name: kind(**sections[name]) for name, kind in SECTIONS.items()}
+    sections[field.section][field.attribute] = value
+  own = sections.pop('')
+  made = {name: SECTIONS[name](**given) for name, given in sections.items()}
   return Settings(**own, **made)
 
 
@@ -149,16 +155,6 @@ def _check_names(flat: Mapping[str, Any]) -> None:
 def _check_rounds(settings: Settings) -> None:
   """Refuse no rounds at all, and more than would ever end."""
   training = settings.training
-  if training.rounds == 0 and not settings.init_from:
-    raise bad_input(
-      'rounds',
-      got=0,
-      expected=FIELDS['rounds'].rule.expected,
-      choices=[
-        'rounds=0 with init_from=RUN, to evaluate the model of that run'
-      ],
-      cause='a fresh model was to be evaluated, or init_from was forgotten',
-    )
   if training.rounds is None and training.num_rounds < 1:
     raise bad_input(
       'local_epochs',
@@ -180,79 +176,84 @@ def _check_rounds(settings: Settings) -> None:
       )
 
 
-def _check_together(settings: Settings) -> None:
-  """Refuse fields that are right each, but not beside one another."""
-  data, evaluation = settings.data, settings.evaluation
-  if not evaluation.views:
-    raise bad_input(
-      'views',
-      got=evaluation.views,
-      expected='at least one view, to be evaluated at the end',
-      choices=['initial', 'finetuned'],
-      cause='eval_views was meant: the views during the rounds',
-    )
-  if evaluation.select == 'validation' and not data.validation_fraction:
-    raise bad_input(
-      'select',
-      got='validation',
-      expected='last without validation_fraction: no example is kept for '
-      'choosing',
-      choices=['validation_fraction=0.1', 'select=last'],
-      cause='one of two settings was forgotten',
-    )
-  if data.unseen_clients >= data.num_clients:
-    raise bad_input(
-      'unseen_clients',
-      got=f'{data.unseen_clients} of {data.num_clients} clients',
-      expected=f'at most {data.num_clients - 1}: a cohort has at least one '
-      'client',
-      choices=['unseen_clients=0', 'a larger num_clients, which counts all'],
-      cause='num_clients taken for the number of those that train',
-    )
-  if settings.system.debug and settings.system.clients_placement == 'host':
-    raise bad_input(
-      'clients_placement',
-      got='host',
-      expected='device with debug=True: its loop runs on the device alone',
-      choices=['clients_placement=device', 'debug=False'],
-      cause='a run on the host that is debugged: the numbers are the same on '
-      'the device',
-    )
-  for client in evaluation.save_clients:
-    if client >= data.num_seen_clients:
-      raise bad_input(
-        'save_clients',
-        got=client,
-        expected=f'ids of clients, 0 to {data.num_seen_clients - 1}',
-        cause='fewer clients than before, or one of unseen_clients',
-      )
-  if settings.training.server_data_fraction:
-    _check_server_data(settings)
+class Mistake(NamedTuple):
+  """Fields that are right each, but not beside one another."""
+
+  is_made: Any
+  name: str
+  got: Any
+  expected: str
+  choices: tuple[str, ...]
+  cause: str = 'one of two settings was forgotten'
 
 
-def _check_server_data(settings: Settings) -> None:
-  """Refuse a server that trains on examples that are kept from training."""
-  data = settings.data
+def _mistakes(settings: Settings) -> list[Mistake]:
+  data, evaluation, system = settings.data, settings.evaluation, settings.system
+  fraction = settings.training.server_data_fraction
+  last = data.num_seen_clients - 1
+  absent = [client for client in evaluation.save_clients if client > last]
+  on_host = system.clients_placement == 'host'
   kept = {
-    'images that clients are tested on': (
-      data.test_partition == 'split' and 'test_partition=split',
-      'test_partition=same',
-    ),
-    'examples that are kept for choosing': (
-      data.validation_fraction and 'validation_fraction',
-      'validation_fraction=0',
-    ),
-    'examples of clients who come later': (
-      data.unseen_clients and 'unseen_clients',
-      'unseen_clients=0',
-    ),
+    'test_partition=split': data.test_partition == 'split',
+    'validation_fraction': data.validation_fraction,
+    'unseen_clients': data.unseen_clients,
   }
-  for examples, (setting, without) in kept.items():
-    if setting:
-      raise bad_input(
+  return [
+    Mistake(
+      settings.training.rounds == 0 and not settings.init_from,
+      'rounds',
+      0,
+      FIELDS['rounds'].rule.expected,
+      ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
+    ),
+    Mistake(
+      not evaluation.views,
+      'views',
+      evaluation.views,
+      'at least one view, to be evaluated at the end',
+      ('initial', 'finetuned'),
+      'eval_views was meant: the views during the rounds',
+    ),
+    Mistake(
+      evaluation.select == 'validation' and not data.validation_fraction,
+      'select',
+      'validation',
+      'last without validation_fraction: nothing is kept for choosing',
+      ('validation_fraction=0.1', 'select=last'),
+    ),
+    Mistake(
+      last < 0,
+      'unseen_clients',
+      f'{data.unseen_clients} of {data.num_clients} clients',
+      f'at most {data.num_clients - 1}: a cohort has at least one client',
+      ('unseen_clients=0', 'a larger num_clients, which counts all'),
+      'num_clients taken for the number of those that train',
+    ),
+    Mistake(
+      system.debug and on_host,
+      'clients_placement',
+      'host',
+      'device with debug=True: its loop runs on the device alone',
+      ('clients_placement=device', 'debug=False'),
+    ),
+    Mistake(
+      absent,
+      'save_clients',
+      absent[:1],
+      f'ids of clients, 0 to {last}',
+      (),
+      'fewer clients than before, or one of unseen_clients',
+    ),
+    *(
+      Mistake(
+        fraction and is_kept,
         'server_data_fraction',
-        got=settings.training.server_data_fraction,
-        expected=f'0 with {setting}: the server would train on {examples}',
-        choices=['server_data_fraction=0', without],
-        cause='two settings of different experiments',
+        fraction,
+        f'0 with {name}: the server would train on examples that are kept for '
+        'testing, for choosing, or for clients who come later',
+        ('server_data_fraction=0', f'no {name}'),
+        'two settings of different experiments',
       )
+      for name, is_kept in kept.items()
+    ),
+  ]

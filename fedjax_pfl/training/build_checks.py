@@ -19,8 +19,7 @@ from fedjax_pfl.core.user_code import (
 from fedjax_pfl.data import IMAGE, Dataset
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.own_metrics import Metrics, check_metrics
-from fedjax_pfl.federated.cohort import all_send
-from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.settings import EvaluationSettings, Settings
 from fedjax_pfl.training.views import final_views, shapes_of_clients
 
@@ -92,8 +91,8 @@ def check_own_method(
 ) -> None:
   """Refuse a method of the user's own whose functions do not fit together.
 
-  One client of each stage is traced, on shapes: its state and the server's stay
-  of the same kind.
+  A round of each stage is traced, on shapes: what clients keep, and the server,
+  stay of the same kind.
   """
 
   def refuse(problem):
@@ -106,47 +105,21 @@ def check_own_method(
       'says',
     )
 
-  def one_client(algorithm, server, clients, data):
-    client, key = trees.gather(clients, 0), jax.random.key(0)
-    own = data._replace(index=data.index[0], count=data.count[0])
-    down = algorithm.download(server, client)
-    after, up, metrics = algorithm.local_update(down, client, own, key)
-    senders = all_send(jnp.zeros(1, int), data.count[:1], data)
-    uploads = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], up)
-    return (
-      (client, server),
-      (
-        after,
-        algorithm.aggregate(server, uploads, senders),
-      ),
-      metrics,
-    )
+  def trace():
+    for stage, *states in stage_shapes(stages, data):
+      round_fn = make_round(stage.algorithm, clients_per_chunk=1, mesh=None)
+      cohort, key = jnp.zeros(1, int), jax.random.key(0)
+      *after, metrics = jax.eval_shape(round_fn, *states, cohort, data, key)
+      if _kinds(after) != _kinds(states):
+        refuse(f'another kind of state after a round of {stage.name}')
+      if not {'loss', 'num_steps'} <= {*metrics}:
+        refuse(f'the metrics {", ".join(metrics)} in {stage.name}')
 
   if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
     refuse(f'build that returns {describe(stages)}')
-  found = call(
-    'algorithm',
-    lambda: [
-      (
-        stage.name,
-        jax.eval_shape(
-          lambda *args, algorithm=stage.algorithm: one_client(algorithm, *args),
-          *(*states, data),
-        ),
-      )
-      for stage, *states in stage_shapes(stages, data)
-    ],
-    of=value_of('algorithm', name),
-    cause='a mistake in that file',
-  )
-  for stage, (before, after, metrics) in found:
-    for who, one, other in zip(
-      ('client', 'server'), before, after, strict=True
-    ):
-      if _kinds(one) != _kinds(other):
-        refuse(f'another kind of {who} after a round of {stage}')
-    if not {'loss', 'num_steps'} <= {*metrics}:
-      refuse(f'the metrics {", ".join(metrics)} in {stage}')
+  of = value_of('algorithm', name)
+  cause = 'a mistake in that file, or a state of another kind than before'
+  call('algorithm', trace, of=of, cause=cause)
 
 
 def _kinds(tree):

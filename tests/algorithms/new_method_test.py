@@ -157,9 +157,9 @@ def test_fedbn_is_a_file_whose_clients_keep_their_normalisation(tmp_path):
     (
       'params, metrics\n',
       "params, {'loss': 0.0}\n",
-      'the metrics loss in fednap',
+      'the metrics loss',
     ),
-    ('return client, params', 'return rng, params', 'another kind of client'),
+    ('return client, params', 'return rng, params', 'pytree structure error'),
     ('hp.nap == 0', '(1 // 0) == 0', 'nap.py, line 2'),
   ],
 )

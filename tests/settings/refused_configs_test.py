@@ -48,11 +48,14 @@ NO_DATA_NEEDED = [
   (
     {'algorithm': 'per_fedavg', 'hp__beta': 'lr'},
     "hp.beta: got 'lr', expected a value of the kind of its default, None. "
-    'Choices: a number, None.',
+    'Choices: float | None.',
   ),
-  ({'algorithm': 'apfl', 'hp__alpha': [0.5]}, 'Choices: a number, None.'),
-  ({'algorithm': 'fedrep', 'hp__head_epochs': True}, 'a whole number, None.'),
-  ({'algorithm': 'superfed', 'hp__grid': ('a',)}, 'a list, each a number.'),
+  ({'algorithm': 'apfl', 'hp__alpha': [0.5]}, 'Choices: float | None.'),
+  ({'algorithm': 'fedrep', 'hp__head_epochs': True}, 'int | None.'),
+  (
+    {'algorithm': 'superfed', 'hp__grid': ('a',)},
+    'Choices: tuple[float, ...].',
+  ),
   ({'algorithm': 'fedprox', 'hp__mu': math.nan}, 'hp.mu: got nan, expected'),
   ({'algorithm': 'fedprox', 'hp__mu': 10**30}, 'what 32 bits hold'),
   ({'algorithm': 'pfedme', 'hp__inner_steps': 10**7}, 'up to 1000000'),

@@ -158,7 +158,7 @@ TOGETHER = [
   (
     {'unseen_clients': 2, 'server_data_fraction': 0.1},
     'server_data_fraction',
-    'expected 0 with unseen_clients: the server would train on examples of',
+    'expected 0 with unseen_clients: the server would train on examples',
   ),
   (
     {'test_partition': 'split', 'server_data_fraction': 0.1},

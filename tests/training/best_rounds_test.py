@@ -65,6 +65,14 @@ def keeping(**changes):
   return experiment._replace(stages=stages)
 
 
+def correct_of(data, client, model):
+  """Return how many examples of a client a model predicts right."""
+  rows = data.index[client, : data.count[client]]
+  x = TASK.normalise(data.x[rows], jax.random.key(0))
+  logits = TASK.logits(model, x, jnp.ones(len(rows)))
+  return int((logits.argmax(1) == data.y[rows]).sum())
+
+
 @pytest.fixture(scope='module')
 def chosen(tmp_path_factory, quick_compiler):
   return record(validating(), tmp_path_factory.mktemp('validation'), [4])
@@ -73,14 +81,6 @@ def chosen(tmp_path_factory, quick_compiler):
 @pytest.fixture(scope='module')
 def kept(tmp_path_factory, quick_compiler):
   return record(keeping(), tmp_path_factory.mktemp('lg_fedavg'), [FIRST, 4])
-
-
-def correct_of(data, client, model):
-  """Return how many examples of a client a model predicts right."""
-  rows = data.index[client, : data.count[client]]
-  x = TASK.normalise(data.x[rows], jax.random.key(0))
-  logits = TASK.logits(model, x, jnp.ones(len(rows)))
-  return int((logits.argmax(1) == data.y[rows]).sum())
 
 
 # ---- chosen on validation
@@ -100,45 +100,37 @@ def models_by_hand(experiment, state, client):
   )
 
 
-def means_by_hand(experiment, state):
-  """Return {view: mean accuracies on validation and on tests}, in percent."""
-  models = [models_by_hand(experiment, state, client) for client in range(6)]
-  return {
-    view: [
-      np.mean(
-        [
-          100 * correct_of(data, client, own[view]) / int(data.count[client])
-          for client, own in enumerate(models)
-        ]
-      )
-      for data in (experiment.validation, experiment.test)
-    ]
-    for view in CANDIDATES
-  }
-
-
 def test_the_choice_is_the_best_mean_on_validation(chosen):
   """Over rounds and lengths of fine-tuning; of equal ones the first."""
-  means = {
-    number: means_by_hand(chosen.experiment, state)
-    for number, state in chosen.states.items()
-  }
-  # The first of equal ones, as `max` has it.
+  experiment, means = chosen.experiment, {}
+  for number, state in chosen.states.items():
+    models = [models_by_hand(experiment, state, k) for k in range(6)]
+    for view in CANDIDATES:
+      means[number, view] = [
+        np.mean(
+          [
+            100 * correct_of(data, k, own[view]) / int(data.count[k])
+            for k, own in enumerate(models)
+          ]
+        )
+        for data in (experiment.validation, experiment.test)
+      ]
   pairs = [(n, view) for n in range(1, 7) for view in CANDIDATES]
-  number, view = max(pairs, key=lambda pair: means[pair[0]][pair[1]][0])
+  number, view = max(pairs, key=lambda pair: means[pair][0])  # the first
   got, last = chosen.result['validation'], chosen.result['last']
   assert (got['round'], got['view']) == (number, view)
-  assert got['validation_accuracy'] == pytest.approx(means[number][view][0])
-  assert got['views'][view]['mean'] == pytest.approx(means[number][view][1])
+  on_validation, on_tests = means[number, view]
+  assert got['validation_accuracy'] == pytest.approx(on_validation)
+  assert got['views'][view]['mean'] == pytest.approx(on_tests)
   assert (last['round'], last['view']) == (6, 'finetuned')
-  want = means[6]['finetuned'][1]
+  want = means[6, 'finetuned'][1]
   assert last['views']['finetuned']['mean'] == pytest.approx(want)
   # A choice that is neither end of the run, nor the one by the tests.
   assert 1 < number < 6 and view != 'finetuned'
-  assert number != max(range(1, 7), key=lambda n: means[n]['finetuned'][1])
+  assert number != max(range(1, 7), key=lambda n: means[n, 'finetuned'][1])
   for line in run_dir.load_metrics(chosen.path):
     for view in CANDIDATES:
-      want = means[line['round']][view][0]
+      want = means[line['round'], view][0]
       assert line[f'validation/{view}'] == pytest.approx(want)
 
 
@@ -165,52 +157,24 @@ def test_the_result_is_that_of_the_chosen_round(chosen):
     np.testing.assert_allclose(leaf, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_the_last_round_is_the_result_unless_told_otherwise(chosen, tmp_path):
-  """With the same training, the same choice, and its numbers beside it."""
-  experiment, other = validating(select='last'), chosen.result
-  result = train(experiment, tmp_path)
-  assert result['views'] == result['last']['views'] == other['last']['views']
-  assert result['validation'] == other['validation']
-  own = run_dir.load_clients(tmp_path).validation
-  last = run_dir.load_metrics(tmp_path)[-1]['validation/finetuned']
-  assert np.mean(100 * own.correct / own.count) == last
-  assert last != result['validation']['validation_accuracy']
-  assert result['test_best'] == other['test_best']
-  ours = restored(experiment, tmp_path)._replace(seconds=())
-  assert_same_bits(ours, chosen.states[6]._replace(seconds=()))
-  got = [*models_of(tmp_path)['global.npz'].values()]
-  assert_same_bits(got, jax.tree.leaves(ours.server.params))
-
-
 @pytest.mark.parametrize(
-  ('changes', 'round_and_view'),
+  ('changes', 'number'),
   [
-    # Nothing is learnt: all rounds and lengths are equal.
-    (
-      {'learning_rate': 1e-30, 'finetune.learning_rate': 1e-30, 'rounds': 2},
-      (1, 'finetuned_1'),
-    ),
-    ({'rounds': 0, 'init_from': 'elsewhere'}, (0, None)),
+    ({'select': 'last', 'rounds': 1}, 1),
+    ({'rounds': 0, 'init_from': 'elsewhere'}, 0),
     ({'validation_fraction': 0.0, 'select': 'last', 'rounds': 1}, None),
   ],
-  ids=['equal rounds', 'no round', 'no validation'],
+  ids=['the last', 'no round', 'no validation'],
 )
-def test_what_there_is_to_choose(changes, round_and_view, tmp_path):
-  rate = changes.pop('finetune.learning_rate', 0.6)
-  finetune = {'epochs': (5, 1, 3), 'learning_rate': rate}
-  experiment = validating(**changes, finetune=finetune)
-  result = train(experiment, tmp_path)
-  if round_and_view is None:
+def test_what_there_is_to_choose(changes, number, tmp_path):
+  result = train(validating(**changes), tmp_path)
+  if number is None:
     assert list(result['views']) == ['initial', 'finetuned']
     assert not {'select', 'last', 'validation'} & result.keys()
-    (line,) = run_dir.load_metrics(tmp_path)
-    assert not [name for name in line if name.startswith('validation')]
     return
-  number, view = round_and_view
-  assert result['validation']['round'] == number
-  assert view in (None, result['validation']['view'])
-  assert result['validation']['validation_accuracy'] >= 0
-  assert result['last']['round'] == experiment.rounds
+  select = changes.get('select', 'validation')
+  assert result['views'] == result[select]['views']
+  assert result['validation']['round'] == result['last']['round'] == number
 
 
 # ---- kept by every client
@@ -268,18 +232,6 @@ def test_the_mean_head_is_put_back_before_the_last_evaluation(kept, best):
   assert result['finished']['mean'] == pytest.approx(mean)
   others = result['each']['mean'], result['together']['mean']
   assert result['finished']['mean'] not in others
-
-
-def test_models_are_kept_where_the_stage_asks_for_them_alone(kept, tmp_path):
-  """Training is the same; so is the best round but for start and ties."""
-  experiment = keeping(hp={'learning_rate': 0.3})
-  result, states = train(experiment, tmp_path), kept.states
-  state = restored(experiment, tmp_path)
-  each = state.test_best['initial'].each
-  assert each.models == () and each.round.min() > FIRST
-  assert_same_bits((state.server, state.clients), states[ROUNDS][:2])
-  assert result['test_best']['initial'].keys() == {'each', 'together'}
-  assert states[FIRST].test_best['initial'].each.models == ()  # of FedAvg
 
 
 # ---- both

@@ -1,7 +1,6 @@
 """Where clients lie and on which devices they are trained changes no result."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -62,51 +61,6 @@ def test_a_run_continues_on_the_devices_on_which_it_began(tmp_path):
   (tmp_path / 'moved').mkdir()
   shutil.copy(tmp_path / 'begun' / 'config.json', tmp_path / 'moved')
   assert run('moved', 'taskset', '-c', '0') == begun
-
-
-LATE = """
-import time
-import jax, jax.numpy as jnp, numpy as np
-import fedjax_pfl
-
-assert len(jax.devices()) > 1
-spec = jax.P('device')
-
-
-def late(x):
-  time.sleep(70)
-  return np.asarray(x)
-
-
-def shared(x):
-  def on_first(x):
-    return jax.pure_callback(late, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
-
-  x = jax.lax.cond(jax.lax.axis_index('device') == 0, on_first, lambda x: x, x)
-  return jax.lax.psum(x, 'device')
-
-
-mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ('device',))
-sum_fn = jax.shard_map(
-  shared, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
-)
-print(np.asarray(jax.jit(sum_fn)(jnp.arange(2.0))).sum())
-"""
-
-
-@pytest.mark.long
-@pytest.mark.skipif(num_cores() < 2, reason='needs two cores')
-def test_a_device_waits_longer_than_a_minute_for_another():
-  """XLA would end the process: long clients, or another program on a core."""
-  done = subprocess.run(
-    [sys.executable, '-c', LATE],
-    cwd=ROOT,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},
-    capture_output=True,
-    text=True,
-  )
-  assert done.stdout == '2.0\n', done.stderr
-  assert 'stuck' not in done.stderr
 
 
 @pytest.mark.long

@@ -1,7 +1,5 @@
 """Runs from their config to their files, on a model that compiles quickly."""
 
-import shutil
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,7 +56,9 @@ def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
   train(other, tmp_path / 'run')
   lines = run_dir.load_metrics(tmp_path / 'run')
   assert [line['round'] for line in lines] == [*range(1, ROUNDS + 1)]
-  assert all('initial/accuracy' in line for line in lines)
+  for line in lines:
+    assert line['stage'] == 'fedbabu' and line['images_per_second'] > 0
+    assert 0 < line['loss'] < 10 and 0 <= line['initial/accuracy'] <= 100
   assert checkpoint.steps(tmp_path / 'run' / 'checkpoints') == [6, 7]
   assert_same_bits(
     server_of(other, tmp_path / 'run'), server_of(experiment, workdir)
@@ -77,18 +77,6 @@ def test_every_round_is_the_same_program(fedbabu, tmp_path):
 
 
 # ---- what is written
-
-
-def test_a_line_holds_what_a_person_wants_to_see(fedbabu):
-  _, workdir = fedbabu
-  lines = run_dir.load_metrics(workdir)
-  for line in lines:
-    assert line['stage'] == 'fedbabu'
-    assert 0 < line['loss'] < 10
-    assert line['images_per_second'] > 0
-  initial = run_dir.load_result(workdir)['views']['initial']
-  assert 0 <= lines[-1]['initial/accuracy'] == initial['mean'] <= 100
-  assert 0 <= lines[-1]['initial/pooled'] == initial['pooled'] <= 100
 
 
 def test_the_result_names_what_ran(fedbabu):
@@ -125,11 +113,6 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
   assert best['together']['round'] == winner['round']
   assert best['together']['pooled'] == winner['initial/pooled']
   assert best['together']['mean'] == winner['initial/accuracy']
-  # Only the number of correct answers is stored for every client.
-  unknown = {'loss', 'top5', 'ece', 'mce'}
-  keys = result['views']['initial'].keys()
-  assert best['together'].keys() - {'round'} == best['each'].keys()
-  assert best['each'].keys() == keys - unknown
   # Each has its own round: at least what any one round has for all.
   assert best['each']['mean'] >= max(line['initial/accuracy'] for line in lines)
   assert best['each']['pooled'] >= winner['initial/pooled']
@@ -286,17 +269,6 @@ def test_a_finished_run_is_not_changed(fedbabu, capsys):
   assert train(experiment, workdir) == run_dir.load_result(workdir)
   assert capsys.readouterr().out == f'{workdir} is finished: nothing to do.\n'
   assert snapshot(workdir) == before
-
-
-def test_a_run_ends_without_metrics_that_were_deleted(fedbabu, tmp_path):
-  """As the sentence about damaged metrics offers; the last round is saved."""
-  experiment, workdir = fedbabu
-  copy = shutil.copytree(workdir, tmp_path / 'copy')
-  for name in (run_dir.RESULT, run_dir.METRICS):
-    (copy / name).unlink()
-  before, again = run_dir.load_result(workdir), train(experiment, copy)
-  assert again['views'] == before['views'] and before['global']['last10']
-  assert again['global'] == {**before['global'], 'last10': {}}
 
 
 def test_the_directory_of_another_config_is_refused(fedbabu):

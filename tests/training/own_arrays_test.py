@@ -54,9 +54,6 @@ def test_clients_are_those_of_the_file(config):
     np.asarray(train.x)[own, ..., 0], X[(CLIENTS == 1) & (SPLIT == 'train')]
   )
   assert experiment.task.num_classes == 4
-  # Another partition ignores them.
-  other = {'partition': 'iid', 'num_clients': 10}
-  assert sizes(config, **other) == [[8] * 10, [2] * 10]
 
 
 def test_the_fingerprint_is_of_content_and_clients(config, tmp_path):

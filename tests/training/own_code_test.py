@@ -89,8 +89,6 @@ def train(config, workdir='run'):
   [
     ('Reviews', 'fedbabu'),
     pytest.param('Gait', 'fedper', marks=pytest.mark.long),
-    pytest.param('Gait', 'fedbabu', marks=pytest.mark.long),
-    pytest.param('Reviews', 'fedper', marks=pytest.mark.long),
   ],
 )
 def test_what_is_no_image_is_learnt(folder, model, method):
@@ -206,8 +204,6 @@ REFUSED = {
   'a preprocessing': ({'preprocessing': 'unit'}, 'preprocessing: got '),
   'no function': ({'partition': 'own.py:CODE'}, 'a name that own.py defines'),
   'another kind': ({'partition': 'own.py:np'}, "partition: got 'module'"),
-  'a model without its name': ({'model': 'own.py'}, 'a file without the name'),
-  'a metric without its file': ({'metrics': ('recall',)}, 'metrics: got '),
   'a metric twice': (
     {'metrics': ('own.py:recall', './own.py:recall')},
     'functions of different names',
@@ -216,10 +212,6 @@ REFUSED = {
   'FedLC': (
     {'loss': 'own.py:brier', 'algorithm': 'fedlc'},
     "loss: got 'brier', expected cross_entropy with FedLC",
-  ),
-  'FedRS': (
-    {'loss': 'own.py:brier', 'algorithm': 'fedrs'},
-    'expected cross_entropy with FedRS',
   ),
   'noise for words': (
     {

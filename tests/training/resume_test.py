@@ -154,15 +154,6 @@ def test_two_cores_continue_what_one_began(runs):
 
 
 @pytest.mark.long
-def test_calls_of_other_lengths_end_with_the_same_bits(runs, tmp_path):
-  """Of 3, 2, 1 and 2 rounds; else all of 1."""
-  workdir = tmp_path / 'again'
-  finish(start(workdir, checkpoint_every=8, log_every=3), workdir)
-  assert len(run_dir.load_metrics(workdir)) == 4
-  assert_same_bits(files_of(workdir), files_of(runs[1] / 'unbroken'))
-
-
-@pytest.mark.long
 def test_a_damaged_checkpoint_is_told(runs):
   """The newest is cut short: the run continues from the one before."""
   _, folder, newest = runs

@@ -4,14 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import (
-  ALGORITHMS,
-  assert_same_bits,
-  build,
-  every_method,
-  make_data,
-  play,
-)
+from helpers import assert_same_bits
 from small_runs import make_experiment, restored
 
 from fedjax_pfl.evaluation.summary import summarise
@@ -49,17 +42,14 @@ def finished(tmp_path_factory, quick_compiler):
   return experiment, workdir, train(experiment, workdir)
 
 
-def test_they_are_in_no_cohort(finished):
+def test_they_are_in_no_cohort_and_the_result_has_them_apart(finished):
   """client_fraction is of those that take part: 3 of 5, who have states."""
-  experiment, workdir, _ = finished
-  assert experiment.cohort_size == 3
-  clients = restored(experiment, workdir).clients
-  assert {len(leaf) for leaf in jax.tree.leaves(clients)} == {K - U}
-  assert len(experiment.train.count) == K - U
-
-
-def test_the_result_has_them_apart(finished):
   experiment, workdir, result = finished
+  assert experiment.cohort_size == 3
+  states = jax.tree.leaves(restored(experiment, workdir).clients)
+  assert (
+    {len(leaf) for leaf in states} == {K - U} == {len(experiment.train.count)}
+  )
   clients = run_dir.load_clients(workdir)
   unseen = clients.unseen
   assert clients.ids.tolist() == [0, 1, 2, 3, 4] and unseen.unseen is None
@@ -134,26 +124,6 @@ def test_their_examples_do_not_reach_the_server(finished, tmp_path):
   assert_same_bits(one._replace(seconds=()), two._replace(seconds=()))
   assert other['views'] == result['views']
   assert other['unseen'] != result['unseen']
-
-
-@every_method(len(ALGORITHMS), ALGORITHMS.index('scaffold'))
-def test_no_method_reads_rows_that_no_client_of_a_round_has(name):
-  whole, stages = make_data(), build(name)
-  rows = np.unique(whole.index[5:])
-  rows = np.setdiff1d(rows, np.unique(whole.index[:5]))
-  poison = whole._replace(
-    x=whole.x.at[rows].set(255), y=whole.y.at[rows].set(whole.y[rows] ^ 1)
-  )
-  states = [
-    play(
-      stages,
-      data._replace(index=data.index[:5], count=data.count[:5]),
-      rounds=1,
-      cohort=range(5),
-    )[:2]
-    for data in (whole, poison)
-  ]
-  assert_same_bits(*states)
 
 
 @pytest.mark.long

@@ -121,9 +121,3 @@ def test_the_clients_have_to_be_those_of_the_start(
   assert f"init_from: got '{path}, on the data {data}" in message
   assert 'another seed, partition' in message
   assert 'validation_fraction' in message
-
-
-def test_lg_fedavg_wants_one_fedavg_model(start):
-  """In a config without any: see refused_configs_test.py."""
-  message = refused(build, start()[0], 'lg_fedavg')
-  assert 'or with one more than it needs' in message
