@@ -4,7 +4,6 @@ A value is None where a method has no such number; in the file it is empty.
 """
 
 import csv
-import io
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -84,13 +83,8 @@ def _row(form: Form, board: Board, entry: Entry) -> Row:
 
 def write(rows: Sequence[Row], path: pathlib.Path) -> None:
   """Write the rows, whole or not at all."""
-  stream = io.StringIO()
-  writer = csv.DictWriter(stream, [*rows[0]], lineterminator='\n')
-  writer.writeheader()
-  for row in rows:
-    writer.writerow({name: _text(value) for name, value in row.items()})
-  path.parent.mkdir(parents=True, exist_ok=True)
-  atomic_files.write_bytes(path, stream.getvalue().encode())
+  texts = [{name: _text(row[name]) for name in row} for row in rows]
+  atomic_files.write_csv(path, [*rows[0]], texts)
 
 
 def _text(value: Any) -> str:

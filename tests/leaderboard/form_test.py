@@ -47,15 +47,6 @@ def test_every_method_has_the_same_passes_over_the_data(name):
       assert training.local_epochs == base['local_epochs']
 
 
-@pytest.mark.parametrize(
-  ('name', 'examples'), [('digits', 58), ('cifar10', 450)]
-)
-def test_batches_of_a_pass_are_those_of_the_data(name, examples):
-  """FedConcat's share of the budget is written down with them."""
-  batch_size = FORMS[name]['base']['batch_size']
-  assert -(-examples // batch_size) == BATCHES[name]
-
-
 def test_methods_are_shown_in_their_own_views():
   form = load_form('digits')
   expected = {
@@ -89,17 +80,12 @@ def test_the_grid_replaces_every_rate_that_sees_the_data():
   assert one == other
 
 
-@pytest.mark.parametrize(
-  ('seeds', 'words'),
-  [
-    ((0,), "got '0', expected two or more different"),
-    ((3, 3), "got '3,3'"),
-    ((0, 'one'), "got '0,one'"),
-    ((0, -1), "got '0,-1'"),
-  ],
-)
-def test_bad_seeds_are_refused(seeds, words):
-  assert words in refused(load_form, 'digits', seeds)
+@pytest.mark.parametrize('seeds', [(0,), (3, 3), (0, 'one'), (0, -1)])
+def test_bad_seeds_are_refused(seeds):
+  got = ','.join(map(str, seeds))
+  assert f"got '{got}', expected two or more" in refused(
+    load_form, 'digits', seeds
+  )
 
 
 def test_other_seeds_and_other_forms():

@@ -1,5 +1,7 @@
 """Every printed number is a cell, with a run that can be made and read.
 
+That it is a plain run of a config: quoted_numbers_test.py.
+
 Nothing is compiled; methods are traced on tiny shapes.
 """
 
@@ -33,8 +35,6 @@ FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
 OF_ALL_ROUNDS = 'best_round', 'best_finished', 'global_last10'
 CELLS = [cell for table in TABLES.values() for cell in table.cells]
 
-ROW = 'shards_per_client=5,client_fraction=0.1,local_epochs=10'
-
 every_table = pytest.mark.parametrize('name', TABLES)
 
 
@@ -50,12 +50,6 @@ def trainings(*numbers):
     for number in numbers
     for cell in TABLES[f'fedbabu/{number}'].cells
   }
-
-
-def find(name, where):
-  """Return the one cell of a table that matches."""
-  (cell,) = filter_cells(TABLES[name].cells, where)
-  return cell
 
 
 def parse(config, init_from=None):
@@ -129,28 +123,6 @@ def test_the_page_has_the_number_of_trainings():
   ) in text
 
 
-def test_a_plain_run_of_a_config_is_a_training():
-  cell = find('fedbabu/13', f'algorithm=fedbabu,{ROW}')
-  config = common.load_config('fedbabu_cifar10')
-  assert cell.settings == {**config, 'shards_per_client': 5, 'local_epochs': 10}
-  assert cell.reading == ('finetuned', 'accuracy') and not cell.evaluation
-  apfl = 'algorithm=apfl,dataset=cifar10,metric=global_accuracy'
-  for table, where, name in (
-    (
-      'fedbabu/19',
-      'algorithm=fedavg,shards_per_client=6',
-      'fedbabu_emnist:fedavg',
-    ),
-    (
-      'fedbabu/19',
-      'algorithm=fedbabu,shards_per_client=6',
-      'fedbabu_emnist:fedbabu',
-    ),
-    ('superfed/1', apfl, 'superfed:apfl'),
-  ):
-    assert find(table, where).settings == common.load_config(name)
-
-
 def test_table_3_of_fedconcat_begins_and_decays_as_its_code():
   """FedBABU's ResNet50 begins otherwise: PyTorch's default."""
   cells = TABLES['fedconcat/3'].cells
@@ -184,23 +156,6 @@ def test_trainings_of_public_codes():
   for hp in (parse(cell.settings).hp for cell in cells):
     assert (hp['protocol'], hp['local_init']) == ('first_code', 'shared')
     assert (hp.get('mu', 0.01), hp.get('nu', 2.0)) == (0.01, 2.0)
-
-
-def test_runs_that_start_from_another_run():
-  cell = find('fedbabu/13', f'algorithm=lg_fedavg,{ROW}')
-  fedavg = find('fedbabu/13', f'algorithm=fedavg,{ROW}')
-  assert cell.init_from == fedavg.settings
-  assert cell.reading == ('initial', 'best_finished')
-  assert cell.settings['hp']['protocol'] == 'released'
-  assert not cell.settings['hp']['train_fedavg']
-  where = 'algorithm=lg_fedavg,shards_per_client=5,local_epochs=10'
-  cell = find('fedbabu/25', where)
-  assert cell.init_from['total_epochs'] == cell.settings['total_epochs'] == 640
-  cell = find(
-    'fedbabu/9', 'shards_per_client=10,trainable=body,finetune_epochs=3'
-  )
-  assert cell.init_from['hp'] == {'trainable': 'body'}
-  assert (cell.settings['rounds'], cell.reading.view) == (0, 'finetuned_3')
 
 
 def test_as_many_epochs_of_fine_tuning_as_printed():
