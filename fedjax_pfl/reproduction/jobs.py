@@ -82,8 +82,9 @@ def reproduce_figure(
     )
   folder = results.folder / FOLDER
   output = folder / f'{figure.name.replace("/", "_")}.png'
-  if figure.what == 'partition':  # nothing is trained
+  if figure.what == 'partition':
     if dry_run:
+      progress.log(f'{figure.name}: nothing is trained.')
       return
     folder.mkdir(parents=True, exist_ok=True)
     parts = [
