@@ -22,7 +22,7 @@ RATES = [{'learning_rate': rate} for rate in (0.1, 0.2, 0.3)]
 SPACE = '\N{NO-BREAK SPACE}'
 
 
-def make_settings(folder, settings, count=COUNT, **more):
+def make_settings(folder, settings, count=COUNT):
   """Return runs of two seeds, a setting for each dict of fields.
 
   On validation, seed s of setting i has i + s + 1 of 10 right.
@@ -33,7 +33,6 @@ def make_settings(folder, settings, count=COUNT, **more):
       seed=seed,
       validation=Scores(np.full(4, place + seed + 1), count),
       **fields,
-      **more,
     )
     for place, fields in enumerate(settings)
     for seed in (0, 1)
@@ -50,12 +49,12 @@ def rates(tmp_path_factory):
   return make_settings(tmp_path_factory.mktemp('rates'), RATES)
 
 
-def groups_of(paths):
-  return make_groups(read_comparable(paths))
+def sweep_of(paths):
+  return find_sweep(make_groups(read_comparable(paths)))
 
 
 def sections_of(paths):
-  return make_sections(find_sweep(groups_of(paths)))
+  return make_sections(sweep_of(paths))
 
 
 def words_of(svg):
@@ -94,28 +93,25 @@ def test_a_setting_with_fewer_seeds_is_not_the_choice(grid):
   first, _ = sections_of(grid[:-1])
   _, framed = first.panels[0].svg.split('class="frame"')
   assert words_of(framed)[0] == '25.0' and '30.0' in first.panels[0].svg
-  values = [one.values for one in find_sweep(groups_of(grid[:-1])).settings]
+  values = [one.values for one in sweep_of(grid[:-1]).settings]
   numbers = [tuple(one.values()) for one in values]
   assert numbers == [(0.1, 10), (0.1, 1), (0.02, 1)]
   assert 'with fewer seeds than others' in first.text
 
 
-def test_other_numbers_of_fields_are_strips(rates):
-  (panel,) = sections_of(rates)[0].panels
+def test_one_field_is_a_strip_and_a_curve_is_that_of_its_number(rates):
+  first, curves = sections_of(rates)
+  (panel,) = first.panels
   assert panel.title == 'learning_rate'
   assert words_of(panel.svg)[-4:] == ['0.1', '0.2', '0.3', 'learning_rate']
-  assert panel.svg.count('class="dots"') == 3
-  assert panel.svg.count('class="link"') == 3
-
-
-def test_the_curve_of_a_setting_is_that_of_its_number(rates):
-  assert sections_of(rates)[1].text.startswith('initial/accuracy over rounds')
-  groups = groups_of(rates)
+  assert panel.svg.count('class="dots"') == panel.svg.count('class="link"') == 3
+  assert curves.text.startswith('initial/accuracy over rounds')
+  groups = make_groups(read_comparable(rates))
   for line in (line for g in groups for r in g.runs for line in r.metrics):
     line |= {'validation/finetuned_1': 1.0, 'validation/finetuned': 8.0}
-  section = make_sections(find_sweep(groups))[1]
-  assert section.text.startswith('validation/finetuned over rounds, mean over')
-  assert words_of(section.panels[0].svg)[0] == '8'
+  _, curves = make_sections(find_sweep(groups))
+  assert curves.text.startswith('validation/finetuned over rounds, mean over')
+  assert words_of(curves.panels[0].svg)[0] == '8'
 
 
 def test_the_tests_of_the_choice_are_those_of_the_sweeps_table(tmp_path):
@@ -141,38 +137,32 @@ def test_the_tests_of_the_choice_are_those_of_the_sweeps_table(tmp_path):
   assert 'is chosen by the tests' not in text
 
 
-def test_without_validation_the_tests_are_named(tmp_path):
-  paths = [make_run(tmp_path / f'{at}', **one) for at, one in enumerate(RATES)]
-  assert 'to choose by the tests' in sections_of(paths)[0].text
-  assert 'end highest' in render(paths)
-
-
 def test_settings_without_a_finite_accuracy(tmp_path):
   """Of one seed of a setting: it comes last. Of all: there is no sweep."""
   paths = [
     make_run(
       tmp_path / f'{rate}_{seed}',
       seed=seed,
-      validation=Scores(np.full(4, place), COUNT * (place > least)),
+      validation=Scores(np.full(4, place), COUNT * (place > seed)),
       learning_rate=rate,
     )
     for place, rate in enumerate((0.1, 0.2, 0.3, 0.4))
-    for seed, least in ((0, 0), (1, 1))
+    for seed in (0, 1)
   ]
   first, curves = sections_of(paths)
   assert first.panels[0].svg.count('class="dots"') == 2
   assert 'nan' not in first.panels[0].svg
-  assert [(panel.title[-1], panel.note) for panel in curves.panels] == [
-    *(('4', '30.00'), ('3', '20.00'), ('1', '–'), ('2', '–'))
-  ]
-  assert 'validation chooses FedAvg, learning_rate=0.4' in render(paths)
+  ends = [(panel.title[-1], panel.note) for panel in curves.panels]
+  assert ends == [('4', '30.00'), ('3', '20.00'), ('1', '–'), ('2', '–')]
   nothing = make_settings(tmp_path / 'empty', GRID, count=COUNT * 0)
-  assert find_sweep(groups_of(nothing)) is None
-  assert '<h2>Sweep</h2>' not in render(nothing)
+  assert sweep_of(nothing) is None
 
 
-def test_what_is_no_sweep(tmp_path, rates):
-  assert find_sweep(groups_of(rates[:4])) is None  # two settings
+def test_without_validation_the_tests_are_named(tmp_path, rates):
+  paths = [make_run(tmp_path / f'{at}', **one) for at, one in enumerate(RATES)]
+  assert 'to choose by the tests' in sections_of(paths)[0].text
+  assert 'end highest' in render(paths)
+  assert sweep_of(rates[:4]) is None  # two settings are no sweep
   names = 'fedavg', 'fedper', 'ditto'
   others = [make_run(tmp_path / name, name) for name in names]
-  assert find_sweep(groups_of(others)) is None
+  assert sweep_of(others) is None
