@@ -57,11 +57,6 @@ def test_config_json_names_what_ran_and_on_what(tmp_path):
       "these are {'select': 'last'}",
     ),
     (
-      {**LATER, 'finetune': {**YOUNGER, 'nesterov': True}},
-      "got {'finetune.nesterov': True}",
-      "these are {'finetune.nesterov': False}",
-    ),
-    (
       {**LATER, 'finetune': {**YOUNGER, 'momentum': 0.9}},
       "got {'finetune.momentum': 0.9}",
       "these are {'finetune.momentum': 0.5}",

@@ -1,9 +1,6 @@
 """What a run directory holds: metrics, scores, results."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -145,15 +142,3 @@ def test_what_is_not_there_yet_is_a_sentence_that_names_the_nearest(tmp_path):
   message = refused(run_dir.load_result, tmp_path / 'run3')
   assert message.count(str(tmp_path)) == 22  # what was asked, meant, and 20
   assert f'{tmp_path}/run30' in message
-
-
-def test_importing_is_cheap():
-  # tensorboardX up to 2 s, matplotlib 0.6 s: only when used.
-  code = (
-    'import sys, fedjax_pfl.runs.run_dir, fedjax_pfl.runs.model_file;'
-    'import fedjax_pfl.core.progress;'
-    "slow = {'tensorboardX', 'matplotlib'};"
-    'assert not slow & set(sys.modules), slow & set(sys.modules)'
-  )
-  root = pathlib.Path(run_dir.__file__).parents[2]
-  subprocess.run([sys.executable, '-c', code], check=True, cwd=root)
