@@ -79,10 +79,8 @@ def paired_difference(
   >>> one.mean, one.low, one.high, one.sign
   (5.0, 5.0, 5.0, 1)
   """
-  differences = [
-    gap[~np.isnan(gap)]
-    for gap in (a - b for a, b in zip(ours, theirs, strict=True))
-  ]
+  gaps = (a - b for a, b in zip(ours, theirs, strict=True))
+  differences = [gap[~np.isnan(gap)] for gap in gaps]
   if not all(gap.size for gap in differences):
     return Difference(math.nan)
   rng, drawn = _draw_seeds(len(differences), seed)
@@ -91,10 +89,8 @@ def paired_difference(
     size = (int((drawn == place).sum()), gap.size)
     clients = rng.integers(0, gap.size, size)
     means[drawn == place] = gap[clients].mean(axis=1)
-  low, high = np.percentile(means.mean(axis=1), ENDS).tolist()
-  return Difference(
-    float(np.mean([gap.mean() for gap in differences])), low, high
-  )
+  mean = float(np.mean([gap.mean() for gap in differences]))
+  return Difference(mean, *np.percentile(means.mean(axis=1), ENDS).tolist())
 
 
 def _draw_seeds(
@@ -126,13 +122,10 @@ def simultaneous_differences(
   would contain all true d_m together in 95 of 100 repetitions, however many m
   there are; an interval for each alone would miss one in twenty of them.
 
-  That is for many seeds. With few, the noise of the clients is counted twice,
-  while drawing S of S seeds shrinks their variance by (S - 1) / S, and no draw
-  is further out than the seeds themselves. With S = 3 the intervals are wide
-  enough where clients are most of the noise: in simulations that of one
-  comparison holds 99 times in 100. Where seeds are, they have a third of the
-  width that Student's t asks for; that of one comparison holds 75 times, and
-  many together fewer.
+  That is for many seeds. With S = 3 the intervals are wide enough where clients
+  are most of the noise: in simulations that of one comparison holds 99 times in
+  100. Where seeds are, they have a third of the width of Student's t; that of
+  one comparison holds 75 times, and many together fewer.
 
   A client with NaN, one without test examples, is left out of its seed.
   """
@@ -200,14 +193,13 @@ def stated_difference(seeds: Sequence[Sequence[Score]]) -> Difference:
     drawn = sum(
       resampled_means(group, seed=place) for place, group in enumerate(groups)
     )
-    return Difference(
-      mean, *np.percentile(drawn / number, ENDS).tolist(), PAIRED
-    )
-  elif not all(one.size for one in every):
-    return Difference(mean)
-  else:
+    ends = np.percentile(drawn / number, ENDS).tolist()
+    return Difference(mean, *ends, PAIRED)
+  elif all(one.size for one in every):
     half = NORMAL * math.sqrt(sum(map(_variance, every))) / number
     kind = OVER_IMAGES if every[0].std is None else UNPAIRED
+  else:
+    return Difference(mean)
   return Difference(mean, mean - half, mean + half, kind)
 
 

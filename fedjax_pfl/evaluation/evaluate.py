@@ -15,7 +15,14 @@ from jax.sharding import Mesh
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.errors import check_known
-from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
+from fedjax_pfl.core.types import (
+  Array,
+  ClientData,
+  Key,
+  PyTree,
+  Scores,
+  Transform,
+)
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
 from fedjax_pfl.federated.client_map import map_chunks, map_on_mesh
@@ -41,11 +48,14 @@ def view_shapes(
   """Return the shapes of all views of one client, by name."""
 
   def personalize(server, clients, data):
-    own = ClientData(data.x, data.y, data.index[0], data.count[0])
-    client = trees.gather(clients, 0)
+    client, own = trees.gather(clients, 0), _client_of(data, 0)
     return algorithm.personalize(server, client, own, jax.random.key(0))
 
   return jax.eval_shape(personalize, server, clients, data)
+
+
+def _client_of(data: ClientData, place: int | Array) -> ClientData:
+  return ClientData(data.x, data.y, data.index[place], data.count[place])
 
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
@@ -111,18 +121,15 @@ def make_evaluate(
 
   def one_client(shared, client, client_id, place):
     server, train, test, key = shared
-    data = ClientData(train.x, train.y, train.index[place], train.count[place])
-    models = algorithm.personalize(
-      server, client, data, jax.random.fold_in(key, client_id)
-    )
-    held_out = ClientData(test.x, test.y, test.index[place], test.count[place])
+    data, held_out = _client_of(train, place), _client_of(test, place)
+    rng = jax.random.fold_in(key, client_id)
+    found = algorithm.personalize(server, client, data, rng)
+    models = {name: found[name] for name in views}
     scores = {
-      name: score_fn(
-        algorithm.predict, models[name], held_out, normalise, batch_size
-      )
-      for name in views
+      name: score_fn(algorithm.predict, model, held_out, normalise, batch_size)
+      for name, model in models.items()
     }
-    return scores, {name: models[name] for name in views if keep_models}
+    return scores, models if keep_models else {}
 
   def on_mesh(shared, client, client_id):
     return None, (), one_client(shared, client, client_id, client_id)
@@ -151,10 +158,7 @@ def make_evaluate(
     if on_host:
       chosen = np.asarray(ids)
       clients, places = trees.gather(clients, chosen), jnp.arange(chosen.size)
-      train, test = (
-        data._replace(index=data.index[chosen], count=data.count[chosen])
-        for data in (train, test)
-      )
+      train, test = _client_of(train, chosen), _client_of(test, chosen)
     evaluate_fn = compiled(ids.shape[0], on_host)
     return evaluate_fn(server, clients, ids, places, train, test, key)
 

@@ -62,8 +62,7 @@ def score_view(
   """Return the scores of one view on all test examples: the rule 'exact'."""
 
   def add(carry, logits, y, real):
-    batch = tally(logits, y, real, num_bins)
-    return jax.tree.map(lambda a, b: a + b.astype(a.dtype), carry, batch)
+    return _plus(carry, tally(logits, y, real, num_bins))
 
   none, dtype = jnp.zeros((), jnp.int32), _dtype(normalise, test)
   bins = calibration.empty(num_bins, dtype)
@@ -92,24 +91,23 @@ def score_batches(
   def add(carry, logits, y, real):
     sums, number = carry
     seen = jnp.sum(real, dtype=jnp.int32)
-    batch = shares(tally(logits, y, real, num_bins), seen)
     counts = (seen == batch_size) if full_only else (seen > 0)
-    sums = tuple(
-      a + jnp.where(counts, b, 0).astype(a.dtype)
-      for a, b in zip(sums, batch, strict=True)
-    )
-    return sums, number + counts
+    batch = shares(tally(logits, y, real, num_bins), seen)
+    batch = [jnp.where(counts, share, 0) for share in batch]
+    return _plus(sums, batch), number + counts
 
-  zero = jnp.zeros((), _dtype(normalise, test))
-  start = (zero,) * 5, jnp.zeros((), jnp.int32)
+  start = [jnp.zeros((), _dtype(normalise, test))] * 5, jnp.zeros((), jnp.int32)
   sums, number = fold_batches(
     add, start, predict, view, test, normalise, batch_size
   )
-  correct, top5, loss, *errors = (
-    total / jnp.maximum(number, 1) for total in sums
-  )
+  means = [total / jnp.maximum(number, 1) for total in sums]
+  correct, top5, loss, *errors = means
   seen = number * batch_size if full_only else test.count
   return Scores(correct * seen, test.count, loss, top5 * seen, *errors)
+
+
+def _plus(sums: PyTree, batch: PyTree) -> PyTree:
+  return jax.tree.map(lambda a, b: a + b.astype(a.dtype), sums, batch)
 
 
 def _dtype(normalise: Transform, test: ClientData) -> np.dtype:

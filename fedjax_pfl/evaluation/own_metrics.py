@@ -18,7 +18,8 @@ from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores
-from fedjax_pfl.evaluation.metrics import TEST_BATCH, Predict, fold_batches
+from fedjax_pfl.data.batching import rows_in_order
+from fedjax_pfl.evaluation.metrics import TEST_BATCH, Predict
 
 Metric = Callable[[Array, Array, Array], Array]
 Metrics = Mapping[str, Metric]
@@ -38,8 +39,7 @@ def with_metrics(
     scores = score_fn(predict, view, test, normalise, batch_size)
     logits = all_logits(predict, view, test, normalise, batch_size)
     mask = jnp.arange(len(logits)) < test.count
-    labels = test.y[test.index]
-    rows = logits, labels, mask.astype(float_dtype(logits))
+    rows = logits, test.y[test.index], mask.astype(float_dtype(logits))
     own = {name: metric(*rows) for name, metric in metrics.items()}
     return scores._replace(own=own)
 
@@ -51,23 +51,15 @@ def all_logits(
 ) -> Array:
   """Return the logits of all rows of a client [N, Y]; 0 where padded."""
   number = test.index.shape[0]
-  size = min(batch_size, number)
+  size, order = min(batch_size, number), jnp.arange(number)
 
-  def add(carry, logits, y, real):
-    position, rows = carry
-    logits = jnp.where(real[:, None], logits, 0)
-    rows = lax.dynamic_update_index_in_dim(rows, logits, position, 0)
-    return position + 1, rows
-
-  def first_batch(view, x):
+  def logits_of(position):
+    x, _, real = rows_in_order(test, order, position, size)
     x = normalise(x, jax.random.key(0))
-    return predict(view, x, jnp.zeros(size, float_dtype(x)))
+    logits = predict(view, x, real.astype(float_dtype(x)))
+    return jnp.where(real[:, None], logits, 0)
 
-  x = jax.ShapeDtypeStruct((size, *test.x.shape[1:]), test.x.dtype)
-  shape = jax.eval_shape(first_batch, view, x)
-  start = jnp.zeros((-(-number // size), *shape.shape), shape.dtype)
-  carry = jnp.zeros((), jnp.int32), start  # [batches, B, Y]
-  _, rows = fold_batches(add, carry, predict, view, test, normalise, batch_size)
+  rows = lax.map(logits_of, jnp.arange(-(-number // size)))  # [batches, B, Y]
   return rows.reshape(-1, rows.shape[-1])[:number]
 
 

@@ -25,8 +25,7 @@ def accuracies(scores: Scores, train_count: Any = None) -> np.ndarray:
   used = count > 0
   if train_count is not None:
     used = used & (np.asarray(train_count) > 0)
-  safe = np.maximum(count, 1)
-  return np.where(used, 100.0 * correct / safe, np.nan)
+  return np.where(used, 100.0 * correct / np.maximum(count, 1), np.nan)
 
 
 def other_measures(scores: Scores) -> dict[str, np.ndarray]:
@@ -82,21 +81,18 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   >>> summary['mean'], summary['pooled'], summary['num_clients']
   (50.0, 35.0, 2)
   """
-  accuracy = accuracies(scores, train_count)
+  accuracy, others = accuracies(scores, train_count), other_measures(scores)
   is_used = ~np.isnan(accuracy)
   used = np.sort(accuracy[is_used])
-  correct, count = (
-    np.asarray(one)[is_used] for one in (scores.correct, scores.count)
-  )
-  numbers = dict.fromkeys(('mean', 'std', 'pooled', 'worst_decile'), math.nan)
-  numbers['interval'] = [math.nan] * 2
-  others = other_measures(scores)
-  numbers |= dict.fromkeys(others, math.nan)
+  names = 'mean', 'std', 'pooled', 'worst_decile', 'interval', *others
+  numbers = dict.fromkeys(names, math.nan) | {'interval': [math.nan] * 2}
   if used.size:
-    numbers |= {
+    correct, count = np.asarray(scores.correct), np.asarray(scores.count)
+    pooled = 100.0 * correct[is_used].sum() / count[is_used].sum()
+    numbers = {
       'mean': float(used.mean()),
       'std': float(used.std()),
-      'pooled': float(100.0 * correct.sum() / count.sum()),
+      'pooled': float(pooled),
       'worst_decile': worst_decile(used),
       'interval': bootstrap_interval(used),
       **{name: float(one[is_used].mean()) for name, one in others.items()},

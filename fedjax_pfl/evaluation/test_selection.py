@@ -120,6 +120,7 @@ def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
   column = best_column(accuracy)
   shared, own = 100 * accuracy[:, column], 100 * accuracy.max(1)
   tables = {'accuracy': 100 * accuracy, **other_measures(table)}
+  released = released_choice(tables)
   return {
     'together': {
       'view': views[column],
@@ -128,8 +129,5 @@ def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
       'std_sample': float(shared.std(ddof=1)) if shared.size > 1 else None,
     },
     'each': {'mean': float(own.mean()), 'std': float(own.std())},
-    'released': {
-      name: float(values.mean())
-      for name, values in released_choice(tables).items()
-    },
+    'released': {name: float(own.mean()) for name, own in released.items()},
   }
