@@ -1,10 +1,5 @@
 """Networks of convolutions, max-pooling and dense layers, one for each paper.
 
-  ConvNet      FedBABU, section 3 and appendix A: the 3convNet and the 4convNet
-  SimpleCNN    FedConcat, section 4 of its code's base, NIID-Bench
-  SuperFedCNN  SuperFed's first version, one for each image size
-  VGG9         of FedConcat's scripts
-
 ReLU after all layers but the head. A dense layer reads the flattened (H, W, C)
 map.
 """
@@ -15,32 +10,26 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import layers
 
 
-class ConvNet(nn.Module):
-  """Blocks of conv 3x3 of 64 channels with bias, BatchNorm, 2x2 max-pooling.
+class ConvNet(layers.Network):
+  """FedBABU's: blocks of conv 3x3 of 64 channels with bias, BatchNorm, pooling.
 
   depth 3 on 28x28x1 (EMNIST):   576 features
   depth 4 on 32x32x3 (CIFAR):    256 features
   """
 
   depth: int
-  num_classes: int
 
-  def setup(self):
-    for i in range(1, self.depth + 1):
-      setattr(self, f'conv{i}', layers.Conv(64, use_bias=True))
-      setattr(self, f'bn{i}', layers.BatchNorm())
-    self.head = layers.Dense(self.num_classes)
-
+  @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
     for i in range(1, self.depth + 1):
-      x = getattr(self, f'conv{i}')(x)
-      x = getattr(self, f'bn{i}')(x, mask)
+      x = layers.Conv(64, use_bias=True, name=f'conv{i}')(x)
+      x = layers.BatchNorm(name=f'bn{i}')(x, mask)
       x = layers.max_pool(nn.relu(x))
     return _flat(x)
 
 
-class SimpleCNN(nn.Module):
-  """Two convolutions and two dense layers, of these widths.
+class SimpleCNN(layers.Network):
+  """FedConcat's, section 4, of its code's base, NIID-Bench.
 
   conv1  5x5 to  6 channels, no padding, 2x2 max-pool
   conv2  5x5 to 16 channels, no padding, 2x2 max-pool
@@ -52,25 +41,25 @@ class SimpleCNN(nn.Module):
   out.
   """
 
-  num_classes: int
   widths: tuple[int, int, int, int] = (6, 16, 120, 84)
 
-  def setup(self):
-    def conv(width: int) -> nn.Module:
-      return layers.Conv(width, (5, 5), padding=0, use_bias=True)
-
-    self.conv1, self.conv2 = map(conv, self.widths[:2])
-    self.fc1, self.fc2 = map(layers.Dense, self.widths[2:])
-    self.head = layers.Dense(self.num_classes)
-
+  @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
-    x = layers.max_pool(nn.relu(self.conv1(x)))
-    x = layers.max_pool(nn.relu(self.conv2(x)))
-    return nn.relu(self.fc2(nn.relu(self.fc1(_flat(x)))))
+    for i, width in enumerate(self.widths[:2], 1):
+      how = {'padding': 0, 'use_bias': True, 'name': f'conv{i}'}
+      x = layers.max_pool(nn.relu(layers.Conv(width, (5, 5), **how)(x)))
+    x = _flat(x)
+    for i, width in enumerate(self.widths[2:], 1):
+      x = nn.relu(layers.Dense(width, name=f'fc{i}')(x))
+    return x
 
 
-class SuperFedCNN(nn.Module):
-  """Three convolutions without padding, and a dense layer.
+# Image side: (side of all poolings, side of conv3's kernel).
+SUPERFED_SIDES = {28: (2, 2), 32: (2, 3), 64: (3, 2)}
+
+
+class SuperFedCNN(layers.Network):
+  """SuperFed's first version: three convolutions without padding, and a dense.
 
                28x28 (EMNIST)    32x32 (CIFAR)     64x64 (Tiny-ImageNet)
     conv1      5x5 to 32, 24x24  5x5, 28x28        5x5, 60x60
@@ -87,31 +76,25 @@ class SuperFedCNN(nn.Module):
   map of one pixel: the same.
   """
 
-  num_classes: int
   side: int = 32
 
   def setup(self):
-    inits = layers.glorot_normal
-    kernels = {'conv1': (32, 5), 'conv2': (64, 5)}
-    kernels['conv3'] = 32, SUPERFED_SIDES[self.side][1]
-    for name, (width, size) in kernels.items():
-      how = {'padding': 0, 'use_bias': True, 'inits': inits}
-      setattr(self, name, layers.Conv(width, (size, size), **how))
-    self.fc1 = layers.Dense(512, inits)
-    self.head = layers.Dense(self.num_classes, inits)
+    self.head = layers.Dense(self.num_classes, layers.glorot_normal)
 
+  @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
-    for conv in (self.conv1, self.conv2, self.conv3):
-      x = layers.max_pool(nn.relu(conv(x)), SUPERFED_SIDES[self.side][0])
-    return nn.relu(self.fc1(_flat(x)))
+    pooled, last = SUPERFED_SIDES[self.side]
+    for i, (width, size) in enumerate(((32, 5), (64, 5), (32, last)), 1):
+      how = {'padding': 0, 'use_bias': True, 'inits': layers.glorot_normal}
+      x = layers.Conv(width, (size, size), **how, name=f'conv{i}')(x)
+      x = layers.max_pool(nn.relu(x), pooled)
+    return nn.relu(
+      layers.Dense(512, layers.glorot_normal, name='fc1')(_flat(x))
+    )
 
 
-# Image side: (side of all poolings, side of conv3's kernel).
-SUPERFED_SIDES = {28: (2, 2), 32: (2, 3), 64: (3, 2)}
-
-
-class VGG9(nn.Module):
-  """Six convolutions, three dense layers, no norm.
+class VGG9(layers.Network):
+  """Of FedConcat's scripts: six convolutions, three dense layers, no norm.
 
   conv1, conv2  3x3 to 32, 64,   2x2 max-pool
   conv3, conv4  3x3 to 128, 128, 2x2 max-pool, dropout of whole channels, 0.05
@@ -122,26 +105,20 @@ class VGG9(nn.Module):
   3,491,530 parameters on 32x32x3 images of 10 classes.
   """
 
-  num_classes: int
-
-  def setup(self):
-    for i, width in enumerate((32, 64, 128, 128, 256, 256), 1):
-      setattr(self, f'conv{i}', layers.Conv(width, use_bias=True))
-    self.drop_channels = nn.Dropout(0.05, broadcast_dims=(1, 2))
-    self.drop = nn.Dropout(0.1)
-    self.fc1, self.fc2 = layers.Dense(512), layers.Dense(512)
-    self.head = layers.Dense(self.num_classes)
-
+  @nn.compact
   def features(self, x: Array, mask: Array, train: bool = False) -> Array:
-    x = nn.relu(self.conv2(nn.relu(self.conv1(x))))
-    x = nn.relu(self.conv4(nn.relu(self.conv3(layers.max_pool(x)))))
-    x = layers.max_pool(x)
-    x = self.drop_channels(x, deterministic=not train)
-    x = nn.relu(self.conv6(nn.relu(self.conv5(x))))
-    x = layers.max_pool(x)
-    x = self.drop(_flat(x), deterministic=not train)
-    x = nn.relu(self.fc2(nn.relu(self.fc1(x))))
-    return self.drop(x, deterministic=not train)
+    drop_channels = nn.Dropout(
+      0.05, broadcast_dims=(1, 2), name='drop_channels'
+    )
+    drop = nn.Dropout(0.1, name='drop')
+    for i, width in enumerate((32, 64, 128, 128, 256, 256), 1):
+      x = nn.relu(layers.Conv(width, use_bias=True, name=f'conv{i}')(x))
+      x = layers.max_pool(x) if i % 2 == 0 else x
+      x = drop_channels(x, deterministic=not train) if i == 4 else x
+    x = drop(_flat(x), deterministic=not train)
+    for i in (1, 2):
+      x = nn.relu(layers.Dense(512, name=f'fc{i}')(x))
+    return drop(x, deterministic=not train)
 
 
 def _flat(x: Array) -> Array:

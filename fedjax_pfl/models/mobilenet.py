@@ -31,31 +31,21 @@ class Block(nn.Module):
   channels: int
   stride: int
 
-  def setup(self):
-    self.depthwise = layers.DepthwiseConv(self.stride)
-    self.bn1 = layers.BatchNorm()
-    self.pointwise = layers.Pointwise(self.channels)
-    self.bn2 = layers.BatchNorm()
-
+  @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    x = nn.relu(self.bn1(self.depthwise(x), mask))
-    return nn.relu(self.bn2(self.pointwise(x), mask))
+    x = layers.DepthwiseConv(self.stride, name='depthwise')(x)
+    x = nn.relu(layers.BatchNorm(name='bn1')(x, mask))
+    x = layers.Pointwise(self.channels, name='pointwise')(x)
+    return nn.relu(layers.BatchNorm(name='bn2')(x, mask))
 
 
-class MobileNet(nn.Module):
+class MobileNet(layers.Network):
   """stem, stem_bn, block0, ..., block12, head."""
 
-  num_classes: int
-
-  def setup(self):
-    self.stem = layers.Conv(32)
-    self.stem_bn = layers.BatchNorm()
-    for i, (channels, stride) in enumerate(BLOCKS):
-      setattr(self, f'block{i}', Block(channels, stride))
-    self.head = layers.Dense(self.num_classes)
-
+  @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
-    x = nn.relu(self.stem_bn(self.stem(x), mask))
-    for i in range(len(BLOCKS)):
-      x = getattr(self, f'block{i}')(x, mask)
+    x = layers.Conv(32, name='stem')(x)
+    x = nn.relu(layers.BatchNorm(name='stem_bn')(x, mask))
+    for i, (channels, stride) in enumerate(BLOCKS):
+      x = Block(channels, stride, name=f'block{i}')(x, mask)
     return x.mean((1, 2))

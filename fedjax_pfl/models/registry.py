@@ -23,18 +23,19 @@ class Model(NamedTuple):
   batch_independent: bool = False  # see Task
 
 
-DEEP = (3, 4, 6, 3)  # blocks of a stage
+def _resnet(block: type, *blocks: int, **inits) -> Model:
+  return Model(partial(ResNet, block=block, blocks=blocks, **inits))
+
+
 MODELS = {
-  'convnet3': Model(partial(convnets.ConvNet, 3), 2**3),
-  'convnet4': Model(partial(convnets.ConvNet, 4), 2**4),
+  'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
+  'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
   'mobilenet': Model(mobilenet.MobileNet),
-  'resnet10': Model(partial(ResNet, BasicBlock, (1, 1, 1, 1))),
-  'resnet18': Model(partial(ResNet, BasicBlock, (2, 2, 2, 2))),
-  'resnet50': Model(partial(ResNet, Bottleneck, DEEP)),
+  'resnet10': _resnet(BasicBlock, 1, 1, 1, 1),
+  'resnet18': _resnet(BasicBlock, 2, 2, 2, 2),
+  'resnet50': _resnet(Bottleneck, 3, 4, 6, 3),
   # As FedConcat's code begins it.
-  'resnet50_he': Model(
-    partial(ResNet, Bottleneck, DEEP, inits=layers.he_normal)
-  ),
+  'resnet50_he': _resnet(Bottleneck, 3, 4, 6, 3, inits=layers.he_normal),
   'simple_cnn': Model(convnets.SimpleCNN, 16, batch_independent=True),
   'superfed_cnn': Model(
     convnets.SuperFedCNN,

@@ -63,7 +63,7 @@ class Stage(nn.Module):
   blocks: int
   width: int
   stride: int
-  inits: layers.Inits = layers.pytorch
+  inits: layers.Inits
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
@@ -74,26 +74,18 @@ class Stage(nn.Module):
     return x
 
 
-class ResNet(nn.Module):
+class ResNet(layers.Network):
   """stem, stem_bn, stage1, ..., stage4, head."""
 
   block: type[nn.Module]
   blocks: tuple[int, int, int, int]
-  num_classes: int
   inits: layers.Inits = layers.pytorch
 
-  def setup(self):
-    self.stem = layers.Conv(64, inits=self.inits)
-    self.stem_bn = layers.BatchNorm()
-    for s, (width, blocks) in enumerate(
-      zip(WIDTHS, self.blocks, strict=True), 1
-    ):
-      stage = Stage(self.block, blocks, width, min(s, 2), self.inits)
-      setattr(self, f'stage{s}', stage)
-    self.head = layers.Dense(self.num_classes)
-
+  @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
-    x = nn.relu(self.stem_bn(self.stem(x), mask))
-    for s in range(1, len(self.blocks) + 1):
-      x = getattr(self, f'stage{s}')(x, mask)
+    x = layers.Conv(64, inits=self.inits, name='stem')(x)
+    x = nn.relu(layers.BatchNorm(name='stem_bn')(x, mask))
+    for s, blocks in enumerate(self.blocks, 1):
+      how = blocks, WIDTHS[s - 1], min(s, 2), self.inits
+      x = Stage(self.block, *how, name=f'stage{s}')(x, mask)
     return x.mean((1, 2))

@@ -15,13 +15,10 @@ takes longer than its arithmetic:
                in another; g = dz where z > 0
 
 With a skip, g is its gradient, too, and is written; without one, both passes
-compute the gate z > 0 from x again.
-
-On a GPU a barrier keeps XLA from finding that the two gates are equal: it would
-write the gate to memory in a pass of its own (MobileNet on an H100: 27.0
-instead of 25.2 MB an image). For the same reason the gate is a factor, not a
-choice. Both sums are one reduction, which has fewer kernels. A TPU, where
-neither was compared, has a choice and two sums. On a CPU sums add up some
+compute the gate z > 0 from x again: on accelerators behind a barrier, so that
+XLA does not write the gate to memory (MobileNet on an H100: 27.0 instead of
+25.2 MB an image). On a GPU the gate is a factor for the same reason, and both
+sums are one reduction, which has fewer kernels. On a CPU sums add up some
 images where they are read, the rest as XLA's sum over rows: a sum of products
 it takes for a matrix product, under a client axis 50 times as slow.
 """
@@ -124,13 +121,12 @@ def norm(
 def _norm(relu, saved, dz):
   x, skip, z, scale, bias, of = saved
   if relu and z is None:
-    dx, dscale, dbias = gradient(x, scale, bias, of, dz)
+    dx, dscale, dbias = gradient(x, dz, scale, bias, of)
     return dx, None, dscale, dbias, None
   g = wide(dz) * of.weight
   g = _gated(g, z) if relu else g
-  dx, dscale, dbias = _gradient(
-    x, g, _sums_of_gradient(x, g, of), scale, bias, of
-  )
+  sums = _sums_of_gradient(x, g, of)
+  dx, dscale, dbias = gradient(x, g, scale, bias, of, sums)
   dskip = None if skip is None else stored(g, skip.dtype)
   return dx, dskip, dscale, dbias, None
 
@@ -159,21 +155,19 @@ def _norm_pool(size, saved, dz):
   g = _gated(wide(dz) * of.weight, wide(top) * a + c)
   sums = _sums_of_gradient(top, g, of)
   spread = pool.backward(g, won, size, x.shape[1:3])
-  return *_gradient(x, spread, sums, scale, bias, of), None
+  return *gradient(x, spread, scale, bias, of, sums), None
 
 
-def gradient(
-  x: Array, scale: Array, bias: Array, of: Moments, dz: Array
-) -> tuple[Array, Array, Array]:
-  """Return (dx, dscale, dbias) of z = relu(scale x^ + bias) w."""
-  line = affine(scale, bias, of)
-  again = x if target() == 'cpu' else lax.optimization_barrier(x)
-  sums = _sums_of_gradient(again, dz, of, line)
-  return _gradient(x, dz, sums, scale, bias, of, line)
+def gradient(x, dz, scale, bias, of: Moments, sums=None):
+  """Return (dx, dscale, dbias) of z = relu(scale x^ + bias) w.
 
-
-def _gradient(x, dz, sums, scale, bias, of, line=None):
-  """Return (dx, dscale, dbias) from g and the sums (dbias, dscale)."""
+  With sums, which are dbias and dscale, dz is behind the ReLU already.
+  """
+  line = None
+  if sums is None:
+    line = affine(scale, bias, of)
+    again = x if target() == 'cpu' else lax.optimization_barrier(x)
+    sums = _sums_of_gradient(again, dz, of, line)
   dx = stored(_to_input(x, dz, sums, wide(scale), of, line), x.dtype)
   dbias, dscale = sums
   return dx, dscale.astype(scale.dtype), dbias.astype(bias.dtype)
@@ -234,9 +228,8 @@ def _sums_of_gradient(x, dz, of, line=None) -> tuple[Array, Array]:
 
 
 def _sums(terms, *args):
-  if target() == 'cpu':
-    return tuple(map(_sum, _some(*args, terms=terms)))
-  return tuple(map(_sum, terms(*args)))
+  rows = _some(*args, terms=terms) if target() == 'cpu' else terms(*args)
+  return tuple(map(_sum, rows))
 
 
 @one_pass

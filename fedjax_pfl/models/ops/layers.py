@@ -7,12 +7,12 @@ initialiser of the bias does not know fan_in. Parameters have JAX's default
 float dtype.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.nn import initializers
 
@@ -21,6 +21,9 @@ from fedjax_pfl.models.ops.batch_norm import masked_batch_norm
 
 Init = Callable[[Key, tuple[int, ...]], Array]
 Inits = Callable[[tuple[int, ...]], tuple[Init, Init]]
+
+zeros = functools.partial(initializers.zeros, dtype=float)
+ones = functools.partial(initializers.ones, dtype=float)
 
 
 def uniform(fan_in: int) -> Init:
@@ -43,7 +46,7 @@ def glorot_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
   """Return initialisers N(0, 2 / (fan_in + fan_out)), not truncated, and 0."""
   del shape  # the initialiser gets it
   kernel = initializers.variance_scaling(1.0, 'fan_avg', 'normal', dtype=float)
-  return kernel, lambda _, shape: jnp.zeros(shape, float)
+  return kernel, zeros
 
 
 def he_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
@@ -53,6 +56,15 @@ def he_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
   """
   kernel = initializers.variance_scaling(2.0, 'fan_out', 'normal', dtype=float)
   return kernel, pytorch(shape)[1]
+
+
+class Network(nn.Module):
+  """A model whose last layer is `head`; others are in its method features."""
+
+  num_classes: int
+
+  def setup(self):
+    self.head = Dense(self.num_classes)
 
 
 class Conv(nn.Module):
@@ -100,9 +112,7 @@ class Pointwise(nn.Module):
     return _convolve(x, kernel[None, None], 1, 0)
 
 
-def _convolve(
-  x: Array, kernel: Array, stride: int, padding: int, groups: int = 1
-) -> Array:
+def _convolve(x, kernel, stride: int, padding: int, groups: int = 1) -> Array:
   return lax.conv_general_dilated(
     x,
     kernel,
@@ -139,9 +149,9 @@ class BatchNorm(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    channels = x.shape[-1]
-    scale = self.param('scale', lambda _, c: jnp.ones(c, float), channels)
-    bias = self.param('bias', lambda _, c: jnp.zeros(c, float), channels)
+    shape = x.shape[-1:]
+    scale = self.param('scale', ones, shape)
+    bias = self.param('bias', zeros, shape)
     return masked_batch_norm(x, scale, bias, mask)
 
 

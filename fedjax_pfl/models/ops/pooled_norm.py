@@ -2,13 +2,11 @@
 
   x = (y - mean) / sqrt(var + eps),   z = max of 2x2 pixels of relu(scale x + b)
 
-Of convolutions that leave images so (patches_chwb.py); batch_norm.py has
-those of [B, H, W, C]. The gradient is written by hand:
+Of convolutions that leave images so (patches_chwb.py). The gradient is that of
+batch_norm.py, where g and both sums live on a quarter of the pixels:
 
   g = dz where z > 0,   db = sum g,   dscale = sum g x,
   dy = scale / sqrt(var + eps) (g - (db + x dscale) / n)
-
-where g and both sums live on a quarter of the pixels.
 """
 
 import functools
@@ -21,7 +19,8 @@ from fedjax_pfl.models.ops.batch_norm import EPSILON
 from fedjax_pfl.models.ops.passes import by_hand, one_pass
 
 # Products that are sums: an accelerator must not round what it adds up.
-_dot = functools.partial(lax.dot, precision=lax.Precision.HIGHEST)
+EXACT = {'precision': lax.Precision.HIGHEST}
+_dot = functools.partial(lax.dot, **EXACT)
 
 
 @by_hand()
@@ -55,8 +54,7 @@ def _flat(x: Array) -> Array:
 
 
 def _inner(a: Array, b: Array) -> Array:
-  how = {'precision': lax.Precision.HIGHEST}
-  return jnp.einsum('cn,cn->c', _flat(a), _flat(b), **how)
+  return jnp.einsum('cn,cn->c', _flat(a), _flat(b), **EXACT)
 
 
 def _column(a: Array) -> Array:

@@ -73,7 +73,7 @@ def _norm_depthwise(stride, saved, dy):
   taps = _activated(x, scale, bias, of, stride)
   dk = _kernel_gradient(taps, dy, kernel)
   dz = stored(_image_gradient(dy, kernel, stride, x.shape), x.dtype)
-  dx, dscale, dbias = batch_norm.gradient(x, scale, bias, of, dz)
+  dx, dscale, dbias = batch_norm.gradient(x, dz, scale, bias, of)
   return dx, dscale, dbias, None, dk
 
 
