@@ -114,7 +114,9 @@ def test_a_figure_and_its_numbers_are_saved(tmp_path, ending):
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
   (tmp_path / 'file').touch()
-  with pytest.raises(BadInput, match=r"output: got '.*file/a.png', expected a"):
+  with pytest.raises(
+    BadInput, match=r"output: got '.*file/a.png.*', expected a"
+  ):
     figure_file.save(draw(), tmp_path / 'file' / 'a.png', [], [])
   with pytest.raises(BadInput, match=r'Choices: \.png, \.pdf, \.svg'):
     figure_file.save(draw(), tmp_path / 'a', [], [])
