@@ -14,7 +14,6 @@ from pathlib import Path
 
 from faults import tiny
 from faults.moments import read
-from faults.outcome import Outcome, outcome_of
 from fedjax_pfl.runs import lock
 
 # The module only: the package imports jax, which takes six seconds.
@@ -39,15 +38,9 @@ else:
 @contextlib.contextmanager
 def holders(folder: Path, number: int):
   """Yield processes that take the lock after `proceed`."""
-  processes = [
-    subprocess.Popen(
-      [sys.executable, '-c', HOLD, str(folder)],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-    )
-    for _ in range(number)
-  ]
+  command = [sys.executable, '-c', HOLD, str(folder)]
+  pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True}
+  processes = [subprocess.Popen(command, **pipes) for _ in range(number)]
   try:
     yield processes
   finally:
@@ -62,19 +55,16 @@ def proceed(process: subprocess.Popen) -> None:
   process.stdin.flush()
 
 
-def run(count: int, seed: int) -> list[Outcome]:
+def run(count: int, seed: int):
   """Try `count` pairs and as many races; there is nothing random in it."""
-  del seed
   with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     tiny.play(folder / 'whole')
     want = tiny.numbers_of(folder / 'whole')
     pairs = [pair(folder / f'pair{n}', n % 2, want) for n in range(count)]
+    yield 'a second process on a run', pairs
     races = [race(folder / f'race{n}') for n in range(count)]
-  return [
-    outcome_of('a second process on a run', pairs),
-    outcome_of('a race for a directory', races),
-  ]
+    yield 'a race for a directory', races
 
 
 def pair(folder: Path, is_killed: int, want: dict) -> str:

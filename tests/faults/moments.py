@@ -4,47 +4,53 @@ While a run is on its way, its directory is copied before each change of a file
 and after each flush: these are all the states in which a kill can leave it.
 The same command then has to end every one of them with the bits of the run
 that was not broken off. Every second one has its newest file torn as well.
+
+Files are damaged, too: cut short, emptied, gone, or with another bit. The same
+command then ends in the same bits, or in a sentence that has touched none.
 """
 
 import contextlib
 import os
-import sys
 import tempfile
-import threading
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
 from faults import tiny
-from faults.outcome import Outcome, outcome_of
+from faults.watch import watching
+from fedjax_pfl.runs import lock, run_dir
 
-CHANGES = ('os.rename', 'os.remove', 'os.mkdir', 'os.rmdir', 'os.truncate')
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 State = dict[str, bytes | None]  # content of files by path; None: a folder
 
 
-def run(count: int, seed: int) -> Outcome:
-  """Try `count` of the moments, or all if there are fewer."""
+def run(count: int, seed: int):
+  """Try all moments, and `count` damages to a half and a whole run."""
+  rng = np.random.default_rng(seed)
   with tempfile.TemporaryDirectory() as name:
     folder, ends = Path(name), []
     states = all_states(folder / 'whole')
     want = tiny.numbers_of(folder / 'whole')
-    states += [torn for state in states if (torn := tear(state))]
-    places = np.random.default_rng(seed).permutation(len(states))[:count]
-    for place in sorted(places):
-      write(states[place], folder / str(place))
-      end = tiny.how_it_ends(folder / str(place), want)
-      where = f'moment {place} of {len(states)}'
-      ends.append('' if end == 'same bits' else f'{where}: {end}')
-  return outcome_of('killed at a change of a file', ends)
+    torn = filter(None, map(tear, states))
+    for number, state in enumerate([*states, *torn]):
+      write(state, folder / f'{number}')
+      end = tiny.how_it_ends(folder / f'{number}', want)
+      ends.append('' if end == 'same bits' else f'moment {number}: {end}')
+    yield 'killed at a change of a file', ends
+    ends = []
+    half_done = next(one for one in states if 'checkpoints/2' in one)
+    both = without_lock(half_done), without_lock(states[-1])
+    for number in range(count):
+      what, damaged = damage(both[number % 2], rng)
+      end = evaluate(damaged, folder / f'damaged{number}', want)
+      ends.append(end and f'damage {number}, {what}: {end}')
+    yield 'damaged files', ends
 
 
 def all_states(folder: Path) -> list[State]:
   """Run to the end in `folder`; return every state it was in, once."""
   states = {}
 
-  def note(what=None):
+  def note(*change):
     state = read(folder)
     states.setdefault(repr(sorted(state.items())), state)
 
@@ -54,64 +60,20 @@ def all_states(folder: Path) -> list[State]:
   return [*states.values()]
 
 
-_listeners = []
-
-
-@contextlib.contextmanager
-def watching(folder: Path, look):
-  """Call look(what) before every change of a file below, and at each flush."""
-  mutex, flush, inside = threading.RLock(), os.fsync, threading.local()
-
-  def notify(what, path=folder):
-    if getattr(inside, 'busy', False):
-      return
-    if not str(path).startswith(str(folder)):
-      return
-    inside.busy = True
-    try:
-      with mutex:
-        look(what)
-    finally:
-      inside.busy = False
-
-  def fsync(handle):
-    flush(handle)
-    notify('flush')
-
-  _listeners.append(notify)
-  with mock.patch.object(os, 'fsync', fsync):
-    try:
-      yield
-    finally:
-      _listeners.remove(notify)
-
-
-def _audit(event, arguments):
-  """Tell the listeners; Python cannot take such a hook away again."""
-  writes = event == 'open' and (arguments[2] or 0) & WRITES
-  if _listeners and (event in CHANGES or writes):
-    path = arguments[0]
-    for listener in [*_listeners]:
-      listener(event, os.fsdecode(path) if isinstance(path, bytes) else path)
-
-
-sys.addaudithook(_audit)
-
-
 def read(folder: Path) -> State:
   """Return what is in a folder now; files may vanish while they are read."""
   state: State = {}
   for parent, folders, names in os.walk(folder):
-    for name in folders:
-      state[os.path.relpath(os.path.join(parent, name), folder)] = None
+    inside = Path(parent).relative_to(folder)
+    state |= {str(inside / name): None for name in folders}
     for name in names:
-      path = os.path.join(parent, name)
-      with contextlib.suppress(FileNotFoundError), open(path, 'rb') as stream:
-        state[os.path.relpath(path, folder)] = stream.read()
+      with contextlib.suppress(FileNotFoundError):
+        state[str(inside / name)] = Path(parent, name).read_bytes()
   return state
 
 
 def write(state: State, folder: Path) -> None:
+  """Make a folder with this content."""
   folder.mkdir()
   for name, content in state.items():
     path = folder / name
@@ -123,14 +85,47 @@ def write(state: State, folder: Path) -> None:
 
 
 def tear(state: State) -> State | None:
-  """Return the state with what was being written cut in half.
-
-  That is each temporary file, and the last line of the metrics where no
-  checkpoint is as new as that.
-  """
+  """Return the state with each temporary file cut in half, if it has any."""
   torn = {
     name: content[: len(content) // 2]
     for name, content in state.items()
     if content and '.tmp' in name
   }
   return {**state, **torn} if torn else None
+
+
+def evaluate(damaged: State, folder: Path, want: dict) -> str:
+  """Return '' if the same command ends well, else how it ended."""
+  write(damaged, folder)
+  # Metrics that are gone are begun anew.
+  end = tiny.how_it_ends(folder, {**want, 'metrics': None})
+  if end == 'a sentence' and without_lock(read(folder)) != damaged:
+    return 'a sentence, not alone'
+  return '' if end in ('a sentence', 'same bits') else end
+
+
+def without_lock(state: State) -> State:
+  return {k: content for k, content in state.items() if k != lock.NAME}
+
+
+def damage(state: State, rng: np.random.Generator) -> tuple[str, State]:
+  """Return the state with one file damaged, and what was done to it."""
+  # As often a file that a person looks at as one of a checkpoint.
+  names = [name for name, content in state.items() if content]
+  shown = [name for name in names if '/' not in name]
+  name = str(rng.choice(shown if rng.random() < 0.5 else names))
+  how = str(rng.choice(['bit', 'bit', 'cut', 'empty', 'gone']))
+  content, place = state[name], int(rng.integers(len(state[name])))
+  flipped = bytes([content[place] ^ 1 << int(rng.integers(8))])
+  changed = {
+    'bit': content[:place] + flipped + content[place + 1 :],
+    'cut': content[:place],
+    'empty': b'',
+  }
+  damaged = {**state, name: changed.get(how)}
+  # Metrics may be gone: a user deletes them to continue without.
+  if how == 'gone' and name != run_dir.METRICS:
+    del damaged[name]
+  elif how == 'gone':
+    damaged = state
+  return f'{how} at {place} of {name}', damaged

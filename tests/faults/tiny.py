@@ -19,6 +19,7 @@ from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
 CLOCKS = ('time', 'images_per_second')
+last_sentence: list[str] = []
 
 
 @functools.cache
@@ -37,9 +38,6 @@ def experiment(seed=0):
     save_clients=(0,),
     eval_global_model=True,  # then result.json depends on earlier metrics
   )
-
-
-last_sentence: list[str] = []
 
 
 @functools.cache
@@ -65,15 +63,13 @@ def how_it_ends(folder: Path, want: dict) -> str:
     return wrong_sentence(str(error)) or 'a sentence'
   except Exception as error:
     return f'{type(error).__name__}: {error}'
-  got = numbers_of(folder, with_metrics='metrics' in want)
-  other = [name for name in want if got.get(name) != want[name]]
+  got = numbers_of(folder)
+  other = [name for name in want if want[name] not in (None, got[name])]
   left = [str(path) for path in folder.rglob('*.tmp')]
-  if other or left:
-    return f'other {other}, left {left}'
-  return 'same bits'
+  return f'other {other}, left {left}' if other or left else 'same bits'
 
 
-def numbers_of(folder: Path, with_metrics: bool = True) -> dict:
+def numbers_of(folder: Path) -> dict:
   """Return every number that a finished run leaves, but its times."""
   with np.load(folder / run_dir.CLIENTS, allow_pickle=False) as arrays:
     clients = {
@@ -82,11 +78,11 @@ def numbers_of(folder: Path, with_metrics: bool = True) -> dict:
     }
   result = run_dir.load_result(folder)
   del result['seconds']
-  numbers = {'clients.npz': clients, 'result.json': result}
-  if not with_metrics:
-    return numbers
-  metrics = run_dir.load_metrics(folder)
-  for line in metrics:
-    for clock in CLOCKS:
-      del line[clock]
-  return {**numbers, 'metrics': metrics}
+  metrics = []
+  if (folder / run_dir.METRICS).exists():  # a user may delete them
+    metrics = run_dir.load_metrics(folder)
+  metrics = [
+    {name: line[name] for name in line if name not in CLOCKS}
+    for line in metrics
+  ]
+  return {'clients.npz': clients, 'result.json': result, 'metrics': metrics}

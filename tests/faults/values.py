@@ -5,34 +5,27 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from fedjax_pfl import algorithms
-from fedjax_pfl.settings import FIELDS
-
 # What a strategy would rarely find; the others are hypothesis's own.
-SPECIAL = (
-  *(1e-320, 1e39, 2**31, 2**63, 10**30, -1, 0, 1, 0.5, 1.0, True, None, 1j),
-  *('auto', 'initial', 'finetuned', 'full', 'body', 'head', 'conv1+bn1', '+'),
-  *('../../x', '/etc/passwd', 'nul\0', '\ud800', 'x' * 100_000, '{0}', '%s'),
+NUMBERS = (1e-320, 1e39, 2**31, 2**63, 10**30, -1, 0, 1, 0.5, 1.0, True, 1j)
+WORDS = 'auto initial finetuned full body head conv1+bn1 + /etc/passwd {0} %s'
+OBJECTS = (
   *((), (1, 5), (5, 1), (0.5, 0.75), ('initial', 'initial'), [[0.5]], {1}),
   *((math.nan,), {'epochs': 1}, object(), len, int, iter(()), range(3), ...),
-  *(pathlib.Path('x'), np.int64(3), np.float32(0.1), np.bool_(True)),
+  *(pathlib.Path('x'), np.int64(3), np.float32(0.1), np.bool_(True), None),
   *(np.array(1), np.array([1, 2]), np.array(['a']), np.str_('fedavg')),
+  *('nul\0', '\ud800', 'x' * 100_000),
 )
-PLAIN = (
-  st.none()
-  | st.booleans()
-  | st.integers(-3, 1000)
-  | st.integers()
-  | st.floats(0, 1)
-  | st.floats()
-  | st.text(max_size=8)
+PLAIN = st.one_of(
+  st.none() | st.booleans() | st.integers(-3, 1000) | st.integers(),
+  st.floats(0, 1) | st.floats() | st.text(max_size=8),
 )
 ODD = st.one_of(
   PLAIN,
-  st.sampled_from(SPECIAL),
+  st.sampled_from([*NUMBERS, *WORDS.split(), *OBJECTS]),
   st.lists(PLAIN, max_size=3),
   st.lists(PLAIN, max_size=3).map(tuple),
   st.dictionaries(st.text(max_size=3), PLAIN, max_size=2),
@@ -40,27 +33,12 @@ ODD = st.one_of(
   st.decimals() | st.fractions() | st.dates(),
 )
 # As written on a command line; some are no Python, some too much of it.
+WRITTEN = """ ==1 - -- ( [1, (( " 1,,2 , 1. 1e999 -1e999 nan 1_000 0x10 ٣ {[]:1}
+  {{}} 1j \\ $HOME `id` initial, ('initial') """
+LONG = ('9' * 5000, '(' * 3000, '[' * 200 + ']' * 200)
 TEXTS = st.text(max_size=12) | st.sampled_from(
-  [
-    *(
-      '',
-      ' ',
-      '==1',
-      '-',
-      '--',
-      '(',
-      '[1,',
-      '((',
-      '"',
-      '1,,2',
-      ',',
-      '1 ',
-      '1.',
-    ),
-    *('1e999', '-1e999', 'nan', '1_000', '0x10', '٣', '{[]: 1}', '{{}}', '1j'),
-    *("__import__('os').system('touch x')", '9' * 5000, '(' * 3000, '\\'),
-    *('[' * 200 + ']' * 200, '$HOME', '`id`', 'initial,', "('initial')"),
-  ]
+  ['', ' ', '1 ', "__import__('os').system('touch x')"]
+  + [*WRITTEN.split(), *LONG]
 )
 
 
@@ -75,18 +53,13 @@ def near(word: str) -> st.SearchStrategy[str]:
   )
 
 
-def known_words(name: str) -> tuple[str, ...]:
-  """Return what a field may be, if that is one of several words."""
-  if name == 'algorithm':
-    return (*algorithms.available(),)
-  choices = FIELDS[name].rule.choices if name in FIELDS else ()
-  return tuple(choice for choice in choices or () if isinstance(choice, str))
-
-
-def hyperparameters(method: str) -> dict[str, Any]:
-  """Return the hyperparameters of a method, as they are by default."""
-  fields = algorithms.load(method).HParams()._asdict()
-  return {n: v for n, v in fields.items() if n not in ('train', 'finetune')}
+def replacing(old: Any, choices: tuple[str, ...]) -> st.SearchStrategy:
+  """Draw a value in the place of the old one of a field."""
+  kinds = [close_to(old), close_to(old), ODD]
+  if choices:
+    some = st.sampled_from(choices)  # good by itself
+    kinds += [some, some, some.flatmap(near)]
+  return st.one_of(kinds)
 
 
 def close_to(old: Any) -> st.SearchStrategy:
@@ -106,10 +79,21 @@ def close_to(old: Any) -> st.SearchStrategy:
   return ODD
 
 
-def replacing(name: str, old: Any) -> st.SearchStrategy:
-  """Draw a value in the place of the old one of a field."""
-  kinds = [close_to(old), close_to(old), ODD]
-  if words := known_words(name):
-    some = st.sampled_from(words)  # good by itself
-    kinds += [some, some, some.flatmap(near)]
-  return st.one_of(kinds)
+def draw_many(strategy: st.SearchStrategy, count: int, seed: int) -> list[Any]:
+  """Return so many values of a strategy; equal ones for equal seeds."""
+  drawn = []
+
+  @hypothesis.seed(seed)
+  @hypothesis.settings(
+    max_examples=count,
+    database=None,
+    deadline=None,
+    phases=[hypothesis.Phase.generate],
+    suppress_health_check=list(hypothesis.HealthCheck),
+  )
+  @hypothesis.given(strategy)
+  def take(value):
+    drawn.append(value)
+
+  take()
+  return drawn[:count]

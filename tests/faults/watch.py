@@ -5,8 +5,9 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from unittest import mock
 
 import compiler
 import jax
@@ -19,6 +20,7 @@ MOVES = {'jit(stage)', 'jit(convert_element_type)'}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
 PARTS = (': got ', ', expected ', '. Likely cause: ')
 CHANGES = {'os.rename', 'os.link', 'os.symlink', 'os.truncate'}
+CHANGES |= {'os.mkdir', 'os.remove', 'os.rmdir'}
 
 
 class Trial(NamedTuple):
@@ -26,100 +28,94 @@ class Trial(NamedTuple):
 
   value: Any = None  # what was returned
   refusal: BadInput | None = None  # or the sentence
-  faults: tuple[str, ...] = ()  # what must not happen
-
-  @property
-  def is_accepted(self) -> bool:
-    return self.refusal is None and not self.faults
-
-
-class _Log:
-  """What the hooks of this process report while one is set."""
-
-  current: '_Log | None' = None
-  hooked = False
-
-  def __init__(self):
-    self.written: list[str] = []
-    self.made: list[str] = []  # folders, if they could be made
+  fault: str = ''  # what must not happen
+  seconds: float = 0.0  # of the processor
 
 
 def attempt(call: Callable[[], Any]) -> Trial:
   """Return what came of a call that may refuse its input and do no more."""
-  trial, seconds = _try(call)
-  if trial.refusal and seconds > LIMIT:  # or was the machine busy?
-    trial, seconds = _try(call)
-  if trial.refusal and seconds > LIMIT:
-    late = f'a sentence after {seconds:.1f} s'
-    trial = trial._replace(faults=(*trial.faults, late))
+  trial = _try(call)
+  if trial.refusal and trial.seconds > LIMIT:  # or was the machine busy?
+    trial = _try(call)
+  if trial.refusal and trial.seconds > LIMIT:
+    return trial._replace(fault=f'a sentence after {trial.seconds:.1f} s')
   return trial
 
 
-def _try(call: Callable[[], Any]) -> tuple[Trial, float]:
-  """Return what came of it, and after how many seconds of the processor."""
-  value, refusal, faults = None, None, []
-  with _logging() as log, compiler.counting() as compiled:
-    began = time.process_time()
+def _try(call: Callable[[], Any]) -> Trial:
+  value, refusal, faults, changes = None, None, [], []
+
+  def note(what, path):
+    is_new = what != 'os.mkdir' or not os.path.exists(path)
+    if is_new and not _is_cache(path):
+      changes.append((what, path))
+
+  began = time.process_time()
+  with watching('', note), compiler.counting() as compiled:
     try:
       value = call()
     except BadInput as error:
       refusal = error
+      if wrong := wrong_sentence(str(error)):
+        faults.append(wrong)
     except BaseException as error:
       frame = traceback.extract_tb(error.__traceback__)[-1]
       place = f'{os.path.basename(frame.filename)}:{frame.lineno}'
       faults.append(f'{type(error).__name__} in {place}: {error}'[:300])
-    seconds = time.process_time() - began
-  if refusal and (wrong := wrong_sentence(str(refusal))):
-    faults.append(f'{wrong}: {str(refusal)[:300]}')
-  if others := set(compiled) - MOVES:
-    faults.append(f'compiled {sorted(others)}')
-  written = log.written + [path for path in log.made if os.path.exists(path)]
-  if written:
-    faults.append(f'wrote {written}')
-  return Trial(value, refusal, tuple(faults)), seconds
+  seconds = time.process_time() - began
+  faults += [f'compiled {name}' for name in {*compiled} - MOVES]
+  for what, path in changes:
+    if what != 'os.mkdir' or os.path.exists(path):  # or was it refused?
+      faults.append(f'wrote {path}: {what}')
+  return Trial(value, refusal, ''.join(faults[:1]), seconds)
 
 
 def wrong_sentence(message: str) -> str:
   """Return what is wrong with a message; '' if it has its four parts."""
-  for part in PARTS:
-    if part not in message:
-      return f'no part {part!r}'
+  missing = [part for part in PARTS if part not in message]
+  if missing:
+    return f'no {missing} in {message[:300]}'
   if not message.endswith('.') or message.endswith('..'):
-    return 'no end'
-  if len(message) > 4000:
-    return f'{len(message)} letters'
-  return ''
-
-
-@contextlib.contextmanager
-def _logging():
-  """Collect what is written and compiled."""
-  if not _Log.hooked:  # an audit hook stays for good
-    sys.addaudithook(_audit)
-    _Log.hooked = True
-  _Log.current = log = _Log()
-  try:
-    yield log
-  finally:
-    _Log.current = None
-
-
-def _audit(event: str, args: tuple) -> None:
-  log, path = _Log.current, str(args[0]) if args else ''
-  if log is None or _is_cache(path):
-    return
-  if event == 'open':
-    # Files by number are open already.
-    changing = isinstance(args[2], int) and args[2] & WRITES
-    if changing and isinstance(args[0], str):
-      log.written.append(path)
-  elif event == 'os.mkdir' and not os.path.exists(path):
-    log.made.append(path)
-  elif event in CHANGES:
-    log.written.append(f'{event} {path}')
+    return f'no end: {message[:300]}'
+  return f'{len(message)} letters' if len(message) > 4000 else ''
 
 
 def _is_cache(path: str) -> bool:
   """Return whether it is a cache of Python or jax."""
   folder = jax.config.jax_compilation_cache_dir
   return '__pycache__' in path or bool(folder and path.startswith(folder))
+
+
+_listeners = []
+
+
+@contextlib.contextmanager
+def watching(folder, look: Callable[[str, str], None]) -> Iterator[None]:
+  """Call look(what, path) before a change of a file below, and at a flush."""
+  flush = os.fsync
+
+  def notify(what, path):
+    if path.startswith(str(folder)):
+      look(what, path)
+
+  def fsync(handle):
+    flush(handle)
+    notify('flush', str(folder))
+
+  _listeners.append(notify)
+  try:
+    with mock.patch.object(os, 'fsync', fsync):
+      yield
+  finally:
+    _listeners.remove(notify)
+
+
+def _audit(event: str, args: tuple) -> None:
+  """Tell the listeners; Python cannot take such a hook away again."""
+  writes = event == 'open' and isinstance(args[2], int) and args[2] & WRITES
+  if (writes or event in CHANGES) and not isinstance(args[0], int):
+    for notify in [*_listeners]:
+      notify(event, os.fsdecode(args[0]))
+
+
+sys.addaudithook(_audit)

@@ -42,7 +42,7 @@ def done(tmp_path_factory, quick_compiler):
   results, states = folder / 'results', []
   results.mkdir()
 
-  def look(what):
+  def look(*change):
     states.append(moments.read(results))
 
   with pytest.MonkeyPatch.context() as patched, moments.watching(results, look):
