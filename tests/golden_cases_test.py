@@ -14,21 +14,15 @@ import pkgutil
 import golden_cases
 import goldens
 import pytest
+from golden_cases.inputs import Case
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 
 
-def all_checks():
-  """Return {name of an algorithm in a case: function that checks it}."""
-  checks = {}
-  for module in pkgutil.iter_modules(golden_cases.__path__):
-    family = importlib.import_module(f'golden_cases.{module.name}')
-    checks |= getattr(family, 'CHECKS', {})
-  return checks
-
-
-CHECKS = all_checks()
-
+CHECKS = {}  # name of an algorithm in a case -> function that checks it
+for module in pkgutil.iter_modules(golden_cases.__path__):
+  family = importlib.import_module(f'golden_cases.{module.name}')
+  CHECKS |= getattr(family, 'CHECKS', {})
 
 # With --short. The others have the same losses in more rounds or other forms.
 SHORT = (
@@ -40,28 +34,21 @@ SHORT = (
 )
 
 
-def with_marks(cases):
-  """Return the paths of the cases, marked long unless in SHORT."""
-  return [
-    pytest.param(path, marks=[pytest.mark.long] * (name not in SHORT))
-    for name, path in cases.items()
-  ]
-
-
 def pytest_generate_tests(metafunc):
   folder = metafunc.config.getoption('--goldens')
-  cases = goldens.discover(folder)
-  if not cases:
-    reason = f'no golden cases in {folder}: give --goldens=DIR'
-    cases = {'none': pytest.param(None, marks=pytest.mark.skip(reason))}
-    metafunc.parametrize('path', list(cases.values()), ids=list(cases))
-    return
-  metafunc.parametrize('path', with_marks(cases), ids=list(cases))
+  reason = f'no golden cases in {folder}: give --goldens=DIR'
+  none = pytest.param(None, id='none', marks=pytest.mark.skip(reason))
+  cases = [
+    pytest.param(path, id=name, marks=[pytest.mark.long] * (name not in SHORT))
+    for name, path in goldens.discover(folder).items()
+  ]
+  metafunc.parametrize('path', cases or [none])
 
 
 def test_case(path):
-  case = goldens.Case(path)
+  case = Case(path)
   check = CHECKS.get(case['algorithm'].lower())
   if check is None:
     pytest.skip(f'{case["case"]}: {case["algorithm"]} is not there yet')
   check(case)
+  case.finish()

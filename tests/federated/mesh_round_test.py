@@ -15,9 +15,9 @@ WEIGHTS = 4  # their sum
 
 @pytest.fixture(scope='module')
 def found():
-  """Return what tests/support/on_a_pod.py prints."""
+  """Return what tests/support/on_a_pod.py finds."""
   words = 'fedavg,9,41', 'fedper,9,4001', 'fedper,41,41', 'pod'
-  return simulated_devices.found('on_a_pod', DEVICES, *words)
+  return simulated_devices.call(DEVICES, 'on_a_pod.found', *words)
 
 
 @pytest.mark.parametrize(

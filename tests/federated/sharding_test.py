@@ -100,16 +100,17 @@ def test_a_mesh_of_one_device_returns_what_none_returns():
 
 def test_results_on_devices_equal_those_on_one():
   """Its clients count their visits: they are scattered to the right rows."""
-  found, failing = simulated_devices.found('on_devices', 8).values()
-  assert len(found) == 2 and set(found.values()) == {0.0}, found
-  assert len(failing) == 1 and set(failing.values()) == {0.0}, failing
+  words = ['5 on 8', '7 on 2 by 3', '5 on 2 by 2,0.5']
+  words = [f'counting,{word}' for word in words]
+  found = simulated_devices.call(8, 'on_devices.differences', words)
+  assert found == dict.fromkeys(words, 0.0)
 
 
 @pytest.mark.long
 def test_every_method_is_the_same_on_eight_devices():
   """In float64, where a real error differs by more than 1e-6."""
-  words = '--float64', *ALGORITHMS, 'fedavg:0.5', 'fedper:0.5'
-  found = simulated_devices.found('on_devices', 8, *words)
-  assert {*ALGORITHMS} < {*found}
-  for name, cases in found.items():
-    assert max(cases.values()) < 1e-12, (name, cases)
+  words = [f'counting,{case}' for case in ('7 on 8', '6 on 3')]
+  words += [f'{name},5 on 8' for name in ALGORITHMS]
+  words += [f'{name},5 on 8,0.5' for name in ('fedavg', 'fedper')]
+  found = simulated_devices.call(8, 'on_devices.differences', words, True)
+  assert {*found} == {*words} and max(found.values()) < 1e-12, found

@@ -12,28 +12,25 @@ from fedjax_pfl.evaluation import calibration, test_selection
 from fedjax_pfl.evaluation.grid import grid
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.evaluation.summary import other_measures
-from golden_cases.inputs import case_task, clients_data
 
 NAMES = {'loss': 'ce'}  # what the case calls otherwise
 
 
 def check_calibration(case):
   for name, settings in case['cases'].items():
-    logits, y = (case.arrays[f'{name}/{what}'] for what in ('logits', 'labels'))
-    bins, ece, mce = in_two_batches(logits, y, settings['n_bins'])
+    logits, y, confidence = case.given(
+      f'{name}/logits', f'{name}/labels', f'{name}/confidence'
+    )
+    number = settings['n_bins']
+    bins, ece, mce = in_two_batches(logits, y, number)
     case.check(f'{name}/ece', ece)
     case.check(f'{name}/mce', mce)
     np.testing.assert_allclose([ece, mce], [settings['ece'], settings['mce']])
     case.check(f'{name}/bin_counts', bins.count, exact=True)
     # Each bin is the sum of the confidences that the case puts there.
-    confidence = case.arrays[f'{name}/confidence']
-    sums = np.zeros(settings['n_bins'])
-    edges = np.arange(1, settings['n_bins']) / settings['n_bins']
+    sums, edges = np.zeros(number), np.arange(1, number) / number
     np.add.at(sums, np.searchsorted(edges, confidence), confidence)
     np.testing.assert_allclose(bins.confidence, sums, atol=1e-12)
-    case.seen |= {f'{name}/{what}' for what in ('logits', 'labels')}
-    case.seen.add(f'{name}/confidence')
-  case.finish()
 
 
 def in_two_batches(logits, y, num_bins):
@@ -46,19 +43,14 @@ def in_two_batches(logits, y, num_bins):
     np.resize(y, 2 * size).reshape(2, size),
     real.reshape(2, size),
   )
-  return added_up(num_bins)(*batches)
 
-
-def added_up(num_bins):
   @jax.jit
-  def run(logits, y, real):
-    both = jax.vmap(partial(calibration.fill, num_bins=num_bins))(
-      logits, y, real
-    )
+  def run(*batches):
+    both = jax.vmap(partial(calibration.fill, num_bins=num_bins))(*batches)
     bins = jax.tree.map(lambda rows: jnp.sum(rows, 0), both)
     return bins, *calibration.errors(bins)
 
-  return run
+  return run(*batches)
 
 
 def check_lambda_grid(case):
@@ -72,24 +64,23 @@ def check_lambda_grid(case):
       batched = check_grid(case, 'batched', logits, 'batches')
       check_grid(case, 'v1_batched', logits, 'whole_batches')
   check_choices(case, tables['fresh']['accuracy'], batched)
-  case.finish('lambda_grid', 'global/', 'client')
 
 
 def mixed_logits(case, pair):
   """Return the logits of (1 - lambda) w_f + lambda w_l; biases exist once."""
-  task, (_, test) = case_task(case), clients_data(case)
-  rows = []
+  task, (_, test), rows = case.task(), case.data(), []
+  (mixtures,) = case.given('lambda_grid')
   for i in range(case['clients']):
-    prefix = 'global/' if pair == 'fresh' else f'client{i}/fed/'
-    federated = goldens.flatten(case.subtree(case.arrays, prefix))
-    own = goldens.flatten(case.subtree(case.arrays, f'client{i}/local/'))
+    prefix = 'global' if pair == 'fresh' else f'client{i}/fed'
+    federated = goldens.flatten(case.subtree(prefix))
+    own = goldens.flatten(case.subtree(f'client{i}/local'))
     x = test.x[test.index[i]]
-    for value in case.arrays['lambda_grid']:
+    for value in mixtures:
       mixed = {
         name: leaf + value * (own[name] - leaf) if name in own else leaf
         for name, leaf in federated.items()
       }
-      params = jax.tree.map(jnp.asarray, goldens.subtree(mixed, ''))
+      params = jax.tree.map(jnp.asarray, goldens.subtree(mixed))
       rows.append(np.asarray(task.logits(params, x, jnp.ones(len(x)))))
   return np.stack(rows).reshape(case['clients'], -1, *rows[0].shape)
 
@@ -97,7 +88,7 @@ def mixed_logits(case, pair):
 def check_grid(case, prefix, logits, rule):
   """Compare all tables [K, G]; return them, shares where case has shares."""
   size = logits.shape[2] if rule == 'exact' else case['eval_batch_size']
-  scores = score_all(rule, size, case['n_bins'])(logits, clients_data(case)[1])
+  scores = score_all(rule, size, case['n_bins'])(logits, case.data()[1])
   views = {
     f'mix_{value:.6f}': jax.tree.map(lambda t, g=g: np.asarray(t[:, g]), scores)
     for g, value in enumerate(case.arrays['lambda_grid'])

@@ -9,44 +9,38 @@ from fedjax_pfl.client import clustering
 from fedjax_pfl.core import trees
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.models import concatenated
-from golden_cases import rounds
-from golden_cases.inputs import (
-  case_task,
-  client_rows,
-  clients_data,
-  given,
-  training,
-)
+from golden_cases.inputs import client_rows, losses_of
+from golden_cases.rounds import run_rounds
 
 
 def check_fedconcat(case):
-  task, train_settings = case_task(case), training(case)
+  task, (train, test) = case.task(), case.data()
   hp = fedconcat.HParams(
-    train_settings._replace(rounds=case['encoder_rounds']),
+    case.training(rounds=case['encoder_rounds']),
     clusters=case['clusters'],
     classifier_rounds=case['classifier_rounds'],
     classifier_decay=case['weight_decay_classifier'],
     head='sum' if case['warm_start'] else 'fresh',
   )
   first, last = fedconcat.build(task, hp)
-  train, test = clients_data(case)
-  counts = label_counts_of_clients(train, task.num_classes)
-  case.check('distribution', label_shares(counts))
+  case.check('distribution', shares_of(train, task))
   assignment = iter(case['cluster_assignment'])
   encoders = first.algorithm._replace(
     init_client=lambda server, data, rng: jnp.asarray(next(assignment))
   )
-  for done in run_stage(case, encoders, train, 'participants_encoder'):
+  for done in run_rounds(encoders, train, case['participants_encoder']):
     for i, update in done.updates.items():
       place = f'client{i}/round{done.number}'
-      params, info = update.fits[0]
-      case.check(place, params)
-      case.check(f'step_loss/{place}', info.losses[: int(info.num_steps)])
+      case.check(place, update.fits[0][0])
+      case.check(f'step_loss/{place}', losses_of(update.fits[0]))
     for k in range(case['clusters']):
       model = trees.gather(done.server.params, k)
       case.check(f'cluster{k}/round{done.number}', model)
   check_classifier(case, task, hp, last, done.server, train, test)
-  case.finish()
+
+
+def shares_of(train, task):
+  return label_shares(label_counts_of_clients(train, task.num_classes))
 
 
 def check_classifier(case, task, hp, stage, clusters_server, train, test):
@@ -55,13 +49,10 @@ def check_classifier(case, task, hp, stage, clusters_server, train, test):
     case.check('head_init', start.params['head'])
   else:
     fresh = start.params['head']
-    head = {leaf: case.arrays[f'head_init/{leaf}'] for leaf in fresh}
+    given = case.given(*(f'head_init/{leaf}' for leaf in fresh))
+    head = dict(zip(fresh, map(jnp.asarray, given), strict=True))
     assert jax.tree.map(jnp.shape, head) == jax.tree.map(jnp.shape, fresh)
-    start = start._replace(
-      params={**start.params, 'head': jax.tree.map(jnp.asarray, head)}
-    )
-    for leaf in head:
-      case.seen.add(f'head_init/{leaf}')
+    start = start._replace(params={**start.params, 'head': head})
   start = start._replace(round=jnp.zeros((), jnp.int32))
   model = concatenated.widen(task, hp.clusters)
   features, logits = jax.jit(model.features), jax.jit(model.logits)
@@ -75,11 +66,10 @@ def check_classifier(case, task, hp, stage, clusters_server, train, test):
   case.check('logits/round0', of_tests(logits, start))
   train = stage.prepare_data(start, train)
   algorithm = stage.algorithm._replace(init_server=lambda rng: start)
-  for done in run_stage(case, algorithm, train, 'participants_classifier'):
+  for done in run_rounds(algorithm, train, case['participants_classifier']):
     for i, update in done.updates.items():
-      info = update.fits[0][1]
       name = f'head_client_loss/client{i}/round{done.number}'
-      case.check(name, info.losses[: int(info.num_steps)])
+      case.check(name, losses_of(update.fits[0]))
     case.check(f'head/round{done.number}', done.server.params['head'])
     case.check(f'logits/round{done.number}', of_tests(logits, done.server))
   hits = [
@@ -89,22 +79,11 @@ def check_classifier(case, task, hp, stage, clusters_server, train, test):
   case.check('final/accuracy', [hit.mean() for hit in hits])
 
 
-def check_groups(case, name, got):
-  """Compare partitions: clusters have no order."""
-  np.testing.assert_array_equal(canonical(got), canonical(case.arrays[name]))
-  case.seen.add(name)
-
-
-def run_stage(case, algorithm, train, participants):
-  part = {'clients': case['clients'], 'participants': case[participants]}
-  return rounds.run_rounds(part, algorithm, train)
-
-
 def check_inference(case):
-  task = case_task(case)
-  inputs, q = jnp.asarray(case.arrays['inputs']), []  # [K, r, H, W, ch]
-  for i, rows in enumerate(inputs):
-    params = given(case, f'client{i}/model')
+  task, q = case.task(), []
+  (inputs,) = case.given('inputs')  # [K, r, H, W, ch]
+  for i, rows in enumerate(jnp.asarray(inputs)):
+    params = case.params(f'client{i}/model')
     halves = rows.reshape(-1, len(rows) // (2 - len(rows) % 2), *rows.shape[1:])
     q.append(
       fedconcat.mean_softmax(
@@ -113,44 +92,43 @@ def check_inference(case):
     )
   q = np.array(q)
   case.check('q', q)
-  train, _ = clients_data(case)
-  shares = label_shares(label_counts_of_clients(train, task.num_classes))
+  shares = shares_of(case.data()[0], task)
   case.check('true_distribution', shares)
   case.check('l1_to_true', np.abs(q - shares).sum(1))
   number = len(set(case.arrays['assignment'].tolist()))
   check_groups(case, 'assignment', clustering.cluster(q, number, seed=0))
-  case.finish('inputs', 'client')
 
 
 def check_clusters(case):
-  arrays = case.arrays
   for name, about in case['sets'].items():
-    x, want = arrays[f'{name}/x'], arrays[f'{name}/labels']
+    x, want = case.given(f'{name}/x', f'{name}/labels')
     model = clustering.k_means(x, about['k'], seed=0)
     inertia = inertia_of(x, model.labels_)
     np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-10)
     case.check(f'{name}/inertia', inertia_of(x, want))
     assert inertia <= about['inertia_bound']
-    if about['robust']:
+    if about['robust']:  # else they are the best of many near-optimal ones
       check_groups(case, f'{name}/labels', model.labels_)
-    else:
-      case.seen.add(f'{name}/labels')  # the best of many near-optimal ones
-    case.seen.add(f'{name}/inertia_ninit10_worst')  # made the bound
-  x, cap = arrays['capped/x'], int(arrays['capped/cap'])
-  starts = [key for key in arrays if key.endswith('/centroids_init')]
-  for name in (key.removesuffix('/centroids_init') for key in starts):
-    centres = arrays[f'{name}/centroids_init']
+    case.given(f'{name}/inertia_ninit10_worst')  # made the bound
+  x, cap = case.given('capped/x', 'capped/cap')
+  starts = [key for key in case.arrays if key.endswith('/centroids_init')]
+  for start in starts:
+    (centres,), name = case.given(start), start.removesuffix('/centroids_init')
     rng = np.random.default_rng(0)
-    after_one = clustering.capped(x, centres, cap, rng, iterations=1)
-    labels = clustering.capped(x, centres, cap, rng)
+    after_one = clustering.capped(x, centres, int(cap), rng, iterations=1)
+    labels = clustering.capped(x, centres, int(cap), rng)
     assert np.bincount(labels).max() <= cap
     case.check(f'{name}/labels_after_1_iteration', after_one, exact=True)
     case.check(f'{name}/labels', labels, exact=True)
-  number = len(set(arrays['capped/labels_uncapped'].tolist()))
+  number = len(set(case.arrays['capped/labels_uncapped'].tolist()))
   free = clustering.cluster(x, number, seed=0)
   check_groups(case, 'capped/labels_uncapped', free)
-  inputs = [f'{name}/x' for name in case['sets']]
-  case.finish(*inputs, *starts, 'capped/x', 'capped/cap')
+
+
+def check_groups(case, name, got):
+  """Compare partitions: clusters have no order."""
+  (want,) = case.given(name)
+  np.testing.assert_array_equal(canonical(got), canonical(want))
 
 
 def canonical(labels):
@@ -160,10 +138,8 @@ def canonical(labels):
 
 
 def inertia_of(x, labels):
-  return sum(
-    ((x[labels == k] - x[labels == k].mean(0)) ** 2).sum()
-    for k in np.unique(labels)
-  )
+  groups = [x[labels == k] for k in np.unique(labels)]
+  return sum(((group - group.mean(0)) ** 2).sum() for group in groups)
 
 
 CHECKS = {

@@ -5,13 +5,14 @@ each method is a program of its own. So the cases run local training as a loop
 in Python (`stepwise`) over a few small programs that they share (`compiled`):
 the network's loss, its gradient, its outputs. That the compiled loop gives the
 same is tested for every method in tests/algorithms/contract_test.py, and for
-weighted FedAvg in rounds.py.
+weighted FedAvg in methods.py.
 """
 
 import functools
 from types import SimpleNamespace
 from unittest import mock
 
+import goldens
 import jax
 import jax.numpy as jnp
 import pytest
@@ -24,50 +25,101 @@ from fedjax_pfl.models.registry import make_task
 
 KEY = jax.random.key  # nothing random is left in a case: any seed will do
 BODY = ('conv1', 'conv2', 'fc1', 'fc2')  # of the narrow network
+MODELS = {'4conv': 'convnet4', '3conv': 'convnet3', 'mobilenet': 'mobilenet'}
+MODELS |= {f'resnet{depth}': f'resnet{depth}' for depth in (10, 18, 50)}
 
 
-def training(case):
-  rates = jnp.asarray(case['lr_per_round'], float)
-  weighted = any(word in case['aggregation'] for word in ('n_i', 'train_n'))
-  return local_training.LocalTraining(
-    rounds=case['rounds'],
-    epochs=case['local_epochs'],
-    batch_size=case['batch_size'],
-    learning_rate=lambda clock: rates[clock],
-    momentum=case['momentum'],
-    weight_decay=case['weight_decay'],
-    shuffle=False,
-    aggregation='examples' if weighted else 'uniform',
-  )
+class Case(goldens.Case):
+  """A case, with what it says in records of the package."""
+
+  def training(self, rates='lr_per_round', **changes):
+    """Return its local training, some of its fields changed."""
+    how = self.get('aggregation', '')
+    weighted = 'n_i' in how or 'train_n' in how
+    fields = dict(
+      rounds=self.get('rounds', 1),
+      epochs=self.get('local_epochs', 1),
+      batch_size=self.get('batch_size'),
+      momentum=self['momentum'],
+      weight_decay=self['weight_decay'],
+      shuffle=False,
+      aggregation='examples' if weighted else 'uniform',
+    )
+    if rates in self.settings:
+      fields['learning_rate'] = by_round(self[rates])
+    return local_training.LocalTraining(**{**fields, **changes})
+
+  def finetuning(self):
+    """Return its fine-tuning, if it has one of some epochs."""
+    settings = self.get('personalization') or {}
+    if not {'epochs', 'part'} <= {*settings}:
+      return personalization.Finetuning()
+    assert settings['weight_decay'] == 0
+    return personalization.Finetuning(
+      epochs=(settings['epochs'],),
+      trainable=settings['part'],
+      learning_rate=settings['lr'],
+      momentum=settings['momentum'],
+      batch_size=settings['batch_size'],
+      shuffle=False,
+    )
+
+  @property
+  def common(self):
+    """Return the arrays of the inputs that it shares."""
+    return self.load(self['common'])
+
+  def data(self):
+    """Return the data of all clients for training, and for testing."""
+    arrays = self.common
+    sizes = self.get('train_sizes', self.get('train_n'))
+    return (
+      stack(arrays['train_x'], arrays['train_y'], sizes),
+      stack(arrays['test_x'], arrays['test_y'], self.get('test_sizes')),
+    )
+
+  def params(self, prefix, arrays=None):
+    """Return the parameters prefix/... of the case, or of other arrays."""
+    return jax.tree.map(jnp.asarray, self.subtree(prefix, arrays))
+
+  def start(self):
+    """Return the parameters that it starts with, which another case made."""
+    start = self['start_params']
+    return self.params(start['prefix'].rstrip('/'), self.load(start['file']))
+
+  def batch(self):
+    """Return its one batch."""
+    return batch_of(*self.given('x', 'y'))
+
+  def model(self):
+    """Return the name of its model, or skip the case."""
+    text = self['model'].lower()
+    for word, name in MODELS.items():
+      if text.startswith(word):
+        return name
+    pytest.skip(f'{self["case"]}: the model {text} is not there yet')
+
+  def task(self, conv_impl='auto'):
+    """Return its task, which begins with the parameters given there."""
+    arrays, widths = self.common, ()
+    shape = arrays['train_x'].shape[2:]
+    classes = arrays[f'init/{self.head}/bias'].size
+    if self.head == 'fc3':
+      widths = tuple(arrays[f'init/{name}/bias'].size for name in BODY)
+    model = 'narrow' if widths else self.model()
+    init = self.params('init', arrays)
+    task = network(model, shape, classes, widths, conv_impl)
+    return task._replace(init=lambda key: init)
 
 
-def finetuning(case):
-  """Return the fine-tuning of a case, if it has one of some epochs."""
-  settings = case.get('personalization') or {}
-  if not {'epochs', 'part'} <= {*settings}:
-    return personalization.Finetuning()
-  assert settings['weight_decay'] == 0
-  return personalization.Finetuning(
-    epochs=(settings['epochs'],),
-    trainable=settings['part'],
-    learning_rate=settings['lr'],
-    momentum=settings['momentum'],
-    batch_size=settings['batch_size'],
-    shuffle=False,
-  )
-
-
-def clients_data(case):
-  """Return the data of all clients for training, and for testing."""
-  inputs = case.load(case['common'])
-  sizes = case.get('train_sizes', case.get('train_n'))
-  return (
-    stack(inputs['train_x'], inputs['train_y'], sizes),
-    stack(inputs['test_x'], inputs['test_y'], case.get('test_sizes')),
-  )
+def by_round(rates):
+  """Return the schedule of these learning rates, one a round."""
+  rates = jnp.asarray(rates, float)
+  return lambda clock: rates[clock]
 
 
 def stack(x, y, sizes=None):
+  """Return the data of clients from x [K, N, ...] and y [K, N]."""
   clients, length = y.shape
   return ClientData(
     jnp.asarray(x).reshape(-1, *x.shape[2:]),
@@ -83,48 +135,13 @@ def of(data, i):
 
 
 def client_rows(data, i):
+  """Return images and labels of client i."""
   rows = data.index[i, : int(data.count[i])]
   return data.x[rows], data.y[rows]
 
 
 def batch_of(x, y):
   return Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(len(x)))
-
-
-def given(case, prefix, arrays=None):
-  """Return the parameters prefix/... of a case, or of other arrays."""
-  tree = case.subtree(case.arrays if arrays is None else arrays, f'{prefix}/')
-  return jax.tree.map(jnp.asarray, tree)
-
-
-def start_params(case):
-  start = case['start_params']
-  return given(case, start['prefix'].rstrip('/'), case.load(start['file']))
-
-
-def model_name(case):
-  text = case['model'].lower()
-  names = {'4conv': 'convnet4', '3conv': 'convnet3', 'mobilenet': 'mobilenet'}
-  names |= {f'resnet{depth}': f'resnet{depth}' for depth in (10, 18, 50)}
-  for word, name in names.items():
-    if text.startswith(word):
-      return name
-  pytest.skip(f'{case["case"]}: the model {text} is not there yet')
-
-
-def case_task(case, conv_impl='auto'):
-  """Return the task of a case; it begins with the parameters given there."""
-  inputs = case.load(case['common'])
-  shape = inputs['train_x'].shape[2:]
-  classes = inputs[f'init/{case.head}/bias'].size
-  model, widths = 'narrow', ()
-  if case['model'].startswith('narrow_simple_cnn'):
-    widths = tuple(inputs[f'init/{name}/bias'].size for name in BODY)
-  else:
-    model = model_name(case)
-  task = network(model, shape, classes, widths, conv_impl)
-  init = given(case, 'init', inputs)
-  return task._replace(init=lambda key: init)
 
 
 @functools.cache  # cases of one network share its compiled functions
@@ -175,3 +192,29 @@ def stepwise(fn):
       return fn(*args)
 
   return run
+
+
+def with_fits(fn):
+  """Return fn that returns a list of all its fits, too: (tree, info) each."""
+
+  def run(*args):
+    fits = []
+
+    def recorded(*args, fit=local_training.fit, **kwargs):
+      fits.append(fit(*args, **kwargs))
+      return fits[-1]
+
+    with mock.patch.object(local_training, 'fit', recorded):
+      return fn(*args), fits
+
+  return run
+
+
+def losses_of(fit):
+  """Return the losses before every step of a fit, without padding."""
+  return steps_of(fit, fit[1].losses)
+
+
+def steps_of(fit, values):
+  """Return what a fit has of each step, without padding."""
+  return values[: int(fit[1].num_steps)]

@@ -8,29 +8,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedjax_pfl.algorithms import load
+from fedjax_pfl.algorithms import per_fedavg, scaffold
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.federated.rounds import init_states, make_round
 from golden_cases.inputs import (
   KEY,
   batch_of,
-  case_task,
+  by_round,
   client_rows,
-  clients_data,
-  of,
-  stepwise,
-  training,
+  losses_of,
+  steps_of,
 )
 from golden_cases.rounds import (
   Replay,
-  accuracies,
   build,
   check_models,
   check_views,
   evaluated,
-  losses_of,
   replay,
-  rows,
+  views_of,
 )
 
 HERE = '{0}/{1}'  # client{i}/round{n}
@@ -39,27 +35,32 @@ OWN = {'initial': 'initial', 'personalized': 'personal'}
 PERSONAL = {'personalized': 'personal'}
 
 
-def views_of(case, names=VIEWS):
-  return names if case.get('personalization') else {}
+def check_method(case, name, fields=(), views=None, each=None, hp=None, **how):
+  """Replay a case of a method that needs no more than a `Replay`.
+
+  fields: of the case that are hyperparameters: a name, or two, the second of
+  which is the package's. Those that the case lacks have their defaults.
+  """
+  hp = dict(hp or {})
+  for field in fields:
+    field, own = (field, field) if isinstance(field, str) else field
+    if field in case.settings:
+      hp[own] = case[field]
+  if views is None and case.get('personalization'):
+    views = VIEWS
+  algorithm = build(case, name, **hp)
+  return replay(case, algorithm, Replay(views=views, **how), each)
 
 
 # ---- One global model --------------------------------------------------------
 
 
-def check_global(case, name, fields=()):
-  """Check a method of which cases have no more than its global model."""
-  hp = {field: case[field] for field in fields if field in case.settings}
-  algorithm = build(case, name, **hp)
-  replay(case, algorithm, Replay(losses_of(), views=views_of(case)))
-  case.finish()
-
-
 def check_fedavg_ragged(case):
   """Check the rounds of the engine, too: one compiled program a round."""
-  check_global(case, 'fedavg')
-  if training(case).aggregation == 'uniform':  # one of them is enough
+  check_method(case, 'fedavg')
+  if case.training().aggregation == 'uniform':  # one of them is enough
     return
-  algorithm, (train, _) = build(case, 'fedavg'), clients_data(case)
+  algorithm, (train, _) = build(case, 'fedavg'), case.data()
   states = init_states(algorithm, train, KEY(0))
   round_fn = make_round(algorithm)
   for number, cohort in enumerate(case['participants'], start=1):
@@ -67,70 +68,32 @@ def check_fedavg_ragged(case):
     case.check(f'global/round{number}', states[0].params)
 
 
-def check_with_term(case, name, **hp):
+def check_with_term(case, name, fields):
   """Check a method whose loss reports the cross-entropy beside the objective.
 
   A case has cross-entropies alone, or the objective and them beside it.
   """
+  has_both = any(key.startswith('step_ce/') for key in case.arrays)
 
   def steps(update):
-    info = update.fits[0][1]
-    total, alone = (
-      rows(values, update)
-      for values in (info.losses, info.reports['cross_entropies'])
-    )
-    if any(key.startswith('step_ce/') for key in case.arrays):
-      return {'step_loss': total, 'step_ce': alone}
+    (fit,) = update.fits
+    alone = steps_of(fit, fit[1].reports['cross_entropies'])
+    if has_both:
+      return {'step_loss': losses_of(fit), 'step_ce': alone}
     return {'step_loss': alone}
 
-  algorithm = build(case, name, **hp)
-  replay(case, algorithm, Replay(steps, views=views_of(case)))
-  case.finish()
-
-
-def check_fedprox(case):
-  part = case.get('local_update_part', 'full')
-  check_with_term(case, 'fedprox', mu=case['mu'], trainable=part)
-
-
-def check_moon(case):
-  temperature = case['temperature']
-  check_with_term(case, 'moon', mu=case['mu'], temperature=temperature)
-
-
-def check_scaffold(case):
-  algorithm = build(case, 'scaffold')
-  how = Replay(
-    losses_of(),
-    server=lambda server: {
-      'global': server.params,
-      'c_global': algorithm.download(server, None).variate,
-    },
-    kept=lambda variate, uploaded: {'c_{0}/{1}': variate},
-  )
-  replay(case, algorithm, how)
-  case.finish()
+  check_method(case, name, fields, steps=steps)
 
 
 # ---- Parts and whole models that stay with their clients ---------------------
 
 
-def check_fedper(case, protocol):
-  shared = case.get('aggregated_part', 'body')
-  algorithm = build(case, 'fedper', shared=shared, protocol=protocol)
-  how = Replay(
-    losses_of(), kept=lambda head, up: {HERE: head or {}}, views=VIEWS
-  )
-  replay(case, algorithm, how)
-  case.finish()
-
-
 def check_fedrep(case):
   """Check the released reading, and the paper's where it is adapted longer."""
-  personal, task = case['personalization'], case_task(case)
+  personal, task = case['personalization'], case.task()
   assert personal['momentum'] == case['momentum']
   # After the last round the clock shows the learning rate of the test.
-  rates = jnp.array([*case['lr_per_round'], personal['lr']], float)
+  rates = by_round([*case['lr_per_round'], personal['lr']])
 
   def reading(protocol, epochs=1):
     size = case['batch_size']
@@ -138,88 +101,71 @@ def check_fedrep(case):
       case,
       'fedrep',
       task,
-      train=training(case)._replace(learning_rate=lambda clock: rates[clock]),
+      train=case.training(learning_rate=rates),
       finetune=Finetuning(epochs=(epochs,), batch_size=size, shuffle=False),
       body_epochs=personal['body_epochs'],
       momentum=case['momentum'],
       protocol=protocol,
     )
 
-  algorithm, (train, test) = reading('released'), clients_data(case)
+  algorithm = reading('released')
   stored = [task.init(KEY(0))] * case['clients']
 
   def each(done):
     for i, update in done.updates.items():
       stored[i] = update.fits[0][0]
 
-  how = Replay(losses_of(), kept=lambda head, up: {HERE: head})
+  how = Replay(kept=lambda head, up: {HERE: head})
   done = replay(case, algorithm, how, each)
-  check_models(case, algorithm, stored, test, 'stored')
-  check_views(case, algorithm, done, train, test, {'initial': 'initial'})
-  matches = [re.match(r'personalized_(\d+)/', key) for key in case.arrays]
-  epochs = {m[0].rstrip('/'): int(m[1]) for m in matches if m}
-  for prefix, number in {
-    'personalized': personal['head_epochs'],
-    **epochs,
-  }.items():
+  check_models(case, algorithm, stored, case.data()[1], 'stored')
+  check_views(case, algorithm, done, {'initial': 'initial'})
+  epochs = {'personalized': personal['head_epochs']}
+  for key in case.arrays:
+    if match := re.match(r'personalized_(\d+)(?=/)', key):
+      epochs[match[0]] = int(match[1])
+  for prefix, number in epochs.items():
     is_released = number == case['local_epochs']
     other = algorithm if is_released else reading('paper', number)
-    check_views(case, other, done, train, test, {prefix: 'finetuned'})
-  case.finish()
-
-
-def check_ditto(case):
-  algorithm = build(
-    case,
-    'ditto',
-    lam=case['lambda'],
-    personal_momentum=case.get('personal_momentum', 0.0),
-    personal_epochs=case.get('personal_epochs'),
-  )
-  how = Replay(losses_of(1), None, lambda own, up: {HERE: own}, views=OWN)
-  replay(case, algorithm, how)
-  case.finish()
+    check_views(case, other, done, {prefix: 'finetuned'})
 
 
 def check_released_ditto(case, anchor):
   hp = {'lam': case['lambda'], 'protocol': 'released', 'anchor': anchor}
-  algorithm, (train, test) = build(case, 'ditto', **hp), clients_data(case)
-  table, personalize = [], stepwise(algorithm.personalize)
+  algorithm, (train, test) = build(case, 'ditto', **hp), case.data()
+  table = []
 
   def each(done):
-    models = [
-      personalize(done.server, client, of(train, i), KEY(0))['personal']
-      for i, client in enumerate(done.clients)
-    ]
-    table.append(accuracies(algorithm, models, test))
+    models = views_of(algorithm, done, train, ['personal'])['personal']
+    table.append(evaluated(algorithm, models, test).accuracy)
 
-  how = Replay(losses_of(-1), lambda update: update.upload, views=OWN)
-  replay(case, algorithm, how, each)
+  def steps(update):
+    return {'step_loss': losses_of(update.fits[-1])}
+
+  replay(
+    case,
+    algorithm,
+    Replay(steps, lambda update: update.upload, views=OWN),
+    each,
+  )
   case.check('table/accuracy', table)
-  case.finish()
 
 
 def check_pfedme(case):
-  train = training(case)
+  train = case.training()
   if 'outer_lr' in case.settings:
     rate = optax.constant_schedule(case['outer_lr'])
     train = train._replace(learning_rate=rate)
-  algorithm = build(
-    case,
-    'pfedme',
-    train=train,
-    inner_steps=case['inner_steps'],
-    inner_lr=case['inner_lr'],
-    lam=case['lambda'],
-    beta=case.get('beta', 1.0),
-  )
 
   def alone(update):
     steps = int(update.metrics['num_steps'])
     return update.metrics['cross_entropies'][:steps]
 
-  how = Replay(
-    lambda update: {
+  check_method(
+    case,
+    'pfedme',
+    ('inner_steps', 'inner_lr', 'beta', ('lambda', 'lam')),
+    hp={'train': train},
+    steps=lambda update: {
       'step_loss': alone(update).reshape(-1, case['inner_steps'])
     },
     trained=None,
@@ -231,12 +177,10 @@ def check_pfedme(case):
     views=PERSONAL,
     run=jax.jit,
   )
-  replay(case, algorithm, how)
-  case.finish()
 
 
 def check_apfl(case, **hp):
-  algorithm, alphas = build(case, 'apfl', **hp), []
+  alphas = []
 
   def steps(update):
     """Return both losses before, and alpha after, every step."""
@@ -248,20 +192,17 @@ def check_apfl(case, **hp):
       'alpha_trace': later,
     }
 
-  how = Replay(
-    steps,
+  check_method(
+    case,
+    'apfl',
+    hp=hp,
+    steps=steps,
     trained=None,
     kept=lambda client, up: {f'{HERE}/w': up, f'{HERE}/v': client.private},
     views=PERSONAL,
-  )
-  replay(
-    case,
-    algorithm,
-    how,
-    lambda done: alphas.append([client.alpha for client in done.clients]),
+    each=lambda done: alphas.append([one.alpha for one in done.clients]),
   )
   case.check('alpha', np.transpose(alphas))  # [client, round]
-  case.finish()
 
 
 def check_papers_apfl(case):
@@ -281,40 +222,33 @@ def check_released_apfl(case):
 
 def check_per_fedavg(case):
   """Check the first order, with any rates of inner and outer steps."""
-  module, task = load('per_fedavg'), case_task(case)
+  task, (train, test) = case.task(), case.data()
   # The rate after the last round is that of the adaptation.
   alpha, beta = (
     case.get(f'{name}_per_round', case['lr_per_round'])
     for name in ('alpha', 'beta')
   )
-  reading = {'beta': schedule([*beta, beta[-1]])}
+  reading = {'beta': by_round([*beta, beta[-1]])}
   if beta == alpha:
     reading = {'protocol': 'paper'}
-  elif set(beta) == {module.RELEASED_BETA}:
+  elif set(beta) == {per_fedavg.RELEASED_BETA}:
     reading = {'protocol': 'released'}
-  train, test = clients_data(case)
-  rate = schedule([*alpha, case['personalization']['lr']])
-  hp = module.HParams(
-    training(case)._replace(learning_rate=rate),
+  rate = by_round([*alpha, case['personalization']['lr']])
+  hp = per_fedavg.HParams(
+    case.training(learning_rate=rate),
     Finetuning(batch_size=test.index.shape[1], shuffle=False),
     **reading,
   )
-  (stage,) = module.build(task, hp)
+  (stage,) = per_fedavg.build(task, hp)
   stage.validate_clients(train)
-  algorithm = stage.algorithm
-  how = Replay(losses_of(), lambda update: update.upload)
-  how = how._replace(views={'initial': 'initial'})
-  server = replay(case, algorithm, how).server
-  check_adapted(case, task, algorithm, server, test)
-  case.finish()
+  how = Replay(
+    trained=lambda update: update.upload, views={'initial': 'initial'}
+  )
+  done = replay(case, stage.algorithm, how)
+  check_adapted(case, task, stage.algorithm, done, test)
 
 
-def schedule(rates):
-  rates = jnp.asarray(rates, float)
-  return lambda clock: rates[clock]
-
-
-def check_adapted(case, task, algorithm, server, test):
+def check_adapted(case, task, algorithm, done, test):
   """One step on the first tests of a client, evaluated on the last.
 
   And two steps on its own tests, or on those of the last client of the round.
@@ -329,54 +263,77 @@ def check_adapted(case, task, algorithm, server, test):
   )
 
   def adapted(data, view):
-    models = stepwise(algorithm.personalize)(server, (), data, KEY(0))
-    return models[view]
+    return views_of(algorithm, done, data, [view])[view]
 
-  before, clients = [], range(case['clients'])
-  for i in clients:
-    x, y = client_rows(support, i)
-    batch = batch_of(x, y)
-    before.append(task.loss(server.params, batch, KEY(0)))
-    model = adapted(of(support, i), 'adapted')
-    logits, _, _ = evaluated(algorithm, model, query, i)
-    case.check(f'personalized/client{i}/logits', logits)
-  case.check('personalized/support_loss', before)
-  models = [adapted(of(test, i), 'adapted_twice') for i in clients]
-  last = models[case['participants'][-1][-1]]
-  for i, model in enumerate(models):
-    for name, other in (('helper', model), ('table', last)):
-      logits, _, _ = evaluated(algorithm, other, test, i)
+  def check_logits(name, models, data):
+    for i, logits in enumerate(evaluated(algorithm, models, data).logits):
       case.check(f'{name}/client{i}/logits', logits)
+
+  batches = [batch_of(*client_rows(support, i)) for i in range(case['clients'])]
+  before = [task.loss(done.server.params, batch, KEY(0)) for batch in batches]
+  case.check('personalized/support_loss', before)
+  check_logits('personalized', adapted(support, 'adapted'), query)
+  models = adapted(test, 'adapted_twice')
+  check_logits('helper', models, test)
+  last = models[case['participants'][-1][-1]]
+  check_logits('table', [last] * len(models), test)
 
 
 DENG = 'apfl (deng et al. 2020 form, '
-CHECKS = {
-  **{
-    name: partial(check_global, name=module, fields=fields)
-    for name, module, fields in (
-      ('fedavg', 'fedavg', ()),
-      (
-        'fedavg with a smaller head learning rate',
-        'fedavg',
-        ('head_lr_ratio',),
-      ),
-      ('fedbabu', 'fedbabu', ()),
-      ('fedbabu on clients of different size', 'fedbabu', ()),
-      ('fedrs (binary form)', 'fedrs', ('alpha', 'graded')),
-      ('fedlc', 'fedlc', ('tau',)),
-    )
+FEDPER = partial(
+  check_method,
+  name='fedper',
+  fields=(('aggregated_part', 'shared'),),
+  kept=lambda head, up: {HERE: head or {}},
+  views=VIEWS,
+)
+PROX = partial(
+  check_with_term,
+  name='fedprox',
+  fields=('mu', ('local_update_part', 'trainable')),
+)
+SCAFFOLD = partial(
+  check_method,
+  name='scaffold',
+  server=lambda server: {
+    'global': server.params,
+    'c_global': scaffold.download(server, None).variate,
   },
+  kept=lambda variate, uploaded: {'c_{0}/{1}': variate},
+)
+DITTO = partial(
+  check_method,
+  name='ditto',
+  fields=(('lambda', 'lam'), 'personal_momentum', 'personal_epochs'),
+  steps=lambda update: {'step_loss': losses_of(update.fits[1])},
+  trained=None,
+  kept=lambda own, up: {HERE: own},
+  views=OWN,
+)
+CHECKS = {
+  'fedavg': partial(check_method, name='fedavg'),
+  'fedavg with a smaller head learning rate': partial(
+    check_method, name='fedavg', fields=('head_lr_ratio',)
+  ),
   'fedavg on clients of different size': check_fedavg_ragged,
-  'fedprox': check_fedprox,
-  'fedprox + fedbabu': check_fedprox,
-  'fedprox (fedconcat / niid-bench convention)': check_fedprox,
-  'moon (head-less form)': check_moon,
-  'scaffold, option ii': check_scaffold,
-  'scaffold, option ii, partial participation': check_scaffold,
-  'fedper, as intended': partial(check_fedper, protocol='paper'),
-  'fedper, table mode': partial(check_fedper, protocol='released'),
+  'fedbabu': partial(check_method, name='fedbabu'),
+  'fedbabu on clients of different size': partial(check_method, name='fedbabu'),
+  'fedrs (binary form)': partial(
+    check_method, name='fedrs', fields=('alpha', 'graded')
+  ),
+  'fedlc': partial(check_method, name='fedlc', fields=('tau',)),
+  'fedprox': PROX,
+  'fedprox + fedbabu': PROX,
+  'fedprox (fedconcat / niid-bench convention)': PROX,
+  'moon (head-less form)': partial(
+    check_with_term, name='moon', fields=('mu', 'temperature')
+  ),
+  'scaffold, option ii': SCAFFOLD,
+  'scaffold, option ii, partial participation': SCAFFOLD,
+  'fedper, as intended': partial(FEDPER, hp={'protocol': 'paper'}),
+  'fedper, table mode': partial(FEDPER, hp={'protocol': 'released'}),
   'fedrep': check_fedrep,
-  'ditto, as intended': check_ditto,
+  'ditto, as intended': DITTO,
   'ditto, table mode': partial(check_released_ditto, anchor='global'),
   'ditto, last version of the official code': partial(
     check_released_ditto, anchor='local'

@@ -10,7 +10,7 @@ import optax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.models.registry import make_task
-from golden_cases.inputs import KEY, batch_of, case_task, given, model_name
+from golden_cases.inputs import KEY, batch_of
 
 
 def check_forward(case):
@@ -21,17 +21,14 @@ def check_forward(case):
   """
   if 'params' in case.settings:
     forward_of_generated(case)
-    case.finish('x', 'y', 'running_after_1/', 'logits_running')
   else:
     for conv_impl in ('lax', 'gemm'):
       forward_of_clients(case, conv_impl)
-    case.finish()
 
 
 def forward_of_clients(case, conv_impl):
-  task = case_task(case, conv_impl)
-  inputs = case.load(case['common'])
-  params = given(case, 'init', inputs)
+  task, inputs = case.task(conv_impl), case.common
+  params = task.init(KEY(0))
   number, i = map(int, re.findall(r'\d+', case['batch']))
   x, y = inputs['train_x'][i, :number], inputs['train_y'][i, :number]
   check_gradients(case, make_run(task, x, y), params)
@@ -46,7 +43,9 @@ def forward_of_generated(case):
   case.check('init', params)
   size = sum(leaf.size for leaf in jax.tree.leaves(params))
   assert size == case['parameters']
-  x, y = case.arrays['x'], case.arrays['y']
+  x, y = case.given('x', 'y')
+  running = ('running_after_1/', 'logits_running')  # statistics: not ours
+  case.given(*(key for key in case.arrays if key.startswith(running)))
   logits_of = jax.jit(generated_task(case, 'lax').logits)
   case.check('logits', logits_of(params, jnp.asarray(x), jnp.ones(len(x))))
   task = generated_task(case, 'gemm')
@@ -59,7 +58,7 @@ def forward_of_generated(case):
 
 def generated_task(case, conv_impl):
   return make_task(
-    model_name(case),
+    case.model(),
     image_shape=case.arrays['x'].shape[1:],
     num_classes=case['classes'],
     conv_impl=conv_impl,

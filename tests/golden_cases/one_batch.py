@@ -10,18 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import apfl, fedlc, fedprox, fedrs, moon, superfed
-from fedjax_pfl.client import global_model, local_training
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.types import Outputs
-from golden_cases.inputs import (
-  KEY,
-  batch_of,
-  case_task,
-  given,
-  of,
-  stack,
-  stepwise,
-)
+from golden_cases.inputs import KEY, batch_of, of, stack, stepwise
 
 
 def variants(case, what='loss'):
@@ -32,32 +24,25 @@ def variants(case, what='loss'):
   ]
 
 
-def the_batch(case):
-  return batch_of(case.arrays['x'], case.arrays['y'])
-
-
-def settings_of(case, name, words):
-  """Return what a variant has of these, which nothing is compared with."""
-  case.seen |= {f'{name}/{word}' for word in words}
-  return [jnp.asarray(case.arrays[f'{name}/{word}']) for word in words]
+def settings_of(case, name, *words):
+  """Return what a variant has of these."""
+  return map(jnp.asarray, case.given(*(f'{name}/{word}' for word in words)))
 
 
 def check_fedprox(case):
-  task, batch = case_task(case), the_batch(case)
-  anchor = given(case, 'global')
-  loss = fedprox.objective(task, anchor, case.arrays['mu'])
+  anchor, (mu,) = case.params('global'), case.given('mu')
+  loss, batch = fedprox.objective(case.task(), anchor, mu), case.batch()
   run = jax.jit(jax.value_and_grad(loss, has_aux=True))
-  for place, start in (('', given(case, 'params')), ('at_global/', anchor)):
+  for place, start in (('', case.params('params')), ('at_global/', anchor)):
     (value, _), grads = run(start, batch, KEY(0))
     case.check(f'{place}loss', value)
     case.check(f'{place}grad', grads)
-  case.finish('params/', 'global/', 'x', 'y', 'mu')
 
 
 def check_moon(case):
-  task, batch = case_task(case), the_batch(case)
+  task, batch = case.task(), case.batch()
   names = 'local', 'global', 'previous', 'local_dead'
-  models = {name: given(case, name) for name in names}
+  models = {name: case.params(name) for name in names}
 
   @jax.jit
   def run(params, has_trained, mu, temperature):
@@ -66,7 +51,7 @@ def check_moon(case):
     return jax.value_and_grad(loss, has_aux=True)(params, batch, KEY(0))
 
   for name in variants(case):
-    settings = settings_of(case, name, ('mu', 'temperature'))
+    settings = settings_of(case, name, 'mu', 'temperature')
     params = models['local_dead' if name == 'dead' else 'local']
     (loss, parts), grads = run(params, name != 'round0', *settings)
     case.check(f'{name}/loss', loss)
@@ -79,13 +64,12 @@ def check_moon(case):
     other = task.features(models[name], batch.x, batch.mask)
     case.check(f'full/z_{name}', other)
     case.check(f'full/cos_{name}', moon.cosine(z, other))
-  case.finish(*(f'{name}/' for name in names), 'x', 'y')
 
 
 def check_fedrs(case):
   """Every variant is named after its form and its alpha: graded_0.5."""
-  task, batch, params = case_task(case), the_batch(case), given(case, 'params')
-  counts = jnp.asarray(case.arrays['counts'])
+  task, batch, params = case.task(), case.batch(), case.params('params')
+  counts = jnp.asarray(*case.given('counts'))
   linear = task._replace(train_outputs=lambda z, batch, key: Outputs(z, z))
 
   @jax.jit
@@ -107,11 +91,11 @@ def check_fedrs(case):
     case.check(f'{name}/grad_logits', of_logits)
   case.check('logits', logits)
   case.check('ce', cross_entropy)
-  case.finish('params/', 'x', 'y', 'counts')
 
 
 def check_fedlc(case):
-  task, batch, params = case_task(case), the_batch(case), given(case, 'params')
+  task, batch, params = case.task(), case.batch(), case.params('params')
+  case.given('counts')  # of all clients; a variant has those of one
 
   @jax.jit
   def run(counts, tau, y):
@@ -119,28 +103,24 @@ def check_fedlc(case):
     return jax.value_and_grad(loss)(params, batch._replace(y=y), KEY(0))
 
   for name in variants(case):
-    loss, grads = run(*settings_of(case, name, ('counts', 'tau', 'y')))
+    loss, grads = run(*settings_of(case, name, 'counts', 'tau', 'y'))
     case.check(f'{name}/loss', loss)
     case.check(f'{name}/grad', grads)
-  case.finish('params/', 'x', 'y', 'counts')
 
 
 def check_apfl(case):
   """One batch, one epoch: from each of the private models of the case."""
-  task, shared = case_task(case), given(case, 'w')
-  names = variants(case, 'alpha')
-  for name in names:
-    alpha, x, y, rate = settings_of(case, name, ('alpha', 'x', 'y', 'lr'))
-    train = local_training.LocalTraining(
+  task, shared = case.task(), case.params('w')
+  for name in variants(case, 'alpha'):
+    alpha, x, y, rate = settings_of(case, name, 'alpha', 'x', 'y', 'lr')
+    train = case.training(
+      rounds=1,
       epochs=1,
       batch_size=len(y),
       learning_rate=lambda clock, rate=rate: rate,
-      momentum=case['momentum'],
-      weight_decay=case['weight_decay'],
-      shuffle=False,
     )
     algorithm = apfl.build(task, apfl.HParams(train))[0].algorithm
-    before = apfl.Client(given(case, f'{name}/v'), alpha)
+    before = apfl.Client(case.params(f'{name}/v'), alpha)
     client, params, metrics = stepwise(algorithm.local_update)(
       global_model.Server(jnp.array(0), shared),
       before,
@@ -150,41 +130,41 @@ def check_apfl(case):
     grads, _ = jax.grad(apfl.objective(task), has_aux=True)(
       apfl.Trained(shared, *before), batch_of(x, y), KEY(0)
     )
-    case.check(f'{name}/loss_w', metrics['losses'][0])
-    case.check(f'{name}/loss_mixed', metrics['mixed_losses'][0])
-    case.check(f'{name}/grad_alpha', grads.alpha)
-    case.check(f'{name}/alpha_unclipped', alpha - rate * grads.alpha)
-    case.check(f'{name}/alpha_new', client.alpha)
-    case.check(f'{name}/w_new', params)
-    case.check(f'{name}/v_new', client.private)
-  case.finish('w/', *(f'{name}/v/' for name in names))
+    for what, got in {
+      'loss_w': metrics['losses'][0],
+      'loss_mixed': metrics['mixed_losses'][0],
+      'grad_alpha': grads.alpha,
+      'alpha_unclipped': alpha - rate * grads.alpha,
+      'alpha_new': client.alpha,
+      'w_new': params,
+      'v_new': client.private,
+    }.items():
+      case.check(f'{name}/{what}', got)
 
 
 def check_superfed(case):
-  anchor, federated, own = (given(case, name) for name in ('w_g', 'w_f', 'w_l'))
+  anchor, federated, own = map(case.params, ('w_g', 'w_f', 'w_l'))
   own = {layer: {'bias': None, **leaves} for layer, leaves in own.items()}
-  pair = superfed.Client(own, federated)
-  for term, objective in terms(case, anchor).items():
+  pair, found = superfed.Client(own, federated), terms(case, anchor)
+  for term, objective in found.items():
     value, grads = jax.value_and_grad(objective)(pair)
     case.check(f'{term}/value', value)
     case.check(f'{term}/grad_f', grads.federated)
     case.check(f'{term}/grad_l', grads.local)
-  norms = terms(case, anchor)['prox_norm']
-  value, grads = jax.value_and_grad(norms)(pair._replace(federated=anchor))
+  norms = jax.value_and_grad(found['prox_norm'])
+  value, grads = norms(pair._replace(federated=anchor))
   case.check('prox_norm_at_zero/value', value)
   most = max(jnp.abs(leaf).max() for leaf in jax.tree.leaves(grads.federated))
   case.check('prox_norm_at_zero/max_abs_grad', most)
-  case.finish('w_', 'x', 'y', 'lambda/')
 
 
 def terms(case, anchor):
   """Return {term: function of both models} for one batch."""
-  task, batch = case_task(case), the_batch(case)
+  task, batch = case.task(), case.batch()
   twins = superfed.twin_mask(task, 'kernels')
-  mixings = {'mm': 'model', 'lm': 'layer'}
 
-  def total(mode, drawn, mu, nu):
-    hp = superfed.HParams(mixing=mixings[mode], mu=mu, nu=nu)
+  def total(mixing, drawn, mu, nu):
+    hp = superfed.HParams(mixing=mixing, mu=mu, nu=nu)
 
     def objective(pair):
       loss = superfed.mixed_objective(task, hp, anchor)
@@ -198,13 +178,14 @@ def terms(case, anchor):
     return losses.squared_cosine(kernels, pair.local, offset)
 
   factors, found = (case['mu'], case['nu']), {}
-  for mode in mixings:
-    drawn = jnp.asarray(case.arrays[f'lambda/{mode}']).ravel()
-    found[f'ce_{mode}'] = total(mode, drawn, 0, 0)
-    found[f'total_{mode}'] = total(mode, drawn, *factors)
+  for mode, mixing in {'mm': 'model', 'lm': 'layer'}.items():
+    (drawn,) = case.given(f'lambda/{mode}')
+    drawn = jnp.asarray(drawn).ravel()
+    found[f'ce_{mode}'] = total(mixing, drawn, 0, 0)
+    found[f'total_{mode}'] = total(mixing, drawn, *factors)
   return {
     **found,
-    'total_lambda0': total('mm', jnp.zeros(1), *factors),
+    'total_lambda0': total('model', jnp.zeros(1), *factors),
     'prox_squared': lambda pair: losses.sum_squares(pair.federated, anchor),
     'prox_norm': lambda pair: losses.sum_norms(pair.federated, anchor),
     'cos2': partial(cosine, offset=0.0),

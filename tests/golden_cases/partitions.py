@@ -15,36 +15,32 @@ DIRICHLET = {'beta': 'dirichlet_beta', 'min_size': 'dirichlet_min_size'}
 
 def check_shards(case):
   """Replay the recorded draws: every index must come out, in order."""
-  sides = [
-    (f'{name}/s{s}/{split}', f'{name}/{split}_labels')
-    for name in case['sets']
-    for s in case['shards_per_client']
-    for split in ('train', 'test')
-  ]
-  for place, labels in sides:
-    if f'{place}/client_indices' in case.digests:
-      replay(case, place, case.arrays[labels])
-    draws = f'{place}/class_assignment', f'{place}/block_choice'
-    case.seen |= {labels, *draws}
-  case.finish()
+  for name in case['sets']:
+    for s in case['shards_per_client']:
+      for split in ('train', 'test'):
+        place = f'{name}/s{s}/{split}'
+        inputs = (
+          f'{name}/{split}_labels',
+          f'{place}/class_assignment',
+          f'{place}/block_choice',
+        )
+        if f'{place}/client_indices' in case.digests:
+          replay(case, place, *case.given(*inputs))
 
 
-def replay(case, place, labels):
-  chosen = case.arrays[f'{place}/block_choice']
-  sizes = np.zeros_like(chosen)
+def replay(case, place, labels, assignment, chosen):
+  labels, sizes = labels.astype(int), np.zeros_like(chosen)
 
   def choose(client, position, pool_size):
     sizes[client, position] = pool_size
     return int(chosen[client, position])
 
-  assignment = case.arrays[f'{place}/class_assignment']
-  clients = deal_blocks(labels.astype(int), assignment.astype(int), choose)
+  clients = deal_blocks(labels, assignment.astype(int), choose)
+  counts = counts_of(labels, clients, case['classes'])
   case.check(f'{place}/pool_size', sizes)
   case.check(f'{place}/client_sizes', [len(rows) for rows in clients])
   case.check(f'{place}/client_indices', np.concatenate(clients))
-  case.check(
-    f'{place}/class_counts', counts_of(labels, clients, case['classes'])
-  )
+  case.check(f'{place}/class_counts', counts)
 
 
 def counts_of(labels, clients, number):
@@ -66,7 +62,6 @@ def check_classes(case):
     case.check(f'{name}/holders', holders, exact=True)
     assert holders.tolist() == variant.get('holders_per_class', [*holders])
     check_indices(case, name, deal(case, name, 'classes', CLASSES))
-  case.finish(*(f'{name}/y' for name in case['variants']))
 
 
 def check_dirichlet(case):
@@ -78,9 +73,6 @@ def check_dirichlet(case):
       indices = deal(case, name, 'dirichlet_capped', DIRICHLET)
       check_tries(case, name, variant)
     check_indices(case, name, indices)
-    words = ('y', 'proportions', 'class_orders', 'class_sizes')
-    case.seen |= {f'{name}/{word}' for word in words}
-  case.finish()
 
 
 def deal(case, name, way, names):
@@ -106,10 +98,9 @@ def settings_of(variant, names):
 
 def deal_given(case, name, variant):
   """Cut the classes that are given, in the orders that are given."""
-  proportions, orders, class_sizes = (
-    case.arrays[f'{name}/{word}']
-    for word in ('proportions', 'class_orders', 'class_sizes')
-  )
+  words = 'proportions', 'class_orders', 'class_sizes'
+  inputs = case.given(*(f'{name}/{word}' for word in words))
+  proportions, orders, class_sizes = inputs
   ends = np.cumsum(class_sizes.astype(int))
   orders = np.split(orders.astype(int), ends)[:-1]
   num_clients = variant['clients']
@@ -134,7 +125,7 @@ def check_tries(case, name, variant):
 
 
 def check_indices(case, name, indices):
-  labels = case.arrays[f'{name}/y']
+  (labels,) = case.given(f'{name}/y')
   counts = counts_of(labels, indices, num_classes(case, name))
   sizes = [len(rows) for rows in indices]
   case.check(f'{name}/indices', np.concatenate(indices), exact=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedjax_pfl.algorithms import superfed
 from fedjax_pfl.core import trees
-from golden_cases.inputs import case_task, clients_data, given, training
-from golden_cases.rounds import Replay, check_views, replay, rows
+from golden_cases.inputs import steps_of
+from golden_cases.rounds import Replay, check_views, replay
 
 MIXINGS = {'mm': 'model', 'lm': 'layer'}
 PROTOCOLS = {
@@ -25,7 +25,7 @@ def check_rounds(case, protocol):
   assert case['phase'] == sorted(case['phase'])
   early = superfed.READINGS[protocol].rounds_early
   hp = superfed.HParams(
-    training(case),
+    case.training(),
     mixing=MIXINGS[case['mode']],
     mu=case['mu'],
     nu=case['nu'],
@@ -35,7 +35,7 @@ def check_rounds(case, protocol):
     protocol=protocol,
     pairing='stale',  # clients then keep w_f, which is compared
   )
-  task = case_task(case)
+  task = case.task()
   stages = superfed.build(task, hp)
   lengths = {stage.name: stage.rounds for stage in stages}
   assert lengths.get('federation', 0) == num_federated
@@ -54,29 +54,29 @@ def check_rounds(case, protocol):
   # The global model mixed with each client's own, half and half.
   fresh = superfed.build(task, hp._replace(pairing='fresh'))[-1].algorithm
   names = {'personalized': 'mix_0.5'}
-  check_views(case, fresh, done, *clients_data(case), names)
-  case.finish('lambda/')
+  check_views(case, fresh, done, names)
 
 
 def steps(update):
   """Return the objective and its parts; federation has no cosine."""
-  info = update.fits[0][1]
+  (fit,) = update.fits
+  losses, reports = fit[1].losses, fit[1].reports
   values = {
-    'step_loss': info.losses,
-    'step_ce': info.reports['cross_entropies'],
-    'step_prox': info.reports['proximities'],
-    'step_cos2': info.reports.get('squared_cosines', 0 * info.losses),
+    'step_loss': losses,
+    'step_ce': reports['cross_entropies'],
+    'step_prox': reports['proximities'],
+    'step_cos2': reports.get('squared_cosines', 0 * losses),
   }
-  return {name: rows(each, update) for name, each in values.items()}
+  return {name: steps_of(fit, each) for name, each in values.items()}
 
 
 def as_one(case, stages):
   """Return both stages as one algorithm; it begins with given local models."""
   last = stages[-1].algorithm
-  inputs = case.load(case['common'])
-  twins = superfed.twin_mask(case_task(case), 'kernels')
-  local = iter(
-    given(case, f'init_local/client{i}', inputs) for i in range(case['clients'])
+  twins = superfed.twin_mask(case.task(), 'kernels')
+  local = (
+    case.params(f'init_local/client{i}', case.common)
+    for i in range(case['clients'])
   )
 
   def init_client(server, data, rng):
@@ -94,7 +94,7 @@ def recorded_ratios(case):
   """Yield the lambdas of all steps of personalisation, round by round."""
   for number, cohort in enumerate(case['participants'], start=1):
     for i in cohort if case['phase'][number - 1] == 'II' else ():
-      drawn = case.arrays[f'lambda/client{i}/round{number}']
+      (drawn,) = case.given(f'lambda/client{i}/round{number}')
       yield from jnp.asarray(drawn).reshape(len(drawn), -1)
 
 

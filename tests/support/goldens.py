@@ -1,8 +1,8 @@
 """Golden cases: find them, read their settings, compare with their arrays.
 
 A case is <case>.json (settings, tolerance) beside <case>.npz (arrays), or
-beside <case>.npz.xz, which golden_cases/pack.py makes. Large arrays are stored
-as digests: `name@every{k}` holds every k-th element, `name@stats` three sums.
+beside <case>.npz.xz. Large arrays are stored as digests: `name@every{k}` holds
+every k-th element, `name@stats` three sums.
 """
 
 import functools
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Case:
-  """One case; remembers which of its arrays have been compared."""
+  """One case; remembers which of its arrays were compared, or read."""
 
   def __init__(self, path: Path):
     self.path = path
@@ -25,7 +25,7 @@ class Case:
     self.digests: dict[str, list[str]] = {}  # array -> what is stored of it
     for key in self.arrays:
       self.digests.setdefault(key.partition('@')[0], []).append(key)
-    self.seen: set[str] = set()
+    self.seen = {'train_mask', 'test_mask'}
     narrow = self.get('model', '').startswith('narrow_simple_cnn')
     self.head = 'fc3' if narrow else 'head'  # what the files call it
 
@@ -38,6 +38,11 @@ class Case:
   def load(self, file: str) -> dict[str, np.ndarray]:
     """Return the arrays of another file of the same folder."""
     return read_arrays(self.path.parent / file)
+
+  def given(self, *names: str) -> list[np.ndarray]:
+    """Return arrays that are inputs: nothing has to be compared with them."""
+    self.seen |= {*names}
+    return [self.arrays[name] for name in names]
 
   def check(self, name: str, got: Any, exact: bool = False) -> None:
     """Compare with all that is stored of an array, or of a tree of arrays.
@@ -62,21 +67,22 @@ class Case:
       )
       self.seen.add(key)
 
-  def subtree(self, arrays: dict[str, np.ndarray], prefix: str) -> Any:
-    """Return the arrays prefix<path> as a nested dict with a `head`."""
-    tree = subtree(arrays, prefix)
+  def subtree(self, prefix: str, arrays=None) -> dict[str, Any]:
+    """Return the arrays prefix/<path> as a nested dict with a `head`.
+
+    They are inputs: of the case, or of other arrays.
+    """
+    if arrays is None:
+      arrays = self.arrays
+      self.seen |= {key for key in arrays if key.startswith(f'{prefix}/')}
+    tree = subtree(arrays, f'{prefix}/')
     tree['head'] = tree.pop(self.head)
     return tree
 
-  def finish(self, *inputs: str) -> None:
-    """Fail if an array of the case, inputs aside, was not compared."""
-    inputs = 'train_mask', 'test_mask', *inputs
-    left = [
-      key
-      for key in self.arrays
-      if key not in self.seen and not key.startswith(inputs)
-    ]
-    assert not left, f'{self["case"]}: not compared: {left}'
+  def finish(self) -> None:
+    """Fail if an array of the case was neither compared nor read."""
+    left = self.arrays.keys() - self.seen
+    assert not left, f'{self["case"]}: not compared: {sorted(left)}'
 
   def tolerance(self, key: str) -> tuple[float, float]:
     """Return rtol and atol of a stored array; what rounding took is off."""
@@ -98,11 +104,10 @@ def read_settings(path: Path) -> dict[str, Any]:
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
   """Return the arrays of <case>.npz, or of <case>.npz.xz beside it."""
   packed = path.with_suffix('.npz.xz')
-  content = (
-    lzma.decompress(packed.read_bytes())
-    if packed.exists()
-    else path.read_bytes()
-  )
+  content = packed if packed.exists() else path
+  content = content.read_bytes()
+  if packed.exists():
+    content = lzma.decompress(content)
   with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
     return dict(arrays)
 
@@ -116,16 +121,14 @@ def discover(folder: Path) -> dict[str, Path]:
   cases: dict[str, Path] = {}
   for path in sorted(folder.rglob('*.json')):
     settings = read_settings(path)
-    if 'algorithm' not in settings or not list(
-      path.parent.glob(f'{path.stem}.npz*')
-    ):
-      continue
-    name = settings['case']
-    cases[f'{path.parent.name}/{name}' if name in cases else name] = path
+    has_arrays = any(path.parent.glob(f'{path.stem}.npz*'))
+    if 'algorithm' in settings and has_arrays:
+      name = settings['case']
+      cases[f'{path.parent.name}/{name}' if name in cases else name] = path
   return cases
 
 
-def subtree(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
+def subtree(arrays: dict[str, np.ndarray], prefix: str = '') -> dict[str, Any]:
   """Return the arrays prefix<path> as the nested dict that the path names."""
   tree: dict[str, Any] = {}
   for name, array in arrays.items():
@@ -138,34 +141,34 @@ def subtree(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
   return tree
 
 
-def flatten(tree: Any, prefix: str = '') -> dict[str, Any]:
+def flatten(tree: dict[str, Any], prefix: str = '') -> dict[str, Any]:
   """Return {path: leaf} of a nested dict."""
-  if not isinstance(tree, dict):
-    return {prefix: tree}
   flat: dict[str, Any] = {}
   for key, value in tree.items():
-    flat |= flatten(value, f'{prefix}/{key}' if prefix else key)
+    is_inner = isinstance(value, dict)
+    path = f'{prefix}{key}'
+    flat |= flatten(value, f'{path}/') if is_inner else {path: value}
   return flat
 
 
 def generated(params: list[dict[str, Any]]) -> dict[str, Any]:
   """Return the parameters that the hash of `parameter_generation` gives."""
-  arrays = {
-    spec['name']: spec['offset'] + spec['scale'] * _hash(spec)
-    for spec in params
-  }
-  return subtree(arrays, '')
+  return subtree(
+    {
+      spec['name']: spec['offset'] + spec['scale'] * _hash(spec)
+      for spec in params
+    }
+  )
 
 
 def _hash(spec):
-  size = int(np.prod(spec['shape']))
+  z = np.arange(np.prod(spec['shape']), dtype=np.uint64)
   with np.errstate(over='ignore'):
-    z = np.arange(size, dtype=np.uint64) + np.uint64(spec['seed'] << 32)
+    z += np.uint64(spec['seed'] << 32)
     z *= np.uint64(0x9E3779B97F4A7C15)
-    z ^= z >> np.uint64(30)
-    z *= np.uint64(0xBF58476D1CE4E5B9)
-    z ^= z >> np.uint64(27)
-    z *= np.uint64(0x94D049BB133111EB)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+      z ^= z >> np.uint64(shift)
+      z *= np.uint64(factor)
     z ^= z >> np.uint64(31)
   h = ((z >> np.uint64(48)).astype(np.float64) - 32768 + 0.5) / 32768
   return h.reshape(spec['shape'])

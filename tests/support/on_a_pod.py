@@ -1,16 +1,10 @@
-"""Compile rounds for a mesh from shapes alone; print what they move and hold.
+"""Compile rounds for a mesh from shapes alone: what they move and hold.
 
-  XLA_FLAGS=--xla_force_host_platform_device_count=16 \\
-      PYTHONPATH=.:tests/support python -m on_a_pod fedper,9,40 pod
-
-A word is a method, the clients of a cohort, and those that are registered; or
-`pod`: 100,000 clients with a personal head, and the forecast of a run of it.
+Called by simulated_devices.py: see there.
 """
 
-import json
 import math
 import re
-import sys
 
 import helpers
 import jax
@@ -127,13 +121,18 @@ def measure_pod():
   return {**measure(experiment.stages, train, size), **forecast}
 
 
-if __name__ == '__main__':
-  found = {}
-  for word in sys.argv[1:]:
+def found(*words):
+  """Return {word: what a round moves and holds}.
+
+  A word is a method, the clients of a cohort, and those that are registered; or
+  `pod`: 100,000 clients with a personal head, and the forecast of a run of it.
+  """
+  table = {}
+  for word in words:
     if word == 'pod':
-      found[word] = measure_pod()
+      table[word] = measure_pod()
     else:
       name, cohort, num_clients = word.split(',')
       data = data_of(int(num_clients))
-      found[word] = measure(helpers.build(name), data, int(cohort))
-  print(json.dumps(found))
+      table[word] = measure(helpers.build(name), data, int(cohort))
+  return table

@@ -1,32 +1,32 @@
-"""Run rounds on one device and on a mesh; print the largest differences.
+"""Do the same on one device and on several; return the largest differences.
 
-  XLA_FLAGS=--xla_force_host_platform_device_count=8 \\
-      PYTHONPATH=.:tests/support python -m on_devices fedavg ditto fedper:0.5
-
-After a colon: the rate at which clients fail.
-The number of devices has to be set before jax starts: not in a test's process.
+Called by simulated_devices.py: see there.
 """
 
-import json
-import sys
+import contextlib
+import io
+import shutil
+from pathlib import Path
 
 import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
+import small_runs
+from absl import logging
 from counting_method import counting
 
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.loop import train
 
 ROUNDS = 3
-COUNTING = (
-  'counting'  # the method of counting_method.py, which compiles quickly
-)
 # Devices, cohort, chunk: of 7 clients, whose states no number of devices here
 # divides evenly. Fewer clients than devices, more of them; chunks that are cut
 # short; all clients, each of which then stays on the device of its state.
@@ -39,20 +39,47 @@ CASES = {
 }
 
 
+def differences(words, float64=False) -> dict[str, float]:
+  """Return {word: the largest difference} of some methods.
+
+  A word is a method and a case, `counting` is that of counting_method.py, which
+  compiles quickly; a third part is the rate at which clients fail.
+  """
+  jax.config.update('jax_disable_most_optimizations', True)
+  jax.config.update('jax_enable_x64', float64)
+  return {word: _compare(*word.split(',')) for word in words}
+
+
+def _compare(name, case, rate='0'):
+  stages, (devices, cohort, chunk) = (
+    (Stage(name, ROUNDS, counting()),),
+    CASES[case],
+  )
+  if name != 'counting':
+    stages = helpers.build(name)
+  stages = tuple(with_failures(stage, float(rate)) for stage in stages)
+  mesh = make_mesh(devices)
+  assert mesh.size == devices
+  got, want = (play(stages, cohort, where, chunk) for where in (mesh, None))
+  if name == 'counting':
+    return difference(got, want)
+  scores = (evaluate(stages, *want[:2], where) for where in (mesh, None))
+  return max(difference(got, want), difference(*scores))
+
+
 def difference(got, want) -> float:
   """Return the largest difference of two trees, relative to the leaf."""
-  assert jax.tree.structure(got) == jax.tree.structure(want)
-  largest = 0.0
-  for one, other in zip(
-    jax.tree.leaves(got), jax.tree.leaves(want), strict=True
-  ):
+
+  def of_leaf(one, other):
     one, other = np.asarray(one, float), np.asarray(other, float)
     assert one.shape == other.shape
     assert (np.isnan(one) == np.isnan(other)).all()  # of clients without tests
     one, other = np.nan_to_num(one), np.nan_to_num(other)
     scale = max(np.abs(other).max(initial=0.0), 1e-3)
-    largest = max(largest, np.abs(one - other).max(initial=0.0) / scale)
-  return float(largest)
+    return np.abs(one - other).max(initial=0.0) / scale
+
+  assert jax.tree.structure(got) == jax.tree.structure(want)
+  return float(max(jax.tree.leaves(jax.tree.map(of_leaf, got, want))))
 
 
 def play(stages, cohort, mesh, chunk):
@@ -105,37 +132,77 @@ def evaluate(stages, server, clients, mesh):
   return replicate(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
 
 
-def compare(name: str, case='5 on 8') -> dict[str, float]:
-  name, _, rate = name.partition(':')
-  stages, (devices, cohort, chunk) = helpers.build(name), CASES[case]
-  stages = tuple(with_failures(stage, float(rate or 0)) for stage in stages)
-  mesh = make_mesh(devices)
-  assert mesh.size == devices
-  want = play(stages, cohort, None, chunk)
-  found = {case: difference(play(stages, cohort, mesh, chunk), want)}
-  scores = [evaluate(stages, *want[:2], where) for where in (mesh, None)]
-  return {**found, 'evaluation': difference(*scores)}
+# ---- Whole runs
 
 
-def compare_counting(cases, rate=0.0) -> dict[str, float]:
-  """Return the differences of a method without a model."""
-  stage, found = Stage('counting', ROUNDS, counting()), {}
-  stages = (with_failures(stage, rate),)
-  for case in cases:
-    devices, cohort, chunk = CASES[case]
-    got, want = (
-      play(stages, cohort, mesh, chunk) for mesh in (make_mesh(devices), None)
-    )
-    found[case] = difference(got, want)
-  return found
+SPOILT = 3  # its upload of round 2 is NaN, which is then done without it
 
 
-if __name__ == '__main__':
+def experiment_on(devices):
+  experiment = small_runs.make_experiment(
+    algorithm='fedper',
+    client_fraction=1.0,
+    rounds=4,
+    views=('initial',),
+    eval_views=(),
+    log_every=2,
+    eval_every=2,
+    validation_fraction=0.2,
+    select='validation',
+    learning_rate=0.2,
+    checkpoint_every=2,
+    on_divergence='exclude',
+    devices=devices,
+  )
+  return small_runs.spoil_upload(experiment, SPOILT, [1])
+
+
+def runs(folder) -> dict[str, dict]:
+  """Do a run on one device, on three, and on three and then four.
+
+  Returns how the others differ from the first, the excluded clients of each,
+  and what was printed.
+  """
   jax.config.update('jax_disable_most_optimizations', True)
-  jax.config.update('jax_enable_x64', '--float64' in sys.argv)
-  names = [name for name in sys.argv[1:] if not name.startswith('--')]
-  cases = list(CASES) if names else list(CASES)[:3:2]  # or in a short time
-  table = {COUNTING: compare_counting(cases)}
-  table[f'{COUNTING}:0.5'] = compare_counting(['5 on 2 by 2'], 0.5)
-  table |= {name: compare(name) for name in names}
-  print(json.dumps(table))
+  jax.config.update('jax_enable_x64', True)
+  logging.set_verbosity(logging.ERROR)
+  paths = [Path(folder, name) for name in ('one', 'three', 'four')]
+  output = io.StringIO()
+  with contextlib.redirect_stdout(output):
+    train(experiment_on(1), paths[0])
+    train(experiment_on(3), paths[1])
+    # As a kill leaves it.
+    copy = small_runs.unfinish(shutil.copytree(paths[1], paths[2]))
+    train(experiment_on(4), copy)
+  (want, _), *_ = results = [*map(results_of, paths)]
+  return {
+    'differences': [difference(got, want) for got, _ in results],
+    'excluded': [excluded for _, excluded in results],
+    'log': output.getvalue(),
+  }
+
+
+def results_of(path):
+  """Return states, the chosen ones, scores, and who was excluded."""
+  state = small_runs.restored(experiment_on(1), path)
+  lines = run_dir.load_metrics(path)
+  excluded = [line.get('excluded_clients', []) for line in lines]
+  assert state.chosen.round == 2  # so that the last states are no answer
+  return (*state[:2], state.chosen, small_runs.scores_of(path)), excluded
+
+
+# ---- Calls of the host
+
+
+def call_the_host(sizes) -> list[int]:
+  """Return the largest partial sum of ones by the host, and the last, added."""
+
+  def twice_the_sum(x):
+    rows = jnp.cumsum(x)
+    largest = call_on_host(
+      lambda rows: rows.max(), jax.ShapeDtypeStruct((), rows.dtype), rows
+    )
+    return largest + rows[-1]  # on all devices: they wait for the host
+
+  call = replicate(twice_the_sum, make_mesh(jax.device_count()))
+  return [int(call(np.ones(size, np.int32))) for size in sizes]

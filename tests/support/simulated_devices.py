@@ -1,4 +1,4 @@
-"""Run a script of the tests on simulated devices, in a process of its own.
+"""Run code of the tests on simulated devices, in a process of its own.
 
 Their number has to be set before jax starts.
 """
@@ -19,9 +19,20 @@ def output_of(
   script: str, devices: int, *words: str, timeout: float | None = None
 ) -> list[str]:
   """Return the lines that a script, named from tests/, prints."""
+  return _lines([str(TESTS / script), *words], devices, timeout)
+
+
+def call(devices: int, name: str, *args, timeout: float | None = None):
+  """Return what `module.function` of tests/support returns, through JSON."""
+  module = name.partition('.')[0]
+  program = f'import json, {module}; print(json.dumps({name}(*{args!r})))'
+  return json.loads(_lines(['-c', program], devices, timeout)[-1])
+
+
+def _lines(words, devices, timeout):
   count = f'--xla_force_host_platform_device_count={devices}'
   done = subprocess.run(
-    [sys.executable, str(TESTS / script), *words],
+    [sys.executable, *words],
     env={
       **os.environ,
       'PYTHONPATH': f'{TESTS.parent}:{TESTS}:{SUPPORT}',
@@ -33,9 +44,3 @@ def output_of(
   )
   assert done.returncode == 0, done.stderr[-5000:]
   return done.stdout.splitlines()
-
-
-def found(script: str, devices: int, *words: str) -> dict:
-  """Return what a script of tests/support prints in its last line, as JSON."""
-  *_, line = output_of(f'support/{script}.py', devices, *words)
-  return json.loads(line)

@@ -1,6 +1,5 @@
 """Where clients lie and on which devices they are trained changes no result."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -66,12 +65,10 @@ def test_a_run_continues_on_the_devices_on_which_it_began(tmp_path):
 @pytest.mark.long
 def test_a_run_on_devices_is_that_on_one(tmp_path):
   """Without a client that diverges, and continued on other devices."""
-  script, folder = 'support/runs_on_devices.py', str(tmp_path)
-  *log, found = simulated_devices.output_of(script, 4, folder)
-  for name, differs in json.loads(found).items():
-    assert differs['difference'] < 1e-12, name
-    assert differs['excluded'] == [[[2, 3]], []], name
-  assert any('Continuing after round 2 of 4' in line for line in log)
+  found = simulated_devices.call(4, 'on_devices.runs', str(tmp_path))
+  assert max(found['differences']) < 1e-12
+  assert found['excluded'] == 3 * [[[[2, 3]], []]]
+  assert 'Continuing after round 2 of 4' in found['log']
 
 
 # ---- clients on the host
