@@ -81,9 +81,11 @@ def wrong_sentence(message: str) -> str:
 
 
 def _is_cache(path: str) -> bool:
-  """Return whether it is a cache of Python or jax."""
+  """Return whether it is a cache of Python or jax, or nowhere."""
   folder = jax.config.jax_compilation_cache_dir
-  return '__pycache__' in path or bool(folder and path.startswith(folder))
+  if '__pycache__' in path or path == os.devnull:  # as a process is started
+    return True
+  return bool(folder and path.startswith(folder))
 
 
 _listeners = []
