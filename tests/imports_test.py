@@ -33,7 +33,7 @@ ONLY = {
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
-LATE = {'PIL', 'sklearn', 'matplotlib'}
+LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
 LATE |= {'tensorboardX', 'rich', 'pandas', 'jinja2'}
 LATE |= {'wandb', 'mlflow'}  # optional
 
@@ -152,5 +152,5 @@ def test_package_loads_nothing_heavy():
   )
   loaded = set(run.stdout.split())
   assert {'jax', PACKAGE} <= loaded
-  heavy = {'matplotlib', 'sklearn', 'pandas'}
+  heavy = {'tensorflow_datasets', 'matplotlib', 'sklearn', 'pandas'}
   assert not loaded & (NEVER | heavy)

@@ -1,6 +1,7 @@
-"""Image sets that experiments/prepare.py downloaded and wrote as arrays.
+"""Image sets that experiments/prepare.py or TensorFlow Datasets prepared.
 
-  <data_dir>/<name>/arrays-v1/
+  <data_dir>/<name>/arrays-v1/   prepare.py: the download as arrays
+  <data_dir>/<name>/3.0.2/       tfds: decoded once, then a stored copy is read
 
 A set is a line in PREPARED, with its transforms in transforms.py, and its
 archives and their format in preparation/.
@@ -10,8 +11,15 @@ import pathlib
 import shlex
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.images import Dataset, Shape, Where
-from fedjax_pfl.data.stored_arrays import FORMAT, data_root, read_entry
+from fedjax_pfl.data import tfds_reader
+from fedjax_pfl.data.images import Dataset, Shape, Where, make_dataset
+from fedjax_pfl.data.stored_arrays import (
+  FORMAT,
+  data_root,
+  files_key,
+  load_cached,
+  read_entry,
+)
 
 PREPARED = {
   'cifar10': Shape((32, 32, 3), 10),
@@ -36,14 +44,19 @@ def folder_of(name: str, root: pathlib.Path) -> pathlib.Path:
 
 def is_available(where: Where) -> bool:
   """Return whether the set was prepared."""
-  return folder_of(where.name, data_root(where.data_dir)).is_dir()
+  return _is_ready(where.name, data_root(where.data_dir))
+
+
+def _is_ready(name: str, root: pathlib.Path) -> bool:
+  is_stored = folder_of(name, root).is_dir()
+  return is_stored or tfds_reader.find_prepared(name, root) is not None
 
 
 def load(where: Where) -> Dataset:
   """Return the image set; refuse one that is absent, damaged or another."""
   name, root = where.name, data_root(where.data_dir)
   if not is_available(where):
-    ready = [one for one in PREPARED if folder_of(one, root).is_dir()]
+    ready = [one for one in PREPARED if _is_ready(one, root)]
     raise bad_input(
       'dataset',
       got=f'{name}, which {root / name} does not hold',
@@ -53,7 +66,10 @@ def load(where: Where) -> Dataset:
       '...) or that were never prepared. Where there is a network, run: python '
       f'experiments/prepare.py {name} --data_dir={shlex.quote(str(root))}',
     )
-  dataset = read(name, root)
+  if folder_of(name, root).is_dir():
+    dataset = read(name, root)
+  else:
+    dataset = _read_tfds(where, root)
   found = Shape(dataset.train.x.shape[1:], dataset.num_classes)
   if found != PREPARED[name]:
     raise bad_input(
@@ -63,6 +79,19 @@ def load(where: Where) -> Dataset:
       cause='another data set, or another version of it, under this name',
     )
   return dataset
+
+
+def _read_tfds(where: Where, root: pathlib.Path) -> Dataset:
+  """Return a set of TensorFlow Datasets, decoded once."""
+  name, place = where.name, tfds_reader.find_prepared(where.name, root)
+
+  def build() -> Dataset:
+    where.log_fn(f'Reading {name} from {place}; later runs take a stored copy.')
+    splits = tfds_reader.read_splits(name, place)
+    return make_dataset(name, *splits, PREPARED[name].num_classes)
+
+  key = files_key(place.iterdir())
+  return load_cached(name.replace('/', '_'), key, build, where.cache_dir)
 
 
 def read(name: str, root: pathlib.Path) -> Dataset:
