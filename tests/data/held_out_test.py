@@ -14,10 +14,7 @@ from fedjax_pfl.data.held_out import (
 )
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build_data import (
-  Division,
-  build_data,
   divide,
-  identify,
   load_images,
 )
 
@@ -79,13 +76,6 @@ def test_every_row_is_in_one_part_and_in_its_order():
       assert sorted(part, key=order.index) == part.tolist()
 
 
-def test_the_seed_decides_and_nothing_else():
-  def held(seed):
-    return [rows.tolist() for rows in hold_out(CLIENTS, 0.2, seed)[1]]
-
-  assert held(0) == held(0) != held(1)
-
-
 @pytest.mark.parametrize(
   ('clients', 'share', 'got'),
   [
@@ -126,12 +116,6 @@ def test_those_who_take_part_come_first():
   assert order.tolist() != order_clients(K, U, seed=5).tolist()
 
 
-def test_every_client_is_drawn_equally_often():
-  draws = [order_clients(K, U, seed)[-U:] for seed in range(1000)]
-  counts = np.bincount(np.concatenate(draws), minlength=K)
-  assert abs(counts - 1000 * U / K).max() < 4 * np.sqrt(1000 * 0.3 * 0.7)
-
-
 def test_the_partition_is_that_without_unseen_clients():
   """Each client is in one part, with the examples that it has anyway."""
   _, whole = division_of(seed=3)
@@ -155,25 +139,3 @@ def test_unseen_clients_are_in_no_choice():
     division.unseen_train, without.unseen_train, strict=True
   ):
     assert set(kept) < set(all_rows)
-
-
-def test_the_fingerprint_tells_who_comes_later():
-  """A model that has seen them cannot pass for one that has not."""
-  dataset, whole = division_of()
-  train, test = whole[:2]
-  found = {identify(dataset, whole)}
-  for number in (1, 2):  # the last ones: the order is that of `whole`
-    place = K - number
-    parts = train[:place], test[:place], None, train[place:], test[place:]
-    found.add(identify(dataset, Division(*parts)))
-  assert len(found) == 3
-
-
-def test_the_log_names_all_parts():
-  lines = []
-  settings = parse_config(make_settings(num_clients=K, unseen_clients=U))
-  data = build_data(settings, lines.append)
-  assert len(data.train.count) == len(data.test.count) == K - U
-  assert len(data.unseen.train.count) == len(data.unseen.test.count) == U
-  assert data.unseen.train.x is data.train.x
-  assert any('training of unseen clients: 3 clients' in line for line in lines)

@@ -73,26 +73,18 @@ def test_another_layout(tmp_path):
   assert load(root).fingerprint == want.fingerprint
 
 
-@pytest.mark.parametrize('name', ['bird', '.ipynb_checkpoints', '__MACOSX'])
-def test_folders_that_are_no_classes(tmp_path, name):
+def test_folders_that_are_no_classes(tmp_path):
   """An empty one, and copies of images that programs leave behind."""
   root = tmp_path / 'pets'
   generic(root)
   want = load(root)
   for split in ('train', 'test'):
-    (root / split / name).mkdir()
-    if name != 'bird':
+    (root / split / 'bird').mkdir()
+    for name in ('.ipynb_checkpoints', '__MACOSX'):
       save(root / split / name / 'copy.png', picture(0))
   assert peek('folder', str(root)).num_classes == 2
   found = load(root)
   assert found.fingerprint == want.fingerprint and found.num_classes == 2
-
-
-def spoil_chunk(root):  # Pillow raises a SyntaxError
-  save(root / DOG, picture(0, (8, 8, 3)))
-  content = bytearray((root / DOG).read_bytes())
-  content[36] ^= 0xFF
-  (root / DOG).write_bytes(content)
 
 
 def spoil_split(root):
@@ -114,11 +106,6 @@ DEEP = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
     (
       lambda root: (root / DOG).write_bytes(b'\x89PNG and no more'),
       '1.png, which does not decode',
-    ),
-    (spoil_chunk, '1.png, which does not decode: broken PNG'),
-    (
-      lambda root: (root / 'train/dog/3.png').symlink_to(root / 'moved.png'),
-      '3.png, a link to a file that is not there',
     ),
     (
       lambda root: save(root / DOG, DEEP),

@@ -14,7 +14,6 @@ CLIENTS = np.arange(P) % 4
 SPLIT = np.where(np.arange(P) < 8, 'train', 'test')
 SENSOR = np.random.default_rng(0).normal(size=(P, 7, 2))
 TOKENS = np.arange(P * 5).reshape(P, 5)
-WORDS = np.array(['ann', 'bob', 'cid'])
 
 
 def store(path, **arrays):
@@ -85,7 +84,6 @@ def test_images_are_not_read_to_know_their_shape(file):
   ('inputs', 'dtype'),
   [
     (SENSOR, 'float32'),
-    (SENSOR.astype(np.float16)[:, 0], 'float32'),
     (TOKENS.astype(np.uint8), 'int32'),  # bytes are no pixels here
     (TOKENS[:, None, :, None] - 9, 'int32'),
   ],
@@ -105,35 +103,17 @@ REFUSED = [
   ('labels', None, 'with no labels'),
   ('images', None, 'with no images'),
   ('weights', Y, 'with an unknown weights'),
-  ('images', np.array([X[0], 'x'], object), 'images object[2]'),
   ('images', X / 255, 'images float64[12, 4, 5, 3]'),
-  ('images', X.reshape(P, -1), 'images uint8[12, 60]'),
   ('images', X[:0], 'images uint8[0, 4, 5, 3]'),
   ('labels', Y[1:], 'labels int64[11]'),
-  ('labels', WORDS[Y], 'labels text[12]'),
   ('labels', np.eye(3, dtype=int)[Y], 'labels int64[12, 3]'),
-  ('labels', Y / 1.0, 'labels float64[12]'),
   ('labels', Y - 1, 'labels from -1 to 1'),
-  ('labels', Y + 2**40, 'expected labels [12]'),
   ('labels', Y + 1, 'training example of class 0'),
-  ('labels', Y * 2, 'training example of class 1'),
-  ('split', np.where(Y == 2, 'test', 'train'), 'example of class 2'),
   ('num_classes', 2, 'labels up to 2'),
-  ('num_classes', 0, 'num_classes from 0 to 0'),
-  ('num_classes', np.array(['a', 'b']), 'num_classes text[2]'),
   ('split', Y, 'split int64[12]'),
   ('split', np.full(P, 'val'), "the word 'train' or"),
-  ('split', SPLIT[1:], 'split [12]'),
-  ('clients', CLIENTS[1:], 'clients int64[11]'),
-  ('clients', CLIENTS - 1, 'clients from -1 to 2'),
-  ('clients', WORDS.astype(object)[Y], 'clients object[12]'),
   ('clients', CLIENTS.astype(str), 'np.unique(names'),
-  ('inputs', np.array([['a', 'b']] * P), 'inputs text[12, 2]'),
   ('inputs', SENSOR[:, 0, 0], 'inputs float64[12]'),
-  ('inputs', SENSOR[:, :0], 'inputs float64[12, 0, 2]'),
-  ('inputs', SENSOR > 0, 'inputs bool[12, 7, 2]'),
-  ('inputs', SENSOR[1:], 'expected labels [11]'),
-  ('inputs', np.where(SENSOR > 2, np.nan, SENSOR), 'of them NaN, infinite'),
   ('inputs', SENSOR * 1e300, 'of them NaN, infinite or too large'),
   ('inputs', TOKENS * 2**40, 'whole numbers that 32 bits hold'),
 ]
@@ -150,17 +130,13 @@ def test_sentences(file, name, value, words):
     assert refused(peek, 'npz', place) == message
 
 
-def test_images_and_inputs_sentence(file):
-  assert 'with an unknown images' in refused(load, store(file, inputs=TOKENS))
-
-
 @pytest.mark.parametrize('content', [b'', b'PK\3\4 cut short', b'\x80\x04N.'])
 def test_another_file_sentence(file, content):
   file.write_bytes(content)
   assert 'which cannot be read' in refused(peek, 'npz', str(file))
 
 
-@pytest.mark.parametrize('place', ['', 'absent.npz', 'absent', 'empty'])
+@pytest.mark.parametrize('place', ['', 'absent.npz', 'empty'])
 def test_no_file_sentence(tmp_path, monkeypatch, place):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'empty').mkdir()

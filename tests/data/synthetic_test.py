@@ -22,11 +22,6 @@ def test_equal_specs_give_equal_bits_and_seeds_differ():
   assert other.fingerprint != one.fingerprint
 
 
-def test_the_test_set_does_not_depend_on_the_size_of_the_training_set():
-  large, small = (make_synthetic(Synthetic(train_size=n)) for n in (5000, 100))
-  np.testing.assert_array_equal(large.test.x, small.test.x)
-
-
 def test_shapes_and_balance():
   spec = Synthetic((9, 12, 3), 7, 70, 21)
   dataset = load_dataset('synthetic', synthetic=spec)

@@ -29,11 +29,17 @@ def make_state(step=0):
   )
 
 
+def is_weak(leaf):
+  return getattr(leaf, 'weak_type', False)
+
+
 def assert_same_bits(got, want):
   assert jax.tree.structure(got) == jax.tree.structure(want)
   pairs = zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)
   for one, other in pairs:
     assert type(one) is type(other)
+    # A strong 0.5 would turn later bfloat16 arithmetic into float32.
+    assert is_weak(one) == is_weak(other)
     one, other = np.asarray(one), np.asarray(other)
     assert one.dtype == other.dtype and one.shape == other.shape
     assert one.tobytes() == other.tobytes()
@@ -57,12 +63,10 @@ def names(folder):
     np.array([0x7FC12345, 0xFF800001], np.uint32).view(np.float32),
     np.arange(-4, 4).astype(ml_dtypes.bfloat16),
     np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-    np.array([2**64 - 1, 0], np.uint64),
     np.float64(1 / 3),
-    np.zeros((2, 0), np.int8),
     jnp.bfloat16(0.5),
+    jnp.asarray(0.5),
     0.1,
-    True,
   ],
   ids=str,
 )
@@ -72,27 +76,13 @@ def test_every_kind_of_leaf_survives(tmp_path, leaf):
   assert_same_bits(restored, {'file': leaf})
 
 
-def test_a_tree_with_holes_comes_back_bit_for_bit(tmp_path, folder):
-  assert checkpoint.restore(tmp_path / 'none', make_state(), print) is None
+def test_a_tree_with_holes_comes_back_bit_for_bit(folder):
   state = jax.tree.map(jnp.asarray, make_state(9))
   checkpoint.save(folder, 9, state)
   for like in (state, jax.eval_shape(lambda: state)):  # shapes are enough
     step, restored = checkpoint.restore(folder, like, print)
     assert step == 9
     assert_same_bits(restored, state)
-  checkpoint.save(tmp_path / 'd', 4, ((), None))
-  assert checkpoint.restore(tmp_path / 'd', ((), None), print) == (
-    4,
-    ((), None),
-  )
-
-
-def test_weak_types_stay_weak(tmp_path):
-  # A strong 0.5 would turn later bfloat16 arithmetic into float32.
-  tree = {'scale': jnp.asarray(0.5), 'n': jnp.float32(0.5)}
-  checkpoint.save(tmp_path / 'c', 1, tree)
-  _, restored = checkpoint.restore(tmp_path / 'c', tree, print)
-  assert restored['scale'].weak_type and not restored['n'].weak_type
 
 
 def test_two_newest_are_kept_and_nothing_else(folder):
@@ -126,13 +116,7 @@ def truncate(path):
   path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def edit(path):
-  path.write_bytes(path.read_bytes().replace(b'64', b'65'))
-
-
-@pytest.mark.parametrize(
-  'harm', [flip, truncate, edit, lambda path: path.unlink()]
-)
+@pytest.mark.parametrize('harm', [flip, truncate, lambda path: path.unlink()])
 @pytest.mark.parametrize('name', [checkpoint.STATE, checkpoint.CHECKSUMS])
 def test_damage_to_any_file_is_noticed(folder, harm, name):
   logged = []
@@ -157,13 +141,3 @@ def test_state_of_other_code_is_a_sentence(tmp_path):
   assert 'a: float64[3], not float64[4]' in message
   assert 'b: float64[2], not none; c: none, not float64[2]' in message
   assert 'another version of the code' in message
-
-
-def test_a_part_is_restored_alone(tmp_path):
-  folder = tmp_path / 'c'
-  checkpoint.save(folder, 3, {'a': np.ones(2), 'b': np.arange(3)})
-  got = checkpoint.restore(folder, {'b': np.zeros(3, int)}, print, part=True)
-  assert_same_bits(got, (3, {'b': np.arange(3)}))
-  for like in ({'b': np.zeros(4, int)}, {'c': np.zeros(3, int)}):
-    with pytest.raises(ValueError, match='other leaves'):
-      checkpoint.restore(folder, like, print, part=True)

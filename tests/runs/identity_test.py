@@ -56,11 +56,6 @@ def test_config_json_names_what_ran_and_on_what(tmp_path):
       "got {'select': 'validation'}",
       "these are {'select': 'last'}",
     ),
-    (
-      {**LATER, 'finetune': {**YOUNGER, 'momentum': 0.9}},
-      "got {'finetune.momentum': 0.9}",
-      "these are {'finetune.momentum': 0.5}",
-    ),
   ],
 )
 def test_the_same_run_continues_and_another_is_refused_unchanged(
@@ -113,7 +108,7 @@ def test_a_setting_that_json_cannot_hold(tmp_path):
   assert not (tmp_path / 'a').exists()
 
 
-@pytest.mark.parametrize('content', ['', '{"config": {"se', '[]', '{}'])
+@pytest.mark.parametrize('content', ['', '{"config": {"se'])
 def test_half_written_config(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)
   (tmp_path / '.config.json.123.tmp').write_text('{"conf')
@@ -132,14 +127,3 @@ def test_a_path_of_something_else(tmp_path):
     message = refused(begin, path)
     assert 'a directory that can be created and written' in message
   assert snapshot(tmp_path) == {'file': b'mine'}
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
-def test_a_directory_that_may_not_be_written(tmp_path):
-  begin(tmp_path / 'run')
-  for path in (tmp_path / 'run', tmp_path / 'new'):
-    path.mkdir(exist_ok=True)
-    path.chmod(0o500)
-    message = refused(begin, path)
-    path.chmod(0o700)
-    assert 'a directory that can be created and written' in message

@@ -75,11 +75,3 @@ def test_no_flipped_byte_and_no_cut_gives_a_wrong_number(tmp_path):
     # Some bytes of a zip archive (times, attributes) have no meaning.
     np.testing.assert_equal(got, params)
   assert detected > len(damaged) / 2
-
-
-def test_objects_that_need_pickle_are_refused(tmp_path):
-  with pytest.raises(AssertionError, match='holds Python objects'):
-    save_model(tmp_path / 'm.npz', {'a': np.array([{}])}, {})
-  np.savez(tmp_path / 'm.npz', meta=np.array([{}]))
-  with pytest.raises(BadInput, match='without Python objects'):
-    load_model(tmp_path / 'm.npz')

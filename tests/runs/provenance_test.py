@@ -1,10 +1,6 @@
 """What a run records of the code and of the machine."""
 
-import os
 import subprocess
-import sys
-
-import pytest
 
 from fedjax_pfl.runs import provenance
 
@@ -29,12 +25,3 @@ def test_results_that_are_written_meanwhile_are_no_edited_code(tmp_path):
   assert provenance._commit(tmp_path) == commit
   (tmp_path / 'code.py').write_text('2')
   assert provenance._commit(tmp_path) == f'{commit}-dirty'
-
-
-@pytest.mark.skipif(sys.platform != 'linux', reason='affinity is of Linux')
-def test_the_cores_are_those_that_a_process_may_use(monkeypatch):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: {0, 2, 3})
-  assert provenance.processor().endswith(', 3 cores')
-  monkeypatch.delattr(os, 'sched_getaffinity')  # as on a Mac
-  monkeypatch.setattr(os, 'cpu_count', lambda: 5)
-  assert provenance.processor().endswith(', 5 cores')

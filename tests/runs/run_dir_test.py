@@ -60,17 +60,6 @@ def test_a_resumed_run_has_the_metrics_of_an_unbroken_one(tmp_path):
   assert without_time(again) == without_time(whole)
 
 
-def test_without_a_checkpoint_the_metrics_begin_anew(tmp_path):
-  run = begin(tmp_path)
-  run.log(round=0, loss=2.0)
-  run.log(round=1, loss=2.0)
-  path = tmp_path / 'metrics.jsonl'
-  path.write_bytes(path.read_bytes()[:-1])  # a line without its end is torn
-  assert len(run_dir.load_metrics(tmp_path)) == 1
-  assert begin(tmp_path).resume({}) is None
-  assert lines(run) == []
-
-
 # ---- scores and results
 
 
@@ -94,15 +83,6 @@ def test_clients_come_back_in_order(tmp_path):
     np.testing.assert_equal(clients.scores[view], want)
   for name, want in {'ids': [7, 9], 'train_count': [50, 60], **held}.items():
     assert getattr(clients, name).tolist() == want
-
-
-def test_clients_of_another_program_or_damaged_are_a_sentence(tmp_path):
-  path, ids = tmp_path / 'clients.npz', np.arange(2)
-  np.savez(path, **{'ids': ids, 'train_count': ids, 'v/correct': ids})
-  assert "without 'v/count'" in refused(run_dir.load_clients, tmp_path)
-  path.write_bytes(path.read_bytes()[:-30])
-  with pytest.raises(BadInput, match='it was cut short or changed'):
-    run_dir.load_clients(tmp_path)
 
 
 @pytest.mark.parametrize('text', ['{"status": "fin', '{"status": "finished"}'])

@@ -4,7 +4,6 @@ A small module stands in for wandb and for mlflow; the real ones, where they are
 installed, are asked in real_trackers_test.py.
 """
 
-import json
 import sys
 
 import fake_trackers
@@ -98,15 +97,6 @@ def test_mlflow_is_told_all_once_in_order(tmp_path, fakes):
   ]
 
 
-def test_the_environment_names_the_project(tmp_path, fakes, monkeypatch):
-  monkeypatch.setenv('WANDB_PROJECT', 'thesis')
-  monkeypatch.setenv('MLFLOW_EXPERIMENT_NAME', 'thesis')
-  for name in fakes:
-    begin(tmp_path / name, name)
-  assert fakes['wandb'].CALLS[0][2]['project'] == 'thesis'
-  assert fakes['mlflow'].CALLS[0][1] == 'experiment thesis'
-
-
 def test_a_resumed_run_is_the_same_one_with_every_round_once(tmp_path, package):
   name = package.__name__
   run, _ = begin(tmp_path / 'run', name)
@@ -130,15 +120,6 @@ def test_a_resumed_run_is_the_same_one_with_every_round_once(tmp_path, package):
   assert rounds == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_run_that_stops_is_not_finished_there(tmp_path, package):
-  run, _ = begin(tmp_path / 'run', package.__name__)
-  play(run, 1, 1)
-  run.close()
-  assert package.CALLS[-1][0] in ('finish', 'end')
-  assert package.CALLS[-1][2] in (1, 'KILLED')
-  assert sum(call[0] in ('finish', 'end') for call in package.CALLS) == 1
-
-
 @pytest.mark.parametrize('what', ['init', 'log', 'summary', 'finish'])
 def test_a_tracker_that_fails_costs_a_sentence_and_no_number(
   tmp_path, fakes, what
@@ -157,18 +138,6 @@ def test_a_tracker_that_fails_costs_a_sentence_and_no_number(
   )
   assert len(run_dir.load_metrics(tmp_path / 'run')) == 3
   assert run_dir.load_result(tmp_path / 'run')['status'] == 'finished'
-
-
-def test_each_service_keeps_its_own_id(tmp_path, fakes):
-  path = tmp_path / 'run' / 'tracker.json'
-  for name in ('wandb', 'mlflow', 'wandb', 'none'):
-    begin(tmp_path / 'run', name)[0].close()
-  assert json.loads(path.read_text()) == {'wandb': 'new1', 'mlflow': 'run1'}
-  path.write_text('{"wandb": "ne')
-  begin(tmp_path / 'run', 'wandb')
-  calls = fakes['wandb'].CALLS
-  inits = [call[1] for call in calls if call[0] == 'init']
-  assert inits == [None, 'new1', None]  # a damaged file: a run of its own
 
 
 def test_a_package_that_is_absent_is_a_sentence_and_no_file(

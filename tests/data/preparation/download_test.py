@@ -99,14 +99,6 @@ def test_no_network_sentence(tmp_path, server, archive):
   assert not (tmp_path / 'downloads').exists()
 
 
-def test_a_folder_that_takes_no_file_sentence(tmp_path, archive):
-  folder = tmp_path / 'folder'
-  folder.write_text('a file')
-  message = refused(lambda: download.fetch(archive, folder))
-  assert f"data_dir: got '{folder}, in which {folder} cannot be" in message
-  assert 'a disk that takes the archives and their arrays' in message
-
-
 def test_another_file_copied_by_hand_sentence(tmp_path, archive):
   (tmp_path / 'a.zip').write_bytes(CONTENT[:-1])
   assert '102,399 bytes' in refused(download.fetch, archive, tmp_path)

@@ -1,17 +1,12 @@
 """From archives of the official formats to the data sets of runs."""
 
-import pathlib
-import shutil
-
 import numpy as np
 import pytest
 import small_archives
 from helpers import refused
 
-from fedjax_pfl.core import atomic_files
 from fedjax_pfl.data import load_dataset
 from fedjax_pfl.data.images import digest
-from fedjax_pfl.data.preparation import download
 from fedjax_pfl.data.preparation.download import ARCHIVES
 from fedjax_pfl.data.preparation.formats import tfds_order
 from fedjax_pfl.data.preparation.prepare import SHORT_NAMES, prepare
@@ -53,19 +48,6 @@ def test_runs_read_what_was_prepared(tmp_path, name):
   assert not (tmp_path / 'cache').exists()
 
 
-def test_what_is_to_be_downloaded_is_listed_at_once(tmp_path):
-  official, _ = small_archives.write_archives(tmp_path / 'net', ['mnist'])
-  first, *others = official['mnist']
-  heard, folder = [], tmp_path / 'data' / 'downloads'
-  folder.mkdir(parents=True)
-  shutil.copy(tmp_path / 'net' / first.name, folder)
-  prepare(['mnist'], str(tmp_path / 'data'), heard.append, official)
-  assert heard[0].splitlines() == [
-    f'To be in {folder}, 0 MB:',
-    *(f'  {one.url}  as {one.name}' for one in others),
-  ]
-
-
 @pytest.mark.parametrize('damage', ['flip', 'cut'])
 def test_damaged_arrays_are_written_again(tmp_path, damage):
   prepared(tmp_path, 'mnist')
@@ -93,20 +75,6 @@ def test_an_unknown_name_is_refused_before_anything_is_fetched(tmp_path):
   message = refused(prepare, ['mnist', 'svnh'], str(tmp_path / 'data'))
   assert 'did you mean svhn?' in message
   assert not (tmp_path / 'data').exists()
-
-
-def test_a_disk_that_refuses_sentence(tmp_path):
-  (tmp_path / 'data').write_text('a file in the place of the folder')
-  message = refused(prepared, tmp_path, 'mnist')
-  assert message.startswith('data_dir: got ') and 'not a directory' in message
-
-
-def test_the_archives_are_those_that_tfds_checks():
-  """The table was compared with the lists of 4.9.10: compare it again."""
-  table = pathlib.Path(download.__file__).with_name('archives.tsv')
-  assert atomic_files.sha256(table).startswith('1fd9d4df6306')
-  names = [one.name for files in ARCHIVES.values() for one in files]
-  assert len({*names}) == len(names) == 14
 
 
 @pytest.mark.parametrize(
