@@ -10,7 +10,6 @@ from fedjax_pfl.data.held_out import (
   halves,
   hold_out,
   order_clients,
-  validation_sizes,
 )
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build_data import (
@@ -49,20 +48,6 @@ def test_halves_of_every_client():
       [[], []],
       [[41], [40]],
     ]
-
-
-@pytest.mark.parametrize(
-  ('fraction', 'sizes'),
-  [
-    # Of 0, 1, 2, 3, 5, 14, 15 and 25 examples.
-    (0.1, [0, 0, 1, 1, 1, 1, 2, 3]),  # 2.5 is rounded up
-    (0.3, [0, 0, 1, 1, 2, 4, 5, 8]),
-    (0.5, [0, 0, 1, 2, 3, 7, 8, 13]),
-  ],
-)
-def test_how_many_examples_a_client_keeps(fraction, sizes):
-  counts = np.array([0, 1, 2, 3, 5, 14, 15, 25])
-  assert validation_sizes(counts, fraction).tolist() == sizes
 
 
 def test_every_row_is_in_one_part_and_in_its_order():

@@ -148,8 +148,6 @@ def test_no_file_sentence(tmp_path, monkeypatch, place):
   ('changes', 'words'),
   [
     ({'images': X[:, 1:]}, 'images (3, 5, 3) uint8, num_classes not given'),
-    ({'num_classes': 3}, 'images (4, 5, 3) uint8, num_classes 3'),
-    ({'images': None, 'inputs': TOKENS}, 'inputs (5,) int32'),
     ({'clients': CLIENTS}, 'an unknown clients'),  # every file is one
   ],
 )

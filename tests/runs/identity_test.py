@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import pytest
 from run_directories import CONFIG, begin, refused
 
@@ -100,12 +99,6 @@ def test_another_version_devices_and_resumable_fields_are_logged(tmp_path):
       ('devices', 1, 2),
     )
   ]
-
-
-def test_a_setting_that_json_cannot_hold(tmp_path):
-  message = refused(lambda: begin(tmp_path / 'a', hp={'act': np.tanh}))
-  assert message.startswith('config.hp.act: got <ufunc')
-  assert not (tmp_path / 'a').exists()
 
 
 @pytest.mark.parametrize('content', ['', '{"config": {"se'])

@@ -1,52 +1,14 @@
-"""A model file keeps every bit, and damage is detected."""
+"""Damage to a model file is detected; properties/ shows that bits are kept."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.runs.model_file import load_model, save_model
 
-META = {
-  'model': 'convnet4',
-  'image_shape': (32, 32, 3),
-  'num_classes': 10,
-  'view': 'finetuned',
-  'client': np.int32(7),
-}
-
-
-def make_params():
-  rng = np.random.default_rng(0)
-  return {
-    'body': {
-      'conv_1': {'kernel': rng.standard_normal((3, 3, 3, 8), np.float32)},
-      'norm': {'scale': np.ones(8, ml_dtypes.bfloat16), 'step': np.int32(3)},
-    },
-    'head': {'bias': np.array([-0.0, np.nan])},
-  }
-
-
-def test_a_model_comes_back_bit_for_bit(tmp_path):
-  want = make_params()
-  for meta in ({}, META):  # the second replaces the first
-    save_model(tmp_path / 'global.npz', want, meta)
-  assert [path.name for path in tmp_path.iterdir()] == ['global.npz']
-  with np.load(tmp_path / 'global.npz', allow_pickle=False) as arrays:
-    assert arrays['body/conv_1/kernel'].shape == (3, 3, 3, 8)
-    assert '"model": "convnet4"' in str(arrays['meta'])
-  params, meta = load_model(tmp_path / 'global.npz')
-  assert meta == {**META, 'image_shape': [32, 32, 3], 'client': 7}
-  scale = params['body']['norm'].pop('scale')
-  assert scale.dtype == ml_dtypes.bfloat16
-  assert scale.tobytes() == want['body']['norm'].pop('scale').tobytes()
-  np.testing.assert_equal(params, want)
-  assert params['body']['conv_1']['kernel'].dtype == np.float32
-  assert np.signbit(params['head']['bias'][0])
-
 
 def test_a_missing_file_names_the_others(tmp_path):
-  save_model(tmp_path / 'client_7.npz', make_params(), META)
+  save_model(tmp_path / 'client_7.npz', {'bias': np.ones(2)}, {})
   with pytest.raises(BadInput) as caught:
     load_model(tmp_path / 'client_8.npz')
   assert "client_8.npz', expected a file that save_model" in str(caught.value)

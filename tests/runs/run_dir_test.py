@@ -7,13 +7,9 @@ import pytest
 from run_directories import begin, refused
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import run_dir
 
 RESULT = {'algorithm': 'fedbabu', 'dataset': 'digits', 'rounds': 8}
-
-
-# ---- metrics
 
 
 def lines(run):
@@ -60,31 +56,6 @@ def test_a_resumed_run_has_the_metrics_of_an_unbroken_one(tmp_path):
   assert without_time(again) == without_time(whole)
 
 
-# ---- scores and results
-
-
-def make_scores(correct):
-  correct = np.array(correct)
-  number = np.full_like(correct, 10)
-  return Scores(correct, number, correct / 8, number, correct / 9, correct / 7)
-
-
-def test_clients_come_back_in_order(tmp_path):
-  scores = {'initial': make_scores([1, 2]), 'mix/0.5': make_scores([3, 4])}
-  scores['v'] = Scores(*make_scores([5, 6])[:3])
-  held = {'train_classes': [[50, 0], [20, 40]], 'test_classes': [[9, 1]] * 2}
-  run = begin(tmp_path)
-  run.write_clients(scores, ids=[7, 9], train_count=[50, 60], **held)
-  with np.load(tmp_path / 'clients.npz', allow_pickle=False) as arrays:
-    assert set(arrays.files) >= {'ids', 'train_count', 'initial/correct'}
-  clients = run_dir.load_clients(tmp_path)
-  assert list(clients.scores) == [*scores]
-  for view, want in scores.items():  # what was not computed stays None
-    np.testing.assert_equal(clients.scores[view], want)
-  for name, want in {'ids': [7, 9], 'train_count': [50, 60], **held}.items():
-    assert getattr(clients, name).tolist() == want
-
-
 @pytest.mark.parametrize('text', ['{"status": "fin', '{"status": "finished"}'])
 def test_a_damaged_result_is_written_again(tmp_path, text):
   logged = []
@@ -116,9 +87,3 @@ def test_what_is_not_there_yet_is_a_sentence_that_names_the_nearest(tmp_path):
     assert 'expected a run directory that holds' in message
   message = refused(run_dir.load_metrics, tmp_path / 'a')
   assert f'Choices: {tmp_path / "b"}' in message
-  for number in range(40):
-    (tmp_path / f'run{number:02}').mkdir()
-    (tmp_path / f'run{number:02}' / 'result.json').touch()
-  message = refused(run_dir.load_result, tmp_path / 'run3')
-  assert message.count(str(tmp_path)) == 22  # what was asked, meant, and 20
-  assert f'{tmp_path}/run30' in message

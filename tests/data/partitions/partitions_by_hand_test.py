@@ -7,12 +7,7 @@ from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.data import partition
 from fedjax_pfl.data.partitions.dirichlet import deal_shares
-from fedjax_pfl.data.partitions.semantic import (
-  Cluster,
-  deal_clusters,
-)
 from fedjax_pfl.data.partitions.shards import deal_blocks
-from fedjax_pfl.data.partitions.unbalanced import deal_relative
 
 
 def as_lists(indices):
@@ -84,34 +79,6 @@ def test_unbalanced_sizes_grow_from_group_to_group(shards, step, train, test):
       np.testing.assert_allclose(whole, whole[::-1])
     assert (counts > 0).sum(1).max() <= shards
     assert len(np.unique(share, axis=0)) > 1
-
-
-def test_unbalanced_with_a_class_that_does_not_suffice():
-  """Class 0 has 5 of the requested 8 + 2: 4 and 1. Class 1 has enough."""
-  labels = np.array([0] * 5 + [1] * 15)
-  plan = np.array([[0, 1], [1, 0]]), np.array([1.6, 0.4])
-  indices = deal_relative(*plan, labels, np.random.default_rng(0))
-  assert class_counts(labels, indices, 2).tolist() == [[4, 8], [1, 2]]
-  assert len(np.unique(np.concatenate(indices))) == 15
-
-
-def test_semantic_clusters():
-  labels = np.array([3, 0, 1, 0, 3, 2, 1, 0, 3, 3])
-  plan = [
-    Cluster(np.array([0, 1]), np.array([2, 2]), 5),
-    Cluster(np.array([3]), np.array([3]), 4),
-    Cluster(np.array([2]), np.array([], int), 1),
-  ]
-  rng = np.random.default_rng(0)
-  parts = deal_clusters(plan, labels, rng)
-  assert [len(rows) for rows in parts] == [2, 2, 3]
-  for rows, own in zip(parts, [[0, 1], [0, 1], [3]], strict=True):
-    assert {*labels[rows]} <= {*own}
-  firsts = {tuple(deal_clusters(plan, labels, rng)[2]) for _ in range(30)}
-  assert len(firsts) > 10
-  # Twice the rows: the same shares of them, rounded down.
-  parts = deal_clusters(plan, np.r_[labels, labels], rng)
-  assert [len(rows) for rows in parts] == [4, 4, 6]
 
 
 OWNERS = np.array([2, 0, 1, 0, 2, 2, 0, 1])

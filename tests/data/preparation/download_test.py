@@ -111,7 +111,6 @@ def test_another_file_copied_by_hand_sentence(tmp_path, archive):
 @pytest.mark.parametrize(
   ('content', 'begun', 'words'),
   [
-    (CONTENT[:-1] + b'x', 0, 'SHA-256'),
     (b'<html>' * 50_000, 0, 'the page of a proxy'),
     (CONTENT[:80_000], 90_000, '416'),  # it became shorter
   ],
