@@ -20,22 +20,8 @@ def test_every_model_and_method_has_its_rows():
   mesh = [row for row in found if row.devices == 4]
   assert {row.label for row in mesh} == {*available(), *tables.MESH_MODELS}
   assert found == one + mesh
-  for labels, kinds, part in (
-    (['vgg'], ['models'], 'did you mean vgg9?'),
-    ([], ['method'], 'models, methods'),
-  ):
-    assert part in refused(
-      lambda own=(kinds, labels): [*tables.choose(*own, 4)]
-    )
-
-
-def test_clients_side_by_side_are_those_of_auto():
-  row = Row('methods', 'fedbabu', 1)
-  chunks = {
-    platform: tables.config_of(row, platform)['clients_per_chunk']
-    for platform in targets.PLATFORMS
-  }
-  assert chunks == {'tpu': 1, 'cuda': 10}
+  message = refused(lambda: [*tables.choose(['models'], ['vgg'], 4)])
+  assert 'did you mean vgg9?' in message
 
 
 @pytest.mark.long
@@ -63,9 +49,6 @@ def test_cells_of_a_stored_row():
   row = 'methods/fedavg-1'
   before = STORED['tpu'][row]
   assert '0.0849 †' in page.as_markdown({'tpu': {row: before}})
-  after = [{**one, 'costs': {'flops': 5e9, 'bytes': 7e6}} for one in before]
-  shown = page.as_markdown({'tpu': {row: after}})
-  assert '| 5 | 7 |' in shown and ' † |' not in shown
   failed = {'error': 'too large', 'memory': None, 'compiles': False}
   shown = page.as_markdown({'tpu': {row: [{**before[0], **failed}]}})
   assert '| does not compile |' in shown

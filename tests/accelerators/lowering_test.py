@@ -17,11 +17,8 @@ def lower(platform, methods):
   return json.loads(line)
 
 
-@pytest.mark.parametrize(
-  'platform', ['tpu', pytest.param('cuda', marks=pytest.mark.long)]
-)
-def test_a_method_with_two_stages(platform):
-  found = lower(platform, ['lg_fedavg'])
+def test_a_method_with_two_stages():
+  found = lower('tpu', ['lg_fedavg'])
   assert {*found} == {
     'digits:lg_fedavg fedavg round',
     'digits:lg_fedavg lg_fedavg begin',
@@ -45,9 +42,6 @@ def test_every_method(platform):
 def test_states_are_divided_as_in_a_run():
   (line,) = simulated_devices.output_of('accelerators/on_a_mesh.py', 3)
   found = json.loads(line)
-  assert found['names'] == ['server', 'clients', 'cohort', 'data', 'key']
   assert found['program'] == found['run']
   _, clients = found['run']
   assert clients and all(own == [12, 4] for own in clients)  # 10 clients, 3
-  assert all(total == own for total, own in found['data'])
-  assert {*found['share']} == {*found['results']} == {4}

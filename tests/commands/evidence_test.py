@@ -6,11 +6,8 @@ import shutil
 import subprocess
 import sys
 
-import priority
 import pytest
 from user_commands import ROOT, refusal, run
-
-from fedjax_pfl.core.errors import BadInput
 
 on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='of Linux')
 
@@ -39,7 +36,6 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   [
     ('--minutes=0', 'minutes: got 0.0, expected a number of minutes above 0'),
     ('--cores=1000', 'cores: got 1000, expected as many cores as this process'),
-    ('--queue=none.toml', 'none.toml: got'),
   ],
 )
 def test_a_wrong_flag_is_a_sentence(tmp_path, flag, words):
@@ -99,14 +95,6 @@ def test_its_cpu_is_one_device_a_core_that_gives_way():
   assert then.startswith('Then: Leaderboard cifar10: 260 trainings')
 
 
-@pytest.mark.parametrize('cores', [0, -1])
-def test_no_core_is_refused(cores):
-  before = os.nice(0)
-  with pytest.raises(BadInput, match='cores: got'):
-    priority.lower(cores)
-  assert os.nice(0) == before
-
-
 # ---- claims and leaderboard
 
 
@@ -127,14 +115,3 @@ def test_a_mistake_in_a_claim_is_a_sentence(tmp_path):
   text = refusal(refused)
   assert '[[claims.comparisons]] 2: --where: got' in text
   assert 'Choices: fedbabu, fedavg, fedper' in text and refused.stdout == ''
-
-
-@pytest.mark.long
-def test_the_leaderboard_says_how_to_get_images(tmp_path):
-  folder = tmp_path / 'leaderboard'
-  flags = '--minutes=1', '--seeds=3,4', f'--folder={folder}'
-  place = {'TFDS_DATA_DIR': str(tmp_path / 'none')}
-  refused = run('leaderboard', '--form=cifar10', *flags, **place)
-  assert 'Leaderboard cifar10: 208 trainings (' in refused.stdout
-  assert 'experiments/prepare.py cifar10' in refusal(refused)
-  assert not folder.exists()

@@ -1,13 +1,11 @@
 """prepare.py without a network, and the pages that methods.py writes."""
 
 import re
-from types import ModuleType
 
 import methods
 from user_commands import refusal, run
 
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.analysis import method_page
 
 COMMAND = 'experiments/methods.py --write'
 # Port 9 discards: nothing leaves this machine.
@@ -32,11 +30,6 @@ def test_the_docs_have_the_current_table_and_pages():
   pages = {*(methods.FILE.parent / 'methods').iterdir()}
   assert pages == {*found} - {methods.FILE}
   assert sum('$$' in text for text in found.values()) >= 18
-
-
-def test_a_method_without_latex_has_its_equation_as_it_stands():
-  module = ModuleType('own', 'Own (Doe 2031): one step.\n\n  w <- w - 1\n')
-  assert method_page.body(module) == ['One step.', '```text\nw <- w - 1\n```']
 
 
 def test_golden_cases_are_counted_by_the_code_that_made_them():
