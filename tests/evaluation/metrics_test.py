@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.evaluation import test_selection
 from fedjax_pfl.evaluation.metrics import SCORINGS, is_in_top_k
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -71,13 +70,6 @@ def test_scores_against_numpy(rule):
   # Of a client without tests all is zero.
   none = score(rule, TEST._replace(count=jnp.asarray(0)))
   assert not any(map(float, jax.tree.leaves(none)))
-  # The best round keeps its dtype: a resumed run expects it.
-  dtype = int if rule == 'exact' else float
-  before = test_selection.init_best(1, dtype=dtype)
-  rows = jax.tree.map(lambda leaf: leaf[None], got)
-  best = test_selection.update_best(before, rows, 3)
-  assert best.correct.dtype == before.correct.dtype
-  assert best.correct == rows.correct
 
 
 def test_equal_logits_rank_by_class_and_nan_ranks_lowest():

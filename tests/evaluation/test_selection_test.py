@@ -7,7 +7,6 @@ import pytest
 
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import test_selection
-from fedjax_pfl.evaluation.grid import families, grid
 
 # Correct predictions of each of three clients in rounds 0 to 3.
 ROUNDS = jnp.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]])
@@ -34,7 +33,6 @@ def best_of(rounds, **options):
     (4, {'replace_ties': True}, [3, 2, 2], [2, 2, 3]),
     # In total 5, 5, 6 and 3 predictions of each round are correct.
     (4, {'shared_round': True}, [2, 2, 2], [1, 2, 3]),
-    (2, {'shared_round': True}, [0, 0, 0], [0, 2, 3]),
     (2, {'shared_round': True, 'replace_ties': True}, [1] * 3, [2, 0, 3]),
   ],
 )
@@ -44,15 +42,6 @@ def test_the_best_round(number, options, rounds, correct):
   assert best.correct.tolist() == correct
   want = [[float(own), 10.0 * i] for i, own in enumerate(rounds)]
   np.testing.assert_array_equal(best.models['w'], want)
-
-
-@pytest.mark.parametrize('shared_round', [False, True])
-def test_the_first_round_wins_even_without_a_correct_prediction(shared_round):
-  best = best_of(jnp.zeros((1, 3), int), shared_round=shared_round)
-  assert best.round.tolist() == [0] * 3
-
-
-# ---- the best of a family of views
 
 
 def family(*columns, count=(4, 4, 2)):
@@ -91,31 +80,3 @@ def test_the_best_view_of_all_and_of_each():
     'loss': pytest.approx(np.mean([1, 2, 3])),
     'top5': pytest.approx(100),
   }
-
-
-def test_clients_without_examples_are_left_out():
-  scores = family([4, 0, 0], [0, 4, 0], [0, 3, 0], count=(4, 4, 0))
-  got = test_selection.best_views(scores, np.array([0, 9, 9]))['mix']
-  numbers = {'mean': 100, 'std': 0, 'std_sample': None}
-  assert got['together'] == {'view': 'mix_0.5', **numbers}
-  assert test_selection.best_views(scores, np.zeros(3)) == {'mix': {}}
-
-
-def test_families_are_views_that_differ_in_a_number():
-  views = ['mix_1.0', 'initial', 'mix_0.0', 'finetuned', 'mix_0.1', 'a_b_1']
-  views += ['finetuned_10', 'finetuned_2']
-  assert families(views) == {
-    'mix': ['mix_0.0', 'mix_0.1', 'mix_1.0'],
-    'finetuned': ['finetuned_2', 'finetuned_10'],
-  }
-
-
-def test_a_grid_is_a_table_of_clients_and_numbers():
-  scores = {
-    f'mix_{value}': Scores(np.array([value, 5]), np.array([9, 9]))
-    for value in (3, 1, 2)
-  }
-  values, table = grid(scores, 'mix')
-  assert values.tolist() == [1, 2, 3]
-  assert table.correct.tolist() == [[1, 2, 3], [5, 5, 5]]
-  assert table.count.shape == (2, 3) and table.loss is None
