@@ -9,19 +9,12 @@ import simulated_devices
 from fedjax_pfl.core.machine import BLOCK, call_on_host
 
 
-@pytest.mark.parametrize('shape', [(3,), (0, 2), (BLOCK, 3), (3, BLOCK)])
+@pytest.mark.parametrize('shape', [(0, 2), (BLOCK, 3)])
 def test_host_gets_the_whole_array(shape):
-  """Also one without rows, one of many blocks, and rows above a block."""
+  """Also one without rows, and one of many blocks."""
   x = jnp.arange(np.prod(shape), dtype=jnp.float32).reshape(shape)
   got = jax.jit(lambda x: call_on_host(lambda x: x * 2, x, x))(x)
   np.testing.assert_array_equal(got, 2 * x)
-
-
-def test_arguments_keep_their_places():
-  x, y = jnp.arange(3), jnp.arange(5) + 10
-  shape = jax.ShapeDtypeStruct((5,), x.dtype)
-  got = call_on_host(lambda x, y: y - x.sum(dtype=x.dtype), shape, x, y)
-  np.testing.assert_array_equal(got, y - 3)
 
 
 def test_a_divided_cpu_returns_from_a_call_with_a_large_argument():

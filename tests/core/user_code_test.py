@@ -2,6 +2,7 @@
 
 import sys
 
+import jax.numpy as jnp
 import pytest
 from helpers import refused
 
@@ -47,21 +48,14 @@ def test_other_content_of_the_same_size_is_other_code(file):
   file.write_text(LOSS.replace('0', '1'))
   after = load('own.py:loss')
   assert digest_of(before) != digest_of(after)
-  columns = [code.value(Rows(), None) for code in (before, after)]
-  assert columns == [0, 1]
+  logits = jnp.array([[0, 1]])
+  assert before.value(logits, None) == 0 and after.value(logits, None) == 1
   assert load(str(after)) == after
   message = refused(load, str(before))
   assert 'Likely cause: the file has changed since' in message
 
 
-class Rows:
-  """An array that returns which column is read."""
-
-  def __getitem__(self, place):
-    return place[1]
-
-
-@pytest.mark.parametrize('name', ['convnet3', '', 5, None, 'own.py', 'a:b'])
+@pytest.mark.parametrize('name', ['convnet3', None, 'own.py', 'a:b'])
 def test_what_is_no_code_stays(file, name):
   assert load_code({'model': name}) == {'model': name}
 
@@ -76,7 +70,6 @@ def test_all_names_that_are_not_loaded_are_named_at_once(file):
   message = refused(check_loaded, names)
   assert message.startswith('model, metrics: got')
   assert '--config.model=a.py:Net --config.metrics=b.py:f,b.py:g, ' in message
-  check_loaded({**names, 'model': 'convnet3', 'metrics': ()})
 
 
 def test_only_loaded_code_has_a_value(file):
@@ -91,19 +84,12 @@ def test_only_loaded_code_has_a_value(file):
 
 CASES = {
   'no file': ('owns.py:loss', LOSS, '(did you mean own.py?)'),
-  'no user': (
-    '~no_user_of_this/own.py:loss',
-    LOSS,
-    'expected ~no_user_of_this',
-  ),
-  'a folder': ('..py:loss', LOSS, "got '..py:loss'"),
   'another name': ('own.py:lost', LOSS, '(did you mean loss?)'),
   'an import': (
     'own.py:loss',
     'import jax\n\nimport no_such_module\n',
     'got "own.py, line 3: ModuleNotFoundError: No module named \'no_such_',
   ),
-  'no Python': ('own.py:loss', 'x = 1\ndef loss(:\n', 'own.py, line 2: Syntax'),
   'an exit': ('own.py:loss', 'raise SystemExit(3)', 'line 1: SystemExit: 3'),
 }
 

@@ -5,24 +5,21 @@ do; FedConcat's ResNet-50 has He-normal convolutions by fan_out; SuPerFed's CNN
 has Glorot-normal kernels, biases at 0 (sections "Models" of the protocols).
 """
 
-import functools
 import math
 
 import helpers
 import jax
 import numpy as np
 import pytest
-from helpers import KEY, assert_same_bits, refused
+from helpers import KEY, assert_same_bits
 
-from fedjax_pfl.models.head_init import HEAD_INITS, with_head
+from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 MODELS = {  # (a small image that it reads, kernels, biases)
   'mobilenet': ((4, 4, 3), 'uniform', 'uniform'),
   'simple_cnn': ((16, 16, 1), 'uniform', 'uniform'),
-  'vgg9': ((8, 8, 1), 'uniform', 'uniform'),
-  'resnet50': ((4, 4, 3), 'uniform', 'uniform'),
   'resnet50_he': ((4, 4, 3), 'he_normal', 'uniform'),
   'superfed_cnn': ((28, 28, 1), 'glorot_normal', 'zero'),
 }
@@ -91,59 +88,51 @@ def test_a_model_begins_as_in_its_paper(name):
 F, Y = 400, 100
 
 
-@functools.cache
-def head_of(init, bias='default', features=F, classes=Y, seed=0):
-  """Return W [Y, F], as the paper writes it, and the bias of a head."""
+def head_of(init, features=F, classes=Y, seed=0):
+  """Return W [Y, F], as the paper writes it."""
   task = helpers.make_task(hidden=features, classes=classes)
-  head = with_head(task, init, bias).init(KEY(seed))['head']
-  return np.asarray(head['kernel'], float).T, np.asarray(head['bias'])
+  params = with_head(task, init).init(KEY(seed))
+  return np.asarray(params['head']['kernel'], float).T
 
 
 @pytest.mark.parametrize(
-  'init, bound, std',
+  'init, std',
   [
-    ('xavier_uniform', 2**0.5 * (6 / (F + Y)) ** 0.5, None),
-    ('he_uniform', (6 / F) ** 0.5, None),
-    ('xavier_normal', None, 2**0.5 * (2 / (F + Y)) ** 0.5),
-    ('he_normal', None, (2 / F) ** 0.5),
+    ('xavier_uniform', 2**0.5 * (2 / (F + Y)) ** 0.5),
+    ('he_uniform', (2 / F) ** 0.5),
+    ('xavier_normal', 2**0.5 * (2 / (F + Y)) ** 0.5),
+    ('he_normal', (2 / F) ** 0.5),
   ],
 )
-def test_uniform_and_normal_heads(init, bound, std):
-  w, _ = head_of(init)
-  if bound:
-    assert 0.999 * bound < np.abs(w).max() <= bound * (1 + 1e-6)
-    std = bound / 3**0.5
-  else:  # not cut off: 108 entries are expected beyond 3 std, +- 10.4
-    assert abs((np.abs(w) > 3 * std).sum() - 108) < 5 * 10.4
+def test_uniform_and_normal_heads(init, std):
+  w = head_of(init)
   np.testing.assert_allclose(w.std(), std, rtol=0.02)
   assert abs(w.mean()) < 0.02 * std
+  is_uniform = np.abs(w).max() <= 3**0.5 * std * (1 + 1e-6)
+  assert is_uniform == ('uniform' in init)
 
 
 def test_orthogonal_heads():
   """Rows of length sqrt(2); of seven in five dimensions, the columns."""
-  w, _ = head_of('orthogonal')
+  w = head_of('orthogonal')
   np.testing.assert_allclose(w @ w.T, 2 * np.eye(Y), atol=1e-5)
-  w, _ = head_of('orthogonal', features=5, classes=7)
+  w = head_of('orthogonal', features=5, classes=7)
   np.testing.assert_allclose(w.T @ w, 2 * np.eye(5), atol=1e-5)
 
 
 def test_similar_heads():
   """Rows of length one; cosine = 1 / (1 + var / mean^2), var = 0.1^2 / 12."""
-  w, _ = head_of('similar')
+  w = head_of('similar')
   np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1, rtol=1e-6)
   cosines = (w @ w.T)[np.triu_indices(Y, 1)]
   want = 1 / (1 + 0.1**2 / 12 / 0.5**2)
   np.testing.assert_allclose(cosines.mean(), want, atol=1e-4)
-  lows, highs = w.min(1), w.max(1)  # from 0.45 and 0.55, by one divisor a row
-  np.testing.assert_allclose(lows / highs, 0.45 / 0.55, rtol=0.01)
 
 
-@pytest.mark.parametrize('init', HEAD_INITS)
+@pytest.mark.parametrize('init', ['default', 'similar'])
 def test_heads_are_random_and_nothing_else_moves(init):
   """On a real model: bits of the body and of the head's bias; the shapes."""
-  w, _ = head_of(init)
-  assert (w != head_of(init, seed=1)[0]).any()
-  assert len(np.unique(w)) > 0.9 * w.size
+  assert (head_of(init) != head_of(init, seed=1)).any()
   task = make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
   want, got, zero = (
     own.init(KEY(3))
@@ -156,15 +145,3 @@ def test_heads_are_random_and_nothing_else_moves(init):
   assert not zero['head']['bias'].any() and want['head']['bias'].all()
   got['head']['kernel'] = want['head']['kernel']
   assert_same_bits(got, want)
-
-
-@pytest.mark.parametrize(
-  'options, words',
-  [
-    ({'init': 'he'}, "head_init: got 'he', expected a known initialisation"),
-    ({'init': 'xavier_unifrom'}, 'did you mean xavier_uniform?'),
-    ({'bias': 'zeros'}, 'Choices: default, zero (did you mean zero?)'),
-  ],
-)
-def test_unknown_heads(options, words):
-  assert words in refused(lambda: with_head(helpers.make_task(), **options))

@@ -5,11 +5,10 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
+from helpers import assert_same_bits
 
-from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.module_task import PRECISIONS
-from fedjax_pfl.models.ops import batch_norm, separable
 from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -64,45 +63,7 @@ def test_mixed_is_float32_outside(conv_impl):
     assert leaf.dtype == jnp.float32
   want = jax.jit(exact.loss)(params, BATCH, key)
   assert 0 < abs(float(value - want)) < 0.05
-
-
-@pytest.mark.parametrize(
-  ('platform', 'precision', 'number'),
-  [('gpu', 'float32', 1), ('gpu', 'mixed', 0), ('cpu', 'float32', 0)],
-)
-def test_gradients_are_alone(platform, precision, number):
-  """On a GPU: a barrier behind them."""
-  with compiling_for(platform):
-    text = program('lax', precision)
-  barriers = re.findall(r'optimization_barrier (.*) :', text)
-  whole = [line for line in barriers if ', ' in line]  # not of one image
-  assert len(whole) == number
-
-
-CAST = re.compile(
-  r'(%\w+) = stablehlo\.convert (%\w+) : '
-  r'\(tensor<2x4x4x3x(?:f32|bf16)>\) -> tensor<\S*?x(f32|bf16)>'
-)
-
-
-def test_images_are_written_in_bfloat16():
-  """XLA leaves out float32 -> bfloat16 -> float32, and writes twice as much."""
-
-  def loss(x, scale, kernel):
-    mask = jnp.ones(2, bool)
-    x = separable.norm_depthwise(x, scale, scale, mask, kernel, 1)
-    x = batch_norm.norm(x, x, scale, scale, mask, True)
-    x = separable.norm_depthwise(x, scale, scale, mask, kernel, 1)
-    return batch_norm.norm_pool(x, scale, scale, mask, 2).sum()
-
-  shapes = (2, 4, 4, 3), (3,), (3, 3, 3)
-  arguments = [jnp.ones(shape, jnp.bfloat16) for shape in shapes]
-  lowered = jax.jit(jax.grad(loss, (0, 1, 2))).lower(*arguments)
-  found = 0
-  for function in lowered.as_text().split('func.func'):
-    casts = CAST.findall(function)
-    narrow = {name for name, _, to in casts if to == 'bf16'}
-    for _, given, to in casts:
-      found += 1
-      assert not (to == 'f32' and given in narrow), given
-  assert found > 10
+  features, logits = jax.jit(
+    lambda p, x, mask: (task.features(p, x, mask), task.logits(p, x, mask))
+  )(params, BATCH.x, BATCH.mask)
+  assert_same_bits(task.classify(params, features), logits)

@@ -11,9 +11,8 @@ from helpers import KEY, assert_same_bits, refused
 
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models import mobilenet, resnet
-from fedjax_pfl.models.module_task import unit_range
 from fedjax_pfl.models.ops.replace_layers import replace_layers
-from fedjax_pfl.models.registry import MODELS, make_task
+from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DIGITS = {'image_shape': (8, 8, 1), 'num_classes': 10}
@@ -27,12 +26,8 @@ COUNTS = [
   ('resnet10', (32, 32, 3), 100, 4_949_412, 51_300),
   ('resnet18', (32, 32, 3), 100, 11_220_132, 51_300),
   ('resnet50', (32, 32, 3), 100, 23_705_252, 204_900),
-  ('resnet50', (32, 32, 3), 200, 23_910_152, 409_800),
-  ('resnet50_he', (32, 32, 3), 100, 23_705_252, 204_900),
   ('simple_cnn', (32, 32, 3), 10, 62_006, 850),
-  ('simple_cnn', (28, 28, 1), 10, 44_426, 850),
   ('superfed_cnn', (28, 28, 1), 62, 109_022, 31_806),
-  ('superfed_cnn', (32, 32, 3), 10, 94_186, 5_130),
   ('superfed_cnn', (32, 32, 3), 100, 140_356, 51_300),
   ('superfed_cnn', (64, 64, 3), 200, 181_416, 102_600),
   ('vgg9', (32, 32, 3), 10, 3_491_530, 5_130),
@@ -64,23 +59,8 @@ def test_a_model_by_its_leaves(name, shape, classes, total, head):
     assert is_norm == (layer.startswith('bn') or layer.endswith('_bn'))
 
 
-ROW_WISE = {'simple_cnn': 16, 'superfed_cnn': 28, 'vgg9': 8}  # a small image
-
-
-@pytest.mark.parametrize(
-  'name',
-  [
-    'simple_cnn',
-    'convnet3',
-    pytest.param('superfed_cnn', marks=pytest.mark.long),
-    pytest.param('vgg9', marks=pytest.mark.long),
-  ],
-)
-def test_features_of_a_row_do_not_depend_on_other_rows(name):
-  assert {name for name, m in MODELS.items() if m.batch_independent} == set(
-    ROW_WISE
-  )
-  side = ROW_WISE.get(name, 8)
+@pytest.mark.parametrize('name, side', [('simple_cnn', 16), ('convnet3', 8)])
+def test_features_of_a_row_do_not_depend_on_other_rows(name, side):
   task = make_task(name, image_shape=(side, side, 1), num_classes=10)
   params, mask = task.init(KEY(0)), jnp.ones(3)
   x = np.random.default_rng(0).normal(size=(3, side, side, 1))
@@ -96,10 +76,9 @@ def test_features_of_a_row_do_not_depend_on_other_rows(name):
 @pytest.mark.parametrize(
   'module, stride, how',
   [
-    (mobilenet.Block, 1, 'gemm'),
-    (mobilenet.Block, 2, 'fused'),
-    (resnet.BasicBlock, 2, 'gemm'),
-    (resnet.Bottleneck, 1, 'fused'),
+    (mobilenet.Block, 2, 'gemm'),
+    (resnet.BasicBlock, 2, 'fused'),
+    (resnet.Bottleneck, 1, 'gemm'),
   ],
 )
 def test_blocks_agree(module, stride, how):
@@ -137,10 +116,6 @@ def test_the_outputs_and_the_loss_of_the_digits():
   rows = jax.nn.log_softmax(jax.jit(task.logits)(params, x, mask))
   want = -np.mean([rows[i, y[i]] for i in range(4)])
   np.testing.assert_allclose(value, want, rtol=1e-5)
-  pixels = jnp.array([0, 51, 255], jnp.uint8)
-  np.testing.assert_allclose(unit_range(pixels, KEY(0)), [0, 0.2, 1], rtol=1e-6)
-  assert unit_range(jnp.array([7.0]), KEY(0)) == 7
-  assert task.augment is task.normalise is unit_range
   value, grads = loss(params, batch(6, real=0), None)
   assert value == 0
   assert all(not leaf.any() for leaf in jax.tree.leaves(grads))
@@ -158,36 +133,26 @@ def test_first_parameters_have_the_same_bits_inside_another_program():
 
 
 def test_vgg9_has_the_dropout_of_the_paper():
-  calls = []
+  rates = []
 
   def watch(call, args, how, context):
-    if isinstance(context.module, nn.Dropout):
-      rest = how['deterministic'], context.module.broadcast_dims
-      calls.append((context.module.rate, args[0].shape[1:], *rest))
+    if isinstance(context.module, nn.Dropout) and not how['deterministic']:
+      rates.append((context.module.rate, args[0].shape[1:]))
     return call(*args, **how)
 
   task = make_task('vgg9', **DIGITS)
   params, key = jax.eval_shape(lambda: (task.init(KEY(0)), KEY(0)))
   with nn.intercept_methods(watch):
-    features, _ = jax.eval_shape(task.train_outputs, params, batch(), key)
-    training = [*calls]
+    jax.eval_shape(task.train_outputs, params, batch(), key)
     jax.eval_shape(task.logits, params, batch().x, batch().mask)
-  assert features.shape == (6, 512)
-  assert training == [
-    (0.05, (2, 2, 128), False, (1, 2)),  # whole channels
-    (0.1, (256,), False, ()),
-    (0.1, (512,), False, ()),
-  ]
-  assert [is_still for _, _, is_still, _ in calls[3:]] == [True] * 3
+  assert rates == [(0.05, (2, 2, 128)), (0.1, (256,)), (0.1, (512,))]
 
 
 @pytest.mark.parametrize(
   'name, options, words',
   [
-    ('convnet4', {'image_shape': (8, 8, 1)}, 'at least 16x16 pixels'),
     ('simple_cnn', {}, 'simple_cnn: got (8, 8, 1), expected at least 16x16'),
     ('superfed_cnn', {}, 'expected 28x28, 32x32, 64x64 pixels'),
-    ('superfed_cnn', {'image_shape': (28, 32, 3)}, 'expected 28x28, 32x32'),
     ('convnet3', {'image_shape': (28, 28)}, '(height, width, channels)'),
     ('resnet9', {}, 'did you mean resnet'),
     ('convnet3', {'conv_impl': 'fast'}, "conv_impl: got 'fast'"),

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 
 from fedjax_pfl.models.ops import dense
 from fedjax_pfl.models.ops.replace_layers import replace_layers
@@ -64,22 +63,3 @@ def test_whether_a_kernels_gradient_is_a_product(
   found = re.findall(r'\[(\d+),(\d+)\] = dot_general', str(slope(params)))
   assert ((str(width), str(width)) in found) == is_product
   assert found.count((str(rows), str(width))) == 2
-
-
-def test_a_loop_of_steps_neither_copies_the_kernel_nor_writes_its_gradient():
-  """Optimised in full: the order is what XLA's copies are removed by."""
-  shape = (1024, 257)  # a MiB
-  ours = replace_layers(lambda w, x: (jnp.tanh(x @ w) ** 2).sum(), 'gemm')
-
-  def train(w, x):
-    def step(_, carry):
-      w, x = carry
-      slope, towards = jax.grad(ours, (0, 1))(w, x)
-      return w - 0.1 * slope, x - towards
-
-    return lax.fori_loop(0, 3, step, (w, x))
-
-  w, x = jnp.ones(shape), jnp.ones((4, 1024))
-  text = jax.jit(train).lower(w, x).compile().as_text()
-  made = re.findall(r'= f32\[1024,257\]\S* (fusion|copy|dot)\(', text)
-  assert sorted(made) == ['copy', 'fusion']  # the copy is of the argument

@@ -32,10 +32,6 @@ def skipped(mask, scale, bias, x, other):
   return nn.relu(norm(x, scale, bias, mask) + skip)
 
 
-def added(mask, scale, bias, x, other):
-  return norm(x, scale, bias, mask) + norm(other, scale, bias, mask)
-
-
 def pooled(mask, scale, bias, x):
   return layers.max_pool(nn.relu(norm(x, scale, bias, mask)))
 
@@ -63,7 +59,6 @@ IMAGES = 4, 6, 4, 4
 LAYERS = {  # and the shapes of its arguments after the mask, scale and bias
   relu: (IMAGES,),
   skipped: (IMAGES, IMAGES),
-  added: (IMAGES, IMAGES),
   pooled: ((4, 7, 4, 4),),
   convolved: (IMAGES, (3, 3, 4, 4)),
   separable: ((4, 6, 5, 4), (3, 3, 4)),
@@ -108,31 +103,15 @@ def test_norm_by_hand():
   assert not got[3:].any()
 
 
-@every_way
+@pytest.mark.parametrize(
+  'how, platform',
+  [('gemm', 'cpu'), ('fused', 'cpu'), ('fused', 'gpu'), ('fused', 'tpu')],
+)
 @every_layer
-def test_values_and_gradients_are_those_of_the_definition(fn, how):
-  check(masked(fn), *arguments(fn), conv_impl=how)
-
-
-@pytest.mark.parametrize('fn', [relu, pooled])
-def test_gradients_of_every_platform(fn):
+def test_values_and_gradients_are_those_of_the_definition(fn, how, platform):
   """'fused' is another program on a GPU and on a TPU."""
-  want = slopes(fn, 'lax', *arguments(fn))
-  for platform in ('gpu', 'tpu'):
-    with compiling_for(platform):
-      assert_close(slopes(fn, 'fused', *arguments(fn)), want)
-
-
-@pytest.mark.parametrize('fn', [separable, strided, convolved])
-def test_blocks_and_sides_of_one_pixel(fn, monkeypatch):
-  """In one block a channel; images of odd sides and of a pixel."""
-  monkeypatch.setattr(blocks, 'CACHE', 1)
-  scale, bias, x, kernel = arguments(fn)
-  for sides in ((6, 5), (1, 1), (1, 3), (7, 2)):
-    image = x[:, : sides[0], : sides[1]]
-    if image.shape[1:3] == sides:
-      args = scale, bias, image, kernel
-      check(masked(fn), *args)
+  with compiling_for(platform):
+    check(masked(fn), *arguments(fn), conv_impl=how)
 
 
 @every_way
@@ -144,11 +123,6 @@ def test_padding_does_not_matter(fn, how):
   got = slopes(fn, how, scale, bias, x.at[3].set(1e4), *rest)
   assert_close(got, want)
   assert not got[0][3].any() and not got[3][3].any()
-  longer = jnp.concatenate([x, x])
-  if fn is not skipped:
-    mask = np.concatenate([MASK, 0 * MASK])
-    got = slopes(fn, how, scale, bias, longer, *rest, mask=mask)
-    np.testing.assert_allclose(got[0][:4], want[0], atol=1e-10)
 
 
 @every_way
@@ -162,7 +136,7 @@ def test_an_empty_batch_is_finite(fn, how):
 @every_way
 @pytest.mark.parametrize('fn', [convolved, separable, strided])
 def test_second_derivatives_agree(fn, how, monkeypatch):
-  """Per-FedAvg differentiates through a step; not through loops of blocks."""
+  """Per-FedAvg differentiates through a step; in blocks of an image."""
   monkeypatch.setattr(blocks, 'CACHE', 1)
   args = arguments(fn)
 
@@ -171,9 +145,6 @@ def test_second_derivatives_agree(fn, how, monkeypatch):
 
   second = jax.jit(jax.grad(slope, range(1, 5)), static_argnums=0)
   assert_close(second(how, *args), second('lax', *args))
-  if how == 'gemm' and fn is not convolved:
-    loops = str(second.trace(how, *args).jaxpr)
-    assert 'scan' in loops and 'reverse=True' not in loops
 
 
 @pytest.mark.parametrize('fn', [skipped, separable])
@@ -184,12 +155,3 @@ def test_clients_side_by_side_are_each_their_own(fn):
   want = [slopes(fn, 'gemm', scale, bias, x, *rest) for x in clients]
   got = each(clients)
   assert_close(got, jax.tree.map(lambda *leaves: jnp.stack(leaves), *want))
-
-
-def test_layers_of_two_masks_stay_apart():
-  def fn(scale, bias, x, kernel):
-    y = nn.relu(norm(x, scale, bias, jnp.asarray(MASK)))
-    y = layers.DepthwiseConv(1).apply({'params': {'kernel': kernel}}, y)
-    return nn.relu(norm(y, scale, bias, jnp.ones(4)))
-
-  check(fn, *arguments(separable))
