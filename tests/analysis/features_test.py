@@ -1,15 +1,13 @@
 """Features of batches, their map, and the names of the classes."""
 
-import re
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import KEY, make_task, refused
 
 from fedjax_pfl.analysis import class_names
-from fedjax_pfl.analysis.charts import name_places, points_chart
-from fedjax_pfl.analysis.features import embed, image_features
+from fedjax_pfl.analysis.charts import points_chart
+from fedjax_pfl.analysis.features import image_features
 from fedjax_pfl.data.images import Images
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -27,18 +25,6 @@ def test_features_are_those_of_every_batch():
     for part in (x[:4], x[4:8], x[8:])
   ]
   np.testing.assert_allclose(got, np.concatenate(want), atol=1e-6)
-
-
-def test_a_map_keeps_groups_together_and_is_the_same_again():
-  rng = np.random.default_rng(0)
-  centre = np.repeat(np.eye(8)[:2] * 9, 12, axis=0)
-  features = rng.normal(size=(24, 8)) + centre
-  points = embed(features)
-  assert points.shape == (24, 2)
-  first, second = points[:12], points[12:]
-  gap = np.linalg.norm(first.mean(0) - second.mean(0))
-  assert gap > 2 * max(first.std(), second.std())
-  np.testing.assert_array_equal(embed(features), points)
 
 
 # As published with the data: the coarse class of fine classes 0, 1, ..
@@ -61,7 +47,6 @@ def test_the_coarse_classes_of_cifar100():
   ('words', 'dataset', 'number', 'chosen'),
   [
     (('vehicles',), 'cifar10', 10, [0, 1, 8, 9]),
-    ((), 'digits', 10, [*range(10)]),
     (('7', 'cat'), 'cifar10', 10, [7, 3]),
   ],
 )
@@ -80,27 +65,12 @@ def test_groups_of_classes():
   assert message.startswith("colours: got 'coarse', expected fine")
 
 
-@pytest.mark.parametrize('word', ['tank', '10', '-1', 'vehicles'])
-def test_a_class_that_is_not_there(word):
-  message = refused(class_names.choose_classes, ('3', word), 'digits', 10)
-  assert f"classes: got '{word}', expected names or numbers" in message
-  assert 'Choices: 0, 1, 2' in message
+def test_a_class_that_is_not_there():
+  message = refused(class_names.choose_classes, ('3', 'tank'), 'digits', 10)
+  assert "classes: got 'tank', expected names or numbers" in message
 
 
 # ---- the chart
-
-
-def test_points_of_a_group_have_one_colour_marker_and_name():
-  points = np.array([[0.0, 0], [1, 0], [2, 0], [9, 9], [9, 8]])
-  group = np.array([4, 4, 4, 1, 1])
-  (panel,), colours = points_chart('t', points, group, list('abcdef'))
-  shapes = dict(re.findall(r'd="([^"]*)" class="swatch (g\d)"', panel.svg))
-  sizes = {css: data.count('z') for data, css in shapes.items()}
-  assert sizes == {'g1': 2, 'g4': 3}
-  assert {*colours} == {*sizes} and len({*colours.values()}) == 2
-  names = re.findall(r'<text x="(\S+)"[^>]*>(\w)<', panel.svg)
-  x = {name: float(place) for place, name in names}
-  assert x['e'] < 200 < 400 < x['b']
 
 
 def test_many_groups_are_named_in_the_legend_alone():
@@ -109,11 +79,3 @@ def test_many_groups_are_named_in_the_legend_alone():
   (panel,), _ = points_chart('t', points, many, labels)
   assert [key.label for key in panel.keys] == labels
   assert '<text' not in panel.svg
-
-
-def test_names_of_groups_that_mix_are_not_one_on_the_other():
-  """All of group 1 lies on points of group 0, which is alone at the right."""
-  points = np.array([[0.0, 0], [0, 0], [0, 0], [6, 14], [6, 14], [0, 0]])
-  places = name_places(points, np.array([1, 1, 0, 0, 0, 0]))
-  np.testing.assert_allclose(places[0], [5.5, 13.5])
-  np.testing.assert_allclose(places[1], [0.5, 0.5])

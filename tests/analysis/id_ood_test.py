@@ -3,11 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, client_of, make_data, pad
+from helpers import KEY, client_of
 
 from fedjax_pfl.analysis.id_ood import (
-  Split,
-  draw,
   measure,
   owned_classes,
   score_by_class,
@@ -55,16 +53,6 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
   np.testing.assert_array_equal(scores['initial'].count.sum(1), query)
 
 
-def test_owned_classes_are_those_of_real_examples():
-  """Padding of any class owns nothing; a client without examples has none."""
-  data = make_data()
-  owned = owned_classes(pad(data, 12, 3), 4)
-  y, index, counts = map(np.asarray, (data.y, data.index, data.count))
-  for own, rows, count in zip(owned, index, counts, strict=True):
-    assert {*np.flatnonzero(own)} == {*y[rows[:count]]}
-  assert not owned[2].any() and not owned[:, 3].any()
-
-
 def test_accuracy_of_two_clients_by_hand():
   """Client 0 owns classes 0 and 2: (3 + 1) / (4 + 4), and 1 / 2 of class 1.
 
@@ -75,17 +63,3 @@ def test_accuracy_of_two_clients_by_hand():
   split = split_accuracy(correct, np.array([4, 2, 4]), owned)
   np.testing.assert_allclose(split.own, [50, 70])
   np.testing.assert_allclose(split.other, [50, np.nan])
-
-
-def test_clients_on_their_classes_and_on_others():
-  """What is drawn, and who has no test image of other classes."""
-  split = Split(np.array([50.0, 60]), np.array([np.nan, np.nan]))
-  runs = {
-    'fedavg': {'initial': split, 'finetuned': split},
-    'local_only': {'personal': split},
-  }
-  own, other = (str(panel.svg) for panel in draw(runs)[0])
-  for svg in (own, other):
-    assert '>FedAvg<' in svg and '>Local only<' in svg
-    assert svg.count('>before<') == 1 and svg.count('>after<') == 2
-  assert (own.count('no client'), other.count('no client')) == (0, 3)

@@ -9,9 +9,7 @@ import pytest
 from helpers import FINETUNE, KEY, client_of, make_data, make_task
 
 from fedjax_pfl.analysis import similarity
-from fedjax_pfl.analysis.open_run import OpenRun
 from fedjax_pfl.client import personalization
-from fedjax_pfl.settings import replace
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -86,28 +84,3 @@ def test_cosines_while_clients_finetune_pair_by_pair():
       want = np.mean([cosine(a, b) for a, b in combinations(rows, 2)])
       assert want < 0.9999
       assert values[epoch] == pytest.approx(want, abs=1e-5)
-
-
-def test_layers_go_from_light_to_dark_and_the_head_is_black():
-  ends = {'conv2': 0.98, 'conv10': 0.97, 'head': 0.7}
-  cosines = {layer: np.array([1, 0.99, end]) for layer, end in ends.items()}
-  (panel,), colours = similarity.plot_layers('run', cosines, 'r0')
-  assert [key.label for key in panel.keys] == list(cosines)
-  assert [key.value for key in panel.keys] == ['0.9800', '0.9700', '0.7000']
-  first, second, head = (sum(bytes.fromhex(c[1:])) for c in colours.values())
-  assert first > second > head == 0
-
-
-def test_clients_finetune_on_what_the_run_adapts_on(tiny_run):
-  experiment, workdir = tiny_run
-  settings = replace(experiment.settings, adapt_on='test_half')
-  half = experiment._replace(settings=settings)
-  runs = [
-    OpenRun('fedbabu', workdir, one.settings, one) for one in (experiment, half)
-  ]
-  plain, halved = (similarity.measure(run, 3, 9) for run in runs)
-  # As if the examples of `adapt_on` were those of training.
-  given = experiment._replace(train=half.eval_data[0])
-  again = similarity.measure(runs[0]._replace(experiment=given), 3, 9)
-  np.testing.assert_array_equal(halved['head'], again['head'])
-  assert (halved['head'] != plain['head']).any()
