@@ -7,21 +7,10 @@
 A config states what differs from `base`. Any field can be given on the command
 line: --config.rounds=5. The package computes derived values after that.
 
-A docstring quotes published numbers in two forms, which a test compares with
-the tables of configs/tables (tests/reproduction/quoted_numbers_test.py):
+A docstring quotes published numbers as the command above them is to give them,
+which a test compares with configs/tables (quoted_numbers_test.py):
 
-  Published (fedbabu/13, personalised): 74.92 +- 8.32
-    58.66 +- 12.51  --config.FIELD=VALUE
-
-of the command above it, and of that command with another field; and
-
-  Published (superfed/1)  top-1  top-5
-    cifar10               45.35  89.87
-    cifar100              18.17  43.85  --config.hp.mixing=layer
-
-of the command above it with another word after the colon, where a number may
-have its std, 58.66 +- 12.51, too. A column may also be a name that a line of
-the docstring explains: NAME  --config.FIELD=VALUE
+  Published (fedbabu/13, personalised): 80.99 +- 7.64
 """
 
 import importlib

@@ -10,7 +10,6 @@ from fedjax_pfl.leaderboard.entries import (
   choose,
   costs_of,
   read_entry,
-  worst_tenth,
 )
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.training import divergence
@@ -68,37 +67,8 @@ def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
   assert not entry.obstacle
 
 
-def test_a_method_of_one_view_has_none_before(make):
-  path = make('c', views={'personal': [2, 4, 6, 8]}, algorithm='local_only')
-  record = json.loads((path / 'config.json').read_text())
-  record['config']['views'] = ['personal']
-  (path / 'config.json').write_text(json.dumps(record))
-  choice = CHOICE._replace(view='personal')
-  entry = read_entry('local_only', choice, [path], is_reference=False)
-  assert entry.before is None
-  np.testing.assert_array_equal(entry.after, [[10, 20, 30, 40]])
-
-
-def test_an_entry_without_numbers_says_why(make):
-  paths = [make('a'), diverge(make('b', seed=1))]
-  for choice, words in (
-    (CHOICE, 'diverged with the learning rate 0.03 in 1 of 2 seeds'),
-    (None, 'diverged with every learning rate of the grid'),
-  ):
-    entry = read_entry('fedavg', choice, paths, is_reference=False)
-    assert entry.after is None and entry.costs is None
-    assert entry.obstacle == words
-
-
 def test_costs_are_those_of_all_rounds_and_the_cohort(make):
   costs = costs_of([finished_runs.read(make('a'))])
   # Two clients a round: two rounds of 6 steps, then one of 9.
   assert costs.gradients == 2 * (2 * 6 + 9)
   assert (costs.bytes_up, costs.bytes_down, costs.seconds) == (15, 27, 90)
-
-
-def test_the_worst_tenth_is_of_each_seed():
-  accuracy = np.stack([np.arange(20.0), np.arange(40.0, 60.0)])
-  assert worst_tenth(accuracy) == np.mean([0.5, 40.5])
-  accuracy[0, 0] = np.nan  # 19 clients: two of them
-  assert worst_tenth(accuracy) == np.mean([1.5, 40.5])

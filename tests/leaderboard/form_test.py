@@ -7,7 +7,6 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.leaderboard.form import is_reference, settings_of, views_of
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.training.build import build_stages, build_task, peek_shape
-from tests.support.helpers import refused
 
 BATCHES = {'digits': 4, 'cifar10': 23}  # of a pass of a client
 
@@ -47,19 +46,6 @@ def test_every_method_has_the_same_passes_over_the_data(name):
       assert training.local_epochs == base['local_epochs']
 
 
-def test_methods_are_shown_in_their_own_views():
-  form = load_form('digits')
-  expected = {
-    'fedavg': ('initial', 'finetuned'),
-    'local_only': ('personal',),
-    'ditto': ('initial', 'personal'),
-    'per_fedavg': ('initial', 'adapted'),
-    'superfed': ('initial', *(f'mix_{tenth / 10}' for tenth in range(11))),
-  }
-  for method, views in expected.items():
-    assert views_of(form, method) == views, method
-
-
 def test_the_grid_replaces_every_rate_that_sees_the_data():
   form = load_form('digits')
 
@@ -78,18 +64,3 @@ def test_the_grid_replaces_every_rate_that_sees_the_data():
     settings_of(form, 'centralized', name, 0.07, 1) for name in ('s=2', 's=5')
   )
   assert one == other
-
-
-@pytest.mark.parametrize('seeds', [(0,), (3, 3), (0, 'one'), (0, -1)])
-def test_bad_seeds_are_refused(seeds):
-  got = ','.join(map(str, seeds))
-  assert f"got '{got}', expected two or more" in refused(
-    load_form, 'digits', seeds
-  )
-
-
-def test_other_seeds_and_other_forms():
-  form = load_form('digits', (3, 4))
-  assert form.seeds == (3, 4) and form.tuning_seeds == 2
-  message = refused(load_form, 'cifar')
-  assert 'did you mean cifar10?' in message

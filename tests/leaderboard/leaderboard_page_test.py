@@ -1,15 +1,50 @@
 """The page and the CSV of boards that were made of numbers."""
 
 import re
-from html.parser import HTMLParser
+from html import unescape
 
+import numpy as np
 import pytest
-from helpers import refused
-from made_entries import make_entries
 
 from configs.leaderboard import load_form
 from fedjax_pfl.leaderboard import page, rows
-from fedjax_pfl.leaderboard.board import make_board
+from fedjax_pfl.leaderboard.board import make_board, sentences
+from fedjax_pfl.leaderboard.entries import Costs, Entry, Tuned
+
+S, K = 3, 20
+COSTS = Costs(1200.0, 3e6, 4e6, 2.5)
+
+
+def make_entry(method, mean, *, spread=0.0, before=None, **changes):
+  """Return an entry whose clients differ from `mean` by a pattern of their own.
+
+  The pattern is that of all methods; `spread` is what pairs differ by.
+  """
+  pattern = 10 * np.cos(np.arange(S * K)).reshape(S, K)
+  pattern -= pattern.mean()
+  own = np.random.default_rng(len(method)).normal(size=(S, K))
+  after = mean + pattern + spread * (own - own.mean())
+  first = None if before is None else before + pattern
+  choice = Tuned(0.03, 'finetuned', 91.0, is_edge=False)
+  fields = {'choice': choice, 'before': first, 'after': after, 'costs': COSTS}
+  return Entry(method, is_reference=False, **fields)._replace(**changes)
+
+
+def make_entries():
+  return [
+    make_entry('fedavg', 80, before=55),
+    make_entry('local_only', 78, spread=1),
+    make_entry('fedrep', 84, spread=1, before=70),
+    make_entry('fedbabu', 84.1, spread=2, before=60),
+    make_entry('ditto', 77.9, spread=6, before=55),
+    make_entry('per_fedavg', 60, spread=1, before=50),
+    make_entry(
+      'centralized', 0, is_reference=True, after=np.full((S, 1), 97.5)
+    ),
+    make_entry(
+      'pfedme', 0, after=None, costs=None, obstacle='diverged with every rate'
+    ),
+  ]
 
 
 @pytest.fixture(scope='module')
@@ -29,30 +64,24 @@ def html(form, boards):
   return page.render(form, boards, ['1 of 2 verdicts <are> the same.'])
 
 
-class Text(HTMLParser):
-  """The words of a page, and its tags that are still open."""
-
-  def __init__(self):
-    super().__init__()
-    self.words, self.open = [], []
-
-  def handle_starttag(self, tag, attrs):
-    if tag not in ('meta', 'link', 'input', 'br'):
-      self.open.append(tag)
-
-  def handle_endtag(self, tag):
-    assert self.open.pop() == tag
-
-  def handle_data(self, data):
-    self.words.append(data)
+def test_sentences_name_who_is_where(boards):
+  best, fedavg, local, obstacle = sentences(boards[0])
+  assert best == (
+    'Highest: FedBABU, 84.1 % on average over clients after personalisation; '
+    'not distinguishable from it: FedRep.'
+  )
+  assert fedavg == (
+    'Against FedAvg + fine-tuning, above: FedBABU (+4.1), FedRep (+4.0); '
+    'below: Local only (-2.0), Per-FedAvg (-20.0); not distinguishable from '
+    'it: Ditto.'
+  )
+  assert local.startswith('Against Local only, above: FedBABU (+6.1), ')
+  assert obstacle == 'pFedMe diverged with every rate.'
 
 
 def test_page_is_whole_and_says_what_the_numbers_say(form, html):
   all_ = len(form.methods)
-  parser = Text()
-  parser.feed(html)
-  assert not parser.open
-  text = re.sub(r'\s+', ' ', ' '.join(parser.words))
+  text = ' '.join(unescape(re.sub(r'<[^>]+>', ' ', html)).split())
   for words in (
     'Leaderboard on digits',
     # What was made is less than the form has.
@@ -113,18 +142,3 @@ def test_changed_verdicts_are_named(form, boards, written):
     's=2, FedRep against Local only: above, there not distinguishable.',
   ]
   assert rows.changed_verdicts(ours, []) == []
-
-
-@pytest.mark.parametrize(
-  ('content', 'words'),
-  [
-    (b'a,b\n1,2\n', 'a CSV of something else'),
-    (None, 'no such file'),
-    (b'\xff\xfe\x00', 'against: got'),
-  ],
-)
-def test_a_file_that_is_no_leaderboard_is_refused(tmp_path, content, words):
-  path = tmp_path / 'other.csv'
-  if content:
-    path.write_bytes(content)
-  assert words in refused(rows.read, path)

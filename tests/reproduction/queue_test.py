@@ -15,7 +15,6 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction import evidence, execute
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.training import loop
-from fedjax_pfl.training.divergence import Diverged
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -63,21 +62,6 @@ def run_of(folder, pattern):
   return path
 
 
-def test_what_a_queue_leaves(done):
-  folder, rows, _ = done
-  runs = sorted(path.name[:-17] for path in (folder / 'results/runs').iterdir())
-  assert runs == [
-    *('fedavg_digits_seed0', 'fedbabu_digits_seed0', 'fedbabu_digits_seed1'),
-    'lg_fedavg_digits_seed0',
-  ]
-  assert '1 of 2 cells run; 1 diverged' in rows['fedbabu_98.md'].decode()
-  assert '2 of 2 cells run' in rows['fedbabu_99.md'].decode()
-  assert '(2 seeds)' in rows['fedbabu_99.md'].decode()
-  assert len(rows['summary.csv']) > 6
-  left = {path.name for path in (folder / 'results').iterdir()}
-  assert left == {'runs', 'tables', 'summary.csv'}
-
-
 def test_a_finished_queue_runs_nothing(done, folder, trained, capsys):
   """Nor does a clone: of what git keeps, models and checkpoints are absent."""
   for name in ('model', 'checkpoints', 'tb'):
@@ -92,15 +76,11 @@ def test_a_finished_queue_runs_nothing(done, folder, trained, capsys):
   assert '3 of 4 done, 1 diverged; 0 s left' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize('gone', ['model', 'checkpoints'])
-def test_what_a_clone_lacks_is_a_sentence(done, folder, capsys, gone):
+def test_what_a_clone_lacks_is_a_sentence(done, folder, capsys):
   """The step is left out with it; the others go on, and rows stay."""
   first = run_of(folder, 'fedbabu*seed0*')
-  shutil.rmtree(first / gone)
-  if gone == 'model':
-    shutil.rmtree(run_of(folder, 'lg_fedavg*'))  # it begins with that model
-  else:
-    shutil.rmtree(first / 'evaluations')
+  shutil.rmtree(first / 'model')
+  shutil.rmtree(run_of(folder, 'lg_fedavg*'))  # it begins with that model
   shutil.rmtree(run_of(folder, 'fedbabu*seed1*'))
   small_queue.run(folder)
   output = capsys.readouterr().out
@@ -157,24 +137,6 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
   assert small_queue.rows_of(tmp_path / 'results') == done[1]
 
 
-def test_a_signal_ends_it_also_beside_a_divergence(
-  tmp_path, monkeypatch, trained
-):
-  """A queue goes on after the divergence of a step, not after a signal."""
-  small_queue.write_queue(tmp_path / 'queue.toml')
-  check = Diverged.__init__
-
-  def diverged(self, *args):
-    os.kill(os.getpid(), signal.SIGTERM)
-    check(self, *args)
-
-  monkeypatch.setattr(Diverged, '__init__', diverged)
-  with pytest.raises(KeyboardInterrupt):
-    small_queue.run(tmp_path, minutes=100)
-  assert trained == ['fedavg']
-  assert not (tmp_path / 'results' / '.lock').exists()
-
-
 def test_a_second_process_names_the_first_and_runs_nothing(folder):
   before = moments.read(folder / 'results')
   with locks.holders(folder / 'results', 1) as (owner,):
@@ -190,26 +152,15 @@ def test_a_second_process_names_the_first_and_runs_nothing(folder):
   assert moments.read(folder / 'results') == before
 
 
-@pytest.mark.parametrize(
-  ('file', 'old', 'new', 'words'),
-  [
-    ('clients.npz', None, None, 'which is missing or not as the run wrote it'),
-    ('result.json', '"mean": ', '"mean": 1', 'result.json'),
-    ('config.json', '"shards_per_client"', '"shards"', 'shards'),
-    ('../../summary.csv', ',num_clients,', ',clients,', 'with the columns'),
-  ],
-)
-def test_damage_and_other_versions_are_a_sentence(
-  folder, trained, file, old, new, words
-):
+def test_damage_is_a_sentence(folder, trained):
   """Nothing is run, and no file is changed."""
   shutil.rmtree(run_of(folder, 'lg_fedavg*'))  # something is to be run
-  path = run_of(folder, 'fedbabu*seed0*') / file
-  path.write_text(path.read_text().replace(old, new) if old else '')
+  path = run_of(folder, 'fedbabu*seed0*') / 'clients.npz'
+  path.write_text('')
   before = moments.read(folder / 'results')
   with pytest.raises(BadInput) as caught:
     small_queue.run(folder)
-  assert words in str(caught.value) and 'Likely cause' in str(caught.value)
+  assert 'which is missing or not as the run' in str(caught.value)
   assert str(folder / 'results') in str(caught.value)
   assert trained == []
   assert moments.read(folder / 'results') == before
@@ -225,17 +176,10 @@ def test_a_dry_run_shows_the_queue(folder, tmp_path, capsys, trained):
   assert f'Next: {step}' in output
   lines = [line.split() for line in output.splitlines() if 'fedbabu/9' in line]
   assert lines[0] == ['a', 'fedbabu/98', 'algorithm=fedavg', '60', 's', '.']
-  assert lines[2][:2] == ['b', 'fedbabu/99'] and lines[2][-2:] == ['.', '.']
   small_queue.show(folder, folder / 'results')
   output = capsys.readouterr().out
   assert 'diverged' in output and 'Next' not in output
   assert trained == []
-
-
-@pytest.mark.parametrize('minutes', [0, -1, float('nan'), float('inf')])
-def test_no_time_is_refused(minutes):
-  with pytest.raises(BadInput, match='a number of minutes above 0'):
-    evidence.check_minutes(minutes)
 
 
 def test_a_timer_ends_what_is_no_training():
@@ -253,6 +197,3 @@ def test_a_timer_ends_what_is_no_training():
     assert is_up_fn()
   finally:
     signal.signal(signal.SIGTERM, before)
-  with evidence.deadline(None) as is_up_fn:
-    pass
-  assert not is_up_fn()

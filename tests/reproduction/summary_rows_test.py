@@ -68,9 +68,7 @@ def folder(tmp_path):
       'rounds': 7,
     },
     {'algorithm': 'fedprox', 'hp': {'mu': 0.01, 'trainable': 'body'}},
-    {'dataset': 'cifar10', 'preprocessing': 'fedconcat', 'learning_rate': 1.0},
     {**FEDCONCAT, 'hp': {}},  # a command cannot remove hp.clusters
-    {**FEDCONCAT, 'rounds': None, 'lr_milestones': (0.5,)},
   ],
 )
 def test_a_command_gives_back_its_settings(changes):
@@ -151,31 +149,11 @@ def test_another_number_is_replaced_and_that_is_logged(folder):
   assert '0 of 3 cells run' in write(folder, TABLE._replace(cells=others))[1]
 
 
-@pytest.mark.parametrize('changes', [{'quick': True}, {'shards_per_client': 3}])
-def test_another_training_answers_no_cell(tmp_path, changes):
-  """Nor does one that may have had synthetic images, run or row."""
-  make_run(tmp_path / 'runs' / 'a', result=GLOBAL, **changes)
-  assert '0 of 2 cells run' in write(tmp_path)[1]
-  shutil.rmtree(tmp_path / 'runs')
-  assert '0 of 2 cells run' in write(tmp_path)[1]
-
-
-@pytest.mark.parametrize(
-  'text',
-  [
-    'setting,seed,view\na,0,initial\n',
-    ','.join(COLUMNS) + '\n' + ','.join(['a'] * len(COLUMNS)) + '\n',
-    ','.join(COLUMNS) + '\na,0\n',
-    '',
-    '\xff',
-  ],
-)
-def test_a_summary_of_another_version_is_refused(tmp_path, text):
+def test_a_summary_of_another_version_is_refused(tmp_path):
   path = tmp_path / 'summary.csv'
-  path.write_bytes(text.encode('latin-1'))
+  path.write_text('setting,seed,view\na,0,initial\n')
   with pytest.raises(BadInput, match=r'summary\.csv with .* of this version'):
     read_csv(path)
-  assert path.read_bytes() == text.encode('latin-1')
 
 
 # ---- Our results -------------------------------------------------------------

@@ -53,7 +53,6 @@ RANGE = '--range: got {!r}, expected a field, and two numbers'
   [
     (parse_grids, GRID, ('learning_rate', 'a=', '=0.1', 'a=0.1,,0.2')),
     (parse_ranges, RANGE, ('a=0.1', 'a=a..b', 'a=2..1', '=1..2', 'a=..')),
-    (parse_ranges, RANGE, ('a=1..2..3', 'a=True..2')),
   ],
 )
 def test_a_field_without_its_values(parse, words, texts):
@@ -65,9 +64,7 @@ def test_a_field_without_its_values(parse, words, texts):
   ('parse', 'texts'),
   [
     (parse_grids, ['a=1', 'a=2']),
-    (parse_ranges, ['a=1..2', 'a=1..3']),
     (parse_grids, ['seed=1,2']),
-    (parse_ranges, ['seed=1..2']),
   ],
 )
 def test_fields_that_are_asked_for_twice_and_seeds(parse, texts):
@@ -75,18 +72,12 @@ def test_fields_that_are_asked_for_twice_and_seeds(parse, texts):
   assert 'every field once' in message and '--seeds=3' in message
 
 
-A_GRID, A_RANGE = parse_grids(['a=1']), parse_ranges(['a=1..2'])
-
-
 @pytest.mark.parametrize(
   ('flags', 'words'),
   [
-    ((A_GRID, A_RANGE, 2), 'fields that have no --grid'),
-    (({}, A_RANGE, None), '--random: got None'),
-    ((A_GRID, {}, 3), '--random: got 3'),
+    (({}, {'a': Range(1, 2, True)}, None), '--random: got None'),
     (({}, {}, None), 'a field to vary'),
   ],
 )
 def test_flags_that_belong_together(flags, words):
   assert words in refused(check_together, *flags)
-  check_together(A_GRID, {}, None)

@@ -2,7 +2,6 @@
 
 import math
 
-import finished_runs
 import pytest
 import small_runs
 from helpers import refused
@@ -29,13 +28,6 @@ def plan(*combinations, seeds=1, tunes=False, **fields):
     commandline.read_settings(DIGITS, {**fields, **own}) for own in combinations
   ]
   return plan_sweep(combinations, configs, seeds, tunes=tunes)
-
-
-def test_settings_of_a_sweep():
-  sweep = plan({'hp.mu': '1'}, {'learning_rate': '0.5'}, seeds=2)
-  assert [[one.seed for one in own] for own in sweep.settings] == [[0, 1]] * 2
-  assert sweep.settings[0][1].hp['mu'] == 1
-  assert sweep.settings[1][0].training.learning_rate == 0.5
 
 
 @pytest.mark.parametrize(
@@ -88,16 +80,6 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
   assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
   # The mean of the seeds that are left would be too high.
   assert runs_of_whole_settings(groups) == [*groups[0], *groups[2]]
-
-
-@pytest.mark.parametrize('select', ['validation', 'last'])
-def test_the_tests_of_the_view_that_was_compared(tmp_path, select):
-  chosen = {'validation': {'view': 'mix_0.0'}, 'last': {'view': 'mix_1.0'}}
-  views, result = ('mix_0.0', 'mix_1.0'), {'select': select, **chosen}
-  path = finished_runs.make_run(tmp_path / 'a', views=views, result=result)
-  means = run_dir.load_result(path)['views']
-  shown = as_table(Sweep(({'hp.mu': '1'},), ((),)), [[path]], None).split()[-3]
-  assert shown == f'{means[chosen[select]["view"]]["mean"]:.2f}'
 
 
 def test_a_verdict_says_whether_the_lead_is_noise():

@@ -6,7 +6,6 @@ import compiler
 import pytest
 import small_runs
 
-from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.tuning import train_all as module
@@ -48,30 +47,21 @@ def test_every_setting_is_trained_once(tmp_path):
   assert small_runs.snapshot(tmp_path) == before
 
 
-def test_a_default_that_is_written_out_is_the_run_without_it(tmp_path):
-  """A grid over hp.mu adds to one that had no mu."""
-  own = {'algorithm': 'fedprox', 'rounds': 1}
-  first = train_all([make(**own)], tmp_path, ignore)
-  settings = [make(**own, hp={'mu': mu}) for mu in (0.01, 1.0)]
-  paths = train_all(settings, tmp_path, ignore)
-  assert paths[:1] == first and run_dir.is_finished(paths[1])
-
-
-def test_nine_settings_with_three_seeds_compile_a_round_once(tmp_path):
+def test_a_grid_with_two_seeds_compiles_a_round_once(tmp_path):
   settings = [
     make(
       algorithm='fedprox', rounds=1, learning_rate=rate, hp={'mu': mu}, seed=s
     )
-    for rate in (0.1, 0.03, 0.01)
-    for mu in (0.01, 0.1, 1.0)
-    for s in (0, 1, 2)
+    for rate in (0.1, 0.03)
+    for mu in (0.01, 1.0)
+    for s in (0, 1)
   ]
   with compiler.counting() as names:
     paths = train_all(settings, tmp_path, ignore)
   assert names.count('jit(rounds)') == names.count('jit(evaluate)') == 1
-  assert all(map(run_dir.is_finished, paths)) and len({*paths}) == 27
+  assert all(map(run_dir.is_finished, paths)) and len({*paths}) == 8
   losses = {run_dir.load_metrics(path)[-1]['loss'] for path in paths}
-  assert len(losses) == 27
+  assert len(losses) == 8
 
 
 def test_a_sweep_that_is_killed_ends_the_same(tmp_path, monkeypatch):
@@ -105,22 +95,3 @@ def test_a_setting_that_diverges_ends_alone(tmp_path):
   assert train_all(settings, tmp_path, logged.append) == [hot, cool]
   assert small_runs.snapshot(tmp_path) == before
   assert 'diverged before and is not trained again' in ''.join(logged)
-
-
-def test_code_of_the_users_own_when_a_sweep_grows(tmp_path):
-  """A run directory has only its name; the settings have the code."""
-  file = tmp_path / 'net.py'
-  file.write_text(
-    'import optax\n\n'
-    'def my_loss(logits, labels):\n'
-    '  return optax.softmax_cross_entropy_with_integer_labels(logits, labels)\n'
-  )
-  rates = ({'learning_rate': 0.02}, {'learning_rate': 0.01})
-  settings = [
-    parse_config(load_code({**to_config(make(rounds=1)), **own}))
-    for own in ({'loss': f'{file}:my_loss', **rate} for rate in rates)
-  ]
-  (first,) = train_all(settings[:1], tmp_path / 'runs', ignore)
-  (first / run_dir.RESULT).unlink()
-  paths = train_all(settings, tmp_path / 'runs', ignore)
-  assert paths[0] == first and all(map(run_dir.is_finished, paths))
