@@ -1,4 +1,4 @@
-"""Properties of the batches of an epoch, of label counts, and of cohorts."""
+"""Properties of the batches of an epoch, and of cohorts."""
 
 import functools
 
@@ -15,8 +15,6 @@ from fedjax_pfl.data.batching import (
   batches_of_epoch,
   steps_of_epoch,
 )
-from fedjax_pfl.data.held_out import halves
-from fedjax_pfl.data.label_counts import label_counts
 from fedjax_pfl.federated.cohort import cohort_size, sample_cohort
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -70,30 +68,6 @@ def test_an_epoch_has_every_example_once(count, size, shuffle, seed):
   again, _, same_mask = epoch(other, seed, size, shuffle)
   np.testing.assert_array_equal(same_mask, mask)
   np.testing.assert_array_equal(again[real], x[real])
-
-
-count_classes = jax.jit(functools.partial(label_counts, num_classes=CLASSES))
-
-
-@given(COUNTS, SEEDS)
-def test_counts_of_classes_are_numpys(count, seed):
-  data = client(count, seed)
-  got = count_classes(data)
-  own = data.y[data.index[:count]]
-  np.testing.assert_array_equal(got, np.bincount(own, minlength=CLASSES))
-
-
-@given(st.lists(COUNTS, min_size=3, max_size=3), SEEDS)
-def test_halves_have_every_example_once(counts, seed):
-  rows = np.random.default_rng(seed).integers(0, POOL, (3, WIDTH))
-  data = ClientData(None, None, rows, np.array(counts))
-  parts = halves(data)
-  for place, count in enumerate(counts):
-    both = [half.index[place, : half.count[place]] for half in parts]
-    assert [len(half) for half in both] == [count // 2, count - count // 2]
-    np.testing.assert_array_equal(
-      np.sort(np.concatenate(both)), np.sort(rows[place, :count])
-    )
 
 
 @given(

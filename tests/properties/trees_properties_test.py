@@ -1,17 +1,17 @@
-"""Properties of the parts, the rows and the means of trees."""
+"""Properties of the parts and the means of trees."""
 
-import functools
 from typing import NamedTuple
 
 import jax
 import numpy as np
+import pytest
 from helpers import assert_same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import BadInput
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROWS = 5
 DTYPES = (np.float32, np.uint8)
 
@@ -65,29 +65,6 @@ def test_two_parts_are_the_whole_in_leaves_and_bytes(pair):
   assert trees.num_bytes(part) + trees.num_bytes(rest) == size
 
 
-@given(masked())
-def test_a_mask_by_path_is_that_mask_or_bad_input(pair):
-  tree, mask = pair
-  hits = jax.tree.leaves(mask)
-  named = dict(zip(trees.leaf_names(tree), hits, strict=True))
-  try:
-    assert trees.path_mask(tree, named.get) == mask
-    assert 0 < sum(hits) < len(hits)
-  except BadInput:
-    assert sum(hits) in (0, len(hits))
-
-
-@given(masked(), st.data())
-def test_a_mask_of_layers_is_whole_layers(pair, data):
-  tree, _ = pair
-  layers = trees.layer_names(tree)
-  chosen = data.draw(st.sets(st.sampled_from(layers)))
-  mask = trees.layer_mask(tree, chosen)
-  assert jax.tree.structure(mask) == jax.tree.structure(tree)
-  tops = [name.split('/')[0] for name in trees.leaf_names(tree)]
-  assert jax.tree.leaves(mask) == [top in chosen for top in tops]
-
-
 WEIGHTS = st.lists(
   st.one_of(st.just(0.0), st.floats(0.25, 1e4, width=32)),
   min_size=ROWS,
@@ -120,32 +97,3 @@ def test_means_are_numpys(stacked, weights, segments):
       if weights[own].any():
         want = np.average(leaf[own], axis=0, weights=weights[own])
       np.testing.assert_allclose(means[segment], want, rtol=1e-5, atol=1e-5)
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def take_and_put(stacked, order, size):
-  """Return rows, the tree with them scattered back, and with other rows."""
-  own = trees.gather(stacked, order[:size])
-  other = jax.tree.map(lambda leaf: leaf + 1, own)
-  back, after = (trees.scatter(stacked, order[:size], x) for x in (own, other))
-  return own, back, after
-
-
-@given(
-  st.permutations(range(ROWS)), st.sampled_from([1, 3, ROWS]), st.integers(0, 9)
-)
-def test_gather_returns_the_rows_of_scatter(order, size, seed):
-  rng, order = np.random.default_rng(seed), np.array(order)
-  stacked = {
-    'a': rng.standard_normal((ROWS, 3), np.float32),
-    'b': [rng.integers(0, 99, ROWS, np.int32), None],
-  }
-  own, back, after = take_and_put(stacked, order, size)
-  assert_same_bits(back, stacked)
-  chosen = np.isin(np.arange(ROWS), order[:size])
-  for rows, leaf, new in zip(
-    *map(jax.tree.leaves, (own, stacked, after)), strict=True
-  ):
-    np.testing.assert_array_equal(rows, leaf[order[:size]])
-    np.testing.assert_array_equal(new[chosen], leaf[chosen] + 1)
-    np.testing.assert_array_equal(new[~chosen], leaf[~chosen])
