@@ -26,11 +26,10 @@ for module in pkgutil.iter_modules(golden_cases.__path__):
 
 # With --short. The others have the same losses in more rounds or other forms.
 SHORT = (
-  *('cnn_forward', 'superfed_fedconcat/fedavg', 'fedprox_single_batch'),
-  *('fedlc_single_batch', 'fedrs_single_batch', 'moon_single_batch'),
-  *('superfed_single_batch', 'superfed_mm', 'apfl_single_step', 'pfedme'),
-  *('scaffold', 'fedconcat_id_distribution', 'kmeans_clusters'),
-  *('partition_noniid', 'partition_classes', 'partition_dirichlet'),
+  *('cnn_forward', 'fedprox_single_batch', 'fedlc_single_batch', 'superfed_mm'),
+  *('fedrs_single_batch', 'moon_single_batch', 'pfedme', 'scaffold'),
+  *('fedconcat_id_distribution', 'kmeans_clusters', 'partition_noniid'),
+  *('partition_classes', 'partition_dirichlet'),
 )
 
 
