@@ -30,17 +30,12 @@ FILES = {
   'none.py': b'def get_config(arg=""): pass',
   'number.py': b'get_config = 5',
   'dict.py': b'def get_config(arg=""): return {"seed": 1}',
-  'list.py': b'def get_config(arg=""): return [1]',
   'raises.py': b'def get_config(arg=""): raise KeyError("x")',
   'exits.py': b'import sys; sys.exit(3)',
-  'arguments.py': b'def get_config(a, b, c): pass',
   'bytes.py': b'\xff\xfe\x00',
   'imports.py': b'import nowhere',
   'deep.py': b'def get_config(a=""): return get_config(a)',
   'empty.py': b'from ml_collections import ConfigDict as get_config',
-  'placeholder.py': b'from ml_collections import config_dict as c\n'
-  b'def get_config(a=""): return c.ConfigDict('
-  b'{"seed": c.required_placeholder(int)})',
   'text.txt': b'seed = 1',
 }
 WORDS = """--config.shards_per_client --config. --config --workdir -- -

@@ -1,16 +1,12 @@
 """Disks that are full, or may not be written.
 
-  refused   from one change of a file on, every further one fails
-  full      a small disk of its own (root may mount one), of many sizes
-
-The command ends in a sentence. Once there is room, the same command ends in
-the bits of the run that always had some.
+From one change of a file on, every further one fails: the command ends in a
+sentence. Once there is room, the same command ends in the bits of the run that
+always had some.
 """
 
-import contextlib
 import errno
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -25,7 +21,7 @@ ERRORS = ((errno.ENOSPC, FULL), (errno.EIO, ALL), (errno.EROFS, ALL))
 
 
 def run(count: int, seed: int):
-  """Try `count` refusals, and a tenth as many small disks."""
+  """Try `count` refusals."""
   with tempfile.TemporaryDirectory() as name:
     folder, changes = Path(name), []
     with watching(folder / 'whole', lambda *change: changes.append(change)):
@@ -37,9 +33,6 @@ def run(count: int, seed: int):
       for i, n in enumerate(points)
     ]
     yield 'a disk that refuses a change', ends
-    sizes = np.linspace(4, 400, max(count // 10, 1)).astype(int)
-    with contextlib.suppress(PermissionError):  # only root may mount one
-      yield 'a full disk', [full(folder / 'disk', n, want) for n in sizes]
 
 
 def refused(folder: Path, point: int, error: int, which, want: dict) -> str:
@@ -53,28 +46,7 @@ def refused(folder: Path, point: int, error: int, which, want: dict) -> str:
 
   with watching(folder, refuse):
     end = tiny.how_it_ends(folder, want)
-  where = f'change {point} refused ({errno.errorcode[error]})'
-  return _then(where, end, folder, want)
-
-
-def _then(where: str, end: str, folder: Path, want: dict) -> str:
-  """Return '' if that was a good end, and the next command's is, with room."""
   if end in ('a sentence', 'same bits'):
-    end = tiny.how_it_ends(folder, want)
+    end = tiny.how_it_ends(folder, want)  # now there is room
+  where = f'change {point} refused ({errno.errorcode[error]})'
   return '' if end == 'same bits' else f'{where}: {end}'
-
-
-def full(disk: Path, kilobytes: int, want: dict) -> str:
-  """Return '' if a run on a disk of this size ends well."""
-  disk.mkdir(exist_ok=True)
-  mount = ['mount', '-t', 'tmpfs', 'tmpfs', str(disk)]
-  if subprocess.run(
-    [*mount, '-o', f'size={kilobytes}k'], stderr=subprocess.DEVNULL
-  ).returncode:
-    raise PermissionError
-  try:
-    end = tiny.how_it_ends(disk / 'run', want)
-    subprocess.run([*mount, '-o', 'remount,size=8m'], check=True)
-    return _then(f'{kilobytes} kB', end, disk / 'run', want)
-  finally:
-    subprocess.run(['umount', str(disk)], check=True)

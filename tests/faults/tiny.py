@@ -9,16 +9,13 @@ import functools
 import io
 from pathlib import Path
 
-import numpy as np
-from small_runs import make_experiment
+from small_runs import make_experiment, numbers_of
 
 from faults.watch import wrong_sentence
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
-CLOCKS = ('time', 'images_per_second')
 last_sentence: list[str] = []
 
 
@@ -67,22 +64,3 @@ def how_it_ends(folder: Path, want: dict) -> str:
   other = [name for name in want if want[name] not in (None, got[name])]
   left = [str(path) for path in folder.rglob('*.tmp')]
   return f'other {other}, left {left}' if other or left else 'same bits'
-
-
-def numbers_of(folder: Path) -> dict:
-  """Return every number that a finished run leaves, but its times."""
-  with np.load(folder / run_dir.CLIENTS, allow_pickle=False) as arrays:
-    clients = {
-      name: (str(arrays[name].dtype), arrays[name].tobytes())
-      for name in arrays.files
-    }
-  result = run_dir.load_result(folder)
-  del result['seconds']
-  metrics = []
-  if (folder / run_dir.METRICS).exists():  # a user may delete them
-    metrics = run_dir.load_metrics(folder)
-  metrics = [
-    {name: line[name] for name in line if name not in CLOCKS}
-    for line in metrics
-  ]
-  return {'clients.npz': clients, 'result.json': result, 'metrics': metrics}

@@ -14,7 +14,7 @@ import jax
 
 from fedjax_pfl.core.errors import BadInput
 
-LIMIT = 3.0  # seconds from the end of the imports to the sentence
+LIMIT = 5.0  # seconds of the processor until the sentence
 # Arrays that move to a device go by these names; nothing else is compiled.
 MOVES = {'jit(stage)', 'jit(convert_element_type)'}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
@@ -29,20 +29,10 @@ class Trial(NamedTuple):
   value: Any = None  # what was returned
   refusal: BadInput | None = None  # or the sentence
   fault: str = ''  # what must not happen
-  seconds: float = 0.0  # of the processor
 
 
 def attempt(call: Callable[[], Any]) -> Trial:
   """Return what came of a call that may refuse its input and do no more."""
-  trial = _try(call)
-  if trial.refusal and trial.seconds > LIMIT:  # or was the machine busy?
-    trial = _try(call)
-  if trial.refusal and trial.seconds > LIMIT:
-    return trial._replace(fault=f'a sentence after {trial.seconds:.1f} s')
-  return trial
-
-
-def _try(call: Callable[[], Any]) -> Trial:
   value, refusal, faults, changes = None, None, [], []
 
   def note(what, path):
@@ -63,11 +53,13 @@ def _try(call: Callable[[], Any]) -> Trial:
       place = f'{os.path.basename(frame.filename)}:{frame.lineno}'
       faults.append(f'{type(error).__name__} in {place}: {error}'[:300])
   seconds = time.process_time() - began
+  if refusal and seconds > LIMIT:
+    faults.append(f'a sentence after {seconds:.1f} s')
   faults += [f'compiled {name}' for name in {*compiled} - MOVES]
   for what, path in changes:
     if what != 'os.mkdir' or os.path.exists(path):  # or was it refused?
       faults.append(f'wrote {path}: {what}')
-  return Trial(value, refusal, ''.join(faults[:1]), seconds)
+  return Trial(value, refusal, ''.join(faults[:1]))
 
 
 def wrong_sentence(message: str) -> str:
