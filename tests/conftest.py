@@ -23,6 +23,7 @@ settings.register_profile(
 settings.register_profile(
   'long', settings.get_profile('short'), max_examples=400
 )
+LONGEST = ('contract_test.py', 'golden_cases_test.py')
 DEFAULT_GOLDENS = Path(__file__).parent / 'golden_cases' / 'data'
 
 
@@ -60,12 +61,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Begin with the longest file: no process then waits for another's."""
+  """Begin with the longest files: no process then waits for another's."""
   if config.getoption('--short'):
     left_out = [item for item in items if item.get_closest_marker('long')]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
-  items.sort(key=lambda item: item.path.name != 'golden_cases_test.py')
+  items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope='session', autouse=True)

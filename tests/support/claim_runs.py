@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+import finished_runs
 import numpy as np
 import small_runs
 
 from configs import common
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.reproduction.cells import (
   Cell,
   Figure,
@@ -19,7 +19,6 @@ from fedjax_pfl.reproduction.cells import (
 from fedjax_pfl.reproduction.claims import write
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.summary import write_summary as write_rows
-from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 
 TESTS = 100  # of each client: an image is a point
@@ -41,22 +40,21 @@ below = 'algorithm={}'
 """
 
 
-def settings_of(algorithm, shards=2):
-  more = {'eval_global_model': True} if algorithm == 'fedper' else {}
-  return small_runs.make_settings(
-    algorithm=algorithm, shards_per_client=shards, **more
-  )
-
-
 def cell_of(algorithm, shards, metric, mean=50.0):
   setting = (algorithm, 10, shards, 0.3, 1, 'shards', metric, {}, mean, 9.0)
-  view = Reading('finetuned')
-  if metric == 'global_accuracy':
-    view = Reading('initial', 'global')
+  is_global = metric == 'global_accuracy'
   return Cell(
     Published('fedbabu', '98', 'digits', 'tiny', *setting),
     settings_of(algorithm, shards),
-    view,
+    Reading('initial', 'global') if is_global else Reading('finetuned'),
+  )
+
+
+def settings_of(algorithm, shards):
+  return small_runs.make_settings(
+    algorithm=algorithm,
+    shards_per_client=shards,
+    eval_global_model=algorithm == 'fedper',
   )
 
 
@@ -89,29 +87,17 @@ def make_run(
   folder, algorithm, accuracy, *, seed=0, shards=2, views=None, **more
 ):
   """Write the finished run of a cell; `accuracy` is that of its clients."""
-  settings = {**settings_of(algorithm, shards), 'seed': seed}
-  path = Path(folder) / 'runs' / f'{algorithm}_{shards}_{seed}'
-  data = f'images-clients{shards}{seed}'
-  run = run_dir.open_run(path, settings, data=data, log=lambda text: None)
-  run.log(round=2, **{'initial/accuracy': 50.0})
-  counts = np.full(len(accuracy), TESTS)
-  views = {'finetuned': accuracy, **(views or {})}
   scores = {
-    view: Scores(np.asarray(correct), counts) for view, correct in views.items()
+    view: Scores(np.asarray(correct), np.full(len(correct), TESTS))
+    for view, correct in {'finetuned': accuracy, **(views or {})}.items()
   }
-  run.write_clients(
-    scores, np.arange(len(accuracy)), train_count=np.full(len(accuracy), 40)
+  return finished_runs.make_run(
+    Path(folder) / 'runs' / f'{algorithm}_{shards}_{seed}',
+    data=f'images-clients{shards}{seed}',
+    scores=scores,
+    result=more,
+    settings={**settings_of(algorithm, shards), 'seed': seed},
   )
-  run.write_result(
-    algorithm=algorithm,
-    dataset='digits',
-    rounds=2,
-    seconds=3600.0,
-    views={view: summarise(one) for view, one in scores.items()},
-    **more,
-  )
-  run.close()
-  return path
 
 
 def write_summary(folder):

@@ -28,14 +28,16 @@ def make_scores(seed=0, more=0.0):
 
 
 def make_run(
-  path, *, data='images-clients', views=('initial',), model=b'', result=(),
-  seed=0, more=0.0, validation=None, **changes,
+  path, *, data='images-clients', views=('initial',), scores=None, model=b'',
+  settings=None, result=(), seed=0, more=0.0, validation=None, **changes,
 ):  # fmt: skip
   """Make the directory of a finished run; `more` is added to its losses."""
   path = Path(path)
-  settings = make_settings(seed=seed, **changes)
+  settings = settings or make_settings(seed=seed, **changes)
   run = run_dir.open_run(path, settings, data=data, log=print)
-  scores = {
+  count = len(next(iter(scores.values())).count) if scores else K
+  trained = np.full(count, 40) if scores else TRAIN_COUNT
+  scores = scores or {
     view: make_scores(seed + number, more) for number, view in enumerate(views)
   }
   # As Run.log writes it, without TensorBoard's file.
@@ -49,16 +51,14 @@ def make_run(
   if model:
     atomic_files.write_bytes(run.model_path('global'), model)
   run.write_clients(
-    scores, np.arange(K), train_count=TRAIN_COUNT, validation=validation
+    scores, np.arange(count), train_count=trained, validation=validation
   )
   run.write_result(
     algorithm=settings['algorithm'],
     dataset='digits',
     rounds=16,
     seconds=12.0 + more,
-    views={
-      view: summarise(score, TRAIN_COUNT) for view, score in scores.items()
-    },
+    views={view: summarise(one, trained) for view, one in scores.items()},
     **dict(result),
   )
   return path

@@ -3,17 +3,10 @@
 Called by simulated_devices.py: see there.
 """
 
-import contextlib
-import io
-import shutil
-from pathlib import Path
-
 import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
-import small_runs
-from absl import logging
 from counting_method import counting
 
 from fedjax_pfl.core.algorithm import Stage
@@ -23,8 +16,6 @@ from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate
-from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.loop import train
 
 ROUNDS = 3
 # Devices, cohort, chunk: of 7 clients, whose states no number of devices here
@@ -130,65 +121,6 @@ def evaluate(stages, server, clients, mesh):
   clients = placed(mesh).from_host(jax.tree.map(np.asarray, clients))
   states = server, clients
   return replicate(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
-
-
-# ---- Whole runs
-
-
-SPOILT = 3  # its upload of round 2 is NaN, which is then done without it
-
-
-def experiment_on(devices):
-  experiment = small_runs.make_experiment(
-    algorithm='fedper',
-    client_fraction=1.0,
-    rounds=4,
-    views=('initial',),
-    eval_views=(),
-    log_every=2,
-    eval_every=2,
-    validation_fraction=0.2,
-    select='validation',
-    learning_rate=0.2,
-    checkpoint_every=2,
-    on_divergence='exclude',
-    devices=devices,
-  )
-  return small_runs.spoil_upload(experiment, SPOILT, [1])
-
-
-def runs(folder) -> dict[str, dict]:
-  """Do a run on one device, on three, and on three and then four.
-
-  Returns how the others differ from the first, the excluded clients of each,
-  and what was printed.
-  """
-  jax.config.update('jax_disable_most_optimizations', True)
-  jax.config.update('jax_enable_x64', True)
-  logging.set_verbosity(logging.ERROR)
-  paths = [Path(folder, name) for name in ('one', 'three', 'four')]
-  output = io.StringIO()
-  with contextlib.redirect_stdout(output):
-    train(experiment_on(1), paths[0])
-    train(experiment_on(3), paths[1])
-    # As a kill leaves it.
-    copy = small_runs.unfinish(shutil.copytree(paths[1], paths[2]))
-    train(experiment_on(4), copy)
-  (want, _), *_ = results = [*map(results_of, paths)]
-  return {
-    'differences': [difference(got, want) for got, _ in results],
-    'excluded': [excluded for _, excluded in results],
-    'log': output.getvalue(),
-  }
-
-
-def results_of(path):
-  """Return states, the chosen ones, scores, and who was excluded."""
-  state = small_runs.restored(experiment_on(1), path)
-  lines = run_dir.load_metrics(path)
-  excluded = [line.get('excluded_clients', []) for line in lines]
-  assert state.chosen.round == 2  # so that the last states are no answer
-  return (*state[:2], state.chosen, small_runs.scores_of(path)), excluded
 
 
 # ---- Calls of the host

@@ -2,7 +2,6 @@
 
 import csv
 
-import numpy as np
 import small_runs
 
 from configs import common
@@ -10,7 +9,6 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.evidence import work_through
 from fedjax_pfl.reproduction.queue import load_queue, show_queue
-from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.warm_start import identity_with, load_start
 
@@ -40,8 +38,6 @@ ENTRIES = (
   ('a', 'fedbabu/98', 'algorithm=lg_fedavg', [0], 2),
   ('b', 'fedbabu/99', 'algorithm=fedbabu', [0, 1], 1.5),
 )
-SECONDS = 'seconds'
-CLOCKS = ('time', 'images_per_second')
 
 
 def cell_of(settings, metric, reading, table='98', **more):
@@ -107,22 +103,14 @@ def build(settings, log):
 
 def rows_of(folder):
   """Return what a queue leaves in a folder, but times and the commit."""
-  rows = {}
+  rows, changing = {}, {'seconds': '', 'commit': ''}
   with open(folder / 'summary.csv', newline='') as stream:
-    lines = list(csv.DictReader(stream))
-  rows['summary.csv'] = [{**line, SECONDS: '', 'commit': ''} for line in lines]
+    rows['summary.csv'] = [
+      {**line, **changing} for line in csv.DictReader(stream)
+    ]
   for path in sorted(folder.glob('tables/*')):
     rows[path.name] = path.read_bytes()
   for path in sorted(folder.glob('runs/**/result.json')):
     run = path.parent
-    result = run_dir.load_result(run)
-    del result[SECONDS]
-    metrics = run / run_dir.METRICS
-    metrics = run_dir.load_metrics(run) if metrics.exists() else []
-    for line in metrics:
-      for clock in CLOCKS:
-        line.pop(clock, None)
-    with np.load(run / run_dir.CLIENTS, allow_pickle=False) as arrays:
-      clients = {name: arrays[name].tobytes() for name in arrays.files}
-    rows[str(run.relative_to(folder))] = result, metrics, clients
+    rows[str(run.relative_to(folder))] = small_runs.numbers_of(run)
   return rows

@@ -23,6 +23,7 @@ from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
+CLOCKS = ('time', 'images_per_second')
 TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
 SETTINGS = {
   'num_clients': 10,
@@ -182,6 +183,25 @@ def assert_same_run(got, want):
   for name in ('round', 'view', 'validation_accuracy'):
     assert chosen[0].get(name) == chosen[1].get(name)
   helpers.assert_same_bits(models_of(got), models_of(want))
+
+
+def numbers_of(workdir):
+  """Return every number that a finished run leaves, but its times."""
+  with np.load(workdir / run_dir.CLIENTS, allow_pickle=False) as arrays:
+    clients = {
+      name: (str(arrays[name].dtype), arrays[name].tobytes())
+      for name in arrays.files
+    }
+  result = run_dir.load_result(workdir)
+  del result['seconds']
+  metrics = []
+  if (workdir / run_dir.METRICS).exists():  # a user may delete them
+    metrics = run_dir.load_metrics(workdir)
+  metrics = [
+    {name: line[name] for name in line if name not in CLOCKS}
+    for line in metrics
+  ]
+  return {'clients.npz': clients, 'result.json': result, 'metrics': metrics}
 
 
 def models_of(workdir):

@@ -5,7 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from compiler import QUICK
+
 ROOT = Path(__file__).parents[2]
+ENVIRON = {
+  'PYTHONDONTWRITEBYTECODE': '1',
+  'XLA_FLAGS': f'{os.environ.get("XLA_FLAGS", "")} {QUICK}',
+}
 
 
 def run(file, *flags, cwd=ROOT, **environ):
@@ -17,7 +23,7 @@ def run(file, *flags, cwd=ROOT, **environ):
       *map(str, flags),
     ],
     cwd=cwd,
-    env={**os.environ, 'PYTHONDONTWRITEBYTECODE': '1', **environ},
+    env={**os.environ, **ENVIRON, **environ},
     capture_output=True,
     text=True,
   )

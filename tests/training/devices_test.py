@@ -8,7 +8,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import simulated_devices
 from helpers import assert_close
 from small_runs import (
   assert_same_run,
@@ -60,15 +59,6 @@ def test_a_run_continues_on_the_devices_on_which_it_began(tmp_path):
   (tmp_path / 'moved').mkdir()
   shutil.copy(tmp_path / 'begun' / 'config.json', tmp_path / 'moved')
   assert run('moved', 'taskset', '-c', '0') == begun
-
-
-@pytest.mark.long
-def test_a_run_on_devices_is_that_on_one(tmp_path):
-  """Without a client that diverges, and continued on other devices."""
-  found = simulated_devices.call(4, 'on_devices.runs', str(tmp_path))
-  assert max(found['differences']) < 1e-12
-  assert found['excluded'] == 3 * [[[[2, 3]], []]]
-  assert 'Continuing after round 2 of 4' in found['log']
 
 
 # ---- clients on the host
