@@ -71,7 +71,3 @@ def test_every_field_of_a_record_is_explained(name):
     assert explained or described, field
   _, report = run_examples(text, name)
   assert not report, report
-
-
-def test_errors_are_a_sentence_for_users():
-  assert issubclass(pfl.BadInput, ValueError) and pfl.BadInput.__doc__

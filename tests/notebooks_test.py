@@ -21,18 +21,13 @@ FOLDER = Path(__file__).parents[1] / 'notebooks'
 TAG = 'parameters'
 SHORT = {
   'first_run': {'ROUNDS': 1},
-  'your_own_method': {
-    'ROUNDS': 2,
-    'EVERY': 1,
-    'NUM_CLIENTS': 6,
-    'COHORT': 2,
-    'EXAMPLES': 20,
-  },
+  'your_own_method': dict(
+    ROUNDS=2, EVERY=1, NUM_CLIENTS=6, COHORT=2, EXAMPLES=20
+  ),
   'your_own_data': {'ROUNDS': 1},
   'your_own_code': {'ROUNDS': 2},
 }
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-every_notebook = pytest.mark.parametrize('name', SHORT)
 
 
 def read(name):
@@ -41,10 +36,6 @@ def read(name):
 
 def code_cells(notebook):
   return [cell for cell in notebook['cells'] if cell['cell_type'] == 'code']
-
-
-def tags(cell):
-  return cell['metadata'].get('tags', [])
 
 
 def shortened(source, values):
@@ -62,14 +53,14 @@ def execute(name, folder, monkeypatch):
 
   def show():
     figures.append(plt.gcf())
-    figures[-1].savefig(folder / f'{len(figures)}.png')
+    figures[-1].canvas.draw()
 
   monkeypatch.chdir(folder)
   monkeypatch.syspath_prepend(folder)  # restores sys.path at the end
   monkeypatch.setattr(plt, 'show', show)
   for number, cell in enumerate(code_cells(read(name)), 1):
     source = ''.join(cell['source'])
-    if TAG in tags(cell):
+    if TAG in cell['metadata'].get('tags', []):
       source = shortened(source, SHORT[name])
     exec(compile(source, f'{name}.ipynb, code cell {number}', 'exec'), scope)
   return scope, figures
@@ -85,77 +76,48 @@ def drawing():
   plt.switch_backend(before)
 
 
-def test_every_notebook_has_a_short_form():
+def test_every_notebook_has_a_short_form_and_no_outputs():
   assert {path.stem for path in FOLDER.glob('*.ipynb')} == set(SHORT)
+  for name in SHORT:
+    for cell in code_cells(read(name)):
+      assert not cell['outputs'] and cell['execution_count'] is None
 
 
-@every_notebook
-def test_it_is_stored_without_outputs(name):
-  notebook = read(name)
-  assert notebook['nbformat'] == 4
-  for cell in code_cells(notebook):
-    assert not cell['outputs'] and cell['execution_count'] is None
-
-
-@every_notebook
-def test_the_first_code_cell_has_the_constants(name):
-  first, *others = code_cells(read(name))
-  assert TAG in tags(first) and not any(TAG in tags(cell) for cell in others)
-
-
-def test_first_run(tmp_path, monkeypatch, capsys, drawing):
+def test_first_run(tmp_path, monkeypatch, drawing):
   scope, figures = execute('first_run', tmp_path, monkeypatch)
   assert len(figures) == 2
-  assert [path.name for path in tmp_path.glob('runs/fedbabu_*')] == [
-    'fedbabu_1_rounds'
-  ]
+  assert (tmp_path / 'runs' / 'fedbabu_1_rounds').is_dir()
   accuracy = scope['accuracy']  # of the table that load_results returns
-  assert accuracy.shape == (20, 2)
-  for view in ('initial', 'finetuned'):
-    mean = scope['result']['views'][view]['mean']
-    assert accuracy[view].mean() == pytest.approx(mean)
-  assert 'round 1/1' in capsys.readouterr().out
+  mean = scope['result']['views']['finetuned']['mean']
+  assert accuracy['finetuned'].mean() == pytest.approx(mean)
 
 
+@pytest.mark.long
 def test_your_own_method(tmp_path, monkeypatch, capsys, drawing):
   scope, figures = execute('your_own_method', tmp_path, monkeypatch)
   assert len(figures) == 2
   assert len(capsys.readouterr().out.splitlines()) == 6  # 3 methods, 2 views
   for rounds in scope['scores'].values():
     assert list(rounds) == [1, 2]
-    for views in rounds.values():
-      for score in views.values():
-        assert score.correct.shape == (6,)
-        assert np.isfinite(score.loss).all()
 
 
 @pytest.mark.long
-def test_your_own_data(tmp_path, monkeypatch, capsys, drawing):
-  archives, images = small_archives.write_archives(
-    tmp_path / 'net', ['fashion_mnist']
-  )
-  monkeypatch.setitem(ARCHIVES, 'fashion_mnist', archives['fashion_mnist'])
+def test_your_own_data(tmp_path, monkeypatch, drawing):
+  name = 'fashion_mnist'
+  archives, images = small_archives.write_archives(tmp_path / 'net', [name])
+  monkeypatch.setitem(ARCHIVES, name, archives[name])
   scope, figures = execute('your_own_data', tmp_path, monkeypatch)
   assert len(figures) == 2
-  assert scope['images'].x.shape == images['fashion_mnist'][0][0].shape
-  assert scope['counts'].sum() == 1442 and len(scope['counts']) == 20
-  first = scope['result']['views']['finetuned']
-  assert first['num_clients'] == 20
+  assert scope['images'].x.shape == images[name][0][0].shape
   sizes = scope['experiment'].train.count + scope['experiment'].test.count
   assert sizes.tolist() == np.bincount(scope['clients']).tolist()
-  assert 'round 1/1' in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_your_own_code(tmp_path, monkeypatch, capsys, drawing):
   scope, figures = execute('your_own_code', tmp_path, monkeypatch)
   assert len(figures) == 1
-  name = scope['experiment'].settings.model.name
-  assert name.startswith('own/gait.py:Gait#')
-  for view in ('initial', 'finetuned'):
-    assert 0 <= scope['result']['views'][view]['recall'] <= 1
+  assert 0 <= scope['result']['views']['finetuned']['recall'] <= 1
   assert scope['experiment'].train.x.shape == (675, 64, 2)
-  assert sorted(scope['task'].init(scope['key'])) == ['embed', 'head']
-  share = scope['scores'].own['share_good']
-  assert share.shape == (6,) and ((share >= 0) & (share <= 1)).all()
-  out = capsys.readouterr().out
-  assert f'{name}\n' in out and out.count('% right') == 6
+  assert scope['scores'].own['share_good'].shape == (6,)
+  assert capsys.readouterr().out.count('% right') == 6

@@ -31,9 +31,3 @@ def test_every_page_is_in_the_navigation():
     assert any(fnmatch(page, one) for one in listed), page
   for page in listed:
     assert page.endswith('*') or page in made + stored, page
-
-
-def test_commands_have_their_flags():
-  text = hooks.command_page()
-  for words in ('## main\n', '`--workdir`', '## sweep\n', '`--grid`'):
-    assert words in text
