@@ -19,7 +19,7 @@ OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
 
 def main(overrides):
   config = commandline.read_settings(CONFIG.value, overrides)
-  from fedjax_pfl.analysis.elbow import draw_elbow
+  from fedjax_pfl.analysis.partition import draw_elbow
   from fedjax_pfl.core import progress
   from fedjax_pfl.settings import parse_config
 

@@ -11,7 +11,6 @@ from fedjax_pfl.report.styles import Style, distinct_styles
 
 SIDE, EDGE = 500, 12  # of a chart of points
 MAX_NAMES = 12  # that fit among the points
-COLUMNS, ROWS = 6, 14  # of cells that hold a name each
 
 Line = tuple[Style, np.ndarray, np.ndarray]  # the style, x [T] and y [T]
 Chart = tuple[list[Panel], dict[str, str]]  # and {css class: colour}
@@ -71,28 +70,8 @@ def points_chart(
     keys.append(Key(sample, style.name, ''))
     colours[css] = style.colour
   if len(shown) <= MAX_NAMES:
-    for number, (x, y) in name_places(places, group).items():
+    for number in shown:
+      x, y = np.median(places[group == number], 0)
       parts.append(text(x, y + 4, names[number], 'middle', 'name'))
   svg = drawing(SIDE, SIDE, title, *parts)
   return [Panel(title, svg, keys=tuple(keys))], colours
-
-
-def name_places(points: np.ndarray, group: np.ndarray) -> dict[int, np.ndarray]:
-  """Return {group: where its name is written}, the middle of a grid cell.
-
-  The cell in which the group has many points, and a large share of all points;
-  each cell holds one name at most.
-  """
-  low, high = points.min(0), points.max(0)
-  size = np.maximum(high - low, 1e-9) / [COLUMNS, ROWS]
-  cell = np.minimum((points - low) // size, [COLUMNS - 1, ROWS - 1]).astype(int)
-  cell = cell[:, 0] * ROWS + cell[:, 1]  # [P]
-  total = np.bincount(cell, minlength=COLUMNS * ROWS)
-  taken = np.zeros(len(total), bool)
-  places = {}
-  for number in np.unique(group):
-    own = np.bincount(cell[group == number], minlength=COLUMNS * ROWS)
-    best = int(np.argmax(np.where(taken, -1, own**2 / np.maximum(total, 1))))
-    taken[best] = True
-    places[int(number)] = low + size * (np.array(divmod(best, ROWS)) + 0.5)
-  return places

@@ -94,21 +94,16 @@ def export(
 
 def check_output(output: str | os.PathLike) -> pathlib.Path:
   """Return the path; refuse another ending, an old file, no folder."""
-  path, cause = pathlib.Path(output), ''
-  if path.suffix != '.npz':
-    cause = 'a folder, or the ending of another format'
-  elif path.exists():
-    cause = 'it is there already, and nothing is overwritten'
-  elif not path.parent.is_dir():
-    cause = f'there is no folder {path.parent}'
-  if cause:
-    raise bad_input(
-      'output',
-      got=str(path),
-      expected='a new file *.npz in a folder that exists',
-      choices=['another --output'],
-      cause=cause,
-    )
+  path = pathlib.Path(output)
+  causes = {
+    'a folder, or the ending of another format': path.suffix != '.npz',
+    'it is there already, and nothing is overwritten': path.exists(),
+    f'there is no folder {path.parent}': not path.parent.is_dir(),
+  }
+  for cause, is_so in causes.items():
+    if is_so:
+      expected = 'a new file *.npz in a folder that exists'
+      raise bad_input('output', got=str(path), expected=expected, cause=cause)
   return path
 
 
@@ -117,13 +112,9 @@ def choose(
 ) -> Choice:
   """Return the choice; the view of a client is that of the result if ''."""
   if client == SERVER and view:
-    raise bad_input(
-      'view',
-      got=view,
-      expected='none: the server has one model, which is not personalised',
-      choices=[f'--client={SERVER} alone', '--client=0 with --view'],
-      cause='a client was meant',
-    )
+    expected = 'none: the server has one model, which is not personalised'
+    cause = 'a client was meant'
+    raise bad_input('view', got=view, expected=expected, cause=cause)
   if client == SERVER:
     return Choice(None, '')
   last = settings.data.num_seen_clients - 1
@@ -291,7 +282,4 @@ def model_settings(
   no_setting = {'parent', 'name', 'inits'}  # flax's own; the model has begun
   fields = {one.name for one in dataclasses.fields(module)} - no_setting
   values = {name: getattr(module, name) for name in sorted(fields)}
-  return {
-    name: value.__name__ if isinstance(value, type) else value
-    for name, value in values.items()
-  }
+  return {name: getattr(v, '__name__', v) for name, v in values.items()}

@@ -19,9 +19,9 @@ from fedjax_pfl.analysis.open_run import (
   Log,
   OpenRun,
   Options,
+  evenly_spaced,
   load_global,
 )
-from fedjax_pfl.analysis.replay import evenly_spaced
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Params, Task

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.core.user_code import digest_of
+from fedjax_pfl.data.images import Images
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.finished_runs import each_once
 from fedjax_pfl.report.styles import display_name
@@ -210,3 +212,19 @@ def load_global(task: Task, workdir: str | os.PathLike) -> Params:
       cause='the model of another run, or of another version',
     )
   return params
+
+
+def evenly_spaced(images: Images, number: int) -> Images:
+  """Return this number of the images, evenly spaced; all of them if 0."""
+  size = len(images.y)
+  if not size:
+    raise bad_input(
+      'run',
+      got='a run whose data set has no test images of its own',
+      expected='test images that all clients share',
+      choices=["the words 'test' in `split` of the .npz file"],
+      cause='own arrays whose clients are tested on training images',
+    )
+  number = min(number or size, size)
+  rows = np.arange(number) * size // number
+  return Images(images.x[rows], images.y[rows])

@@ -6,25 +6,21 @@ from helpers import (
   assert_close,
 )
 
-from fedjax_pfl.analysis import class_curves, replay
-from fedjax_pfl.analysis.open_run import load_states
+from fedjax_pfl.analysis import class_curves
+from fedjax_pfl.analysis.open_run import evenly_spaced, load_states
 from fedjax_pfl.evaluation.metrics import score_classes
-from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.evaluators import as_one_client
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 def test_a_replay_is_the_run(tiny_run):
-  """Servers and losses are the run's; the last round ends where it did."""
+  """The last round ends where that of the run did."""
   experiment, workdir = tiny_run
-  images = replay.evenly_spaced(experiment.dataset.test, 0)
-  rounds = [*replay.replay(experiment, images, 9)]
+  images = evenly_spaced(experiment.dataset.test, 0)
+  rounds = [*class_curves.replay(experiment, images, 9)]
   server, _ = load_states(experiment, workdir, print)
   assert_close(rounds[-1].server, server)
-  losses = [one.loss for one in rounds]
-  want = [line['loss'] for line in run_dir.load_metrics(workdir)]
-  np.testing.assert_allclose(losses, want, rtol=1e-4)
   # The first answers of a round are those of the server before it.
   task, params = experiment.task, rounds[1].server.params
   test = as_one_client(images)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from configs import digits
-from fedjax_pfl.analysis import elbow
+from fedjax_pfl.analysis import partition
 from fedjax_pfl.analysis.communication_budget import (
   as_text,
   communication_budget,
@@ -29,7 +29,7 @@ def test_fedavg_sends_as_much_as_fedavg_and_fedbabu_less():
 
 def test_the_sharpest_bend_is_the_answer(tmp_path):
   path = tmp_path / 'a.png'
-  best = elbow.draw_elbow(settings_of('fedconcat'), path, print)
+  best = partition.draw_elbow(settings_of('fedconcat'), path, print)
   inertias = np.loadtxt(path.with_suffix('.csv'), skiprows=1, delimiter=',')
   assert path.stat().st_size > 500
   assert 1 <= best <= len(inertias)
