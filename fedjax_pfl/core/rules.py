@@ -52,6 +52,12 @@ class Rule(NamedTuple):
 
 
 Rules = Mapping[str, Rule]  # by the name of the field
+INTERVALS = {  # by their brackets
+  '[]': '{} from {:g} to {:g}',
+  '[)': '{} from {:g} to below {:g}',
+  '(]': '{} above {:g} and up to {:g}',
+  '()': '{} above {:g} and below {:g}',
+}
 
 
 def interval(
@@ -59,37 +65,32 @@ def interval(
 ) -> Rule:
   """Return the rule of a finite number in an interval, such as '[0, 1)'."""
   low, high = map(float, ends[1:-1].split(','))
-  above, below = ends[0] == '(', ends[-1] == ')'
-  if not expected:
-    first = f'above {low:g} and ' if above else f'from {low:g} to '
-    last = f'below {high:g}' if below else f'{high:g}'
-    if above and not below:
-      last = f'up to {high:g}'
-    expected = f'{what} {first}{last}'
+  brackets = ends[0] + ends[-1]
+  left_out = [low] * ('(' in brackets) + [high] * (')' in brackets)
 
   def holds(value) -> bool:
-    if not is_number(value) or not low <= value <= high:
-      return False
-    return not (above and value == low) and not (below and value == high)
+    is_between = is_number(value) and low <= value <= high
+    return is_between and value not in left_out
 
-  return Rule(holds, expected, cause)
+  words = INTERVALS[brackets].format(what, low, high)
+  return Rule(holds, expected or words, cause)
 
 
 def at_least(low: float, cause: str, expected: str = '') -> Rule:
   """Return the rule of a finite number, `low` or more."""
-  expected = expected or f'a number, {low} or more'
-  return interval(f'[{low}, inf)', cause, expected=expected)
+  words = expected or f'a number, {low} or more'
+  return interval(f'[{low}, inf)', cause, expected=words)
 
 
 def above(low: float, cause: str, expected: str = '') -> Rule:
   """Return the rule of a finite number above `low`."""
-  expected = expected or f'a number above {low}'
-  return interval(f'({low}, inf)', cause, expected=expected)
+  words = expected or f'a number above {low}'
+  return interval(f'({low}, inf)', cause, expected=words)
 
 
-def share(cause: str, expected: str = 'a number from 0 to 1') -> Rule:
+def share(cause: str) -> Rule:
   """Return the rule of a number from 0 to 1."""
-  return interval('[0, 1]', cause, expected=expected)
+  return interval('[0, 1]', cause)
 
 
 def momentum(cause: str = 'a sign, or a percentage') -> Rule:

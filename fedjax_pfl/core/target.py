@@ -16,7 +16,6 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import jax
 from jax import lax
@@ -28,15 +27,8 @@ from fedjax_pfl.core.types import PyTree
 PLATFORMS = ('cpu', 'gpu', 'tpu')
 
 
-class Target(NamedTuple):
-  """What `compiling_for` says; None: this machine knows."""
-
-  platform: str | None = None
-  memory: int | None = None
-
-
-MACHINE = Target()
-_TARGET = contextvars.ContextVar('target', default=MACHINE)
+# The platform and its memory that `compiling_for` says; None: this machine's.
+_TARGET = contextvars.ContextVar('target', default=(None, None))
 
 
 def target() -> str:
@@ -45,7 +37,7 @@ def target() -> str:
   >>> target()
   'cpu'
   """
-  return _TARGET.get().platform or jax.default_backend()
+  return _TARGET.get()[0] or jax.default_backend()
 
 
 def launches_kernels(platform: str = '') -> bool:
@@ -58,7 +50,7 @@ def launches_kernels(platform: str = '') -> bool:
 
 def target_memory() -> int | None:
   """Return the bytes of the device of `compiling_for`; None: ask the device."""
-  return _TARGET.get().memory
+  return _TARGET.get()[1]
 
 
 @contextlib.contextmanager
@@ -71,7 +63,7 @@ def compiling_for(platform: str, memory: int | None = None) -> Iterator[None]:
     choices=PLATFORMS,
     cause='a typing error; an NVIDIA or AMD device is a gpu',
   )
-  token = _TARGET.set(Target(platform, memory))
+  token = _TARGET.set((platform, memory))
   try:
     yield
   finally:

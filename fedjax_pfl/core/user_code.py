@@ -113,15 +113,9 @@ def without_digest(name: str) -> str:
   return name.partition('#')[0] if is_code(name) else name
 
 
-def short_name(name: str) -> str:
-  """Return 'MyNet' for 'net.py:MyNet#4f0c8e21ab37'; another name as it is."""
-  return NAME.fullmatch(name)['name'] if is_code(name) else name
-
-
 def digest_of(name: str) -> str:
   """Return the digest in a name of code; '' without one."""
-  match = NAME.fullmatch(name)
-  return match['digest'] or '' if match else ''
+  return name.partition('#')[2] if is_code(name) else ''
 
 
 def call(field: str, run: Callable[[], Any], *, of: Any, cause: str) -> Any:

@@ -94,7 +94,7 @@ def _name(settings: Settings, data: str) -> str:
   start = keys.run_key(settings.init_from) if settings.init_from else ''
   key = keys.result_key(settings, data, start)
   dataset = settings.data.dataset.replace('/', '_')  # emnist/byclass
-  method = user_code.short_name(settings.algorithm)
+  method = user_code.without_digest(settings.algorithm).rpartition(':')[2]
   return f'{method}_{dataset}_seed{settings.seed}_{key}'
 
 
