@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Algorithm
-from fedjax_pfl.core.types import Array, Task
-from fedjax_pfl.models.concatenated import linear
+from fedjax_pfl.core.types import Array, Task, linear_head
 
 
 def head_averaging(
@@ -36,7 +35,8 @@ def head_averaging(
       f = batch.x
       if not is_cached:
         f = task.features(down.params, batch.x, batch.mask)
-      return losses.batch_loss(linear(head, f), batch, task.example_loss)
+      logits = linear_head({'head': head}, f)
+      return losses.batch_loss(logits, batch, task.example_loss)
 
     args = task, down.params['head'], data, rng, down.round
     head, info = train.fit(*args, loss, batching=batching)

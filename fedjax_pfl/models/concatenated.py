@@ -21,6 +21,7 @@ from fedjax_pfl.core.types import (
   Params,
   PyTree,
   Task,
+  linear_head,
 )
 
 POOL_BATCH = 500  # images whose features are computed at a time
@@ -46,7 +47,7 @@ def widen(task: Task, number: int) -> Task:
     rows = _concatenated(
       lambda model: task.train_outputs(model, batch, key).features, task, params
     )
-    return Outputs(rows, linear(params['head'], rows))
+    return Outputs(rows, linear_head(params, rows))
 
   def loss(params, batch, key) -> Array:
     logits = train_outputs(params, batch, key).logits
@@ -56,8 +57,8 @@ def widen(task: Task, number: int) -> Task:
   return task._replace(
     init=init,
     features=features,
-    logits=lambda params, x, mask: linear(
-      params['head'], features(params, x, mask)
+    logits=lambda params, x, mask: linear_head(
+      params, features(params, x, mask)
     ),
     loss=loss,
     train_outputs=train_outputs,
@@ -68,11 +69,6 @@ def widen(task: Task, number: int) -> Task:
       'head': dict.fromkeys(shapes['head'], False),
     },
   )
-
-
-def linear(head: Params, rows: Array) -> Array:
-  """Return rows [B, F] K + b."""
-  return rows @ head['kernel'] + head['bias']
 
 
 def _concatenated(features_fn, task: Task, params: Params) -> Array:

@@ -88,19 +88,6 @@ def _words_of(code: Callable) -> set[str]:
   )
 
 
-def check_example_shape(image_shape: tuple[int, ...]) -> None:
-  """Refuse examples without an axis, and empty ones."""
-  if len(image_shape) < 1 or min(image_shape) < 1:
-    raise bad_input(
-      'image_shape',
-      got=tuple(image_shape),
-      expected='the shape of an example, of one axis or more: (height, width, '
-      'channels), (steps, channels)',
-      cause='the shape of a batch with no example, or a single number a row: '
-      'x[:, None] has the shape (1,)',
-    )
-
-
 def check_module(
   name: str, begin: Callable, num_classes: int, x: Any
 ) -> Params:

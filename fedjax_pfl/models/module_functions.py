@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree
 from fedjax_pfl.models.ops import layers
 
@@ -55,13 +55,17 @@ def functions_of(module: Any) -> ModuleFunctions:
 
   if callable(module) and not isinstance(module, nnx.Module):
     return _nnx_functions(module)
-  raise bad_input(
+  raise _no_module(module)
+
+
+def _no_module(found: Any) -> BadInput:
+  return bad_input(
     'module',
-    got=f'an instance of {type(module).__name__}',
+    got=f'an instance of {type(found).__name__}',
     expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
     choices=['lambda rngs: MyNet(10, rngs=rngs)'],
-    cause='a module of flax.nnx with its parameters in it: a run draws those '
-    'of every seed itself',
+    cause='a module of flax.nnx with its parameters in it (a run draws those '
+    'of every seed itself), or a function without a return',
   )
 
 
@@ -102,7 +106,9 @@ def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
 
   def split(key: Key) -> tuple[PyTree, PyTree, PyTree]:
     """Return parameters, streams and other variables; keep what is static."""
-    static['module'] = module = _checked(make(nnx.Rngs(key)), nnx.Module)
+    static['module'] = module = make(nnx.Rngs(key))
+    if not isinstance(module, nnx.Module):
+      raise _no_module(module)
     static['graph'], *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
     return tuple(nnx.to_pure_dict(state) for state in states)
 
@@ -149,17 +155,6 @@ def _streams(shapes: PyTree, key: Key) -> PyTree:
     return jax.random.split(own, leaf.shape) if leaf.shape else own
 
   return jax.tree.unflatten(treedef, map(begin, range(len(leaves)), leaves))
-
-
-def _checked(module: Any, kind: type) -> Any:
-  if isinstance(module, kind):
-    return module
-  raise bad_input(
-    'module',
-    got=type(module).__name__,
-    expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
-    cause='a function without a return, or a module of another library',
-  )
 
 
 def _check_state(name: str, others: PyTree) -> None:

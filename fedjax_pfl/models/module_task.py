@@ -110,7 +110,6 @@ def task_from_module(
   >>> task.is_head['head'], task.is_head['body']['bias']
   ({'bias': True, 'kernel': True}, False)
   """
-  checks.check_example_shape(image_shape)
   checks.check_loss(loss, num_classes)
   functions = functions_of(module)
   example = jax.ShapeDtypeStruct(

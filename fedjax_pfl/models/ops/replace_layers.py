@@ -20,7 +20,7 @@ import jax
 from absl import logging
 from jax.extend import core
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.target import target
 from fedjax_pfl.models.ops import rules
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
@@ -81,14 +81,13 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
 
 def resolve(conv_impl: str) -> str:
   """Return the implementation; 'auto' is that of the target."""
-  if conv_impl not in CONV_IMPLS:
-    raise bad_input(
-      'conv_impl',
-      got=conv_impl,
-      expected='a known implementation of convolutions',
-      choices=CONV_IMPLS,
-      cause='a typo',
-    )
+  check_known(
+    'conv_impl',
+    [conv_impl],
+    expected='a known implementation of convolutions',
+    choices=CONV_IMPLS,
+    cause='a typo',
+  )
   return AUTO[target()] if conv_impl == 'auto' else conv_impl
 
 
