@@ -14,9 +14,8 @@ runs and their numbers:
                                        every client; see pfl.load_results
 
 --dry-run lists the cells with the time and memory of each on this machine,
-also where the images are not. --merge=FOLDER,FOLDER copies the runs of other
-machines into results/runs. A figure
-(--table=fedbabu/fig12) is drawn into results/tables.
+also where the images are not. Runs of other machines are copied into
+results/runs. A figure (--table=fedbabu/fig12) is drawn into results/tables.
 """
 
 import commandline
@@ -35,9 +34,6 @@ RESULTS = flags.DEFINE_string('results', 'results', 'where results go')
 DRY_RUN = flags.DEFINE_bool(
   'dry-run', False, 'list the cells, their time and memory; train nothing'
 )
-MERGE = flags.DEFINE_list(
-  'merge', [], 'folders of results, or of runs, of other machines'
-)
 
 
 def main():
@@ -47,7 +43,7 @@ def main():
   from fedjax_pfl.reproduction.cell_filter import filter_cells
   from fedjax_pfl.reproduction.cells import Figure
   from fedjax_pfl.reproduction.jobs import reproduce_figure, reproduce_table
-  from fedjax_pfl.reproduction.results import Results, read_folder
+  from fedjax_pfl.reproduction.results import Results
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
 
@@ -56,13 +52,7 @@ def main():
   table = load_table(TABLE.value)
   if not isinstance(table, Figure):
     filter_cells(table.cells, WHERE.value)
-  others = {folder: read_folder(folder, 'merge') for folder in MERGE.value}
   results = Results(RESULTS.value)
-  for folder, other in others.items():
-    if DRY_RUN.value:
-      results.add_folder(folder)
-    else:
-      progress.log(f'{folder}: {results.merge(other)} new evaluations')
   wanted = (table, WHERE.value, range(SEEDS.value), results)
   if isinstance(table, Figure):
     reproduce_figure(*wanted, dry_run=DRY_RUN.value)

@@ -9,6 +9,7 @@ import csv
 import functools
 import json
 import pathlib
+import shutil
 
 import finished_runs
 import numpy as np
@@ -19,7 +20,7 @@ from experiments import commandline
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import page
-from fedjax_pfl.reproduction.results import Results, read_folder
+from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.reproduction.summary import COLUMNS, summary_rows
 from fedjax_pfl.runs import run_dir
@@ -170,8 +171,8 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
     result={'note': HOSTILE},
   )
   before = sorted(tmp_path.rglob('*'))
+  shutil.copytree(tmp_path / 'theirs', tmp_path / 'ours')
   results = Results(tmp_path / 'ours')
-  assert results.merge(read_folder(tmp_path / 'theirs')) == 1
   frame = load_results(tmp_path / 'ours')
   assert {*frame.data} == {HOSTILE} and {*frame.hp} == {f'protocol={HOSTILE}'}
   assert len(frame) == 2 * finished_runs.K

@@ -5,7 +5,6 @@ take as long.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.report.styles import display_name
@@ -14,23 +13,17 @@ from fedjax_pfl.reproduction.execute import is_trained, lacking, saved_round
 from fedjax_pfl.reproduction.forecast import (
   Forecast,
   assemble,
-  evaluation_seconds,
   forecast,
   program_of,
 )
-from fedjax_pfl.reproduction.plan import Evaluation, Training
+from fedjax_pfl.reproduction.plan import (
+  Evaluation,
+  Training,
+  distinct_trainings,
+)
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.settings import replace
 
 COLUMNS = ('state', 'time', 'memory')
-
-
-class Cost(NamedTuple):
-  """What is done, and what that takes; nothing by default."""
-
-  words: str = ''
-  seconds: float = 0.0
-  bytes: int = 0
 
 
 class DryRun:
@@ -39,64 +32,41 @@ class DryRun:
   def __init__(self, results: Results):
     self._results = results
     self._measured: dict[str, Forecast] = {}
-    self._counted: set[tuple[str, str]] = set()  # trainings and evaluations
+    self._counted: set[str] = set()  # trainings
     self.seconds = 0.0
 
   def line(self, evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     """Return state, time and memory that these add to what was listed."""
-    evaluations = [one for one in evaluations if lacking(one, self._results)]
-    if not evaluations:
+    results = self._results
+    missing = [one for one in evaluations if lacking(one, results)]
+    if not missing:
       return 'done', '-', '-'
-    evaluations = [
-      one for one in evaluations if not self._results.diverged(one.training)
-    ]
-    if not evaluations:
+    missing = [one for one in missing if not results.diverged(one.training)]
+    if not missing:
       return 'diverged', '-', '-'
-    costs = [
-      self._training(link) for one in evaluations for link in one.training.chain
+    trainings = [
+      one
+      for one in distinct_trainings(missing)
+      if one.identity not in self._counted and not is_trained(one, results)
     ]
-    costs += map(self._evaluation, evaluations)
-    costs = [cost for cost in costs if cost.seconds]
-    if not costs:
-      return 'with a cell above', '-', '-'
-    seconds = sum(cost.seconds for cost in costs)
+    if not trainings:
+      is_own = all(one.settings == one.training.settings for one in missing)
+      is_own &= not any(is_trained(one.training, results) for one in missing)
+      return 'with a cell above' if is_own else 'evaluate', '-', '-'
+    self._counted |= {one.identity for one in trainings}
+    costs = [self._forecast(one) for one in trainings]
+    saved = [saved_round(one, results) for one in trainings]
+    seconds = sum(
+      cost.seconds * (1 - rounds / max(one.settings.num_rounds, 1))
+      for cost, rounds, one in zip(costs, saved, trainings, strict=True)
+    )
     self.seconds += seconds
-    words = dict.fromkeys(cost.words for cost in costs)
-    if len(words) > 1:
-      words.pop('evaluate', None)
+    words = [
+      f'continue from round {rounds}' if rounds else 'train' for rounds in saved
+    ]
     memory = max(cost.bytes for cost in costs) / 2**20
-    return ', '.join(words), duration(seconds), f'{memory:,.0f} MiB'
-
-  def _training(self, training: Training) -> Cost:
-    """Return the cost of a training; nothing if it was already counted."""
-    if self._is_counted(training.identity, ''):
-      return Cost()
-    if is_trained(training, self._results):
-      return Cost()
-    cost = self._forecast(training)
-    saved = saved_round(training, self._results)
-    words = f'continue from round {saved}' if saved else 'train'
-    left = max(0.0, 1 - saved / max(training.settings.num_rounds, 1))
-    return Cost(words, left * cost.training + cost.evaluation, cost.bytes)
-
-  def _evaluation(self, evaluation: Evaluation) -> Cost:
-    """Return the cost of an evaluation that is not part of the run itself."""
-    training, settings = evaluation.training, evaluation.settings
-    names = [reading.view for reading in evaluation.readings]
-    is_own = {*names} <= {*settings.evaluation.views}
-    if settings == training.settings and is_own:
-      return Cost()
-    if self._is_counted(training.identity, evaluation.key):
-      return Cost()
-    cost = self._forecast(training)
-    experiment = assemble(replace(settings, views=names))
-    seconds = evaluation_seconds(experiment, cost.step)
-    return Cost('evaluate', seconds, cost.bytes)
-
-  def _is_counted(self, *pair: str) -> bool:
-    is_counted = pair in self._counted
-    self._counted.add(pair)
-    return is_counted
+    state = ', '.join(dict.fromkeys(words))
+    return state, duration(seconds), f'{memory:,.0f} MiB'
 
   def _forecast(self, training: Training) -> Forecast:
     program = program_of(training.settings)
@@ -121,7 +91,7 @@ def list_costs(
   seeds = len(evaluations[0])
   progress.log(
     f'{len(rows)} cells, {seeds} seed{"s" * (seeds > 1)}: '
-    f'{duration(dry_run.seconds)} in all, estimated from a few steps.'
+    f'{duration(dry_run.seconds)} of training, estimated from a few steps.'
   )
 
 

@@ -1,20 +1,19 @@
-"""Forecast the time and the memory of a run on this machine.
+"""Forecast the time and the memory of a training on this machine.
 
 The round is compiled and timed: on no example, and on one batch of as many
 clients as run side by side. With r rounds, C clients a round, c of them side by
 side, and b batches a client:
 
-  seconds = 2 compile + r (t_0 + b C/c (t_batch - t_0)) + evaluation
+  seconds = compile + r (t_0 + b C/c (t_batch - t_0))
 
-Evaluation is estimated: its programs take as long to compile as the round, and
-a test image takes a third of the gradient of a training image. The load of
-other processes is in the seconds, not in the bytes. Images that are not on this
-machine are blank ones of the same number: no time depends on their content.
+Evaluations come on top. The load of other processes is in the seconds, not in
+the bytes. Images that are not on this machine are blank ones of the same
+number: no time depends on their content.
 """
 
 import functools
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +33,6 @@ from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.settings import Settings, flat_config
-from fedjax_pfl.training.advance import cadence
 from fedjax_pfl.training.build import (
   Experiment,
   build_stages,
@@ -56,7 +54,6 @@ SIZES = {
   'svhn_cropped': (73_257, 26_032),
   'tiny_imagenet': (100_000, 10_000),
 }
-FORWARD_SHARE = 1 / 3  # of a gradient step
 # Fields that change only which examples a client has.
 PARTITION_ONLY = {
   *('seed', 'shards_per_client', 'dirichlet_beta'),
@@ -65,18 +62,16 @@ PARTITION_ONLY = {
 
 
 class Forecast(NamedTuple):
-  """The time and the memory of a run, or of one of its stages."""
+  """The time and the memory of a training."""
 
-  training: float  # seconds, with the evaluations on the way
-  evaluation: float  # seconds, at the end
-  step: float  # seconds of a gradient step of one client, in the last stage
+  seconds: float
   bytes: int  # of the largest program among its stages
 
 
 def forecast(experiment: Experiment) -> Forecast:
-  """Return the forecast of a whole run; takes seconds to a minute.
+  """Return the forecast of a training; takes seconds to a minute.
 
-  >>> forecast(assemble(settings)).training
+  >>> forecast(assemble(settings)).seconds
   """
   key = random_streams(experiment.settings.seed)['states']
   state, costs = None, []
@@ -86,24 +81,9 @@ def forecast(experiment: Experiment) -> Forecast:
     else:
       state = stage.initialize(*state, experiment.train)
     costs.append(_measure(experiment, stage, state))
-  last = costs[-1]
   return Forecast(
-    sum(one.training for one in costs),
-    last.evaluation + evaluation_seconds(experiment, last.step),
-    last.step,
-    max(one.bytes for one in costs),
+    sum(one.seconds for one in costs), max(one.bytes for one in costs)
   )
-
-
-def evaluation_seconds(experiment: Experiment, step: float) -> float:
-  """Return the seconds to evaluate all clients in the views of the config."""
-  settings = experiment.settings
-  views = settings.evaluation.views
-  steps = FORWARD_SHARE * len(views) * _test_batches(experiment)
-  if any(view.startswith('finetuned') for view in views):
-    count, tune = experiment.eval_data[0].count, settings.finetune
-    steps += max(tune.epochs) * _batches(count, tune.batch_size).sum()
-  return step * float(steps)
 
 
 def assemble(settings: Settings) -> Experiment:
@@ -141,7 +121,7 @@ def program_of(settings: Settings) -> str:
 
 
 def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
-  """Return the cost of a stage from these states; evaluation: its compiling."""
+  """Return the cost of the rounds of a stage from these states."""
   settings = experiment.settings
   key = random_streams(settings.seed)['rounds']
   data = stage.prepare_data(state[0], experiment.train)
@@ -160,34 +140,19 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
   compiled = time.perf_counter() - began
 
   def run(examples):
-    """Return the seconds of the fastest call, and the steps of a client."""
+    """Return the seconds of the fastest call."""
     count = np.zeros(data.count.shape, np.int32)
     count[:side_by_side] = examples
     fewer, times = data._replace(count=jnp.asarray(count)), []
     for _ in range(REPEATS):
       began = time.perf_counter()
-      *_, metrics = jax.block_until_ready(program(*state, cohort, fewer, key))
+      jax.block_until_ready(program(*state, cohort, fewer, key))
       times.append(time.perf_counter() - began)
-    return min(times), float(np.max(metrics['num_steps']))
+    return min(times)
 
   batch, count = settings.training.batch_size, np.asarray(data.count)
-  nothing, _ = run(0)
-  first, steps = run(min(batch, count.max()))
-  step = (first - nothing) / max(steps, 1)
-  work = (first - nothing) * float(_batches(count, batch).mean())
-  seconds = stage.rounds * (nothing + size / side_by_side * work)
-  every = cadence(settings, experiment.rounds).evaluate
-  views = len(settings.evaluation.eval_views)
-  tests = stage.rounds // every * views * _test_batches(experiment)
-  seconds += compiled + step * FORWARD_SHARE * float(tests)
-  return Forecast(seconds, compiled, step, program_bytes(program))
-
-
-def _test_batches(experiment: Experiment) -> int:
-  """Return the batches of the tests of all clients."""
-  size = experiment.settings.training.batch_size
-  return _batches(experiment.eval_data[1].count, size).sum()
-
-
-def _batches(examples: Any, size: int) -> Any:
-  return np.maximum(-(-np.asarray(examples) // size), 1)
+  nothing = run(0)
+  of_batch = run(min(batch, count.max())) - nothing
+  batches = np.maximum(-(-count // batch), 1).mean()
+  seconds = nothing + size / side_by_side * of_batch * float(batches)
+  return Forecast(compiled + stage.rounds * seconds, program_bytes(program))

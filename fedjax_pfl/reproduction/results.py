@@ -13,7 +13,6 @@ which only the row in summary.csv is left are added as `rows`.
 import itertools
 import os
 import pathlib
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -27,12 +26,11 @@ from fedjax_pfl.reproduction.stored_runs import (
   find_runs,
   settings_in,
 )
-from fedjax_pfl.runs import lock, run_dir
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.warm_start import model_digest
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
-NOT_COPIED = ('checkpoints', 'tb', lock.NAME)
 Row = Mapping[str, str]  # of summary.csv
 
 
@@ -146,26 +144,8 @@ class Results:
     paths = filter(None, map(self.path_of, training.chain))
     return next(filter(None, map(divergence.sentence_of, paths)), '')
 
-  def merge(self, others: 'Results') -> int:
-    """Copy the runs of others that are lacking; return how many evaluations.
 
-    All are compared before the first is copied.
-    """
-    for old, new in itertools.product(self.evaluations(), others.evaluations()):
-      check_agree(old, new)
-    lacking = [
-      one.run.path
-      for one in others.evaluations()
-      if not all(
-        self.find(one.run.key, one.key, view) for view in one.clients.scores
-      )
-    ]
-    for run in dict.fromkeys(lacking):
-      self.add_run(_copy(run, self.runs))
-    return len(lacking)
-
-
-def read_folder(folder: str | os.PathLike, flag: str = 'results') -> Results:
+def read_folder(folder: str | os.PathLike) -> Results:
   """Return the runs of a folder of results, or of any folder with runs."""
   results = Results(folder)
   if not results.paths:
@@ -173,34 +153,10 @@ def read_folder(folder: str | os.PathLike, flag: str = 'results') -> Results:
   if not any(True for _ in results.evaluations()):
     place = results.folder.parent.glob(f'*/{RUNS}')
     raise bad_input(
-      flag,
+      'results',
       got=str(folder),
       expected='a folder of results, or of runs, with finished runs in it',
       choices=sorted(str(path.parent) for path in place),
       cause='a mistyped path, or no run is finished yet',
     )
   return results
-
-
-def _copy(run: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-  """Return the copy of a run directory, by a name that is free.
-
-  Until it is finished, its name begins with a dot. Checkpoints are left out,
-  and links, which may lead anywhere.
-  """
-
-  def left_out(parent, names):
-    return {
-      name
-      for name in names
-      if name in NOT_COPIED or os.path.islink(os.path.join(parent, name))
-    }
-
-  folder.mkdir(parents=True, exist_ok=True)
-  names = (f'{run.name}-{number}' for number in itertools.count(2))
-  paths = (folder / name for name in itertools.chain([run.name], names))
-  path = next(one for one in paths if not one.exists())
-  made = folder / f'.{path.name}.tmp'
-  shutil.rmtree(made, ignore_errors=True)
-  shutil.copytree(run, made, ignore=left_out)
-  return made.rename(path)

@@ -1,4 +1,4 @@
-"""Runs of a folder are found by their keys; those of another one are merged."""
+"""Runs of a folder are found by their keys, and may not disagree."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from finished_runs import COUNT, TRAIN_COUNT, make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.reproduction.results import Results, read_folder
+from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
@@ -19,10 +19,6 @@ VIEWS = ('initial', 'finetuned', 'initial:own')
 def find(results, run, view='initial', folder=None):
   settings = parse_config(run_dir.load_config(folder or run)['config'])
   return results.find(keys.run_key(run), keys.evaluation_key(settings), view)
-
-
-def names(folder):
-  return sorted(path.name for path in (folder / 'runs').iterdir())
 
 
 def test_a_run_is_found_below_runs_under_any_name(tmp_path):
@@ -45,34 +41,19 @@ def test_a_finished_run_with_a_damaged_file_is_refused(tmp_path):
   assert f'{path}, which is missing or not as the run wrote it' in message
 
 
-def test_merging_copies_what_is_new_and_refuses_what_differs(tmp_path):
-  here, there, third = (tmp_path / name for name in ('here', 'there', 'third'))
-  run = make_run(here / 'runs' / 'a')
-  equal = make_run(there / 'runs' / 'a', more=1e-8)
-  new = make_run(there / 'runs' / 'b', seed=1)
-  make_run(new / 'evaluations' / 'body', **BODY)
-  (new / 'link').symlink_to(tmp_path)
-  results = Results(here)
-  assert results.merge(read_folder(there)) == 2
-  assert results.merge(read_folder(there / 'runs')) == 0  # or its runs
-  assert names(here) == ['a', 'b'] and find(results, new)
-  assert not (here / 'runs' / 'b' / 'link').is_symlink()
-  assert find(results, equal).path == run
-  make_run(third / 'runs' / 'c', seed=2)  # good, but comes with what is not
-  bad = make_run(third / 'runs' / 'd', more=1e-5)
-  message = refused(results.merge, read_folder(third))
+def test_runs_of_another_machine_may_not_disagree(tmp_path):
+  run = make_run(tmp_path / 'runs' / 'a')
+  make_run(tmp_path / 'runs' / 'b', more=1e-8)  # rounding
+  more = make_run(tmp_path / 'runs' / 'c', views=('initial', 'finetuned'))
+  assert find(Results(tmp_path), more, 'finetuned')
+  bad = make_run(tmp_path / 'runs' / 'd', more=1e-5)
+  message = refused(Results, tmp_path)
   assert 'views.initial.loss=' in message
   assert str(bad) in message and str(run) in message
-  assert names(here) == ['a', 'b']
-  more = make_run(tmp_path / 'more' / 'a', views=('initial', 'finetuned'))
-  assert results.merge(read_folder(tmp_path / 'more')) == 1  # another view
-  assert names(here) == ['a', 'a-2', 'b'] and find(results, more, 'finetuned')
-  (here / 'runs' / 'b').rename(here / 'runs' / '.b.tmp')  # not finished
-  assert find(Results(here), new) is None
 
 
 def test_runs_that_started_from_another(tmp_path):
-  """The first is found wherever it is; the others follow it in a merge."""
+  """The first is found wherever it is; the others follow it."""
   first = make_run(tmp_path / 'runs' / 'z', model=b'1')
   digest = keys.model_digest(first)
   begun = {'data': f'images-clients+{digest}', 'init_from': str(first)}
