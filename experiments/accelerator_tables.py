@@ -30,15 +30,17 @@ WRITE = flags.DEFINE_bool('write', False, 'write docs/dev/accelerators.md')
 
 def main():
   environment.prepare(PLATFORM.value)  # before jax is imported
-  from experiments.accelerators import page, tables
+  from experiments.accelerators import tables
 
   if PLATFORM.value:
     compile_rows([*tables.choose(TABLES.value, LABELS.value, DEVICES.value)])
   if PLATFORM.value and not WRITE.value:
     return
-  text = page.as_markdown({name: tables.read(name) for name in ('cuda', 'tpu')})
+  text = tables.as_markdown(
+    {name: tables.read(name) for name in ('cuda', 'tpu')}
+  )
   if WRITE.value:
-    page.PAGE.write_text(text, encoding='utf-8')
+    tables.PAGE.write_text(text, encoding='utf-8')
   else:
     print(text)
 

@@ -13,8 +13,11 @@ import jax
 from jax.errors import JaxRuntimeError
 from jax.stages import Lowered
 
-from experiments.accelerators.plan import make_plan
-from experiments.accelerators.programs import Program, make_programs
+from experiments.accelerators.programs import (
+  Program,
+  make_plan,
+  make_programs,
+)
 from experiments.accelerators.targets import Device, Where
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.federated.chunking import MEMORY_SHARE

@@ -66,7 +66,7 @@ def how_measured(one: Measured) -> str:
   """Return what ran, against what, the spread, and what did not take part."""
   ratio, images = one.against_torch(), one.rate(one.images).median
   words = (
-    f'{yardstick.words(one.case)} against {one.torch_variant}: '
+    f'{yardstick.words(one.case.devices)} against {one.torch_variant}: '
     f'{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) in '
     f'{len(one.seconds)} repeats; {images:,.0f} images/s'
   )

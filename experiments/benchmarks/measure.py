@@ -5,6 +5,11 @@ round as README writes it (as_typed.py, a process of its own) run in turn.
 Shares and ratios are computed for each repeat, between runs that follow each
 other; then the median is taken.
 
+FLOPs are those of the direct algorithm: 2 for a multiplication and an addition,
+of convolutions and products alone, in the forward pass traced in the form
+'lax', and twice as much for the gradient. Winograd convolutions count as direct
+ones; normalisation, pooling and crops are not counted.
+
 The product is XLA's own of two square float32 matrices, at the precision that
 models have (on a GPU it may be tf32, for both).
 """
@@ -12,6 +17,7 @@ models have (on a GPU it may be tf32, for both).
 import contextlib
 import functools
 import importlib.util
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,14 +26,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from experiments.benchmarks import counts, programs, yardstick
+from experiments.benchmarks import programs, yardstick
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
+from fedjax_pfl.core.types import Batch
 
 NO_TORCH = 'PyTorch is not installed: pip install -e .[bench]'
 SIDE = {'cpu': 2048}  # of the matrices
 SIDE_ELSEWHERE = 8192
+GRADIENT = 3  # forward passes that one gradient takes
 TYPED = 'ours, as typed'
 PROGRAM = Path(__file__).parent / 'as_typed.py'
 
@@ -108,7 +117,7 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   trained, tested = case.images, 0
   if work == 'evaluation':
     trained, tested = trained * case.epochs, case.clients * case.tests
-  forward = counts.forward_flops(case.model, case.image_shape, case.num_classes)
+  forward = forward_flops(case.model, case.image_shape, case.num_classes)
   return Measured(
     case=case,
     work=work,
@@ -120,7 +129,7 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
     typed_seconds=seconds.pop(TYPED, []),
     torch_seconds=seconds,
     images=trained + tested,
-    flops=forward * (counts.GRADIENT * trained + tested),
+    flops=forward * (GRADIENT * trained + tested),
     product_flops=2 * side**3,
   )
 
@@ -155,3 +164,62 @@ def _product(side: int) -> Run:
   multiply = jax.jit(jnp.matmul).lower(matrix, matrix).compile()
   multiply(matrix, matrix).block_until_ready()
   return lambda: multiply(matrix, matrix).block_until_ready()
+
+
+# ---- FLOPs of a model
+
+
+@functools.cache
+def forward_flops(
+  model: str, image_shape: tuple[int, int, int], num_classes: int
+) -> float:
+  """Return the FLOPs of one image; traces the model, compiles nothing.
+
+  >>> round(3 * forward_flops('convnet4', (32, 32, 3), 10) / 1e6)
+  85
+  """
+  case = Case(
+    model, conv_impl='lax', image_shape=image_shape, num_classes=num_classes
+  )
+  task, size = programs.make_task(case), case.batch
+  key = jax.eval_shape(jax.random.key, 0)
+  batch = Batch(
+    jax.ShapeDtypeStruct((size, *image_shape), 'float32'),
+    jax.ShapeDtypeStruct((size,), 'int32'),
+    jax.ShapeDtypeStruct((size,), 'float32'),
+  )
+  params = jax.eval_shape(task.init, key)
+  traced = jax.make_jaxpr(task.train_outputs)(params, batch, key)
+  return count_flops(traced.jaxpr) / size
+
+
+def count_flops(jaxpr: Jaxpr) -> float:
+  """Return the FLOPs of the convolutions and products of a program."""
+  total = 0
+  for equation in jaxpr.eqns:
+    name, given = equation.primitive.name, equation.params
+    if name == 'conv_general_dilated':
+      kernel = equation.invars[1].aval.shape
+      outputs = kernel[given['dimension_numbers'].rhs_spec[0]]
+      each = math.prod(kernel) / outputs
+    elif name == 'dot_general':
+      (contracted, _), _ = given['dimension_numbers']
+      left = equation.invars[0].aval.shape
+      each = math.prod(left[axis] for axis in contracted)
+    else:
+      inner = sum(map(count_flops, _programs_in(given)))
+      assert not (inner and name in ('while', 'cond')), f'{name}: not counted'
+      total += given.get('length', 1) * inner  # of a scan
+      continue
+    total += 2 * equation.outvars[0].aval.size * each
+  return total
+
+
+def _programs_in(parameters: dict) -> list[Jaxpr]:
+  """Return the programs among the parameters of an equation."""
+  kinds = (ClosedJaxpr, Jaxpr)
+  leaves = jax.tree.leaves(
+    [*parameters.values()], is_leaf=lambda part: isinstance(part, kinds)
+  )
+  found = [part for part in leaves if isinstance(part, kinds)]
+  return [getattr(part, 'jaxpr', part) for part in found]

@@ -43,17 +43,15 @@ def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
   return [one / other for one, other in zip(over, under, strict=True)]
 
 
-def seconds_of(run: Run, clock: Callable[[], float] = time.perf_counter):
+def seconds_of(run: Run) -> float:
   """Return how long one call takes."""
-  began = clock()
+  began = time.perf_counter()
   run()
-  return clock() - began
+  return time.perf_counter() - began
 
 
 def in_turn(
-  runs: Mapping[Hashable, Run],
-  repeats: int,
-  clock: Callable[[], float] = time.perf_counter,
+  runs: Mapping[Hashable, Run], repeats: int
 ) -> dict[Hashable, list[float]]:
   """Return the seconds of every repeat: each run once, then all again."""
   seconds = {name: [] for name in runs}
@@ -61,8 +59,8 @@ def in_turn(
   for _ in range(repeats):
     for name, run in runs.items():
       time.sleep(REST)
-      if clock() - ends[name] > PAUSE:
+      if time.perf_counter() - ends[name] > PAUSE:
         run()
-      seconds[name].append(seconds_of(run, clock))
-      ends[name] = clock()
+      seconds[name].append(seconds_of(run))
+      ends[name] = time.perf_counter()
   return seconds

@@ -16,9 +16,10 @@ chooses.
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -38,8 +39,7 @@ class Variant(NamedTuple):
   form: str
   processes: int
 
-  @property
-  def name(self) -> str:
+  def __str__(self) -> str:
     how = f'{self.processes} processes' if self.processes else 'one process'
     return f'{self.form}, {how}'
 
@@ -51,40 +51,21 @@ class Ranking(NamedTuple):
   left_out: str  # a sentence, or ''
 
 
-def variants(case: Case, cores: int, backend: str) -> list[Variant]:
-  """Return the variants of a case; on a GPU there is one process."""
-  processes = _one_and_most(0, min(cores, case.clients), backend)
-  return [Variant(form, number) for form in FORMS for number in processes]
-
-
-def choices(case: Case, devices: int, backend: str) -> list[Case]:
-  """Return the case on one device and, on a CPU, on all that it has.
-
-  >>> [one.devices for one in choices(Case('vgg9', clients=4), 2, 'cpu')]
-  [1, 2]
-  """
-  numbers = _one_and_most(1, min(devices, case.clients), backend)
-  return [case._replace(devices=number) for number in numbers]
-
-
-def _one_and_most(one: int, most: int, backend: str) -> list[int]:
-  return [one, most] if backend == 'cpu' and most > 1 else [one]
-
-
 @contextlib.contextmanager
 def finalists(case: Case, work: str) -> Iterator[dict[str, Run]]:
   """Give the best variants of a case, warm, by name; end them afterwards."""
   chosen = ranking(case).variants[:FINALISTS]
   with contextlib.ExitStack() as stack:
     yield {
-      one.name: stack.enter_context(running(case, work, one)) for one in chosen
+      str(one): stack.enter_context(running(case, work, one)) for one in chosen
     }
 
 
 def ranking(case: Case) -> Ranking:
   """Return the variants of a case by their time for a round.
 
-  Our devices are not theirs: the order is found once for all of them.
+  Our devices are not theirs: the order is found once for all of them. On a GPU
+  there is one process, on a CPU also one a core, but not more than clients.
   """
   return _ranking(case._replace(devices=1))
 
@@ -92,8 +73,11 @@ def ranking(case: Case) -> Ranking:
 @functools.cache  # evaluation has the variants of training
 def _ranking(case: Case) -> Ranking:
   runs, left_out = {}, ''
+  several = min(os.cpu_count() or 1, case.clients)
+  on_cpu = jax.default_backend() == 'cpu'
+  processes = [0, several] if on_cpu and several > 1 else [0]
   with contextlib.ExitStack() as stack:
-    for one in variants(case, os.cpu_count() or 1, jax.default_backend()):
+    for one in itertools.starmap(Variant, itertools.product(FORMS, processes)):
       try:
         runs[one] = stack.enter_context(running(case, 'training', one))
       except Exception as error:
@@ -101,8 +85,7 @@ def _ranking(case: Case) -> Ranking:
           raise
         first, *_ = [*str(error).strip().splitlines(), '']
         left_out = f'torch.compile is left out: {type(error).__name__}: {first}'
-    ranked = _first_pass(runs, {one: one.name for one in runs})
-  return Ranking(tuple(ranked), left_out)
+    return Ranking(tuple(_first_pass(runs)), left_out)
 
 
 @contextlib.contextmanager
@@ -123,29 +106,32 @@ def running(case: Case, work: str, variant: Variant) -> Iterator[Run]:
 @functools.cache
 def at_our_best(case: Case, work: str) -> Case:
   """Return the case with the number of devices that is faster for the work."""
-  ours = choices(case, jax.local_device_count(), jax.default_backend())
-  if len(ours) == 1:
-    return ours[0]
-  runs = {one: programs.make(one, work).run for one in ours}
+  several = min(jax.local_device_count(), case.clients)
+  if jax.default_backend() != 'cpu' or several == 1:
+    return case
+  ours = {f'ours, {words(number)}': number for number in (1, several)}
+  runs = {
+    name: programs.make(case._replace(devices=number), work).run
+    for name, number in ours.items()
+  }
   for run in runs.values():
     run()
-  return _first_pass(runs, {one: f'ours, {words(one)}' for one in ours})[0]
+  return case._replace(devices=ours[_first_pass(runs)[0]])
 
 
-def _first_pass(runs: Mapping, names: Mapping) -> list:
-  """Return the keys from the fastest on, by the fastest time; print all."""
+def _first_pass(runs: Mapping[Hashable, Run]) -> list[Hashable]:
+  """Return the names from the fastest on, by the fastest time; print all."""
   seconds = in_turn(runs, FIRST_REPEATS)
   ranked = sorted(seconds, key=lambda one: min(seconds[one]))
   for one in ranked:
-    text = f'  {names[one]}: {min(seconds[one]):.2f} s'
-    print(text, file=sys.stderr, flush=True)
+    print(f'  {one}: {min(seconds[one]):.2f} s', file=sys.stderr, flush=True)
   return ranked
 
 
-def words(case: Case) -> str:
-  """Return the devices of a case in words.
+def words(devices: int) -> str:
+  """Return the number of our devices in words.
 
-  >>> words(Case('vgg9')), words(Case('vgg9', devices=2))
+  >>> words(1), words(2)
   ('one device', '2 devices')
   """
-  return f'{case.devices} devices' if case.devices > 1 else 'one device'
+  return f'{devices} devices' if devices > 1 else 'one device'

@@ -5,7 +5,7 @@ import pytest
 from helpers import refused
 from user_commands import run
 
-from experiments.accelerators import page, tables, targets
+from experiments.accelerators import tables, targets
 from experiments.accelerators.tables import Row
 from fedjax_pfl.algorithms import available
 
@@ -48,9 +48,9 @@ def test_cells_of_a_stored_row():
   """With a dagger if read from a text; of a failure it says why."""
   row = 'methods/fedavg-1'
   before = STORED['tpu'][row]
-  assert '0.0849 †' in page.as_markdown({'tpu': {row: before}})
+  assert '0.0849 †' in tables.as_markdown({'tpu': {row: before}})
   failed = {'error': 'too large', 'memory': None, 'compiles': False}
-  shown = page.as_markdown({'tpu': {row: [{**before[0], **failed}]}})
+  shown = tables.as_markdown({'tpu': {row: [{**before[0], **failed}]}})
   assert '| does not compile |' in shown
   assert '\n- fedavg, round: too large\n' in shown
 
@@ -58,4 +58,4 @@ def test_cells_of_a_stored_row():
 def test_the_command_prints_the_page():
   assert all(STORED.values())
   shown = run('accelerator_tables')
-  assert shown.stdout == page.PAGE.read_text() + '\n', shown.stderr
+  assert shown.stdout == tables.PAGE.read_text() + '\n', shown.stderr

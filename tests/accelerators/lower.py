@@ -12,8 +12,7 @@ import sys
 import jax
 
 from configs import common
-from experiments.accelerators.plan import make_plan
-from experiments.accelerators.programs import make_programs
+from experiments.accelerators.programs import make_plan, make_programs
 from experiments.accelerators.targets import PLATFORMS
 from fedjax_pfl.core.target import compiling_for
 

@@ -9,7 +9,7 @@ import json
 import jax
 import small_runs
 
-from experiments.accelerators import plan, programs
+from experiments.accelerators import programs
 from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.training.build import build_experiment
 
@@ -21,7 +21,7 @@ def main():
   begun = on_devices(0).begin(
     experiment.stages[0], experiment.train, jax.random.key(0)
   )
-  made = programs.make_programs(plan.make_plan(config), jax.devices())
+  made = programs.make_programs(programs.make_plan(config), jax.devices())
   arguments = next(made).arguments
   found = {
     'run': [rows(tree) for tree in begun],

@@ -4,7 +4,7 @@ import jax
 from helpers import refused
 
 from configs import common
-from experiments.accelerators import plan, programs
+from experiments.accelerators import programs
 from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data import Shape
 from fedjax_pfl.federated.chunking import device_memory
@@ -22,7 +22,7 @@ def programs_of(own):
 def test_a_data_set_that_is_not_prepared(tmp_path, monkeypatch):
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
   with compiling_for('tpu'):
-    own = plan.make_plan(common.load('fedbabu_cifar10').to_dict())
+    own = programs.make_plan(common.load('fedbabu_cifar10').to_dict())
   assert own.train.index.shape == (100, 500)
   assert own.test.index.shape == (100, 100)
   assert own.dataset.note == (
@@ -31,10 +31,10 @@ def test_a_data_set_that_is_not_prepared(tmp_path, monkeypatch):
 
 
 def test_what_has_no_programs_is_refused():
-  message = refused(plan.stand_in, 'folder', Shape((8, 8, 1), 2))
+  message = refused(programs.stand_in, 'folder', Shape((8, 8, 1), 2))
   assert 'cifar10' in message
   on_host = config('digits:fedbabu', clients_placement='host')
-  message = refused(plan.make_plan, on_host)
+  message = refused(programs.make_plan, on_host)
   assert '--config.clients_placement=device' in message
 
 
@@ -42,7 +42,7 @@ def test_the_last_evaluation_is_that_of_a_run():
   settings = config('digits:fedbabu', validation_fraction=0.2)
   settings['finetune']['epochs'] = (1, 2)
   settings['views'] = ('initial', 'templates_cosine', 'finetuned')
-  own = plan.make_plan(settings)
+  own = programs.make_plan(settings)
   *_, evaluation = programs_of(own)
   arguments = evaluation.arguments.values()
   scores, _ = jax.eval_shape(evaluation.function, *arguments)
@@ -52,7 +52,7 @@ def test_the_last_evaluation_is_that_of_a_run():
 
 
 def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
-  own = plan.make_plan(config('digits:fedbabu'))
+  own = programs.make_plan(config('digits:fedbabu'))
   algorithm = own.stages[0].algorithm
   with compiling_for('gpu', 2**30):
     assert target_memory() == 2**30

@@ -10,7 +10,6 @@ from helpers import refused
 
 from experiments.benchmarks import (
   bars,
-  counts,
   measure,
   options,
   screen,
@@ -69,8 +68,8 @@ def test_flops_by_hand():
   jaxpr = jax.make_jaxpr(program)(*map(jnp.zeros, shapes))
   pixels = 2 * 2 * 2
   by_hand = 2 * pixels * 7 * 27 + 2 * pixels * 7 * 4
-  assert counts.count_flops(jaxpr.jaxpr) == by_hand
-  flops = counts.GRADIENT * counts.forward_flops('convnet4', (32, 32, 3), 10)
+  assert measure.count_flops(jaxpr.jaxpr) == by_hand
+  flops = measure.GRADIENT * measure.forward_flops('convnet4', (32, 32, 3), 10)
   assert flops == pytest.approx(84e6, rel=0.02)
 
 
