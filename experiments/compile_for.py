@@ -44,7 +44,7 @@ JSON = flags.DEFINE_bool('json', False, 'print one JSON object only')
 def main(overrides):
   choices = list_choices(COMPARE.value)
   environment.prepare(PLATFORM.value)  # before jax is imported
-  from experiments.accelerators import report, targets
+  from experiments.accelerators import compilation, targets
 
   where = targets.make_where(PLATFORM.value, TOPOLOGY.value, DEVICES.value)
   members = {
@@ -53,11 +53,13 @@ def main(overrides):
     )
     for choice in choices
   }
-  result = report.compile_all(where, members, PROGRAMS.value, log_progress)
+  result = compilation.compile_all(
+    where, members, PROGRAMS.value, commandline.log_progress
+  )
   if JSON.value:
-    print(json.dumps(report.as_json(where, result)))
+    print(json.dumps(compilation.as_json(where, result)))
   else:
-    print(*report.lines(where, CONFIG.value, result), sep='\n')
+    print(*compilation.lines(where, CONFIG.value, result), sep='\n')
   errors = [one['error'] for own in result.values() for one in own.programs]
   if any(errors) and not COMPARE.value:
     sys.exit(1)
@@ -70,11 +72,6 @@ def list_choices(compared: list[str]) -> list[dict[str, str]]:
     {field: value for choice in chosen for field, value in choice.items()}
     for chosen in product(*variants)
   ]
-
-
-def log_progress(text: str) -> None:
-  """Print to stderr, also with --json."""
-  print(f'{text} ..', file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':
