@@ -10,8 +10,9 @@ import pytest
 from helpers import refused
 from user_commands import refusal, run
 
+from configs import common
 from experiments.accelerators import compilation, targets
-from experiments.accelerators.programs import Program
+from experiments.accelerators.programs import Program, make_plan
 from fedjax_pfl.federated.client_map import map_chunks
 
 DIGITS = 'configs/digits.py:fedbabu,quick'
@@ -66,10 +67,9 @@ def test_missing_packages_name_the_command(monkeypatch):
   assert 'make accelerators' in message
 
 
-@pytest.mark.parametrize('where', [('tpu', 'v9e:2x2'), ('cuda', 'h100:2x2x2')])
-def test_an_unknown_topology(where):
-  message = refused(lambda: targets.Where(*where).devices)
-  assert targets.PLATFORMS[where[0]]['topologies'][1] in message
+def test_an_unknown_topology():
+  message = refused(lambda: targets.Where('cuda', 'h100:2x2x2').devices)
+  assert 'Choices: h100:8, h100:2x8' in message
 
 
 def compiled(chunk, memory):
@@ -112,4 +112,7 @@ def test_an_error_of_the_compiler_is_a_part_of_the_record():
   program = Program('fedbabu', 'round', None, {})
   found = compilation.compile_program(program, Refusing(), V5E, 'float32')
   assert found['error'] == 'UNIMPLEMENTED: a sort of f8'
-  assert not found['compiles'] and found['memory'] is None
+  planned = make_plan(common.load('digits:fedbabu', quick=True).to_dict())
+  result = {'': compilation.Member(planned, (found,))}
+  shown = compilation.lines(targets.Where('tpu', 'v5e:2x2'), DIGITS, result)
+  assert f'fedbabu round: {found["error"]}' in [*shown]
