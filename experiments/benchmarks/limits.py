@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from experiments import commandline
+from experiments.accelerators.programs import make_programs
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.programs import (
   make_program,
@@ -26,11 +27,10 @@ from experiments.benchmarks.programs import (
 from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import in_turn, ratios, seconds_of, spread
 from fedjax_pfl.data import partition
-from fedjax_pfl.federated.chunking import chunk_limit, shapes_of
+from fedjax_pfl.federated.chunking import chunk_limit
 from fedjax_pfl.federated.cohort import gather, sample_cohorts
 from fedjax_pfl.federated.host_offload import compiled_round
 from fedjax_pfl.federated.padding_overhead import overhead
-from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.training import memory_estimate
 from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.loop import train, train_many
@@ -116,7 +116,10 @@ def forecast(repeats: int) -> Iterator[Bar]:
     ((_, found),) = memory_estimate.forecasts(experiment)
     # The tests are no argument of a round.
     tests = sum(leaf.nbytes for leaf in jax.tree.leaves(experiment.test))
-    expected, used = found.round - tests, _round_bytes(experiment, chunk)
+    program = next(make_programs(experiment, jax.devices()[:1]))
+    lowered = jax.jit(program.function).lower(*program.arguments.values())
+    used = memory_estimate.program_bytes(lowered.compile())
+    expected = found.round - tests
     off.append(100 * abs(expected / used - 1))
     listed.append(
       f'{model}, chunk {chunk}: {expected / MIB:.1f} MiB for {used / MIB:.1f}'
@@ -131,17 +134,6 @@ def _experiment(config: str, **changes) -> Experiment:
   return build_experiment({**settings, 'devices': 1, **changes})
 
 
-def _round_bytes(experiment: Experiment, chunk: int) -> int:
-  """Return the bytes of the compiled round of a cohort."""
-  data = shapes_of(experiment.train)
-  ids = jax.ShapeDtypeStruct((experiment.cohort_size,), 'int32')
-  ((stage, *states),) = stage_shapes(experiment.stages, data)
-  round_fn = make_round(stage.algorithm, clients_per_chunk=chunk)
-  key = jax.eval_shape(jax.random.key, 0)
-  lowered = jax.jit(round_fn).lower(*states, ids, data, key)
-  return memory_estimate.program_bytes(lowered.compile())
-
-
 def ragged(repeats: int) -> Iterator[Bar]:
   """Yield the share of steps that `auto` wastes on clients of unlike sizes.
 
@@ -153,10 +145,8 @@ def ragged(repeats: int) -> Iterator[Bar]:
   sizes = {'num_clients': clients, 'num_classes': classes, 'seed': 0}
   rows, _ = partition('dirichlet', labels, labels, dirichlet_beta=beta, **sizes)
   counts = np.array([len(own) for own in rows])
-  chunk, steps = (
-    chunk_limit('auto', counts, clients, batch),
-    -(-counts // batch),
-  )
+  chunk = chunk_limit('auto', counts, clients, batch)
+  steps = -(-counts // batch)
   wasted, of_ten = (100 * overhead(counts, size, batch) for size in (chunk, 10))
   how = (
     f'{clients} clients of {steps.min()} to {steps.max()} steps, chunk auto '
