@@ -128,13 +128,6 @@ def test_training_curves_of_two_runs_of_one_method(tmp_path):
   assert "  finetune.trainable='full', clients_per_chunk='auto'" in logged
 
 
-def test_two_folders_of_one_name_are_two_runs(tmp_path):
-  runs = [make_run(tmp_path / name, 1.0) for name in ('a/run', 'b/run', 'c')]
-  opened = open_runs([*runs, runs[0]], print, with_data=False)
-  labels = [f'fedavg ({name})' for name in ('a/run', 'b/run', 'c')]
-  assert [one.label for one in opened] == labels
-
-
 def test_bad_questions(tmp_path):
   def put(what='training', run='a', output='a.png'):
     runs, out = [str(tmp_path / run)], str(tmp_path / output)

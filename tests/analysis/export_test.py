@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -194,15 +193,6 @@ def test_what_this_run_has_not_got(cnn_run, tmp_path):
     path = tmp_path / 'm.npz'
     assert words in refused(export_model, own, workdir, choice, path, print)
   assert not path.exists()
-
-
-def test_a_run_whose_checkpoint_is_gone(cnn_run, tmp_path):
-  experiment, workdir = cnn_run
-  copy, path = tmp_path / 'run', tmp_path / 'm.npz'
-  shutil.copytree(workdir, copy)
-  shutil.rmtree(copy / 'checkpoints')
-  call = experiment, copy, Choice(1, ''), path, print
-  assert 'a copy without checkpoints/' in refused(export_model, *call)
 
 
 def test_the_view_of_a_client_is_that_of_the_result():

@@ -6,7 +6,6 @@ import pytest
 from helpers import KEY, make_task, refused
 
 from fedjax_pfl.analysis import class_names
-from fedjax_pfl.analysis.charts import points_chart
 from fedjax_pfl.analysis.features import image_features
 from fedjax_pfl.data.images import Images
 
@@ -71,11 +70,3 @@ def test_a_class_that_is_not_there():
 
 
 # ---- the chart
-
-
-def test_many_groups_are_named_in_the_legend_alone():
-  many, labels = np.arange(20), [f'group {number}' for number in range(20)]
-  points = np.stack([many, many], 1).astype(float)
-  (panel,), _ = points_chart('t', points, many, labels)
-  assert [key.label for key in panel.keys] == labels
-  assert '<text' not in panel.svg

@@ -6,23 +6,13 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.report import styles
-from fedjax_pfl.report.charts import clients, lines, partition, rows, svg
+from fedjax_pfl.report.charts import clients, lines, partition, svg
 from fedjax_pfl.report.styles import STYLES, style_of
 
 
 def attributes(drawing, tag, name):
   """Return the attribute of every element of this kind."""
   return re.findall(rf'<{tag}[^>]* {name}="([^"]*)"', drawing)
-
-
-@pytest.mark.parametrize(
-  ('low', 'high', 'expected'),
-  [(3, 98, (0, 100)), (81.2, 84.9, (81, 85)), (5, 5, (5, 6)), (0, 0, (0, 0.2))],
-)
-def test_ticks_are_round_and_enclose(low, high, expected):
-  ticks = svg.ticks(low, high)
-  assert (ticks[0], ticks[-1]) == expected
-  assert 2 <= len(ticks) <= 9
 
 
 def one_line(label, x, y):
@@ -53,23 +43,6 @@ def test_gains_are_bars_and_losses_are_hollow():
   assert attributes(drawn, 'rect', 'class') == ['bar', 'bar', 'bar lost']
   heights = [float(h) for h in attributes(drawn, 'rect', 'height')]
   assert heights[0] == pytest.approx(5 * heights[2], rel=0.02)
-
-
-def test_intervals_stand_in_their_rows():
-  shown = [
-    rows.Row('a heading'),
-    rows.Row('A > B', [rows.Mark(5.0, 0.0, 10.0)], ('shown',), 'c1', 'tip'),
-    rows.Row('A > C', [rows.Mark(-5.0, -5.0, -5.0, 'ours', 'hollow', 'D')]),
-    rows.Row('none', [rows.Mark(np.nan, np.nan, np.nan)], ('not run',)),
-  ]
-  drawn = rows.plot_intervals(shown, 'points', margins=(100, 60))
-  x = svg.Scale(-6, 10, 100, 500)
-  assert f'M{x(0):g} 36L{x(10):g} 36" class="link"' in drawn
-  assert drawn.count('class="mark"') == drawn.count('class="hollow"') == 1
-  assert '<g class="ours">' in drawn and '<title>tip</title>' in drawn
-  words = re.findall(r'<text[^>]*>([^<]*)<', drawn)
-  expected = ['a heading', 'A > B', 'shown', 'A > C', 'none', 'not run']
-  assert [word.replace('&gt;', '>') for word in words[-6:]] == expected
 
 
 def test_dots_have_the_area_of_their_counts():

@@ -6,6 +6,5 @@ lines      curves over bands, one curve before others
 clients    accuracies and gains of every client
 rows       marks and intervals: named rows above one axis
 partition  examples by client and class
-sweeps     heat map, strip of dots
 picture    panels -> a matplotlib figure
 """
