@@ -7,41 +7,22 @@ with 2 shards each; five take part in a round. Half a minute to a minute on 2
 CPU cores. Prints accuracy, mean and std over clients:
 
   METHOD       view initial    another view
-  apfl         44.1 +- 33.4    82.1 +- 28.4 personal; the global model is
-                               FedAvg's
-  centralized                  one client holds all images; a round is an epoch
-  ditto        44.1 +- 33.4    97.8 +- 3.3 personal; the global model is
-                               FedAvg's
-  fedavg
-  fedbabu
-  fedconcat                    2 classes a client, 3 clusters; FedConcat-ID,
-                               which infers the clients' label distributions:
-                               --config.hp.distributions=inferred
-  fedlc        51.7 +- 25.3    96.4 +- 3.7 finetuned; a client has about as many
-                               examples of one of its classes as of the other,
-                               so only the exclusion of absent classes acts
-  fedper       99.2 +- 2.0     99.2 +- 2.0 finetuned; with the own head, hardly
-                               anything is left to learn
+  apfl         44.1 +- 33.4    82.1 +- 28.4 personal
+  ditto        44.1 +- 33.4    97.8 +- 3.3 personal
+  fedlc        51.7 +- 25.3    96.4 +- 3.7 finetuned
+  fedper       99.2 +- 2.0     99.2 +- 2.0 finetuned
   fedprox      49.3 +- 32.4    89.6 +- 10.9 finetuned
-  fedrep       98.6 +- 3.0     98.9 +- 2.3 finetuned; as for FedPer
+  fedrep       98.6 +- 3.0     98.9 +- 2.3 finetuned
   fedrs        69.6 +- 19.8    95.8 +- 4.7 finetuned
-  lg_fedavg                    16 rounds of FedAvg, then 4 of LG-FedAvg
-  local_only                   a round is an epoch of all clients; prints the
-                               accuracy after the last, result.json has the best
-                               on the test set
-  moon         32.1 +- 27.6    42.0 +- 31.5 finetuned, 76.2, 61.5 with seeds 1
-                               and 2; rounding alone moves it: 81.3, 71.7, 44.4
-                               with --config.conv_impl=lax. FedAvg with
-                               --config.hp.mu=0
-  per_fedavg   72.1 +- 22.0    73.0 +- 21.6 adapted, by one step on a client's
-                               training data
-  pfedme       74.3 +- 21.3    99.2 +- 2.0 personal; momentum is not used
+  moon         32.1 +- 27.6    42.0 +- 31.5 finetuned; rounding alone moves it:
+                               81.3 with --config.conv_impl=lax
+  per_fedavg   72.1 +- 22.0    73.0 +- 21.6 adapted
+  pfedme       74.3 +- 21.3    99.2 +- 2.0 personal
   scaffold     51.6 +- 25.6    75.8 +- 21.5 finetuned
-  superfed     52.3 +- 27.5    85.5 +- 29.7 mix_0.5, 88.9 +- 25.1 mix_1.0; some
-                               clients never train their own model in the ten
-                               rounds of personalisation. SuPerFed-LM, a lambda
-                               for each layer (--config.hp.mixing=layer):
-                               41.9 +- 27.0, 88.6 +- 21.8 and 82.9 +- 30.1
+  superfed     52.3 +- 27.5    85.5 +- 29.7 mix_0.5, 88.9 +- 25.1 mix_1.0
+
+A round of centralized and local_only is an epoch, not five. fedconcat has two
+classes a client and 3 clusters; lg_fedavg 16 rounds of FedAvg, then 4 more.
 """
 
 from configs import common

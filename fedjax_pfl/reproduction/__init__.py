@@ -4,8 +4,8 @@ cells, published, cell_filter   the published numbers, and a choice of them
 plan             from cells and seeds to trainings and evaluations, by keys
 stored_runs, results   the runs in a folder of results, found by these keys
 results_frame    the same as a pandas table: `pfl.load_results`
-execute, evaluate_again   train and evaluate what is missing
-forecast, dry_run         list what it takes
+execute          train and evaluate what is missing
+dry_run          list what it takes
 compare          our number for a cell beside the published one
 tables, summary  the files that a folder of results has
 jobs             all of it for one table or figure: experiments/reproduce.py

@@ -1,29 +1,83 @@
 """List the time and the memory of every cell of a table on this machine.
 
-No images are needed: of a set that is not here, blank ones are measured, which
-take as long.
+A round is compiled and timed: on no example, and on one batch of as many
+clients as run side by side. With r rounds, C clients a round, c of them side by
+side, and b batches a client:
+
+  seconds = compile + r (t_0 + b C/c (t_batch - t_0))
+
+Evaluations come on top. The load of other processes is in the seconds, not in
+the bytes. Images that are not on this machine are blank ones of the same
+number: no time depends on their content.
 """
 
+import functools
+import time
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from fedjax_pfl.core import progress
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.data import (
+  Dataset,
+  Images,
+  find_recipe,
+  is_available,
+  peek,
+  scale_images,
+)
+from fedjax_pfl.data.images import make_dataset
+from fedjax_pfl.federated.chunking import chunk_size
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.execute import is_trained, lacking, saved_round
-from fedjax_pfl.reproduction.forecast import (
-  Forecast,
-  assemble,
-  forecast,
-  program_of,
-)
 from fedjax_pfl.reproduction.plan import (
   Evaluation,
   Training,
   distinct_trainings,
 )
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.settings import Settings, flat_config
+from fedjax_pfl.training.build import (
+  Experiment,
+  build_stages,
+  build_task,
+  peek_shape,
+)
+from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.memory_estimate import program_bytes
+from fedjax_pfl.training.state import random_streams
 
 COLUMNS = ('state', 'time', 'memory')
+REPEATS = 3  # the fastest counts: other processes only slow it down
+# Training and test images of the sets that tables name.
+DEFAULT_SIZE = (50_000, 10_000)
+SIZES = {
+  'emnist/byclass': (697_932, 116_323),
+  'fashion_mnist': (60_000, 10_000),
+  'mnist': (60_000, 10_000),
+  'svhn': (73_257, 26_032),
+  'svhn_cropped': (73_257, 26_032),
+  'tiny_imagenet': (100_000, 10_000),
+}
+# Fields that change only which examples a client has.
+PARTITION_ONLY = {
+  *('seed', 'shards_per_client', 'dirichlet_beta'),
+  *('test_shards_per_client', 'init_from'),
+}
+
+
+class Forecast(NamedTuple):
+  """The time and the memory of a training."""
+
+  seconds: float
+  bytes: int  # of the largest program among its stages
 
 
 class DryRun:
@@ -101,3 +155,93 @@ def duration(seconds: float) -> str:
   if minutes < 1.5:
     return f'{seconds:.0f} s'
   return f'{minutes:.0f} min' if minutes < 99.5 else f'{minutes / 60:.1f} h'
+
+
+def forecast(experiment: Experiment) -> Forecast:
+  """Return the forecast of a training; takes seconds to a minute.
+
+  >>> forecast(assemble(settings)).seconds
+  """
+  key = random_streams(experiment.settings.seed)['states']
+  state, costs = None, []
+  for stage in experiment.stages:
+    if state is None:
+      state = begin(stage, experiment.train, key)
+    else:
+      state = stage.initialize(*state, experiment.train)
+    costs.append(_measure(experiment, stage, state))
+  return Forecast(
+    sum(one.seconds for one in costs), max(one.bytes for one in costs)
+  )
+
+
+def assemble(settings: Settings) -> Experiment:
+  """Return the experiment; the run at init_from need not exist yet."""
+  task = build_task(settings, *peek_shape(settings))
+  stages = build_stages(settings, task)
+  data = settings.data
+  size = cohort_size(data.num_seen_clients, settings.training.client_fraction)
+  blank = None
+  if not is_available(data.dataset, data.data_dir):
+    recipe = find_recipe(data.dataset, data.preprocessing)
+    blank = scale_images(blank_images(data.dataset), recipe.side)
+  parts = build_data(settings, lambda text: None, blank)
+  return Experiment(settings, *parts, task, stages, size)
+
+
+@functools.cache
+def blank_images(name: str) -> Dataset:
+  """Return an image set without content, of the size of the one so named."""
+  shape = peek(name)
+  train, test = (
+    Images(
+      np.zeros((size, *shape.image_shape), np.uint8),
+      np.arange(size, dtype=np.int32) % shape.num_classes,
+    )
+    for size in SIZES.get(name, DEFAULT_SIZE)
+  )
+  return make_dataset(name, train, test, shape.num_classes)
+
+
+def program_of(settings: Settings) -> str:
+  """Return a text that is equal for settings with the same forecast."""
+  fields = flat_config(settings).items()
+  return repr([pair for pair in fields if pair[0] not in PARTITION_ONLY])
+
+
+def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
+  """Return the cost of the rounds of a stage from these states."""
+  settings = experiment.settings
+  key = random_streams(settings.seed)['rounds']
+  data = stage.prepare_data(state[0], experiment.train)
+  size = experiment.cohort_size
+  if stage.full_participation:
+    size = settings.data.num_seen_clients
+  cohort, given = jnp.arange(size), settings.system.clients_per_chunk
+  if given == 'auto':
+    given = chunk_size('auto', stage.algorithm, *state, cohort, data, key)
+  side_by_side = min(given, size)
+  began = time.perf_counter()
+  round_fn = make_round(
+    stage.algorithm, clients_per_chunk=side_by_side, mesh=None
+  )
+  program = jax.jit(round_fn).lower(*state, cohort, data, key).compile()
+  compiled = time.perf_counter() - began
+
+  def run(examples):
+    """Return the seconds of the fastest call."""
+    count = np.zeros(data.count.shape, np.int32)
+    count[:side_by_side] = examples
+    fewer, times = data._replace(count=jnp.asarray(count)), []
+    for _ in range(REPEATS):
+      began = time.perf_counter()
+      jax.block_until_ready(program(*state, cohort, fewer, key))
+      times.append(time.perf_counter() - began)
+    return min(times)
+
+  batch, count = settings.training.batch_size, np.asarray(data.count)
+  nothing = run(0)
+  of_batch = run(min(batch, count.max())) - nothing
+  batches = np.maximum(-(-count // batch), 1).mean()
+  seconds = nothing + size / side_by_side * of_batch * float(batches)
+  return Forecast(compiled + stage.rounds * seconds, program_bytes(program))
