@@ -23,7 +23,6 @@ from fedjax_pfl.data.batching import (
   Batching,
   Watch,
   batches_of_epoch,
-  example_batch,
   max_steps_of_epoch,
   steps_of_epoch,
 )
@@ -274,10 +273,10 @@ def _make_epoch(loss, data, rng, tx, batching, steps):
 def _rows_of_values(loss, tree, data, rng, batching, num_epochs):
   """Return zeros for what the loss returns in each step: [max steps]."""
   max_steps = num_epochs * max_steps_of_epoch(data, batching)
-  return jax.tree.map(
-    lambda value: jnp.zeros(max_steps, value.dtype),
-    jax.eval_shape(loss, tree, *example_batch(data, rng, batching)),
+  values = jax.eval_shape(
+    lambda: loss(tree, *batches_of_epoch(data, rng, batching)(0, rng))
   )
+  return jax.tree.map(lambda value: jnp.zeros(max_steps, value.dtype), values)
 
 
 def _with_reports(loss):

@@ -83,56 +83,25 @@ def batches_of_epoch(
   of the step, such as dropout.
   """
   order = _order(data, rng, batching)
-  if batching.steps is None:
-    return _repeat_steps(
-      lambda position, key: _batch(data, order, position, key, batching),
-      batching.steps_per_batch,
-    )
-  batches = jnp.maximum(_ceil_div(data.count, batching.size), 1)
-  # The first pass over the batches has the order of an ordinary epoch.
-  later = [
-    _order(data, jax.random.fold_in(rng, number), batching)
-    for number in range(1, _max_passes(data.index.shape[0], batching))
-  ]
-  orders = jnp.stack([order, *later])
+  if batching.steps is not None:
+    # The first pass over the batches has the order of an ordinary epoch.
+    later = [
+      _order(data, jax.random.fold_in(rng, number), batching)
+      for number in range(1, _max_passes(data.index.shape[0], batching))
+    ]
+    orders = jnp.stack([order, *later])
+    batches = jnp.maximum(_ceil_div(data.count, batching.size), 1)
 
   def batch_at(position, key):
-    order = orders[position // batches]
-    return _batch(data, order, position % batches, key, batching)
+    if batching.steps is None:
+      return _batch(data, order, position, key, batching)
+    own = orders[position // batches]
+    return _batch(data, own, position % batches, key, batching)
 
-  return _repeat_steps(_stack_batches(batch_at, batching.batches_per_step), 1)
-
-
-def example_batch(
-  data: ClientData, rng: Key, batching: Batching
-) -> tuple[Batch, Key]:
-  """Return a batch and a key with the shapes of those of every step."""
-  order = jnp.arange(data.index.shape[0])
-  return _stack_batches(
-    lambda position, key: _batch(data, order, 0, key, batching),
-    batching.batches_per_step,
-  )(0, rng)
-
-
-def _repeat_steps(batch_at, steps_per_batch):
-  """Return the function of steps, `steps_per_batch` for each batch."""
-
-  def step_at(position, steps_rng):
-    place = position // steps_per_batch
-    batch, key = batch_at(place, jax.random.fold_in(steps_rng, place))
-    if steps_per_batch > 1:
-      key = jax.random.fold_in(key, position % steps_per_batch)
-    return batch, key
-
-  return step_at
-
-
-def _stack_batches(batch_at, number):
-  """Return the function of `number` stacked batches at each position."""
-  if number == 1:
-    return batch_at
-
-  def batches_at(position, key):
+  def stacked_at(position, key):
+    number = batching.batches_per_step
+    if number == 1:
+      return batch_at(position, key)
     *keys, key = jax.random.split(key, number + 1)
     batches = [
       batch_at(number * position + place, own)[0]
@@ -140,7 +109,15 @@ def _stack_batches(batch_at, number):
     ]
     return jax.tree.map(lambda *rows: jnp.stack(rows), *batches), key
 
-  return batches_at
+  def step_at(position, steps_rng):
+    each = batching.steps_per_batch
+    place = position // each
+    batch, key = stacked_at(place, jax.random.fold_in(steps_rng, place))
+    if each > 1:
+      key = jax.random.fold_in(key, position % each)
+    return batch, key
+
+  return step_at
 
 
 def _max_passes(num_examples, batching):

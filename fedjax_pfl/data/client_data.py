@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.image_pool import pool_of
@@ -82,7 +83,7 @@ def from_arrays(
   kinds = {(x.shape[1:], x.dtype.name) for x in xs}
   sizes = [[len(one) if one.ndim else 0 for one in side] for side in (xs, ys)]
   if len(kinds) != 1 or sizes[0] != sizes[1] or any(y.ndim != 1 for y in ys):
-    shapes = [[describe_array(one) for one in side[:3]] for side in (xs, ys)]
+    shapes = [[user_code.describe(one) for one in s[:3]] for s in (xs, ys)]
     raise bad_input(
       'xs, ys',
       got=f'{len(xs)} and {len(ys)} clients, the first {shapes}',
@@ -133,15 +134,10 @@ def as_rows(given: Iterable[Any], size: int) -> tuple[list[np.ndarray], str]:
       rows = np.array(None)
     indices.append(rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in 'iu'):
-      return indices, f'{describe_array(rows)} for client {client}'
+      return indices, f'{user_code.describe(rows)} for client {client}'
     if rows.size and not 0 <= rows.min() <= rows.max() < size:
       return indices, f'rows from {rows.min()} to {rows.max()}'
   return [rows.astype(np.int64) for rows in indices], ''
-
-
-def describe_array(array: np.ndarray) -> str:
-  """Return 'int64[12]'."""
-  return f'{array.dtype}{list(array.shape)}'
 
 
 def _check_images(images: Images) -> None:
@@ -155,7 +151,7 @@ def _check_images(images: Images) -> None:
   is_number = is_float or x.dtype.kind in 'biu'
   got = ''
   if not (is_shape and is_number and jnp.issubdtype(y.dtype, np.integer)):
-    got = f'images {x.dtype}{[*x.shape]} and labels {describe_array(y)}'
+    got = f'images {user_code.describe(x)} and labels {user_code.describe(y)}'
   elif isinstance(y, np.ndarray) and len(y) and not 0 <= y.min() < 2**31:
     got = f'labels from {y.min()}'
   elif is_float and isinstance(x, np.ndarray) and not np.isfinite(x).all():

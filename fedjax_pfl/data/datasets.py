@@ -8,20 +8,27 @@ folder         image files in class folders (image_folder.py)
 npz            the user's own arrays, and who holds them (npz_files.py)
 """
 
+import importlib.util
+import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from fedjax_pfl.core.errors import check_known, may_read
-from fedjax_pfl.data import (
-  digits,
-  image_folder,
-  npz_files,
-  prepared,
-  synthetic,
+from fedjax_pfl.data import image_folder, npz_files, prepared
+from fedjax_pfl.data.images import (
+  IMAGE,
+  Dataset,
+  Shape,
+  Synthetic,
+  Where,
+  divide,
+  make_dataset,
 )
-from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Synthetic, Where
 from fedjax_pfl.data.prepared import PREPARED
 from fedjax_pfl.data.stored_arrays import data_root
+from fedjax_pfl.data.synthetic import make_synthetic
 
 DEFAULT = Synthetic()
 
@@ -34,9 +41,32 @@ class Source(NamedTuple):
   is_available: Callable[[Where], bool] = lambda where: True
 
 
+def _load_digits(where: Where) -> Dataset:
+  """Return the digits; every fifth image of a class is for testing.
+
+  1,442 and 355 images, in the order of the file. Values 0 .. 16 are scaled to
+  0 .. 255.
+  """
+  # Not by scikit-learn itself, whose import takes two seconds.
+  package = pathlib.Path(importlib.util.find_spec('sklearn').origin).parent
+  file = package / 'datasets' / 'data' / 'digits.csv.gz'
+  rows = np.loadtxt(file, delimiter=',')
+  x, y = rows[:, :-1], rows[:, -1].astype(int)
+  x = np.round(x * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
+  is_test = np.zeros(len(y), bool)
+  for label in range(10):
+    is_test[np.flatnonzero(y == label)[4::5]] = True
+  return make_dataset(where.name, *divide(x, y, is_test), num_classes=10)
+
+
 SOURCES = {
-  'digits': Source(digits.peek, digits.load),
-  'synthetic': Source(synthetic.peek, synthetic.load),
+  'digits': Source(lambda where: Shape((8, 8, 1), 10), _load_digits),
+  'synthetic': Source(
+    lambda where: Shape(
+      tuple(where.synthetic.image_shape), where.synthetic.num_classes
+    ),
+    lambda where: make_synthetic(where.synthetic),
+  ),
   **dict.fromkeys(
     PREPARED, Source(prepared.peek, prepared.load, prepared.is_available)
   ),
@@ -86,10 +116,7 @@ def load_dataset(
   shape = source.peek(where)
   if not fallback_to_synthetic or source.is_available(where):
     return source.load(where)
-  stand_in = SOURCES['synthetic'].load(
-    Where('synthetic', synthetic=Synthetic(*shape))
-  )
-  return stand_in._replace(
+  return make_synthetic(Synthetic(*shape))._replace(
     note=f'{name} is not in {data_root(data_dir)}: synthetic images of its '
     f'shape replace it; accuracies are not those of {name}.'
   )

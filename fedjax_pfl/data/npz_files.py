@@ -17,7 +17,7 @@ import functools
 import pathlib
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -98,10 +98,7 @@ class Part(NamedTuple):
   is_test: np.ndarray  # [P] bool
   clients: np.ndarray | None  # [P]
   num_classes: int  # 0: not given
-
-  def describe(self) -> str:
-    number = self.num_classes or 'not given'
-    return f'{self.key} {self.shape} {self.dtype}, num_classes {number}'
+  kind: str  # in words: equal in all files of a folder
 
 
 def is_available(where: Where) -> bool:
@@ -151,16 +148,14 @@ def _read_parts(place: str) -> list[Part]:
       expected='a .npz file, or a folder with a .npz file for each client',
       cause='a path from another folder, or --config.data_dir was left out',
     )
-  is_folder = expand_home('data_dir', place).is_dir()
-  parts = [
-    _read_part(file, client if is_folder else None)
-    for client, file in enumerate(files)
-  ]
+  if not expand_home('data_dir', place).is_dir():
+    return [_read_part(files[0], None)]
+  parts = [_read_part(file, client) for client, file in enumerate(files)]
   for part in parts:
-    if part.describe() != parts[0].describe():
+    if part.kind != parts[0].kind:
       raise refuse(
-        got=f'{part.file} with {part.describe()}',
-        expected=f'those of {files[0].name}: {parts[0].describe()}',
+        got=f'{part.file} with {part.kind}',
+        expected=f'those of {files[0].name}: {parts[0].kind}',
         cause='files of different sets, or images of unlike sizes',
       )
   return parts
@@ -173,15 +168,15 @@ def _read_part(file: pathlib.Path, client: int | None) -> Part:
     _check_names(file, arrays.files, key, client)
     headers = {name: _read_header(arrays, name) for name in arrays.files}
     dtype, (size, *shape) = headers[key][0], headers[key][1] or (0,)
-    for name, header in headers.items():
-      found = _describe(*header)
-      if not re.fullmatch(RULES[name].header.replace('{P}', f'{size}'), found):
-        raise _broken(file, name, found, size)
+    found = {name: _describe(*header) for name, header in headers.items()}
+    for name, words in found.items():
+      if not re.fullmatch(RULES[name].header.replace('{P}', f'{size}'), words):
+        raise _broken(file, name, words, size)
     rest = {name: arrays[name] for name in arrays.files if name != key}
   for name, array in rest.items():
     if name == 'split':
       if not np.isin(array, SPLITS).all():
-        raise _broken(file, name, _describe(array.dtype, array.shape), size)
+        raise _broken(file, name, found[name], size)
     elif not RULES[name].least <= array.min() <= array.max() < 2**31:
       raise _broken(file, name, f'from {array.min()} to {array.max()}', size)
   labels = rest['labels'].astype(np.int64)
@@ -195,9 +190,13 @@ def _read_part(file: pathlib.Path, client: int | None) -> Part:
   used = 'float32' if dtype.kind == 'f' else 'int32'
   if key == 'images':
     used, shape = IMAGE, [*shape, 1][:3]
+  shape = tuple(shape)
   clients = rest.get('clients') if client is None else np.full(size, client)
   is_test = rest.get('split', np.full(size, 'train')) == 'test'
-  return Part(file, key, (*shape,), used, labels, is_test, clients, num_classes)
+  kind = f'{key} {shape} {used}, num_classes {num_classes or "not given"}'
+  return Part(
+    file, key, shape, used, labels, is_test, clients, num_classes, kind
+  )
 
 
 def _broken(file: pathlib.Path, name: str, got: str, size: int) -> BadInput:
@@ -229,11 +228,8 @@ def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
 def _read_header(arrays, name: str) -> tuple[np.dtype, tuple[int, ...]]:
   """Return dtype and shape of an array, which is not read."""
   with arrays.zip.open(f'{name}.npy') as stream:
-    version = np.lib.format.read_magic(stream)
-    read = {
-      (1, 0): np.lib.format.read_array_header_1_0,
-      (2, 0): np.lib.format.read_array_header_2_0,
-    }[version]
+    major, _ = np.lib.format.read_magic(stream)
+    read = getattr(np.lib.format, f'read_array_header_{major}_0')
     shape, _, dtype = read(stream)
   return dtype, shape
 
@@ -255,18 +251,17 @@ def _read_examples(part: Part) -> np.ndarray:
   )
 
 
-def _describe(dtype: np.dtype, shape: Sequence[int]) -> str:
+def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
   """Return 'int64[12]', or 'text[12]' of words of any length."""
   return f'{"text" if dtype.kind == "U" else dtype.name}{list(shape)}'
 
 
 def _check_names(
-  file: pathlib.Path, names: Sequence[str], key: str, client: int | None
+  file: pathlib.Path, names: list[str], key: str, client: int | None
 ) -> None:
   """Refuse a file that lacks an array, or has an unknown one."""
-  required, optional = [key, 'labels'], ['split', 'num_classes']
-  if client is None:
-    optional.append('clients')
+  required = [key, 'labels']
+  optional = ['split', 'num_classes', *['clients'] * (client is None)]
   known = required + optional
   wrong = [f'no {name}' for name in required if name not in names]
   wrong += [f'an unknown {name}' for name in names if name not in known]
@@ -282,7 +277,7 @@ def _check_names(
     )
 
 
-def _count_classes(parts: Sequence[Part]) -> int:
+def _count_classes(parts: list[Part]) -> int:
   """Return the number given; else that of classes, all with an example."""
   if parts[0].num_classes:
     return parts[0].num_classes

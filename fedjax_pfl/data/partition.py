@@ -135,11 +135,11 @@ def partition(
     assignment = shard_assignment(
       for_test_classes, *among, field='test_shards_per_client'
     )
-    test = deal_at_random(test_labels, assignment, for_test)
+    test = deal_at_random(assignment, test_labels, for_test)
   elif test_partition == 'whole':
     test = [np.arange(len(test_labels))] * num_clients
   else:
-    test = deal_equally(len(test_labels), num_clients, for_test)
+    test = deal_equally(num_clients, test_labels, for_test)
   return train, test
 
 

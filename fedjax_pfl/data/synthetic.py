@@ -12,34 +12,25 @@ gets 59 % at the default size, 93 % at CIFAR's with ten classes.
 import numpy as np
 
 from fedjax_pfl.core.rules import Rule, interval
-from fedjax_pfl.data.images import (
-  Dataset,
-  Images,
-  Shape,
-  Synthetic,
-  Where,
-  make_dataset,
-)
+from fedjax_pfl.data.images import Dataset, Images, Synthetic, make_dataset
 
 SIGNAL, DISTRACTOR = 79, 47  # with noise up to 127 at most 253: no overflow
 
 
-def peek(where: Where) -> Shape:
-  """Return image shape and number of classes."""
-  spec = where.synthetic
-  return Shape(tuple(spec.image_shape), spec.num_classes)
-
-
-def load(where: Where) -> Dataset:
-  """Return the image set of a specification; equal specs, equal bits."""
-  return make_synthetic(where.synthetic)
-
-
 def make_synthetic(spec: Synthetic) -> Dataset:
   """Return the image set of a specification; equal specs, equal bits."""
-  _check(spec)
+  Rule(
+    lambda value: len(value) == 3 and min(value) >= 1,
+    'three positive sizes (height, width, channels)',
+    'a missing channel axis: grey images have one channel',
+  ).check('image_shape', spec.image_shape)
+  interval(
+    f'[2, {min(spec.train_size, spec.test_size)}]',
+    'sizes that were lowered without lowering num_classes',
+    'classes of which both splits have images,',
+  ).check('num_classes', spec.num_classes)
   fields, train, test = np.random.SeedSequence(spec.seed).spawn(3)
-  templates = smooth_fields(spec, np.random.default_rng(fields))
+  templates = _smooth_fields(spec, np.random.default_rng(fields))
   return make_dataset(
     'synthetic',
     _draw(templates, spec.train_size, np.random.default_rng(train)),
@@ -48,7 +39,7 @@ def make_synthetic(spec: Synthetic) -> Dataset:
   )
 
 
-def smooth_fields(spec: Synthetic, rng: np.random.Generator) -> np.ndarray:
+def _smooth_fields(spec: Synthetic, rng: np.random.Generator) -> np.ndarray:
   """Return one field in [0, 1] for each class: low-passed, cyclic noise."""
   height, width, channels = spec.image_shape
   noise = rng.standard_normal((spec.num_classes, height, width, channels))
@@ -84,16 +75,3 @@ def _add_shifted(
   for shift in {*zip(dy.tolist(), dx.tolist(), strict=True)}:
     rows = np.flatnonzero((dy == shift[0]) & (dx == shift[1]))
     x[rows] += np.roll(templates, shift, (1, 2))[y[rows]]
-
-
-def _check(spec: Synthetic) -> None:
-  Rule(
-    lambda value: len(value) == 3 and min(value) >= 1,
-    'three positive sizes (height, width, channels)',
-    'a missing channel axis: grey images have one channel',
-  ).check('image_shape', spec.image_shape)
-  interval(
-    f'[2, {min(spec.train_size, spec.test_size)}]',
-    'sizes that were lowered without lowering num_classes',
-    'classes of which both splits have images,',
-  ).check('num_classes', spec.num_classes)

@@ -116,13 +116,22 @@ def make_transforms(
   ((5, 32, 32, 3), dtype('float32'))
   """
   if name == 'none':
-    return _identity, _identity
+    return (lambda x, rng: x,) * 2
   recipe = find_recipe(name, preprocessing)
-  _check_channels(name, recipe, image_shape)
+  if len(image_shape) != 3 or len(recipe.mean) not in (1, image_shape[-1]):
+    raise bad_input(
+      'image_shape',
+      got=image_shape,
+      expected=f'(height, width, {len(recipe.mean)}) for {name}',
+      choices=['folder', 'none'],
+      cause='the shape of another image set; own images go under `folder`',
+    )
 
   def normalise(x: Array, rng: Key) -> Array:
     del rng
-    return standardise(x, recipe.mean, recipe.std)
+    dtype = jnp.result_type(float)
+    mean, std = jnp.array(recipe.mean, dtype), jnp.array(recipe.std, dtype)
+    return (x.astype(dtype) / 255 - mean) / std
 
   if not (recipe.crop or recipe.flip or recipe.degrees):
     return normalise, normalise
@@ -133,32 +142,22 @@ def make_transforms(
     if recipe.crop or recipe.flip:
       reach = 2 * PAD + 1 if recipe.crop else 1
       start = 0 if recipe.crop else PAD
-      x = crop_flip(
-        x,
-        start + jax.random.randint(key_y, (rows,), 0, reach),
-        start + jax.random.randint(key_x, (rows,), 0, reach),
-        jax.random.bernoulli(key_flip, 0.5, (rows,)) & recipe.flip,
-        recipe.pad,
-      )
+      dy = start + jax.random.randint(key_y, (rows,), 0, reach)
+      dx = start + jax.random.randint(key_x, (rows,), 0, reach)
+      flip = jax.random.bernoulli(key_flip, 0.5, (rows,)) & recipe.flip
+      x = cropping(recipe.pad)(x, dy, dx, flip)
     if recipe.degrees:
-      x = rotate(
-        x,
-        jax.random.uniform(
-          jax.random.fold_in(rng, 3),  # the three above are 0 to 2
-          (rows,),
-          minval=-recipe.degrees,
-          maxval=recipe.degrees,
-        ),
-      )
+      key = jax.random.fold_in(rng, 3)  # the three above are 0 to 2
+      ends = {'minval': -recipe.degrees, 'maxval': recipe.degrees}
+      x = rotate(x, jax.random.uniform(key, (rows,), **ends))
     return normalise(x, rng)
 
   return augment, normalise
 
 
-def crop_flip(
-  x: Array, dy: Array, dx: Array, flip: Array, mode: str = 'constant'
-) -> Array:
-  """Return for row b the window at (dy, dx) of the padded image, then flipped.
+@functools.cache
+def cropping(mode: str = 'constant') -> Callable[..., Array]:
+  """Return (x, dy, dx, flip) -> the windows of padded images, then flipped.
 
     out[b, i, j] = pad(x)[b, dy + i, dx + j],  j mirrored where flip[b]
 
@@ -167,12 +166,8 @@ def crop_flip(
   core. (Slices are faster than one gather of pixels, and than products with
   one-hot matrices.)
   """
-  return _cropping(mode)(x, dy, dx, flip)
 
-
-@functools.cache
-def _cropping(mode: str) -> Callable[..., Array]:
-  def crop_flip(x, dy, dx, flip):
+  def crop_flip(x: Array, dy: Array, dx: Array, flip: Array) -> Array:
     padded = jnp.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)), mode)
 
     def crop(image, dy, dx, flip):
@@ -204,31 +199,3 @@ def rotate(x: Array, degrees: Array) -> Array:
     return jnp.where(inside[..., None], image[i, j], 0)
 
   return jax.vmap(rotate_image)(x, jnp.deg2rad(degrees))
-
-
-def standardise(
-  x: Array, mean: tuple[float, ...], std: tuple[float, ...]
-) -> Array:
-  """Return (x / 255 - mean) / std in the default float dtype."""
-  dtype = jnp.result_type(float)
-  return (x.astype(dtype) / 255 - jnp.array(mean, dtype)) / jnp.array(
-    std, dtype
-  )
-
-
-def _identity(x: Array, rng: Key) -> Array:
-  del rng
-  return x
-
-
-def _check_channels(
-  name: str, recipe: Recipe, image_shape: tuple[int, int, int]
-) -> None:
-  if len(image_shape) != 3 or len(recipe.mean) not in (1, image_shape[-1]):
-    raise bad_input(
-      'image_shape',
-      got=image_shape,
-      expected=f'(height, width, {len(recipe.mean)}) for {name}',
-      choices=['folder', 'none'],
-      cause='the shape of another image set; own images go under `folder`',
-    )

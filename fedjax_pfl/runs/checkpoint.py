@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core import atomic_files, user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs.model_file import as_bits
@@ -153,35 +153,32 @@ def _read_checked(path: pathlib.Path) -> tuple[dict[str, list], str]:
   """Return the kinds of the leaves, and the damage: every byte is compared."""
   try:
     content = json.loads((path / CHECKSUMS).read_bytes())
-    kinds, is_unchanged = (
-      content['leaves'],
-      _digest(content) == content['sha256'],
-    )
+    if _digest(content) != content['sha256']:
+      return {}, f'{CHECKSUMS} was changed'
   except (OSError, ValueError, TypeError, KeyError):
     return {}, f'{CHECKSUMS} is missing or not readable'
-  if not is_unchanged:
-    return {}, f'{CHECKSUMS} was changed'
   if atomic_files.sha256(path / STATE) != content['state']:
     return {}, f'{STATE} is missing, was changed or cut short'
-  return kinds, ''
+  return content['leaves'], ''
 
 
 def _check_structure(
   path: pathlib.Path, kinds: dict[str, list], like: dict[str, Any], part: bool
 ) -> None:
   """Raise if a checkpoint has other leaves than this code and config."""
-  pairs = {
-    name: [f'{dtype}{shape}', 'none']
+  stored = {
+    name: f'{dtype}{shape}'
     for name, (dtype, shape) in kinds.items()
     if name in like or not part
   }
-  for name, leaf in like.items():
-    one = leaf if hasattr(leaf, 'dtype') else np.asarray(leaf)
-    pairs.setdefault(name, ['none', ''])[1] = f'{one.dtype}{list(one.shape)}'
+  wanted = {
+    name: user_code.describe(leaf if hasattr(leaf, 'dtype') else np.array(leaf))
+    for name, leaf in like.items()
+  }
   differ = [
-    f'{name}: {stored}, not {wanted}'
-    for name, (stored, wanted) in pairs.items()
-    if stored != wanted
+    f'{name}: {stored.get(name, "none")}, not {wanted.get(name, "none")}'
+    for name in {**stored, **wanted}
+    if stored.get(name) != wanted.get(name)
   ]
   if not differ:
     return

@@ -158,16 +158,13 @@ def _compare(
 
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
   """Return the exception that names the fields which differ."""
-  names = [
-    name
-    for name in {**stored, **given}
-    if stored.get(name, ABSENT) != given.get(name, ABSENT)
-  ]
-  before, after = (
-    {name: flat.get(name, ABSENT) for name in names} for flat in (stored, given)
-  )
+  before, after = {}, {}
+  for name in {**stored, **given}:
+    one, other = stored.get(name, ABSENT), given.get(name, ABSENT)
+    if one != other:
+      before[name], after[name] = one, other
   cause = 'a setting was changed and the directory was not'
-  if all(_code(before[name]) == _code(after[name]) for name in names):
+  if all(_code(before[name]) == _code(after[name]) for name in before):
     cause = (
       'a file of your own code was changed: with it, it is another run; put '
       'the file back to continue this one'

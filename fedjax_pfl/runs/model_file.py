@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
@@ -44,10 +45,8 @@ def save_model(
     array = np.asarray(leaf)
     # A field of a NamedTuple, such as the class means of a template view,
     # becomes an entry of a dict.
-    names = [getattr(key, 'name', getattr(key, 'key', None)) for key in keys]
-    assert all(isinstance(one, str) and '/' not in one for one in names), names
-    name = '/'.join(names)
-    assert name != META, f'a leaf may not be called {META}'
+    name = jax.tree_util.keystr(keys, simple=True, separator='/')
+    assert name != META and name.count('/') == len(keys) - 1, name
     dtypes[name] = str(array.dtype)
     arrays[name] = as_bits(array)
   text = json.dumps(atomic_files.plain({'meta': meta, 'dtypes': dtypes}))
@@ -82,13 +81,11 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
   try:
     header = json.loads(str(arrays.pop(META)))
     # A damaged archive may lack its last members without an error.
-    params = _nest(
-      {
-        name: arrays[name].view(jnp.dtype(dtype))
-        for name, dtype in header['dtypes'].items()
-      }
-    )
-    return params, dict(header['meta'])
+    params = {
+      name: arrays[name].view(jnp.dtype(dtype))
+      for name, dtype in header['dtypes'].items()
+    }
+    return unflatten_dict(params, sep='/'), dict(header['meta'])
   except (ValueError, TypeError, LookupError, AttributeError) as error:
     raise bad_input(
       'model',
@@ -102,17 +99,3 @@ def as_bits(array: np.ndarray) -> np.ndarray:
   """Return the array in a dtype that .npy knows: bfloat16 as its bits."""
   is_known = array.dtype == np.dtype(array.dtype.str)
   return array if is_known else array.view(f'u{array.dtype.itemsize}')
-
-
-def _nest(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-  """Return {'a': {'b': array}} for {'a/b': array}."""
-  params: dict[str, Any] = {}
-  for name, array in arrays.items():
-    *folders, last = name.split('/')
-    branch = params
-    for folder in folders:
-      branch = branch.setdefault(folder, {})
-    if last in branch:
-      raise ValueError(f'two leaves are called {name}')
-    branch[last] = array
-  return params

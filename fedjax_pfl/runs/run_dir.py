@@ -95,8 +95,7 @@ class Run:
 
   def status(self) -> str:
     """Return 'finished', 'started' (there is a checkpoint) or 'new'."""
-    result = self.result()
-    if result is not None and result.get('status') == 'finished':
+    if (self.result() or {}).get('status') == 'finished':
       return 'finished'
     return 'started' if checkpoint.steps(self._checkpoints) else 'new'
 
@@ -145,28 +144,19 @@ class Run:
       metrics = checksums.of_metrics(self.path / METRICS)
       checkpoint.save(self._checkpoints, step, tree, metadata=metrics)
 
-  def has_checkpoint(self, step: int) -> bool:
-    """Return whether a checkpoint of this step was saved."""
-    return step in checkpoint.steps(self._checkpoints)
-
   def last_checkpoint(self) -> int | None:
     """Return the step of the newest checkpoint, None if there is none."""
     return max(checkpoint.steps(self._checkpoints), default=None)
 
-  def restore_checkpoint(
-    self, like: PyTree | Callable[[int], PyTree]
-  ) -> tuple[int, PyTree] | None:
-    """Return the newest undamaged checkpoint; None if there is none yet."""
-    return checkpoint.restore(self._checkpoints, like, self._log)
-
   def resume(
     self, like: PyTree | Callable[[int], PyTree]
   ) -> tuple[int, PyTree] | None:
-    """Return `restore_checkpoint(like)`, without the metrics after it.
+    """Return the newest undamaged checkpoint; None if there is none yet.
 
-    A torn last line goes, too. The run starts, or continues, at its tracker.
+    Metrics after it are removed, and a torn last line. The run starts, or
+    continues, at its tracker.
     """
-    restored = self.restore_checkpoint(like)
+    restored = checkpoint.restore(self._checkpoints, like, self._log)
     path, last = self.path / METRICS, -1
     if restored:
       last = restored[0]

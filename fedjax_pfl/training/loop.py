@@ -135,7 +135,7 @@ def run_rounds(training: Training) -> Training:
 def save_and_stop(training: Training, signal: int) -> NoReturn:
   """Save a checkpoint, log it, and stop after a signal."""
   run, done = training.run, training.done
-  if not run.has_checkpoint(done):
+  if run.last_checkpoint() != done:
     save_state(training)
   progress.log(f'Saved after round {done}; the same command continues.')
   raise interruption.Stopped(signal, logged=True)

@@ -12,6 +12,7 @@ The lists and the rows for training are bit by bit those of the authors' code
 class without a client is a crash; here, BadInput.
 """
 
+import functools
 import random
 
 import numpy as np
@@ -37,9 +38,9 @@ def classes(sizes: Sizes, rng: Rng, *, classes_per_client: int = 2) -> Deals:
 
   def replay(labels: np.ndarray, rng: Rng) -> Indices:
     del rng
-    return hand_out(lists, labels, legacy_generator(sizes.seed))
+    return _hand_out(lists, labels, legacy_generator(sizes.seed))
 
-  return replay, lambda labels, rng: hand_out(lists, labels, rng)
+  return replay, functools.partial(_hand_out, lists)
 
 
 def class_lists(
@@ -71,7 +72,7 @@ def class_lists(
   return np.array(lists)
 
 
-def hand_out(
+def _hand_out(
   lists: np.ndarray, labels: np.ndarray, rng: Rng | np.random.RandomState
 ) -> Indices:
   """Return the index vectors: class by class, in increasing order."""

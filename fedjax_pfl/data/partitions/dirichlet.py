@@ -20,6 +20,7 @@ cut by the resulting shares of training; a class without training examples is
 divided equally.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -48,10 +49,7 @@ def dirichlet(sizes: Sizes, rng: Rng, *, dirichlet_beta: float = 1.0) -> Deals:
   """Return how rows are dealt: in random proportions of every class."""
   alpha = concentration(dirichlet_beta, sizes.num_clients)
   shares = rng.dirichlet(alpha, size=sizes.num_classes)  # [Y, K]
-
-  def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_shares(shares, labels, rng)
-
+  deal = functools.partial(deal_shares, shares)
   return deal, deal
 
 
@@ -98,17 +96,15 @@ def dirichlet_capped(
   def replay(labels: np.ndarray, rng: Rng) -> Indices:
     del rng
     parts = [
-      np.split(np.flatnonzero(labels == label)[order], borders)
-      for label, (order, borders) in enumerate(
-        zip(plan.orders, plan.borders, strict=True)
-      )
+      np.split(np.flatnonzero(labels == label)[plan.orders[label]], borders)
+      for label, borders in enumerate(plan.borders)
     ]
     return [
       np.concatenate(own)[shuffle]
       for *own, shuffle in zip(*parts, plan.shuffles, strict=True)
     ]
 
-  return replay, lambda labels, rng: deal_shares(shares, labels, rng)
+  return replay, functools.partial(deal_shares, shares)
 
 
 def draw_plan(sizes: Sizes, beta: float, least: int) -> Plan:
@@ -118,15 +114,13 @@ def draw_plan(sizes: Sizes, beta: float, least: int) -> Plan:
   if least <= most:
     legacy, most = legacy_generator(sizes.seed), 0
     for number in range(1, TRIES + 1):
-      orders, borders = _draw_once(alpha, sizes, legacy)
+      orders, borders, counts = _draw_once(alpha, sizes, legacy)
       if len(borders) < sizes.num_classes:
         continue
-      ends = sizes.class_counts[:, None]
-      counts = np.diff(borders, prepend=0, append=ends, axis=1)
-      held = counts.sum(0)
+      held = np.sum(counts, 0)
       if held.min() >= least:
-        shuffles = [_shuffled(size, legacy) for size in held]
-        return Plan(number, orders, borders, counts, shuffles)
+        shuffles = [legacy.permutation(size) for size in held]
+        return Plan(number, orders, borders, np.array(counts), shuffles)
       most = max(most, int(held.min()))
     why = (
       f'the most that the smallest had in {TRIES:,} draws with beta {beta} and '
@@ -158,22 +152,17 @@ def cut_class(
 
 def _draw_once(
   alpha: np.ndarray, sizes: Sizes, legacy: np.random.RandomState
-) -> tuple[Indices, list[np.ndarray]]:
-  """Return orders and borders of every class; fewer if one has none."""
+) -> tuple[Indices, list[np.ndarray], list[np.ndarray]]:
+  """Return orders, borders and counts of the classes, until one has none."""
   held = np.zeros(sizes.num_clients, int)
   mean = sizes.num_train / sizes.num_clients
-  orders, borders = [], []
+  orders, borders, counts = [], [], []
   for num_rows in sizes.class_counts:
-    orders.append(_shuffled(num_rows, legacy))
+    orders.append(legacy.permutation(num_rows))
     cuts = cut_class(legacy.dirichlet(alpha), held, num_rows, mean)
     if cuts is None:
       break
     borders.append(cuts)
-    held += np.diff(cuts, prepend=0, append=num_rows)
-  return orders, borders
-
-
-def _shuffled(size: int, legacy: np.random.RandomState) -> np.ndarray:
-  rows = np.arange(size)
-  legacy.shuffle(rows)
-  return rows
+    counts.append(np.diff(cuts, prepend=0, append=num_rows))
+    held += counts[-1]
+  return orders, borders, counts

@@ -1,5 +1,7 @@
 """Every client gets equally many examples, any examples."""
 
+import functools
+
 import numpy as np
 
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
@@ -8,15 +10,12 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 def iid(sizes: Sizes, rng: Rng) -> Deals:
   """Return how rows are dealt: floor(P / K) of them to every client."""
   del rng
-
-  def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_equally(len(labels), sizes.num_clients, rng)
-
+  deal = functools.partial(deal_equally, sizes.num_clients)
   return deal, deal
 
 
-def deal_equally(size: int, num_clients: int, rng: Rng) -> Indices:
+def deal_equally(num_clients: int, labels: np.ndarray, rng: Rng) -> Indices:
   """Return floor(P / K) rows for every client, drawn without replacement."""
-  each = size // num_clients
-  rows = rng.permutation(size)[: each * num_clients]
+  each = len(labels) // num_clients
+  rows = rng.permutation(len(labels))[: each * num_clients]
   return list(rows.reshape(num_clients, each))

@@ -10,10 +10,11 @@ letters; 5 clusters) and of Tiny-ImageNet (one family; 10 clusters; 100 to
 last has the rest. Rows left over in a cluster belong to no client.
 
 The number of clients is random: sizes are drawn until it is K, at most TRIES
-times. The test rows of a cluster are divided in
-proportion, with as large a share left over.
+times. The test rows of a cluster are divided in proportion, with as large a
+share left over.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -59,13 +60,9 @@ def semantic(
     'min_client_size', min_client_size
   )
   classes = _draw_classes(families, class_clusters, rng)
-  clusters = draw_clusters(
-    sizes, classes, min_client_size, max_client_size, rng
-  )
-
-  def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_clusters(clusters, labels, rng)
-
+  limits = min_client_size, max_client_size
+  clusters = _draw_clusters(sizes, classes, *limits, rng)
+  deal = functools.partial(_deal_clusters, clusters)
   return deal, deal
 
 
@@ -80,14 +77,14 @@ def _draw_classes(
   return [np.concatenate(own) for own in zip(*parts, strict=True)]
 
 
-def draw_clusters(
+def _draw_clusters(
   sizes: Sizes, classes: list[np.ndarray], least: int, most: int, rng: Rng
 ) -> list[Cluster]:
   """Return the clusters of K clients; their sizes are drawn until it is K."""
   totals = [int(sizes.class_counts[own].sum()) for own in classes]
   outcomes: Counter[int] = Counter()
   for _ in range(TRIES):
-    drawn = [draw_sizes(total, least, most, rng) for total in totals]
+    drawn = [_draw_sizes(total, least, most, rng) for total in totals]
     number = sum(map(len, drawn))
     if number == sizes.num_clients:
       return [*map(Cluster, classes, drawn, totals)]
@@ -104,7 +101,7 @@ def draw_clusters(
   )
 
 
-def draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:
+def _draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:
   """Return the sizes of the clients of a cluster with `total` rows."""
   drawn = rng.integers(least, most, total // least)
   ends = np.cumsum(drawn)
@@ -112,7 +109,7 @@ def draw_sizes(total: int, least: int, most: int, rng: Rng) -> np.ndarray:
   return drawn[(ends <= total) & (total - ends + drawn > least)]
 
 
-def deal_clusters(
+def _deal_clusters(
   clusters: list[Cluster], labels: np.ndarray, rng: Rng
 ) -> Indices:
   """Return the index vectors, cluster by cluster."""

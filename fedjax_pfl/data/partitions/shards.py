@@ -16,6 +16,7 @@ the authors' code where classes differ in size: there, blocks are of one size
 and straddle classes.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -30,10 +31,7 @@ def shards(sizes: Sizes, rng: Rng, *, shards_per_client: int = 10) -> Deals:
   assignment = shard_assignment(
     rng, sizes.num_clients, shards_per_client, sizes.num_classes
   )
-
-  def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_at_random(labels, assignment, rng)
-
+  deal = functools.partial(deal_at_random, assignment)
   return deal, deal
 
 
@@ -68,7 +66,7 @@ def shard_assignment(
 
 
 def deal_at_random(
-  labels: np.ndarray, assignment: np.ndarray, rng: Rng
+  assignment: np.ndarray, labels: np.ndarray, rng: Rng
 ) -> Indices:
   """Return the index vectors when blocks are dealt at random."""
   return deal_blocks(labels, assignment, lambda i, j, left: rng.integers(left))
@@ -87,9 +85,7 @@ def deal_blocks(
   vector is the concatenation of its blocks, in the order of its row.
   """
   blocks = {
-    label: cut(
-      np.flatnonzero(labels == label), int((assignment == label).sum())
-    )
+    label: _cut(np.flatnonzero(labels == label), np.sum(assignment == label))
     for label in np.unique(assignment)
   }
   indices = []
@@ -102,18 +98,12 @@ def deal_blocks(
   return indices
 
 
-def cut(rows: np.ndarray, num_blocks: int) -> Indices:
-  """Return consecutive blocks; the r last rows go one each to the first r.
-
-  With r = len(rows) mod num_blocks, so a block may be empty; int64 all the
-  same.
-  """
-  rest = len(rows) % num_blocks
-  body, tail = rows[: len(rows) - rest], rows[len(rows) - rest :]
-  return [
-    np.concatenate([block, tail[k : k + 1]])
-    for k, block in enumerate(np.split(body, num_blocks))
-  ]
+def _cut(rows: np.ndarray, num_blocks: int) -> Indices:
+  """Return consecutive blocks; the r last rows go one each to the first r."""
+  body = len(rows) // num_blocks * num_blocks
+  tail = np.array_split(rows[body:], num_blocks)
+  blocks = np.split(rows[:body], num_blocks)
+  return [np.concatenate(both) for both in zip(blocks, tail, strict=True)]
 
 
 def check_shards(

@@ -12,6 +12,8 @@ fewer rows than its clients should get in total, each gets the same share of its
 number.
 """
 
+import functools
+
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
@@ -34,21 +36,13 @@ def unbalanced(
   """Return how rows are dealt: shards, in groups of growing sizes."""
   _check(sizes, group_size, size_step)
   number = sizes.num_clients
-  half = shard_assignment(
-    rng,
-    number // 2,
-    shards_per_client,
-    sizes.num_classes,
-    who='pairs of clients',
-  )
+  among = number // 2, shards_per_client, sizes.num_classes
+  half = shard_assignment(rng, *among, who='pairs of clients')
   assignment = np.concatenate([half, half[::-1]])
   group = np.arange(number) // group_size
   mean = sizes.num_train / number
   relative = 1 + size_step * (group - group.mean()) / mean
-
-  def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_relative(assignment, relative, labels, rng)
-
+  deal = functools.partial(deal_relative, assignment, relative)
   return deal, deal
 
 
@@ -60,8 +54,7 @@ def deal_relative(
   Their sizes are `relative` [K], K n_i / P: how large, 1 on average.
   """
   sizes = relative * len(labels) / len(relative)  # n_i
-  each = sizes / assignment.shape[1] + ROUNDING
-  each = np.floor(each).astype(int)  # [K]
+  each = np.floor(sizes / assignment.shape[1] + ROUNDING).astype(int)  # [K]
   if not each.any():
     raise bad_input(
       'shards_per_client',
@@ -96,12 +89,8 @@ def _check(sizes: Sizes, group_size: int, size_step: float) -> None:
     CAUSE,
     [number - 1, number + 1],
   ).check('num_clients', number)
-  Rule(
-    lambda value: value in fits,
-    f'a divisor of the {number} clients',
-    CAUSE,
-    fits,
-  ).check('group_size', group_size)
+  divisor = f'a divisor of the {number} clients'
+  Rule(fits.__contains__, divisor, CAUSE, fits).check('group_size', group_size)
   Rule(
     lambda value: 0 <= value <= most,
     f'from 0 to {most:g}: the smallest clients have {mean:g} - {steps:g} x '
