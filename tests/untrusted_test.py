@@ -44,6 +44,7 @@ CONFIG_READER = ROOT / 'experiments' / 'commandline.py'
 # What the processes of one run send one another is no file from elsewhere.
 PROCESSES = ROOT / 'fedjax_pfl' / 'training' / 'multihost.py'
 CODE_LOADER = ROOT / 'fedjax_pfl' / 'core' / 'user_code.py'
+LOADERS = (CONFIG_READER, CODE_LOADER)
 HOSTILE = '../../<script>x</script>|`;\'"--=1'
 
 
@@ -57,9 +58,13 @@ def calls():
         yield file, node
 
 
+def own_calls(file):
+  """Return how a file may run the code of the user."""
+  return {'exec', 'compile', 'exec_module'} if file in LOADERS else set()
+
+
 def test_nothing_that_is_read_is_run():
   for file, tree in TREES.items():
-    own = {'exec_module'} if file in (CONFIG_READER, CODE_LOADER) else set()
     # settings.system is a section, which is read and never called.
     assert 'os.system' not in ast.unparse(tree), file
     for node in ast.walk(tree):
@@ -70,11 +75,12 @@ def test_nothing_that_is_read_is_run():
         case ast.ImportFrom(module=module):
           assert module.split('.')[0] not in UNSAFE, file
         case ast.Attribute(attr=attr):
-          assert attr not in UNSAFE_ATTRIBUTES - own, file
+          assert attr not in UNSAFE_ATTRIBUTES - own_calls(file), file
   for file, call in calls():
     name = ast.unparse(call.func)
     given = {word.arg: ast.unparse(word.value) for word in call.keywords}
-    assert name not in UNSAFE_CALLS and given.get('shell') != 'True', file
+    assert name not in UNSAFE_CALLS - own_calls(file), file
+    assert given.get('shell') != 'True', file
     if name in ('np.load', 'numpy.load', 'jnp.load'):
       assert given.get('allow_pickle') == 'False', file
 

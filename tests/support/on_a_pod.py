@@ -9,21 +9,15 @@ import re
 import helpers
 import jax
 import jax.numpy as jnp
-import small_runs
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.dealing import num_places
-from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.row_exchange import AXIS
 from fedjax_pfl.federated.sharding import make_mesh
-from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import Experiment, build_stages
-from fedjax_pfl.training.memory_estimate import forecasts
 
 LINE = re.compile(
   r' = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|'
@@ -31,14 +25,6 @@ LINE = re.compile(
 )
 ARRAY = re.compile(r'\b(?:pred|bf|f|s|u)(\d*)\[([\d,]*)\]')
 EXAMPLES = 4
-POD = {
-  'algorithm': 'fedper',
-  'num_clients': 100_000,
-  'client_fraction': 0.001,
-  'views': ('initial',),
-  'clients_per_chunk': 1,
-}
-HIDDEN = 2000  # the head then takes 24 kB
 
 
 def collectives(text: str, num_devices: int) -> list[tuple[str, int]]:
@@ -104,35 +90,16 @@ def measure(stages, data, cohort):
   }
 
 
-def measure_pod():
-  """Return these of POD, and its forecast."""
-  settings = parse_config(small_runs.make_settings(**POD))
-  task = helpers.make_task(HIDDEN)
-  size = cohort_size(
-    settings.data.num_clients, settings.training.client_fraction
-  )
-  train = data_of(settings.data.num_clients)
-  experiment = Experiment(
-    *(settings, None, train, train, None, None, ''),
-    *(task, build_stages(settings, task), size, on_devices(0)),
-  )
-  ((_, memory),) = forecasts(experiment)
-  forecast = {'forecast': memory._asdict(), 'round': memory.round}
-  return {**measure(experiment.stages, train, size), **forecast}
-
-
 def found(*words):
   """Return {word: what a round moves and holds}.
 
-  A word is a method, the clients of a cohort, and those that are registered; or
-  `pod`: 100,000 clients with a personal head, and the forecast of a run of it.
+  A word is a method, the clients of a cohort, those that are registered, and
+  how many features the model has.
   """
   table = {}
   for word in words:
-    if word == 'pod':
-      table[word] = measure_pod()
-    else:
-      name, cohort, num_clients = word.split(',')
-      data = data_of(int(num_clients))
-      table[word] = measure(helpers.build(name), data, int(cohort))
+    name, *numbers = word.split(',')
+    cohort, num_clients, hidden = map(int, numbers)
+    stages = helpers.build(name, helpers.make_task(hidden))
+    table[word] = measure(stages, data_of(num_clients), cohort)
   return table
