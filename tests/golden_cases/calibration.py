@@ -6,6 +6,7 @@ import goldens
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict
 
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import calibration, test_selection
@@ -72,8 +73,8 @@ def mixed_logits(case, pair):
   (mixtures,) = case.given('lambda_grid')
   for i in range(case['clients']):
     prefix = 'global' if pair == 'fresh' else f'client{i}/fed'
-    federated = goldens.flatten(case.subtree(prefix))
-    own = goldens.flatten(case.subtree(f'client{i}/local'))
+    federated = flatten_dict(case.subtree(prefix), sep='/')
+    own = flatten_dict(case.subtree(f'client{i}/local'), sep='/')
     x = test.x[test.index[i]]
     for value in mixtures:
       mixed = {

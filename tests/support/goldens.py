@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax import traverse_util
 
 
 class Case:
@@ -51,7 +52,7 @@ class Case:
     with.
     """
     if isinstance(got, dict):
-      for path, leaf in flatten(got).items():
+      for path, leaf in traverse_util.flatten_dict(got, sep='/').items():
         outer, slash, inner = path.partition('/')
         outer = self.head if outer == 'head' else outer
         self.check(f'{name}/{outer}{slash}{inner}', leaf, exact)
@@ -130,25 +131,12 @@ def discover(folder: Path) -> dict[str, Path]:
 
 def subtree(arrays: dict[str, np.ndarray], prefix: str = '') -> dict[str, Any]:
   """Return the arrays prefix<path> as the nested dict that the path names."""
-  tree: dict[str, Any] = {}
-  for name, array in arrays.items():
-    if name.startswith(prefix) and '@' not in name:
-      *outer, last = name[len(prefix) :].split('/')
-      node = tree
-      for key in outer:
-        node = node.setdefault(key, {})
-      node[last] = array
-  return tree
-
-
-def flatten(tree: dict[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Return {path: leaf} of a nested dict."""
-  flat: dict[str, Any] = {}
-  for key, value in tree.items():
-    is_inner = isinstance(value, dict)
-    path = f'{prefix}{key}'
-    flat |= flatten(value, f'{path}/') if is_inner else {path: value}
-  return flat
+  paths = {
+    name.removeprefix(prefix): array
+    for name, array in arrays.items()
+    if name.startswith(prefix) and '@' not in name
+  }
+  return traverse_util.unflatten_dict(paths, sep='/')
 
 
 def generated(params: list[dict[str, Any]]) -> dict[str, Any]:
