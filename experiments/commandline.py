@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import config_dict
@@ -51,22 +51,17 @@ def run(
     return [overrides] * _takes_fields() + [given] * bool(words)
 
   if _takes_fields() and {'--help', '-help', '-h'} & {*sys.argv[1:]}:
-    print_help()
+    from fedjax_pfl.settings import document
+
+    app.usage(shorthelp=True, writeto_stdout=True)
+    print(f'\n{document.as_text()}')
+    sys.exit(0)
   # During training another handler saves a checkpoint first.
   signal.signal(signal.SIGTERM, _terminate)
   app.run(
     partial(_without_traceback, lambda arguments: main(*arguments)),
     flags_parser=partial(_without_traceback, parse),
   )
-
-
-def print_help() -> NoReturn:
-  """Print what absl prints, then every field of a config."""
-  from fedjax_pfl.settings import document
-
-  app.usage(shorthelp=True, writeto_stdout=True)
-  print(f'\n{document.as_text()}')
-  sys.exit(0)
 
 
 def log_progress(text: str) -> None:

@@ -44,9 +44,9 @@ def test_the_best_round(number, options, rounds, correct):
   np.testing.assert_array_equal(best.models['w'], want)
 
 
-def family(*columns, count=(4, 4, 2)):
+def family(*columns):
   """Return views mix_0.0, mix_0.5, .. with these correct answers."""
-  count = np.array(count)
+  count = np.array([4, 4, 2])
   return {
     f'mix_{0.5 * place}': Scores(
       np.array(correct),
