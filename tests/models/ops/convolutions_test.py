@@ -93,9 +93,8 @@ def run(fn, dtype, *args):
   return y, *pull(normal(*y.shape).astype(dtype))
 
 
-@pytest.mark.parametrize('window', [(3, 3), (5, 5)])
-def test_tiles_lose_few_digits_in_single_precision(window):
-  args = normal(*window, 16, 17), normal(3, 12, 14, 16)
+def test_tiles_lose_few_digits_in_single_precision():
+  args = normal(5, 5, 16, 17), normal(3, 12, 14, 16)
   fn = convolution(1, 0)
   ours = run(replace_layers(fn, 'gemm'), jnp.float32, *args)
   for got, want in zip(ours, run(fn, jnp.float32, *args), strict=True):
@@ -111,17 +110,6 @@ def test_half_precision_loses_few_digits(kernel):
   theirs, want = (run(fn, dtype, *args) for dtype in (jnp.bfloat16, float))
   for a, b, c in zip(ours, theirs, want, strict=True):
     assert jnp.mean((a - c) ** 2) < 1.5**2 * jnp.mean((b - c) ** 2)
-
-
-@pytest.mark.parametrize('images', [(4, 8, 8, 16), (4, 5, 4, 3)])
-def test_clients_side_by_side_are_each_their_own(images):
-  x = normal(2, *images)
-  kernels = normal(2, 3, 3, images[-1], 16)
-  fast = replace_layers(convolution(1, 1), 'gemm')
-  grad = jax.jit(jax.grad(lambda k, x: (fast(k, x) ** 2).sum(), (0, 1)))
-  want = [grad(*pair) for pair in zip(kernels, x, strict=True)]
-  for got, *each in zip(jax.vmap(grad)(kernels, x), *want, strict=True):
-    np.testing.assert_allclose(got, jnp.stack(each), atol=1e-10)
 
 
 @pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])

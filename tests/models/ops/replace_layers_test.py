@@ -179,18 +179,13 @@ def test_arrays_without_numbers(fn, images, window, conv_impl):
   check(fn, normal(*window), jnp.zeros(images), conv_impl=conv_impl)
 
 
-@pytest.mark.parametrize(
-  'window, strides, padding',
-  [
-    ((1, 3, 3, 1), (1, 2, 2, 1), 'SAME'),
-    ((1, 1, 3, 3), (1, 1, 2, 2), 'SAME'),
-  ],
-)
-def test_windows_that_overlap_have_one_winner(window, strides, padding):
-  """Of images in both orders, and of lines: the first of many equal pixels."""
+@pytest.mark.parametrize('window', [(1, 3, 3, 1), (1, 1, 3, 3)])
+def test_windows_that_overlap_have_one_winner(window):
+  """Of images in both orders: the first of many equal pixels."""
 
   def fn(x):
-    return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, padding)
+    strides = [min(side, 2) for side in window]
+    return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, 'SAME')
 
   assert 'reduce_window' not in check(fn, jnp.round(normal(2, 5, 6, 7)))
   x = normal(1, 5, 6, 7).at[0, 2, 3, 4].set(jnp.nan)
