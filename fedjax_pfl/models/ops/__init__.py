@@ -21,7 +21,7 @@ On a CPU, images [B, H, W, C] unless C is named first:
     ReLU, 2x2 max-pooling               [C, H, W, B]
   BatchNorm, ReLU, depthwise,         norm_depthwise.py (row_passes.py): blocks
     BatchNorm, ReLU                     of channels, on [C, H, W, B]
-  all other convolutions              patches_bhwc.py: patches of a block
+  all other convolutions              fuse.py: patches of a block
   all other BatchNorms                batch_norm.py: with ReLU, skip or pooling
   a dense kernel of a MiB and more    dense.py: in the optimiser's pass
   depthwise, max- and other poolings  separable.py, pool.py

@@ -10,7 +10,7 @@
 `on_cpu`, for 'gemm', before these:
 
   conv                           winograd.py: 3x3 and 5x5 of many channels; else
-                                 patches_bhwc.py
+                                 patches
   pool(relu(conv + bias))        window_conv.py: few channels; winograd.py
   pool(relu(norm(conv)))         pooled_norm.py, after patches_chwb.py; where
                                  tiles are worth it, batch_norm.py after these
@@ -24,13 +24,13 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import (
   batch_norm,
   norm_depthwise,
-  patches_bhwc,
   patches_chwb,
   pool,
   pooled_norm,
@@ -39,6 +39,7 @@ from fedjax_pfl.models.ops import (
   winograd,
 )
 from fedjax_pfl.models.ops.batch_norm import wide
+from fedjax_pfl.models.ops.blocks import block_size, in_blocks
 from fedjax_pfl.models.ops.deferred import (
   Add,
   Bias,
@@ -51,7 +52,7 @@ from fedjax_pfl.models.ops.deferred import (
   compute,
   without_bias,
 )
-from fedjax_pfl.models.ops.passes import pad
+from fedjax_pfl.models.ops.passes import pad, taps_of
 from fedjax_pfl.models.ops.patches_chwb import turned
 
 ONES = ((1, 1), (1, 1))  # the padding of most 3x3 convolutions
@@ -143,7 +144,31 @@ def conv(
   """Convolve x [B, H, W, I] with kernel [k, l, I, O]."""
   if plan_of(x, kernel, stride, padding) == 'tiles':
     return winograd.conv(x, kernel, None, 1, padding[0][0], precision)
-  return patches_bhwc.conv(x, kernel, stride, padding, precision)
+  return _by_patches(x, kernel, stride, padding, precision)
+
+
+def _by_patches(x, kernel, stride: int, padding: Padding, precision) -> Array:
+  """Return patches [pixels, k l I] times the kernel: one pixel takes none.
+
+  Those of a block stay in cache, and are taken again for the gradient.
+  """
+  *size, _, o = kernel.shape
+  flat = kernel.reshape(-1, o)
+
+  def convolve(x, flat):
+    x = wide(x)  # so that the gradient adds up its taps in at least float32
+    x = pad(x, *padding) if any(map(any, padding)) else x
+    patches = jnp.concatenate(taps_of(x, size, stride), -1).astype(flat.dtype)
+    y = lax.dot(patches.reshape(-1, len(flat)), flat, precision=precision)
+    return y.reshape(*patches.shape[:3], o)
+
+  if size == [1, 1]:
+    return convolve(x, flat)
+  pixels = 1
+  for side, edges, k in zip(x.shape[1:3], padding, size, strict=True):
+    pixels *= -(-(side + sum(edges) - k + 1) // stride)
+  each = len(flat) * pixels * x.dtype.itemsize
+  return in_blocks(convolve, block_size(len(x), each), x, flat)
 
 
 def _relu_pool(of: Conv | Bias, size: int) -> Array:

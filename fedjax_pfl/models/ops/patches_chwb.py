@@ -6,7 +6,7 @@ and few products need a copy of an operand (passes.py):
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k l C, h w B] of x
 
 For layers whose neighbours have images so: before a 2x2 pooling or between
-separable layers; patches_bhwc.py has all others. Sums of shifted arrays are in
+separable layers; fuse.py has all others. Sums of shifted arrays are in
 at least float32, whatever is stored.
 
 dy^T is a copy (passes.py) for patches of stride 1: without it a step of the
