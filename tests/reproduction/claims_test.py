@@ -7,7 +7,7 @@ from pathlib import Path
 import claim_runs
 import numpy as np
 import pytest
-from claim_runs import judge, judge_file, make_run, state, write_summary
+from claim_runs import judge, make_run, write_summary
 from helpers import refused
 
 from configs.tables.common import load_configs, load_table
@@ -31,12 +31,9 @@ def folder(tmp_path):
   return tmp_path
 
 
-def judge_one(folder, *pair, more='', replaced=()):
+def judge_one(folder):
   """Return the only comparison, and the section of the page."""
-  path = state(folder, pair or PAIR, more=more)
-  if replaced:
-    path.write_text(path.read_text().replace(*replaced))
-  verdict = judge_file(folder)
+  verdict = judge(folder, PAIR)
   (one,) = verdict.judged
   return one, document.whole([verdict])
 

@@ -40,31 +40,25 @@ below = 'algorithm={}'
 """
 
 
-def cell_of(algorithm, shards, metric, mean=50.0):
-  setting = (algorithm, 10, shards, 0.3, 1, 'shards', metric, {}, mean, 9.0)
-  is_global = metric == 'global_accuracy'
+def cell_of(algorithm, shards, mean):
+  setting = (algorithm, 10, shards, 0.3, 1, 'shards')
+  number = ('personalized_accuracy', {}, mean, 9.0)
   return Cell(
-    Published('fedbabu', '98', 'digits', 'tiny', *setting),
+    Published('fedbabu', '98', 'digits', 'tiny', *setting, *number),
     settings_of(algorithm, shards),
-    Reading('initial', 'global') if is_global else Reading('finetuned'),
+    Reading('finetuned'),
   )
 
 
 def settings_of(algorithm, shards):
-  return small_runs.make_settings(
-    algorithm=algorithm,
-    shards_per_client=shards,
-    eval_global_model=algorithm == 'fedper',
-  )
+  return small_runs.make_settings(algorithm=algorithm, shards_per_client=shards)
 
 
-METRICS = 'personalized_accuracy', 'global_accuracy'
 TABLE = Table(
   'fedbabu/98',
   'A toy',
   tuple(
-    cell_of(name, shards, metric, 60.0 - 5 * place)
-    for metric in METRICS
+    cell_of(name, shards, 60.0 - 5 * place)
     for shards in SHARDS
     for place, name in enumerate(NAMES)
   ),
@@ -83,19 +77,13 @@ def load_table(name):
   return TABLE
 
 
-def make_run(
-  folder, algorithm, accuracy, *, seed=0, shards=2, views=None, **more
-):
+def make_run(folder, algorithm, accuracy, *, seed=0, shards=2):
   """Write the finished run of a cell; `accuracy` is that of its clients."""
-  scores = {
-    view: Scores(np.asarray(correct), np.full(len(correct), TESTS))
-    for view, correct in {'finetuned': accuracy, **(views or {})}.items()
-  }
+  scores = Scores(np.asarray(accuracy), np.full(len(accuracy), TESTS))
   return finished_runs.make_run(
     Path(folder) / 'runs' / f'{algorithm}_{shards}_{seed}',
     data=f'images-clients{shards}{seed}',
-    scores=scores,
-    result=more,
+    scores={'finetuned': scores},
     settings={**settings_of(algorithm, shards), 'seed': seed},
   )
 
@@ -105,22 +93,17 @@ def write_summary(folder):
   write_rows(Results(folder), CONFIGS, print)
 
 
-def state(folder, *pairs, more=''):
+def state(folder, *pairs):
   """Return a file of claims: one, with these pairs of methods."""
   path = folder / 'claims.toml'
-  comparisons = ''.join(COMPARISON.format(*pair) + more for pair in pairs)
+  comparisons = ''.join(COMPARISON.format(*pair) for pair in pairs)
   path.write_text(CLAIM + comparisons)
   return path
 
 
-def judge(folder, *pairs, more=''):
+def judge(folder, *pairs):
   """Return the verdict of that claim from the results in the folder."""
-  state(folder, *pairs, more=more)
-  return judge_file(folder)
-
-
-def judge_file(folder):
-  """Return the verdict of the claim in the folder's file."""
+  state(folder, *pairs)
   path = folder / 'claims.toml'
   (verdict,) = write.judge(path, folder, load_table, CONFIGS, print)
   return verdict
