@@ -4,7 +4,8 @@ Compiling a client's whole training takes many times what running it takes, and
 each method is a program of its own. So the cases run local training as a loop
 in Python (`stepwise`) over a few small programs that they share (`compiled`):
 the network's loss, its gradient, its outputs. That the compiled loop gives the
-same is tested for every method in tests/algorithms/contract_test.py.
+same is tested for every method in tests/algorithms/contract_test.py, and for
+weighted FedAvg in methods.py.
 """
 
 import functools

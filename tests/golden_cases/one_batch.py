@@ -3,11 +3,15 @@
 A case may have variants: <variant>/<what>, and of some the settings, too.
 """
 
+from functools import partial
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.algorithms import apfl, fedlc, fedprox, fedrs, moon
+from fedjax_pfl.algorithms import apfl, fedlc, fedprox, fedrs, moon, superfed
 from fedjax_pfl.client import global_model
+from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.types import Outputs
 from golden_cases.inputs import KEY, batch_of, of, stack, stepwise
 
@@ -138,6 +142,57 @@ def check_apfl(case):
       case.check(f'{name}/{what}', got)
 
 
+def check_superfed(case):
+  anchor, federated, own = map(case.params, ('w_g', 'w_f', 'w_l'))
+  own = {layer: {'bias': None, **leaves} for layer, leaves in own.items()}
+  pair, found = superfed.Client(own, federated), terms(case, anchor)
+  for term, objective in found.items():
+    value, grads = jax.value_and_grad(objective)(pair)
+    case.check(f'{term}/value', value)
+    case.check(f'{term}/grad_f', grads.federated)
+    case.check(f'{term}/grad_l', grads.local)
+  norms = jax.value_and_grad(found['prox_norm'])
+  value, grads = norms(pair._replace(federated=anchor))
+  case.check('prox_norm_at_zero/value', value)
+  most = max(jnp.abs(leaf).max() for leaf in jax.tree.leaves(grads.federated))
+  case.check('prox_norm_at_zero/max_abs_grad', most)
+
+
+def terms(case, anchor):
+  """Return {term: function of both models} for one batch."""
+  task, batch = case.task(), case.batch()
+  twins = superfed.twin_mask(task, 'kernels')
+
+  def total(mixing, drawn, mu, nu):
+    hp = superfed.HParams(mixing=mixing, mu=mu, nu=nu)
+
+    def objective(pair):
+      loss = superfed.mixed_objective(task, hp, anchor)
+      with mock.patch.object(superfed, 'draw_ratios', lambda rng, n: drawn):
+        return loss(pair, batch, KEY(0))[0]
+
+    return objective
+
+  def cosine(pair, offset):
+    kernels = trees.select(pair.federated, twins)
+    return losses.squared_cosine(kernels, pair.local, offset)
+
+  factors, found = (case['mu'], case['nu']), {}
+  for mode, mixing in {'mm': 'model', 'lm': 'layer'}.items():
+    (drawn,) = case.given(f'lambda/{mode}')
+    drawn = jnp.asarray(drawn).ravel()
+    found[f'ce_{mode}'] = total(mixing, drawn, 0, 0)
+    found[f'total_{mode}'] = total(mixing, drawn, *factors)
+  return {
+    **found,
+    'total_lambda0': total('model', jnp.zeros(1), *factors),
+    'prox_squared': lambda pair: losses.sum_squares(pair.federated, anchor),
+    'prox_norm': lambda pair: losses.sum_norms(pair.federated, anchor),
+    'cos2': partial(cosine, offset=0.0),
+    'cos2_eps': partial(cosine, offset=1e-6),
+  }
+
+
 CHECKS = {
   'fedprox loss and gradients on one batch': check_fedprox,
   'moon loss and gradients on one batch': check_moon,
@@ -146,4 +201,5 @@ CHECKS = {
   'apfl (deng et al. form), one plain-sgd step incl. clipping of alpha': (
     check_apfl
   ),
+  'superfed loss terms and gradients on one batch': check_superfed,
 }
