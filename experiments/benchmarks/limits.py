@@ -27,10 +27,9 @@ from experiments.benchmarks.programs import (
 from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import in_turn, ratios, seconds_of, spread
 from fedjax_pfl.data import partition
-from fedjax_pfl.federated.chunking import chunk_limit
+from fedjax_pfl.federated.chunking import chunk_limit, overhead
 from fedjax_pfl.federated.cohort import gather, sample_cohorts
 from fedjax_pfl.federated.host_offload import compiled_round
-from fedjax_pfl.federated.padding_overhead import overhead
 from fedjax_pfl.training import memory_estimate
 from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.loop import train, train_many

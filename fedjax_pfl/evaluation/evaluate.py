@@ -25,10 +25,10 @@ from fedjax_pfl.core.types import (
 )
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
-from fedjax_pfl.federated.client_map import map_chunks, map_on_mesh
+from fedjax_pfl.federated.chunking import map_chunks
+from fedjax_pfl.federated.client_map import map_on_mesh
 from fedjax_pfl.federated.cohort import is_on_host
-from fedjax_pfl.federated.dealing import deal_as_given, num_places
-from fedjax_pfl.federated.mesh_round import pad_rows
+from fedjax_pfl.federated.dealing import deal_as_given, num_places, pad_rows
 from fedjax_pfl.federated.rounds import CLIENTS
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
 

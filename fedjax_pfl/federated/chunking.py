@@ -1,8 +1,7 @@
 """How many clients run at the same time: the size of a chunk.
 
   clients_per_chunk = n   n clients
-  'auto'                  as many as fit into free memory, at most the limit
-                          that padding_overhead.py sets, where each kernel is
+  'auto'                  as many as fit into free memory, where each kernel is
                           launched by itself (core/target.py); else 1
 
 A launch takes as long for one client as for ten: on a GPU a step of one client
@@ -11,35 +10,51 @@ one product fills all cores, as on a CPU, a client axis gains nothing, and what
 one client works on stays in fast memory (docs/dev/performance_notes.md, "On
 accelerators").
 
-An 'auto' chunk that still runs out of memory is halved by oom_backoff.py.
+A chunk runs as many steps as its longest client has. The cohort is sorted by
+size, so that a chunk holds clients of about one size, and an 'auto' chunk is
+never so large that the others wait for more than MAX_OVERHEAD of all steps:
+
+  overhead = 1 - sum_i s_i / sum over chunks of (clients x longest s)
+
+One that runs out of memory all the same, which may be fragmented, is halved.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax import lax
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.target import launches_kernels, target_memory
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
-from fedjax_pfl.federated.padding_overhead import largest_chunk
 
 MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
+MAX_OVERHEAD = 0.1  # of all steps, for an 'auto' chunk
+NUM_COHORTS = 20  # drawn for the expected overhead
 
 
-class DeviceMemory(NamedTuple):
-  """Free memory of a device, and what one more client in a chunk takes."""
+def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
+  """Return fn of every row [C, ...], `chunk` rows at the same time.
 
-  free: int  # bytes
-  per_client: int  # bytes
+  A chunk of one has no client axis: its loops stop where the client's own data
+  end, and its products are not batched.
+  """
+  size = jax.tree.leaves(rows)[0].shape[0]
+  if chunk >= size:
+    return jax.vmap(fn)(rows)
+  if chunk == 1:
+    return lax.map(fn, rows)
+  return lax.map(fn, rows, batch_size=chunk)
 
-  def num_fitting(self, bytes_each: int) -> int:
-    """Return how many things of this size fit; it may be 0."""
-    return int(MEMORY_SHARE * self.free // bytes_each)
+
+def in_chunks(chunk: int) -> Callable[[Callable, PyTree], PyTree]:
+  """Return `map_chunks` with chunks of this size."""
+  return partial(map_chunks, chunk=chunk)
 
 
 def check_clients_per_chunk(clients_per_chunk: int | str) -> None:
@@ -54,6 +69,9 @@ def check_clients_per_chunk(clients_per_chunk: int | str) -> None:
     )
 
 
+# ---- 'auto' ------------------------------------------------------------------
+
+
 def chunk_limit(
   clients_per_chunk: int | str,
   counts: np.ndarray,
@@ -62,14 +80,17 @@ def chunk_limit(
 ) -> int:
   """Return the largest chunk of a round, before memory is looked at.
 
-  `counts` [K] are the examples of all clients. The limit of 'auto' keeps the
-  padding overhead low.
+  `counts` [K] are the examples of all clients.
   """
   if clients_per_chunk != 'auto':
     return clients_per_chunk
   if not launches_kernels():
     return 1
-  return largest_chunk(counts, cohort_size, batch_size)
+  for chunk in range(cohort_size, 1, -1):
+    share = expected_overhead(counts, cohort_size, chunk, batch_size)
+    if share < MAX_OVERHEAD:
+      return chunk
+  return 1
 
 
 def chunk_size(
@@ -94,10 +115,11 @@ def chunk_size(
   if not launches_kernels():
     return 1
   most = most if limit is None else min(most, limit)
-  memory = device_memory(algorithm, server, clients, cohort, data, key)
-  if memory is None:
+  free = free_memory((server, clients, data))
+  if free is None:
     return most
-  return int(np.clip(memory.num_fitting(memory.per_client), 1, most))
+  need = client_bytes(algorithm, server, clients, cohort, data, key)
+  return int(np.clip(MEMORY_SHARE * free // need, 1, most))
 
 
 def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
@@ -111,30 +133,44 @@ def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
   return block if clients_per_chunk == 'auto' else min(clients_per_chunk, block)
 
 
-def device_memory(
-  algorithm: Algorithm,
-  server: Server,
-  clients: Client,
-  cohort: Array,
-  data: ClientData,
-  key: Key,
-) -> DeviceMemory | None:
-  """Return free memory, and what the compiler says that one client needs.
+# ---- Padding -----------------------------------------------------------------
 
-  None where nothing is run side by side, and where the device does not report
-  its memory. Only the shapes of the arguments matter.
+
+def overhead(counts: np.ndarray, chunk: int, batch_size: int) -> float:
+  """Return the padding overhead of a cohort with these numbers of examples [C].
+
+  A partial last batch is a step like any other.
+
+  >>> overhead(np.array([10, 20, 40]), chunk=3, batch_size=10)
+  0.41666666666666663
   """
-  free = _free_memory((server, clients, data))
-  if not launches_kernels() or free is None:
-    return None
-  program = client_program(algorithm, server, clients, cohort, data, key)
-  memory = program.compile().memory_analysis()
-  need = memory.temp_size_in_bytes + memory.output_size_in_bytes
-  return DeviceMemory(free, max(need, 1))
+  steps = np.sort(-(-np.asarray(counts) // batch_size))
+  chunks = np.split(steps, range(chunk, len(steps), chunk))
+  run = sum(len(members) * int(members[-1]) for members in chunks)
+  return 1 - int(steps.sum()) / run if run else 0.0
 
 
-def _free_memory(resident: PyTree) -> int | None:
-  """Return the free bytes of the device; `resident` lies on one not there."""
+def expected_overhead(
+  counts: np.ndarray, cohort_size: int, chunk: int, batch_size: int
+) -> float:
+  """Return the mean overhead of random cohorts of clients [K]."""
+  counts, rng = np.asarray(counts), np.random.default_rng(0)
+  cohorts = [counts]
+  if cohort_size < len(counts):
+    cohorts = [
+      rng.choice(counts, cohort_size, replace=False) for _ in range(NUM_COHORTS)
+    ]
+  return float(np.mean([overhead(own, chunk, batch_size) for own in cohorts]))
+
+
+# ---- Memory ------------------------------------------------------------------
+
+
+def free_memory(resident: PyTree) -> int | None:
+  """Return the free bytes of a device, or None if it does not report them.
+
+  `resident` lies on a device that is compiled for but is not there.
+  """
   if (memory := target_memory()) is not None:
     return max(memory - trees.num_bytes(resident), 0)
   stats = jax.local_devices()[0].memory_stats() or {}
@@ -166,7 +202,68 @@ def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:
   return _first_client.lower(algorithm, *shapes_of(args))
 
 
+def client_bytes(algorithm: Algorithm, *args: PyTree) -> int:
+  """Return what the compiler says that one more client in a chunk takes."""
+  memory = client_program(algorithm, *args).compile().memory_analysis()
+  return max(memory.temp_size_in_bytes + memory.output_size_in_bytes, 1)
+
+
 @partial(jax.jit, static_argnums=0)
 def _first_client(algorithm, server, clients, cohort, data, key):
   row = trees.gather(gather(clients, cohort, data), 0)
   return client_update(algorithm, server, data, key)(row)
+
+
+def with_oom_backoff(
+  make_fn: Callable[[int], Callable],
+  clients_per_chunk: int | str,
+  choose_fn: Callable[..., int],
+  log: Callable[[str], None] = lambda text: None,
+) -> Callable:
+  """Return make_fn(chunk) as a function, with a chunk that fits into memory.
+
+  The chunk of 'auto' is choose_fn(*args) of the first call, halved as long as
+  memory does not hold it: the arguments of a round are not donated, so it can
+  be run once more. A number is not changed: BadInput is raised.
+  """
+  chosen = []  # [chunk, function, whether a call has succeeded]
+
+  def call(*args):
+    if not chosen:
+      is_auto = clients_per_chunk == 'auto'
+      first = choose_fn(*args) if is_auto else clients_per_chunk
+      chosen[:] = first, make_fn(first), False
+    chunk, function, fits = chosen
+    if fits or trees.is_traced(args):
+      return function(*args)
+    try:
+      # Execution is asynchronous: without waiting, an accelerator's allocator
+      # fails after this block.
+      result = jax.block_until_ready(function(*args))
+    except jax.errors.JaxRuntimeError as error:
+      if 'RESOURCE_EXHAUSTED' not in str(error):
+        raise
+      if clients_per_chunk != 'auto' or chunk == 1:
+        raise _too_large(chunk, error) from error
+      chosen[:] = chunk // 2, make_fn(chunk // 2), False
+      log(
+        f'{chunk} clients at a time run out of memory: going on with '
+        f'{chunk // 2}. The results are the same.'
+      )
+      return call(*args)
+    chosen[2] = True
+    return result
+
+  return call
+
+
+def _too_large(chunk: int, error: Exception) -> BadInput:
+  fewer = ['clients_per_chunk=auto', f'clients_per_chunk={chunk // 2}']
+  choices = ['a smaller batch_size', 'a smaller model']
+  return bad_input(
+    'clients_per_chunk',
+    got=chunk,
+    expected='as many clients at a time as fit into memory',
+    choices=[*fewer * (chunk > 1), *choices, 'clients_placement=host'],
+    cause=str(error).splitlines()[0][:120],
+  )

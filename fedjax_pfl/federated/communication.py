@@ -68,14 +68,12 @@ def count_in_trace(
   model only for this takes a second. The compiled program is the same.
   """
   algorithm, counted = stage.algorithm, []
-  initial = trees.num_bytes(jax.eval_shape(stage.initial_broadcast, server))
+  initial = jax.eval_shape(stage.initial_broadcast, server)
 
   def local_update(down, client, data, rng):
-    new_client, up, metrics = algorithm.local_update(down, client, data, rng)
-    sent = client, up, down
-    state, up_bytes, down_bytes = map(trees.num_bytes, sent)
-    counted[:] = [Communication(state, up_bytes, down_bytes - initial, initial)]
-    return new_client, up, metrics
+    result = algorithm.local_update(down, client, data, rng)
+    counted[:] = [sizes_of(Messages(client, result[1], down, initial))]
+    return result
 
   counting = algorithm._replace(local_update=local_update)
   return stage._replace(algorithm=counting), lambda: counted[0]

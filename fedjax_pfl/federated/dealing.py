@@ -10,10 +10,11 @@ last ones: clients without examples, whose results are dropped.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core.types import Array
+from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.federated.cohort import by_size
 
 
@@ -35,6 +36,19 @@ def num_places(size: int, num_devices: int) -> int:
   return -(-size // num_devices) * num_devices
 
 
+def pad_rows(clients: PyTree, size: int) -> PyTree:
+  """Return the rows [K, ...] as [size, ...], filled up with the last one."""
+
+  def pad(leaf):
+    missing = size - leaf.shape[0]
+    if not missing:
+      return leaf
+    last = jnp.broadcast_to(leaf[-1:], (missing, *leaf.shape[1:]))
+    return jnp.concatenate([leaf, last])
+
+  return jax.tree.map(pad, clients)
+
+
 def device_order(size: int, num_devices: int) -> np.ndarray:
   """Return the rows of the first device, of the second, ...: [C].
 
@@ -53,14 +67,20 @@ def device_order(size: int, num_devices: int) -> np.ndarray:
 def deal_in_turn(ids: Array, count: Array, num_devices: int) -> Deal:
   """Return the deal of a cohort [C]; `count` [K] are the examples of all."""
   order = by_size(ids, count)[device_order(ids.shape[0], num_devices)]
-  return _fill(ids[order], count[ids[order]], num_devices)._replace(
-    position=jnp.argsort(order)
+  deal = deal_as_given(ids[order], num_devices, count[ids[order]])
+  return deal._replace(position=jnp.argsort(order))
+
+
+def deal_as_given(ids: Array, num_devices: int, count: Array | int = 0) -> Deal:
+  """Return the deal of clients in this order, filled up with the first."""
+  size = ids.shape[0]
+  left_over = num_places(size, num_devices) - size
+  return Deal(
+    jnp.concatenate([ids, jnp.broadcast_to(ids[:1], (left_over,))]),
+    jnp.pad(jnp.broadcast_to(count, ids.shape), (0, left_over)),
+    jnp.arange(size),
+    at_home=False,
   )
-
-
-def deal_as_given(ids: Array, num_devices: int) -> Deal:
-  """Return the deal of clients in this order, which need no examples."""
-  return _fill(ids, jnp.zeros(ids.shape, jnp.int32), num_devices)
 
 
 def deal_at_home(ids: Array, count: Array, num_devices: int) -> Deal:
@@ -75,15 +95,3 @@ def deal_at_home(ids: Array, count: Array, num_devices: int) -> Deal:
   order = jnp.lexsort((everyone, count[everyone], is_left_over), axis=1)
   dealt = jnp.take_along_axis(everyone, order, 1).ravel()
   return Deal(dealt, count[dealt], jnp.argsort(dealt)[ids], at_home=True)
-
-
-def _fill(ids: Array, count: Array, num_devices: int) -> Deal:
-  """Return the deal of clients in this order, filled up with the first."""
-  size = ids.shape[0]
-  left_over = num_places(size, num_devices) - size
-  return Deal(
-    jnp.concatenate([ids, jnp.broadcast_to(ids[:1], (left_over,))]),
-    jnp.pad(count, (0, left_over)),
-    jnp.arange(size),
-    at_home=False,
-  )

@@ -15,13 +15,14 @@ The client key is fold_in(round key, id): who drops out depends on the seed, the
 round and the id alone, not on cohort, chunks, devices or a resumed run.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core.algorithm import Algorithm, Stage, Up
-from fedjax_pfl.core.types import Array, Key, PyTree
+from fedjax_pfl.core.types import Array, PyTree
 
 STREAM = 2**31 - 1  # methods use small numbers
 
@@ -45,16 +46,10 @@ def with_failures(
   Nobody fails where all clients have to take part: the server waits for them.
   """
   may_fail = dropout_rate > 0 or excludes_diverged
-  if stage.full_participation or not may_fail:
-    return stage._replace(algorithm=_watched(stage.algorithm))
-  algorithm = _failing(stage.algorithm, dropout_rate, excludes_diverged)
-  return stage._replace(algorithm=algorithm)
-
-
-def has_sent(client_key: Key, rate: float) -> Array:
-  """Return whether the client with this key does not drop out: []."""
-  key = jax.random.fold_in(client_key, STREAM)
-  return ~jax.random.bernoulli(key, rate)
+  make = _watched
+  if may_fail and not stage.full_participation:
+    make = partial(_failing, dropout_rate, excludes_diverged)
+  return stage._replace(algorithm=make(stage.algorithm))
 
 
 def all_finite(tree: PyTree) -> Array:
@@ -76,10 +71,12 @@ def _watched(algorithm: Algorithm) -> Algorithm:
 
 
 def _failing(
-  algorithm: Algorithm, rate: float, excludes_diverged: bool
+  rate: float, excludes_diverged: bool, algorithm: Algorithm
 ) -> Algorithm:
   def local_update(down, client, data, rng):
-    sent = has_sent(rng, rate) if rate else jnp.array(True)
+    sent = jnp.array(True)
+    if rate:
+      sent = ~jax.random.bernoulli(jax.random.fold_in(rng, STREAM), rate)
     after, up, metrics = algorithm.local_update(down, client, data, rng)
     # What a client that drops out would have sent harms nobody.
     finite = all_finite(metrics['loss']) & (~sent | all_finite((after, up)))

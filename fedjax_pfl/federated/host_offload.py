@@ -3,15 +3,13 @@
   rows on the host -> those of the cohort -> train_cohort -> written back
 
 The memory of a device does not grow with the number of registered clients: it
-holds the images, the server, and two cohorts. The next cohort is copied while a
-round runs; the states of clients that are in both are taken from the round's
-result on the device. The results are those of clients on the device, bit for
-bit.
+holds the images, the server, and one cohort. The rows of the next cohort are
+collected while a round runs. The results are those of clients on the device,
+bit for bit.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +17,14 @@ import numpy as np
 
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated.chunking import chunk_size
+from fedjax_pfl.core.types import Array, ClientData
+from fedjax_pfl.federated.chunking import (
+  chunk_size,
+  in_chunks,
+  with_oom_backoff,
+)
 from fedjax_pfl.federated.cohort import Cohort, gather
-from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 from fedjax_pfl.federated.rounds import Round, train_cohort
-
-
-class _InFlight(NamedTuple):
-  """The clients of a round that may still run, and their new states."""
-
-  ids: np.ndarray  # [C] in the order of training
-  rows: Client  # [C, ...] on the device
 
 
 def make_host_rounds(
@@ -47,82 +41,40 @@ def make_host_rounds(
   chunk, see chunking.py.
   """
 
+  def make(chunk):
+    def round_fn(server, cohort, position, data, key):
+      shape, x, y = data.index.shape, data.x, data.y
+      args = server, cohort, position, x, y, key
+      return compiled_round(algorithm, chunk, shape, *args)
+
+    return round_fn
+
   def choose(server, cohort, position, data, key):
     rows = data._replace(index=cohort.index, count=cohort.count)
-    return chunk_size(
-      *(clients_per_chunk, algorithm, server, cohort.clients),
-      *(position, rows, key),
-      limit=limit,
-    )
+    args = server, cohort.clients, position, rows, key
+    return chunk_size(clients_per_chunk, algorithm, *args, limit=limit)
 
-  round_fn = with_oom_backoff(
-    partial(partial, _run_round, algorithm), clients_per_chunk, choose, log
-  )
-  return partial(_run_rounds, round_fn)
+  round_fn = with_oom_backoff(make, clients_per_chunk, choose, log)
 
+  def rounds(server, clients, cohorts, data, key):
+    metrics, cohorts = [], np.asarray(cohorts)
+    orders = [np.lexsort((ids, data.count[ids])) for ids in cohorts]  # by_size
+    trained = [ids[order] for ids, order in zip(cohorts, orders, strict=True)]
+    nobody = trained[0][:0]
+    cohort = gather(clients, trained[0], data)
+    for ids, order, following in zip(
+      trained, orders, [*trained[1:], nobody], strict=True
+    ):
+      args = jax.device_put(cohort), np.argsort(order), data, key
+      server, rows, own = round_fn(server, *args)
+      metrics.append(own)
+      cohort = gather(clients, following, data)  # while the round runs
+      write_rows(clients, ids, rows)  # waits for it
+      refresh(cohort, ids, clients)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
+    return server, clients, stacked
 
-def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
-  """Raise BadInput if a method's server reads the rows of all clients."""
-  key = jax.eval_shape(jax.random.key, 0)
-
-  def post_aggregate(algorithm, x, y, server, key):
-    rows = without_rows(x, y, data.index.shape)
-    return algorithm.post_aggregate(server, rows, key)
-
-  for stage in stages:
-    server = jax.eval_shape(stage.algorithm.init_server, key)
-    try:
-      jax.eval_shape(
-        partial(post_aggregate, stage.algorithm), data.x, data.y, server, key
-      )
-    except (TypeError, AttributeError) as error:
-      raise bad_input(
-        'clients_placement',
-        got='host',
-        expected='device for this method: after every round its server reads '
-        'the examples of all clients',
-        choices=['device'],
-        cause=f'stage {stage.name}: {str(error).splitlines()[0][:80]}',
-      ) from error
-
-
-def without_rows(x: Array, y: Array, shape: tuple[int, int]) -> ClientData:
-  """Return data with the shapes of index and count in place of the arrays."""
-  return ClientData(
-    x,
-    y,
-    jax.ShapeDtypeStruct(shape, jnp.int32),
-    jax.ShapeDtypeStruct(shape[:1], jnp.int32),
-  )
-
-
-def _run_rounds(
-  round_fn: Callable,
-  server: Server,
-  clients: Client,
-  cohorts: Array,
-  data: ClientData,
-  key: Key,
-) -> tuple[Server, Client, dict[str, Array]]:
-  metrics, in_flight = [], None
-  for ids in np.asarray(cohorts):
-    order = np.lexsort((ids, data.count[ids]))  # as cohort.by_size
-    cohort = _fetch(clients, ids[order], data, in_flight)
-    server, rows, own = round_fn(server, cohort, np.argsort(order), data, key)
-    if in_flight is not None:  # that round has ended when this one begins
-      write_rows(clients, *in_flight)
-    in_flight = _InFlight(ids[order], rows)
-    metrics.append(own)
-  write_rows(clients, *in_flight)
-  stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
-  return server, clients, stacked
-
-
-def _run_round(algorithm, chunk, server, cohort, position, data, key):
-  return compiled_round(
-    *(algorithm, chunk, data.index.shape),
-    *(server, cohort, position, data.x, data.y, key),
-  )
+  return rounds
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -134,37 +86,9 @@ def compiled_round(
   One program for every cohort. `shape` [K, N] is that of the indices of all
   clients; `position` [C] is where each id of the cohort is trained.
   """
-  data = without_rows(x, y, shape)
-  return train_cohort(algorithm, chunk, server, cohort, position, data, key)
-
-
-def _fetch(
-  clients: Client,
-  ids: np.ndarray,
-  data: ClientData,
-  in_flight: _InFlight | None,
-) -> Cohort:
-  """Return the rows of a cohort; the copy to the device is asynchronous."""
-  cohort = jax.device_put(gather(clients, ids, data))
-  if in_flight is None or not jax.tree.leaves(cohort.clients):
-    return cohort
-  position = {own: place for place, own in enumerate(in_flight.ids.tolist())}
-  source = np.array([position.get(own, -1) for own in ids.tolist()])
-  if np.all(source < 0):
-    return cohort
-  latest = _replace_rows(cohort.clients, in_flight.rows, source)
-  return cohort._replace(clients=latest)
-
-
-@jax.jit
-def _replace_rows(rows: Client, others: Client, source: Array) -> Client:
-  """Return the rows, with others[source] where source is not negative."""
-
-  def pick(row, other):
-    is_new = (source >= 0).reshape((-1,) + (1,) * (row.ndim - 1))
-    return jnp.where(is_new, other[source], row)
-
-  return jax.tree.map(pick, rows, others)
+  data = _without_rows(x, y, shape)
+  map_fn = in_chunks(chunk)
+  return train_cohort(algorithm, map_fn, server, cohort, position, data, key)
 
 
 def write_rows(clients: Client, ids: np.ndarray, rows: Client) -> None:
@@ -173,3 +97,42 @@ def write_rows(clients: Client, ids: np.ndarray, rows: Client) -> None:
     jax.tree.leaves(clients), jax.tree.leaves(rows), strict=True
   ):
     leaf[ids] = np.asarray(own)
+
+
+def refresh(cohort: Cohort, trained: np.ndarray, clients: Client) -> None:
+  """Copy once more the states in a cohort of clients that were trained."""
+  is_old = np.isin(cohort.ids, trained)
+  for leaf, latest in zip(
+    jax.tree.leaves(cohort.clients), jax.tree.leaves(clients), strict=True
+  ):
+    leaf[is_old] = latest[cohort.ids[is_old]]
+
+
+def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
+  """Raise BadInput if a method's server reads the rows of all clients."""
+
+  def trace(algorithm, x, y, key):
+    rows = _without_rows(x, y, data.index.shape)
+    return algorithm.post_aggregate(algorithm.init_server(key), rows, key)
+
+  for stage in stages:
+    traced = partial(trace, stage.algorithm)
+    try:
+      jax.eval_shape(traced, data.x, data.y, jax.random.key(0))
+    except (TypeError, AttributeError) as error:
+      raise bad_input(
+        'clients_placement',
+        got='host',
+        expected='device for this method: after every round its server reads '
+        'the examples of all clients',
+        choices=['device'],
+        cause=f'stage {stage.name}: {str(error).splitlines()[0][:80]}',
+      ) from error
+
+
+def _without_rows(x: Array, y: Array, shape: tuple[int, int]) -> ClientData:
+  """Return data with the shapes of index and count in place of the arrays."""
+  index, count = (
+    jax.ShapeDtypeStruct(own, jnp.int32) for own in (shape, shape[:1])
+  )
+  return ClientData(x, y, index, count)

@@ -29,9 +29,10 @@ from fedjax_pfl.federated.dealing import (
   deal_at_home,
   deal_in_turn,
   num_places,
+  pad_rows,
 )
 from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
-from fedjax_pfl.federated.row_exchange import AXIS
+from fedjax_pfl.federated.sharding import AXIS
 
 
 def run_round(
@@ -50,7 +51,12 @@ def run_round(
   and come back in the same shape.
   """
   num_clients = data.count.shape[0]
-  deal = _choose_deal(clients, ids, data.count, mesh)
+  # Where all take part, no state has to move.
+  everyone = jax.tree.leaves(clients) and ids.shape == data.count.shape
+  deal_fn = deal_at_home if everyone else deal_in_turn
+  *arrays, at_home = deal_fn(ids, data.count, mesh.size)
+  # Computed on every device: to divide such short arrays would cost messages.
+  deal = Deal(*_on_all(arrays, mesh), at_home)
   known = jnp.minimum(deal.ids, num_clients - 1)  # in places left over, too
   rows = Cohort((), data.index[known], deal.count, known)
 
@@ -70,43 +76,20 @@ def run_round(
   senders = all_send(*_on_all(real, mesh), data, mesh.size)
   server = server_update(algorithm, server, uploads, senders, data, key)
   clients = jax.tree.map(
-    lambda new, old: _constrain(new[: len(old)], mesh), divided, clients
+    lambda new, old: _divided(new[: len(old)], mesh), divided, clients
   )
   metrics[SERVER_FINITE] = all_finite(server)
   return _on_all(server, mesh), clients, metrics
-
-
-def pad_rows(clients: PyTree, size: int) -> PyTree:
-  """Return the rows [K, ...] as [size, ...], filled up with the last one."""
-
-  def pad(leaf):
-    missing = size - leaf.shape[0]
-    if not missing:
-      return leaf
-    last = jnp.broadcast_to(leaf[-1:], (missing, *leaf.shape[1:]))
-    return jnp.concatenate([leaf, last])
-
-  return jax.tree.map(pad, clients)
-
-
-def _choose_deal(clients: Client, ids: Array, count: Array, mesh: Mesh) -> Deal:
-  """Return the deal that moves no states, if all clients take part."""
-  everyone = jax.tree.leaves(clients) and ids.shape == count.shape
-  deal_fn = deal_at_home if everyone else deal_in_turn
-  *arrays, at_home = deal_fn(ids, count, mesh.size)
-  # Computed on every device: to divide such short arrays would cost messages.
-  return Deal(*_on_all(arrays, mesh), at_home)
 
 
 def _on_all(tree: PyTree, mesh: Mesh) -> PyTree:
   return lax.with_sharding_constraint(tree, NamedSharding(mesh, Spec()))
 
 
-def _constrain(leaf: Array, mesh: Mesh) -> Array:
+def _divided(leaf: Array, mesh: Mesh) -> Array:
   """Return the rows divided over the mesh; on every device if that is uneven.
 
   No program returns an array that is divided into unlike parts.
   """
-  is_even = leaf.shape[0] % mesh.size == 0
-  spec = Spec(AXIS) if is_even else Spec()
+  spec = Spec() if leaf.shape[0] % mesh.size else Spec(AXIS)
   return lax.with_sharding_constraint(leaf, NamedSharding(mesh, spec))

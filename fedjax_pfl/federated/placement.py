@@ -24,11 +24,10 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, unchanged
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated import rounds
-from fedjax_pfl.federated.dealing import num_places
+from fedjax_pfl.federated.client_map import fetch, to_all
+from fedjax_pfl.federated.dealing import num_places, pad_rows
 from fedjax_pfl.federated.host_offload import write_rows
-from fedjax_pfl.federated.mesh_round import pad_rows
-from fedjax_pfl.federated.row_exchange import AXIS, fetch, to_all
-from fedjax_pfl.federated.sharding import make_mesh, replicate
+from fedjax_pfl.federated.sharding import AXIS, make_mesh, on_mesh, replicate
 
 INIT_BLOCK = 256  # clients whose states are made in one call, for the host
 
@@ -44,7 +43,13 @@ class OneDevice:
     self, stage: Stage, data: ClientData, key: Key
   ) -> tuple[Server, Client]:
     """Return the states with which a method begins."""
-    return rounds.begin(stage, data, key)
+    server_key, clients_key = jax.random.split(key)
+    server = stage.algorithm.init_server(server_key)
+    clients = self._first_clients(stage.algorithm, server, data, clients_key)
+    return self.initialize(stage, server, clients, data)
+
+  def _first_clients(self, *args) -> Client:
+    return rounds.init_clients(*args)
 
   def initialize(
     self, stage: Stage, server: Server, clients: Client, data: ClientData
@@ -63,11 +68,11 @@ class OneDevice:
 
   def file_shapes(self, clients: Client) -> Client:
     """Return what the states of a file are read into, from their shapes."""
-    return clients
+    return clients if type(self) is OneDevice else shapes_on_host(clients)
 
   def compile(self, fn: Callable) -> Callable:
     """Return the function, compiled for these devices."""
-    return fn
+    return replicate(fn, self.mesh)
 
   def round_up(self, size: int) -> int:
     """Return a number of clients that leaves no device without one."""
@@ -82,26 +87,17 @@ class OnMesh(OneDevice):
 
   def __init__(self, mesh: Mesh):
     self.mesh, self.num_devices = mesh, mesh.size
+    self._divided = NamedSharding(mesh, Spec(AXIS))
 
-  def begin(self, stage, data, key):
-    server_key, clients_key = jax.random.split(key)
-    server = stage.algorithm.init_server(server_key)
-
+  def _first_clients(self, algorithm, server, data, key):
     def init_share(server, data, key, ids):
-      known = jnp.minimum(ids, data.count.shape[0] - 1)
-      rows = data._replace(index=data.index[known], count=data.count[known])
-      return rounds.init_clients(stage.algorithm, server, rows, key, known)
+      return rounds.init_clients(algorithm, server, data, key, ids)
 
-    init = jax.shard_map(
-      init_share,
-      mesh=self.mesh,
-      in_specs=(Spec(), Spec(), Spec(), Spec(AXIS)),
-      out_specs=Spec(AXIS),
-      check_vma=False,
-    )
+    specs = Spec(), Spec(), Spec(), Spec(AXIS)
+    init = on_mesh(init_share, self.mesh, specs, Spec(AXIS))
     ids = jnp.arange(self.round_up(data.count.shape[0]))
-    clients = self.compile(init)(server, data, clients_key, ids)
-    return self.initialize(stage, server, clients, data)
+    known = jnp.minimum(ids, data.count.shape[0] - 1)
+    return self.compile(init)(server, data, key, known)
 
   def initialize(self, stage, server, clients, data):
     if stage.initialize is unchanged:
@@ -124,15 +120,22 @@ class OnMesh(OneDevice):
     As many rows at a time as a device owns pass through each device, if the
     others belong to another process.
     """
-    leaves = jax.tree.leaves(clients)
-    if all(leaf.is_fully_addressable for leaf in leaves):
-      return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_clients], clients)
-    (share, *_) = leaves[0].addressable_shards[0].data.shape
-    parts = [
-      self._rows(clients, np.arange(first, first + share))
-      for first in range(0, leaves[0].shape[0], share)
-    ]
-    return jax.tree.map(lambda *own: np.concatenate(own)[:num_clients], *parts)
+    leaves, parts = jax.tree.leaves(clients), [clients]
+    if not all(leaf.is_fully_addressable for leaf in leaves):
+      (share, *_) = leaves[0].addressable_shards[0].data.shape
+      fetch_rows, firsts = _rows_fn(self.mesh), range(0, len(leaves[0]), share)
+      width = self.round_up(share)
+      parts = (
+        trees.gather(
+          fetch_rows(clients, first + np.minimum(np.arange(width), share - 1)),
+          slice(share),
+        )
+        for first in firsts
+      )
+    parts = [jax.tree.map(np.asarray, part) for part in parts]
+    return jax.tree.map(
+      lambda *rows: np.concatenate(rows)[:num_clients], *parts
+    )
 
   def from_host(self, clients):
     """Return the states divided; every process has all and copies its own."""
@@ -146,46 +149,26 @@ class OnMesh(OneDevice):
 
     return jax.tree.map(place, clients)
 
-  def file_shapes(self, clients):
-    return shapes_on_host(clients)
-
-  def compile(self, fn):
-    return replicate(fn, self.mesh)
-
-  @property
-  def _divided(self) -> NamedSharding:
-    return NamedSharding(self.mesh, Spec(AXIS))
-
-  def _rows(self, clients: Client, ids: np.ndarray) -> Client:
-    """Return the rows of these clients as arrays on the host."""
-    padded = np.pad(ids, (0, -len(ids) % self.mesh.size), mode='edge')
-    fetched = _rows_fn(self.mesh)(clients, padded)
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(ids)], fetched)
-
 
 class OnHost(OneDevice):
   """States and rows of clients are on the host; the work is on one device."""
 
   on_host = True
 
-  def begin(self, stage, data, key):
-    server_key, clients_key = jax.random.split(key)
-    algorithm, num_clients = stage.algorithm, data.count.shape[0]
-    server = algorithm.init_server(server_key)
-
+  def _first_clients(self, algorithm, server, data, key):
     def init(ids):
-      rows = data._replace(index=data.index[ids], count=data.count[ids])
-      return rounds.init_clients(algorithm, server, rows, clients_key, ids)
+      return rounds.init_clients(algorithm, server, data, key, ids)
 
-    shapes = jax.eval_shape(lambda: init(np.arange(1)))
+    num_clients = data.count.shape[0]
     clients = jax.tree.map(
-      lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype), shapes
+      lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype),
+      jax.eval_shape(lambda: init(np.arange(1))),
     )
     if jax.tree.leaves(clients):
       for first in range(0, num_clients, INIT_BLOCK):
         ids = np.arange(first, min(first + INIT_BLOCK, num_clients))
         write_rows(clients, ids, init(ids))
-    return self.initialize(stage, server, clients, data)
+    return clients
 
   def initialize(self, stage, server, clients, data):
     """Return the states; a stage that reads all clients has them on the device.
@@ -199,9 +182,6 @@ class OnHost(OneDevice):
 
   def from_host(self, clients):
     return clients
-
-  def file_shapes(self, clients):
-    return shapes_on_host(clients)
 
 
 def shapes_on_host(clients: PyTree) -> PyTree:
@@ -223,12 +203,12 @@ def on_devices(number: int) -> OneDevice:
 
 @cache
 def _rows_fn(mesh: Mesh) -> Callable[[Client, Array], Client]:
+  """Return the function of rows [n, ...] of these clients, on all devices."""
   return jax.jit(
-    jax.shard_map(
+    on_mesh(
       lambda share, ids: to_all(fetch(share, ids)),
-      mesh=mesh,
-      in_specs=(Spec(AXIS), Spec()),
-      out_specs=Spec(),
-      check_vma=False,
+      mesh,
+      (Spec(AXIS), Spec()),
+      Spec(),
     )
   )

@@ -19,13 +19,14 @@ from jax.sharding import Mesh
 from fedjax_pfl.client.step_check import Diverged
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
+from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.chunking import (
   check_clients_per_chunk,
   chunk_size,
+  in_chunks,
+  with_oom_backoff,
 )
-from fedjax_pfl.federated.client_map import map_chunks
 from fedjax_pfl.federated.cohort import (
   Cohort,
   all_send,
@@ -36,7 +37,6 @@ from fedjax_pfl.federated.cohort import (
 )
 from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.mesh_round import run_round
-from fedjax_pfl.federated.oom_backoff import with_oom_backoff
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
 
 Round = Callable[
@@ -73,17 +73,22 @@ def init_states(
   """
   server_key, clients_key = jax.random.split(key)
   server = algorithm.init_server(server_key)
-  ids = jnp.arange(data.count.shape[0])
-  return server, init_clients(algorithm, server, data, clients_key, ids)
+  return server, init_clients(algorithm, server, data, clients_key)
 
 
 def init_clients(
-  algorithm: Algorithm, server: Server, data: ClientData, key: Key, ids: Array
+  algorithm: Algorithm,
+  server: Server,
+  data: ClientData,
+  key: Key,
+  ids: Array | None = None,
 ) -> Client:
-  """Return the stacked states [C, ...] of clients `ids` before round 0.
-
-  The rows of indices in `data` are those of these clients alone.
-  """
+  """Return the stacked states [C, ...] of these clients before round 0."""
+  index, count = data.index, data.count
+  if ids is None:
+    ids = jnp.arange(count.shape[0])
+  else:
+    index, count = index[ids], count[ids]
 
   def init_client(index, count, client_id):
     own = ClientData(data.x, data.y, index, count)
@@ -91,7 +96,7 @@ def init_clients(
       server, own, jax.random.fold_in(key, client_id)
     )
 
-  return jax.vmap(init_client)(data.index, data.count, ids)
+  return jax.vmap(init_client)(index, count, ids)
 
 
 def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
@@ -149,7 +154,7 @@ def make_round(
     clients_per_chunk: how many clients run at the same time, chunk after
       chunk. 'auto': as many as fit into memory, one on a CPU.
     mesh: the devices over which clients and their states are divided (see
-      mesh_round.py); None for one device. 'auto': on a CPU a device a core
+      placement.py); None for one device. 'auto': on a CPU a device a core
       where that is faster (sharding.py), else all devices.
     backend: 'vmap', or 'loop': client after client in Python, not compiled;
       its exceptions name client, stage and round.
@@ -171,14 +176,13 @@ def make_round(
   >>> server.round.item(), metrics['loss'].shape
   (1, (2,))
   """
-  if backend not in BACKENDS:
-    raise bad_input(
-      'backend',
-      got=backend,
-      expected='a way to run clients',
-      choices=BACKENDS,
-      cause='a typing error',
-    )
+  check_known(
+    'backend',
+    [backend],
+    expected='a way to run clients',
+    choices=BACKENDS,
+    cause='a typing error',
+  )
   if backend == 'loop':
     return partial(_loop_round, algorithm, name)
   check_clients_per_chunk(clients_per_chunk)
@@ -192,42 +196,27 @@ class CompiledRound:
     self, algorithm: Algorithm, chunk: int | str, mesh: Mesh | str | None
   ):
     self.algorithm, self.chunk, self.mesh = algorithm, chunk, mesh
-    self._compiled: dict[int, Round] = {}  # by the size of the cohort
+    self._compiled = cache(self._compile)
 
-  def __call__(
-    self,
-    server: Server,
-    clients: Client,
-    cohort: Array,
-    data: ClientData,
-    key: Key,
-  ) -> tuple[Server, Client, Metrics]:
-    size = cohort.shape[0]
-    if size not in self._compiled:
-      mesh = self.mesh_of(size)
-      self._compiled[size] = with_oom_backoff(
-        lambda chunk: replicate(self._jitted(mesh, chunk), mesh, CLIENTS),
-        self.chunk,
-        partial(chunk_size, self.chunk, self.algorithm),
-      )
-    return self._compiled[size](server, clients, cohort, data, key)
-
-  def lower(self, *args: PyTree) -> jax.stages.Lowered:
-    """Return the program of these arguments, or shapes, not yet compiled."""
-    assert self.chunk != 'auto'
-    mesh = self.mesh_of(args[2].shape[0])
-    return self._jitted(mesh, self.chunk).lower(*args)
+  def __call__(self, server, clients, cohort, data, key):
+    round_fn = self._compiled(cohort.shape[0])
+    return round_fn(server, clients, cohort, data, key)
 
   def mesh_of(self, size: int) -> Mesh | None:
     """Return the devices of a round of so many clients."""
-    if self.mesh != 'auto':
-      return self.mesh
-    return make_mesh(choose_devices(size))
+    return make_mesh(choose_devices(size)) if self.mesh == 'auto' else self.mesh
 
-  def _jitted(self, mesh, chunk):
-    if mesh is None:
-      return jax.jit(partial(_compiled_round, self.algorithm, chunk))
-    return jax.jit(partial(run_round, self.algorithm, chunk, mesh))
+  def _compile(self, size: int) -> Round:
+    mesh = self.mesh_of(size)
+
+    def make(chunk):
+      round_fn = partial(_round, self.algorithm, in_chunks(chunk))
+      if mesh is not None:
+        round_fn = partial(run_round, self.algorithm, chunk, mesh)
+      return replicate(jax.jit(round_fn), mesh, CLIENTS)
+
+    choose = partial(chunk_size, self.chunk, self.algorithm)
+    return with_oom_backoff(make, self.chunk, choose)
 
 
 def make_rounds(round_fn: Round) -> Round:
@@ -263,10 +252,9 @@ def make_rounds(round_fn: Round) -> Round:
 
   if getattr(round_fn, 'mesh', None) is None:
     return rounds
-
-  @cache
-  def placed(size):
-    return replicate(rounds, round_fn.mesh_of(size), CLIENTS)
+  placed = cache(
+    lambda size: replicate(rounds, round_fn.mesh_of(size), CLIENTS)
+  )
 
   def call(server, clients, cohorts, data, key):
     rounds_fn = placed(cohorts.shape[1])
@@ -277,7 +265,7 @@ def make_rounds(round_fn: Round) -> Round:
 
 def train_cohort(
   algorithm: Algorithm,
-  chunk: int,
+  map_fn: Callable,
   server: Server,
   cohort: Cohort,
   position: Array,
@@ -286,50 +274,49 @@ def train_cohort(
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
 
+  map_fn: (update, cohort) -> what the update returns of every client.
+
   The cohort is in the order of `by_size`; metrics are in that of `position`
   [C], the place where each client is trained. The rows of indices in `data` are
   not read: `cohort` has them.
   """
   update = client_update(algorithm, server, data, key)
-  rows, uploads, metrics = map_chunks(update, cohort, chunk)
+  rows, uploads, metrics = map_fn(update, cohort)
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
   senders = all_send(cohort.ids, cohort.count, data)
   server = server_update(algorithm, server, uploads, senders, data, key)
-  return server, rows, _in_order(metrics, position, server)
-
-
-def _in_order(metrics, position, server):
   metrics = trees.gather(metrics, position)
-  return {**metrics, SERVER_FINITE: all_finite(server)}
+  return server, rows, {**metrics, SERVER_FINITE: all_finite(server)}
 
 
-def _compiled_round(algorithm, chunk, server, clients, ids, data, key):
+def _round(algorithm, map_fn, server, clients, ids, data, key):
   assert ids.ndim == 1, ids.shape  # [C]
   order = by_size(ids, data.count)
   cohort = gather(clients, ids[order], data)
   server, rows, metrics = train_cohort(
-    algorithm, chunk, server, cohort, jnp.argsort(order), data, key
+    algorithm, map_fn, server, cohort, jnp.argsort(order), data, key
   )
   return server, trees.scatter(clients, cohort.ids, rows), metrics
 
 
 def _loop_round(algorithm, name, server, clients, ids, data, key):
-  order = by_size(jnp.asarray(ids), data.count)
-  cohort = gather(clients, jnp.asarray(ids)[order], data)
-  update = client_update(algorithm, server, data, key)
-  results = []
-  for position, client_id in enumerate(cohort.ids.tolist()):
-    with _named(f'client {client_id}', name, server):
-      results.append(update(trees.gather(cohort, position)))
-  rows, uploads, metrics = jax.tree.map(
-    lambda *leaves: jnp.stack(leaves), *results
+  def loop(update, cohort):
+    results = []
+    for position, client_id in enumerate(cohort.ids.tolist()):
+      with _named(f'client {client_id}', name, server):
+        results.append(update(trees.gather(cohort, position)))
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
+
+  def update_server(function, *args):
+    with _named('server', name, server):
+      return function(*args)
+
+  named = algorithm._replace(
+    aggregate=partial(update_server, algorithm.aggregate),
+    post_aggregate=partial(update_server, algorithm.post_aggregate),
   )
-  with _named('server', name, server):
-    senders = all_send(cohort.ids, cohort.count, data)
-    server = server_update(algorithm, server, uploads, senders, data, key)
-  clients = trees.scatter(clients, cohort.ids, rows)
-  return server, clients, _in_order(metrics, jnp.argsort(order), server)
+  return _round(named, loop, server, clients, jnp.asarray(ids), data, key)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 
-SERVER_TRAINABLE = ('full', 'body')
+SETTING, SERVER_TRAINABLE = 'server_trainable', ('full', 'body')
 STREAM = 1000  # of the seed; the partition spawns its own from 0 on
 
 
@@ -41,7 +41,7 @@ def share(
   server trains it.
   """
   _check_server(stages, task, fraction)
-  mask = part_mask(task, part, 'server_trainable')
+  mask, one_epoch = part_mask(task, part, SETTING), train._replace(epochs=1)
 
   def post_aggregate(server, data, rng):
     # The rows depend on the number of examples only, not on the examples.
@@ -49,14 +49,14 @@ def share(
     shared = ClientData(
       data.x, data.y, jnp.asarray(rows, jnp.int32), jnp.asarray(rows.size)
     )
-    params, _ = local_training.fit(
-      task.loss,
+    clock = server.round - 1  # aggregate has incremented it
+    params, _ = one_epoch.fit(
+      task,
       server.params,
       shared,
       rng,
-      # aggregate has incremented the round.
-      tx=optimisers.freeze_except(train.sgd(server.round - 1), mask),
-      batching=train.batching(task)._replace(epochs=1),
+      clock,
+      tx=optimisers.freeze_except(train.sgd(clock), mask),
     )
     return server._replace(params=params)
 
@@ -83,17 +83,16 @@ def _check_server(stages, task, fraction) -> None:
   """Raise BadInput if the server has no model that could be trained."""
   key = jax.eval_shape(jax.random.key, 0)
   model = jax.eval_shape(task.init, key)
-  cause = 'a method whose clients keep a part of the model, or all of it'
-  if len(stages) == 1:
-    algorithm = stages[0].algorithm
-    server = jax.eval_shape(algorithm.init_server, key)
-    has_model = _kinds(getattr(server, 'params', ())) == _kinds(model)
-    if has_model and algorithm.post_aggregate is as_aggregated:
-      return
-    if has_model:
-      cause = 'a method whose server has a step of its own after each round'
-  else:
+  algorithm = stages[0].algorithm
+  server = jax.eval_shape(algorithm.init_server, key)
+  if len(stages) > 1:
     cause = f'a method of {len(stages)} stages, each with rates of its own'
+  elif _kinds(getattr(server, 'params', ())) != _kinds(model):
+    cause = 'a method whose clients keep a part of the model, or all of it'
+  elif algorithm.post_aggregate is not as_aggregated:
+    cause = 'a method whose server has a step of its own after each round'
+  else:
+    return
   raise bad_input(
     'server_data_fraction',
     got=fraction,

@@ -14,8 +14,7 @@ the work of each client, whichever is faster. Of C clients on D devices
   1 / (1 - p + p / D)   is the speed of one client on D threads instead of one,
                         which divide the part p = DIVIDED of its work
 
-and the larger number says which. On two cores that is one device for a single
-client in a round.
+and the larger number says which.
 """
 
 import weakref
@@ -32,8 +31,8 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, PyTree
-from fedjax_pfl.federated.row_exchange import AXIS
 
+AXIS = 'clients'
 DIVIDED = 0.6  # measured: 0 to 0.64; docs/dev/performance_notes.md
 
 
@@ -77,13 +76,10 @@ def make_mesh(devices: int = 0) -> Mesh | None:
       cause='another machine, devices that CUDA_VISIBLE_DEVICES hides, or on a '
       'CPU more than it has cores (in a notebook: set jax_num_cpu_devices)',
     )
-  by_process: dict[int, list] = {}
-  for device in jax.devices():
-    by_process.setdefault(device.process_index, []).append(device)
   used = [
     device
-    for local in by_process.values()
-    for device in local[: devices or None]
+    for process in range(jax.process_count())
+    for device in jax.local_devices(process)[: devices or None]
   ]
   return Mesh(np.array(used), (AXIS,)) if len(used) > 1 else None
 
@@ -97,11 +93,22 @@ def describe(mesh: Mesh | None) -> str:
   if mesh is None:
     is_chosen = jax.local_device_count() > 1
     return is_chosen * 'One device: its threads divide the work of each client.'
-  processes = jax.process_count()
-  where = f' of {processes} processes' if processes > 1 else ''
-  kind = mesh.devices.flat[0].device_kind
-  return (
-    f'{mesh.size} devices{where} ({kind}): each trains its share of a cohort.'
+  n, kind = jax.process_count(), mesh.devices.flat[0].device_kind
+  where = f' of {n} processes' * (n > 1) + f' ({kind})'
+  return f'{mesh.size} devices{where}: each trains its share of a cohort.'
+
+
+# ---- Functions on a mesh -----------------------------------------------------
+
+
+def on_mesh(fn: Callable, mesh: Mesh, in_specs: PyTree, out_specs: PyTree):
+  """Return fn of what each device has of its arguments: `jax.shard_map`."""
+  return jax.shard_map(
+    fn,
+    mesh=mesh,
+    in_specs=in_specs,
+    out_specs=out_specs,
+    check_vma=False,  # the carry of a loop begins equal on all and then differs
   )
 
 
@@ -149,9 +156,8 @@ def _replicated(leaf: Any, replicated: NamedSharding) -> Any:
   leaf = jnp.asarray(leaf)
   if getattr(leaf, 'weak_type', False) and not leaf.ndim:
     return leaf.item()  # an array of a mesh would be promoted differently
-  known = _copies.get((id(leaf), replicated))
-  if known is not None:
-    return known[1]
+  if (id(leaf), replicated) in _copies:
+    return _copies[id(leaf), replicated][1]
   devices = replicated.mesh.local_devices
   # The devices of a CPU share its memory: of a view they make no copy.
   is_viewed = _is_viewed(leaf, devices)

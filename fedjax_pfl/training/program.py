@@ -26,11 +26,11 @@ from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
   evaluation_chunk,
+  expected_overhead,
+  with_oom_backoff,
 )
 from fedjax_pfl.federated.communication import Communication, count_in_trace
 from fedjax_pfl.federated.failures import with_failures
-from fedjax_pfl.federated.oom_backoff import with_oom_backoff
-from fedjax_pfl.federated.padding_overhead import expected_overhead
 from fedjax_pfl.federated.rounds import make_round, make_rounds, stage_shapes
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.traced import (

@@ -13,7 +13,7 @@ from user_commands import refusal, run
 from configs import common
 from experiments.accelerators import compilation, targets
 from experiments.accelerators.programs import Program, make_plan
-from fedjax_pfl.federated.client_map import map_chunks
+from fedjax_pfl.federated.chunking import map_chunks
 
 DIGITS = 'configs/digits.py:fedbabu,quick'
 V5E = targets.Where('tpu', 'v5e:2x2').device

@@ -17,7 +17,7 @@ from helpers import (
   refused,
 )
 
-from fedjax_pfl.federated import chunking, rounds
+from fedjax_pfl.federated import rounds
 from fedjax_pfl.federated.cohort import (
   by_size,
   cohort_size,
@@ -214,14 +214,6 @@ def test_traces_of_a_chunked_round(chunk, fits):
   for _ in range(5):
     *states, _ = round_fn(*states, jnp.array(COHORT), DATA, KEY(2))
   assert len(traces) == fits
-
-
-@pytest.mark.skipif(jax.default_backend() != 'cpu', reason='not on a CPU')
-def test_auto_chunk_is_one_on_a_cpu():
-  arguments = (*start(), jnp.array(COHORT), DATA, KEY(2))
-  assert chunking.chunk_size('auto', counting(), *arguments) == 1
-  assert chunking.chunk_size(3, counting(), *arguments) == 3
-  assert chunking.chunk_size(30, counting(), *arguments) == len(COHORT)
 
 
 # ---- errors -------------------------------------------------------------

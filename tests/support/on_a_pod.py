@@ -16,8 +16,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated.dealing import num_places
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.federated.row_exchange import AXIS
-from fedjax_pfl.federated.sharding import make_mesh
+from fedjax_pfl.federated.sharding import AXIS, make_mesh
 
 LINE = re.compile(
   r' = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|'
@@ -77,7 +76,7 @@ def measure(stages, data, cohort):
   server, ids, data, key = on(mesh, Spec(), (server, shapes(cohort), data, key))
   clients = on(mesh, Spec(AXIS), clients)
   round_fn = make_round(stage.algorithm, clients_per_chunk=1, mesh=mesh)
-  program = round_fn.lower(server, clients, ids, data, key).compile()
+  program = jax.jit(round_fn).lower(server, clients, ids, data, key).compile()
   memory = program.memory_analysis()
   return {
     'collectives': collectives(program.as_text(), mesh.size),

@@ -1,0 +1,123 @@
+"""How many clients run side by side; running out of memory is simulated."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from counting_method import DATA, counting, start
+from helpers import COHORT, KEY, assert_same_bits
+from small_runs import make_experiment
+
+from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.core.target import compiling_for
+from fedjax_pfl.federated import rounds
+from fedjax_pfl.federated.chunking import (
+  chunk_limit,
+  chunk_size,
+  expected_overhead,
+  overhead,
+  with_oom_backoff,
+)
+from fedjax_pfl.training.program import limit_chunk
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+ARGUMENTS = (*start(), jnp.array(COHORT), DATA, KEY(2))
+
+
+def test_auto_is_one_on_a_cpu():
+  sizes = [chunk_size(own, counting(), *ARGUMENTS) for own in ('auto', 3, 30)]
+  assert sizes == [1, 3, len(COHORT)]
+
+
+# ---- Padding -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('counts', 'chunk', 'expected'),
+  [
+    ((40, 10, 20), 1, 0),
+    ((40, 10, 20), 3, 1 - 7 / 12),
+    ((40, 10, 20), 2, 1 - 7 / 8),  # 1 and 2 steps, then the largest alone
+    ((11, 20, 19), 3, 0),  # a partial batch is a step
+    ((0, 0), 2, 0),
+    ((0, 10), 2, 0.5),
+  ],
+)
+def test_overhead_by_hand(counts, chunk, expected):
+  assert overhead(np.array(counts), chunk, 10) == pytest.approx(expected)
+
+
+def test_the_limit_keeps_the_overhead_of_ragged_clients_below_a_tenth():
+  counts = np.random.default_rng(0).geometric(1 / 500, 100)
+  with compiling_for('gpu'):
+    chunk = chunk_limit('auto', counts, 100, 50)
+    assert (
+      chunk_limit('auto', np.full(100, 500), 10, 50) == 10
+    )  # of equal sizes
+  assert 1 < chunk < 100
+  assert expected_overhead(counts, 100, chunk, 50) < 0.1
+  assert expected_overhead(counts, 100, chunk + 1, 50) >= 0.1
+
+
+def test_the_overhead_is_logged_where_several_clients_run_at_a_time(capsys):
+  ragged = {'partition': 'dirichlet', 'dirichlet_beta': 0.1, 'num_clients': 20}
+  for chunk, limit in (('auto', 1), (3, 3)):
+    assert not capsys.readouterr().out
+    experiment = make_experiment(**ragged, clients_per_chunk=chunk)
+    assert limit_chunk(experiment, experiment.stages[0]) == limit
+  assert '3 clients at a time: padding overhead ' in capsys.readouterr().out
+
+
+# ---- Memory ------------------------------------------------------------------
+
+
+def small_memory(holds, tried):
+  """Return a maker of rounds that fail with more clients at a time."""
+
+  def make(chunk):
+    round_fn = rounds.make_round(counting(), clients_per_chunk=chunk)
+
+    def play(*args):
+      tried.append(chunk)
+      if chunk > holds:
+        raise jax.errors.JaxRuntimeError(
+          'RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.'
+        )
+      return round_fn(*args)
+
+    return play
+
+  return make
+
+
+def test_the_chunk_is_halved_until_it_fits():
+  tried, lines = [], []
+  round_fn = with_oom_backoff(
+    small_memory(2, tried), 'auto', lambda *args: len(args[2]), lines.append
+  )
+  want = rounds.make_round(counting(), clients_per_chunk=2)(*ARGUMENTS)
+  for _ in range(2):  # the chunk is not searched again
+    assert_same_bits(round_fn(*ARGUMENTS), want)
+  assert tried == [5, 2, 2]
+  assert len(lines) == 1 and '5 clients' in lines[0] and 'with 2' in lines[0]
+
+
+@pytest.mark.parametrize(
+  ('chunk', 'holds', 'choice'),
+  [('auto', 0, 'batch_size'), (4, 3, 'clients_per_chunk=2')],
+)
+def test_no_chunk_fits(chunk, holds, choice):
+  """No client fits, or not as many as the user asks for."""
+  round_fn = with_oom_backoff(small_memory(holds, []), chunk, lambda *args: 5)
+  with pytest.raises(BadInput, match='at a time as fit into memory') as error:
+    round_fn(*ARGUMENTS)
+  assert choice in str(error.value)
+  assert 'RESOURCE_EXHAUSTED' in str(error.value)
+
+
+def test_another_error_is_raised_as_it_is():
+  def play(*args):
+    raise jax.errors.JaxRuntimeError('INTERNAL: a kernel failed')
+
+  with pytest.raises(jax.errors.JaxRuntimeError, match='a kernel failed'):
+    with_oom_backoff(lambda chunk: play, 'auto', lambda *args: 5)(*ARGUMENTS)
