@@ -14,7 +14,7 @@ import numpy as np
 import one_number
 import optax
 import pytest
-from helpers import KEY, build, client_of, from_lists
+from helpers import KEY, build, from_lists
 
 from fedjax_pfl.client import local_training
 from fedjax_pfl.federated.rounds import init_states, make_round, make_rounds
@@ -88,36 +88,6 @@ def fixed_point(steps, aggregation):
 
 def close(got, want):
   np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize('steps', [1, 5])
-def test_epochs_of_gradient_descent_are_an_affine_map(steps):
-  task, data = make_task(), from_lists(*DATA)
-  start = task.init(KEY(3))
-
-  @jax.jit
-  def fit(one):
-    batching = local_training.Batching(max(SIZES), steps, task.augment)
-    return local_training.fit(
-      task.loss, start, one, KEY(0), tx=optax.sgd(ETA), batching=batching
-    )
-
-  for i in range(len(SIZES)):
-    end, info = fit(client_of(data, i))
-    matrix, offset = affine(i, steps)
-    w = flat(start)
-    close(flat(end), matrix @ w + offset)
-    close(info.losses[0], 0.5 * np.mean((A[i] @ w - B[i]) ** 2))
-
-
-def test_one_local_step_is_gradient_descent_on_the_whole():
-  """With weights n_i / n the clients' sum is one least-squares problem."""
-  w, end = play('fedavg', rounds=3)
-  a, b = np.concatenate(A), np.concatenate(B)
-  for _ in range(3):
-    w = w - ETA * a.T @ (a @ w - b) / len(b)
-  close(end, w)
-  close(fixed_point(1, 'examples'), np.linalg.lstsq(a, b)[0])
 
 
 @pytest.mark.parametrize('aggregation', ['examples', 'uniform'])

@@ -11,7 +11,6 @@ from helpers import (
   build,
   every_method,
   make_data,
-  make_task,
   play,
 )
 
@@ -60,13 +59,6 @@ def test_fedavg_whose_head_does_not_learn_is_fedbabu(weights):
   server, _, _ = play(build('fedavg', train=train, head_lr_ratio=0), DATA, 3)
   want, _, _ = play(build('fedbabu', train=train), DATA, 3)
   assert_close(server.params, want.params)
-
-
-def test_equal_rates_are_one_optimiser():
-  """Not two that happen to agree: the program is the plain one."""
-  make_optimiser = load('fedavg').make_optimiser
-  assert make_optimiser(make_task(), TRAIN, 1.0) == TRAIN.sgd
-  assert make_optimiser(make_task(), TRAIN, 0.1) != TRAIN.sgd
 
 
 def test_three_rounds_of_fedavg_change_every_leaf():

@@ -10,73 +10,10 @@ import pytest
 from helpers import KEY, build, client_of, from_lists
 from one_number import make_task, play, training
 
-from fedjax_pfl.client import local_training, optimisers
-from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.types import Batch
-from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import init_states, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 AT_HALF = {'momentum': 0.5, 'epochs': 2}
-
-# ---- One fit -----------------------------------------------------------------
-
-# settings at eta = 1/2, examples, w, and then w and the losses
-FITS = {
-  # beta = 1/2:  g = 0 - 8 = -8   m = -8               w = 0 + 4 = 4
-  #              g = 4 - 8 = -4   m = -8/2 - 4 = -8    w = 4 + 4 = 8
-  'momentum': (AT_HALF, [8.0], 0.0, 8.0, [32.0, 8.0]),
-  # batches (1, 3) and (5):  g = 0 - (1 + 3)/2 = -2   w = 1   loss (1 + 9)/4
-  #                          g = 1 - 5 = -4           w = 3
-  # A padded zero in the second batch would make it w = 1.75.
-  'a partial batch': ({'batch_size': 2}, [1.0, 3.0, 5.0], 0.0, 3.0, [2.5, 8.0]),
-  # decay 1/4:  g = 8 + 8/4 = 10     m = 10          w = 8 - 5 = 3
-  #             g = 3 + 3/4 = 3.75   m = 5 + 3.75    w = 3 - 4.375 = -1.375
-  'weight decay': (
-    {**AT_HALF, 'weight_decay': 0.25},
-    [0.0],
-    8.0,
-    -1.375,
-    [32.0, 4.5],
-  ),
-}
-
-
-@pytest.mark.parametrize('case', FITS)
-def test_a_fit(case):
-  settings, examples, start, end, losses = FITS[case]
-  assert fit(training(0.5, **settings), examples, start) == (end, losses)
-
-
-def fit(train, examples, w=0.0, clock=0):
-  """Return w and the losses of one client's fit in stored order."""
-
-  def loss(w, batch, key):
-    error = w - batch.x[:, 0]
-    return 0.5 * (batch.mask * error**2).sum() / batch.mask.sum()
-
-  w, info = local_training.fit(
-    loss,
-    jnp.array(w),
-    client_of(from_lists([[x] for x in examples]), 0),
-    KEY(0),
-    tx=train.sgd(jnp.array(clock)),
-    batching=local_training.Batching(
-      train.batch_size, train.epochs, lambda x, key: x, shuffle=False
-    ),
-  )
-  return float(w), info.losses.tolist()
-
-
-def test_learning_rate_is_that_of_the_round():
-  """x = 8, w = 0: one step of eta gives w = 8 eta."""
-  schedule = optimisers.step_schedule(0.5, 4)
-  train = local_training.LocalTraining(
-    learning_rate=schedule, momentum=0, epochs=1
-  )
-  got = [fit(train, [8.0], clock=clock)[0] for clock in range(4)]
-  np.testing.assert_allclose(got, [4, 4, 0.4, 0.04], rtol=1e-6)
-
 
 # ---- FedAvg and FedBABU ------------------------------------------------------
 
@@ -123,18 +60,6 @@ def test_weights_of_clients(aggregation, clients, mean):
   assert after == {'body': mean / 2, 'head': mean / 2}
 
 
-def test_weights_of_a_cohort_without_examples():
-  """Not 0 / 0: equal ones, of models that have not moved."""
-  examples = training(0.5, aggregation='examples')
-  assert examples.weights(np.array([0, 0])).tolist() == [1, 1]
-  assert examples.weights(np.array([0, 3])).tolist() == [0, 3]
-  senders = all_send(jnp.arange(2), jnp.arange(2), from_lists([[1.0]]))
-  with pytest.raises(
-    BadInput, match=r'^weights: got .Senders.*senders\.counts'
-  ):
-    examples.weights(senders)
-
-
 def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
   """eta = 1/2, decay = 1/4, x = 1, body = 4, head = 2:
 
@@ -150,57 +75,10 @@ def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
   assert play('fedbabu', task, train, [1.0], rounds=2)[1] == want
 
 
-def test_gradients_pass_through_the_frozen_head():
-  """loss = 1/2 (head * body - x)^2: the body's gradient has the head in it.
-
-  body = 1, head = 3, x = 5: g = 3 (3 - 5) = -6; eta = 1/2: body = 4.
-  """
-  task = make_task(body=1.0, head=3.0)._replace(
-    loss=lambda params, batch, key: (
-      0.5 * jnp.mean((params['head'] * params['body'] - batch.x) ** 2)
-    )
-  )
-  train = training(0.5, batch_size=1)
-  assert play('fedbabu', task, train, [5.0]) == [{'body': 4.0, 'head': 3.0}]
-
-
-# ---- APFL --------------------------------------------------------------------
-
-
-def test_two_steps_of_apfl():
-  """L = w^2 / 2; eta = beta = alpha = 1/2; decay 1/4; w = v = 8.
-
-  step 1   w:      g = 8 + 8/4 = 10       m = 10            8 - 5      = 3
-           v:      g = 8/2 + 8/4 = 6      m = 6             8 - 3      = 5
-           alpha:  g = (8 - 8) 8 = 0                                     1/2
-  step 2   w:      g = 3 + 3/4 = 3.75     m = 5 + 3.75      3 - 4.375  = -1.375
-           v:      g = 4/2 + 5/4 = 3.25   m = 3 + 3.25      5 - 3.125  = 1.875
-           alpha:  g = (5 - 3) 4 = 8      1/2 - 4, that is               0
-  """
-  task = make_task()._replace(
-    init=lambda key: {'body': {'w': jnp.array(8.0)}},
-    loss=lambda params, batch, key: params['body']['w'] ** 2 / 2,
-    is_head={'body': {'w': False}},
-  )
-  (stage,) = build(
-    'apfl', task, train=training(0.5, **AT_HALF, weight_decay=0.25)
-  )
-  algorithm, data = stage.algorithm, client_of(from_lists([[0.0]]), 0)
-  server = algorithm.init_server(KEY(0))
-  client = algorithm.init_client(server, data, KEY(0))
-  client, params, metrics = algorithm.local_update(server, client, data, KEY(1))
-  assert params['body']['w'] == -1.375
-  assert client.private['body']['w'] == 1.875 and client.alpha == 0
-  assert metrics['losses'].tolist() == [32.0, 4.5]
-  assert metrics['mixed_losses'].tolist() == [32.0, 8.0]
-  assert metrics['alphas'].tolist() == [0.5, 0.5]
-  assert metrics['num_steps'] == 4
-
-
 # ---- Ditto -------------------------------------------------------------------
 
 
-def ditto(rounds=1, momentum=0.0, **hp):
+def ditto(rounds=1, momentum=0.0):
   """Return w, and v of both clients, after some rounds.
 
   The second is in the cohort of every other round. eta = 1/2, then 1/4.
@@ -209,7 +87,7 @@ def ditto(rounds=1, momentum=0.0, **hp):
     learning_rate=lambda clock: jnp.array([0.5, 0.25])[clock],
     momentum=momentum,
   )
-  (stage,) = build('ditto', make_task(), train=train, lam=0.5, **hp)
+  (stage,) = build('ditto', make_task(), train=train, lam=0.5)
   data = from_lists([[8.0]], [[4.0]])
   server, clients = init_states(stage.algorithm, data, KEY(0))
   round_fn = make_round(stage.algorithm)
@@ -241,33 +119,15 @@ def test_ditto_pulls_its_own_model_to_the_global_one():
   assert body != 3.0 and own == [3.0, 1.5]
 
 
-def test_released_ditto_has_old_models_outside_the_cohort():
-  """eta = 1/2 in both rounds; the pull is eta lam = 1/4 of what is too far.
-
-  round 1   client 0:  0 + 4 - 0    = 4        4 - 0 - 4/4       = 3
-            client 1:  0 + 2 - 0    = 2        2 - 0 - 2/4       = 1.5
-            global     2.25
-  round 2   client 0:  2.25 + 1.75  = 4        4 - 0 - 1.75/4    = 3.5625
-  """
-  assert ditto(protocol='released') == (2.25, [3.0, 1.5])
-  assert ditto(rounds=2, protocol='released') == (3.5625, [3.5625, 2.25])
-
-
 # ---- Per-FedAvg --------------------------------------------------------------
 
 
-def meta_learner(train, *examples, task=None, **hp):
-  """Return the algorithm, the first server and the data of one client."""
-  train = train._replace(shuffle=False)
-  (stage,) = build('per_fedavg', task or make_task(), train=train, **hp)
-  data = client_of(from_lists([[x] for x in examples]), 0)
+def meta_learner(**hp):
+  """Return the algorithm, the first server, and a client with x = 16."""
+  train = training(0.25, momentum=0.5)
+  (stage,) = build('per_fedavg', make_task(), train=train, **hp)
+  data = client_of(from_lists([[16.0]]), 0)
   return stage.algorithm, stage.algorithm.init_server(KEY(0)), data
-
-
-def meta_update(*args, **hp):
-  """Return what one client sends in Per-FedAvg, and its metrics."""
-  algorithm, server, data = meta_learner(*args, **hp)
-  return algorithm.local_update(server, (), data, KEY(0))[1:]
 
 
 # alpha = 1/4, beta = 1/2, mu = 1/2; one batch, x = 16: J = 1/1 + 1 = 2.
@@ -289,28 +149,12 @@ META_STEPS = {
 def test_inner_and_outer_steps(second_order):
   """The first order shares one momentum, the second goes through the inner."""
   w, losses, loss, num_steps = META_STEPS[second_order]
-  train = training(0.25, momentum=0.5)
   hp = {'beta': 0.5, 'second_order': second_order}
-  params, metrics = meta_update(train, 16.0, **hp)
+  algorithm, server, data = meta_learner(**hp)
+  _, params, metrics = algorithm.local_update(server, (), data, KEY(0))
   assert params == {'body': w, 'head': w}
   assert metrics['losses'].tolist() == losses
   assert (metrics['loss'], metrics['num_steps']) == (loss, num_steps)
-
-
-def test_orders_differ_by_curvature_alone():
-  """Where the loss is linear in w: the same batches, in the same order."""
-
-  def loss(params, batch: Batch, key):
-    mean = (batch.mask * batch.x[:, 0]).sum() / batch.mask.sum()
-    return params['body'] * mean + params['head'] * mean**2
-
-  task = make_task()._replace(loss=loss)
-  train, means = training(0.5, batch_size=2, epochs=2), (1.0, 2.0, 4.0, 8.0, 16)
-  first, _ = meta_update(train, *means, task=task)
-  second, _ = meta_update(train, *means, task=task, second_order=True)
-  # Batches 1.5, 6, 16: outer steps on 6 and, after 16, on the first again.
-  assert first['body'] == -0.5 * 2 * (6 + 1.5)
-  assert second == first
 
 
 @pytest.mark.parametrize(
@@ -322,8 +166,7 @@ def test_adaptation_is_one_step_or_two(protocol, adapted_twice):
   one:  g = -16                     s = 2 * 4 = 8
   two:  g = -8    m = -8 - 8 = -16  s = 8 + 2 * 4 = 16, or 8 + 3.2 = 11.2
   """
-  train = training(0.25, momentum=0.5)
-  algorithm, server, data = meta_learner(train, 16.0, protocol=protocol)
+  algorithm, server, data = meta_learner(protocol=protocol)
   views = algorithm.personalize(server, (), data, KEY(0))
   sums = {name: view['body'] + view['head'] for name, view in views.items()}
   assert sums['initial'] == 0 and sums['adapted'] == 8.0

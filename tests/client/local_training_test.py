@@ -7,7 +7,6 @@ import optax
 import pytest
 from helpers import (
   BATCH,
-  FINETUNE,
   KEY,
   TRAIN,
   assert_close,
@@ -80,16 +79,6 @@ def test_a_snapshot_is_the_fit_that_ends_there():
   assert not np.allclose(first, second)
 
 
-def test_a_fit_continues_with_the_state_of_its_optimiser():
-  tx, data = optax.sgd(0.1, 0.9), client_of(DATA, 4)
-  both, _ = fit(QUIET, data, 2, tx)
-  half, info = fit(QUIET, data, 1, tx)
-  again, _ = fit(QUIET, data, 1, tx, start=half, opt_state=info.opt_state)
-  assert_close(again, both)
-  anew, _ = fit(QUIET, data, 1, tx, start=half)
-  assert jnp.abs(anew['body']['kernel'] - both['body']['kernel']).max() > 1e-3
-
-
 def test_metrics_of_a_loss_are_recorded():
   def loss(tree, batch, key):
     return tree**2 + 1, {'square': tree**2}
@@ -102,11 +91,3 @@ def test_metrics_of_a_loss_are_recorded():
   assert tree == 0.25  # halved twice
   np.testing.assert_array_equal(info.losses, [2, 1.25, 0, 0, 0])
   np.testing.assert_array_equal(info.metrics()['square'], [1, 0.25, 0, 0, 0])
-
-
-def test_settings_reach_the_batches():
-  batching = TRAIN._replace(shuffle=False).batching(TASK)
-  assert batching == local_training.Batching(
-    BATCH, 2, TASK.augment, shuffle=False
-  )
-  assert TRAIN.batching(TASK).shuffle and FINETUNE.shuffle

@@ -13,7 +13,6 @@ from helpers import (
   assert_close,
   assert_same_bits,
   build,
-  client_of,
   every_method,
   make_data,
   round_of,
@@ -27,7 +26,7 @@ from fedjax_pfl.federated.failures import (
   SERVER_FINITE,
   with_failures,
 )
-from fedjax_pfl.federated.rounds import begin, make_round, make_rounds
+from fedjax_pfl.federated.rounds import begin, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA, RATE = make_data(), 0.5
@@ -48,64 +47,6 @@ def sent_by_hand(key, number, ids, rate=RATE):
 def key_by(holds):
   """Return the first key for which holds(key)."""
   return next(KEY(seed) for seed in range(100) if holds(KEY(seed)))
-
-
-def loop(algorithm, server, clients, cohorts, key, weights):
-  """Return the states after rounds of those that send, one after the other."""
-  for number, cohort in enumerate(cohorts):
-    round_key, ups = jax.random.fold_in(key, number), []
-    sent = np.array(sent_by_hand(key, number, cohort))
-    senders = np.array(cohort)[sent]
-    for client in senders:
-      own = trees.gather(clients, client)
-      new, up, _ = algorithm.local_update(
-        algorithm.download(server, own),
-        own,
-        client_of(DATA, client),
-        jax.random.fold_in(round_key, client),
-      )
-      clients = trees.scatter(clients, client, new)
-      ups.append(jax.tree.map(lambda leaf, n=client: weights[n] * leaf, up))
-    params, total = server.params, sum(weights[n] for n in senders)
-    if total:
-      mean = jax.tree.map(lambda *own, n=total: sum(own) / n, *ups)
-      params = trees.combine(mean, params)
-    server = server._replace(round=server.round + 1, params=params)
-  return server, clients
-
-
-@pytest.mark.usefixtures('float64')
-@pytest.mark.parametrize(
-  ('name', 'train', 'weights'),
-  [
-    ('fedavg', UNIFORM, jnp.ones(len(DATA.count))),
-    ('fedper', TRAIN, DATA.count),
-  ],
-)
-def test_rounds_are_those_of_the_clients_that_send(name, train, weights):
-  """Of one round no client is left, and of another one without examples."""
-  (stage,) = build(name, train=train)
-  cohorts = [(0, 3), (4, 5), (6, 2), (3, 5)]
-
-  def is_mixed(key):
-    one, none, empty, *_ = (sent_by_hand(key, *c) for c in enumerate(cohorts))
-    return sum(one) == 1 and not any(none) and empty == [False, True]
-
-  key, states = key_by(is_mixed), begin(stage, DATA, KEY(1))
-  rounds_fn = make_rounds(round_of(with_failures(stage, RATE)))
-  *got, metrics = rounds_fn(*states, jnp.array(cohorts), DATA, key)
-  local = jax.jit(stage.algorithm.local_update)
-  assert_close(
-    tuple(got),
-    loop(
-      stage.algorithm._replace(local_update=local),
-      *(*states, cohorts, key, weights),
-    ),
-  )
-  for number, cohort in enumerate(cohorts):
-    assert metrics[HAS_SENT][number].tolist() == sent_by_hand(
-      key, number, cohort
-    )
 
 
 def spoiled(stage, client):
@@ -182,15 +123,6 @@ def test_who_fails_depends_on_the_client_alone():
   assert len({tuple(sorted(sent)) for sent in names[:2]}) == 1
 
 
-def test_clients_fail_at_the_rate():
-  stage = with_failures(Stage('counting', 3, counting()), 0.2)
-  cohorts = jnp.tile(jnp.arange(len(DATA.count)), (300, 1))
-  rounds_fn = make_rounds(make_round(stage.algorithm, clients_per_chunk=7))
-  *_, metrics = rounds_fn(*start(), cohorts, DATA, KEY(2))
-  share = 1 - metrics[HAS_SENT].mean()
-  assert abs(share - 0.2) < 4 * np.sqrt(0.16 / cohorts.size)
-
-
 def diverging(client, part):
   """Return a method of which one client has an infinite part."""
   method = counting()
@@ -227,14 +159,6 @@ def test_a_client_that_diverges_is_seen_and_excluded(part):
   assert_close((got, rows), tuple(without))
 
 
-def test_a_stage_that_needs_all_clients_has_no_failures():
-  stage = diverging(0, 'loss')._replace(full_participation=True)
-  seen = with_failures(stage, 0.5, excludes_diverged=True).algorithm
-  *_, metrics = make_round(seen)(*start(), jnp.array(COHORT), DATA, KEY(2))
-  assert metrics[FINITE].tolist() == [client != 0 for client in COHORT]
-  assert HAS_SENT not in metrics
-
-
 @pytest.mark.parametrize('name', ['scaffold', 'pfedme', 'fedconcat'])
 def test_a_round_in_which_all_fail_only_moves_the_clock(name):
   """Twice: what the server summed up before is not applied again."""
@@ -250,25 +174,3 @@ def test_a_round_in_which_all_fail_only_moves_the_clock(name):
     assert_same_bits(after[0]._replace(round=before[0].round), before[0])
     assert_same_bits(after[1], before[1])
     before = after
-
-
-def test_an_aggregate_of_ones_own_is_told_who_sent():
-  """Its sum leaves out clients that failed; it has their ids, and K."""
-  (stage,) = build('fedavg', train=UNIFORM)
-  told = []
-
-  def aggregate(server, uploads, senders):
-    told.append(senders.num_clients)
-    weights = senders.has_sent.astype(float) + senders.ids
-    return server._replace(
-      round=server.round + 1, params=senders.sum(uploads, weights)
-    )
-
-  own = stage._replace(algorithm=stage.algorithm._replace(aggregate=aggregate))
-  key = key_by(lambda key: 1 < sum(sent_by_hand(key, 0, COHORT)) < 4)
-  sent = np.array(sent_by_hand(key, 0, COHORT))
-  states, cohort = begin(own, DATA, KEY(1)), jnp.array(COHORT)
-  got, *_ = round_of(with_failures(own, RATE))(*states, cohort, DATA, key)
-  want, *_ = round_of(own)(*states, cohort[sent], DATA, key)
-  assert_close(got, want)
-  assert {*told} == {len(DATA.count)}

@@ -13,13 +13,11 @@ from helpers import (
   build,
   count_traces,
   every_method,
-  make_data,
   refused,
 )
 
 from fedjax_pfl.federated import rounds
 from fedjax_pfl.federated.cohort import (
-  by_size,
   cohort_size,
   sample_cohort,
   sample_cohorts,
@@ -33,26 +31,6 @@ def one_round(cohort=COHORT, algorithm=None, **options):
   algorithm = algorithm or counting()
   round_fn = rounds.make_round(algorithm, **options)
   return round_fn(*start(algorithm), jnp.array(cohort), DATA, KEY(2))
-
-
-# ---- states ----------------------------------------------------------------
-
-
-def test_initial_states_are_stacked_and_depend_on_the_client():
-  server, clients = start()
-  assert server.round == 0
-  assert clients.visits.shape == (len(COUNTS),)
-  parts = np.asarray(clients.birth)
-  assert len(set(parts - np.array(COUNTS))) == len(COUNTS)
-  assert (np.floor(parts) == COUNTS).all()
-
-
-def test_a_clients_first_state_does_not_depend_on_how_many_there_are():
-  few = DATA._replace(index=DATA.index[:3], count=DATA.count[:3])
-  server, clients = start(data=few)
-  more_server, more_clients = start()
-  assert_same_bits(server, more_server)
-  assert_same_bits(clients.birth, more_clients.birth[:3])
 
 
 # ---- cohorts ---------------------------------------------------------------
@@ -72,7 +50,7 @@ def test_clients_are_drawn_about_equally_often(clients, size, rounds):
   assert np.abs(visits - rounds * share).max() < 5 * deviation
 
 
-@pytest.mark.parametrize('clients', [12, 2_000, 2_001, 100_000])
+@pytest.mark.parametrize('clients', [2_000, 2_001])
 def test_cohorts_of_several_rounds_are_those_of_single_rounds(clients):
   cohorts = sample_cohorts(KEY(0), 5, 2, clients, 10)
   for number, cohort in zip((5, 6), cohorts, strict=True):
@@ -86,14 +64,6 @@ def test_a_cohort_is_the_first_places_of_a_permutation():
   for clients in (6, 100, 1488, 1543, 2000):
     places = jax.random.permutation(KEY(3), clients)[:5]
     assert_same_bits(sample_cohort(KEY(3), clients, 5), jnp.sort(places))
-
-
-def test_clients_of_one_size_are_in_the_order_of_their_ids():
-  """Whatever the order of the cohort: then sums have the same bits."""
-  counts = jnp.array([4, 9, 4, 9, 4])
-  for ids in ([3, 4, 0, 1, 2], [4, 3, 2, 1, 0]):
-    order = by_size(jnp.array(ids), counts)
-    assert jnp.array(ids)[order].tolist() == [0, 2, 4, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -121,18 +91,15 @@ def test_only_the_cohorts_rows_change(backend):
   np.testing.assert_allclose(server.total, start()[0].total + sent, rtol=1e-6)
 
 
-@pytest.mark.parametrize('chunk', [1, 2, 3, 5, 9, 'auto'])
+@pytest.mark.parametrize('chunk', [1, 2, 'auto'])
 def test_every_chunk_gives_the_same(chunk):
   assert_same_bits(
     one_round(clients_per_chunk=chunk), one_round(backend='loop')
   )
 
 
-@pytest.mark.parametrize(
-  'options',
-  [{'clients_per_chunk': 1}, {'clients_per_chunk': 2}, {'backend': 'loop'}],
-)
-def test_post_aggregate_follows_the_aggregation(options):
+@pytest.mark.parametrize('backend', rounds.BACKENDS)
+def test_post_aggregate_follows_the_aggregation(backend):
   """It gets the data of all clients, and the key of client id K."""
 
   def post_aggregate(server, data, key):
@@ -141,7 +108,8 @@ def test_post_aggregate_follows_the_aggregation(options):
 
   plain, _, _ = one_round()
   server, clients, _ = one_round(
-    algorithm=counting()._replace(post_aggregate=post_aggregate), **options
+    algorithm=counting()._replace(post_aggregate=post_aggregate),
+    backend=backend,
   )
   rng = jax.random.fold_in(jax.random.fold_in(KEY(2), 0), len(COUNTS))
   drawn = jax.random.uniform(rng)
@@ -162,35 +130,6 @@ def test_keys_are_those_of_round_and_client():
     assert clients.last[client] == jax.random.uniform(rng)
 
 
-def test_rounds_in_one_call_equal_single_rounds():
-  """And are traced once."""
-  round_fn, calls = rounds.make_round(counting()), []
-
-  def noted_round(*args):
-    calls.append(args)
-    return round_fn(*args)
-
-  rounds_fn = rounds.make_rounds(noted_round)
-  cohorts = jnp.array([[0, 1], [1, 2], [1, 6]])
-  for _ in range(3):
-    server, clients, metrics = rounds_fn(*start(), cohorts, DATA, KEY(2))
-  assert server.round == 3
-  assert clients.visits.tolist() == [1, 3, 1, 0, 0, 0, 1]
-  assert metrics['count'].tolist() == [[7, 1], [1, 0], [1, 3]]
-  assert len(calls) == 1
-
-
-def test_arrays_of_the_caller_are_not_donated():
-  states = start()
-  cohort, data = jnp.array(COHORT), make_data()
-  arguments = (*states, cohort, data, KEY(2))
-  round_fn = rounds.make_round(counting())
-  round_fn(*arguments)
-  rounds.make_rounds(round_fn)(*states, cohort[None], data, KEY(2))
-  for leaf in jax.tree.leaves(arguments):
-    assert not leaf.is_deleted()
-
-
 # ---- compilation -----------------------------------------------------------
 
 
@@ -205,24 +144,13 @@ def test_five_rounds_are_traced_once(name):
   assert len(traces) == 1
 
 
-@pytest.mark.parametrize('chunk, fits', [(1, 1), (2, 2), (5, 1), ('auto', 1)])
-def test_traces_of_a_chunked_round(chunk, fits):
-  """Two where a smaller chunk is left over; never more with more rounds."""
-  algorithm, traces = count_traces(counting())
-  round_fn = rounds.make_round(algorithm, clients_per_chunk=chunk)
-  states = start(algorithm)
-  for _ in range(5):
-    *states, _ = round_fn(*states, jnp.array(COHORT), DATA, KEY(2))
-  assert len(traces) == fits
-
-
 # ---- errors -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
   ('options', 'words'),
   [
-    *[({'clients_per_chunk': own}, 'whole number') for own in (0, 1.5, 'all')],
+    ({'clients_per_chunk': 0}, 'whole number'),
     ({'backend': 'lop'}, 'Choices: vmap, loop (did you mean loop?)'),
   ],
 )

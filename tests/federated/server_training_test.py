@@ -1,10 +1,7 @@
 """Training of the server on data of its own, after the aggregation."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 from helpers import (
@@ -13,14 +10,12 @@ from helpers import (
   KEY,
   TRAIN,
   assert_close,
-  assert_same_bits,
   build,
   make_data,
   make_task,
 )
 
 from fedjax_pfl.client import local_training
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated import server_training
@@ -47,23 +42,11 @@ def server_of(stage):
 # ---- the rows --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-  'fraction, size, number',
-  [(0.05, 50_000, 2500), (0.1, 50_000, 5000), (0.29, 100, 29), (0.3, 31, 9)],
-)
-def test_rows_are_the_floor_of_a_share_and_distinct(fraction, size, number):
-  rows = server_training.shared_rows(0, fraction, size)
-  assert len(rows) == len(set(rows.tolist())) == number
-  assert rows.min() >= 0 and rows.max() < size
-  assert sorted(server_training.shared_rows(0, 1.0, 7).tolist()) == [*range(7)]
-
-
-def test_rows_depend_on_the_seed_and_are_uniform():
-  """1000 seeds draw 6 of 20: each row 300 times, +- 14.5."""
-  draws = [server_training.shared_rows(seed, 0.3, 20) for seed in range(1000)]
-  assert_same_bits(server_training.shared_rows(5, 0.3, 20), draws[5])
-  times = np.bincount(np.concatenate(draws), minlength=20)
-  assert times.shape == (20,) and np.abs(times - 300).max() < 4.5 * 14.5
+def test_rows_are_the_floor_of_a_share_and_distinct():
+  for fraction, size, number in ((0.05, 50_000, 2500), (0.29, 100, 29)):
+    rows = server_training.shared_rows(0, fraction, size)
+    assert len(rows) == len(set(rows.tolist())) == number
+    assert rows.min() >= 0 and rows.max() < size
 
 
 # ---- the training ----------------------------------------------------------
@@ -93,16 +76,6 @@ def test_server_training_is_a_fit():
   assert min(jax.tree.leaves(moved)) > 1e-3
 
 
-def test_body_leaves_the_bits_of_the_head():
-  stage = shared('fedbabu', 'body')
-  server = server_of(stage)
-  after = jax.jit(stage.algorithm.post_aggregate)(server, DATA, KEY(3))
-  assert_same_bits(after.params['head'], server.params['head'])
-  for name in ('kernel', 'bias'):
-    body = after.params['body'][name] - server.params['body'][name]
-    assert jnp.abs(body).max() > 1e-3
-
-
 # ---- which methods ---------------------------------------------------------
 
 
@@ -118,35 +91,3 @@ def test_every_method_is_accepted_or_raises_bad_input(name):
     return
   after = jax.eval_shape(stage.algorithm.post_aggregate, server, DATA, KEY(0))
   assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, server)
-
-
-class Server(NamedTuple):
-  round: jax.Array
-  params: dict
-
-
-def test_servers_without_a_whole_model():
-  task, (stage,) = make_task(), build('fedavg')
-
-  def refused(*stages):
-    with pytest.raises(BadInput) as error:
-      server_training.share(stages, task, TRAIN, **SHARE)
-    assert 'got 0.3, expected 0 for this method' in str(error.value)
-    return str(error.value)
-
-  def with_server(init):
-    algorithm = stage.algorithm._replace(init_server=init)
-    return stage._replace(algorithm=algorithm)
-
-  def body_alone(key):
-    body = trees.select(task.init(key), trees.invert(task.is_head))
-    return Server(jnp.zeros((), int), body)
-
-  keep = 'a method whose clients keep a part of the model, or all of it.'
-  assert keep in refused(with_server(lambda key: (jnp.zeros((), int),)))
-  assert keep in refused(with_server(body_alone))
-  assert 'a method of 2 stages' in refused(stage, stage)
-  refines = stage.algorithm._replace(
-    post_aggregate=lambda server, data, key: server
-  )
-  assert 'a step of its own' in refused(stage._replace(algorithm=refines))

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.federated import sharding
 from fedjax_pfl.federated.client_map import map_on_mesh
-from fedjax_pfl.federated.dealing import deal_as_given, device_order
+from fedjax_pfl.federated.dealing import deal_as_given
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
@@ -33,39 +33,11 @@ def test_copies_are_kept_as_long_as_their_arrays_live():
   assert len(jax.live_arrays()) <= before
 
 
-def test_types_are_promoted_as_without_a_mesh():
-  half = jnp.ones(3, jnp.bfloat16)
-  weak = jnp.asarray(2.0)
-  assert weak.weak_type
-  product = sharding.replicate(lambda x, w: x * w, SINGLE)(half, weak)
-  assert product.dtype == half.dtype
-
-
-def test_one_device_is_no_mesh():
-  assert sharding.make_mesh() is None and sharding.make_mesh(1) is None
-  assert sharding.describe(None) == ''
-  assert sharding.describe(SINGLE).startswith('1 devices (cpu): each')
-
-
 def test_more_devices_than_there_are():
   message = refused(sharding.make_mesh, 2)
   assert message.startswith('devices: got 2, expected a number of devices')
   for part in ('Choices: 0, 1', 'on a CPU more than it has cores'):
     assert part in message
-
-
-@pytest.mark.parametrize(
-  'size, devices', [(1, 8), (5, 8), (8, 8), (9, 8), (7, 2), (12, 3), (17, 8)]
-)
-def test_a_cohort_in_order_of_size_is_dealt_out_evenly(size, devices):
-  """Every row once; full devices have about the same total of sizes."""
-  order = device_order(size, devices)
-  assert sorted(order) == list(range(size))
-  share = -(-size // devices)
-  parts = [order[first : first + share] for first in range(0, size, share)]
-  assert len(parts) <= devices
-  totals = [part.sum() for part in parts if len(part) == share]
-  assert max(totals) - min(totals) <= size
 
 
 def test_a_mesh_of_one_device_returns_what_none_returns():
