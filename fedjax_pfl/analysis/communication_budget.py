@@ -35,8 +35,8 @@ class StageBudget(NamedTuple):
   @property
   def total(self) -> float:
     """Return the bytes to and from one client, on average."""
-    pair = (self.rounds, self.sizes)
-    return communication.total([pair], self.client_fraction)
+    each = self.sizes.up + self.sizes.down
+    return self.client_fraction * self.rounds * each + self.sizes.initial
 
 
 def data_shapes(
@@ -67,7 +67,7 @@ def communication_budget(
       stage.name,
       stage.rounds,
       1.0 if stage.full_participation else fraction,
-      communication.count(stage, *states, data),
+      communication.sizes_of(communication.messages(stage, *states, data)),
     )
     for stage, *states in stage_shapes(build_stages(settings, task), data)
   ]

@@ -16,7 +16,6 @@ from jax import lax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import equals
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
@@ -110,14 +109,6 @@ class LocalTraining(NamedTuple):
 
   def weights(self, counts: Array) -> Array:
     """Return the weights a_i of a cohort with n_i = `counts`: [C]."""
-    if not hasattr(counts, 'dtype'):
-      raise bad_input(
-        'weights',
-        got=type(counts).__name__,
-        expected='an array of counts [C]',
-        choices=['train.weights(senders.counts)'],
-        cause='the record of the senders, of which they are a field',
-      )
     if self.aggregation == 'uniform':
       return jnp.ones_like(counts)
     # Without any example no client has trained: avoid 0 / 0.
@@ -199,6 +190,8 @@ def fit(
     stops = tuple(range(1, batching.epochs + 1))
   stops = stops or (batching.epochs,)
   num_epochs, has_snapshots = max(stops), len(stops) > 1
+  slots = np.full(num_epochs, len(stops))  # out of range: no snapshot
+  slots[np.array(stops) - 1] = np.arange(len(stops))
   steps = steps_of_epoch(data, batching)  # [] this client's own
   loss = _with_reports(loss)
   run_epoch = _make_epoch(loss, data, rng, tx, batching, steps)
@@ -207,7 +200,7 @@ def fit(
     state, snapshots = carry
     state = run_epoch(number, state)
     if has_snapshots:
-      slot = jnp.asarray(_slots(stops))[number]
+      slot = jnp.asarray(slots)[number]
       snapshots = jax.tree.map(
         lambda rows, leaf: rows.at[slot].set(leaf, mode='drop'),
         snapshots,
@@ -225,19 +218,11 @@ def fit(
   last, opt_state, (losses, reports) = state
   kept = (last,)
   if has_snapshots:
-    slots = range(len(stops))
-    kept = tuple(trees.gather(snapshots, slot) for slot in slots)
+    kept = tuple(trees.gather(snapshots, n) for n in range(len(stops)))
   info = FitInfo(num_epochs * steps, losses, reports, opt_state, snapshots=kept)
   if batching.watch is not None:
     info = info._replace(watched=batching.watch([tree, *kept], data))
   return last, info
-
-
-def _slots(stops):
-  """Return the snapshot after every epoch, or one out of range for none."""
-  slots = np.full(max(stops), len(stops))
-  slots[np.array(stops) - 1] = np.arange(len(stops))
-  return slots
 
 
 def _make_epoch(loss, data, rng, tx, batching, steps):

@@ -52,11 +52,6 @@ def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
   return lax.map(fn, rows, batch_size=chunk)
 
 
-def in_chunks(chunk: int) -> Callable[[Callable, PyTree], PyTree]:
-  """Return `map_chunks` with chunks of this size."""
-  return partial(map_chunks, chunk=chunk)
-
-
 def check_clients_per_chunk(clients_per_chunk: int | str) -> None:
   """Raise BadInput if this is neither 'auto' nor a number of clients."""
   is_number = isinstance(clients_per_chunk, int) and clients_per_chunk >= 1

@@ -1,6 +1,6 @@
 """Bytes that cross the network or stay with clients, from the pytrees."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -52,19 +52,12 @@ def sizes_of(shapes: Messages) -> Communication:
   return Communication(state, up, down - initial, initial)
 
 
-def count(
-  stage: Stage, server: Server, clients: Client, data: ClientData
-) -> Communication:
-  """Return the bytes of a stage; the arguments may be shapes alone."""
-  return sizes_of(messages(stage, server, clients, data))
-
-
 def count_in_trace(
   stage: Stage, server: Server
 ) -> tuple[Stage, Callable[[], Communication]]:
   """Return the stage, and a function of its bytes after the first round.
 
-  They are those of `count`, counted while a round is traced: to trace a deep
+  They are those of `messages`, counted while a round is traced: to trace a deep
   model only for this takes a second. The compiled program is the same.
   """
   algorithm, counted = stage.algorithm, []
@@ -77,16 +70,3 @@ def count_in_trace(
 
   counting = algorithm._replace(local_update=local_update)
   return stage._replace(algorithm=counting), lambda: counted[0]
-
-
-def total(
-  stages: Iterable[tuple[int, Communication]], fraction: float = 1.0
-) -> float:
-  """Return the bytes to and from a client in (rounds, bytes) of all stages.
-
-  sum_s f T_s (up_s + down_s) + initial_s       f of the clients take part
-  """
-  return sum(
-    fraction * rounds * (sizes.up + sizes.down) + sizes.initial
-    for rounds, sizes in stages
-  )

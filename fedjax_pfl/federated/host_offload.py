@@ -20,7 +20,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.federated.chunking import (
   chunk_size,
-  in_chunks,
+  map_chunks,
   with_oom_backoff,
 )
 from fedjax_pfl.federated.cohort import Cohort, gather
@@ -87,7 +87,7 @@ def compiled_round(
   clients; `position` [C] is where each id of the cohort is trained.
   """
   data = _without_rows(x, y, shape)
-  map_fn = in_chunks(chunk)
+  map_fn = partial(map_chunks, chunk=chunk)
   return train_cohort(algorithm, map_fn, server, cohort, position, data, key)
 
 

@@ -24,7 +24,7 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.chunking import (
   check_clients_per_chunk,
   chunk_size,
-  in_chunks,
+  map_chunks,
   with_oom_backoff,
 )
 from fedjax_pfl.federated.cohort import (
@@ -210,7 +210,8 @@ class CompiledRound:
     mesh = self.mesh_of(size)
 
     def make(chunk):
-      round_fn = partial(_round, self.algorithm, in_chunks(chunk))
+      map_fn = partial(map_chunks, chunk=chunk)
+      round_fn = partial(_round, self.algorithm, map_fn)
       if mesh is not None:
         round_fn = partial(run_round, self.algorithm, chunk, mesh)
       return replicate(jax.jit(round_fn), mesh, CLIENTS)
