@@ -1,17 +1,31 @@
-"""README's example runs as it stands, and is short."""
+"""The examples of README and of the page for your data run as they stand."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+MOST_LINES = 110
 
 
-def test_notebook_example_runs(capsys):
-  _, notebook = (ROOT / 'README.md').read_text().split('## In a notebook')
-  code = re.search(r'```python\n(.*?)```', notebook, re.DOTALL)[1]
-  assert len(code.splitlines()) <= 25
+def code_of(page):
+  return re.search(r'```python\n(.*?)```', (ROOT / page).read_text(), re.S)[1]
+
+
+def test_readme_is_short():
+  assert len((ROOT / 'README.md').read_text().splitlines()) <= MOST_LINES
+
+
+def test_a_run_prints_accuracies(capsys, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  exec(compile(code_of('README.md'), 'README.md', 'exec'), {})
+  *_, initial, finetuned = capsys.readouterr().out.splitlines()
+  assert initial.split()[0] == 'initial'
+  assert float(finetuned.split()[1]) > float(initial.split()[1])
+
+
+def test_rounds_on_arrays_are_made(capsys):
   scope = {}
-  exec(compile(code, 'README.md', 'exec'), scope)
+  exec(compile(code_of('docs/howto/own_data.md'), 'page', 'exec'), scope)
   lines = capsys.readouterr().out.splitlines()
   assert [line.split()[0] for line in lines] == ['0', '1', '2']
   assert int(scope['server'].round) == 3
