@@ -46,7 +46,7 @@ def save_model(
     # A field of a NamedTuple, such as the class means of a template view,
     # becomes an entry of a dict.
     name = jax.tree_util.keystr(keys, simple=True, separator='/')
-    assert name != META and name.count('/') == len(keys) - 1, name
+    assert name != META and name.count('/') == max(len(keys) - 1, 0), name
     dtypes[name] = str(array.dtype)
     arrays[name] = as_bits(array)
   text = json.dumps(atomic_files.plain({'meta': meta, 'dtypes': dtypes}))
