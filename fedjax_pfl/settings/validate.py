@@ -39,13 +39,21 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
       cause='a ConfigDict without .to_dict(), or the path of a config',
     )
   flat = _flatten(config)
-  _check_names(flat)
+  for name in [name for name in flat if name not in FIELDS]:
+    group = str(name).split('.')[0]
+    inside = [field for field in FIELDS if field.startswith(f'{group}.')]
+    raise bad_input(
+      'config',
+      got=name,
+      expected='a field of a config',
+      choices=inside or FIELDS,
+      cause='a typing error, or a hyperparameter of a method: hp.<name>',
+    )
   flat = {name: field.default for name, field in FIELDS.items()} | flat
   for name, field in FIELDS.items():
     check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
     field.rule.check(name, flat[name])
   settings = _make(flat)
-  _check_rounds(settings)
   for mistake in _mistakes(settings):
     if mistake.is_made:
       raise bad_input(
@@ -137,45 +145,6 @@ def _make(flat: Mapping[str, Any]) -> Settings:
   return Settings(**own, **made)
 
 
-def _check_names(flat: Mapping[str, Any]) -> None:
-  for name in flat:
-    if name in FIELDS:
-      continue
-    group = str(name).split('.')[0]
-    inside = [field for field in FIELDS if field.startswith(f'{group}.')]
-    raise bad_input(
-      'config',
-      got=name,
-      expected='a field of a config',
-      choices=inside or FIELDS,
-      cause='a typing error, or a hyperparameter of a method: hp.<name>',
-    )
-
-
-def _check_rounds(settings: Settings) -> None:
-  """Refuse no rounds at all, and more than would ever end."""
-  training = settings.training
-  if training.rounds is None and training.num_rounds < 1:
-    raise bad_input(
-      'local_epochs',
-      got=training.local_epochs,
-      expected=f'at most total_epochs, {training.total_epochs}',
-      cause='rounds = total_epochs / local_epochs, and that is below 1',
-    )
-  for name, length, largest in (
-    ('rounds', training.num_rounds, MAX_ROUNDS),
-    ('local_epochs', training.local_epochs, MAX_EPOCHS),
-    ('finetune.epochs', max(settings.finetune.epochs), MAX_EPOCHS),
-  ):
-    if length > largest:
-      raise bad_input(
-        name,
-        got=length,
-        expected=f'at most {largest}',
-        cause='a digit too many, or steps instead of epochs',
-      )
-
-
 class Mistake(NamedTuple):
   """Fields that are right each, but not beside one another."""
 
@@ -189,7 +158,8 @@ class Mistake(NamedTuple):
 
 def _mistakes(settings: Settings) -> list[Mistake]:
   data, evaluation, system = settings.data, settings.evaluation, settings.system
-  fraction = settings.training.server_data_fraction
+  training, rounds = settings.training, settings.num_rounds
+  fraction = training.server_data_fraction
   last = data.num_seen_clients - 1
   absent = [client for client in evaluation.save_clients if client > last]
   on_host = system.clients_placement == 'host'
@@ -198,9 +168,33 @@ def _mistakes(settings: Settings) -> list[Mistake]:
     'validation_fraction': data.validation_fraction,
     'unseen_clients': data.unseen_clients,
   }
+  lengths = (
+    ('rounds', rounds, MAX_ROUNDS),
+    ('local_epochs', training.local_epochs, MAX_EPOCHS),
+    ('finetune.epochs', max(settings.finetune.epochs), MAX_EPOCHS),
+  )
   return [
     Mistake(
-      settings.training.rounds == 0 and not settings.init_from,
+      training.rounds is None and rounds < 1,
+      'local_epochs',
+      training.local_epochs,
+      f'at most total_epochs, {training.total_epochs}',
+      (),
+      'rounds = total_epochs / local_epochs, and that is below 1',
+    ),
+    *(
+      Mistake(
+        length > largest,
+        name,
+        length,
+        f'at most {largest}',
+        (),
+        'a digit too many, or steps instead of epochs',
+      )
+      for name, length, largest in lengths
+    ),
+    Mistake(
+      training.rounds == 0 and not settings.init_from,
       'rounds',
       0,
       FIELDS['rounds'].rule.expected,
