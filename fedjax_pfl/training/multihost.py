@@ -88,23 +88,19 @@ def check_places(
   coordinator: str | None, num_processes: int | None, process_id: int | None
 ) -> None:
   """Refuse flags that do not give each process its place."""
-  given = {'num_processes': num_processes, 'process_id': process_id}
-  absent = [name for name, number in given.items() if number is None]
-  host, _, port = (coordinator or '').rpartition(':')
-  wrong = None
+  numbers = num_processes, process_id
   if coordinator in (None, '', AUTO):
-    if len(absent) < 2:
-      wrong = f'numbers of processes, and {coordinator or "no"} coordinator'
-  elif not (host and port.isdecimal() and 0 < int(port) < 2**16):
-    wrong = f'{coordinator}, which is no HOST:PORT'
-  elif absent:
-    wrong = f'a coordinator, and no {" and no ".join(absent)}'
-  elif not 0 <= process_id < num_processes:
-    wrong = f'process_id {process_id} of {num_processes} processes'
-  if wrong:
+    is_right = numbers == (None, None)
+  else:
+    host, _, port = coordinator.rpartition(':')
+    is_address = host and port.isdecimal() and 0 < int(port) < 2**16
+    is_right = is_address and None not in numbers
+    is_right = is_right and 0 <= process_id < num_processes
+  if not is_right:
     raise bad_input(
       'coordinator',
-      got=wrong,
+      got=f'{coordinator} with num_processes={num_processes} and '
+      f'process_id={process_id}',
       expected='the same address and number of processes in all of them, and '
       'in each its own number, from 0',
       choices=[
