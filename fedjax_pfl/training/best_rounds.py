@@ -200,16 +200,16 @@ def summarise_best(
   And 'finished': summary, of views whose best models were evaluated once more.
   """
 
-  def summary(best):
-    scores = Scores(best.correct, np.asarray(test_count))
-    return summarise(scores, train_count)
-
   summaries = {}
-  for view, (each, together) in test_best.items():
-    number = int(together.round[0])
+  for view, best in test_best.items():
+    number = int(best.together.round[0])
     if number >= 0:
-      both = {'round': number, **summary(together)}
-      summaries[view] = {'each': summary(each), 'together': both}
+      each, together = (
+        summarise(Scores(own.correct, np.asarray(test_count)), train_count)
+        for own in best
+      )
+      together = {'round': number, **together}
+      summaries[view] = {'each': each, 'together': together}
     if view in finished:
       again = summarise(finished[view], train_count)
       summaries.setdefault(view, {})['finished'] = again
@@ -231,7 +231,7 @@ def evaluate_and_keep(
   def add(ids, models):
     blocks.append(jax.tree.map(np.asarray, models[view]))
 
-  scores = evaluator.clients(place, states, views, add)
+  scores = evaluator.clients(place, states, views, on_models=add)
   num_clients = len(scores[view].count)  # the last block is filled up
   models = jax.tree.map(
     lambda *rows: np.concatenate(rows)[:num_clients], *blocks

@@ -58,12 +58,11 @@ def check_finite(
     return
   number = int(np.argmax(is_bad))
   in_loss = harmful[number] & ~np.isfinite(metrics['loss'][number])
+  clients, place = harmful[number], 'in the state or the upload of'
   if in_loss.any():
     clients, place = in_loss, 'in the loss of'
-  elif harmful[number].any():
-    clients, place = harmful[number], 'in the state or the upload of'
-  else:
-    clients, place = harmful[number], 'in the server state'
+  elif not clients.any():
+    place = 'in the server state'
   place += name_clients(cohorts[number][clients].tolist())
   raise _diverged(training, stage, stop, training.done + number + 1, place)
 
@@ -84,9 +83,9 @@ def _diverged(
   own = is_code(settings.model.name) or is_code(settings.training.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''
   saved = training.run.last_checkpoint()
-  last = f'the last checkpoint is that of round {saved}'
-  if saved is None:
-    last = 'there is no checkpoint yet'
+  last = 'there is no checkpoint yet'
+  if saved is not None:
+    last = f'the last checkpoint is that of round {saved}'
   error = bad_input(
     'training',
     got=f'NaN or infinity in rounds {done + 1} to {stop} of {name}: '
@@ -106,7 +105,7 @@ def name_clients(ids: Sequence[int]) -> str:
   ' clients 3, 7'
   """
   shown = ', '.join(map(str, ids[:NUM_SHOWN]))
-  more = f' and {len(ids) - NUM_SHOWN} more' if len(ids) > NUM_SHOWN else ''
+  more = ', ..' if len(ids) > NUM_SHOWN else ''
   return f' client{"s" * (len(ids) > 1)} {shown}{more}' if ids else ''
 
 

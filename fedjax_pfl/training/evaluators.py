@@ -39,25 +39,13 @@ class Evaluator:
     self._numbers = self._program.numbers_of(experiment.settings)
     self._tests: ClientData | None = None  # the whole test set
 
-  def clients(
-    self,
-    place: int,
-    states: States,
-    views: Sequence[str],
-    on_models: OnModels | None = None,
-    **edit: Callable[[Stage], Stage],
-  ) -> dict[str, Scores]:
-    """Return {view: Scores [K]}; models are handed to `on_models` by blocks."""
-    data = self.experiment.eval_data
-    return self._run(place, states, views, data, on_models=on_models, **edit)
-
   def validation(
     self, place: int, states: States, views: Sequence[str]
   ) -> dict[str, Scores]:
-    """Return the same on the validation examples."""
+    """Return {view: Scores [K]} on the validation examples."""
     data = self.experiment.train, self.experiment.validation
     more = {'scoring': 'exact', 'label': 'validation'}
-    return self._run(place, states, views, data, **more)
+    return self.clients(place, states, views, data, **more)
 
   def unseen(
     self, place: int, server: Server, views: Sequence[str]
@@ -73,7 +61,7 @@ class Evaluator:
     from fedjax_pfl.evaluation.new_clients import with_new_clients
 
     num_seen = experiment.settings.data.num_seen_clients
-    return self._run(
+    return self.clients(
       place,
       (server, ()),
       views,
@@ -83,12 +71,12 @@ class Evaluator:
       edit=with_new_clients,
     )
 
-  def _run(
+  def clients(
     self,
     place: int,
     states: States,
     views: Sequence[str],
-    data: tuple[ClientData, ClientData],
+    data: tuple[ClientData, ClientData] | None = None,
     *,
     scoring: str | None = None,
     on_models: OnModels | None = None,
@@ -96,9 +84,14 @@ class Evaluator:
     key: Key | None = None,
     **edit: Callable[[Stage], Stage],
   ) -> dict[str, Scores]:
+    """Return {view: Scores [K]}; models are handed to `on_models` by blocks.
+
+    Without `data`, as the config says.
+    """
     if not views:
       return {}
-    (server, clients), (support, query) = states, data
+    server, clients = states
+    support, query = data or self.experiment.eval_data
     evaluate_fn = self._program.evaluation(
       place,
       views,

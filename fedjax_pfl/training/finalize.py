@@ -76,7 +76,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
 
   def evaluate(states, number, view):
     models = Models(settings.evaluation.save_clients)
-    scores = evaluator.clients(last, states, views, models.add)
+    scores = evaluator.clients(last, states, views, on_models=models.add)
     unseen = evaluator.unseen(last, states[0], views)
     about = {'round': number, 'view': view}
     return Evaluated(states, about, scores, unseen, models)
@@ -243,15 +243,10 @@ def _last_evaluations(training: Training) -> dict[str, float | int]:
   """Return mean and deviation (ddof 0) of the last global accuracies."""
   path, stage = training.run.path, training.experiment.stages[-1].name
   lines = load_metrics(path) if (path / METRICS).is_file() else []
-  values = [
-    line['global/accuracy']
-    for line in lines
-    if line['stage'] == stage and 'global/accuracy' in line
-  ][-NUM_LAST:]
+  own = [line for line in lines if line['stage'] == stage]
+  values = [line.get('global/accuracy') for line in own]
+  values = [value for value in values if value is not None][-NUM_LAST:]
   if not values:
     return {}
-  return {
-    'mean': float(np.mean(values)),
-    'std': float(np.std(values)),
-    'evaluations': len(values),
-  }
+  mean, std = float(np.mean(values)), float(np.std(values))
+  return {'mean': mean, 'std': std, 'evaluations': len(values)}
