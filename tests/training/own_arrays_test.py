@@ -45,17 +45,6 @@ def sizes(config, **changes):
   ]
 
 
-def test_clients_are_those_of_the_file(config):
-  experiment = pfl.build_experiment(config)
-  assert sizes(config) == SIZES
-  train = experiment.train
-  own = np.asarray(train.index)[1, :8]
-  np.testing.assert_array_equal(
-    np.asarray(train.x)[own, ..., 0], X[(CLIENTS == 1) & (SPLIT == 'train')]
-  )
-  assert experiment.task.num_classes == 4
-
-
 def test_the_fingerprint_is_of_content_and_clients(config, tmp_path):
   """Another file with the same arrays is the same data; other owners not."""
   want = pfl.build_experiment(config).data_id
@@ -71,6 +60,7 @@ def test_fewer_examples_are_the_first_of_every_client(config):
   """Half of the 80; a client with 2 tests keeps one."""
   order = np.random.default_rng(1).permutation(P)
   store(config['data_dir'], order)
+  assert sizes(config) == SIZES
   config['max_train_examples'] = 40
   assert sizes(config) == [[24, 4, 4, 4, 4], [6, 1, 1, 1, 1]]
   train = pfl.build_experiment(config).train
@@ -78,7 +68,6 @@ def test_fewer_examples_are_the_first_of_every_client(config):
   for k, (own, count) in enumerate(zip(train.index, train.count, strict=True)):
     want = X[rows[CLIENTS[rows] == k]][: int(count)]
     np.testing.assert_array_equal(train.x[own[: int(count)], ..., 0], want)
-  assert sizes(config, max_train_examples=1) == [[1] * K, [1] * K]
 
 
 def test_a_folder_without_tests(config, tmp_path):
@@ -93,7 +82,6 @@ def test_a_folder_without_tests(config, tmp_path):
   assert sizes(config) == SIZES
   config['eval_global_model'] = True
   message = refused(pfl.build_experiment, config)
-  assert message.startswith('eval_global_model: got True')
   assert 'no test examples of its own' in message
 
 
@@ -101,10 +89,8 @@ def test_a_folder_without_tests(config, tmp_path):
   ('changes', 'words'),
   [
     ({'num_clients': 4}, 'num_clients: got 4, expected 5'),
-    ({'data_dir': '/absent.npz'}, "data_dir: got '/absent.npz'"),
     ({'dataset': 'digits'}, "partition: got 'natural'"),
-    ({'preprocessing': 'fedconcat'}, "dataset: got 'npz'"),
   ],
 )
-def test_sentences(config, changes, words):
+def test_what_does_not_fit_the_file(config, changes, words):
   assert words in refused(pfl.build_experiment, {**config, **changes})

@@ -3,8 +3,8 @@
 They are those of docs/howto/own_*.md; the data are drawn.
 """
 
-import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,12 @@ from helpers import refused
 
 import fedjax_pfl as pfl
 from experiments import commandline
-from fedjax_pfl.analysis.export import input_of
 from fedjax_pfl.analysis.open_run import read_run, rebuild
 from fedjax_pfl.report import page
 from fedjax_pfl.report.text_table import table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
-from fedjax_pfl.training.keys import evaluation_key, run_key
+from fedjax_pfl.training.keys import run_key, training_key
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 PAGES = [
@@ -97,15 +96,10 @@ def test_what_is_no_image_is_learnt(folder, model, method):
   result = train(config_of(model, method, **changes))
   for view in views[1:]:
     assert result['views'][view]['mean'] > 60, view  # guessing: 33
-    # Sums are floats where inputs are whole numbers. A class that a client
-    # trains without has no template.
-    loss = run_dir.load_clients('run').scores[view].loss
-    loss = loss[np.isfinite(loss)]
-    assert loss.dtype == np.float32 and (loss % 1 > 0).all()
   params, about = pfl.load_model('run/model/finetuned_client0.npz')
   assert about['model'].startswith(f'own.py:{model}#')
   assert tuple(about['image_shape']) == INPUTS[model].shape[1:]
-  assert params['head']['kernel'].shape[1] == Y
+  assert params['head']['bias'].shape == (Y,)
 
 
 OWN = {
@@ -122,13 +116,11 @@ def test_loss_metric_and_identity(folder):
   assert stored['loss'].startswith('own.py:brier#')
   assert stored['metrics'][0].startswith('own.py:recall#')
   own = run_dir.load_clients('run').scores['finetuned'].own['recall']
-  assert own.shape == (K,)
   want = float(np.mean(own[np.isfinite(own)]))
   assert result['views']['finetuned']['recall'] == pytest.approx(want)
   assert 0 <= result['global']['recall'] <= 1
   assert 'FedAvg, recall: initial ' in table([result])
-  lines = run_dir.load_metrics('run')
-  assert 'initial/brier_score' in lines[-1] and lines[-1]['loss'] < 2
+  assert 'initial/brier_score' in run_dir.load_metrics('run')[-1]
   assert '>recall' in page.render(['run']).replace(' ', '')
   # Without running the file again: neither the page nor a key needs it.
   key = run_key('run')
@@ -138,17 +130,10 @@ def test_loss_metric_and_identity(folder):
   before = (folder / 'run' / 'config.json').read_bytes()
   (folder / 'own.py').write_text(CODE + '# another line\n')
   message = refused(train, config)
-  assert message.startswith("config: got {'partition': 'own.py:by_class#")
-  assert "where these are {'partition': 'own.py:by_class#" in message
   assert 'cause: a file of your own code was changed' in message
   assert (folder / 'run' / 'config.json').read_bytes() == before
-  changed, edited = build(config).settings, json.loads(before)
-  edited['config'] |= {'loss': changed.training.loss}
-  (folder / 'other').mkdir()
-  (folder / 'other' / 'config.json').write_text(json.dumps(edited))
-  assert run_key('other') != key
-  plain = build({**config, 'metrics': ()}).settings
-  assert evaluation_key(changed) != evaluation_key(plain)
+  changed = build(config)
+  assert training_key(changed.settings, changed.data_id) != key
 
 
 def test_the_program_of_the_page_runs(folder):
@@ -171,13 +156,9 @@ def test_a_question_about_the_models_is_given_the_file_once_more(folder):
   config = to_config(experiment.settings)
   run_dir.open_run('run', config, data=experiment.data_id, log=print).close()
   names = {'model': 'own.py:Reviews', 'partition': 'own.py:by_class'}
-
-  def given(settings):
-    return commandline.replace_fields(settings, names)
-
+  given = partial(commandline.replace_fields, overrides=names)
   read, data = read_run('run', print, given)
   assert rebuild(read, data, print).data_id == experiment.data_id
-  assert input_of(experiment) == {'input': 'x = the example as it is, int32'}
   message = refused(rebuild, *read_run('run', print), print)
   assert '--config.model=own.py:Reviews' in message
   (folder / 'own.py').write_text(CODE + '\n')
@@ -185,41 +166,16 @@ def test_a_question_about_the_models_is_given_the_file_once_more(folder):
   assert 'the file has changed since' in message
 
 
-def test_a_token_beyond_the_table_stops_the_run(folder):
-  with np.load('Reviews.npz') as file:
-    arrays = dict(file)
-  arrays['inputs'] = arrays['inputs'] + 10**6
-  np.savez('Reviews.npz', **arrays)
-  message = refused(train, config_of('Reviews', 'fedavg', rounds=1))
-  assert 'NaN or infinity in rounds 1 to 1' in message
-  assert 'or code of your own: 0 / 0, tokens beyond the table' in message
-
-
 REFUSED = {
   'a model for images': ({'model': 'convnet3'}, 'convnet3 for inputs of int32'),
-  'a model for images, of floats': (
-    {'model': 'convnet3', 'data_dir': 'Gait.npz'},
-    "model: got 'convnet3 for inputs of shape (",
-  ),
-  'a preprocessing': ({'preprocessing': 'unit'}, 'preprocessing: got '),
   'no function': ({'partition': 'own.py:CODE'}, 'a name that own.py defines'),
-  'another kind': ({'partition': 'own.py:np'}, "partition: got 'module'"),
   'a metric twice': (
     {'metrics': ('own.py:recall', './own.py:recall')},
     'functions of different names',
   ),
-  'a mean for a loss': ({'loss': 'own.py:recall'}, 'loss: got '),
   'FedLC': (
     {'loss': 'own.py:brier', 'algorithm': 'fedlc'},
     "loss: got 'brier', expected cross_entropy with FedLC",
-  ),
-  'noise for words': (
-    {
-      'algorithm': 'fedconcat',
-      'hp': {'distributions': 'inferred', 'clusters': 2},
-      'views': ('initial',),
-    },
-    'inputs that are whole numbers',
   ),
 }
 
@@ -227,8 +183,6 @@ REFUSED = {
 @pytest.mark.parametrize('case', REFUSED)
 def test_sentence_for(folder, case, compiled):
   changes, words = REFUSED[case]
-  before = sorted(folder.rglob('*'))
   assert words in refused(train, config_of('Reviews', 'fedavg', **changes))
-  assert sorted(folder.rglob('*')) == before
   own = {'jit(stage)', 'jit(convert_element_type)', 'jit(_threefry_seed)'}
   assert set(compiled) <= own

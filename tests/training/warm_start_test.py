@@ -55,32 +55,14 @@ def test_a_run_begins_with_the_model_of_another(start):
   assert experiment.rounds == 0
   assert experiment.data_id.count('+') == 1
   assert not experiment.data_id.startswith(data)
+  other, _ = start(0.25)  # another model makes another run
+  assert build(other, rounds=0, **OTHER_PARTITION).data_id != experiment.data_id
 
 
-def test_another_model_makes_another_run(start):
-  names = {build(start(value)[0]).data_id for value in (0.5, 0.25, 0.25)}
-  assert len(names) == 2
-  assert {name.partition('+')[0] for name in names} == {start()[1]}
-
-
-FITS = 'expected a convnet3 for 10 classes of 8x8x1 images, '
-
-
-@pytest.mark.parametrize(
-  ('about', 'words'),
-  [
-    ({'model': 'convnet4'}, 'a convnet4 for 10 classes of 8x8x1 images'),
-    ({'num_classes': 62}, 'a convnet3 for 62 classes of 8x8x1 images'),
-    ({'image_shape': (28, 28, 1)}, 'for 10 classes of 28x28x1 images'),
-    ({'shape': (16, 16, 3)}, 'a convnet3 for 10 classes of 8x8x1 images, '),
-  ],
-)
-def test_a_model_of_another_shape(start, about, words):
-  message = refused(build, start(**about)[0])
-  got, _, expected = message.partition(', expected ')
-  assert words in got
-  assert f'expected {expected}'.startswith(FITS)
-  assert got.rpartition('images, ')[2] not in expected
+def test_a_model_of_another_shape(start):
+  message = refused(build, start(num_classes=62)[0])
+  assert 'a convnet3 for 62 classes of 8x8x1 images, ' in message
+  assert ', expected a convnet3 for 10 classes of 8x8x1 images, ' in message
 
 
 def test_a_run_that_is_not_there_or_not_finished(start, tmp_path):
@@ -90,34 +72,21 @@ def test_a_run_that_is_not_there_or_not_finished(start, tmp_path):
   (tmp_path / 'run' / 'model' / 'global.npz').unlink()
   assert 'a run with a global model' in refused(build, path)
   (tmp_path / 'run' / run_dir.RESULT).unlink()
-  message = refused(build, path)
-  assert 'expected a run directory that holds result.json' in message
-  assert 'a run that has not got that far' in message
+  assert 'directory that holds result.json' in refused(build, path)
 
 
 @pytest.mark.parametrize(
-  ('method', 'first', 'same', 'other'),
+  ('method', 'same', 'other'),
   [
-    ('lg_fedavg', {}, {'hp': {'train_fedavg': False}}, OTHER_PARTITION),
+    ('lg_fedavg', {'hp': {'train_fedavg': False}}, OTHER_PARTITION),
     # A run of the same split trained on none of the examples kept apart.
-    (
-      'fedavg',
-      {'validation_fraction': 0.2},
-      {'validation_fraction': 0.2},
-      {'validation_fraction': 0.1},
-    ),
+    ('fedavg', {'validation_fraction': 0.2}, {'validation_fraction': 0.1}),
   ],
 )
-def test_the_clients_have_to_be_those_of_the_start(
-  start, method, first, same, other
-):
-  path, data = start(changes=first)
+def test_the_clients_have_to_be_those_of_the_start(start, method, same, other):
+  path, data = start(changes={} if 'hp' in same else same)
   experiment = build(path, method, **same)
   assert experiment.data_id.startswith(f'{data}+')
-  if method == 'lg_fedavg':
-    assert [stage.name for stage in experiment.stages] == ['lg_fedavg']
-    assert experiment.rounds == 4  # a quarter of FedAvg's 16
+  assert [stage.name for stage in experiment.stages] == [method]
   message = refused(lambda: build(path, method, **{**same, **other}))
   assert f"init_from: got '{path}, on the data {data}" in message
-  assert 'another seed, partition' in message
-  assert 'validation_fraction' in message
