@@ -28,7 +28,6 @@ from fedjax_pfl.federated.chunking import (
   evaluation_chunk,
   shapes_of,
 )
-from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.dealing import num_places
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
@@ -101,9 +100,7 @@ def make_programs(
 def _round(
   plan: Experiment, stage: Stage, given: Arguments, devices: Sequence[Any]
 ) -> Program:
-  settings, cohort = plan.settings, plan.cohort_size
-  if stage.full_participation:
-    cohort = settings.data.num_seen_clients
+  settings, cohort = plan.settings, plan.size_of(stage)
   arguments = {
     'server': given['server'],
     'clients': given['clients'],
@@ -236,8 +233,7 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
     dataset = stand_in(data.dataset, shape)
     dataset = first_examples(dataset, data.max_train_examples)
   found = build_data(settings, lambda text: None, dataset)
-  size = cohort_size(data.num_seen_clients, settings.training.client_fraction)
-  return Experiment(settings, *found, task, stages, size)
+  return Experiment(settings, *found, task, stages)
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

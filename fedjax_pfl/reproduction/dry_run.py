@@ -32,7 +32,6 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.data.images import make_dataset
 from fedjax_pfl.federated.chunking import chunk_size
-from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
@@ -180,13 +179,12 @@ def assemble(settings: Settings) -> Experiment:
   task = build_task(settings, *peek_shape(settings))
   stages = build_stages(settings, task)
   data = settings.data
-  size = cohort_size(data.num_seen_clients, settings.training.client_fraction)
   blank = None
   if not is_available(data.dataset, data.data_dir):
     recipe = find_recipe(data.dataset, data.preprocessing)
     blank = scale_images(blank_images(data.dataset), recipe.side)
   parts = build_data(settings, lambda text: None, blank)
-  return Experiment(settings, *parts, task, stages, size)
+  return Experiment(settings, *parts, task, stages)
 
 
 @functools.cache
@@ -214,9 +212,7 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
   settings = experiment.settings
   key = random_streams(settings.seed)['rounds']
   data = stage.prepare_data(state[0], experiment.train)
-  size = experiment.cohort_size
-  if stage.full_participation:
-    size = settings.data.num_seen_clients
+  size = experiment.size_of(stage)
   cohort, given = jnp.arange(size), settings.system.clients_per_chunk
   if given == 'auto':
     given = chunk_size('auto', stage.algorithm, *state, cohort, data, key)

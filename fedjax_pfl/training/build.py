@@ -4,7 +4,7 @@ Every setting is checked, and the method traced on shapes, before any data are
 read; the partition of the data before anything is compiled or written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -63,13 +63,24 @@ class Experiment(NamedTuple):
   data_id: str  # fingerprint: images, partition, the model of `init_from`
   task: Task
   stages: tuple[Stage, ...]
-  cohort_size: int
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
 
   @property
   def rounds(self) -> int:
     return sum(stage.rounds for stage in self.stages)
+
+  @property
+  def cohort_size(self) -> int:
+    """Return how many clients a round draws."""
+    data, training = self.settings.data, self.settings.training
+    return cohort_size(data.num_seen_clients, training.client_fraction)
+
+  def size_of(self, stage: Stage) -> int:
+    """Return how many clients take part in a round of this stage."""
+    if stage.full_participation:
+      return self.settings.data.num_seen_clients
+    return self.cohort_size
 
   @property
   def eval_data(self) -> tuple[ClientData, ClientData]:
@@ -141,28 +152,23 @@ def build_experiment(
   build_checks.check_scoring(settings, data.test)
   if data.unseen:
     build_checks.check_scoring(settings, data.unseen.test)
-  size = settings.data.num_seen_clients
-  size = cohort_size(size, settings.training.client_fraction)
-  placement = placement_of(settings, stages)
-  return Experiment(settings, *data, task, stages, size, placement, metrics)
+  return placed(Experiment(settings, *data, task, stages, metrics=metrics))
 
 
-def placement_of(settings: Settings, stages: Sequence[Stage]) -> OneDevice:
-  """Return where the states of a run's clients lie.
+def placed(experiment: Experiment) -> Experiment:
+  """Return the experiment with its clients where its settings put them.
 
   Without `devices` on those that are fastest for most of its rounds. A run
   whose clients run in a Python loop uses one device.
   """
-  data, system = settings.data, settings.system
+  system, placement = experiment.settings.system, ONE_DEVICE
   if system.clients_placement == 'host':
-    return OnHost()
-  if system.debug:
-    return ONE_DEVICE
-  longest = max(stages, key=lambda stage: stage.rounds)
-  size = cohort_size(data.num_seen_clients, settings.training.client_fraction)
-  if longest.full_participation:
-    size = data.num_seen_clients
-  return on_devices(system.devices or choose_devices(size))
+    placement = OnHost()
+  elif not system.debug:
+    longest = max(experiment.stages, key=lambda stage: stage.rounds)
+    size = experiment.size_of(longest)
+    placement = on_devices(system.devices or choose_devices(size))
+  return experiment._replace(placement=placement)
 
 
 # ---- the model ---------------------------------------------------------------

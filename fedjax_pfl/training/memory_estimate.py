@@ -158,21 +158,12 @@ def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
 # ---- of one stage ------------------------------------------------------------
 
 
-def _cohort_size(experiment: Experiment, stage: Stage) -> int:
-  if stage.full_participation:
-    return experiment.settings.data.num_seen_clients
-  return experiment.cohort_size
-
-
 def _known(
   experiment: Experiment, stage: Stage, states: tuple[Server, Client]
 ) -> Memory:
   """Return the part that follows from shapes: without work and uploads."""
-  train, test, placement = (
-    experiment.train,
-    experiment.test,
-    experiment.placement,
-  )
+  train, test = experiment.train, experiment.test
+  placement = experiment.placement
   server, clients = map(trees.num_bytes, states)
   num_clients = experiment.settings.data.num_seen_clients
   splits = [train, test, experiment.validation, experiment.unseen]
@@ -186,7 +177,7 @@ def _known(
   if has_candidates(experiment, stage):
     best += STATE_COPIES * (server + clients)
   if placement.on_host:
-    share = _cohort_size(experiment, stage) / num_clients
+    share = experiment.size_of(stage) / num_clients
     own, host = int(share * clients), clients + rows
     rows, results = int(share * rows), server + own
   else:
@@ -200,10 +191,7 @@ def _with_work(
   experiment: Experiment, stage: Stage, states: tuple[Server, Client]
 ) -> Memory:
   """Return the memory of a stage that starts with states of these shapes."""
-  known, size = (
-    _known(experiment, stage, states),
-    _cohort_size(experiment, stage),
-  )
+  known, size = _known(experiment, stage, states), experiment.size_of(stage)
   settings, devices = experiment.settings, experiment.placement.num_devices
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from configs import digits
-from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import Experiment, build_stages, placement_of
+from fedjax_pfl.training.build import Experiment, build_stages, placed
 from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.state import state_shapes
@@ -50,16 +49,8 @@ def make_experiment(**changes) -> Experiment:
   """Return what `build_experiment` returns, but for the model."""
   settings = parse_config(make_settings(**changes))
   stages = build_stages(settings, TASK)
-  return Experiment(
-    settings,
-    *build_data(settings, lambda text: None),
-    TASK,
-    stages,
-    cohort_size(
-      settings.data.num_seen_clients, settings.training.client_fraction
-    ),
-    placement_of(settings, stages),
-  )
+  data = build_data(settings, lambda text: None)
+  return placed(Experiment(settings, *data, TASK, stages))
 
 
 def with_algorithm(experiment, **functions):
