@@ -5,6 +5,7 @@ Due are, every so many rounds: an evaluation, a line of metrics, a checkpoint.
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -186,56 +187,37 @@ def evaluate_start(training: Training, place: Place) -> Training:
   keep_best = place.stage.keep_best
   if training.done != place.first or keep_best is None:
     return training
-  return _evaluate_views(training, place, [keep_best.view])[0]
+  return evaluate(training, place, [keep_best.view])[0]
 
 
-def evaluate(training: Training, place: Place) -> tuple[Training, Numbers]:
+def evaluate(
+  training: Training, place: Place, only: Sequence[str] = ()
+) -> tuple[Training, Numbers]:
   """Return the run after an evaluation, and its numbers.
 
   A stage is evaluated in those of `eval_views` that it has; the last has all.
+  With `only` it is evaluated in these views, and nothing else is.
   """
-  experiment, stage = training.experiment, place.stage
-  views = experiment.settings.evaluation.eval_views
-  if stage is not experiment.stages[-1]:
+  began, number, state = time.perf_counter(), place.number, training.state
+  experiment, evaluator = training.experiment, training.evaluator
+  views, stage = only or experiment.settings.evaluation.eval_views, place.stage
+  if not only and stage is not experiment.stages[-1]:
     names = view_names(stage.algorithm, *training.states, experiment.train)
     views = [view for view in views if view in names]
-  training, numbers = _evaluate_views(training, place, views)
-  began, state = time.perf_counter(), training.state
-  of_server = training.evaluator.global_model(place.number, state.server)
-  of_server.pop('count', None)
-  chosen, on_validation = choose(
-    training.evaluator,
-    state.chosen,
-    place.number,
-    training.states,
-    training.done,
-  )
-  seconds = state.seconds + time.perf_counter() - began
-  return (
-    training._replace(state=state._replace(seconds=seconds, chosen=chosen)),
-    {
-      **numbers,
-      **{f'global/{name}': number for name, number in of_server.items()},
-      **on_validation,
-    },
-  )
-
-
-def _evaluate_views(
-  training: Training, place: Place, views: Any
-) -> tuple[Training, Numbers]:
-  """Return the run with the best rounds in these views, and accuracies."""
-  began, state = time.perf_counter(), training.state
-  scores, models = evaluate_and_keep(
-    training.evaluator, place.number, training.states, views
-  )
-  best = update_test_best(state.test_best, scores, training.done, models)
-  numbers = {}
+  scores, models = evaluate_and_keep(evaluator, number, training.states, views)
+  done, chosen, numbers = training.done, state.chosen, {}
+  best = update_test_best(state.test_best, scores, done, models)
   for view, score in scores.items():
-    summary = summarise(score, training.experiment.train.count)
+    summary = summarise(score, experiment.train.count)
     numbers[f'{view}/accuracy'] = summary['mean']
     numbers[f'{view}/pooled'] = summary['pooled']
     numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
+  if not only:
+    of_server = evaluator.global_model(number, state.server)
+    of_server.pop('count', None)
+    numbers |= {f'global/{name}': own for name, own in of_server.items()}
+    chosen, more = choose(evaluator, chosen, number, training.states, done)
+    numbers |= more
   seconds = state.seconds + time.perf_counter() - began
-  state = state._replace(seconds=seconds, test_best=best)
+  state = state._replace(seconds=seconds, test_best=best, chosen=chosen)
   return training._replace(state=state), numbers

@@ -67,18 +67,14 @@ def check_method(
       ],
       cause='a method whose clients hold a part of the model, or all of it',
     )
-  if settings.data.unseen_clients:
-    _check_download(settings, last, *states)
-
-
-def _check_download(settings: Settings, stage: Stage, server, clients) -> None:
+  server, clients = states
   client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
-  down = jax.eval_shape(stage.algorithm.download, server, client)
-  if not trees.num_bytes(down):
+  down = jax.eval_shape(last.algorithm.download, server, client)
+  if settings.data.unseen_clients and not trees.num_bytes(down):
     raise bad_input(
       'unseen_clients',
       got=settings.data.unseen_clients,
-      expected=f'0 for {settings.algorithm}: its server sends nothing, so that '
+      expected=f'0 for {method}: its server sends nothing, so that '
       'a client who comes later would train alone, as all the others do',
       choices=['unseen_clients=0', 'a method whose server sends a model'],
       cause='a comparison of new clients with training alone: that is the '

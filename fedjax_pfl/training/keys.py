@@ -12,14 +12,10 @@ left out like any other field.
                   client adapts on and how, its tests, their scoring
   result_key      both, and the views: all that a run's result depends on
 
-Views are in neither of the first two: results are looked up by these and a
-view.
-eval_every, eval_views and eval_global_model are part of the training, because
-best and last rounds cannot be evaluated afterwards. Fields of the test
-partition are in both: a run's own tests belong to its data, and its models can
-be evaluated on others later. With validation_fraction, the fine-tuning and the
-candidate views are part of the training as well: they decide which round is
-kept.
+What is evaluated during the rounds is part of the training: best rounds cannot
+be evaluated afterwards. So are, with validation_fraction, the fine-tuning and
+the candidate views: they decide which round is kept. Fields of the test
+partition are in both: models can be evaluated on other tests later.
 """
 
 import functools

@@ -159,7 +159,14 @@ def train_many(
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
   """
-  _check_workdirs(workdirs, len(experiments))
+  paths = [fspath(workdir) for workdir in workdirs]
+  if len(set(paths)) != len(experiments):
+    raise bad_input(
+      'workdirs',
+      got=paths,
+      expected=f'{len(experiments)} directories, one for each run',
+      cause='a name without the seed in it',
+    )
   results: dict[int, dict[str, Any] | None] = {}
   experiments = list(map(placed_as_started, experiments, workdirs))
   for program, members in share_programs(experiments):
@@ -183,18 +190,6 @@ def _words_for(settings: Sequence[Settings]) -> str:
   if len(settings) > len(seeds):
     words += f' of several settings, {len(settings)} runs'
   return f'{settings[0].algorithm}: {words}'
-
-
-def _check_workdirs(workdirs: Sequence[str | PathLike], number: int) -> None:
-  """Refuse two runs in one directory."""
-  paths = [fspath(workdir) for workdir in workdirs]
-  if len(set(paths)) < len(paths) or len(paths) != number:
-    raise bad_input(
-      'workdirs',
-      got=paths,
-      expected=f'{number} directories, one for each run',
-      cause='a name without the seed in it',
-    )
 
 
 def align(experiments: Sequence[Experiment]) -> list[Experiment]:

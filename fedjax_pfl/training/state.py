@@ -106,10 +106,8 @@ def start_training(
   experiment: Experiment, run: Run, program: Program
 ) -> Training:
   """Return the run after its newest checkpoint, if any; else at its start."""
-  keys, placement = (
-    random_streams(experiment.settings.seed),
-    experiment.placement,
-  )
+  keys = random_streams(experiment.settings.seed)
+  placement = experiment.placement
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
     state = state._replace(clients=placement.from_host(state.clients))

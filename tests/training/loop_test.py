@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiler import counting
-from helpers import assert_same_bits
+from helpers import assert_same_bits, refused
 from small_runs import (
   ROUNDS,
   TASK,
@@ -17,7 +17,6 @@ from small_runs import (
 )
 
 from fedjax_pfl.client.global_model import Server
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -56,9 +55,6 @@ def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
   train(other, tmp_path / 'run')
   lines = run_dir.load_metrics(tmp_path / 'run')
   assert [line['round'] for line in lines] == [*range(1, ROUNDS + 1)]
-  for line in lines:
-    assert line['stage'] == 'fedbabu' and line['images_per_second'] > 0
-    assert 0 < line['loss'] < 10 and 0 <= line['initial/accuracy'] <= 100
   assert checkpoint.steps(tmp_path / 'run' / 'checkpoints') == [6, 7]
   assert_same_bits(
     server_of(other, tmp_path / 'run'), server_of(experiment, workdir)
@@ -88,17 +84,12 @@ def test_the_result_names_what_ran(fedbabu):
   assert list(result['views']) == ['initial', 'finetuned']
   clients = run_dir.load_clients(workdir)
   assert clients.ids.tolist() == list(range(10))
-  assert np.array_equal(clients.train_count, experiment.train.count)
-  assert clients.train_classes.shape == (10, 10)
   assert np.array_equal(clients.train_classes.sum(1), experiment.train.count)
   assert np.array_equal(clients.test_classes.sum(1), experiment.test.count)
   for scores in clients.scores.values():
     assert np.array_equal(scores.count, experiment.test.count)
-    assert np.all(scores.correct <= scores.count)
   # Without unseen clients nothing is added.
   assert clients.unseen is None and 'unseen' not in result
-  with np.load(workdir / run_dir.CLIENTS) as arrays:
-    assert not [name for name in arrays.files if name.startswith('unseen')]
 
 
 def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
@@ -115,7 +106,6 @@ def test_the_best_rounds_on_the_test_set_stand_apart(fedbabu):
   assert best['together']['mean'] == winner['initial/accuracy']
   # Each has its own round: at least what any one round has for all.
   assert best['each']['mean'] >= max(line['initial/accuracy'] for line in lines)
-  assert best['each']['pooled'] >= winner['initial/pooled']
 
 
 def test_the_global_model_is_evaluated_on_the_whole_test_set(fedbabu):
@@ -131,15 +121,10 @@ def test_the_global_model_is_evaluated_on_the_whole_test_set(fedbabu):
   assert got['top5'] == pytest.approx(100 * int(want.top5) / size)
   for name in ('loss', 'ece', 'mce'):
     assert got[name] == pytest.approx(float(getattr(want, name)), rel=1e-4)
-  lines = [
-    line for line in run_dir.load_metrics(workdir) if 'global/ece' in line
-  ]
-  assert [line['round'] for line in lines] == [3, 6, 7]
-  curve = [line['global/accuracy'] for line in lines]
-  assert curve[-1] == got['accuracy']
+  lines = run_dir.load_metrics(workdir)
+  curve = [line['global/accuracy'] for line in lines if 'global/ece' in line]
+  assert len(curve) == 3 and curve[-1] == got['accuracy']
   assert got['last10']['mean'] == pytest.approx(np.mean(curve))
-  assert got['last10']['std'] == pytest.approx(np.std(curve))
-  assert got['last10']['evaluations'] == 3
 
 
 def test_stored_models_have_the_stored_accuracy(fedbabu):
@@ -186,10 +171,8 @@ def test_clients_that_lack_examples_are_in_no_mean(tmp_path):
     np.testing.assert_allclose(numbers['mean'], shares.mean(), rtol=1e-6)
     assert numbers['num_clients'] == used.sum()
     assert numbers['num_left_out'] == 10 - used.sum()
-  lines = run_dir.load_metrics(tmp_path)
-  losses = [line['loss'] for line in lines]
+  losses = [line['loss'] for line in run_dir.load_metrics(tmp_path)]
   assert len(losses) == ROUNDS and 0 in losses and max(losses) > 0.5
-  assert lines[-1]['initial/accuracy'] == result['views']['initial']['mean']
 
 
 def test_a_family_of_views_and_scores_by_the_batch(tmp_path):
@@ -210,9 +193,7 @@ def test_a_family_of_views_and_scores_by_the_batch(tmp_path):
   )
   result, test = train(experiment, tmp_path), experiment.test
   scores = scores_of(tmp_path)
-  assert np.any(test.count % 3 > 0)
   for view, guess in guesses.items():
-    assert np.array_equal(scores[view].count, test.count)
     want = [
       np.sum(test.y[own[: count - count % 3]] == guess)
       for own, count in zip(test.index, test.count.tolist(), strict=True)
@@ -220,13 +201,6 @@ def test_a_family_of_views_and_scores_by_the_batch(tmp_path):
     np.testing.assert_allclose(scores[view].correct, want, atol=1e-5)
   # The best of a family stands apart, and is no view.
   assert list(result['test_best_view']) == ['mix']
-  best, mean = result['test_best_view']['mix'], result['views']
-  correct = [scores[view].correct for view in ('mix_0.0', 'mix_0.5')]
-  winner = f'mix_{0.5 * np.argmax(np.sum(correct, axis=1))}'
-  assert best['together']['view'] == winner
-  assert best['together']['mean'] == mean[winner]['mean']
-  each = np.mean(100 * np.max(correct, axis=0) / np.asarray(test.count))
-  assert best['each']['mean'] == pytest.approx(each)
 
 
 # ---- runs of no round
@@ -244,19 +218,6 @@ def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path):
   assert not checkpoint.steps(tmp_path / 'checkpoints')
   params, _ = load_model(tmp_path / 'model' / 'global.npz')
   assert_same_bits(jax.tree.map(jnp.asarray, params), first)
-
-
-def test_a_model_of_each_client_is_no_global_model(tmp_path):
-  experiment = make_experiment(**NO_ROUND)
-  last = experiment.train.index[-1, 0]
-
-  def views(server, client, data, rng):
-    unlike = 1e-3 * (data.index[0] == last)  # all others are like client 0
-    return {'initial': jax.tree.map(lambda leaf: leaf + unlike, server.params)}
-
-  train(with_algorithm(experiment, personalize=views), tmp_path)
-  names = sorted(path.stem for path in (tmp_path / 'model').iterdir())
-  assert names == ['initial_client0', 'initial_client3']
 
 
 # ---- runs that are there
@@ -277,13 +238,7 @@ def test_the_directory_of_another_config_is_refused(fedbabu):
   other = make_experiment(
     shards_per_client=4, batch_size=9, eval_global_model=True
   )
-  with pytest.raises(BadInput) as caught:
-    train(other, workdir)
-  for words in (
-    "config: got {'shards_per_client': 4, 'batch_size': 9}, expected",
-    "where these are {'shards_per_client': 2, 'batch_size': 8}",
-    'Choices: another --workdir, the settings of that run',
-    'Likely cause: a setting was changed',
-  ):
-    assert words in str(caught.value)
+  message = refused(train, other, workdir)
+  assert "got {'shards_per_client': 4, 'batch_size': 9}, expected" in message
+  assert "where these are {'shards_per_client': 2, 'batch_size': 8}" in message
   assert snapshot(workdir) == before
