@@ -18,23 +18,9 @@ from small_runs import (
 )
 
 from fedjax_pfl.core.machine import num_cores
-from fedjax_pfl.federated.sharding import fastest_number
 from fedjax_pfl.training.loop import train
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize(
-  ('clients', 'cores', 'devices'),
-  [
-    *((1, 2, 1), (2, 2, 2), (3, 2, 2), (5, 2, 2), (10, 2, 2), (10, 1, 1)),
-    *((1, 16, 1), (3, 16, 3), (10, 16, 10), (20, 16, 10), (100, 16, 15)),
-  ],
-)
-def test_devices_are_used_where_they_are_faster_than_threads(
-  clients, cores, devices
-):
-  assert fastest_number(clients, cores) == devices
 
 
 @pytest.mark.long
@@ -65,13 +51,10 @@ def test_a_run_continues_on_the_devices_on_which_it_began(tmp_path):
 
 HOST = {
   # Clients keep a part of the model; some are without examples.
-  'states': {
+  'models of best rounds': {
     'algorithm': 'lg_fedavg',
     'partition': 'dirichlet',
     'dirichlet_beta': 0.1,
-  },
-  'models of best rounds': {
-    'algorithm': 'lg_fedavg',
     'hp': {'protocol': 'released', 'learning_rate': 0.3},
     'eval_views': ('initial',),
   },
@@ -83,16 +66,11 @@ HOST = {
     'select': 'validation',
   },
   # The rows of a client that is excluded are put back.
-  'exclusion': {
+  'exclusion and unseen clients': {
     'algorithm': 'fedper',
     'on_divergence': 'exclude',
     'client_fraction': 1.0,
-  },
-  'unseen clients': {
-    'algorithm': 'fedper',
     'unseen_clients': 3,
-    'client_fraction': 0.6,
-    'shards_per_client': 5,
   },
 }
 
@@ -103,7 +81,8 @@ def placed(case, place):
   cheap |= {'eval_every': 2, 'checkpoint_every': 2}
   changes = {**cheap, **HOST[case], 'clients_placement': place}
   experiment = make_experiment(**changes)
-  return spoil_upload(experiment, 3, [1]) if case == 'exclusion' else experiment
+  excludes = 'on_divergence' in changes
+  return spoil_upload(experiment, 3, [1]) if excludes else experiment
 
 
 @pytest.mark.long
