@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import os
-import pickle
 import signal
 import socket
 import sys
@@ -170,19 +169,27 @@ class SharedRun:
   def resume(self, like: Callable[[int], PyTree]) -> tuple[int, PyTree] | None:
     """Return the newest checkpoint, which the first process reads."""
 
+    leaves = []
+
     def read():
       restored = self._run.resume(like)
       if restored is None:
         return None
       step, tree = restored
-      return step, [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+      leaves.extend(np.asarray(leaf) for leaf in jax.tree.leaves(tree))
+      return step
 
-    restored = from_first(read)
-    if restored is None:
+    step = from_first(read)
+    if step is None:
       return None
-    step, leaves = restored
+    content = _bytes_of_first(b''.join(leaf.tobytes() for leaf in leaves))
     kinds, structure = jax.tree.flatten(like(step))
-    placed = map(checkpoint.place, leaves, kinds)
+    ends = np.cumsum([kind.size * kind.dtype.itemsize for kind in kinds])
+    parts = np.split(np.frombuffer(content, np.uint8), ends[:-1])
+    placed = [
+      checkpoint.place(part.copy().view(kind.dtype).reshape(kind.shape), kind)
+      for part, kind in zip(parts, kinds, strict=True)
+    ]
     return step, jax.tree.unflatten(structure, placed)
 
 
@@ -219,7 +226,7 @@ def any_of(number: int) -> int:
 
 
 def from_first(fn: Callable[[], Any]) -> Any:
-  """Return in all processes what fn returns in the first: values and arrays.
+  """Return in all processes what fn returns in the first: a JSON value.
 
   An exception there is raised in all of them.
   """
@@ -229,19 +236,22 @@ def from_first(fn: Callable[[], Any]) -> Any:
       answer = {'value': fn()}
     except Exception as raised:
       answer, error = {'error': str(raised)}, raised
-  # Processes of one run trust one another: each runs the code of the others.
-  content = pickle.dumps(answer)
-  size = int.from_bytes(_broadcast(len(content).to_bytes(8, 'big'), 8), 'big')
-  pieces = [
-    _broadcast(content[first : first + PIECE], min(PIECE, size - first))
-    for first in range(0, size, PIECE)  # each is in the memory of every device
-  ]
-  answer = pickle.loads(b''.join(pieces))
+  answer = json.loads(_bytes_of_first(json.dumps(answer).encode()))
   if error is not None:
     raise error
   if 'error' in answer:
     raise BadInput(answer['error'])
   return answer['value']
+
+
+def _bytes_of_first(content: bytes) -> bytes:
+  """Return in all processes the bytes that the first gives."""
+  size = int.from_bytes(_broadcast(len(content).to_bytes(8, 'big'), 8), 'big')
+  pieces = [
+    _broadcast(content[first : first + PIECE], min(PIECE, size - first))
+    for first in range(0, size, PIECE)  # each is in the memory of every device
+  ]
+  return b''.join(pieces)
 
 
 def _broadcast(own: bytes, size: int) -> bytes:
