@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from fedjax_pfl.core.atomic_files import cache_root
 
 LIMIT = 2**30  # bytes of all programs; those of a run are 1 to 2 MB
 MIN_SECONDS = 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'
+CACHE_WARNING = re.compile(
+  r"Error (reading|writing) persistent compilation cache entry for '([^']+)'"
+)
 KIND = re.compile(r'^(?:flags|Features|model name|CPU part)\s*:(.*)$', re.M)
 
 
@@ -49,6 +53,7 @@ def cache_programs(log: Callable[[str], None]) -> None:
   jax.config.update('jax_compilation_cache_dir', str(folder))
   if not given:
     prune(root)
+    remove_damaged(folder)
 
 
 def machine() -> str:
@@ -82,3 +87,22 @@ def prune(root: Path, limit: int = LIMIT) -> None:
     with contextlib.suppress(OSError):
       path.unlink()
     total -= size
+
+
+def remove_damaged(folder: Path) -> None:
+  """Remove damaged entries of our own cache where JAX would warn of them.
+
+  JAX compiles, and leaves the entry that a killed process left half written
+  there for the next start. A removed one is written again.
+  """
+  show = warnings.showwarning
+
+  def showwarning(message, *where, **more):
+    failure = CACHE_WARNING.match(str(message))
+    if not failure:
+      show(message, *where, **more)
+    elif failure[1] == 'reading':
+      for path in folder.glob(f'{failure[2]}-*'):
+        path.unlink(missing_ok=True)
+
+  warnings.showwarning = showwarning

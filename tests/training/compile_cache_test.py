@@ -1,6 +1,7 @@
-"""Compiled programs are stored for the next start."""
+"""Compiled programs are stored for the next start; damaged ones replaced."""
 
 import os
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ def cache(tmp_path, monkeypatch):
   """Let a command of this user's begin: nothing given, an empty folder."""
   before = {name: getattr(jax.config, name) for name in NAMES}
   monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
+  monkeypatch.setattr(warnings, 'showwarning', warnings.showwarning)
   jax.config.update('jax_compilation_cache_dir', None)
   yield tmp_path / 'cache' / 'programs'
   for name, value in before.items():
@@ -54,12 +56,42 @@ def test_a_program_is_stored_in_a_folder_of_this_machine(cache, capfd):
   assert capfd.readouterr() == ('', '')
 
 
-def test_a_run_goes_on_without_a_cache(cache):
-  cache.parent.write_text('not a folder')
+def test_an_entry_that_is_cut_short_is_written_again(cache, recwarn):
+  """As a process leaves it that is killed while it writes."""
+  enable()
+  compute()
+  (entry,) = entries(cache)
+  content = entry.read_bytes()
+  entry.write_bytes(content[: len(content) // 2])
+  assert compute() == 41
+  (entry,) = entries(cache)
+  assert len(entry.read_bytes()) > len(content) // 2
+  assert not recwarn.list
+
+
+@pytest.mark.parametrize('missing', ['there is a file', 'no home', 'a file'])
+def test_a_run_goes_on_without_a_cache(cache, monkeypatch, missing):
+  if missing == 'a file':
+    (cache.parent.parent / 'file').write_text('')
+    given = str(cache.parent.parent / 'file')
+    jax.config.update('jax_compilation_cache_dir', given)
+  elif missing == 'no home':
+    monkeypatch.delenv('FEDJAX_PFL_CACHE')
+    monkeypatch.setenv('XDG_CACHE_HOME', '~nobody-at-all/.cache')
+  else:
+    cache.parent.write_text('not a folder')
   (sentence,) = enable()
   assert sentence.startswith('Compiled programs are not stored, each start ')
   assert jax.config.jax_compilation_cache_dir is None
   assert compute() == 41
+
+
+def test_the_folder_of_the_users_choice(cache, tmp_path):
+  jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'own' / 'one'))
+  assert not enable()
+  compute()
+  assert list((tmp_path / 'own' / 'one').glob('jit__lambda*'))
+  assert not cache.exists()
 
 
 def test_what_was_used_the_longest_ago_goes_first(tmp_path):
