@@ -122,7 +122,7 @@ def models_of(experiment, state, views, program):
     len(experiment.stages) - 1,
     (state.server, state.clients),
     views,
-    lambda ids, models: kept.update(models),
+    on_models=lambda ids, models: kept.update(models),
   )
   return jax.tree.map(np.asarray, kept), scores
 

@@ -81,7 +81,9 @@ def test_a_file_without_an_argument_is_one_of_its_experiments(file):
 
 @every_file
 def test_commands_of_the_docstring_are_settings_that_validate(file):
-  commands = re.findall(r'^  (python .*)$', docstring(file), re.MULTILINE)
+  commands = re.findall(
+    r'^  (python experiments/main.*)$', docstring(file), re.MULTILINE
+  )
   assert commands, 'no command line'
   configs = {command.split()[2].partition(':')[0] for command in commands}
   assert f'--config=configs/{file}.py' in configs
