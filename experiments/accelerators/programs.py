@@ -22,6 +22,7 @@ from fedjax_pfl.core.algorithm import Stage, as_stored, unchanged
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.data import Dataset, Images, Shape, is_available
+from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
@@ -46,18 +47,7 @@ from fedjax_pfl.training.views import final_views
 
 KINDS = ('begin', 'data', 'round', 'evaluation')
 
-# (training, test) examples, as tensorflow.org/datasets/catalog lists them; Tiny
-# ImageNet is tested on its validation images.
-SIZES = {
-  'digits': (1442, 355),
-  'cifar10': (50_000, 10_000),
-  'cifar100': (50_000, 10_000),
-  'emnist/byclass': (697_932, 116_323),
-  'mnist': (60_000, 10_000),
-  'fashion_mnist': (60_000, 10_000),
-  'svhn_cropped': (73_257, 26_032),
-  'tiny_imagenet': (100_000, 10_000),
-}
+SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
 Arguments = dict[str, PyTree]  # by name; 'clients' are their states [K, ...]
 

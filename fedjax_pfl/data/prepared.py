@@ -31,6 +31,18 @@ PREPARED = {
   'tiny_imagenet': Shape((64, 64, 3), 200),
 }
 
+# (training, test) examples, as tensorflow.org/datasets/catalog lists them; Tiny
+# ImageNet is tested on its validation images.
+NUM_EXAMPLES = {
+  'cifar10': (50_000, 10_000),
+  'cifar100': (50_000, 10_000),
+  'emnist/byclass': (697_932, 116_323),
+  'mnist': (60_000, 10_000),
+  'fashion_mnist': (60_000, 10_000),
+  'svhn_cropped': (73_257, 26_032),
+  'tiny_imagenet': (100_000, 10_000),
+}
+
 
 def peek(where: Where) -> Shape:
   """Return image shape and number of classes, whether it is there or not."""

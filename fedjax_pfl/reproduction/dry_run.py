@@ -31,6 +31,7 @@ from fedjax_pfl.data import (
   scale_images,
 )
 from fedjax_pfl.data.images import make_dataset
+from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
@@ -55,16 +56,8 @@ from fedjax_pfl.training.state import random_streams
 
 COLUMNS = ('state', 'time', 'memory')
 REPEATS = 3  # the fastest counts: other processes only slow it down
-# Training and test images of the sets that tables name.
+SIZES = NUM_EXAMPLES  # training and test images of the sets of tables
 DEFAULT_SIZE = (50_000, 10_000)
-SIZES = {
-  'emnist/byclass': (697_932, 116_323),
-  'fashion_mnist': (60_000, 10_000),
-  'mnist': (60_000, 10_000),
-  'svhn': (73_257, 26_032),
-  'svhn_cropped': (73_257, 26_032),
-  'tiny_imagenet': (100_000, 10_000),
-}
 # Fields that change only which examples a client has.
 PARTITION_ONLY = {
   *('seed', 'shards_per_client', 'dirichlet_beta'),
