@@ -70,6 +70,9 @@ class MetaState(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of Per-FedAvg."""
+  rules.check_sgd(
+    hp.train.optimizer, 'Per-FedAvg', 'its steps go forth and back'
+  )
   rules.check(hp, RULES)
   beta = outer_rate(hp)
   fit = fit_second_order if hp.second_order else fit_first_order

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -63,6 +64,9 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of SCAFFOLD."""
+  rules.check_sgd(
+    hp.train.optimizer, 'SCAFFOLD', 'a variate is a mean of its gradients'
+  )
 
   def local_update(down, variate, data, rng):
     rate = hp.train.learning_rate(down.round)

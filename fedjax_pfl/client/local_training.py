@@ -16,7 +16,6 @@ from jax import lax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.rules import equals
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
   Batching,
@@ -38,11 +37,13 @@ class LocalTraining(NamedTuple):
     epochs: tau, passes over a client's data in one round.
     batch_size: B, examples of a step.
     learning_rate: round [] -> eta [].
-    momentum: of SGD; its buffers start anew in every round.
+    momentum: of SGD, and beta_1 of Adam; buffers start anew in every round.
     weight_decay: times the parameter, is added to the gradient of each trained
-      leaf.
+      leaf; with 'adamw' to the update.
     shuffle: whether each epoch has a new order of the examples.
     aggregation: 'uniform', or 'examples': clients are weighted by n_i.
+    optimizer: 'sgd', 'adam' or 'adamw' (client/optimisers.py).
+    clip_norm: the largest norm of a step's gradient; 0: any.
     watch: ([tree, ..], data) -> metric, from the tree before the first and
       after every epoch; for analyses.
 
@@ -61,6 +62,8 @@ class LocalTraining(NamedTuple):
   weight_decay: float = 0.0
   shuffle: bool = True
   aggregation: str = 'uniform'
+  optimizer: str = 'sgd'
+  clip_norm: float = 0.0
   watch: Watch | None = None
 
   def batching(self, task: Task) -> Batching:
@@ -74,11 +77,14 @@ class LocalTraining(NamedTuple):
     )
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
-    """Return m <- beta m + (g + decay p);  p <- p - eta(round) m."""
-    sgd = optimisers.sgd(self.learning_rate(clock), self.momentum)
-    if equals(self.weight_decay, 0):
-      return sgd
-    return optax.chain(optax.add_decayed_weights(self.weight_decay), sgd)
+    """Return the optimiser of a round, by default SGD: `local_optimiser`."""
+    return optimisers.local_optimiser(
+      self.optimizer,
+      self.learning_rate(clock),
+      self.momentum,
+      self.weight_decay,
+      self.clip_norm,
+    )
 
   def fit(
     self,

@@ -1,6 +1,7 @@
 """The sections `model`, `training` and `finetune`: what is trained, and how."""
 
 from fedjax_pfl.client.local_training import AGGREGATIONS
+from fedjax_pfl.client.optimisers import OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
@@ -113,9 +114,19 @@ class TrainingSettings:
     'factor of the learning rate in every round, from the first on',
     traced=True,
   )
-  momentum: float = field(0.9, MOMENTUM, 'of SGD', traced=True)
+  optimizer: str = field(
+    'sgd',
+    one_of(OPTIMISERS, 'an optimiser of local training'),
+    'of the rounds; fine-tuning is SGD',
+  )
+  momentum: float = field(0.9, MOMENTUM, 'of SGD; beta_1 of Adam', traced=True)
   weight_decay: float = field(
-    0.0, rules.at_least(0, rules.SIGN), 'of SGD', traced=True
+    0.0, rules.at_least(0, rules.SIGN), 'L2, or decoupled: adamw', traced=True
+  )
+  clip_norm: float = field(
+    0.0,
+    rules.at_least(0, 'a sign; 0 clips nothing'),
+    "largest norm of a step's gradient; 0: any",
   )
   aggregation: str = field(
     'uniform',

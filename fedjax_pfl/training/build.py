@@ -251,6 +251,8 @@ def make_stages(
     ),
     momentum=training.momentum,
     weight_decay=training.weight_decay,
+    optimizer=training.optimizer,
+    clip_norm=training.clip_norm,
     aggregation=training.aggregation,
     watch=watch,
   )

@@ -72,3 +72,14 @@ def test_steps_left_out_change_neither_parameters_nor_momentum():
     update, state = tx.update(jnp.ones(()), state)
     moves.append(float(update))
   assert moves == [0.0, -1.0, 0.0, -1.5]
+
+
+@pytest.mark.parametrize('name', optimisers.OPTIMISERS)
+def test_a_local_optimiser_clips_and_decays(name):
+  """One step from p = 2 with g = 3, clipped to 1, decay 0.5, eta = 0.1."""
+  tx = optimisers.local_optimiser(name, 0.1, 0.9, 0.5, 1.0)
+  update, _ = tx.update(
+    jnp.full((), 3.0), tx.init(jnp.zeros(())), jnp.full((), 2.0)
+  )
+  want = {'sgd': -0.1 * (1 + 0.5 * 2), 'adam': -0.1, 'adamw': -0.2}[name]
+  np.testing.assert_allclose(update, want, rtol=1e-5)
