@@ -3,11 +3,9 @@
   python experiments/analyse.py --what=id_ood --run=runs/a --run=runs/b \\
       --output=runs/id_ood.pdf
 
-  id_ood        accuracy on a client's own classes and on others (Table 20)
-  class_curves  the same after every local epoch of a replay (Figure 13)
-  similarity    cosine between clients' layers, fine-tuning (Figure 12)
-  features      t-SNE of the test images' features (Figures 15 and 16)
-  training      accuracy by epoch of several runs (Figures 2 to 9)
+  id_ood    accuracy on a client's own classes and on others (Table 20)
+  features  t-SNE of the test images' features (Figures 15 and 16)
+  training  accuracy by epoch of several runs (Figures 2 to 9)
 
 A field of the runs' configs can be replaced: --config.data_dir=/data. Run
 directories are read, never written.
@@ -19,20 +17,11 @@ from absl import flags
 WHAT = flags.DEFINE_string('what', None, 'the question, by its name above')
 RUN = flags.DEFINE_multi_string('run', [], 'a run directory')
 OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
-ROUNDS = flags.DEFINE_integer(
-  'rounds', 0, 'class_curves: first rounds to replay; 0 = all', lower_bound=0
-)
 CLIENTS = flags.DEFINE_integer(
-  'clients', 0, 'id_ood, similarity: first clients; 0 = all', lower_bound=0
-)
-EPOCHS = flags.DEFINE_integer(
-  'epochs', 20, 'similarity: epochs of fine-tuning', lower_bound=1
+  'clients', 0, 'id_ood: first clients; 0 = all', lower_bound=0
 )
 IMAGES = flags.DEFINE_integer(
-  'images',
-  0,
-  'class_curves, features: test images, evenly spaced; 0 = all',
-  lower_bound=0,
+  'images', 0, 'features: test images, evenly spaced; 0 = all', lower_bound=0
 )
 CLASSES = flags.DEFINE_list(
   'classes', [], 'features: names or numbers of classes, or vehicles; all'
@@ -49,9 +38,7 @@ def main(overrides):
 
   startup.cache_programs(progress.log)
   options = Options(
-    rounds=ROUNDS.value,
     clients=CLIENTS.value,
-    epochs=EPOCHS.value,
     images=IMAGES.value,
     classes=tuple(CLASSES.value),
     colours=COLOURS.value,

@@ -15,7 +15,7 @@ runs and their numbers:
 
 --dry-run lists the cells with the time and memory of each on this machine,
 also where the images are not. Runs of other machines are copied into
-results/runs. A figure (--table=fedbabu/fig12) is drawn into results/tables.
+results/runs. A figure (--table=fedbabu/fig10) is drawn into results/tables.
 """
 
 import commandline

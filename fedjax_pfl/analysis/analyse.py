@@ -3,13 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-from fedjax_pfl.analysis import (
-  class_curves,
-  features,
-  id_ood,
-  similarity,
-  training_curves,
-)
+from fedjax_pfl.analysis import features, id_ood, training_curves
 from fedjax_pfl.analysis.open_run import Edit, Log, Options, open_runs
 from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.report.charts import picture
@@ -17,8 +11,6 @@ from fedjax_pfl.report.figure_file import check_output, save
 
 QUESTIONS = {
   'id_ood': id_ood,
-  'class_curves': class_curves,
-  'similarity': similarity,
   'features': features,
   'training': training_curves,
 }

@@ -16,31 +16,14 @@ Line = tuple[Style, np.ndarray, np.ndarray]  # the style, x [T] and y [T]
 Chart = tuple[list[Panel], dict[str, str]]  # and {css class: colour}
 
 
-def chart(
-  title: str,
-  lines: Iterable[Line],
-  labels: tuple[str, str],
-  *,
-  begins: Sequence[float] = (),
-  css: str = 'c',
-  digits: int = 1,
-) -> Chart:
-  """Return the chart of lines, each under the name of its style.
-
-  Args:
-    title: above the chart.
-    lines: what is drawn.
-    labels: of the axes, x first.
-    begins: where an upright line stands.
-    css: begins the classes; charts with other colours need another one.
-    digits: behind the point, in the legend.
-  """
+def chart(lines: Iterable[Line], x_label: str, y_label: str) -> Chart:
+  """Return the chart of lines, each under the name of its style."""
   series = [
-    Series(style.name, f'{css}{at}', style, x, y, digits=digits)
+    Series(style.name, f'c{at}', style, x, y)
     for at, (style, x, y) in enumerate(lines)
   ]
   colours = {one.css: one.style.colour for one in series}
-  return curves(title, series, *labels, begins), colours
+  return curves('', series, x_label, y_label), colours
 
 
 def points_chart(

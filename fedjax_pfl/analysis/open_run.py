@@ -37,9 +37,7 @@ Edit = Callable[[dict[str, Any]], None]
 class Options(NamedTuple):
   """Options of the analyses; each analysis reads those that it needs."""
 
-  rounds: int = 0  # 0 = all
-  clients: int = 0
-  epochs: int = 20
+  clients: int = 0  # 0: all
   images: int = 0
   classes: tuple[str, ...] = ()
   colours: str = 'fine'

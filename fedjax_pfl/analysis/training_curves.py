@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.analysis.charts import chart
 from fedjax_pfl.analysis.open_run import Answer, Log, OpenRun, Options
-from fedjax_pfl.analysis.similarity import head_row_cosine
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Params
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.styles import Style, distinct_styles, style_of
 from fedjax_pfl.runs import run_dir
@@ -33,7 +34,7 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
       rows.append((*head, f'{epoch:g}', format_number(value)))
   styles = make_styles(runs, cosines)
   lines = [(style, *own) for style, own in zip(styles, curves, strict=True)]
-  return Answer(*chart('', lines, LABELS), rows)
+  return Answer(*chart(lines, *LABELS), rows)
 
 
 def read_curve(run: OpenRun) -> tuple[np.ndarray, np.ndarray]:
@@ -74,3 +75,22 @@ def make_styles(
     style._replace(name=name + more)
     for style, name, more in zip(styles, names, words, strict=True)
   ]
+
+
+def head_row_cosine(params: Params) -> float:
+  """Return the mean cosine between the classes' weight vectors in the head.
+
+  mean over i != j of cos(w_i, w_j) = (|sum_i u_i|^2 - Y) / (Y (Y - 1)),
+                                       u_i = w_i / |w_i|
+
+  The rows of the paper's head are the columns of this kernel [F, Y]. About 0
+  where entries are random around 0, and m^2 / (m^2 + s^2) where they have mean
+  m and deviation s: 0.9967 for U(0.45, 0.55), the paper's "similar" head. NaN
+  for a single class, and where a row is zero.
+  """
+  rows = jnp.asarray(params['head']['kernel']).T
+  number = len(rows)
+  if number < 2:
+    return float('nan')
+  total = jnp.sum(rows / jnp.linalg.norm(rows, axis=-1, keepdims=True), 0)
+  return float((jnp.sum(total**2) - number) / (number * (number - 1.0)))

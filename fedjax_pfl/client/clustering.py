@@ -6,7 +6,6 @@ All of it is numpy and scikit-learn on the host, once in a run.
 """
 
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,14 +13,6 @@ from fedjax_pfl.core.errors import bad_input
 
 NUM_STARTS = 10  # of K-means, of which the best is used
 CAPPED_ITERATIONS = 100  # as in the public code: no test of convergence
-MAX_CLUSTERS = 10  # of the elbow
-
-
-class Elbow(NamedTuple):
-  """Inertias J(1), J(2), ... and the number at their sharpest bend."""
-
-  inertias: np.ndarray
-  best: int
 
 
 def check_clusters(shares: np.ndarray, number: int) -> None:
@@ -118,24 +109,3 @@ def check_cap(num_clients: int, number: int, factor: float) -> int:
       cause='a factor below 1, or so near it that rounding leaves no room',
     )
   return cap
-
-
-def elbow(
-  shares: np.ndarray, seed: int, max_clusters: int = MAX_CLUSTERS
-) -> Elbow:
-  """Return J(M) for M = 1, 2, ..., and argmax J(M-1) - 2 J(M) + J(M+1).
-
-  M is at most the number of different rows, and that is the best where there
-  are too few M for a bend.
-  """
-  max_clusters = min(max_clusters, len(np.unique(shares, axis=0)))
-  inertias = np.array(
-    [
-      k_means(shares, number, seed).inertia_
-      for number in range(1, max_clusters + 1)
-    ]
-  )
-  if max_clusters < 3:
-    return Elbow(inertias, max_clusters)
-  bends = inertias[:-2] - 2 * inertias[1:-1] + inertias[2:]
-  return Elbow(inertias, 2 + int(bends.argmax()))

@@ -25,7 +25,7 @@ def head_averaging(
   """
   train = hp.train
   batching = train.batching(task)._replace(
-    epochs=1, watch=None, steps=partial(at_most, max_steps)
+    epochs=1, steps=partial(at_most, max_steps)
   )
   if is_cached:
     batching = batching._replace(transform=lambda features, rng: features)

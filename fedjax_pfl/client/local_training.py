@@ -19,7 +19,6 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
   Batching,
-  Watch,
   batches_of_epoch,
   max_steps_of_epoch,
   steps_of_epoch,
@@ -44,8 +43,6 @@ class LocalTraining(NamedTuple):
     aggregation: 'uniform', or 'examples': clients are weighted by n_i.
     optimizer: 'sgd', 'adam' or 'adamw' (client/optimisers.py).
     clip_norm: the largest norm of a step's gradient; 0: any.
-    watch: ([tree, ..], data) -> metric, from the tree before the first and
-      after every epoch; for analyses.
 
   >>> schedule = pfl.step_schedule(0.1, 8)
   >>> train = pfl.LocalTraining(rounds=8, epochs=2, learning_rate=schedule)
@@ -64,17 +61,10 @@ class LocalTraining(NamedTuple):
   aggregation: str = 'uniform'
   optimizer: str = 'sgd'
   clip_norm: float = 0.0
-  watch: Watch | None = None
 
   def batching(self, task: Task) -> Batching:
     """Return the batches of one round, augmented as the task has it."""
-    return Batching(
-      self.batch_size,
-      self.epochs,
-      task.augment,
-      self.shuffle,
-      watch=self.watch,
-    )
+    return Batching(self.batch_size, self.epochs, task.augment, self.shuffle)
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
     """Return the optimiser of a round, by default SGD: `local_optimiser`."""
@@ -131,19 +121,16 @@ class FitInfo(NamedTuple):
   losses: Array  # [max steps] objective before each step, then zeros
   reports: dict[str, Array]  # [max steps] the metrics that the loss returns
   opt_state: optax.OptState  # after the last step
-  watched: PyTree = None  # what Batching.watch returned
   snapshots: tuple[PyTree, ...] = ()  # the trees after the epochs of `stops`
 
   def metrics(self) -> dict[str, Array]:
     """Return the metrics of `local_update`; 'loss' is the mean of losses."""
     mean = jnp.sum(self.losses) / jnp.maximum(self.num_steps, 1)
-    more = {} if self.watched is None else {'watched': self.watched}
     return {
       'loss': mean,
       'num_steps': self.num_steps,
       'losses': self.losses,
       **self.reports,
-      **more,
     }
 
 
@@ -192,8 +179,6 @@ def fit(
   >>> float(w), int(info.num_steps), info.losses.tolist()
   (0.25, 2, [1.0, 0.25])
   """
-  if batching.watch is not None:
-    stops = tuple(range(1, batching.epochs + 1))
   stops = stops or (batching.epochs,)
   num_epochs, has_snapshots = max(stops), len(stops) > 1
   slots = np.full(num_epochs, len(stops))  # out of range: no snapshot
@@ -225,10 +210,9 @@ def fit(
   kept = (last,)
   if has_snapshots:
     kept = tuple(trees.gather(snapshots, n) for n in range(len(stops)))
-  info = FitInfo(num_epochs * steps, losses, reports, opt_state, snapshots=kept)
-  if batching.watch is not None:
-    info = info._replace(watched=batching.watch([tree, *kept], data))
-  return last, info
+  return last, FitInfo(
+    num_epochs * steps, losses, reports, opt_state, snapshots=kept
+  )
 
 
 def _make_epoch(loss, data, rng, tx, batching, steps):

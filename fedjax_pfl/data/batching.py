@@ -16,12 +16,8 @@ from fedjax_pfl.core.types import (
   Batch,
   ClientData,
   Key,
-  PyTree,
   Transform,
 )
-
-# (parameters before the first and after every epoch, data) -> any pytree.
-Watch = Callable[[list[PyTree], ClientData], PyTree]
 
 
 class Batching(NamedTuple):
@@ -46,7 +42,6 @@ class Batching(NamedTuple):
   steps: Callable[[Array], Array] | None = None  # of an epoch, from batches
   batches_per_step: int = 1  # the batch of a step is [batches_per_step, B, ...]
   steps_per_batch: int = 1  # consecutive steps on one batch
-  watch: Watch | None = None  # is called before the first and after every epoch
 
 
 def rows_in_order(

@@ -91,7 +91,7 @@ class Table(NamedTuple):
 class Figure(NamedTuple):
   """A figure of a paper: runs, and the analysis that draws them."""
 
-  name: str  # 'fedbabu/fig12'
+  name: str  # 'fedbabu/fig10'
   title: str
   runs: Mapping[str, dict[str, Any]]  # label -> a config
   what: str  # as experiments/analyse.py has it, or 'partition'

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import optimisers, personalization
-from fedjax_pfl.client.local_training import LocalTraining, Watch
+from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
@@ -211,31 +211,24 @@ def build_task(
 # ---- the method --------------------------------------------------------------
 
 
-def build_stages(
-  settings: Settings, task: Task, watch: Watch | None = None
-) -> tuple[Stage, ...]:
-  """Return the stages of the config's method, hyperparameters filled in.
-
-  `watch` observes local training: see `local_training.Watch`.
-  """
+def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
+  """Return the stages of the config's method, hyperparameters filled in."""
   module = algorithms.load(settings.algorithm)
   check_hyperparameters(
     settings.algorithm, settings.hp, module.HParams, SHARED_RECORDS
   )
   part_mask(task, settings.finetune.trainable, 'finetune.trainable')
   if not is_code(settings.algorithm):
-    return make_stages(settings, task, watch)
+    return make_stages(settings, task)
   return call(
     'algorithm',
-    lambda: make_stages(settings, task, watch),
+    lambda: make_stages(settings, task),
     of=module,
     cause='a mistake in its build(task, hp)',
   )
 
 
-def make_stages(
-  settings: Settings, task: Task, watch: Watch | None = None
-) -> tuple[Stage, ...]:
+def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   """Return the stages of a config that `build_stages` has checked.
 
   Its numbers may be traced: see settings/traced.py.
@@ -254,7 +247,6 @@ def make_stages(
     optimizer=training.optimizer,
     clip_norm=training.clip_norm,
     aggregation=training.aggregation,
-    watch=watch,
   )
   finetune = personalization.Finetuning(**vars(settings.finetune))
   hp = module.HParams(train=local, finetune=finetune, **settings.hp)

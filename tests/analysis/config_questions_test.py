@@ -1,10 +1,8 @@
-"""Questions to a config, which train nothing: bytes, and label counts."""
+"""Questions to a config, which train nothing: bytes."""
 
-import numpy as np
 import pytest
 
 from configs import digits
-from fedjax_pfl.analysis import partition
 from fedjax_pfl.analysis.communication_budget import (
   as_text,
   communication_budget,
@@ -25,12 +23,3 @@ def test_fedavg_sends_as_much_as_fedavg_and_fedbabu_less():
   (stage,), rounds = communication_budget(settings_of('fedbabu'))
   assert stage.sizes.up < stage.sizes.down
   assert 0 < rounds < stage.rounds
-
-
-def test_the_sharpest_bend_is_the_answer(tmp_path):
-  path = tmp_path / 'a.png'
-  best = partition.draw_elbow(settings_of('fedconcat'), path, print)
-  inertias = np.loadtxt(path.with_suffix('.csv'), skiprows=1, delimiter=',')
-  assert path.stat().st_size > 500
-  assert 1 <= best <= len(inertias)
-  assert (np.diff(inertias[:, 1]) < 0).all()

@@ -31,9 +31,3 @@ def test_more_clusters_than_kinds_of_clients():
   with pytest.raises(BadInput, match='6 clients have 3 different') as error:
     clustering.check_clusters(shares, 4)
   assert 'hp.clusters: got 4, expected 1 to 3' in str(error.value)
-
-
-def test_the_elbow_is_at_the_number_of_kinds():
-  found = clustering.elbow(KINDS, seed=0, max_clusters=6)
-  assert found.best == 3 and len(found.inertias) == 6
-  assert (np.diff(found.inertias) < 0).all()

@@ -30,43 +30,29 @@ class Series(NamedTuple):
   y: np.ndarray
   low: np.ndarray | None = None
   high: np.ndarray | None = None
-  digits: int = 1  # behind the point, in words
 
   def words(self, at: int) -> str:
     """Return a number of the line, with its band."""
     lines = self.y, self.low, self.high
-    numbers = [svg.plain(v[at], self.digits) for v in lines if v is not None]
+    numbers = [svg.plain(v[at]) for v in lines if v is not None]
     return '{} ({} to {})'.format(*numbers) if len(numbers) > 1 else numbers[0]
 
 
 def curves(
-  title: str,
-  series: Sequence[Series],
-  x_label: str,
-  y_label: str,
-  begins: Sequence[float] = (),
+  title: str, series: Sequence[Series], x_label: str, y_label: str
 ) -> list[Panel]:
   """Return a panel of the lines that have numbers; none without any."""
   series = [line for line in series if np.isfinite(line.y).any()]
   if not series:
     return []
   keys = tuple(
-    Key(line_sample(one), one.label, svg.plain(one.y[-1], one.digits))
-    for one in series
+    Key(line_sample(one), one.label, svg.plain(one.y[-1])) for one in series
   )
-  return [Panel(title, plot_lines(series, x_label, y_label, begins), keys=keys)]
+  return [Panel(title, plot_lines(series, x_label, y_label), keys=keys)]
 
 
-def plot_lines(
-  series: Sequence[Series],
-  x_label: str,
-  y_label: str,
-  begins: Sequence[float] = (),
-) -> Markup:
-  """Draw lines over bands; a mark shows its numbers as a tooltip.
-
-  A vertical line stands where something `begins`.
-  """
+def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
+  """Draw lines over bands; a mark shows its numbers as a tooltip."""
   last = max(float(curve.x.max()) for curve in series)
   x = svg.Scale(0.0, last if last > 0 else 1.0, LEFT, WIDTH - RIGHT)
   heights = [part for line in series for part in (line.y, line.low, line.high)]
@@ -74,9 +60,6 @@ def plot_lines(
   y, marks = svg.enclosing(heights, HEIGHT - BOTTOM, TOP)
   parts = [svg.text(0, 14, y_label, 'label')]
   parts += svg.levels(y, marks, LEFT, WIDTH - RIGHT)
-  parts += [
-    svg.line(x(one), TOP, x(one), HEIGHT - BOTTOM, 'grid') for one in begins
-  ]
   for tick in svg.ticks(x.low, x.high, 6):
     if x.low <= tick <= x.high:
       words = f'{tick:,g}'
