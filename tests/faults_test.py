@@ -12,7 +12,7 @@ from experiments import commandline
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.runs.checkpoint import steps
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training import interruption, loop
+from fedjax_pfl.training import loop
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -111,7 +111,7 @@ def signalled(number, after):
   return mock.patch.object(run_dir.Run, 'log', log)
 
 
-@pytest.mark.parametrize('number', interruption.SIGNALS)
+@pytest.mark.parametrize('number', loop.SIGNALS)
 def test_a_signal_saves_the_run_and_logs_it(whole, tmp_path, capsys, number):
   """Of two seeds the second does not begin."""
   seeds = [
@@ -119,22 +119,22 @@ def test_a_signal_saves_the_run_and_logs_it(whole, tmp_path, capsys, number):
     for one in map(tiny.experiment, (0, 1))
   ]
   folders = [tmp_path / '0', tmp_path / '1']
-  before = [signal.getsignal(each) for each in interruption.SIGNALS]
-  stopped = pytest.raises(interruption.Stopped)
+  before = [signal.getsignal(each) for each in loop.SIGNALS]
+  stopped = pytest.raises(loop.Stopped)
   with signalled(number, after=2), stopped as caught:
     loop.train_many(seeds, folders)
   assert caught.value.status == 128 + number and caught.value.logged
   assert 'Saved after round 2; the same' in capsys.readouterr().out
   assert steps(folders[0] / 'checkpoints') == [2] and not folders[1].exists()
   assert not (folders[0] / lock.NAME).exists()
-  assert [signal.getsignal(each) for each in interruption.SIGNALS] == before
+  assert [signal.getsignal(each) for each in loop.SIGNALS] == before
   loop.train_many(seeds, folders)
   assert tiny.numbers_of(folders[0]) == whole[1]
 
 
 def test_a_second_interrupt_stops_at_once():
-  stopped = pytest.raises(interruption.Stopped)
-  with stopped, interruption.catch_signals() as signal_fn:
+  stopped = pytest.raises(loop.Stopped)
+  with stopped, loop.catch_signals() as signal_fn:
     os.kill(os.getpid(), signal.SIGINT)
     assert signal_fn() == signal.SIGINT
     os.kill(os.getpid(), signal.SIGINT)
@@ -148,8 +148,8 @@ KEPT = 'Stopped. What was saved is kept; '
   ('stop', 'status', 'output'),
   [
     (KeyboardInterrupt(), 130, KEPT),
-    (interruption.Stopped(15), 143, KEPT),
-    (interruption.Stopped(15, logged=True), 143, ''),
+    (loop.Stopped(15), 143, KEPT),
+    (loop.Stopped(15, logged=True), 143, ''),
     (None, 143, 'Stopped.'),  # SIGTERM outside of training
   ],
 )

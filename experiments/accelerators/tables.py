@@ -39,7 +39,7 @@ from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.registry import MODELS
-from fedjax_pfl.runs.provenance import provenance
+from fedjax_pfl.runs.identity import provenance
 from fedjax_pfl.training.program import CPU_BLOCK
 
 FOLDER = Path(__file__).parents[2] / 'results' / 'accelerators'

@@ -18,12 +18,8 @@ from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Task
-from fedjax_pfl.data import (
-  Synthetic,
-  make_synthetic,
-  make_transforms,
-  stack_clients,
-)
+from fedjax_pfl.data import Synthetic, make_transforms, stack_clients
+from fedjax_pfl.data.synthetic import make_synthetic
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.chunking import chunk_size, evaluation_chunk
 from fedjax_pfl.federated.rounds import begin, make_round

@@ -19,6 +19,7 @@ from fedjax_pfl.data.images import (
   Dataset,
   Images,
   Shape,
+  Synthetic,
   scale_images,
   scale_shape,
 )
@@ -28,7 +29,6 @@ from fedjax_pfl.data.partition import (
   fingerprint,
   partition,
 )
-from fedjax_pfl.data.synthetic import Synthetic, make_synthetic
 from fedjax_pfl.data.transforms import (
   PREPROCESSINGS,
   find_recipe,
@@ -53,7 +53,6 @@ __all__ = [
   'from_arrays',
   'is_available',
   'load_dataset',
-  'make_synthetic',
   'make_transforms',
   'partition',
   'peek',

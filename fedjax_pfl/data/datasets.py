@@ -1,6 +1,6 @@
-"""The image sets by name: SOURCES says of each who reads it.
+"""The image sets by name: SOURCES says of each which file reads it.
 
-digits         scikit-learn's 8x8 digits, part of the installation
+digits         scikit-learn's 8x8 digits, part of the installation (digits.py)
 synthetic      generated, in any size (synthetic.py)
 cifar10, ...   arrays that experiments/prepare.py wrote (prepared.py), or files
                of TensorFlow Datasets (tfds_reader.py)
@@ -8,72 +8,26 @@ folder         image files in class folders (image_folder.py)
 npz            the user's own arrays, and who holds them (npz_files.py)
 """
 
-import importlib.util
-import pathlib
+import importlib
 from collections.abc import Callable
-from typing import NamedTuple
-
-import numpy as np
+from types import ModuleType
 
 from fedjax_pfl.core.errors import check_known, may_read
-from fedjax_pfl.data import image_folder, npz_files, prepared
-from fedjax_pfl.data.images import (
-  IMAGE,
-  Dataset,
-  Shape,
-  Synthetic,
-  Where,
-  divide,
-  make_dataset,
-)
+from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Synthetic, Where
 from fedjax_pfl.data.prepared import PREPARED
 from fedjax_pfl.data.stored_arrays import data_root
-from fedjax_pfl.data.synthetic import make_synthetic
 
 DEFAULT = Synthetic()
 
 
-class Source(NamedTuple):
-  """How one image set is read."""
-
-  peek: Callable[[Where], Shape]  # without reading images
-  load: Callable[[Where], Dataset]
-  is_available: Callable[[Where], bool] = lambda where: True
-
-
-def _load_digits(where: Where) -> Dataset:
-  """Return the digits; every fifth image of a class is for testing.
-
-  1,442 and 355 images, in the order of the file. Values 0 .. 16 are scaled to
-  0 .. 255.
-  """
-  # Not by scikit-learn itself, whose import takes two seconds.
-  package = pathlib.Path(importlib.util.find_spec('sklearn').origin).parent
-  file = package / 'datasets' / 'data' / 'digits.csv.gz'
-  rows = np.loadtxt(file, delimiter=',')
-  x, y = rows[:, :-1], rows[:, -1].astype(int)
-  x = np.round(x * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
-  is_test = np.zeros(len(y), bool)
-  for label in range(10):
-    is_test[np.flatnonzero(y == label)[4::5]] = True
-  return make_dataset(where.name, *divide(x, y, is_test), num_classes=10)
-
-
+# The file of this room that reads a set: its functions `peek` (image shape and
+# number of classes, without reading images), `load` and `is_available`.
 SOURCES = {
-  'digits': Source(lambda where: Shape((8, 8, 1), 10), _load_digits),
-  'synthetic': Source(
-    lambda where: Shape(
-      tuple(where.synthetic.image_shape), where.synthetic.num_classes
-    ),
-    lambda where: make_synthetic(where.synthetic),
-  ),
-  **dict.fromkeys(
-    PREPARED, Source(prepared.peek, prepared.load, prepared.is_available)
-  ),
-  'folder': Source(
-    image_folder.peek, image_folder.load, image_folder.is_available
-  ),
-  'npz': Source(npz_files.peek, npz_files.load, npz_files.is_available),
+  'digits': 'digits',
+  'synthetic': 'synthetic',
+  **dict.fromkeys(PREPARED, 'prepared'),
+  'folder': 'image_folder',
+  'npz': 'npz_files',
 }
 NAMES = tuple(SOURCES)
 
@@ -116,6 +70,8 @@ def load_dataset(
   shape = source.peek(where)
   if not fallback_to_synthetic or source.is_available(where):
     return source.load(where)
+  from fedjax_pfl.data.synthetic import make_synthetic
+
   return make_synthetic(Synthetic(*shape))._replace(
     note=f'{name} is not in {data_root(data_dir)}: synthetic images of its '
     f'shape replace it; accuracies are not those of {name}.'
@@ -136,8 +92,8 @@ def peek(
 @may_read('data_dir')
 def peek_dtype(name: str, data_dir: str = '') -> str:
   """Return the dtype of the examples: 'uint8' of images, else of inputs."""
-  _find(name)
-  return npz_files.peek_dtype(data_dir) if name == 'npz' else IMAGE
+  source = _find(name)
+  return source.peek_dtype(data_dir) if name == 'npz' else IMAGE
 
 
 @may_read('data_dir')
@@ -146,7 +102,8 @@ def is_available(name: str, data_dir: str = '') -> bool:
   return _find(name).is_available(Where(name, data_dir))
 
 
-def _find(name: str) -> Source:
+def _find(name: str) -> ModuleType:
+  """Return the file that reads this set; it alone is imported."""
   check_known(
     'dataset',
     [name],
@@ -154,4 +111,4 @@ def _find(name: str) -> Source:
     choices=NAMES,
     cause='a misspelt name; own images go under the names `folder` and `npz`',
   )
-  return SOURCES[name]
+  return importlib.import_module(f'fedjax_pfl.data.{SOURCES[name]}')

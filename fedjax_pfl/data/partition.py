@@ -9,39 +9,29 @@ like theirs and name it in `PARTITIONS`.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.rules import Rule, interval, one_of
+from fedjax_pfl.data import partitions
 from fedjax_pfl.data.images import digest
-from fedjax_pfl.data.partitions import Indices, Owners, Rng, Sizes
-from fedjax_pfl.data.partitions.classes import classes
-from fedjax_pfl.data.partitions.dirichlet import dirichlet, dirichlet_capped
-from fedjax_pfl.data.partitions.iid import deal_equally, iid
-from fedjax_pfl.data.partitions.natural import natural
-from fedjax_pfl.data.partitions.own import Divide, own
-from fedjax_pfl.data.partitions.semantic import semantic
-from fedjax_pfl.data.partitions.shards import (
-  deal_at_random,
-  pathological,
-  shard_assignment,
-  shards,
-)
-from fedjax_pfl.data.partitions.unbalanced import unbalanced
+from fedjax_pfl.data.partitions import Deals, Indices, Owners, Rng, Sizes
 
+# The name of a partition, and the file of `partitions/` that has this function.
 PARTITIONS = {
-  'shards': shards,
-  'iid': iid,
-  'dirichlet': dirichlet,
-  'unbalanced': unbalanced,
-  'classes': classes,
-  'dirichlet_capped': dirichlet_capped,
-  'pathological': pathological,
-  'semantic': semantic,
-  'natural': natural,
+  'shards': 'shards',
+  'iid': 'iid',
+  'dirichlet': 'dirichlet',
+  'unbalanced': 'unbalanced',
+  'classes': 'classes',
+  'dirichlet_capped': 'dirichlet',
+  'pathological': 'shards',
+  'semantic': 'semantic',
+  'natural': 'natural',
 }
 TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split')
 TESTS = one_of(TEST_PARTITIONS, 'a way to divide the tests')
@@ -57,7 +47,7 @@ ROUNDING = 1e-9  # (1 - 0.9) * 10 is 0.9999999999
 
 
 def partition(
-  name: str | Divide,
+  name: str | Callable[..., Indices],
   train_labels: np.ndarray,
   test_labels: np.ndarray,
   *,
@@ -95,7 +85,7 @@ def partition(
     seed: of all draws.
     clients: for 'natural': who holds each training example [P], and each test
       example, whole numbers from 0; `Dataset.clients`.
-    **settings: fields of PARTITIONS[name], such as `shards_per_client`.
+    **settings: keywords of that function, such as `shards_per_client`.
 
   Returns:
     (train, test): for each client a vector of rows of the training set, and one
@@ -131,14 +121,18 @@ def partition(
   if test_partition == 'same':
     test = deal_test(test_labels, for_test)
   elif test_partition == 'independent':
+    from fedjax_pfl.data.partitions import shards
+
     among = num_clients, test_shards_per_client, num_classes
-    assignment = shard_assignment(
+    assignment = shards.shard_assignment(
       for_test_classes, *among, field='test_shards_per_client'
     )
-    test = deal_at_random(assignment, test_labels, for_test)
+    test = shards.deal_at_random(assignment, test_labels, for_test)
   elif test_partition == 'whole':
     test = [np.arange(len(test_labels))] * num_clients
   else:
+    from fedjax_pfl.data.partitions.iid import deal_equally
+
     test = deal_equally(num_clients, test_labels, for_test)
   return train, test
 
@@ -164,12 +158,22 @@ def fingerprint(indices: Sequence[np.ndarray]) -> str:
 
 def settings_of(name: str) -> tuple[str, ...]:
   """Return the settings of a partition, fields of a config."""
-  return tuple(PARTITIONS[name].__kwdefaults__ or ())
+  return tuple(_load(name).__kwdefaults__ or ())
 
 
-def _find(name: str | Divide, settings: Mapping[str, Any]):
+def _load(name: str) -> Callable[..., Deals]:
+  """Return the function of this name; its file alone is imported."""
+  file = importlib.import_module(f'{partitions.__name__}.{PARTITIONS[name]}')
+  return getattr(file, name)
+
+
+def _find(
+  name: str | Callable[..., Indices], settings: Mapping[str, Any]
+) -> Callable[..., Deals]:
   """Return the partition of this name with these settings."""
   if callable(name):
+    from fedjax_pfl.data.partitions.own import own
+
     return functools.partial(own, function=name)
   check_known(
     'partition',
@@ -185,7 +189,7 @@ def _find(name: str | Divide, settings: Mapping[str, Any]):
     choices=settings_of(name),
     cause='a setting of another partition',
   )
-  return functools.partial(PARTITIONS[name], **settings)
+  return functools.partial(_load(name), **settings)
 
 
 def _check_clients(num_clients, num_train, num_test, test_partition) -> None:

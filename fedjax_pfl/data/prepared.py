@@ -11,7 +11,6 @@ import pathlib
 import shlex
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data import tfds_reader
 from fedjax_pfl.data.images import Dataset, Shape, Where, make_dataset
 from fedjax_pfl.data.stored_arrays import (
   FORMAT,
@@ -60,6 +59,8 @@ def is_available(where: Where) -> bool:
 
 
 def _is_ready(name: str, root: pathlib.Path) -> bool:
+  from fedjax_pfl.data import tfds_reader
+
   is_stored = folder_of(name, root).is_dir()
   return is_stored or tfds_reader.find_prepared(name, root) is not None
 
@@ -95,6 +96,8 @@ def load(where: Where) -> Dataset:
 
 def _read_tfds(where: Where, root: pathlib.Path) -> Dataset:
   """Return a set of TensorFlow Datasets, decoded once."""
+  from fedjax_pfl.data import tfds_reader
+
   name, place = where.name, tfds_reader.find_prepared(where.name, root)
 
   def build() -> Dataset:

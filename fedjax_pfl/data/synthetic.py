@@ -12,9 +12,33 @@ gets 59 % at the default size, 93 % at CIFAR's with ten classes.
 import numpy as np
 
 from fedjax_pfl.core.rules import Rule, interval
-from fedjax_pfl.data.images import Dataset, Images, Synthetic, make_dataset
+from fedjax_pfl.data.images import (
+  Dataset,
+  Images,
+  Shape,
+  Synthetic,
+  Where,
+  make_dataset,
+)
 
 SIGNAL, DISTRACTOR = 79, 47  # with noise up to 127 at most 253: no overflow
+
+
+def is_available(where: Where) -> bool:
+  """Return True: they are generated."""
+  del where
+  return True
+
+
+def peek(where: Where) -> Shape:
+  """Return image shape and number of classes."""
+  spec = where.synthetic
+  return Shape(tuple(spec.image_shape), spec.num_classes)
+
+
+def load(where: Where) -> Dataset:
+  """Return the image set of a specification."""
+  return make_synthetic(where.synthetic)
 
 
 def make_synthetic(spec: Synthetic) -> Dataset:

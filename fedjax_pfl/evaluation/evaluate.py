@@ -23,8 +23,12 @@ from fedjax_pfl.core.types import (
   Scores,
   Transform,
 )
-from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
-from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
+from fedjax_pfl.evaluation.metrics import (
+  TEST_BATCH,
+  Metrics,
+  score_view,
+  with_metrics,
+)
 from fedjax_pfl.federated.chunking import map_chunks
 from fedjax_pfl.federated.client_map import map_on_mesh
 from fedjax_pfl.federated.cohort import is_on_host

@@ -26,7 +26,6 @@ from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated import rounds
 from fedjax_pfl.federated.client_map import fetch, to_all
 from fedjax_pfl.federated.dealing import num_places, pad_rows
-from fedjax_pfl.federated.host_offload import write_rows
 from fedjax_pfl.federated.sharding import AXIS, make_mesh, on_mesh, replicate
 
 INIT_BLOCK = 256  # clients whose states are made in one call, for the host
@@ -156,6 +155,8 @@ class OnHost(OneDevice):
   on_host = True
 
   def _first_clients(self, algorithm, server, data, key):
+    from fedjax_pfl.federated.host_offload import write_rows
+
     def init(ids):
       return rounds.init_clients(algorithm, server, data, key, ids)
 

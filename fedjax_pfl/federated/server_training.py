@@ -22,7 +22,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
 
-SETTING, SERVER_TRAINABLE = 'server_trainable', ('full', 'body')
+SETTING = 'server_trainable'
 STREAM = 1000  # of the seed; the partition spawns its own from 0 on
 
 

@@ -8,10 +8,9 @@ import flax.linen as nn
 
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.types import ExampleLoss, Task, Transform
-from fedjax_pfl.models import convnets, mobilenet
+from fedjax_pfl.models import convnets
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops import layers
-from fedjax_pfl.models.resnet import BasicBlock, Bottleneck, ResNet
 
 
 class Model(NamedTuple):
@@ -23,19 +22,31 @@ class Model(NamedTuple):
   batch_independent: bool = False  # see Task
 
 
-def _resnet(block: type, *blocks: int, **inits) -> Model:
-  return Model(partial(ResNet, block=block, blocks=blocks, **inits))
+def _mobilenet(**sizes) -> nn.Module:
+  from fedjax_pfl.models.mobilenet import MobileNet
+
+  return MobileNet(**sizes)
+
+
+def _resnet(block: str, *blocks: int, **inits) -> Model:
+  def make(**sizes):
+    from fedjax_pfl.models import resnet
+
+    kind = getattr(resnet, block)
+    return resnet.ResNet(block=kind, blocks=blocks, **inits, **sizes)
+
+  return Model(make)
 
 
 MODELS = {
   'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
   'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
-  'mobilenet': Model(mobilenet.MobileNet),
-  'resnet10': _resnet(BasicBlock, 1, 1, 1, 1),
-  'resnet18': _resnet(BasicBlock, 2, 2, 2, 2),
-  'resnet50': _resnet(Bottleneck, 3, 4, 6, 3),
+  'mobilenet': Model(_mobilenet),
+  'resnet10': _resnet('BasicBlock', 1, 1, 1, 1),
+  'resnet18': _resnet('BasicBlock', 2, 2, 2, 2),
+  'resnet50': _resnet('Bottleneck', 3, 4, 6, 3),
   # As FedConcat's code begins it.
-  'resnet50_he': _resnet(Bottleneck, 3, 4, 6, 3, inits=layers.he_normal),
+  'resnet50_he': _resnet('Bottleneck', 3, 4, 6, 3, inits=layers.he_normal),
   'simple_cnn': Model(convnets.SimpleCNN, 16, batch_independent=True),
   'superfed_cnn': Model(
     convnets.SuperFedCNN,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedjax_pfl.evaluation.own_metrics import TAKEN
+from fedjax_pfl.evaluation.metrics import TAKEN
 from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
 from fedjax_pfl.report.styles import display_name
 

@@ -28,7 +28,6 @@ from fedjax_pfl.reproduction.stored_runs import (
 )
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import divergence, keys
-from fedjax_pfl.training.warm_start import model_digest
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
 Row = Mapping[str, str]  # of summary.csv
@@ -90,7 +89,7 @@ class Results:
       check_agree(old, new)
     self._read[path] = read
     if result['rounds']:  # else its model is that of another run
-      self._models[model_digest(path)] = key
+      self._models[run_dir.model_digest(path)] = key
 
   def set_rows(self, rows: Iterable[Row]) -> None:
     """Take the rows of summary.csv; they answer what no run here answers."""

@@ -1,16 +1,25 @@
-"""The identity of a run: a directory is of one config and one data set."""
+"""The identity of a run: a directory is of one config and one data set.
 
+And its provenance: versions, commit, devices, processor.
+"""
+
+import importlib.metadata
 import json
 import os
 import pathlib
+import platform
+import subprocess
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import jax
+
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.machine import num_cores
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.runs import lock
-from fedjax_pfl.runs.provenance import provenance
 
 CONFIG = 'config.json'
 ABSENT = '(absent)'
@@ -182,3 +191,57 @@ def _code(value: Any) -> list[Any]:
   """Return the names of code, whatever its files hold."""
   values = value if isinstance(value, list) else [value]
   return [without_digest(name) for name in values]
+
+
+# ---- provenance --------------------------------------------------------------
+
+
+def provenance() -> dict[str, Any]:
+  """Return the versions and devices that a number may depend on."""
+  try:
+    version = importlib.metadata.version('fedjax_pfl')
+  except importlib.metadata.PackageNotFoundError:
+    version = 'not installed'
+  kinds = Counter(f'{d.platform} {d.device_kind}' for d in jax.devices())
+  return {
+    'version': version,
+    'commit': _commit(pathlib.Path(__file__).parents[2]),
+    'jax': jax.__version__,
+    'devices': [f'{number} x {kind}' for kind, number in kinds.items()],
+    'processor': processor(),
+  }
+
+
+def processor() -> str:
+  """Return the processor, and how many of its cores this process may use."""
+  name = platform.processor() or platform.machine()
+  cpuinfo = pathlib.Path('/proc/cpuinfo')  # of Linux
+  for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
+    if line.startswith('model name'):
+      name = line.partition(':')[2].strip()
+      break
+  return f'{name}, {num_cores()} cores'
+
+
+def _commit(root: pathlib.Path) -> str | None:
+  """Return the commit of the checkout, `-dirty` if edited; else None.
+
+  What was run may be written into results/ meanwhile: that is no code.
+  """
+  if not (root / '.git').exists():  # installed: git would find another one
+    return None
+  commands = 'rev-parse HEAD', 'status --porcelain -uno -- . :(exclude)results'
+  try:
+    commit, edited = (
+      subprocess.run(
+        ['git', *command.split()],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=10,
+      ).stdout.strip()
+      for command in commands
+    )
+  except (OSError, subprocess.SubprocessError):  # no git, or a slow disk
+    return None
+  return f'{commit}-dirty' if edited else commit or None

@@ -13,7 +13,9 @@ A run that was killed at any moment continues when it is opened again. Damaged
 files are recognised: result.json and every checkpoint hold checksums.
 """
 
+import contextlib
 import difflib
+import hashlib
 import json
 import math
 import os
@@ -27,11 +29,12 @@ from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, checksums, identity, lock
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
-from fedjax_pfl.runs.trackers.tracking import NONE, Tracking, check_installed
+from fedjax_pfl.runs.trackers import NONE, Tracking, check_installed
 
 METRICS = 'metrics.jsonl'
 CLIENTS = 'clients.npz'
 RESULT = 'result.json'
+MODEL = 'model/global.npz'  # the final global model, of most methods
 MAX_CHOICES = 20  # run directories that a message names
 
 
@@ -250,6 +253,20 @@ def is_finished(workdir: str | os.PathLike) -> bool:
   if not (pathlib.Path(workdir) / RESULT).is_file():
     return False
   return load_result(workdir).get('status') == 'finished'
+
+
+def model_digest(workdir: str | os.PathLike) -> str:
+  """Return the digest of the final global model of a run; '' without one.
+
+  A copy of a run without model/ has it in result.json.
+  """
+  path = pathlib.Path(workdir)
+  if (path / MODEL).is_file():
+    return hashlib.sha256((path / MODEL).read_bytes()).hexdigest()[:12]
+  if (path / RESULT).is_file():
+    with contextlib.suppress(BadInput):  # damaged: written again, from scratch
+      return load_result(path).get('model', '')
+  return ''
 
 
 def check_clients(workdir: str | os.PathLike) -> None:

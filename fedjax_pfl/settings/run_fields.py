@@ -5,7 +5,7 @@ from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
-from fedjax_pfl.runs.trackers.tracking import NONE, TRACKERS
+from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
 
 ON_DIVERGENCE = ('stop', 'exclude')

@@ -4,7 +4,6 @@ from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.client.optimisers import OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
-from fedjax_pfl.federated.server_training import SERVER_TRAINABLE
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -140,7 +139,7 @@ class TrainingSettings:
   )
   server_trainable: str = field(
     'full',
-    one_of(SERVER_TRAINABLE, 'a part that the server may train'),
+    one_of(('full', 'body'), 'a part that the server may train'),
     'what the server trains, for an epoch a round; or body',
   )
 

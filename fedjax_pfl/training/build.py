@@ -28,8 +28,7 @@ from fedjax_pfl.data import (
   scale_shape,
 )
 from fedjax_pfl.data.held_out import halves
-from fedjax_pfl.evaluation.own_metrics import Metrics
-from fedjax_pfl.federated import host_offload, server_training
+from fedjax_pfl.evaluation.metrics import Metrics
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -139,12 +138,16 @@ def build_experiment(
   build_checks.check_method(settings, names_only, shape.image_shape)
   data = build_data(settings, log)
   if fraction := settings.training.server_data_fraction:
+    from fedjax_pfl.federated import server_training
+
     size = len(data.dataset.train.y)
     rows = server_training.shared_rows(settings.seed, fraction, size)
     log(f'server: {len(rows):,} of the {size:,} training examples')
   for stage in stages:
     stage.validate_clients(data.train)
   if settings.system.clients_placement == 'host':
+    from fedjax_pfl.federated import host_offload
+
     host_offload.check_stages(stages, data.train)
   if start:
     data_id = warm_start.identity_with(settings, data, start)
@@ -231,7 +234,7 @@ def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
 def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   """Return the stages of a config that `build_stages` has checked.
 
-  Its numbers may be traced: see settings/traced.py.
+  Its numbers may be traced: see settings/hyperparameters.py.
   """
   module, training = algorithms.load(settings.algorithm), settings.training
   rounds = training.num_rounds
@@ -255,6 +258,8 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   stages = module.build(task, hp)
   if not training.server_data_fraction:
     return stages
+  from fedjax_pfl.federated import server_training
+
   return server_training.share(
     stages,
     task,

@@ -18,7 +18,7 @@ from fedjax_pfl.core.user_code import (
 )
 from fedjax_pfl.data import IMAGE, Dataset
 from fedjax_pfl.evaluation import evaluate
-from fedjax_pfl.evaluation.own_metrics import Metrics, check_metrics
+from fedjax_pfl.evaluation.metrics import Metrics, check_metrics
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.settings import EvaluationSettings, Settings
 from fedjax_pfl.training.views import final_views, shapes_of_clients

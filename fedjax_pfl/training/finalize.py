@@ -19,7 +19,7 @@ from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
-from fedjax_pfl.runs.run_dir import METRICS, load_metrics
+from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_rounds import (
   choose,
@@ -30,7 +30,6 @@ from fedjax_pfl.training.best_rounds import (
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import Training
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
-from fedjax_pfl.training.warm_start import model_digest
 
 NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
 

@@ -41,7 +41,6 @@ from fedjax_pfl.settings import (
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.training.build import SHARED_RECORDS
 from fedjax_pfl.training.views import candidate_views, final_views
-from fedjax_pfl.training.warm_start import model_digest
 
 # The number of rounds stands for total_epochs, the key of a run for its path.
 TRAINED = {*changing(TRAINING)} - {'total_epochs', 'init_from'}
@@ -191,7 +190,7 @@ def plain(value: Any) -> Any:
 
 def _trained(workdir: pathlib.Path, digest: str) -> bool:
   """Return whether this run trained the model with this digest."""
-  if model_digest(workdir) != digest:
+  if run_dir.model_digest(workdir) != digest:
     return False
   # A run of no rounds, that only evaluates, ends with its initial model.
   return load_config(workdir)['data'].partition('+')[2] != digest

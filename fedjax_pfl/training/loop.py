@@ -2,10 +2,18 @@
 
 What a resumed run needs is its last checkpoint (state.py); every random number
 follows from the seed and the round.
+
+A signal stops a run between two compiled calls, with a checkpoint. SIGTERM
+comes before a preemptible machine is taken away, SIGINT from Ctrl-C. A call is
+never interrupted, so a signal waits for one call (a round on a CPU; else
+log_every of them), and, at the beginning, for its compilation. A second Ctrl-C
+stops at once.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import Any, NoReturn
 
@@ -21,12 +29,7 @@ from fedjax_pfl.federated.placement import OneDevice, OnMesh, on_devices
 from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import Settings, to_config
-from fedjax_pfl.training import (
-  divergence,
-  interruption,
-  memory_estimate,
-  multihost,
-)
+from fedjax_pfl.training import divergence, memory_estimate, multihost
 from fedjax_pfl.training.advance import (
   advance,
   cadence,
@@ -47,6 +50,7 @@ from fedjax_pfl.training.state import (
 
 # The data of an experiment: examples of clients, or of two groups of them.
 SPLITS = ('train', 'test', 'validation', 'unseen')
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def train(
@@ -114,7 +118,7 @@ def run_rounds(training: Training) -> Training:
   if 0 < done < experiment.rounds:
     progress.log(f'Continuing after round {done} of {experiment.rounds}.')
   with (
-    interruption.catch_signals() as signal_fn,
+    catch_signals() as signal_fn,
     progress.progress('training', experiment.rounds, start=done) as bar,
   ):
     for place in places(experiment.stages):
@@ -127,18 +131,66 @@ def run_rounds(training: Training) -> Training:
         shown = ('loss', 'images_per_second')
         bar.update(stop, **{name: numbers[name] for name in shown})
         training = record(training, numbers, place, every)
-        if signal := multihost.any_of(signal_fn()):
-          save_and_stop(training, signal)
+        if number := multihost.any_of(signal_fn()):
+          save_and_stop(training, number)
   return training
 
 
-def save_and_stop(training: Training, signal: int) -> NoReturn:
+def save_and_stop(training: Training, number: int) -> NoReturn:
   """Save a checkpoint, log it, and stop after a signal."""
   run, done = training.run, training.done
   if run.last_checkpoint() != done:
     save_state(training)
   progress.log(f'Saved after round {done}; the same command continues.')
-  raise interruption.Stopped(signal, logged=True)
+  raise Stopped(number, logged=True)
+
+
+# ---- signals -----------------------------------------------------------------
+
+
+class Stopped(KeyboardInterrupt):
+  """A signal ended the program; all checkpoints that were saved are whole."""
+
+  def __init__(self, number: int, *, logged: bool = False):
+    super().__init__()
+    self.status = 128 + number  # as shells have it: 143 for SIGTERM
+    self.logged = logged  # whether it was logged that the run is saved
+
+
+@contextlib.contextmanager
+def catch_signals() -> Iterator[Callable[[], int]]:
+  """Record signals; yield a function that returns the first one, or 0.
+
+  Signals reach the main thread only: in another thread nothing is recorded. A
+  signal that is ignored stays so, as SIGINT is in a job behind `&`.
+  """
+  received = []
+
+  def handle(number, frame):
+    if number == signal.SIGINT and received:
+      raise Stopped(number)
+    received.append(number)
+
+  before = {}
+  if threading.current_thread() is threading.main_thread():
+    before = {
+      number: signal.signal(number, handle)
+      for number in SIGNALS
+      if signal.getsignal(number) is not signal.SIG_IGN
+    }
+  try:
+    yield lambda: received[0] if received else 0
+  except Exception as error:
+    if not received:
+      raise
+    # A caller that goes on after the error would go on after the signal, too.
+    raise Stopped(received[0]) from error
+  finally:
+    for number, old in before.items():
+      # None: a handler that was not set by Python, which cannot restore it.
+      signal.signal(number, signal.SIG_DFL if old is None else old)
+  if received:  # after the run looked for the last time
+    raise Stopped(received[0])
 
 
 # ---- several runs ------------------------------------------------------------

@@ -20,8 +20,12 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
-from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
-from fedjax_pfl.evaluation.own_metrics import with_metrics
+from fedjax_pfl.evaluation.metrics import (
+  SCORINGS,
+  TEST_BATCH,
+  score_view,
+  with_metrics,
+)
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
@@ -33,7 +37,7 @@ from fedjax_pfl.federated.communication import Communication, count_in_trace
 from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.rounds import make_round, make_rounds, stage_shapes
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.settings.traced import (
+from fedjax_pfl.settings.hyperparameters import (
   flat_settings,
   traced_names,
   with_numbers,

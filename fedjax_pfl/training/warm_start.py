@@ -1,8 +1,5 @@
 """Warm start: a run starts with the final global model of another run."""
 
-import contextlib
-import hashlib
-import os
 import pathlib
 from typing import Any, NamedTuple
 
@@ -11,12 +8,10 @@ import jax.numpy as jnp
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import model_file, run_dir
 from fedjax_pfl.settings import Settings
-
-MODEL = 'model/global.npz'  # in a run directory
 
 
 class Start(NamedTuple):
@@ -32,12 +27,12 @@ def load_start(settings: Settings, image_shape: tuple, task: Task) -> Start:
   """Return the final global model of the run at `init_from`, for this task."""
   workdir = settings.init_from
   run_dir.load_result(workdir)  # refuses a run that is not finished
-  path = pathlib.Path(workdir) / MODEL
+  path = pathlib.Path(workdir) / run_dir.MODEL
   if not path.is_file():
     raise bad_input(
       'init_from',
       got=str(workdir),
-      expected=f'a run with a global model, {MODEL}',
+      expected=f'a run with a global model, {run_dir.MODEL}',
       cause='a method without one, a run whose views had no "initial", or a '
       'copy without model/',
     )
@@ -64,21 +59,7 @@ def load_start(settings: Settings, image_shape: tuple, task: Task) -> Start:
     lambda leaf, wanted: jnp.asarray(leaf, wanted.dtype), params, like
   )
   data_id = run_dir.load_config(workdir)['data']
-  return Start(str(workdir), params, data_id, model_digest(workdir))
-
-
-def model_digest(workdir: str | os.PathLike) -> str:
-  """Return the digest of the final global model of a run; '' without one.
-
-  A copy of a run without model/ has it in result.json.
-  """
-  path = pathlib.Path(workdir) / MODEL
-  if path.is_file():
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-  if (pathlib.Path(workdir) / run_dir.RESULT).is_file():
-    with contextlib.suppress(BadInput):  # damaged: written again, from scratch
-      return run_dir.load_result(workdir).get('model', '')
-  return ''
+  return Start(str(workdir), params, data_id, run_dir.model_digest(workdir))
 
 
 def identity_with(settings: Settings, data: Any, start: Start) -> str:

@@ -7,7 +7,7 @@ import pytest
 from helpers import assert_same_bits, build, make_data, play
 
 from fedjax_pfl.core.target import compiling_for
-from fedjax_pfl.data.image_pool import ImagePool, pool_of
+from fedjax_pfl.data.client_data import ImagePool, pool_of
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 1), np.uint8)
 

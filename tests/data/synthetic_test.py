@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import Synthetic, load_dataset, make_synthetic, peek
+from fedjax_pfl.data import Synthetic, load_dataset, peek
+from fedjax_pfl.data.synthetic import make_synthetic
 
 
 def test_equal_specs_give_equal_bits_and_seeds_differ():

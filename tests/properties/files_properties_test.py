@@ -15,7 +15,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
-from fedjax_pfl.runs.trackers.tracking import Tracking
+from fedjax_pfl.runs.trackers import Tracking
 
 NAMES = st.text(string.ascii_letters + '_.0é ', min_size=1, max_size=6)
 TEXT = st.text(st.characters(exclude_categories=['Cs']), max_size=8)

@@ -15,7 +15,6 @@ from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.tables import as_text, write_table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import loop
-from fedjax_pfl.training.warm_start import model_digest
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BABU = small_runs.make_settings(rounds=2)
@@ -81,7 +80,7 @@ def test_each_thing_is_done_once_and_all_cells_are_written(
   assert all(one.ours.seeds == (0,) for one in compared)
   (run,) = results.runs.iterdir()
   result = run_dir.load_result(run)
-  assert result['model'] == model_digest(run)
+  assert result['model'] == run_dir.model_digest(run)
   initial, finetuned, body, own = (one.ours.mean for one in compared)
   assert initial == result['views']['initial']['mean']
   assert finetuned == result['views']['finetuned']['mean']

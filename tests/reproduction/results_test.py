@@ -55,7 +55,7 @@ def test_runs_of_another_machine_may_not_disagree(tmp_path):
 def test_runs_that_started_from_another(tmp_path):
   """The first is found wherever it is; the others follow it."""
   first = make_run(tmp_path / 'runs' / 'z', model=b'1')
-  digest = keys.model_digest(first)
+  digest = run_dir.model_digest(first)
   begun = {'data': f'images-clients+{digest}', 'init_from': str(first)}
   make_run(tmp_path / 'runs' / 'a', **begun)
   results = Results(tmp_path)

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from fedjax_pfl.runs import provenance
+from fedjax_pfl.runs import identity
 
 
 def git(folder, *words):
@@ -11,17 +11,17 @@ def git(folder, *words):
 
 
 def test_results_that_are_written_meanwhile_are_no_edited_code(tmp_path):
-  assert provenance._commit(tmp_path) is None
+  assert identity._commit(tmp_path) is None
   git(tmp_path, 'init')
   for name in ('code.py', 'results/summary.csv'):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text('1')
   git(tmp_path, 'add', '.')
   git(tmp_path, 'commit', '-m', 'one')
-  commit = provenance._commit(tmp_path)
+  commit = identity._commit(tmp_path)
   assert len(commit) == 40
   (tmp_path / 'results/summary.csv').write_text('2')
   (tmp_path / 'untracked').write_text('2')
-  assert provenance._commit(tmp_path) == commit
+  assert identity._commit(tmp_path) == commit
   (tmp_path / 'code.py').write_text('2')
-  assert provenance._commit(tmp_path) == f'{commit}-dirty'
+  assert identity._commit(tmp_path) == f'{commit}-dirty'

@@ -8,6 +8,7 @@ from finished_runs import make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training import keys
 
@@ -109,7 +110,7 @@ def test_evaluation():
 def test_the_run_that_another_started_from(tmp_path):
   """Found at its path, in the same folder, or among those that are known."""
   first = make_run(tmp_path / 'first', model=b'1')
-  digest, start = keys.model_digest(first), keys.run_key(first)
+  digest, start = run_dir.model_digest(first), keys.run_key(first)
   begun = {'init_from': str(first), 'data': f'images-clients+{digest}'}
   second = make_run(tmp_path / 'second', model=b'2', **begun)
   expected = training('images-clients', start, init_from='elsewhere')

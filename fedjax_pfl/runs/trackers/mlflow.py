@@ -8,7 +8,7 @@ import os
 import time
 
 from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.runs.trackers.tracking import PROJECT, Begin, Numbers, scalars
+from fedjax_pfl.runs.trackers import PROJECT, Begin, Numbers, scalars
 
 ROUND = 'round'  # the metric that says which rounds are there already
 MOST_PARAMS = 100  # that MLflow takes at a time

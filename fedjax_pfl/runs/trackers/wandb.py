@@ -7,7 +7,7 @@ the folder wandb/ of the run.
 
 import os
 
-from fedjax_pfl.runs.trackers.tracking import PROJECT, Begin, Numbers, scalars
+from fedjax_pfl.runs.trackers import PROJECT, Begin, Numbers, scalars
 
 UPLOAD = 60  # seconds for the last numbers; what is left, `wandb sync` sends
 
