@@ -42,6 +42,7 @@ METHODS = {
     'views': ('initial',),
   },
   'ditto': {'views': ('initial', 'personal')},
+  'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
   'local_only': {
     'client_fraction': 1.0,
     'local_epochs': 1,  # evaluated after each, as the published number needs

@@ -95,6 +95,10 @@ class Algorithm(NamedTuple):
     post_aggregate: (server, data, rng) -> server, after `aggregate`, with the
       training data of all K clients (index [K, N]); also in a round in which
       all clients fail, so that nothing of it may depend on the uploads.
+    respond: (server, clients, up, senders) -> clients, at the end of a round:
+      what the server keeps for each of the senders [C, ...] until it sends
+      that in the next download. Each may depend on the uploads of all. A client
+      that failed keeps what it had. None: nothing.
     global_model: server -> view, the one model of the server, which is
       evaluated on the whole test set; None if the server has no such model.
 
@@ -116,6 +120,7 @@ class Algorithm(NamedTuple):
   personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
   predict: Callable[[View, Array, Array], Array]
   post_aggregate: Callable[[Server, ClientData, Key], Server] = as_aggregated
+  respond: Callable[[Server, Client, Up, Senders], Client] | None = None
   global_model: Callable[[Server], View] | None = None
 
 

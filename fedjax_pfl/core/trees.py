@@ -167,6 +167,16 @@ def _sum_of_rows(stacked, scale, shares):
   return jax.tree.map(lambda total: jnp.sum(total, axis=0), totals)
 
 
+def mixed(stacked: PyTree, weights: Array) -> PyTree:
+  """Return sum_c a_kc x_c for weights [K, C] and rows [C, ...]: [K, ...]."""
+  return jax.tree.map(
+    lambda leaf: jnp.einsum(
+      'kc,c...->k...', weights.astype(leaf.dtype), leaf, precision='highest'
+    ),
+    stacked,
+  )
+
+
 def segment_mean(
   stacked: PyTree, weights: Array, segments: Array, otherwise: PyTree
 ) -> PyTree:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.algorithm import Algorithm, Stage, Up
+from fedjax_pfl.core.algorithm import Algorithm, Senders, Stage, Up
 from fedjax_pfl.core.types import Array, PyTree
 
 STREAM = 2**31 - 1  # methods use small numbers
@@ -88,16 +88,30 @@ def _failing(
     return _choose(sent, after, client), Upload(up, sent), metrics
 
   def aggregate(server, uploads, senders):
-    up, sent = uploads
-    senders = senders._replace(
-      counts=jnp.where(sent, senders.counts, 0),
-      has_sent=senders.has_sent & sent,
+    after = algorithm.aggregate(
+      server, uploads.up, _who_sent(senders, uploads.has_sent)
     )
-    after = algorithm.aggregate(server, up, senders)
     alone = server._replace(round=after.round)
-    return _choose(jnp.any(sent), after, alone)
+    return _choose(jnp.any(uploads.has_sent), after, alone)
 
-  return algorithm._replace(local_update=local_update, aggregate=aggregate)
+  def respond(server, clients, uploads, senders):
+    sent = uploads.has_sent
+    after = algorithm.respond(
+      server, clients, uploads.up, _who_sent(senders, sent)
+    )
+    return jax.vmap(_choose)(sent, after, clients)
+
+  failing = algorithm._replace(local_update=local_update, aggregate=aggregate)
+  if algorithm.respond is None:
+    return failing
+  return failing._replace(respond=respond)
+
+
+def _who_sent(senders: Senders, sent: Array) -> Senders:
+  return senders._replace(
+    counts=jnp.where(sent, senders.counts, 0),
+    has_sent=senders.has_sent & sent,
+  )
 
 
 def _choose(condition: Array, first, second):

@@ -15,6 +15,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.client_map import map_on_mesh
@@ -75,6 +76,10 @@ def run_round(
   real = deal.ids[: deal.size], deal.count[: deal.size]
   senders = all_send(*_on_all(real, mesh), data, mesh.size)
   server = server_update(algorithm, server, uploads, senders, data, key)
+  if algorithm.respond is not None:
+    own = trees.gather(divided, senders.ids)
+    own = algorithm.respond(server, own, uploads, senders)
+    divided = trees.scatter(divided, senders.ids, own)
   clients = jax.tree.map(
     lambda new, old: _divided(new[: len(old)], mesh), divided, clients
   )

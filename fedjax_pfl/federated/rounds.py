@@ -1,7 +1,7 @@
 """The federated round: one compiled function on stacked pytrees.
 
   gather the cohort's rows -> local_update of every client -> aggregate
-  -> post_aggregate -> scatter the rows
+  -> post_aggregate -> respond to the cohort -> scatter the rows
 
 It does not depend on the algorithm. Up to rounding, results depend neither on
 the order of the cohort, nor on the chunk, nor on the padding.
@@ -287,6 +287,8 @@ def train_cohort(
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
   senders = all_send(cohort.ids, cohort.count, data)
   server = server_update(algorithm, server, uploads, senders, data, key)
+  if algorithm.respond is not None:
+    rows = algorithm.respond(server, rows, uploads, senders)
   metrics = trees.gather(metrics, position)
   return server, rows, {**metrics, SERVER_FINITE: all_finite(server)}
 

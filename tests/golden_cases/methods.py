@@ -68,7 +68,7 @@ def check_fedavg_ragged(case):
     case.check(f'global/round{number}', states[0].params)
 
 
-def check_with_term(case, name, fields):
+def check_with_term(case, name, fields, **how):
   """Check a method whose loss reports the cross-entropy beside the objective.
 
   A case has cross-entropies alone, or the objective and them beside it.
@@ -82,7 +82,7 @@ def check_with_term(case, name, fields):
       return {'step_loss': losses_of(fit), 'step_ce': alone}
     return {'step_loss': alone}
 
-  check_method(case, name, fields, steps=steps)
+  check_method(case, name, fields, steps=steps, **how)
 
 
 # ---- Parts and whole models that stay with their clients ---------------------

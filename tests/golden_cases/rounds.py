@@ -9,6 +9,7 @@ import numpy as np
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client import local_training
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm
 from fedjax_pfl.federated.cohort import all_send
 from golden_cases.inputs import (
@@ -131,6 +132,13 @@ def run_rounds(
     senders = all_send(ids, train.count[ids], train)
     server = algorithm.aggregate(server, uploads, senders)
     server = algorithm.post_aggregate(server, train, KEY(0))
+    if algorithm.respond:
+      kept = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(clients[i] for i in cohort)
+      )
+      kept = algorithm.respond(server, kept, uploads, senders)
+      for row, i in enumerate(cohort):
+        clients[i] = trees.gather(kept, row)
     yield Round(number, updates, server, [*clients])
 
 

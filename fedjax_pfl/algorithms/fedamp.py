@@ -1,0 +1,109 @@
+"""FedAMP (Huang et al. 2021): a client learns more from those that are like it.
+
+  w_i  <- SGD_tau(w -> L_i(w) + lam / (2 alpha) |w - u_i|^2), from w_i   i in S
+  x_ij <- alpha / sigma exp(-|w_i - w_j|^2 / sigma)           i != j, both in S
+  x_ii <- 1 - sum_{j != i} x_ij
+  u_i  <- sum_{j in S} x_ij w_j
+
+A client keeps its model w_i; the server keeps its cloud model u_i, and sends it
+in the next round in which the client takes part. Both begin as w_0, and are the
+state of the client here.
+
+alpha / sigma (S - 1) should be at most 1: above that x_ii may be negative.
+
+New client: w_0, trained near w_0 for one round, of which nothing is sent.
+
+Differs from the paper: there all clients take part in every round; here u_i
+mixes the models of the clients with which client i last trained. The paper has
+no public code. That of PFLlib pulls by the norm |w - u_i| and not its square.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import losses, rules, trees
+from fedjax_pfl.core.algorithm import Senders, Stage
+from fedjax_pfl.core.types import Array, Params, Task
+
+
+class HParams(NamedTuple):
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  lam: float = 1.0
+  alpha: float = 10.0
+  sigma: float = 100.0
+
+
+POSITIVE = rules.above(0, 'a sign, or 0, by which the equations divide')
+RULES = {
+  'lam': rules.at_least(0, 'a sign: it pulls w_i to the cloud model'),
+  'alpha': POSITIVE,
+  'sigma': POSITIVE,
+}
+FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2007.03797'
+FEDAVG_EQUIVALENT = None  # never
+PRIVATE_LEAVES = ()
+
+
+class Client(NamedTuple):
+  params: Params  # w_i
+  cloud: Params  # u_i, on the server
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of FedAMP."""
+  rules.check(hp, RULES)
+
+  def local_update(down, client, data, rng):
+    def loss(params, batch, rng):
+      cross_entropy = task.loss(params, batch, rng)
+      pull = losses.sum_squares(params, down.params)
+      total = cross_entropy + 0.5 * hp.lam / hp.alpha * pull
+      return total, {'cross_entropies': cross_entropy}
+
+    own, info = hp.train.fit(task, client.params, data, rng, down.round, loss)
+    return client._replace(params=own), own, info.metrics()
+
+  algorithm = global_model.federated_averaging(task, hp, local_update)
+  algorithm = algorithm._replace(
+    init_client=lambda server, data, rng: Client(server.params, server.params),
+    download=lambda server, client: server._replace(params=client.cloud),
+    aggregate=lambda server, up, senders: server._replace(
+      round=server.round + 1
+    ),
+    respond=lambda server, clients, up, senders: clients._replace(
+      cloud=trees.mixed(up, similarities(up, senders, hp.alpha, hp.sigma))
+    ),
+    personalize=lambda server, client, data, rng: {'personal': client.params},
+    global_model=None,
+  )
+  return (Stage('fedamp', hp.train.rounds, algorithm),)
+
+
+def similarities(
+  models: Params, senders: Senders, alpha: float, sigma: float
+) -> Array:
+  """Return x_ij of the models [C, ...] that were sent: [C, C]."""
+  away = alpha / sigma * jnp.exp(-squared_distances(models) / sigma)
+  away = senders.masked(away) * (1 - jnp.eye(len(away)))
+  return away + jnp.diag(1 - away.sum(1))
+
+
+def squared_distances(models: Params) -> Array:
+  """Return |w_i - w_j|^2 of all pairs of models [C, ...]: [C, C].
+
+  From differences: products would cancel where models are alike.
+  """
+
+  def to_all(own):
+    return sum(
+      jnp.sum((leaf - mine) ** 2, range(1, leaf.ndim))
+      for leaf, mine in zip(
+        jax.tree.leaves(models), jax.tree.leaves(own), strict=True
+      )
+    )
+
+  return jax.lax.map(to_all, models)
