@@ -16,9 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from experiments import commandline
-from experiments.benchmarks import limits, yardstick
+from experiments.accelerators.programs import make_programs
+from experiments.benchmarks import yardstick
 from experiments.benchmarks.cases import MODELS, Case, standard_case
 from experiments.benchmarks.measure import (
   NO_TORCH,
@@ -26,12 +29,22 @@ from experiments.benchmarks.measure import (
   has_torch,
   measure,
 )
+from experiments.benchmarks.programs import (
+  make_clients,
+  make_program,
+  make_stages,
+)
 from experiments.benchmarks.screen import Bar
-from experiments.benchmarks.timing import spread
+from experiments.benchmarks.timing import in_turn, ratios, spread
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.federated.cohort import gather, sample_cohorts
+from fedjax_pfl.federated.host_offload import compiled_round
+from fedjax_pfl.training import memory_estimate
+from fedjax_pfl.training.build import build_experiment
 
-# FedBABU on CIFAR-100, in full size.
-ON_GPU = Case('mobilenet', 100, 10, method='fedbabu', num_classes=100, epochs=5)
-ROUNDS = 320
+REGISTERED = (100, 1_000, 10_000, 100_000)
+SMALL = Case('convnet3', clients=10, steps=2, image_shape=(8, 8, 3))
+MIB = 2**20
 STARTED = ('digits.py:fedbabu', 'fedbabu_cifar100.py:quick')
 STARTS = {'first': 20, 'second': 6}  # seconds
 # Not of a user: main.py has its own.
@@ -89,32 +102,6 @@ def how_measured(one: Measured) -> str:
   return f'{words}; {left_out}' if left_out else words
 
 
-def gpu(repeats: int) -> Iterator[Bar]:
-  """Yield the time of a full run, and of a round against PyTorch, on a GPU."""
-  whole = ratio = None
-  how = against = 'no GPU here'
-  if jax.default_backend() == 'gpu':
-    each, last = (
-      spread(measure(ON_GPU, work, repeats, False).seconds).median
-      for work in ('training', 'evaluation')
-    )
-    whole = ROUNDS * each + last
-    how = f'{ROUNDS} x {each:.3f} s + {last:.1f} s, compilation not counted'
-    against = NO_TORCH
-    if has_torch():
-      tenth = ON_GPU._replace(clients=ON_GPU.clients // 10)
-      found = measure(tenth, 'training', repeats, True).against_torch()
-      ratio = found.median
-      against = (
-        f'{found.low:.2f} to {found.high:.2f}; torch_loop.py in place of '
-        "the authors' code; it loads no data"
-      )
-  name = f'{ROUNDS} rounds and evaluation, f=1.0'
-  yield Bar(name, whole, 180, 's', 'at most', how)
-  name = 'a round of MobileNet, f=0.1'
-  yield Bar(name, ratio, 10, 'x PyTorch', 'at least', against)
-
-
 def startup(repeats: int) -> Iterator[Bar]:
   """Yield the first and the second start of every config.
 
@@ -169,13 +156,112 @@ def _processor_seconds() -> float:
   return usage.ru_utime + usage.ru_stime
 
 
+# ---- what grows: clients and memory
+
+
+def scale(repeats: int) -> Iterator[Bar]:
+  """Yield the growth of time and memory from 100 to 100,000 clients.
+
+  FedAvg keeps no state for a client, only the indices of its rows in the pool,
+  which all clients share. With clients_placement=device a round holds the
+  indices of all clients in memory, with host those of its cohort.
+  """
+  fewest, *_, most = REGISTERED
+  programs = {
+    number: make_program(SMALL, _share_clients(SMALL, number), _draw(number))
+    for number in REGISTERED
+  }
+
+  def draw_and_run(number):
+    _draw(number)
+    programs[number].run()
+
+  for program in programs.values():
+    program.run()
+  runs = {number: partial(draw_and_run, number) for number in REGISTERED}
+  seconds = in_turn(runs, 3 * repeats)
+  grown = max(
+    spread(ratios(own, seconds[fewest])).median for own in seconds.values()
+  )
+  listed = ', '.join(
+    f'{spread(own).median:.3f} s of {number:,}'
+    for number, own in seconds.items()
+  )
+  more, unit = f'a round, {most:,} clients', f'x {fewest}'
+  how = f'the worst of {listed}'
+  yield Bar(f'time of {more}', grown, 1.1, unit, 'at most', how)
+  on_host = {number: _bytes_on_host(number) for number in REGISTERED}
+  few, many = programs[fewest].memory, programs[most].memory
+  how = (
+    f'clients_placement=host: {on_host[most] / MIB:.1f} MiB of {most:,}; with '
+    f'their rows on the device {few / MIB:.1f} of {fewest}, '
+    f'{many / MIB:.1f} of {most:,}'
+  )
+  grown = max(on_host.values()) / on_host[fewest]
+  yield Bar(f'memory of {more}', grown, 1.1, unit, 'at most', how)
+
+
+def _draw(number: int) -> np.ndarray:
+  """Return a cohort of ten, as a run samples it."""
+  cohorts = sample_cohorts(jax.random.key(0), 0, 1, number, SMALL.clients)
+  return np.asarray(cohorts[0])
+
+
+def _bytes_on_host(number: int) -> int:
+  """Return the bytes of a round with clients_placement=host."""
+  data, ids = _share_clients(SMALL, number), _draw(number)
+  algorithm, key = make_stages(SMALL)[0].algorithm, jax.random.key(0)
+  server, rows = algorithm.init_server(key), gather((), ids, data)
+  lowered = compiled_round.lower(
+    *(algorithm, 1, data.index.shape, server, *rows, np.arange(len(ids))),
+    *(data.x, data.y, key),
+  )
+  return memory_estimate.program_bytes(lowered.compile())
+
+
+def forecast(repeats: int) -> Iterator[Bar]:
+  """Yield the largest relative error of the forecast of a round's memory."""
+  del repeats  # bytes do not vary
+  config = f'{commandline.ROOT}/configs/fedbabu_cifar10.py:quick'
+  settings, listed, off = commandline.read_settings(config), [], []
+  for model, chunk in (('simple_cnn', 1), ('simple_cnn', 2), ('convnet4', 1)):
+    changes = {
+      'model': model,
+      'clients_per_chunk': chunk,
+      # The bar is about a round: half the time would go into fine-tuning.
+      'views': ('initial',),
+      'devices': 1,  # of the cores that the bars of training divide
+    }
+    experiment = build_experiment({**settings, **changes})
+    ((_, found),) = memory_estimate.forecasts(experiment)
+    # The tests are no argument of a round.
+    tests = sum(leaf.nbytes for leaf in jax.tree.leaves(experiment.test))
+    program = next(make_programs(experiment, jax.devices()[:1]))
+    lowered = jax.jit(program.function).lower(*program.arguments.values())
+    used = memory_estimate.program_bytes(lowered.compile())
+    expected = found.round - tests
+    off.append(100 * abs(expected / used - 1))
+    listed.append(
+      f'{model}, chunk {chunk}: {expected / MIB:.1f} MiB for {used / MIB:.1f}'
+    )
+  name = 'forecast of memory, off by'
+  yield Bar(name, max(off), 20, '%', 'at most', '; '.join(listed))
+
+
+def _share_clients(case: Case, number: int) -> ClientData:
+  """Return so many clients, who share the images of the case's few."""
+  few = make_clients(case, case.steps * case.batch)
+  owners = np.arange(number) % case.clients
+  return few._replace(
+    index=jnp.asarray(np.asarray(few.index)[owners]),
+    count=jnp.asarray(np.asarray(few.count)[owners]),
+  )
+
+
 BARS: dict[str, Callable[[int], Iterator[Bar]]] = {
   **{model: partial(training, model) for model in MODELS},
   'evaluation': evaluation,
   'startup': startup,
-  'scale': limits.scale,
-  'forecast': limits.forecast,
-  'ragged': limits.ragged,
-  'seeds': limits.seeds,
-  'gpu': gpu,
+  'scale': scale,
+  'forecast': forecast,
 }

@@ -70,16 +70,6 @@ def make_clients(case: Case, each: int) -> ClientData:
   return stack_clients(make_synthetic(spec).train, rows)
 
 
-def share_clients(case: Case, number: int) -> ClientData:
-  """Return so many clients, who share the images of the case's few."""
-  few = make_clients(case, case.steps * case.batch)
-  owners = np.arange(number) % case.clients
-  return few._replace(
-    index=jnp.asarray(np.asarray(few.index)[owners]),
-    count=jnp.asarray(np.asarray(few.count)[owners]),
-  )
-
-
 def make_stages(case: Case) -> tuple[Stage, ...]:
   """Return the method of a case; all its fits have the case's momentum."""
   module = load(case.method)

@@ -12,7 +12,6 @@ TITLES = {
 MET = {
   'at least': lambda measured, bar: measured >= bar,
   'at most': lambda measured, bar: measured <= bar,
-  'below': lambda measured, bar: measured < bar,
 }
 
 
