@@ -15,7 +15,7 @@ runs and their numbers:
 
 --dry-run lists the cells with the time and memory of each on this machine,
 also where the images are not. Runs of other machines are copied into
-results/runs. A figure (--table=fedbabu/fig10) is drawn into results/tables.
+results/runs.
 """
 
 import commandline
@@ -41,8 +41,7 @@ def main():
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction.cell_filter import filter_cells
-  from fedjax_pfl.reproduction.cells import Figure
-  from fedjax_pfl.reproduction.jobs import reproduce_figure, reproduce_table
+  from fedjax_pfl.reproduction.jobs import reproduce_table
   from fedjax_pfl.reproduction.results import Results
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
@@ -50,15 +49,11 @@ def main():
   startup.cache_programs(progress.log)
   # Every mistake is found before the first file is written.
   table = load_table(TABLE.value)
-  if not isinstance(table, Figure):
-    filter_cells(table.cells, WHERE.value)
+  filter_cells(table.cells, WHERE.value)
   results = Results(RESULTS.value)
-  wanted = (table, WHERE.value, range(SEEDS.value), results)
-  if isinstance(table, Figure):
-    reproduce_figure(*wanted, dry_run=DRY_RUN.value)
-    return
   configs = {name: parse_config(one) for name, one in load_configs().items()}
-  reproduce_table(*wanted, configs, dry_run=DRY_RUN.value)
+  wanted = (table, WHERE.value, range(SEEDS.value), results, configs)
+  reproduce_table(*wanted, dry_run=DRY_RUN.value)
 
 
 if __name__ == '__main__':

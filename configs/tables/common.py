@@ -1,6 +1,6 @@
-"""Tables and figures of papers by name, and the config that answers a number.
+"""Tables of papers by name, and the config that answers a number.
 
-A module holds TABLES or FIGURES of one paper by their numbers. A table states
+A module holds the TABLES of one paper by their numbers. A table states
 which fields of a config its variants stand for; all else comes from the config
 of the method, in which the printed fields (shards per client, client fraction,
 local epochs) are replaced. So a plain run of that config with these fields on
@@ -15,17 +15,11 @@ from typing import Any
 
 from configs import common
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.reproduction.cells import (
-  Cell,
-  Figure,
-  Published,
-  Reading,
-  Table,
-)
+from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.published import load as published
 
 MODULES = {
-  'fedbabu': ('fedbabu', 'fedbabu_appendix', 'fedbabu_figures'),
+  'fedbabu': ('fedbabu', 'fedbabu_appendix'),
   'fedconcat': ('fedconcat',),
   'superfed': ('superfed',),
 }
@@ -43,12 +37,12 @@ READINGS = {
 
 
 def available() -> tuple[str, ...]:
-  """Return the names of all tables and figures: fedbabu/1, .. superfed/3."""
+  """Return the names of all tables: fedbabu/1, .. superfed/3."""
   return tuple(functions())
 
 
-def load_table(name: str) -> Table | Figure:
-  """Return a table or a figure by its name.
+def load_table(name: str) -> Table:
+  """Return a table by its name.
 
   >>> load_table('fedbabu/13').rows
   ('shards_per_client', 'client_fraction', 'local_epochs')
@@ -57,7 +51,7 @@ def load_table(name: str) -> Table | Figure:
     raise bad_input(
       'table',
       got=name,
-      expected='PAPER/NUMBER of a table or a figure',
+      expected='PAPER/NUMBER of a table',
       choices=available(),
       cause='a typing error, or a table that holds no results',
     )
@@ -66,23 +60,18 @@ def load_table(name: str) -> Table | Figure:
 
 def load_cells() -> list[Cell]:
   """Return the cells of all tables."""
-  items = map(load_table, available())
-  tables = (one for one in items if isinstance(one, Table))
-  return [cell for table in tables for cell in table.cells]
+  return [cell for name in available() for cell in load_table(name).cells]
 
 
 @functools.cache
-def functions() -> dict[str, Callable[[], Table | Figure]]:
-  """Return the function of each table and figure by name, in order."""
+def functions() -> dict[str, Callable[[], Table]]:
+  """Return the function of each table by name, in order."""
   found = {}
   for paper, stems in MODULES.items():
     for stem in stems:
       module = importlib.import_module(f'configs.tables.{stem}')
-      for number, load in getattr(module, 'TABLES', {}).items():
+      for number, load in module.TABLES.items():
         found[f'{paper}/{number}'] = functools.partial(load, paper, number)
-      for number, load in getattr(module, 'FIGURES', {}).items():
-        name = f'{paper}/fig{number}'
-        found[name] = functools.partial(load, name)
   return found
 
 

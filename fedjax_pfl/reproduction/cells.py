@@ -88,16 +88,6 @@ class Table(NamedTuple):
     return (*self.rows, *self.columns)
 
 
-class Figure(NamedTuple):
-  """A figure of a paper: runs, and the analysis that draws them."""
-
-  name: str  # 'fedbabu/fig10'
-  title: str
-  runs: Mapping[str, dict[str, Any]]  # label -> a config
-  what: str  # as experiments/analyse.py has it, or 'partition'
-  options: Mapping[str, Any]  # fields of analysis.open_run.Options
-
-
 def field(published: Published, name: str) -> Any:
   """Return a field of a cell, or the value of a variant; None if absent."""
   if name in Published._fields:

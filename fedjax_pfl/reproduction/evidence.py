@@ -112,7 +112,7 @@ def _tables(
   for name in names:
     with contextlib.suppress(BadInput):  # somebody's own file
       tables[name] = load_table(name)
-  return [one for one in tables.values() if isinstance(one, Table)]
+  return [*tables.values()]
 
 
 @contextlib.contextmanager

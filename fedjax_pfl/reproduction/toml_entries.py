@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.reproduction.cell_filter import filter_cells
-from fedjax_pfl.reproduction.cells import Cell, Figure, Table
+from fedjax_pfl.reproduction.cells import Cell, Table
 
-LoadTable = Callable[[str], Table | Figure]
+LoadTable = Callable[[str], Table]
 Made = TypeVar('Made')
 
 
@@ -89,8 +89,6 @@ def choose_cells(
 ) -> tuple[Table, tuple[Cell, ...]]:
   """Return a table, and those of its cells that match."""
   table = load_table(name)
-  if isinstance(table, Figure):
-    raise wrong('table', table.name, 'a table; figures have no cells')
   return table, filter_cells(table.cells, where)
 
 

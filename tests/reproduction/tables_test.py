@@ -17,15 +17,13 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.cells import OF_SERVER, Table, field, replaced
+from fedjax_pfl.reproduction.cells import OF_SERVER, field, replaced
 from fedjax_pfl.reproduction.plan import distinct_trainings, plan
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build
 
 ROOT = Path(__file__).parents[2]
-ALL = {name: common.load_table(name) for name in common.available()}
-TABLES = {name: item for name, item in ALL.items() if isinstance(item, Table)}
-FIGURES = {name: item for name, item in ALL.items() if name not in TABLES}
+TABLES = {name: common.load_table(name) for name in common.available()}
 OF_ALL_ROUNDS = 'best_round', 'best_finished', 'global_last10'
 CELLS = [cell for table in TABLES.values() for cell in table.cells]
 
@@ -52,9 +50,7 @@ def test_every_printed_number_is_a_cell_once():
 
 
 def test_settings_hold_to_the_rules():
-  runs = [
-    (run, None) for figure in FIGURES.values() for run in figure.runs.values()
-  ]
+  runs = []
   for cell in CELLS:
     evaluated = replaced(cell.settings, cell.evaluation)
     runs += [(cell.settings, cell.init_from), (evaluated, cell.init_from)]

@@ -11,7 +11,6 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.reproduction.cells import (
   Cell,
-  Figure,
   Published,
   Reading,
   Table,
@@ -68,8 +67,6 @@ TABLE = Table(
 
 
 def load_table(name):
-  if name == 'fedbabu/fig1':
-    return Figure(name, 'A toy', {}, 'partition', {})
   if name != TABLE.name:
     raise bad_input(
       'table', got=name, expected='a table', choices=[TABLE.name], cause='?'
