@@ -24,10 +24,7 @@ IMAGES = flags.DEFINE_integer(
   'images', 0, 'features: test images, evenly spaced; 0 = all', lower_bound=0
 )
 CLASSES = flags.DEFINE_list(
-  'classes', [], 'features: names or numbers of classes, or vehicles; all'
-)
-COLOURS = flags.DEFINE_string(
-  'colours', 'fine', 'features: fine, or coarse on cifar100'
+  'classes', [], 'features: names or numbers of classes; all if not given'
 )
 
 
@@ -41,7 +38,6 @@ def main(overrides):
     clients=CLIENTS.value,
     images=IMAGES.value,
     classes=tuple(CLASSES.value),
-    colours=COLOURS.value,
   )
   path = analyse(
     WHAT.value,

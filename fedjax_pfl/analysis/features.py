@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from fedjax_pfl.analysis.charts import points_chart
-from fedjax_pfl.analysis.class_names import choose_classes, group_classes
+from fedjax_pfl.analysis.class_names import choose_classes, class_names
 from fedjax_pfl.analysis.open_run import (
   Answer,
   Log,
@@ -30,7 +30,7 @@ from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
 from fedjax_pfl.training.evaluators import as_one_client
 
-HEADER = ('run', 'group', 'class', 'x', 'y')
+HEADER = ('run', 'name', 'class', 'x', 'y')
 PERPLEXITY = 30.0
 
 
@@ -39,27 +39,26 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
   # The options of all runs are checked before the first map is computed.
   chosen = [(run, *choose(run, options)) for run in runs]
   rows, panels, colours = [], [], {}
-  for run, images, shown, group, names in chosen:
+  for run, images, shown, names in chosen:
     task, labels = run.experiment.task, images.y[shown]
     features = image_features(task, load_global(task, run.path), images)
     log(f'{run.name}: a map of {len(labels):,} images')
     points = embed(features[shown])  # [P, 2]
     title = f'{run.name}, test images'
-    own, own_colours = points_chart(title, points, group[labels], names)
+    own, own_colours = points_chart(title, points, labels, names)
     panels += own
     colours |= own_colours
     for label, (x, y) in zip(labels, points, strict=True):
-      name = names[group[label]]
+      name = names[label]
       rows.append([run.label, name, label, f'{x:.4f}', f'{y:.4f}'])
   return Answer(panels, colours, rows)
 
 
 def choose(run: OpenRun, options: Options):
-  """Return images, which of them are shown, and the groups of the classes."""
+  """Return images, which of them are shown, and the names of the classes."""
   sizes = run.settings.data.dataset, run.experiment.dataset.num_classes
   images = evenly_spaced(run.experiment.dataset.test, options.images)
   shown = np.isin(images.y, choose_classes(options.classes, *sizes))
-  groups = group_classes(options.colours, *sizes)
   if shown.sum() < 2:
     raise bad_input(
       'images',
@@ -68,7 +67,7 @@ def choose(run: OpenRun, options: Options):
       choices=['--images=0, which is all'],
       cause='a number that is too small for the classes',
     )
-  return images, shown, *groups
+  return images, shown, class_names(*sizes)
 
 
 def image_features(

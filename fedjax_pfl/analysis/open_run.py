@@ -40,7 +40,6 @@ class Options(NamedTuple):
   clients: int = 0  # 0: all
   images: int = 0
   classes: tuple[str, ...] = ()
-  colours: str = 'fine'
 
 
 class OpenRun(NamedTuple):
