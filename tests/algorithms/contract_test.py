@@ -255,7 +255,9 @@ def test_three_rounds(name):
     still = trees.gather((trained, clients), OTHERS)
     assert_same_bits(*still)
   moved = jax.tree.map(
-    lambda one, two: bool((one != two).any()), run.before, run.after
+    lambda one, two: np.asarray(one).tobytes() != np.asarray(two).tobytes(),
+    run.before,
+    run.after,
   )
   assert sum(jax.tree.leaves(moved)) > 1  # more than the clock
 
@@ -291,14 +293,14 @@ def play_three(name, data=DATA, **options):
 def without_tails(history, steps):
   """Cut what follows a client's last step: it is as long as the padding."""
   for metrics in history:
-    assert not metrics['losses'][:, steps:].any()
+    assert not np.any(metrics['losses'][:, steps:])
   return [
     {name: value for name, value in metrics.items() if value.ndim == 1}
     for metrics in history
   ]
 
 
-@every_method(6, 2)
+@every_method(2)
 def test_cohort_order(name):
   order = np.array([3, 0, 4, 2, 1])
   cohort = tuple(np.array(COHORT)[order])
@@ -311,7 +313,7 @@ def test_cohort_order(name):
     assert_same_bits(got, trees.gather(one, order))
 
 
-@every_method(6, 5)
+@every_method(2)
 def test_chunk_and_twice_the_padding(name):
   """Two side by side, two, and one."""
   server, clients, history = play_three(name, WIDE, clients_per_chunk=2)
@@ -321,7 +323,7 @@ def test_chunk_and_twice_the_padding(name):
   assert_close(without_tails(history, steps), without_tails(want, steps))
 
 
-@every_method(6, 2)
+@every_method(2)
 def test_twice_the_padding_of_personal_models(name):
   server, clients = last_states(name)
   personalize = jax.jit(stages_of(name)[-1].algorithm.personalize)
@@ -332,7 +334,7 @@ def test_twice_the_padding_of_personal_models(name):
     assert_close(got, want)
 
 
-@every_method(9, 4)
+@every_method(1)
 def test_python_loop(name):
   # Every new operation compiles by itself there: few, then.
   train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)

@@ -31,7 +31,7 @@ class Text(nnx.Module):
     return self.embed(x).mean(axis=1)
 
 
-@every_method(5)
+@every_method(3)
 def test_a_model_of_tokens_with_another_loss(name):
   """Traced, not run: each stage asks for the loss, but those that refuse it."""
   calls = []

@@ -17,6 +17,7 @@ from helpers import (
   assert_same_bits,
   build,
   client_of,
+  every_method,
   make_data,
   make_task,
 )
@@ -143,13 +144,7 @@ def assert_finite(tree):
     assert np.isfinite(np.asarray(leaf)).all()
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(name, marks=[pytest.mark.long] if number % 18 != 7 else [])
-    for number, name in enumerate(ALGORITHMS)
-  ],
-)
+@every_method(1)
 def test_neither_tests_nor_data_of_other_clients_are_used(
   name, poisoned, tmp_path
 ):
@@ -286,15 +281,7 @@ def numbers_of(tree):
   }
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(name, marks=[pytest.mark.long] if number % 4 else [])
-    for number, name in enumerate(
-      m for m in ALGORITHMS if load(m).PRIVATE_LEAVES
-    )
-  ],
-)
+@every_method(3, [m for m in ALGORITHMS if load(m).PRIVATE_LEAVES])
 def test_uploads_do_not_depend_on_private_leaves(name):
   """Of the method itself: a stage before it may be another's.
 

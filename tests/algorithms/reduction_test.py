@@ -35,7 +35,7 @@ def test_server_is_fedavgs(name):
   check(name, 'examples')
 
 
-@every_method(6, 5)
+@every_method(2)
 def test_server_is_fedavgs_with_uniform_weights(name):
   check(name, 'uniform')
 
@@ -53,11 +53,9 @@ def check(name, weights):
   assert_close(got, want)
 
 
-@pytest.mark.parametrize('weights', TRAININGS)
-def test_fedavg_whose_head_does_not_learn_is_fedbabu(weights):
-  train = TRAININGS[weights]
-  server, _, _ = play(build('fedavg', train=train, head_lr_ratio=0), DATA, 3)
-  want, _, _ = play(build('fedbabu', train=train), DATA, 3)
+def test_fedavg_whose_head_does_not_learn_is_fedbabu():
+  server, _, _ = play(build('fedavg', head_lr_ratio=0), DATA, 3)
+  want, _, _ = play(build('fedbabu'), DATA, 3)
   assert_close(server.params, want.params)
 
 

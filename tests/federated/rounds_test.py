@@ -133,7 +133,7 @@ def test_keys_are_those_of_round_and_client():
 # ---- compilation -----------------------------------------------------------
 
 
-@every_method(3, 1)
+@every_method(2)
 def test_five_rounds_are_traced_once(name):
   algorithm, traces = count_traces(build(name)[0].algorithm)
   states = rounds.init_states(algorithm, DATA, KEY(1))

@@ -122,7 +122,7 @@ def config_of(method):
   return next(name for name in NAMES if common.load(name).algorithm == method)
 
 
-@every_method(3, 2)
+@every_method(3)
 def test_config_traces(name):
   """Task, stages, states, a round and personal models, from shapes alone.
 

@@ -177,7 +177,7 @@ def test_what_changes_a_shape_or_a_decision_has_a_program_of_its_own():
   ) == [[0, 4, 5, 6], [1], [2], [3], [7], [8]]
 
 
-@every_method(9)
+@every_method(2)
 def test_every_number_of_a_method_can_be_an_argument(name):
   changes = {'num_clients': 20} if name == 'fedconcat' else {}
   settings = digits.get_config(name).to_dict() | SETTINGS | changes
