@@ -86,24 +86,17 @@ def load_configs() -> dict[str, dict[str, Any]]:
 
 
 def table(
-  title: str,
-  rows: str,
-  columns: str,
-  where: str,
-  cell: Callable[[Published], Cell],
+  title: str, rows: str, columns: str, cell: Callable[[Published], Cell]
 ) -> Callable[[str, str], Table]:
   """Return the function of a table of a paper and a number.
 
   Its cells are all that is printed there, in that order, each made by `cell`.
-  `where` chooses those to begin with: experiments/reproduce.py
-  --table=fedbabu/13 --where WHERE.
   """
 
   def load(paper, number):
     printed = (x for x in published() if (x.paper, x.table) == (paper, number))
     fields = (tuple(rows.split()), tuple(columns.split()))
-    cells = tuple(map(cell, printed))
-    return Table(f'{paper}/{number}', title, cells, *fields, where)
+    return Table(f'{paper}/{number}', title, tuple(map(cell, printed)), *fields)
 
   return load
 

@@ -146,15 +146,12 @@ def cell_of_central_model(published: Published) -> Cell:
 
 
 S_F_TAU = 'shards_per_client client_fraction local_epochs'
-WHERE = 'shards_per_client=10,local_epochs=10'
-WHERE_F = f'{WHERE},client_fraction=0.1'
 TABLES = {
   # All trainings are FedAvg's of Tables 3 and 5.
   '1': table(
     'FedAvg on CIFAR-100 with MobileNet, before and after fine-tuning',
     'client_fraction local_epochs',
     'shards_per_client metric',
-    WHERE_F,
     cell_of,
   ),
   # f = 0.1, tau = 10. The server has a share p of the clients' training images,
@@ -165,7 +162,6 @@ TABLES = {
     'FedAvg with data shared with the server',
     'server_data_fraction server_trainable',
     'shards_per_client metric',
-    'shards_per_client=10,server_data_fraction=0.05',
     cell_of_shared_data,
   ),
   # Accuracy of the global model on each client's tests, and that of its
@@ -176,7 +172,6 @@ TABLES = {
     'Accuracy before fine-tuning, with and without the head',
     S_F_TAU,
     'algorithm metric',
-    WHERE_F,
     cell_of,
   ),
   # f = 0.1. What is fine-tuned for 5 epochs (body, head, all), of FedBABU (4a)
@@ -185,7 +180,6 @@ TABLES = {
     'Accuracy by the part that is fine-tuned',
     'shards_per_client local_epochs',
     'algorithm finetune_trainable',
-    WHERE,
     cell_of_part,
   ),
   # Local-only has neither f nor tau, and stands beside every one. Differs from
@@ -195,7 +189,6 @@ TABLES = {
     'Eight methods on CIFAR-100 with MobileNet, personalised',
     S_F_TAU,
     'algorithm',
-    WHERE_F,
     cell_of,
   ),
   # f = 0.1, tau = 10. All trainings are those of Table 5; one fine-tuning of 20
@@ -204,7 +197,6 @@ TABLES = {
     'Accuracy by epochs of fine-tuning',
     'shards_per_client algorithm',
     'finetune_epochs',
-    'shards_per_client=10',
     cell_of_epochs,
   ),
   # mu = 0.01; fine-tuning is without the proximal term. Table 22 is the same
@@ -215,7 +207,6 @@ TABLES = {
     'FedProx and FedProx with FedBABU, f = 0.1',
     'algorithm local_epochs',
     'shards_per_client metric',
-    WHERE,
     cell_of,
   ),
   # The whole model, or the body alone, is trained centrally for 10 epochs; then
@@ -224,7 +215,6 @@ TABLES = {
     'Centralised models fine-tuned by clients',
     'shards_per_client trainable',
     'finetune_epochs',
-    'shards_per_client=10,trainable=body',
     cell_of_central_model,
   ),
 }

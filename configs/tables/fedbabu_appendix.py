@@ -8,8 +8,6 @@ the local epochs, s the shards per client.
 from configs.tables.common import table
 from configs.tables.fedbabu import (
   S_F_TAU,
-  WHERE,
-  WHERE_F,
   cell_of,
   cell_of_shared_data,
 )
@@ -82,11 +80,7 @@ def cell_of_total(published: Published) -> Cell:
   return cell_of(published, {'total_epochs': epochs})
 
 
-ON_CIFAR10 = 'shards_per_client=5,local_epochs=10,client_fraction=0.1'
-OF_RESNETS = (
-  *('shards_per_client local_epochs', 'metric algorithm', WHERE),
-  cell_of,
-)
+OF_RESNETS = 'shards_per_client local_epochs', 'metric algorithm', cell_of
 TABLES = {
   # f = 0.1, tau = 10. Momentum 0.9 is that of Table 5; with 0.99 FedAvg
   # diverges in print for s = 50 and 10.
@@ -94,7 +88,6 @@ TABLES = {
     'Momentum of training and of fine-tuning',
     'metric momentum',
     'shards_per_client algorithm',
-    'shards_per_client=10,momentum=0.5',
     cell_of_momentum,
   ),
   # 100 training images a client. With s = 50 and 100 the test blocks of a class
@@ -104,7 +97,6 @@ TABLES = {
     '500 clients, before and after fine-tuning',
     S_F_TAU,
     'metric algorithm',
-    WHERE_F,
     cell_of,
   ),
   # 4convNet. All trainings are those of Table 13. Differs as Table 3.
@@ -112,7 +104,6 @@ TABLES = {
     'CIFAR-10 before fine-tuning, with and without the head',
     S_F_TAU,
     'algorithm metric',
-    ON_CIFAR10,
     cell_of,
   ),
   # Differs from the paper as Table 5.
@@ -120,7 +111,6 @@ TABLES = {
     'Eight methods on CIFAR-10 with the 4convNet, personalised',
     S_F_TAU,
     'algorithm',
-    ON_CIFAR10,
     cell_of,
   ),
   # CIFAR-10, 4convNet. The blocks that are trained in the rounds: the first,
@@ -129,7 +119,6 @@ TABLES = {
     'Accuracy by the layers that clients train, initial',
     S_F_TAU,
     'local_parts',
-    ON_CIFAR10,
     cell_of_layers,
   ),
   # Table 14 after 5 epochs of fine-tuning, in which all layers are trained.
@@ -137,7 +126,6 @@ TABLES = {
     'Accuracy by the layers that clients train, personalised',
     S_F_TAU,
     'local_parts',
-    ON_CIFAR10,
     cell_of_layers,
   ),
   # f = 0.1. Differs from the public code: BatchNorm uses the statistics of the
@@ -152,7 +140,6 @@ TABLES = {
     'Eight methods on CIFAR-100, Dirichlet partition',
     'dirichlet_beta',
     'algorithm',
-    'dirichlet_beta=0.5',
     cell_of_dirichlet,
   ),
   # 62 classes, 1,488 clients of unequal sizes, f = 0.1, tau = 10. Differs from
@@ -162,7 +149,6 @@ TABLES = {
     'Eight methods on EMNIST with the 3convNet',
     'shards_per_client',
     'algorithm',
-    'shards_per_client=6',
     cell_of,
   ),
   # Accuracy on the tests whose class the client has in training (ID) and on the
@@ -171,7 +157,6 @@ TABLES = {
     'Own and other classes, before and after fine-tuning',
     S_F_TAU,
     'algorithm metric',
-    WHERE_F,
     cell_of_classes,
   ),
   # Table 2 for FedBABU: the server trains the body. p = 0 is that of Table 5.
@@ -179,7 +164,6 @@ TABLES = {
     'FedBABU with data shared with the server',
     'server_data_fraction',
     'shards_per_client metric',
-    'shards_per_client=10,server_data_fraction=0.05',
     cell_of_shared_data,
   ),
   # What Table 7 says of the printed numbers holds here, too.
@@ -187,7 +171,6 @@ TABLES = {
     'FedProx and FedProx with FedBABU, f = 1.0',
     'algorithm local_epochs',
     'shards_per_client metric',
-    WHERE,
     cell_of,
   ),
   # f = 0.1, tau = 10. By nearest class means, without the head.
@@ -195,7 +178,6 @@ TABLES = {
     'Learning rate of the head, accuracy without the head',
     'shards_per_client',
     'head_lr_ratio',
-    'shards_per_client=10',
     cell_of_ratio,
   ),
   # f = 0.1. The head that is never trained in the rounds is by chance nearly
@@ -204,7 +186,6 @@ TABLES = {
     'FedBABU with a nearly orthogonal head or similar rows',
     'head local_epochs',
     'shards_per_client metric',
-    f'{WHERE},head=similar',
     cell_of_head,
   ),
   # f = 0.1, twice the epochs. Differs from the paper as Table 5.
@@ -212,7 +193,6 @@ TABLES = {
     'Seven methods on CIFAR-100, 640 epochs',
     'shards_per_client local_epochs',
     'algorithm',
-    WHERE,
     cell_of_total,
   ),
 }

@@ -88,7 +88,6 @@ TABLES = {
     'Accuracy of the global model under label skew',
     'dataset partition',
     'algorithm',
-    'dataset=cifar10,partition=classes_2',
     cell_of,
   ),
   # Without a deviation. What is ours is as in Table 1, and that all clients are
@@ -97,7 +96,6 @@ TABLES = {
     'Accuracy of the global model with 100 and 200 clients, CIFAR-10',
     'num_clients partition',
     'algorithm',
-    'num_clients=100,partition=classes_2',
     cell_of,
   ),
   # CIFAR-100 and Tiny-ImageNet, mean and deviation over the last ten rounds.
@@ -114,7 +112,6 @@ TABLES = {
     'Accuracy of the global model with ResNet50, last ten rounds',
     'dataset partition',
     'algorithm',
-    'dataset=cifar100,partition=dirichlet_0.5',
     cell_of_resnet,
   ),
 }

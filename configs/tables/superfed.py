@@ -54,7 +54,6 @@ TABLES = {
     'Global model on CIFAR-10 and CIFAR-100, two classes a client',
     'algorithm',
     'dataset metric',
-    'dataset=cifar10',
     cell_of,
   ),
   # Table 1 with clients of clusters of classes: 1,543 of EMNIST by classes, 15
@@ -66,7 +65,6 @@ TABLES = {
     'Global model on EMNIST and Tiny-ImageNet, clusters of classes',
     'algorithm',
     'dataset metric',
-    'dataset=emnist',
     cell_of,
   ),
   # CIFAR-10, as in Table 1, by the share L of all 200 rounds before models are
@@ -76,7 +74,6 @@ TABLES = {
     'Global model by the share of rounds before mixing, CIFAR-10',
     'phase2_start',
     'algorithm metric',
-    'phase2_start=0.4',
     cell_of_start,
   ),
 }

@@ -80,7 +80,6 @@ class Table(NamedTuple):
   cells: tuple[Cell, ...]
   rows: tuple[str, ...]
   columns: tuple[str, ...]
-  where: str = ''  # which cells to begin with, as --where has them
 
   @property
   def key_fields(self) -> tuple[str, ...]:
