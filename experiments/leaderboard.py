@@ -37,13 +37,13 @@ def main():
   # Imported here: threads of jax are to have the priority, too.
   from configs.leaderboard import load_form
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard import rows, work
+  from fedjax_pfl.leaderboard import board, work
   from fedjax_pfl.reproduction.evidence import check_minutes, deadline
   from fedjax_pfl.training import startup
 
   check_minutes(MINUTES.value)
   form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))
-  others = rows.read(AGAINST.value) if AGAINST.value else ()
+  others = board.read(AGAINST.value) if AGAINST.value else ()
   startup.cache_programs(progress.log)
   with deadline(MINUTES.value) as is_up_fn:
     try:

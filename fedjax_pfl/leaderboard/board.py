@@ -1,39 +1,53 @@
-"""Which methods of a partition can be told apart, as numbers and sentences.
+"""A partition as rows of numbers: what its CSV has, and what is said of them.
 
 All comparisons with a baseline in one partition share a level of 95 %; so do,
-apart from these, the comparisons of all pairs of methods.
+apart from these, the comparisons of all pairs of methods. A value is None where
+a method has no such number; in the file it is empty.
 """
 
+import csv
+import os
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import (
   Difference,
   simultaneous_differences,
 )
-from fedjax_pfl.leaderboard.entries import Entry, seed_means
+from fedjax_pfl.leaderboard.entries import (
+  Costs,
+  Entry,
+  seed_means,
+  worst_tenth,
+)
+from fedjax_pfl.leaderboard.form import Form
 from fedjax_pfl.report.styles import display_name
 
 ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
 VERDICTS = {1: ABOVE, -1: BELOW, 0: OPEN}  # by the sign of a difference
+REFERENCE, BASELINE = 'reference', 'baseline'
+KEY = 'partition', 'method'
+
+Row = dict[str, Any]  # of a method
 
 
 class Board(NamedTuple):
   """A partition: what its methods did, and what can be told apart."""
 
   partition: str
-  entries: tuple[Entry, ...]
-  # {baseline: {method: the method minus the baseline}}
-  against: Mapping[str, Mapping[str, Difference]]
+  rows: tuple[Row, ...]
   best: str  # the method with the highest mean
   peers: tuple[str, ...]  # those that are not distinguishable from it
 
 
 def make_board(
-  partition: str, entries: Sequence[Entry], baselines: Sequence[str]
+  form: Form, partition: str, entries: Sequence[Entry]
 ) -> Board | None:
   """Return the board; None without the numbers of both baselines."""
   after = {
@@ -41,7 +55,7 @@ def make_board(
     for entry in entries
     if entry.after is not None and not entry.is_reference
   }
-  if not {*baselines} <= {*after}:
+  if not {*form.baselines} <= {*after}:
     return None
 
   def compare(pairs):
@@ -49,20 +63,72 @@ def make_board(
     values = np.stack([after[one] - after[other] for one, other in pairs])
     return dict(zip(pairs, simultaneous_differences(values), strict=True))
 
-  found = compare(
-    [(one, base) for base in baselines for one in after if one != base]
+  against = compare(
+    [(one, base) for base in form.baselines for one in after if one != base]
   )
-  against = {
-    base: {one: value for (one, other), value in found.items() if other == base}
-    for base in baselines
-  }
   best = max(after, key=lambda method: seed_means(after[method]).mean())
   peers = tuple(
     one if other == best else other
     for (one, other), value in compare([*combinations(after, 2)]).items()
     if best in (one, other) and value.sign == 0
   )
-  return Board(partition, tuple(entries), against, best, peers)
+  rows = tuple(_row(form, partition, entry, against) for entry in entries)
+  return Board(partition, rows, best, peers)
+
+
+def _row(
+  form: Form,
+  partition: str,
+  entry: Entry,
+  against: Mapping[tuple[str, str], Difference],
+) -> Row:
+  choice, kind = entry.choice, 'method'
+  if entry.method in form.baselines:
+    kind = BASELINE
+  elif entry.is_reference:
+    kind = REFERENCE
+  row = {
+    'partition': partition,
+    'method': entry.method,
+    'kind': kind,
+    'seeds': ' '.join(map(str, form.seeds)),
+    'learning_rate': choice and choice.rate,
+    'is_end_of_grid': choice and choice.is_edge,
+    'view': choice and choice.view,
+    'validation': choice and choice.accuracy,
+  }
+  for view, accuracy in (('before', entry.before), ('after', entry.after)):
+    numbers = [None] * 4
+    if accuracy is not None:
+      means = seed_means(accuracy)
+      numbers = means.mean(), means.min(), means.max(), worst_tenth(accuracy)
+      numbers = map(float, numbers)
+    names = '', '_lowest_seed', '_highest_seed', '_worst_tenth'
+    row |= dict(zip((f'{view}{name}' for name in names), numbers, strict=True))
+  for base in form.baselines:
+    one = against.get((entry.method, base))
+    for name in ('mean', 'low', 'high'):
+      row[f'vs_{base}_{name}'] = one and getattr(one, name)
+    row[f'vs_{base}_verdict'] = one and VERDICTS[one.sign]
+  costs = entry.costs or [None] * len(Costs._fields)
+  row |= dict(zip(Costs._fields, costs, strict=True))
+  return {**row, 'obstacle': entry.obstacle}
+
+
+def baselines_of(rows: Sequence[Row]) -> list[str]:
+  """Return the methods with which the others are compared."""
+  return [
+    name.removeprefix('vs_').removesuffix('_verdict')
+    for name in rows[0]
+    if name.endswith('_verdict')
+  ]
+
+
+def compared_with(baseline: str, rows: Sequence[Row]) -> list[Row]:
+  """Return the rows that are compared with a baseline, the highest first."""
+  mean = f'vs_{baseline}_mean'
+  found = [row for row in rows if row[mean] is not None]
+  return sorted(found, key=lambda row: -row[mean])
 
 
 # ---- Sentences ---------------------------------------------------------------
@@ -70,21 +136,21 @@ def make_board(
 
 def sentences(board: Board) -> list[str]:
   """Return the verdicts of a partition: the best, then each baseline."""
-  after = {entry.method: entry.after for entry in board.entries}
+  (best,) = (row for row in board.rows if row['method'] == board.best)
+  bases = baselines_of(board.rows)
   words = f'not distinguishable from it: {_names(board.peers)}.'
   if not board.peers:
     words = 'distinguishable from all others.'
-  elif len(board.peers) == len(next(iter(board.against.values()))):
+  elif len(board.peers) == len(compared_with(bases[0], board.rows)):
     words = 'no method is distinguishable from it.'
   return [
-    f'Highest: {display_name(board.best)}, '
-    f'{seed_means(after[board.best]).mean():.1f} % on average over '
-    f'clients after personalisation; {words}',
-    *(_against(base, found) for base, found in board.against.items()),
+    f'Highest: {display_name(board.best)}, {best["after"]:.1f} % on average '
+    f'over clients after personalisation; {words}',
+    *(_against(base, compared_with(base, board.rows)) for base in bases),
     *(
-      f'{display_name(entry.method)} {entry.obstacle}.'
-      for entry in board.entries
-      if entry.obstacle
+      f'{display_name(row["method"])} {row["obstacle"]}.'
+      for row in board.rows
+      if row['obstacle']
     ),
   ]
 
@@ -95,23 +161,91 @@ def baseline_name(method: str) -> str:
   return f'{name} + fine-tuning' if method == 'fedavg' else name
 
 
-def _against(baseline: str, found: Mapping[str, Difference]) -> str:
+def _against(baseline: str, rows: Sequence[Row]) -> str:
   """Return who is above a baseline, below it, and neither."""
-  order = sorted(found, key=lambda method: -found[method].mean)
+  found = {verdict: [] for verdict in VERDICTS.values()}
+  for row in rows:
+    found[row[f'vs_{baseline}_verdict']].append(row)
   above, below = (
-    [
-      f'{display_name(method)} ({found[method].mean:+.1f})'
-      for method in order
-      if found[method].sign == sign
-    ]
-    for sign in (1, -1)
+    ', '.join(
+      f'{display_name(row["method"])} ({row[f"vs_{baseline}_mean"]:+.1f})'
+      for row in found[verdict]
+    )
+    for verdict in (ABOVE, BELOW)
   )
   return (
-    f'Against {baseline_name(baseline)}, above: {", ".join(above) or "none"}; '
-    f'below: {", ".join(below) or "none"}; not distinguishable from it: '
-    f'{_names(method for method in order if found[method].sign == 0)}.'
+    f'Against {baseline_name(baseline)}, above: {above or "none"}; '
+    f'below: {below or "none"}; not distinguishable from it: '
+    f'{_names(row["method"] for row in found[OPEN])}.'
   )
 
 
 def _names(methods: Iterable[str]) -> str:
   return ', '.join(map(display_name, methods)) or 'none'
+
+
+# ---- The file, and that of other seeds ---------------------------------------
+
+
+def write(rows: Sequence[Row], path: pathlib.Path) -> None:
+  """Write the rows, whole or not at all."""
+  texts = [{name: _text(row[name]) for name in row} for row in rows]
+  atomic_files.write_csv(path, [*rows[0]], texts)
+
+
+def _text(value: Any) -> str:
+  if isinstance(value, float):
+    return f'{value:.6g}' if value < 1000 else f'{value:.0f}'
+  return '' if value is None else str(value)
+
+
+def read(path: str | os.PathLike) -> list[Row]:
+  """Return the rows of a leaderboard as texts; refuse any other file."""
+  cause = 'a CSV of something else'
+  try:
+    with open(path, newline='') as file:
+      rows = list(csv.DictReader(file))
+  except (OSError, UnicodeDecodeError) as error:
+    rows, cause = [], f'{getattr(error, "strerror", None) or error}'.lower()
+  if not rows or not {*KEY, 'seeds'} <= {*rows[0]}:
+    raise bad_input(
+      'against',
+      got=str(path),
+      expected='the CSV of a leaderboard',
+      choices=['runs/leaderboard/digits_seeds_0_1_2.csv'],
+      cause=cause,
+    )
+  return rows
+
+
+def changed_verdicts(rows: Sequence[Row], others: Sequence[Row]) -> list[str]:
+  """Return sentences: how many verdicts are those of the others, which not.
+
+  Only methods that both have are compared; [] without any.
+  """
+  known = {tuple(row[name] for name in KEY): row for row in others}
+  same, contrary, weaker = 0, [], []
+  for row in rows:
+    other = known.get(tuple(row[name] for name in KEY), {})
+    for base in baselines_of(rows):
+      column = f'vs_{base}_verdict'
+      here, there = row[column], other.get(column)
+      if not here or not there:
+        continue
+      if here == there:
+        same += 1
+        continue
+      opposed = {here, there} == {ABOVE, BELOW}
+      (contrary if opposed else weaker).append(
+        f'{row["partition"]}, {display_name(row["method"])} against '
+        f'{baseline_name(base)}: {here}, there {there}.'
+      )
+  total = same + len(contrary) + len(weaker)
+  if not total:
+    return []
+  line = (
+    f'{same} of {total} verdicts are those of seeds {others[0]["seeds"]}; '
+    f'{len(contrary)} are the contrary, {len(weaker)} are distinguishable with '
+    'one of the two sets of seeds alone.'
+  )
+  return [line, *contrary, *weaker]

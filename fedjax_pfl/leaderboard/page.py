@@ -9,22 +9,74 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedjax_pfl.evaluation.differences import Difference
-from fedjax_pfl.leaderboard import tables
 from fedjax_pfl.leaderboard.board import (
-  VERDICTS,
+  ABOVE,
+  BASELINE,
+  BELOW,
+  OPEN,
+  REFERENCE,
   Board,
+  Row,
   baseline_name,
+  baselines_of,
+  compared_with,
   sentences,
 )
 from fedjax_pfl.leaderboard.form import Form
-from fedjax_pfl.leaderboard.rows import Row, ranked, rows_of
-from fedjax_pfl.report.charts.rows import Mark, plot_intervals
-from fedjax_pfl.report.charts.rows import Row as Line
+from fedjax_pfl.report.charts import rows as charts
 from fedjax_pfl.report.page.render import DATASETS, load_template
+from fedjax_pfl.report.page.tables import (
+  METHOD,
+  NONE,
+  Cell,
+  Column,
+  Table,
+  duration,
+  number,
+  size,
+  table_of,
+)
 from fedjax_pfl.report.styles import display_name, style_of
 
 TEMPLATE = 'leaderboard.html.jinja'
+SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', OPEN: '', None: ''}
+# What a method was given, computed and sent: the column, and a value's cell.
+COSTS = {
+  'learning_rate': (
+    Column('Learning rate', 'by validation'),
+    lambda rate: Cell(f'{rate:g}', rate),
+  ),
+  'view': (
+    Column('View', 'by validation', is_number=False),
+    lambda view: Cell(view, view),
+  ),
+  'validation': (
+    Column('Validation', '%'),
+    lambda accuracy: number(accuracy, '{:.1f}'),
+  ),
+  'gradients': (
+    Column('Gradients', 'steps of all clients', best='min'),
+    lambda steps: number(steps, '{:,.0f}'),
+  ),
+  'bytes_up': (Column('Sent up', 'all rounds', best='min'), size),
+  'bytes_down': (Column('Sent down', 'all rounds', best='min'), size),
+  'seconds': (Column('Time', 'of a training', best='min'), duration),
+}
+MEANS = (
+  'Test accuracy in percent. ▲ above FedAvg + fine-tuning, ▼ below it, where '
+  'that is distinguishable.'
+)
+VIEWS = (
+  'Before: the global model, or the method’s own view before a client adapts. '
+  'A difference with its simultaneous 95 % interval.'
+)
+OF_ROUNDS = (
+  'Gradients, bytes and time are of the rounds of one training; fine-tuning '
+  'adds its epochs. Time: the median of the seeds, as measured; the first of '
+  'runs that share a program compiles it.'
+)
+
+Css = Mapping[str, str]  # {method: class of its colour}
 
 
 def render(
@@ -33,33 +85,41 @@ def render(
   """Return the page; `changes` are verdicts that other seeds do not repeat."""
   css = {method: f'c{place}' for place, method in enumerate(form.methods)}
   dataset = form.base['dataset']
-  rows = {board.partition: ranked(rows_of(form, board)) for board in boards}
+  boards = [one._replace(rows=ranked(one.rows)) for one in boards]
   return load_template(TEMPLATE, pathlib.Path(__file__).parent).render(
     title=f'Leaderboard on {DATASETS.get(dataset, dataset)}',
     lead=' '.join([_lead(boards), *_missing(form, boards)]),
     facts=_facts(form),
     methods={css[method]: style_of(method) for method in form.methods},
-    overview=tables.overview(rows, css),
-    boards=[_section(board, rows[board.partition], css) for board in boards],
+    overview=_overview(boards, css),
+    boards=[_section(board, css) for board in boards],
     protocol=_protocol(form),
     changes=changes,
   )
 
 
-def _section(
-  board: Board, rows: Sequence[Row], css: Mapping[str, str]
-) -> dict[str, Any]:
+def ranked(rows: Sequence[Row]) -> list[Row]:
+  """Return the highest first, then those that are not compared."""
+
+  def key(row):
+    after = row['after']
+    return after is None, row['kind'] == REFERENCE, -(after or 0.0)
+
+  return sorted(rows, key=key)
+
+
+def _section(board: Board, css: Css) -> dict[str, Any]:
   return {
     'title': board.partition,
     'sentences': sentences(board),
-    'accuracy': tables.accuracy(rows, css),
-    'costs': tables.costs(rows, css),
+    'accuracy': _accuracy(board.rows, css),
+    'costs': _costs(board.rows, css),
     'charts': [
       {
-        'title': f'Minus {baseline_name(baseline)}',
-        'svg': plot_differences(found, css),
+        'title': f'Minus {baseline_name(base)}',
+        'svg': plot_differences(base, board.rows, css),
       }
-      for baseline, found in board.against.items()
+      for base in baselines_of(board.rows)
     ],
   }
 
@@ -67,21 +127,19 @@ def _section(
 def _lead(boards: Sequence[Board]) -> str:
   """Return how many methods are distinguishably above each baseline."""
   parts = []
-  for baseline in boards[0].against:
-    found = {
-      board.partition: board.against[baseline].values() for board in boards
-    }
-    words = ', '.join(
-      f'{sum(one.low > 0 for one in values)} of {len(values)} at {name}'
-      for name, values in found.items()
-    )
-    parts.append(f'above {baseline_name(baseline)}: {words}')
+  for base in baselines_of(boards[0].rows):
+    words = []
+    for board in boards:
+      rows = compared_with(base, board.rows)
+      above = sum(row[f'vs_{base}_verdict'] == ABOVE for row in rows)
+      words.append(f'{above} of {len(rows)} at {board.partition}')
+    parts.append(f'above {baseline_name(base)}: {", ".join(words)}')
   return f'Methods that are distinguishably {"; ".join(parts)}.'
 
 
 def _missing(form: Form, boards: Sequence[Board]) -> list[str]:
   """Return a sentence about what is not trained yet; [] if all is."""
-  done = {board.partition: len(board.entries) for board in boards}
+  done = {board.partition: len(board.rows) for board in boards}
   missing = [
     f'{name} has {done.get(name, 0)} of {len(form.methods)} methods'
     for name in form.partitions
@@ -129,25 +187,118 @@ def _protocol(form: Form) -> list[str]:
   ]
 
 
+# ---- Tables ------------------------------------------------------------------
+
+
+def _overview(boards: Sequence[Board], css: Css) -> Table:
+  """Return a row for each method, with its mean in every partition."""
+  found = {
+    board.partition: {row['method']: row for row in board.rows}
+    for board in boards
+  }
+  rows = []
+  for first in boards[0].rows:
+    cells = {METHOD: _name(first, css)}
+    for partition, known in found.items():
+      row, cell = known.get(first['method']), Cell(NONE)
+      if row and row['after'] is not None and row['kind'] != REFERENCE:
+        words = f'{SIGNS[row["vs_fedavg_verdict"]]}{row["after"]:.2f}'
+        cell = Cell(words, row['after'], _below_local(row))
+      cells[Column(partition, best='max')] = cell
+    rows.append(cells)
+  return table_of('After personalisation', rows, [MEANS])
+
+
+def _accuracy(rows: Sequence[Row], css: Css) -> Table:
+  """Return a row for each method, the highest first."""
+  shown, notes = [], [VIEWS]
+  for row in rows:
+    name = _name(row, css)
+    marks = [row['kind']] * (row['kind'] in (BASELINE, REFERENCE))
+    marks += [row['obstacle']] * bool(row['obstacle'])
+    cells = {METHOD: name._replace(below=(*_below_local(row), *marks))}
+    if row['kind'] == REFERENCE:
+      if row['after'] is not None:
+        notes.append(
+          f'{display_name(row["method"])} is a reference and no competitor: '
+          f'one client has all data; {row["after"]:.1f} % on the whole test '
+          'set.'
+        )
+      row = dict.fromkeys(row)
+    for view in ('before', 'after'):
+      low, high = row[f'{view}_lowest_seed'], row[f'{view}_highest_seed']
+      below = () if low is None else (f'{low:.1f} to {high:.1f}',)
+      column = Column(view.capitalize(), 'lowest to highest seed', best='max')
+      cells[column] = _number(row[view], below)
+    for view, best in (('before', ''), ('after', 'max')):
+      worst = row[f'{view}_worst_tenth']
+      cells[Column('Worst tenth', view, best=best)] = _number(worst)
+    for base in baselines_of(rows):
+      cells[Column(f'− {baseline_name(base)}', 'points')] = _gap(row, base)
+    shown.append(cells)
+  return table_of('Accuracy, %', shown, notes)
+
+
+def _costs(rows: Sequence[Row], css: Css) -> Table:
+  """Return what each method was given by validation, computed and sent."""
+  shown = []
+  for row in rows:
+    cells = {METHOD: _name(row, css)}
+    for name, (column, make) in COSTS.items():
+      cell = Cell(NONE) if row[name] is None else make(row[name])
+      if name == 'learning_rate' and row['is_end_of_grid']:
+        cell = cell._replace(below=('end of the grid',))
+      cells[column] = cell
+    shown.append(cells)
+  return table_of('Choice and cost', shown, [OF_ROUNDS])
+
+
+def _number(value: float | None, below: Sequence[str] = ()) -> Cell:
+  return Cell(NONE) if value is None else number(value, below=tuple(below))
+
+
+def _gap(row: Row, baseline: str) -> Cell:
+  """Return the difference, its interval, and what it says."""
+  names = ('mean', 'low', 'high', 'verdict')
+  mean, low, high, verdict = (row[f'vs_{baseline}_{name}'] for name in names)
+  if mean is None:
+    return Cell(NONE)
+  words = f'{low:+.1f} to {high:+.1f}'
+  return Cell(f'{SIGNS[verdict]}{mean:+.2f}', mean, (words,))
+
+
+def _below_local(row: Row) -> tuple[str, ...]:
+  """Return the mark of a method whose mean is below that of local-only."""
+  mean, verdict = row['vs_local_only_mean'], row['vs_local_only_verdict']
+  if mean is None or mean >= 0:
+    return ()
+  return (f'▼ below local-only{", within noise" * (verdict == OPEN)}',)
+
+
+def _name(row: Row, css: Css) -> Cell:
+  name_of = baseline_name if row['kind'] == BASELINE else display_name
+  name = name_of(row['method'])
+  return Cell(name, name, css=css[row['method']])
+
+
 # ---- The chart of a baseline -------------------------------------------------
 
 
-def plot_differences(
-  found: Mapping[str, Difference], css: Mapping[str, str]
-) -> Markup:
+def plot_differences(baseline: str, rows: Sequence[Row], css: Css) -> Markup:
   """Draw a point and an interval for each method, the highest on top.
 
   A filled point is distinguishable from 0, a hollow one is not.
   """
   lines = []
-  for method in sorted(found, key=lambda method: -found[method].mean):
-    one, name = found[method], display_name(method)
-    title = (
-      f'{name}: {one.mean:+.2f} points, {one.low:+.2f} to {one.high:+.2f}: '
-      f'{VERDICTS[one.sign]}'
-    )
-    kind = 'mark' if one.sign else 'hollow'
-    mark = Mark(one.mean, one.low, one.high, kind=kind)
-    words = (f'{round(one.mean, 1) + 0.0:+.1f}',)
-    lines.append(Line(name, [mark], words, css[method], title))
-  return plot_intervals(lines, 'difference after personalisation, points')
+  for row in compared_with(baseline, rows):
+    name = display_name(row['method'])
+    ends = [row[f'vs_{baseline}_{part}'] for part in ('mean', 'low', 'high')]
+    mean, low, high = ends
+    verdict = row[f'vs_{baseline}_verdict']
+    title = f'{name}: {mean:+.2f} points, {low:+.2f} to {high:+.2f}: {verdict}'
+    kind = 'hollow' if verdict == OPEN else 'mark'
+    mark = charts.Mark(*ends, kind=kind)
+    words = (f'{round(mean, 1) + 0.0:+.1f}',)
+    lines.append(charts.Row(name, [mark], words, css[row['method']], title))
+  label = 'difference after personalisation, points'
+  return charts.plot_intervals(lines, label)

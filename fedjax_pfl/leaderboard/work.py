@@ -10,8 +10,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.leaderboard import page, rows
-from fedjax_pfl.leaderboard.board import make_board, sentences
+from fedjax_pfl.leaderboard import board, page
 from fedjax_pfl.leaderboard.entries import Entry, choose, read_entry
 from fedjax_pfl.leaderboard.form import (
   Form,
@@ -30,7 +29,7 @@ def run(
   form: Form,
   folder: str | os.PathLike,
   log: Log,
-  others: Sequence[rows.Row] = (),
+  others: Sequence[board.Row] = (),
 ) -> pathlib.Path:
   """Train, choose and write; return the page, with a CSV beside it.
 
@@ -90,24 +89,21 @@ def write(
   found: Mapping[str, Sequence[Entry]],
   path: pathlib.Path,
   log: Log,
-  others: Sequence[rows.Row] = (),
+  others: Sequence[board.Row] = (),
 ) -> None:
   """Write the page and the CSV of the partitions that have both baselines."""
-  boards = [
-    board
-    for partition, entries in found.items()
-    if (board := make_board(partition, entries, form.baselines))
-  ]
+  made = (board.make_board(form, *one) for one in found.items())
+  boards = [one for one in made if one]
   if not boards:
     log('Nothing is written yet: no partition has both baselines.')
     return
-  for board in boards:
-    log('\n'.join([f'{board.partition}:', *sentences(board)]))
-  lines = [row for board in boards for row in rows.rows_of(form, board)]
-  changes = rows.changed_verdicts(lines, others)
+  for one in boards:
+    log('\n'.join([f'{one.partition}:', *board.sentences(one)]))
+  rows = [row for one in boards for row in one.rows]
+  changes = board.changed_verdicts(rows, others)
   for line in changes:
     log(line)
-  rows.write(lines, path.with_suffix('.csv'))
+  board.write(rows, path.with_suffix('.csv'))
   html = page.render(form, boards, changes)
   atomic_files.write_bytes(path, html.encode())
   log(f'Leaderboard: {path}, {path.with_suffix(".csv")}')

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import page, rows
-from fedjax_pfl.leaderboard.board import make_board, sentences
+from fedjax_pfl.leaderboard import page
+from fedjax_pfl.leaderboard.board import (
+  changed_verdicts,
+  make_board,
+  read,
+  sentences,
+  write,
+)
 from fedjax_pfl.leaderboard.entries import Costs, Entry, Tuned
 
 S, K = 3, 20
@@ -54,9 +60,7 @@ def form():
 
 @pytest.fixture(scope='module')
 def boards(form):
-  return [
-    make_board(name, make_entries(), form.baselines) for name in ('s=2', 's=5')
-  ]
+  return [make_board(form, name, make_entries()) for name in ('s=2', 's=5')]
 
 
 @pytest.fixture(scope='module')
@@ -104,11 +108,11 @@ def test_page_is_whole_and_says_what_the_numbers_say(form, html):
 
 
 @pytest.fixture
-def written(form, boards, tmp_path):
+def written(boards, tmp_path):
   """Return the rows of the CSV, as texts."""
   path = tmp_path / 'board.csv'
-  rows.write([row for one in boards for row in rows.rows_of(form, one)], path)
-  return rows.read(path)
+  write([row for one in boards for row in one.rows], path)
+  return read(path)
 
 
 def test_csv_has_every_number(written):
@@ -127,18 +131,18 @@ def test_csv_has_every_number(written):
   assert written[-1]['method'] == 'pfedme' and written[-1]['after'] == ''
 
 
-def test_changed_verdicts_are_named(form, boards, written):
-  ours = rows.rows_of(form, boards[0])
+def test_changed_verdicts_are_named(boards, written):
+  ours = boards[0].rows
   others = [{**row, 'seeds': '3 4 5'} for row in written[:8]]
-  (line,) = rows.changed_verdicts(ours, others)
+  (line,) = changed_verdicts(ours, others)
   assert line.startswith('10 of 10 verdicts are those of seeds 3 4 5; 0 are')
   fedrep = next(row for row in others if row['method'] == 'fedrep')
   fedrep['vs_fedavg_verdict'] = 'below'
   fedrep['vs_local_only_verdict'] = 'not distinguishable'
-  first, *lines = rows.changed_verdicts(ours, others)
+  first, *lines = changed_verdicts(ours, others)
   assert '8 of 10' in first and '1 are the contrary, 1 are' in first
   assert lines == [
     's=2, FedRep against FedAvg + fine-tuning: above, there below.',
     's=2, FedRep against Local only: above, there not distinguishable.',
   ]
-  assert rows.changed_verdicts(ours, []) == []
+  assert changed_verdicts(ours, []) == []

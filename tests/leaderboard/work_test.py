@@ -4,7 +4,7 @@ import pytest
 import small_runs
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import rows, work
+from fedjax_pfl.leaderboard import board, work
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import loop
@@ -61,7 +61,7 @@ def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
   assert len(trained) == len({*trained}) == 6 == form.num_trainings
   assert len([*(tmp_path / work.RUNS).iterdir()]) == 6
   assert page.name == 'digits_seeds_0_1.html' and page.is_file()
-  fedavg, local = written = rows.read(page.with_suffix('.csv'))
+  fedavg, local = written = board.read(page.with_suffix('.csv'))
   assert (fedavg['method'], local['method']) == ('fedavg', 'local_only')
   assert local['before'] == '' and local['vs_fedavg_verdict']
   assert fedavg['view'] in ('finetuned_1', 'finetuned')
