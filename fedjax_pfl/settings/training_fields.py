@@ -2,6 +2,7 @@
 
 from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.client.optimisers import OPTIMISERS
+from fedjax_pfl.client.server_optimiser import SERVER_OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
@@ -132,6 +133,17 @@ class TrainingSettings:
     one_of(AGGREGATIONS, 'a way to weigh clients'),
     'weights of clients in a mean: 1 / m, or examples: n_i / n',
   )
+  server_optimizer: str = field(
+    'none',
+    one_of(('none', *SERVER_OPTIMISERS), 'an optimiser of the server'),
+    'takes the mean change of a round as its gradient; none: the mean itself',
+  )
+  server_learning_rate: float = field(
+    1.0,
+    rules.above(0, 'the learning rate of clients, or a sign'),
+    'of that optimiser',
+  )
+  server_momentum: float = field(0.9, MOMENTUM, 'of that optimiser, beta_1')
   server_data_fraction: float = field(
     0.0,
     rules.share('a percentage, or a number of examples'),

@@ -13,6 +13,7 @@ import numpy as np
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
@@ -256,6 +257,13 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)
   stages = module.build(task, hp)
+  if training.server_optimizer != 'none':
+    how = ServerOptimiser(
+      training.server_optimizer,
+      training.server_learning_rate,
+      training.server_momentum,
+    )
+    stages = optimised(stages, how)
   if not training.server_data_fraction:
     return stages
   from fedjax_pfl.federated import server_training

@@ -163,7 +163,8 @@ def test_stages_are_records_of_functions(name):
   for stage in stages:
     assert isinstance(stage, Stage) and isinstance(stage.algorithm, Algorithm)
     assert stage.name and stage.rounds >= 1
-    *functions, global_model = stage.algorithm
+    *functions, respond, global_model = stage.algorithm
+    assert respond is None or callable(respond)
     assert all(map(callable, functions))
     assert global_model is None or callable(global_model)
     # Training data alone: no test example can be handed to it.

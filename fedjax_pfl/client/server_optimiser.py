@@ -1,0 +1,183 @@
+"""Server optimisers (Reddi et al. 2021): a gradient from the mean of a round.
+
+  D <- aggregate(w_1, ..., w_C) - w             as the method aggregates
+  sgd      m <- beta_1 m + D;                   w <- w + eta_s m
+  adagrad  v <- v + D^2
+  adam     v <- beta_2 v + (1 - beta_2) D^2
+  yogi     v <- v - (1 - beta_2) D^2 sign(v - D^2)
+           m <- beta_1 m + (1 - beta_1) D
+           w <- w + eta_s m / (sqrt(v) + tau)
+
+m begins at 0, v at tau^2, and neither is corrected for its beginning. `sgd`
+with beta_1 = 0 and eta_s = 1 changes nothing but rounding; with beta_1 > 0 it
+is FedAvgM (Hsu et al. 2019).
+
+It is a wrapper of any method whose server has a model `params`, of which D is 0
+where nothing is uploaded. Each stage of a method begins with a new m and v.
+"""
+
+from collections import namedtuple
+from functools import cache, wraps
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core import rules
+from fedjax_pfl.core.algorithm import (
+  Server,
+  Stage,
+  as_aggregated,
+  as_stored,
+  unchanged,
+)
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Params
+
+SERVER_OPTIMISERS = ('sgd', 'adagrad', 'adam', 'yogi')
+
+
+class ServerOptimiser(NamedTuple):
+  """What the server does with the mean change of a round."""
+
+  name: str = 'sgd'
+  learning_rate: float = 1.0  # eta_s
+  beta_1: float = 0.9
+  beta_2: float = 0.99
+  tau: float = 1e-3
+
+
+RULES = {
+  'name': rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server'),
+  'learning_rate': rules.above(0, 'the learning rate of clients, or a sign'),
+  'beta_1': rules.momentum(),
+  'beta_2': rules.momentum(),
+  'tau': rules.above(0, 'a sign, or 0: it divides by sqrt(v) + tau'),
+}
+
+
+class State(NamedTuple):
+  m: Params
+  v: Params
+
+
+def init(optimiser: ServerOptimiser, params: Params) -> State:
+  """Return m = 0 and v = tau^2."""
+
+  def filled(value):
+    return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), params)
+
+  return State(filled(0), filled(optimiser.tau**2))
+
+
+def step(
+  optimiser: ServerOptimiser, params: Params, mean: Params, state: State
+) -> tuple[Params, State]:
+  """Return the server's model and state, from what the method aggregates."""
+  change = jax.tree.map(jnp.subtract, mean, params)
+  beta_1, rate = optimiser.beta_1, optimiser.learning_rate
+  if optimiser.name == 'sgd':
+    m = jax.tree.map(lambda m, d: beta_1 * m + d, state.m, change)
+    moved = jax.tree.map(lambda w, m: w + rate * m, params, m)
+    return moved, State(m, state.v)
+
+  def second_moment(v: Array, d: Array) -> Array:
+    square, share = d**2, 1 - optimiser.beta_2
+    if optimiser.name == 'adagrad':
+      return v + square
+    if optimiser.name == 'adam':
+      return v - share * (v - square)
+    return v - share * square * jnp.sign(v - square)
+
+  m = jax.tree.map(lambda m, d: beta_1 * m + (1 - beta_1) * d, state.m, change)
+  v = jax.tree.map(second_moment, state.v, change)
+  moved = jax.tree.map(
+    lambda w, m, v: w + rate * m / (jnp.sqrt(v) + optimiser.tau), params, m, v
+  )
+  return moved, State(m, v)
+
+
+# ---- As a wrapper of a method ------------------------------------------------
+
+# Functions of an `Algorithm` whose first argument is the server.
+READS_SERVER = (
+  *('init_client', 'download', 'personalize', 'respond', 'global_model'),
+)
+
+
+def optimised(
+  stages: tuple[Stage, ...], optimiser: ServerOptimiser
+) -> tuple[Stage, ...]:
+  """Return the method with a server that takes steps of this optimiser."""
+  rules.check(optimiser, RULES)
+  return tuple(_optimised(stage, optimiser) for stage in stages)
+
+
+def _optimised(stage: Stage, optimiser: ServerOptimiser) -> Stage:
+  method = stage.algorithm
+
+  def begin(server: Server) -> Server:
+    if not hasattr(server, 'params'):
+      raise bad_input(
+        'server_optimizer',
+        got=f'{optimiser.name} with {stage.name}, whose server has no model',
+        expected='none with this method, or a method that averages models',
+        choices=['server_optimizer=none'],
+        cause='a setting of another experiment',
+      )
+    return _joined(server, init(optimiser, server.params))
+
+  def aggregate(server, up, senders):
+    own = _of_method(server)
+    after = method.aggregate(own, up, senders)
+    params, state = step(optimiser, own.params, after.params, server.optimiser)
+    return _joined(after._replace(params=params), state)
+
+  def post_aggregate(server, data, rng):
+    after = method.post_aggregate(_of_method(server), data, rng)
+    return _joined(after, server.optimiser)
+
+  def initialize(server, clients, data):
+    server, clients = stage.initialize(_of_method(server), clients, data)
+    return begin(server), clients
+
+  def wrapped(function):
+    """Return the method's function of its own server; None stays None."""
+    if function is None:
+      return None
+    return wraps(function)(
+      lambda server, *args: function(_of_method(server), *args)
+    )
+
+  algorithm = method._replace(
+    init_server=lambda rng: begin(method.init_server(rng)),
+    aggregate=aggregate,
+    **{name: wrapped(getattr(method, name)) for name in READS_SERVER},
+  )
+  if method.post_aggregate is not as_aggregated:
+    algorithm = algorithm._replace(post_aggregate=post_aggregate)
+  changed = {
+    'algorithm': algorithm,
+    'initial_broadcast': wrapped(stage.initial_broadcast),
+  }
+  if stage.prepare_data is not as_stored:
+    changed['prepare_data'] = wrapped(stage.prepare_data)
+  if stage.initialize is not unchanged:
+    changed['initialize'] = initialize
+  return stage._replace(**changed)
+
+
+@cache
+def _with_optimiser(kind: type) -> type:
+  """Return the record of a method's server with one more field."""
+  joined = namedtuple(kind.__name__, (*kind._fields, 'optimiser'))
+  joined.of_method = kind
+  return joined
+
+
+def _joined(server: Server, state: State) -> Server:
+  return _with_optimiser(type(server))(*server, optimiser=state)
+
+
+def _of_method(server: Server) -> Server:
+  return type(server).of_method(*server[:-1])

@@ -1,0 +1,40 @@
+"""A server's optimiser around any method; its equations are golden cases."""
+
+import jax
+import pytest
+from helpers import assert_close, build, make_data, play
+
+from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.errors import BadInput
+
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+DATA, MEAN = make_data(), ServerOptimiser('sgd', 1.0, 0.0)
+
+
+@pytest.mark.parametrize('name', ['scaffold', 'fedper', 'fedconcat'])
+def test_a_step_of_one_is_the_mean(name):
+  """State beside the model, a part of it, and several stages."""
+  stages = build(name)
+  server, clients, _ = play(stages, DATA)
+  mine, own, _ = play(optimised(stages, MEAN), DATA)
+  assert_close((*mine[:-1],), (*server,))
+  assert_close(own, clients)
+  moved, _, _ = play(optimised(stages, MEAN._replace(name='yogi')), DATA)
+  assert not all(
+    (one == other).all()
+    for one, other in zip(
+      jax.tree.leaves(moved.params), jax.tree.leaves(mine.params), strict=True
+    )
+  )
+
+
+def test_a_server_without_a_model_is_refused():
+  (stage,) = build('fedavg')
+  server = type('Server', (tuple,), {})
+  algorithm: Algorithm = stage.algorithm._replace(
+    init_server=lambda rng: server()
+  )
+  (wrapped,) = optimised((Stage('mine', 1, algorithm),), MEAN)
+  with pytest.raises(BadInput, match=r'got .sgd with mine'):
+    wrapped.algorithm.init_server(None)
