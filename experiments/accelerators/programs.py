@@ -21,8 +21,6 @@ from jax.sharding import PartitionSpec as Spec
 from fedjax_pfl.core.algorithm import Stage, as_stored, unchanged
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, PyTree
-from fedjax_pfl.data import Dataset, Images, Shape, is_available
-from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
@@ -33,21 +31,13 @@ from fedjax_pfl.federated.dealing import num_places
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.sharding import AXIS
-from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import build_checks, program
-from fedjax_pfl.training.build import (
-  Experiment,
-  build_stages,
-  build_task,
-  peek_shape,
-)
-from fedjax_pfl.training.build_data import build_data, first_examples
+from fedjax_pfl.training import program
+from fedjax_pfl.training.blank import build_blank
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.views import final_views
 
 KINDS = ('begin', 'data', 'round', 'evaluation')
-
-SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
 Arguments = dict[str, PyTree]  # by name; 'clients' are their states [K, ...]
 
@@ -198,11 +188,7 @@ def _on(where: Any, tree: PyTree, rows: Callable | None = None) -> PyTree:
 
 
 def make_plan(config: Mapping[str, Any]) -> Experiment:
-  """Return the experiment of a config, checked as a run checks it.
-
-  As `training/build.py` makes it; what `init_from` names is not read, since its
-  model has the same shapes.
-  """
+  """Return the experiment of a config, checked as a run checks it."""
   settings = parse_config(config)
   if settings.system.clients_placement != 'device':
     raise bad_input(
@@ -213,42 +199,4 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
       cause='a config for more clients than fit; their rounds get rows from '
       'the host, which is not compiled here',
     )
-  data, shape = settings.data, peek_shape(settings)
-  task = build_task(settings, *shape)
-  stages = build_stages(settings, task)
-  names_only = build_stages(settings, outline(task))
-  build_checks.check_method(settings, names_only, shape.image_shape)
-  dataset = None
-  if not is_available(data.dataset, data.data_dir):
-    dataset = stand_in(data.dataset, shape)
-    dataset = first_examples(dataset, data.max_train_examples)
-  found = build_data(settings, lambda text: None, dataset)
-  return Experiment(settings, *found, task, stages)
-
-
-def stand_in(name: str, shape: Shape) -> Dataset:
-  """Return a data set of this name without its images.
-
-  >>> stand_in('cifar10', Shape((32, 32, 3), 10)).train.x.nbytes
-  153600000
-
-  which take no memory: all are one byte.
-  """
-  if name not in SIZES:
-    raise bad_input(
-      'dataset',
-      got=name,
-      expected='a data set whose number of examples is known',
-      choices=SIZES,
-      cause='a folder of images that is not there',
-    )
-  rng, classes = np.random.default_rng(0), shape.num_classes
-  note = f'{name} is not prepared: {SIZES[name]} balanced labels stand in.'
-  train, test = (
-    Images(
-      np.broadcast_to(np.uint8(0), (size, *shape.image_shape)),
-      rng.permutation(np.arange(size) % classes).astype(np.int32),
-    )
-    for size in SIZES[name]
-  )
-  return Dataset(name, train, test, classes, '', note)
+  return build_blank(settings)

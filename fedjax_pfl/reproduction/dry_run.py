@@ -7,11 +7,9 @@ side, and b batches a client:
   seconds = compile + r (t_0 + b C/c (t_batch - t_0))
 
 Evaluations come on top. The load of other processes is in the seconds, not in
-the bytes. Images that are not on this machine are blank ones of the same
-number: no time depends on their content.
+the bytes. Blank images stand in for those that are not on this machine.
 """
 
-import functools
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,42 +20,27 @@ import numpy as np
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.data import (
-  Dataset,
-  Images,
-  find_recipe,
-  is_available,
-  peek,
-  scale_images,
-)
-from fedjax_pfl.data.images import make_dataset
-from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
+from fedjax_pfl.reproduction.cells import Cell, Table, field
 from fedjax_pfl.reproduction.execute import is_trained, lacking, saved_round
 from fedjax_pfl.reproduction.plan import (
   Evaluation,
   Training,
   distinct_trainings,
+  evaluation_of,
 )
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.settings import Settings, flat_config
-from fedjax_pfl.training.build import (
-  Experiment,
-  build_stages,
-  build_task,
-  peek_shape,
-)
-from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.blank import build_blank
+from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.memory_estimate import program_bytes
 from fedjax_pfl.training.state import random_streams
 
 COLUMNS = ('state', 'time', 'memory')
 REPEATS = 3  # the fastest counts: other processes only slow it down
-SIZES = NUM_EXAMPLES  # training and test images of the sets of tables
-DEFAULT_SIZE = (50_000, 10_000)
 # Fields that change only which examples a client has.
 PARTITION_ONLY = {
   *('seed', 'shards_per_client', 'dirichlet_beta'),
@@ -119,24 +102,24 @@ class DryRun:
     if program not in self._measured:
       name = display_name(training.settings.algorithm)
       progress.log(f'Measuring {name}: {len(self._measured) + 1}')
-      self._measured[program] = forecast(assemble(training.settings))
+      self._measured[program] = forecast(build_blank(training.settings))
     return self._measured[program]
 
 
 def list_costs(
-  heads: Sequence[str],
-  rows: Sequence[tuple[str, ...]],
-  evaluations: Sequence[Sequence[Evaluation]],
-  results: Results,
+  table: Table, cells: Sequence[Cell], seeds: Sequence[int], results: Results
 ) -> None:
   """Log a line for every cell: what names it, its state, time and memory."""
-  dry_run, lines = DryRun(results), [(*heads, *COLUMNS)]
-  for row, wanted in zip(rows, evaluations, strict=True):
-    lines.append((*row, *dry_run.line(wanted)))
+  names, dry_run = table.key_fields, DryRun(results)
+  lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
+  for cell in cells:
+    values = (field(cell.published, name) for name in names)
+    shown = ('-' if value is None else str(value) for value in values)
+    wanted = [evaluation_of(cell, seed) for seed in seeds]
+    lines.append((*shown, *dry_run.line(wanted)))
   progress.log(align(lines))
-  seeds = len(evaluations[0])
   progress.log(
-    f'{len(rows)} cells, {seeds} seed{"s" * (seeds > 1)}: '
+    f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
     f'{duration(dry_run.seconds)} of training, estimated from a few steps.'
   )
 
@@ -152,7 +135,7 @@ def duration(seconds: float) -> str:
 def forecast(experiment: Experiment) -> Forecast:
   """Return the forecast of a training; takes seconds to a minute.
 
-  >>> forecast(assemble(settings)).seconds
+  >>> forecast(build_blank(settings)).seconds
   """
   key = random_streams(experiment.settings.seed)['states']
   state, costs = None, []
@@ -165,33 +148,6 @@ def forecast(experiment: Experiment) -> Forecast:
   return Forecast(
     sum(one.seconds for one in costs), max(one.bytes for one in costs)
   )
-
-
-def assemble(settings: Settings) -> Experiment:
-  """Return the experiment; the run at init_from need not exist yet."""
-  task = build_task(settings, *peek_shape(settings))
-  stages = build_stages(settings, task)
-  data = settings.data
-  blank = None
-  if not is_available(data.dataset, data.data_dir):
-    recipe = find_recipe(data.dataset, data.preprocessing)
-    blank = scale_images(blank_images(data.dataset), recipe.side)
-  parts = build_data(settings, lambda text: None, blank)
-  return Experiment(settings, *parts, task, stages)
-
-
-@functools.cache
-def blank_images(name: str) -> Dataset:
-  """Return an image set without content, of the size of the one so named."""
-  shape = peek(name)
-  train, test = (
-    Images(
-      np.zeros((size, *shape.image_shape), np.uint8),
-      np.arange(size, dtype=np.int32) % shape.num_classes,
-    )
-    for size in SIZES.get(name, DEFAULT_SIZE)
-  )
-  return make_dataset(name, train, test, shape.num_classes)
 
 
 def program_of(settings: Settings) -> str:

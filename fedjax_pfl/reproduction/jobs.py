@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from fedjax_pfl.core import progress
 from fedjax_pfl.reproduction import summary
 from fedjax_pfl.reproduction.cell_filter import filter_cells
-from fedjax_pfl.reproduction.cells import Cell, Table, field
+from fedjax_pfl.reproduction.cells import Table
 from fedjax_pfl.reproduction.compare import compare_all
 from fedjax_pfl.reproduction.dry_run import list_costs
 from fedjax_pfl.reproduction.execute import execute
-from fedjax_pfl.reproduction.plan import evaluation_of, plan
+from fedjax_pfl.reproduction.plan import plan
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.tables import as_text, write_table
 
@@ -34,12 +34,9 @@ def reproduce_table(
       summary.
     dry_run: whether the time and the memory of every cell are logged instead.
   """
-  cells, names = filter_cells(table.cells, where), table.key_fields
+  cells = filter_cells(table.cells, where)
   if dry_run:
-    heads = [name.replace('_', ' ') for name in names]
-    rows = [tuple(_shown(cell, name) for name in names) for cell in cells]
-    wanted = [[evaluation_of(one, seed) for seed in seeds] for one in cells]
-    list_costs(heads, rows, wanted, results)
+    list_costs(table, cells, seeds, results)
     return
   summary.read_csv(results.folder / summary.SUMMARY)  # refused before a run
 
@@ -51,8 +48,3 @@ def reproduce_table(
   path = write()
   progress.log(as_text(table, compare_all(cells, results, seeds)))
   progress.log(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
-
-
-def _shown(cell: Cell, name: str) -> str:
-  value = field(cell.published, name)
-  return '-' if value is None else str(value)

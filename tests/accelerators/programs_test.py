@@ -8,6 +8,7 @@ from experiments.accelerators import programs
 from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data import Shape
 from fedjax_pfl.federated.chunking import client_bytes
+from fedjax_pfl.training.blank import stand_in
 from fedjax_pfl.training.views import final_views
 
 
@@ -31,7 +32,7 @@ def test_a_data_set_that_is_not_prepared(tmp_path, monkeypatch):
 
 
 def test_what_has_no_programs_is_refused():
-  message = refused(programs.stand_in, 'folder', Shape((8, 8, 1), 2))
+  message = refused(stand_in, 'folder', Shape((8, 8, 1), 2))
   assert 'cifar10' in message
   on_host = config('digits:fedbabu', clients_placement='host')
   message = refused(programs.make_plan, on_host)

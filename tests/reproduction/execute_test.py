@@ -5,7 +5,6 @@ import small_queue
 import small_runs
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.reproduction import dry_run
 from fedjax_pfl.reproduction import execute as module
 from fedjax_pfl.reproduction.cells import Reading, Table
 from fedjax_pfl.reproduction.compare import compare_all
@@ -14,7 +13,7 @@ from fedjax_pfl.reproduction.plan import plan
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.tables import as_text, write_table
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import loop
+from fedjax_pfl.training import blank, loop
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BABU = small_runs.make_settings(rounds=2)
@@ -94,7 +93,7 @@ def test_each_thing_is_done_once_and_all_cells_are_written(
 
 def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, monkeypatch):
   """It needs no images: blank ones of the same size are measured."""
-  monkeypatch.setattr(dry_run, 'SIZES', {'cifar10': (600, 100)})
+  monkeypatch.setitem(blank.SIZES, 'cifar10', (600, 100))
   away = {**BABU, 'dataset': 'cifar10', 'data_dir': str(tmp_path)}
   cell = make_cell('initial_accuracy', 'initial', settings=away)
   logged, results = [], Results(tmp_path)

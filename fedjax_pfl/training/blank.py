@@ -1,0 +1,71 @@
+"""The experiment of a config whose images may not be here.
+
+Blank images of the same number, with balanced labels, stand in for a set that
+is not prepared: no time, no memory and no program depends on their content.
+"""
+
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.data import Dataset, Images, Shape, is_available
+from fedjax_pfl.data.prepared import NUM_EXAMPLES
+from fedjax_pfl.models.outline import outline
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.training import build_checks
+from fedjax_pfl.training.build import (
+  Experiment,
+  build_stages,
+  build_task,
+  peek_shape,
+)
+from fedjax_pfl.training.build_data import build_data, first_examples
+
+SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
+
+
+def build_blank(settings: Settings) -> Experiment:
+  """Return the experiment, checked as `build_experiment` checks it.
+
+  On one device. What `init_from` names is not read: its model has the same
+  shapes.
+  """
+  data, shape = settings.data, peek_shape(settings)
+  task = build_task(settings, *shape)
+  stages, names_only = (
+    build_stages(settings, own) for own in (task, outline(task))
+  )
+  build_checks.check_method(settings, names_only, shape.image_shape)
+  dataset = None
+  if not is_available(data.dataset, data.data_dir):
+    dataset = stand_in(data.dataset, shape)
+    dataset = first_examples(dataset, data.max_train_examples)
+  found = build_data(settings, lambda text: None, dataset)
+  return Experiment(settings, *found, task, stages)
+
+
+def stand_in(name: str, shape: Shape) -> Dataset:
+  """Return a data set of this name without its images.
+
+  >>> stand_in('cifar10', Shape((32, 32, 3), 10)).train.x.nbytes
+  153600000
+
+  which take no memory: all are one byte.
+  """
+  if name not in SIZES:
+    raise bad_input(
+      'dataset',
+      got=name,
+      expected='a data set whose number of examples is known',
+      choices=SIZES,
+      cause='a folder of images that is not there',
+    )
+  rng, classes = np.random.default_rng(0), shape.num_classes
+  note = f'{name} is not prepared: {SIZES[name]} balanced labels stand in.'
+  train, test = (
+    Images(
+      np.broadcast_to(np.uint8(0), (size, *shape.image_shape)),
+      rng.permutation(np.arange(size) % classes).astype(np.int32),
+    )
+    for size in SIZES[name]
+  )
+  return Dataset(name, train, test, classes, '', note)
