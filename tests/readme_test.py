@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 110
 

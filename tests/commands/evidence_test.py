@@ -31,16 +31,11 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   assert 'is left out: ' in refused.stdout and not [*results.iterdir()]
 
 
-@pytest.mark.parametrize(
-  ('flag', 'words'),
-  [
-    ('--minutes=0', 'minutes: got 0.0, expected a number of minutes above 0'),
-    ('--cores=1000', 'cores: got 1000, expected as many cores as this process'),
-  ],
-)
-def test_a_wrong_flag_is_a_sentence(tmp_path, flag, words):
+def test_a_wrong_flag_is_a_sentence(tmp_path):
   results = tmp_path / 'results'
-  assert words in refusal(run('evidence', flag, f'--results={results}'))
+  refused = run('evidence', '--minutes=0', f'--results={results}')
+  words = 'minutes: got 0.0, expected a number of minutes above 0'
+  assert words in refusal(refused)
   assert not results.exists()
 
 

@@ -121,6 +121,7 @@ def test_the_outputs_and_the_loss_of_the_digits():
   assert all(not leaf.any() for leaf in jax.tree.leaves(grads))
 
 
+@pytest.mark.long
 def test_first_parameters_have_the_same_bits_inside_another_program():
   """Alone, init is compiled at another level of optimisation."""
   task = make_task('convnet3', **DIGITS)
