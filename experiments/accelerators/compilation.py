@@ -7,22 +7,20 @@ the work around it. A compiler for GPUs has none.
 
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 from jax.errors import JaxRuntimeError
 from jax.stages import Lowered
 
 from experiments.accelerators.programs import (
-  KINDS,
   Program,
   make_plan,
   make_programs,
 )
 from experiments.accelerators.targets import Device, Where
 from experiments.benchmarks.screen import WIDTH, columns, number
-from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.federated.chunking import MEMORY_SHARE
 from fedjax_pfl.training.build import Experiment
@@ -53,9 +51,10 @@ def lowered_programs(
 
 
 def compile_program(
-  program: Program, lowered: Lowered, device: Device, precision: str
+  program: Program, lowered: Lowered, where: Where, plan: Experiment
 ) -> Record:
   """Return what the compiler says; an error that it raises is a part of it."""
+  device, precision = where.device, plan.settings.model.precision
   began, memory, costs = time.perf_counter(), None, None
   try:
     compiled = lowered.compile()
@@ -129,73 +128,20 @@ def too_large(program: Program, device: Device, memory: dict[str, int]) -> str:
 # ---- what compile_for.py prints
 
 
-class Member(NamedTuple):
-  """One config, and its compiled programs."""
-
-  plan: Experiment
-  programs: tuple[Record, ...]
-
-
-def compile_all(
-  where: Where,
-  members: Mapping[str, Mapping[str, Any]],
-  kinds: Sequence[str],
-  log: Callable[[str], None],
-) -> dict[str, Member]:
-  """Return every config with its programs of these kinds, compiled.
-
-  All configs are checked before the first is compiled.
-  """
-  check_known(
-    'programs',
-    kinds,
-    expected='programs of a run',
-    choices=KINDS,
-    cause='a typing error',
-  )
-  plans = {label: plan_for(where, config) for label, config in members.items()}
-  found = {}
-  for label, plan in plans.items():
-    compiled, precision = [], plan.settings.model.precision
-    for program, lowered in lowered_programs(where, plan):
-      if not kinds or program.kind in kinds:
-        log(f'Compiling {program.kind} of {program.stage} {label}'.rstrip())
-        compiled.append(
-          compile_program(program, lowered, where.device, precision)
-        )
-    if not compiled:
-      raise bad_input(
-        'programs',
-        got=','.join(kinds),
-        expected=f'programs of {plan.settings.algorithm}',
-        choices=KINDS,
-        cause='a method of one stage, or without data of its own, or a config '
-        'without views',
-      )
-    found[label] = Member(plan, tuple(compiled))
-  return found
-
-
 def lines(
-  where: Where, config: str, result: Mapping[str, Member]
+  where: Where, config: str, plan: Experiment, records: Sequence[Record]
 ) -> Iterator[str]:
   """Yield what is printed: title, table, remarks."""
   many = f' x {where.number}' if where.number > 1 else ''
-  first = next(iter(result.values())).plan.settings
+  algorithm, model = plan.settings.algorithm, plan.settings.model
   title = (
     f'{config} on {where.device.name}{many} ({where.topology}): '
-    f'{first.algorithm}, {first.model.name}, {first.model.precision}; '
-    f'jax {jax.__version__}'
+    f'{algorithm}, {model.name}, {model.precision}; jax {jax.__version__}'
   )
-  notes = {member.plan.dataset.note for member in result.values()}
-  for sentence in (title, *sorted(notes)):
+  for sentence in (title, plan.dataset.note):
     yield from textwrap.wrap(sentence, WIDTH)
   yield ''
-  rows = {
-    f'{label} {one["stage"]} {one["program"]}'.strip(): one
-    for label, member in result.items()
-    for one in member.programs
-  }
+  rows = {f'{one["stage"]} {one["program"]}': one for one in records}
   yield from columns({'\n': name, **_cells(one)} for name, one in rows.items())
   for name, one in rows.items():
     if one['error']:
@@ -203,27 +149,6 @@ def lines(
       yield from textwrap.wrap(sentence, WIDTH, subsequent_indent='  ')
   yield ''
   yield from textwrap.wrap(NOTE, WIDTH)
-
-
-def as_json(where: Where, result: Mapping[str, Member]) -> dict[str, Any]:
-  """Return all numbers as one record."""
-  return {
-    'platform': where.platform,
-    'topology': where.topology,
-    'devices': where.number,
-    'device': where.device._asdict(),
-    'jax': jax.__version__,
-    'members': [
-      {
-        'choice': label,
-        'algorithm': member.plan.settings.algorithm,
-        'model': member.plan.settings.model.name,
-        'note': member.plan.dataset.note,
-        'programs': member.programs,
-      }
-      for label, member in result.items()
-    ],
-  }
 
 
 def _cells(row: Record) -> dict[str, str]:

@@ -37,8 +37,6 @@ from fedjax_pfl.training.blank import build_blank
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.views import final_views
 
-KINDS = ('begin', 'data', 'round', 'evaluation')
-
 Arguments = dict[str, PyTree]  # by name; 'clients' are their states [K, ...]
 
 
@@ -46,7 +44,7 @@ class Program(NamedTuple):
   """One program of a run."""
 
   stage: str
-  kind: str  # of KINDS
+  kind: str  # begin, data, round or evaluation
   function: Callable
   arguments: Arguments  # shapes, placed on devices
   calls: float = 1  # in the whole run

@@ -147,13 +147,12 @@ def compile_row(
     key = _key_of(lowered.as_text(), where)
     if key not in known:
       commit = provenance()['commit'] or 'unknown'
-      precision = plan.settings.model.precision
       known[key] = {
         'key': key,
         'commit': commit[:7] + commit[40:],  # -dirty, if the code is edited
         'compilers': versions(where.platform),
         'device': where.device.name,
-        **compile_program(program, lowered, where.device, precision),
+        **compile_program(program, lowered, where, plan),
       }
     # Another stage, perhaps another method, may have had this program.
     records.append({**known[key], **stated(program)})
